@@ -1,0 +1,1 @@
+"""What all sides of Sluice agree on: pure values, standard library only."""

@@ -1,0 +1,215 @@
+"""The scaling expression: backlog per task, held still where more tasks cannot help.
+
+Built once as a tree, it renders to CloudWatch metric math for the template and is evaluated in Python on time series:
+what is tested is what is deployed.
+
+- *backlog per task* is (visible + in flight) / running tasks. In-flight messages count: without them long jobs look
+  like an empty queue and their workers are scaled in.
+- The *target* is what one task may have in front of it and still meet the latency: acceptable latency x lanes /
+  processing time. AWS: https://docs.aws.amazon.com/autoscaling/ec2/userguide/as-using-sqs-queue.html (read 2026-11-20).
+- The *clamp* is for FIFO. A group is worked on by one lane at a time, so behind a hot or blocked group a backlog grows
+  that no further task can touch. Then the lanes in excess poll and come back empty; a lane that has work never does.
+  So: when there are at least as many empty receives per minute as running tasks, a backlog above the target counts for
+  no more than the lanes that have work, with a quarter to spare (docs/decisions/0005-hungry-pollers.md).
+
+SQS metrics come 90 s late or more, and an idle queue's up to 15 min; running tasks are counted late as well. A gap then
+means "not yet", so a gap repeats the last value. It means "none" only where no value was ever reported, and only for
+running tasks, which are not reported at all while there are none. Filling their gaps with 0 instead takes the whole
+backlog for one task's and runs to the maximum (docs/decisions/0006-late-metrics.md).
+AWS: https://docs.aws.amazon.com/AmazonCloudWatch/latest/monitoring/using-metric-math.html (read 2026-11-20).
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+type Series = Sequence[float | None]
+"""One value a minute, oldest first; None where no data point has arrived."""
+
+
+class Term(Protocol):
+    """A part of the expression."""
+
+    def text(self) -> str:
+        """Return it as CloudWatch metric math."""
+
+    def terms(self) -> "tuple[Term, ...]":
+        """Return the parts it is made of."""
+
+    def at(self, series: Mapping[str, Series], minute: int) -> float | None:
+        """Return its value in that minute; None when it has no data point."""
+
+
+@dataclass(frozen=True, slots=True)
+class Number:
+    """A constant."""
+
+    value: float
+
+    def text(self) -> str:
+        """Return the number as CloudWatch reads it, every digit: a rounded target may be above the policy's own."""
+        return repr(float(self.value)).removesuffix(".0")
+
+    def terms(self) -> tuple[Term, ...]:
+        """Return nothing: a number has no parts."""
+        return ()
+
+    def at(self, series: Mapping[str, Series], minute: int) -> float | None:  # noqa: ARG002 (the same in every minute)
+        """Return the number."""
+        return self.value
+
+
+@dataclass(frozen=True, slots=True)
+class Metric:
+    """A metric with its gaps filled by the last value before the gap.
+
+    Before its first data point it counts as `absent`; where that is None it has no value, and neither has anything
+    computed from it.
+    """
+
+    id: str
+    absent: float | None = None
+
+    def text(self) -> str:
+        """Return FILL of the metric."""
+        repeated = f"FILL({self.id}, REPEAT)"
+        return repeated if self.absent is None else f"FILL({repeated}, {self.absent:g})"
+
+    def terms(self) -> tuple[Term, ...]:
+        """Return nothing: a metric has no parts."""
+        return ()
+
+    def at(self, series: Mapping[str, Series], minute: int) -> float | None:
+        """Return the value, filled."""
+        known = (value for value in reversed(series[self.id][: minute + 1]) if value is not None)
+        return next(known, self.absent)
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """Two terms and one of + * / > < >= AND; comparisons give 1 or 0. Dividing by zero gives no data point."""
+
+    left: Term
+    operator: str
+    right: Term
+
+    def text(self) -> str:
+        """Return it in brackets."""
+        return f"({self.left.text()} {self.operator} {self.right.text()})"
+
+    def terms(self) -> tuple[Term, ...]:
+        """Return both sides."""
+        return (self.left, self.right)
+
+    def at(self, series: Mapping[str, Series], minute: int) -> float | None:
+        """Return the result; None when either side has none."""
+        left, right = self.left.at(series, minute), self.right.at(series, minute)
+        if left is None or right is None or (self.operator == "/" and right == 0):
+            return None
+        return {
+            "+": lambda: left + right,
+            "*": lambda: left * right,
+            "/": lambda: left / right,
+            ">": lambda: float(left > right),
+            "<": lambda: float(left < right),
+            ">=": lambda: float(left >= right),
+            "AND": lambda: float(bool(left) and bool(right)),
+        }[self.operator]()
+
+
+@dataclass(frozen=True, slots=True)
+class If:
+    """One of two terms, by a condition; without a condition, neither."""
+
+    condition: Term
+    then: Term
+    otherwise: Term
+
+    def text(self) -> str:
+        """Return IF(…)."""
+        return f"IF({self.condition.text()}, {self.then.text()}, {self.otherwise.text()})"
+
+    def terms(self) -> tuple[Term, ...]:
+        """Return the condition and both branches."""
+        return (self.condition, self.then, self.otherwise)
+
+    def at(self, series: Mapping[str, Series], minute: int) -> float | None:
+        """Return the chosen term's value."""
+        condition = self.condition.at(series, minute)
+        if condition is None:
+            return None
+        return (self.then if condition else self.otherwise).at(series, minute)
+
+
+def metric_ids(term: Term) -> tuple[str, ...]:
+    """Return the id of every metric the term is made of, once, in the order they are first named."""
+    ids = (term.id,) if isinstance(term, Metric) else ()
+    return tuple(dict.fromkeys((*ids, *(id_ for part in term.terms() for id_ in metric_ids(part)))))
+
+
+VISIBLE = "visible"
+IN_FLIGHT = "inflight"
+EMPTY_RECEIVES = "empty"
+RUNNING = "running"
+AGE = "age"
+
+_VISIBLE, _IN_FLIGHT = Metric(VISIBLE), Metric(IN_FLIGHT)
+_EMPTY, _RUNNING = Metric(EMPTY_RECEIVES), Metric(RUNNING, absent=0)
+_ZERO = Number(0)
+_HUNGRY = Operation(Operation(_RUNNING, ">", _ZERO), "AND", Operation(_EMPTY, ">=", _RUNNING))
+_HEADROOM = 1.25
+
+
+def backlog_per_task() -> Term:
+    """Return the backlog per running task; with none running, the whole backlog."""
+    backlog = Operation(_VISIBLE, "+", _IN_FLIGHT)
+    return If(Operation(_RUNNING, ">", _ZERO), Operation(backlog, "/", _RUNNING), backlog)
+
+
+def clamped_backlog_per_task(target: float, *, lanes: int) -> Term:
+    """Return the backlog per task; while the pollers are hungry, at most what the busy lanes are worth.
+
+    With one message per receive, a busy lane is a message in flight. Reporting target x busy / lanes makes target
+    tracking ask for the tasks whose lanes have work, so it also scales in from a backlog no task can touch.
+
+    Args:
+        target: messages one task may have in front of it.
+        lanes: message groups a task works on at once.
+    """
+    busy = Operation(_IN_FLIGHT, "/", Operation(_RUNNING, "*", Number(lanes)))
+    useful = Operation(busy, "*", Number(_HEADROOM * target))
+    held = If(Operation(useful, "<", Number(target)), useful, Number(target))
+    raw = backlog_per_task()
+    return If(Operation(_HUNGRY, "AND", Operation(raw, ">", Number(target))), held, raw)
+
+
+def work_without_workers() -> Term:
+    """Return 1 while messages are visible and nobody works on or polls for any: the signal to wake from zero.
+
+    SQS metrics only: a service without tasks reports nothing of itself.
+    """
+    nobody_polls = Operation(_EMPTY, "<", Number(1))
+    nobody_works = Operation(_IN_FLIGHT, "<", Number(1))
+    waiting = Operation(_VISIBLE, ">", _ZERO)
+    return If(Operation(Operation(waiting, "AND", nobody_works), "AND", nobody_polls), Number(1), _ZERO)
+
+
+def group_stuck(*, acceptable_latency_seconds: float) -> Term:
+    """Return 1 while the oldest message is late though lanes poll and come back empty: its group is stuck.
+
+    More tasks cannot help; somebody has to look at that group.
+    """
+    late = Operation(Metric(AGE), ">", Number(acceptable_latency_seconds))
+    return If(Operation(late, "AND", _HUNGRY), Number(1), _ZERO)
+
+
+def capacity_pinned(target: float, *, max_tasks: int) -> Term:
+    """Return 1 while all the tasks allowed run, have work, and still have more than the target in front of each."""
+    full = Operation(_RUNNING, ">=", Number(max_tasks))
+    behind = Operation(backlog_per_task(), ">", Number(target))
+    return If(Operation(Operation(full, "AND", behind), "AND", Operation(_EMPTY, "<", _RUNNING)), Number(1), _ZERO)
+
+
+def target_backlog(*, acceptable_latency_seconds: float, processing_seconds: float, lanes: int) -> float:
+    """Return how many messages one task may have in front of it and still meet the latency; at least its lanes."""
+    return acceptable_latency_seconds * lanes / processing_seconds

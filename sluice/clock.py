@@ -1,0 +1,118 @@
+"""The one module that touches the system's clocks and sleeps."""
+
+import platform
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Protocol
+
+
+class Clock(Protocol):
+    """What time-dependent code is given instead of the `time` module."""
+
+    def now_us(self) -> int:
+        """Return the instant in microseconds since the epoch, UTC."""
+
+    def monotonic(self) -> float:
+        """Return seconds that never run backwards; only differences mean anything."""
+
+    def sleep(self, seconds: float) -> None:
+        """Wait; a value of zero or less returns at once."""
+
+
+def wall_minus_monotonic_us() -> int:
+    """Return what, added to this machine's monotonic clock, gives the wall clock now, microseconds."""
+    return (time.time_ns() - time.monotonic_ns()) // 1_000
+
+
+def clock_id() -> str:
+    """Return the id of this machine's monotonic clock: the same for all its processes until it is booted again."""
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+    except OSError:
+        return platform.node()
+
+
+class SystemClock:
+    """The machine's clock. Its instants never run backwards, whatever is done to the wall clock meanwhile.
+
+    Args:
+        offset_us: from `wall_minus_monotonic_us`, so that several processes of one machine agree; None takes its own.
+    """
+
+    def __init__(self, offset_us: int | None = None) -> None:
+        self._offset_us = wall_minus_monotonic_us() if offset_us is None else offset_us
+
+    def now_us(self) -> int:
+        """Return the wall clock's instant, as it was when the offset was taken and has advanced since."""
+        return time.monotonic_ns() // 1_000 + self._offset_us
+
+    def monotonic(self) -> float:
+        """Return the machine's monotonic seconds."""
+        return time.monotonic()
+
+    def sleep(self, seconds: float) -> None:
+        """Sleep for real."""
+        if seconds > 0:
+            time.sleep(seconds)
+
+
+class VirtualClock:
+    """A clock that moves only when told: for tests and simulations.
+
+    Args:
+        start_us: the first instant, microseconds UTC.
+    """
+
+    def __init__(self, start_us: int = 0) -> None:
+        self._now_us = start_us
+
+    def now_us(self) -> int:
+        """Return the instant the clock was moved to."""
+        return self._now_us
+
+    def monotonic(self) -> float:
+        """Return the same instant in seconds."""
+        return self._now_us / 1_000_000
+
+    def sleep(self, seconds: float) -> None:
+        """Move the clock; nobody waits."""
+        self._now_us += max(0, round(seconds * 1_000_000))
+
+
+class NotReached(AssertionError):
+    """Raised by `eventually` when its bound passes first."""
+
+
+def eventually[T](
+    condition: Callable[[], T],
+    *,
+    timeout_seconds: float,
+    describe: str,
+    interval_seconds: float = 0.05,
+    clock: Clock | None = None,
+) -> T:
+    """Call `condition` until it returns something true, and return that.
+
+    The condition is always tried once more after the bound, so a slow machine does not turn a kept promise into a
+    broken one.
+
+    Args:
+        condition: asked again and again.
+        timeout_seconds: the bound; there is no way to wait for ever.
+        describe: what was waited for, for the failure message.
+        interval_seconds: rest between two tries.
+        clock: what measures the bound and the rest; None means the machine's.
+
+    Raises:
+        NotReached: the bound passed and the condition was still false.
+    """
+    clock = SystemClock() if clock is None else clock
+    deadline = clock.monotonic() + timeout_seconds
+    while True:
+        last_try = clock.monotonic() >= deadline
+        if result := condition():
+            return result
+        if last_try:
+            raise NotReached(f"waited {timeout_seconds:g} s for {describe}; the last answer was {result!r}")
+        clock.sleep(interval_seconds)

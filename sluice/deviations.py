@@ -1,0 +1,51 @@
+"""Where a target is known not to keep a promise, or to show an anomaly, and why: one table for contracts and judge.
+
+A contract test of a listed promise must fail on that target (a strict expected failure): the day it passes, the entry
+is out of date and the run says so. A listed anomaly does not make a verdict INVALID on that target; the verdict names it.
+GAP ids number the deviations of LocalStack 4.14.0 found by experiment on 2026-11-20.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Deviation:
+    """One known deviation: GAP id and one sentence."""
+
+    gap: str
+    reason: str
+
+    def __str__(self) -> str:
+        return f"{self.gap}: {self.reason}"
+
+
+PROMISES: Mapping[str, Mapping[str, Deviation]] = {
+    "localstack": {
+        "GRP-13": Deviation("GAP-03", "an invisible message holds back every message received after it, of all groups"),
+        "SLU-03": Deviation("GAP-06", "a queue remembers one message per deduplication id, not one per group"),
+        "DLQ-04": Deviation("GAP-02", "the DLQ copy keeps the original deduplication id"),
+        "MOV-17": Deviation("GAP-01", "the moved message is dropped as a duplicate of itself and lost"),
+        "SNS-18": Deviation("GAP-36", "topics do not deduplicate: a repeat gets new ids"),
+    },
+}
+"""Target -> promise id -> deviation."""
+
+ANOMALIES: Mapping[str, Mapping[str, Deviation]] = {
+    "localstack": {
+        "B5": Deviation("GAP-36", "topics do not deduplicate: a repeat gets new ids"),
+        "F6": Deviation("GAP-02", "the DLQ copy keeps the original deduplication id"),
+        "F11": Deviation("GAP-11", "a redriven message keeps its message id and receive count"),
+    },
+}
+"""Target -> anomaly id -> deviation."""
+
+
+def of_promise(target: str, promise: str) -> Deviation | None:
+    """Return why that target does not keep that promise, or None when it should."""
+    return PROMISES.get(target, {}).get(promise)
+
+
+def of_anomaly(target: str, anomaly: str) -> Deviation | None:
+    """Return why that target may show that anomaly, or None when it may not."""
+    return ANOMALIES.get(target, {}).get(anomaly)

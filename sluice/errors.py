@@ -1,0 +1,25 @@
+"""The errors Sluice raises for reasons a caller can act on.
+
+    MessagingError
+    ├── ConfigError       a declaration, profile or option is wrong: correct it (exit code 3)
+    ├── EndpointError     the other side cannot be used: unreachable, not SQS, refused (exit code 2)
+    └── HistoryError      a recorded history cannot be written or read
+
+Messages are one line: the value seen, the value allowed, the next step.
+"""
+
+
+class MessagingError(Exception):
+    """Root of everything Sluice raises on purpose."""
+
+
+class ConfigError(MessagingError):
+    """Raised when a value given by the user cannot be right."""
+
+
+class EndpointError(MessagingError):
+    """Raised when the AWS endpoint cannot be used as asked."""
+
+
+class HistoryError(MessagingError):
+    """Raised when a history cannot be written or read."""

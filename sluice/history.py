@@ -1,0 +1,202 @@
+"""The event row: what every side records, and the only thing the judge looks at.
+
+One row is one event. A call that returns several messages is one `poll` and one `received` per message, tied by
+`call_id`. Instants (`_us`) are microseconds UTC as the recording host saw them. Sequence numbers are text, zero-padded
+to 39 digits so that they sort as numbers: AWS documents 128 bits, and its 20-digit ones already overflow a long.
+
+An `outcome` is `ok` (it happened), `fail` (it certainly did not) or `info` (nobody knows: the answer was lost, or the
+recorder died before it came). Before a publish and before a delete the recorder writes the intent as `info` and
+flushes; the answer is a second row with the same `call_id`, and `settle` makes the two one.
+
+Our own identity (run, message group, idx) travels in the message body, because raw delivery hides everything SNS knew.
+"""
+
+import hashlib
+import json
+import re
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass, field, fields
+from enum import StrEnum
+from typing import Any
+
+from sluice import limits
+
+SCHEMA_VERSION = 1
+_IDX_MAX = 10**18  # fits int64
+
+
+class Kind(StrEnum):
+    """What an event tells. `opened` and `closed` frame a journal; the rest happened to messages, queues or the run."""
+
+    OPENED = "opened"
+    CLOSED = "closed"
+    PUBLISHED = "published"
+    POLL = "poll"
+    RECEIVED = "received"
+    DELETED = "deleted"
+    VISIBILITY_CHANGED = "visibility_changed"
+    REDRIVEN = "redriven"
+    PROBE = "probe"
+    FAULT = "fault"
+    TOPOLOGY = "topology"
+    PHASE = "phase"
+    OUTBOXED = "outboxed"
+    HANDLED = "handled"
+    PARKED = "parked"
+
+
+class Outcome(StrEnum):
+    """Whether a call had its effect."""
+
+    OK = "ok"
+    FAIL = "fail"
+    INFO = "info"
+
+
+def _column(arrow: str, note: str, default: Any = None) -> Any:
+    return field(default=default, metadata={"arrow": arrow, "note": note})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Event:
+    """One event. A field that does not apply to its kind is None."""
+
+    schema_version: int = _column("int32", "of this row", SCHEMA_VERSION)
+    run: str = _column("string", "the run this event was recorded in", "")
+    phase: str | None = _column("string", "part of the run: measure, drain, …")
+    host: str | None = _column("string", "machine that recorded it")
+    clock_id: str | None = _column("string", "events of one clock can be ordered exactly; others only within a bound")
+    worker: str = _column("string", "who recorded it, e.g. publish-0 or consume-billing-1", "")
+    task_attempt: int | None = _column("int32", "attempt of the Spark task, from 0")
+    call_id: str | None = _column("string", "ties the events of one API call together")
+    kind: str = _column("string", "one of Kind", "")
+    queue: str | None = _column("string", "queue or topic name")
+    message_group_id: str | None = _column("string", "")
+    idx: int | None = _column("int64", "our number of the message within the run; -1 and less are end markers")
+    message_run: str | None = _column("string", "the run the message itself says it is from")
+    intended_at_us: int | None = _column("int64", "when the plan wanted it published, microseconds UTC")
+    invoked_at_us: int | None = _column("int64", "just before the call, microseconds UTC")
+    responded_at_us: int | None = _column("int64", "just after the answer, microseconds UTC; None when there was none")
+    outcome: str = _column("string", "one of Outcome", Outcome.OK.value)
+    error: str | None = _column("string", "error code, when not ok")
+    batch_position: int | None = _column("int32", "position in the call's list, from 0")
+    publish_attempt: int | None = _column("int32", "1 for the first publish of this idx, 2 for a repeat, …")
+    deduplication_id: str | None = _column("string", "")
+    sns_message_id: str | None = _column("string", "")
+    sns_sequence_number: str | None = _column("string", "39 digits")
+    sqs_message_id: str | None = _column("string", "")
+    sqs_sequence_number: str | None = _column("string", "39 digits")
+    receive_count: int | None = _column("int32", "ApproximateReceiveCount")
+    receipt_handle_hash: str | None = _column("string", "16 hex digits of the receipt handle's SHA-256")
+    sent_at_us: int | None = _column("int64", "SentTimestamp, microseconds UTC")
+    first_received_at_us: int | None = _column("int64", "ApproximateFirstReceiveTimestamp, microseconds UTC")
+    visibility_timeout_seconds: int | None = _column("int32", "given with the call; None means the queue's own")
+    receive_request_attempt_id: str | None = _column("string", "")
+    max_number_of_messages: int | None = _column("int32", "asked for by a poll")
+    wait_time_seconds: int | None = _column("int32", "of a poll")
+    body_hash: str | None = _column("string", "16 hex digits of the body's SHA-256")
+    attributes_hash: str | None = _column("string", "16 hex digits over the message attributes")
+    md5_ok: bool | None = _column("bool", "whether the service's MD5 fits the body")
+    visible_count: int | None = _column("int64", "messages, from a probe")
+    in_flight_count: int | None = _column("int64", "messages, from a probe")
+    delayed_count: int | None = _column("int64", "messages, from a probe")
+    moved_count: int | None = _column("int64", "messages, from a move task")
+    detail: str | None = _column("string", "JSON for whatever has no column")
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the fields that say something."""
+        return {name: value for name, value in asdict(self).items() if value is not None}
+
+
+COLUMNS: tuple[tuple[str, str], ...] = tuple((column.name, column.metadata["arrow"]) for column in fields(Event))
+"""(name, Arrow type) of every column, in order."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Identity:
+    """Which message of which run a body claims to be."""
+
+    run: str
+    message_group_id: str
+    idx: int
+
+
+def make_body(identity: Identity, *, is_end: bool, payload: str) -> str:
+    """Return the body that carries `identity`, with a payload behind it."""
+    return json.dumps(
+        {
+            "run": identity.run,
+            "group": identity.message_group_id,
+            "idx": identity.idx,
+            "end": is_end,
+            "payload": payload,
+        },
+        separators=(",", ":"),
+    )
+
+
+def deduplication_id(identity: Identity) -> str:
+    """Return the deduplication id of a message: a function of the identity, so that a retry repeats it."""
+    return f"{identity.run}.{identity.idx}"
+
+
+def identity_of(*, body: str, deduplication_id: str | None, message_group_id: str | None) -> Identity | None:
+    """Return the identity a received message carries, or None when it carries none.
+
+    A body that no longer parses is looked up by its deduplication id, so that a corrupted message is reported as
+    corrupted rather than as foreign.
+    """
+    try:
+        said = json.loads(body)
+        idx = said["idx"]
+        if isinstance(idx, int) and abs(idx) < _IDX_MAX:
+            return Identity(run=str(said["run"]), message_group_id=str(said["group"]), idx=idx)
+    except (ValueError, KeyError, TypeError, RecursionError):
+        pass
+    found = re.fullmatch(r"(.+)\.(-?[0-9]{1,18})", deduplication_id or "")
+    if found is not None and message_group_id is not None:
+        return Identity(run=found[1], message_group_id=message_group_id, idx=int(found[2]))
+    return None
+
+
+def is_end_marker(idx: int | None) -> bool:
+    """Return whether that idx is the end marker of its group: nothing of the group comes after it."""
+    return idx is not None and idx < 0
+
+
+def short_hash(text: str) -> str:
+    """Return 16 hex digits of the text's SHA-256."""
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def pad_sequence_number(digits: str | None) -> str | None:
+    """Return a sequence number as text that sorts like the number."""
+    return None if digits is None else digits.zfill(limits.SEQUENCE_NUMBER_DIGITS_MAX)
+
+
+type Call = tuple[str, str | None, int | None, int | None, str | None]
+"""What settling looks at: kind, call_id, batch_position, responded_at_us, error."""
+
+
+def settled_positions(calls: Iterable[Call]) -> list[int]:
+    """Return which of the rows remain when each call's intent and answer are made one, in the order given.
+
+    An intent and its answer share kind, call and batch position; the answer remains, or the intent when none came.
+    """
+    kept: dict[tuple[str, str | None, int | None], tuple[int, bool, bool]] = {}
+    loose: list[int] = []
+    for position, (kind, call_id, batch_position, responded_at_us, error) in enumerate(calls):
+        if call_id is None:
+            loose.append(position)
+            continue
+        key, says = (kind, call_id, batch_position), (responded_at_us is not None, error is not None)
+        if key not in kept or says > kept[key][1:]:
+            kept[key] = (position, *says)
+    return sorted([*loose, *(position for position, *_ in kept.values())])
+
+
+def settle(events: Iterable[Event]) -> list[Event]:
+    """Return the events with each call's intent and answer made one. Settling twice changes nothing."""
+    listed = list(events)
+    calls = ((e.kind, e.call_id, e.batch_position, e.responded_at_us, e.error) for e in listed)
+    return [listed[position] for position in settled_positions(calls)]

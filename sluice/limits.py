@@ -1,0 +1,79 @@
+"""Every AWS number Sluice relies on, once, with where it was read.
+
+Read on 2026-11-20. Sizes in bytes, times in seconds; a `_max` or `_min` is itself allowed.
+"""
+
+# https://docs.aws.amazon.com/AWSSimpleQueueService/latest/SQSDeveloperGuide/quotas-fifo.html
+QUEUE_NAME_CHARACTERS_MAX = 80  # `.fifo` counts
+FIFO_SUFFIX = ".fifo"
+
+# https://docs.aws.amazon.com/sns/latest/api/API_CreateTopic.html
+TOPIC_NAME_CHARACTERS_MAX = 256  # `.fifo` counts
+
+# https://docs.aws.amazon.com/AWSSimpleQueueService/latest/APIReference/API_CreateQueue.html
+VISIBILITY_TIMEOUT_SECONDS_MAX = 43_200
+MESSAGE_RETENTION_SECONDS_MIN = 60
+MESSAGE_RETENTION_SECONDS_MAX = 1_209_600
+MAX_RECEIVE_COUNT_MIN = 1
+MAX_RECEIVE_COUNT_MAX = 1_000
+
+# https://docs.aws.amazon.com/AWSSimpleQueueService/latest/APIReference/API_ReceiveMessage.html
+RECEIVE_MESSAGES_MAX = 10
+
+# https://docs.aws.amazon.com/AWSSimpleQueueService/latest/SQSDeveloperGuide/using-messagededuplicationid-property.html
+DEDUPLICATION_WINDOW_SECONDS = 300
+
+# https://docs.aws.amazon.com/AWSSimpleQueueService/latest/APIReference/API_SendMessage.html
+SEQUENCE_NUMBER_DIGITS_MAX = 39  # documented as 128 bits
+
+# https://docs.aws.amazon.com/sns/latest/api/API_PublishBatch.html
+PUBLISH_BATCH_ENTRIES_MAX = 10
+
+# https://docs.aws.amazon.com/sns/latest/api/API_Publish.html (larger only where the topic raises MaximumMessageSize)
+PUBLISH_BYTES_MAX = 262_144
+
+# https://docs.aws.amazon.com/AWSSimpleQueueService/latest/SQSDeveloperGuide/FIFO-queues-understanding-logic.html
+FIFO_WINDOW_MESSAGES = 120_000  # only so many are searched for groups with nothing in flight
+
+# https://docs.aws.amazon.com/sns/latest/dg/subscription-filter-policy-constraints.html
+FILTER_POLICY_ATTRIBUTES_MAX = 5
+FILTER_POLICY_COMBINATIONS_MAX = 150
+
+# https://docs.aws.amazon.com/sns/latest/dg/message-archiving-and-replay-topic-owner.html
+ARCHIVE_DAYS_MAX = 365
+
+# https://docs.aws.amazon.com/AmazonECS/latest/developerguide/service-quotas.html
+TASKS_PER_SERVICE_MAX = 5_000
+
+# https://docs.aws.amazon.com/AmazonECS/latest/APIReference/API_ContainerDefinition.html
+STOP_TIMEOUT_SECONDS_MAX = 120
+
+# https://docs.aws.amazon.com/AWSSimpleQueueService/latest/SQSDeveloperGuide/monitoring-using-cloudwatch.html
+# An idle queue's metrics come up to 15 minutes late; then a task has to start. Our bound, not AWS's.
+WAKE_FROM_ZERO_SECONDS = 1_200
+
+# https://docs.aws.amazon.com/AmazonECS/latest/developerguide/fargate-tasks-services.html
+FARGATE_MEMORY_MIB = {
+    256: (512, 1_024, 2_048),
+    512: tuple(range(1_024, 4_097, 1_024)),
+    1_024: tuple(range(2_048, 8_193, 1_024)),
+    2_048: tuple(range(4_096, 16_385, 1_024)),
+    4_096: tuple(range(8_192, 30_721, 1_024)),
+    8_192: tuple(range(16_384, 61_441, 4_096)),
+    16_384: tuple(range(32_768, 122_881, 8_192)),
+}  # CPU units -> memory a task may have
+
+# https://docs.aws.amazon.com/AmazonCloudWatchLogs/latest/APIReference/API_PutRetentionPolicy.html
+LOG_RETENTION_DAYS = (
+    *(1, 3, 5, 7, 14, 30, 60, 90, 120, 150, 180),
+    *(365, 400, 545, 731, 1_096, 1_827, 2_192, 2_557, 2_922, 3_288, 3_653),
+)
+
+# https://docs.aws.amazon.com/vpc/latest/userguide/vpc-cidr-blocks.html
+VPC_PREFIX_LENGTH_MIN = 16
+
+# https://docs.aws.amazon.com/AWSSimpleQueueService/latest/APIReference/API_ReceiveMessage.html
+WAIT_SECONDS_MAX = 20
+
+# https://docs.aws.amazon.com/AWSSimpleQueueService/latest/SQSDeveloperGuide/quotas-messages.html
+MESSAGE_BYTES_MAX = 1_048_576

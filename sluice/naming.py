@@ -1,0 +1,90 @@
+"""Every physical name and ARN, made from the declaration. Nobody parses a URL or writes a name by hand."""
+
+from sluice import limits
+from sluice.declaration import Consumer, Environment
+from sluice.errors import ConfigError
+
+APPLICATION = "sluice"
+
+
+def _fifo(*parts: str, characters_max: int) -> str:
+    name = "-".join(parts) + limits.FIFO_SUFFIX
+    if len(name) > characters_max:
+        raise ConfigError(
+            f"{name!r} has {len(name)} characters, allowed are {characters_max}; shorten the names in"
+            " sluice/environments.py"
+        )
+    return name
+
+
+def _partition(environment: Environment) -> str:
+    if environment.region.startswith("cn-"):
+        return "aws-cn"
+    return "aws-us-gov" if environment.region.startswith("us-gov-") else "aws"
+
+
+def stage_name(environment: Environment) -> str:
+    """Return the CDK stage's id, which begins every path given to `cdk deploy`."""
+    return environment.name
+
+
+def stack_name(environment: Environment, part: str) -> str:
+    """Return the CloudFormation name of one of the environment's stacks: messaging, consumers or observability."""
+    return f"{APPLICATION}-{environment.name}-{part}"
+
+
+def topic_name(environment: Environment) -> str:
+    """Return the name of the SNS FIFO topic."""
+    return _fifo(APPLICATION, environment.name, environment.topic, characters_max=limits.TOPIC_NAME_CHARACTERS_MAX)
+
+
+def queue_name(environment: Environment, consumer: Consumer) -> str:
+    """Return the name of a consumer's SQS FIFO queue."""
+    return _fifo(APPLICATION, environment.name, consumer.name, characters_max=limits.QUEUE_NAME_CHARACTERS_MAX)
+
+
+def dead_letter_queue_name(environment: Environment, consumer: Consumer) -> str:
+    """Return the name of the FIFO DLQ of a consumer's queue: what the consumer could not handle."""
+    return _fifo(APPLICATION, environment.name, consumer.name, "dlq", characters_max=limits.QUEUE_NAME_CHARACTERS_MAX)
+
+
+def undelivered_queue_name(environment: Environment, consumer: Consumer) -> str:
+    """Return the name of the FIFO DLQ of a consumer's subscription: what SNS could not deliver to the queue."""
+    return _fifo(
+        APPLICATION, environment.name, consumer.name, "undelivered-dlq", characters_max=limits.QUEUE_NAME_CHARACTERS_MAX
+    )
+
+
+def operator_topic_name(environment: Environment) -> str:
+    """Return the name of the topic, a standard one, that alarms go to."""
+    return f"{APPLICATION}-{environment.name}-operators"
+
+
+def cluster_name(environment: Environment) -> str:
+    """Return the name of the ECS cluster, also that of the dashboard."""
+    return f"{APPLICATION}-{environment.name}"
+
+
+def service_name(environment: Environment, service: str) -> str:
+    """Return the name of an ECS service: a consumer's, or `relay`; its log group is called `/ecs/` and this."""
+    return f"{APPLICATION}-{environment.name}-{service}"
+
+
+def alarm_name(environment: Environment, subject: str, condition: str) -> str:
+    """Return the name of an alarm: what it watches (a consumer, or `topic`), and what is wrong when it rings."""
+    return f"{APPLICATION}-{environment.name}-{subject}-{condition}"
+
+
+def key_alias(environment: Environment, encrypted: str) -> str:
+    """Return the alias of a KMS key, by what it encrypts: topic or queues."""
+    return f"alias/{APPLICATION}-{environment.name}-{encrypted}"
+
+
+def topic_arn(environment: Environment, account: str) -> str:
+    """Return the topic's ARN in `account` (twelve digits)."""
+    return f"arn:{_partition(environment)}:sns:{environment.region}:{account}:{topic_name(environment)}"
+
+
+def queue_arn(environment: Environment, name: str, account: str) -> str:
+    """Return the ARN in `account` of the queue called `name`."""
+    return f"arn:{_partition(environment)}:sqs:{environment.region}:{account}:{name}"
