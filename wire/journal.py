@@ -1,0 +1,131 @@
+"""Where events go first: one Arrow IPC stream per process attempt, flushed before the call that would hide them.
+
+Everything flushed survives the death of the process; what a dead process leaves behind is read up to its last whole
+batch. A journal that ends without a `closed` event tells that its recorder did not finish.
+"""
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import pyarrow as pa
+import pyarrow.ipc
+
+from sluice.clock import Clock, SystemClock
+from sluice.errors import HistoryError
+from sluice.history import COLUMNS, Event, Kind, settled_positions
+
+SUFFIX = ".arrows"
+_TYPES = {"string": pa.string(), "int32": pa.int32(), "int64": pa.int64(), "bool": pa.bool_()}
+SCHEMA: pa.Schema = pa.schema([(name, _TYPES[arrow]) for name, arrow in COLUMNS])
+"""The event row as an Arrow schema."""
+_BUFFERED_EVENTS_MAX = 500
+
+
+class Journal:
+    """Writes events to `folder/name.arrows`; opened and closed by an event each.
+
+    Args:
+        folder: created when missing.
+        name: of the recorder, unique in the folder.
+        common: fields every event of this journal has (run, worker, host, …).
+
+    Raises:
+        HistoryError: the folder cannot be written, or the name was used before.
+    """
+
+    def __init__(self, folder: Path, name: str, *, common: dict[str, Any], clock: Clock | None = None) -> None:
+        self._clock = SystemClock() if clock is None else clock
+        self._common = common
+        self._buffer: list[dict[str, Any]] = []
+        self.path = folder / f"{name}{SUFFIX}"
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            self.path.touch(exist_ok=False)
+            self._file = pa.OSFile(str(self.path), "wb")
+        except FileExistsError as error:
+            raise HistoryError(f"{self.path} exists: a journal is written once; choose another run") from error
+        except OSError as error:
+            raise HistoryError(
+                f"cannot write the history to {folder} ({error.strerror}); choose another --runs-dir"
+            ) from error
+        self._stream = pa.ipc.new_stream(self._file, SCHEMA)
+        self.add(kind=Kind.OPENED.value, invoked_at_us=self._clock.now_us())
+        self.flush()
+
+    def add(self, **values: Any) -> None:
+        """Buffer one event; unknown field names are a TypeError."""
+        self._buffer.append(self._common | values)
+        if len(self._buffer) >= _BUFFERED_EVENTS_MAX:
+            self.flush()
+
+    def flush(self) -> None:
+        """Hand every buffered event to the operating system: from here on it survives this process."""
+        if not self._buffer:
+            return
+        events = [Event(**values) for values in self._buffer]
+        self._buffer.clear()
+        self._stream.write_batch(_to_batch(events))
+
+    def close(self) -> None:
+        """Write the `closed` event. Without it everything this recorder did not say is unknown."""
+        self.add(kind=Kind.CLOSED.value, invoked_at_us=self._clock.now_us())
+        self.flush()
+        self._stream.close()
+        self._file.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Close after success; after an error only flush, so that the journal tells it is incomplete."""
+        if error is None:
+            self.close()
+        else:
+            self.flush()
+            self._file.close()
+
+
+def _to_batch(events: Sequence[Event]) -> pa.RecordBatch:
+    return pa.RecordBatch.from_pydict(
+        {name: [getattr(event, name) for event in events] for name, _ in COLUMNS}, schema=SCHEMA
+    )
+
+
+def read_journal(path: Path) -> pa.Table:
+    """Return the settled events of one journal, as far as it was written: a table of SCHEMA.
+
+    Raises:
+        HistoryError: the file is no journal, or one of another schema version.
+    """
+    table = pa.Table.from_batches(_batches(path), schema=SCHEMA).combine_chunks()
+    looked_at = ("kind", "call_id", "batch_position", "responded_at_us", "error")
+    calls = zip(*(table.column(name).to_pylist() for name in looked_at), strict=True)
+    return table.take(pa.array(settled_positions(calls), pa.int64()))
+
+
+def _batches(path: Path) -> Iterable[pa.RecordBatch]:
+    if path.stat().st_size == 0:  # its writer died before it could say what it would write
+        return
+    try:
+        with pa.OSFile(str(path), "rb") as file:
+            stream = pa.ipc.open_stream(file)
+            if stream.schema != SCHEMA:
+                raise HistoryError(
+                    f"{path} has other columns than this version of Sluice writes; judge it with the version that did"
+                )
+            while (batch := _next_batch(stream)) is not None:
+                yield batch
+    except (pa.ArrowInvalid, OSError) as error:
+        raise HistoryError(f"{path} is no journal of Sluice ({error})") from error
+
+
+def _next_batch(stream: pa.ipc.RecordBatchStreamReader) -> pa.RecordBatch | None:
+    """Return the next whole batch; None at the end, and where a dead writer stopped in the middle of one."""
+    try:
+        return stream.read_next_batch()
+    except (StopIteration, pa.ArrowInvalid, OSError):
+        return None

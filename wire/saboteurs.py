@@ -1,0 +1,573 @@
+"""Breaks one promise each, between a boto3 client and the service: the proof that a test, or the judge, can turn red.
+
+A saboteur hooks into the client. It rewrites parameters before they are sent, answers a call itself, or rewrites an
+answer; the service behind it stays honest. `sabotage(clients, name)` installs one on all clients of a caller, which
+then share its memory. `every=n` makes it strike at each n-th opportunity only.
+"""
+
+import contextlib
+import copy
+import itertools
+import json
+from collections import defaultdict, deque
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import botocore.session
+from botocore.awsrequest import AWSResponse
+from botocore.client import BaseClient
+from botocore.exceptions import ClientError
+
+from sluice.errors import ConfigError
+from sluice.limits import VISIBILITY_TIMEOUT_SECONDS_MAX
+
+_PARAMS = "sluice_saboteur"
+_SENDS = ("sqs.SendMessage", "sns.Publish")
+_BATCH_SENDS = {"sqs.SendMessageBatch": "Entries", "sns.PublishBatch": "PublishBatchRequestEntries"}
+_RECEIVE = ("sqs.ReceiveMessage",)
+_ALL_SENDS = (*_SENDS, *_BATCH_SENDS)
+_ERRORS = (*_SENDS, "sqs.DeleteMessage", "sqs.StartMessageMoveTask")
+
+
+def _entries(operation: str, params: Any) -> list[dict[str, Any]]:
+    """Return the messages of a send or publish, single or batch; changing them changes what is sent."""
+    listed: list[dict[str, Any]] = params[_BATCH_SENDS[operation]] if operation in _BATCH_SENDS else [params]
+    return listed
+
+
+def _address(params: Mapping[str, Any]) -> str:
+    return str(params.get("QueueUrl") or params.get("TopicArn"))
+
+
+def _body(entry: Mapping[str, Any]) -> str:
+    return str(entry.get("MessageBody") or entry.get("Message"))
+
+
+def _answer(**parsed: Any) -> tuple[AWSResponse, dict[str, Any]]:
+    """Return what a `before-call` hook returns to answer in the service's place."""
+    return AWSResponse("http://saboteur", 200, {}, None), parsed
+
+
+class _Saboteur:
+    """Does nothing yet; subclasses name the operations they listen to and override what they need."""
+
+    operations: ClassVar[Iterable[str]] = ()
+
+    def __init__(self, every: int) -> None:
+        self._every = every
+        self._opportunities = 0
+
+    def strikes(self) -> bool:
+        """Count one opportunity and return whether it is to be used."""
+        self._opportunities += 1
+        return self._opportunities % self._every == 0
+
+    def attach(self, client: BaseClient) -> None:
+        """Listen to this client."""
+        service = client.meta.service_model.service_name
+        for operation in self.operations:
+            if operation.split(".")[0] != service:
+                continue
+            events = client.meta.events
+            events.register(f"before-parameter-build.{operation}", self._before_build)
+            events.register(f"before-call.{operation}", self._before_call)
+            events.register(f"after-call.{operation}", self._after_call)
+
+    def _before_build(self, params: dict[str, Any], model: Any, context: dict[str, Any], **_: Any) -> None:
+        context[_PARAMS] = params
+        self.rewrite(f"{model.service_model.service_name}.{model.name}", params)
+
+    def _before_call(self, model: Any, context: dict[str, Any], **_: Any) -> tuple[AWSResponse, dict[str, Any]] | None:
+        return self.answer(f"{model.service_model.service_name}.{model.name}", context[_PARAMS])
+
+    def _after_call(
+        self, http_response: AWSResponse, parsed: dict[str, Any], context: dict[str, Any], **_: Any
+    ) -> None:
+        self.answered(context[_PARAMS], parsed, http_response)
+
+    def rewrite(self, operation: str, params: dict[str, Any]) -> None:
+        """Change the parameters in place."""
+
+    def answer(self, operation: str, params: Mapping[str, Any]) -> tuple[AWSResponse, dict[str, Any]] | None:
+        """Answer in the service's place, or return None to let the call go through."""
+        return None
+
+    def answered(self, params: Mapping[str, Any], parsed: dict[str, Any], http_response: AWSResponse) -> None:
+        """Change the answer in place."""
+
+
+class _LeakGroup(_Saboteur):
+    operations = ("sqs.SendMessage", *_RECEIVE)
+
+    def __init__(self, every: int) -> None:
+        super().__init__(every)
+        self._waiting: dict[str, list[dict[str, Any]]] = defaultdict(list)
+        self._numbers = itertools.count()
+
+    def rewrite(self, operation: str, params: dict[str, Any]) -> None:
+        if operation == "sqs.SendMessage":
+            self._waiting[params["QueueUrl"]].append(copy.deepcopy(params))
+
+    def answered(self, params: Mapping[str, Any], parsed: dict[str, Any], http_response: AWSResponse) -> None:
+        if "MessageBody" in params:
+            return
+        waiting = self._waiting[params["QueueUrl"]]
+        delivered = [message["Body"] for message in parsed.get("Messages", [])]
+        waiting[:] = [sent for sent in waiting if sent["MessageBody"] not in delivered]
+        if not delivered and waiting and self.strikes():
+            parsed["Messages"] = [self._forge(waiting.pop(0))]
+
+    def _forge(self, sent: Mapping[str, Any]) -> dict[str, Any]:
+        number = next(self._numbers)
+        return {
+            "MessageId": f"forged-{number}",
+            "ReceiptHandle": f"forged-{number}",
+            "Body": sent["MessageBody"],
+            "Attributes": {"MessageGroupId": sent.get("MessageGroupId", ""), "ApproximateReceiveCount": "1"},
+        }
+
+
+class _WithholdLater(_Saboteur):
+    operations = _RECEIVE
+
+    def __init__(self, every: int) -> None:
+        super().__init__(every)
+        self._served: set[str] = set()
+
+    def answered(self, params: Mapping[str, Any], parsed: dict[str, Any], http_response: AWSResponse) -> None:
+        if params["QueueUrl"] in self._served:
+            parsed.pop("Messages", None)
+        elif parsed.get("Messages"):
+            self._served.add(params["QueueUrl"])
+
+
+class _IgnoreCall(_Saboteur):
+    """Answers that all is well, and does not pass the call on."""
+
+    def answer(self, operation: str, params: Mapping[str, Any]) -> tuple[AWSResponse, dict[str, Any]] | None:
+        if not self.strikes():
+            return None
+        if "Entries" in params:
+            return _answer(Successful=[{"Id": entry["Id"]} for entry in params["Entries"]], Failed=[])
+        return _answer(TaskHandle="ignored")
+
+
+class _IgnoreDelete(_IgnoreCall):
+    operations = ("sqs.DeleteMessage", "sqs.DeleteMessageBatch")
+
+
+class _IgnoreVisibilityChange(_IgnoreCall):
+    operations = ("sqs.ChangeMessageVisibility", "sqs.ChangeMessageVisibilityBatch")
+
+
+class _IgnorePurge(_IgnoreCall):
+    operations = ("sqs.PurgeQueue",)
+
+
+class _IgnoreMoveTask(_IgnoreCall):
+    operations = ("sqs.StartMessageMoveTask",)
+
+
+class _StretchVisibility(_Saboteur):
+    operations = ("sqs.CreateQueue", "sqs.ReceiveMessage", "sqs.ChangeMessageVisibility")
+
+    def rewrite(self, operation: str, params: dict[str, Any]) -> None:
+        attributes = params.get("Attributes", {})
+        if attributes.get("VisibilityTimeout", "0") != "0":
+            attributes["VisibilityTimeout"] = str(VISIBILITY_TIMEOUT_SECONDS_MAX)
+        if params.get("VisibilityTimeout"):
+            params["VisibilityTimeout"] = VISIBILITY_TIMEOUT_SECONDS_MAX
+
+
+class _ReverseBatch(_Saboteur):
+    operations = _RECEIVE
+
+    def answered(self, params: Mapping[str, Any], parsed: dict[str, Any], http_response: AWSResponse) -> None:
+        if len(parsed.get("Messages", [])) > 1 and self.strikes():
+            parsed["Messages"].reverse()
+
+
+class _ForgetDeduplication(_Saboteur):
+    operations = _ALL_SENDS
+
+    def __init__(self, every: int) -> None:
+        super().__init__(every)
+        self._sent: dict[tuple[str, str], int] = defaultdict(int)
+
+    def rewrite(self, operation: str, params: dict[str, Any]) -> None:
+        for entry in _entries(operation, params):
+            given = entry.get("MessageDeduplicationId", "")
+            number = self._sent[_address(params), given or _body(entry)]
+            self._sent[_address(params), given or _body(entry)] += 1
+            if number and self.strikes():
+                entry["MessageDeduplicationId"] = f"{given[:100]}.again.{number}"
+
+
+class _SwallowRepeats(_Saboteur):
+    operations = _SENDS
+
+    def __init__(self, every: int) -> None:
+        super().__init__(every)
+        self._first: dict[tuple[str, str], dict[str, Any]] = {}
+
+    def key(self, params: Mapping[str, Any]) -> str:
+        """Return what makes two sends the same."""
+        return str(params.get("MessageDeduplicationId") or _body(params))
+
+    def answer(self, operation: str, params: Mapping[str, Any]) -> tuple[AWSResponse, dict[str, Any]] | None:
+        first = self._first.get((_address(params), self.key(params)))
+        return None if first is None else _answer(**first)
+
+    def answered(self, params: Mapping[str, Any], parsed: dict[str, Any], http_response: AWSResponse) -> None:
+        said: dict[str, Any] = {name: parsed[name] for name in ("MessageId", "SequenceNumber") if name in parsed}
+        self._first.setdefault((_address(params), self.key(params)), said)
+
+
+class _SwallowBodies(_SwallowRepeats):
+    def key(self, params: Mapping[str, Any]) -> str:
+        return _body(params)
+
+
+class _SwapBodies(_Saboteur):
+    operations = ("sqs.SendMessage", *_RECEIVE)
+
+    def __init__(self, every: int) -> None:
+        super().__init__(every)
+        self._first: dict[str, list[str]] = defaultdict(list)
+
+    def rewrite(self, operation: str, params: dict[str, Any]) -> None:
+        if operation == "sqs.SendMessage":
+            self._first[params["QueueUrl"]].append(params["MessageBody"])
+
+    def answered(self, params: Mapping[str, Any], parsed: dict[str, Any], http_response: AWSResponse) -> None:
+        first = self._first[params["QueueUrl"]][:2]
+        for message in parsed.get("Messages", []):
+            if message["Body"] in first:
+                message["Body"] = first[len(first) - 1 - first.index(message["Body"])]
+
+
+class _FreezeSequenceNumbers(_Saboteur):
+    operations = _SENDS
+
+    def answered(self, params: Mapping[str, Any], parsed: dict[str, Any], http_response: AWSResponse) -> None:
+        if "SequenceNumber" in parsed:
+            parsed["SequenceNumber"] = "1"
+
+
+class _FreezeReceiveCount(_Saboteur):
+    operations = _RECEIVE
+
+    def answered(self, params: Mapping[str, Any], parsed: dict[str, Any], http_response: AWSResponse) -> None:
+        for message in parsed.get("Messages", []):
+            message.get("Attributes", {})["ApproximateReceiveCount"] = "1"
+
+
+class _HideErrors(_Saboteur):
+    operations = _ERRORS
+
+    def answered(self, params: Mapping[str, Any], parsed: dict[str, Any], http_response: AWSResponse) -> None:
+        http_response.status_code = 200
+
+
+class _ChangeMessageIds(_Saboteur):
+    operations = _RECEIVE
+
+    def answered(self, params: Mapping[str, Any], parsed: dict[str, Any], http_response: AWSResponse) -> None:
+        for message in parsed.get("Messages", []):
+            if self.strikes():
+                message["MessageId"] = f"changed-{self._opportunities}-{message['MessageId']}"
+
+
+class _WithholdDeadLetters(_Saboteur):
+    operations = _RECEIVE
+
+    def answered(self, params: Mapping[str, Any], parsed: dict[str, Any], http_response: AWSResponse) -> None:
+        if "dlq" in params["QueueUrl"]:
+            parsed.pop("Messages", None)
+
+
+class _DropMessages(_Saboteur):
+    operations = _RECEIVE
+
+    def attach(self, client: BaseClient) -> None:
+        super().attach(client)
+        # Drops go through a client of their own, so that neither the recorder nor another saboteur takes part.
+        credentials = client._request_signer._credentials.get_frozen_credentials()  # noqa: SLF001 (nothing public)
+        self._own = botocore.session.get_session().create_client(
+            "sqs",
+            endpoint_url=client.meta.endpoint_url,
+            region_name=client.meta.region_name,
+            aws_access_key_id=credentials.access_key,
+            aws_secret_access_key=credentials.secret_key,
+            aws_session_token=credentials.token,
+        )
+
+    def answered(self, params: Mapping[str, Any], parsed: dict[str, Any], http_response: AWSResponse) -> None:
+        kept = []
+        for message in parsed.pop("Messages", []):
+            if self.strikes():
+                # Received with a visibility timeout of 0 it cannot be deleted; then it is only withheld.
+                with contextlib.suppress(ClientError):
+                    self._own.delete_message(QueueUrl=params["QueueUrl"], ReceiptHandle=message["ReceiptHandle"])
+            else:
+                kept.append(message)
+        if kept:
+            parsed["Messages"] = kept
+
+
+class _DeliverTwice(_Saboteur):
+    operations = _RECEIVE
+
+    def __init__(self, every: int) -> None:
+        super().__init__(every)
+        self._again: dict[str, deque[dict[str, Any]]] = defaultdict(deque)
+
+    def answer(self, operation: str, params: Mapping[str, Any]) -> tuple[AWSResponse, dict[str, Any]] | None:
+        again = self._again[params["QueueUrl"]]
+        return _answer(Messages=[again.popleft()]) if again else None
+
+    def answered(self, params: Mapping[str, Any], parsed: dict[str, Any], http_response: AWSResponse) -> None:
+        for message in parsed.get("Messages", []):
+            if not message["MessageId"].startswith("again-") and self.strikes():
+                self._again[params["QueueUrl"]].append({**message, "MessageId": "again-" + message["MessageId"]})
+
+
+class _CorruptBodies(_Saboteur):
+    operations = _RECEIVE
+
+    def answered(self, params: Mapping[str, Any], parsed: dict[str, Any], http_response: AWSResponse) -> None:
+        for message in parsed.get("Messages", []):
+            if self.strikes():
+                message["Body"] = message["Body"][:-3] + "\N{REPLACEMENT CHARACTER}" + message["Body"][-2:]
+
+
+class _LosePublishes(_Saboteur):
+    operations = ("sns.Publish", "sns.PublishBatch")
+
+    def __init__(self, every: int) -> None:
+        super().__init__(every)
+        self._lost: list[dict[str, Any]] = []
+
+    def rewrite(self, operation: str, params: dict[str, Any]) -> None:
+        self._lost = [entry for entry in _entries(operation, params) if self.strikes()]
+        if operation in _BATCH_SENDS:
+            kept = [entry for entry in _entries(operation, params) if entry not in self._lost]
+            params[_BATCH_SENDS[operation]] = kept or self._lost[:1]  # an empty list would not pass validation
+
+    def answer(self, operation: str, params: Mapping[str, Any]) -> tuple[AWSResponse, dict[str, Any]] | None:
+        if self._lost and _entries(operation, params)[0] in self._lost:
+            return _answer(MessageId="lost") if operation == "sns.Publish" else _answer(Successful=[], Failed=[])
+        return None
+
+    def answered(self, params: Mapping[str, Any], parsed: dict[str, Any], http_response: AWSResponse) -> None:
+        if "Successful" in parsed:
+            parsed["Successful"] += [{"Id": entry["Id"], "MessageId": "lost"} for entry in self._lost]
+
+
+class _IgnoreSubscribe(_Saboteur):
+    operations = ("sns.Subscribe",)
+
+    def answer(self, operation: str, params: Mapping[str, Any]) -> tuple[AWSResponse, dict[str, Any]] | None:
+        return _answer(SubscriptionArn=f"{params['TopicArn']}:ignored")
+
+
+class _ShareUndeliveredQueue(_Saboteur):
+    operations = ("sns.GetSubscriptionAttributes",)
+
+    def __init__(self, every: int) -> None:
+        super().__init__(every)
+        self._first: str | None = None
+
+    def answered(self, params: Mapping[str, Any], parsed: dict[str, Any], http_response: AWSResponse) -> None:
+        if self._first is None:
+            self._first = parsed["Attributes"]["RedrivePolicy"]
+        parsed["Attributes"]["RedrivePolicy"] = self._first
+
+
+class _Misreport(_Saboteur):
+    """Answers what is configured with something else."""
+
+    def __init__(self, every: int, edit: Callable[[dict[str, Any]], None], operations: tuple[str, ...]) -> None:
+        super().__init__(every)
+        self.operations = operations  # type: ignore[misc]  # here, of the instance
+        self._edit = edit
+
+    def answered(self, params: Mapping[str, Any], parsed: dict[str, Any], http_response: AWSResponse) -> None:
+        if http_response.status_code < 300:
+            self._edit(parsed)
+
+
+def _misreport(edit: Callable[[dict[str, Any]], None], *operations: str) -> Callable[[int], _Saboteur]:
+    return lambda every: _Misreport(every, edit, operations)
+
+
+_QUEUE_ATTRIBUTES, _TOPIC_ATTRIBUTES = "sqs.GetQueueAttributes", "sns.GetTopicAttributes"
+
+
+def _without_attribute(name: str) -> Callable[[dict[str, Any]], None]:
+    return lambda parsed: parsed["Attributes"].pop(name, None)
+
+
+def _without_encryption(parsed: dict[str, Any]) -> None:
+    for name in ("SqsManagedSseEnabled", "KmsMasterKeyId"):
+        parsed["Attributes"].pop(name, None)
+
+
+def _shorten_retention(parsed: dict[str, Any]) -> None:
+    parsed["Attributes"]["MessageRetentionPeriod"] = "60"
+
+
+def _hide_subscription(parsed: dict[str, Any]) -> None:
+    parsed["Subscriptions"].pop()
+
+
+def _rewrite_policy(rewrite: Callable[[dict[str, Any]], None]) -> Callable[[dict[str, Any]], None]:
+    def edit(parsed: dict[str, Any]) -> None:
+        policy = json.loads(parsed["Attributes"]["Policy"])
+        rewrite(policy)
+        parsed["Attributes"]["Policy"] = json.dumps(policy)
+
+    return edit
+
+
+def _allow_plain_http(policy: dict[str, Any]) -> None:
+    policy["Statement"] = [statement for statement in policy["Statement"] if statement["Effect"] != "Deny"]
+
+
+def _allow_foreign_sources(policy: dict[str, Any]) -> None:
+    for statement in policy["Statement"]:
+        if statement["Effect"] == "Allow":
+            statement.pop("Condition")
+
+
+def _mute_alarms(parsed: dict[str, Any]) -> None:
+    for alarm in parsed["MetricAlarms"]:
+        alarm["AlarmActions"] = []
+
+
+def _raise_thresholds(parsed: dict[str, Any]) -> None:
+    for alarm in parsed["MetricAlarms"]:
+        alarm["Threshold"] += 1
+
+
+@dataclass(frozen=True, slots=True)
+class Saboteur:
+    """One saboteur.
+
+    Args:
+        name: for `--sabotage` and `promises`.
+        does: what it does, one clause.
+        make: builds it; argument is `every`.
+        shows: the anomalies it makes a load test find; empty when it is of no use there.
+    """
+
+    name: str
+    does: str
+    make: Callable[[int], _Saboteur]
+    shows: tuple[str, ...] = ()
+
+
+SABOTEURS: dict[str, Saboteur] = {
+    saboteur.name: saboteur
+    for saboteur in (
+        Saboteur("leak-group", "delivers the next message of a blocked group", _LeakGroup),
+        Saboteur("withhold-later", "delivers nothing after the first delivery of a queue", _WithholdLater),
+        Saboteur("ignore-delete", "confirms a delete and does not do it", _IgnoreDelete),
+        Saboteur(
+            "ignore-visibility-change", "confirms a visibility change and does not do it", _IgnoreVisibilityChange
+        ),
+        Saboteur("ignore-purge", "confirms a purge and does not do it", _IgnorePurge),
+        Saboteur("ignore-move-task", "confirms a move task and does not start it", _IgnoreMoveTask),
+        Saboteur("stretch-visibility", "makes every visibility timeout twelve hours", _StretchVisibility),
+        Saboteur("reverse-batch", "reverses the messages of an answer", _ReverseBatch, ("C2",)),
+        Saboteur(
+            "forget-deduplication", "gives every repeat a deduplication id of its own", _ForgetDeduplication, ("B1",)
+        ),
+        Saboteur(
+            "swallow-repeats", "drops every repeat of a deduplication id, for ever and across groups", _SwallowRepeats
+        ),
+        Saboteur("swallow-bodies", "drops every repeat of a body", _SwallowBodies),
+        Saboteur("swap-bodies", "exchanges the first two messages of a queue", _SwapBodies),
+        Saboteur("freeze-sequence-numbers", "gives every send the same sequence number", _FreezeSequenceNumbers),
+        Saboteur("freeze-receive-count", "reports every receive as the first", _FreezeReceiveCount),
+        Saboteur("hide-errors", "turns refusals into success", _HideErrors),
+        Saboteur("change-message-ids", "gives received messages other message ids", _ChangeMessageIds),
+        Saboteur("withhold-dead-letters", "delivers nothing from a DLQ", _WithholdDeadLetters),
+        Saboteur("drop-messages", "deletes messages instead of delivering them", _DropMessages, ("E1",)),
+        Saboteur("deliver-twice", "delivers messages a second time, as new ones", _DeliverTwice, ("B1",)),
+        Saboteur("ignore-subscribe", "confirms a subscription and does not make it", _IgnoreSubscribe),
+        Saboteur(
+            "lose-redrive-policy",
+            "reports queues without their redrive policy",
+            _misreport(_without_attribute("RedrivePolicy"), _QUEUE_ATTRIBUTES),
+        ),
+        Saboteur(
+            "lose-encryption",
+            "reports queues without their encryption",
+            _misreport(_without_encryption, _QUEUE_ATTRIBUTES),
+        ),
+        Saboteur(
+            "shorten-retention",
+            "reports queues that keep messages for a minute",
+            _misreport(_shorten_retention, _QUEUE_ATTRIBUTES),
+        ),
+        Saboteur(
+            "widen-topic-scope",
+            "reports topics that deduplicate across groups",
+            _misreport(_without_attribute("FifoThroughputScope"), _TOPIC_ATTRIBUTES),
+        ),
+        Saboteur(
+            "hide-subscription",
+            "lists all subscriptions but the last",
+            _misreport(_hide_subscription, "sns.ListSubscriptionsByTopic"),
+        ),
+        Saboteur(
+            "share-undelivered-queue",
+            "reports the first subscription's DLQ for all",
+            _ShareUndeliveredQueue,
+        ),
+        Saboteur(
+            "allow-plain-http",
+            "reports policies that deny nothing",
+            _misreport(_rewrite_policy(_allow_plain_http), _QUEUE_ATTRIBUTES, _TOPIC_ATTRIBUTES),
+        ),
+        Saboteur(
+            "allow-foreign-sources",
+            "reports policies that allow without a condition",
+            _misreport(_rewrite_policy(_allow_foreign_sources), _QUEUE_ATTRIBUTES, _TOPIC_ATTRIBUTES),
+        ),
+        Saboteur(
+            "mute-alarms", "reports alarms that tell nobody", _misreport(_mute_alarms, "cloudwatch.DescribeAlarms")
+        ),
+        Saboteur(
+            "raise-thresholds",
+            "reports alarms that ring later",
+            _misreport(_raise_thresholds, "cloudwatch.DescribeAlarms"),
+        ),
+        Saboteur("corrupt-bodies", "changes a character of received bodies", _CorruptBodies, ("G1",)),
+        Saboteur("lose-publishes", "acknowledges publishes and drops them", _LosePublishes, ("A1",)),
+    )
+}
+
+
+def saboteur(name: str) -> Saboteur:
+    """Return the saboteur of that name.
+
+    Raises:
+        ConfigError: there is none.
+    """
+    if name not in SABOTEURS:
+        raise ConfigError(f"saboteur {name!r} is unknown, allowed is one of {', '.join(SABOTEURS)}")
+    return SABOTEURS[name]
+
+
+def sabotage(clients: Iterable[BaseClient], name: str, *, every: int = 1) -> None:
+    """Install one saboteur on all these clients, with one memory.
+
+    Raises:
+        ConfigError: there is no saboteur of that name.
+    """
+    made = saboteur(name).make(every)
+    for client in clients:
+        made.attach(client)
