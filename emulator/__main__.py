@@ -1,0 +1,119 @@
+"""LocalStack from the shell: `up` in the foreground, or `run -- COMMAND` around a command."""
+
+import signal
+import sys
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
+from types import FrameType
+from typing import NoReturn
+
+import click
+
+from emulator import localstack
+from emulator.processes import Supervised
+from sluice.errors import ConfigError, EndpointError, MessagingError
+
+_COMMAND_GRACE_SECONDS = 20
+_LOG = Path("runs") / "localstack.log"
+
+
+class _Stopped(BaseException):
+    """Raised in the main thread by SIGTERM or SIGHUP, so that context managers end what they started."""
+
+
+def _raise_stopped(number: int, _frame: FrameType | None) -> NoReturn:
+    raise _Stopped(number)
+
+
+def _option_endpoint_url[F](command: F) -> F:
+    return click.option(
+        "--endpoint-url", metavar="URL", help="Attach to a LocalStack that runs already; it is left running."
+    )(command)  # type: ignore[type-var]
+
+
+def _option_log[F](command: F) -> F:
+    return click.option(
+        "--log",
+        type=click.Path(dir_okay=False, path_type=Path),
+        default=_LOG,
+        show_default=True,
+        help="File LocalStack logs to.",
+    )(command)  # type: ignore[type-var]
+
+
+def _started(port: int | None, endpoint_url: str | None, log: Path) -> AbstractContextManager[localstack.Running]:
+    if endpoint_url is None:
+        return localstack.running(port=port, log=log)
+    if port is not None:
+        raise ConfigError("--port and --endpoint-url exclude each other: start one, or attach to one")
+    return nullcontext(localstack.attach(endpoint_url.rstrip("/")))
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+def cli() -> None:
+    """LocalStack 4.14.0 in host mode: no Docker, nothing left behind.
+
+    \b
+    Exit codes: that of COMMAND for `run`; otherwise 0 stopped as asked,
+    2 could not start or attach, 3 wrong usage.
+    """
+
+
+@cli.command()
+@click.option("--port", type=int, default=localstack.DEFAULT_PORT, show_default=True, help="Port on 127.0.0.1.")
+@_option_log
+def up(port: int, log: Path) -> None:
+    """Run in the foreground until Ctrl-C."""
+    with localstack.running(port=port, log=log) as running:
+        click.echo(f"LocalStack {localstack.VERSION} at {running.endpoint_url}, log in {log}. Ctrl-C stops it.")
+        for name, value in running.environment().items():
+            click.echo(f"  export {name}={value}")
+        assert running.process is not None
+        code = running.process.wait()
+    raise EndpointError(f"LocalStack ended by itself with exit code {code}; its log: {log}")
+
+
+@cli.command(context_settings={"allow_interspersed_args": False})
+@click.option("--port", type=int, help="Port on 127.0.0.1.  [default: a free one]")
+@_option_endpoint_url
+@_option_log
+@click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
+def run(port: int | None, endpoint_url: str | None, log: Path, command: Sequence[str]) -> None:
+    """Start LocalStack, run COMMAND with AWS_* pointing at it, stop both, exit with COMMAND's code.
+
+    \b
+    Example: python -m emulator run -- pytest contract_tests
+    """
+    with _started(port, endpoint_url, log) as running:
+        process = Supervised(command, environment=localstack.pointed_at(running), grace_seconds=_COMMAND_GRACE_SECONDS)
+        with process:
+            code = process.wait()
+    sys.exit(code)
+
+
+def main() -> None:
+    """Run the command line; every expected failure is one line and an exit code."""
+    signal.signal(signal.SIGTERM, _raise_stopped)
+    signal.signal(signal.SIGHUP, _raise_stopped)
+    try:
+        cli(standalone_mode=False, prog_name="python -m emulator")
+    except (_Stopped, KeyboardInterrupt, click.Abort) as stopped:
+        number = stopped.args[0] if isinstance(stopped, _Stopped) else signal.SIGINT
+        sys.exit(128 + number)
+    except click.ClickException as error:
+        error.show()
+        sys.exit(3)
+    except ConfigError as error:
+        sys.exit(_fail(error, 3))
+    except (EndpointError, MessagingError, OSError) as error:
+        sys.exit(_fail(error, 2))
+
+
+def _fail(error: Exception, code: int) -> int:
+    click.echo(f"emulator: {error}", err=True)
+    return code
+
+
+if __name__ == "__main__":
+    main()

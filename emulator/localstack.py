@@ -1,0 +1,233 @@
+"""Start LocalStack in host mode, wait until it serves, and stop exactly that instance."""
+
+import contextlib
+import http.client
+import json
+import os
+import shutil
+import socket
+import tempfile
+import urllib.error
+import urllib.request
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NoReturn
+
+from emulator.processes import Supervised
+from sluice.clock import NotReached, eventually
+from sluice.endpoint import checked_url
+from sluice.errors import ConfigError, EndpointError
+
+VERSION = "4.14.0"
+DEFAULT_PORT = 4566
+MODIFIED = "SLUICE_SHORT_WINDOW"
+"""Set where LocalStack was started with our hooks: queues named `-window3-` deduplicate for 3 s."""
+_PROJECT = Path(__file__).resolve().parent.parent
+_PYTHON = _PROJECT / ".venv-emulator" / "bin" / "python"
+_HOOKS = Path(__file__).resolve().parent / "hooks"
+_READY_SECONDS = 120
+_STOP_GRACE_SECONDS = 15
+_METRICS_SECONDS = 5  # 60 by default: how often queues report to CloudWatch; alarms still look once a minute
+_direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))  # a proxy cannot reach our loopback
+_SERVICES = ("sns", "sqs", "cloudformation")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Running:
+    """A LocalStack that answers.
+
+    Args:
+        endpoint_url: for every AWS client.
+        log: where it logs; None when it was started by somebody else.
+        process: what keeps it; None when it was started by somebody else.
+    """
+
+    endpoint_url: str
+    log: Path | None
+    process: Supervised | None = None
+
+    def environment(self) -> dict[str, str]:
+        """Return the variables that point AWS clients and the cdk CLI at it, with keys it does not check."""
+        modified = {} if self.log is None else {MODIFIED: "1"}
+        return {
+            "AWS_ENDPOINT_URL": self.endpoint_url,
+            "AWS_ENDPOINT_URL_S3": self.endpoint_url,
+            "AWS_ACCESS_KEY_ID": "test",
+            "AWS_SECRET_ACCESS_KEY": "test",
+            "AWS_REGION": "us-east-1",
+            "AWS_DEFAULT_REGION": "us-east-1",
+            "AWS_EC2_METADATA_DISABLED": "true",
+            "NO_PROXY": "127.0.0.1,localhost",
+        } | modified
+
+
+def pointed_at(running: Running) -> dict[str, str]:
+    """Return this process's environment with every AWS client pointed at `running`.
+
+    Nothing of the caller's own AWS_* is left: an AWS_PROFILE, or an endpoint for one service, would win over it and
+    send a test to a real account.
+    """
+    return _without_aws() | running.environment()
+
+
+def _without_aws() -> dict[str, str]:
+    return {name: value for name, value in os.environ.items() if not name.startswith(("AWS_", "LOCALSTACK_"))}
+
+
+def health(endpoint_url: str, *, timeout_seconds: float = 2) -> Mapping[str, object] | None:
+    """Return what LocalStack says of itself at that endpoint, or None when whatever answers there is no LocalStack.
+
+    Raises:
+        ConfigError: the endpoint is no URL.
+        EndpointError: nothing answers.
+    """
+    endpoint_url = checked_url(endpoint_url)
+    try:
+        with _direct.open(f"{endpoint_url}/_localstack/health", timeout=timeout_seconds) as answer:
+            said = json.load(answer)
+    except (urllib.error.HTTPError, http.client.HTTPException, ValueError):
+        return None
+    except OSError as error:
+        reason = getattr(error, "reason", error)
+        raise EndpointError(f"nothing answers at {endpoint_url} ({reason}); start it with: make emulator") from error
+    return said if isinstance(said, dict) and "services" in said else None
+
+
+def attach(endpoint_url: str) -> Running:
+    """Return a LocalStack somebody else started.
+
+    Raises:
+        EndpointError: nothing answers there, or it is no LocalStack, or one without SNS and SQS.
+    """
+    said = health(endpoint_url, timeout_seconds=5)
+    if said is None:
+        raise EndpointError(f"{endpoint_url} answers, but is no LocalStack; name another with --endpoint-url")
+    missing = _unavailable(said)
+    if missing:
+        raise EndpointError(
+            f"LocalStack at {endpoint_url} does not offer {', '.join(missing)}; start one with: make emulator"
+        )
+    return Running(endpoint_url=endpoint_url, log=None)
+
+
+def _unavailable(said: Mapping[str, object]) -> list[str]:
+    services = said["services"]
+    assert isinstance(services, dict)
+    return [name for name in _SERVICES if services.get(name) not in ("available", "running")]
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+    return port
+
+
+def _refuse_taken(port: int) -> None:
+    if not 1 <= port <= 65_535:
+        raise ConfigError(f"port is {port}, allowed is 1 to 65535; choose another with --port")
+    url = f"http://127.0.0.1:{port}"
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("127.0.0.1", port))
+        except PermissionError as error:
+            raise EndpointError(
+                f"port {port} may not be used by this user; choose one above 1023 with --port"
+            ) from error
+        except OSError:
+            _refuse_taken_by(url, port)
+
+
+def _refuse_taken_by(url: str, port: int) -> NoReturn:
+    try:
+        said = health(url)
+    except EndpointError:
+        said = None
+    if said is not None:
+        raise EndpointError(
+            f"a LocalStack already runs on port {port}; use it with --endpoint-url {url}, or choose another --port"
+        )
+    raise EndpointError(f"port {port} is taken by something that is not LocalStack; choose another with --port")
+
+
+def _process_environment(root: Path, port: int) -> dict[str, str]:
+    """Return the environment of one instance: nothing of it lives outside `root`."""
+    address = f"127.0.0.1:{port}"
+    return _without_aws() | {
+        "GATEWAY_LISTEN": address,
+        "LOCALSTACK_HOST": address,  # else queue URLs name a host that needs DNS
+        "SQS_ENDPOINT_STRATEGY": "path",
+        "TMPDIR": str(root / "tmp"),
+        "FILESYSTEM_ROOT": str(root),
+        "OVERRIDE_IN_DOCKER": "0",  # a container is still host mode for us
+        "DNS_ADDRESS": "0",
+        "DISABLE_EVENTS": "1",
+        "SKIP_SSL_CERT_DOWNLOAD": "1",
+        "CFN_IGNORE_UNSUPPORTED_RESOURCE_TYPES": "1",
+        "EAGER_SERVICE_LOADING": "0",
+        "SQS_CLOUDWATCH_METRICS_REPORT_INTERVAL": str(_METRICS_SECONDS),
+        "PYTHONWARNINGS": "ignore",
+    }
+
+
+def _make_root() -> Path:
+    root = Path(tempfile.mkdtemp(prefix="sluice-localstack-"))
+    (root / "tmp").mkdir()
+    hooks = root / "etc" / "localstack" / "init" / "start.d"
+    hooks.mkdir(parents=True)
+    for hook in _HOOKS.glob("*.py"):
+        shutil.copy(hook, hooks)
+    return root
+
+
+@contextlib.contextmanager
+def running(*, port: int | None = None, log: Path) -> Iterator[Running]:
+    """Start LocalStack and stop it again when the block ends, however it ends.
+
+    A dying process takes its LocalStack with it (see `emulator.supervisor`).
+
+    Args:
+        port: where to listen on 127.0.0.1; None means a free one.
+        log: file its output goes to; replaced.
+
+    Raises:
+        ConfigError: the port is no port.
+        EndpointError: the port is taken, LocalStack is not installed, or it did not come up in its bound.
+    """
+    if not _PYTHON.exists():
+        raise EndpointError(f"LocalStack {VERSION} is not installed ({_PYTHON} is missing); run: make setup")
+    if port is not None:
+        _refuse_taken(port)
+    chosen = _free_port() if port is None else port
+    url = f"http://127.0.0.1:{chosen}"
+    log.parent.mkdir(parents=True, exist_ok=True)
+    with log.open("wb") as output:
+        root = _make_root()
+        process = Supervised(
+            [str(_PYTHON), "-m", "localstack.runtime.main"],
+            environment=_process_environment(root, chosen),
+            grace_seconds=_STOP_GRACE_SECONDS,
+            output=output,
+            folder=root,
+        )
+        with process:
+            _await_ready(url, process, log)
+            yield Running(endpoint_url=url, log=log, process=process)
+
+
+def _await_ready(url: str, process: Supervised, log: Path) -> None:
+    def is_ready() -> bool:
+        if not process.is_running:
+            raise EndpointError(f"LocalStack ended while starting; its log: {log}")
+        try:
+            said = health(url)
+        except EndpointError:
+            return False
+        return said is not None and not _unavailable(said)
+
+    try:
+        eventually(is_ready, timeout_seconds=_READY_SECONDS, describe=f"LocalStack at {url}", interval_seconds=0.2)
+    except NotReached as error:
+        raise EndpointError(f"LocalStack did not answer within {_READY_SECONDS} s; its log: {log}") from error
