@@ -1,0 +1,34 @@
+"""The CDK app: `cdk synth -c env=NAME` writes the templates of one declared environment (default: local)."""
+
+import sys
+from dataclasses import replace
+
+import aws_cdk as cdk
+
+from sluice.errors import ConfigError
+from stacks.nag import rule_packs
+from stacks.stage import EnvironmentStage
+
+
+def main() -> None:
+    """Synthesize the environment the CDK context names, for the account it names if it does."""
+    app = cdk.App()
+    cdk.Validations.of(app).add_plugins(*rule_packs(app))
+    name, account = app.node.try_get_context("env"), app.node.try_get_context("account")
+    try:
+        from sluice.environments import environment  # noqa: PLC0415 (a wrong declaration is refused here)
+
+        declared = environment("local" if name is None else str(name))
+        EnvironmentStage(app, environment=declared if account is None else replace(declared, account=str(account)))
+    except ConfigError as error:
+        sys.exit(_refuse(error))
+    app.synth()
+
+
+def _refuse(error: ConfigError) -> int:
+    print(f"app.py: {error}", file=sys.stderr)
+    return 3
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""The CDK constructs that turn the declaration into CloudFormation."""

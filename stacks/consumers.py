@@ -1,0 +1,391 @@
+"""The workers: an ECS service on Fargate for each consumer, in private subnets without a way to the internet.
+
+What runs in the container is fixed here: `python -m messaging worker`, told by SLUICE_ENV and SLUICE_CONSUMER who it is
+and by SLUICE_DATABASE_SECRET_ARN where the inbox is. Queues are found by name (`sluice.naming`).
+"""
+
+from collections.abc import Sequence
+
+import aws_cdk as cdk
+from aws_cdk import aws_ec2 as ec2
+from aws_cdk import aws_ecr as ecr
+from aws_cdk import aws_ecs as ecs
+from aws_cdk import aws_iam as iam
+from aws_cdk import aws_kms as kms
+from aws_cdk import aws_logs as logs
+from aws_cdk import aws_sqs as sqs
+from constructs import Construct
+
+from sluice import naming
+from sluice.declaration import Consumer, Database, Environment, ExistingNetwork, NewNetwork, registry
+from stacks.nag import acknowledge
+from stacks.removal import removal_policy
+from stacks.scaling import BacklogScaling
+
+_HTTPS = 443
+_USER = "10001"
+_RELAY_CPU, _RELAY_MEMORY_MIB, _RELAY_STOP_SECONDS = 256, 512, 30
+
+
+class Network(Construct):
+    """Where the tasks run: a VPC and subnets, new or existing, and the tasks' security group.
+
+    A new VPC has no NAT and no internet gateway; the AWS services the tasks call are reached through endpoints that let
+    in nobody else. In an existing one, that is its owner's part.
+    AWS: https://docs.aws.amazon.com/AmazonECR/latest/userguide/vpc-endpoints.html (read 2026-11-21).
+    """
+
+    def __init__(self, scope: Construct, id_: str, *, environment: Environment) -> None:
+        super().__init__(scope, id_)
+        declared = environment.network
+        if isinstance(declared, ExistingNetwork):
+            self.vpc: ec2.IVpc = ec2.Vpc.from_vpc_attributes(
+                self,
+                "Vpc",
+                vpc_id=declared.vpc_id,
+                # One per subnet; their names appear nowhere.
+                availability_zones=[f"zone-{number}" for number, _ in enumerate(declared.subnet_ids, start=1)],
+                isolated_subnet_ids=list(declared.subnet_ids),
+            )
+            for subnet in self.vpc.isolated_subnets:
+                cdk.Annotations.of(subnet).acknowledge_warning(
+                    "@aws-cdk/aws-ec2:noSubnetRouteTableId", "nobody adds a route here"
+                )
+        else:
+            self.vpc = self._new_vpc(declared, environment=environment)
+        self.subnets = ec2.SubnetSelection(subnet_type=ec2.SubnetType.PRIVATE_ISOLATED)
+        self.security_group = ec2.SecurityGroup(
+            self,
+            "Tasks",
+            vpc=self.vpc,
+            description="Sluice tasks: nobody calls them; they call AWS and the database",
+            allow_all_outbound=False,
+        )
+        self.security_group.add_egress_rule(ec2.Peer.any_ipv4(), ec2.Port.tcp(_HTTPS), "AWS services")
+        if environment.database is not None:
+            self._open_database(environment.database)
+        if isinstance(declared, NewNetwork):
+            self._add_endpoints(environment)
+
+    def _new_vpc(self, declared: NewNetwork, *, environment: Environment) -> ec2.Vpc:
+        vpc = ec2.Vpc(
+            self,
+            "Vpc",
+            ip_addresses=ec2.IpAddresses.cidr(declared.cidr),
+            max_azs=declared.availability_zones,
+            nat_gateways=0,
+            subnet_configuration=[ec2.SubnetConfiguration(name="Tasks", subnet_type=ec2.SubnetType.PRIVATE_ISOLATED)],
+            restrict_default_security_group=declared.restrict_default_security_group,
+        )
+        log_group = _log_group(self, "FlowLogs", environment=environment)
+        vpc.add_flow_log("FlowLog", destination=ec2.FlowLogDestination.to_cloud_watch_logs(log_group))
+        return vpc
+
+    def _open_database(self, database: Database) -> None:
+        group = ec2.SecurityGroup.from_security_group_id(self, "Database", database.security_group_id)
+        port = ec2.Port.tcp(database.port)
+        self.security_group.add_egress_rule(group, port, "the database")
+        group.add_ingress_rule(self.security_group, port, "Sluice tasks")
+
+    def _add_endpoints(self, environment: Environment) -> None:
+        services = {
+            "Sqs": ec2.InterfaceVpcEndpointAwsService.SQS,
+            "EcrApi": ec2.InterfaceVpcEndpointAwsService.ECR,
+            "EcrDocker": ec2.InterfaceVpcEndpointAwsService.ECR_DOCKER,
+            "Logs": ec2.InterfaceVpcEndpointAwsService.CLOUDWATCH_LOGS,
+        }
+        if environment.database is not None:
+            services["SecretsManager"] = ec2.InterfaceVpcEndpointAwsService.SECRETS_MANAGER
+        if environment.relay:
+            services["Sns"] = ec2.InterfaceVpcEndpointAwsService.SNS
+        endpoints = ec2.SecurityGroup(
+            self,
+            "Endpoints",
+            vpc=self.vpc,
+            description="Sluice endpoints: the tasks call them",
+            allow_all_outbound=False,
+        )
+        endpoints.add_ingress_rule(self.security_group, ec2.Port.tcp(_HTTPS), "Sluice tasks")
+        for id_, service in services.items():
+            self.vpc.add_interface_endpoint(
+                id_, service=service, subnets=self.subnets, security_groups=[endpoints], open=False
+            )
+        # ECR keeps its layers in S3.
+        self.vpc.add_gateway_endpoint("S3", service=ec2.GatewayVpcEndpointAwsService.S3)
+
+
+class TaskService(Construct):
+    """A Fargate service that runs one command of `messaging`, with a role and a log group of its own.
+
+    It has no DesiredCount, so that a deployment leaves alone what scaling chose. A deployment whose tasks do not start
+    is rolled back.
+    AWS: https://docs.aws.amazon.com/AWSCloudFormation/latest/UserGuide/aws-resource-ecs-service.html (read 2026-11-21).
+    """
+
+    def __init__(
+        self,
+        scope: Construct,
+        id_: str,
+        *,
+        environment: Environment,
+        name: str,
+        command: Sequence[str],
+        variables: dict[str, str],
+        image: str,
+        cpu: int,
+        memory_mib: int,
+        stop_timeout_seconds: int,
+        cluster: ecs.ICluster,
+        network: Network,
+        desired_count: int | None = None,
+    ) -> None:
+        super().__init__(scope, id_)
+        service_name = naming.service_name(environment, name)
+        self.task_definition = ecs.FargateTaskDefinition(
+            self, "TaskDefinition", cpu=cpu, memory_limit_mib=memory_mib, family=service_name
+        )
+        log_group = _log_group(self, "Logs", environment=environment, name=f"/ecs/{service_name}")
+        self.task_definition.add_container(
+            "Container",
+            container_name=name,
+            image=_image(self, image),
+            command=["python", "-m", "messaging", *command],
+            environment={"SLUICE_ENV": environment.name, **variables, **_database_variables(environment)},
+            logging=ecs.LogDriver.aws_logs(stream_prefix=name, log_group=log_group),
+            readonly_root_filesystem=True,
+            user=_USER,
+            stop_timeout=cdk.Duration.seconds(stop_timeout_seconds),
+        )
+        self.task_role = self.task_definition.task_role
+        _grant_database(self.task_role, environment.database)
+        acknowledge(
+            self.task_definition,
+            "AwsSolutions-ECS2",
+            "the variables are names and the ARN of a secret; the secret itself is read by the task",
+        )
+        if _is_in_ecr(image):
+            acknowledge(
+                self.task_definition.obtain_execution_role(),
+                "AwsSolutions-IAM5[Resource::*]",
+                "ecr:GetAuthorizationToken knows no resource; pulling itself is allowed from one repository",
+            )
+        self.service = ecs.FargateService(
+            self,
+            "Service",
+            service_name=service_name,
+            cluster=cluster,
+            task_definition=self.task_definition,
+            desired_count=desired_count,
+            vpc_subnets=network.subnets,
+            security_groups=[network.security_group],
+            assign_public_ip=False,
+            circuit_breaker=ecs.DeploymentCircuitBreaker(rollback=True),
+            min_healthy_percent=100,
+            max_healthy_percent=200,
+            propagate_tags=ecs.PropagatedTagSource.SERVICE,
+            enable_ecs_managed_tags=True,
+        )
+        # A task that starts before it can pull its image counts as failed; one that stops after the endpoints are gone
+        # cannot delete its messages.
+        self.service.node.add_dependency(network, self.task_definition.obtain_execution_role())
+
+
+class ConsumerService(Construct):
+    """A consumer's workers: a service that may receive from its queue and delete, scaled on the queue's backlog."""
+
+    def __init__(
+        self,
+        scope: Construct,
+        id_: str,
+        *,
+        environment: Environment,
+        consumer: Consumer,
+        cluster: ecs.ICluster,
+        network: Network,
+        queue_key: kms.IKey | None,
+    ) -> None:
+        super().__init__(scope, id_)
+        tasks = TaskService(
+            self,
+            "Worker",
+            environment=environment,
+            name=consumer.name,
+            command=["worker"],
+            variables={"SLUICE_CONSUMER": consumer.name},
+            image=environment.image if consumer.image is None else consumer.image,
+            cpu=consumer.cpu,
+            memory_mib=consumer.memory_mib,
+            stop_timeout_seconds=consumer.stop_timeout_seconds,
+            cluster=cluster,
+            network=network,
+        )
+        self.service = tasks.service
+        # By literal ARN: an export would forbid to remove a consumer in one deployment.
+        queue = sqs.Queue.from_queue_attributes(
+            self,
+            "Queue",
+            queue_arn=cdk.Stack.of(self).format_arn(service="sqs", resource=naming.queue_name(environment, consumer)),
+            key_arn=None if queue_key is None else queue_key.key_arn,
+            fifo=True,
+        )
+        queue.grant_consume_messages(tasks.task_role)
+        self._allow_task_protection(tasks, environment=environment)
+        self.scaling = BacklogScaling(
+            self, "Scaling", environment=environment, consumer=consumer, service=tasks.service
+        )
+
+    def _allow_task_protection(self, tasks: TaskService, *, environment: Environment) -> None:
+        """Let a worker protect its own task from scale-in while it works on messages.
+
+        AWS: https://docs.aws.amazon.com/AmazonECS/latest/developerguide/task-scale-in-protection.html
+        (read 2026-11-21).
+        """
+        resource = cdk.Stack.of(self).format_arn(
+            service="ecs", resource="task", resource_name=f"{naming.cluster_name(environment)}/*"
+        )
+        tasks.task_role.add_to_principal_policy(
+            iam.PolicyStatement(actions=["ecs:GetTaskProtection", "ecs:UpdateTaskProtection"], resources=[resource])
+        )
+        seen = resource.replace(cdk.Aws.ACCOUNT_ID, "<AWS::AccountId>")
+        acknowledge(
+            tasks.task_role,
+            f"AwsSolutions-IAM5[Resource::{seen}]",
+            "a task protects itself, and its id is known only once it runs; other clusters are out of reach",
+        )
+
+
+class Consumers(Construct):
+    """The cluster and everything in it: a service for each consumer, and the relay where one is declared."""
+
+    def __init__(
+        self,
+        scope: Construct,
+        id_: str,
+        *,
+        environment: Environment,
+        topic_key: kms.IKey | None,
+        queue_key: kms.IKey | None,
+    ) -> None:
+        super().__init__(scope, id_)
+        self.network = Network(self, "Network", environment=environment)
+        self.cluster = ecs.Cluster(
+            self,
+            "Cluster",
+            cluster_name=naming.cluster_name(environment),
+            vpc=self.network.vpc,
+            # Scaling counts running tasks with it.
+            container_insights_v2=ecs.ContainerInsights.ENABLED,
+        )
+        self.services = {
+            consumer.name: ConsumerService(
+                self,
+                f"Consumer-{consumer.name}",
+                environment=environment,
+                consumer=consumer,
+                cluster=self.cluster,
+                network=self.network,
+                queue_key=queue_key,
+            )
+            for consumer in environment.consumers
+        }
+        if environment.relay:
+            relay = TaskService(
+                self,
+                "Relay",
+                environment=environment,
+                name="relay",
+                command=["relay"],
+                variables={},
+                image=environment.image,
+                cpu=_RELAY_CPU,
+                memory_mib=_RELAY_MEMORY_MIB,
+                stop_timeout_seconds=_RELAY_STOP_SECONDS,
+                cluster=self.cluster,
+                network=self.network,
+                desired_count=1,  # one leads; during a deployment a second stands by
+            )
+            self._let_publish(relay.task_role, environment=environment, topic_key=topic_key)
+
+    def _let_publish(self, role: iam.IRole, *, environment: Environment, topic_key: kms.IKey | None) -> None:
+        # By literal ARN, as the queues: the relay can then be switched off in one deployment.
+        topic_arn = cdk.Stack.of(self).format_arn(service="sns", resource=naming.topic_name(environment))
+        role.add_to_principal_policy(iam.PolicyStatement(actions=["sns:Publish"], resources=[topic_arn]))
+        if topic_key is not None:
+            role.add_to_principal_policy(
+                iam.PolicyStatement(actions=["kms:Decrypt", "kms:GenerateDataKey"], resources=[topic_key.key_arn])
+            )
+
+
+class ConsumersStack(cdk.Stack):
+    """The stateless part of an environment: network, cluster, services. Only wires."""
+
+    def __init__(
+        self,
+        scope: Construct,
+        id_: str,
+        *,
+        environment: Environment,
+        topic_key: kms.IKey | None,
+        queue_key: kms.IKey | None,
+    ) -> None:
+        self._zones = environment.network.availability_zones if isinstance(environment.network, NewNetwork) else 0
+        super().__init__(
+            scope,
+            id_,
+            stack_name=naming.stack_name(environment, "consumers"),
+            description=f"Sluice {environment.name}: the consumers' workers",
+        )
+        self.consumers = Consumers(self, "Consumers", environment=environment, topic_key=topic_key, queue_key=queue_key)
+
+    @property
+    def availability_zones(self) -> list[str]:
+        """Return the zones as the region will name them: asking at synth would need the network and an account."""
+        return [cdk.Fn.select(number, cdk.Fn.get_azs()) for number in range(self._zones)]
+
+
+def _log_group(scope: Construct, id_: str, *, environment: Environment, name: str | None = None) -> logs.LogGroup:
+    group = logs.LogGroup(scope, id_, log_group_name=name, removal_policy=removal_policy(environment))
+    # By number: CDK's own enumeration is of words.
+    group.node.default_child.retention_in_days = environment.log_retention_days  # type: ignore[union-attr]
+    return group
+
+
+def _database_variables(environment: Environment) -> dict[str, str]:
+    return {} if environment.database is None else {"SLUICE_DATABASE_SECRET_ARN": environment.database.secret_arn}
+
+
+def _grant_database(role: iam.IRole, database: Database | None) -> None:
+    if database is None:
+        return
+    role.add_to_principal_policy(
+        iam.PolicyStatement(actions=["secretsmanager:GetSecretValue"], resources=[database.secret_arn])
+    )
+    if database.secret_key_arn is not None:
+        role.add_to_principal_policy(iam.PolicyStatement(actions=["kms:Decrypt"], resources=[database.secret_key_arn]))
+
+
+def _is_in_ecr(image: str) -> bool:
+    host = registry(image)
+    return host is None or ".dkr.ecr." in host
+
+
+def _image(scope: Construct, image: str) -> ecs.ContainerImage:
+    """Return the declared image; one in ECR with the right to pull it, and no other."""
+    if not _is_in_ecr(image):
+        return ecs.ContainerImage.from_registry(image)
+    host = registry(image)
+    path = image if host is None else image.removeprefix(f"{host}/")
+    name, at, tag = path.partition("@")
+    if not at:
+        name, _, tag = path.rpartition(":")
+    return ecs.ContainerImage.from_ecr_repository(_repository(scope, host, name), tag)
+
+
+def _repository(scope: Construct, host: str | None, name: str) -> ecr.IRepository:
+    if host is None:
+        return ecr.Repository.from_repository_name(scope, "Repository", name)
+    account, _, _, region = host.split(".")[:4]
+    arn = cdk.Stack.of(scope).format_arn(
+        service="ecr", account=account, region=region, resource="repository", resource_name=name
+    )
+    return ecr.Repository.from_repository_attributes(scope, "Repository", repository_arn=arn, repository_name=name)

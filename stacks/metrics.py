@@ -1,0 +1,74 @@
+"""The CloudWatch metrics the expressions of `sluice.backlog` are made of, by the ids they have there.
+
+AWS: https://docs.aws.amazon.com/AWSSimpleQueueService/latest/SQSDeveloperGuide/sqs-available-cloudwatch-metrics.html,
+https://docs.aws.amazon.com/AmazonCloudWatch/latest/monitoring/Container-Insights-metrics-ECS.html (read 2026-11-21).
+"""
+
+import aws_cdk as cdk
+from aws_cdk import aws_cloudwatch as cloudwatch
+
+from sluice import backlog, naming
+from sluice.declaration import Consumer, Environment
+
+MINUTE = cdk.Duration.minutes(1)
+
+
+def queue_metric(queue_name: str, metric_name: str, statistic: str) -> cloudwatch.Metric:
+    """Return a metric of a queue, by the minute."""
+    return cloudwatch.Metric(
+        namespace="AWS/SQS",
+        metric_name=metric_name,
+        dimensions_map={"QueueName": queue_name},
+        statistic=statistic,
+        period=MINUTE,
+    )
+
+
+def topic_metric(topic_name: str, metric_name: str) -> cloudwatch.Metric:
+    """Return a metric of a topic, summed by the minute."""
+    return cloudwatch.Metric(
+        namespace="AWS/SNS",
+        metric_name=metric_name,
+        dimensions_map={"TopicName": topic_name},
+        statistic="Sum",
+        period=MINUTE,
+    )
+
+
+def running_tasks(environment: Environment, consumer: Consumer) -> cloudwatch.Metric:
+    """Return how many of a consumer's tasks run; not reported at all while there are none."""
+    return cloudwatch.Metric(
+        namespace="ECS/ContainerInsights",
+        metric_name="RunningTaskCount",
+        dimensions_map={
+            "ClusterName": naming.cluster_name(environment),
+            "ServiceName": naming.service_name(environment, consumer.name),
+        },
+        statistic="Average",
+        period=MINUTE,
+    )
+
+
+def inputs(environment: Environment, consumer: Consumer) -> dict[str, cloudwatch.Metric]:
+    """Return every metric an expression about a consumer may name, by its id there."""
+    name = naming.queue_name(environment, consumer)
+    return {
+        backlog.VISIBLE: queue_metric(name, "ApproximateNumberOfMessagesVisible", "Average"),
+        backlog.IN_FLIGHT: queue_metric(name, "ApproximateNumberOfMessagesNotVisible", "Average"),
+        backlog.EMPTY_RECEIVES: queue_metric(name, "NumberOfEmptyReceives", "Sum"),
+        backlog.AGE: queue_metric(name, "ApproximateAgeOfOldestMessage", "Maximum"),
+        backlog.RUNNING: running_tasks(environment, consumer),
+    }
+
+
+def evaluated(
+    term: backlog.Term, environment: Environment, consumer: Consumer, *, label: str
+) -> cloudwatch.MathExpression:
+    """Return an expression about a consumer as metric math, with the metrics it names and no others."""
+    named = backlog.metric_ids(term)
+    return cloudwatch.MathExpression(
+        expression=term.text(),
+        using_metrics={id_: metric for id_, metric in inputs(environment, consumer).items() if id_ in named},
+        label=label,
+        period=MINUTE,
+    )

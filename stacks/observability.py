@@ -1,0 +1,325 @@
+"""What tells operators that something is wrong, and shows it: a topic, alarms, a dashboard.
+
+Missing data. What a queue holds is not reported once nobody has touched the queue for six hours, whatever it holds; so
+those alarms *ignore* gaps: a forgotten dead letter goes on ringing, and an idle queue stays silent. What SNS counts is
+not reported while there is nothing to count; those alarms take a gap for zero.
+AWS: https://docs.aws.amazon.com/AWSSimpleQueueService/latest/SQSDeveloperGuide/monitoring-using-cloudwatch.html
+(read 2026-11-21).
+"""
+
+from collections.abc import Sequence
+
+import aws_cdk as cdk
+from aws_cdk import aws_cloudwatch as cloudwatch
+from aws_cdk import aws_cloudwatch_actions as actions
+from aws_cdk import aws_iam as iam
+from aws_cdk import aws_kms as kms
+from aws_cdk import aws_sns as sns
+from aws_cdk import aws_sns_subscriptions as subscriptions
+from constructs import Construct
+
+from sluice import backlog, naming
+from sluice.declaration import Consumer, Environment
+from stacks import metrics
+from stacks.nag import acknowledge
+
+_IGNORE, _NOT_BREACHING = cloudwatch.TreatMissingData.IGNORE, cloudwatch.TreatMissingData.NOT_BREACHING
+_AT_LEAST = cloudwatch.ComparisonOperator.GREATER_THAN_OR_EQUAL_TO_THRESHOLD
+_MORE_THAN = cloudwatch.ComparisonOperator.GREATER_THAN_THRESHOLD
+_PINNED_MINUTES = 15
+_WIDTH = 8
+
+
+class OperatorTopic(Construct):
+    """Where alarms go. A standard topic: CloudWatch does not publish to FIFO topics.
+
+    AWS: https://docs.aws.amazon.com/AmazonCloudWatch/latest/monitoring/Notify_Users_Alarm_Changes.html
+    (read 2026-11-21).
+    """
+
+    def __init__(self, scope: Construct, id_: str, *, environment: Environment, key: kms.IKey | None) -> None:
+        super().__init__(scope, id_)
+        self.topic = sns.Topic(
+            self, "Topic", topic_name=naming.operator_topic_name(environment), master_key=key, enforce_ssl=True
+        )
+        self.topic.add_to_resource_policy(
+            iam.PolicyStatement(
+                sid="AllowAlarms",
+                actions=["sns:Publish"],
+                resources=[self.topic.topic_arn],
+                principals=[iam.ServicePrincipal("cloudwatch.amazonaws.com")],
+                conditions={"StringEquals": {"aws:SourceAccount": cdk.Stack.of(self).account}},
+            )
+        )
+        for address in environment.alarm_emails:
+            subscription = self.topic.add_subscription(subscriptions.EmailSubscription(address))
+            acknowledge(
+                subscription, "Serverless-SNSRedrivePolicy", "a mail that does not arrive is still in CloudWatch"
+            )
+
+
+class Alarms(Construct):
+    """Every alarm of an environment, each with what it means and what to do about it in its description."""
+
+    def __init__(self, scope: Construct, id_: str, *, environment: Environment, topic: sns.ITopic) -> None:
+        super().__init__(scope, id_)
+        self._environment = environment
+        self._action = actions.SnsAction(topic)
+        self._watch_topic()
+        for consumer in environment.consumers:
+            self._watch_queues(consumer)
+            self._watch_latency(consumer)
+            self._watch_service(consumer)
+
+    def _alarm(
+        self,
+        subject: str,
+        condition: str,
+        metric: cloudwatch.IMetric,
+        *,
+        threshold: float,
+        missing: cloudwatch.TreatMissingData,
+        description: str,
+        operator: cloudwatch.ComparisonOperator = _AT_LEAST,
+        minutes: int = 1,
+        of_minutes: int = 1,
+    ) -> None:
+        alarm = cloudwatch.Alarm(
+            self,
+            f"{subject}-{condition}",
+            alarm_name=naming.alarm_name(self._environment, subject, condition),
+            alarm_description=description,
+            metric=metric,
+            threshold=threshold,
+            comparison_operator=operator,
+            datapoints_to_alarm=minutes,
+            evaluation_periods=of_minutes,
+            treat_missing_data=missing,
+        )
+        alarm.add_alarm_action(self._action)
+        alarm.add_ok_action(self._action)
+
+    def _watch_topic(self) -> None:
+        name = naming.topic_name(self._environment)
+        self._alarm(
+            "topic",
+            "failed",
+            metrics.topic_metric(name, "NumberOfNotificationsFailed"),
+            threshold=1,
+            missing=_NOT_BREACHING,
+            description="SNS could not deliver to a queue. See which undelivered DLQ fills, then its queue's policy and"
+            " key.",
+        )
+        self._alarm(
+            "topic",
+            "lost",
+            metrics.topic_metric(name, "NumberOfNotificationsFailedToRedriveToDlq"),
+            threshold=1,
+            missing=_NOT_BREACHING,
+            description="Messages are lost: SNS could neither deliver them nor put them into the undelivered DLQ."
+            " Publish them again; consumers that had them need an inbox.",
+        )
+
+    def _watch_queues(self, consumer: Consumer) -> None:
+        for condition, name, description in (
+            (
+                "dead-letters",
+                naming.dead_letter_queue_name(self._environment, consumer),
+                f"A message failed {consumer.max_attempts} times. Inspect it, fix the cause, redrive it.",
+            ),
+            (
+                "undelivered",
+                naming.undelivered_queue_name(self._environment, consumer),
+                "SNS could not deliver a message to the queue: its policy or its key is wrong. Fix it, then send"
+                " these messages to that queue.",
+            ),
+        ):
+            self._alarm(
+                consumer.name,
+                condition,
+                # Not NumberOfMessagesSent: it does not count what SQS moves itself.
+                metrics.queue_metric(name, "ApproximateNumberOfMessagesVisible", "Maximum"),
+                threshold=1,
+                missing=_IGNORE,
+                description=description,
+            )
+
+    def _watch_latency(self, consumer: Consumer) -> None:
+        age = metrics.inputs(self._environment, consumer)[backlog.AGE]
+        self._alarm(
+            consumer.name,
+            "late",
+            age,
+            threshold=consumer.acceptable_latency_seconds,
+            operator=_MORE_THAN,
+            minutes=3,
+            of_minutes=5,
+            missing=_IGNORE,
+            description=f"A message has waited longer than {consumer.acceptable_latency_seconds} s. See the dashboard:"
+            " failing tasks, too few tasks, or a stuck group.",
+        )
+        self._alarm(
+            consumer.name,
+            "expiring",
+            age,
+            threshold=consumer.message_retention_seconds / 2,
+            missing=_IGNORE,
+            description=f"A message has waited half of the {consumer.message_retention_seconds} s after which SQS"
+            " deletes it.",
+        )
+
+    def _watch_service(self, consumer: Consumer) -> None:
+        self._alarm(
+            consumer.name,
+            "stuck",
+            metrics.evaluated(
+                backlog.group_stuck(acceptable_latency_seconds=consumer.acceptable_latency_seconds),
+                self._environment,
+                consumer,
+                label="late while lanes are idle",
+            ),
+            threshold=1,
+            minutes=3,
+            of_minutes=5,
+            missing=_IGNORE,
+            description="The oldest message is late though tasks are idle: its group is blocked by a failing or slow"
+            " message, or holds most of the load. More tasks do not help.",
+        )
+        self._alarm(
+            consumer.name,
+            "pinned",
+            metrics.evaluated(
+                backlog.capacity_pinned(consumer.target_backlog, max_tasks=consumer.max_tasks),
+                self._environment,
+                consumer,
+                label="behind with all tasks at work",
+            ),
+            threshold=1,
+            minutes=_PINNED_MINUTES,
+            of_minutes=_PINNED_MINUTES,
+            missing=_IGNORE,
+            description=f"All {consumer.max_tasks} tasks have had more than they can do in time for"
+            f" {_PINNED_MINUTES} minutes. Raise max_tasks, or make the handler faster.",
+        )
+
+
+class Dashboard(Construct):
+    """One page for an environment: the topic, then a row of graphs for each consumer."""
+
+    def __init__(self, scope: Construct, id_: str, *, environment: Environment) -> None:
+        super().__init__(scope, id_)
+        self.dashboard = cloudwatch.Dashboard(self, "Dashboard", dashboard_name=naming.cluster_name(environment))
+        self.dashboard.add_widgets(*_topic_row(environment))
+        for consumer in environment.consumers:
+            self.dashboard.add_widgets(
+                cloudwatch.TextWidget(markdown=f"## {consumer.name}", width=3 * _WIDTH, height=1)
+            )
+            self.dashboard.add_widgets(*_queue_row(environment, consumer))
+            self.dashboard.add_widgets(*_service_row(environment, consumer))
+
+
+def _graph(
+    title: str,
+    left: Sequence[cloudwatch.IMetric],
+    *,
+    right: Sequence[cloudwatch.IMetric] = (),
+    line: tuple[str, float] | None = None,
+) -> cloudwatch.GraphWidget:
+    lines = [] if line is None else [cloudwatch.HorizontalAnnotation(label=line[0], value=line[1])]
+    return cloudwatch.GraphWidget(
+        title=title, left=list(left), right=list(right), left_annotations=lines, width=_WIDTH, period=metrics.MINUTE
+    )
+
+
+def _topic_row(environment: Environment) -> list[cloudwatch.IWidget]:
+    name = naming.topic_name(environment)
+    return [
+        _graph("Published", [metrics.topic_metric(name, "NumberOfMessagesPublished")]),
+        _graph("Delivered", [metrics.topic_metric(name, "NumberOfNotificationsDelivered")]),
+        _graph(
+            "Not delivered",
+            [
+                metrics.topic_metric(name, f"NumberOfNotifications{what}")
+                for what in ("Failed", "RedrivenToDlq", "FailedToRedriveToDlq", "FilteredOut")
+            ],
+        ),
+    ]
+
+
+def _queue_row(environment: Environment, consumer: Consumer) -> list[cloudwatch.IWidget]:
+    inputs = metrics.inputs(environment, consumer)
+    name = naming.queue_name(environment, consumer)
+    counts = {
+        what: metrics.queue_metric(name, metric_name, "Sum")
+        for what, metric_name in (
+            ("sent", "NumberOfMessagesSent"),
+            ("deleted", "NumberOfMessagesDeleted"),
+            ("deduplicated", "NumberOfDeduplicatedSentMessages"),
+        )
+    }
+    dead = [
+        metrics.queue_metric(dlq, "ApproximateNumberOfMessagesVisible", "Maximum")
+        for dlq in (
+            naming.dead_letter_queue_name(environment, consumer),
+            naming.undelivered_queue_name(environment, consumer),
+        )
+    ]
+    return [
+        _graph(
+            "Oldest message, s",
+            [inputs[backlog.AGE]],
+            line=("acceptable latency", consumer.acceptable_latency_seconds),
+        ),
+        _graph("Sent and deleted a minute", list(counts.values())),
+        _graph("Messages, and dead letters", [inputs[backlog.VISIBLE], inputs[backlog.IN_FLIGHT]], right=dead),
+    ]
+
+
+def _service_row(environment: Environment, consumer: Consumer) -> list[cloudwatch.IWidget]:
+    inputs = metrics.inputs(environment, consumer)
+    groups = metrics.queue_metric(
+        naming.queue_name(environment, consumer), "ApproximateNumberOfGroupsWithInflightMessages", "Average"
+    )
+    per_task = metrics.evaluated(backlog.backlog_per_task(), environment, consumer, label="backlog per task")
+    scaled_on = metrics.evaluated(
+        backlog.clamped_backlog_per_task(consumer.target_backlog, lanes=consumer.lanes),
+        environment,
+        consumer,
+        label="what scaling sees",
+    )
+    drain = cloudwatch.MathExpression(
+        expression="IF(deleted > sent, visible / (deleted - sent))",
+        using_metrics={
+            "visible": inputs[backlog.VISIBLE],
+            "sent": metrics.queue_metric(naming.queue_name(environment, consumer), "NumberOfMessagesSent", "Sum"),
+            "deleted": metrics.queue_metric(naming.queue_name(environment, consumer), "NumberOfMessagesDeleted", "Sum"),
+        },
+        label="minutes to drain",
+        period=metrics.MINUTE,
+    )
+    return [
+        _graph("Backlog per task", [per_task, scaled_on], line=("target", consumer.target_backlog)),
+        _graph(
+            f"Tasks ({consumer.min_tasks} to {consumer.max_tasks}), empty receives",
+            [inputs[backlog.RUNNING]],
+            right=[inputs[backlog.EMPTY_RECEIVES]],
+            line=("max_tasks", consumer.max_tasks),
+        ),
+        _graph("Groups in flight, minutes to drain", [groups], right=[drain]),
+    ]
+
+
+class ObservabilityStack(cdk.Stack):
+    """The operator topic, the alarms and the dashboard of an environment. Only wires."""
+
+    def __init__(self, scope: Construct, id_: str, *, environment: Environment, key: kms.IKey | None) -> None:
+        super().__init__(
+            scope,
+            id_,
+            stack_name=naming.stack_name(environment, "observability"),
+            description=f"Sluice {environment.name}: alarms and dashboard",
+        )
+        self.operators = OperatorTopic(self, "Operators", environment=environment, key=key)
+        self.alarms = Alarms(self, "Alarms", environment=environment, topic=self.operators.topic)
+        self.dashboard = Dashboard(self, "Dashboard", environment=environment)
+        cdk.CfnOutput(self, "OperatorTopicArn", value=self.operators.topic.topic_arn)

@@ -1,0 +1,139 @@
+"""A consumer's service scaled on the backlog each of its tasks has in front of it, from and to zero if declared.
+
+The expression and why it is as it is: `sluice/backlog.py` and docs/decisions/0005-hungry-pollers.md. It stands in the
+policy itself: there is no Lambda and no custom metric. No policy on CPU beside it: it would scale in tasks at work.
+"""
+
+import aws_cdk as cdk
+from aws_cdk import aws_applicationautoscaling as autoscaling
+from aws_cdk import aws_cloudwatch as cloudwatch
+from aws_cdk import aws_cloudwatch_actions as actions
+from aws_cdk import aws_ecs as ecs
+from aws_cdk import aws_iam as iam
+from constructs import Construct
+
+from sluice import backlog, naming
+from sluice.declaration import Consumer, Environment
+from stacks import metrics
+
+# As long as it takes until what was scaled is seen in the metrics: docs/decisions/0006-late-metrics.md.
+_SCALE_OUT_COOLDOWN_SECONDS = 300
+_SCALE_IN_COOLDOWN_SECONDS = 300
+_WAKE_COOLDOWN_SECONDS = 600  # a task starts, polls, and its polls are reported: until then, one task is enough
+_RESULT = "result"
+
+
+class BacklogScaling(Construct):
+    """Target tracking on the clamped backlog per task and, where min_tasks is 0, a step that wakes the service.
+
+    Target tracking alone never wakes a service: its alarm wants three minutes above a target of one message or more.
+    AWS: https://docs.aws.amazon.com/autoscaling/application/userguide/application-auto-scaling-target-tracking-metric-math.html
+    (read 2026-11-21).
+    """
+
+    def __init__(
+        self,
+        scope: Construct,
+        id_: str,
+        *,
+        environment: Environment,
+        consumer: Consumer,
+        service: ecs.FargateService,
+    ) -> None:
+        super().__init__(scope, id_)
+        cluster_name = naming.cluster_name(environment)
+        service_name = naming.service_name(environment, consumer.name)
+        self.target = autoscaling.ScalableTarget(
+            self,
+            "Target",
+            service_namespace=autoscaling.ServiceNamespace.ECS,
+            scalable_dimension="ecs:service:DesiredCount",
+            resource_id=f"service/{cluster_name}/{service_name}",
+            min_capacity=consumer.min_tasks,
+            max_capacity=consumer.max_tasks,
+            role=iam.Role.from_role_arn(self, "ServiceLinkedRole", _service_linked_role(self)),
+        )
+        self.target.node.add_dependency(service)
+        self._track(environment, consumer)
+        if consumer.min_tasks == 0:
+            self._wake(environment, consumer)
+
+    def _track(self, environment: Environment, consumer: Consumer) -> None:
+        # The L2 policy refuses metric math: https://github.com/aws/aws-cdk/issues/34072
+        term = backlog.clamped_backlog_per_task(consumer.target_backlog, lanes=consumer.lanes)
+        autoscaling.CfnScalingPolicy(
+            self,
+            "BacklogPerTask",
+            policy_name="backlog-per-task",
+            policy_type="TargetTrackingScaling",
+            scaling_target_id=self.target.scalable_target_id,
+            target_tracking_scaling_policy_configuration={
+                "targetValue": consumer.target_backlog,
+                "scaleOutCooldown": _SCALE_OUT_COOLDOWN_SECONDS,
+                "scaleInCooldown": _SCALE_IN_COOLDOWN_SECONDS,
+                "customizedMetricSpecification": {
+                    "metrics": [
+                        *self._queries(term, environment, consumer),
+                        {"id": _RESULT, "expression": term.text(), "returnData": True},
+                    ]
+                },
+            },
+        )
+
+    def _queries(self, term: backlog.Term, environment: Environment, consumer: Consumer) -> list[dict[str, object]]:
+        inputs = metrics.inputs(environment, consumer)
+        return [
+            {"id": id_, "metricStat": _metric_stat(inputs[id_]), "returnData": False}
+            for id_ in backlog.metric_ids(term)
+        ]
+
+    def _wake(self, environment: Environment, consumer: Consumer) -> None:
+        step = autoscaling.StepScalingAction(
+            self,
+            "WakeFromZero",
+            policy_name="wake-from-zero",
+            scaling_target=self.target,
+            adjustment_type=autoscaling.AdjustmentType.CHANGE_IN_CAPACITY,
+            cooldown=cdk.Duration.seconds(_WAKE_COOLDOWN_SECONDS),
+        )
+        step.add_adjustment(adjustment=1, lower_bound=0)
+        alarm = cloudwatch.Alarm(
+            self,
+            "WorkWithoutWorkers",
+            alarm_name=naming.alarm_name(environment, consumer.name, "asleep"),
+            alarm_description="Messages wait and no task polls: starts one. No operator is needed.",
+            metric=metrics.evaluated(
+                backlog.work_without_workers(), environment, consumer, label="work without workers"
+            ),
+            threshold=1,
+            comparison_operator=cloudwatch.ComparisonOperator.GREATER_THAN_OR_EQUAL_TO_THRESHOLD,
+            evaluation_periods=1,
+            treat_missing_data=cloudwatch.TreatMissingData.NOT_BREACHING,  # an idle queue reports nothing
+        )
+        alarm.add_alarm_action(actions.ApplicationScalingAction(step))
+
+
+def _service_linked_role(scope: Construct) -> str:
+    """Return the role Application Auto Scaling itself keeps in every account.
+
+    AWS: https://docs.aws.amazon.com/autoscaling/application/userguide/application-auto-scaling-service-linked-roles.html
+    (read 2026-11-21).
+    """
+    return cdk.Stack.of(scope).format_arn(
+        service="iam",
+        region="",
+        resource="role",
+        resource_name="aws-service-role/ecs.application-autoscaling.amazonaws.com/"
+        "AWSServiceRoleForApplicationAutoScaling_ECSService",
+    )
+
+
+def _metric_stat(metric: cloudwatch.Metric) -> dict[str, object]:
+    return {
+        "stat": metric.statistic,
+        "metric": {
+            "namespace": metric.namespace,
+            "metricName": metric.metric_name,
+            "dimensions": [{"name": name, "value": value} for name, value in (metric.dimensions or {}).items()],
+        },
+    }
