@@ -1,0 +1,1 @@
+"""The promises, executable, against any endpoint that speaks SQS and SNS."""

@@ -1,0 +1,226 @@
+"""The contract run: one emulator for all workers, one promise per test, and `--prove`.
+
+`--prove` runs every test once under each saboteur of its promise, and turns the result round: a test that notices is
+proven, one that stays green has failed.
+"""
+
+import os
+import uuid
+from collections.abc import Generator, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+from botocore.exceptions import BotoCoreError, ClientError
+
+from contract_tests import targets
+from contract_tests.deployed import Deployment, require
+from contract_tests.resources import Resources
+from emulator import localstack
+from sluice import deviations
+from sluice.declaration import Environment
+from sluice.endpoint import checked_url
+from sluice.environments import environment
+from sluice.errors import EndpointError, MessagingError
+from sluice.promises import PROMISES
+from wire.saboteurs import sabotage
+
+_ENDPOINT = "SLUICE_CONTRACT_ENDPOINT"
+_TARGET = "SLUICE_CONTRACT_TARGET"
+_OWN = "SLUICE_CONTRACT_OWN"
+_PATIENCE_SECONDS = 20.0
+_PATIENCE_SECONDS_SABOTAGED = 4.0
+_emulator = pytest.StashKey[ExitStack]()
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add the options of the contract run."""
+    group = parser.getgroup("contracts")
+    group.addoption("--endpoint-url", metavar="URL", help="run against this endpoint instead of starting LocalStack")
+    group.addoption(
+        "--env", metavar="NAME", default="local", help="the deployed environment whose contracts are verified"
+    )
+    group.addoption(
+        "--prove", action="store_true", help="run every promise under its saboteurs and expect it to turn red"
+    )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Start the target once, in the controlling process, before any worker looks for it."""
+    config.addinivalue_line("markers", "promise(id): the promise this contract test verifies")
+    config.addinivalue_line("markers", "deployment: verifies a deployed environment, which it changes and leaves clean")
+    if hasattr(config, "workerinput") or config.option.collectonly:
+        return
+    stack = ExitStack()
+    config.stash[_emulator] = stack
+    try:
+        environment(config.getoption("--env"))
+        os.environ[_ENDPOINT], os.environ[_TARGET] = _choose_target(config, stack)
+    except MessagingError as error:
+        raise pytest.UsageError(str(error)) from error
+
+
+def _choose_target(config: pytest.Config, stack: ExitStack) -> tuple[str, str]:
+    given = config.getoption("--endpoint-url") or os.environ.get("AWS_ENDPOINT_URL")
+    if not given:
+        running = stack.enter_context(localstack.running(log=Path("runs") / "localstack-contracts.log"))
+        os.environ.update(running.environment() | {_OWN: "1"})
+        return running.endpoint_url, "localstack"
+    url = checked_url(given)
+    name = "localstack" if localstack.health(url) is not None else "endpoint"
+    try:
+        targets.BINDINGS[name](url, patience_seconds=1).make_client("sqs").list_queues(MaxResults=1)
+    except (BotoCoreError, ClientError, KeyError) as error:
+        reason = str(error).splitlines()[0][:120]
+        raise EndpointError(
+            f"{url} does not answer as SQS does ({reason}); name an SQS endpoint, and keys and a region for it"
+        ) from error
+    return url, name
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    """Stop what this process started."""
+    stack = config.stash.get(_emulator, None)
+    if stack is not None:
+        stack.close()
+
+
+def _promise_id(item: pytest.Item) -> str:
+    markers = list(item.iter_markers("promise"))
+    if len(markers) != 1:
+        raise pytest.UsageError(f"{item.nodeid} has {len(markers)} promise markers, allowed is exactly one")
+    (id_,) = markers[0].args
+    if id_ not in PROMISES:
+        raise pytest.UsageError(f"{item.nodeid} names promise {id_!r}, which sluice/promises.py does not have")
+    return str(id_)
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Under --prove, make one test of every promise and saboteur."""
+    if "saboteur" in metafunc.fixturenames and metafunc.config.getoption("--prove"):
+        marker = metafunc.definition.get_closest_marker("promise")
+        promise = None if marker is None else PROMISES.get(marker.args[0])
+        metafunc.parametrize("saboteur", promise.saboteurs if promise else (), indirect=True)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Hold every test to its promise, expect the known deviations, and let blocking and deduplication open the run."""
+    target = os.environ.get(_TARGET, "")
+    areas = list(dict.fromkeys(promise.area for promise in PROMISES.values()))
+    for item in items:
+        deviation = deviations.of_promise(target, _promise_id(item))
+        if deviation is not None and not config.getoption("--prove"):
+            # Only an expectation may fail: a crash is no known deviation.
+            item.add_marker(pytest.mark.xfail(reason=str(deviation), strict=True, raises=(AssertionError,)))
+    items.sort(key=lambda item: areas.index(PROMISES[_promise_id(item)].area))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Under --prove, turn the result of the call round."""
+    report = yield
+    if not item.config.getoption("--prove") or call.when != "call":
+        return report
+    promise, saboteur = _promise_id(item), item.callspec.params["saboteur"]  # type: ignore[attr-defined]
+    seen = _colour(promise, call)
+    report.user_properties.append(("proof", f"{promise} {saboteur} {seen} {_failing_line(item, call)}"))
+    if seen in ("red", "deviates"):
+        report.outcome, report.longrepr = "passed", None
+    elif seen == "GREEN":
+        report.outcome = "failed"
+        report.longrepr = f"{promise} stays green under saboteur {saboteur}: the test cannot fail"
+    return report
+
+
+def _failing_line(item: pytest.Item, call: pytest.CallInfo[None]) -> str:
+    """Return which line of the test noticed: a proof is worth what that line expects."""
+    if call.excinfo is None:
+        return "-"
+    own = [entry for entry in call.excinfo.traceback if Path(str(entry.path)) == item.path]
+    return f"{item.path.name}:{own[-1].lineno + 1}" if own else "-"
+
+
+def _colour(promise: str, call: pytest.CallInfo[None]) -> str:
+    """Return how a sabotaged test fared. Only a failed expectation is a proof: a crash proves nothing."""
+    if call.excinfo is None:
+        return "GREEN"
+    if not call.excinfo.errisinstance((AssertionError, pytest.fail.Exception)):
+        return "ERROR"
+    return "red" if deviations.of_promise(os.environ[_TARGET], promise) is None else "deviates"
+
+
+def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
+    """Name the target and what about it is not as AWS would be; under --prove, print promise by saboteur."""
+    if os.environ.get(_TARGET) is None:
+        return
+    terminalreporter.write_line(f"target: {os.environ[_TARGET]} at {os.environ[_ENDPOINT]}")
+    if os.environ[_TARGET] == "localstack" and localstack.MODIFIED in os.environ:
+        terminalreporter.write_line("modified target: queues named -window3- deduplicate for 3 s instead of 300 s")
+    if not config.getoption("--prove"):
+        return
+    reports = [report for kind in ("passed", "failed") for report in terminalreporter.stats.get(kind, [])]
+    proofs = sorted(value for report in reports for name, value in report.user_properties if name == "proof")
+    terminalreporter.section("promise by saboteur")
+    for proof in proofs:
+        promise, saboteur, seen, line = proof.split()
+        reason = deviations.of_promise(os.environ[_TARGET], promise) if seen == "deviates" else None
+        said = line if reason is None else f"{line} (red by itself: {reason})"
+        terminalreporter.write_line(f"{promise:8} {saboteur:26} {seen:9} {said}")
+    unproven = sorted(set(PROMISES) - {proof.split()[0] for proof in proofs})
+    count = {seen: sum(proof.split()[2] == seen for proof in proofs) for seen in ("red", "deviates", "GREEN", "ERROR")}
+    terminalreporter.write_line(
+        f"{count['red']} of {len(proofs)} turned red, {count['deviates']} are red on this target without a saboteur,"
+        f" {count['GREEN'] + count['ERROR']} proved nothing; promises without a test: {', '.join(unproven) or 'none'}"
+    )
+
+
+@pytest.fixture(scope="session")
+def target(request: pytest.FixtureRequest) -> targets.Target:
+    """Return the endpoint under test."""
+    patience = _PATIENCE_SECONDS_SABOTAGED if request.config.getoption("--prove") else _PATIENCE_SECONDS
+    return targets.BINDINGS[os.environ[_TARGET]](os.environ[_ENDPOINT], patience_seconds=patience)
+
+
+@pytest.fixture
+def saboteur(request: pytest.FixtureRequest) -> str | None:
+    """Return the saboteur this run of the test must notice; None in an honest run."""
+    return getattr(request, "param", None)
+
+
+@pytest.fixture(scope="session")
+def deployed(request: pytest.FixtureRequest, target: targets.Target) -> Environment:
+    """Return the environment, deployed."""
+    declared = environment(request.config.getoption("--env"))
+    require(target, declared, is_own=_OWN in os.environ)
+    return declared
+
+
+@pytest.fixture
+def deployment(deployed: Environment, target: targets.Target, saboteur: str | None) -> Deployment:
+    """Return the deployed environment, as this test sees it."""
+    services = ("sqs", "sns", "cloudwatch", "kms")
+    clients = {service: target.make_client(service) for service in services}
+    if saboteur is not None:
+        sabotage(clients.values(), saboteur)
+    return Deployment(
+        environment=deployed,
+        account=target.make_client("sts").get_caller_identity()["Account"],
+        patience_seconds=target.patience_seconds,
+        **clients,
+    )
+
+
+@pytest.fixture
+def resources(target: targets.Target, saboteur: str | None) -> Iterator[Resources]:
+    """Yield a maker of queues and topics that belong to this test alone."""
+    sqs, sns = target.make_client("sqs"), target.make_client("sns")
+    if saboteur is not None:
+        sabotage((sqs, sns), saboteur)
+    # Deleting goes through honest clients.
+    made = Resources(target, sqs, sns, prefix=f"ct-{uuid.uuid4().hex[:10]}")
+    yield made
+    made.close()

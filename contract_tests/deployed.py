@@ -1,0 +1,132 @@
+"""A deployed environment, found by the names of its declaration."""
+
+import fcntl
+import os
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from botocore.exceptions import ClientError
+
+from contract_tests.resources import Queue
+from contract_tests.targets import Target
+from sluice import naming
+from sluice.declaration import Environment
+from sluice.errors import EndpointError
+
+_PROJECT = Path(__file__).resolve().parents[1]
+_VOLATILE = (
+    "ApproximateNumberOfMessages",
+    "ApproximateNumberOfMessagesDelayed",
+    "ApproximateNumberOfMessagesNotVisible",
+    "CreatedTimestamp",
+    "LastModifiedTimestamp",
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Deployment:
+    """An environment and clients of where it is deployed. Every method asks the service."""
+
+    environment: Environment
+    sqs: Any
+    sns: Any
+    cloudwatch: Any
+    kms: Any
+    account: str
+    patience_seconds: float
+
+    def queue(self, name: str) -> Queue:
+        """Return the queue called `name`."""
+        url = self.sqs.get_queue_url(QueueName=name)["QueueUrl"]
+        return Queue(self.sqs, name, url, self.queue_arn(name), self.patience_seconds)
+
+    def queue_arn(self, name: str) -> str:
+        """Return the ARN a queue of that name has here."""
+        return naming.queue_arn(self.environment, name, self.account)
+
+    @property
+    def topic_arn(self) -> str:
+        """Return the ARN of the topic."""
+        return naming.topic_arn(self.environment, self.account)
+
+    @property
+    def operator_topic_arn(self) -> str:
+        """Return the ARN of the topic alarms go to."""
+        return self.topic_arn.rpartition(":")[0] + ":" + naming.operator_topic_name(self.environment)
+
+    def queue_attributes(self, name: str) -> dict[str, str]:
+        """Return every attribute of a queue that does not change by itself."""
+        answer = self.sqs.get_queue_attributes(QueueUrl=self.queue(name).url, AttributeNames=["All"])
+        return {key: value for key, value in answer["Attributes"].items() if key not in _VOLATILE}
+
+    def topic_attributes(self, arn: str) -> dict[str, str]:
+        """Return every attribute of a topic."""
+        attributes: dict[str, str] = self.sns.get_topic_attributes(TopicArn=arn)["Attributes"]
+        return attributes
+
+    def subscriptions(self) -> dict[str, dict[str, str]]:
+        """Return the attributes of every subscription of the topic, by its endpoint."""
+        pages = self.sns.get_paginator("list_subscriptions_by_topic").paginate(TopicArn=self.topic_arn)
+        arns = [one["SubscriptionArn"] for page in pages for one in page["Subscriptions"]]
+        found = [self.sns.get_subscription_attributes(SubscriptionArn=arn)["Attributes"] for arn in arns]
+        assert len({one["Endpoint"] for one in found}) == len(found), f"an endpoint is subscribed twice: {found}"
+        return {one["Endpoint"]: one for one in found}
+
+    def alarms(self) -> dict[str, dict[str, Any]]:
+        """Return every alarm of the environment, by its name."""
+        prefix = naming.alarm_name(self.environment, "", "").rstrip("-") + "-"
+        pages = self.cloudwatch.get_paginator("describe_alarms").paginate(AlarmNamePrefix=prefix)
+        return {alarm["AlarmName"]: alarm for page in pages for alarm in page["MetricAlarms"]}
+
+    def key_id(self, encrypted: str) -> str:
+        """Return the id of the KMS key that encrypts the topic, or the queues."""
+        alias = naming.key_alias(self.environment, encrypted)
+        return str(self.kms.describe_key(KeyId=alias)["KeyMetadata"]["KeyId"])
+
+
+def require(target: Target, environment: Environment, *, is_own: bool) -> None:
+    """See to it that the environment is deployed: to a LocalStack of our own, by deploying it there.
+
+    Runs: in every worker; the first one deploys while the others wait.
+
+    Raises:
+        EndpointError: it is not deployed, and this is not ours to change; or the deployment failed.
+    """
+    with _alone():
+        if _is_deployed(target, environment):
+            return
+        how = f"make deploy ENV={environment.name}"
+        if not is_own or environment.name != "local":
+            raise EndpointError(
+                f"environment {environment.name!r} is not deployed there; deploy it with: {how}, or leave its contracts"
+                " out with: -m 'not deployment'"
+            )
+        ended = subprocess.run(
+            [_PROJECT / "scripts" / "deploy-local.sh"], env=os.environ, capture_output=True, text=True, check=False
+        )
+        if ended.returncode != 0:
+            said = "\n".join((ended.stdout + ended.stderr).splitlines()[-20:])
+            raise EndpointError(f"{how} failed with exit code {ended.returncode}; its last lines:\n{said}")
+
+
+@contextmanager
+def _alone() -> Iterator[None]:
+    path = _PROJECT / "runs" / "deploying.lock"
+    path.parent.mkdir(exist_ok=True)
+    with path.open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+def _is_deployed(target: Target, environment: Environment) -> bool:
+    # The last stack of the stage, complete: whatever came before it is.
+    name = naming.stack_name(environment, "observability")
+    try:
+        (stack,) = target.make_client("cloudformation").describe_stacks(StackName=name)["Stacks"]
+    except ClientError:
+        return False
+    return stack["StackStatus"] in ("CREATE_COMPLETE", "UPDATE_COMPLETE")

@@ -1,0 +1,59 @@
+"""What a contract test runs against.
+
+A binding says how to get clients and what the target can do; tests know no target.
+"""
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import boto3
+import localstack_client.session
+from botocore.config import Config
+
+from emulator.localstack import MODIFIED
+
+_CONFIG = Config(retries={"total_max_attempts": 1}, connect_timeout=5, read_timeout=30, max_pool_connections=20)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Target:
+    """One endpoint under test.
+
+    Args:
+        name: key into `sluice.deviations`.
+        make_client: AWS service name to a client of it.
+        has_short_window: whether a queue named `…-window3-…` deduplicates for 3 s only. A modified emulator: reported.
+        patience_seconds: bound for everything that should happen soon.
+    """
+
+    name: str
+    make_client: Callable[[str], Any]
+    has_short_window: bool
+    patience_seconds: float
+
+
+def localstack(endpoint_url: str, *, patience_seconds: float) -> Target:
+    """Return LocalStack as started by `emulator`, through localstack-client."""
+    os.environ["AWS_ENDPOINT_URL"] = endpoint_url  # what localstack-client goes by
+    session = localstack_client.session.Session()
+    return Target(
+        name="localstack",
+        make_client=lambda service: session.client(service, config=_CONFIG),
+        has_short_window=MODIFIED in os.environ,
+        patience_seconds=patience_seconds,
+    )
+
+
+def endpoint(endpoint_url: str, *, patience_seconds: float) -> Target:
+    """Return whatever answers at that URL, with the caller's own credentials and region."""
+    return Target(
+        name="endpoint",
+        make_client=lambda service: boto3.client(service, endpoint_url=endpoint_url, config=_CONFIG),
+        has_short_window=False,
+        patience_seconds=patience_seconds,
+    )
+
+
+BINDINGS: dict[str, Callable[..., Target]] = {"localstack": localstack, "endpoint": endpoint}

@@ -1,0 +1,149 @@
+"""One deduplication id inside the window is one message, by id or by content, in the queue's declared scope."""
+
+import hashlib
+
+import pytest
+
+from contract_tests.resources import Resources, bodies
+from contract_tests.targets import Target
+from sluice.clock import SystemClock, eventually
+
+
+@pytest.mark.promise("DED-01")
+def test_a_repeat_inside_the_window_is_not_delivered_even_after_a_delete(resources: Resources) -> None:
+    """DED-01: the repeat is accepted, and does not come, although the first is gone."""
+    queue = resources.fifo_queue()
+    queue.send("first", id="same")
+    first = queue.drain(1)
+
+    repeated = queue.send("again", id="same")
+
+    assert bodies(first) == ["first"]
+    assert repeated["ResponseMetadata"]["HTTPStatusCode"] == 200
+    assert queue.receive(most=10, wait=2) == []
+
+
+@pytest.mark.timeout(900)  # where the window is 300 s
+@pytest.mark.promise("DED-08")
+def test_the_window_ends_a_fixed_time_after_the_first_send(resources: Resources, target: Target) -> None:
+    """DED-08: repeats inside the window are dropped and do not extend it; after it the id is a new message.
+
+    On a target whose window was shortened (reported as modified) the window is 3 s, elsewhere 300 s.
+    """
+    window_seconds = 3 if target.has_short_window else 300
+    queue = resources.fifo_queue(hint="window3")
+    clock = SystemClock()
+    started = clock.monotonic()
+    first = queue.send("first", id="same")
+    repeats = 0
+
+    def send_again() -> bool:
+        nonlocal repeats
+        repeats += 1
+        return str(queue.send("again", id="same")["MessageId"]) != str(first["MessageId"])
+
+    eventually(
+        send_again,
+        timeout_seconds=window_seconds * 2,
+        describe="the id to be a new message",
+        interval_seconds=window_seconds / 10,
+    )
+    elapsed = clock.monotonic() - started
+
+    assert repeats >= 5, "repeats inside the window were not seen to be dropped"
+    assert window_seconds * 0.9 <= elapsed <= window_seconds * 1.6
+    assert bodies(queue.drain(2)) == ["first", "again"]
+
+
+@pytest.mark.promise("RCV-05")
+def test_content_based_deduplication_uses_the_sha256_of_the_body(resources: Resources) -> None:
+    """RCV-05: the same body twice is one message, whose deduplication id is the body's SHA-256."""
+    queue = resources.fifo_queue(ContentBasedDeduplication="true")
+    queue.send("same body")
+    queue.send("same body")
+
+    drained = queue.drain(1)
+
+    ids = [(message["Body"], message["Attributes"]["MessageDeduplicationId"]) for message in drained]
+    assert ids == [("same body", hashlib.sha256(b"same body").hexdigest())]
+
+
+@pytest.mark.promise("DED-10")
+def test_content_based_deduplication_ignores_attributes(resources: Resources) -> None:
+    """DED-10: one body with two attribute values is one message."""
+    queue = resources.fifo_queue(ContentBasedDeduplication="true")
+    queue.send("same body", MessageAttributes={"try": {"DataType": "String", "StringValue": "1"}})
+    queue.send("same body", MessageAttributes={"try": {"DataType": "String", "StringValue": "2"}})
+
+    drained = queue.drain(1)
+
+    assert [message["MessageAttributes"]["try"]["StringValue"] for message in drained] == ["1"]
+
+
+@pytest.mark.promise("DED-11")
+def test_an_explicit_id_overrides_the_content(resources: Resources) -> None:
+    """DED-11: one body with two ids is two messages, content-based deduplication or not."""
+    queue = resources.fifo_queue(ContentBasedDeduplication="true")
+    queue.send("same body", id="one")
+    queue.send("same body", id="two")
+
+    drained = queue.drain(2)
+
+    ids = [message["Attributes"]["MessageDeduplicationId"] for message in drained]
+    assert ids == ["one", "two"]
+
+
+@pytest.mark.promise("SLU-02")
+def test_queue_scope_makes_one_message_of_one_id_in_two_groups(resources: Resources) -> None:
+    """SLU-02: with scope `queue` the second group's message is the repeat."""
+    queue = resources.fifo_queue(DeduplicationScope="queue")
+    queue.send("in g1", group="g1", id="same")
+    queue.send("in g2", group="g2", id="same")
+
+    assert bodies(queue.drain(1)) == ["in g1"]
+
+
+@pytest.mark.promise("DED-04")
+def test_group_scope_makes_two_messages_of_one_id_in_two_groups(resources: Resources) -> None:
+    """DED-04: with scope `messageGroup` the groups do not see each other's ids, and each sees its own."""
+    queue = resources.fifo_queue(DeduplicationScope="messageGroup")
+    queue.send("in g1", group="g1", id="same")
+    queue.send("in g2", group="g2", id="same")
+    queue.send("in g2 again", group="g2", id="same")
+
+    assert sorted(bodies(queue.drain(2))) == ["in g1", "in g2"]
+
+
+@pytest.mark.promise("SLU-03")
+def test_group_scope_remembers_the_first_group_after_the_second(resources: Resources) -> None:
+    """SLU-03: sends to g1, g2, g1 with one id: the third is a repeat of the first."""
+    queue = resources.fifo_queue(DeduplicationScope="messageGroup")
+    queue.send("in g1", group="g1", id="same")
+    queue.send("in g2", group="g2", id="same")
+    queue.send("in g1 again", group="g1", id="same")
+
+    assert sorted(bodies(queue.drain(2))) == ["in g1", "in g2"]
+
+
+@pytest.mark.promise("DED-09")
+def test_a_repeat_returns_the_first_message_id_and_the_first_body_is_delivered(resources: Resources) -> None:
+    """DED-09: the answer to the repeat names the first message, and its own body is gone."""
+    queue = resources.fifo_queue()
+    first = queue.send("first", id="same")
+
+    repeated = queue.send("again", id="same")
+
+    assert repeated["MessageId"] == first["MessageId"]
+    assert bodies(queue.drain(1)) == ["first"]
+
+
+@pytest.mark.promise("DED-14")
+def test_a_purge_forgets_deduplication_ids(resources: Resources) -> None:
+    """DED-14: right after a purge a used id is a new message."""
+    queue = resources.fifo_queue()
+    queue.send("before", id="same")
+    queue.purge()
+
+    queue.send("after", id="same")
+
+    assert bodies(queue.drain(1)) == ["after"]

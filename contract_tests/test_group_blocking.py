@@ -1,0 +1,134 @@
+"""A message in flight blocks its group, and only its group, until it is deleted, expires or is given back."""
+
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from contract_tests.resources import Resources, bodies
+from sluice.clock import eventually
+
+
+@pytest.mark.promise("GRP-01")
+def test_second_message_of_a_group_is_withheld_while_the_first_is_in_flight(resources: Resources) -> None:
+    """GRP-01: the second message is delivered to nobody, however often it is asked for."""
+    queue = resources.fifo_queue()
+    queue.send_each("m1", "m2", group="g1")
+    queue.await_message(visibility=30)
+
+    withheld = [queue.receive(), queue.receive(most=10), queue.receive(wait=2)]
+
+    assert withheld == [[], [], []]
+
+
+@pytest.mark.promise("SLU-01")
+def test_other_groups_flow_while_one_group_is_blocked(resources: Resources) -> None:
+    """SLU-01: with g1 blocked, everything of g2 and g3 is delivered."""
+    queue = resources.fifo_queue()
+    queue.send_each("a1", "a2", group="g1")
+    blocked = queue.await_message(visibility=30)
+    queue.send_each("b1", group="g2")
+    queue.send_each("c1", group="g3")
+
+    flowing = [queue.await_message(visibility=30), queue.await_message(visibility=30)]
+
+    assert blocked["Body"] == "a1"
+    assert sorted(bodies(flowing)) == ["b1", "c1"]
+
+
+@pytest.mark.promise("GRP-04")
+def test_a_new_message_does_not_release_a_blocked_group(resources: Resources) -> None:
+    """GRP-04: sending to a blocked group changes nothing for its receivers."""
+    queue = resources.fifo_queue()
+    queue.send_each("m1", group="g1")
+    queue.await_message(visibility=30)
+
+    queue.send_each("m2", group="g1")
+
+    assert queue.receive(most=10, wait=2) == []
+
+
+@pytest.mark.promise("GRP-05")
+def test_deleting_the_message_in_flight_releases_its_group_to_a_waiting_consumer(resources: Resources) -> None:
+    """GRP-05: a consumer that polls before the delete is given the next message by that very poll."""
+    queue = resources.fifo_queue()
+    queue.send_each("m1", "m2", group="g1")
+    first = queue.await_message(visibility=60)
+    polling = threading.Event()
+    queue.sqs.meta.events.register("before-send.sqs.ReceiveMessage", lambda **_: polling.set())
+
+    with ThreadPoolExecutor() as pool:
+        waiting = pool.submit(queue.receive, wait=10)
+        assert polling.wait(timeout=5), "the poll was not sent"
+        assert not waiting.done()
+        queue.delete(first)
+        released = waiting.result(timeout=20)
+
+    assert bodies(released) == ["m2"]
+
+
+@pytest.mark.promise("GRP-02")
+def test_expiry_releases_the_whole_group_in_order(resources: Resources) -> None:
+    """GRP-02: of four messages two are in flight; once they expire all four come, in order."""
+    queue = resources.fifo_queue()
+    queue.send_each("m1", "m2", "m3", "m4", group="g1")
+    in_flight = queue.await_batch(most=2, visibility=2)
+
+    after_expiry = queue.await_batch(most=10, visibility=30)
+
+    assert sorted(bodies(in_flight)) == ["m1", "m2"]
+    assert bodies(after_expiry) == ["m1", "m2", "m3", "m4"]
+
+
+@pytest.mark.promise("VIS-11")
+def test_visibility_zero_releases_the_message_at_once(resources: Resources) -> None:
+    """VIS-11: a message given back is delivered again, with its group behind it."""
+    queue = resources.fifo_queue()
+    queue.send_each("m1", "m2", group="g1")
+    first = queue.await_message(visibility=600)
+
+    queue.change_visibility(first, 0)
+
+    assert bodies(queue.await_batch(most=10, visibility=30)) == ["m1", "m2"]
+
+
+@pytest.mark.promise("GRP-10")
+def test_nothing_behind_an_invisible_message_is_delivered(resources: Resources) -> None:
+    """GRP-10: of three in flight the second is extended; when the others expire only the first comes again."""
+    queue = resources.fifo_queue()
+    queue.send_each("m1", "m2", "m3", group="g1")
+    in_flight = eventually(
+        lambda: queue.receive(most=3, visibility=2), timeout_seconds=10, describe="the three messages"
+    )
+    assert bodies(in_flight) == ["m1", "m2", "m3"]
+
+    queue.change_visibility(in_flight[1], 600)
+
+    assert bodies(queue.await_batch(most=10, visibility=600)) == ["m1"]
+    assert queue.receive(most=10, wait=2) == []
+
+
+@pytest.mark.promise("GRP-13")
+def test_a_long_invisible_message_does_not_delay_another_group(resources: Resources) -> None:
+    """GRP-13: g1 is held for a minute, g2 for a second: g2 comes again long before g1."""
+    queue = resources.fifo_queue()
+    queue.send_each("a1", group="g1")
+    queue.await_message(visibility=60)
+    queue.send_each("b1", group="g2")
+    queue.await_message(visibility=1)
+
+    again = queue.receive(wait=8)
+
+    assert bodies(again) == ["b1"]
+
+
+@pytest.mark.promise("SND-20")
+def test_a_standard_queue_does_not_block_a_group(resources: Resources) -> None:
+    """SND-20: the comparison: with a message group id on a standard queue, everything is delivered at once."""
+    queue = resources.standard_queue()
+    queue.send("m1", group="g1")
+    queue.send("m2", group="g1")
+
+    in_flight = [queue.await_message(visibility=30), queue.await_message(visibility=30)]
+
+    assert sorted(bodies(in_flight)) == ["m1", "m2"]
