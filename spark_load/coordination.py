@@ -1,0 +1,98 @@
+"""How driver and tasks of one run talk: small files in the run's folder, each replaced as a whole by one writer.
+
+Every task says how far it is; the driver says when to start and when to stop. The folder must be shared by all of them
+(a POSIX path). Nothing here counts for the verdict.
+"""
+
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from sluice.clock import Clock, eventually
+
+_SAY_EVERY_SECONDS = 0.5
+_START_WAIT_SECONDS = 180
+_START, _STOP = "start", "stop"
+
+
+@dataclass(slots=True, kw_only=True)
+class Progress:
+    """How far one task is.
+
+    Args:
+        worker: its name, as in the history.
+        role: `publish` or `consume`.
+        queue: of a consumer.
+        done: publishes acknowledged, or messages deleted.
+        ended: end markers deleted.
+        abandoned: publishes given up.
+    """
+
+    worker: str
+    role: str
+    queue: str | None = None
+    done: int = 0
+    ended: int = 0
+    abandoned: int = 0
+
+
+class Board:
+    """The folder all participants of a run write their small files to."""
+
+    def __init__(self, folder: Path, clock: Clock) -> None:
+        self._folder, self._clock = folder, clock
+        self._said_at = float("-inf")
+
+    def _write(self, name: str, value: Mapping[str, object]) -> None:
+        self._folder.mkdir(parents=True, exist_ok=True)
+        draft = self._folder / f".{name}.{os.getpid()}"
+        draft.write_text(json.dumps(value), encoding="utf-8")
+        draft.replace(self._folder / f"{name}.json")
+
+    def _read(self, name: str) -> dict[str, int] | None:
+        try:
+            said: dict[str, int] = json.loads((self._folder / f"{name}.json").read_text(encoding="utf-8"))
+        except FileNotFoundError:
+            return None
+        return said
+
+    def say(self, progress: Progress, *, now: bool = False) -> None:
+        """Publish a task's progress, at most twice a second unless `now`."""
+        if now or self._clock.monotonic() - self._said_at >= _SAY_EVERY_SECONDS:
+            self._said_at = self._clock.monotonic()
+            self._write(f"task-{progress.worker}", asdict(progress))
+
+    def everyone(self) -> list[Progress]:
+        """Return what every task that has spoken said last."""
+        return [
+            Progress(**json.loads(path.read_text(encoding="utf-8")))
+            for path in sorted(self._folder.glob("task-*.json"))
+        ]
+
+    def start(self, at_us: int) -> None:
+        """Let the publishers begin at that instant, microseconds UTC."""
+        self._write(_START, {"at_us": at_us})
+
+    def await_start(self) -> int:
+        """Wait until the driver has said when to begin, or to stop, and return the instant it named.
+
+        Raises:
+            NotReached: it did not within three minutes.
+        """
+        eventually(
+            lambda: self._read(_START) is not None or self.is_stopped(),
+            timeout_seconds=_START_WAIT_SECONDS,
+            describe="the driver to name the start",
+            clock=self._clock,
+        )
+        return (self._read(_START) or {"at_us": 0})["at_us"]
+
+    def stop(self) -> None:
+        """Tell every task to finish."""
+        self._write(_STOP, {})
+
+    def is_stopped(self) -> bool:
+        """Return whether every task is to finish."""
+        return (self._folder / f"{_STOP}.json").exists()

@@ -1,0 +1,354 @@
+"""From journals to a verdict: compact, clear what is clean, hand the rest to the checker, measure, decide."""
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.pandas.types import from_arrow_schema
+
+from sluice import deviations
+from sluice.anomalies import JUDGED
+from sluice.checker import Expectation, RunFacts, check_group, check_run
+from sluice.errors import HistoryError
+from sluice.history import Event, Kind, Outcome
+from sluice.verdict import Property, Verdict, Violation
+from spark_load.plan import Plan
+from spark_load.suspects import by_group, suspects
+from wire.journal import SCHEMA, SUFFIX, read_journal
+
+_WITNESSED_MAX = 8  # violations shown of each anomaly; all are counted
+_UNKNOWNS_MAX = 20
+_PERCENTILES = (0.5, 0.95, 0.99)
+_PERCENTILE_ACCURACY = 10_000
+_FINDING_SCHEMA = "kind string, anomaly string, queue string, sort_key string, finding string"
+_FINDING_ARROW = pa.schema([(name, pa.string()) for name in ("kind", "anomaly", "queue", "sort_key", "finding")])
+
+
+def compact(spark: SparkSession, journals: Path, history: Path) -> None:
+    """Write every journal of a run into one Parquet history, settled.
+
+    Raises:
+        HistoryError: there is no journal, or one of another version.
+    """
+    paths = sorted(str(path) for path in journals.glob(f"*{SUFFIX}"))
+    if not paths:
+        raise HistoryError(f"{journals} holds no journals: nothing was recorded; run the load test again")
+
+    def read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            for path in batch.column("path").to_pylist():
+                yield from read_journal(Path(path)).to_batches()
+
+    (
+        spark.createDataFrame([(path,) for path in paths], "path string")
+        .repartition(len(paths))
+        .mapInArrow(read, from_arrow_schema(SCHEMA))
+        .write.mode("overwrite")
+        .parquet(str(history))
+    )
+
+
+def judge(
+    history: DataFrame,
+    *,
+    plan: Plan,
+    expectation: Expectation,
+    run: Mapping[str, Any],
+    unknowns: tuple[str, ...] = (),
+) -> Verdict:
+    """Return the verdict on a history.
+
+    Args:
+        history: settled events, columns as in `sluice.history`.
+        plan: what was to be published.
+        expectation: what the run was set up to be.
+        run: what is known of the run: `target` (key into `sluice.deviations`), `recorders` (name to the queue it
+            consumes), `max_receive_count` by queue; all of it is repeated in the verdict.
+        unknowns: what already went wrong while it ran.
+    """
+    grouped = by_group(history).cache()
+    suspect = suspects(grouped, expectation).cache()
+    counts = _counts(history, grouped, expectation)
+    unfinished = _unfinished(history, run["recorders"])
+    violations, found, open_questions = _check(
+        grouped, suspect, _provable(history, expectation, run, unfinished, counts["foreign"])
+    )
+    measures = _measures(history, grouped, expectation) | {
+        "groups": counts["groups"],
+        "suspect_groups": suspect.count(),
+        "events": counts["events"],
+    }
+    reasons = check_run(_facts(history, counts, measures, plan, unfinished))
+    grouped.unpersist()
+    suspect.unpersist()
+    return Verdict(
+        properties=tuple(
+            Property(
+                anomaly=anomaly.id,
+                opportunities=_opportunities(anomaly.id, counts),
+                violation_count=found.get(anomaly.id, 0),
+                allowed_because=_text(deviations.of_anomaly(run["target"], anomaly.id)),
+                is_unknown=anomaly.id in reasons,
+            )
+            for anomaly in JUDGED
+        ),
+        violations=violations,
+        unknowns=(*unknowns, *reasons.values(), *open_questions),
+        measures=measures,
+        run={**run, "known_deviations": _known_deviations(run["target"])},
+    )
+
+
+def _unfinished(history: DataFrame, recorders: Mapping[str, str | None]) -> list[str]:
+    """Return the recorders that did not finish: their journal has no `closed`, or is not there."""
+    framed = (
+        history.groupBy("worker", "task_attempt")
+        .agg(F.count_if(_is(Kind.CLOSED)).alias("closed"))
+        .groupBy("worker")
+        .agg(F.min("closed").alias("closed"))
+        .collect()
+    )
+    finished = {row["worker"] for row in framed if row["closed"]}
+    return [name for name in recorders if name not in finished]
+
+
+def _provable(
+    history: DataFrame, expectation: Expectation, run: Mapping[str, Any], unfinished: list[str], foreign_count: int
+) -> Expectation:
+    """Return the expectation with what this history cannot prove left out of it."""
+    unproven = {
+        queue: f"whose recorder {name} did not finish"
+        for name, queue in run["recorders"].items()
+        if name in unfinished and queue is not None
+    }
+    lost = history.where(_is(Kind.POLL) & (F.col("outcome") == Outcome.INFO.value)).groupBy("queue").count().collect()
+    for row in lost:
+        # Enough lost answers can use a message's receives up without a trace: it is then in the DLQ, unseen.
+        if row["count"] >= run["max_receive_count"].get(row["queue"], 1):
+            unproven[row["queue"]] = f"where {row['count']} receives were not answered"
+    if foreign_count:
+        unproven = dict.fromkeys(expectation.queues, "which others used as well")
+    is_recorded = not any(run["recorders"][name] is None for name in unfinished)
+    return replace(expectation, unproven_queues=unproven, is_publishing_recorded=is_recorded)
+
+
+def _text(value: object | None) -> str | None:
+    return None if value is None else str(value)
+
+
+def _known_deviations(target: str) -> dict[str, str]:
+    return {anomaly: str(why) for anomaly, why in deviations.ANOMALIES.get(target, {}).items()}
+
+
+# --- the checker, on the suspects ------------------------------------------------------------------------------------
+
+
+def _check(
+    grouped: DataFrame, suspect: DataFrame, expectation: Expectation
+) -> tuple[tuple[Violation, ...], dict[str, int], list[str]]:
+    """Run the checker on every suspect group; return the violations to show, all counts, and what stays open."""
+
+    def check(table: pa.Table) -> pa.Table:
+        finding = check_group([Event(**row) for row in table.to_pylist()], expectation)
+        rows = [
+            {
+                "kind": "violation",
+                "anomaly": violation.anomaly,
+                "queue": violation.queue,
+                "sort_key": f"{violation.message_group_id} {violation.idxs[:1]}",
+                "finding": json.dumps(violation.as_json()),
+            }
+            for violation in finding.violations
+        ] + [
+            {"kind": "unknown", "anomaly": None, "queue": None, "sort_key": text, "finding": text}
+            for text in finding.unknowns
+        ]
+        return pa.Table.from_pylist(rows, schema=_FINDING_ARROW)
+
+    found = (
+        grouped.join(F.broadcast(suspect), "message_group_id", "left_semi")
+        .groupBy("message_group_id")
+        .applyInArrow(check, _FINDING_SCHEMA)
+        .cache()
+    )
+    counts = {
+        row["anomaly"]: row["count"] for row in found.where("kind = 'violation'").groupBy("anomaly").count().collect()
+    }
+    shown: list[Violation] = []
+    for anomaly in sorted(counts):
+        rows = found.where(F.col("anomaly") == anomaly).orderBy("sort_key").limit(_WITNESSED_MAX).collect()
+        shown += [_violation(json.loads(row["finding"])) for row in rows]
+    unknown = found.where("kind = 'unknown'")
+    total = unknown.count()
+    listed = [row["finding"] for row in unknown.orderBy("sort_key").limit(_UNKNOWNS_MAX).collect()]
+    if total > len(listed):
+        listed.append(f"… and {total - len(listed)} more of this kind")
+    found.unpersist()
+    return tuple(shown), counts, listed
+
+
+def _violation(said: Mapping[str, Any]) -> Violation:
+    return Violation(
+        anomaly=said["anomaly"],
+        message_group_id=said["message_group_id"],
+        queue=said["queue"],
+        idxs=tuple(said["idxs"]),
+        sentence=said["sentence"],
+        witness=tuple(Event(**event) for event in said["witness"]),
+    )
+
+
+# --- what was counted and measured -----------------------------------------------------------------------------------
+
+
+def _is(kind: Kind, outcome: Outcome | None = None) -> Any:
+    column = F.col("kind") == kind.value
+    return column if outcome is None else column & (F.col("outcome") == outcome.value)
+
+
+def _counts(history: DataFrame, grouped: DataFrame, expectation: Expectation) -> dict[str, int]:
+    """Return the sums behind the opportunities and the run's facts."""
+    ours = _is(Kind.RECEIVED) & (F.col("message_run") == expectation.run)
+    whole = history.agg(
+        F.count(F.lit(1)).alias("events"),
+        F.count_if(ours).alias("received"),
+        F.count_if(
+            _is(Kind.RECEIVED) & (F.col("message_run").isNull() | (F.col("message_run") != expectation.run))
+        ).alias("foreign"),
+        F.count_if(_is(Kind.PUBLISHED)).alias("publishes"),
+        F.count_distinct("clock_id").alias("clocks"),
+    ).first()
+    messages = (
+        grouped.where(_is(Kind.PUBLISHED))
+        .groupBy("message_group_id", "idx")
+        .agg(F.count_if(F.col("outcome") == Outcome.OK.value).alias("acked"))
+        .agg(
+            F.count_if(F.col("acked") > 0).alias("acked"),
+            F.count_if(F.col("acked") > 1).alias("repeated"),
+        )
+        .first()
+    )
+    sequences = (
+        grouped.where(ours)
+        .groupBy("message_group_id", "queue")
+        .agg((F.count(F.lit(1)) - 1).alias("later"), (F.count(F.lit(1)) - F.count_distinct("call_id")).alias("shared"))
+        .agg(
+            F.coalesce(F.sum("later"), F.lit(0)).alias("later"),
+            F.coalesce(F.sum("shared"), F.lit(0)).alias("shared"),
+            F.count_distinct("message_group_id").alias("groups"),
+        )
+        .first()
+    )
+    counted: dict[str, int] = {}
+    for row in (whole, messages, sequences):
+        assert row is not None, "an aggregate has one row"
+        counted |= row.asDict()
+    return counted
+
+
+def _opportunities(anomaly: str, counts: Mapping[str, int]) -> int:
+    """Return how often the anomaly could have happened."""
+    of = {
+        "A1": "acked",
+        "A2": "acked",
+        "A4": "received",
+        "A6": "received",
+        "B1": "repeated",
+        "B7": "received",
+        "C1": "later",
+        "C2": "shared",
+        "D1": "later",
+        "E1": "acked",
+        "G1": "received",
+        "H7": "publishes",
+    }
+    return counts[of[anomaly]]
+
+
+def _measures(history: DataFrame, grouped: DataFrame, expectation: Expectation) -> dict[str, Any]:
+    """Return rates, publish latency, lateness, and per queue the latency from intended publish to first receive."""
+    published = history.where(_is(Kind.PUBLISHED, Outcome.OK) & (F.col("idx") >= 0))
+    lateness = F.col("invoked_at_us") - F.col("intended_at_us")
+    answered = F.col("responded_at_us") - F.col("invoked_at_us")
+    row = published.agg(
+        F.count(F.lit(1)).alias("count"),
+        ((F.max("responded_at_us") - F.min("invoked_at_us")) / 1e6).alias("seconds"),
+        _percentiles(lateness).alias("lateness"),
+        F.max(lateness).alias("lateness_max"),
+        _percentiles(answered).alias("publish"),
+        F.max(answered).alias("publish_max"),
+    ).first()
+    assert row is not None
+    return {
+        "published": _rate(row["count"], row["seconds"]),
+        "lateness_us": _quantiles(row["lateness"], row["lateness_max"]),
+        "publish_latency_us": _quantiles(row["publish"], row["publish_max"]),
+        "queues": _queue_measures(grouped, expectation),
+    }
+
+
+def _queue_measures(grouped: DataFrame, expectation: Expectation) -> dict[str, Any]:
+    first = (
+        grouped.where((F.col("idx") >= 0) & (_is(Kind.PUBLISHED) | _is(Kind.RECEIVED)))
+        .groupBy("message_group_id", "idx")
+        .agg(
+            F.min("intended_at_us").alias("intended_at_us"),
+            *(
+                F.min(F.when(_is(Kind.RECEIVED) & (F.col("queue") == queue), F.col("responded_at_us"))).alias(queue)
+                for queue in expectation.queues
+            ),
+        )
+    )
+    measured = {}
+    for queue in expectation.queues:
+        received = F.col(f"`{queue}`")
+        latency = received - F.col("intended_at_us")
+        row = first.agg(
+            F.count(received).alias("count"),
+            ((F.max(received) - F.min(received)) / 1e6).alias("seconds"),
+            _percentiles(latency).alias("latency"),
+            F.max(latency).alias("latency_max"),
+        ).first()
+        assert row is not None
+        measured[queue] = {
+            "received": _rate(row["count"], row["seconds"]),
+            "latency_us": _quantiles(row["latency"], row["latency_max"]),
+        }
+    return measured
+
+
+def _percentiles(column: Any) -> Any:
+    return F.percentile_approx(column, list(_PERCENTILES), _PERCENTILE_ACCURACY)
+
+
+def _rate(count: int, seconds: float | None) -> dict[str, Any]:
+    return {"count": count, "seconds": seconds, "per_second": count / seconds if seconds else None}
+
+
+def _quantiles(values: list[int] | None, largest: int | None) -> dict[str, int] | None:
+    if values is None or largest is None:
+        return None
+    return {f"p{round(q * 100)}": value for q, value in zip(_PERCENTILES, values, strict=True)} | {"max": largest}
+
+
+def _facts(
+    history: DataFrame, counts: Mapping[str, int], measures: Mapping[str, Any], plan: Plan, unfinished: list[str]
+) -> RunFacts:
+    lateness = measures["lateness_us"]
+    failed = history.where(F.col("error").isNotNull()).groupBy("error").count().collect()
+    return RunFacts(
+        published_count=counts["acked"],
+        received_count=counts["received"],
+        foreign_count=counts["foreign"],
+        lateness_p99_us=None if lateness is None else lateness["p99"],
+        lateness_budget_us=round(plan.profile.lateness_budget_seconds * 1e6),
+        unclosed_journals=tuple(unfinished),
+        unpublished_count=plan.row_count - counts["acked"],
+        failed_calls={row["error"]: row["count"] for row in failed},
+        clock_count=counts["clocks"],
+    )

@@ -1,0 +1,146 @@
+"""The verdict for people: a page of Markdown, and the same on the terminal."""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.markdown import Markdown
+
+from sluice.anomalies import ANOMALIES
+from sluice.verdict import Holding, Verdict
+
+VERDICT_FILE = "verdict.json"
+SUMMARY_FILE = "summary.md"
+_MARKS = {
+    Holding.HOLDS: "holds",
+    Holding.VIOLATED: "**VIOLATED**",
+    Holding.ALLOWED: "allowed",
+    Holding.UNKNOWN: "unknown",
+    Holding.NOT_EXERCISED: "not exercised",
+}
+
+
+def write(verdict: Verdict, folder: Path) -> None:
+    """Write summary and verdict into the run's folder; the verdict last and by rename: it is there whole or not."""
+    (folder / SUMMARY_FILE).write_text(markdown(verdict), encoding="utf-8")
+    draft = folder / f".{VERDICT_FILE}"
+    draft.write_text(json.dumps(verdict.as_json(), indent=2) + "\n", encoding="utf-8")
+    draft.replace(folder / VERDICT_FILE)
+
+
+def show(verdict: Verdict, console: Console) -> None:
+    """Print the summary."""
+    console.print(Markdown(markdown(verdict)))
+
+
+def markdown(verdict: Verdict) -> str:
+    """Return the summary as Markdown."""
+    parts = [
+        f"# {verdict.status.value.upper()} — {verdict.run.get('run', '')}",
+        *([_bullets("Not known", verdict.unknowns)] if verdict.unknowns else []),
+        *([_violations(verdict)] if verdict.violations else []),
+        _properties(verdict),
+        _measures(verdict.measures),
+        _known_deviations(verdict.run.get("known_deviations", {})),
+        _not_judged(),
+    ]
+    return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def _bullets(title: str, lines: tuple[str, ...]) -> str:
+    return "\n".join([f"## {title}", "", *(f"- {line}" for line in lines)])
+
+
+def _violations(verdict: Verdict) -> str:
+    lines = ["## Violations", ""]
+    for violation in verdict.violations:
+        where = violation.queue or "all queues"
+        idxs = ", ".join(map(str, violation.idxs))
+        name = ANOMALIES[violation.anomaly].name
+        lines.append(
+            f"- **{violation.anomaly} {name}** in group {violation.message_group_id}, {where}, message {idxs}:"
+            f" {violation.sentence}"
+        )
+        lines += [f"    - {_event(event)}" for event in (w.as_dict() for w in violation.witness)]
+    return "\n".join(lines)
+
+
+def _event(said: Mapping[str, Any]) -> str:
+    shown = (
+        "worker",
+        "queue",
+        "idx",
+        "outcome",
+        "invoked_at_us",
+        "responded_at_us",
+        "sns_sequence_number",
+        "sqs_message_id",
+        "receive_count",
+        "body_hash",
+    )
+    fields = ", ".join(f"{name}={said[name]}" for name in shown if name in said)
+    return f"`{said['kind']}` {fields}"
+
+
+def _properties(verdict: Verdict) -> str:
+    rows = [
+        f"| {p.anomaly} | {ANOMALIES[p.anomaly].name} | {_MARKS[p.holding]}"
+        f" | {p.violation_count} | {p.opportunities:,} |"
+        for p in verdict.properties
+    ]
+    head = ["## Properties", "", "| id | nothing was | verdict | found | opportunities |", "|---|---|---|---:|---:|"]
+    return "\n".join([*head, *rows])
+
+
+def _measures(measures: Mapping[str, Any]) -> str:
+    if not measures:
+        return ""
+    published = measures["published"]
+    lines = [
+        "## Measures",
+        "",
+        f"- published {published['count']:,} messages in {_seconds(published['seconds'])}, {_per_second(published)}",
+        (
+            f"- {measures['events']:,} events in {measures['groups']:,} groups,"
+            f" {measures['suspect_groups']:,} of them looked at closely"
+        ),
+        "",
+        "| from intended publish to | received | rate | p50 | p95 | p99 | max |",
+        "|---|---:|---:|---:|---:|---:|---:|",
+        *(
+            f"| {queue} | {of['received']['count']:,} | {_per_second(of['received'])}"
+            f" | {_quantiles(of['latency_us'])} |"
+            for queue, of in measures["queues"].items()
+        ),
+        f"| (the publish call itself) | | | {_quantiles(measures['publish_latency_us'])} |",
+        f"| (generator lateness) | | | {_quantiles(measures['lateness_us'])} |",
+    ]
+    return "\n".join(lines)
+
+
+def _seconds(value: float | None) -> str:
+    return "no time" if value is None else f"{value:.1f} s"
+
+
+def _per_second(rate: Mapping[str, Any]) -> str:
+    return "—" if rate["per_second"] is None else f"{rate['per_second']:.1f}/s"
+
+
+def _quantiles(of: Mapping[str, int] | None) -> str:
+    return " | ".join("—" if of is None else f"{of[name] / 1000:,.0f} ms" for name in ("p50", "p95", "p99", "max"))
+
+
+def _known_deviations(known: Mapping[str, str]) -> str:
+    if not known:
+        return ""
+    return _bullets(
+        "Known deviations of this target, allowed",
+        tuple(f"{anomaly} {ANOMALIES[anomaly].name}: {why}" for anomaly, why in known.items()),
+    )
+
+
+def _not_judged() -> str:
+    names = ", ".join(f"{a.id} {a.name}" for a in ANOMALIES.values() if not a.is_judged)
+    return f"## Not judged yet\n\n{names}"

@@ -1,0 +1,154 @@
+"""Where a load test runs: an environment's deployed topic and queues, found by name and checked first."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import boto3
+from botocore.config import Config
+from botocore.exceptions import (
+    BotoCoreError,
+    ClientError,
+    HTTPClientError,
+    NoCredentialsError,
+)
+from botocore.exceptions import (
+    ConnectionError as ConnectionFailure,
+)
+from botocore.parsers import ResponseParserError
+
+from sluice import naming
+from sluice.declaration import Environment
+from sluice.endpoint import checked_url
+from sluice.errors import EndpointError
+
+# One attempt: a retry is our decision, and an event of its own.
+_CONFIG = Config(retries={"total_max_attempts": 1}, connect_timeout=5, read_timeout=30)
+_REFUSED = (
+    "InvalidClientTokenId",
+    "UnrecognizedClientException",
+    "SignatureDoesNotMatch",
+    "AccessDenied",
+    "AccessDeniedException",
+    "AuthFailure",
+    "ExpiredToken",
+    "ExpiredTokenException",
+    "InvalidAccessKeyId",
+    "MissingAuthenticationToken",
+)
+_NOT_THERE = ("AWS.SimpleQueueService.NonExistentQueue", "QueueDoesNotExist", "NotFound", "NotFoundException")
+_ANOTHER = "name an SQS endpoint with --endpoint-url"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Site:
+    """Addresses of one environment's deployed resources.
+
+    Args:
+        endpoint_url: None means AWS itself.
+        region: of every client.
+        topic_arn: of the topic.
+        topic: its name.
+        queue_urls: consumer's queue name to URL, in the order of the declaration.
+        dead_letter_queues: consumer's queue name to the name of its DLQ.
+        visibility_timeout_seconds: consumer's queue name to its visibility timeout, as deployed.
+        max_receive_count: consumer's queue name to the receives after which a message is dead-lettered.
+    """
+
+    endpoint_url: str | None
+    region: str
+    topic_arn: str
+    topic: str
+    queue_urls: Mapping[str, str]
+    dead_letter_queues: Mapping[str, str]
+    visibility_timeout_seconds: Mapping[str, int]
+    max_receive_count: Mapping[str, int]
+
+    def client(self, service: str) -> Any:
+        """Return a boto3 client that never retries by itself."""
+        return boto3.client(service, endpoint_url=self.endpoint_url, region_name=self.region, config=_CONFIG)
+
+    def names(self) -> dict[str, str]:
+        """Return address to name, for the recorder."""
+        return {self.topic_arn: self.topic} | {url: name for name, url in self.queue_urls.items()}
+
+
+def find(environment: Environment, *, endpoint_url: str | None) -> Site:
+    """Find an environment's deployed topic and queues, and make sure that they are there and empty.
+
+    Raises:
+        ConfigError: the endpoint is no URL.
+        EndpointError: unreachable, not SQS, credentials refused, not deployed, or not empty.
+    """
+    endpoint_url = None if endpoint_url is None else checked_url(endpoint_url)
+    where = endpoint_url or f"AWS in {environment.region}"
+    try:
+        return _find(environment, endpoint_url)
+    except KeyError as error:
+        raise EndpointError(f"{where} answers, but not as SQS does (no {error}); {_ANOTHER}") from error
+    except (NoCredentialsError, BotoCoreError, ClientError) as error:
+        raise EndpointError(_explain(error, where, environment)) from error
+
+
+def _find(environment: Environment, endpoint_url: str | None) -> Site:
+    sqs = boto3.client("sqs", endpoint_url=endpoint_url, region_name=environment.region, config=_CONFIG)
+    sns = boto3.client("sns", endpoint_url=endpoint_url, region_name=environment.region, config=_CONFIG)
+    urls, dead_letter_queues, visibility = {}, {}, {}
+    account = ""
+    for consumer in environment.consumers:
+        name = naming.queue_name(environment, consumer)
+        urls[name] = sqs.get_queue_url(QueueName=name)["QueueUrl"]
+        dead_letter_queues[name] = naming.dead_letter_queue_name(environment, consumer)
+        attributes = sqs.get_queue_attributes(QueueUrl=urls[name], AttributeNames=["All"])["Attributes"]
+        _check_empty(attributes, name, urls[name])
+        account = attributes["QueueArn"].split(":")[4]
+        visibility[name] = int(attributes["VisibilityTimeout"])  # as deployed, which may not be as declared
+    arn = naming.topic_arn(environment, account)
+    sns.get_topic_attributes(TopicArn=arn)
+    return Site(
+        endpoint_url=endpoint_url,
+        region=environment.region,
+        topic_arn=arn,
+        topic=naming.topic_name(environment),
+        queue_urls=urls,
+        dead_letter_queues=dead_letter_queues,
+        visibility_timeout_seconds=visibility,
+        max_receive_count={naming.queue_name(environment, one): one.max_attempts for one in environment.consumers},
+    )
+
+
+def _check_empty(attributes: Mapping[str, str], name: str, url: str) -> None:
+    counts = {key: int(attributes.get(f"ApproximateNumberOfMessages{key}", 0)) for key in ("", "NotVisible", "Delayed")}
+    if sum(counts.values()):
+        raise EndpointError(
+            f"queue {name} holds {sum(counts.values())} message(s); a load test needs it empty: let its consumer"
+            f" finish, or purge it if nobody needs them (aws sqs purge-queue --queue-url {url})"
+        )
+
+
+def _explain(error: Exception, where: str, environment: Environment) -> str:
+    if isinstance(error, NoCredentialsError):
+        said = "no AWS credentials found; set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE"
+    elif isinstance(error, ResponseParserError):
+        said = f"{where} answers, but not as SQS does; {_ANOTHER}"
+    elif isinstance(error, ConnectionFailure | HTTPClientError):
+        said = f"{where} cannot be reached ({type(error).__name__}); start it (make emulator) or {_ANOTHER}"
+    elif isinstance(error, ClientError):
+        said = _explain_refusal(error, where, environment)
+    else:
+        said = f"{where}: {error}"
+    return said
+
+
+def _explain_refusal(error: ClientError, where: str, environment: Environment) -> str:
+    code, status = error.response["Error"].get("Code", ""), error.response["ResponseMetadata"].get("HTTPStatusCode")
+    name = environment.name
+    if code in _REFUSED:
+        said = f"{where} refuses these credentials ({code}); check AWS_ACCESS_KEY_ID and its secret"
+    elif code in _NOT_THERE:
+        said = f"environment {name!r} is not deployed at {where}; deploy it first: make deploy ENV={name}"
+    elif code.isdecimal() or not code:
+        said = f"{where} answers, but not as SQS does (HTTP {status}); {_ANOTHER}"
+    else:
+        said = f"{where} refused: {code}: {error.response['Error'].get('Message', '')}"
+    return said

@@ -1,0 +1,108 @@
+"""What the Spark tasks of a run have in common: who they are, and what is installed on their clients."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pyspark import TaskContext
+
+from sluice.clock import Clock, SystemClock, clock_id
+from spark_load.coordination import Board
+from spark_load.plan import Plan
+from spark_load.site import Site
+from wire.journal import Journal
+from wire.recorder import Recorder, host_name
+from wire.saboteurs import sabotage
+
+SUMMARY_SCHEMA = "worker string, done bigint, abandoned bigint"
+"""What a task returns: one row. Everything that matters is in its journal."""
+JOURNALS = "journals"
+PUBLISHER, CONSUMER = "publish", "consume"
+_SABOTAGE_EVERY = 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Run:
+    """Everything a task needs to know; pickled into it.
+
+    Args:
+        id: of the run; part of every body and deduplication id.
+        folder: of the run, shared by driver and tasks.
+        site: where it runs.
+        plan: what is published.
+        clock_id: of the driver's machine.
+        clock_offset_us: for the clocks of every task on that machine.
+        saboteur: name of one to install, for the red path.
+    """
+
+    id: str
+    folder: Path
+    site: Site
+    plan: Plan
+    clock_id: str
+    clock_offset_us: int
+    saboteur: str | None = None
+
+    @property
+    def journals(self) -> Path:
+        """Return the folder of the journals."""
+        return self.folder / JOURNALS
+
+    def queue_of(self, consumer: int) -> str:
+        """Return the name of the queue a consumer works on."""
+        queues = list(self.site.queue_urls)
+        return queues[consumer % len(queues)]
+
+    def recorders(self) -> dict[str, str | None]:
+        """Return the name of every recorder to the queue it consumes: the history is whole when all have finished."""
+        profile = self.plan.profile
+        consumers = range(profile.consumers_per_queue * len(self.site.queue_urls))
+        return {f"{PUBLISHER}-{number}": None for number in range(profile.publish_tasks)} | {
+            f"{CONSUMER}-{number}": self.queue_of(number) for number in consumers
+        }
+
+    def board(self, clock: Clock) -> Board:
+        """Return the board of this run."""
+        return Board(self.folder / "board", clock)
+
+
+@dataclass(frozen=True, slots=True)
+class Desk:
+    """What one task works with."""
+
+    sns: Any
+    sqs: Any
+    recorder: Recorder
+    board: Board
+    clock: Clock
+    name: str
+
+
+@contextmanager
+def desk(run: Run, role: str) -> Iterator[Desk]:
+    """Yield recorded clients for the task this code runs in; its journal is closed when the block ends well.
+
+    Runs inside a Spark task. Every attempt writes a journal of its own.
+    """
+    context = TaskContext.get()
+    partition, attempt = (context.partitionId(), context.attemptNumber()) if context is not None else (0, 0)
+    name = f"{role}-{partition}"
+    here = clock_id()
+    clock = SystemClock(run.clock_offset_us if here == run.clock_id else None)
+    common = {
+        "run": run.id,
+        "host": host_name(),
+        "clock_id": here,
+        "worker": name,
+        "task_attempt": attempt,
+    }
+    sns, sqs = run.site.client("sns"), run.site.client("sqs")
+    if run.saboteur is not None:
+        sabotage((sns, sqs), run.saboteur, every=_SABOTAGE_EVERY)
+    with Journal(run.journals, f"{name}-{attempt}", common=common, clock=clock) as journal:
+        recorder = Recorder(journal, names=run.site.names(), clock=clock)
+        recorder.attach(sns)
+        recorder.attach(sqs)
+        yield Desk(sns, sqs, recorder, run.board(clock), clock, name)
