@@ -1,0 +1,90 @@
+# Sluice. Every target sets up what it needs; the second time that takes no time.
+SHELL := /bin/bash
+.DEFAULT_GOAL := help
+# Given on the command line only: a shell's own ENV must not choose what is deployed.
+ENV := local
+PROFILE := smoke
+WORKERS ?= 8
+export WORKERS
+
+export PATH := $(CURDIR)/.venv/node/bin:$(CURDIR)/node_modules/.bin:$(CURDIR)/.venv/bin:$(PATH)
+export CDK_DISABLE_CLI_TELEMETRY := 1
+export PYTHONPATH := $(CURDIR)
+
+PYTEST := pytest --quiet
+EMULATED := python -m emulator run --
+
+.PHONY: help
+help: ## Print this
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
+
+.PHONY: setup
+setup: ## Install everything: Java if need be, .venv, LocalStack, Node, cdk
+	@bash scripts/setup.sh
+
+.PHONY: demo
+demo: setup ## The whole thing: LocalStack, cdk deploy, contracts, a Spark load test, a verdict
+	@$(EMULATED) bash scripts/demo.sh $(PROFILE)
+
+.PHONY: test
+test: lint unit integration contract prove ## Everything that can be checked here
+
+.PHONY: lint
+lint: setup ## ruff, mypy --strict, import-linter
+	@ruff format --check .
+	@ruff check .
+	@mypy
+	@lint-imports --no-logo
+
+.PHONY: unit
+unit: setup ## Tests that start nothing
+	@$(PYTEST) tests/unit
+
+.PHONY: integration
+integration: setup ## Tests with the real LocalStack, cdk and Spark
+	@$(PYTEST) tests/integration
+
+.PHONY: contract
+contract: setup ## Every promise against LocalStack, or against AWS_ENDPOINT_URL when set
+	@$(PYTEST) -n $(WORKERS) contract_tests
+
+.PHONY: prove
+prove: setup ## Every promise under its saboteurs: each must turn red
+	@$(PYTEST) -n $(WORKERS) contract_tests --prove
+
+.PHONY: emulator
+emulator: setup ## LocalStack in the foreground, on port 4566; Ctrl-C stops it
+	@python -m emulator up
+
+.PHONY: synth
+synth: setup ## Write the CloudFormation templates of ENV
+	@cdk synth --quiet --no-notices -c env=$(ENV) '$(ENV)/*'
+
+.PHONY: deploy
+deploy: setup ## Deploy ENV: local to the LocalStack of AWS_ENDPOINT_URL; any other asks first
+	@python scripts/change.py deploy '$(ENV)'
+
+.PHONY: diff
+diff: setup ## Show what a deployment of ENV would change
+	@python scripts/change.py diff '$(ENV)'
+
+.PHONY: destroy
+destroy: setup ## Delete the stacks of ENV; any but local asks first
+	@python scripts/change.py destroy '$(ENV)'
+
+.PHONY: load
+load: setup ## Run the load test PROFILE against the deployed ENV
+	@python -m spark_load run $(PROFILE) --env $(ENV)
+
+.PHONY: docs
+docs: setup ## Write the pages that follow from the code
+	@python docs/generate.py
+
+.PHONY: lock
+lock: setup ## Renew requirements.lock and emulator/requirements.lock
+	@uv pip compile --quiet --upgrade --python-version 3.13 --custom-compile-command "make lock" requirements-dev.txt -o requirements.lock
+	@uv pip compile --quiet --upgrade --python-version 3.13 --custom-compile-command "make lock" emulator/requirements.in -o emulator/requirements.lock
+
+.PHONY: clean
+clean: ## Remove what was installed and written: environments, node_modules, cdk.out, runs
+	@rm -rf .venv .venv-emulator node_modules cdk.out runs .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

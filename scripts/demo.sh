@@ -1,0 +1,32 @@
+#!/usr/bin/env bash
+# The main job, inside `python -m emulator run`: deploy, verify the contracts, load, judge. Contracts that fail do not
+# skip the load; both count. Exit code: that of the load test, or 1 when only the contracts failed.
+set -uo pipefail
+cd "$(dirname "$0")/.."
+
+step() { printf '\n=== %s\n' "$*"; }
+mkdir -p runs
+
+step "1/3  cdk deploy: topic, queues, DLQs, services, alarms in three stacks (log: runs/deploy.log)"
+if ! scripts/deploy-local.sh > runs/deploy.log 2>&1; then
+  tail -20 runs/deploy.log >&2
+  echo "demo: the deployment failed, see runs/deploy.log" >&2
+  exit 2
+fi
+grep -E 'Arn = ' runs/deploy.log
+
+step "2/3  contracts: what SQS and SNS promise, verified"
+pytest --quiet -n "${WORKERS:-8}" contract_tests
+contracts=$?
+
+step "3/3  load test: profile ${1:-smoke}"
+python -m spark_load run "${1:-smoke}" --env local
+load=$?
+
+step "result"
+echo "contracts: $([ $contracts = 0 ] && echo kept || echo "BROKEN (exit code $contracts)")"
+echo "load test: $([ $load = 0 ] && echo valid || { [ $load = 1 ] && echo INVALID || echo "unknown (exit code $load)"; })"
+latest=$(find runs -mindepth 1 -maxdepth 1 -type d -newer runs/deploy.log | sort | tail -1)
+echo "artefacts: ${latest:-none} (verdict.json, summary.md, history/, journals/)"
+[ $contracts = 0 ] || [ $load = 3 ] || exit 1
+exit $load
