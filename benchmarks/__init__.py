@@ -1,0 +1,1 @@
+"""Measurements and simulations behind decisions. Nothing here is asserted on time."""
