@@ -1,0 +1,1 @@
+"""Tests of Sluice itself; what AWS promises is in contract_tests."""

@@ -1,0 +1,1 @@
+"""Tests with the real LocalStack, cdk and Spark."""

@@ -1,0 +1,46 @@
+"""One Spark session and one deployed LocalStack for all integration tests that need them."""
+
+import os
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from emulator import localstack
+from spark_load import session
+
+PROJECT = Path(__file__).resolve().parents[2]
+_SLOTS = 6
+
+
+@pytest.fixture(scope="session", autouse=True)
+def keys() -> Iterator[None]:
+    """Set keys LocalStack does not check, before any JVM starts: Spark's Python workers inherit its environment."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in localstack.Running(endpoint_url="", log=None).environment().items():
+            if "ENDPOINT" not in name:
+                patch.setenv(name, value)
+        yield
+
+
+@pytest.fixture(scope="session")
+def spark(keys: None) -> Iterator[SparkSession]:
+    """Yield a Spark session with room for the tiny profile."""
+    with session.running(_SLOTS) as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def deployed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[localstack.Running]:
+    """Yield a LocalStack to which the plain cdk CLI has deployed the local environment; AWS_* point at it."""
+    log = tmp_path_factory.mktemp("localstack") / "localstack.log"
+    with localstack.running(log=log) as running, pytest.MonkeyPatch.context() as patch:
+        for name, value in running.environment().items():
+            patch.setenv(name, value)
+        ended = subprocess.run(
+            [str(PROJECT / "scripts" / "deploy-local.sh")], env=os.environ, capture_output=True, text=True, check=False
+        )
+        assert ended.returncode == 0, ended.stdout + ended.stderr
+        yield running

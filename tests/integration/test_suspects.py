@@ -1,0 +1,214 @@
+"""Suspect contains violated: whatever the checker finds, or leaves open, Spark has picked out before.
+
+Hypothesis takes sane groups apart: it drops, doubles, moves and changes events. Spark judges all of them in one query.
+"""
+
+import os
+import secrets
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+from hypothesis import HealthCheck, Phase, given, seed, settings
+from hypothesis import strategies as st
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.pandas.types import from_arrow_schema
+
+from sluice.checker import check_group
+from sluice.history import Event, Kind, settle
+from spark_load import suspects as under_test
+from spark_load.suspects import by_group, suspects
+from tests.histories import EXPECTATION, published, received, sane
+from tests.unit.test_checker import ANOMALIES
+from wire.journal import SCHEMA
+
+_GROUPS = 1_500
+_MUTATIONS_MAX = 3
+
+type Mutation = Callable[[list[Event]], list[Event]]
+
+
+def _at(events: list[Event], position: int) -> int:
+    return position % len(events)
+
+
+def _drop(events: list[Event], position: int) -> list[Event]:
+    return [e for number, e in enumerate(events) if number != _at(events, position)]
+
+
+def _change(events: list[Event], position: int, **changes: object) -> list[Event]:
+    at = _at(events, position)
+    return [replace(e, **changes) if number == at else e for number, e in enumerate(events)]  # type: ignore[arg-type]
+
+
+def _move(events: list[Event], position: int, by_ms: int) -> list[Event]:
+    event = events[_at(events, position)]
+    moved = {
+        name: value + by_ms * 1_000
+        for name in ("invoked_at_us", "responded_at_us")
+        if (value := getattr(event, name)) is not None
+    }
+    return _change(events, position, **moved)
+
+
+def _again(events: list[Event], position: int, by_ms: int, **changes: object) -> list[Event]:
+    event = replace(events[_at(events, position)], call_id=f"again/{position}/{by_ms}", **changes)  # type: ignore[arg-type]
+    return _move([*events, event], len(events), by_ms)
+
+
+def _same_call(events: list[Event], position: int) -> list[Event]:
+    """Put a received event into the answer of the received event before it."""
+    receives = [number for number, e in enumerate(events) if e.kind == Kind.RECEIVED]
+    if len(receives) < 2:
+        return events
+    first, second = (receives[(position + offset) % len(receives)] for offset in (0, 1))
+    other = events[first]
+    return _change(
+        events,
+        second,
+        call_id=other.call_id,
+        invoked_at_us=other.invoked_at_us,
+        responded_at_us=other.responded_at_us,
+        queue=other.queue,
+        batch_position=(other.batch_position or 0) + position % 3,
+    )
+
+
+def _into_call(events: list[Event], position: int) -> list[Event]:
+    """Give a received event the call of another, and leave its times and place as they are."""
+    receives = [number for number, e in enumerate(events) if e.kind == Kind.RECEIVED]
+    if len(receives) < 2:
+        return events
+    first, second = (receives[(position + offset) % len(receives)] for offset in (0, 1))
+    return _change(events, second, call_id=events[first].call_id, batch_position=position % 3)
+
+
+_POSITION = st.integers(0, 30)
+_MS = st.integers(-150, 400) | st.integers(-40_000, 40_000) | st.sampled_from([299_900, 300_100, 600_000])
+_VALUES: dict[str, st.SearchStrategy[object]] = {
+    "body_hash": st.sampled_from(["other", None]),
+    "outcome": st.sampled_from(["info", "fail"]),
+    "queue": st.sampled_from(["billing", "shipping", "billing-dlq", "events", None]),
+    "idx": st.sampled_from([0, 1, 2, -1, 7, None]),
+    "sqs_message_id": st.sampled_from(["billing 0", "billing 1", "other", None]),
+    "sns_sequence_number": st.sampled_from(["0".zfill(39), "99".zfill(39), None]),
+    "receipt_handle_hash": st.sampled_from(["billing 0 100", "billing 1 120", "other", None]),
+    "kind": st.sampled_from(["visibility_changed", "redriven", "deleted", "received"]),
+    "visibility_timeout_seconds": st.sampled_from([0, 1, 600]),
+    "message_run": st.sampled_from(["older", None]),
+    "batch_position": st.sampled_from([None, 0, 1]),
+    "invoked_at_us": st.sampled_from([None, 0, 119_000]),
+    "call_id": st.sampled_from(["receive/billing/100", "receive/billing/120"]),
+    "responded_at_us": st.sampled_from([None, 0, 121_000, 900_000]),
+    "receive_request_attempt_id": st.just("attempt"),
+}
+
+
+def _changes() -> st.SearchStrategy[Mutation]:
+    fields = st.sampled_from(sorted(_VALUES)).flatmap(lambda name: st.tuples(st.just(name), _VALUES[name]))
+    return st.builds(lambda at, to: lambda events: _change(events, at, **{to[0]: to[1]}), _POSITION, fields)
+
+
+_MUTATION: st.SearchStrategy[Mutation] = st.one_of(
+    st.builds(lambda at: lambda events: _drop(events, at), _POSITION),
+    st.builds(lambda at, ms: lambda events: _move(events, at, ms), _POSITION, _MS),
+    st.builds(lambda at, ms: lambda events: _again(events, at, ms), _POSITION, _MS),
+    st.builds(lambda at, ms: lambda events: _again(events, at, ms, sqs_message_id="copy"), _POSITION, _MS),
+    st.builds(lambda at: lambda events: _same_call(events, at), _POSITION),
+    st.builds(lambda at: lambda events: _into_call(events, at), _POSITION),
+    _changes(),
+)
+
+
+def _in_group(events: list[Event], group: str) -> list[Event]:
+    return [replace(e, message_group_id=group) for e in events]
+
+
+def _frame(spark: SparkSession, groups: list[list[Event]]) -> DataFrame:
+    rows = [
+        tuple(getattr(event, name) for name in SCHEMA.names)
+        for number, events in enumerate(groups)
+        for event in _in_group(events, f"g{number}")
+    ]
+    return spark.createDataFrame(rows, from_arrow_schema(SCHEMA))
+
+
+def _suspect(spark: SparkSession, groups: list[list[Event]]) -> set[int]:
+    picked = suspects(by_group(_frame(spark, groups)), EXPECTATION).collect()
+    return {int(row["message_group_id"][1:]) for row in picked}
+
+
+def _mutate(mutations: list[Mutation]) -> list[Event]:
+    events = sane()
+    for mutation in mutations:
+        events = mutation(events) if events else events
+    return settle(events)
+
+
+def _histories(count: int, seed_: int) -> list[list[Event]]:
+    """Return that many mutated histories; the same seed makes the same ones."""
+    made: list[list[Event]] = []
+
+    @seed(seed_)
+    @settings(
+        max_examples=count,
+        database=None,
+        deadline=None,
+        phases=[Phase.generate],
+        suppress_health_check=list(HealthCheck),
+    )
+    @given(mutations=st.lists(_MUTATION, min_size=1, max_size=_MUTATIONS_MAX))
+    def collect(mutations: list[Mutation]) -> None:
+        made.append(_mutate(mutations))
+
+    collect()
+    return made
+
+
+def test_every_group_the_checker_objects_to_is_suspect(spark: SparkSession) -> None:
+    """No mutated group with a violation or an open question is cleared, and not all are suspect."""
+    seed_ = int(os.environ.get("SLUICE_SEED", secrets.randbits(32)))
+    histories = _histories(_GROUPS, seed_)
+
+    picked = _suspect(spark, histories)
+
+    findings = [check_group(_in_group(events, f"g{number}"), EXPECTATION) for number, events in enumerate(histories)]
+    objected = [number for number, finding in enumerate(findings) if finding.violations or finding.unknowns]
+    escaped = [number for number in objected if number not in picked]
+    shown = [(findings[number], [event.as_dict() for event in histories[number]]) for number in escaped[:1]]
+    assert escaped == [], f"SLUICE_SEED={seed_} shows it again; the first: {shown}"
+    assert len(objected) > _GROUPS / 4, "the mutations break too little to prove anything"
+    assert len(picked) < _GROUPS * 0.9, "everything is suspect, so nothing is cleared"
+
+
+def test_sane_groups_are_cleared(spark: SparkSession) -> None:
+    """Groups as they should be are not suspect: otherwise the property would hold for nothing."""
+    assert _suspect(spark, [sane(), sane(), sane()]) == set()
+
+
+def test_every_hand_written_anomaly_is_suspect(spark: SparkSession) -> None:
+    """All ten histories of the checker's own tests."""
+    histories = [make()[0] for make in ANOMALIES.values()]
+
+    assert _suspect(spark, histories) == set(range(len(histories)))
+
+
+@pytest.mark.parametrize(
+    ("blinded", "anomaly"), [("_counts_off", "E1"), ("_sequence_off", "C1"), ("_sequence_off", "D1")]
+)
+def test_without_one_of_its_passes_an_anomaly_is_cleared(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch, blinded: str, anomaly: str
+) -> None:
+    """A broken pass lets a violated group through: each pass is needed, and the property can fail."""
+    history, _ = ANOMALIES[anomaly]()
+    none = _frame(spark, [[]]).select("message_group_id")
+    monkeypatch.setattr(under_test, blinded, lambda *_: none)
+
+    assert _suspect(spark, [history]) == set()
+
+
+def test_a_lost_answer_makes_a_group_suspect(spark: SparkSession) -> None:
+    """A publish of unknown outcome is for the checker to weigh."""
+    history = [*sane(), published(5, 50, took_ms=None), received("billing", 5, 300)]
+
+    assert _suspect(spark, [history]) == {0}

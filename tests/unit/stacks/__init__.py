@@ -1,0 +1,1 @@
+"""What the stacks synthesize to: every template of every declared environment, and of a few that use every option."""

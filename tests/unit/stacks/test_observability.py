@@ -1,0 +1,444 @@
+"""What tells operators that something is wrong, and where they look."""
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from sluice.declaration import Environment
+from tests.unit.stacks.synthesis import OBSERVABILITY, Resource, Stacks, of_kind, outputs
+
+ALARM, DASHBOARD = "AWS::CloudWatch::Alarm", "AWS::CloudWatch::Dashboard"
+TOPIC, TOPIC_POLICY, SUBSCRIPTION = "AWS::SNS::Topic", "AWS::SNS::TopicPolicy", "AWS::SNS::Subscription"
+CONSUMERS = ("billing", "shipping", "audit")
+CONDITIONS = ("dead-letters", "undelivered", "late", "expiring", "stuck", "pinned")
+
+
+def _watching(found: list[Resource]) -> list[Resource]:
+    return [one for one in found if one.stack == OBSERVABILITY]
+
+
+def _of_queue(id_: str, name: str, statistic: str) -> dict[str, Any]:
+    return {
+        "Id": id_,
+        "MetricStat": {
+            "Metric": {
+                "Namespace": "AWS/SQS",
+                "MetricName": name,
+                "Dimensions": [{"Name": "QueueName", "Value": "sluice-full-ledger.fifo"}],
+            },
+            "Stat": statistic,
+            "Period": 60,
+        },
+        "ReturnData": False,
+    }
+
+
+RUNNING = {
+    "Id": "running",
+    "MetricStat": {
+        "Metric": {
+            "Namespace": "ECS/ContainerInsights",
+            "MetricName": "RunningTaskCount",
+            "Dimensions": [
+                {"Name": "ClusterName", "Value": "sluice-full"},
+                {"Name": "ServiceName", "Value": "sluice-full-ledger"},
+            ],
+        },
+        "Stat": "Average",
+        "Period": 60,
+    },
+    "ReturnData": False,
+}
+TELLS = {"AlarmActions": ["Ref(sluice-full-operators)"], "OKActions": ["Ref(sluice-full-operators)"]}
+
+
+def test_a_lost_or_undeliverable_notification_rings(full: list[Resource]) -> None:
+    """At the first one; SNS reports nothing while there is nothing to report, so a gap is no failure."""
+    alarms = of_kind(_watching(full), ALARM)
+
+    counted = {
+        "Namespace": "AWS/SNS",
+        "Dimensions": [{"Name": "TopicName", "Value": "sluice-full-orders.fifo"}],
+        "Statistic": "Sum",
+        "Period": 60,
+        "Threshold": 1,
+        "ComparisonOperator": "GreaterThanOrEqualToThreshold",
+        "DatapointsToAlarm": 1,
+        "EvaluationPeriods": 1,
+        "TreatMissingData": "notBreaching",
+        **TELLS,
+    }
+    assert alarms["sluice-full-topic-failed"] == {
+        "AlarmName": "sluice-full-topic-failed",
+        "AlarmDescription": "SNS could not deliver to a queue. See which undelivered DLQ fills, then its queue's policy"
+        " and key.",
+        "MetricName": "NumberOfNotificationsFailed",
+        **counted,
+    }
+    assert alarms["sluice-full-topic-lost"] == {
+        "AlarmName": "sluice-full-topic-lost",
+        "AlarmDescription": "Messages are lost: SNS could neither deliver them nor put them into the undelivered DLQ."
+        " Publish them again; consumers that had them need an inbox.",
+        "MetricName": "NumberOfNotificationsFailedToRedriveToDlq",
+        **counted,
+    }
+
+
+def test_the_first_message_in_either_dlq_rings_until_it_is_gone(full: list[Resource]) -> None:
+    """What lies there is counted, not what is sent there; a queue nobody touches reports nothing: a gap is ignored."""
+    alarms = of_kind(_watching(full), ALARM)
+
+    held = {
+        "Namespace": "AWS/SQS",
+        "MetricName": "ApproximateNumberOfMessagesVisible",
+        "Statistic": "Maximum",
+        "Period": 60,
+        "Threshold": 1,
+        "ComparisonOperator": "GreaterThanOrEqualToThreshold",
+        "DatapointsToAlarm": 1,
+        "EvaluationPeriods": 1,
+        "TreatMissingData": "ignore",
+        **TELLS,
+    }
+    assert alarms["sluice-full-ledger-dead-letters"] == {
+        "AlarmName": "sluice-full-ledger-dead-letters",
+        "AlarmDescription": "A message failed 7 times. Inspect it, fix the cause, redrive it.",
+        "Dimensions": [{"Name": "QueueName", "Value": "sluice-full-ledger-dlq.fifo"}],
+        **held,
+    }
+    assert alarms["sluice-full-ledger-undelivered"] == {
+        "AlarmName": "sluice-full-ledger-undelivered",
+        "AlarmDescription": "SNS could not deliver a message to the queue: its policy or its key is wrong. Fix it, then"
+        " send these messages to that queue.",
+        "Dimensions": [{"Name": "QueueName", "Value": "sluice-full-ledger-undelivered-dlq.fifo"}],
+        **held,
+    }
+
+
+def test_a_message_that_waits_too_long_rings_and_again_at_half_its_life(full: list[Resource]) -> None:
+    """Above the acceptable 300 s in three minutes of five; at 3,600 of the 7,200 s the queue keeps it at once."""
+    alarms = of_kind(_watching(full), ALARM)
+
+    age = {
+        "Namespace": "AWS/SQS",
+        "MetricName": "ApproximateAgeOfOldestMessage",
+        "Dimensions": [{"Name": "QueueName", "Value": "sluice-full-ledger.fifo"}],
+        "Statistic": "Maximum",
+        "Period": 60,
+        "TreatMissingData": "ignore",
+        **TELLS,
+    }
+    assert alarms["sluice-full-ledger-late"] == {
+        "AlarmName": "sluice-full-ledger-late",
+        "AlarmDescription": "A message has waited longer than 300 s. See the dashboard: failing tasks, too few tasks,"
+        " or a stuck group.",
+        "Threshold": 300,
+        "ComparisonOperator": "GreaterThanThreshold",
+        "DatapointsToAlarm": 3,
+        "EvaluationPeriods": 5,
+        **age,
+    }
+    assert alarms["sluice-full-ledger-expiring"] == {
+        "AlarmName": "sluice-full-ledger-expiring",
+        "AlarmDescription": "A message has waited half of the 7200 s after which SQS deletes it.",
+        "Threshold": 3_600,
+        "ComparisonOperator": "GreaterThanOrEqualToThreshold",
+        "DatapointsToAlarm": 1,
+        "EvaluationPeriods": 1,
+        **age,
+    }
+
+
+def test_a_group_that_stays_late_while_lanes_are_idle_rings(full: list[Resource]) -> None:
+    """Late, and at least as many empty receives as running tasks, in three minutes of five."""
+    alarm = of_kind(_watching(full), ALARM)["sluice-full-ledger-stuck"]
+
+    assert alarm == {
+        "AlarmName": "sluice-full-ledger-stuck",
+        "AlarmDescription": "The oldest message is late though tasks are idle: its group is blocked by a failing or"
+        " slow message, or holds most of the load. More tasks do not help.",
+        "Metrics": [
+            {
+                "Id": "expr_1",
+                "Label": "late while lanes are idle",
+                "Expression": "IF(((FILL(age, REPEAT) > 300) AND ((FILL(FILL(running, REPEAT), 0) > 0)"
+                " AND (FILL(empty, REPEAT) >= FILL(FILL(running, REPEAT), 0)))), 1, 0)",
+                "ReturnData": True,
+            },
+            _of_queue("empty", "NumberOfEmptyReceives", "Sum"),
+            _of_queue("age", "ApproximateAgeOfOldestMessage", "Maximum"),
+            RUNNING,
+        ],
+        "Threshold": 1,
+        "ComparisonOperator": "GreaterThanOrEqualToThreshold",
+        "DatapointsToAlarm": 3,
+        "EvaluationPeriods": 5,
+        "TreatMissingData": "ignore",
+        **TELLS,
+    }
+
+
+def test_a_service_that_is_behind_with_all_its_tasks_at_work_rings(full: list[Resource]) -> None:
+    """All 8 tasks, more than 960 messages in front of each, and hardly an empty receive, for fifteen minutes."""
+    alarm = of_kind(_watching(full), ALARM)["sluice-full-ledger-pinned"]
+
+    assert alarm == {
+        "AlarmName": "sluice-full-ledger-pinned",
+        "AlarmDescription": "All 8 tasks have had more than they can do in time for 15 minutes. Raise max_tasks, or"
+        " make the handler faster.",
+        "Metrics": [
+            {
+                "Id": "expr_1",
+                "Label": "behind with all tasks at work",
+                "Expression": "IF((((FILL(FILL(running, REPEAT), 0) >= 8) AND (IF((FILL(FILL(running, REPEAT), 0) > 0),"
+                " ((FILL(visible, REPEAT) + FILL(inflight, REPEAT)) / FILL(FILL(running, REPEAT), 0)),"
+                " (FILL(visible, REPEAT) + FILL(inflight, REPEAT))) > 960))"
+                " AND (FILL(empty, REPEAT) < FILL(FILL(running, REPEAT), 0))), 1, 0)",
+                "ReturnData": True,
+            },
+            _of_queue("visible", "ApproximateNumberOfMessagesVisible", "Average"),
+            _of_queue("inflight", "ApproximateNumberOfMessagesNotVisible", "Average"),
+            _of_queue("empty", "NumberOfEmptyReceives", "Sum"),
+            RUNNING,
+        ],
+        "Threshold": 1,
+        "ComparisonOperator": "GreaterThanOrEqualToThreshold",
+        "DatapointsToAlarm": 15,
+        "EvaluationPeriods": 15,
+        "TreatMissingData": "ignore",
+        **TELLS,
+    }
+
+
+def test_every_consumer_has_the_complete_set_of_alarms(declared: list[Resource], environment: Environment) -> None:
+    """Six each and two of the topic, all of which tell the operators, that it began and that it is over."""
+    alarms = of_kind(_watching(declared), ALARM)
+
+    prefix = f"sluice-{environment.name}"
+    told = [f"Ref({prefix}-operators)"]
+    expected = [f"{prefix}-{consumer}-{condition}" for consumer in CONSUMERS for condition in CONDITIONS]
+    assert sorted(alarms) == sorted([*expected, f"{prefix}-topic-failed", f"{prefix}-topic-lost"])
+    assert {name: (one["AlarmActions"], one["OKActions"]) for name, one in alarms.items()} == dict.fromkeys(
+        alarms, (told, told)
+    )
+
+
+def test_thresholds_follow_from_the_declaration(resources: Mapping[str, list[Resource]]) -> None:
+    """Latency and half the retention of billing: 60 s and two days, in dev 1,200 s, in prod seven days."""
+    thresholds = {
+        name: [
+            of_kind(resources[name], ALARM)[f"sluice-{name}-billing-{condition}"]["Threshold"]
+            for condition in ("late", "expiring")
+        ]
+        for name in ("local", "dev", "staging", "prod")
+    }
+
+    assert thresholds == {
+        "local": [60, 172_800],
+        "dev": [1_200, 172_800],
+        "staging": [60, 172_800],
+        "prod": [60, 604_800],
+    }
+
+
+@pytest.mark.parametrize(
+    ("name", "account", "key"),
+    [
+        ("local", "000000000000", {}),
+        ("dev", "<AWS::AccountId>", {}),
+        ("staging", "<AWS::AccountId>", {"KmsMasterKeyId": "Arn(FanoutKeysTopic)"}),
+        ("prod", "<AWS::AccountId>", {"KmsMasterKeyId": "Arn(FanoutKeysTopic)"}),
+        ("full", "111122223333", {"KmsMasterKeyId": "Arn(FanoutKeysTopic)"}),
+    ],
+)
+def test_alarms_go_to_a_standard_topic_that_only_this_accounts_alarms_publish_to(
+    resources: Mapping[str, list[Resource]], name: str, account: str, key: dict[str, str]
+) -> None:
+    """CloudWatch does not publish to FIFO topics; its policy is whole here, TLS included."""
+    found = _watching(resources[name])
+
+    topic = f"Ref(sluice-{name}-operators)"
+    assert of_kind(found, TOPIC) == {f"sluice-{name}-operators": {"TopicName": f"sluice-{name}-operators", **key}}
+    assert of_kind(found, TOPIC_POLICY) == {
+        "OperatorsTopicPolicy": {
+            "Topics": [topic],
+            "PolicyDocument": {
+                "Version": "2012-10-17",
+                "Statement": [
+                    {
+                        "Sid": "AllowPublishThroughSSLOnly",
+                        "Effect": "Deny",
+                        "Action": "sns:Publish",
+                        "Principal": "*",
+                        "Condition": {"Bool": {"aws:SecureTransport": "false"}},
+                        "Resource": topic,
+                    },
+                    {
+                        "Sid": "AllowAlarms",
+                        "Effect": "Allow",
+                        "Action": "sns:Publish",
+                        "Principal": {"Service": "cloudwatch.amazonaws.com"},
+                        "Condition": {"StringEquals": {"aws:SourceAccount": account}},
+                        "Resource": topic,
+                    },
+                ],
+            },
+        }
+    }
+
+
+def test_declared_addresses_are_subscribed_to_the_operator_topic(
+    resources: Mapping[str, list[Resource]], full: list[Resource]
+) -> None:
+    """And nobody where none is declared."""
+    subscriptions = of_kind(_watching(full), SUBSCRIPTION).values()
+    elsewhere = [of_kind(_watching(found), SUBSCRIPTION) for name, found in resources.items() if name != "full"]
+
+    assert list(subscriptions) == [
+        {"Protocol": "email", "Endpoint": "ops@example.com", "TopicArn": "Ref(sluice-full-operators)"},
+        {"Protocol": "email", "Endpoint": "lead@example.com", "TopicArn": "Ref(sluice-full-operators)"},
+    ]
+    assert elsewhere == [{}, {}, {}, {}, {}, {}]
+
+
+def test_the_operator_topic_is_told_as_an_output(stacks: Mapping[str, Stacks]) -> None:
+    """For those who subscribe something else than e-mail to it."""
+    found = outputs(stacks["prod"][OBSERVABILITY].template)
+
+    assert found == {"OperatorTopicArn": "Ref(sluice-prod-operators)"}
+
+
+def _widgets(found: list[Resource], name: str) -> list[Any]:
+    (dashboard,) = of_kind(found, DASHBOARD).values()
+    assert dashboard["DashboardName"] == f"sluice-{name}"
+    widgets: list[Any] = json.loads(dashboard["DashboardBody"])["widgets"]
+    return widgets
+
+
+def test_the_dashboard_has_a_row_for_the_topic_and_two_for_each_consumer(
+    declared: list[Resource], environment: Environment
+) -> None:
+    """Title by title, in the order of the declaration."""
+    widgets = _widgets(declared, environment.name)
+
+    tasks = {"local": "1 to 10", "dev": "0 to 2", "staging": "1 to 10", "prod": "2 to 20"}
+    of_consumer = [
+        "Oldest message, s",
+        "Sent and deleted a minute",
+        "Messages, and dead letters",
+        "Backlog per task",
+        f"Tasks ({tasks[environment.name]}), empty receives",
+        "Groups in flight, minutes to drain",
+    ]
+    assert [one["properties"].get("title", one["properties"].get("markdown")) for one in widgets] == [
+        *("Published", "Delivered", "Not delivered"),
+        *("## billing", *of_consumer),
+        *("## shipping", *of_consumer),
+        *("## audit", *of_consumer),
+    ]
+
+
+def test_the_dashboard_shows_every_queue_and_every_service(full: list[Resource]) -> None:
+    """Both DLQs included; each by the very dimension AWS reports it under."""
+    (dashboard,) = of_kind(full, DASHBOARD).values()
+    metrics = [
+        metric
+        for widget in json.loads(dashboard["DashboardBody"])["widgets"]
+        for metric in widget["properties"].get("metrics", ())
+        if isinstance(metric[0], str)
+    ]
+
+    assert {tuple(one for one in metric[2:] if isinstance(one, str)) for metric in metrics} == {
+        ("TopicName", "sluice-full-orders.fifo"),
+        ("QueueName", "sluice-full-ledger.fifo"),
+        ("QueueName", "sluice-full-ledger-dlq.fifo"),
+        ("QueueName", "sluice-full-ledger-undelivered-dlq.fifo"),
+        ("ClusterName", "sluice-full", "ServiceName", "sluice-full-ledger"),
+        ("QueueName", "sluice-full-night-batch.fifo"),
+        ("QueueName", "sluice-full-night-batch-dlq.fifo"),
+        ("QueueName", "sluice-full-night-batch-undelivered-dlq.fifo"),
+        ("ClusterName", "sluice-full", "ServiceName", "sluice-full-night-batch"),
+    }
+
+
+def test_the_dashboard_marks_what_alarms_and_scaling_aim_at(full: list[Resource]) -> None:
+    """Acceptable latency, target backlog and most tasks, of each consumer in turn."""
+    marks = [
+        (mark["label"], mark["value"])
+        for widget in _widgets(full, "full")
+        for mark in widget["properties"].get("annotations", {}).get("horizontal", ())
+    ]
+
+    assert marks == [
+        ("acceptable latency", 300),
+        ("target", 960),
+        ("max_tasks", 8),
+        ("acceptable latency", 1_800),
+        ("target", 7_200),
+        ("max_tasks", 3),
+    ]
+
+
+def _shown(widget: dict[str, Any]) -> list[tuple[str, str]]:
+    """Return name and statistic of the metrics a graph draws; those an expression only names are hidden."""
+    return [
+        (str(metric[1]), str(metric[-1].get("stat", "Average")))
+        for metric in widget["properties"]["metrics"]
+        if isinstance(metric[0], str) and metric[-1].get("visible", True)
+    ]
+
+
+def test_the_dashboard_draws_each_metric_by_the_statistic_it_is_judged_by(full: list[Resource]) -> None:
+    """Graph by graph: the topic, then ledger."""
+    graphs = {widget["properties"].get("title"): _shown(widget) for widget in _widgets(full, "full")[4:10]}
+    topic = [_shown(widget) for widget in _widgets(full, "full")[:3]]
+
+    assert topic == [
+        [("NumberOfMessagesPublished", "Sum")],
+        [("NumberOfNotificationsDelivered", "Sum")],
+        [
+            ("NumberOfNotificationsFailed", "Sum"),
+            ("NumberOfNotificationsRedrivenToDlq", "Sum"),
+            ("NumberOfNotificationsFailedToRedriveToDlq", "Sum"),
+            ("NumberOfNotificationsFilteredOut", "Sum"),
+        ],
+    ]
+    assert graphs == {
+        "Oldest message, s": [("ApproximateAgeOfOldestMessage", "Maximum")],
+        "Sent and deleted a minute": [
+            ("NumberOfMessagesSent", "Sum"),
+            ("NumberOfMessagesDeleted", "Sum"),
+            ("NumberOfDeduplicatedSentMessages", "Sum"),
+        ],
+        "Messages, and dead letters": [
+            ("ApproximateNumberOfMessagesVisible", "Average"),
+            ("ApproximateNumberOfMessagesNotVisible", "Average"),
+            ("ApproximateNumberOfMessagesVisible", "Maximum"),
+            ("ApproximateNumberOfMessagesVisible", "Maximum"),
+        ],
+        "Backlog per task": [],
+        "Tasks (2 to 8), empty receives": [("RunningTaskCount", "Average"), ("NumberOfEmptyReceives", "Sum")],
+        "Groups in flight, minutes to drain": [("ApproximateNumberOfGroupsWithInflightMessages", "Average")],
+    }
+
+
+def test_the_dashboard_shows_what_scaling_sees(full: list[Resource]) -> None:
+    """The very expression of the policy beside the backlog per task; every metric they name is given with its id."""
+    policy = of_kind(full, "AWS::ApplicationAutoScaling::ScalingPolicy")["ConsumersConsumerledgerScalingBacklogPerTask"]
+    metrics = policy["TargetTrackingScalingPolicyConfiguration"]["CustomizedMetricSpecification"]["Metrics"]
+
+    (graph,) = (
+        one["properties"] for one in _widgets(full, "full")[:10] if one["properties"].get("title") == "Backlog per task"
+    )
+
+    drawn = {one[0]["label"]: one[0]["expression"] for one in graph["metrics"] if isinstance(one[0], dict)}
+    given = {one[-1]["id"] for one in graph["metrics"] if isinstance(one[0], str)}
+    assert drawn == {
+        "backlog per task": "IF((FILL(FILL(running, REPEAT), 0) > 0),"
+        " ((FILL(visible, REPEAT) + FILL(inflight, REPEAT)) / FILL(FILL(running, REPEAT), 0)),"
+        " (FILL(visible, REPEAT) + FILL(inflight, REPEAT)))",
+        "what scaling sees": metrics[-1]["Expression"],
+    }
+    assert given == {"running", "visible", "inflight", "empty"}

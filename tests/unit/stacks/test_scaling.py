@@ -1,0 +1,284 @@
+"""How services are scaled: what the policy measures, its target and bounds, and how a service wakes from zero."""
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from sluice import backlog
+from sluice.declaration import Environment
+from sluice.environments import ENVIRONMENTS
+from tests.unit.stacks.extra import EXTRA
+from tests.unit.stacks.synthesis import Properties, Resource, of_kind
+
+TARGET, POLICY = "AWS::ApplicationAutoScaling::ScalableTarget", "AWS::ApplicationAutoScaling::ScalingPolicy"
+ALARM = "AWS::CloudWatch::Alarm"
+CONSUMERS = ("billing", "shipping", "audit")
+ACCOUNT = {
+    "local": "000000000000",
+    "dev": "<AWS::AccountId>",
+    "staging": "<AWS::AccountId>",
+    "prod": "<AWS::AccountId>",
+}
+TASKS = {"local": (1, 10), "dev": (0, 2), "staging": (1, 10), "prod": (2, 20)}
+TARGET_BACKLOG = {"local": 240, "dev": 4_800, "staging": 240, "prod": 240}
+QUEUE_METRICS = {
+    "visible": ("ApproximateNumberOfMessagesVisible", "Average"),
+    "inflight": ("ApproximateNumberOfMessagesNotVisible", "Average"),
+    "empty": ("NumberOfEmptyReceives", "Sum"),
+}
+
+HUNGRY = "((FILL(FILL(running, REPEAT), 0) > 0) AND (FILL(empty, REPEAT) >= FILL(FILL(running, REPEAT), 0)))"
+BACKLOG = (
+    "IF((FILL(FILL(running, REPEAT), 0) > 0),"
+    " ((FILL(visible, REPEAT) + FILL(inflight, REPEAT)) / FILL(FILL(running, REPEAT), 0)),"
+    " (FILL(visible, REPEAT) + FILL(inflight, REPEAT)))"
+)
+
+
+def _scaled_on(target: str, *, lanes: str, useful: str) -> str:
+    worth = f"((FILL(inflight, REPEAT) / (FILL(FILL(running, REPEAT), 0) * {lanes})) * {useful})"
+    return f"IF(({HUNGRY} AND ({BACKLOG} > {target})), IF(({worth} < {target}), {worth}, {target}), {BACKLOG})"
+
+
+def _of_queue(id_: str, queue: str) -> dict[str, Any]:
+    name, statistic = QUEUE_METRICS[id_]
+    return {
+        "Id": id_,
+        "MetricStat": {
+            "Metric": {
+                "Namespace": "AWS/SQS",
+                "MetricName": name,
+                "Dimensions": [{"Name": "QueueName", "Value": queue}],
+            },
+            "Stat": statistic,
+        },
+        "ReturnData": False,
+    }
+
+
+def _of_service(cluster: str, service: str) -> dict[str, Any]:
+    return {
+        "Id": "running",
+        "MetricStat": {
+            "Metric": {
+                "Namespace": "ECS/ContainerInsights",
+                "MetricName": "RunningTaskCount",
+                "Dimensions": [
+                    {"Name": "ClusterName", "Value": cluster},
+                    {"Name": "ServiceName", "Value": service},
+                ],
+            },
+            "Stat": "Average",
+        },
+        "ReturnData": False,
+    }
+
+
+def _tracking(found: list[Resource]) -> list[Properties]:
+    policies = of_kind(found, POLICY).values()
+    return [one for one in policies if one["PolicyType"] == "TargetTrackingScaling"]
+
+
+def _queries(policy: Properties) -> list[Any]:
+    tracking = policy["TargetTrackingScalingPolicyConfiguration"]
+    queries: list[Any] = tracking["CustomizedMetricSpecification"]["Metrics"]
+    return queries
+
+
+def test_each_consumers_service_has_between_its_least_and_its_most_tasks(
+    declared: list[Resource], environment: Environment
+) -> None:
+    """Scaled by Application Auto Scaling's own role, on the very name the service has."""
+    targets = of_kind(declared, TARGET)
+
+    prefix, (fewest, most) = f"sluice-{environment.name}", TASKS[environment.name]
+    assert targets == {
+        f"ConsumersConsumer{consumer}ScalingTarget": {
+            "ServiceNamespace": "ecs",
+            "ScalableDimension": "ecs:service:DesiredCount",
+            "ResourceId": f"service/{prefix}/{prefix}-{consumer}",
+            "MinCapacity": fewest,
+            "MaxCapacity": most,
+            "RoleARN": f"arn:aws:iam::{ACCOUNT[environment.name]}:role/aws-service-role/"
+            "ecs.application-autoscaling.amazonaws.com/AWSServiceRoleForApplicationAutoScaling_ECSService",
+        }
+        for consumer in CONSUMERS
+    }
+
+
+def test_a_service_is_scaled_only_after_it_is_there(declared: list[Resource], environment: Environment) -> None:
+    """A scalable target for a service that does not exist is refused."""
+    waits = {one.name: one.depends_on for one in declared if one.kind == TARGET}
+
+    assert waits == {
+        f"ConsumersConsumer{consumer}ScalingTarget": (f"sluice-{environment.name}-{consumer}",)
+        for consumer in CONSUMERS
+    }
+
+
+def test_target_tracking_follows_the_clamped_backlog_per_task(
+    declared: list[Resource], environment: Environment
+) -> None:
+    """The whole policy: running tasks, empty receives, visible and in flight; the expression alone gives data."""
+    policies = _tracking(declared)
+
+    prefix = f"sluice-{environment.name}"
+    expression = {
+        "local": _scaled_on("240", lanes="4", useful="300"),
+        "dev": _scaled_on("4800", lanes="4", useful="6000"),
+        "staging": _scaled_on("240", lanes="4", useful="300"),
+        "prod": _scaled_on("240", lanes="4", useful="300"),
+    }
+    assert policies == [
+        {
+            "PolicyName": "backlog-per-task",
+            "PolicyType": "TargetTrackingScaling",
+            "ScalingTargetId": f"Ref(ConsumersConsumer{consumer}ScalingTarget)",
+            "TargetTrackingScalingPolicyConfiguration": {
+                "TargetValue": TARGET_BACKLOG[environment.name],
+                "ScaleOutCooldown": 300,
+                "ScaleInCooldown": 300,
+                "CustomizedMetricSpecification": {
+                    "Metrics": [
+                        _of_service(prefix, f"{prefix}-{consumer}"),
+                        _of_queue("empty", f"{prefix}-{consumer}.fifo"),
+                        _of_queue("visible", f"{prefix}-{consumer}.fifo"),
+                        _of_queue("inflight", f"{prefix}-{consumer}.fifo"),
+                        {"Id": "result", "Expression": expression[environment.name], "ReturnData": True},
+                    ]
+                },
+            },
+        }
+        for consumer in CONSUMERS
+    ]
+
+
+def test_the_target_follows_from_latency_lanes_and_processing_time(full: list[Resource]) -> None:
+    """300 s x 8 lanes / 2.5 s are 960 messages a task; 1,800 s x 4 / 1 s are 7,200."""
+    targets = {
+        one["ScalingTargetId"]: one["TargetTrackingScalingPolicyConfiguration"]["TargetValue"]
+        for one in _tracking(full)
+    }
+    expressions = [_queries(one)[-1]["Expression"] for one in _tracking(full)]
+
+    assert targets == {
+        "Ref(ConsumersConsumerledgerScalingTarget)": 960,
+        "Ref(ConsumersConsumernightbatchScalingTarget)": 7_200,
+    }
+    assert expressions == [
+        _scaled_on("960", lanes="8", useful="1200"),
+        _scaled_on("7200", lanes="4", useful="9000"),
+    ]
+
+
+@pytest.mark.parametrize("environment", [*ENVIRONMENTS.values(), *EXTRA.values()], ids=[*ENVIRONMENTS, *EXTRA])
+def test_what_is_deployed_is_what_is_simulated(
+    resources: Mapping[str, list[Resource]], environment: Environment
+) -> None:
+    """Word for word the expression `sluice.backlog` evaluates on time series."""
+    expressions = [_queries(one)[-1]["Expression"] for one in _tracking(resources[environment.name])]
+
+    assert expressions == [
+        backlog.clamped_backlog_per_task(consumer.target_backlog, lanes=consumer.lanes).text()
+        for consumer in environment.consumers
+    ]
+
+
+def test_every_metric_in_an_expression_is_given_and_every_one_given_is_in_it(
+    resources: Mapping[str, list[Resource]],
+) -> None:
+    """CloudWatch refuses the first and pays for the second; ids are the lower-case words, functions are upper-case."""
+    tracking = [_queries(policy) for found in resources.values() for policy in _tracking(found)]
+    alarms = [
+        alarm["Metrics"]
+        for found in resources.values()
+        for alarm in of_kind(found, ALARM).values()
+        if "Metrics" in alarm
+    ]
+
+    for queries in (*tracking, *alarms):
+        (expression,) = (query["Expression"] for query in queries if "Expression" in query)
+        given = [query["Id"] for query in queries if "MetricStat" in query]
+        assert sorted(given) == sorted(set(re.findall(r"\b[a-z]+\b", expression)))
+    assert len(tracking) == 17
+    assert len(alarms) == 17 * 2 + 4
+
+
+def test_nothing_scales_on_cpu(resources: Mapping[str, list[Resource]]) -> None:
+    """A second policy would scale in tasks at work: one that tracks, and where it may sleep one that wakes."""
+    policies = {
+        name: sorted(policy["PolicyName"] for policy in of_kind(found, POLICY).values())
+        for name, found in resources.items()
+    }
+
+    track, wake = "backlog-per-task", "wake-from-zero"
+    assert policies == {
+        "local": [track, track, track],
+        "dev": [track, track, track, wake, wake, wake],
+        "staging": [track, track, track],
+        "prod": [track, track, track],
+        "full": [track, track, wake],
+        "hosted": [track, track],
+        "plain": [track],
+    }
+
+
+def test_a_service_without_tasks_is_woken_by_one_step_of_one_task(resources: Mapping[str, list[Resource]]) -> None:
+    """Ten minutes until the next: the first task's own polls are reported by then."""
+    policies = of_kind(resources["dev"], POLICY)
+
+    assert policies["ConsumersConsumerbillingScalingWakeFromZero"] == {
+        "PolicyName": "wake-from-zero",
+        "PolicyType": "StepScaling",
+        "ScalingTargetId": "Ref(ConsumersConsumerbillingScalingTarget)",
+        "StepScalingPolicyConfiguration": {
+            "AdjustmentType": "ChangeInCapacity",
+            "Cooldown": 600,
+            "StepAdjustments": [{"MetricIntervalLowerBound": 0, "ScalingAdjustment": 1}],
+        },
+    }
+
+
+def test_what_wakes_a_service_is_its_queue_alone(resources: Mapping[str, list[Resource]]) -> None:
+    """Messages wait and nobody holds or polls for any; a sleeping service reports nothing, nor does an idle queue."""
+    alarms = of_kind(resources["dev"], ALARM)
+
+    def metric(id_: str) -> dict[str, Any]:
+        query = _of_queue(id_, "sluice-dev-billing.fifo")
+        return {**query, "MetricStat": {**query["MetricStat"], "Period": 60}}
+
+    assert alarms["sluice-dev-billing-asleep"] == {
+        "AlarmName": "sluice-dev-billing-asleep",
+        "AlarmDescription": "Messages wait and no task polls: starts one. No operator is needed.",
+        "Metrics": [
+            {
+                "Id": "expr_1",
+                "Label": "work without workers",
+                "Expression": "IF((((FILL(visible, REPEAT) > 0) AND (FILL(inflight, REPEAT) < 1))"
+                " AND (FILL(empty, REPEAT) < 1)), 1, 0)",
+                "ReturnData": True,
+            },
+            metric("visible"),
+            metric("inflight"),
+            metric("empty"),
+        ],
+        "Threshold": 1,
+        "ComparisonOperator": "GreaterThanOrEqualToThreshold",
+        "EvaluationPeriods": 1,
+        "TreatMissingData": "notBreaching",
+        "AlarmActions": ["Ref(ConsumersConsumerbillingScalingWakeFromZero)"],
+    }
+
+
+def test_only_what_may_sleep_has_an_alarm_that_wakes_it(resources: Mapping[str, list[Resource]]) -> None:
+    """min_tasks 0 in every consumer of dev, and in one of full."""
+    alarms = {one.name for found in resources.values() for one in found if one.name.endswith("-asleep")}
+
+    assert alarms == {
+        "sluice-dev-billing-asleep",
+        "sluice-dev-shipping-asleep",
+        "sluice-dev-audit-asleep",
+        "sluice-full-night-batch-asleep",
+    }

@@ -1,0 +1,394 @@
+"""The services: what each task runs, where, as whom, and what it may do."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from sluice.declaration import Environment
+from tests.unit.stacks.synthesis import Resource, of_kind, statements
+
+CLUSTER, SERVICE = "AWS::ECS::Cluster", "AWS::ECS::Service"
+TASK_DEFINITION, ROLE, LOG_GROUP = "AWS::ECS::TaskDefinition", "AWS::IAM::Role", "AWS::Logs::LogGroup"
+ECR_HOST = "000000000000.dkr.ecr.us-east-1.<AWS::URLSuffix>"
+CONSUMERS = ("billing", "shipping", "audit")
+ACCOUNT = {
+    "local": "000000000000",
+    "dev": "<AWS::AccountId>",
+    "staging": "<AWS::AccountId>",
+    "prod": "<AWS::AccountId>",
+}
+RECEIVE = [
+    "sqs:ChangeMessageVisibility",
+    "sqs:DeleteMessage",
+    "sqs:GetQueueAttributes",
+    "sqs:GetQueueUrl",
+    "sqs:ReceiveMessage",
+]
+PROTECT = ["ecs:GetTaskProtection", "ecs:UpdateTaskProtection"]
+PULL = ["ecr:BatchCheckLayerAvailability", "ecr:BatchGetImage", "ecr:GetDownloadUrlForLayer"]
+WRITE_LOGS = ["logs:CreateLogStream", "logs:PutLogEvents"]
+SECRET = "arn:aws:secretsmanager:eu-central-1:111122223333:secret:sluice/inbox-AbCdEf"  # noqa: S105 (its ARN)
+SECRET_KEY = "arn:aws:kms:eu-central-1:111122223333:key/0a1b2c3d-1111-2222-3333-444455556666"  # noqa: S105 (its ARN)
+DIGEST = "sha256:abababababababababababababababababababababababababababababababab"
+
+
+def _allow(actions: str | list[str], resources: str | list[str]) -> dict[str, Any]:
+    return {"Effect": "Allow", "Action": actions, "Resource": resources}
+
+
+def _image(found: list[Resource], family: str) -> str:
+    (container,) = of_kind(found, TASK_DEFINITION)[family]["ContainerDefinitions"]
+    image: str = container["Image"]
+    return image
+
+
+def test_running_tasks_are_counted_by_container_insights(declared: list[Resource], environment: Environment) -> None:
+    """One cluster per environment; scaling divides by what Container Insights counts."""
+    clusters = of_kind(declared, CLUSTER)
+
+    name = f"sluice-{environment.name}"
+    assert clusters == {
+        name: {"ClusterName": name, "ClusterSettings": [{"Name": "containerInsights", "Value": "enabled"}]}
+    }
+
+
+def test_each_consumer_has_a_service_whose_task_count_is_scalings(
+    declared: list[Resource], environment: Environment
+) -> None:
+    """No DesiredCount; rolled back if its tasks do not start; in the private subnets, without a public address."""
+    services = of_kind(declared, SERVICE)
+    subnets = [f"Ref({name})" for name in of_kind(declared, "AWS::EC2::Subnet")]
+
+    prefix = f"sluice-{environment.name}"
+    assert services == {
+        f"{prefix}-{consumer}": {
+            "ServiceName": f"{prefix}-{consumer}",
+            "Cluster": f"Ref({prefix})",
+            "TaskDefinition": f"Ref({prefix}-{consumer})",
+            "LaunchType": "FARGATE",
+            "DeploymentConfiguration": {
+                "DeploymentCircuitBreaker": {"Enable": True, "Rollback": True},
+                "MaximumPercent": 200,
+                "MinimumHealthyPercent": 100,
+            },
+            "NetworkConfiguration": {
+                "AwsvpcConfiguration": {
+                    "AssignPublicIp": "DISABLED",
+                    "SecurityGroups": ["GroupId(ConsumersNetworkTasks)"],
+                    "Subnets": subnets,
+                }
+            },
+            "EnableECSManagedTags": True,
+            "PropagateTags": "SERVICE",
+            "LoadBalancers": [],
+        }
+        for consumer in CONSUMERS
+    }
+
+
+def test_the_service_in_somebody_elses_network_is_in_the_declared_subnets(hosted: list[Resource]) -> None:
+    """All of them, and only the tasks' own security group."""
+    services = of_kind(hosted, SERVICE)
+
+    assert services["sluice-hosted-billing"]["NetworkConfiguration"] == {
+        "AwsvpcConfiguration": {
+            "AssignPublicIp": "DISABLED",
+            "SecurityGroups": ["GroupId(ConsumersNetworkTasks)"],
+            "Subnets": ["subnet-0a1b2c3d4e5f60718", "subnet-0f1e2d3c4b5a69788"],
+        }
+    }
+
+
+def test_each_consumers_task_runs_its_worker(resources: Mapping[str, list[Resource]]) -> None:
+    """The whole task definition: command, who it is, read-only, not root, time to stop, logs."""
+    definitions = of_kind(resources["local"], TASK_DEFINITION)
+
+    assert definitions == {
+        f"sluice-local-{consumer}": {
+            "Family": f"sluice-local-{consumer}",
+            "Cpu": "256",
+            "Memory": "512",
+            "NetworkMode": "awsvpc",
+            "RequiresCompatibilities": ["FARGATE"],
+            "TaskRoleArn": f"Arn(ConsumersConsumer{consumer}WorkerTaskDefinitionTaskRole)",
+            "ExecutionRoleArn": f"Arn(ConsumersConsumer{consumer}WorkerTaskDefinitionExecutionRole)",
+            "ContainerDefinitions": [
+                {
+                    "Name": consumer,
+                    "Essential": True,
+                    "Image": f"{ECR_HOST}/sluice-worker:0.1.0",
+                    "Command": ["python", "-m", "messaging", "worker"],
+                    "Environment": [
+                        {"Name": "SLUICE_ENV", "Value": "local"},
+                        {"Name": "SLUICE_CONSUMER", "Value": consumer},
+                    ],
+                    "ReadonlyRootFilesystem": True,
+                    "User": "10001",
+                    "StopTimeout": 30,
+                    "LogConfiguration": {
+                        "LogDriver": "awslogs",
+                        "Options": {
+                            "awslogs-group": f"Ref(/ecs/sluice-local-{consumer})",
+                            "awslogs-stream-prefix": consumer,
+                            "awslogs-region": "us-east-1",
+                        },
+                    },
+                }
+            ],
+        }
+        for consumer in CONSUMERS
+    }
+
+
+def test_a_consumers_own_sizes_and_image_reach_its_task(full: list[Resource]) -> None:
+    """And where there is a database, the ARN of its secret: never the secret itself."""
+    definitions = of_kind(full, TASK_DEFINITION)
+
+    assert definitions["sluice-full-ledger"] == {
+        "Family": "sluice-full-ledger",
+        "Cpu": "512",
+        "Memory": "1024",
+        "NetworkMode": "awsvpc",
+        "RequiresCompatibilities": ["FARGATE"],
+        "TaskRoleArn": "Arn(ConsumersConsumerledgerWorkerTaskDefinitionTaskRole)",
+        "ExecutionRoleArn": "Arn(ConsumersConsumerledgerWorkerTaskDefinitionExecutionRole)",
+        "ContainerDefinitions": [
+            {
+                "Name": "ledger",
+                "Essential": True,
+                "Image": f"111122223333.dkr.ecr.eu-central-1.<AWS::URLSuffix>/team/ledger@{DIGEST}",
+                "Command": ["python", "-m", "messaging", "worker"],
+                "Environment": [
+                    {"Name": "SLUICE_ENV", "Value": "full"},
+                    {"Name": "SLUICE_CONSUMER", "Value": "ledger"},
+                    {"Name": "SLUICE_DATABASE_SECRET_ARN", "Value": SECRET},
+                ],
+                "ReadonlyRootFilesystem": True,
+                "User": "10001",
+                "StopTimeout": 45,
+                "LogConfiguration": {
+                    "LogDriver": "awslogs",
+                    "Options": {
+                        "awslogs-group": "Ref(/ecs/sluice-full-ledger)",
+                        "awslogs-stream-prefix": "ledger",
+                        "awslogs-region": "eu-central-1",
+                    },
+                },
+            }
+        ],
+    }
+
+
+def test_a_worker_may_use_its_own_queue_and_protect_its_own_task(
+    declared: list[Resource], environment: Environment
+) -> None:
+    """Everything its role allows, whole; with a key of ours also to decrypt; nobody else's queue, no sending."""
+    allowed = {
+        consumer: statements(declared, f"ConsumersConsumer{consumer}WorkerTaskDefinitionTaskRole")
+        for consumer in CONSUMERS
+    }
+
+    account = f"us-east-1:{ACCOUNT[environment.name]}"
+    decrypt = [_allow("kms:Decrypt", "Arn(FanoutKeysQueues)")]
+    key: dict[str, list[Any]] = {"local": [], "dev": [], "staging": decrypt, "prod": decrypt}
+    assert allowed == {
+        consumer: [
+            _allow(RECEIVE, f"arn:aws:sqs:{account}:sluice-{environment.name}-{consumer}.fifo"),
+            *key[environment.name],
+            _allow(PROTECT, f"arn:aws:ecs:{account}:task/sluice-{environment.name}/*"),
+        ]
+        for consumer in CONSUMERS
+    }
+
+
+def test_a_worker_with_a_database_may_read_that_one_secret(full: list[Resource], hosted: list[Resource]) -> None:
+    """And decrypt it where it has a key of its own."""
+    with_key = statements(full, "ConsumersConsumerledgerWorkerTaskDefinitionTaskRole")
+    without_key = statements(hosted, "ConsumersConsumerbillingWorkerTaskDefinitionTaskRole")
+
+    assert with_key == [
+        _allow("secretsmanager:GetSecretValue", SECRET),
+        _allow("kms:Decrypt", [SECRET_KEY, "Arn(FanoutKeysQueues)"]),
+        _allow(RECEIVE, "arn:aws:sqs:eu-central-1:111122223333:sluice-full-ledger.fifo"),
+        _allow(PROTECT, "arn:aws:ecs:eu-central-1:111122223333:task/sluice-full/*"),
+    ]
+    assert without_key == [
+        _allow(
+            "secretsmanager:GetSecretValue",
+            "arn:aws:secretsmanager:us-east-1:111122223333:secret:sluice/inbox-AbCdEf",
+        ),
+        _allow(RECEIVE, "arn:aws:sqs:us-east-1:<AWS::AccountId>:sluice-hosted-billing.fifo"),
+        _allow(PROTECT, "arn:aws:ecs:us-east-1:<AWS::AccountId>:task/sluice-hosted/*"),
+    ]
+
+
+def test_roles_of_tasks_are_assumed_by_ecs_and_have_no_other_policies(
+    declared: list[Resource], environment: Environment
+) -> None:
+    """What a role allows stands in its own policy; nothing managed by AWS is attached."""
+    roles = {name: role for name, role in of_kind(declared, ROLE).items() if name.startswith("ConsumersConsumer")}
+
+    assumed_by_ecs = {
+        "AssumeRolePolicyDocument": {
+            "Version": "2012-10-17",
+            "Statement": [
+                {"Effect": "Allow", "Action": "sts:AssumeRole", "Principal": {"Service": "ecs-tasks.amazonaws.com"}}
+            ],
+        }
+    }
+    assert roles == {
+        f"ConsumersConsumer{consumer}WorkerTaskDefinition{role}": assumed_by_ecs
+        for consumer in CONSUMERS
+        for role in ("TaskRole", "ExecutionRole")
+    }
+
+
+@pytest.mark.parametrize(
+    ("name", "construct", "family", "image", "repository"),
+    [
+        (
+            "local",
+            "Consumerbilling",
+            "sluice-local-billing",
+            "000000000000.dkr.ecr.us-east-1.<AWS::URLSuffix>/sluice-worker:0.1.0",
+            "arn:aws:ecr:us-east-1:000000000000:repository/sluice-worker",
+        ),
+        (
+            "prod",
+            "Consumerbilling",
+            "sluice-prod-billing",
+            "<AWS::AccountId>.dkr.ecr.us-east-1.<AWS::URLSuffix>/sluice-worker:0.1.0",
+            "arn:aws:ecr:us-east-1:<AWS::AccountId>:repository/sluice-worker",
+        ),
+        (
+            "full",
+            "Consumerledger",
+            "sluice-full-ledger",
+            f"111122223333.dkr.ecr.eu-central-1.<AWS::URLSuffix>/team/ledger@{DIGEST}",
+            "arn:aws:ecr:eu-central-1:111122223333:repository/team/ledger",
+        ),
+        (
+            "full",
+            "Consumernightbatch",
+            "sluice-full-night-batch",
+            "111122223333.dkr.ecr.eu-central-1.<AWS::URLSuffix>/team/worker:stable",
+            "arn:aws:ecr:eu-central-1:111122223333:repository/team/worker",
+        ),
+        (
+            "hosted",
+            "Consumersearch",
+            "sluice-hosted-search",
+            "444455556666.dkr.ecr.eu-west-1.<AWS::URLSuffix>/search:3.1",
+            "arn:aws:ecr:eu-west-1:444455556666:repository/search",
+        ),
+        pytest.param(
+            "plain",
+            "Consumerbilling",
+            "sluice-plain-billing",
+            "<AWS::AccountId>.dkr.ecr.us-east-1.<AWS::URLSuffix>/sluice-worker:1.2.3",
+            "arn:aws:ecr:us-east-1:<AWS::AccountId>:repository/sluice-worker",
+        ),
+    ],
+    ids=["repository", "unknown account", "uri with digest", "repository with path", "elsewhere", "dotted tag"],
+)
+def test_an_image_in_ecr_may_be_pulled_from_its_one_repository(
+    resources: Mapping[str, list[Resource]], name: str, construct: str, family: str, image: str, repository: str
+) -> None:
+    """By the role that starts the task, which besides may only log; a token for ECR knows no resource."""
+    found = resources[name]
+
+    allowed = statements(found, f"Consumers{construct}WorkerTaskDefinitionExecutionRole")
+
+    assert _image(found, family) == image
+    assert allowed == [
+        _allow(PULL, repository),
+        _allow("ecr:GetAuthorizationToken", "*"),
+        _allow(WRITE_LOGS, f"Arn(/ecs/{family})"),
+    ]
+
+
+def test_an_image_from_another_registry_is_taken_as_declared(hosted: list[Resource]) -> None:
+    """And the role that starts the task may nothing in ECR."""
+    allowed = statements(hosted, "ConsumersConsumerbillingWorkerTaskDefinitionExecutionRole")
+
+    assert _image(hosted, "sluice-hosted-billing") == "ghcr.io/example/worker:2"
+    assert allowed == [_allow(WRITE_LOGS, "Arn(/ecs/sluice-hosted-billing)")]
+
+
+def test_each_service_logs_to_a_group_of_its_own(declared: list[Resource], environment: Environment) -> None:
+    """Named after the service, and kept as long as declared."""
+    groups = of_kind(declared, LOG_GROUP)
+    del groups["ConsumersNetworkFlowLogs"]
+
+    days = {"local": 30, "dev": 7, "staging": 30, "prod": 90}
+    assert groups == {
+        f"/ecs/sluice-{environment.name}-{consumer}": {
+            "LogGroupName": f"/ecs/sluice-{environment.name}-{consumer}",
+            "RetentionInDays": days[environment.name],
+        }
+        for consumer in CONSUMERS
+    }
+
+
+def test_the_relay_is_one_task_that_publishes_from_the_outbox(full: list[Resource]) -> None:
+    """One leads, so one is enough, and it is not scaled; it may publish and reads the database's secret."""
+    service = of_kind(full, SERVICE)["sluice-full-relay"]
+    (container,) = of_kind(full, TASK_DEFINITION)["sluice-full-relay"]["ContainerDefinitions"]
+
+    assert service["DesiredCount"] == 1
+    assert statements(full, "ConsumersRelayTaskDefinitionTaskRole") == [
+        _allow("secretsmanager:GetSecretValue", SECRET),
+        _allow("kms:Decrypt", SECRET_KEY),
+        _allow("sns:Publish", "arn:aws:sns:eu-central-1:111122223333:sluice-full-orders.fifo"),
+        _allow(["kms:Decrypt", "kms:GenerateDataKey"], "Arn(FanoutKeysTopic)"),
+    ]
+    assert container == {
+        "Name": "relay",
+        "Essential": True,
+        "Image": "111122223333.dkr.ecr.eu-central-1.<AWS::URLSuffix>/team/worker:stable",
+        "Command": ["python", "-m", "messaging", "relay"],
+        "Environment": [
+            {"Name": "SLUICE_ENV", "Value": "full"},
+            {"Name": "SLUICE_DATABASE_SECRET_ARN", "Value": SECRET},
+        ],
+        "ReadonlyRootFilesystem": True,
+        "User": "10001",
+        "StopTimeout": 30,
+        "LogConfiguration": {
+            "LogDriver": "awslogs",
+            "Options": {
+                "awslogs-group": "Ref(/ecs/sluice-full-relay)",
+                "awslogs-stream-prefix": "relay",
+                "awslogs-region": "eu-central-1",
+            },
+        },
+    }
+
+
+def test_there_is_a_relay_only_where_one_is_declared(resources: Mapping[str, list[Resource]]) -> None:
+    """Every service there is, by environment."""
+    services = {name: set(of_kind(found, SERVICE)) for name, found in resources.items()}
+
+    assert services == {
+        "local": {"sluice-local-billing", "sluice-local-shipping", "sluice-local-audit"},
+        "dev": {"sluice-dev-billing", "sluice-dev-shipping", "sluice-dev-audit"},
+        "staging": {"sluice-staging-billing", "sluice-staging-shipping", "sluice-staging-audit"},
+        "prod": {"sluice-prod-billing", "sluice-prod-shipping", "sluice-prod-audit"},
+        "full": {"sluice-full-ledger", "sluice-full-night-batch", "sluice-full-relay"},
+        "hosted": {"sluice-hosted-billing", "sluice-hosted-search", "sluice-hosted-relay"},
+        "plain": {"sluice-plain-billing"},
+    }
+
+
+def test_no_service_starts_before_its_tasks_can_pull_and_log(full: list[Resource]) -> None:
+    """A task that fails for want of an endpoint counts against the deployment, and could roll a first one back."""
+    endpoints = {one.name for one in full if one.kind == "AWS::EC2::VPCEndpoint"}
+    services = [one for one in full if one.kind == SERVICE]
+
+    assert len(endpoints) == 7
+    for service in services:
+        name = service.name.removeprefix("sluice-full-").replace("-", "")
+        construct = "ConsumersRelay" if name == "relay" else f"ConsumersConsumer{name}Worker"
+        policy = f"{construct}TaskDefinitionExecutionRoleDefaultPolicy"
+        assert {*endpoints, policy} <= set(service.depends_on), service.name
