@@ -1,0 +1,233 @@
+"""Every field of the declaration as a table: unit, default, effect, and what is refused in the program's own words.
+
+The effect comes from the class's docstring, the default from the dataclass. What is allowed is asked of the class
+itself: it is built with the wrong values of `_REFUSED`, and the errors it answers with say what they should have been.
+"""
+
+import inspect
+import re
+from collections.abc import Mapping
+from dataclasses import MISSING, Field, dataclass, fields
+from enum import Enum
+from typing import Any, get_type_hints
+
+from sluice.declaration import Consumer, Database, Environment, ExistingNetwork, NewNetwork, Removal
+from sluice.environments import ENVIRONMENTS
+from sluice.errors import ConfigError
+
+DECLARED = (Environment, Consumer, NewNetwork, ExistingNetwork, Database)
+
+_UNITS = {
+    "seconds": "seconds",
+    "days": "days",
+    "mib": "MiB",
+    "tasks": "tasks",
+    "groups": "message groups",
+    "zones": "zones",
+    "attempts": "receives",
+}  # by the name's last word
+_UNITS_OF = {
+    "Consumer.lanes": "message groups per task",
+    "Consumer.cpu": "CPU units, 1,024 a vCPU",
+    "Consumer.filter_policy": "mapping of attribute to conditions",
+    "Consumer.image": "image",
+    "Environment.image": "image",
+    "Environment.account": "account id",
+    "Environment.region": "region",
+    "Environment.consumers": "`Consumer` values",
+    "Environment.alarm_emails": "addresses",
+    "Environment.tags": "mapping of key to value",
+    "Environment.network": "`NewNetwork` or `ExistingNetwork`",
+    "Environment.database": "`Database`",
+    "Environment.relay": "True or False",
+    "NewNetwork.cidr": "IPv4 network",
+    "NewNetwork.restrict_default_security_group": "True or False",
+    "ExistingNetwork.vpc_id": "VPC id",
+    "ExistingNetwork.subnet_ids": "subnet ids",
+    "Database.secret_arn": "ARN",
+    "Database.security_group_id": "security group id",
+    "Database.port": "TCP port",
+    "Database.secret_key_arn": "ARN",
+}
+
+_DATABASE = Database(
+    secret_arn="arn:aws:secretsmanager:us-east-1:111122223333:secret:sluice",  # noqa: S106 (its name)
+    security_group_id="sg-0a1b2c3d4e5f60718",
+)
+# What a value is built of when one field of it is wrong.
+_SOUND: dict[type, Mapping[str, object]] = {
+    Environment: {"name": "demo", "consumers": (Consumer(name="billing"),)},
+    Consumer: {"name": "billing"},
+    NewNetwork: {},
+    ExistingNetwork: {"vpc_id": "vpc-0a1b2c3d4e5f60718", "subnet_ids": ("subnet-0a1b2c3d4e5f60718",)},
+    Database: {"secret_arn": _DATABASE.secret_arn, "security_group_id": _DATABASE.security_group_id},
+}
+# The wrong values of each field; with what else it takes to be wrong.
+_REFUSED: dict[str, tuple[Mapping[str, object], ...]] = {
+    "Environment.name": ({"name": "eu-dev"},),
+    "Environment.consumers": ({"consumers": ()}, {"consumers": (Consumer(name="a-b"), Consumer(name="ab"))}),
+    "Environment.account": ({"account": "1"},),
+    "Environment.region": ({"region": "here"},),
+    "Environment.topic": ({"topic": "my-events"},),
+    "Environment.removal": (),
+    "Environment.encryption": (),
+    "Environment.archive_days": ({"archive_days": 0}, {"archive_days": 7, "removal": Removal.DESTROY}),
+    "Environment.network": (),
+    "Environment.image": ({"image": "worker"}, {"image": "docker.io/worker:1"}),
+    "Environment.database": (),
+    "Environment.relay": ({"relay": True},),
+    "Environment.log_retention_days": ({"log_retention_days": 2},),
+    "Environment.alarm_emails": ({"alarm_emails": ("nobody",)},),
+    "Environment.tags": ({"tags": {"environment": "x"}},),
+    "Consumer.name": ({"name": "Billing"}, {"name": "billing-dlq"}, {"name": "relay"}),
+    "Consumer.filter_policy": (
+        {"filter_policy": {}},
+        {"filter_policy": {"region": ()}},
+        {"filter_policy": {"one": ["x"] * 13, "two": ["x"] * 13}},
+    ),
+    "Consumer.visibility_timeout_seconds": ({"visibility_timeout_seconds": 0}, {"visibility_timeout_seconds": 31}),
+    "Consumer.max_attempts": ({"max_attempts": 0},),
+    "Consumer.message_retention_seconds": ({"message_retention_seconds": 1}, {"message_retention_seconds": 300}),
+    "Consumer.dead_letter_retention_seconds": (
+        {"dead_letter_retention_seconds": 1},
+        {"dead_letter_retention_seconds": 3_600},
+    ),
+    "Consumer.processing_seconds": ({"processing_seconds": 0},),
+    "Consumer.acceptable_latency_seconds": (
+        {"acceptable_latency_seconds": 0},
+        {"acceptable_latency_seconds": 7_200, "processing_seconds": 0.1},
+    ),
+    "Consumer.lanes": ({"lanes": 0},),
+    "Consumer.expected_groups": ({"expected_groups": 0},),
+    "Consumer.min_tasks": ({"min_tasks": 11}, {"min_tasks": 0}),
+    "Consumer.max_tasks": ({"max_tasks": 0}, {"max_tasks": 26}),
+    "Consumer.stop_timeout_seconds": ({"stop_timeout_seconds": 121},),
+    "Consumer.cpu": ({"cpu": 100},),
+    "Consumer.memory_mib": ({"memory_mib": 100},),
+    "Consumer.image": ({"image": "worker"},),
+    "NewNetwork.cidr": ({"cidr": "10.0.0.0/8"},),
+    "NewNetwork.availability_zones": ({"availability_zones": 4},),
+    "NewNetwork.restrict_default_security_group": (),
+    "ExistingNetwork.vpc_id": ({"vpc_id": "mine"},),
+    "ExistingNetwork.subnet_ids": ({"subnet_ids": ()},),
+    "Database.secret_arn": ({"secret_arn": "sluice"},),
+    "Database.security_group_id": ({"security_group_id": "database"},),
+    "Database.port": ({"port": 0},),
+    "Database.secret_key_arn": ({"secret_key_arn": "sluice"},),
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """One field as the page tells it."""
+
+    name: str
+    unit: str
+    default: str
+    effect: str
+    allowed: str
+
+
+def rows(declared: type) -> list[Row]:
+    """Return every field of a class of the declaration, in its order."""
+    effects, hints = argument_texts(declared), get_type_hints(declared)
+    return [
+        Row(
+            name=field.name,
+            unit=_unit(f"{declared.__name__}.{field.name}", hints[field.name]),
+            default=_default(field),
+            effect=_effect(effects[field.name], hints[field.name]),
+            allowed=_allowed(declared, field.name),
+        )
+        for field in fields(declared)
+    ]
+
+
+def argument_texts(declared: type) -> dict[str, str]:
+    """Return what the docstring's Args section says of each argument, in one line each."""
+    _, _, section = (inspect.getdoc(declared) or "").partition("\nArgs:\n")
+    texts: dict[str, str] = {}
+    name = ""
+    for line in section.splitlines():
+        started = re.fullmatch(r"    (\w+): (.*)", line)
+        if started:
+            name, texts[started[1]] = started[1], started[2]
+        elif line.strip():
+            texts[name] += " " + line.strip()
+    return texts
+
+
+def differences() -> list[tuple[str, list[str]]]:
+    """Return every field that some declared environment sets otherwise than its default, with its value in each.
+
+    Fields of the consumers count once where all consumers of an environment agree.
+    """
+    table: dict[str, list[str]] = {}
+    for field in fields(Environment):
+        if field.name not in ("name", "consumers", "network"):
+            table[field.name] = [show(getattr(one, field.name)) for one in ENVIRONMENTS.values()]
+    parts: tuple[tuple[str, list[list[Any]]], ...] = (
+        ("network", [[one.network] for one in ENVIRONMENTS.values()]),
+        ("consumers", [list(one.consumers) for one in ENVIRONMENTS.values()]),
+    )
+    for prefix, values in parts:
+        names = dict.fromkeys(field.name for group in values for value in group for field in fields(value))
+        for name in names:
+            table[f"{prefix}.{name}"] = [
+                ", ".join(dict.fromkeys(show(getattr(value, name, None)) for value in group)) for group in values
+            ]
+    del table["consumers.name"]
+    return [(name, shown) for name, shown in table.items() if len(set(shown)) > 1]
+
+
+def show(value: object) -> str:
+    """Return a value as it is written in the declaration, long numbers with their thousands."""
+    if isinstance(value, Enum):
+        return f"`{type(value).__name__}.{value.name}`"
+    if isinstance(value, NewNetwork):
+        return "`NewNetwork()`" if value == NewNetwork() else f"`{value}`"
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return f"{value:,}" if isinstance(value, int) else f"{value:g}"
+    return f"`{value!r}`"
+
+
+def _effect(text: str, hint: object) -> str:
+    """Return what the argument does; where it takes words, with what their class says, and nothing said twice."""
+    if isinstance(hint, type) and issubclass(hint, Enum):
+        meaning = inspect.getdoc(hint) or ""
+        first, _, further = text.partition(". ")
+        text = f"{meaning} {further}" if meaning.lower().startswith(first.rstrip(".").lower()) else f"{text} {meaning}"
+    return text[0].upper() + text[1:].rstrip()
+
+
+def _default(field: "Field[Any]") -> str:
+    if field.default is not MISSING:
+        return show(field.default)
+    return "required" if field.default_factory is MISSING else show(field.default_factory())
+
+
+def _unit(name: str, hint: object) -> str:
+    if name in _UNITS_OF:
+        return _UNITS_OF[name]
+    if isinstance(hint, type) and issubclass(hint, Enum):
+        return ", ".join(map(show, hint))
+    unit = _UNITS.get(name.rpartition("_")[2])
+    if unit is None and hint is str:
+        return "text"
+    assert unit is not None, f"docs/declared.py knows no unit for {name}"
+    return unit
+
+
+def _allowed(declared: type, name: str) -> str:
+    """Return what the class says is allowed, for every wrong value of the field."""
+    said = []
+    field = f"{declared.__name__}.{name}"
+    assert field in _REFUSED, f"docs/declared.py has no wrong value of {field}: give it one, or () if none is refused"
+    for wrong in _REFUSED[field]:
+        try:
+            declared(**{**_SOUND[declared], **wrong})
+        except ConfigError as error:
+            said.append(str(error).partition(", allowed is ")[2].rpartition("; change it in ")[0])
+        else:
+            raise AssertionError(f"{declared.__name__} accepts {wrong}: docs/declared.py wants a wrong value there")
+    return "; ".join(dict.fromkeys(said))

@@ -1,0 +1,49 @@
+"""Write the pages that follow from the code: `python docs/generate.py` (or `make docs`)."""
+
+from pathlib import Path
+
+from docs import stacks_page
+from sluice import deviations
+from sluice.promises import PROMISES, Evidence
+
+_DOCS = Path(__file__).resolve().parent
+_PROMISES = _DOCS / "promises.md"
+_STACKS = _DOCS / "architecture" / "stacks.md"
+_HEAD = """# Promises
+
+Generated from `sluice/promises.py` by `make docs`; do not edit.
+
+Each promise has one contract test that carries its id, and each saboteur named here turns that test red (`make prove`).
+Evidence says how we know that AWS behaves so: *recorded* from AWS with a date, *old* (asserted on AWS, undated),
+*reported* by users, *documented* by AWS only, or *open*: inferred, and recorded by nobody.
+"""
+
+
+def promises_page() -> str:
+    """Return docs/promises.md."""
+    lines = [_HEAD]
+    for area in dict.fromkeys(promise.area for promise in PROMISES.values()):
+        lines += [f"## {area}", "", "| id | promise | evidence | saboteurs | deviates |", "|---|---|---|---|---|"]
+        for promise in PROMISES.values():
+            if promise.area == area:
+                evidence = "; ".join(map(_evidence, promise.evidence))
+                saboteurs = ", ".join(f"`{name}`" for name in promise.saboteurs)
+                deviates = "; ".join(
+                    f"{target}: {known[promise.id]}"
+                    for target, known in deviations.PROMISES.items()
+                    if promise.id in known
+                )
+                lines.append(f"| {promise.id} | {promise.statement} | {evidence} | {saboteurs} | {deviates} |")
+        lines.append("")
+    return "\n".join(lines)
+
+
+def _evidence(evidence: Evidence) -> str:
+    source = f"<{evidence.source}>" if evidence.source.startswith("https:") else f"`{evidence.source}`"
+    return f"{evidence.grade.value} ({evidence.date}) {source}"
+
+
+if __name__ == "__main__":
+    _PROMISES.write_text(promises_page(), encoding="utf-8")
+    written = _STACKS.read_text(encoding="utf-8")
+    _STACKS.write_text(stacks_page.fill(written, stacks_page.parts()), encoding="utf-8")
