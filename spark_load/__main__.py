@@ -23,6 +23,7 @@ from wire.saboteurs import SABOTEURS, saboteur
 _COULD_NOT = EXIT_CODES[Status.UNKNOWN]
 _QUIET_LINE_SECONDS = 10
 _JUDGING_SLOTS = 2
+_REASONS_MAX = 5  # repeated at the very end, where people look; the summary has them all
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
@@ -139,6 +140,9 @@ def _finish(verdict: Verdict, folder: Path, as_json: bool) -> None:
         click.echo(json.dumps(verdict.as_json(), indent=2))
     else:
         report.show(verdict, Console())
+    why = [*verdict.unknowns, *(f"{one.anomaly}: {one.sentence}" for one in verdict.violations)]
+    for reason in why[:_REASONS_MAX]:
+        click.echo(reason, err=True)
     click.echo(
         f"{verdict.status.value.upper()}: {folder / report.VERDICT_FILE}, {folder / report.SUMMARY_FILE}", err=True
     )

@@ -20,6 +20,7 @@ _WAIT_SECONDS = 1
 _ERROR_PAUSE_SECONDS = 0.5
 _BEFORE_START_SECONDS_MAX = 240
 _LAST_POLLS = 2
+_DRAIN_FACTOR_MAX = 10  # times the load's duration; only for a driver that is gone, or messages that never end
 
 
 def consume(spark: SparkSession, run: Run) -> DataFrame:
@@ -49,7 +50,7 @@ class _Consumer:
         self._progress = Progress(worker=at.name, role="consume", queue=queue)
         profile = run.plan.profile
         self._deadline = at.clock.monotonic() + (
-            _BEFORE_START_SECONDS_MAX + profile.duration_seconds * 2 + profile.drain_timeout_seconds
+            _BEFORE_START_SECONDS_MAX + profile.duration_seconds * _DRAIN_FACTOR_MAX + profile.drain_timeout_seconds
         )
 
     def consume(self) -> Progress:

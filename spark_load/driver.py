@@ -198,8 +198,8 @@ def _offer(spark: SparkSession, run: Run, watch: Watch) -> tuple[str, ...]:
         jobs = {"consumers": consuming, "publishers": publishing}
         try:
             _start(board, run, jobs, clock)
-            _until(publishing.done, board, watch, "publishing", run.plan.profile.duration_seconds * 2 + 120, clock)
-            _until(consuming.done, board, watch, "draining", run.plan.profile.drain_timeout_seconds, clock)
+            _publish(publishing.done, board, watch, run.plan.profile.duration_seconds * 2 + 120, clock)
+            _drain(consuming.done, board, watch, run.plan.profile.drain_timeout_seconds, clock)
         except NotReached as error:
             late.append(str(error))
         finally:
@@ -223,20 +223,36 @@ def _start(board: Board, run: Run, jobs: Mapping[str, Future[None]], clock: Cloc
     board.start(clock.now_us() + _LEAD_US)
 
 
-def _until(
-    is_done: Callable[[], bool], board: Board, watch: Watch, phase: str, timeout_seconds: float, clock: Clock
-) -> None:
+def _publish(is_done: Callable[[], bool], board: Board, watch: Watch, timeout_seconds: float, clock: Clock) -> None:
     def look() -> bool:
-        watch(phase, board.everyone())
+        watch("publishing", board.everyone())
         return is_done()
 
     eventually(
         look,
         timeout_seconds=timeout_seconds,
-        describe=f"{phase} to finish",
+        describe="publishing to finish",
         interval_seconds=_WATCH_SECONDS,
         clock=clock,
     )
+
+
+def _drain(is_done: Callable[[], bool], board: Board, watch: Watch, patience_seconds: float, clock: Clock) -> None:
+    """Wait for the consumers as long as they get on: a slow machine is not a stuck queue.
+
+    Raises:
+        NotReached: nothing was consumed for that long.
+    """
+    consumed, since = -1, clock.monotonic()
+    while not is_done():
+        everyone = board.everyone()
+        watch("draining", everyone)
+        count = sum(one.done for one in everyone if one.role == "consume")
+        if count > consumed:
+            consumed, since = count, clock.monotonic()
+        elif clock.monotonic() - since >= patience_seconds:
+            raise NotReached(f"the queues were not drained, and for {patience_seconds:g} s nothing more was consumed")
+        clock.sleep(_WATCH_SECONDS)
 
 
 def _failure(name: str, job: Future[None]) -> str | None:

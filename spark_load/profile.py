@@ -34,7 +34,8 @@ class Profile:
         publish_linger_seconds: how long a due message may wait for others to share its call; counts as latency.
         poll_pause_seconds: how long a consumer rests between two receives, so that answers hold more messages.
         lateness_budget_seconds: how late the generator's 99th percentile may be before it measures only itself.
-        drain_timeout_seconds: how long after the last publish the end markers may take.
+        drain_timeout_seconds: how long after the last publish nothing may be consumed before the drain is given up; the
+            visibility timeout and more, or a message somebody holds ends it.
     """
 
     messages_per_second: Annotated[float, Field(gt=0, le=100_000)]

@@ -134,13 +134,20 @@ def test_a_damaged_history_is_unknown_never_valid_and_never_a_false_alarm(
 def test_a_run_that_did_not_drain_stays_unknown_when_judged_again(
     spark: SparkSession, empty: site.Site, tmp_path: Path
 ) -> None:
-    """What went wrong while it ran is kept with the run."""
-    hurried = replace(TINY, profile=replace(TINY.profile, duration_seconds=2, drain_timeout_seconds=0.1))
+    """Somebody holds a message: nothing moves any more. What went wrong while it ran is kept with the run."""
+    hurried = replace(TINY, profile=replace(TINY.profile, duration_seconds=2, drain_timeout_seconds=3))
+    held: list[object] = []
 
-    verdict, folder = _run(spark, empty, tmp_path, named=hurried)
+    def hold(phase: str, _everyone: list[Progress]) -> None:
+        if phase == "publishing" and not held:
+            url = empty.queue_urls["sluice-local-billing.fifo"]
+            held.extend(empty.client("sqs").receive_message(QueueUrl=url, VisibilityTimeout=600).get("Messages", []))
+
+    verdict, folder = _run(spark, empty, tmp_path, named=hurried, watch=hold)
     again = driver.rejudge(spark, driver.find_stored(folder))
 
-    assert verdict.unknowns[0].startswith("waited 0.1 s for draining to finish")
+    assert held
+    assert verdict.unknowns[0] == "the queues were not drained, and for 3 s nothing more was consumed"
     assert (verdict.status, again.status) == (Status.UNKNOWN, Status.UNKNOWN)
     assert again.unknowns == verdict.unknowns
 
