@@ -92,7 +92,7 @@ def _promise_id(item: pytest.Item) -> str:
         raise pytest.UsageError(f"{item.nodeid} has {len(markers)} promise markers, allowed is exactly one")
     (id_,) = markers[0].args
     if id_ not in PROMISES:
-        raise pytest.UsageError(f"{item.nodeid} names promise {id_!r}, which sluice/promises.py does not have")
+        raise pytest.UsageError(f"{item.nodeid} names promise {id_!r}, which sluice/promises/ does not have")
     return str(id_)
 
 

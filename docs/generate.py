@@ -11,7 +11,7 @@ _PROMISES = _DOCS / "promises.md"
 _STACKS = _DOCS / "architecture" / "stacks.md"
 _HEAD = """# Promises
 
-Generated from `sluice/promises.py` by `make docs`; do not edit.
+Generated from `sluice/promises/` by `make docs`; do not edit.
 
 Each promise has one contract test that carries its id, and each saboteur named here turns that test red (`make prove`).
 Evidence says how we know that AWS behaves so: *recorded* from AWS with a date, *old* (asserted on AWS, undated),

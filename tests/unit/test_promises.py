@@ -48,5 +48,5 @@ def test_deviations_name_what_exists() -> None:
 
 
 def test_the_promises_page_is_up_to_date() -> None:
-    """`docs/promises.md` says what `sluice/promises.py` says: `make docs` writes it."""
+    """`docs/promises.md` says what `sluice/promises/` says: `make docs` writes it."""
     assert (PROJECT / "docs" / "promises.md").read_text(encoding="utf-8") == promises_page()
