@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from botocore.exceptions import ClientError
+
 from contract_tests.targets import Target
 from sluice.clock import eventually
 
@@ -16,6 +18,20 @@ _LONG_POLL_SECONDS = 1
 def bodies(messages: Iterable[Message]) -> list[str]:
     """Return the bodies, in order."""
     return [message["Body"] for message in messages]
+
+
+def refusal(call: Callable[..., object], *arguments: object, **parameters: object) -> tuple[str, int, str]:
+    """Make a call the service must refuse; return error code, HTTP status and text.
+
+    Raises:
+        AssertionError: it was accepted.
+    """
+    try:
+        answer = call(*arguments, **parameters)
+    except ClientError as error:
+        said = error.response
+        return said["Error"]["Code"], said["ResponseMetadata"]["HTTPStatusCode"], said["Error"]["Message"]
+    raise AssertionError(f"accepted, should have been refused: {answer!r}")
 
 
 @dataclass(frozen=True, slots=True)

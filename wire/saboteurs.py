@@ -27,7 +27,6 @@ _SENDS = ("sqs.SendMessage", "sns.Publish")
 _BATCH_SENDS = {"sqs.SendMessageBatch": "Entries", "sns.PublishBatch": "PublishBatchRequestEntries"}
 _RECEIVE = ("sqs.ReceiveMessage",)
 _ALL_SENDS = (*_SENDS, *_BATCH_SENDS)
-_ERRORS = (*_SENDS, "sqs.DeleteMessage", "sqs.StartMessageMoveTask")
 
 
 def _entries(operation: str, params: Any) -> list[dict[str, Any]]:
@@ -264,10 +263,18 @@ class _FreezeReceiveCount(_Saboteur):
 
 
 class _HideErrors(_Saboteur):
-    operations = _ERRORS
+    operations = ("sqs", "sns")  # a service alone is all of its operations
 
     def answered(self, params: Mapping[str, Any], parsed: dict[str, Any], http_response: AWSResponse) -> None:
         http_response.status_code = 200
+
+
+class _BlurErrors(_Saboteur):
+    operations = ("sqs", "sns")
+
+    def answered(self, params: Mapping[str, Any], parsed: dict[str, Any], http_response: AWSResponse) -> None:
+        if "Error" in parsed:
+            parsed["Error"]["Message"] = "Bad Request"
 
 
 class _ChangeMessageIds(_Saboteur):
@@ -492,6 +499,7 @@ SABOTEURS: dict[str, Saboteur] = {
         Saboteur("freeze-sequence-numbers", "gives every send the same sequence number", _FreezeSequenceNumbers),
         Saboteur("freeze-receive-count", "reports every receive as the first", _FreezeReceiveCount),
         Saboteur("hide-errors", "turns refusals into success", _HideErrors),
+        Saboteur("blur-errors", "gives every refusal the same text", _BlurErrors),
         Saboteur("change-message-ids", "gives received messages other message ids", _ChangeMessageIds),
         Saboteur("withhold-dead-letters", "delivers nothing from a DLQ", _WithholdDeadLetters),
         Saboteur("drop-messages", "deletes messages instead of delivering them", _DropMessages, ("E1",)),

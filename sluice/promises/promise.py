@@ -74,3 +74,23 @@ def old(test: str) -> Evidence:
 def documented(page: str) -> Evidence:
     """Return evidence that AWS says so on that page."""
     return Evidence(Grade.DOCUMENTED, page, "2026-11-20")
+
+
+def reported(source: str, date: str) -> Evidence:
+    """Return evidence that a user quoted AWS's answer there."""
+    return Evidence(Grade.REPORTED, source, date)
+
+
+def peer(test: str) -> Evidence:
+    """Return evidence asserted on AWS by a test of the suite LocalSqsSnsMessaging shares with it; its run is dated."""
+    return Evidence(Grade.RECORDED, "justeattakeaway/LocalSqsSnsMessaging " + test, "2026-05-23")
+
+
+def verified(test: str) -> Evidence:
+    """Return evidence asserted on AWS by a test of moto's that is marked as verified there."""
+    return Evidence(Grade.OLD, "moto tests/" + test, "undated, read 2026-08-22")
+
+
+def unverified(source: str) -> Evidence:
+    """Return what only another emulator, or our inference, says: nobody recorded it on AWS."""
+    return Evidence(Grade.OPEN, source, "2026-11-20")
