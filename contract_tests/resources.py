@@ -1,5 +1,6 @@
 """Queues and topics of one test: made with unique names, deleted after it, with methods that read like the promise."""
 
+import contextlib
 import itertools
 import json
 from collections.abc import Callable, Iterable, Mapping
@@ -12,6 +13,7 @@ from contract_tests.targets import Target
 from sluice.clock import eventually
 
 type Message = dict[str, Any]
+type Refusal = tuple[str, int, str]
 _LONG_POLL_SECONDS = 1
 
 
@@ -20,7 +22,7 @@ def bodies(messages: Iterable[Message]) -> list[str]:
     return [message["Body"] for message in messages]
 
 
-def refusal(call: Callable[..., object], *arguments: object, **parameters: object) -> tuple[str, int, str]:
+def refusal(call: Callable[..., object], *arguments: object, **parameters: object) -> Refusal:
     """Make a call the service must refuse; return error code, HTTP status and text.
 
     Raises:
@@ -32,6 +34,17 @@ def refusal(call: Callable[..., object], *arguments: object, **parameters: objec
         said = error.response
         return said["Error"]["Code"], said["ResponseMetadata"]["HTTPStatusCode"], said["Error"]["Message"]
     raise AssertionError(f"accepted, should have been refused: {answer!r}")
+
+
+def entry(body: str, **more: Any) -> dict[str, Any]:
+    """Return an entry of SendMessageBatch, to group g1, with its body as entry id and deduplication id.
+
+    Args:
+        body: of the message.
+        more: replaces these; None leaves the parameter out.
+    """
+    given = {"Id": body, "MessageBody": body, "MessageGroupId": "g1", "MessageDeduplicationId": body, **more}
+    return {name: value for name, value in given.items() if value is not None}
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +68,11 @@ class Queue:
         """Send several messages to a group, one after the other, with their bodies as deduplication ids."""
         for body in bodies:
             self.send(body, group=group, id=body)
+
+    def send_batch(self, *entries: dict[str, Any]) -> dict[str, Any]:
+        """Send these entries in one call."""
+        answer: dict[str, Any] = self.sqs.send_message_batch(QueueUrl=self.url, Entries=list(entries))
+        return answer
 
     def receive(self, *, most: int = 1, visibility: int | None = None, wait: int = 0) -> list[Message]:
         """Receive once, at most `most` messages, with every system attribute."""
@@ -90,6 +108,30 @@ class Queue:
         self.sqs.change_message_visibility(
             QueueUrl=self.url, ReceiptHandle=message["ReceiptHandle"], VisibilityTimeout=seconds
         )
+
+    def dead_letter(self, *sent: str, group: str = "g1") -> list[Message]:
+        """Send messages to a queue that allows one receive, use it up so that all are in its DLQ; return what came."""
+        self.send_each(*sent, group=group)
+        received: list[Message] = []
+        while len(received) < len(sent):
+            received += self.await_batch(most=10, visibility=0)
+        assert self.receive(most=10, wait=1) == [], "more than one receive was allowed"
+        return received
+
+    def attributes(self, *names: str) -> dict[str, str]:
+        """Return the attributes of those names."""
+        answer: dict[str, str] = self.sqs.get_queue_attributes(QueueUrl=self.url, AttributeNames=list(names))[
+            "Attributes"
+        ]
+        return answer
+
+    def set_attributes(self, **attributes: str) -> None:
+        """Change attributes."""
+        self.sqs.set_queue_attributes(QueueUrl=self.url, Attributes=attributes)
+
+    def delete_queue(self) -> None:
+        """Delete the queue itself."""
+        self.sqs.delete_queue(QueueUrl=self.url)
 
     def purge(self) -> None:
         """Purge the queue."""
@@ -128,8 +170,37 @@ class Topic:
         answer: dict[str, Any] = self.sns.publish(TopicArn=self.arn, Message=body, **parameters, **more)
         return answer
 
-    def subscribe(self, queue: Queue) -> None:
-        """Subscribe a queue with raw delivery, and allow the topic to send to it."""
+    def publish_batch(self, *entries: dict[str, Any]) -> dict[str, Any]:
+        """Publish a batch; what an entry does not say is `Id` from 1, group `g1`, and the `Id` as deduplication id."""
+        complete = [
+            {"Id": str(at), "MessageGroupId": "g1", "MessageDeduplicationId": str(entry.get("Id", at)), **entry}
+            for at, entry in enumerate(entries, 1)
+        ]
+        answer: dict[str, Any] = self.sns.publish_batch(TopicArn=self.arn, PublishBatchRequestEntries=complete)
+        return answer
+
+    def attributes(self) -> dict[str, str]:
+        """Return all attributes."""
+        answer: dict[str, str] = self.sns.get_topic_attributes(TopicArn=self.arn)["Attributes"]
+        return answer
+
+    def subscribe(self, queue: Queue, *, raw: bool = True, **attributes: str) -> str:
+        """Subscribe a queue, allow the topic to send to it, and return the subscription's ARN.
+
+        Args:
+            queue: any.
+            raw: without the envelope.
+            attributes: as for Subscribe.
+        """
+        self.allow(queue)
+        delivery = {"RawMessageDelivery": "true"} if raw else {}
+        answer: dict[str, str] = self.sns.subscribe(
+            TopicArn=self.arn, Protocol="sqs", Endpoint=queue.arn, Attributes=delivery | attributes
+        )
+        return answer["SubscriptionArn"]
+
+    def allow(self, queue: Queue) -> None:
+        """Allow the topic to send to a queue."""
         statement = {
             "Effect": "Allow",
             "Principal": {"Service": "sns.amazonaws.com"},
@@ -138,10 +209,7 @@ class Topic:
             "Condition": {"ArnEquals": {"aws:SourceArn": self.arn}},
         }
         policy = json.dumps({"Version": "2012-10-17", "Statement": [statement]})
-        queue.sqs.set_queue_attributes(QueueUrl=queue.url, Attributes={"Policy": policy})
-        self.sns.subscribe(
-            TopicArn=self.arn, Protocol="sqs", Endpoint=queue.arn, Attributes={"RawMessageDelivery": "true"}
-        )
+        queue.set_attributes(Policy=policy)
 
 
 class Resources:
@@ -156,9 +224,16 @@ class Resources:
         self._numbers = itertools.count(1)
         self._undo: list[Callable[[], object]] = []
 
-    def standard_queue(self) -> Queue:
-        """Make a standard queue."""
-        return self._queue(f"{self._prefix}-{next(self._numbers)}", {})
+    def standard_queue(
+        self, *, hint: str = "q", dead_letters: Queue | None = None, max_receive_count: int = 2, **attributes: str
+    ) -> Queue:
+        """Make a standard queue; arguments as for `fifo_queue`."""
+        redrive = self._redrive(dead_letters, max_receive_count)
+        return self._queue(self.name(hint), {**redrive, **attributes})
+
+    def name(self, hint: str) -> str:
+        """Return a name no other test uses."""
+        return f"{self._prefix}-{hint}-{next(self._numbers)}"
 
     def fifo_queue(
         self, *, hint: str = "q", dead_letters: Queue | None = None, max_receive_count: int = 2, **attributes: str
@@ -171,28 +246,62 @@ class Resources:
             max_receive_count: receives before a message goes there.
             attributes: as for CreateQueue.
         """
-        redrive: Mapping[str, str] = {}
-        if dead_letters is not None:
-            policy = {"deadLetterTargetArn": dead_letters.arn, "maxReceiveCount": max_receive_count}
-            redrive = {"RedrivePolicy": json.dumps(policy)}
-        name = f"{self._prefix}-{hint}-{next(self._numbers)}.fifo"
-        return self._queue(name, {"FifoQueue": "true", **redrive, **attributes})
+        redrive = self._redrive(dead_letters, max_receive_count)
+        return self._queue(f"{self.name(hint)}.fifo", {"FifoQueue": "true", **redrive, **attributes})
+
+    @staticmethod
+    def _redrive(dead_letters: Queue | None, max_receive_count: int) -> Mapping[str, str]:
+        if dead_letters is None:
+            return {}
+        policy = {"deadLetterTargetArn": dead_letters.arn, "maxReceiveCount": max_receive_count}
+        return {"RedrivePolicy": json.dumps(policy)}
+
+    def create(self, name: str, *, tags: Mapping[str, str] | None = None, **attributes: str) -> str:
+        """Ask for a queue, which may be refused, and return its URL.
+
+        Args:
+            name: from `name`, or made of one.
+            tags: None leaves the parameter out; so does giving no attributes.
+            attributes: as for CreateQueue.
+        """
+        given = {"Attributes": attributes, "tags": tags}
+        answer = self._sqs.create_queue(
+            QueueName=name, **{parameter: value for parameter, value in given.items() if value}
+        )
+        url: str = answer.get("QueueUrl", "")
+        if url:
+            self._undo.append(lambda: self._delete(url))
+        return url
+
+    def _delete(self, url: str) -> None:
+        with contextlib.suppress(self._sqs.exceptions.QueueDoesNotExist):  # the test may have deleted it
+            self._sqs.delete_queue(QueueUrl=url)
 
     def _queue(self, name: str, attributes: Mapping[str, str]) -> Queue:
-        url = self._sqs.create_queue(QueueName=name, Attributes=dict(attributes))["QueueUrl"]
-        self._undo.append(lambda: self._sqs.delete_queue(QueueUrl=url))
+        url = self.create(name, tags=None, **attributes)
         arn = self._sqs.get_queue_attributes(QueueUrl=url, AttributeNames=["QueueArn"])["Attributes"]["QueueArn"]
         return Queue(self._sqs, name, url, arn, self._target.patience_seconds)
 
     def fifo_topic(self, *queues: Queue, **attributes: str) -> Topic:
         """Make a FIFO topic with these queues subscribed."""
-        name = f"{self._prefix}-{next(self._numbers)}.fifo"
-        arn = self._sns.create_topic(Name=name, Attributes={"FifoTopic": "true", **attributes})["TopicArn"]
-        self._undo.append(lambda: self._sns.delete_topic(TopicArn=arn))
-        topic = Topic(self._sns, arn)
+        topic = self._topic(f"{self.name('t')}.fifo", {"FifoTopic": "true", **attributes})
         for queue in queues:
             topic.subscribe(queue)
         return topic
+
+    def standard_topic(self) -> Topic:
+        """Make a standard topic."""
+        return self._topic(self.name("t"), {})
+
+    def _topic(self, name: str, attributes: Mapping[str, str]) -> Topic:
+        arn = self._sns.create_topic(Name=name, Attributes=dict(attributes))["TopicArn"]
+        self._undo.append(lambda: self._delete_topic(arn, is_archived="ArchivePolicy" in attributes))
+        return Topic(self._sns, arn)
+
+    def _delete_topic(self, arn: str, *, is_archived: bool) -> None:
+        if is_archived:  # SNS deletes no topic with an archive
+            self._sns.set_topic_attributes(TopicArn=arn, AttributeName="ArchivePolicy", AttributeValue="{}")
+        self._sns.delete_topic(TopicArn=arn)
 
     def close(self) -> None:
         """Delete everything, the latest first."""

@@ -149,7 +149,7 @@ class _IgnoreCall(_Saboteur):
             return None
         if "Entries" in params:
             return _answer(Successful=[{"Id": entry["Id"]} for entry in params["Entries"]], Failed=[])
-        return _answer(TaskHandle="ignored")
+        return _answer(TaskHandle="ignored", ApproximateNumberOfMessagesMoved=0)
 
 
 class _IgnoreDelete(_IgnoreCall):
@@ -166,6 +166,14 @@ class _IgnorePurge(_IgnoreCall):
 
 class _IgnoreMoveTask(_IgnoreCall):
     operations = ("sqs.StartMessageMoveTask",)
+
+
+class _IgnoreCancel(_IgnoreCall):
+    operations = ("sqs.CancelMessageMoveTask",)
+
+
+class _IgnoreUnsubscribe(_IgnoreCall):
+    operations = ("sns.Unsubscribe",)
 
 
 class _StretchVisibility(_Saboteur):
@@ -379,6 +387,36 @@ class _IgnoreSubscribe(_Saboteur):
         return _answer(SubscriptionArn=f"{params['TopicArn']}:ignored")
 
 
+class _LoseSecondSubscription(_IgnoreSubscribe):
+    def answer(self, operation: str, params: Mapping[str, Any]) -> tuple[AWSResponse, dict[str, Any]] | None:
+        self.strikes()
+        return super().answer(operation, params) if self._opportunities == 2 else None
+
+
+class _RenameSubscriptions(_Saboteur):
+    operations = ("sns.Subscribe",)
+
+    def answered(self, params: Mapping[str, Any], parsed: dict[str, Any], http_response: AWSResponse) -> None:
+        if "SubscriptionArn" in parsed and self.strikes():
+            parsed["SubscriptionArn"] += f"-{self._opportunities}"
+
+
+class _ReusePublishIds(_Saboteur):
+    operations = ("sns.Publish", *_RECEIVE)
+
+    def __init__(self, every: int) -> None:
+        super().__init__(every)
+        self._published: dict[str, str] = {}
+
+    def answered(self, params: Mapping[str, Any], parsed: dict[str, Any], http_response: AWSResponse) -> None:
+        if "TopicArn" in params:
+            self._published = {name: parsed[name] for name in ("MessageId", "SequenceNumber") if name in parsed}
+            return
+        for message in parsed.get("Messages", []):
+            message["MessageId"] = self._published.get("MessageId", message["MessageId"])
+            message["Attributes"]["SequenceNumber"] = self._published.get("SequenceNumber", "")
+
+
 class _ShareUndeliveredQueue(_Saboteur):
     operations = ("sns.GetSubscriptionAttributes",)
 
@@ -390,6 +428,26 @@ class _ShareUndeliveredQueue(_Saboteur):
         if self._first is None:
             self._first = parsed["Attributes"]["RedrivePolicy"]
         parsed["Attributes"]["RedrivePolicy"] = self._first
+
+
+class _Omit(_Saboteur):
+    """Leaves parameters or attributes out of what is asked."""
+
+    def __init__(self, every: int, names: tuple[str, ...], operations: tuple[str, ...]) -> None:
+        super().__init__(every)
+        self.operations = operations  # type: ignore[misc]  # here, of the instance
+        self._names = names
+
+    def rewrite(self, operation: str, params: dict[str, Any]) -> None:
+        for name in self._names:
+            params.pop(name, None)
+        if "Attributes" in params:
+            kept = {name: value for name, value in params["Attributes"].items() if name not in self._names}
+            params["Attributes"] = kept
+
+
+def _omit(*names: str, of: tuple[str, ...]) -> Callable[[int], _Saboteur]:
+    return lambda every: _Omit(every, names, of)
 
 
 class _Misreport(_Saboteur):
@@ -423,6 +481,45 @@ def _without_encryption(parsed: dict[str, Any]) -> None:
 
 def _shorten_retention(parsed: dict[str, Any]) -> None:
     parsed["Attributes"]["MessageRetentionPeriod"] = "60"
+
+
+def _quote_receive_count(parsed: dict[str, Any]) -> None:
+    policy = json.loads(parsed["Attributes"]["RedrivePolicy"])
+    parsed["Attributes"]["RedrivePolicy"] = json.dumps(policy | {"maxReceiveCount": str(policy["maxReceiveCount"])})
+
+
+def _undercount(parsed: dict[str, Any]) -> None:
+    for name in parsed.get("Attributes", {}):
+        if name.startswith("ApproximateNumber"):
+            parsed["Attributes"][name] = "0"
+
+
+def _strip_topic(parsed: dict[str, Any]) -> None:
+    parsed["Attributes"] = {name: parsed["Attributes"][name] for name in ("Owner", "TopicArn")}
+
+
+def _of_each(listed: str, edit: Callable[[dict[str, Any]], object]) -> Callable[[dict[str, Any]], None]:
+    """Return an edit of every element of a list in the answer."""
+
+    def edit_each(parsed: dict[str, Any]) -> None:
+        for element in parsed.get(listed, []):
+            edit(element)
+
+    return edit_each
+
+
+def _with_attribute(name: str, value: str) -> Callable[[dict[str, Any]], None]:
+    """Return an edit that gives every received message that has the system attribute another value."""
+
+    def edit(message: dict[str, Any]) -> None:
+        if name in message.get("Attributes", {}):
+            message["Attributes"][name] = value
+
+    return _of_each("Messages", edit)
+
+
+def _count_move(task: dict[str, Any]) -> None:
+    task["ApproximateNumberOfMessagesMoved"] += 1
 
 
 def _hide_subscription(parsed: dict[str, Any]) -> None:
@@ -553,6 +650,103 @@ SABOTEURS: dict[str, Saboteur] = {
             "reports alarms that ring later",
             _misreport(_raise_thresholds, "cloudwatch.DescribeAlarms"),
         ),
+        Saboteur(
+            "ignore-redrive-policy",
+            "makes queues without the redrive policy asked for",
+            _omit("RedrivePolicy", of=("sqs.CreateQueue", "sqs.SetQueueAttributes")),
+        ),
+        Saboteur(
+            "quote-receive-count",
+            "reports maxReceiveCount as a string",
+            _misreport(_quote_receive_count, _QUEUE_ATTRIBUTES),
+        ),
+        Saboteur(
+            "hide-source-queue",
+            "lists all queues of a DLQ but the last",
+            _misreport(lambda parsed: parsed["queueUrls"].pop(), "sqs.ListDeadLetterSourceQueues"),
+        ),
+        Saboteur(
+            "disguise-source",
+            "names another queue as the one a dead letter came from",
+            _misreport(_with_attribute("DeadLetterQueueSourceArn", "arn:aws:sqs:disguised"), *_RECEIVE),
+        ),
+        Saboteur(
+            "drop-message-attributes",
+            "delivers messages without their attributes",
+            _misreport(_of_each("Messages", lambda message: message.pop("MessageAttributes", None)), *_RECEIVE),
+        ),
+        Saboteur(
+            "regroup-messages",
+            "delivers all messages as of one group",
+            _misreport(_with_attribute("MessageGroupId", "regrouped"), *_RECEIVE),
+        ),
+        Saboteur(
+            "freeze-sent-at",
+            "reports every message as sent at one instant",
+            _misreport(_with_attribute("SentTimestamp", "1700000000000"), *_RECEIVE),
+        ),
+        Saboteur(
+            "redirect-move-tasks",
+            "moves dead letters to their source, whatever the destination",
+            _omit("DestinationArn", of=("sqs.StartMessageMoveTask",)),
+        ),
+        Saboteur(
+            "hurry-move-tasks",
+            "ignores the rate of a move task",
+            _omit("MaxNumberOfMessagesPerSecond", of=("sqs.StartMessageMoveTask",)),
+        ),
+        Saboteur(
+            "miscount-moves",
+            "reports one message moved too many",
+            _misreport(_of_each("Results", _count_move), "sqs.ListMessageMoveTasks"),
+        ),
+        Saboteur(
+            "report-moves-done",
+            "reports every move task as completed",
+            _misreport(_of_each("Results", lambda task: task.update(Status="COMPLETED")), "sqs.ListMessageMoveTasks"),
+        ),
+        Saboteur(
+            "reverse-move-tasks",
+            "lists the oldest move task first",
+            _misreport(lambda parsed: parsed["Results"].reverse(), "sqs.ListMessageMoveTasks"),
+        ),
+        Saboteur(
+            "scramble-task-handles",
+            "gives out task handles that lead nowhere",
+            _misreport(lambda parsed: parsed.update(TaskHandle="c2NyYW1ibGVk"), "sqs.StartMessageMoveTask"),
+        ),
+        Saboteur("ignore-cancel", "confirms that a move task is cancelled and lets it run", _IgnoreCancel),
+        Saboteur(
+            "undercount-queue",
+            "reports queues as empty",
+            _misreport(_undercount, _QUEUE_ATTRIBUTES),
+        ),
+        Saboteur(
+            "strip-topic",
+            "reports topics without their attributes",
+            _misreport(_strip_topic, _TOPIC_ATTRIBUTES),
+        ),
+        Saboteur(
+            "wrap-raw-deliveries",
+            "delivers with the envelope where none is wanted",
+            _omit("RawMessageDelivery", of=("sns.Subscribe",)),
+        ),
+        Saboteur(
+            "ignore-filter-policy",
+            "delivers what a filter policy keeps out",
+            _omit("FilterPolicy", "FilterPolicyScope", of=("sns.Subscribe",)),
+        ),
+        Saboteur(
+            "lose-undelivered",
+            "makes subscriptions without a DLQ",
+            _omit("RedrivePolicy", of=("sns.Subscribe",)),
+        ),
+        Saboteur(
+            "lose-second-subscription", "confirms the second subscription and does not make it", _LoseSecondSubscription
+        ),
+        Saboteur("rename-subscriptions", "gives every subscription another ARN", _RenameSubscriptions),
+        Saboteur("ignore-unsubscribe", "confirms an unsubscribe and does not do it", _IgnoreUnsubscribe),
+        Saboteur("reuse-publish-ids", "delivers copies under the ids of their publish", _ReusePublishIds),
         Saboteur("corrupt-bodies", "changes a character of received bodies", _CorruptBodies, ("G1",)),
         Saboteur("lose-publishes", "acknowledges publishes and drops them", _LosePublishes, ("A1",)),
     )
