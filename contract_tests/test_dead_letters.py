@@ -6,6 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from contract_tests.resources import Queue, Resources, bodies
+from sluice.clock import eventually
 
 
 @pytest.mark.promise("DLQ-01")
@@ -39,6 +40,123 @@ def test_the_deduplication_id_in_the_dlq_is_the_message_id(resources: Resources)
     dead = dead_letters.await_message(visibility=30)
 
     assert dead["Attributes"]["MessageDeduplicationId"] == dead["MessageId"]
+
+
+@pytest.mark.promise("DLQ-05")
+def test_two_sources_keep_both_messages_of_one_deduplication_id_in_a_shared_dlq(resources: Resources) -> None:
+    """DLQ-05: what is a duplicate in no queue is none in the DLQ they share."""
+    dead_letters = resources.fifo_queue(hint="dlq")
+    first = resources.fifo_queue(dead_letters=dead_letters, max_receive_count=1)
+    second = resources.fifo_queue(dead_letters=dead_letters, max_receive_count=1)
+    first.send("of the first", id="same")
+    second.send("of the second", id="same")
+
+    first.await_message(visibility=0)
+    second.await_message(visibility=0)
+    assert first.receive(wait=1) == []
+    assert second.receive(wait=1) == []
+
+    assert sorted(bodies(dead_letters.drain(1))) == ["of the first", "of the second"]
+
+
+@pytest.mark.promise("DLQ-06")
+def test_dead_letters_keep_their_group_and_their_order(resources: Resources) -> None:
+    """DLQ-06: three messages of one group come out of the DLQ in the order they failed."""
+    dead_letters = resources.fifo_queue(hint="dlq")
+    queue = resources.fifo_queue(dead_letters=dead_letters, max_receive_count=1)
+    queue.dead_letter("m1", "m2", "m3", group="g1")
+
+    dead = dead_letters.drain(3)
+
+    assert bodies(dead) == ["m1", "m2", "m3"]
+    assert [message["Attributes"]["MessageGroupId"] for message in dead] == ["g1", "g1", "g1"]
+
+
+@pytest.mark.promise("DLQ-07")
+def test_a_dead_letter_keeps_its_attributes_its_count_and_names_its_source(resources: Resources) -> None:
+    """DLQ-07: one receive on the source and one on the DLQ make a receive count of 2."""
+    dead_letters = resources.fifo_queue(hint="dlq")
+    queue = resources.fifo_queue(dead_letters=dead_letters, max_receive_count=1)
+    trace = "Root=1-5759e988-bd862e3fe1be46a994272793;Parent=53995c3f42cd8ad8;Sampled=1"
+    queue.send(
+        "poison",
+        id="m1",
+        MessageAttributes={"kind": {"DataType": "String", "StringValue": "order"}},
+        MessageSystemAttributes={"AWSTraceHeader": {"DataType": "String", "StringValue": trace}},
+    )
+    queue.await_message(visibility=0)
+    assert queue.receive(wait=1) == []
+
+    dead = dead_letters.await_message(visibility=30)
+
+    assert dead.get("MessageAttributes") == {"kind": {"DataType": "String", "StringValue": "order"}}
+    assert dead["Attributes"]["AWSTraceHeader"] == trace
+    assert dead["Attributes"]["ApproximateReceiveCount"] == "2"
+    assert dead["Attributes"]["DeadLetterQueueSourceArn"] == queue.arn
+
+
+@pytest.mark.promise("DLQ-08")
+def test_a_fifo_dlq_counts_the_age_of_a_message_from_the_move(resources: Resources) -> None:
+    """DLQ-08: the enqueue time is that of the move, so that retention starts anew."""
+    dead_letters = resources.fifo_queue(hint="dlq")
+    queue = resources.fifo_queue(dead_letters=dead_letters, max_receive_count=1)
+    (before,) = queue.dead_letter("m1")
+
+    dead = dead_letters.await_message(visibility=30)
+
+    assert int(dead["Attributes"]["SentTimestamp"]) > int(before["Attributes"]["SentTimestamp"])
+
+
+@pytest.mark.promise("DLQ-20")
+def test_a_dlq_may_have_a_dlq(resources: Resources) -> None:
+    """DLQ-20: a message that fails in the DLQ too travels on to the DLQ's own."""
+    last = resources.fifo_queue(hint="dlq-of-dlq")
+    dead_letters = resources.fifo_queue(hint="dlq", dead_letters=last, max_receive_count=2)
+    queue = resources.fifo_queue(dead_letters=dead_letters, max_receive_count=1)
+    queue.dead_letter("m1")
+
+    first = dead_letters.await_message(visibility=0)
+    # Whether the DLQ counts its own receives only, or the source's too, is recorded by nobody.
+    eventually(
+        lambda: dead_letters.receive(visibility=0) == [],
+        timeout_seconds=queue.patience_seconds,
+        describe="the DLQ to set the message aside",
+    )
+
+    assert [first["Body"], *bodies(last.drain(1))] == ["m1", "m1"]
+
+
+@pytest.mark.promise("DLQ-21")
+def test_looking_at_a_message_counts_as_a_receive(resources: Resources) -> None:
+    """DLQ-21: received and put back twice, by nobody who failed, the message is gone to the DLQ."""
+    dead_letters = resources.fifo_queue(hint="dlq")
+    queue = resources.fifo_queue(dead_letters=dead_letters, max_receive_count=2)
+    queue.send("m1", id="m1")
+
+    queue.change_visibility(queue.await_message(visibility=30), 0)
+    queue.change_visibility(queue.await_message(visibility=30), 0)
+
+    assert queue.receive(wait=1) == []
+    assert bodies(dead_letters.drain(1)) == ["m1"]
+
+
+@pytest.mark.promise("DLQ-23")
+def test_a_lowered_max_receive_count_holds_for_messages_already_there(resources: Resources) -> None:
+    """DLQ-23: received twice of ten allowed, then two are allowed: the next receive finds nothing."""
+    dead_letters = resources.fifo_queue(hint="dlq")
+    queue = resources.fifo_queue(dead_letters=dead_letters, max_receive_count=10)
+    queue.send("m1", id="m1")
+    queue.await_message(visibility=0)
+    queue.await_message(visibility=0)
+
+    queue.set_attributes(RedrivePolicy=f'{{"deadLetterTargetArn": "{dead_letters.arn}", "maxReceiveCount": 2}}')
+
+    eventually(
+        lambda: queue.receive(visibility=0) == [],
+        timeout_seconds=queue.patience_seconds,
+        describe="the queue to set the message aside",
+    )
+    assert bodies(dead_letters.drain(1)) == ["m1"]
 
 
 @pytest.mark.promise("SLU-04")

@@ -21,6 +21,7 @@ from botocore.exceptions import ClientError
 
 from sluice.errors import ConfigError
 from sluice.limits import VISIBILITY_TIMEOUT_SECONDS_MAX
+from wire import simulator
 
 _PARAMS = "sluice_saboteur"
 _SENDS = ("sqs.SendMessage", "sns.Publish")
@@ -176,6 +177,141 @@ class _IgnoreUnsubscribe(_IgnoreCall):
     operations = ("sns.Unsubscribe",)
 
 
+class _IgnoreAttributeChanges(_IgnoreCall):
+    operations = ("sqs.SetQueueAttributes",)
+
+
+class _IgnoreTags(_IgnoreCall):
+    operations = ("sqs.TagQueue", "sqs.CreateQueue")
+
+    def rewrite(self, operation: str, params: dict[str, Any]) -> None:
+        params.pop("tags", None)
+
+    def answer(self, operation: str, params: Mapping[str, Any]) -> tuple[AWSResponse, dict[str, Any]] | None:
+        return super().answer(operation, params) if operation == "sqs.TagQueue" else None
+
+
+class _ForgetAttributes(_Saboteur):
+    operations = ("sqs.CreateQueue",)
+
+    def rewrite(self, operation: str, params: dict[str, Any]) -> None:
+        if "Attributes" in params:
+            kept = {name: value for name, value in params["Attributes"].items() if name == "FifoQueue"}
+            params["Attributes"] = kept
+
+
+class _MoveQueues(_Saboteur):
+    operations = ("sqs.CreateQueue",)
+
+    def __init__(self, every: int) -> None:
+        super().__init__(every)
+        self._made: set[str] = set()
+
+    def answered(self, params: Mapping[str, Any], parsed: dict[str, Any], http_response: AWSResponse) -> None:
+        if params["QueueName"] in self._made and "QueueUrl" in parsed:
+            parsed["QueueUrl"] = parsed["QueueUrl"].removesuffix(".fifo") + "-moved.fifo"
+        self._made.add(params["QueueName"])
+
+
+class _ShortenIds(_Saboteur):
+    operations = _ALL_SENDS
+
+    def rewrite(self, operation: str, params: dict[str, Any]) -> None:
+        for entry in _entries(operation, params):
+            for name in ("MessageGroupId", "MessageDeduplicationId"):
+                if name in entry:
+                    entry[name] = entry[name][:64]
+
+
+class _SaltDeduplicationIds(_Saboteur):
+    operations = ("sqs.SendMessage", "sqs.SendMessageBatch")
+
+    def rewrite(self, operation: str, params: dict[str, Any]) -> None:
+        for entry in _entries(operation, params):
+            if "MessageDeduplicationId" in entry and self.strikes():
+                entry["MessageDeduplicationId"] = f"{entry['MessageDeduplicationId'][:100]}.{self._opportunities}"
+
+
+class _WidenAttributeNames(_Saboteur):
+    operations = _RECEIVE
+
+    def rewrite(self, operation: str, params: dict[str, Any]) -> None:
+        params["MessageSystemAttributeNames"] = params["MessageAttributeNames"] = ["All"]
+
+
+class _ReverseBatchSends(_Saboteur):
+    operations = ("sqs.SendMessageBatch",)
+
+    def rewrite(self, operation: str, params: dict[str, Any]) -> None:
+        params["Entries"] = params["Entries"][::-1]
+
+
+class _LoseBatchEntries(_Saboteur):
+    operations = ("sqs.SendMessageBatch", "sqs.DeleteMessageBatch", "sqs.ChangeMessageVisibilityBatch")
+
+    def __init__(self, every: int) -> None:
+        super().__init__(every)
+        self._lost: list[dict[str, Any]] = []
+
+    def rewrite(self, operation: str, params: dict[str, Any]) -> None:
+        self._lost = params["Entries"][1:]
+        params["Entries"] = params["Entries"][:1]
+
+    def answered(self, params: Mapping[str, Any], parsed: dict[str, Any], http_response: AWSResponse) -> None:
+        if "Successful" in parsed:
+            lost = [{"Id": entry["Id"], "MessageId": "lost", "SequenceNumber": "0"} for entry in self._lost]
+            parsed["Successful"] += lost
+
+
+class _StickyVisibility(_Saboteur):
+    operations = ("sqs.ChangeMessageVisibility", *_RECEIVE)
+
+    def __init__(self, every: int) -> None:
+        super().__init__(every)
+        self._changed: dict[str, int] = {}
+
+    def rewrite(self, operation: str, params: dict[str, Any]) -> None:
+        if operation == "sqs.ChangeMessageVisibility":
+            self._changed[params["QueueUrl"]] = params["VisibilityTimeout"]
+        elif params["QueueUrl"] in self._changed:
+            params["VisibilityTimeout"] = self._changed[params["QueueUrl"]]
+
+
+class _StickyReceives(_Saboteur):
+    operations = _RECEIVE
+
+    def __init__(self, every: int) -> None:
+        super().__init__(every)
+        self._given: dict[str, int] = {}
+
+    def rewrite(self, operation: str, params: dict[str, Any]) -> None:
+        params.setdefault("VisibilityTimeout", self._given.get(params["QueueUrl"], 30))
+        self._given[params["QueueUrl"]] = params["VisibilityTimeout"]
+
+
+class _WithholdChanged(_Saboteur):
+    operations = ("sqs.ChangeMessageVisibility", *_RECEIVE)
+
+    def __init__(self, every: int) -> None:
+        super().__init__(every)
+        self._changed: set[str] = set()
+
+    def answered(self, params: Mapping[str, Any], parsed: dict[str, Any], http_response: AWSResponse) -> None:
+        if "ReceiptHandle" in params:
+            self._changed.add(params["QueueUrl"])
+        elif params["QueueUrl"] in self._changed:
+            parsed.pop("Messages", None)
+
+
+class _RenumberMessages(_Saboteur):
+    operations = _RECEIVE
+
+    def answered(self, params: Mapping[str, Any], parsed: dict[str, Any], http_response: AWSResponse) -> None:
+        for message in parsed.get("Messages", []):
+            if self.strikes():
+                message.setdefault("Attributes", {})["SequenceNumber"] = str(self._opportunities)
+
+
 class _StretchVisibility(_Saboteur):
     operations = ("sqs.CreateQueue", "sqs.ReceiveMessage", "sqs.ChangeMessageVisibility")
 
@@ -317,6 +453,7 @@ class _DropMessages(_Saboteur):
             aws_secret_access_key=credentials.secret_key,
             aws_session_token=credentials.token,
         )
+        simulator.join(self._own, client)
 
     def answered(self, params: Mapping[str, Any], parsed: dict[str, Any], http_response: AWSResponse) -> None:
         kept = []
@@ -484,8 +621,9 @@ def _shorten_retention(parsed: dict[str, Any]) -> None:
 
 
 def _quote_receive_count(parsed: dict[str, Any]) -> None:
-    policy = json.loads(parsed["Attributes"]["RedrivePolicy"])
-    parsed["Attributes"]["RedrivePolicy"] = json.dumps(policy | {"maxReceiveCount": str(policy["maxReceiveCount"])})
+    if text := parsed["Attributes"].get("RedrivePolicy"):
+        policy = json.loads(text)
+        parsed["Attributes"]["RedrivePolicy"] = json.dumps(policy | {"maxReceiveCount": str(policy["maxReceiveCount"])})
 
 
 def _undercount(parsed: dict[str, Any]) -> None:
@@ -553,6 +691,26 @@ def _mute_alarms(parsed: dict[str, Any]) -> None:
 def _raise_thresholds(parsed: dict[str, Any]) -> None:
     for alarm in parsed["MetricAlarms"]:
         alarm["Threshold"] += 1
+
+
+def _shrink_messages(parsed: dict[str, Any]) -> None:
+    if "MaximumMessageSize" in parsed.get("Attributes", {}):
+        parsed["Attributes"]["MaximumMessageSize"] = "262144"
+
+
+def _show_empty_lists(parsed: dict[str, Any]) -> None:
+    parsed.setdefault("Messages", [])
+
+
+def _hide_failures(parsed: dict[str, Any]) -> None:
+    parsed["Successful"] += [{"Id": failed["Id"], "MessageId": "hidden"} for failed in parsed.pop("Failed", [])]
+
+
+def _blank_checksums(parsed: dict[str, Any]) -> None:
+    for said in (parsed, *parsed.get("Messages", [])):
+        for name in ("MD5OfBody", "MD5OfMessageBody", "MD5OfMessageAttributes"):
+            if name in said:
+                said[name] = "0" * 32
 
 
 @dataclass(frozen=True, slots=True)
@@ -663,7 +821,9 @@ SABOTEURS: dict[str, Saboteur] = {
         Saboteur(
             "hide-source-queue",
             "lists all queues of a DLQ but the last",
-            _misreport(lambda parsed: parsed["queueUrls"].pop(), "sqs.ListDeadLetterSourceQueues"),
+            _misreport(
+                lambda parsed: parsed.update(queueUrls=parsed["queueUrls"][:-1]), "sqs.ListDeadLetterSourceQueues"
+            ),
         ),
         Saboteur(
             "disguise-source",
@@ -747,6 +907,53 @@ SABOTEURS: dict[str, Saboteur] = {
         Saboteur("rename-subscriptions", "gives every subscription another ARN", _RenameSubscriptions),
         Saboteur("ignore-unsubscribe", "confirms an unsubscribe and does not do it", _IgnoreUnsubscribe),
         Saboteur("reuse-publish-ids", "delivers copies under the ids of their publish", _ReusePublishIds),
+        Saboteur("forget-attributes", "makes queues without the attributes asked for", _ForgetAttributes),
+        Saboteur(
+            "ignore-attribute-changes", "confirms a change of attributes and does not do it", _IgnoreAttributeChanges
+        ),
+        Saboteur(
+            "shrink-messages", "reports queues of small messages", _misreport(_shrink_messages, _QUEUE_ATTRIBUTES)
+        ),
+        Saboteur("move-queues", "answers another URL when a queue is created again", _MoveQueues),
+        Saboteur("ignore-tags", "confirms tags and does not keep them", _IgnoreTags),
+        Saboteur("shorten-ids", "cuts group and deduplication ids to 64 characters", _ShortenIds),
+        Saboteur("salt-deduplication-ids", "makes every deduplication id a new one", _SaltDeduplicationIds),
+        Saboteur(
+            "lose-trace", "sends without system attributes", _omit("MessageSystemAttributes", of=("sqs.SendMessage",))
+        ),
+        Saboteur("reverse-batch-sends", "sends the entries of a batch in reverse", _ReverseBatchSends),
+        Saboteur("lose-batch-entries", "confirms a batch and does its first entry only", _LoseBatchEntries),
+        Saboteur(
+            "hide-batch-failures",
+            "reports failed entries of a batch as done",
+            _misreport(_hide_failures, *_LoseBatchEntries.operations),
+        ),
+        Saboteur(
+            "show-empty-lists", "answers an empty receive with an empty list", _misreport(_show_empty_lists, *_RECEIVE)
+        ),
+        Saboteur("widen-attribute-names", "returns all attributes whatever was asked for", _WidenAttributeNames),
+        Saboteur(
+            "drop-sender",
+            "delivers messages without the id of their sender",
+            _misreport(
+                _of_each("Messages", lambda message: message.get("Attributes", {}).pop("SenderId", None)), *_RECEIVE
+            ),
+        ),
+        Saboteur("renumber-messages", "gives a message another sequence number at every receive", _RenumberMessages),
+        Saboteur(
+            "blank-checksums",
+            "answers checksums of nothing",
+            _misreport(_blank_checksums, "sqs.SendMessage", *_RECEIVE),
+        ),
+        Saboteur("ignore-wait", "answers a long poll at once", _omit("WaitTimeSeconds", of=_RECEIVE)),
+        Saboteur(
+            "ignore-receive-visibility",
+            "hides received messages for the queue's timeout",
+            _omit("VisibilityTimeout", of=_RECEIVE),
+        ),
+        Saboteur("sticky-receives", "keeps a receive's visibility timeout for the next one", _StickyReceives),
+        Saboteur("sticky-visibility", "keeps a changed visibility timeout for the next receive", _StickyVisibility),
+        Saboteur("withhold-changed", "delivers nothing after a visibility change of a queue", _WithholdChanged),
         Saboteur("corrupt-bodies", "changes a character of received bodies", _CorruptBodies, ("G1",)),
         Saboteur("lose-publishes", "acknowledges publishes and drops them", _LosePublishes, ("A1",)),
     )
