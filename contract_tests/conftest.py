@@ -19,12 +19,14 @@ from contract_tests.deployed import Deployment, require
 from contract_tests.resources import Resources
 from emulator import localstack
 from sluice import deviations
+from sluice.clock import waiting_on
 from sluice.declaration import Environment
 from sluice.endpoint import checked_url
 from sluice.environments import environment
 from sluice.errors import EndpointError, MessagingError
 from sluice.promises import PROMISES
 from wire.saboteurs import sabotage
+from wire.simulator import ENDPOINT_URL
 
 _ENDPOINT = "SLUICE_CONTRACT_ENDPOINT"
 _TARGET = "SLUICE_CONTRACT_TARGET"
@@ -38,6 +40,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     """Add the options of the contract run."""
     group = parser.getgroup("contracts")
     group.addoption("--endpoint-url", metavar="URL", help="run against this endpoint instead of starting LocalStack")
+    group.addoption(
+        "--target",
+        choices=("localstack", "simulator"),
+        default="localstack",
+        help="what to run against where no endpoint is given; simulator starts no server",
+    )
     group.addoption(
         "--env", metavar="NAME", default="local", help="the deployed environment whose contracts are verified"
     )
@@ -62,6 +70,8 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def _choose_target(config: pytest.Config, stack: ExitStack) -> tuple[str, str]:
+    if config.getoption("--target") == "simulator":
+        return ENDPOINT_URL, "simulator"
     given = config.getoption("--endpoint-url") or os.environ.get("AWS_ENDPOINT_URL")
     if not given:
         running = stack.enter_context(localstack.running(log=Path("runs") / "localstack-contracts.log"))
@@ -183,6 +193,13 @@ def target(request: pytest.FixtureRequest) -> targets.Target:
     """Return the endpoint under test."""
     patience = _PATIENCE_SECONDS_SABOTAGED if request.config.getoption("--prove") else _PATIENCE_SECONDS
     return targets.BINDINGS[os.environ[_TARGET]](os.environ[_ENDPOINT], patience_seconds=patience)
+
+
+@pytest.fixture(autouse=True)
+def time_of_the_target(target: targets.Target) -> Iterator[None]:
+    """Let everything that waits go by the target's clock."""
+    with waiting_on(target.clock):
+        yield
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ A binding says how to get clients and what the target can do; tests know no targ
 
 import os
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import boto3
@@ -13,6 +13,8 @@ import localstack_client.session
 from botocore.config import Config
 
 from emulator.localstack import MODIFIED
+from sluice.clock import Clock, SystemClock
+from wire.simulator import ENDPOINT_URL, Simulator
 
 _CONFIG = Config(retries={"total_max_attempts": 1}, connect_timeout=5, read_timeout=30, max_pool_connections=20)
 
@@ -26,12 +28,14 @@ class Target:
         make_client: AWS service name to a client of it.
         has_short_window: whether a queue named `…-window3-…` deduplicates for 3 s only. A modified emulator: reported.
         patience_seconds: bound for everything that should happen soon.
+        clock: the target's time, which every wait goes by.
     """
 
     name: str
     make_client: Callable[[str], Any]
     has_short_window: bool
     patience_seconds: float
+    clock: Clock = field(default_factory=SystemClock)
 
 
 def localstack(endpoint_url: str, *, patience_seconds: float) -> Target:
@@ -56,4 +60,17 @@ def endpoint(endpoint_url: str, *, patience_seconds: float) -> Target:
     )
 
 
-BINDINGS: dict[str, Callable[..., Target]] = {"localstack": localstack, "endpoint": endpoint}
+def simulator(endpoint_url: str, *, patience_seconds: float) -> Target:
+    """Return a simulator of this process alone, whose time costs nothing."""
+    assert endpoint_url == ENDPOINT_URL
+    simulated = Simulator()
+    return Target(
+        name="simulator",
+        make_client=simulated.client,
+        has_short_window=False,
+        patience_seconds=patience_seconds,
+        clock=simulated.clock,
+    )
+
+
+BINDINGS: dict[str, Callable[..., Target]] = {"localstack": localstack, "endpoint": endpoint, "simulator": simulator}

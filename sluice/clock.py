@@ -2,7 +2,8 @@
 
 import platform
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Protocol
 
@@ -80,6 +81,20 @@ class VirtualClock:
         self._now_us += max(0, round(seconds * 1_000_000))
 
 
+_clock: Clock = SystemClock()
+
+
+@contextmanager
+def waiting_on(clock: Clock) -> Iterator[None]:
+    """Let every `eventually` that is given no clock go by this one meanwhile, in all threads."""
+    global _clock  # noqa: PLW0603 (one process, one time: that is what it is for)
+    before, _clock = _clock, clock
+    try:
+        yield
+    finally:
+        _clock = before
+
+
 class NotReached(AssertionError):
     """Raised by `eventually` when its bound passes first."""
 
@@ -102,12 +117,12 @@ def eventually[T](
         timeout_seconds: the bound; there is no way to wait for ever.
         describe: what was waited for, for the failure message.
         interval_seconds: rest between two tries.
-        clock: what measures the bound and the rest; None means the machine's.
+        clock: what measures the bound and the rest; None means the machine's, or that of `waiting_on`.
 
     Raises:
         NotReached: the bound passed and the condition was still false.
     """
-    clock = SystemClock() if clock is None else clock
+    clock = _clock if clock is None else clock
     deadline = clock.monotonic() + timeout_seconds
     while True:
         last_try = clock.monotonic() >= deadline

@@ -1,0 +1,50 @@
+"""Errors as AWS words them."""
+
+
+class Refusal(Exception):
+    """AWS refuses a call.
+
+    Args:
+        code: as `Error.Code` in boto3.
+        text: as `Error.Message`.
+        status: HTTP status.
+        shape: the error's name in the service model, boto3's `QueryErrorCode`; None means the code without its prefix.
+    """
+
+    def __init__(self, code: str, text: str, *, status: int = 400, shape: str | None = None) -> None:
+        super().__init__(f"{code}: {text}")
+        self.code, self.text, self.status = code, text, status
+        self.shape = code.rpartition(".")[2] if shape is None else shape
+
+
+def invalid_value(text: str) -> Refusal:
+    """Return InvalidParameterValue, SQS's most frequent error."""
+    return Refusal("InvalidParameterValue", text, shape="InvalidParameterValueException")
+
+
+def invalid_parameter(name: str, value: object, reason: str) -> Refusal:
+    """Return InvalidParameterValue in SQS's usual form."""
+    return invalid_value(f"Value {value} for parameter {name} is invalid. Reason: {reason}")
+
+
+def missing(name: str) -> Refusal:
+    """Return MissingParameter."""
+    text = f"The request must contain the parameter {name}."
+    return Refusal("MissingParameter", text, shape="MissingRequiredParameterException")
+
+
+def unknown_queue() -> Refusal:
+    """Return the error of every call on a queue that is not there [CRE-22]."""
+    return Refusal(
+        "AWS.SimpleQueueService.NonExistentQueue", "The specified queue does not exist.", shape="QueueDoesNotExist"
+    )
+
+
+def not_found(text: str) -> Refusal:
+    """Return the error about a resource that a move task names."""
+    return Refusal("ResourceNotFoundException", text, status=404)
+
+
+def sns_invalid(text: str) -> Refusal:
+    """Return SNS's InvalidParameter."""
+    return Refusal("InvalidParameter", f"Invalid parameter: {text}")
