@@ -6,7 +6,7 @@ import pytest
 
 from contract_tests.resources import Resources, bodies
 from contract_tests.targets import Target
-from sluice.clock import SystemClock, eventually
+from sluice.clock import eventually
 
 
 @pytest.mark.promise("DED-01")
@@ -32,8 +32,7 @@ def test_the_window_ends_a_fixed_time_after_the_first_send(resources: Resources,
     """
     window_seconds = 3 if target.has_short_window else 300
     queue = resources.fifo_queue(hint="window3")
-    clock = SystemClock()
-    started = clock.monotonic()
+    started = target.clock.monotonic()
     first = queue.send("first", id="same")
     repeats = 0
 
@@ -48,7 +47,7 @@ def test_the_window_ends_a_fixed_time_after_the_first_send(resources: Resources,
         describe="the id to be a new message",
         interval_seconds=window_seconds / 10,
     )
-    elapsed = clock.monotonic() - started
+    elapsed = target.clock.monotonic() - started
 
     assert repeats >= 5, "repeats inside the window were not seen to be dropped"
     assert window_seconds * 0.9 <= elapsed <= window_seconds * 1.6
@@ -147,3 +146,103 @@ def test_a_purge_forgets_deduplication_ids(resources: Resources) -> None:
     queue.send("after", id="same")
 
     assert bodies(queue.drain(1)) == ["after"]
+
+
+@pytest.mark.promise("DED-05")
+def test_group_scope_does_not_need_throughput_per_group(resources: Resources) -> None:
+    """DED-05: with the throughput limit left at `perQueue` one id in two groups is two messages."""
+    queue = resources.fifo_queue(DeduplicationScope="messageGroup", FifoThroughputLimit="perQueue")
+    queue.send("in g1", group="g1", id="same")
+    queue.send("in g2", group="g2", id="same")
+
+    assert sorted(bodies(queue.drain(2))) == ["in g1", "in g2"]
+
+
+@pytest.mark.promise("DED-06")
+def test_a_scope_changed_to_group_after_creation_is_shown_but_not_applied(resources: Resources) -> None:
+    """DED-06: the queue still deduplicates across groups, ids first used after the change too."""
+    queue = resources.fifo_queue(DeduplicationScope="queue")
+
+    queue.set_attributes(DeduplicationScope="messageGroup", FifoThroughputLimit="perMessageGroupId")
+    queue.send("in g1", group="g1", id="same")
+    queue.send("in g2", group="g2", id="same")
+
+    assert queue.attributes("DeduplicationScope", "FifoThroughputLimit") == {
+        "DeduplicationScope": "messageGroup",
+        "FifoThroughputLimit": "perMessageGroupId",
+    }
+    assert bodies(queue.drain(1)) == ["in g1"]
+
+
+@pytest.mark.promise("DED-07")
+def test_a_scope_changed_to_queue_after_creation_is_shown_but_not_applied(resources: Resources) -> None:
+    """DED-07: the queue still deduplicates inside each group."""
+    queue = resources.fifo_queue(DeduplicationScope="messageGroup", FifoThroughputLimit="perMessageGroupId")
+
+    queue.set_attributes(DeduplicationScope="queue", FifoThroughputLimit="perQueue")
+    queue.send("in g1", group="g1", id="same")
+    queue.send("in g2", group="g2", id="same")
+
+    assert queue.attributes("DeduplicationScope", "FifoThroughputLimit") == {
+        "DeduplicationScope": "queue",
+        "FifoThroughputLimit": "perQueue",
+    }
+    assert sorted(bodies(queue.drain(2))) == ["in g1", "in g2"]
+
+
+@pytest.mark.promise("DED-12")
+def test_an_explicit_id_equal_to_the_sha256_of_a_sent_body_is_a_repeat(resources: Resources) -> None:
+    """DED-12: a deduplication id made of the content and one given are of one kind."""
+    queue = resources.fifo_queue(ContentBasedDeduplication="true")
+    queue.send("first")
+
+    queue.send("second", id=hashlib.sha256(b"first").hexdigest())
+
+    assert bodies(queue.drain(1)) == ["first"]
+
+
+@pytest.mark.promise("DED-13")
+def test_the_window_outlasts_the_move_to_the_dlq(resources: Resources) -> None:
+    """DED-13: the first message is in the DLQ; a repeat to the source is dropped, another id is delivered."""
+    dead_letters = resources.fifo_queue(hint="dlq")
+    queue = resources.fifo_queue(dead_letters=dead_letters, max_receive_count=1)
+    first = queue.send("first", id="same")
+    queue.await_message(visibility=0)
+    assert queue.receive(wait=1) == []
+    assert dead_letters.await_message()["MessageId"] == first["MessageId"]
+
+    queue.send("again", id="same")
+    queue.send("other", id="other")
+
+    assert bodies(queue.drain(1)) == ["other"]
+
+
+@pytest.mark.promise("DED-15")
+def test_a_deleted_message_still_answers_for_its_id(resources: Resources) -> None:
+    """DED-15: the repeat is given the message id of one that is long gone."""
+    queue = resources.fifo_queue()
+    first = queue.send("first", id="same")
+    queue.drain(1)
+
+    repeated = queue.send("again", id="same")
+    other = queue.send("other", id="other")
+
+    assert repeated["MessageId"] == first["MessageId"]
+    assert other["MessageId"] != first["MessageId"]
+    assert bodies(queue.drain(1)) == ["other"]
+
+
+@pytest.mark.promise("DED-16")
+def test_a_dead_letter_sent_again_by_hand_needs_a_fresh_id(resources: Resources) -> None:
+    """DED-16: with the id it was first sent with it is a repeat, and lost."""
+    dead_letters = resources.fifo_queue(hint="dlq")
+    queue = resources.fifo_queue(dead_letters=dead_letters, max_receive_count=1)
+    queue.send("poison", id="original")
+    queue.await_message(visibility=0)
+    assert queue.receive(wait=1) == []
+    dead = dead_letters.await_message()
+
+    queue.send("with the old id", id="original")
+    queue.send(dead["Body"], id="fresh")
+
+    assert bodies(queue.drain(1)) == ["poison"]

@@ -1,5 +1,7 @@
 """The messages of a group come in the order they were sent."""
 
+from concurrent.futures import ThreadPoolExecutor
+
 import pytest
 
 from contract_tests.resources import Resources, bodies
@@ -42,3 +44,62 @@ def test_sequence_numbers_of_a_group_rise(resources: Resources) -> None:
     numbers = [int(queue.send(body, id=body)["SequenceNumber"]) for body in ("m1", "m2", "m3")]
 
     assert numbers[0] < numbers[1] < numbers[2]
+
+
+@pytest.mark.promise("ORD-01")
+def test_messages_come_again_in_the_order_they_came_first(resources: Resources) -> None:
+    """ORD-01: three in flight, none deleted; after the timeout the same three, in the same order."""
+    queue = resources.fifo_queue()
+    queue.send_each("m1", "m2", "m3")
+    first = queue.await_batch(most=10, visibility=1)
+
+    again = queue.await_batch(most=10, visibility=30)
+
+    assert bodies(first) == ["m1", "m2", "m3"]
+    assert bodies(again) == ["m1", "m2", "m3"]
+    assert [one["MessageId"] for one in again] == [one["MessageId"] for one in first]
+
+
+@pytest.mark.promise("ORD-02")
+def test_a_message_that_comes_again_comes_before_younger_ones(resources: Resources) -> None:
+    """ORD-02: the second message was never received, and still waits behind the first."""
+    queue = resources.fifo_queue()
+    queue.send_each("m1", "m2")
+    queue.await_message(visibility=1)
+
+    after_expiry = queue.await_batch(most=10, visibility=30)
+
+    assert bodies(after_expiry) == ["m1", "m2"]
+
+
+@pytest.mark.promise("ORD-04")
+def test_messages_of_two_producers_come_in_the_order_of_their_sequence_numbers(resources: Resources) -> None:
+    """ORD-04: the order is that in which SQS accepted the sends, and each producer's own order is part of it."""
+    queue = resources.fifo_queue()
+    of_one = ["a1", "a2", "a3", "a4", "a5"]
+    of_other = ["b1", "b2", "b3", "b4", "b5"]
+
+    def produce(bodies: list[str]) -> dict[str, int]:
+        return {body: int(queue.send(body, group="g1", id=body)["SequenceNumber"]) for body in bodies}
+
+    with ThreadPoolExecutor() as pool:
+        sends = list(pool.map(produce, [of_one, of_other]))
+    received = bodies(queue.drain(10))
+
+    numbers = sends[0] | sends[1]
+    assert received == sorted(numbers, key=numbers.__getitem__)
+    assert [body for body in received if body in of_one] == of_one
+    assert [body for body in received if body in of_other] == of_other
+
+
+@pytest.mark.promise("ORD-05")
+def test_a_queue_with_a_delay_keeps_the_order(resources: Resources) -> None:
+    """ORD-05: nothing comes before the delay has passed, then everything as it was sent."""
+    queue = resources.fifo_queue(DelaySeconds="2")
+    queue.send_each("m1", "m2", "m3")
+
+    early = queue.receive(most=10)
+    received = queue.drain(3)
+
+    assert early == []
+    assert bodies(received) == ["m1", "m2", "m3"]

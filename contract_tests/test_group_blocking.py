@@ -132,3 +132,143 @@ def test_a_standard_queue_does_not_block_a_group(resources: Resources) -> None:
     in_flight = [queue.await_message(visibility=30), queue.await_message(visibility=30)]
 
     assert sorted(bodies(in_flight)) == ["m1", "m2"]
+
+
+@pytest.mark.promise("GRP-03")
+def test_a_receive_without_visibility_timeout_does_not_block_the_groups(resources: Resources) -> None:
+    """GRP-03: everything comes again at once, each group in its order."""
+    queue = resources.fifo_queue()
+    queue.send_each("a1", "a2", group="g1")
+    queue.send_each("b1", "b2", group="g2")
+
+    first = bodies(queue.await_batch(most=10, visibility=0))
+    second = bodies(queue.await_batch(most=10, visibility=0))
+
+    assert [body for body in first if body in ("a1", "a2")] == ["a1", "a2"]
+    assert [body for body in second if body in ("a1", "a2")] == ["a1", "a2"]
+    assert [body for body in second if body in ("b1", "b2")] == ["b1", "b2"]
+
+
+@pytest.mark.promise("GRP-06")
+def test_a_group_is_blocked_until_the_last_message_in_flight_is_deleted(resources: Resources) -> None:
+    """GRP-06: of two in flight one is deleted, and only the other groups flow; with the second deleted it moves on."""
+    queue = resources.fifo_queue()
+    queue.send_each("a1", "a2", "a3", group="g1")
+    queue.send_each("b1", group="g2")
+    in_flight = queue.await_batch(most=2, visibility=30)
+
+    queue.delete(in_flight[0])
+    after_one = queue.await_batch(most=10, visibility=30)
+    queue.delete(in_flight[1])
+    after_both = queue.await_batch(most=10, visibility=30)
+
+    assert bodies(in_flight) == ["a1", "a2"]
+    assert bodies(after_one) == ["b1"]
+    assert bodies(after_both) == ["a3"]
+
+
+@pytest.mark.promise("GRP-07")
+def test_a_released_group_does_not_overtake_a_group_that_waited(resources: Resources) -> None:
+    """GRP-07: with all of g1 in flight deleted, g2 comes first; then g1 and g3, each in its order.
+
+    On AWS g1 came before g3, whose message was sent last. The order of g1 and g3 is nobody's promise.
+    """
+    queue = resources.fifo_queue()
+    queue.send_each("a1", group="g1")
+    queue.send_each("b1", group="g2")
+    queue.send_each("a2", group="g1")
+    queue.send_each("b2", group="g2")
+    queue.send_each("a3", "a4", group="g1")
+    queue.send_each("c1", group="g3")
+    in_flight = queue.await_batch(most=2, visibility=30)
+
+    queue.delete(in_flight[0])
+    queue.delete(in_flight[1])
+    released = bodies(queue.await_batch(most=10, visibility=30))
+
+    assert bodies(in_flight) == ["a1", "a2"]
+    assert released[:2] == ["b1", "b2"]
+    assert released[2:] in (["a3", "a4", "c1"], ["c1", "a3", "a4"])
+
+
+@pytest.mark.promise("GRP-08")
+def test_giving_back_the_first_of_two_in_flight_releases_that_one_only(resources: Resources) -> None:
+    """GRP-08: the second stays hidden; another group's message comes as well."""
+    queue = resources.fifo_queue()
+    queue.send_each("a1", "a2", group="g1")
+    queue.send_each("b1", group="g2")
+    in_flight = queue.await_batch(most=2, visibility=600)
+
+    queue.change_visibility(in_flight[0], 0)
+    released = bodies(queue.await_batch(most=10, visibility=600))
+
+    assert bodies(in_flight) == ["a1", "a2"]
+    assert sorted(released) == ["a1", "b1"]
+    assert queue.receive(most=10, wait=1) == []
+
+
+@pytest.mark.promise("GRP-09")
+def test_the_first_of_two_in_flight_comes_again_when_its_shortened_timeout_ends(resources: Resources) -> None:
+    """GRP-09: as with giving it back, a second later."""
+    queue = resources.fifo_queue()
+    queue.send_each("a1", "a2", group="g1")
+    in_flight = queue.await_batch(most=2, visibility=600)
+
+    queue.change_visibility(in_flight[0], 1)
+    at_once = queue.receive(most=10)
+    later = queue.await_batch(most=10, visibility=600)
+
+    assert bodies(in_flight) == ["a1", "a2"]
+    assert at_once == []
+    assert bodies(later) == ["a1"]
+    assert queue.receive(most=10, wait=1) == []
+
+
+@pytest.mark.promise("GRP-11")
+def test_with_every_message_in_flight_extended_nothing_comes(resources: Resources) -> None:
+    """GRP-11: and with none extended, all three come again, in order."""
+    extended, let_go = resources.fifo_queue(), resources.fifo_queue()
+    extended.send_each("m1", "m2", "m3")
+    let_go.send_each("m1", "m2", "m3")
+    for message in extended.await_batch(most=3, visibility=2):
+        extended.change_visibility(message, 600)
+
+    let_go.await_batch(most=3, visibility=2)
+    again = let_go.await_batch(most=10, visibility=600)  # so two seconds have passed for the other queue as well
+
+    assert bodies(again) == ["m1", "m2", "m3"]
+    assert extended.receive(most=10, wait=1) == []
+
+
+@pytest.mark.promise("GRP-12")
+def test_giving_back_the_second_of_two_in_flight_releases_nothing(resources: Resources) -> None:
+    """GRP-12: it waits behind the first; when that is given back too, all come, in order."""
+    queue = resources.fifo_queue()
+    queue.send_each("m1", "m2", "m3")
+    in_flight = queue.await_batch(most=2, visibility=600)
+    assert bodies(in_flight) == ["m1", "m2"]
+
+    queue.change_visibility(in_flight[1], 0)
+    behind_the_first = queue.receive(most=10, wait=1)
+    queue.change_visibility(in_flight[0], 0)
+
+    assert behind_the_first == []
+    assert bodies(queue.await_batch(most=10, visibility=600)) == ["m1", "m2", "m3"]
+
+
+@pytest.mark.promise("GRP-15")
+def test_messages_of_a_blocked_group_count_as_visible(resources: Resources) -> None:
+    """GRP-15: of six sent four are in flight; two are counted as visible, and cannot be received."""
+    queue = resources.fifo_queue()
+    queue.send_each("m1", "m2", "m3", "m4", "m5", "m6")
+    in_flight = queue.await_batch(most=4, visibility=600)
+    names = ("ApproximateNumberOfMessages", "ApproximateNumberOfMessagesNotVisible")
+
+    eventually(
+        lambda: queue.attributes(*names) == dict(zip(names, ("2", "4"), strict=True)),
+        timeout_seconds=queue.patience_seconds,
+        describe="2 visible and 4 in flight",
+    )
+
+    assert len(in_flight) == 4
+    assert queue.receive(most=10) == []

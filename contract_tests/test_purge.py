@@ -2,7 +2,7 @@
 
 import pytest
 
-from contract_tests.resources import Resources
+from contract_tests.resources import Resources, bodies, refusal
 
 
 @pytest.mark.promise("PUR-02")
@@ -16,3 +16,31 @@ def test_a_purge_removes_what_waits_and_what_is_in_flight(resources: Resources) 
     queue.purge()
 
     assert queue.receive(most=10, wait=3) == []
+
+
+@pytest.mark.promise("PUR-01")
+def test_a_second_purge_within_a_minute_is_refused(resources: Resources) -> None:
+    """PUR-01: the text names the queue."""
+    queue = resources.fifo_queue()
+    queue.purge()
+
+    refused = refusal(queue.purge)
+
+    assert refused == (
+        "AWS.SimpleQueueService.PurgeQueueInProgress",
+        403,
+        f"Only one PurgeQueue operation on {queue.name} is allowed every 60 seconds.",
+    )
+
+
+@pytest.mark.promise("PUR-05")
+def test_a_purge_releases_the_group_of_what_was_in_flight(resources: Resources) -> None:
+    """PUR-05: a message sent to the group afterwards is delivered, although the first was never deleted."""
+    queue = resources.fifo_queue()
+    queue.send_each("before", group="g1")
+    queue.await_message(visibility=600)
+
+    queue.purge()
+    queue.send_each("after", group="g1")
+
+    assert bodies(queue.await_batch(most=10, visibility=30)) == ["after"]

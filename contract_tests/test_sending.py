@@ -1,14 +1,16 @@
 """What a FIFO queue or topic refuses, and how it says so."""
 
+import string
+
 import pytest
-from botocore.exceptions import ClientError
+from botocore.exceptions import ReadTimeoutError
 
-from contract_tests.resources import Resources
+from contract_tests.resources import Resources, bodies, refusal
 
-
-def _error(refused: pytest.ExceptionInfo[ClientError]) -> tuple[str, str, int]:
-    response = refused.value.response
-    return response["Error"]["Code"], response["Error"]["Message"], response["ResponseMetadata"]["HTTPStatusCode"]
+_BAD_ID = (
+    "Value {value} for parameter {name} is invalid. "
+    "Reason: {name} can only include alphanumeric and punctuation characters. 1 to 128 in length."
+)
 
 
 @pytest.mark.promise("SND-01")
@@ -16,13 +18,12 @@ def test_a_send_without_deduplication_id_is_refused(resources: Resources) -> Non
     """SND-01: without content-based deduplication an id is needed."""
     queue = resources.fifo_queue()
 
-    with pytest.raises(ClientError) as refused:
-        queue.send("m1", group="g1")
+    refused = refusal(queue.send, "m1", group="g1")
 
-    assert _error(refused) == (
+    assert refused == (
         "InvalidParameterValue",
-        "The queue should either have ContentBasedDeduplication enabled or MessageDeduplicationId provided explicitly",
         400,
+        "The queue should either have ContentBasedDeduplication enabled or MessageDeduplicationId provided explicitly",
     )
 
 
@@ -31,14 +32,9 @@ def test_a_send_without_message_group_id_is_refused(resources: Resources) -> Non
     """SND-02: a FIFO queue needs a group."""
     queue = resources.fifo_queue()
 
-    with pytest.raises(ClientError) as refused:
-        queue.send("m1", group=None, id="m1")
+    refused = refusal(queue.send, "m1", group=None, id="m1")
 
-    assert _error(refused) == (
-        "MissingParameter",
-        "The request must contain the parameter MessageGroupId.",
-        400,
-    )
+    assert refused == ("MissingParameter", 400, "The request must contain the parameter MessageGroupId.")
 
 
 @pytest.mark.promise("SNS-09")
@@ -46,11 +42,246 @@ def test_a_publish_without_message_group_id_is_refused(resources: Resources) -> 
     """SNS-09: a FIFO topic needs a group."""
     topic = resources.fifo_topic()
 
-    with pytest.raises(ClientError) as refused:
-        topic.publish("m1", group=None, id="m1")
+    refused = refusal(topic.publish, "m1", group=None, id="m1")
 
-    assert _error(refused) == (
+    assert refused == (
         "InvalidParameter",
-        "Invalid parameter: The MessageGroupId parameter is required for FIFO topics",
         400,
+        "Invalid parameter: The MessageGroupId parameter is required for FIFO topics",
     )
+
+
+@pytest.mark.promise("SND-03")
+def test_a_deduplication_id_of_other_characters_or_length_is_refused(resources: Resources) -> None:
+    """SND-03: nothing, 129 characters, a space."""
+    queue = resources.fifo_queue()
+
+    refused = [
+        refusal(queue.send, "m1", id=""),
+        refusal(queue.send, "m1", id="a" * 129),
+        refusal(queue.send, "m1", id="a b"),
+    ]
+
+    assert refused == [
+        ("InvalidParameterValue", 400, _BAD_ID.format(value="", name="MessageDeduplicationId")),
+        ("InvalidParameterValue", 400, _BAD_ID.format(value="a" * 129, name="MessageDeduplicationId")),
+        ("InvalidParameterValue", 400, _BAD_ID.format(value="a b", name="MessageDeduplicationId")),
+    ]
+
+
+@pytest.mark.promise("SND-04")
+def test_a_deduplication_id_of_128_characters_is_accepted_and_kept(resources: Resources) -> None:
+    """SND-04: letters, digits and every ASCII punctuation mark, filled up to the limit."""
+    queue = resources.fifo_queue()
+    longest = (string.ascii_letters + string.digits + string.punctuation).ljust(128, "x")
+    queue.send("m1", id=longest)
+
+    message = queue.await_message()
+
+    assert message["Attributes"]["MessageDeduplicationId"] == longest
+
+
+@pytest.mark.promise("SND-05")
+def test_a_message_group_id_of_other_characters_or_length_is_refused(resources: Resources) -> None:
+    """SND-05: nothing, 129 characters, a space; the texts were recorded on a standard queue."""
+    queue = resources.fifo_queue()
+
+    refused = [
+        refusal(queue.send, "m1", group="", id="m1"),
+        refusal(queue.send, "m1", group="a" * 129, id="m1"),
+        refusal(queue.send, "m1", group="a b", id="m1"),
+    ]
+
+    assert refused == [
+        ("InvalidParameterValue", 400, _BAD_ID.format(value="", name="MessageGroupId")),
+        ("InvalidParameterValue", 400, _BAD_ID.format(value="a" * 129, name="MessageGroupId")),
+        ("InvalidParameterValue", 400, _BAD_ID.format(value="a b", name="MessageGroupId")),
+    ]
+
+
+@pytest.mark.promise("SND-06")
+def test_a_message_cannot_have_a_delay_of_its_own(resources: Resources) -> None:
+    """SND-06: whether its queue has a delay or not."""
+    queue, delayed = resources.fifo_queue(), resources.fifo_queue(DelaySeconds="5")
+
+    refused = [
+        refusal(queue.send, "m1", id="m1", DelaySeconds=2),
+        refusal(delayed.send, "m1", id="m1", DelaySeconds=2),
+    ]
+
+    expected = (
+        "InvalidParameterValue",
+        400,
+        "Value 2 for parameter DelaySeconds is invalid. "
+        "Reason: The request include parameter that is not valid for this queue type.",
+    )
+    assert refused == [expected, expected]
+
+
+@pytest.mark.promise("SND-09")
+def test_a_changed_delay_holds_for_messages_already_sent(resources: Resources) -> None:
+    """SND-09: a message delayed by a quarter of an hour comes once the queue's delay is taken away."""
+    queue = resources.fifo_queue(DelaySeconds="900")
+    queue.send_each("m1")
+    delayed = queue.receive(wait=1)
+
+    queue.set_attributes(DelaySeconds="0")
+
+    assert delayed == []
+    assert queue.await_message()["Body"] == "m1"
+
+
+@pytest.mark.promise("SND-11")
+def test_a_message_keeps_its_identity_over_receives(resources: Resources) -> None:
+    """SND-11: ids and numbers stay; only the receive count and the receipt handle change."""
+    queue = resources.fifo_queue()
+    sent = queue.send("m1", group="g1", id="the-id")
+
+    first, second = queue.await_message(visibility=0), queue.await_message(visibility=0)
+
+    kept = ("MessageDeduplicationId", "MessageGroupId", "SenderId", "SentTimestamp", "SequenceNumber")
+    assert [first["MessageId"], second["MessageId"]] == [sent["MessageId"], sent["MessageId"]]
+    assert {name: second["Attributes"][name] for name in kept} == {name: first["Attributes"][name] for name in kept}
+    assert second["ReceiptHandle"] != first["ReceiptHandle"]
+    assert second["Attributes"]["ApproximateReceiveCount"] == "2"
+
+
+@pytest.mark.promise("SND-12")
+def test_an_empty_body_is_refused(resources: Resources) -> None:
+    """SND-12: as if it were missing."""
+    queue = resources.fifo_queue()
+
+    refused = refusal(queue.send, "", id="m1")
+
+    assert refused == ("MissingParameter", 400, "The request must contain the parameter MessageBody.")
+
+
+@pytest.mark.promise("SND-14")
+def test_a_body_longer_than_the_queue_allows_is_refused(resources: Resources) -> None:
+    """SND-14: the text names the queue's own limit; a body of exactly that length is accepted."""
+    queue = resources.fifo_queue(MaximumMessageSize="1024")
+
+    refused = refusal(queue.send, "x" * 1025, id="m1")
+    queue.send("x" * 1024, id="m2")
+
+    assert refused == (
+        "InvalidParameterValue",
+        400,
+        "One or more parameters are invalid. Reason: Message must be shorter than 1024 bytes.",
+    )
+    assert bodies(queue.drain(1)) == ["x" * 1024]
+
+
+@pytest.mark.promise("SND-15")
+def test_a_body_with_a_control_character_is_refused(resources: Resources) -> None:
+    """SND-15: the ends of each allowed range arrive as they were sent; the text was not recorded."""
+    queue = resources.fifo_queue()
+    allowed = "\t\n\r \ufffd\ud7ff\ue000\U00010000\U0010ffff"
+
+    refused = [
+        refusal(queue.send, "\x08", id="m1"),
+        refusal(queue.send, "m\x1f", id="m2"),
+        refusal(queue.send, "\uffff", id="m3"),
+    ]
+    queue.send(allowed, id="m4")
+
+    assert [one[:2] for one in refused] == [("InvalidMessageContents", 400)] * 3
+    assert queue.await_message()["Body"] == allowed
+
+
+@pytest.mark.promise("SND-16")
+def test_a_message_attribute_of_type_string_needs_a_value(resources: Resources) -> None:
+    """SND-16: the text names the attribute."""
+    queue = resources.fifo_queue()
+    attributes = {"ErrorDetails": {"DataType": "String", "StringValue": ""}}
+
+    refused = refusal(queue.send, "m1", id="m1", MessageAttributes=attributes)
+
+    assert refused == (
+        "InvalidParameterValue",
+        400,
+        "Message (user) attribute 'ErrorDetails' must contain a non-empty value of type 'String'.",
+    )
+
+
+@pytest.mark.promise("SND-17")
+def test_a_message_has_at_most_ten_attributes(resources: Resources) -> None:
+    """SND-17: ten arrive, eleven are refused; the text was not recorded."""
+    queue = resources.fifo_queue()
+    eleven = {f"a{number}": {"DataType": "Number", "StringValue": "1"} for number in range(11)}
+    ten = {name: value for name, value in eleven.items() if name != "a10"}
+
+    refused = refusal(queue.send, "m1", id="m1", MessageAttributes=eleven)
+    queue.send("m2", id="m2", MessageAttributes=ten)
+    message = queue.await_message()
+
+    assert refused[1] == 400
+    assert message["MessageAttributes"] == ten
+
+
+@pytest.mark.promise("SND-18")
+def test_the_one_system_attribute_a_sender_may_set_is_the_trace(resources: Resources) -> None:
+    """SND-18: the trace header arrives; any other name is refused."""
+    queue = resources.fifo_queue()
+    trace = "Root=1-5759e988-bd862e3fe1be46a994272793;Parent=53995c3f42cd8ad8;Sampled=1"
+
+    refused = refusal(
+        queue.send, "m1", id="m1", MessageSystemAttributes={"SenderId": {"DataType": "String", "StringValue": "me"}}
+    )
+    queue.send("m2", id="m2", MessageSystemAttributes={"AWSTraceHeader": {"DataType": "String", "StringValue": trace}})
+    message = queue.await_message()
+
+    assert refused[1] == 400
+    assert message["Attributes"]["AWSTraceHeader"] == trace
+
+
+@pytest.mark.promise("SLU-34")
+def test_the_trace_header_of_a_send_arrives(resources: Resources) -> None:
+    """SLU-34: it is one more system attribute of the message, and not a message attribute."""
+    queue = resources.fifo_queue()
+    trace = "Root=1-5759e988-bd862e3fe1be46a994272793;Parent=53995c3f42cd8ad8;Sampled=1"
+    queue.send("m1", id="m1", MessageSystemAttributes={"AWSTraceHeader": {"DataType": "String", "StringValue": trace}})
+
+    message = queue.await_message()
+
+    assert message["Attributes"].get("AWSTraceHeader") == trace
+    assert "MessageAttributes" not in message
+
+
+@pytest.mark.promise("SLU-35")
+def test_send_and_receive_state_the_checksums_of_what_was_sent(resources: Resources) -> None:
+    """SLU-35: MD5 of the body and of the attributes; worked out by hand."""
+    queue = resources.fifo_queue()
+    attributes = {
+        "Hello.a": {"DataType": "String", "StringValue": "1"},
+        "Hello.b": {"DataType": "Number", "StringValue": "2"},
+    }
+
+    sent = queue.send("hello", id="m1", MessageAttributes=attributes)
+    received = queue.await_message()
+
+    assert (sent["MD5OfMessageBody"], sent["MD5OfMessageAttributes"]) == (
+        "5d41402abc4b2a76b9719d911017c592",
+        "52d4b268b31bf7ffcd66c7bd860fb6df",
+    )
+    assert (received["MD5OfBody"], received["MD5OfMessageAttributes"]) == (
+        "5d41402abc4b2a76b9719d911017c592",
+        "52d4b268b31bf7ffcd66c7bd860fb6df",
+    )
+
+
+@pytest.mark.promise("SND-21")
+def test_a_send_whose_answer_is_lost_can_be_repeated(resources: Resources) -> None:
+    """SND-21: the producer saw a timeout and sends again with the same id; one message comes."""
+    queue = resources.fifo_queue()
+
+    def lose(**_: object) -> None:
+        raise ReadTimeoutError(endpoint_url=queue.url)
+
+    queue.sqs.meta.events.register_last("after-call.sqs.SendMessage", lose)
+    with pytest.raises(ReadTimeoutError):
+        queue.send("m1", id="m1")
+    queue.sqs.meta.events.unregister("after-call.sqs.SendMessage", lose)
+    queue.send("m1", id="m1")
+
+    assert bodies(queue.drain(1)) == ["m1"]

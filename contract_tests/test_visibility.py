@@ -1,9 +1,10 @@
 """A received message is its consumer's for the visibility timeout, and not a moment longer."""
 
 import pytest
-from botocore.exceptions import ClientError
 
-from contract_tests.resources import Resources
+from contract_tests.resources import Resources, refusal
+
+_EXPIRED = "Value {} for parameter ReceiptHandle is invalid. Reason: The receipt handle has expired."
 
 
 @pytest.mark.promise("RCV-17")
@@ -28,13 +29,9 @@ def test_deleting_after_the_visibility_timeout_fails_and_the_message_stays(resou
     late = queue.await_message(visibility=1)
     given_back = queue.await_message(visibility=0)  # delivered again, so the first timeout has ended
 
-    with pytest.raises(ClientError) as refused:
-        queue.delete(late)
+    refused = refusal(queue.delete, late)
 
-    assert refused.value.response["Error"]["Code"] == "InvalidParameterValue"
-    assert refused.value.response["Error"]["Message"] == (
-        f"Value {late['ReceiptHandle']} for parameter ReceiptHandle is invalid. Reason: The receipt handle has expired."
-    )
+    assert refused == ("InvalidParameterValue", 400, _EXPIRED.format(late["ReceiptHandle"]))
     assert given_back["MessageId"] == late["MessageId"]
     assert queue.await_message()["MessageId"] == late["MessageId"]
 
@@ -49,3 +46,132 @@ def test_every_receive_counts_and_the_first_time_stays(resources: Resources) -> 
 
     assert [message["Attributes"]["ApproximateReceiveCount"] for message in receives] == ["1", "2", "3"]
     assert len({message["Attributes"]["ApproximateFirstReceiveTimestamp"] for message in receives}) == 1
+
+
+@pytest.mark.promise("VIS-02")
+def test_a_standard_queue_lets_a_late_consumer_delete(resources: Resources) -> None:
+    """VIS-02: the comparison: the visibility timeout has ended, and the message is deleted all the same."""
+    queue = resources.standard_queue()
+    queue.send("m1", group=None)
+    late = queue.await_message(visibility=1)
+    given_back = queue.await_message(visibility=0)  # delivered again, so the first timeout has ended
+
+    queue.delete(late)
+
+    assert given_back["MessageId"] == late["MessageId"]
+    assert queue.receive(most=10, wait=1) == []
+
+
+@pytest.mark.promise("VIS-04")
+def test_a_message_received_without_visibility_timeout_cannot_be_deleted(resources: Resources) -> None:
+    """VIS-04: its handle has expired at once."""
+    queue = resources.fifo_queue()
+    queue.send_each("m1")
+    glimpsed = queue.await_message(visibility=0)
+
+    refused = refusal(queue.delete, glimpsed)
+
+    assert refused == ("InvalidParameterValue", 400, _EXPIRED.format(glimpsed["ReceiptHandle"]))
+    assert queue.await_message()["MessageId"] == glimpsed["MessageId"]
+
+
+@pytest.mark.promise("VIS-05")
+def test_an_older_handle_does_not_delete_while_another_consumer_has_the_message(resources: Resources) -> None:
+    """VIS-05: the overrun consumer is told that its handle has expired; inferred from VIS-01 for this case."""
+    queue = resources.fifo_queue()
+    queue.send_each("m1")
+    overrun = queue.await_message(visibility=1)
+    queue.await_message(visibility=30)
+
+    refused = refusal(queue.delete, overrun)
+
+    assert refused == ("InvalidParameterValue", 400, _EXPIRED.format(overrun["ReceiptHandle"]))
+
+
+@pytest.mark.promise("VIS-06")
+def test_the_visibility_of_a_deleted_message_cannot_be_changed(resources: Resources) -> None:
+    """VIS-06: there is nothing left to give back."""
+    queue = resources.fifo_queue()
+    queue.send_each("m1")
+    message = queue.await_message(visibility=30)
+    queue.delete(message)
+
+    refused = refusal(queue.change_visibility, message, 0)
+
+    assert refused == (
+        "InvalidParameterValue",
+        400,
+        f"Value {message['ReceiptHandle']} for parameter ReceiptHandle is invalid. "
+        "Reason: Message does not exist or is not available for visibility timeout change.",
+    )
+
+
+@pytest.mark.promise("VIS-07")
+def test_a_handle_that_is_none_is_refused(resources: Resources) -> None:
+    """VIS-07: deleting twice is no error (recorded on a standard queue), deleting with anything else is."""
+    queue = resources.standard_queue()
+    queue.send("m1", group=None)
+    message = queue.await_message(visibility=30)
+    queue.delete(message)
+
+    queue.delete(message)
+    refused = refusal(queue.delete, {"ReceiptHandle": "garbage"})
+
+    assert refused == (
+        "ReceiptHandleIsInvalid",
+        400,
+        'The input receipt handle "garbage" is not a valid receipt handle.',
+    )
+
+
+@pytest.mark.promise("VIS-08")
+def test_a_standard_queue_confirms_a_late_visibility_change_and_does_nothing(resources: Resources) -> None:
+    """VIS-08: the message is visible already, and stays so; for a FIFO queue nobody has recorded it."""
+    queue = resources.standard_queue()
+    queue.send("m1", group=None)
+    late = queue.await_message(visibility=1)
+    queue.await_message(visibility=0)  # delivered again, so the first timeout has ended
+
+    queue.change_visibility(late, 600)
+
+    assert queue.await_message()["MessageId"] == late["MessageId"]
+
+
+@pytest.mark.promise("VIS-09")
+def test_a_changed_visibility_is_not_kept_for_the_next_receive(resources: Resources) -> None:
+    """VIS-09: given back with 0, the message is received again, and is then hidden for the queue's own timeout."""
+    queue = resources.fifo_queue(VisibilityTimeout="30")
+    queue.send_each("m1")
+    first = queue.await_message()
+    queue.change_visibility(first, 0)
+
+    again = queue.await_message()
+
+    assert again["MessageId"] == first["MessageId"]
+    assert queue.receive(most=10, wait=1) == []
+
+
+@pytest.mark.promise("VIS-10")
+def test_a_receive_may_have_a_visibility_timeout_of_its_own(resources: Resources) -> None:
+    """VIS-10: it holds for that receive; the next one without it hides the message for the queue's timeout."""
+    queue = resources.fifo_queue(VisibilityTimeout="30")
+    queue.send_each("m1")
+
+    own = queue.await_message(visibility=0)
+    of_the_queue = queue.await_message()
+
+    assert of_the_queue["MessageId"] == own["MessageId"]
+    assert queue.receive(most=10, wait=1) == []
+
+
+@pytest.mark.promise("VIS-13")
+def test_a_visibility_change_beyond_twelve_hours_is_refused(resources: Resources) -> None:
+    """VIS-13: twelve hours count from the receive; the text was only quoted by users."""
+    queue = resources.fifo_queue()
+    queue.send_each("m1")
+    message = queue.await_message(visibility=30)
+
+    queue.change_visibility(message, 40_000)
+    refused = refusal(queue.change_visibility, message, 43_201)
+
+    assert refused[:2] == ("InvalidParameterValue", 400)

@@ -530,12 +530,25 @@ class _LoseSecondSubscription(_IgnoreSubscribe):
         return super().answer(operation, params) if self._opportunities == 2 else None
 
 
-class _RenameSubscriptions(_Saboteur):
-    operations = ("sns.Subscribe",)
+class _RenameRepeats(_Saboteur):
+    operations = ("sns.Subscribe", "sns.CreateTopic")
+
+    def __init__(self, every: int) -> None:
+        super().__init__(every)
+        self._answered: set[str] = set()
 
     def answered(self, params: Mapping[str, Any], parsed: dict[str, Any], http_response: AWSResponse) -> None:
-        if "SubscriptionArn" in parsed and self.strikes():
-            parsed["SubscriptionArn"] += f"-{self._opportunities}"
+        for name in ("SubscriptionArn", "TopicArn"):
+            if name in parsed and parsed[name] in self._answered:
+                parsed[name] += "-again"
+            self._answered.add(parsed.get(name, ""))
+
+
+class _UnwrapDeliveries(_Saboteur):
+    operations = ("sns.Subscribe",)
+
+    def rewrite(self, operation: str, params: dict[str, Any]) -> None:
+        params["Attributes"] = params.get("Attributes", {}) | {"RawMessageDelivery": "true"}
 
 
 class _ReusePublishIds(_Saboteur):
@@ -904,7 +917,13 @@ SABOTEURS: dict[str, Saboteur] = {
         Saboteur(
             "lose-second-subscription", "confirms the second subscription and does not make it", _LoseSecondSubscription
         ),
-        Saboteur("rename-subscriptions", "gives every subscription another ARN", _RenameSubscriptions),
+        Saboteur("rename-repeats", "gives a topic or subscription asked for again another ARN", _RenameRepeats),
+        Saboteur("unwrap-deliveries", "delivers without the envelope where one is wanted", _UnwrapDeliveries),
+        Saboteur(
+            "ignore-message-size",
+            "makes topics of the usual message size",
+            _omit("MaximumMessageSize", of=("sns.CreateTopic",)),
+        ),
         Saboteur("ignore-unsubscribe", "confirms an unsubscribe and does not do it", _IgnoreUnsubscribe),
         Saboteur("reuse-publish-ids", "delivers copies under the ids of their publish", _ReusePublishIds),
         Saboteur("forget-attributes", "makes queues without the attributes asked for", _ForgetAttributes),

@@ -4,11 +4,13 @@ The contract tests carry the ids (`@promise("GRP-01")`); this is the only place 
 them are the fact's; `SLU-nn` are Sluice's own compositions of several. `docs/promises.md` is generated from here.
 """
 
-from sluice.promises import dead_letters, deployment, fan_out, groups, messages
+from sluice.promises import dead_letters, deployment, fan_out, groups, messages, queues, topics
 from sluice.promises.promise import Evidence, Grade, Promise, Promiser
 
 __all__ = ["PROMISES", "Evidence", "Grade", "Promise", "Promiser"]
 
 PROMISES: dict[str, Promise] = {
-    promise.id: promise for area in (groups, messages, dead_letters, fan_out, deployment) for promise in area.PROMISES
+    promise.id: promise
+    for area in (groups, messages, queues, dead_letters, fan_out, topics, deployment)
+    for promise in area.PROMISES
 }

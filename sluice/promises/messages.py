@@ -1,6 +1,6 @@
 """What holds of one message: it is sent, deduplicated, received, purged."""
 
-from sluice.promises.promise import API, GUIDE, Promise, documented, old, recorded
+from sluice.promises.promise import API, GUIDE, Promise, documented, old, peer, recorded, reported, unverified, verified
 
 _DEDUP = "Deduplication"
 _SEND = "Sending"
@@ -84,31 +84,288 @@ PROMISES: tuple[Promise, ...] = (
         ("swallow-repeats",),
     ),
     Promise(
+        "DED-05",
+        _DEDUP,
+        "DeduplicationScope `messageGroup` works with the throughput limit left at `perQueue`.",
+        (recorded("sqs/test_sqs.py::test_sqs_fifo_message_group_scope_no_throughput_setting", "2024-05-24"),),
+        (
+            "forget-attributes",
+            "swallow-repeats",
+        ),
+    ),
+    Promise(
+        "DED-06",
+        _DEDUP,
+        "A scope changed to `messageGroup` after creation is shown; the queue goes on deduplicating across groups.",
+        (recorded("sqs/test_sqs.py::test_fifo_change_to_high_throughput_after_creation", "2025-08-19"),),
+        (
+            "ignore-attribute-changes",
+            "forget-deduplication",
+        ),
+    ),
+    Promise(
+        "DED-07",
+        _DEDUP,
+        "A scope changed to `queue` after creation is shown; the queue goes on deduplicating inside groups.",
+        (recorded("sqs/test_sqs.py::test_fifo_change_to_regular_throughput_after_creation", "2025-08-19"),),
+        (
+            "ignore-attribute-changes",
+            "swallow-repeats",
+        ),
+    ),
+    Promise(
+        "DED-12",
+        _DEDUP,
+        "An explicit deduplication id equal to the SHA-256 of a sent body makes a repeat.",
+        (
+            documented(API + "API_SendMessage.html"),
+            unverified(
+                "moto tests/test_sqs/test_sqs.py::test_fifo_queue_send_deduplicationid_same_as_sha256_of_old_message"
+            ),
+        ),
+        ("salt-deduplication-ids",),
+    ),
+    Promise(
+        "DED-13",
+        _DEDUP,
+        "The deduplication window outlasts the move of a message to the DLQ.",
+        (
+            documented(API + "API_SendMessage.html"),
+            unverified("softwaremill/elasticmq FifoDeduplicationTests"),
+        ),
+        ("forget-deduplication",),
+    ),
+    Promise(
+        "DED-15",
+        _DEDUP,
+        "A deleted message still answers for its deduplication id.",
+        (documented(API + "API_SendMessage.html"),),
+        ("forget-deduplication",),
+    ),
+    Promise(
+        "DED-16",
+        _DEDUP,
+        "A dead letter sent again by hand inside the window needs a fresh deduplication id.",
+        (
+            reported("https://github.com/garryyao/replay-aws-dlq", "2026-11-20"),
+            documented(GUIDE + "sqs-configure-dead-letter-queue-redrive.html"),
+        ),
+        (
+            "forget-deduplication",
+            "swallow-bodies",
+        ),
+    ),
+    Promise(
         "SND-01",
         _SEND,
         "A send without a deduplication id to a queue without content-based deduplication is refused.",
         (recorded("sqs/test_sqs.py::test_posting_to_fifo_requires_deduplicationid_group_id", "2024-04-30"),),
-        ("hide-errors",),
+        ("hide-errors", "blur-errors"),
     ),
     Promise(
         "SND-02",
         _SEND,
         "A send without a message group id is refused.",
         (recorded("sqs/test_sqs.py::test_posting_to_fifo_requires_deduplicationid_group_id", "2024-04-30"),),
-        ("hide-errors",),
+        ("hide-errors", "blur-errors"),
     ),
     Promise(
         "SNS-09",
         _SEND,
         "A publish to a FIFO topic without a message group id is refused.",
         (recorded("sns/test_sns.py::test_validations_for_fifo", "2025-08-18"),),
-        ("hide-errors",),
+        ("hide-errors", "blur-errors"),
+    ),
+    Promise(
+        "SND-03",
+        _SEND,
+        "A deduplication id that is empty, too long or has a space is refused.",
+        (recorded("sqs/test_sqs.py::test_message_deduplication_id_invalid", "2025-07-30"),),
+        (
+            "hide-errors",
+            "blur-errors",
+        ),
+    ),
+    Promise(
+        "SND-04",
+        _SEND,
+        "A deduplication id of 128 letters, digits and punctuation marks is accepted.",
+        (recorded("sqs/test_sqs.py::test_message_deduplication_id_success", "2025-07-30"),),
+        ("shorten-ids",),
+    ),
+    Promise(
+        "SND-05",
+        _SEND,
+        "A message group id that is empty, too long or has a space is refused.",
+        (
+            recorded(
+                "sqs/test_sqs.py::test_send_message_to_standard_queue_with_invalid_message_group_id", "2025-07-30"
+            ),
+            recorded("sqs/test_sqs.py::test_message_group_id_too_long", "2024-04-30"),
+        ),
+        (
+            "hide-errors",
+            "blur-errors",
+        ),
+    ),
+    Promise(
+        "SND-06",
+        _SEND,
+        "A message of a FIFO queue cannot have a delay of its own.",
+        (
+            recorded("sqs/test_sqs.py::test_fifo_queue_send_message_with_delay_seconds_fails", "2024-04-30"),
+            verified("test_sqs/test_sqs.py::test_send_message_delay_seconds_validation"),
+        ),
+        (
+            "hide-errors",
+            "blur-errors",
+        ),
+    ),
+    Promise(
+        "SND-09",
+        _SEND,
+        "A changed delay of a FIFO queue holds for messages already sent.",
+        (
+            documented(GUIDE + "sqs-delay-queues.html"),
+            documented(API + "API_SetQueueAttributes.html"),
+        ),
+        (
+            "ignore-attribute-changes",
+            "forget-attributes",
+        ),
+    ),
+    Promise(
+        "SND-11",
+        _SEND,
+        "Message id, group, deduplication id and sequence number are the same at every receive.",
+        (recorded("sqs/test_sqs.py::test_fifo_message_attributes", "2024-04-30"),),
+        (
+            "change-message-ids",
+            "renumber-messages",
+        ),
+    ),
+    Promise(
+        "SND-12",
+        _SEND,
+        "An empty body is refused.",
+        (recorded("sqs/test_sqs.py::test_send_empty_message", "2025-09-22"),),
+        (
+            "hide-errors",
+            "blur-errors",
+        ),
+    ),
+    Promise(
+        "SND-14",
+        _SEND,
+        "A body longer than the queue's MaximumMessageSize is refused.",
+        (recorded("sqs/test_sqs.py::test_send_message_with_updated_maximum_message_size", "2024-04-30"),),
+        (
+            "hide-errors",
+            "blur-errors",
+            "forget-attributes",
+        ),
+    ),
+    Promise(
+        "SND-15",
+        _SEND,
+        "A body with a control character is refused; tab, line feed, carriage return and everything else of XML's characters arrive.",
+        (
+            old("sqs/test_sqs.py::test_send_message_with_invalid_payload_characters"),
+            documented(API + "API_SendMessage.html"),
+        ),
+        (
+            "hide-errors",
+            "corrupt-bodies",
+        ),
+    ),
+    Promise(
+        "SND-16",
+        _SEND,
+        "A message attribute of type String needs a value.",
+        (recorded("sqs/test_sqs.py::test_send_message_with_empty_string_attribute", "2024-04-30"),),
+        (
+            "hide-errors",
+            "blur-errors",
+        ),
+    ),
+    Promise(
+        "SND-17",
+        _SEND,
+        "A message has at most ten attributes.",
+        (
+            documented(GUIDE + "sqs-message-metadata.html"),
+            unverified("Inqnuam/local-aws-sqs test"),
+        ),
+        (
+            "hide-errors",
+            "drop-message-attributes",
+        ),
+    ),
+    Promise(
+        "SND-18",
+        _SEND,
+        "The only system attribute a sender may set is AWSTraceHeader.",
+        (
+            peer("commit 3b6c1da"),
+            documented(API + "API_SendMessage.html"),
+        ),
+        (
+            "hide-errors",
+            "lose-trace",
+        ),
+    ),
+    Promise(
+        "SLU-34",
+        _SEND,
+        "The trace header of a send arrives as a system attribute.",
+        (
+            documented(API + "API_SendMessage.html"),
+            peer("commit 3b6c1da"),
+        ),
+        ("lose-trace",),
+    ),
+    Promise(
+        "SLU-35",
+        _SEND,
+        "Send and receive state the MD5 of the body and of the message attributes.",
+        (
+            documented(API + "API_SendMessage.html"),
+            documented(API + "API_ReceiveMessage.html"),
+        ),
+        ("blank-checksums",),
+    ),
+    Promise(
+        "SND-21",
+        _SEND,
+        "A send whose answer was lost can be repeated with its deduplication id: one message comes.",
+        (
+            documented(GUIDE + "FIFO-queues-exactly-once-processing.html"),
+            documented(GUIDE + "using-messagededuplicationid-property.html"),
+        ),
+        ("forget-deduplication",),
     ),
     Promise(
         "PUR-02",
         _PURGE,
         "A purge removes what waits and what is in flight.",
         (old("sqs/test_sqs.py::test_purge_queue_deletes_inflight_messages"),),
+        ("ignore-purge",),
+    ),
+    Promise(
+        "PUR-01",
+        _PURGE,
+        "A second purge of a queue within 60 seconds is refused.",
+        (recorded("sqs/test_sqs.py::test_successive_purge_calls_fail", "2024-04-30"),),
+        (
+            "hide-errors",
+            "blur-errors",
+        ),
+    ),
+    Promise(
+        "PUR-05",
+        _PURGE,
+        "A purge releases the group of a message in flight.",
+        (unverified("by PUR-02 and DED-14"),),
         ("ignore-purge",),
     ),
 )

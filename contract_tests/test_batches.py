@@ -1,0 +1,256 @@
+"""A batch is several requests in one call: what fails alone, and what fails together."""
+
+import pytest
+from botocore.exceptions import ClientError
+
+from contract_tests.resources import Resources, bodies, entry, refusal
+
+_BAD_ENTRY_ID = (
+    "AWS.SimpleQueueService.InvalidBatchEntryId",
+    400,
+    "A batch entry id can only contain alphanumeric characters, hyphens and underscores. "
+    "It can be at most 80 letters long.",
+)
+_TOO_MANY = (
+    "AWS.SimpleQueueService.TooManyEntriesInBatchRequest",
+    400,
+    "Maximum number of entries per request are 10. You have sent 20.",
+)
+
+
+@pytest.mark.promise("BAT-01")
+def test_a_batch_of_more_than_ten_is_refused(resources: Resources) -> None:
+    """BAT-01: of sends, of deletes and of visibility changes."""
+    queue = resources.fifo_queue()
+    names = [f"m{number}" for number in range(20)]
+    deletes = [{"Id": name, "ReceiptHandle": "any"} for name in names]
+
+    refused = [
+        refusal(queue.send_batch, *[entry(name) for name in names]),
+        refusal(queue.sqs.delete_message_batch, QueueUrl=queue.url, Entries=deletes),
+        refusal(
+            queue.sqs.change_message_visibility_batch,
+            QueueUrl=queue.url,
+            Entries=[{**delete, "VisibilityTimeout": 1} for delete in deletes],
+        ),
+    ]
+
+    assert refused == [_TOO_MANY, _TOO_MANY, _TOO_MANY]
+
+
+@pytest.mark.promise("BAT-02")
+def test_an_entry_id_of_other_characters_or_length_is_refused(resources: Resources) -> None:
+    """BAT-02: a colon, nothing, 81 letters; 80 letters of every allowed kind are accepted."""
+    queue = resources.fifo_queue()
+
+    refused = [
+        refusal(queue.send_batch, entry("m1", Id="invalid:id")),
+        refusal(queue.send_batch, entry("m1", Id="")),
+        refusal(queue.send_batch, entry("m1", Id="x" * 81)),
+        refusal(
+            queue.sqs.delete_message_batch, QueueUrl=queue.url, Entries=[{"Id": "invalid:id", "ReceiptHandle": "any"}]
+        ),
+    ]
+    accepted = queue.send_batch(entry("m1", Id="a-Z_0" + "x" * 75))
+
+    assert refused == [_BAD_ENTRY_ID, _BAD_ENTRY_ID, _BAD_ENTRY_ID, _BAD_ENTRY_ID]
+    assert [one["Id"] for one in accepted["Successful"]] == ["a-Z_0" + "x" * 75]
+
+
+@pytest.mark.promise("BAT-03")
+def test_an_empty_batch_is_refused(resources: Resources) -> None:
+    """BAT-03: of sends and of deletes; the text names what was missed."""
+    queue = resources.fifo_queue()
+
+    sends = refusal(queue.send_batch)
+    deletes = refusal(queue.sqs.delete_message_batch, QueueUrl=queue.url, Entries=[])
+
+    assert sends == (
+        "AWS.SimpleQueueService.EmptyBatchRequest",
+        400,
+        "There should be at least one SendMessageBatchRequestEntry in the request.",
+    )
+    assert deletes == (
+        "AWS.SimpleQueueService.EmptyBatchRequest",
+        400,
+        "There should be at least one DeleteMessageBatchRequestEntry in the request.",
+    )
+
+
+@pytest.mark.promise("BAT-04")
+def test_a_batch_with_an_entry_id_twice_is_refused(resources: Resources) -> None:
+    """BAT-04: the text names the id."""
+    queue = resources.fifo_queue()
+
+    refused = refusal(queue.send_batch, entry("m1", Id="id_1"), entry("m2", Id="id_2"), entry("m3", Id="id_2"))
+
+    assert refused == ("AWS.SimpleQueueService.BatchEntryIdsNotDistinct", 400, "Id id_2 repeated.")
+
+
+@pytest.mark.promise("BAT-05")
+def test_one_entry_without_deduplication_id_fails_the_whole_batch(resources: Resources) -> None:
+    """BAT-05: nothing of the batch is enqueued, as what comes afterwards shows."""
+    queue = resources.fifo_queue()
+
+    refused = refusal(queue.send_batch, entry("good"), entry("bad", MessageDeduplicationId=None))
+    queue.send("after", id="after")
+
+    assert refused == (
+        "InvalidParameterValue",
+        400,
+        "The queue should either have ContentBasedDeduplication enabled or MessageDeduplicationId provided explicitly",
+    )
+    assert bodies(queue.drain(1)) == ["after"]
+
+
+@pytest.mark.promise("BAT-06")
+def test_an_entry_without_message_group_id_fails_and_is_not_delivered(resources: Resources) -> None:
+    """BAT-06: the caller sees an error, and the entry does not come.
+
+    A recording of 2024 has the whole call refused; others say that only the entry fails. Both are accepted here.
+    """
+    queue = resources.fifo_queue()
+
+    try:
+        answer = queue.send_batch(entry("good"), entry("bad", MessageGroupId=None))
+        refused = [one["Id"] for one in answer.get("Failed", [])]
+    except ClientError:
+        refused = ["bad"]
+    queue.send("after", id="after")
+    delivered = bodies(queue.drain(1))
+
+    assert refused == ["bad"]
+    assert "bad" not in delivered
+    assert delivered[-1] == "after"
+
+
+@pytest.mark.promise("BAT-07")
+def test_a_batch_of_more_than_a_mebibyte_is_refused(resources: Resources) -> None:
+    """BAT-07: bodies count together; exactly a mebibyte is accepted."""
+    queue = resources.fifo_queue()
+    half, too_much = "x" * 524_288, "x" * 524_289
+
+    refused = refusal(queue.send_batch, entry("m1", MessageBody=half), entry("m2", MessageBody=too_much))
+    accepted = queue.send_batch(entry("m3", MessageBody=half), entry("m4", MessageBody=half))
+
+    assert refused == (
+        "AWS.SimpleQueueService.BatchRequestTooLong",
+        400,
+        "Batch requests cannot be longer than 1048576 bytes. You have sent 1048577 bytes.",
+    )
+    assert [one["Id"] for one in accepted["Successful"]] == ["m3", "m4"]
+
+
+@pytest.mark.promise("BAT-08")
+def test_an_entry_that_is_too_long_fails_alone(resources: Resources) -> None:
+    """BAT-08: the queue's own limit holds for each entry, not for their sum."""
+    queue = resources.fifo_queue(MaximumMessageSize="1024")
+
+    answer = queue.send_batch(
+        entry("m1", MessageBody="x" * 1024), entry("m2", MessageBody="x" * 1025), entry("m3", MessageBody="y" * 1024)
+    )
+
+    assert [one["Id"] for one in answer["Successful"]] == ["m1", "m3"]
+    assert answer.get("Failed") == [
+        {
+            "Id": "m2",
+            "SenderFault": True,
+            "Code": "InvalidParameterValue",
+            "Message": "One or more parameters cannot be validated. Reason: Message must be shorter than 1024 bytes.",
+        }
+    ]
+
+
+@pytest.mark.promise("SLU-30")
+def test_the_entries_beside_a_failed_one_are_delivered(resources: Resources) -> None:
+    """SLU-30: of three entries the middle one is too long; the caller is told, the other two come, in order."""
+    queue = resources.fifo_queue(MaximumMessageSize="1024")
+
+    answer = queue.send_batch(entry("m1"), entry("m2", MessageBody="x" * 1025), entry("m3"))
+
+    assert [one["Id"] for one in answer.get("Failed", [])] == ["m2"]
+    assert bodies(queue.drain(2)) == ["m1", "m3"]
+
+
+@pytest.mark.promise("BAT-09")
+def test_the_entries_of_a_batch_are_enqueued_in_their_order(resources: Resources) -> None:
+    """BAT-09: ten of one group come in the order of the list, and their sequence numbers rise."""
+    queue = resources.fifo_queue()
+    sent = ["m0", "m1", "m2", "m3", "m4", "m5", "m6", "m7", "m8", "m9"]
+
+    answer = queue.send_batch(*[entry(body) for body in sent])
+    received = queue.drain(10)
+
+    numbers = {one["Id"]: int(one["SequenceNumber"]) for one in answer["Successful"]}
+    assert sorted(numbers, key=numbers.__getitem__) == sent
+    assert bodies(received) == sent
+
+
+@pytest.mark.promise("BAT-12")
+def test_one_deduplication_id_twice_in_a_batch_is_one_message(resources: Resources) -> None:
+    """BAT-12: both entries succeed with the same message id, and the first is delivered."""
+    queue = resources.fifo_queue()
+
+    answer = queue.send_batch(
+        entry("first", MessageDeduplicationId="same"), entry("again", MessageDeduplicationId="same")
+    )
+
+    assert [one["Id"] for one in answer["Successful"]] == ["first", "again"]
+    assert answer["Successful"][0]["MessageId"] == answer["Successful"][1]["MessageId"]
+    assert bodies(queue.drain(1)) == ["first"]
+
+
+@pytest.mark.promise("BAT-13")
+def test_a_bad_handle_in_a_batch_of_deletes_fails_alone(resources: Resources) -> None:
+    """BAT-13: the other message is gone; the text was not recorded."""
+    queue = resources.fifo_queue()
+    queue.send_each("m1")
+    message = queue.await_message(visibility=30)
+
+    answer = queue.sqs.delete_message_batch(
+        QueueUrl=queue.url,
+        Entries=[
+            {"Id": "good", "ReceiptHandle": message["ReceiptHandle"]},
+            {"Id": "bad", "ReceiptHandle": "garbage"},
+        ],
+    )
+
+    assert [one["Id"] for one in answer["Successful"]] == ["good"]
+    assert [(one["Id"], one["Code"], one["SenderFault"]) for one in answer.get("Failed", [])] == [
+        ("bad", "ReceiptHandleIsInvalid", True)
+    ]
+
+
+@pytest.mark.promise("SLU-31")
+def test_a_batch_of_deletes_deletes_every_message(resources: Resources) -> None:
+    """SLU-31: two in flight of one group are deleted in one call, and the third comes at once."""
+    queue = resources.fifo_queue()
+    queue.send_each("m1", "m2", "m3")
+    in_flight = queue.await_batch(most=2, visibility=30)
+
+    answer = queue.sqs.delete_message_batch(
+        QueueUrl=queue.url,
+        Entries=[{"Id": one["Body"], "ReceiptHandle": one["ReceiptHandle"]} for one in in_flight],
+    )
+
+    assert [one["Id"] for one in answer["Successful"]] == ["m1", "m2"]
+    assert bodies(queue.drain(1)) == ["m3"]
+
+
+@pytest.mark.promise("SLU-32")
+def test_a_batch_of_visibility_changes_changes_every_message(resources: Resources) -> None:
+    """SLU-32: the messages in flight of two groups are given back in one call."""
+    queue = resources.fifo_queue()
+    queue.send_each("a1", group="g1")
+    queue.send_each("b1", group="g2")
+    in_flight = [queue.await_message(visibility=600), queue.await_message(visibility=600)]
+
+    answer = queue.sqs.change_message_visibility_batch(
+        QueueUrl=queue.url,
+        Entries=[
+            {"Id": one["Body"], "ReceiptHandle": one["ReceiptHandle"], "VisibilityTimeout": 0} for one in in_flight
+        ],
+    )
+
+    assert sorted(one["Id"] for one in answer["Successful"]) == ["a1", "b1"]
+    assert sorted(bodies(queue.drain(2))) == ["a1", "b1"]

@@ -1,0 +1,71 @@
+"""The sizes and ranges within which a FIFO queue works."""
+
+import string
+
+import pytest
+
+from contract_tests.resources import Resources, refusal
+
+_MEBIBYTE = 1_048_576
+
+
+@pytest.mark.promise("LIM-06")
+def test_a_message_has_at_most_a_mebibyte(resources: Resources) -> None:
+    """LIM-06: exactly so much arrives whole, one byte more is refused."""
+    queue = resources.fifo_queue()
+
+    refused = refusal(queue.send, "x" * (_MEBIBYTE + 1), id="m1")
+    queue.send("x" * (_MEBIBYTE - 4) + "\U0001f600", id="m2")  # four bytes in UTF-8, one character
+    body = queue.await_message()["Body"]
+
+    assert refused == (
+        "InvalidParameterValue",
+        400,
+        "One or more parameters are invalid. Reason: Message must be shorter than 1048576 bytes.",
+    )
+    assert (len(body), body.count("x"), body[-1]) == (_MEBIBYTE - 3, _MEBIBYTE - 4, "\U0001f600")
+
+
+@pytest.mark.promise("LIM-07")
+def test_ids_may_have_every_printable_ascii_character_but_the_space(resources: Resources) -> None:
+    """LIM-07: group and deduplication ids arrive as they were given, one character or 128."""
+    queue = resources.fifo_queue()
+    every = string.ascii_letters + string.digits + string.punctuation
+    queue.send("m1", group=every.ljust(128, "g"), id=every.ljust(128, "d"))
+    message = queue.await_message(visibility=30)
+    queue.send("m2", group="g", id="d")
+
+    shortest = queue.await_message(visibility=30)
+
+    assert message["Attributes"]["MessageGroupId"] == every.ljust(128, "g")
+    assert message["Attributes"]["MessageDeduplicationId"] == every.ljust(128, "d")
+    assert (shortest["Attributes"]["MessageGroupId"], shortest["Attributes"]["MessageDeduplicationId"]) == ("g", "d")
+
+
+@pytest.mark.promise("LIM-09")
+def test_both_ends_of_every_range_are_accepted(resources: Resources) -> None:
+    """LIM-09: a queue with all attributes at their least, and one with all at their most."""
+    least = resources.fifo_queue(
+        DelaySeconds="0",
+        MaximumMessageSize="1024",
+        MessageRetentionPeriod="60",
+        ReceiveMessageWaitTimeSeconds="0",
+        VisibilityTimeout="0",
+    )
+    most = resources.fifo_queue(
+        DelaySeconds="900",
+        MaximumMessageSize="1048576",
+        MessageRetentionPeriod="1209600",
+        ReceiveMessageWaitTimeSeconds="20",
+        VisibilityTimeout="43200",
+    )
+
+    names = (
+        "DelaySeconds",
+        "MaximumMessageSize",
+        "MessageRetentionPeriod",
+        "ReceiveMessageWaitTimeSeconds",
+        "VisibilityTimeout",
+    )
+    assert list(least.attributes(*names).values()) == ["0", "1024", "60", "0", "0"]
+    assert list(most.attributes(*names).values()) == ["900", "1048576", "1209600", "20", "43200"]

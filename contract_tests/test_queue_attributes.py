@@ -1,0 +1,272 @@
+"""What a queue is made with, what it says of itself, and what it refuses to become."""
+
+import pytest
+
+from contract_tests.resources import Resources, refusal
+
+
+@pytest.mark.promise("CRE-01")
+def test_a_fifo_queue_made_with_nothing_else_has_the_defaults(resources: Resources) -> None:
+    """CRE-01: every attribute, with its default, as a string."""
+    queue = resources.fifo_queue()
+
+    told = queue.attributes("All")
+
+    times = ("CreatedTimestamp", "LastModifiedTimestamp")
+    assert {name: value for name, value in told.items() if name not in times} == {
+        "QueueArn": queue.arn,
+        "FifoQueue": "true",
+        "ContentBasedDeduplication": "false",
+        "DeduplicationScope": "queue",
+        "FifoThroughputLimit": "perQueue",
+        "DelaySeconds": "0",
+        "VisibilityTimeout": "30",
+        "MessageRetentionPeriod": "345600",
+        "ReceiveMessageWaitTimeSeconds": "0",
+        "MaximumMessageSize": "1048576",
+        "SqsManagedSseEnabled": "true",
+        "ApproximateNumberOfMessages": "0",
+        "ApproximateNumberOfMessagesDelayed": "0",
+        "ApproximateNumberOfMessagesNotVisible": "0",
+    }
+
+
+@pytest.mark.promise("CRE-02")
+def test_the_default_maximum_message_size_is_a_mebibyte(resources: Resources) -> None:
+    """CRE-02: recordings before August 2025 say 262144; that is no longer right."""
+    queue = resources.fifo_queue()
+
+    assert queue.attributes("MaximumMessageSize") == {"MaximumMessageSize": "1048576"}
+
+
+@pytest.mark.promise("CRE-04")
+def test_creating_a_queue_again_with_the_same_attributes_returns_its_url(resources: Resources) -> None:
+    """CRE-04: the second call makes nothing new, and says where the queue is."""
+    name = f"{resources.name('q')}.fifo"
+    first = resources.create(name, FifoQueue="true", ContentBasedDeduplication="true")
+
+    again = resources.create(name, FifoQueue="true", ContentBasedDeduplication="true")
+
+    assert again == first
+
+
+@pytest.mark.promise("CRE-05")
+def test_creating_a_queue_again_with_another_attribute_is_refused(resources: Resources) -> None:
+    """CRE-05: the error names the attribute that differs."""
+    name = f"{resources.name('q')}.fifo"
+    resources.create(name, FifoQueue="true", ContentBasedDeduplication="true")
+
+    refused = refusal(resources.create, name, FifoQueue="true", ContentBasedDeduplication="false")
+
+    assert refused == (
+        "QueueAlreadyExists",
+        400,
+        "A queue already exists with the same name and a different value for attribute ContentBasedDeduplication",
+    )
+
+
+@pytest.mark.promise("CRE-06")
+def test_creating_a_queue_again_without_attributes_returns_its_url(resources: Resources) -> None:
+    """CRE-06: whatever attributes the queue has."""
+    name = f"{resources.name('q')}.fifo"
+    first = resources.create(name, FifoQueue="true", ContentBasedDeduplication="true", VisibilityTimeout="7")
+
+    again = resources.create(name)
+
+    assert again == first
+
+
+@pytest.mark.promise("CRE-07")
+def test_a_standard_queue_is_made_by_leaving_fifo_queue_out(resources: Resources) -> None:
+    """CRE-07: `FifoQueue=false` is refused; a queue without the attribute is a standard queue."""
+    refused = refusal(resources.create, resources.name("q"), FifoQueue="false")
+
+    assert refused == ("InvalidAttributeName", 400, "Unknown Attribute FifoQueue.")
+    assert "FifoQueue" not in resources.standard_queue().attributes("All")
+
+
+@pytest.mark.promise("CRE-09")
+def test_a_standard_queue_takes_no_fifo_attributes(resources: Resources) -> None:
+    """CRE-09: neither a deduplication scope nor a throughput limit."""
+    scope = refusal(resources.create, resources.name("q"), DeduplicationScope="queue")
+    limit = refusal(resources.create, resources.name("q"), FifoThroughputLimit="perQueue")
+
+    assert [scope, limit] == [
+        ("InvalidAttributeName", 400, "You can specify the DeduplicationScope only when FifoQueue is set to true."),
+        ("InvalidAttributeName", 400, "You can specify the FifoThroughputLimit only when FifoQueue is set to true."),
+    ]
+
+
+@pytest.mark.promise("CRE-10")
+def test_a_fifo_queue_whose_name_lacks_the_suffix_is_refused(resources: Resources) -> None:
+    """CRE-10: the text was not recorded."""
+    code, status, _ = refusal(resources.create, resources.name("q"), FifoQueue="true")
+
+    assert (code, status) == ("InvalidParameterValue", 400)
+
+
+@pytest.mark.promise("CRE-11")
+def test_a_standard_queue_whose_name_has_the_suffix_is_refused(resources: Resources) -> None:
+    """CRE-11: the text was not recorded."""
+    code, status, _ = refusal(resources.create, f"{resources.name('q')}.fifo")
+
+    assert (code, status) == ("InvalidParameterValue", 400)
+
+
+@pytest.mark.promise("CRE-12")
+def test_a_queue_name_has_at_most_80_characters_and_no_slash(resources: Resources) -> None:
+    """CRE-12: `.fifo` counts; 80 are accepted, 81 and a slash are not."""
+    stem = f"{resources.name('q')}-"
+
+    longest = resources.create(f"{stem:x<75}.fifo", FifoQueue="true")
+    too_long = refusal(resources.create, f"{stem:x<76}.fifo", FifoQueue="true")
+    slash = refusal(resources.create, f"{stem}/x.fifo", FifoQueue="true")
+
+    assert longest.endswith(f"/{stem:x<75}.fifo")
+    assert [too_long[:2], slash[:2]] == [("InvalidParameterValue", 400), ("InvalidParameterValue", 400)]
+
+
+@pytest.mark.promise("CRE-13")
+def test_a_standard_queue_does_not_know_the_attribute_fifo_queue(resources: Resources) -> None:
+    """CRE-13: neither true nor false can be set."""
+    queue = resources.standard_queue()
+
+    true = refusal(queue.set_attributes, FifoQueue="true")
+    false = refusal(queue.set_attributes, FifoQueue="false")
+
+    assert true == ("InvalidAttributeName", 400, "Unknown Attribute FifoQueue.")
+    assert false == ("InvalidAttributeName", 400, "Unknown Attribute FifoQueue.")
+
+
+@pytest.mark.promise("CRE-14")
+def test_a_fifo_queue_may_be_told_that_it_is_one_but_not_that_it_is_none(resources: Resources) -> None:
+    """CRE-14: true is accepted and changes nothing, false is refused."""
+    queue = resources.fifo_queue()
+
+    queue.set_attributes(FifoQueue="true")
+    refused = refusal(queue.set_attributes, FifoQueue="false")
+
+    assert queue.attributes("FifoQueue") == {"FifoQueue": "true"}
+    assert refused == (
+        "InvalidAttributeValue",
+        400,
+        "Invalid value for the parameter FifoQueue. Reason: Modifying queue type is not supported.",
+    )
+
+
+@pytest.mark.promise("CRE-28")
+def test_a_queue_stays_of_the_type_it_was_made(resources: Resources) -> None:
+    """CRE-28: the attempts to convert are refused, and nothing has changed."""
+    fifo, standard = resources.fifo_queue(), resources.standard_queue()
+
+    refused = [
+        refusal(fifo.set_attributes, FifoQueue="false"),
+        refusal(standard.set_attributes, FifoQueue="true"),
+    ]
+
+    assert [status for _, status, _ in refused] == [400, 400]
+    assert fifo.attributes("All")["FifoQueue"] == "true"
+    assert "FifoQueue" not in standard.attributes("All")
+
+
+@pytest.mark.promise("CRE-16")
+def test_throughput_per_group_needs_deduplication_per_group(resources: Resources) -> None:
+    """CRE-16: without the scope `messageGroup` the limit is refused, with it accepted; the text was not recorded."""
+    alone = refusal(
+        resources.create, f"{resources.name('q')}.fifo", FifoQueue="true", FifoThroughputLimit="perMessageGroupId"
+    )
+    together = resources.fifo_queue(DeduplicationScope="messageGroup", FifoThroughputLimit="perMessageGroupId")
+
+    assert alone[1] == 400
+    assert together.attributes("DeduplicationScope", "FifoThroughputLimit") == {
+        "DeduplicationScope": "messageGroup",
+        "FifoThroughputLimit": "perMessageGroupId",
+    }
+
+
+@pytest.mark.promise("CRE-17")
+def test_deduplication_per_group_does_not_need_throughput_per_group(resources: Resources) -> None:
+    """CRE-17: the limit stays `perQueue`."""
+    queue = resources.fifo_queue(DeduplicationScope="messageGroup")
+
+    assert queue.attributes("DeduplicationScope", "FifoThroughputLimit") == {
+        "DeduplicationScope": "messageGroup",
+        "FifoThroughputLimit": "perQueue",
+    }
+
+
+@pytest.mark.promise("CRE-18")
+def test_an_attribute_out_of_its_range_is_refused(resources: Resources) -> None:
+    """CRE-18: one past the end of each range; the texts were not recorded."""
+    refused = [
+        refusal(resources.create, f"{resources.name('q')}.fifo", FifoQueue="true", DelaySeconds="901"),
+        refusal(resources.create, f"{resources.name('q')}.fifo", FifoQueue="true", MaximumMessageSize="1023"),
+        refusal(resources.create, f"{resources.name('q')}.fifo", FifoQueue="true", MessageRetentionPeriod="59"),
+        refusal(resources.create, f"{resources.name('q')}.fifo", FifoQueue="true", VisibilityTimeout="43201"),
+        refusal(resources.create, f"{resources.name('q')}.fifo", FifoQueue="true", ReceiveMessageWaitTimeSeconds="21"),
+    ]
+
+    assert [status for _, status, _ in refused] == [400, 400, 400, 400, 400]
+
+
+@pytest.mark.promise("CRE-20")
+def test_a_deleted_queue_keeps_its_name_for_a_minute(resources: Resources) -> None:
+    """CRE-20: AWS was seen to put a prefix before the code."""
+    name = f"{resources.name('q')}.fifo"
+    queue = resources.fifo_queue()
+    url = resources.create(name, FifoQueue="true")
+    queue.sqs.delete_queue(QueueUrl=url)
+
+    code, status, text = refusal(resources.create, name, FifoQueue="true")
+
+    assert code.endswith("QueueDeletedRecently")
+    assert status == 400
+    assert text == "You must wait 60 seconds after deleting a queue before you can create another with the same name."
+
+
+@pytest.mark.promise("CRE-22")
+def test_a_queue_that_is_not_there_is_refused_by_every_call(resources: Resources) -> None:
+    """CRE-22: by name and by URL; the text is that of the JSON protocol."""
+    queue = resources.fifo_queue()
+    name = f"{resources.name('nowhere')}.fifo"
+    url = queue.url.replace(queue.name, name)
+
+    refused = [
+        refusal(queue.sqs.get_queue_url, QueueName=name),
+        refusal(queue.sqs.get_queue_attributes, QueueUrl=url, AttributeNames=["All"]),
+        refusal(
+            queue.sqs.send_message, QueueUrl=url, MessageBody="m1", MessageGroupId="g1", MessageDeduplicationId="m1"
+        ),
+        refusal(queue.sqs.receive_message, QueueUrl=url),
+    ]
+
+    expected = ("AWS.SimpleQueueService.NonExistentQueue", 400, "The specified queue does not exist.")
+    assert refused == [expected, expected, expected, expected]
+
+
+@pytest.mark.promise("CRE-26")
+def test_a_queue_has_one_kind_of_encryption(resources: Resources) -> None:
+    """CRE-26: a KMS key and SQS's own key at once are refused."""
+    queue = resources.fifo_queue()
+
+    refused = refusal(queue.set_attributes, KmsMasterKeyId="alias/aws/sqs", SqsManagedSseEnabled="true")
+
+    assert refused == (
+        "InvalidAttributeName",
+        400,
+        "You can use one type of server-side encryption (SSE) at one time. You can either enable KMS SSE or SQS SSE.",
+    )
+
+
+@pytest.mark.promise("CRE-27")
+def test_content_based_deduplication_can_be_switched_later(resources: Resources) -> None:
+    """CRE-27: on and off again, and each time the queue says so."""
+    queue = resources.fifo_queue()
+
+    queue.set_attributes(ContentBasedDeduplication="true")
+    switched_on = queue.attributes("ContentBasedDeduplication")
+    queue.set_attributes(ContentBasedDeduplication="false")
+    switched_off = queue.attributes("ContentBasedDeduplication")
+
+    assert switched_on == {"ContentBasedDeduplication": "true"}
+    assert switched_off == {"ContentBasedDeduplication": "false"}
