@@ -1,5 +1,7 @@
 """A message published to the topic arrives in every subscribed queue, once and in order."""
 
+import json
+
 import pytest
 
 from contract_tests.resources import Resources, bodies
@@ -44,7 +46,7 @@ def test_raw_delivery_keeps_body_and_attributes(resources: Resources) -> None:
     (received,) = queue.drain(1)
 
     assert received["Body"] == "a body"
-    assert received["MessageAttributes"] == {"kind": {"StringValue": "order", "DataType": "String"}}
+    assert received.get("MessageAttributes") == {"kind": {"StringValue": "order", "DataType": "String"}}
 
 
 @pytest.mark.promise("SLU-06")
@@ -106,3 +108,203 @@ def test_group_scope_makes_two_deliveries_of_one_id_in_two_groups(resources: Res
     topic.publish("in g2", group="g2", id="same")
 
     assert sorted(bodies(queue.drain(2))) == ["in g1", "in g2"]
+
+
+@pytest.mark.promise("SNS-12")
+def test_a_publish_answers_a_sequence_number_of_the_topics_own(resources: Resources) -> None:
+    """SNS-12: it rises with every publish of a group, and is not the queue's number of the copy."""
+    queue = resources.fifo_queue()
+    topic = resources.fifo_topic(queue)
+
+    first = topic.publish("m1", id="m1")
+    second = topic.publish("m2", id="m2")
+    copies = queue.drain(2)
+
+    assert sorted(first.keys() - {"ResponseMetadata"}) == ["MessageId", "SequenceNumber"]
+    assert int(first["SequenceNumber"]) < int(second["SequenceNumber"])
+    assert bodies(copies) == ["m1", "m2"]
+    assert second["SequenceNumber"] not in [copy["Attributes"]["SequenceNumber"] for copy in copies]
+
+
+@pytest.mark.promise("SNS-17")
+def test_a_copy_has_a_message_id_of_its_own(resources: Resources) -> None:
+    """SNS-17: two copies and the publish have three ids."""
+    queues = [resources.fifo_queue(), resources.fifo_queue()]
+    topic = resources.fifo_topic(*queues)
+
+    published = topic.publish("m1", id="m1")
+    copies = [queue.drain(1)[0] for queue in queues]
+
+    assert bodies(copies) == ["m1", "m1"]
+    assert len({published["MessageId"], *(copy["MessageId"] for copy in copies)}) == 3
+
+
+@pytest.mark.promise("SNS-45")
+def test_without_raw_delivery_the_message_comes_in_an_envelope(resources: Resources) -> None:
+    """SNS-45: every part of it, but for the time; a FIFO topic signs nothing."""
+    queue, topic = resources.fifo_queue(), resources.fifo_topic()
+    subscription = topic.subscribe(queue, raw=False)
+
+    published = topic.publish("m1", id="m1", Subject="a subject")
+    (copy,) = queue.drain(1)
+
+    assert copy["Body"].startswith("{"), copy["Body"]
+    envelope = json.loads(copy["Body"])
+    assert envelope.pop("Timestamp").endswith("Z")
+    assert envelope.pop("UnsubscribeURL").endswith(f"/?Action=Unsubscribe&SubscriptionArn={subscription}")
+    assert envelope == {
+        "Type": "Notification",
+        "MessageId": published["MessageId"],
+        "SequenceNumber": published["SequenceNumber"],
+        "TopicArn": topic.arn,
+        "Subject": "a subject",
+        "Message": "m1",
+    }
+
+
+@pytest.mark.promise("SNS-66")
+def test_message_attributes_come_in_the_envelope(resources: Resources) -> None:
+    """SNS-66: inside the body, as type and value, and not beside it."""
+    queue, topic = resources.fifo_queue(), resources.fifo_topic()
+    topic.subscribe(queue, raw=False)
+
+    topic.publish("m1", id="m1", MessageAttributes={"price": {"DataType": "Number", "StringValue": "99.12"}})
+    (copy,) = queue.drain(1)
+
+    assert copy["Body"].startswith("{"), copy["Body"]
+    assert json.loads(copy["Body"])["MessageAttributes"] == {"price": {"Type": "Number", "Value": "99.12"}}
+    assert "MessageAttributes" not in copy
+
+
+@pytest.mark.promise("SNS-67")
+def test_a_copy_carries_group_and_deduplication_id_of_the_publish(resources: Resources) -> None:
+    """SNS-67: without an id, the SHA-256 of the message, also where the queue has no content-based deduplication."""
+    queue = resources.fifo_queue()
+    topic = resources.fifo_topic(queue, ContentBasedDeduplication="true")
+
+    topic.publish("Test", group="message-group-id-1")
+    topic.publish("Test", group="message-group-id-1", id="message-deduplication-id-1")
+    copies = queue.drain(2)
+
+    assert [copy["Attributes"]["MessageGroupId"] for copy in copies] == ["message-group-id-1", "message-group-id-1"]
+    assert [copy["Attributes"]["MessageDeduplicationId"] for copy in copies] == [
+        "532eaabd9574880dbf76b9b8cc00832c20a6ec113d682299550d7a6e0f345e25",
+        "message-deduplication-id-1",
+    ]
+
+
+@pytest.mark.promise("SNS-20")
+def test_a_standard_queue_gets_a_repeated_publish_once(resources: Resources) -> None:
+    """SNS-20: it deduplicates nothing itself, so the topic did."""
+    queue = resources.standard_queue()
+    topic = resources.fifo_topic(queue)
+
+    topic.publish("m1", id="same")
+    topic.publish("m1", id="same")
+    topic.publish("last", id="other")
+
+    assert sorted(bodies(queue.drain(2))) == ["last", "m1"]
+
+
+@pytest.mark.promise("SNS-21")
+def test_a_later_subscriber_does_not_get_the_repeat_of_an_earlier_publish(resources: Resources) -> None:
+    """SNS-21: the topic knows the id, though this queue never saw it."""
+    topic = resources.fifo_topic(resources.fifo_queue())
+    topic.publish("before", id="same")
+    late = resources.fifo_queue()
+    topic.subscribe(late)
+
+    topic.publish("before", id="same")
+    topic.publish("after", id="other")
+
+    assert bodies(late.drain(1)) == ["after"]
+
+
+@pytest.mark.promise("SNS-37")
+def test_a_topic_can_be_published_to_by_target_arn(resources: Resources) -> None:
+    """SNS-37: TargetArn does what TopicArn does."""
+    queue = resources.fifo_queue()
+    topic = resources.fifo_topic(queue)
+
+    topic.sns.publish(TargetArn=topic.arn, Message="m1", MessageGroupId="g1", MessageDeduplicationId="m1")
+
+    assert bodies(queue.drain(1)) == ["m1"]
+
+
+@pytest.mark.promise("SNS-38")
+def test_a_filter_policy_lets_through_what_matches(resources: Resources) -> None:
+    """SNS-38: the queue with the filter has the orders, in order, and the other queue has everything."""
+    filtered, unfiltered = resources.fifo_queue(), resources.fifo_queue()
+    topic = resources.fifo_topic(unfiltered)
+    topic.subscribe(filtered, FilterPolicy='{"kind": ["order"]}')
+    order = {"kind": {"DataType": "String", "StringValue": "order"}}
+    refund = {"kind": {"DataType": "String", "StringValue": "refund"}}
+
+    topic.publish("m1", id="m1", MessageAttributes=order)
+    topic.publish("m2", id="m2", MessageAttributes=refund)
+    topic.publish("m3", id="m3")
+    topic.publish("m4", id="m4", MessageAttributes=order)
+
+    assert bodies(unfiltered.drain(4)) == ["m1", "m2", "m3", "m4"]
+    assert bodies(filtered.drain(2)) == ["m1", "m4"]
+
+
+@pytest.mark.promise("SNS-68")
+def test_a_filter_policy_can_look_at_the_body(resources: Resources) -> None:
+    """SNS-68: with the scope MessageBody a JSON body is matched instead of the attributes."""
+    queue, topic = resources.fifo_queue(), resources.fifo_topic()
+    topic.subscribe(queue, FilterPolicy='{"kind": ["order"]}', FilterPolicyScope="MessageBody")
+
+    topic.publish('{"kind": "refund"}', id="m1")
+    topic.publish('{"kind": "order"}', id="m2")
+    topic.publish("no JSON", id="m3", MessageAttributes={"kind": {"DataType": "String", "StringValue": "order"}})
+    topic.publish('{"kind": "order", "number": 4}', id="m4")
+
+    assert bodies(queue.drain(2)) == ['{"kind": "order"}', '{"kind": "order", "number": 4}']
+
+
+@pytest.mark.promise("SNS-69")
+def test_a_queue_gets_nothing_published_before_it_was_subscribed(resources: Resources) -> None:
+    """SNS-69: the queue that was there has the message; the later one has only the next."""
+    early, late = resources.fifo_queue(), resources.fifo_queue()
+    topic = resources.fifo_topic(early)
+    topic.publish("before", id="m1")
+    assert bodies(early.drain(1)) == ["before"]
+
+    topic.subscribe(late)
+    topic.publish("after", id="m2")
+
+    assert bodies(late.drain(1)) == ["after"]
+
+
+@pytest.mark.promise("SNS-70")
+def test_a_batch_is_delivered_in_the_order_of_its_entries(resources: Resources) -> None:
+    """SNS-70: with the attributes, group and deduplication id of each entry."""
+    queue = resources.fifo_queue()
+    topic = resources.fifo_topic(queue)
+
+    topic.publish_batch(
+        {"Message": "m1", "MessageAttributes": {"kind": {"DataType": "String", "StringValue": "order"}}},
+        {"Message": "m2"},
+        {"Message": "m3"},
+    )
+    copies = queue.drain(3)
+
+    assert bodies(copies) == ["m1", "m2", "m3"]
+    assert [copy.get("MessageAttributes") for copy in copies] == [
+        {"kind": {"DataType": "String", "StringValue": "order"}},
+        None,
+        None,
+    ]
+    assert [copy["Attributes"]["MessageDeduplicationId"] for copy in copies] == ["1", "2", "3"]
+
+
+@pytest.mark.promise("SNS-71")
+def test_a_message_may_have_letters_beyond_ascii(resources: Resources) -> None:
+    """SNS-71: they arrive as they were published."""
+    queue = resources.fifo_queue()
+    topic = resources.fifo_topic(queue)
+
+    topic.publish('ö§a1"_!?,. £$-', id="m1")
+
+    assert bodies(queue.drain(1)) == ['ö§a1"_!?,. £$-']

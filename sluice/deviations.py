@@ -41,6 +41,8 @@ PROMISES: Mapping[str, Mapping[str, Deviation]] = {
         "CRE-18": Deviation("GAP-19", "CreateQueue accepts any value"),
         "CRE-20": Deviation("GAP-31", "a name can be used again at once, unless SQS_DELAY_RECENTLY_DELETED is set"),
         "CRE-26": Deviation("GAP-49", "both kinds of encryption are accepted and reported"),
+        "VIS-16": Deviation("GAP-30", "messages are kept for ever, unless SQS_ENABLE_MESSAGE_RETENTION_PERIOD is set"),
+        "VIS-17": Deviation("GAP-30", "messages are kept for ever, unless SQS_ENABLE_MESSAGE_RETENTION_PERIOD is set"),
         "PUR-01": Deviation("GAP-32", "a queue can be purged again at once, unless SQS_DELAY_PURGE_RETRY is set"),
         "DLQ-04": Deviation("GAP-02", "the DLQ copy keeps the original deduplication id"),
         "DLQ-05": Deviation(
@@ -65,7 +67,19 @@ PROMISES: Mapping[str, Mapping[str, Deviation]] = {
         "MOV-22": Deviation("GAP-12", "the DLQ itself is accepted as destination"),
         "MOV-23": Deviation("GAP-12", "an ARN that is none ends in an internal error"),
         "MOV-17": Deviation("GAP-01", "the moved message is dropped as a duplicate of itself and lost"),
+        "SNS-07": Deviation("GAP-38", "any protocol is accepted"),
         "SNS-18": Deviation("GAP-36", "topics do not deduplicate: a repeat gets new ids"),
+        "SNS-20": Deviation("GAP-37", "topics do not deduplicate: a standard queue gets every repeat"),
+        "SNS-21": Deviation("GAP-36", "topics do not deduplicate: a queue that was not there gets the repeat"),
+        "SNS-30": Deviation("GAP-42", "MaximumMessageSize is kept and has no effect"),
+        "SNS-32": Deviation("GAP-44", "the whole batch goes to the DLQ, also what was delivered"),
+        "SNS-34": Deviation("GAP-53", "the DLQ of a subscription is not looked at beyond its name"),
+        "SNS-40": Deviation("GAP-41", "any archive policy is accepted"),
+        "SNS-41": Deviation("GAP-41", "a topic is deleted with its archive"),
+        "SNS-44": Deviation("GAP-52", "the policies of queues are kept and not enforced"),
+        "SNS-51": Deviation("GAP-40", "any scope is accepted"),
+        "SNS-57": Deviation("GAP-39", "ids of a publish are not checked"),
+        "SNS-59": Deviation("GAP-36", "topics do not deduplicate: a repeat gets new ids"),
     },
 }
 """Target -> promise id -> deviation."""

@@ -20,7 +20,7 @@ from botocore.client import BaseClient
 from botocore.exceptions import ClientError
 
 from sluice.errors import ConfigError
-from sluice.limits import VISIBILITY_TIMEOUT_SECONDS_MAX
+from sluice.limits import RECEIVE_MESSAGES_MAX, VISIBILITY_TIMEOUT_SECONDS_MAX
 from wire import simulator
 
 _PARAMS = "sluice_saboteur"
@@ -182,13 +182,13 @@ class _IgnoreAttributeChanges(_IgnoreCall):
 
 
 class _IgnoreTags(_IgnoreCall):
-    operations = ("sqs.TagQueue", "sqs.CreateQueue")
+    operations = ("sqs.TagQueue", "sqs.CreateQueue", "sns.TagResource")
 
     def rewrite(self, operation: str, params: dict[str, Any]) -> None:
         params.pop("tags", None)
 
     def answer(self, operation: str, params: Mapping[str, Any]) -> tuple[AWSResponse, dict[str, Any]] | None:
-        return super().answer(operation, params) if operation == "sqs.TagQueue" else None
+        return None if operation == "sqs.CreateQueue" else super().answer(operation, params)
 
 
 class _ForgetAttributes(_Saboteur):
@@ -237,6 +237,20 @@ class _WidenAttributeNames(_Saboteur):
 
     def rewrite(self, operation: str, params: dict[str, Any]) -> None:
         params["MessageSystemAttributeNames"] = params["MessageAttributeNames"] = ["All"]
+
+
+class _FillReceives(_Saboteur):
+    operations = _RECEIVE
+
+    def rewrite(self, operation: str, params: dict[str, Any]) -> None:
+        params.setdefault("MaxNumberOfMessages", RECEIVE_MESSAGES_MAX)
+
+
+class _TellAllAttributes(_Saboteur):
+    operations = ("sqs.GetQueueAttributes",)
+
+    def rewrite(self, operation: str, params: dict[str, Any]) -> None:
+        params["AttributeNames"] = ["All"]
 
 
 class _ReverseBatchSends(_Saboteur):
@@ -963,6 +977,13 @@ SABOTEURS: dict[str, Saboteur] = {
             "blank-checksums",
             "answers checksums of nothing",
             _misreport(_blank_checksums, "sqs.SendMessage", *_RECEIVE),
+        ),
+        Saboteur("fill-receives", "brings ten messages where no number is given", _FillReceives),
+        Saboteur("tell-all-attributes", "tells every attribute whatever was asked for", _TellAllAttributes),
+        Saboteur(
+            "hide-queues",
+            "lists no queue",
+            _misreport(lambda parsed: parsed.pop("QueueUrls", None), "sqs.ListQueues"),
         ),
         Saboteur("ignore-wait", "answers a long poll at once", _omit("WaitTimeSeconds", of=_RECEIVE)),
         Saboteur(

@@ -1,8 +1,9 @@
 """What holds between a topic and its queues."""
 
-from sluice.promises.promise import SNS_GUIDE, Promise, documented, recorded
+from sluice.promises.promise import SNS_GUIDE, Promise, documented, old, recorded, unverified
 
 _FANOUT = "Fan-out"
+_TESTS = "sns/test_sns.py::"
 
 PROMISES: tuple[Promise, ...] = (
     Promise(
@@ -13,7 +14,7 @@ PROMISES: tuple[Promise, ...] = (
             recorded("sns/test_sns.py::test_message_to_fifo_sqs", "2025-08-18"),
             documented(SNS_GUIDE + "sns-fifo-topics.html"),
         ),
-        ("drop-messages", "deliver-twice"),
+        ("drop-messages", "deliver-twice", "lose-second-subscription"),
     ),
     Promise(
         "SNS-24",
@@ -27,7 +28,7 @@ PROMISES: tuple[Promise, ...] = (
         _FANOUT,
         "With raw delivery the body in the queue is the published one, and message attributes come along.",
         (recorded("sns/test_sns.py::test_publish_fifo_messages_to_dlq", "2023-08-24"),),
-        ("corrupt-bodies",),
+        ("corrupt-bodies", "wrap-raw-deliveries", "drop-message-attributes"),
     ),
     Promise(
         "SLU-06",
@@ -63,5 +64,108 @@ PROMISES: tuple[Promise, ...] = (
         "A topic with FifoThroughputScope MessageGroup deduplicates inside a group: one id in two groups is delivered twice.",
         (documented("https://docs.aws.amazon.com/sns/latest/api/API_SetTopicAttributes.html"),),
         ("swallow-repeats",),
+    ),
+    Promise(
+        "SNS-12",
+        _FANOUT,
+        "A publish answers a message id and a sequence number, which rises inside a group and is not the queue's.",
+        (recorded(_TESTS + "test_message_to_fifo_sqs", "2025-08-18"),),
+        (
+            "freeze-sequence-numbers",
+            "reuse-publish-ids",
+        ),
+    ),
+    Promise(
+        "SNS-17",
+        _FANOUT,
+        "Every copy in a queue has a message id of its own.",
+        (recorded(_TESTS + "test_message_to_fifo_sqs", "2025-08-18"),),
+        ("reuse-publish-ids",),
+    ),
+    Promise(
+        "SNS-45",
+        _FANOUT,
+        "Without raw delivery the body is an envelope with the publish's message id and sequence number, and no signature.",
+        (recorded(_TESTS + "test_message_to_fifo_sqs", "2025-08-18"),),
+        ("freeze-sequence-numbers", "unwrap-deliveries",),
+    ),
+    Promise(
+        "SNS-66",
+        _FANOUT,
+        "In an envelope, message attributes are inside, each as type and value.",
+        (recorded(_TESTS + "test_publish_sqs_from_sns", "2023-08-24"),),
+        ("unwrap-deliveries",),
+    ),
+    Promise(
+        "SNS-67",
+        _FANOUT,
+        "A copy carries the group of the publish and its deduplication id: the one given, or the SHA-256 of the message.",
+        (recorded(_TESTS + "test_message_to_fifo_sqs", "2025-08-18"),),
+        ("regroup-messages",),
+    ),
+    Promise(
+        "SNS-20",
+        _FANOUT,
+        "A standard queue, which deduplicates nothing, gets a message published twice only once.",
+        (recorded(_TESTS + "test_fifo_topic_to_regular_sqs", "2025-08-18"),),
+        ("forget-deduplication",),
+    ),
+    Promise(
+        "SNS-21",
+        _FANOUT,
+        "A queue subscribed after a publish does not get its repeat.",
+        (
+            documented(SNS_GUIDE + "fifo-message-dedup.html"),
+            unverified("inferred from SNS-18"),
+        ),
+        ("forget-deduplication",),
+    ),
+    Promise(
+        "SNS-37",
+        _FANOUT,
+        "A FIFO topic may be published to by TargetArn.",
+        (old(_TESTS + "test_publish_to_fifo_with_target_arn"),),
+        ("lose-publishes",),
+    ),
+    Promise(
+        "SNS-38",
+        _FANOUT,
+        "A filter policy lets through the messages whose attributes match, in order, and no other.",
+        (
+            documented(SNS_GUIDE + "fifo-message-filtering.html"),
+            documented(SNS_GUIDE + "sns-subscription-filter-policies.html"),
+        ),
+        ("ignore-filter-policy",),
+    ),
+    Promise(
+        "SNS-68",
+        _FANOUT,
+        "A filter policy with the scope MessageBody looks at a JSON body instead.",
+        (documented(SNS_GUIDE + "sns-message-filtering-scope.html"),),
+        ("ignore-filter-policy",),
+    ),
+    Promise(
+        "SNS-69",
+        _FANOUT,
+        "A queue gets nothing that was published before it was subscribed.",
+        (recorded(_TESTS + "test_publish_message_before_subscribe_topic", "2023-08-24"),),
+        ("deliver-twice",),
+    ),
+    Promise(
+        "SNS-70",
+        _FANOUT,
+        "A batch is delivered in the order of its entries, each with its own attributes and deduplication id.",
+        (recorded(_TESTS + "test_publish_batch_messages_from_fifo_topic_to_fifo_queue", "2023-12-07"),),
+        (
+            "reverse-batch",
+            "drop-message-attributes",
+        ),
+    ),
+    Promise(
+        "SNS-71",
+        _FANOUT,
+        "A message may have letters beyond ASCII.",
+        (recorded(_TESTS + "test_publish_unicode_chars", "2023-08-24"),),
+        ("corrupt-bodies",),
     ),
 )

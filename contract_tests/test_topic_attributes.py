@@ -1,0 +1,167 @@
+"""What a FIFO topic is made of, and what cannot be changed about it."""
+
+import json
+
+import pytest
+from botocore.exceptions import ClientError
+
+from contract_tests.resources import Resources, Topic, refusal
+
+
+def _set(topic: Topic, name: str, value: str) -> None:
+    topic.sns.set_topic_attributes(TopicArn=topic.arn, AttributeName=name, AttributeValue=value)
+
+
+@pytest.mark.promise("SNS-01")
+def test_a_fifo_topic_says_so_in_its_attributes_and_in_its_name(resources: Resources) -> None:
+    """SNS-01: the attribute without the suffix, the suffix without the attribute, and too long a name are refused."""
+    sns = resources.fifo_topic().sns
+
+    without_suffix = refusal(sns.create_topic, Name=resources.name("t"), Attributes={"FifoTopic": "true"})
+    without_attribute = refusal(sns.create_topic, Name=f"{resources.name('t')}.fifo")
+    too_long = refusal(sns.create_topic, Name="a" * 257 + ".fifo", Attributes={"FifoTopic": "true"})
+
+    assert without_suffix == ("InvalidParameter", 400, "Invalid parameter: Topic Name")
+    assert without_attribute == ("InvalidParameter", 400, "Invalid parameter: Topic Name")
+    assert too_long == ("InvalidParameter", 400, "Invalid parameter: Topic Name")
+
+
+@pytest.mark.promise("SNS-04")
+def test_a_fifo_topic_stays_one(resources: Resources) -> None:
+    """SNS-04: FifoTopic is no attribute that can be set."""
+    topic = resources.fifo_topic()
+
+    refused = refusal(_set, topic, "FifoTopic", "false")
+
+    assert refused == ("InvalidParameter", 400, "Invalid parameter: AttributeName")
+    assert topic.attributes()["FifoTopic"] == "true"
+
+
+@pytest.mark.promise("SNS-46")
+def test_a_new_fifo_topic_deduplicates_by_id_and_has_no_subscription(resources: Resources) -> None:
+    """SNS-46: what the topic says of itself, but for its policies; every value is a string."""
+    topic = resources.fifo_topic()
+    *_, account, _ = topic.arn.split(":")
+
+    said = topic.attributes()
+
+    policies = ("Policy", "EffectiveDeliveryPolicy")
+    assert {name: value for name, value in said.items() if name not in policies} == {
+        "TopicArn": topic.arn,
+        "Owner": account,
+        "DisplayName": "",
+        "FifoTopic": "true",
+        "ContentBasedDeduplication": "false",
+        "SubscriptionsConfirmed": "0",
+        "SubscriptionsPending": "0",
+        "SubscriptionsDeleted": "0",
+    }
+
+
+@pytest.mark.promise("SNS-47")
+def test_making_a_topic_again_answers_the_topic_there_is(resources: Resources) -> None:
+    """SNS-47: the same name and attributes give the same ARN."""
+    topic = resources.fifo_topic()
+    name = topic.arn.rsplit(":", maxsplit=1)[-1]
+
+    again = topic.sns.create_topic(Name=name, Attributes={"FifoTopic": "true"})["TopicArn"]
+
+    assert again == topic.arn
+
+
+@pytest.mark.promise("SNS-48")
+def test_making_a_topic_again_with_other_tags_is_refused(resources: Resources) -> None:
+    """SNS-48: the topic there is has no tags."""
+    topic = resources.fifo_topic()
+    name = topic.arn.rsplit(":", maxsplit=1)[-1]
+
+    refused = refusal(
+        topic.sns.create_topic, Name=name, Attributes={"FifoTopic": "true"}, Tags=[{"Key": "k1", "Value": "v1"}]
+    )
+
+    assert refused == (
+        "InvalidParameter",
+        400,
+        "Invalid parameter: Tags Reason: Topic already exists with different tags",
+    )
+
+
+@pytest.mark.promise("SNS-49")
+def test_tags_of_a_topic_are_kept_replaced_and_removed(resources: Resources) -> None:
+    """SNS-49: two are set, one is removed, the other replaced."""
+    topic = resources.fifo_topic()
+
+    topic.sns.tag_resource(ResourceArn=topic.arn, Tags=[{"Key": "k1", "Value": "v1"}, {"Key": "k2", "Value": "v2"}])
+    both = topic.sns.list_tags_for_resource(ResourceArn=topic.arn)["Tags"]
+    topic.sns.untag_resource(ResourceArn=topic.arn, TagKeys=["k1"])
+    topic.sns.tag_resource(ResourceArn=topic.arn, Tags=[{"Key": "k2", "Value": "v2b"}])
+    one = topic.sns.list_tags_for_resource(ResourceArn=topic.arn)["Tags"]
+
+    assert sorted(both, key=str) == [{"Key": "k1", "Value": "v1"}, {"Key": "k2", "Value": "v2"}]
+    assert one == [{"Key": "k2", "Value": "v2b"}]
+
+
+@pytest.mark.promise("SNS-50")
+def test_two_tags_of_one_key_are_refused(resources: Resources) -> None:
+    """SNS-50: the service does not choose between them."""
+    topic = resources.fifo_topic()
+    twice = [{"Key": "k1", "Value": "v1"}, {"Key": "k1", "Value": "v2"}]
+
+    refused = refusal(topic.sns.tag_resource, ResourceArn=topic.arn, Tags=twice)
+
+    assert refused == ("InvalidParameter", 400, "Invalid parameter: Duplicated keys are not allowed.")
+
+
+@pytest.mark.promise("SNS-51")
+def test_the_scope_of_deduplication_is_one_of_two(resources: Resources) -> None:
+    """SNS-51: `MessageGroup` is reported, and what is neither is refused."""
+    topic = resources.fifo_topic(FifoThroughputScope="MessageGroup")
+
+    refused = refusal(_set, topic, "FifoThroughputScope", "Queue")
+
+    assert refused[:2] == ("InvalidParameter", 400)
+    assert topic.attributes()["FifoThroughputScope"] == "MessageGroup"
+
+
+@pytest.mark.promise("SNS-30")
+def test_a_topic_can_raise_its_message_size(resources: Resources) -> None:
+    """SNS-30: with MaximumMessageSize 1 MiB, a message of 300 KiB is accepted."""
+    topic = resources.fifo_topic(MaximumMessageSize="1048576")
+
+    body = "a" * 300 * 1024
+
+    assert _is_accepted(topic, body)
+
+
+def _is_accepted(topic: Topic, body: str) -> bool:
+    try:
+        topic.publish(body, id="m1")
+    except ClientError:
+        return False
+    return True
+
+
+@pytest.mark.promise("SNS-40")
+def test_an_archive_keeps_messages_for_1_to_365_days(resources: Resources) -> None:
+    """SNS-40: 30 days are reported, with the time the archive begins; 0 and 366 days are refused."""
+    topic = resources.fifo_topic(ArchivePolicy='{"MessageRetentionPeriod": "30"}')
+
+    too_short = refusal(_set, topic, "ArchivePolicy", '{"MessageRetentionPeriod": "0"}')
+    too_long = refusal(_set, topic, "ArchivePolicy", '{"MessageRetentionPeriod": "366"}')
+
+    assert too_short[:2] == ("InvalidParameter", 400)
+    assert too_long[:2] == ("InvalidParameter", 400)
+    said = topic.attributes()
+    assert json.loads(said["ArchivePolicy"]) == {"MessageRetentionPeriod": "30"}
+    assert "BeginningArchiveTime" in said
+
+
+@pytest.mark.promise("SNS-41")
+def test_a_topic_with_an_archive_cannot_be_deleted(resources: Resources) -> None:
+    """SNS-41: the archive has to be switched off first."""
+    topic = resources.fifo_topic(ArchivePolicy='{"MessageRetentionPeriod": "30"}')
+
+    refused = refusal(topic.sns.delete_topic, TopicArn=topic.arn)
+
+    assert refused[1] == 400  # the code is recorded by nobody
+    assert topic.attributes()["ArchivePolicy"] != "{}"

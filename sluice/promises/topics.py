@@ -1,0 +1,417 @@
+"""What a FIFO topic is made of, what may be subscribed to it, and what may be published to it."""
+
+from sluice.promises.promise import SNS_GUIDE, Promise, documented, peer, recorded, reported, unverified, verified
+
+_TOPIC = "Topic"
+_SUBSCRIPTION = "Subscription"
+_PUBLISHING = "Publishing"
+
+_TESTS = "sns/test_sns.py::"
+_API = "https://docs.aws.amazon.com/sns/latest/api/"
+
+PROMISES: tuple[Promise, ...] = (
+    Promise(
+        "SNS-01",
+        _TOPIC,
+        "A FIFO topic needs FifoTopic and the suffix .fifo, and a name of at most 256 characters.",
+        (
+            recorded(_TESTS + "test_create_topic_name_constraints", "2026-02-06"),
+            recorded(_TESTS + "test_sns_topic_fifo_without_suffix_fails", "2025-08-21"),
+        ),
+        (
+            "hide-errors",
+            "blur-errors",
+        ),
+    ),
+    Promise(
+        "SNS-04",
+        _TOPIC,
+        "FifoTopic cannot be changed.",
+        (recorded(_TESTS + "test_topic_get_attributes_with_fifo_false", "2025-09-29"),),
+        (
+            "hide-errors",
+            "blur-errors",
+        ),
+    ),
+    Promise(
+        "SNS-46",
+        _TOPIC,
+        "A new FIFO topic has content-based deduplication switched off and no subscription.",
+        (recorded(_TESTS + "test_publish_fifo_messages_to_dlq", "2023-08-24"),),
+        ("strip-topic",),
+    ),
+    Promise(
+        "SNS-47",
+        _TOPIC,
+        "Making a topic again with the same attributes answers the topic there is.",
+        (recorded(_TESTS + "test_create_duplicate_topic_check_idempotency", "2023-08-24"),),
+        ("rename-repeats",),
+    ),
+    Promise(
+        "SNS-48",
+        _TOPIC,
+        "Making a topic again with other tags is refused.",
+        (recorded(_TESTS + "test_create_duplicate_topic_with_more_tags", "2023-08-24"),),
+        (
+            "hide-errors",
+            "blur-errors",
+        ),
+    ),
+    Promise(
+        "SNS-49",
+        _TOPIC,
+        "Tags of a topic are kept, replaced and removed.",
+        (recorded(_TESTS + "test_tags", "2023-08-24"),),
+        ("ignore-tags",),
+    ),
+    Promise(
+        "SNS-50",
+        _TOPIC,
+        "Two tags of one key are refused.",
+        (recorded(_TESTS + "test_tags", "2023-08-24"),),
+        (
+            "hide-errors",
+            "blur-errors",
+        ),
+    ),
+    Promise(
+        "SNS-51",
+        _TOPIC,
+        "FifoThroughputScope is Topic or MessageGroup.",
+        (documented(_API + "API_SetTopicAttributes.html"),),
+        (
+            "hide-errors",
+            "widen-topic-scope",
+        ),
+    ),
+    Promise(
+        "SNS-30",
+        _TOPIC,
+        "A topic with MaximumMessageSize takes messages of up to 1 MiB.",
+        (documented(_API + "API_SetTopicAttributes.html"),),
+        ("ignore-message-size",),
+    ),
+    Promise(
+        "SNS-40",
+        _TOPIC,
+        "An archive keeps messages for 1 to 365 days.",
+        (
+            documented(SNS_GUIDE + "message-archiving-and-replay-topic-owner.html"),
+            recorded(_TESTS + "test_sns_topic_with_attributes", "2025-07-03"),
+        ),
+        ("hide-errors",),
+    ),
+    Promise(
+        "SNS-41",
+        _TOPIC,
+        "A topic with an archive cannot be deleted.",
+        (documented(SNS_GUIDE + "message-archiving-and-replay-topic-owner.html"),),
+        ("hide-errors",),
+    ),
+    Promise(
+        "SNS-05",
+        _SUBSCRIPTION,
+        "A FIFO queue cannot be subscribed to a standard topic.",
+        (
+            recorded(_TESTS + "test_validations_for_fifo", "2025-08-18"),
+            verified("test_sns/test_publishing.py::test_publish_from_standard_sns_to_fifo_sqs"),
+        ),
+        (
+            "hide-errors",
+            "blur-errors",
+        ),
+    ),
+    Promise(
+        "SNS-06",
+        _SUBSCRIPTION,
+        "A standard queue can be subscribed to a FIFO topic.",
+        (
+            recorded(_TESTS + "test_fifo_topic_to_regular_sqs", "2025-08-18"),
+            verified("test_sns/test_publishing.py::test_publish_from_sns_fifo_to_standard_sqs"),
+        ),
+        ("ignore-subscribe",),
+    ),
+    Promise(
+        "SNS-07",
+        _SUBSCRIPTION,
+        "Nothing but a queue can be subscribed to a FIFO topic.",
+        (
+            reported("https://github.com/hashicorp/terraform-provider-aws/issues/38441", "2026-11-20"),
+            documented(SNS_GUIDE + "fifo-message-delivery.html"),
+        ),
+        ("hide-errors",),
+    ),
+    Promise(
+        "SNS-08",
+        _SUBSCRIPTION,
+        "The DLQ of a FIFO subscription must be a FIFO queue.",
+        (recorded(_TESTS + "test_validations_for_fifo", "2025-08-18"),),
+        (
+            "hide-errors",
+            "blur-errors",
+        ),
+    ),
+    Promise(
+        "SNS-34",
+        _SUBSCRIPTION,
+        "The DLQ of a subscription must be in the same Region.",
+        (documented(SNS_GUIDE + "sns-dead-letter-queues.html"),),
+        ("hide-errors",),
+    ),
+    Promise(
+        "SNS-35",
+        _SUBSCRIPTION,
+        "A queue is subscribed by its ARN, which need not exist; a URL is refused.",
+        (
+            recorded(_TESTS + "test_subscribe_sqs_queue_url", "2025-10-06"),
+            recorded(_TESTS + "test_subscribe_unknown_sqs_queue", "2025-10-06"),
+        ),
+        (
+            "hide-errors",
+            "blur-errors",
+        ),
+    ),
+    Promise(
+        "SNS-36",
+        _SUBSCRIPTION,
+        "Subscribing a queue again answers the subscription there is, and is refused when the attributes differ.",
+        (recorded(_TESTS + "test_subscribe_idempotency", "2025-10-06"),),
+        (
+            "rename-repeats",
+            "hide-errors",
+            "blur-errors",
+        ),
+    ),
+    Promise(
+        "SNS-60",
+        _SUBSCRIPTION,
+        "A subscription of a queue of the same account is confirmed at once.",
+        (recorded(_TESTS + "test_create_subscriptions_with_attributes", "2025-10-06"),),
+        ("wrap-raw-deliveries",),
+    ),
+    Promise(
+        "SNS-61",
+        _SUBSCRIPTION,
+        "The names and values of a subscription's attributes are checked.",
+        (
+            recorded(_TESTS + "test_validate_set_sub_attributes", "2025-10-06"),
+            recorded(_TESTS + "test_create_subscriptions_with_attributes", "2025-10-06"),
+        ),
+        (
+            "hide-errors",
+            "blur-errors",
+        ),
+    ),
+    Promise(
+        "SNS-62",
+        _SUBSCRIPTION,
+        "A protocol there is not is refused.",
+        (recorded(_TESTS + "test_subscribe_with_invalid_protocol", "2025-10-06"),),
+        (
+            "hide-errors",
+            "blur-errors",
+        ),
+    ),
+    Promise(
+        "SNS-63",
+        _SUBSCRIPTION,
+        "An unsubscribed queue gets nothing more, and its subscription is gone.",
+        (recorded(_TESTS + "test_not_found_error_on_set_subscription_attributes", "2025-10-06"),),
+        (
+            "ignore-unsubscribe",
+            "hide-errors",
+            "blur-errors",
+        ),
+    ),
+    Promise(
+        "SNS-64",
+        _SUBSCRIPTION,
+        "Unsubscribing what is unsubscribed already is no mistake.",
+        (recorded(_TESTS + "test_unsubscribe_from_non_existing_subscription", "2025-10-06"),),
+        ("ignore-unsubscribe",),
+    ),
+    Promise(
+        "SNS-31",
+        _SUBSCRIPTION,
+        "What cannot be delivered goes to the DLQ of the subscription, in order, with its group and deduplication id.",
+        (recorded(_TESTS + "test_publish_fifo_messages_to_dlq", "2023-08-24"),),
+        ("lose-undelivered", "regroup-messages"),
+    ),
+    Promise(
+        "SNS-65",
+        _SUBSCRIPTION,
+        "The envelope of a message that could not be delivered names the publish.",
+        (recorded(_TESTS + "test_publish_fifo_messages_to_dlq", "2023-08-24"),),
+        (
+            "lose-undelivered",
+            "freeze-sequence-numbers",
+        ),
+    ),
+    Promise(
+        "SNS-32",
+        _SUBSCRIPTION,
+        "Of a batch only the entry that cannot be delivered goes to the DLQ of the subscription.",
+        (
+            documented(SNS_GUIDE + "sns-dead-letter-queues.html"),
+            unverified("inferred for a batch that fails in part"),
+        ),
+        ("lose-undelivered",),
+    ),
+    Promise(
+        "SNS-44",
+        _SUBSCRIPTION,
+        "A queue whose policy does not allow the topic gets nothing, and the publish succeeds.",
+        (
+            peer("SetupFifoTopicAndQueue"),
+            documented(SNS_GUIDE + "sns-fifo-topics.html"),
+        ),
+        ("deliver-twice",),
+    ),
+    Promise(
+        "SNS-10",
+        _PUBLISHING,
+        "A publish without a deduplication id to a topic without content-based deduplication is refused.",
+        (recorded(_TESTS + "test_validations_for_fifo", "2025-08-18"),),
+        (
+            "hide-errors",
+            "blur-errors",
+        ),
+    ),
+    Promise(
+        "SNS-11",
+        _PUBLISHING,
+        "A standard topic takes a message group id and refuses a deduplication id.",
+        (
+            recorded(_TESTS + "test_validations_for_fifo", "2025-08-18"),
+            recorded(_TESTS + "test_publish_message_group_id", "2025-08-18"),
+        ),
+        (
+            "hide-errors",
+            "blur-errors",
+        ),
+    ),
+    Promise(
+        "SNS-25",
+        _PUBLISHING,
+        "A batch has at most ten entries, with ids of their own.",
+        (recorded(_TESTS + "test_publish_batch_exceptions", "2023-08-24"),),
+        (
+            "hide-errors",
+            "blur-errors",
+        ),
+    ),
+    Promise(
+        "SNS-26",
+        _PUBLISHING,
+        "A batch with an entry that lacks group or deduplication id is refused as a whole.",
+        (recorded(_TESTS + "test_publish_batch_exceptions", "2023-08-24"),),
+        (
+            "hide-errors",
+            "blur-errors",
+        ),
+    ),
+    Promise(
+        "SNS-27",
+        _PUBLISHING,
+        "The id of a batch entry is 1 to 80 letters, digits, hyphens and underscores.",
+        (recorded(_TESTS + "test_publish_batch_invalid_entry_id", "2025-12-23"),),
+        (
+            "hide-errors",
+            "blur-errors",
+        ),
+    ),
+    Promise(
+        "SNS-28",
+        _PUBLISHING,
+        "A batch of more than 256 KiB in all is refused.",
+        (recorded(_TESTS + "test_publish_batch_too_long_message", "2025-11-19"),),
+        (
+            "hide-errors",
+            "blur-errors",
+        ),
+    ),
+    Promise(
+        "SNS-29",
+        _PUBLISHING,
+        "A message of more than 256 KiB is refused.",
+        (recorded(_TESTS + "test_publish_too_long_message", "2025-11-19"),),
+        (
+            "hide-errors",
+            "blur-errors",
+        ),
+    ),
+    Promise(
+        "SNS-52",
+        _PUBLISHING,
+        "An empty message, and an empty subject, are refused.",
+        (
+            recorded(_TESTS + "test_empty_sns_message", "2023-08-24"),
+            recorded(_TESTS + "test_publish_with_empty_subject", "2023-08-24"),
+        ),
+        (
+            "hide-errors",
+            "blur-errors",
+        ),
+    ),
+    Promise(
+        "SNS-53",
+        _PUBLISHING,
+        "A message by protocol must be a JSON object with a default.",
+        (recorded(_TESTS + "test_message_structure_json_exc", "2023-08-24"),),
+        (
+            "hide-errors",
+            "blur-errors",
+        ),
+    ),
+    Promise(
+        "SNS-54",
+        _PUBLISHING,
+        "A message attribute must have a value of its type.",
+        (recorded(_TESTS + "test_empty_or_wrong_message_attributes", "2024-11-15"),),
+        (
+            "hide-errors",
+            "blur-errors",
+        ),
+    ),
+    Promise(
+        "SNS-55",
+        _PUBLISHING,
+        "The name of a message attribute is checked.",
+        (recorded(_TESTS + "test_empty_or_wrong_message_attributes", "2024-11-15"),),
+        (
+            "hide-errors",
+            "blur-errors",
+        ),
+    ),
+    Promise(
+        "SNS-56",
+        _PUBLISHING,
+        "A batch to a topic that does not exist is refused.",
+        (recorded(_TESTS + "test_publish_batch_messages_without_topic", "2023-08-24"),),
+        (
+            "hide-errors",
+            "blur-errors",
+        ),
+    ),
+    Promise(
+        "SNS-57",
+        _PUBLISHING,
+        "Group and deduplication id of a publish are 1 to 128 letters, digits and punctuation.",
+        (documented(_API + "API_Publish.html"),),
+        ("hide-errors",),
+    ),
+    Promise(
+        "SNS-58",
+        _PUBLISHING,
+        "A batch answers each entry with a message id and a rising sequence number, in the order given.",
+        (recorded(_TESTS + "test_publish_batch_messages_from_fifo_topic_to_fifo_queue", "2023-12-07"),),
+        ("lose-publishes",),
+    ),
+    Promise(
+        "SNS-59",
+        _PUBLISHING,
+        "A batch published again answers the ids of the first, entry by entry.",
+        (recorded(_TESTS + "test_publish_batch_messages_from_fifo_topic_to_fifo_queue", "2025-12-17"),),
+        ("forget-deduplication",),
+    ),
+)
