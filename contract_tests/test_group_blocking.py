@@ -272,3 +272,16 @@ def test_messages_of_a_blocked_group_count_as_visible(resources: Resources) -> N
 
     assert len(in_flight) == 4
     assert queue.receive(most=10) == []
+
+
+@pytest.mark.promise("SLU-37")
+def test_a_later_message_may_be_deleted_before_an_earlier_one(resources: Resources) -> None:
+    """SLU-37: of two in flight the second is deleted; when the first expires, what is left comes, in order."""
+    queue = resources.fifo_queue()
+    queue.send_each("m1", "m2", "m3")
+    in_flight = queue.await_batch(most=2, visibility=2)
+
+    queue.delete(in_flight[1])
+
+    assert bodies(in_flight) == ["m1", "m2"]
+    assert bodies(queue.await_batch(most=10, visibility=600)) == ["m1", "m3"]

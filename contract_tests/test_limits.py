@@ -4,7 +4,9 @@ import string
 
 import pytest
 
-from contract_tests.resources import Resources, refusal
+from contract_tests.resources import Resources, bodies, refusal
+from contract_tests.targets import Target
+from sluice.clock import eventually
 
 _MEBIBYTE = 1_048_576
 
@@ -69,3 +71,48 @@ def test_both_ends_of_every_range_are_accepted(resources: Resources) -> None:
     )
     assert list(least.attributes(*names).values()) == ["0", "1024", "60", "0", "0"]
     assert list(most.attributes(*names).values()) == ["900", "1048576", "1209600", "20", "43200"]
+
+
+@pytest.mark.slow
+@pytest.mark.promise("VIS-17")
+def test_a_message_is_gone_when_its_retention_ends(resources: Resources, target: Target) -> None:
+    """VIS-17: after the least retention, a minute, it is not delivered; its group goes on with the next message."""
+    queue = resources.fifo_queue(MessageRetentionPeriod="60")
+    started = target.clock.monotonic()
+    queue.send_each("m1", group="g1")
+
+    eventually(
+        lambda: queue.attributes("ApproximateNumberOfMessages") == {"ApproximateNumberOfMessages": "0"},
+        timeout_seconds=60 + queue.patience_seconds,
+        describe="the message to be gone",
+        interval_seconds=1,
+    )
+    elapsed = target.clock.monotonic() - started
+    queue.send_each("m2", group="g1")
+
+    assert elapsed > 55
+    assert bodies(queue.drain(1)) == ["m2"]
+
+
+@pytest.mark.slow
+@pytest.mark.promise("VIS-16")
+def test_a_message_in_flight_is_gone_when_its_retention_ends(resources: Resources, target: Target) -> None:
+    """VIS-16: although it is hidden for longer; its group is not blocked any more."""
+    queue = resources.fifo_queue(MessageRetentionPeriod="60")
+    started = target.clock.monotonic()
+    queue.send_each("m1", group="g1")
+    queue.await_message(visibility=600)
+
+    eventually(
+        lambda: (
+            queue.attributes("ApproximateNumberOfMessagesNotVisible") == {"ApproximateNumberOfMessagesNotVisible": "0"}
+        ),
+        timeout_seconds=60 + queue.patience_seconds,
+        describe="the message to be gone",
+        interval_seconds=1,
+    )
+    elapsed = target.clock.monotonic() - started
+    queue.send_each("m2", group="g1")
+
+    assert elapsed > 55
+    assert bodies(queue.drain(1)) == ["m2"]

@@ -3,6 +3,7 @@
 import pytest
 
 from contract_tests.resources import Resources, refusal
+from sluice.clock import eventually
 
 
 @pytest.mark.promise("CRE-01")
@@ -270,3 +271,47 @@ def test_content_based_deduplication_can_be_switched_later(resources: Resources)
 
     assert switched_on == {"ContentBasedDeduplication": "true"}
     assert switched_off == {"ContentBasedDeduplication": "false"}
+
+
+@pytest.mark.promise("SLU-42")
+def test_delayed_messages_are_counted_apart(resources: Resources) -> None:
+    """SLU-42: of two sent both are delayed, none is visible."""
+    queue = resources.fifo_queue(DelaySeconds="900")
+    queue.send_each("m1", "m2")
+    names = ("ApproximateNumberOfMessages", "ApproximateNumberOfMessagesDelayed")
+
+    eventually(
+        lambda: queue.attributes(*names) == dict(zip(names, ("0", "2"), strict=True)),
+        timeout_seconds=queue.patience_seconds,
+        describe="2 delayed and none visible",
+    )
+
+    assert queue.receive(most=10) == []
+
+
+@pytest.mark.promise("SLU-43")
+def test_only_the_attributes_asked_for_are_told(resources: Resources) -> None:
+    """SLU-43: none when none is asked for; an unknown name is refused."""
+    queue = resources.fifo_queue(VisibilityTimeout="7")
+
+    two = queue.attributes("VisibilityTimeout", "FifoQueue")
+    none = queue.sqs.get_queue_attributes(QueueUrl=queue.url)
+    unknown = refusal(queue.sqs.get_queue_attributes, QueueUrl=queue.url, AttributeNames=["Colour"])
+
+    assert two == {"VisibilityTimeout": "7", "FifoQueue": "true"}
+    assert "Attributes" not in none
+    assert unknown[:2] == ("InvalidAttributeName", 400)
+
+
+@pytest.mark.promise("SLU-44")
+def test_a_queue_is_found_by_its_name(resources: Resources) -> None:
+    """SLU-44: GetQueueUrl answers the URL that CreateQueue gave, ListQueues has it under the start of its name."""
+    queue = resources.fifo_queue()
+    other = resources.fifo_queue()
+
+    found = queue.sqs.get_queue_url(QueueName=queue.name)["QueueUrl"]
+    listed = queue.sqs.list_queues(QueueNamePrefix=queue.name.removesuffix(".fifo")).get("QueueUrls", [])
+
+    assert found == queue.url
+    assert listed == [queue.url]
+    assert other.url != queue.url

@@ -230,3 +230,34 @@ def test_a_receive_asks_for_at_most_ten_messages(resources: Resources) -> None:
     assert refused[:2] == ("InvalidParameterValue", 400)
     assert 1 <= len(batch) <= 10
     assert bodies(batch) == [f"m{number:02}" for number in range(len(batch))]
+
+
+@pytest.mark.promise("SLU-38")
+def test_a_queue_may_make_every_receive_a_long_poll(resources: Resources) -> None:
+    """SLU-38: a receive that gives no time waits for the queue's, and brings what is sent meanwhile."""
+    queue = resources.fifo_queue(ReceiveMessageWaitTimeSeconds="20")
+    polling = threading.Event()
+    queue.sqs.meta.events.register("before-send.sqs.ReceiveMessage", lambda **_: polling.set())
+
+    with ThreadPoolExecutor() as pool:
+        waiting = pool.submit(queue.sqs.receive_message, QueueUrl=queue.url)
+        assert polling.wait(timeout=5), "the poll was not sent"
+        queue.send_each("m1")
+        received = waiting.result(timeout=30)
+
+    assert bodies(received.get("Messages", [])) == ["m1"]
+
+
+@pytest.mark.promise("SLU-39")
+def test_a_receive_that_gives_no_number_brings_one_message(resources: Resources) -> None:
+    """SLU-39: although there are three."""
+    queue = resources.fifo_queue()
+    queue.send_each("m1", "m2", "m3")
+
+    received = eventually(
+        lambda: queue.sqs.receive_message(QueueUrl=queue.url, WaitTimeSeconds=1).get("Messages"),
+        timeout_seconds=queue.patience_seconds,
+        describe="the message",
+    )
+
+    assert bodies(received) == ["m1"]

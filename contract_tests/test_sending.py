@@ -285,3 +285,34 @@ def test_a_send_whose_answer_is_lost_can_be_repeated(resources: Resources) -> No
     queue.send("m1", id="m1")
 
     assert bodies(queue.drain(1)) == ["m1"]
+
+
+@pytest.mark.promise("SLU-40")
+def test_message_attributes_of_every_type_arrive_as_they_were_sent(resources: Resources) -> None:
+    """SLU-40: strings, numbers, bytes, and types with a label of the sender's own."""
+    queue = resources.fifo_queue()
+    attributes = {
+        "text": {"DataType": "String", "StringValue": "\u00e9\U0001f600"},
+        "number": {"DataType": "Number", "StringValue": "-1.50"},
+        "bytes": {"DataType": "Binary", "BinaryValue": b"\x00\xff"},
+        "labelled": {"DataType": "Number.int", "StringValue": "7"},
+    }
+    queue.send("m1", id="m1", MessageAttributes=attributes)
+
+    message = queue.await_message()
+
+    assert message.get("MessageAttributes") == attributes
+
+
+@pytest.mark.promise("SLU-41")
+def test_names_of_message_attributes_that_aws_reserves_are_refused(resources: Resources) -> None:
+    """SLU-41: with `AWS.` or `Amazon.` before them, in any case; the text was not recorded."""
+    queue = resources.fifo_queue()
+    value = {"DataType": "String", "StringValue": "1"}
+
+    refused = [
+        refusal(queue.send, "m1", id="m1", MessageAttributes={"AWS.trace": value}),
+        refusal(queue.send, "m1", id="m1", MessageAttributes={"amazon.trace": value}),
+    ]
+
+    assert [one[:2] for one in refused] == [("InvalidParameterValue", 400), ("InvalidParameterValue", 400)]

@@ -5,6 +5,7 @@ from pathlib import Path
 from docs import stacks_page
 from sluice import deviations
 from sluice.promises import PROMISES, Evidence
+from sluice.promises.untested import NOT_TESTED
 
 _DOCS = Path(__file__).resolve().parent
 _PROMISES = _DOCS / "promises.md"
@@ -35,7 +36,12 @@ def promises_page() -> str:
                 )
                 lines.append(f"| {promise.id} | {promise.statement} | {evidence} | {saboteurs} | {deviates} |")
         lines.append("")
-    return "\n".join(lines)
+    return "\n".join([*lines, *_not_tested()])
+
+
+def _not_tested() -> list[str]:
+    rows = [f"| {fact} | {reason} |" for fact, reason in NOT_TESTED.items()]
+    return ["## Not tested", "", "| fact | why no test holds it |", "|---|---|", *rows, ""]
 
 
 def _evidence(evidence: Evidence) -> str:

@@ -155,6 +155,16 @@ PROMISES: tuple[Promise, ...] = (
         ("undercount-queue",),
     ),
     Promise(
+        "SLU-37",
+        _BLOCKING,
+        "A later message of a group may be deleted before an earlier one; the others keep their order.",
+        (documented(GUIDE + "FIFO-queues-understanding-logic.html"),),
+        (
+            "ignore-delete",
+            "stretch-visibility",
+        ),
+    ),
+    Promise(
         "RCV-16",
         _ORDER,
         "Received one at a time and deleted, the messages of a group come in the order they were sent.",
@@ -339,5 +349,12 @@ PROMISES: tuple[Promise, ...] = (
             unverified("Inqnuam/local-aws-sqs test"),
         ),
         ("hide-errors",),
+    ),
+    Promise(
+        "SLU-36",
+        _VISIBILITY,
+        "A receive that gives no visibility timeout hides a message for the queue's.",
+        (documented(GUIDE + "sqs-visibility-timeout.html"),),
+        ("forget-attributes",),
     ),
 )

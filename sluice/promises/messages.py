@@ -345,6 +345,20 @@ PROMISES: tuple[Promise, ...] = (
         ("forget-deduplication",),
     ),
     Promise(
+        "SLU-40",
+        _SEND,
+        "Message attributes of every type arrive as they were sent.",
+        (documented(GUIDE + "sqs-message-metadata.html"),),
+        ("drop-message-attributes",),
+    ),
+    Promise(
+        "SLU-41",
+        _SEND,
+        "Names of message attributes that AWS reserves are refused.",
+        (documented(GUIDE + "sqs-message-metadata.html"),),
+        ("hide-errors",),
+    ),
+    Promise(
         "PUR-02",
         _PURGE,
         "A purge removes what waits and what is in flight.",

@@ -203,6 +203,33 @@ PROMISES: tuple[Promise, ...] = (
         ("ignore-attribute-changes",),
     ),
     Promise(
+        "SLU-42",
+        _ATTRIBUTES,
+        "Delayed messages are counted apart from visible ones.",
+        (documented(API + "API_GetQueueAttributes.html"),),
+        ("undercount-queue",),
+    ),
+    Promise(
+        "SLU-43",
+        _ATTRIBUTES,
+        "A queue tells the attributes asked for, and refuses a name it does not know.",
+        (documented(API + "API_GetQueueAttributes.html"),),
+        (
+            "hide-errors",
+            "tell-all-attributes",
+        ),
+    ),
+    Promise(
+        "SLU-44",
+        _ATTRIBUTES,
+        "A queue is found by its name, and by the start of it.",
+        (
+            documented(API + "API_GetQueueUrl.html"),
+            documented(API + "API_ListQueues.html"),
+        ),
+        ("hide-queues",),
+    ),
+    Promise(
         "BAT-01",
         _BATCH,
         "A batch of more than ten entries is refused, be it sends, deletes or visibility changes.",
@@ -470,6 +497,20 @@ PROMISES: tuple[Promise, ...] = (
         ),
     ),
     Promise(
+        "SLU-38",
+        _RECEIVING,
+        "A queue's ReceiveMessageWaitTimeSeconds makes a long poll of every receive that gives no time.",
+        (documented(GUIDE + "sqs-short-and-long-polling.html"),),
+        ("forget-attributes",),
+    ),
+    Promise(
+        "SLU-39",
+        _RECEIVING,
+        "A receive that gives no number of messages brings one.",
+        (documented(API + "API_ReceiveMessage.html"),),
+        ("fill-receives",),
+    ),
+    Promise(
         "TAG-01",
         _TAGS,
         "Tags are kept until they are taken off; a queue without tags answers without the key.",
@@ -519,6 +560,20 @@ PROMISES: tuple[Promise, ...] = (
             "forget-attributes",
             "shorten-retention",
         ),
+    ),
+    Promise(
+        "VIS-16",
+        _LIMITS,
+        "A message in flight is gone when its retention ends, and its group is not blocked any more.",
+        (old("sqs/test_sqs.py::test_message_retention_with_inflight"),),
+        ("forget-attributes",),
+    ),
+    Promise(
+        "VIS-17",
+        _LIMITS,
+        "A message is gone when its retention ends, and its group goes on.",
+        (old("sqs/test_sqs.py::test_message_retention_fifo"),),
+        ("forget-attributes",),
     ),
     Promise(
         "ERR-02",

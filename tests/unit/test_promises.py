@@ -7,6 +7,7 @@ from docs.generate import promises_page
 from sluice import deviations
 from sluice.anomalies import ANOMALIES
 from sluice.promises import PROMISES
+from sluice.promises.untested import FACTS, NOT_TESTED
 from wire.saboteurs import SABOTEURS
 
 PROJECT = Path(__file__).resolve().parents[2]
@@ -45,6 +46,16 @@ def test_deviations_name_what_exists() -> None:
     assert {id_ for known in deviations.PROMISES.values() for id_ in known} <= set(PROMISES)
     assert {id_ for known in deviations.ANOMALIES.values() for id_ in known} <= set(ANOMALIES)
     assert {id_ for saboteur in SABOTEURS.values() for id_ in saboteur.shows} <= set(ANOMALIES)
+
+
+def test_every_fact_is_a_promise_or_has_a_reason_why_not() -> None:
+    """What was collected about AWS is not dropped silently; and a reason does not outlive its fact or its cause."""
+    facts = set(FACTS)
+
+    assert sorted(facts - set(PROMISES) - set(NOT_TESTED)) == []
+    assert sorted(set(NOT_TESTED) - facts) == []
+    assert sorted(set(NOT_TESTED) & set(PROMISES)) == []
+    assert list(NOT_TESTED) == sorted(NOT_TESTED)
 
 
 def test_the_promises_page_is_up_to_date() -> None:
