@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from botocore.exceptions import BotoCoreError, ClientError
 
-from contract_tests import targets
+from contract_tests import mutation, targets
 from contract_tests.deployed import Deployment, require
 from contract_tests.resources import Resources
 from emulator import localstack
@@ -47,6 +47,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="what to run against where no endpoint is given; simulator starts no server",
     )
     group.addoption(
+        "--mutants", action="store_true", help="run every promise against every rule mutant of the simulator's model"
+    )
+    group.addoption(
         "--env", metavar="NAME", default="local", help="the deployed environment whose contracts are verified"
     )
     group.addoption(
@@ -58,6 +61,10 @@ def pytest_configure(config: pytest.Config) -> None:
     """Start the target once, in the controlling process, before any worker looks for it."""
     config.addinivalue_line("markers", "promise(id): the promise this contract test verifies")
     config.addinivalue_line("markers", "deployment: verifies a deployed environment, which it changes and leaves clean")
+    if config.getoption("--mutants"):
+        if config.getoption("--target") != "simulator" or config.getoption("--prove"):
+            raise pytest.UsageError("--mutants goes with --target simulator and without --prove")
+        config.pluginmanager.register(mutation)
     if hasattr(config, "workerinput") or config.option.collectonly:
         return
     stack = ExitStack()
@@ -192,7 +199,8 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
 def target(request: pytest.FixtureRequest) -> targets.Target:
     """Return the endpoint under test."""
     patience = _PATIENCE_SECONDS_SABOTAGED if request.config.getoption("--prove") else _PATIENCE_SECONDS
-    return targets.BINDINGS[os.environ[_TARGET]](os.environ[_ENDPOINT], patience_seconds=patience)
+    bound = targets.BINDINGS[os.environ[_TARGET]](os.environ[_ENDPOINT], patience_seconds=patience)
+    return mutation.sharing_clients(bound) if request.config.getoption("--mutants") else bound
 
 
 @pytest.fixture(autouse=True)

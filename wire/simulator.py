@@ -28,7 +28,7 @@ from wire import query
 ENDPOINT_URL = "http://simulator.invalid"
 _REGION = "us-east-1"
 _CALL_SECONDS = 0.001  # no call is over in no time
-_GRACE_SECONDS = 0.25  # real: how long a poll waits for another thread to act before it moves the clock
+_GRACE_SECONDS = 0.1  # real: how long a poll waits for another thread to act before it moves the clock
 _START_US = 1_767_225_600_000_000  # 2026-01-01
 _simulators: "weakref.WeakKeyDictionary[BaseClient, Simulator]" = weakref.WeakKeyDictionary()
 

@@ -11,7 +11,7 @@ from typing import Any
 from sluice.model.queue import Queue
 from sluice.model.refusal import invalid_parameter, invalid_value, not_found
 
-RATE_MAX = 500  # [MOV-14]; also what an unset rate means here, where AWS chooses one
+RATE_MAX = 500  # [MOV-14]
 RESULTS_MAX = 10  # [MOV-15]
 _ARN = re.compile(r"arn:[\w-]+:sqs:[\w-]+:\d+:[\w.-]+")
 _CANCEL_SECONDS = 0.001
@@ -106,7 +106,8 @@ class MoveTasks:
         task.moved += 1
         if len(waiting) == 1:
             task.status = "COMPLETED"
-        task.next_at = at + 1 / (task.rate or RATE_MAX)
+        if task.rate is not None:  # unset, AWS chooses one; here everything moves at once
+            task.next_at = at + 1 / task.rate
 
     def _movable(self, source: Queue, now: float) -> list[Any]:
         return [message for message in source.in_order() if message.is_visible(now)]

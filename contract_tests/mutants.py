@@ -1,0 +1,527 @@
+"""Rule mutants: the model with one rule broken, as emulators are known to break it, and which promise notices.
+
+A mutant overrides one rule of `sluice.model` (a method, a function or a number). Those with a GAP id are deviations of
+LocalStack 4.14.0 found by experiment; the others are mistakes an implementation can make. `--mutants` runs every
+promise against every mutant on the simulator.
+"""
+
+# ruff: noqa: E501 (a table: one row per mutant)
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from sluice import limits
+from sluice.model import fifo, message, moving, queue, refusal, settings, sns, sqs
+from sluice.model.fifo import FifoQueue
+from sluice.model.message import Message
+from sluice.model.moving import MoveTasks, Task
+from sluice.model.queue import Queue
+from sluice.model.sns import Sns
+from sluice.model.topic import Subscription, Topic
+from wire.simulator import Simulator
+
+
+@dataclass(frozen=True, slots=True)
+class Mutant:
+    """One broken rule.
+
+    Args:
+        name: for the report.
+        does: what it does, one clause.
+        owner: class or module whose rule is overridden.
+        rule: name of what is overridden there.
+        instead: what stands there instead.
+        gap: the deviation it imitates, empty for none.
+    """
+
+    name: str
+    does: str
+    owner: Any
+    rule: str
+    instead: Any
+    gap: str = ""
+
+
+def _nothing(*_: object, **__: object) -> None:
+    """Check nothing."""
+
+
+def _returning(value: Any) -> Callable[..., Any]:
+    return lambda *_, **__: value
+
+
+def _after(owner: Any, rule: str, change: Callable[..., Any]) -> Callable[..., Any]:
+    """Return the rule with its result passed through `change`, which is given the arguments too."""
+    original = getattr(owner, rule)
+
+    def changed(*arguments: Any, **named: Any) -> Any:
+        return change(original(*arguments, **named), *arguments, **named)
+
+    return changed
+
+
+def _before(owner: Any, rule: str, change: Callable[..., Any]) -> Callable[..., Any]:
+    """Return the rule, with something done before it."""
+    original = getattr(owner, rule)
+
+    def changed(*arguments: Any, **named: Any) -> Any:
+        change(*arguments, **named)
+        return original(*arguments, **named)
+
+    return changed
+
+
+def _lose_what_is_remembered(self: FifoQueue, moved: Message, now: float, *, id_: str) -> None:
+    if all(first.message_id != moved.id for first in self._remembered.values()):
+        Queue.take_redriven(self, moved, now, id_=id_)
+
+
+def _bury_with_own_id(self: FifoQueue, dead: Message, now: float, *, source_arn: str) -> None:
+    Queue.take_dead_letter(self, replace(dead, sent_at=now, retained_from=now), now, source_arn=source_arn)
+
+
+def _lose_second_dead_letter(self: FifoQueue, dead: Message, now: float, *, source_arn: str) -> None:
+    ids = self.__dict__.setdefault("buried", set())
+    if dead.deduplication_id not in ids:
+        ids.add(dead.deduplication_id)
+        _BURY(self, dead, now, source_arn=source_arn)
+
+
+_BURY = FifoQueue.take_dead_letter
+
+
+def _bury_as(**changed: Callable[[Message], Any]) -> Callable[..., None]:
+    def bury(self: FifoQueue, dead: Message, now: float, *, source_arn: str) -> None:
+        _BURY(self, replace(dead, **{name: value(dead) for name, value in changed.items()}), now, source_arn=source_arn)
+
+    return bury
+
+
+def _after_burial(**changed: Any) -> Callable[..., None]:
+    def bury(self: FifoQueue, dead: Message, now: float, *, source_arn: str) -> None:
+        _BURY(self, dead, now, source_arn=source_arn)
+        for name, value in changed.items():
+            setattr(self.messages[dead.id], name, value(dead) if callable(value) else value)
+
+    return bury
+
+
+def _held_back_by_any(self: FifoQueue, messages: Iterable[Message], now: float) -> Iterator[Message]:
+    in_flight = [held.received_at for held in self.messages.values() if held.is_in_flight(now)]
+    for each in messages:
+        if not each.is_visible(now) or (each.receives_here and any(at < each.received_at for at in in_flight)):
+            return
+        yield each
+
+
+def _freed_by_a_given_back(self: FifoQueue, messages: Iterable[Message], now: float) -> Iterator[Message]:
+    of_group = list(messages)
+    is_freed = any(each.receives_here and each.is_visible(now) for each in of_group[1:])
+    for each in of_group:
+        if each.is_visible(now):
+            yield each
+        elif not is_freed:
+            return
+
+
+def _freed_by_its_head(self: FifoQueue, messages: Iterable[Message], now: float) -> Iterator[Message]:
+    of_group = list(messages)
+    is_freed = bool(of_group) and of_group[0].receives_here > 0 and of_group[0].is_visible(now)
+    for each in of_group:
+        if each.is_visible(now):
+            yield each
+        elif not is_freed:
+            return
+
+
+def _whatever_is_visible(self: FifoQueue, messages: Iterable[Message], now: float) -> Iterator[Message]:
+    yield from (each for each in messages if each.is_visible(now))
+
+
+def _freed_by_a_new_message(self: FifoQueue, messages: Iterable[Message], now: float) -> Iterator[Message]:
+    of_group = list(messages)
+    held = [each.received_at for each in of_group if each.is_in_flight(now)]
+    for each in of_group:
+        if each.is_visible(now) and (not held or each.sent_at > max(held)):
+            yield each
+        elif each.is_visible(now):
+            return
+
+
+def _one_at_a_time(self: FifoQueue, messages: Iterable[Message], now: float) -> Iterator[Message]:
+    first = next(iter(messages), None)
+    if first is not None and first.is_visible(now):
+        yield first
+
+
+def _only_while_nothing_is_in_flight(self: FifoQueue, messages: Iterable[Message], now: float) -> Iterator[Message]:
+    if not any(each.is_in_flight(now) for each in self.messages.values()):
+        yield from _DELIVERABLE(self, messages, now)
+
+
+_DELIVERABLE = FifoQueue.deliverable
+
+
+def _forget_other_groups(self: FifoQueue, key: fifo.DeduplicationKey, sent: Message, now: float) -> None:
+    for other in [other for other in self._remembered if other[1] == key[1]]:
+        del self._remembered[other]
+    _REMEMBER(self, key, sent, now)
+
+
+_REMEMBER = FifoQueue.remember
+
+
+def _delete_and_forget(self: Queue, handle: str, now: float) -> None:
+    held = self.held(handle)
+    _DELETE(self, handle, now)
+    if isinstance(self, FifoQueue) and held is not None:
+        self._remembered.pop(self.deduplication_key(held), None)
+
+
+_DELETE = Queue.delete
+
+
+def _extend_on_repeat(result: Message, self: FifoQueue, sent: Message, now: float, **_: Any) -> Message:
+    key = self.deduplication_key(sent)
+    if result.id != sent.id:
+        self._remembered[key] = replace(self._remembered[key], sent_at=now)
+    return result
+
+
+def _renumbered(result: Message, self: FifoQueue, sent: Message, *_: Any, **__: Any) -> Message:
+    if result.id == sent.id:
+        return result
+    self._numbers += 1
+    return replace(result, sequence_number=str(fifo.FIRST_SEQUENCE_NUMBER + self._numbers * fifo.SEQUENCE_STEP))
+
+
+def _renamed(result: Message, self: FifoQueue, sent: Message, *_: Any, **__: Any) -> Message:
+    return result if result.id == sent.id else replace(result, id=sent.id)
+
+
+def _keep_last_body(result: Message, self: FifoQueue, sent: Message, *_: Any, **__: Any) -> Message:
+    if result.id in self.messages:
+        self.messages[result.id].body = sent.body
+    return result
+
+
+def _hide_again(self: Queue, handle: str, seconds: int, now: float) -> None:
+    held = self.held(handle)
+    if held is None:
+        raise self._not_available(handle)
+    held.visible_at = now + seconds
+
+
+def _check_expiry_only(self: FifoQueue, held: Message, handle: str, now: float) -> None:
+    if held.is_visible(now):
+        raise refusal.invalid_parameter("ReceiptHandle", handle, "The receipt handle has expired.")
+
+
+def _redrive_as_it_is(self: Queue, moved: Message, now: float, *, id_: str) -> None:
+    self.add(replace(moved, receives_here=0, visible_at=now, handle=None, source_arn=None))
+
+
+def _redrive_changed(**changed: Any) -> Callable[..., None]:
+    def redrive(self: Queue, moved: Message, now: float, *, id_: str) -> None:
+        _REDRIVE(self, replace(moved, **changed), now, id_=id_)
+
+    return redrive
+
+
+_REDRIVE = Queue.take_redriven
+
+
+def _cancel_for_ever(self: MoveTasks, params: Mapping[str, Any], now: float) -> dict[str, Any]:
+    for task in self._tasks:
+        if task.handle() == params["TaskHandle"]:
+            task.status, task.next_at = "CANCELLING", float("inf")
+            return {"ApproximateNumberOfMessagesMoved": task.moved}
+    return _CANCEL(self, params, now)
+
+
+_CANCEL = MoveTasks.cancel
+
+
+def _fail_as(reason: str, *, of: str) -> Callable[..., None]:
+    def changed(_: None, self: MoveTasks, task: Task) -> None:
+        if task.failure == of:
+            task.failure = reason
+
+    return changed
+
+
+def _list_oldest(result: dict[str, Any], *_: Any) -> dict[str, Any]:
+    return {"Results": result["Results"][::-1]}
+
+
+def _handle_for_ended(result: dict[str, Any], task: Task) -> dict[str, Any]:
+    return {"TaskHandle": task.handle()} | result
+
+
+def _unlike_exception(result: dict[str, Any], *_: Any, **__: Any) -> dict[str, Any]:
+    for failed in result.get("Failed", []):
+        failed["Code"] += "Exception"
+    return result
+
+
+def _nobodys_fault(result: dict[str, Any], *_: Any, **__: Any) -> dict[str, Any]:
+    for failed in result.get("Failed", []):
+        failed["SenderFault"] = False
+    return result
+
+
+def _all_or_nothing(result: dict[str, Any], *_: Any, **__: Any) -> dict[str, Any]:
+    if "Failed" in result:
+        raise refusal.invalid_value(result["Failed"][0]["Message"])
+    return result
+
+
+def _deliver_with(**changed: Callable[[Message, float], Any]) -> Callable[..., None]:
+    def deliver(self: Queue, given: Message, *, visibility_seconds: int, now: float) -> None:
+        before = {name: value(given, now) for name, value in changed.items()}
+        _DELIVER(self, given, visibility_seconds=visibility_seconds, now=now)
+        for name, value in before.items():
+            setattr(given, name, value)
+
+    return deliver
+
+
+_DELIVER = Queue._deliver
+
+
+def _sticky(self: Queue, given: Message, *, visibility_seconds: int, now: float) -> None:
+    kept: dict[str, int] = self.__dict__.setdefault("kept", {})
+    longest = max(visibility_seconds, kept.get(given.id, 0))
+    kept[given.id] = longest
+    _DELIVER(self, given, visibility_seconds=longest, now=now)
+
+
+def _deliver_only_to_first(self: Sns, of: Topic) -> list[Subscription]:
+    return _SUBSCRIPTIONS(self, of)[:1]
+
+
+_SUBSCRIPTIONS = Sns.subscriptions_of
+
+
+def _undercounted(result: dict[str, str], self: Queue, now: float) -> dict[str, str]:
+    if not isinstance(self, FifoQueue):
+        return result
+    groups = self._groups().values()
+    free = sum(len(list(self.deliverable(group, now))) for group in groups)
+    return result | {"ApproximateNumberOfMessages": str(free)}
+
+
+def _purge_waiting(self: FifoQueue, now: float) -> None:
+    in_flight = {id_: held for id_, held in self.messages.items() if held.is_in_flight(now)}
+    _PURGE(self, now)
+    self.messages.update(in_flight)
+
+
+_PURGE = FifoQueue.purge
+
+
+def _purge_and_remember(self: FifoQueue, now: float) -> None:
+    remembered = dict(self._remembered)
+    _PURGE(self, now)
+    self._remembered = remembered
+
+
+def _interleaved(self: FifoQueue, now: float) -> Iterator[Message]:
+    yield from sorted(_CANDIDATES(self, now), key=lambda each: each.number)
+
+
+_CANDIDATES = FifoQueue._candidates
+
+
+def _youngest_first(self: Queue) -> list[Message]:
+    return sorted(self.messages.values(), key=lambda each: -each.number)
+
+
+def _redelivered_last(self: Queue) -> list[Message]:
+    return sorted(self.messages.values(), key=lambda each: (each.receives_here > 0, each.number))
+
+
+def _with_attributes(self: FifoQueue, sent: Message) -> fifo.DeduplicationKey:
+    scope, id_ = _KEY(self, sent)
+    return scope, id_ + json.dumps(dict(sent.attributes), sort_keys=True)
+
+
+_KEY = FifoQueue.deduplication_key
+
+
+def _by_content_always(self: FifoQueue, sent: Message) -> fifo.DeduplicationKey:
+    is_by_content = self.attributes["ContentBasedDeduplication"] == "true"
+    scope, id_ = _KEY(self, sent)
+    return scope, message.content_id(sent.body) if is_by_content else id_
+
+
+def _by_scope_of_today(self: FifoQueue, sent: Message) -> fifo.DeduplicationKey:
+    return (str(sent.group) if self.attributes["DeduplicationScope"] == "messageGroup" else "", _KEY(self, sent)[1])
+
+
+def _published(**changed: Any) -> Callable[..., Any]:
+    def deliver(self: Sns, of: Topic, to: Subscription, entry: Mapping[str, Any], *more: Any) -> None:
+        _SNS_DELIVER(self, of, to, {**entry, **changed}, *more)
+
+    return deliver
+
+
+_SNS_DELIVER = Sns._deliver
+
+
+def _numbers_falling(added: Message, self: FifoQueue, *_: Any) -> Message:
+    added.sequence_number = str(fifo.FIRST_SEQUENCE_NUMBER - self._numbers)
+    return added
+
+
+def _short_numbers(added: Message, self: FifoQueue, *_: Any) -> Message:
+    added.sequence_number = str(self._numbers)
+    return added
+
+
+_POLICY = settings.redrive_policy
+_EXHAUSTED = Queue.is_exhausted
+_EACH = sqs._each
+_CHECK_BATCH = sqs._check_batch
+
+
+def _with_dlq_of_any_type(given: str, *, find_queue: settings.FindQueue, **more: Any) -> str:
+    found = find_queue(json.loads(given).get("deadLetterTargetArn"))
+    return _POLICY(given, find_queue=find_queue, **more | {"is_fifo": found is not None and "FifoQueue" in found})
+
+
+def _with_any_dlq(given: str, *, is_fifo: bool, find_queue: settings.FindQueue, **more: Any) -> str:
+    def find(target: str) -> Mapping[str, str]:
+        return find_queue(target) or settings.defaults(is_fifo=is_fifo)
+
+    return _POLICY(given, is_fifo=is_fifo, find_queue=find, **more)
+
+
+class _Anything(str):
+    """Equal to every ARN."""
+
+    __slots__ = ()
+
+    def __eq__(self, other: object) -> bool:
+        return True
+
+    __hash__ = str.__hash__
+
+
+def _silently(entries: list[Any], kind: str) -> None:
+    try:
+        _CHECK_BATCH(entries, kind)
+    except refusal.Refusal as refused:
+        raise refusal.Refusal(refused.code, "") from None
+
+
+_ROWS = (
+    # Deviations of LocalStack 4.14.0.
+    Mutant("redrive-loses-remembered", "a move task to the source loses what the source remembers", FifoQueue, "take_redriven", _lose_what_is_remembered, "GAP-01"),
+    Mutant("dlq-keeps-id", "the DLQ copy keeps the deduplication id", FifoQueue, "take_dead_letter", _bury_with_own_id, "GAP-02"),
+    Mutant("dlq-deduplicates", "a FIFO DLQ drops a second dead letter with the same deduplication id", FifoQueue, "take_dead_letter", _lose_second_dead_letter, "GAP-02"),
+    Mutant("held-back-by-any-group", "an invisible message holds back what was received after it, of all groups", FifoQueue, "deliverable", _held_back_by_any, "GAP-03"),
+    Mutant("given-back-frees-group", "a later message given back frees its group", FifoQueue, "deliverable", _freed_by_a_given_back, "GAP-04"),
+    Mutant("head-given-back-frees-group", "the first message given back frees what is behind the second", FifoQueue, "deliverable", _freed_by_its_head, "GAP-05"),
+    Mutant("one-message-per-id", "a queue remembers one message per id, not one per group", FifoQueue, "remember", _forget_other_groups, "GAP-06"),
+    Mutant("repeat-new-number", "a repeat's answer has a new sequence number", FifoQueue, "send", _after(FifoQueue, "send", _renumbered), "GAP-07"),
+    Mutant("attempts-ignored", "ReceiveRequestAttemptId has no effect", FifoQueue, "retry", _returning(None), "GAP-08"),
+    Mutant("expired-hides-again", "a visibility change with an expired handle hides the message again", Queue, "change_visibility", _hide_again, "GAP-09"),
+    Mutant("old-handle-deletes", "an older handle deletes what another consumer holds", FifoQueue, "check_delete", _check_expiry_only, "GAP-10"),
+    Mutant("redrive-keeps-all", "a redriven message keeps id, time and receive count", Queue, "take_redriven", _redrive_as_it_is, "GAP-11"),
+    Mutant("any-destination", "a move task takes any destination that exists", MoveTasks, "_check_destination", lambda self, _source, arn: self._find("DestinationArn", arn), "GAP-12"),
+    Mutant("any-rate", "a move task takes any rate", moving, "RATE_MAX", 10**9, "GAP-12"),
+    Mutant("any-list-length", "any number of move tasks can be asked for", moving, "RESULTS_MAX", 10**9, "GAP-12"),
+    Mutant("sourceless-attribute-error", "a dead letter without source fails its task with AttributeError", MoveTasks, "_step", _after(MoveTasks, "_step", _fail_as("AttributeError", of="CouldNotDetermineMessageSource")), "GAP-13"),
+    Mutant("cancel-for-ever", "a finished task can be cancelled and never ends", MoveTasks, "cancel", _cancel_for_ever, "GAP-14"),
+    Mutant("moves-in-flight", "a move task takes what a consumer holds", MoveTasks, "_movable", lambda _self, source, _now: source.in_order(), "GAP-15"),
+    Mutant("deleted-other-reason", "a task whose destination is gone fails for another reason", MoveTasks, "_step", _after(MoveTasks, "_step", _fail_as("QueueDoesNotExist", of="AWS.SimpleQueueService.NonExistentQueue")), "GAP-18"),
+    Mutant("any-attribute-value", "CreateQueue takes any value", settings, "_is_allowed", _returning(value=True), "GAP-19"),
+    Mutant("any-redrive-policy", "a redrive policy is not read", settings, "redrive_policy", lambda given, **_: given, "GAP-20"),
+    Mutant("any-receive-count", "maxReceiveCount may be anything that is a number", limits, "MAX_RECEIVE_COUNT_MAX", 10**9, "GAP-20"),
+    Mutant("dlq-of-any-type", "a FIFO queue may have a standard DLQ", settings, "redrive_policy", _with_dlq_of_any_type, "GAP-22"),
+    Mutant("dlq-need-not-exist", "a DLQ need not exist", settings, "redrive_policy", _with_any_dlq, "GAP-22"),
+    Mutant("allow-policy-not-enforced", "RedriveAllowPolicy has no effect", settings, "_allows", _returning(value=True), "GAP-23"),
+    Mutant("any-allow-policy", "RedriveAllowPolicy is not read", settings, "_check_allow_policy", _nothing, "GAP-23"),
+    Mutant("any-visibility", "receives and changes take any visibility timeout", limits, "VISIBILITY_TIMEOUT_SECONDS_MAX", 10**9, "GAP-25"),
+    Mutant("any-number-of-attributes", "a message may have any number of attributes", message, "ATTRIBUTES_MAX", 10**9, "GAP-26"),
+    Mutant("batch-refused-silently", "a batch that is refused as a whole gets no text", sqs, "_check_batch", _silently, "GAP-27"),
+    Mutant("failed-exception-code", "failed entries have the error's name as code", sqs, "_each", _after(sqs, "_each", _unlike_exception), "GAP-28"),
+    Mutant("failed-nobodys-fault", "failed entries are nobody's fault", sqs, "_each", _after(sqs, "_each", _nobodys_fault), "GAP-28"),
+    Mutant("any-id", "group and deduplication ids may be anything", sqs, "check_id", _nothing, "GAP-29"),
+    Mutant("kept-for-ever", "retention has no effect", Queue, "settle", _nothing, "GAP-30"),
+    Mutant("name-free-at-once", "a queue's name can be used again at once", sqs, "_NAME_FREE_AFTER_SECONDS", 0, "GAP-31"),
+    Mutant("purge-at-will", "a queue can be purged twice in a minute", queue, "PURGE_INTERVAL_SECONDS", 0, "GAP-32"),
+    Mutant("topic-forgets", "topics do not deduplicate", Topic, "first", _returning(None), "GAP-36"),
+    Mutant("any-protocol", "a FIFO topic takes any subscriber", Sns, "_check_endpoint", _nothing, "GAP-38"),
+    Mutant("publish-any-id", "publishes take any id", sns, "check_id", _nothing, "GAP-39"),
+    Mutant("throughput-scope-ignored", "FifoThroughputScope has no effect", Topic, "key", lambda _self, id_, _group: ("", id_), "GAP-40"),
+    Mutant("any-topic-attribute", "topic attributes are not read", sns, "check_attribute", _nothing, "GAP-41"),
+    Mutant("topic-size-fixed", "a topic's MaximumMessageSize has no effect", Topic, "bytes_max", _returning(262_144), "GAP-42"),
+    Mutant("subscriptions-not-counted", "SubscriptionsConfirmed is always 0", Sns, "_get_topic_attributes", _after(Sns, "_get_topic_attributes", lambda result, *_: {"Attributes": result["Attributes"] | {"SubscriptionsConfirmed": "0"}}), "GAP-43"),
+    Mutant("dlq-keeps-time", "a FIFO DLQ keeps the time of sending", FifoQueue, "take_dead_letter", _after_burial(sent_at=lambda dead: dead.sent_at), "GAP-46"),
+    Mutant("any-name", "queue names may have any character", settings, "check_name", _nothing, "GAP-48"),
+    # Groups and order.
+    Mutant("groups-do-not-block", "whatever is visible is delivered", FifoQueue, "deliverable", _whatever_is_visible),
+    Mutant("any-group-blocks-all", "a message in flight blocks every group", FifoQueue, "deliverable", _only_while_nothing_is_in_flight),
+    Mutant("new-message-frees-group", "a message sent to a blocked group is delivered", FifoQueue, "deliverable", _freed_by_a_new_message),
+    Mutant("one-of-a-group", "a receive brings one message of a group", FifoQueue, "deliverable", _one_at_a_time),
+    Mutant("groups-interleaved", "a receive mixes groups", FifoQueue, "_candidates", _interleaved),
+    Mutant("youngest-first", "the youngest message comes first", Queue, "in_order", _youngest_first),
+    Mutant("redelivered-last", "a redelivered message goes behind the others", Queue, "in_order", _redelivered_last),
+    Mutant("numbers-fall", "sequence numbers fall", FifoQueue, "add", _after(FifoQueue, "add", _numbers_falling)),
+    Mutant("numbers-short", "sequence numbers are small", FifoQueue, "add", _after(FifoQueue, "add", _short_numbers)),
+    Mutant("poll-sleeps", "a long poll does not notice a delete", Simulator, "_somebody_acts", _returning(value=False)),
+    # Deduplication.
+    Mutant("window-extended", "a repeat extends the window", FifoQueue, "send", _after(FifoQueue, "send", _extend_on_repeat)),
+    Mutant("window-for-ever", "ids are never forgotten", FifoQueue, "is_remembered", _returning(value=True)),
+    Mutant("window-of-a-minute", "ids are forgotten after a minute", FifoQueue, "is_remembered", lambda _self, first, now: now < first.sent_at + 60),
+    Mutant("delete-forgets", "a delete forgets the id", Queue, "delete", _delete_and_forget),
+    Mutant("purge-remembers", "a purge remembers ids", FifoQueue, "purge", _purge_and_remember),
+    Mutant("scope-always-queue", "DeduplicationScope messageGroup has no effect", FifoQueue, "deduplication_key", lambda _self, sent: ("", str(sent.deduplication_id))),
+    Mutant("scope-always-group", "every queue deduplicates per group", FifoQueue, "deduplication_key", lambda _self, sent: (str(sent.group), str(sent.deduplication_id))),
+    Mutant("scope-changes-at-once", "a changed DeduplicationScope works at once", FifoQueue, "deduplication_key", _by_scope_of_today),
+    Mutant("attributes-count", "attributes are part of the content", FifoQueue, "deduplication_key", _with_attributes),
+    Mutant("content-beats-id", "content goes before an explicit id", FifoQueue, "deduplication_key", _by_content_always),
+    Mutant("repeat-new-id", "a repeat's answer has a new message id", FifoQueue, "send", _after(FifoQueue, "send", _renamed)),
+    Mutant("last-body-wins", "a repeat replaces the first body", FifoQueue, "send", _after(FifoQueue, "send", _keep_last_body)),
+    # Visibility.
+    Mutant("late-delete-works", "an expired handle deletes", FifoQueue, "check_delete", _nothing),
+    Mutant("count-stays", "ApproximateReceiveCount stays 1", Queue, "_deliver", _deliver_with(receives=lambda *_: 1)),
+    Mutant("first-time-moves", "the time of the first receive moves", Queue, "_deliver", _deliver_with(first_received_at=lambda _given, now: now)),
+    Mutant("visibility-sticks", "a message keeps its longest visibility timeout", Queue, "_deliver", _sticky),
+    Mutant("delay-not-retroactive", "a FIFO queue's new delay is for later messages only", FifoQueue, "change_attributes", Queue.change_attributes),
+    Mutant("blocked-not-counted", "blocked messages are not counted as visible", Queue, "counts", _after(Queue, "counts", _undercounted)),
+    Mutant("purge-spares-in-flight", "a purge spares what is in flight", FifoQueue, "purge", _purge_waiting),
+    # Dead letters and move tasks.
+    Mutant("one-receive-more", "a message gets one receive more than allowed", Queue, "is_exhausted", lambda self, held: _EXHAUSTED(self, replace(held, receives_here=held.receives_here - 1))),
+    Mutant("one-receive-less", "a message gets one receive less than allowed", Queue, "is_exhausted", lambda self, held: _EXHAUSTED(self, replace(held, receives_here=held.receives_here + 1))),
+    Mutant("never-dead", "nothing is dead-lettered", Queue, "is_exhausted", _returning(value=False)),
+    Mutant("dlq-new-message-id", "the DLQ copy has a new message id", FifoQueue, "take_dead_letter", _bury_as(id=lambda dead: "new-" + dead.id)),
+    Mutant("dlq-one-group", "the DLQ puts everything into one group", FifoQueue, "take_dead_letter", _bury_as(group=lambda _dead: "dead")),
+    Mutant("dlq-loses-attributes", "the DLQ copy has no message attributes", FifoQueue, "take_dead_letter", _bury_as(attributes=lambda _dead: {})),
+    Mutant("dlq-counts-anew", "the DLQ copy's receive count begins anew", FifoQueue, "take_dead_letter", _bury_as(receives=lambda _dead: 0)),
+    Mutant("dlq-forgets-source", "the DLQ copy does not say where it came from", FifoQueue, "take_dead_letter", _after_burial(source_arn=None)),
+    Mutant("moves-youngest-first", "a move task takes the youngest first", MoveTasks, "_movable", lambda _self, source, now: [held for held in reversed(source.in_order()) if held.is_visible(now)]),
+    Mutant("redrive-loses-group", "a redriven message changes its group", Queue, "take_redriven", _redrive_changed(group="redriven")),
+    Mutant("any-move-source", "anything can be moved from", moving, "_dead_letters_to", lambda _queue: _Anything()),
+    Mutant("tasks-oldest-first", "move tasks are listed the oldest first", MoveTasks, "list", _after(MoveTasks, "list", _list_oldest)),
+    Mutant("ended-task-handle", "an ended task still shows its handle", Task, "as_result", _after(Task, "as_result", _handle_for_ended)),
+    # Batches.
+    Mutant("batch-all-or-nothing", "one bad entry fails the batch", sqs, "_each", _after(sqs, "_each", _all_or_nothing)),
+    Mutant("batch-reversed", "a batch is taken backwards", sqs, "_each", lambda entries, handle: _EACH(entries[::-1], handle)),
+    Mutant("batch-unchecked", "a batch is not checked as a whole", sqs, "_check_batch", _nothing),
+    # Fan-out.
+    Mutant("first-subscriber-only", "only the first subscriber gets anything", Sns, "subscriptions_of", _deliver_only_to_first),
+    Mutant("never-raw", "raw delivery has no effect", Subscription, "is_raw", _returning(value=False)),
+    Mutant("always-raw", "there is no envelope", Subscription, "is_raw", _returning(value=True)),
+    Mutant("filter-ignored", "filter policies have no effect", Subscription, "wants", _returning(value=True)),
+    Mutant("undelivered-lost", "what cannot be delivered is lost", Subscription, "dead_letter_arn", _returning(None)),
+    Mutant("publish-one-group", "a topic delivers everything in one group", Sns, "_deliver", _published(MessageGroupId="g")),
+    Mutant("publish-loses-attributes", "raw delivery loses attributes", Sns, "_deliver", _published(MessageAttributes={})),
+    Mutant("policy-not-enforced", "a topic may send to every queue", sns, "may_send", _returning(value=True)),
+    Mutant("topic-batch-unchecked", "a batch of publishes is not checked", sns, "_check_batch", _nothing),
+)  # fmt: skip
+
+MUTANTS: Mapping[str, Mutant] = {mutant.name: mutant for mutant in _ROWS}

@@ -1,0 +1,118 @@
+"""The plugin of `--mutants`: every promise against every rule mutant of the model it reaches, and who noticed which.
+
+A promise whose honest run never calls a rule cannot notice that the rule is broken, so those pairs are left out.
+"""
+
+import dataclasses
+import functools
+import inspect
+import uuid
+from collections import defaultdict
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
+
+import pytest
+
+from contract_tests import targets
+from contract_tests.mutants import MUTANTS, Mutant
+from contract_tests.resources import Resources
+from wire import simulator
+
+_PROPERTY = "mutants"
+_GRACE_SECONDS = 0.02
+
+
+def sharing_clients(target: targets.Target) -> targets.Target:
+    """Return the target with one client per service: a hundred times the suite makes too many of them."""
+    return dataclasses.replace(target, make_client=functools.cache(target.make_client))
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool:
+    """Run a test once as it is, then once for every mutant it reaches; a mutant's run never fails the test."""
+    given = {name: pyfuncitem.funcargs[name] for name in inspect.signature(pyfuncitem.obj).parameters}
+    reached: set[tuple[Any, str]] = set()
+    with pytest.MonkeyPatch.context() as patch:
+        for mutant in MUTANTS.values():
+            _note(patch, mutant, reached)
+        pyfuncitem.obj(**given)
+    for mutant in MUTANTS.values():
+        if (mutant.owner, mutant.rule) in reached or not callable(getattr(mutant.owner, mutant.rule)):
+            seen = _fate(pyfuncitem.obj, given, mutant)
+            pyfuncitem.user_properties.append((_PROPERTY, f"{mutant.name} {seen}"))
+    return True
+
+
+def _note(patch: pytest.MonkeyPatch, mutant: Mutant, reached: set[tuple[Any, str]]) -> None:
+    """Keep whether a rule is called."""
+    rule = getattr(mutant.owner, mutant.rule)
+    if not callable(rule):
+        return
+
+    def noting(*arguments: Any, **named: Any) -> Any:
+        reached.add((mutant.owner, mutant.rule))
+        return rule(*arguments, **named)
+
+    is_static = isinstance(inspect.getattr_static(mutant.owner, mutant.rule), staticmethod)
+    patch.setattr(mutant.owner, mutant.rule, staticmethod(noting) if is_static else noting)
+
+
+def _fate(test: Callable[..., None], given: dict[str, Any], mutant: Mutant) -> str:
+    """Return how a test fares with one rule broken. Only a failed expectation counts: a crash proves nothing."""
+    target, seen = given["resources"]._target, "survived"
+    sqs, sns = target.make_client("sqs"), target.make_client("sns")
+    resources = Resources(target, sqs, sns, prefix=f"ct-{uuid.uuid4().hex[:10]}")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(simulator, "_GRACE_SECONDS", _GRACE_SECONDS)
+        patch.setattr(mutant.owner, mutant.rule, mutant.instead)
+        try:
+            test(**given | {"resources": resources})
+        except (AssertionError, pytest.fail.Exception):
+            seen = "caught"
+        except Exception:
+            seen = "crashed"
+        with suppress(Exception):
+            resources.close()
+    return seen
+
+
+def _noticed(terminalreporter: Any) -> dict[str, dict[str, list[str]]]:
+    """Return mutant -> how -> promises."""
+    found: dict[str, dict[str, list[str]]] = {name: defaultdict(list) for name in MUTANTS}
+    for report in (report for reports in terminalreporter.stats.values() for report in reports):
+        if getattr(report, "when", "") == "call":
+            (promise,) = [value for name, value in report.user_properties if name == "promise"]
+            for name, value in report.user_properties:
+                if name == _PROPERTY:
+                    mutated, seen = value.split()
+                    found[mutated][seen].append(promise)
+    return found
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Let every report name its promise, and leave out the contracts of a deployment."""
+    items[:] = [item for item in items if item.get_closest_marker("deployment") is None]
+    for item in items:
+        promise = item.get_closest_marker("promise")
+        if promise is not None:
+            item.user_properties.append(("promise", promise.args[0]))
+
+
+def pytest_terminal_summary(terminalreporter: Any) -> None:
+    """Print mutant by promise."""
+    terminalreporter.section("mutant by promise")
+    for name, seen in _noticed(terminalreporter).items():
+        by = ", ".join(sorted(set(seen["caught"]))) or "NOBODY"
+        crashed = f" (crashed: {', '.join(sorted(set(seen['crashed'])))})" if seen["crashed"] else ""
+        terminalreporter.write_line(f"{name:28} {MUTANTS[name].gap or '-':7} {by}{crashed}")
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Fail the run when a mutant got away."""
+    reporter = session.config.pluginmanager.get_plugin("terminalreporter")
+    if hasattr(session.config, "workerinput") or reporter is None:
+        return
+    if any(not seen["caught"] for seen in _noticed(reporter).values()):
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
