@@ -83,13 +83,13 @@ class Queue:
         """Return up to `most` messages, now in flight; what was received too often is buried instead [DLQ-01]."""
         received: list[Message] = []
         for message in self._candidates(now):
-            if len(received) == most:
-                break
             if self.is_exhausted(message) and bury(message):
                 del self.messages[message.id]
                 continue
             self._deliver(message, visibility_seconds=visibility_seconds, now=now)
             received.append(message)
+            if len(received) == most:  # before another group is begun
+                break
         return received
 
     def is_exhausted(self, message: Message) -> bool:
