@@ -231,38 +231,6 @@ def test_a_topic_can_be_published_to_by_target_arn(resources: Resources) -> None
     assert bodies(queue.drain(1)) == ["m1"]
 
 
-@pytest.mark.promise("SNS-38")
-def test_a_filter_policy_lets_through_what_matches(resources: Resources) -> None:
-    """SNS-38: the queue with the filter has the orders, in order, and the other queue has everything."""
-    filtered, unfiltered = resources.fifo_queue(), resources.fifo_queue()
-    topic = resources.fifo_topic(unfiltered)
-    topic.subscribe(filtered, FilterPolicy='{"kind": ["order"]}')
-    order = {"kind": {"DataType": "String", "StringValue": "order"}}
-    refund = {"kind": {"DataType": "String", "StringValue": "refund"}}
-
-    topic.publish("m1", id="m1", MessageAttributes=order)
-    topic.publish("m2", id="m2", MessageAttributes=refund)
-    topic.publish("m3", id="m3")
-    topic.publish("m4", id="m4", MessageAttributes=order)
-
-    assert bodies(unfiltered.drain(4)) == ["m1", "m2", "m3", "m4"]
-    assert bodies(filtered.drain(2)) == ["m1", "m4"]
-
-
-@pytest.mark.promise("SNS-68")
-def test_a_filter_policy_can_look_at_the_body(resources: Resources) -> None:
-    """SNS-68: with the scope MessageBody a JSON body is matched instead of the attributes."""
-    queue, topic = resources.fifo_queue(), resources.fifo_topic()
-    topic.subscribe(queue, FilterPolicy='{"kind": ["order"]}', FilterPolicyScope="MessageBody")
-
-    topic.publish('{"kind": "refund"}', id="m1")
-    topic.publish('{"kind": "order"}', id="m2")
-    topic.publish("no JSON", id="m3", MessageAttributes={"kind": {"DataType": "String", "StringValue": "order"}})
-    topic.publish('{"kind": "order", "number": 4}', id="m4")
-
-    assert bodies(queue.drain(2)) == ['{"kind": "order"}', '{"kind": "order", "number": 4}']
-
-
 @pytest.mark.promise("SNS-69")
 def test_a_queue_gets_nothing_published_before_it_was_subscribed(resources: Resources) -> None:
     """SNS-69: the queue that was there has the message; the later one has only the next."""
@@ -308,3 +276,18 @@ def test_a_message_may_have_letters_beyond_ascii(resources: Resources) -> None:
     topic.publish('ö§a1"_!?,. £$-', id="m1")
 
     assert bodies(queue.drain(1)) == ['ö§a1"_!?,. £$-']
+
+
+@pytest.mark.promise("SNS-83")
+def test_raw_delivery_loses_a_message_with_more_than_ten_attributes(resources: Resources) -> None:
+    """SNS-83: the queue with envelopes has both messages, the one without has the next only."""
+    raw, wrapped = resources.fifo_queue(), resources.fifo_queue()
+    topic = resources.fifo_topic(raw)
+    topic.subscribe(wrapped, raw=False)
+    eleven = {f"attr{number}": {"DataType": "Number", "StringValue": "1"} for number in range(11)}
+
+    topic.publish("eleven", id="m1", MessageAttributes=eleven)
+    topic.publish("none", id="m2")
+
+    assert [json.loads(copy["Body"])["Message"] for copy in wrapped.drain(2)] == ["eleven", "none"]
+    assert bodies(raw.drain(1)) == ["none"]

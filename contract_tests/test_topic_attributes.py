@@ -120,7 +120,7 @@ def test_the_scope_of_deduplication_is_one_of_two(resources: Resources) -> None:
     refused = refusal(_set, topic, "FifoThroughputScope", "Queue")
 
     assert refused[:2] == ("InvalidParameter", 400)
-    assert topic.attributes()["FifoThroughputScope"] == "MessageGroup"
+    assert topic.attributes().get("FifoThroughputScope") == "MessageGroup"
 
 
 @pytest.mark.promise("SNS-30")

@@ -24,6 +24,7 @@ PROMISES: Mapping[str, Mapping[str, Deviation]] = {
     "localstack": {
         "GRP-13": Deviation("GAP-03", "an invisible message holds back every message received after it, of all groups"),
         "SLU-03": Deviation("GAP-06", "a queue remembers one message per deduplication id, not one per group"),
+        "SLU-45": Deviation("GAP-07", "the repeat gets a sequence number of its own"),
         "GRP-12": Deviation("GAP-04", "giving back any message in flight frees the whole group"),
         "VIS-05": Deviation("GAP-10", "every handle of a message deletes it, whoever holds it now"),
         "VIS-13": Deviation("GAP-25", "any visibility timeout is accepted"),
@@ -80,6 +81,7 @@ PROMISES: Mapping[str, Mapping[str, Deviation]] = {
         "SNS-51": Deviation("GAP-40", "any scope is accepted"),
         "SNS-57": Deviation("GAP-39", "ids of a publish are not checked"),
         "SNS-59": Deviation("GAP-36", "topics do not deduplicate: a repeat gets new ids"),
+        "SNS-83": Deviation("GAP-26", "messages with any number of attributes are delivered"),
     },
 }
 """Target -> promise id -> deviation."""

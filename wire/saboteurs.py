@@ -924,6 +924,11 @@ SABOTEURS: dict[str, Saboteur] = {
             _omit("FilterPolicy", "FilterPolicyScope", of=("sns.Subscribe",)),
         ),
         Saboteur(
+            "ignore-filter-scope",
+            "takes every filter policy for one of attributes",
+            _omit("FilterPolicyScope", of=("sns.Subscribe",)),
+        ),
+        Saboteur(
             "lose-undelivered",
             "makes subscriptions without a DLQ",
             _omit("RedrivePolicy", of=("sns.Subscribe",)),
@@ -984,6 +989,11 @@ SABOTEURS: dict[str, Saboteur] = {
             "hide-queues",
             "lists no queue",
             _misreport(lambda parsed: parsed.pop("QueueUrls", None), "sqs.ListQueues"),
+        ),
+        Saboteur(
+            "ignore-attempt-ids",
+            "takes a repeated receive for a new one",
+            _omit("ReceiveRequestAttemptId", of=_RECEIVE),
         ),
         Saboteur("ignore-wait", "answers a long poll at once", _omit("WaitTimeSeconds", of=_RECEIVE)),
         Saboteur(

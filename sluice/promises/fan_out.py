@@ -87,7 +87,10 @@ PROMISES: tuple[Promise, ...] = (
         _FANOUT,
         "Without raw delivery the body is an envelope with the publish's message id and sequence number, and no signature.",
         (recorded(_TESTS + "test_message_to_fifo_sqs", "2025-08-18"),),
-        ("freeze-sequence-numbers", "unwrap-deliveries",),
+        (
+            "freeze-sequence-numbers",
+            "unwrap-deliveries",
+        ),
     ),
     Promise(
         "SNS-66",
@@ -128,23 +131,6 @@ PROMISES: tuple[Promise, ...] = (
         ("lose-publishes",),
     ),
     Promise(
-        "SNS-38",
-        _FANOUT,
-        "A filter policy lets through the messages whose attributes match, in order, and no other.",
-        (
-            documented(SNS_GUIDE + "fifo-message-filtering.html"),
-            documented(SNS_GUIDE + "sns-subscription-filter-policies.html"),
-        ),
-        ("ignore-filter-policy",),
-    ),
-    Promise(
-        "SNS-68",
-        _FANOUT,
-        "A filter policy with the scope MessageBody looks at a JSON body instead.",
-        (documented(SNS_GUIDE + "sns-message-filtering-scope.html"),),
-        ("ignore-filter-policy",),
-    ),
-    Promise(
         "SNS-69",
         _FANOUT,
         "A queue gets nothing that was published before it was subscribed.",
@@ -167,5 +153,12 @@ PROMISES: tuple[Promise, ...] = (
         "A message may have letters beyond ASCII.",
         (recorded(_TESTS + "test_publish_unicode_chars", "2023-08-24"),),
         ("corrupt-bodies",),
+    ),
+    Promise(
+        "SNS-83",
+        _FANOUT,
+        "With raw delivery a message of more than ten attributes is not delivered; in an envelope it is.",
+        (documented(SNS_GUIDE + "sns-large-payload-raw-message-delivery.html"),),
+        ("wrap-raw-deliveries",),
     ),
 )

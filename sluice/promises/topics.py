@@ -5,8 +5,10 @@ from sluice.promises.promise import SNS_GUIDE, Promise, documented, peer, record
 _TOPIC = "Topic"
 _SUBSCRIPTION = "Subscription"
 _PUBLISHING = "Publishing"
+_FILTER = "Filter policy"
 
 _TESTS = "sns/test_sns.py::"
+_FILTER_TESTS = "sns/test_sns_filter_policy.py::"
 _API = "https://docs.aws.amazon.com/sns/latest/api/"
 
 PROMISES: tuple[Promise, ...] = (
@@ -413,5 +415,130 @@ PROMISES: tuple[Promise, ...] = (
         "A batch published again answers the ids of the first, entry by entry.",
         (recorded(_TESTS + "test_publish_batch_messages_from_fifo_topic_to_fifo_queue", "2025-12-17"),),
         ("forget-deduplication",),
+    ),
+    Promise(
+        "SNS-38",
+        _FILTER,
+        "A filter policy lets through the messages whose attributes match, in order, and no other.",
+        (
+            documented(SNS_GUIDE + "fifo-message-filtering.html"),
+            documented(SNS_GUIDE + "sns-subscription-filter-policies.html"),
+        ),
+        ("ignore-filter-policy",),
+    ),
+    Promise(
+        "SNS-68",
+        _FILTER,
+        "A filter policy with the scope MessageBody looks at a JSON body instead.",
+        (documented(SNS_GUIDE + "sns-message-filtering-scope.html"),),
+        ("ignore-filter-policy",),
+    ),
+    Promise(
+        "SNS-72",
+        _FILTER,
+        "A filter policy can ask whether an attribute is there, or is not.",
+        (recorded(_FILTER_TESTS + "test_exists_filter_policy", "2024-05-14"),),
+        ("ignore-filter-policy",),
+    ),
+    Promise(
+        "SNS-73",
+        _FILTER,
+        "A filter policy can ask for a number in a range.",
+        (
+            recorded(_FILTER_TESTS + "test_filter_policy", "2024-05-14"),
+            documented(SNS_GUIDE + "numeric-value-matching.html"),
+        ),
+        ("ignore-filter-policy",),
+    ),
+    Promise(
+        "SNS-74",
+        _FILTER,
+        "A filter policy can ask for the start of a text, for its end, or for anything but a text.",
+        (documented(SNS_GUIDE + "string-value-matching.html"),),
+        ("ignore-filter-policy",),
+    ),
+    Promise(
+        "SNS-75",
+        _FILTER,
+        "Every key of a filter policy must match, and for each key any of its values.",
+        (documented(SNS_GUIDE + "and-or-logic.html"),),
+        ("ignore-filter-policy",),
+    ),
+    Promise(
+        "SNS-76",
+        _FILTER,
+        "The entries of a batch are filtered one by one.",
+        (
+            documented(SNS_GUIDE + "sns-subscription-filter-policies.html"),
+            unverified("inferred: a policy is about messages"),
+        ),
+        ("ignore-filter-policy",),
+    ),
+    Promise(
+        "SNS-77",
+        _FILTER,
+        "A subscription says its filter policy, with the scope MessageAttributes unless another was given.",
+        (
+            recorded(_FILTER_TESTS + "test_filter_policy", "2024-05-14"),
+            recorded(_FILTER_TESTS + "test_set_subscription_filter_policy_scope", "2024-05-14"),
+        ),
+        ("ignore-filter-scope",),
+    ),
+    Promise(
+        "SNS-78",
+        _FILTER,
+        "A malformed filter policy is refused.",
+        (
+            recorded(_FILTER_TESTS + "test_validate_policy", "2024-05-14"),
+            recorded(_FILTER_TESTS + "test_validate_policy_string_operators", "2024-05-15"),
+        ),
+        (
+            "hide-errors",
+            "blur-errors",
+        ),
+    ),
+    Promise(
+        "SNS-79",
+        _FILTER,
+        "The operands of a filter policy are checked.",
+        (
+            recorded(_FILTER_TESTS + "test_validate_policy_numeric_operator", "2024-05-14"),
+            recorded(_FILTER_TESTS + "test_validate_policy_exists_operator", "2024-05-14"),
+            recorded(_FILTER_TESTS + "test_validate_policy_string_operators", "2024-05-15"),
+        ),
+        (
+            "hide-errors",
+            "blur-errors",
+        ),
+    ),
+    Promise(
+        "SNS-80",
+        _FILTER,
+        "A filter policy has at most 5 keys and 150 combinations.",
+        (recorded(_FILTER_TESTS + "test_policy_complexity", "2024-05-14"),),
+        (
+            "hide-errors",
+            "blur-errors",
+        ),
+    ),
+    Promise(
+        "SNS-81",
+        _FILTER,
+        "A filter policy of attributes cannot be nested; one of the body can.",
+        (recorded(_FILTER_TESTS + "test_sub_filter_policy_nested_property", "2024-05-14"),),
+        (
+            "hide-errors",
+            "blur-errors",
+        ),
+    ),
+    Promise(
+        "SNS-82",
+        _FILTER,
+        "The scope of a filter policy is MessageAttributes or MessageBody.",
+        (recorded(_FILTER_TESTS + "test_set_subscription_filter_policy_scope", "2024-05-14"),),
+        (
+            "hide-errors",
+            "blur-errors",
+        ),
     ),
 )

@@ -1,0 +1,234 @@
+"""What a filter policy lets through, and which policies are refused.
+
+The texts AWS answers to a malformed policy end with a second line, in which its JSON parser says where it was; the
+first lines are compared. AWS takes up to 15 minutes to apply a new policy.
+"""
+
+import json
+
+import pytest
+
+from contract_tests.resources import Queue, Resources, Topic, bodies, refusal
+
+
+def _text(name: str, value: str) -> dict[str, dict[str, str]]:
+    return {name: {"DataType": "String", "StringValue": value}}
+
+
+def _number(name: str, value: str) -> dict[str, dict[str, str]]:
+    return {name: {"DataType": "Number", "StringValue": value}}
+
+
+def _refused(topic: Topic, queue: Queue, policy: object) -> tuple[str, int, str]:
+    """Subscribe with a filter policy that must be refused; return code, status and the first line of the text."""
+    code, status, said = refusal(topic.subscribe, queue, FilterPolicy=json.dumps(policy))
+    return code, status, said.partition("\n")[0]
+
+
+def _set(topic: Topic, subscription: str, name: str, value: str) -> None:
+    topic.sns.set_subscription_attributes(SubscriptionArn=subscription, AttributeName=name, AttributeValue=value)
+
+
+@pytest.mark.promise("SNS-38")
+def test_a_filter_policy_lets_through_what_matches(resources: Resources) -> None:
+    """SNS-38: the queue with the filter has the orders, in order, and the other queue has everything."""
+    filtered, unfiltered = resources.fifo_queue(), resources.fifo_queue()
+    topic = resources.fifo_topic(unfiltered)
+    topic.subscribe(filtered, FilterPolicy='{"kind": ["order"]}')
+
+    topic.publish("m1", id="m1", MessageAttributes=_text("kind", "order"))
+    topic.publish("m2", id="m2", MessageAttributes=_text("kind", "refund"))
+    topic.publish("m3", id="m3")
+    topic.publish("m4", id="m4", MessageAttributes=_text("kind", "order"))
+
+    assert bodies(unfiltered.drain(4)) == ["m1", "m2", "m3", "m4"]
+    assert bodies(filtered.drain(2)) == ["m1", "m4"]
+
+
+@pytest.mark.promise("SNS-68")
+def test_a_filter_policy_can_look_at_the_body(resources: Resources) -> None:
+    """SNS-68: with the scope MessageBody a JSON body is matched instead of the attributes."""
+    queue, topic = resources.fifo_queue(), resources.fifo_topic()
+    topic.subscribe(queue, FilterPolicy='{"kind": ["order"]}', FilterPolicyScope="MessageBody")
+
+    topic.publish('{"kind": "refund"}', id="m1")
+    topic.publish('{"kind": "order"}', id="m2")
+    topic.publish("no JSON", id="m3", MessageAttributes=_text("kind", "order"))
+    topic.publish('{"kind": "order", "number": 4}', id="m4")
+
+    assert bodies(queue.drain(2)) == ['{"kind": "order"}', '{"kind": "order", "number": 4}']
+
+
+@pytest.mark.promise("SNS-72")
+def test_a_filter_policy_can_ask_whether_an_attribute_is_there(resources: Resources) -> None:
+    """SNS-72: one queue wants the attribute, the other wants it missing; its value does not matter."""
+    present, missing = resources.fifo_queue(), resources.fifo_queue()
+    topic = resources.fifo_topic()
+    topic.subscribe(present, FilterPolicy='{"store": [{"exists": true}]}')
+    topic.subscribe(missing, FilterPolicy='{"store": [{"exists": false}]}')
+
+    topic.publish("m1", id="m1", MessageAttributes=_number("store", "99") | _number("def", "99"))
+    topic.publish("m2", id="m2", MessageAttributes=_text("attr1", "111"))
+
+    assert bodies(present.drain(1)) == ["m1"]
+    assert bodies(missing.drain(1)) == ["m2"]
+
+
+@pytest.mark.promise("SNS-73")
+def test_a_filter_policy_can_ask_for_a_range(resources: Resources) -> None:
+    """SNS-73: above 0 and up to 100: 0 is out, 100 is in."""
+    queue, topic = resources.fifo_queue(), resources.fifo_topic()
+    topic.subscribe(queue, FilterPolicy='{"price": [{"numeric": [">", 0, "<=", 100]}]}')
+
+    topic.publish("nothing", id="m1", MessageAttributes=_number("price", "0"))
+    topic.publish("inside", id="m2", MessageAttributes=_number("price", "99.12"))
+    topic.publish("the most", id="m3", MessageAttributes=_number("price", "100"))
+    topic.publish("too much", id="m4", MessageAttributes=_number("price", "100.01"))
+
+    assert bodies(queue.drain(2)) == ["inside", "the most"]
+
+
+@pytest.mark.promise("SNS-74")
+def test_a_filter_policy_can_ask_for_the_start_the_end_or_anything_but(resources: Resources) -> None:
+    """SNS-74: one key each."""
+    queue, topic = resources.fifo_queue(), resources.fifo_topic()
+    policy = {"type": [{"prefix": "order-"}], "file": [{"suffix": ".json"}], "state": [{"anything-but": ["lost"]}]}
+    topic.subscribe(queue, FilterPolicy=json.dumps(policy))
+
+    wanted = _text("type", "order-new") | _text("file", "a.json") | _text("state", "kept")
+    topic.publish("start", id="m1", MessageAttributes=wanted | _text("type", "refund-new"))
+    topic.publish("end", id="m2", MessageAttributes=wanted | _text("file", "a.csv"))
+    topic.publish("but", id="m3", MessageAttributes=wanted | _text("state", "lost"))
+    topic.publish("wanted", id="m4", MessageAttributes=wanted)
+
+    assert bodies(queue.drain(1)) == ["wanted"]
+
+
+@pytest.mark.promise("SNS-75")
+def test_every_key_of_a_filter_policy_must_match_and_any_of_its_values(resources: Resources) -> None:
+    """SNS-75: an order or a refund, and of the north."""
+    queue, topic = resources.fifo_queue(), resources.fifo_topic()
+    topic.subscribe(queue, FilterPolicy='{"kind": ["order", "refund"], "place": ["north"]}')
+
+    topic.publish("m1", id="m1", MessageAttributes=_text("kind", "order") | _text("place", "north"))
+    topic.publish("m2", id="m2", MessageAttributes=_text("kind", "order") | _text("place", "south"))
+    topic.publish("m3", id="m3", MessageAttributes=_text("kind", "order"))
+    topic.publish("m4", id="m4", MessageAttributes=_text("kind", "refund") | _text("place", "north"))
+
+    assert bodies(queue.drain(2)) == ["m1", "m4"]
+
+
+@pytest.mark.promise("SNS-76")
+def test_the_entries_of_a_batch_are_filtered_one_by_one(resources: Resources) -> None:
+    """SNS-76: the second of three does not match."""
+    queue, topic = resources.fifo_queue(), resources.fifo_topic()
+    topic.subscribe(queue, FilterPolicy='{"kind": ["order"]}')
+
+    topic.publish_batch(
+        {"Message": "m1", "MessageAttributes": _text("kind", "order")},
+        {"Message": "m2", "MessageAttributes": _text("kind", "refund")},
+        {"Message": "m3", "MessageAttributes": _text("kind", "order")},
+    )
+
+    assert bodies(queue.drain(2)) == ["m1", "m3"]
+
+
+@pytest.mark.promise("SNS-77")
+def test_a_subscription_says_its_filter_policy_and_the_scope(resources: Resources) -> None:
+    """SNS-77: MessageAttributes, unless another is asked for."""
+    topic = resources.fifo_topic()
+    of_attributes = topic.subscribe(resources.fifo_queue(), FilterPolicy='{"kind": ["order"]}')
+    of_body = topic.subscribe(
+        resources.fifo_queue(), FilterPolicy='{"kind": ["order"]}', FilterPolicyScope="MessageBody"
+    )
+
+    said = [
+        topic.sns.get_subscription_attributes(SubscriptionArn=subscription)["Attributes"]
+        for subscription in (of_attributes, of_body)
+    ]
+
+    assert [one.get("FilterPolicyScope") for one in said] == ["MessageAttributes", "MessageBody"]
+    assert [json.loads(one["FilterPolicy"]) for one in said] == [{"kind": ["order"]}, {"kind": ["order"]}]
+
+
+@pytest.mark.promise("SNS-78")
+def test_a_malformed_filter_policy_is_refused(resources: Resources) -> None:
+    """SNS-78: a list in a list, an operator there is not, two operators in one, and a value that is no list."""
+    topic, queue = resources.fifo_topic(), resources.fifo_queue()
+
+    nested = _refused(topic, queue, {"key": [["value"]]})
+    unknown = _refused(topic, queue, {"key": [{"wrong-operator": True}]})
+    two = _refused(topic, queue, {"key": [{"suffix": "value", "prefix": "value2"}]})
+    no_list = _refused(topic, queue, {"key": {"suffix": "value"}})
+
+    start = "Invalid parameter: Attributes Reason: FilterPolicy: "
+    assert nested == ("InvalidParameter", 400, start + "Match value must be String, number, true, false, or null")
+    assert unknown == ("InvalidParameter", 400, start + "Unrecognized match type wrong-operator")
+    assert two == ("InvalidParameter", 400, start + "Only one key allowed in match expression")
+    assert no_list == ("InvalidParameter", 400, start + '"suffix" must be an object or an array')
+
+
+@pytest.mark.promise("SNS-79")
+def test_the_operands_of_a_filter_policy_are_checked(resources: Resources) -> None:
+    """SNS-79: a suffix that is a number, a range whose bottom is above its top, and an existence that is a text."""
+    topic, queue = resources.fifo_topic(), resources.fifo_queue()
+
+    suffix = _refused(topic, queue, {"key": [{"suffix": 100}]})
+    numeric = _refused(topic, queue, {"key": [{"numeric": [">", 3, "<", 1]}]})
+    exists = _refused(topic, queue, {"key": [{"exists": "no"}]})
+
+    start = "Invalid parameter: Attributes Reason: FilterPolicy: "
+    assert suffix == ("InvalidParameter", 400, start + "suffix match pattern must be a string")
+    assert numeric == ("InvalidParameter", 400, start + "Bottom must be less than top")
+    assert exists == ("InvalidParameter", 400, start + "exists match pattern must be either true or false.")
+
+
+@pytest.mark.promise("SNS-80")
+def test_a_filter_policy_has_at_most_5_keys_and_150_combinations(resources: Resources) -> None:
+    """SNS-80: as many are accepted, one more is refused."""
+    topic, queue = resources.fifo_topic(), resources.fifo_queue()
+    five_keys = {"k1": ["a"], "k2": ["a"], "k3": ["a"], "k4": ["a"], "k5": ["a"]}
+    most_values = {"k1": [str(number) for number in range(150)]}
+
+    topic.subscribe(resources.fifo_queue(), FilterPolicy=json.dumps(five_keys))
+    topic.subscribe(resources.fifo_queue(), FilterPolicy=json.dumps(most_values))
+    six_keys = _refused(topic, queue, five_keys | {"k6": ["a"]})
+    too_complex = _refused(topic, queue, {"k1": [*most_values["k1"], "more"]})
+
+    start = "Invalid parameter: Attributes Reason: FilterPolicy: "
+    assert six_keys == ("InvalidParameter", 400, start + "Filter policy can not have more than 5 keys")
+    assert too_complex == ("InvalidParameter", 400, start + "Filter policy is too complex")
+
+
+@pytest.mark.promise("SNS-81")
+def test_a_filter_policy_of_attributes_cannot_be_nested(resources: Resources) -> None:
+    """SNS-81: attributes have no parts; one of the body is accepted."""
+    topic = resources.fifo_topic()
+    subscription = topic.subscribe(resources.fifo_queue())
+    nested = '{"object": {"key": [{"prefix": "auto-"}]}}'
+
+    refused = refusal(_set, topic, subscription, "FilterPolicy", nested)
+    _set(topic, subscription, "FilterPolicyScope", "MessageBody")
+    _set(topic, subscription, "FilterPolicy", nested)
+
+    assert refused == (
+        "InvalidParameter",
+        400,
+        "Invalid parameter: Filter policy scope MessageAttributes does not support nested filter policy",
+    )
+
+
+@pytest.mark.promise("SNS-82")
+def test_the_scope_of_a_filter_policy_is_one_of_two(resources: Resources) -> None:
+    """SNS-82: what is neither is refused, and quoted."""
+    topic = resources.fifo_topic()
+    subscription = topic.subscribe(resources.fifo_queue())
+
+    refused = refusal(_set, topic, subscription, "FilterPolicyScope", "RandomValue")
+
+    assert refused == (
+        "InvalidParameter",
+        400,
+        "Invalid parameter: FilterPolicyScope: Invalid value [RandomValue]. "
+        "Please use either MessageBody or MessageAttributes",
+    )
