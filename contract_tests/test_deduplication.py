@@ -246,3 +246,16 @@ def test_a_dead_letter_sent_again_by_hand_needs_a_fresh_id(resources: Resources)
     queue.send(dead["Body"], id="fresh")
 
     assert bodies(queue.drain(1)) == ["poison"]
+
+
+@pytest.mark.promise("SLU-45")
+def test_a_repeat_returns_the_first_sequence_number(resources: Resources) -> None:
+    """SLU-45: recorded of a topic, of a queue only said by emulators; another message has another number."""
+    queue = resources.fifo_queue()
+    first = queue.send("first", id="same")
+
+    repeated = queue.send("again", id="same")
+    other = queue.send("other", id="other")
+
+    assert repeated["SequenceNumber"] == first["SequenceNumber"]
+    assert int(other["SequenceNumber"]) > int(first["SequenceNumber"])

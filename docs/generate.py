@@ -17,6 +17,8 @@ Generated from `sluice/promises/` by `make docs`; do not edit.
 Each promise has one contract test that carries its id, and each saboteur named here turns that test red (`make prove`).
 Evidence says how we know that AWS behaves so: *recorded* from AWS with a date, *old* (asserted on AWS, undated),
 *reported* by users, *documented* by AWS only, or *open*: inferred, and recorded by nobody.
+
+What was collected about AWS and is no promise stands at the end, with the reason.
 """
 
 

@@ -91,30 +91,21 @@ PROMISES: tuple[Promise, ...] = (
         _BLOCKING,
         "A group with two messages in flight is blocked until both are deleted.",
         (old("sqs/test_sqs.py::test_fifo_message_group_visibility_after_partial_delete"),),
-        (
-            "deliver-twice",
-            "ignore-delete",
-        ),
+        ("deliver-twice", "ignore-delete"),
     ),
     Promise(
         "GRP-07",
         _BLOCKING,
         "A group whose messages in flight were all deleted does not overtake a group that waited.",
         (old("sqs/test_sqs.py::test_fifo_message_group_visibility_after_delete"),),
-        (
-            "ignore-delete",
-            "reverse-batch",
-        ),
+        ("ignore-delete", "reverse-batch"),
     ),
     Promise(
         "GRP-08",
         _BLOCKING,
         "Giving back the first of two messages in flight releases that one, and not the second.",
         (old("sqs/test_sqs.py::test_fifo_message_group_visibility_after_terminate_visibility_timeout"),),
-        (
-            "ignore-visibility-change",
-            "deliver-twice",
-        ),
+        ("ignore-visibility-change", "deliver-twice"),
     ),
     Promise(
         "GRP-09",
@@ -125,20 +116,14 @@ PROMISES: tuple[Promise, ...] = (
                 "sqs/test_sqs.py::test_fifo_message_group_visibility_after_change_message_visibility", "2025-11-17"
             ),
         ),
-        (
-            "ignore-visibility-change",
-            "deliver-twice",
-        ),
+        ("ignore-visibility-change", "deliver-twice"),
     ),
     Promise(
         "GRP-11",
         _BLOCKING,
         "With all messages in flight of a group extended nothing of it comes; with none extended all come again in order.",
         (recorded("sqs/test_sqs.py::test_fifo_group_visibility_extends_with_change_message_visibility", "2025-11-19"),),
-        (
-            "ignore-visibility-change",
-            "reverse-batch",
-        ),
+        ("ignore-visibility-change", "reverse-batch"),
     ),
     Promise(
         "GRP-12",
@@ -159,10 +144,7 @@ PROMISES: tuple[Promise, ...] = (
         _BLOCKING,
         "A later message of a group may be deleted before an earlier one; the others keep their order.",
         (documented(GUIDE + "FIFO-queues-understanding-logic.html"),),
-        (
-            "ignore-delete",
-            "stretch-visibility",
-        ),
+        ("ignore-delete", "stretch-visibility"),
     ),
     Promise(
         "RCV-16",
@@ -193,10 +175,7 @@ PROMISES: tuple[Promise, ...] = (
         _ORDER,
         "After the visibility timeout the messages of a group come again in the order they came first.",
         (old("sqs/test_sqs.py::test_fifo_messages_in_order_after_timeout"),),
-        (
-            "stretch-visibility",
-            "reverse-batch",
-        ),
+        ("stretch-visibility", "reverse-batch"),
     ),
     Promise(
         "ORD-02",
@@ -206,10 +185,7 @@ PROMISES: tuple[Promise, ...] = (
             old("sqs/test_sqs.py::test_fifo_messages_in_order_after_timeout"),
             old("sqs/test_sqs.py::test_fifo_receive_message_visibility_timeout_shared_in_group"),
         ),
-        (
-            "stretch-visibility",
-            "reverse-batch",
-        ),
+        ("stretch-visibility", "reverse-batch"),
     ),
     Promise(
         "ORD-04",
@@ -227,10 +203,7 @@ PROMISES: tuple[Promise, ...] = (
         _ORDER,
         "With a queue delay nothing comes before it has passed, and then everything in the order it was sent.",
         (old("sqs/test_sqs.py::test_fifo_queue_send_message_with_delay_on_queue_works"),),
-        (
-            "forget-attributes",
-            "reverse-batch",
-        ),
+        ("forget-attributes", "reverse-batch"),
     ),
     Promise(
         "RCV-17",
@@ -271,30 +244,21 @@ PROMISES: tuple[Promise, ...] = (
             reported("https://github.com/aws/aws-sdk-js/issues/1750", "2026-11-20"),
             documented(GUIDE + "sqs-visibility-timeout.html"),
         ),
-        (
-            "hide-errors",
-            "blur-errors",
-        ),
+        ("hide-errors", "blur-errors"),
     ),
     Promise(
         "VIS-05",
         _VISIBILITY,
         "A handle older than another consumer's does not delete the message.",
         (documented(GUIDE + "sqs-visibility-timeout.html"),),
-        (
-            "hide-errors",
-            "blur-errors",
-        ),
+        ("hide-errors", "blur-errors"),
     ),
     Promise(
         "VIS-06",
         _VISIBILITY,
         "The visibility of a deleted message cannot be changed.",
         (old("sqs/test_sqs.py::test_change_visibility_on_deleted_message_raises_invalid_parameter_value"),),
-        (
-            "hide-errors",
-            "blur-errors",
-        ),
+        ("hide-errors", "blur-errors"),
     ),
     Promise(
         "VIS-07",
@@ -304,10 +268,7 @@ PROMISES: tuple[Promise, ...] = (
             old("sqs/test_sqs.py::test_delete_message_with_illegal_receipt_handle"),
             old("sqs/test_sqs.py::test_delete_message_with_deleted_receipt_handle"),
         ),
-        (
-            "hide-errors",
-            "blur-errors",
-        ),
+        ("hide-errors", "blur-errors"),
     ),
     Promise(
         "VIS-08",
@@ -335,20 +296,17 @@ PROMISES: tuple[Promise, ...] = (
         _VISIBILITY,
         "A visibility timeout given to a receive holds for that receive only.",
         (old("sqs/test_sqs.py::test_receive_message_with_visibility_timeout_updates_timeout"),),
-        (
-            "ignore-receive-visibility",
-            "sticky-receives",
-        ),
+        ("ignore-receive-visibility", "sticky-receives"),
     ),
     Promise(
         "VIS-13",
         _VISIBILITY,
-        "A visibility change beyond twelve hours is refused.",
+        "A visibility change that would hide a message for more than twelve hours from its receive is refused.",
         (
             documented(API + "API_ChangeMessageVisibility.html"),
-            unverified("Inqnuam/local-aws-sqs test"),
+            reported("public Go code that quotes the text", "2026-11-20"),
         ),
-        ("hide-errors",),
+        ("hide-errors", "blur-errors"),
     ),
     Promise(
         "SLU-36",

@@ -88,30 +88,21 @@ PROMISES: tuple[Promise, ...] = (
         _DEDUP,
         "DeduplicationScope `messageGroup` works with the throughput limit left at `perQueue`.",
         (recorded("sqs/test_sqs.py::test_sqs_fifo_message_group_scope_no_throughput_setting", "2024-05-24"),),
-        (
-            "forget-attributes",
-            "swallow-repeats",
-        ),
+        ("forget-attributes", "swallow-repeats"),
     ),
     Promise(
         "DED-06",
         _DEDUP,
         "A scope changed to `messageGroup` after creation is shown; the queue goes on deduplicating across groups.",
         (recorded("sqs/test_sqs.py::test_fifo_change_to_high_throughput_after_creation", "2025-08-19"),),
-        (
-            "ignore-attribute-changes",
-            "forget-deduplication",
-        ),
+        ("ignore-attribute-changes", "forget-deduplication"),
     ),
     Promise(
         "DED-07",
         _DEDUP,
         "A scope changed to `queue` after creation is shown; the queue goes on deduplicating inside groups.",
         (recorded("sqs/test_sqs.py::test_fifo_change_to_regular_throughput_after_creation", "2025-08-19"),),
-        (
-            "ignore-attribute-changes",
-            "swallow-repeats",
-        ),
+        ("ignore-attribute-changes", "swallow-repeats"),
     ),
     Promise(
         "DED-12",
@@ -150,10 +141,14 @@ PROMISES: tuple[Promise, ...] = (
             reported("https://github.com/garryyao/replay-aws-dlq", "2026-11-20"),
             documented(GUIDE + "sqs-configure-dead-letter-queue-redrive.html"),
         ),
-        (
-            "forget-deduplication",
-            "swallow-bodies",
-        ),
+        ("forget-deduplication", "swallow-bodies"),
+    ),
+    Promise(
+        "SLU-45",
+        _DEDUP,
+        "A repeated send returns the sequence number of the first.",
+        (unverified("softwaremill/elasticmq FifoDeduplicationTests, and by SNS-18"),),
+        ("forget-deduplication",),
     ),
     Promise(
         "SND-01",
@@ -181,10 +176,7 @@ PROMISES: tuple[Promise, ...] = (
         _SEND,
         "A deduplication id that is empty, too long or has a space is refused.",
         (recorded("sqs/test_sqs.py::test_message_deduplication_id_invalid", "2025-07-30"),),
-        (
-            "hide-errors",
-            "blur-errors",
-        ),
+        ("hide-errors", "blur-errors"),
     ),
     Promise(
         "SND-04",
@@ -203,10 +195,7 @@ PROMISES: tuple[Promise, ...] = (
             ),
             recorded("sqs/test_sqs.py::test_message_group_id_too_long", "2024-04-30"),
         ),
-        (
-            "hide-errors",
-            "blur-errors",
-        ),
+        ("hide-errors", "blur-errors"),
     ),
     Promise(
         "SND-06",
@@ -216,10 +205,7 @@ PROMISES: tuple[Promise, ...] = (
             recorded("sqs/test_sqs.py::test_fifo_queue_send_message_with_delay_seconds_fails", "2024-04-30"),
             verified("test_sqs/test_sqs.py::test_send_message_delay_seconds_validation"),
         ),
-        (
-            "hide-errors",
-            "blur-errors",
-        ),
+        ("hide-errors", "blur-errors"),
     ),
     Promise(
         "SND-09",
@@ -229,41 +215,28 @@ PROMISES: tuple[Promise, ...] = (
             documented(GUIDE + "sqs-delay-queues.html"),
             documented(API + "API_SetQueueAttributes.html"),
         ),
-        (
-            "ignore-attribute-changes",
-            "forget-attributes",
-        ),
+        ("ignore-attribute-changes", "forget-attributes"),
     ),
     Promise(
         "SND-11",
         _SEND,
         "Message id, group, deduplication id and sequence number are the same at every receive.",
         (recorded("sqs/test_sqs.py::test_fifo_message_attributes", "2024-04-30"),),
-        (
-            "change-message-ids",
-            "renumber-messages",
-        ),
+        ("change-message-ids", "renumber-messages"),
     ),
     Promise(
         "SND-12",
         _SEND,
         "An empty body is refused.",
         (recorded("sqs/test_sqs.py::test_send_empty_message", "2025-09-22"),),
-        (
-            "hide-errors",
-            "blur-errors",
-        ),
+        ("hide-errors", "blur-errors"),
     ),
     Promise(
         "SND-14",
         _SEND,
         "A body longer than the queue's MaximumMessageSize is refused.",
         (recorded("sqs/test_sqs.py::test_send_message_with_updated_maximum_message_size", "2024-04-30"),),
-        (
-            "hide-errors",
-            "blur-errors",
-            "forget-attributes",
-        ),
+        ("hide-errors", "blur-errors", "forget-attributes"),
     ),
     Promise(
         "SND-15",
@@ -273,20 +246,14 @@ PROMISES: tuple[Promise, ...] = (
             old("sqs/test_sqs.py::test_send_message_with_invalid_payload_characters"),
             documented(API + "API_SendMessage.html"),
         ),
-        (
-            "hide-errors",
-            "corrupt-bodies",
-        ),
+        ("hide-errors", "corrupt-bodies"),
     ),
     Promise(
         "SND-16",
         _SEND,
         "A message attribute of type String needs a value.",
         (recorded("sqs/test_sqs.py::test_send_message_with_empty_string_attribute", "2024-04-30"),),
-        (
-            "hide-errors",
-            "blur-errors",
-        ),
+        ("hide-errors", "blur-errors"),
     ),
     Promise(
         "SND-17",
@@ -296,10 +263,7 @@ PROMISES: tuple[Promise, ...] = (
             documented(GUIDE + "sqs-message-metadata.html"),
             unverified("Inqnuam/local-aws-sqs test"),
         ),
-        (
-            "hide-errors",
-            "drop-message-attributes",
-        ),
+        ("hide-errors", "drop-message-attributes"),
     ),
     Promise(
         "SND-18",
@@ -309,10 +273,7 @@ PROMISES: tuple[Promise, ...] = (
             peer("commit 3b6c1da"),
             documented(API + "API_SendMessage.html"),
         ),
-        (
-            "hide-errors",
-            "lose-trace",
-        ),
+        ("hide-errors", "blur-errors", "lose-trace"),
     ),
     Promise(
         "SLU-34",
@@ -370,10 +331,7 @@ PROMISES: tuple[Promise, ...] = (
         _PURGE,
         "A second purge of a queue within 60 seconds is refused.",
         (recorded("sqs/test_sqs.py::test_successive_purge_calls_fail", "2024-04-30"),),
-        (
-            "hide-errors",
-            "blur-errors",
-        ),
+        ("hide-errors", "blur-errors"),
     ),
     Promise(
         "PUR-05",

@@ -22,10 +22,7 @@ PROMISES: tuple[Promise, ...] = (
                 "2025-12-18",
             ),
         ),
-        (
-            "lose-encryption",
-            "shorten-retention",
-        ),
+        ("lose-encryption", "shorten-retention"),
     ),
     Promise(
         "CRE-02",
@@ -49,10 +46,7 @@ PROMISES: tuple[Promise, ...] = (
         _ATTRIBUTES,
         "Creating a queue again with a differing attribute is refused; the error names the attribute.",
         (recorded("sqs/test_sqs.py::test_create_fifo_queue_with_different_attributes_raises_error", "2024-04-30"),),
-        (
-            "hide-errors",
-            "blur-errors",
-        ),
+        ("hide-errors", "blur-errors"),
     ),
     Promise(
         "CRE-06",
@@ -66,20 +60,14 @@ PROMISES: tuple[Promise, ...] = (
         _ATTRIBUTES,
         "`FifoQueue=false` is refused: a standard queue is made by leaving the attribute out.",
         (recorded("sqs/test_sqs.py::test_create_standard_queue_with_fifo_attribute_raises_error", "2024-05-15"),),
-        (
-            "hide-errors",
-            "blur-errors",
-        ),
+        ("hide-errors", "blur-errors"),
     ),
     Promise(
         "CRE-09",
         _ATTRIBUTES,
         "A standard queue takes neither DeduplicationScope nor FifoThroughputLimit.",
         (recorded("sqs/test_sqs.py::test_create_standard_queue_with_fifo_attribute_raises_error", "2024-05-15"),),
-        (
-            "hide-errors",
-            "blur-errors",
-        ),
+        ("hide-errors", "blur-errors"),
     ),
     Promise(
         "CRE-10",
@@ -110,20 +98,14 @@ PROMISES: tuple[Promise, ...] = (
         _ATTRIBUTES,
         "A standard queue does not know the attribute FifoQueue, true or false.",
         (recorded("sqs/test_sqs.py::test_set_unsupported_attribute_standard", "2024-05-14"),),
-        (
-            "hide-errors",
-            "blur-errors",
-        ),
+        ("hide-errors", "blur-errors"),
     ),
     Promise(
         "CRE-14",
         _ATTRIBUTES,
         "A FIFO queue accepts `FifoQueue=true` and refuses false.",
         (recorded("sqs/test_sqs.py::test_set_unsupported_attribute_fifo", "2024-05-14"),),
-        (
-            "hide-errors",
-            "blur-errors",
-        ),
+        ("hide-errors", "blur-errors"),
     ),
     Promise(
         "CRE-28",
@@ -180,20 +162,14 @@ PROMISES: tuple[Promise, ...] = (
             recorded("sqs/test_sqs.py::test_non_existent_queue", "2024-04-30"),
             verified("test_sqs/test_sqs.py::test_get_queue_url_error_not_exists"),
         ),
-        (
-            "hide-errors",
-            "blur-errors",
-        ),
+        ("hide-errors", "blur-errors"),
     ),
     Promise(
         "CRE-26",
         _ATTRIBUTES,
         "A KMS key and SQS-managed encryption exclude each other.",
         (recorded("sqs/test_sqs.py::test_sse_kms_and_sqs_are_mutually_exclusive", "2024-04-30"),),
-        (
-            "hide-errors",
-            "blur-errors",
-        ),
+        ("hide-errors", "blur-errors"),
     ),
     Promise(
         "CRE-27",
@@ -214,10 +190,7 @@ PROMISES: tuple[Promise, ...] = (
         _ATTRIBUTES,
         "A queue tells the attributes asked for, and refuses a name it does not know.",
         (documented(API + "API_GetQueueAttributes.html"),),
-        (
-            "hide-errors",
-            "tell-all-attributes",
-        ),
+        ("hide-errors", "tell-all-attributes"),
     ),
     Promise(
         "SLU-44",
@@ -238,10 +211,7 @@ PROMISES: tuple[Promise, ...] = (
             recorded("sqs/test_sqs.py::test_delete_message_batch_with_too_large_batch", "2024-04-30"),
             recorded("sqs/test_sqs.py::test_change_message_visibility_batch_with_too_large_batch", "2024-04-30"),
         ),
-        (
-            "hide-errors",
-            "blur-errors",
-        ),
+        ("hide-errors", "blur-errors"),
     ),
     Promise(
         "BAT-02",
@@ -251,10 +221,7 @@ PROMISES: tuple[Promise, ...] = (
             recorded("sqs/test_sqs.py::test_invalid_batch_id", "2024-04-30"),
             recorded("sqs/test_sqs.py::test_delete_message_batch_invalid_msg_id", "2024-04-30"),
         ),
-        (
-            "hide-errors",
-            "blur-errors",
-        ),
+        ("hide-errors", "blur-errors"),
     ),
     Promise(
         "BAT-03",
@@ -265,30 +232,21 @@ PROMISES: tuple[Promise, ...] = (
             verified("test_sqs/test_sqs.py::test_send_message_batch_errors"),
             verified("test_sqs/test_sqs.py::test_delete_message_batch_with_zero_entries"),
         ),
-        (
-            "hide-errors",
-            "blur-errors",
-        ),
+        ("hide-errors", "blur-errors"),
     ),
     Promise(
         "BAT-04",
         _BATCH,
         "A batch with one entry id twice is refused; the text names the id.",
         (verified("test_sqs/test_sqs.py::test_send_message_batch_errors"),),
-        (
-            "hide-errors",
-            "blur-errors",
-        ),
+        ("hide-errors", "blur-errors"),
     ),
     Promise(
         "BAT-05",
         _BATCH,
         "One entry without deduplication id fails the whole batch, and nothing of it is enqueued.",
         (recorded("sqs/test_sqs.py::test_send_batch_missing_deduplication_id_for_fifo_queue", "2024-04-30"),),
-        (
-            "hide-errors",
-            "blur-errors",
-        ),
+        ("hide-errors", "blur-errors"),
     ),
     Promise(
         "BAT-06",
@@ -302,10 +260,7 @@ PROMISES: tuple[Promise, ...] = (
         _BATCH,
         "Bodies of more than 1,048,576 bytes together are refused as a batch.",
         (recorded("sqs/test_sqs.py::test_send_message_batch_with_oversized_contents", "2025-08-19"),),
-        (
-            "hide-errors",
-            "blur-errors",
-        ),
+        ("hide-errors", "blur-errors"),
     ),
     Promise(
         "BAT-08",
@@ -328,20 +283,14 @@ PROMISES: tuple[Promise, ...] = (
             recorded("sqs/test_sqs.py::test_send_batch_message_size", "2024-04-30"),
             documented(API + "API_SendMessageBatch.html"),
         ),
-        (
-            "hide-batch-failures",
-            "lose-batch-entries",
-        ),
+        ("hide-batch-failures", "lose-batch-entries"),
     ),
     Promise(
         "BAT-09",
         _BATCH,
         "The entries of a batch are enqueued in the order of the list.",
         (documented(API + "API_SendMessageBatch.html"),),
-        (
-            "reverse-batch-sends",
-            "lose-batch-entries",
-        ),
+        ("reverse-batch-sends", "lose-batch-entries"),
     ),
     Promise(
         "BAT-12",
@@ -351,10 +300,7 @@ PROMISES: tuple[Promise, ...] = (
             documented(GUIDE + "FIFO-queues-exactly-once-processing.html"),
             unverified("softwaremill/elasticmq FifoDeduplicationTests"),
         ),
-        (
-            "forget-deduplication",
-            "salt-deduplication-ids",
-        ),
+        ("forget-deduplication", "salt-deduplication-ids"),
     ),
     Promise(
         "BAT-13",
@@ -371,30 +317,21 @@ PROMISES: tuple[Promise, ...] = (
         _BATCH,
         "A batch of deletes deletes every message, and releases the group.",
         (documented(API + "API_DeleteMessageBatch.html"),),
-        (
-            "ignore-delete",
-            "lose-batch-entries",
-        ),
+        ("ignore-delete", "lose-batch-entries"),
     ),
     Promise(
         "SLU-32",
         _BATCH,
         "A batch of visibility changes changes every message.",
         (documented(API + "API_ChangeMessageVisibilityBatch.html"),),
-        (
-            "ignore-visibility-change",
-            "lose-batch-entries",
-        ),
+        ("ignore-visibility-change", "lose-batch-entries"),
     ),
     Promise(
         "RCV-02",
         _RECEIVING,
         "A wait of more than 20 seconds, or of less than none, is refused.",
         (recorded("sqs/test_sqs.py::test_send_receive_wait_time_seconds", "2025-02-10"),),
-        (
-            "hide-errors",
-            "blur-errors",
-        ),
+        ("hide-errors", "blur-errors"),
     ),
     Promise(
         "RCV-03",
@@ -408,10 +345,7 @@ PROMISES: tuple[Promise, ...] = (
         _RECEIVING,
         "A FIFO message has seven system attributes.",
         (recorded("sqs/test_sqs.py::test_fifo_message_attributes", "2024-04-30"),),
-        (
-            "drop-sender",
-            "renumber-messages",
-        ),
+        ("drop-sender", "renumber-messages"),
     ),
     Promise(
         "RCV-06",
@@ -428,10 +362,7 @@ PROMISES: tuple[Promise, ...] = (
         _RECEIVING,
         "Message attributes are returned by name, by prefix or all; the checksum covers what is returned.",
         (recorded("sqs/test_sqs.py::test_receive_message_message_attribute_names_filters", "2024-04-30"),),
-        (
-            "widen-attribute-names",
-            "blank-checksums",
-        ),
+        ("widen-attribute-names", "blank-checksums"),
     ),
     Promise(
         "RCV-10",
@@ -441,10 +372,7 @@ PROMISES: tuple[Promise, ...] = (
             peer("WaitingTestBase.ReceiveAllAsync"),
             documented(API + "API_ReceiveMessage.html"),
         ),
-        (
-            "drop-messages",
-            "deliver-twice",
-        ),
+        ("drop-messages", "deliver-twice"),
     ),
     Promise(
         "RCV-11",
@@ -454,7 +382,7 @@ PROMISES: tuple[Promise, ...] = (
             documented(GUIDE + "using-receiverequestattemptid-request-parameter.html"),
             documented(API + "API_ReceiveMessage.html"),
         ),
-        ("drop-messages",),
+        ("ignore-attempt-ids",),
     ),
     Promise(
         "RCV-12",
@@ -464,10 +392,7 @@ PROMISES: tuple[Promise, ...] = (
             reported("https://github.com/awslabs/amazon-sqs-java-messaging-lib/issues/213", "2026-11-20"),
             unverified("softwaremill/elasticmq ReceiveRequestAttemptCacheTest"),
         ),
-        (
-            "hide-errors",
-            "blur-errors",
-        ),
+        ("ignore-attempt-ids", "hide-errors", "blur-errors"),
     ),
     Promise(
         "RCV-14",
@@ -491,10 +416,7 @@ PROMISES: tuple[Promise, ...] = (
         _RECEIVING,
         "A receive asks for one to ten messages, and never brings more.",
         (documented(API + "API_ReceiveMessage.html"),),
-        (
-            "hide-errors",
-            "reverse-batch",
-        ),
+        ("hide-errors", "reverse-batch"),
     ),
     Promise(
         "SLU-38",
@@ -532,11 +454,7 @@ PROMISES: tuple[Promise, ...] = (
             recorded("sqs/test_sqs.py::test_send_oversized_message", "2025-08-19"),
             documented(GUIDE + "quotas-messages.html"),
         ),
-        (
-            "hide-errors",
-            "blur-errors",
-            "corrupt-bodies",
-        ),
+        ("hide-errors", "blur-errors", "corrupt-bodies"),
     ),
     Promise(
         "LIM-07",
@@ -556,10 +474,7 @@ PROMISES: tuple[Promise, ...] = (
             documented(GUIDE + "quotas-fifo.html"),
             documented(API + "API_CreateQueue.html"),
         ),
-        (
-            "forget-attributes",
-            "shorten-retention",
-        ),
+        ("forget-attributes", "shorten-retention"),
     ),
     Promise(
         "VIS-16",
@@ -583,10 +498,7 @@ PROMISES: tuple[Promise, ...] = (
             recorded("sqs/test_sqs.py::test_posting_to_fifo_requires_deduplicationid_group_id", "2024-04-30"),
             recorded("sqs/test_sqs.py::test_send_batch_missing_message_group_id_for_fifo_queue", "2024-04-30"),
         ),
-        (
-            "hide-errors",
-            "blur-errors",
-        ),
+        ("hide-errors", "blur-errors"),
     ),
     Promise(
         "ERR-03",
@@ -596,10 +508,7 @@ PROMISES: tuple[Promise, ...] = (
             recorded("sqs/test_sqs.py::test_create_standard_queue_with_fifo_attribute_raises_error", "2024-05-15"),
             recorded("sqs/test_sqs.py::test_set_unsupported_attribute_fifo", "2024-05-14"),
         ),
-        (
-            "hide-errors",
-            "blur-errors",
-        ),
+        ("hide-errors", "blur-errors"),
     ),
     Promise(
         "ERR-05",
@@ -609,10 +518,7 @@ PROMISES: tuple[Promise, ...] = (
             recorded("sns/test_sns.py::test_unknown_topic_publish", "2023-08-24"),
             recorded("sns/test_sns.py::test_publish_wrong_arn_format", "2024-03-11"),
         ),
-        (
-            "hide-errors",
-            "blur-errors",
-        ),
+        ("hide-errors", "blur-errors"),
     ),
     Promise(
         "ERR-06",
