@@ -197,7 +197,7 @@ class Topic:
         answer: dict[str, str] = self.sns.subscribe(
             TopicArn=self.arn, Protocol="sqs", Endpoint=queue.arn, Attributes=delivery | attributes
         )
-        return answer["SubscriptionArn"]
+        return answer.get("SubscriptionArn", "")
 
     def allow(self, queue: Queue) -> None:
         """Allow the topic to send to a queue."""
