@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from sluice import limits
-from sluice.model import fifo, message, moving, queue, refusal, settings, sns, sqs
+from sluice.model import fifo, message, moving, publishing, queue, refusal, settings, sns, sqs
 from sluice.model.fifo import FifoQueue
 from sluice.model.message import Message
 from sluice.model.moving import MoveTasks, Task
@@ -455,7 +455,7 @@ _ROWS = (
     Mutant("purge-at-will", "a queue can be purged twice in a minute", queue, "PURGE_INTERVAL_SECONDS", 0, "GAP-32"),
     Mutant("topic-forgets", "topics do not deduplicate", Topic, "first", _returning(None), "GAP-36"),
     Mutant("any-protocol", "a FIFO topic takes any subscriber", Sns, "_check_endpoint", _nothing, "GAP-38"),
-    Mutant("publish-any-id", "publishes take any id", sns, "check_id", _nothing, "GAP-39"),
+    Mutant("publish-any-id", "publishes take any id", publishing, "check_id", _nothing, "GAP-39"),
     Mutant("throughput-scope-ignored", "FifoThroughputScope has no effect", Topic, "key", lambda _self, id_, _group: ("", id_), "GAP-40"),
     Mutant("any-topic-attribute", "topic attributes are not read", sns, "check_attribute", _nothing, "GAP-41"),
     Mutant("topic-size-fixed", "a topic's MaximumMessageSize has no effect", Topic, "bytes_max", _returning(262_144), "GAP-42"),
@@ -521,7 +521,7 @@ _ROWS = (
     Mutant("publish-one-group", "a topic delivers everything in one group", Sns, "_deliver", _published(MessageGroupId="g")),
     Mutant("publish-loses-attributes", "raw delivery loses attributes", Sns, "_deliver", _published(MessageAttributes={})),
     Mutant("policy-not-enforced", "a topic may send to every queue", sns, "may_send", _returning(value=True)),
-    Mutant("topic-batch-unchecked", "a batch of publishes is not checked", sns, "_check_batch", _nothing),
+    Mutant("topic-batch-unchecked", "a batch of publishes is not checked", sns, "check_batch", _nothing),
 )  # fmt: skip
 
 MUTANTS: Mapping[str, Mutant] = {mutant.name: mutant for mutant in _ROWS}

@@ -4,10 +4,16 @@ AWS: sns/latest/dg/string-value-matching.html, numeric-value-matching.html (read
 """
 
 import json
+import math
 import operator
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
+from sluice import limits
+from sluice.model.refusal import sns_invalid
+
+_START = "Attributes Reason: FilterPolicy: "
+_TEXTS = ("prefix", "suffix", "equals-ignore-case", "wildcard", "cidr")
 _COMPARE = {"=": operator.eq, "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge}
 
 
@@ -63,3 +69,46 @@ def _fits_one(kind: str, argument: Any, value: Any) -> bool:
         return not isinstance(value, str) and all(_COMPARE[sign](value, bound) for sign, bound in pairs)
     text, wanted = str(value), str(argument)
     return text.startswith(wanted) if kind == "prefix" else kind == "suffix" and text.endswith(wanted)
+
+
+def check_policy(given: str, *, is_of_body: bool) -> None:
+    """Refuse a filter policy SNS would not take [SNS-78..SNS-81]."""
+    policy = json.loads(given)
+    rules = list(_rules(policy, is_of_body=is_of_body))
+    if len(rules) > limits.FILTER_POLICY_ATTRIBUTES_MAX:
+        raise sns_invalid(f"{_START}Filter policy can not have more than {limits.FILTER_POLICY_ATTRIBUTES_MAX} keys")
+    for rule in (rule for listed in rules for rule in listed):
+        _check_rule(rule)
+    if math.prod(len(listed) for listed in rules) > limits.FILTER_POLICY_COMBINATIONS_MAX:
+        raise sns_invalid(f"{_START}Filter policy is too complex")
+
+
+def _rules(policy: Mapping[str, Any], *, is_of_body: bool) -> Iterator[list[Any]]:
+    """Yield the list of every key; attributes have no parts, so theirs cannot be nested [SNS-81]."""
+    for name, rules in policy.items():
+        if isinstance(rules, list):
+            yield rules
+        elif not isinstance(rules, Mapping):
+            raise sns_invalid(f'{_START}"{name}" must be an object or an array')
+        else:
+            yield from _rules(rules, is_of_body=True)
+            if not is_of_body:
+                raise sns_invalid("Filter policy scope MessageAttributes does not support nested filter policy")
+
+
+def _check_rule(rule: Any) -> None:
+    if isinstance(rule, list):
+        raise sns_invalid(f"{_START}Match value must be String, number, true, false, or null")
+    if not isinstance(rule, Mapping):
+        return
+    if len(rule) != 1:
+        raise sns_invalid(f"{_START}Only one key allowed in match expression")
+    ((kind, argument),) = rule.items()
+    if kind not in (*_TEXTS, "exists", "numeric", "anything-but"):
+        raise sns_invalid(f"{_START}Unrecognized match type {kind}")
+    if kind in _TEXTS and not isinstance(argument, str):
+        raise sns_invalid(f"{_START}{kind} match pattern must be a string")
+    if kind == "exists" and not isinstance(argument, bool):
+        raise sns_invalid(f"{_START}exists match pattern must be either true or false.")
+    if kind == "numeric" and len(argument) == 4 and argument[1] >= argument[3]:
+        raise sns_invalid(f"{_START}Bottom must be less than top")

@@ -100,6 +100,8 @@ def check_content(entry: Mapping[str, Any]) -> None:
             f"Number of message attributes [{len(attributes)}] exceeds the allowed maximum [{ATTRIBUTES_MAX}]."
         )
     for name, value in attributes.items():
+        if name.lower().startswith(("aws.", "amazon.")):  # text not recorded
+            raise invalid_value(f"Message (user) attribute name '{name}' starts with a reserved prefix.")
         if not (value.get("StringValue") or value.get("BinaryValue")):  # [SND-16]
             raise invalid_value(
                 f"Message (user) attribute '{name}' must contain a non-empty value of type '{value['DataType']}'."

@@ -1,27 +1,24 @@
 """The operations of SNS that fan out to queues."""
 
-import json
 import re
 from collections.abc import Callable, Mapping
-from datetime import UTC, datetime
-from typing import Any
 
 from sluice import limits
-from sluice.model.message import Message, check_id, size_bytes
-from sluice.model.queue import Queue
+from sluice.model.delivery import envelope, may_send
+from sluice.model.filter_policy import check_policy
+from sluice.model.message import ATTRIBUTES_MAX, Message, size_bytes
+from sluice.model.publishing import check_batch, check_publish, message_of, publish_bytes
 from sluice.model.refusal import Refusal, sns_invalid
 from sluice.model.sqs import Answer, Params, Sqs
-from sluice.model.topic import Published, Subscription, Topic, check_attribute, check_topic
+from sluice.model.topic import Published, Subscription, Topic, check_attribute, check_redrive, check_topic
 
-_ENTRIES_MAX = 10
 _PAGE = 100
+_PROTOCOLS = ("http", "https", "email", "email-json", "sms", "sqs", "application", "lambda", "firehose")
 _ARN_PARTS = 6
 _SUBSCRIPTION_ATTRIBUTES = (
     *("RawMessageDelivery", "FilterPolicy", "FilterPolicyScope", "RedrivePolicy", "DeliveryPolicy"),
     *("ReplayPolicy", "SubscriptionRoleArn"),
 )
-_NO_GROUP = "The MessageGroupId parameter is required for FIFO topics"
-_NO_ID = "The topic should either have ContentBasedDeduplication enabled or MessageDeduplicationId provided explicitly"
 
 
 class Sns:
@@ -87,7 +84,6 @@ class Sns:
         return [subscription for subscription in self.subscriptions.values() if subscription.topic_arn == topic.arn]
 
     def _create_topic(self, params: Params, now: float) -> Answer:
-        del now
         name, given = params["Name"], dict(params.get("Attributes", {}))
         check_topic(name, given)
         if given.get("FifoTopic") == "true":
@@ -95,9 +91,14 @@ class Sns:
         existing = self.topics.get(self._arn_prefix + name)
         if existing is not None and any(existing.attributes.get(key) != value for key, value in given.items()):
             raise sns_invalid("Attributes Reason: Topic already exists with different attributes")
+        tags = _tags(params.get("Tags", []))
+        if existing is not None and any(existing.tags.get(key) != value for key, value in tags.items()):
+            raise sns_invalid("Tags Reason: Topic already exists with different tags")
         topic = existing or Topic(self._arn_prefix + name, given)
+        if existing is None and given.get("ArchivePolicy"):
+            topic.attributes["BeginningArchiveTime"] = str(now)
         self.topics[topic.arn] = topic
-        topic.tags.update({tag["Key"]: tag["Value"] for tag in params.get("Tags", [])})
+        topic.tags.update(tags)
         return {"TopicArn": topic.arn}
 
     def _delete_topic(self, params: Params, now: float) -> Answer:
@@ -146,7 +147,7 @@ class Sns:
         self._check_endpoint(topic, params["Protocol"], endpoint)
         attributes = dict(params.get("Attributes", {}))
         for name, value in attributes.items():
-            self._check_subscription_attribute(topic, name, value)
+            self._check_subscription_attribute(topic, name, value, attributes, at_once=True)
         for existing in self.subscriptions_of(topic):
             if existing.endpoint == endpoint:
                 if any(existing.attributes.get(name) != value for name, value in attributes.items()):
@@ -158,6 +159,8 @@ class Sns:
 
     @staticmethod
     def _check_endpoint(topic: Topic, protocol: str, endpoint: str) -> None:
+        if protocol not in _PROTOCOLS:
+            raise sns_invalid(f"Amazon SNS does not support this protocol string: {protocol}")
         if protocol != "sqs":
             reason = "Invalid protocol type: " if topic.is_fifo else "this model delivers to sqs only, not to "
             raise sns_invalid(reason + protocol)  # [SNS-07]
@@ -169,15 +172,23 @@ class Sns:
             )
 
     @staticmethod
-    def _check_subscription_attribute(topic: Topic, name: str, value: str) -> None:
+    def _check_subscription_attribute(
+        topic: Topic, name: str, value: str, others: Mapping[str, str], *, at_once: bool = False
+    ) -> None:
+        """Refuse an attribute [SNS-61]; given with Subscribe, SNS words its reasons a little differently."""
+        reason = "Attributes Reason: " if at_once else ""
         if name not in _SUBSCRIPTION_ATTRIBUTES:
             raise sns_invalid("AttributeName")
+        if name == "RawMessageDelivery" and value.lower() not in ("true", "false"):
+            raise sns_invalid(f"{reason}{name}: Invalid value [{value}]. Must be true or false.")
+        if name == "FilterPolicyScope" and value not in ("MessageBody", "MessageAttributes"):  # [SNS-82]
+            raise sns_invalid(
+                f"{reason}{name}: Invalid value [{value}]. Please use either MessageBody or MessageAttributes"
+            )
+        if name == "FilterPolicy" and value:
+            check_policy(value, is_of_body=others.get("FilterPolicyScope") == "MessageBody")
         if name == "RedrivePolicy" and value:
-            target = str(json.loads(value).get("deadLetterTargetArn"))
-            if topic.is_fifo and not target.endswith(limits.FIFO_SUFFIX):  # [SNS-08]
-                raise sns_invalid(
-                    "RedrivePolicy: must use a FIFO queue as DLQ for a FIFO Subscription to a FIFO Topic."
-                )
+            check_redrive(topic, value, reason)
 
     def _unsubscribe(self, params: Params, now: float) -> Answer:
         del now
@@ -207,6 +218,7 @@ class Sns:
             "RawMessageDelivery": "false",
             "PendingConfirmation": "false",
             "ConfirmationWasAuthenticated": "true",
+            "SubscriptionPrincipal": f"arn:aws:iam::{subscription.arn.split(':')[4]}:user/simulated",
         }
         scope = {"FilterPolicyScope": "MessageAttributes"} if subscription.attributes.get("FilterPolicy") else {}
         return {"Attributes": known | scope | subscription.attributes}
@@ -215,37 +227,17 @@ class Sns:
         del now
         subscription = self._subscription(params["SubscriptionArn"])
         name, value = params["AttributeName"], params.get("AttributeValue", "")
-        self._check_subscription_attribute(self.topics[subscription.topic_arn], name, value)
+        topic = self.topics[subscription.topic_arn]
+        self._check_subscription_attribute(topic, name, value, subscription.attributes)
         subscription.attributes[name] = value
         return {}
 
     def _publish(self, params: Params, now: float) -> Answer:
         topic = self._topic(params.get("TopicArn") or params.get("TargetArn", ""))  # [SNS-37]
-        self._check_publish(topic, params)
-        if _size_bytes(params) > topic.bytes_max():
+        check_publish(topic, params)
+        if publish_bytes(params) > topic.bytes_max():
             raise sns_invalid("Message too long")
         return self._fan_out(topic, params, now)
-
-    @staticmethod
-    def _check_publish(topic: Topic, entry: Params) -> None:
-        """Refuse what a topic of this type cannot take [SNS-09, SNS-10, SNS-11, SNS-26]."""
-        if not entry["Message"]:
-            raise sns_invalid("Empty message")
-        given = {name: entry[name] for name in ("MessageGroupId", "MessageDeduplicationId") if name in entry}
-        if topic.is_fifo and "MessageGroupId" not in given:
-            raise sns_invalid(_NO_GROUP)
-        if topic.is_fifo and "MessageDeduplicationId" not in given and not topic.is_by_content():
-            raise sns_invalid(_NO_ID)
-        if not topic.is_fifo and "MessageDeduplicationId" in given:
-            raise sns_invalid(
-                "MessageDeduplicationId Reason: "
-                "The request includes MessageDeduplicationId parameter that is not valid for this topic type"
-            )
-        for name, value in given.items():
-            try:
-                check_id(name, value)
-            except Refusal as refusal:  # the rule is SQS's [LIM-07], text not recorded
-                raise sns_invalid(f"{name} Reason: {refusal.text.partition('Reason: ')[2]}") from None
 
     def _fan_out(self, topic: Topic, entry: Params, now: float) -> Answer:
         """Deliver to every subscription, unless the topic remembers the id [SNS-18, SNS-19, SNS-20]."""
@@ -280,11 +272,11 @@ class Sns:
     ) -> None:
         """Put a copy into the queue, else into the subscription's DLQ [SNS-31, SNS-32], else nowhere [SNS-44]."""
         is_raw = subscription.is_raw()
-        body = entry["Message"] if is_raw else _envelope(topic, entry, published)
+        body = message_of(entry) if is_raw else envelope(topic, subscription, entry, published)
         attributes = entry.get("MessageAttributes", {}) if is_raw else {}
         for arn in (subscription.endpoint, subscription.dead_letter_arn()):
             queue = self._sqs.queues.get(arn or "")
-            if queue is None or not may_send(queue, topic.arn):
+            if queue is None or not may_send(queue, topic.arn) or len(attributes) > ATTRIBUTES_MAX:  # [SNS-83]
                 continue
             if size_bytes({"MessageBody": body, "MessageAttributes": attributes}) > queue.seconds("MaximumMessageSize"):
                 continue
@@ -305,10 +297,10 @@ class Sns:
 
     def _publish_batch(self, params: Params, now: float) -> Answer:
         topic, entries = self._topic(params["TopicArn"]), params["PublishBatchRequestEntries"]
-        _check_batch(entries)
+        check_batch(entries)
         for entry in entries:
-            self._check_publish(topic, entry)
-        if sum(_size_bytes(entry) for entry in entries) > topic.bytes_max():  # [SNS-28]
+            check_publish(topic, entry)
+        if sum(publish_bytes(entry) for entry in entries) > topic.bytes_max():  # [SNS-28]
             raise Refusal("BatchRequestTooLong", "The length of all the messages put together is more than the limit.")
         return {
             "Successful": [{"Id": entry["Id"]} | self._fan_out(topic, entry, now) for entry in entries],
@@ -317,7 +309,7 @@ class Sns:
 
     def _tag_resource(self, params: Params, now: float) -> Answer:
         del now
-        self._topic(params["ResourceArn"]).tags.update({tag["Key"]: tag["Value"] for tag in params["Tags"]})
+        self._topic(params["ResourceArn"]).tags.update(_tags(params["Tags"]))
         return {}
 
     def _untag_resource(self, params: Params, now: float) -> Answer:
@@ -332,27 +324,11 @@ class Sns:
         return {"Tags": [{"Key": name, "Value": value} for name, value in tags.items()]}
 
 
-def _check_batch(entries: list[Params]) -> None:
-    """Refuse a batch as a whole [SNS-25, SNS-27]."""
-    if not entries:
-        raise Refusal("EmptyBatchRequest", "The batch request doesn't contain any entries.")
-    if len(entries) > _ENTRIES_MAX:
-        raise Refusal("TooManyEntriesInBatchRequest", "The batch request contains more entries than permissible.")
-    ids = [entry["Id"] for entry in entries]
-    if len(set(ids)) < len(ids):
-        raise Refusal("BatchEntryIdsNotDistinct", "Two or more batch entries in the request have the same Id.")
-    for id_ in ids:
-        if len(id_) > 80:
-            raise Refusal("InvalidBatchEntryId", f"The Id of a batch entry in the batch request is too long: {id_}")
-        if not re.fullmatch(r"[A-Za-z0-9_-]+", id_):
-            raise Refusal(
-                "InvalidBatchEntryId",
-                f"The Id of a batch entry in the batch request contains an impermissible character: {id_}",
-            )
-
-
-def _size_bytes(entry: Params) -> int:
-    return size_bytes({"MessageBody": entry["Message"], "MessageAttributes": entry.get("MessageAttributes", {})})
+def _tags(given: list[Mapping[str, str]]) -> dict[str, str]:
+    tags = {tag["Key"]: tag["Value"] for tag in given}
+    if len(tags) < len(given):
+        raise sns_invalid("Duplicated keys are not allowed.")
+    return tags
 
 
 def _listed(subscription: Subscription) -> Answer:
@@ -369,65 +345,3 @@ def _page(key: str, items: list[Answer], params: Params) -> Answer:
     start = int(params.get("NextToken") or 0)
     more = {"NextToken": str(start + _PAGE)} if start + _PAGE < len(items) else {}
     return {key: items[start : start + _PAGE]} | more
-
-
-def _envelope(topic: Topic, entry: Params, published: Published) -> str:
-    """Return what a queue without raw delivery gets; FIFO topics do not sign it."""
-    known = {
-        "Type": "Notification",
-        "MessageId": published.message_id,
-        "SequenceNumber": published.sequence_number,
-        "TopicArn": topic.arn,
-        "Subject": entry.get("Subject"),
-        "Message": entry["Message"],
-        "Timestamp": datetime.fromtimestamp(published.at, UTC).isoformat(timespec="milliseconds")[:-6] + "Z",
-        "UnsubscribeURL": "https://sns.us-east-1.amazonaws.com/?Action=Unsubscribe",
-        "MessageAttributes": {
-            name: {"Type": value["DataType"], "Value": value.get("StringValue", value.get("BinaryValue"))}
-            for name, value in entry.get("MessageAttributes", {}).items()
-        }
-        or None,
-    }
-    return json.dumps({name: value for name, value in known.items() if value is not None})
-
-
-def may_send(queue: Queue, topic_arn: str) -> bool:
-    """Return whether the queue's policy lets the topic send: without one, publishing succeeds in vain [SNS-44].
-
-    Reads what such policies are made of: Effect, the service principal, the action, and a condition on the source.
-    """
-    given = queue.attributes.get("Policy")
-    statements = [] if given is None else json.loads(given)["Statement"]
-    applying = [
-        statement
-        for statement in (statements if isinstance(statements, list) else [statements])
-        if _is_about(statement, topic_arn)
-    ]
-    effects = {statement["Effect"] for statement in applying}
-    return effects == {"Allow"}
-
-
-def _is_about(statement: Mapping[str, Any], topic_arn: str) -> bool:
-    principal = statement.get("Principal", "*")
-    services = _list(principal.get("Service", principal.get("AWS"))) if isinstance(principal, Mapping) else [principal]
-    actions = {action.lower() for action in _list(statement.get("Action", "*"))}
-    if not {"*", "sns.amazonaws.com"} & set(services) or not {"*", "sqs:*", "sqs:sendmessage"} & actions:
-        return False
-    for comparison, wanted in statement.get("Condition", {}).items():
-        for name, value in wanted.items():
-            if not _holds(comparison, name, _list(value), topic_arn):
-                return False
-    return True
-
-
-def _holds(comparison: str, name: str, values: list[str], topic_arn: str) -> bool:
-    if name.lower() == "aws:securetransport":
-        return values[0].lower() == "true"
-    if name.lower() not in ("aws:sourcearn", "aws:sourceaccount"):
-        return False
-    seen = topic_arn if name.lower() == "aws:sourcearn" else topic_arn.split(":")[4]
-    return any(re.fullmatch(re.escape(value).replace(r"\*", ".*"), seen) for value in values) != ("Not" in comparison)
-
-
-def _list(value: Any) -> list[Any]:
-    return value if isinstance(value, list) else [value]

@@ -133,7 +133,7 @@ def check_attribute(name: str, value: str, *, is_fifo: bool) -> None:
         raise sns_invalid("AttributeName")
     if value not in _ALLOWED.get(name, (value,)):
         raise sns_invalid(f"Attributes Reason: {name}: Invalid value [{value}].")
-    if name == "ArchivePolicy" and value and not (is_fifo and _is_archive_policy(value)):  # [SNS-40]
+    if name == "ArchivePolicy" and value not in ("", "{}") and not (is_fifo and _is_archive_policy(value)):  # [SNS-40]
         raise sns_invalid("Attributes Reason: ArchivePolicy: Invalid policy.")
     if name == "MaximumMessageSize" and not (value.isdecimal() and 1_024 <= int(value) <= limits.MESSAGE_BYTES_MAX):
         raise sns_invalid(f"Attributes Reason: MaximumMessageSize: Invalid value [{value}].")
@@ -145,3 +145,14 @@ def _is_archive_policy(value: str) -> bool:
     except (ValueError, KeyError, TypeError):
         return False
     return days.isdecimal() and 1 <= int(days) <= limits.ARCHIVE_DAYS_MAX
+
+
+def check_redrive(topic: Topic, value: str, reason: str) -> None:
+    """Refuse a subscription's DLQ that is none of this account and Region, or standard [SNS-08, SNS-34]."""
+    target = str(json.loads(value).get("deadLetterTargetArn"))
+    if not re.fullmatch(r"arn:[\w-]+:sqs:[\w-]+:\d{12}:[\w.-]+", target):
+        raise sns_invalid(f"{reason}RedrivePolicy: deadLetterTargetArn is an invalid arn")
+    if topic.is_fifo and not target.endswith(limits.FIFO_SUFFIX):
+        raise sns_invalid("RedrivePolicy: must use a FIFO queue as DLQ for a FIFO Subscription to a FIFO Topic.")
+    if target.split(":")[3:5] != topic.arn.split(":")[3:5]:  # text not recorded
+        raise sns_invalid(f"{reason}RedrivePolicy: deadLetterTargetArn must be in the same account and Region")
