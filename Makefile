@@ -52,6 +52,11 @@ contract: setup ## Every promise against LocalStack, or against AWS_ENDPOINT_URL
 prove: setup ## Every promise under its saboteurs: each must turn red
 	@$(PYTEST) -n $(WORKERS) contract_tests --prove
 
+.PHONY: simulate
+simulate: setup ## Every promise on the simulator, honest and with one rule of the model broken at a time; no server
+	@$(PYTEST) contract_tests --target simulator -m "not deployment"
+	@$(PYTEST) -n $(WORKERS) contract_tests --target simulator -m "not deployment" --mutants
+
 .PHONY: emulator
 emulator: setup ## LocalStack in the foreground, on port 4566; Ctrl-C stops it
 	@python -m emulator up
