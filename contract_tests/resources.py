@@ -3,7 +3,8 @@
 import contextlib
 import itertools
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
@@ -154,6 +155,12 @@ class Queue:
             interval_seconds=0,
         )
         return [*drained, *self.receive(most=10, wait=_LONG_POLL_SECONDS)]
+
+
+def drain_each(queues: Sequence[Queue], count: int) -> list[list[Message]]:
+    """Drain several queues at once, `count` messages from each, as `Queue.drain` does."""
+    with ThreadPoolExecutor(len(queues)) as pool:
+        return list(pool.map(lambda queue: queue.drain(count), queues))
 
 
 @dataclass(frozen=True, slots=True)

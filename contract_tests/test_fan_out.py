@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from contract_tests.resources import Resources, bodies
+from contract_tests.resources import Resources, bodies, drain_each
 
 
 @pytest.mark.promise("SLU-05")
@@ -17,7 +17,7 @@ def test_every_queue_gets_every_message_once(resources: Resources) -> None:
     topic.publish("a2", group="g1", id="a2")
     topic.publish("b2", group="g2", id="b2")
 
-    drained = [sorted(bodies(queue.drain(4))) for queue in queues]
+    drained = [sorted(bodies(messages)) for messages in drain_each(queues, 4)]
 
     assert drained == [["a1", "a2", "b1", "b2"], ["a1", "a2", "b1", "b2"], ["a1", "a2", "b1", "b2"]]
 
@@ -31,7 +31,7 @@ def test_every_queue_delivers_a_group_in_the_order_published(resources: Resource
     for body in published:
         topic.publish(body, group="g1", id=body)
 
-    drained = [bodies(queue.drain(5)) for queue in queues]
+    drained = [bodies(messages) for messages in drain_each(queues, 5)]
 
     assert drained == [published, published, published, published, published]
 
@@ -58,7 +58,7 @@ def test_a_message_published_twice_arrives_in_every_queue_once(resources: Resour
     topic.publish("first", id="same")
     topic.publish("last", id="other")
 
-    drained = [bodies(queue.drain(2)) for queue in queues]
+    drained = [bodies(messages) for messages in drain_each(queues, 2)]
 
     assert drained == [["first", "last"], ["first", "last"], ["first", "last"]]
 
@@ -133,7 +133,7 @@ def test_a_copy_has_a_message_id_of_its_own(resources: Resources) -> None:
     topic = resources.fifo_topic(*queues)
 
     published = topic.publish("m1", id="m1")
-    copies = [queue.drain(1)[0] for queue in queues]
+    copies = [messages[0] for messages in drain_each(queues, 1)]
 
     assert bodies(copies) == ["m1", "m1"]
     assert len({published["MessageId"], *(copy["MessageId"] for copy in copies)}) == 3
