@@ -1,0 +1,265 @@
+"""The model and LocalStack are given the same commands and must give the same answers.
+
+No command depends on how long it takes: messages are hidden for ten minutes or not at all. Where LocalStack is known to
+deviate from AWS (and the model does not), a flag in `EXCLUDED` keeps the programs out of that region or the field out
+of the comparison; everything else is compared whole, ids normalised.
+"""
+
+import json
+import uuid
+from collections.abc import Iterator
+from typing import Any
+
+import boto3
+import pytest
+from botocore.exceptions import ClientError
+from hypothesis import HealthCheck, Phase, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
+
+from contract_tests.mutants import MUTANTS
+from emulator import localstack
+from sluice.clock import eventually
+from wire.simulator import Simulator
+
+EXCLUDED = {
+    "GAP-02": "the DLQ copy keeps its deduplication id: not compared there",
+    "GAP-04": "given back while others of its group are in flight, a message frees them all: not done",
+    "GAP-07": "a repeat's answer has a new sequence number: only that they rise is compared",
+    "GAP-09": "a visibility change with an expired handle hides the message again: not done",
+    "GAP-10": "an older handle deletes what another consumer holds: not done",
+    "GAP-11": "a redriven message keeps its id and count: bodies compared only",
+    "GAP-32": "a queue may be purged twice in a minute: done once",
+    "GAP-46": "the DLQ copy keeps its time: times are not compared at all",
+}
+_HIDDEN_SECONDS = 600
+_MAX_RECEIVE_COUNT = 3
+_GROUPS = st.sampled_from(["a", "b", "c"])
+_IDS = st.integers(0, 30).map("id-{}".format)
+_TIMES = {"SentTimestamp", "ApproximateFirstReceiveTimestamp", "SenderId", "SequenceNumber"}
+
+
+class _Side:
+    """One of the two: a client, its queues, and the ids it made, renamed in the order they appear."""
+
+    def __init__(self, sqs: Any, names: dict[str, str]) -> None:
+        self.sqs = sqs
+        dead = sqs.create_queue(QueueName=names["dlq"], Attributes={"FifoQueue": "true"})["QueueUrl"]
+        policy = {"deadLetterTargetArn": self._arn(dead), "maxReceiveCount": _MAX_RECEIVE_COUNT}
+        attributes = {"FifoQueue": "true", "RedrivePolicy": json.dumps(policy)}
+        self.urls = {
+            "queue": sqs.create_queue(QueueName=names["queue"], Attributes=attributes)["QueueUrl"],
+            "dlq": dead,
+            "other": sqs.create_queue(QueueName=names["other"], Attributes={"FifoQueue": "true"})["QueueUrl"],
+        }
+        self.renamed: dict[str, str] = {}
+        self.handles: list[str] = []
+
+    def _arn(self, url: str) -> str:
+        answer = self.sqs.get_queue_attributes(QueueUrl=url, AttributeNames=["QueueArn"])
+        return str(answer["Attributes"]["QueueArn"])
+
+    def call(self, operation: str, queue: str, **params: Any) -> Any:
+        """Call and return what can be compared: the answer or the refusal, ids renamed, times left out."""
+        handle = params.pop("handle", None)
+        if handle is not None:
+            params["ReceiptHandle"] = self.handles[handle]
+        try:
+            answer = getattr(self.sqs, operation)(QueueUrl=self.urls[queue], **params)
+        except ClientError as error:
+            said = error.response["Error"]["Message"]
+            return error.response["Error"]["Code"], said.replace(params.get("ReceiptHandle", "-"), "<handle>")
+        answer.pop("ResponseMetadata")
+        self.handles += [message["ReceiptHandle"] for message in answer.get("Messages", [])]
+        return self._normalised(answer)
+
+    def _normalised(self, value: Any) -> Any:
+        if isinstance(value, list):
+            return [self._normalised(each) for each in value]
+        if not isinstance(value, dict):
+            return self.renamed.get(value, value)
+        kept = {name: each for name, each in value.items() if name not in _TIMES | {"ReceiptHandle"}}
+        if "MessageId" in kept:
+            self.renamed.setdefault(kept["MessageId"], f"message {len(self.renamed)}")
+        if "DeadLetterQueueSourceArn" in kept:
+            del kept["MessageDeduplicationId"], kept["DeadLetterQueueSourceArn"]  # GAP-02; the account differs
+        return {name: self._normalised(each) for name, each in kept.items()}
+
+    def move(self) -> int:
+        """Move all dead letters to the other queue and return how many were moved."""
+        arns = {name: self._arn(self.urls[name]) for name in ("dlq", "other")}
+        self.sqs.start_message_move_task(SourceArn=arns["dlq"], DestinationArn=arns["other"])
+
+        def ended() -> dict[str, Any] | None:
+            (latest,) = self.sqs.list_message_move_tasks(SourceArn=arns["dlq"])["Results"]
+            return None if latest["Status"] == "RUNNING" else latest
+
+        task = eventually(ended, timeout_seconds=20, describe="the move task to end") or {}
+        return int(task["ApproximateNumberOfMessagesMoved"])
+
+    def close(self) -> None:
+        """Delete the queues."""
+        for url in self.urls.values():
+            self.sqs.delete_queue(QueueUrl=url)
+
+
+class _Programs(RuleBasedStateMachine):
+    """Programs of commands, each given to both sides."""
+
+    localstack: Any
+
+    def __init__(self) -> None:
+        super().__init__()
+        stem = f"model-{uuid.uuid4().hex[:10]}"
+        names = {name: f"{stem}-{name}.fifo" for name in ("queue", "dlq", "other")}
+        self._sides = (_Side(self.localstack, names), _Side(Simulator().client("sqs"), names))
+        self._held: dict[int, tuple[str, str, str]] = {}  # handle -> queue, message, group
+        self._past: list[tuple[int, str]] = []
+        self._handles = 0
+        self._purged: set[str] = set()
+
+    def teardown(self) -> None:
+        """Delete what was made."""
+        for side in self._sides:
+            side.close()
+
+    def _both(self, operation: str, queue: str, **params: Any) -> Any:
+        seen, expected = (side.call(operation, queue, **params) for side in self._sides)
+        assert seen == expected, f"LocalStack answers {seen}, the model {expected}"
+        return expected
+
+    @rule(group=_GROUPS, id_=_IDS, body=st.sampled_from(["x", "y"]))
+    def send(self, group: str, id_: str, body: str) -> None:
+        """Send, perhaps again."""
+        self._both("send_message", "queue", MessageBody=body, MessageGroupId=group, MessageDeduplicationId=id_)
+
+    @rule(entries=st.lists(st.tuples(_GROUPS, _IDS), min_size=1, max_size=5))
+    def send_batch(self, entries: list[tuple[str, str]]) -> None:
+        """Send several, perhaps one twice in one batch."""
+        listed = [
+            {"Id": str(number), "MessageBody": id_, "MessageGroupId": group, "MessageDeduplicationId": id_}
+            for number, (group, id_) in enumerate(entries)
+        ]
+        self._both("send_message_batch", "queue", Entries=listed)
+
+    @rule(
+        queue=st.sampled_from(["queue", "queue", "dlq", "other"]),
+        most=st.integers(1, 10),
+        seconds=st.sampled_from([0, _HIDDEN_SECONDS, _HIDDEN_SECONDS]),
+    )
+    def receive(self, queue: str, most: int, seconds: int) -> None:
+        """Receive, and hold what came or give it back at once."""
+        answer = self._both(
+            "receive_message",
+            queue,
+            MaxNumberOfMessages=most,
+            VisibilityTimeout=seconds,
+            MessageSystemAttributeNames=["All"],
+        )
+        for message in answer.get("Messages", []):
+            if seconds:
+                self._held[self._handles] = (queue, message["MessageId"], message["Attributes"]["MessageGroupId"])
+            else:
+                self._past.append((self._handles, queue))
+            self._handles += 1
+
+    @precondition(lambda self: self._held)
+    @rule(data=st.data())
+    def delete(self, data: st.DataObject) -> None:
+        """Delete what is held."""
+        handle = data.draw(st.sampled_from(sorted(self._held)))
+        queue, _, _ = self._held.pop(handle)
+        self._both("delete_message", queue, handle=handle)
+
+    @precondition(lambda self: self._past and not self._held)  # GAP-10
+    @rule(data=st.data())
+    def delete_late(self, data: st.DataObject) -> None:
+        """Delete with a handle whose time is over."""
+        handle, queue = data.draw(st.sampled_from(self._past))
+        self._both("delete_message", queue, handle=handle)
+
+    @precondition(lambda self: self._held)
+    @rule(data=st.data())
+    def hold_longer(self, data: st.DataObject) -> None:
+        """Extend what is held."""
+        handle = data.draw(st.sampled_from(sorted(self._held)))
+        queue, _, _ = self._held[handle]
+        self._both("change_message_visibility", queue, handle=handle, VisibilityTimeout=2 * _HIDDEN_SECONDS)
+
+    @precondition(lambda self: self._alone())
+    @rule(data=st.data())
+    def give_back(self, data: st.DataObject) -> None:
+        """Give back what is held, alone of its group: GAP-04."""
+        handle = data.draw(st.sampled_from(self._alone()))
+        queue, _, _ = self._held.pop(handle)
+        self._both("change_message_visibility", queue, handle=handle, VisibilityTimeout=0)
+        self._past.append((handle, queue))
+
+    def _alone(self) -> list[int]:
+        groups = [(queue, group) for queue, _, group in self._held.values()]
+        return [handle for handle, (queue, _, group) in self._held.items() if groups.count((queue, group)) == 1]
+
+    @precondition(lambda self: "queue" not in self._purged)  # GAP-32
+    @rule()
+    def purge(self) -> None:
+        """Empty the queue."""
+        self._purged.add("queue")
+        self._both("purge_queue", "queue")
+        self._held = {handle: held for handle, held in self._held.items() if held[0] != "queue"}
+        self._past = [(handle, queue) for handle, queue in self._past if queue != "queue"]
+
+    @precondition(lambda self: not any(queue == "dlq" for queue, _, _ in self._held.values()))  # GAP-15
+    @rule()
+    def redrive(self) -> None:
+        """Move all dead letters to another queue, and take them out of it."""
+        self._past = [(handle, queue) for handle, queue in self._past if queue != "dlq"]
+        seen, expected = (side.move() for side in self._sides)
+        assert seen == expected
+
+    @invariant()
+    def counters_agree(self) -> None:
+        """Both say the same about how many wait and how many are held."""
+        names = ["ApproximateNumberOfMessages", "ApproximateNumberOfMessagesNotVisible"]
+        self._both("get_queue_attributes", "queue", AttributeNames=names)
+
+
+@pytest.fixture(scope="module")
+def emulated(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    """Yield an SQS client of a LocalStack of this module's own."""
+    log = tmp_path_factory.mktemp("localstack") / "localstack.log"
+    with localstack.running(log=log) as running:
+        yield boto3.client("sqs", endpoint_url=running.endpoint_url, region_name="us-east-1")
+
+
+def _run(programs: int, *, phases: tuple[Phase, ...] = tuple(Phase)) -> None:
+    run_state_machine_as_test(
+        _Programs,
+        settings=settings(
+            max_examples=programs,
+            stateful_step_count=50,
+            deadline=None,
+            print_blob=True,
+            phases=phases,
+            suppress_health_check=list(HealthCheck),
+        ),
+    )
+
+
+@pytest.mark.timeout(3_600)
+@pytest.mark.parametrize("programs", [40, pytest.param(1_000, marks=pytest.mark.slow)])
+def test_model_and_localstack_answer_alike(emulated: Any, programs: int) -> None:
+    """Generated programs of fifty commands; Hypothesis prints the shortest that they answer differently."""
+    _Programs.localstack = emulated
+    _run(programs)
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("name", ["groups-do-not-block", "youngest-first", "delete-forgets", "one-receive-more"])
+def test_a_broken_rule_is_told_apart(emulated: Any, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    """The comparison can fail: with one rule of the model broken, a program shows it."""
+    _Programs.localstack = emulated
+    broken = MUTANTS[name]
+    monkeypatch.setattr(broken.owner, broken.rule, broken.instead)
+
+    with pytest.raises(AssertionError, match="LocalStack answers"):
+        _run(40, phases=(Phase.generate,))
