@@ -209,12 +209,12 @@ def test_giving_back_the_first_of_two_in_flight_releases_that_one_only(resources
 
 @pytest.mark.promise("GRP-09")
 def test_the_first_of_two_in_flight_comes_again_when_its_shortened_timeout_ends(resources: Resources) -> None:
-    """GRP-09: as with giving it back, a second later."""
+    """GRP-09: as with giving it back, two seconds later."""
     queue = resources.fifo_queue()
     queue.send_each("a1", "a2", group="g1")
     in_flight = queue.await_batch(most=2, visibility=600)
 
-    queue.change_visibility(in_flight[0], 1)
+    queue.change_visibility(in_flight[0], 2)
     at_once = queue.receive(most=10)
     later = queue.await_batch(most=10, visibility=600)
 
