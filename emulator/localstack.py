@@ -58,6 +58,8 @@ class Running:
             "AWS_REGION": "us-east-1",
             "AWS_DEFAULT_REGION": "us-east-1",
             "AWS_EC2_METADATA_DISABLED": "true",
+            "AWS_CONFIG_FILE": os.devnull,
+            "AWS_SHARED_CREDENTIALS_FILE": os.devnull,
             "NO_PROXY": "127.0.0.1,localhost",
         } | modified
 
@@ -65,8 +67,8 @@ class Running:
 def pointed_at(running: Running) -> dict[str, str]:
     """Return this process's environment with every AWS client pointed at `running`.
 
-    Nothing of the caller's own AWS_* is left: an AWS_PROFILE, or an endpoint for one service, would win over it and
-    send a test to a real account.
+    Nothing of the caller's own AWS_* is left, and no file of profiles is read: an AWS_PROFILE, or an endpoint for one
+    service, would win over it and send a test to a real account.
     """
     return _without_aws() | running.environment()
 
