@@ -245,6 +245,22 @@ def test_a_dying_emulator_takes_localstack_and_the_command_with_it(start: Start,
     assert list(tmp_path.glob("sluice-localstack-*")) == []
 
 
+def _spoil_aws_files(home: Path) -> None:
+    (home / ".aws").mkdir()
+    for name in ("config", "credentials"):
+        (home / ".aws" / name).write_text("whoever reads this fails", encoding="utf-8")
+
+
+def test_localstack_itself_reads_no_aws_file_of_the_callers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It starts whatever is written there."""
+    _spoil_aws_files(tmp_path)
+    monkeypatch.setenv("HOME", str(tmp_path))
+
+    ended = _emulator(tmp_path, "run", "--log", str(tmp_path / "log"), "--", "echo", "it serves")
+
+    assert (ended.returncode, ended.stdout, ended.stderr) == (0, "it serves\n", "")
+
+
 def test_nothing_of_the_callers_own_aws_settings_reaches_the_command(
     shared: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -256,9 +272,7 @@ def test_nothing_of_the_callers_own_aws_settings_reaches_the_command(
     }
     for name, value in own.items():
         monkeypatch.setenv(name, value)
-    for name in ("config", "credentials"):
-        (tmp_path / ".aws").mkdir(exist_ok=True)
-        (tmp_path / ".aws" / name).write_text("whoever reads this fails", encoding="utf-8")
+    _spoil_aws_files(tmp_path)
     program = "import boto3; print(boto3.client('sqs').meta.endpoint_url)"
 
     ended = subprocess.run(
