@@ -5,7 +5,11 @@ SHELL := /bin/bash
 ENV := local
 PROFILE := smoke
 WORKERS ?= 8
-export WORKERS
+# Recipes read what was given from the environment: neither make nor the shell takes it for anything but a value.
+override ENV := $(value ENV)
+override PROFILE := $(value PROFILE)
+override WORKERS := $(value WORKERS)
+export ENV PROFILE WORKERS
 
 export PATH := $(CURDIR)/.venv/node/bin:$(CURDIR)/node_modules/.bin:$(CURDIR)/.venv/bin:$(PATH)
 export CDK_DISABLE_CLI_TELEMETRY := 1
@@ -24,7 +28,7 @@ setup: ## Install everything: Java if need be, .venv, LocalStack, Node, cdk
 
 .PHONY: demo
 demo: setup ## The whole thing: LocalStack, cdk deploy, contracts, a Spark load test, a verdict
-	@$(EMULATED) bash scripts/demo.sh $(PROFILE)
+	@$(EMULATED) bash scripts/demo.sh "$$PROFILE"
 
 .PHONY: test
 test: lint unit integration contract prove ## Everything that can be checked here
@@ -47,16 +51,16 @@ integration: setup ## Tests with the real LocalStack, cdk and Spark
 
 .PHONY: contract
 contract: setup ## Every promise against LocalStack, or against AWS_ENDPOINT_URL when set
-	@$(PYTEST) -n $(WORKERS) --durations=10 contract_tests
+	@$(PYTEST) -n "$$WORKERS" --durations=10 contract_tests
 
 .PHONY: prove
 prove: setup ## Every promise under its saboteurs: each must turn red
-	@$(PYTEST) -n $(WORKERS) contract_tests --prove
+	@$(PYTEST) -n "$$WORKERS" contract_tests --prove
 
 .PHONY: simulate
 simulate: setup ## Every promise on the simulator, honest and with one rule of the model broken at a time; no server
 	@$(PYTEST) contract_tests --target simulator -m "not deployment"
-	@$(PYTEST) -n $(WORKERS) contract_tests --target simulator -m "not deployment" --mutants
+	@$(PYTEST) -n "$$WORKERS" contract_tests --target simulator -m "not deployment" --mutants
 
 .PHONY: emulator
 emulator: setup ## LocalStack in the foreground, on port 4566; Ctrl-C stops it
@@ -64,23 +68,23 @@ emulator: setup ## LocalStack in the foreground, on port 4566; Ctrl-C stops it
 
 .PHONY: synth
 synth: setup ## Write the CloudFormation templates of ENV
-	@cdk synth --quiet --no-notices -c env=$(ENV) '$(ENV)/*'
+	@cdk synth --quiet --no-notices -c "env=$$ENV" "$$ENV/*"
 
 .PHONY: deploy
 deploy: setup ## Deploy ENV: local to the LocalStack of AWS_ENDPOINT_URL; any other asks first
-	@python scripts/change.py deploy '$(ENV)'
+	@python scripts/change.py deploy -- "$$ENV"
 
 .PHONY: diff
 diff: setup ## Show what a deployment of ENV would change
-	@python scripts/change.py diff '$(ENV)'
+	@python scripts/change.py diff -- "$$ENV"
 
 .PHONY: destroy
 destroy: setup ## Delete the stacks of ENV; any but local asks first
-	@python scripts/change.py destroy '$(ENV)'
+	@python scripts/change.py destroy -- "$$ENV"
 
 .PHONY: load
 load: setup ## Run the load test PROFILE against the deployed ENV
-	@python -m spark_load run $(PROFILE) --env $(ENV)
+	@python -m spark_load run --env "$$ENV" -- "$$PROFILE"
 
 .PHONY: docs
 docs: setup ## Write the pages that follow from the code

@@ -17,12 +17,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from sluice import backlog
-from sluice.backlog import AGE, EMPTY_RECEIVES, IN_FLIGHT, RUNNING, VISIBLE, Term
+from sluice.backlog import AGE, EMPTY_RECEIVES, IN_FLIGHT, RECEIVED, RUNNING, VISIBLE, Term
 
 _MINUTE = 60
 _LONG_POLL_SECONDS = 20
 _HIGH_MINUTES, _LOW_MINUTES, _LOW_SHARE = 3, 15, 0.9
-_SCALE_IN_COOLDOWN_MINUTES, _WAKE_COOLDOWN_MINUTES = 5, 10
+_SCALE_IN_COOLDOWN_MINUTES, _WAKE_COOLDOWN_MINUTES = 5, 15
 GROUPS = "groups"
 
 
@@ -85,7 +85,9 @@ class Outcome:
     latencies: list[float] = field(default_factory=list)
     tasks: list[int] = field(default_factory=list)
     metrics: dict[str, list[float | None]] = field(
-        default_factory=lambda: {name: [] for name in (VISIBLE, IN_FLIGHT, EMPTY_RECEIVES, AGE, RUNNING, GROUPS)}
+        default_factory=lambda: {
+            name: [] for name in (VISIBLE, IN_FLIGHT, EMPTY_RECEIVES, RECEIVED, AGE, RUNNING, GROUPS)
+        }
     )
 
     @property
@@ -155,7 +157,7 @@ def simulate(scenario: Scenario, expression: Term, *, seed: int = 1, wake: bool 
     for minute in range(scenario.minutes):
         # A task polls once it has been asked for all the time a start takes.
         running = min([*outcome.tasks[max(0, minute - scenario.start_minutes) : minute], tasks])
-        visible = in_flight = empty = 0.0
+        visible = in_flight = empty = received = 0.0
         for second in range(minute * _MINUTE, (minute + 1) * _MINUTE):
             owed += scenario.arrivals(second)
             for _ in range(int(owed)):
@@ -165,12 +167,14 @@ def simulate(scenario: Scenario, expression: Term, *, seed: int = 1, wake: bool 
             lanes = running * scenario.lanes
             used = queue.work(lanes, second, outcome)
             in_flight += used * flight_share / _MINUTE
+            received += used / (scenario.processing_seconds + scenario.overhead_seconds)
             visible += max(0.0, queue.count - used * flight_share) / _MINUTE
             empty += int(lanes - used) / _LONG_POLL_SECONDS
         seen = {
             VISIBLE: visible,
             IN_FLIGHT: in_flight,
             EMPTY_RECEIVES: empty,
+            RECEIVED: received,
             AGE: queue.age((minute + 1) * _MINUTE),
             RUNNING: running or None,
             GROUPS: in_flight,
@@ -213,8 +217,28 @@ def _track(results: Sequence[float | None], tasks: int, scenario: Scenario, *, b
     return tasks
 
 
+def clamped(scenario: Scenario) -> Term:
+    """Return what is deployed."""
+    return backlog.clamped_backlog_per_task(
+        scenario.target, lanes=scenario.lanes, processing_seconds=scenario.processing_seconds
+    )
+
+
+def clamped_by_hunger(scenario: Scenario) -> Term:
+    """Return a rejected clamp: hold to the busy lanes while there are as many empty receives a minute as tasks."""
+    running, raw = backlog.Metric(RUNNING, absent=0), backlog.backlog_per_task()
+    target, in_flight = backlog.Number(scenario.target), backlog.Metric(IN_FLIGHT)
+    busy = backlog.Operation(in_flight, "/", backlog.Operation(running, "*", backlog.Number(scenario.lanes)))
+    useful = backlog.Operation(busy, "*", backlog.Number(1.25 * scenario.target))
+    held = backlog.If(backlog.Operation(useful, "<", target), useful, target)
+    hungry = backlog.Operation(backlog.Metric(EMPTY_RECEIVES), ">=", running)
+    above = backlog.Operation(raw, ">", target)
+    acts = backlog.Operation(backlog.Operation(running, ">", backlog.Number(0)), "AND", hungry)
+    return backlog.If(backlog.Operation(acts, "AND", above), held, raw)
+
+
 def clamped_by_groups(scenario: Scenario) -> Term:
-    """Return the rejected clamp: hold when fewer groups are in flight than 90 % of the lanes."""
+    """Return another rejected clamp: hold when fewer groups are in flight than 90 % of the lanes."""
     running, raw = backlog.Metric(RUNNING, absent=0), backlog.backlog_per_task()
     per_lane = backlog.Operation(backlog.Metric(GROUPS), "/", running)
     idle = backlog.Operation(per_lane, "<", backlog.Number(0.9 * scenario.lanes))
@@ -293,7 +317,8 @@ def _print_clamps() -> None:
         for name, expression in (
             ("unclamped", backlog.backlog_per_task()),
             ("groups in flight", clamped_by_groups(scenario)),
-            ("hungry pollers", backlog.clamped_backlog_per_task(scenario.target, lanes=scenario.lanes)),
+            ("hungry pollers", clamped_by_hunger(scenario)),
+            ("idle lanes", clamped(scenario)),
         ):
             outcome = simulate(scenario, expression)
             print(
@@ -307,7 +332,7 @@ def _print_lateness() -> None:
     print("| scenario | with 0, rest 60 s | repeated, rest 60 s | with 0, rest 300 s | repeated, rest 300 s |")
     print("|---|---:|---:|---:|---:|")
     for scenario in SCENARIOS:
-        repeated = backlog.clamped_backlog_per_task(scenario.target, lanes=scenario.lanes)
+        repeated = clamped(scenario)
         cells = []
         for rest_minutes in (1, 5):
             late = replace(scenario, lags={RUNNING: 1}, start_minutes=1, scale_out_rest_minutes=rest_minutes)

@@ -22,7 +22,6 @@ from sluice import deviations
 from sluice.clock import waiting_on
 from sluice.declaration import Environment
 from sluice.endpoint import checked_url
-from sluice.environments import environment
 from sluice.errors import EndpointError, MessagingError
 from sluice.promises import PROMISES
 from wire.saboteurs import sabotage
@@ -70,10 +69,16 @@ def pytest_configure(config: pytest.Config) -> None:
     stack = ExitStack()
     config.stash[_emulator] = stack
     try:
-        environment(config.getoption("--env"))
+        _declared(config)
         os.environ[_ENDPOINT], os.environ[_TARGET] = _choose_target(config, stack)
     except MessagingError as error:
         raise pytest.UsageError(str(error)) from error
+
+
+def _declared(config: pytest.Config) -> Environment:
+    from sluice.environments import environment  # noqa: PLC0415 (a wrong declaration is refused here)
+
+    return environment(config.getoption("--env"))
 
 
 def _choose_target(config: pytest.Config, stack: ExitStack) -> tuple[str, str]:
@@ -219,7 +224,7 @@ def saboteur(request: pytest.FixtureRequest) -> str | None:
 @pytest.fixture(scope="session")
 def deployed(request: pytest.FixtureRequest, target: targets.Target) -> Environment:
     """Return the environment, deployed."""
-    declared = environment(request.config.getoption("--env"))
+    declared = _declared(request.config)
     require(target, declared, is_own=_OWN in os.environ)
     return declared
 

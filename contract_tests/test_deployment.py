@@ -264,8 +264,17 @@ def _consumer_alarms(deployment: Deployment, consumer: Consumer) -> dict[str, An
     environment = deployment.environment
     age, visible = "ApproximateAgeOfOldestMessage", "ApproximateNumberOfMessagesVisible"
     queue = naming.queue_name(environment, consumer)
-    stuck = backlog.group_stuck(acceptable_latency_seconds=consumer.acceptable_latency_seconds)
-    pinned = backlog.capacity_pinned(consumer.target_backlog, max_tasks=consumer.max_tasks)
+    stuck = backlog.group_stuck(
+        acceptable_latency_seconds=consumer.acceptable_latency_seconds,
+        lanes=consumer.lanes,
+        processing_seconds=consumer.processing_seconds,
+    )
+    pinned = backlog.capacity_pinned(
+        consumer.target_backlog,
+        max_tasks=consumer.max_tasks,
+        lanes=consumer.lanes,
+        processing_seconds=consumer.processing_seconds,
+    )
     alarms = {
         "dead-letters": _queue_alarm(naming.dead_letter_queue_name(environment, consumer), visible, 1),
         "undelivered": _queue_alarm(naming.undelivered_queue_name(environment, consumer), visible, 1),
@@ -278,7 +287,7 @@ def _consumer_alarms(deployment: Deployment, consumer: Consumer) -> dict[str, An
             ComparisonOperator="GreaterThanThreshold",
         ),
         "expiring": _queue_alarm(queue, age, consumer.message_retention_seconds / 2),
-        "stuck": _math_alarm(stuck.text(), 3, 5),
+        "stuck": _math_alarm(stuck.text(), 8, 10),
         "pinned": _math_alarm(pinned.text(), 15, 15),
     }
     return {naming.alarm_name(environment, consumer.name, condition): alarm for condition, alarm in alarms.items()}

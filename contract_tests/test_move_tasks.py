@@ -54,6 +54,7 @@ def test_a_move_task_takes_dead_letters_to_another_queue_in_order(resources: Res
     queue.dead_letter("m1", "m2", "m3")
 
     _start(dead_letters, DestinationArn=destination.arn)
+    _await_ended(dead_letters)
 
     assert bodies(destination.drain(3)) == ["m1", "m2", "m3"]
     assert dead_letters.receive(most=10) == []

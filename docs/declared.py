@@ -51,7 +51,7 @@ _UNITS_OF = {
 }
 
 _DATABASE = Database(
-    secret_arn="arn:aws:secretsmanager:us-east-1:111122223333:secret:sluice",  # noqa: S106 (its name)
+    secret_arn="arn:aws:secretsmanager:us-east-1:111122223333:secret:sluice-AbCdEf",  # noqa: S106 (its name)
     security_group_id="sg-0a1b2c3d4e5f60718",
 )
 # What a value is built of when one field of it is wrong.
@@ -67,22 +67,32 @@ _REFUSED: dict[str, tuple[Mapping[str, object], ...]] = {
     "Environment.name": ({"name": "eu-dev"},),
     "Environment.consumers": ({"consumers": ()}, {"consumers": (Consumer(name="a-b"), Consumer(name="ab"))}),
     "Environment.account": ({"account": "1"},),
-    "Environment.region": ({"region": "here"},),
+    "Environment.region": ({"region": "here"}, {"region": "cn-north-1"}),
     "Environment.topic": ({"topic": "my-events"},),
     "Environment.removal": (),
     "Environment.encryption": (),
     "Environment.archive_days": ({"archive_days": 0}, {"archive_days": 7, "removal": Removal.DESTROY}),
     "Environment.network": (),
     "Environment.image": ({"image": "worker"}, {"image": "docker.io/worker:1"}),
-    "Environment.database": (),
+    "Environment.database": (
+        {"database": _DATABASE, "region": "eu-west-1"},
+        {"database": _DATABASE, "account": "444455556666"},
+    ),
     "Environment.relay": ({"relay": True},),
     "Environment.log_retention_days": ({"log_retention_days": 2},),
     "Environment.alarm_emails": ({"alarm_emails": ("nobody",)},),
-    "Environment.tags": ({"tags": {"environment": "x"}},),
-    "Consumer.name": ({"name": "Billing"}, {"name": "billing-dlq"}, {"name": "relay"}),
+    "Environment.tags": (
+        {"tags": {"environment": "x"}},
+        {"tags": {"Team": "x", "team": "x"}},
+        {"tags": {f"key{number}": "" for number in range(46)}},
+    ),
+    "Consumer.name": ({"name": "Billing"}, {"name": "billing-dlq"}, {"name": "relay"}, {"name": "topic"}),
     "Consumer.filter_policy": (
         {"filter_policy": {}},
         {"filter_policy": {"region": ()}},
+        {"filter_policy": {"$and": ["eu"]}},
+        {"filter_policy": {"$or": [{"region": ["eu"]}]}},
+        {"filter_policy": {"region": [{"prefx": "eu"}]}},
         {"filter_policy": {"one": ["x"] * 13, "two": ["x"] * 13}},
     ),
     "Consumer.visibility_timeout_seconds": ({"visibility_timeout_seconds": 0}, {"visibility_timeout_seconds": 31}),

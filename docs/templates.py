@@ -78,7 +78,7 @@ def acknowledgements() -> tuple[tuple[str, str, str], ...]:
         ENVIRONMENTS["prod"],
         relay=True,
         database=Database(
-            secret_arn="arn:aws:secretsmanager:us-east-1:111122223333:secret:sluice",  # noqa: S106 (its name)
+            secret_arn="arn:aws:secretsmanager:us-east-1:111122223333:secret:sluice-AbCdEf",  # noqa: S106 (its name)
             security_group_id="sg-0a1b2c3d4e5f60718",
         ),
         alarm_emails=("operators@example.com",),

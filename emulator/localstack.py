@@ -30,6 +30,7 @@ _READY_SECONDS = 120
 _STOP_GRACE_SECONDS = 15
 _METRICS_SECONDS = 5  # 60 by default: how often queues report to CloudWatch; alarms still look once a minute
 _direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))  # a proxy cannot reach our loopback
+_NO_FILES = {"AWS_CONFIG_FILE": os.devnull, "AWS_SHARED_CREDENTIALS_FILE": os.devnull}
 _SERVICES = ("sns", "sqs", "cloudformation")
 
 
@@ -58,6 +59,7 @@ class Running:
             "AWS_REGION": "us-east-1",
             "AWS_DEFAULT_REGION": "us-east-1",
             "AWS_EC2_METADATA_DISABLED": "true",
+            **_NO_FILES,
             "NO_PROXY": "127.0.0.1,localhost",
         } | modified
 
@@ -65,8 +67,8 @@ class Running:
 def pointed_at(running: Running) -> dict[str, str]:
     """Return this process's environment with every AWS client pointed at `running`.
 
-    Nothing of the caller's own AWS_* is left: an AWS_PROFILE, or an endpoint for one service, would win over it and
-    send a test to a real account.
+    Nothing of the caller's own AWS_* is left, and no file of profiles is read: an AWS_PROFILE, or an endpoint for one
+    service, would win over it and send a test to a real account.
     """
     return _without_aws() | running.environment()
 
@@ -156,6 +158,7 @@ def _process_environment(root: Path, port: int) -> dict[str, str]:
     """Return the environment of one instance: nothing of it lives outside `root`."""
     address = f"127.0.0.1:{port}"
     return _without_aws() | {
+        **_NO_FILES,
         "GATEWAY_LISTEN": address,
         "LOCALSTACK_HOST": address,  # else queue URLs name a host that needs DNS
         "SQS_ENDPOINT_STRATEGY": "path",

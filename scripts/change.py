@@ -24,7 +24,7 @@ from sluice.declaration import Environment
 from sluice.errors import ConfigError, EndpointError, MessagingError
 
 _PROJECT = Path(__file__).resolve().parent.parent
-_REFUSED, _COULD_NOT = 3, 2
+_REFUSED, _COULD_NOT, _STOPPED = 3, 2, 130
 _STACKS = ("messaging", "consumers", "observability")
 _CONFIG = Config(connect_timeout=5, read_timeout=10, retries={"total_max_attempts": 2})
 
@@ -122,7 +122,7 @@ _ACTIONS = {"diff": _diff, "deploy": _deploy, "destroy": _destroy}
 def main(action: str, name: str) -> None:
     """Show what a deployment of ENV would change, deploy it, or destroy it.
 
-    Exit codes: 0 done, 2 could not, 3 refused.
+    Exit codes: 0 done, 2 could not, 3 refused, 130 stopped with Ctrl-C.
     """
     try:
         from sluice.environments import environment  # noqa: PLC0415 (a wrong declaration is refused here)
@@ -140,6 +140,12 @@ def main(action: str, name: str) -> None:
     except MessagingError as error:
         click.echo(f"{action}: {error}", err=True)
         sys.exit(_COULD_NOT if isinstance(error, EndpointError) else _REFUSED)
+    except (KeyboardInterrupt, click.Abort):
+        click.echo(
+            f"\n{action}: stopped; CloudFormation goes on with a change it has begun: see it end, then make diff",
+            err=True,
+        )
+        sys.exit(_STOPPED)
     sys.exit(0 if ended == 0 else _COULD_NOT)
 
 

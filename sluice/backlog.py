@@ -8,9 +8,9 @@ what is tested is what is deployed.
 - The *target* is what one task may have in front of it and still meet the latency: acceptable latency x lanes /
   processing time. AWS: https://docs.aws.amazon.com/autoscaling/ec2/userguide/as-using-sqs-queue.html (read 2026-11-20).
 - The *clamp* is for FIFO. A group is worked on by one lane at a time, so behind a hot or blocked group a backlog grows
-  that no further task can touch. Then the lanes in excess poll and come back empty; a lane that has work never does.
-  So: when there are at least as many empty receives per minute as running tasks, a backlog above the target counts for
-  no more than the lanes that have work, with a quarter to spare (docs/decisions/0005-hungry-pollers.md).
+  that no further task can touch. Then lanes are idle, and an idle lane has no message in flight. So: while fewer
+  messages are in flight than nine tenths of the lanes would have, a backlog above the target counts for no more than
+  the busy lanes are worth, with a quarter to spare (docs/decisions/0005-idle-lanes.md).
 
 SQS metrics come 90 s late or more, and an idle queue's up to 15 min; running tasks are counted late as well. A gap then
 means "not yet", so a gap repeats the last value. It means "none" only where no value was ever reported, and only for
@@ -21,6 +21,7 @@ AWS: https://docs.aws.amazon.com/AmazonCloudWatch/latest/monitoring/using-metric
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import Protocol
 
 type Series = Sequence[float | None]
@@ -48,7 +49,7 @@ class Number:
 
     def text(self) -> str:
         """Return the number as CloudWatch reads it, every digit: a rounded target may be above the policy's own."""
-        return repr(float(self.value)).removesuffix(".0")
+        return f"{Decimal(repr(float(self.value))):f}".removesuffix(".0")
 
     def terms(self) -> tuple[Term, ...]:
         """Return nothing: a number has no parts."""
@@ -150,14 +151,18 @@ def metric_ids(term: Term) -> tuple[str, ...]:
 VISIBLE = "visible"
 IN_FLIGHT = "inflight"
 EMPTY_RECEIVES = "empty"
+RECEIVED = "received"
 RUNNING = "running"
 AGE = "age"
 
 _VISIBLE, _IN_FLIGHT = Metric(VISIBLE), Metric(IN_FLIGHT)
-_EMPTY, _RUNNING = Metric(EMPTY_RECEIVES), Metric(RUNNING, absent=0)
+_RUNNING = Metric(RUNNING, absent=0)
 _ZERO = Number(0)
-_HUNGRY = Operation(Operation(_RUNNING, ">", _ZERO), "AND", Operation(_EMPTY, ">=", _RUNNING))
 _HEADROOM = 1.25
+_IDLE_BELOW = 0.9
+_BETWEEN_MESSAGES_SECONDS = 0.25
+"""What a lane may spend between two messages, on its delete and next receive, and still count as busy. Generous: in the
+region it is some 0.02 s. One that spends more on a much shorter handler looks idle, and its service does not scale."""
 
 
 def backlog_per_task() -> Term:
@@ -166,8 +171,19 @@ def backlog_per_task() -> Term:
     return If(Operation(_RUNNING, ">", _ZERO), Operation(backlog, "/", _RUNNING), backlog)
 
 
-def clamped_backlog_per_task(target: float, *, lanes: int) -> Term:
-    """Return the backlog per task; while the pollers are hungry, at most what the busy lanes are worth.
+def _in_flight_per_task(*, lanes: int, processing_seconds: float) -> float:
+    """Return how many messages a task has in flight, on average, whose lanes all have work; to six digits."""
+    return float(f"{lanes * processing_seconds / (processing_seconds + _BETWEEN_MESSAGES_SECONDS):.6g}")
+
+
+def _is_idle(*, lanes: int, processing_seconds: float) -> Operation:
+    """Return whether fewer messages are in flight than nearly all lanes would have; never without a task."""
+    busy = _in_flight_per_task(lanes=lanes, processing_seconds=processing_seconds)
+    return Operation(_IN_FLIGHT, "<", Operation(_RUNNING, "*", Number(float(f"{_IDLE_BELOW * busy:.6g}"))))
+
+
+def clamped_backlog_per_task(target: float, *, lanes: int, processing_seconds: float) -> Term:
+    """Return the backlog per task; while lanes are idle, at most what the busy ones are worth.
 
     With one message per receive, a busy lane is a message in flight. Reporting target x busy / lanes makes target
     tracking ask for the tasks whose lanes have work, so it also scales in from a backlog no task can touch.
@@ -175,39 +191,44 @@ def clamped_backlog_per_task(target: float, *, lanes: int) -> Term:
     Args:
         target: messages one task may have in front of it.
         lanes: message groups a task works on at once.
+        processing_seconds: how long one message is in flight.
     """
-    busy = Operation(_IN_FLIGHT, "/", Operation(_RUNNING, "*", Number(lanes)))
+    full = Number(_in_flight_per_task(lanes=lanes, processing_seconds=processing_seconds))
+    busy = Operation(_IN_FLIGHT, "/", Operation(_RUNNING, "*", full))
     useful = Operation(busy, "*", Number(_HEADROOM * target))
     held = If(Operation(useful, "<", Number(target)), useful, Number(target))
     raw = backlog_per_task()
-    return If(Operation(_HUNGRY, "AND", Operation(raw, ">", Number(target))), held, raw)
+    idle = _is_idle(lanes=lanes, processing_seconds=processing_seconds)
+    return If(Operation(idle, "AND", Operation(raw, ">", Number(target))), held, raw)
 
 
 def work_without_workers() -> Term:
-    """Return 1 while messages are visible and nobody works on or polls for any: the signal to wake from zero.
+    """Return 1 while messages are visible and nobody receives, works on or polls for any: wake from zero.
 
     SQS metrics only: a service without tasks reports nothing of itself.
     """
-    nobody_polls = Operation(_EMPTY, "<", Number(1))
-    nobody_works = Operation(_IN_FLIGHT, "<", Number(1))
-    waiting = Operation(_VISIBLE, ">", _ZERO)
-    return If(Operation(Operation(waiting, "AND", nobody_works), "AND", nobody_polls), Number(1), _ZERO)
+    idle = Operation(_IN_FLIGHT, "<", Number(1))
+    for signs_of_life in (Metric(EMPTY_RECEIVES), Metric(RECEIVED)):
+        idle = Operation(idle, "AND", Operation(signs_of_life, "<", Number(1)))
+    return If(Operation(Operation(_VISIBLE, ">", _ZERO), "AND", idle), Number(1), _ZERO)
 
 
-def group_stuck(*, acceptable_latency_seconds: float) -> Term:
-    """Return 1 while the oldest message is late though lanes poll and come back empty: its group is stuck.
+def group_stuck(*, acceptable_latency_seconds: float, lanes: int, processing_seconds: float) -> Term:
+    """Return 1 while the oldest message is late though lanes are idle: its group is stuck.
 
     More tasks cannot help; somebody has to look at that group.
     """
     late = Operation(Metric(AGE), ">", Number(acceptable_latency_seconds))
-    return If(Operation(late, "AND", _HUNGRY), Number(1), _ZERO)
+    idle = _is_idle(lanes=lanes, processing_seconds=processing_seconds)
+    return If(Operation(late, "AND", idle), Number(1), _ZERO)
 
 
-def capacity_pinned(target: float, *, max_tasks: int) -> Term:
+def capacity_pinned(target: float, *, max_tasks: int, lanes: int, processing_seconds: float) -> Term:
     """Return 1 while all the tasks allowed run, have work, and still have more than the target in front of each."""
     full = Operation(_RUNNING, ">=", Number(max_tasks))
     behind = Operation(backlog_per_task(), ">", Number(target))
-    return If(Operation(Operation(full, "AND", behind), "AND", Operation(_EMPTY, "<", _RUNNING)), Number(1), _ZERO)
+    idle = _is_idle(lanes=lanes, processing_seconds=processing_seconds)
+    return If(Operation(full, "AND", behind), If(idle, _ZERO, Number(1)), _ZERO)
 
 
 def target_backlog(*, acceptable_latency_seconds: float, processing_seconds: float, lanes: int) -> float:

@@ -5,15 +5,14 @@ when it is built, in one line that names the field, the value seen, the values a
 """
 
 import ipaddress
-import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from enum import Enum
 from types import UnionType
-from typing import Any, get_args, get_origin
+from typing import Any, NoReturn, get_args, get_origin
 
-from sluice import backlog, limits
+from sluice import backlog, filters, limits
 from sluice.errors import ConfigError
 
 
@@ -33,7 +32,11 @@ class Encryption(Enum):
 
 def _require(is_met: object, *, field: str, seen: object, allowed: str) -> None:
     if not is_met:
-        raise ConfigError(f"{field} is {seen!r}, allowed is {allowed}; change it in sluice/environments.py")
+        _refuse(field=field, seen=seen, allowed=allowed)
+
+
+def _refuse(*, field: str, seen: object, allowed: str) -> NoReturn:
+    raise ConfigError(f"{field} is {seen!r}, allowed is {allowed}; change it in sluice/environments.py")
 
 
 def _require_range(field: str, seen: float, lowest: int, highest: int, unit: str) -> None:
@@ -72,8 +75,8 @@ class Consumer:
 
     Args:
         name: lower-case letters, digits and inner hyphens; part of the queue's name.
-        filter_policy: SNS filter policy on message attributes, attribute name to conditions; None delivers everything.
-            With one, a group's sequence has lawful gaps.
+        filter_policy: SNS filter policy on message attributes, attribute name to conditions, or `$or` to policies one
+            of which has to match; None delivers everything. With one, a group's sequence has lawful gaps.
         visibility_timeout_seconds: how long a received message stays with its consumer before it is delivered again.
         max_attempts: receives before a message is dead-lettered; with one message per receive this is the queue's
             maxReceiveCount.
@@ -140,9 +143,8 @@ def _check_consumer_name(name: str) -> None:
         seen=name,
         allowed="a name not ending in 'dlq', 'dead-letter' or 'undelivered', which its DLQs' names end in",
     )
-    _require(
-        name != "relay", field="Consumer.name", seen=name, allowed="another name: the relay's service has this one"
-    )
+    for taken, owner in {"relay": "the relay's service has", "topic": "the topic's alarms have"}.items():
+        _require(name != taken, field="Consumer.name", seen=name, allowed=f"another name: {owner} this one")
 
 
 def _check_queue(consumer: Consumer, prefix: str) -> None:
@@ -187,37 +189,8 @@ def _check_queue(consumer: Consumer, prefix: str) -> None:
 
 
 def _check_filter_policy(consumer: Consumer, prefix: str) -> None:
-    policy = consumer.filter_policy
-    if policy is None:
-        return
-    named = prefix + "filter_policy"
-    _require(
-        1 <= len(policy) <= limits.FILTER_POLICY_ATTRIBUTES_MAX,
-        field=named,
-        seen=policy,
-        allowed=f"1 to {limits.FILTER_POLICY_ATTRIBUTES_MAX} attributes, or None",
-    )
-    for attribute, conditions in policy.items():
-        _require(
-            attribute and isinstance(conditions, list | tuple) and conditions and all(map(_is_condition, conditions)),
-            field=named,
-            seen=policy,
-            allowed="attribute names, each with a list of conditions such as ['eu', {'prefix': 'us-'}]",
-        )
-    combinations = math.prod(map(len, policy.values()))
-    _require(
-        combinations <= limits.FILTER_POLICY_COMBINATIONS_MAX,
-        field=named,
-        seen=policy,
-        allowed=f"at most {limits.FILTER_POLICY_COMBINATIONS_MAX} combinations of conditions ({combinations} here)",
-    )
-
-
-def _is_condition(one: object) -> bool:
-    """Tell whether it is a value SNS compares, or an operator with its operand such as {'prefix': 'us-'}."""
-    if isinstance(one, float):
-        return math.isfinite(one)
-    return one is None or isinstance(one, str | int) or (isinstance(one, Mapping) and len(one) == 1)
+    if consumer.filter_policy is not None and (fault := filters.fault(consumer.filter_policy)):
+        _refuse(field=f"{prefix}filter_policy{fault.where}", seen=fault.seen, allowed=fault.allowed)
 
 
 def _check_scaling(consumer: Consumer, prefix: str) -> None:
@@ -313,6 +286,7 @@ def registry(image: str) -> str | None:
     return host if slash and "." in host else None
 
 
+_TAGS_OF_OURS = 5  # application, environment; on subnets also Name and two of CDK's
 _REGISTRY = r"([a-z0-9-]+(\.[a-z0-9-]+)+(:[0-9]+)?/)"
 _REPOSITORY = r"[a-z0-9]+([._-]+[a-z0-9]+)*(/[a-z0-9]+([._-]+[a-z0-9]+)*)*"
 _VERSION = r"(:[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}|@sha256:[0-9a-f]{64})"
@@ -398,10 +372,12 @@ class Database:
     """The database that holds the inbox and the outbox, in the tasks' VPC.
 
     Args:
-        secret_arn: whole ARN of the Secrets Manager secret with its credentials.
+        secret_arn: whole ARN of the Secrets Manager secret with its credentials, in the environment's region. One of
+            another account takes a key of that account's own.
         security_group_id: the database's security group; the tasks are let in.
         port: where it listens.
-        secret_key_arn: the KMS key the secret is encrypted with; None means the account's aws/secretsmanager.
+        secret_key_arn: the KMS key the secret is encrypted with, in the same region and any account; None means the
+            account's aws/secretsmanager.
     """
 
     secret_arn: str
@@ -413,12 +389,14 @@ class Database:
         _require_types(self, "Database.")
         _require(
             re.fullmatch(
-                r"arn:aws[a-z-]*:secretsmanager:[a-z0-9-]+:[0-9]{12}:secret:[A-Za-z0-9/_+=.@-]+", self.secret_arn
+                r"arn:aws:secretsmanager:[a-z0-9-]+:[0-9]{12}:secret:[A-Za-z0-9/_+=.@-]+-[A-Za-z0-9]{6}",
+                self.secret_arn,
             )
             is not None,
             field="Database.secret_arn",
             seen=self.secret_arn,
-            allowed="the whole ARN of a Secrets Manager secret",
+            allowed="the whole ARN of a Secrets Manager secret, with the six characters AWS appends to its name:"
+            " '…:secret:NAME-AbCdEf'",
         )
         _require(
             re.fullmatch(r"sg-[0-9a-f]{8,17}", self.security_group_id) is not None,
@@ -429,7 +407,7 @@ class Database:
         _require_range("Database.port", self.port, 1, 65_535, "")
         _require(
             self.secret_key_arn is None
-            or re.fullmatch(r"arn:aws[a-z-]*:kms:[a-z0-9-]+:[0-9]{12}:key/(mrk-)?[0-9a-f-]+", self.secret_key_arn),
+            or re.fullmatch(r"arn:aws:kms:[a-z0-9-]+:[0-9]{12}:key/(mrk-)?[0-9a-f-]+", self.secret_key_arn),
             field="Database.secret_key_arn",
             seen=self.secret_key_arn,
             allowed="the whole ARN of a KMS key, or None",
@@ -443,7 +421,7 @@ class Environment:
     Args:
         name: part of every physical name.
         account: twelve digits; None means the account of whoever deploys.
-        region: an AWS region's name.
+        region: an AWS region's name, of the partition `aws`.
         topic: the topic's own name, without application, environment and `.fifo`.
         consumers: at least one; names are unique.
         removal: what `cdk destroy` does to topics, queues and keys. RETAIN also protects the stacks from deletion.
@@ -456,7 +434,7 @@ class Environment:
         relay: run the outbox relay, one task, in this environment.
         log_retention_days: how long logs are kept; a period CloudWatch Logs knows.
         alarm_emails: addresses subscribed to the operator topic; each has to confirm.
-        tags: on every resource, besides `application` and `environment`.
+        tags: on every resource, besides `application` and `environment`; IAM does not tell keys apart by case.
     """
 
     name: str
@@ -490,7 +468,9 @@ class Environment:
         _check_consumers(self, prefix)
         _check_archive(self, prefix)
         _check_tasks(self, prefix)
+        _check_database(self, self.database)
         _check_operation(self, prefix)
+        _check_tags(self.tags, prefix + "tags")
 
 
 def _check_place(environment: Environment, prefix: str) -> None:
@@ -505,6 +485,14 @@ def _check_place(environment: Environment, prefix: str) -> None:
         field=prefix + "region",
         seen=environment.region,
         allowed="a region name such as 'eu-central-1'",
+    )
+    # All others have two letters, one word and a number.
+    _require(
+        re.fullmatch(r"(?!cn-)[a-z]{2}-[a-z]+-[0-9]", environment.region) is not None,
+        field=prefix + "region",
+        seen=environment.region,
+        allowed="a region of the partition 'aws': the names AWS has in China, GovCloud and isolated regions are not"
+        " known here",
     )
 
 
@@ -535,7 +523,7 @@ def _check_archive(environment: Environment, prefix: str) -> None:
 def _check_tasks(environment: Environment, prefix: str) -> None:
     _check_image(environment.image, prefix + "image")
     if isinstance(environment.network, NewNetwork):
-        own_ecr = re.compile(rf"[0-9]{{12}}\.dkr\.ecr\.{environment.region}\.amazonaws\.com(\.cn)?/.+")
+        own_ecr = re.compile(rf"[0-9]{{12}}\.dkr\.ecr\.{environment.region}\.amazonaws\.com/.+")
         images = {f"Consumer({one.name!r}).image": one.image for one in environment.consumers if one.image is not None}
         for named, image in {prefix + "image": environment.image, **images}.items():
             _require(
@@ -549,6 +537,32 @@ def _check_tasks(environment: Environment, prefix: str) -> None:
         field=prefix + "relay",
         seen=environment.relay,
         allowed="False without a database: the relay reads the outbox there",
+    )
+
+
+def _check_database(environment: Environment, database: Database | None) -> None:
+    """Refuse what a task could not read: it asks in its own region, and Secrets Manager and KMS answer for theirs.
+
+    A secret's key may lawfully be of any account. The secret itself may be of another account only with a key of its
+    own. The account is known at the latest when the environment is deployed.
+    AWS: https://docs.aws.amazon.com/secretsmanager/latest/userguide/auth-and-access_examples_cross.html and
+    https://docs.aws.amazon.com/secretsmanager/latest/apireference/API_CreateSecret.html (read 2026-11-21).
+    """
+    if database is None:
+        return
+    for name, arn in (("secret_arn", database.secret_arn), ("secret_key_arn", database.secret_key_arn)):
+        _require(
+            arn is None or arn.split(":")[3] == environment.region,
+            field=f"Database.{name}",
+            seen=arn,
+            allowed=f"an ARN in {environment.region}, the region of environment {environment.name!r}",
+        )
+    _require(
+        environment.account in (None, database.secret_arn.split(":")[4]) or database.secret_key_arn is not None,
+        field="Database.secret_arn",
+        seen=database.secret_arn,
+        allowed=f"a secret of account {environment.account}, or one with a secret_key_arn: without a key of its own no"
+        " other account reads it",
     )
 
 
@@ -572,13 +586,30 @@ def _check_operation(environment: Environment, prefix: str) -> None:
             seen=address,
             allowed="e-mail addresses",
         )
-    for key, value in environment.tags.items():
+
+
+def _check_tags(tags: Mapping[str, str], field: str) -> None:
+    for key, value in tags.items():
         _require(
             re.fullmatch(r"[\w .:/=+@-]{1,128}", key)
             and re.fullmatch(r"[\w .:/=+@-]{0,256}", value)
-            and not key.lower().startswith("aws:")
-            and key not in ("application", "environment"),
-            field=prefix + "tags",
+            and not any(one.lower().startswith("aws:") for one in (key, value))
+            and key.lower() not in ("application", "environment"),
+            field=field,
             seen={key: value},
-            allowed="letters, digits, spaces and . : / = + @ - _; not 'aws:…', 'application' or 'environment'",
+            allowed="letters, digits, spaces and . : / = + @ - _; not 'aws:…', 'application' or 'environment' in any"
+            " case",
         )
+    _require(
+        len({key.lower() for key in tags}) == len(tags),
+        field=field,
+        seen=list(tags),
+        allowed="each key once, in any case: IAM takes 'Team' and 'team' for one",
+    )
+    _require(
+        len(tags) <= limits.TAGS_MAX - _TAGS_OF_OURS,
+        field=field,
+        seen=f"{len(tags)} tags",
+        allowed=f"at most {limits.TAGS_MAX - _TAGS_OF_OURS}: AWS takes {limits.TAGS_MAX} on a resource, and Sluice and"
+        f" CDK add up to {_TAGS_OF_OURS}",
+    )

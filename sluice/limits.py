@@ -77,3 +77,6 @@ WAIT_SECONDS_MAX = 20
 
 # https://docs.aws.amazon.com/AWSSimpleQueueService/latest/SQSDeveloperGuide/quotas-messages.html
 MESSAGE_BYTES_MAX = 1_048_576
+
+# https://docs.aws.amazon.com/tag-editor/latest/userguide/tagging.html (`aws:…` does not count)
+TAGS_MAX = 50

@@ -17,12 +17,6 @@ def _fifo(*parts: str, characters_max: int) -> str:
     return name
 
 
-def _partition(environment: Environment) -> str:
-    if environment.region.startswith("cn-"):
-        return "aws-cn"
-    return "aws-us-gov" if environment.region.startswith("us-gov-") else "aws"
-
-
 def stage_name(environment: Environment) -> str:
     """Return the CDK stage's id, which begins every path given to `cdk deploy`."""
     return environment.name
@@ -80,11 +74,16 @@ def key_alias(environment: Environment, encrypted: str) -> str:
     return f"alias/{APPLICATION}-{environment.name}-{encrypted}"
 
 
+def output_name(consumer: Consumer, what: str) -> str:
+    """Return the name of a CloudFormation output about a consumer, where hyphens are not allowed."""
+    return "".join(part.capitalize() for part in consumer.name.split("-")) + what
+
+
 def topic_arn(environment: Environment, account: str) -> str:
-    """Return the topic's ARN in `account` (twelve digits)."""
-    return f"arn:{_partition(environment)}:sns:{environment.region}:{account}:{topic_name(environment)}"
+    """Return the topic's ARN in `account` (twelve digits). The declaration refuses every partition but `aws`."""
+    return f"arn:aws:sns:{environment.region}:{account}:{topic_name(environment)}"
 
 
 def queue_arn(environment: Environment, name: str, account: str) -> str:
     """Return the ARN in `account` of the queue called `name`."""
-    return f"arn:{_partition(environment)}:sqs:{environment.region}:{account}:{name}"
+    return f"arn:aws:sqs:{environment.region}:{account}:{name}"

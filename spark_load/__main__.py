@@ -11,7 +11,6 @@ from rich.console import Console
 from rich.progress import BarColumn, TaskID, TextColumn, TimeElapsedColumn
 from rich.progress import Progress as Bars
 
-from sluice import environments
 from sluice.clock import Clock, SystemClock
 from sluice.declaration import Removal
 from sluice.errors import ConfigError, MessagingError
@@ -84,6 +83,8 @@ def run(
       python -m spark_load run smoke
       python -m spark_load run smoke --sabotage corrupt-bodies   # ends INVALID
     """
+    from sluice import environments  # noqa: PLC0415 (a wrong declaration is refused here)
+
     named = profile.load(profile_name)
     environment = environments.environment(environment_name)
     if saboteur_name is not None and not saboteur(saboteur_name).shows:

@@ -211,12 +211,12 @@ class MessagingStack(cdk.Stack):
         self.producers = Producers(self, "Producers", fanout=self.fanout)
         self._output("TopicArn", self.fanout.topic.topic_arn)
         self._output("PublishPolicyArn", self.producers.publish_policy.managed_policy_arn)
-        for name, queues in self.fanout.consumers.items():
-            title = "".join(part.capitalize() for part in name.split("-"))
-            self._output(f"{title}QueueUrl", queues.queue.queue_url)
-            self._output(f"{title}QueueArn", queues.queue.queue_arn)
-            self._output(f"{title}DeadLetterQueueArn", queues.dead_letter_queue.queue_arn)
-            self._output(f"{title}UndeliveredQueueArn", queues.undelivered_queue.queue_arn)
+        for consumer in environment.consumers:
+            queues = self.fanout.consumers[consumer.name]
+            self._output(naming.output_name(consumer, "QueueUrl"), queues.queue.queue_url)
+            self._output(naming.output_name(consumer, "QueueArn"), queues.queue.queue_arn)
+            self._output(naming.output_name(consumer, "DeadLetterQueueArn"), queues.dead_letter_queue.queue_arn)
+            self._output(naming.output_name(consumer, "UndeliveredQueueArn"), queues.undelivered_queue.queue_arn)
 
     def _output(self, name: str, value: str) -> None:
         cdk.CfnOutput(self, name, value=value)

@@ -56,6 +56,7 @@ def inputs(environment: Environment, consumer: Consumer) -> dict[str, cloudwatch
         backlog.VISIBLE: queue_metric(name, "ApproximateNumberOfMessagesVisible", "Average"),
         backlog.IN_FLIGHT: queue_metric(name, "ApproximateNumberOfMessagesNotVisible", "Average"),
         backlog.EMPTY_RECEIVES: queue_metric(name, "NumberOfEmptyReceives", "Sum"),
+        backlog.RECEIVED: queue_metric(name, "NumberOfMessagesReceived", "Sum"),
         backlog.AGE: queue_metric(name, "ApproximateAgeOfOldestMessage", "Maximum"),
         backlog.RUNNING: running_tasks(environment, consumer),
     }

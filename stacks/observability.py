@@ -173,14 +173,18 @@ class Alarms(Construct):
             consumer.name,
             "stuck",
             metrics.evaluated(
-                backlog.group_stuck(acceptable_latency_seconds=consumer.acceptable_latency_seconds),
+                backlog.group_stuck(
+                    acceptable_latency_seconds=consumer.acceptable_latency_seconds,
+                    lanes=consumer.lanes,
+                    processing_seconds=consumer.processing_seconds,
+                ),
                 self._environment,
                 consumer,
                 label="late while lanes are idle",
             ),
             threshold=1,
-            minutes=3,
-            of_minutes=5,
+            minutes=8,  # while tasks start, or one metric is late, lanes look idle for some minutes
+            of_minutes=10,
             missing=_IGNORE,
             description="The oldest message is late though tasks are idle: its group is blocked by a failing or slow"
             " message, or holds most of the load. More tasks do not help.",
@@ -189,7 +193,12 @@ class Alarms(Construct):
             consumer.name,
             "pinned",
             metrics.evaluated(
-                backlog.capacity_pinned(consumer.target_backlog, max_tasks=consumer.max_tasks),
+                backlog.capacity_pinned(
+                    consumer.target_backlog,
+                    max_tasks=consumer.max_tasks,
+                    lanes=consumer.lanes,
+                    processing_seconds=consumer.processing_seconds,
+                ),
                 self._environment,
                 consumer,
                 label="behind with all tasks at work",
@@ -282,7 +291,9 @@ def _service_row(environment: Environment, consumer: Consumer) -> list[cloudwatc
     )
     per_task = metrics.evaluated(backlog.backlog_per_task(), environment, consumer, label="backlog per task")
     scaled_on = metrics.evaluated(
-        backlog.clamped_backlog_per_task(consumer.target_backlog, lanes=consumer.lanes),
+        backlog.clamped_backlog_per_task(
+            consumer.target_backlog, lanes=consumer.lanes, processing_seconds=consumer.processing_seconds
+        ),
         environment,
         consumer,
         label="what scaling sees",

@@ -1,6 +1,6 @@
 """A consumer's service scaled on the backlog each of its tasks has in front of it, from and to zero if declared.
 
-The expression and why it is as it is: `sluice/backlog.py` and docs/decisions/0005-hungry-pollers.md. It stands in the
+The expression and why it is as it is: `sluice/backlog.py` and docs/decisions/0005-idle-lanes.md. It stands in the
 policy itself: there is no Lambda and no custom metric. No policy on CPU beside it: it would scale in tasks at work.
 """
 
@@ -19,7 +19,7 @@ from stacks import metrics
 # As long as it takes until what was scaled is seen in the metrics: docs/decisions/0006-late-metrics.md.
 _SCALE_OUT_COOLDOWN_SECONDS = 300
 _SCALE_IN_COOLDOWN_SECONDS = 300
-_WAKE_COOLDOWN_SECONDS = 600  # a task starts, polls, and its polls are reported: until then, one task is enough
+_WAKE_COOLDOWN_SECONDS = 900  # an idle queue may report that late: until then, one task is enough
 _RESULT = "result"
 
 
@@ -60,7 +60,9 @@ class BacklogScaling(Construct):
 
     def _track(self, environment: Environment, consumer: Consumer) -> None:
         # The L2 policy refuses metric math: https://github.com/aws/aws-cdk/issues/34072
-        term = backlog.clamped_backlog_per_task(consumer.target_backlog, lanes=consumer.lanes)
+        term = backlog.clamped_backlog_per_task(
+            consumer.target_backlog, lanes=consumer.lanes, processing_seconds=consumer.processing_seconds
+        )
         autoscaling.CfnScalingPolicy(
             self,
             "BacklogPerTask",

@@ -387,19 +387,21 @@ class _SwallowBodies(_SwallowRepeats):
 
 
 class _SwapBodies(_Saboteur):
-    operations = ("sqs.SendMessage", *_RECEIVE)
+    operations = (*_ALL_SENDS, *_RECEIVE)
 
     def __init__(self, every: int) -> None:
         super().__init__(every)
         self._first: dict[str, list[str]] = defaultdict(list)
+        self._published: list[str] = []
 
     def rewrite(self, operation: str, params: dict[str, Any]) -> None:
-        if operation == "sqs.SendMessage":
-            self._first[params["QueueUrl"]].append(params["MessageBody"])
+        if operation in _ALL_SENDS:
+            sent = self._first[params["QueueUrl"]] if "QueueUrl" in params else self._published
+            sent.extend(_body(entry) for entry in _entries(operation, params))
 
     def answered(self, params: Mapping[str, Any], parsed: dict[str, Any], http_response: AWSResponse) -> None:
-        first = self._first[params["QueueUrl"]][:2]
         for message in parsed.get("Messages", []):
+            first = (self._first[params["QueueUrl"]] or self._published)[:2]
             if message["Body"] in first:
                 message["Body"] = first[len(first) - 1 - first.index(message["Body"])]
 

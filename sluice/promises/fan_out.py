@@ -21,7 +21,7 @@ PROMISES: tuple[Promise, ...] = (
         _FANOUT,
         "Every subscribed queue delivers the messages of a group in the order they were published.",
         (recorded("sns/test_sns.py::test_message_to_fifo_sqs_ordering", "2025-02-19"),),
-        ("reverse-batch",),
+        ("swap-bodies",),
     ),
     Promise(
         "SNS-14",
@@ -143,7 +143,7 @@ PROMISES: tuple[Promise, ...] = (
         "A batch is delivered in the order of its entries, each with its own attributes and deduplication id.",
         (recorded(_TESTS + "test_publish_batch_messages_from_fifo_topic_to_fifo_queue", "2023-12-07"),),
         (
-            "reverse-batch",
+            "swap-bodies",
             "drop-message-attributes",
         ),
     ),

@@ -245,6 +245,22 @@ def test_a_dying_emulator_takes_localstack_and_the_command_with_it(start: Start,
     assert list(tmp_path.glob("sluice-localstack-*")) == []
 
 
+def _spoil_aws_files(home: Path) -> None:
+    (home / ".aws").mkdir()
+    for name in ("config", "credentials"):
+        (home / ".aws" / name).write_text("whoever reads this fails", encoding="utf-8")
+
+
+def test_localstack_itself_reads_no_aws_file_of_the_callers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It starts whatever is written there."""
+    _spoil_aws_files(tmp_path)
+    monkeypatch.setenv("HOME", str(tmp_path))
+
+    ended = _emulator(tmp_path, "run", "--log", str(tmp_path / "log"), "--", "echo", "it serves")
+
+    assert (ended.returncode, ended.stdout, ended.stderr) == (0, "it serves\n", "")
+
+
 def test_nothing_of_the_callers_own_aws_settings_reaches_the_command(
     shared: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -256,12 +272,13 @@ def test_nothing_of_the_callers_own_aws_settings_reaches_the_command(
     }
     for name, value in own.items():
         monkeypatch.setenv(name, value)
+    _spoil_aws_files(tmp_path)
     program = "import boto3; print(boto3.client('sqs').meta.endpoint_url)"
 
     ended = subprocess.run(
         [sys.executable, "-m", "emulator", "run", "--endpoint-url", shared, "--", sys.executable, "-c", program],
         cwd=PROJECT,
-        env={**os.environ, "TMPDIR": str(tmp_path)},
+        env={**os.environ, "TMPDIR": str(tmp_path), "HOME": str(tmp_path)},
         capture_output=True,
         text=True,
         timeout=60,
@@ -278,7 +295,7 @@ def test_up_listens_where_it_is_told_until_it_is_terminated(start: Start, tmp_pa
         port = probe.getsockname()[1]
     log = tmp_path / "localstack.log"
     emulator = start("up", "--port", str(port), "--log", str(log))
-    said = [_line(emulator) for _ in range(10)]
+    said = [_line(emulator) for _ in range(12)]
     before = Counter(line[-1] for line in _processes(tmp_path).values())
 
     emulator.terminate()
@@ -294,6 +311,8 @@ def test_up_listens_where_it_is_told_until_it_is_terminated(start: Start, tmp_pa
         "  export AWS_REGION=us-east-1\n",
         "  export AWS_DEFAULT_REGION=us-east-1\n",
         "  export AWS_EC2_METADATA_DISABLED=true\n",
+        "  export AWS_CONFIG_FILE=/dev/null\n",
+        "  export AWS_SHARED_CREDENTIALS_FILE=/dev/null\n",
         "  export NO_PROXY=127.0.0.1,localhost\n",
         "  export SLUICE_SHORT_WINDOW=1\n",
     ]

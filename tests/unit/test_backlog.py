@@ -1,6 +1,6 @@
 """The scaling expressions: what they render, what they say of time series, what the rehearsed service does with them.
 
-The rehearsal is `benchmarks/scaling_simulation.py`; what it does not model (docs/decisions/0005-hungry-pollers.md) is
+The rehearsal is `benchmarks/scaling_simulation.py`; what it does not model (docs/decisions/0005-idle-lanes.md) is
 not proven here.
 """
 
@@ -14,20 +14,43 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from benchmarks.scaling_simulation import SCENARIOS, Outcome, Scenario, clamped_by_groups, late_by, simulate, zipf
+from benchmarks.scaling_simulation import (
+    SCENARIOS,
+    Outcome,
+    Scenario,
+    clamped_by_groups,
+    late_by,
+    simulate,
+    zipf,
+)
+from benchmarks.scaling_simulation import clamped as _clamped
 from sluice import backlog
-from sluice.backlog import AGE, EMPTY_RECEIVES, IN_FLIGHT, RUNNING, VISIBLE, If, Metric, Number, Operation, Series, Term
+from sluice.backlog import (
+    AGE,
+    EMPTY_RECEIVES,
+    IN_FLIGHT,
+    RECEIVED,
+    RUNNING,
+    VISIBLE,
+    If,
+    Metric,
+    Number,
+    Operation,
+    Series,
+    Term,
+)
 from sluice.declaration import Consumer
 from sluice.environments import ENVIRONMENTS
 
 TARGET, LANES = 240.0, 4
 RAW = backlog.backlog_per_task()
-CLAMPED = backlog.clamped_backlog_per_task(TARGET, lanes=LANES)
+# A message of 2.25 s is in flight for nine tenths of its lane's time: a task at work has 3.6 in flight.
+CLAMPED = backlog.clamped_backlog_per_task(TARGET, lanes=LANES, processing_seconds=2.25)
 WAKE = backlog.work_without_workers()
-STUCK = backlog.group_stuck(acceptable_latency_seconds=60)
-PINNED = backlog.capacity_pinned(TARGET, max_tasks=5)
+STUCK = backlog.group_stuck(acceptable_latency_seconds=60, lanes=LANES, processing_seconds=2.25)
+PINNED = backlog.capacity_pinned(TARGET, max_tasks=5, lanes=LANES, processing_seconds=2.25)
 TERMS = {"raw": RAW, "clamped": CLAMPED, "wake": WAKE, "stuck": STUCK, "pinned": PINNED}
-SQS_METRICS = (VISIBLE, IN_FLIGHT, EMPTY_RECEIVES, AGE)
+SQS_METRICS = (VISIBLE, IN_FLIGHT, EMPTY_RECEIVES, RECEIVED, AGE)
 METRICS = (*SQS_METRICS, RUNNING)
 
 
@@ -36,11 +59,19 @@ def _now(
     visible: float | None = 0,
     inflight: float | None = 0,
     empty: float | None = 0,
+    received: float | None = 0,
     age: float | None = 0,
     running: float | None = None,
 ) -> dict[str, Series]:
     """Return series of one minute."""
-    return {VISIBLE: [visible], IN_FLIGHT: [inflight], EMPTY_RECEIVES: [empty], AGE: [age], RUNNING: [running]}
+    return {
+        VISIBLE: [visible],
+        IN_FLIGHT: [inflight],
+        EMPTY_RECEIVES: [empty],
+        RECEIVED: [received],
+        AGE: [age],
+        RUNNING: [running],
+    }
 
 
 # --- rendered --------------------------------------------------------------------------------------------------------
@@ -48,8 +79,8 @@ def _now(
 _BACKLOG = "(FILL(visible, REPEAT) + FILL(inflight, REPEAT))"
 _TASKS = "FILL(FILL(running, REPEAT), 0)"
 _PER_TASK = f"IF(({_TASKS} > 0), ({_BACKLOG} / {_TASKS}), {_BACKLOG})"
-_HUNGRY = f"(({_TASKS} > 0) AND (FILL(empty, REPEAT) >= {_TASKS}))"
-_USEFUL = f"((FILL(inflight, REPEAT) / ({_TASKS} * 4)) * 300)"
+_IDLE = f"(FILL(inflight, REPEAT) < ({_TASKS} * 3.24))"
+_USEFUL = f"((FILL(inflight, REPEAT) / ({_TASKS} * 3.6)) * 300)"
 
 
 @pytest.mark.parametrize(
@@ -58,16 +89,17 @@ _USEFUL = f"((FILL(inflight, REPEAT) / ({_TASKS} * 4)) * 300)"
         (RAW, _PER_TASK),
         (
             CLAMPED,
-            f"IF(({_HUNGRY} AND ({_PER_TASK} > 240)), IF(({_USEFUL} < 240), {_USEFUL}, 240), {_PER_TASK})",
+            f"IF(({_IDLE} AND ({_PER_TASK} > 240)), IF(({_USEFUL} < 240), {_USEFUL}, 240), {_PER_TASK})",
         ),
         (
             WAKE,
-            "IF((((FILL(visible, REPEAT) > 0) AND (FILL(inflight, REPEAT) < 1)) AND (FILL(empty, REPEAT) < 1)), 1, 0)",
+            "IF(((FILL(visible, REPEAT) > 0) AND (((FILL(inflight, REPEAT) < 1) AND (FILL(empty, REPEAT) < 1))"
+            " AND (FILL(received, REPEAT) < 1))), 1, 0)",
         ),
-        (STUCK, f"IF(((FILL(age, REPEAT) > 60) AND {_HUNGRY}), 1, 0)"),
+        (STUCK, f"IF(((FILL(age, REPEAT) > 60) AND {_IDLE}), 1, 0)"),
         (
             PINNED,
-            f"IF(((({_TASKS} >= 5) AND ({_PER_TASK} > 240)) AND (FILL(empty, REPEAT) < {_TASKS})), 1, 0)",
+            f"IF((({_TASKS} >= 5) AND ({_PER_TASK} > 240)), IF({_IDLE}, 0, 1), 0)",
         ),
     ],
     ids=TERMS,
@@ -87,10 +119,10 @@ def test_no_late_metric_is_filled_with_zero(term: Term) -> None:
     ("term", "ids"),
     [
         (RAW, ("running", "visible", "inflight")),
-        (CLAMPED, ("running", "empty", "visible", "inflight")),
-        (WAKE, ("visible", "inflight", "empty")),
-        (STUCK, ("age", "running", "empty")),
-        (PINNED, ("running", "visible", "inflight", "empty")),
+        (CLAMPED, ("inflight", "running", "visible")),
+        (WAKE, ("visible", "inflight", "empty", "received")),
+        (STUCK, ("age", "inflight", "running")),
+        (PINNED, ("running", "visible", "inflight")),
         (Number(1), ()),
         (Metric("visible"), ("visible",)),
     ],
@@ -106,7 +138,7 @@ def test_an_expression_names_each_metric_once_in_the_order_of_its_text(term: Ter
 def test_metric_ids_are_ones_cloudwatch_takes() -> None:
     """A lower-case letter first, then letters, digits and underscores, all different, none the result's."""
     assert [id_ for id_ in METRICS if not re.fullmatch("[a-z][A-Za-z0-9_]*", id_)] == []
-    assert len({*METRICS, "result"}) == 6
+    assert len({*METRICS, "result"}) == 7
 
 
 def test_the_parts_of_a_term_are_given_in_order() -> None:
@@ -139,10 +171,21 @@ def test_every_part_of_an_expression_is_reached_through_its_terms(term: Term) ->
 def _terms(consumer: Consumer) -> dict[str, Term]:
     return {
         "raw": backlog.backlog_per_task(),
-        "clamped": backlog.clamped_backlog_per_task(consumer.target_backlog, lanes=consumer.lanes),
+        "clamped": backlog.clamped_backlog_per_task(
+            consumer.target_backlog, lanes=consumer.lanes, processing_seconds=consumer.processing_seconds
+        ),
         "wake": backlog.work_without_workers(),
-        "stuck": backlog.group_stuck(acceptable_latency_seconds=consumer.acceptable_latency_seconds),
-        "pinned": backlog.capacity_pinned(consumer.target_backlog, max_tasks=consumer.max_tasks),
+        "stuck": backlog.group_stuck(
+            acceptable_latency_seconds=consumer.acceptable_latency_seconds,
+            lanes=consumer.lanes,
+            processing_seconds=consumer.processing_seconds,
+        ),
+        "pinned": backlog.capacity_pinned(
+            consumer.target_backlog,
+            max_tasks=consumer.max_tasks,
+            lanes=consumer.lanes,
+            processing_seconds=consumer.processing_seconds,
+        ),
     }
 
 
@@ -169,7 +212,7 @@ def test_an_expression_is_short_enough_for_cloudwatch_and_written_without_expone
     """At most 1,024 characters, whatever may be declared, in decimal digits and the words CloudWatch knows."""
     texts = {name: term.text() for name, term in _terms(consumer).items()}
 
-    words = r"(?:FILL|IF|REPEAT|AND|visible|inflight|empty|running|age|\d+(?:\.\d+)?|>=|[-+*/<>(), ])+"
+    words = r"(?:FILL|IF|REPEAT|AND|visible|inflight|empty|received|running|age|\d+(?:\.\d+)?|>=|[-+*/<>(), ])+"
     assert {name: len(text) for name, text in texts.items() if len(text) > 1_024} == {}
     assert [name for name, text in texts.items() if not re.fullmatch(words, text)] == []
 
@@ -274,16 +317,24 @@ _SERIES = st.fixed_dictionaries(
 
 
 @settings(max_examples=150, deadline=None, database=None, print_blob=True)
-@given(series=_SERIES, target=st.floats(1, 120_000), lanes=st.integers(1, 50), max_tasks=st.integers(1, 30))
-def test_the_text_says_what_the_term_says(series: dict[str, Series], target: float, lanes: int, max_tasks: int) -> None:
+@given(
+    series=_SERIES,
+    target=st.floats(1, 120_000),
+    lanes=st.integers(1, 50),
+    max_tasks=st.integers(1, 30),
+    processing_seconds=st.floats(0.001, 43_200),
+)
+def test_the_text_says_what_the_term_says(
+    series: dict[str, Series], target: float, lanes: int, max_tasks: int, processing_seconds: float
+) -> None:
     """The deployed text, read by an evaluator of its own, and the Python that is rehearsed agree in every minute."""
     minute = series.pop("minute")
     terms = [
         RAW,
-        backlog.clamped_backlog_per_task(target, lanes=lanes),
+        backlog.clamped_backlog_per_task(target, lanes=lanes, processing_seconds=processing_seconds),
         WAKE,
-        backlog.group_stuck(acceptable_latency_seconds=target),
-        backlog.capacity_pinned(target, max_tasks=max_tasks),
+        backlog.group_stuck(acceptable_latency_seconds=target, lanes=lanes, processing_seconds=processing_seconds),
+        backlog.capacity_pinned(target, max_tasks=max_tasks, lanes=lanes, processing_seconds=processing_seconds),
     ]
 
     assert isinstance(minute, int)
@@ -329,34 +380,36 @@ def test_the_backlog_is_what_waits_and_what_is_worked_on_per_task(
 @pytest.mark.parametrize(
     ("said", "series"),
     [
-        (2_000, _now(visible=9_980, inflight=20, empty=1, running=5)),
-        (2_000, _now(visible=9_990, inflight=10, empty=4, running=5)),
-        (150, _now(visible=9_990, inflight=10, empty=5, running=5)),
-        (15, _now(visible=9_999, inflight=1, empty=57, running=5)),
-        (0, _now(visible=10_000, inflight=0, empty=60, running=5)),
-        (240, _now(visible=9_984, inflight=16, empty=12, running=5)),
-        (225, _now(visible=9_985, inflight=15, empty=15, running=5)),
-        (240, _now(visible=9_980, inflight=20, empty=5, running=5)),
-        (240, _now(visible=1_190, inflight=10, empty=57, running=5)),
-        (20, _now(visible=90, inflight=10, empty=57, running=5)),
-        (10_000, _now(visible=10_000, inflight=0, empty=0, running=None)),
+        (2_000, _now(visible=9_982, inflight=18, running=5)),
+        (2_000, _now(visible=9_983.75, inflight=16.25, running=5)),
+        (240, _now(visible=9_984, inflight=16, running=5)),
+        (240, _now(visible=9_984, inflight=14.4, running=5)),
+        (225, _now(visible=9_985, inflight=13.5, running=5)),
+        (15, _now(visible=9_999, inflight=0.9, running=5)),
+        (0, _now(visible=10_000, inflight=0, running=5)),
+        (240, _now(visible=1_190, inflight=10, running=5)),
+        (20, _now(visible=90, inflight=10, running=5)),
+        (10_000, _now(visible=10_000, inflight=0, running=None)),
+        (10_000, _now(visible=10_000, inflight=0, running=0)),
+        (2_000, _now(visible=9_980, inflight=20, empty=60, running=5)),
     ],
     ids=[
-        "busy pollers are believed",
-        "fewer empty receives than tasks",
-        "as many empty receives as tasks",
-        "a hot group: one lane of twenty at work",
-        "a blocked queue",
+        "all lanes at work are believed",
+        "so are nine tenths of them",
+        "fewer are idle lanes: not above the target",
         "four of five lanes at work are just right",
         "one lane fewer is too many tasks",
-        "busy and hungry at once: not above the target",
+        "a hot group: one lane of twenty at work",
+        "a blocked queue",
         "at the target there is nothing to hold",
         "below it neither",
-        "nobody there to be hungry",
+        "nobody there to be idle",
+        "nobody, and reported so",
+        "empty receives say nothing",
     ],
 )
-def test_hungry_pollers_hold_the_backlog_down_to_the_busy_lanes(said: float, series: dict[str, Series]) -> None:
-    """Target 240, four lanes a task: a busy lane is worth 240 / lanes in all, and a quarter more."""
+def test_idle_lanes_hold_the_backlog_down_to_the_busy_ones(said: float, series: dict[str, Series]) -> None:
+    """Target 240, 18 in flight when all lanes work: each busy lane is worth 240 / lanes in all, and a quarter more."""
     assert CLAMPED.at(series, 0) == pytest.approx(said)
 
 
@@ -365,75 +418,78 @@ def test_hungry_pollers_hold_the_backlog_down_to_the_busy_lanes(said: float, ser
     [
         (1, _now(visible=1)),
         (1, _now(visible=0.2)),
-        (1, _now(visible=5, inflight=0.5, empty=0.5)),
+        (1, _now(visible=5, inflight=0.5, empty=0.5, received=0.5)),
         (0, _now(visible=0)),
         (0, _now(visible=5, inflight=1)),
         (0, _now(visible=5, empty=1)),
+        (0, _now(visible=5, received=1)),
         (None, _now(visible=None)),
         (None, _now(visible=5, inflight=None)),
         (None, _now(visible=5, empty=None)),
+        (None, _now(visible=5, received=None)),
     ],
 )
 def test_work_without_workers_wakes_and_nothing_else_does(said: float | None, series: dict[str, Series]) -> None:
-    """Visible, nobody working, nobody polling: 1. Otherwise 0; and nothing while one of the three is unknown."""
+    """Visible, nobody working, polling or receiving: 1. Otherwise 0; and nothing while one of the four is unknown."""
     assert WAKE.at(series, 0) == said
 
 
 @pytest.mark.parametrize(
     ("said", "series"),
     [
-        (1, _now(age=61, empty=5, running=5)),
-        (1, _now(age=9_999, empty=57, running=5)),
-        (0, _now(age=60, empty=5, running=5)),
-        (0, _now(age=61, empty=4, running=5)),
-        (0, _now(age=61, empty=0, running=None)),
-        (0, _now(age=61, empty=3, running=0)),
-        (None, _now(age=None, empty=5, running=5)),
-        (None, _now(age=61, empty=None, running=5)),
+        (1, _now(age=61, inflight=16, running=5)),
+        (1, _now(age=9_999, inflight=0, running=5)),
+        (0, _now(age=60, inflight=16, running=5)),
+        (0, _now(age=61, inflight=16.25, running=5)),
+        (0, _now(age=61, inflight=0, running=None)),
+        (0, _now(age=61, inflight=0, running=0)),
+        (None, _now(age=None, inflight=1, running=5)),
+        (None, _now(age=61, inflight=None, running=5)),
     ],
 )
-def test_a_group_is_stuck_when_a_message_is_late_though_lanes_are_hungry(
+def test_a_group_is_stuck_when_a_message_is_late_though_lanes_are_idle(
     said: float | None, series: dict[str, Series]
 ) -> None:
-    """Later than 60 s and as many empty receives as tasks; nobody is hungry where nobody runs."""
+    """Later than 60 s and fewer than 16.2 of 18 in flight; nobody is idle where nobody runs."""
     assert STUCK.at(series, 0) == said
 
 
 @pytest.mark.parametrize(
     ("said", "series"),
     [
-        (1, _now(visible=1_181, inflight=20, empty=4, running=5)),
-        (1, _now(visible=9_980, inflight=20, empty=0, running=6)),
-        (0, _now(visible=1_180, inflight=20, empty=0, running=5)),
-        (0, _now(visible=9_984, inflight=16, empty=0, running=4)),
-        (0, _now(visible=9_984, inflight=16, empty=5, running=5)),
-        (0, _now(visible=9_999, inflight=1, empty=57, running=5)),
+        (1, _now(visible=1_181, inflight=20, running=5)),
+        (1, _now(visible=9_980, inflight=20, running=6)),
+        (1, _now(visible=9_980, inflight=16.25, running=5)),
+        (0, _now(visible=1_180, inflight=20, running=5)),
+        (0, _now(visible=9_984, inflight=16, running=4)),
+        (0, _now(visible=9_984, inflight=16, running=5)),
+        (0, _now(visible=9_999, inflight=1, running=5)),
         (0, _now(visible=9_999, running=None)),
-        (None, _now(visible=None, inflight=16, empty=0, running=5)),
-        (None, _now(visible=9_984, inflight=16, empty=None, running=5)),
+        (None, _now(visible=None, inflight=16, running=5)),
+        (None, _now(visible=9_984, inflight=None, running=5)),
     ],
 )
 def test_capacity_is_pinned_when_all_tasks_allowed_have_more_than_their_target(
     said: float | None, series: dict[str, Series]
 ) -> None:
-    """Five tasks or more, above 240 each, and not hungry: a hot group at the maximum wants no larger maximum."""
+    """Five tasks or more, above 240 each, and no lanes idle: a hot group at the maximum wants no larger maximum."""
     assert PINNED.at(series, 0) == said
 
 
 @given(
     visible=st.floats(0, 1e6),
     inflight=st.floats(0, 1e4),
-    empty=st.floats(0, 1e4),
     running=st.floats(1, 100),
     lanes=st.integers(1, 50),
+    processing_seconds=st.floats(0.001, 1e4),
 )
 def test_the_clamp_never_asks_for_more_than_the_raw_backlog(
-    visible: float, inflight: float, empty: float, running: float, lanes: int
+    visible: float, inflight: float, running: float, lanes: int, processing_seconds: float
 ) -> None:
     """It only ever holds back, only above the target, and then to the target or less."""
-    series = _now(visible=visible, inflight=inflight, empty=empty, running=running)
+    series = _now(visible=visible, inflight=inflight, running=running)
     raw = RAW.at(series, 0)
-    clamped = backlog.clamped_backlog_per_task(TARGET, lanes=lanes).at(series, 0)
+    clamped = backlog.clamped_backlog_per_task(TARGET, lanes=lanes, processing_seconds=processing_seconds).at(series, 0)
 
     assert raw is not None
     assert clamped is not None
@@ -449,13 +505,14 @@ def _known(series: Mapping[str, Series], minute: int, lags: Mapping[str, int]) -
 
 
 @pytest.mark.parametrize("lag", [0, 1, 2, 3])
-@pytest.mark.parametrize("metric", [VISIBLE, IN_FLIGHT, EMPTY_RECEIVES])
+@pytest.mark.parametrize("metric", [VISIBLE, IN_FLIGHT, EMPTY_RECEIVES, RECEIVED])
 def test_a_late_metric_delays_the_wake_signal_and_never_gives_a_false_one(metric: str, lag: int) -> None:
     """The last task stops in minute 3, and a message arrives: 1 from then on, or from when that is known."""
     series: dict[str, Series] = {
         VISIBLE: [0, 0, 0, 1, 1, 1, 1, 1],
         IN_FLIGHT: [1, 1, 1, 0, 0, 0, 0, 0],
         EMPTY_RECEIVES: [3, 3, 3, 0, 0, 0, 0, 0],
+        RECEIVED: [60, 60, 60, 0, 0, 0, 0, 0],
     }
 
     said = [WAKE.at(_known(series, minute, {metric: lag}), minute) for minute in range(8)]
@@ -465,9 +522,10 @@ def test_a_late_metric_delays_the_wake_signal_and_never_gives_a_false_one(metric
 
 # Four tasks of four lanes come and go: none, a burst for all, one hot group for three of them, none.
 _STORY: dict[str, Series] = {
-    VISIBLE: [2_000, 1_900, 6_000, 4_984, 3_984, 5_000, 6_000, 6_000, 0, 0],
-    IN_FLIGHT: [0, 4, 16, 16, 16, 1, 1, 1, 0, 0],
+    VISIBLE: [2_000, 1_900.4, 6_001.6, 4_985.6, 3_985.6, 5_000, 6_000, 6_000, 0, 0],
+    IN_FLIGHT: [0, 3.6, 14.4, 14.4, 14.4, 0.9, 0.9, 0.9, 0, 0],
     EMPTY_RECEIVES: [0, 0, 0, 0, 0, 45, 45, 45, 12, 0],
+    RECEIVED: [0, 106, 426, 426, 426, 26, 26, 26, 0, 0],
     AGE: [60, 90, 120, 120, 120, 180, 240, 300, 0, 0],
     RUNNING: [None, 1, 4, 4, 4, 4, 4, 4, 1, None],
 }
@@ -477,21 +535,18 @@ def test_the_clamp_on_time() -> None:
     """The whole backlog, then per task while they are busy, then what the one busy lane is worth, then nothing."""
     said = [CLAMPED.at(_known(_STORY, minute, {}), minute) for minute in range(10)]
 
-    assert said == [2_000, 1_904, 1_504, 1_250, 1_000, 18.75, 18.75, 18.75, 0, 0]
+    assert said == pytest.approx([2_000, 1_904, 1_504, 1_250, 1_000, 18.75, 18.75, 18.75, 0, 0])
 
 
 @pytest.mark.parametrize(
     ("metric", "lag", "said"),
     [
-        (VISIBLE, 1, [None, 2_004, 479, 1_504, 1_250, 18.75, 18.75, 18.75, 0, 0]),
-        (VISIBLE, 2, [None, None, 504, 479, 1_504, 18.75, 18.75, 18.75, 0, 6_000]),
-        (VISIBLE, 3, [None, None, None, 504, 479, 18.75, 18.75, 18.75, 0, 6_000]),
-        (IN_FLIGHT, 1, [None, 1_900, 1_501, 1_250, 1_000, 240, 18.75, 18.75, 1, 0]),
-        (IN_FLIGHT, 2, [None, None, 1_500, 1_247, 1_000, 240, 240, 18.75, 1, 1]),
-        (IN_FLIGHT, 3, [None, None, None, 1_246, 997, 240, 240, 240, 1, 1]),
-        (EMPTY_RECEIVES, 1, [None, 1_904, 1_504, 1_250, 1_000, 1_250.25, 18.75, 18.75, 0, 0]),
-        (EMPTY_RECEIVES, 2, [None, None, 1_504, 1_250, 1_000, 1_250.25, 1_500.25, 18.75, 0, 0]),
-        (EMPTY_RECEIVES, 3, [None, None, None, 1_250, 1_000, 1_250.25, 1_500.25, 1_500.25, 0, 0]),
+        (VISIBLE, 1, [None, 2_003.6, 478.7, 1_504, 1_250, 18.75, 18.75, 18.75, 0, 0]),
+        (VISIBLE, 2, [None, None, 503.6, 478.7, 1_504, 18.75, 18.75, 18.75, 0, 0]),
+        (VISIBLE, 3, [None, None, None, 503.6, 478.7, 18.75, 18.75, 18.75, 0, 0]),
+        (IN_FLIGHT, 1, [None, 0, 75, 1_250, 1_000, 1_253.6, 18.75, 18.75, 0.9, 0]),
+        (IN_FLIGHT, 2, [None, None, 0, 75, 1_000, 1_253.6, 1_503.6, 18.75, 0.9, 0.9]),
+        (IN_FLIGHT, 3, [None, None, None, 0, 75, 1_253.6, 1_503.6, 1_503.6, 0.9, 0.9]),
         (RUNNING, 1, [2_000, 1_904, 6_016, 1_250, 1_000, 18.75, 18.75, 18.75, 0, 0]),
         (RUNNING, 2, [2_000, 1_904, 6_016, 5_000, 1_000, 18.75, 18.75, 18.75, 0, 0]),
         (RUNNING, 3, [2_000, 1_904, 6_016, 5_000, 4_000, 18.75, 18.75, 18.75, 0, 0]),
@@ -499,7 +554,9 @@ def test_the_clamp_on_time() -> None:
 )
 def test_the_clamp_with_one_metric_late(metric: str, lag: int, said: list[float | None]) -> None:
     """By hand, minute for minute: what is late delays what is said; before its first value, tasks alone count as 0."""
-    assert [CLAMPED.at(_known(_STORY, minute, {metric: lag}), minute) for minute in range(10)] == said
+    assert [CLAMPED.at(_known(_STORY, minute, {metric: lag}), minute) for minute in range(10)] == [
+        None if one is None else pytest.approx(one) for one in said
+    ]
 
 
 @settings(max_examples=150, deadline=None, database=None, print_blob=True)
@@ -535,10 +592,6 @@ BURST = Scenario(
 )
 
 
-def _clamped(scenario: Scenario) -> Term:
-    return backlog.clamped_backlog_per_task(scenario.target, lanes=scenario.lanes)
-
-
 def _said(term: Term, outcome: Outcome) -> list[float | None]:
     """Return what a term says of the metrics of a rehearsal, on time, minute for minute."""
     return [term.at(outcome.metrics, minute) for minute in range(len(outcome.tasks))]
@@ -546,12 +599,12 @@ def _said(term: Term, outcome: Outcome) -> list[float | None]:
 
 @pytest.mark.parametrize("lag_minutes", [0, 1, 2, 3])
 def test_few_groups_get_the_tasks_they_can_use_however_late_the_metrics(lag_minutes: int) -> None:
-    """Eight groups overloaded: the tasks become those eight groups can keep busy, with a quarter to spare."""
+    """Eight groups overloaded: two tasks' lanes have work. What is to spare, and counts as busy, makes it four."""
     scenario = replace(EIGHT_GROUPS, lag_minutes=lag_minutes)
 
     outcome = simulate(scenario, _clamped(scenario))
 
-    assert set(outcome.tasks[-15:]) == {3}  # 8 groups / 4 lanes x 1.25, a task begun is a task
+    assert set(outcome.tasks[-15:]) == {4}  # 8 groups / 4 lanes x 1.25 x 1.25 / 1.02 is 3.06, a task begun is a task
 
 
 def test_without_the_clamp_few_groups_get_all_tasks_allowed() -> None:
@@ -566,8 +619,8 @@ def test_without_the_clamp_few_groups_get_all_tasks_allowed() -> None:
 @settings(max_examples=25, deadline=None, database=None, print_blob=True)
 @given(
     groups=st.integers(1, 12),
-    lanes=st.integers(2, 6),
-    processing_seconds=st.sampled_from([1, 1.5, 2, 5, 10]),
+    lanes=st.integers(1, 6),
+    processing_seconds=st.sampled_from([0.1, 0.5, 1, 2, 10]),
     overload=st.sampled_from([1.5, 2, 3]),
     acceptable_latency_seconds=st.integers(60, 300),
     lag_minutes=st.integers(0, 3),
@@ -584,11 +637,10 @@ def test_never_more_tasks_than_useful_groups_allow(
     running_lag_minutes: int,
     start_minutes: int,
 ) -> None:
-    """Every group always has work: once settled, a lane for each group, and at most a quarter more, begun tasks whole.
+    """Every group always has work: once settled, a lane for each, and at most a quarter more than count as busy.
 
-    Settled is an hour: it overshoots first, and scales in 15 minutes later. Not asked of a single lane a task, of
-    handlers no longer than the way to their next message, or of a count of tasks three minutes later than the queue's
-    metrics: there the clamp swings between the tasks it should hold and many more.
+    Settled is an hour: it overshoots first, and scales in 15 minutes later. A lane counts as busy that spends a quarter
+    of a second between two messages: with short handlers, which spend far less, more lanes do.
     """
     scenario = Scenario(
         name="overloaded",
@@ -600,18 +652,19 @@ def test_never_more_tasks_than_useful_groups_allow(
         max_tasks=30,
         minutes=75,
         lag_minutes=lag_minutes,
-        lags={RUNNING: min(running_lag_minutes, lag_minutes + 2)},
+        lags={RUNNING: running_lag_minutes},
         start_minutes=start_minutes,
     )
 
     outcome = simulate(scenario, _clamped(scenario))
 
-    assert max(outcome.tasks[-15:]) <= math.ceil(1.25 * groups / lanes)
+    counted = (processing_seconds + 0.25) / (processing_seconds + scenario.overhead_seconds)
+    assert max(outcome.tasks[-15:]) <= math.ceil(1.25 * counted * groups / lanes)
     assert min(outcome.tasks[-15:]) >= groups / lanes
 
 
 @pytest.mark.parametrize("lag", [1, 2, 3])
-@pytest.mark.parametrize("metric", [VISIBLE, IN_FLIGHT, EMPTY_RECEIVES, RUNNING])
+@pytest.mark.parametrize("metric", [VISIBLE, IN_FLIGHT, RUNNING])
 def test_one_late_metric_costs_few_groups_a_larger_overshoot_and_no_more(metric: str, lag: int) -> None:
     """Against all on time: the same tasks in the end, at most two thirds more task minutes, 97 % done by then."""
     on_time = replace(EIGHT_GROUPS, lag_minutes=0)
@@ -619,21 +672,21 @@ def test_one_late_metric_costs_few_groups_a_larger_overshoot_and_no_more(metric:
 
     outcome, reference = simulate(scenario, _clamped(scenario)), simulate(on_time, _clamped(on_time))
 
-    assert set(outcome.tasks[-10:]) == set(reference.tasks[-10:]) == {3}
+    assert set(outcome.tasks[-10:]) == set(reference.tasks[-10:]) == {4}
     assert outcome.task_minutes <= reference.task_minutes * 5 / 3
     assert outcome.done >= 0.97 * reference.done
 
 
 @pytest.mark.parametrize("lag", [1, 2, 3])
-@pytest.mark.parametrize("metric", [VISIBLE, IN_FLIGHT, EMPTY_RECEIVES, RUNNING])
+@pytest.mark.parametrize("metric", [VISIBLE, IN_FLIGHT, RUNNING])
 def test_one_late_metric_costs_a_burst_no_more_than_its_lateness(metric: str, lag: int) -> None:
-    """Against all on time: at most a quarter more task minutes, 98 % done, 95 % of them at most the lag later."""
+    """Against all on time: at most 30 % more task minutes, 98 % done, 95 % of them at most the lag later."""
     on_time = replace(BURST, lag_minutes=0)
     scenario = replace(on_time, lags={metric: lag})
 
     outcome, reference = simulate(scenario, _clamped(scenario)), simulate(on_time, _clamped(on_time))
 
-    assert outcome.task_minutes <= 1.25 * reference.task_minutes
+    assert outcome.task_minutes <= 1.3 * reference.task_minutes
     assert outcome.done >= 0.98 * reference.done
     assert outcome.p95_seconds <= reference.p95_seconds + 60 * lag
 
@@ -659,12 +712,14 @@ def test_short_handlers_on_many_groups_scale_out(lag_minutes: int) -> None:
 
 @pytest.mark.parametrize("lag_minutes", [0, 3])
 def test_the_clamp_costs_nothing_where_many_groups_have_work(lag_minutes: int) -> None:
-    """Five times the load for fifteen minutes: the same tasks in every minute as without, and more than one."""
+    """Five times the load for fifteen minutes: as much done as without, no later, with no more tasks, and with many."""
     scenario = replace(BURST, lag_minutes=lag_minutes)
 
     clamped, unclamped = simulate(scenario, _clamped(scenario)), simulate(scenario, RAW)
 
-    assert clamped.tasks == unclamped.tasks
+    assert clamped.done == unclamped.done
+    assert clamped.p95_seconds <= 1.01 * unclamped.p95_seconds
+    assert clamped.task_minutes <= unclamped.task_minutes
     assert max(clamped.tasks) >= 8  # 30 messages a second of 1 s each are 30 lanes, four a task
 
 
@@ -697,8 +752,8 @@ def test_capacity_is_pinned_only_at_the_maximum_and_for_want_of_tasks() -> None:
     ample = replace(short, max_tasks=20)
 
     outcome, enough = simulate(short, _clamped(short)), simulate(ample, _clamped(ample))
-    pinned = _said(backlog.capacity_pinned(short.target, max_tasks=3), outcome)
-    spare = _said(backlog.capacity_pinned(ample.target, max_tasks=20), enough)
+    pinned = _said(backlog.capacity_pinned(short.target, max_tasks=3, lanes=4, processing_seconds=1), outcome)
+    spare = _said(backlog.capacity_pinned(ample.target, max_tasks=20, lanes=4, processing_seconds=1), enough)
 
     assert set(pinned[-15:]) == {1}
     assert {said for said, tasks in zip(pinned, outcome.tasks, strict=True) if tasks < 3} == {0}
@@ -706,12 +761,12 @@ def test_capacity_is_pinned_only_at_the_maximum_and_for_want_of_tasks() -> None:
 
 
 def test_few_groups_at_the_maximum_are_stuck_and_not_pinned() -> None:
-    """Eight groups, four tasks at most: sixteen lanes, half of them hungry; a larger maximum would not help."""
+    """Eight groups, four tasks at most: sixteen lanes, half of them idle; a larger maximum would not help."""
     scenario = replace(EIGHT_GROUPS, max_tasks=4, min_tasks=4, minutes=30)
 
     outcome = simulate(scenario, _clamped(scenario))
-    stuck = _said(backlog.group_stuck(acceptable_latency_seconds=60), outcome)
-    pinned = _said(backlog.capacity_pinned(scenario.target, max_tasks=4), outcome)
+    stuck = _said(backlog.group_stuck(acceptable_latency_seconds=60, lanes=4, processing_seconds=1), outcome)
+    pinned = _said(backlog.capacity_pinned(scenario.target, max_tasks=4, lanes=4, processing_seconds=1), outcome)
 
     assert set(stuck[-15:]) == {1}
     assert set(pinned) == {0}
@@ -789,26 +844,25 @@ def test_a_working_service_is_not_woken() -> None:
     assert simulate(busy, _clamped(busy), wake=True).tasks == simulate(busy, _clamped(busy)).tasks
 
 
-@pytest.mark.parametrize("metric", [VISIBLE, IN_FLIGHT, EMPTY_RECEIVES, RUNNING])
+@pytest.mark.parametrize("metric", [VISIBLE, IN_FLIGHT, RUNNING])
 def test_a_zero_filled_metric_says_what_is_not_so(metric: str) -> None:
     """The mutation FILL(x, 0), two minutes late: the newest point is always 0, and what is said of it is wrong."""
     known = _known(_STORY, 7, {metric: 2})
 
     right, mutated = CLAMPED.at(known, 7), _zero_filled(CLAMPED, metric).at(known, 7)
 
-    assert right == 18.75
-    assert mutated == {VISIBLE: 0.25, IN_FLIGHT: 0, EMPTY_RECEIVES: 1_500.25, RUNNING: 6_001}[metric]
+    assert right == pytest.approx(18.75)
+    assert mutated == pytest.approx({VISIBLE: 0.225, IN_FLIGHT: 0, RUNNING: 6_000.9}[metric])
 
 
-@pytest.mark.parametrize("metric", [EMPTY_RECEIVES, RUNNING])
-def test_a_zero_filled_metric_leaves_few_groups_at_the_maximum(metric: str) -> None:
-    """The mutation FILL(x, 0), rehearsed one minute late: the hungry pollers are never seen, or never counted."""
-    scenario = replace(EIGHT_GROUPS, lag_minutes=0, lags={metric: 1})
+def test_a_zero_filled_count_of_tasks_leaves_few_groups_at_the_maximum() -> None:
+    """The mutation FILL(x, 0), rehearsed one minute late: a task that is not counted has no idle lanes."""
+    scenario = replace(EIGHT_GROUPS, lag_minutes=0, lags={RUNNING: 1})
 
-    mutated = simulate(scenario, _zero_filled(_clamped(scenario), metric))
+    mutated = simulate(scenario, _zero_filled(_clamped(scenario), RUNNING))
 
     assert set(mutated.tasks[-15:]) == {20}
-    assert set(simulate(scenario, _clamped(scenario)).tasks[-15:]) == {3}
+    assert set(simulate(scenario, _clamped(scenario)).tasks[-15:]) == {4}
 
 
 @dataclass(frozen=True)

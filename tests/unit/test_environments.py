@@ -39,7 +39,24 @@ LATEST_RULE = (
 REGISTRY_RULE = ", allowed is an image in ECR in us-east-1: a new network has no way to any other registry" + EDIT
 CIDR_RULE = ", allowed is an IPv4 network from /16 to /24 such as '10.0.0.0/16'" + EDIT
 TAG_RULE = (
-    ", allowed is letters, digits, spaces and . : / = + @ - _; not 'aws:…', 'application' or 'environment'" + EDIT
+    ", allowed is letters, digits, spaces and . : / = + @ - _; not 'aws:…', 'application' or 'environment' in any case"
+    + EDIT
+)
+PARTITION_RULE = (
+    ", allowed is a region of the partition 'aws': the names AWS has in China, GovCloud and isolated regions are not"
+    " known here" + EDIT
+)
+OPERATOR_RULE = (
+    ", allowed is one of SNS's operators: anything-but, cidr, equals-ignore-case, exists, numeric, prefix, suffix"
+    + EDIT
+)
+OR_RULE = ", allowed is '$or' with two or more policies, no attribute in them called like an operator" + EDIT
+ATTRIBUTE_RULE = (
+    ", allowed is '$or' and names a message attribute can have: letters, digits, '_', '-', inner '.'" + EDIT
+)
+SECRET_RULE = (
+    ", allowed is the whole ARN of a Secrets Manager secret, with the six characters AWS appends to its name:"
+    " '…:secret:NAME-AbCdEf'" + EDIT
 )
 
 CONSUMER_REFUSALS: list[tuple[dict[str, Any], str]] = [
@@ -60,6 +77,7 @@ CONSUMER_REFUSALS: list[tuple[dict[str, Any], str]] = [
     ({"name": "undelivered"}, "Consumer.name is 'undelivered'" + RESERVED_RULE),
     ({"name": "billing-undelivered"}, "Consumer.name is 'billing-undelivered'" + RESERVED_RULE),
     ({"name": "relay"}, "Consumer.name is 'relay', allowed is another name: the relay's service has this one" + EDIT),
+    ({"name": "topic"}, "Consumer.name is 'topic', allowed is another name: the topic's alarms have this one" + EDIT),
     (
         {"filter_policy": {}},
         "Consumer('billing').filter_policy is {}, allowed is 1 to 5 attributes, or None" + EDIT,
@@ -70,10 +88,66 @@ CONSUMER_REFUSALS: list[tuple[dict[str, Any], str]] = [
         " {'a': ['1'], 'b': ['1'], 'c': ['1'], 'd': ['1'], 'e': ['1'], 'f': ['1']},"
         " allowed is 1 to 5 attributes, or None" + EDIT,
     ),
-    ({"filter_policy": {"": ["eu"]}}, "Consumer('billing').filter_policy is {'': ['eu']}" + POLICY_RULE),
+    ({"filter_policy": {"": ["eu"]}}, "Consumer('billing').filter_policy is {'': ['eu']}" + ATTRIBUTE_RULE),
     ({"filter_policy": {"region": []}}, "Consumer('billing').filter_policy is {'region': []}" + POLICY_RULE),
     ({"filter_policy": {"r": [math.nan]}}, "Consumer('billing').filter_policy is {'r': [nan]}" + POLICY_RULE),
     ({"filter_policy": {"r": [{}]}}, "Consumer('billing').filter_policy is {'r': [{}]}" + POLICY_RULE),
+    *(
+        (
+            {"filter_policy": {name: ["eu"]}},
+            f"Consumer('billing').filter_policy is {{'{name}': ['eu']}}" + ATTRIBUTE_RULE,
+        )
+        for name in ("$and", "$", "a b", "é", ".a", "a.", "a..b", "AWS.a", "amazon.a", "a" * 257)
+    ),
+    *(
+        ({"filter_policy": {"r": ["eu", one]}}, f"Consumer('billing').filter_policy['r'] is {one!r}" + OPERATOR_RULE)
+        for one in ({"prefx": "eu"}, {"wildcard": "eu*"}, {"$or": ["eu"]}, {1: 2})
+    ),
+    *(
+        (
+            {"filter_policy": {"r": [{operator: operand}]}},
+            f"Consumer('billing').filter_policy['r'] is {{{operator!r}: {operand!r}}}, allowed is {operator!r} with"
+            f" {words}" + EDIT,
+        )
+        for operator, words, operands in (
+            ("prefix", "a string", (1, None, ["eu"])),
+            ("suffix", "a string", (True, {})),
+            ("equals-ignore-case", "a string", (["eu"],)),
+            ("exists", "True or False", ("true", 1, None)),
+            ("cidr", "a range of addresses such as '10.0.0.0/24'", ("10.0.0.1", "10.0.0.1/24", "here/24", 10)),
+            (
+                "anything-but",
+                "a string, a number, a list of them, or {'prefix': 'us-'}",
+                ([], None, [None], [True], {"suffix": "x"}, {"prefix": 1}, {}, math.inf),
+            ),
+            (
+                "numeric",
+                "comparisons such as ['>=', 0, '<', 100]",
+                (
+                    *(5, [], [">"], [">", "1"], ["!=", 1], [">", True], [1, ">"], [">", math.nan]),
+                    *([">", 1, "<"], [">", 5, "<", 5], ["<", 1, ">", 5], [">=", 1, "<=", 2, "<", 3]),
+                ),
+            ),
+        )
+        for operand in operands
+    ),
+    *(
+        ({"filter_policy": {"$or": one}}, f"Consumer('billing').filter_policy is {{'$or': {one!r}}}" + OR_RULE)
+        for one in ([{"a": ["1"]}], ["a", "b"], [{"a": ["1"]}, {}], [{"a": ["1"]}, {"prefix": ["x"]}])
+    ),
+    (
+        {"filter_policy": {"$or": [{"a": ["1"]}, {"b": "1"}]}},
+        "Consumer('billing').filter_policy is {'$or': [{'a': ['1']}, {'b': '1'}]}" + POLICY_RULE,
+    ),
+    (
+        {"filter_policy": {"$or": [{"a": ["1"]}, {"b": [{"prefx": "x"}]}]}},
+        "Consumer('billing').filter_policy['b'] is {'prefx': 'x'}" + OPERATOR_RULE,
+    ),
+    (
+        {"filter_policy": {"a": (0,) * 50, "$or": [{"b": (0, 1)}, {"c": (0,), "d": (0, 1)}]}},
+        f"Consumer('billing').filter_policy is {{'a': {(0,) * 50}, '$or': [{{'b': (0, 1)}},"
+        " {'c': (0,), 'd': (0, 1)}]}, allowed is at most 150 combinations of conditions (200 here)" + EDIT,
+    ),
     ({"filter_policy": {"r": [b"eu"]}}, "Consumer('billing').filter_policy is {'r': [b'eu']}" + POLICY_RULE),
     ({"filter_policy": {"region": "eu"}}, "Consumer('billing').filter_policy is {'region': 'eu'}" + POLICY_RULE),
     (
@@ -259,6 +333,25 @@ ENVIRONMENT_REFUSALS: list[tuple[dict[str, Any], str]] = [
         {"region": "eu-central-1a"},
         "Environment('dev').region is 'eu-central-1a', allowed is a region name such as 'eu-central-1'" + EDIT,
     ),
+    *(
+        ({"region": region}, f"Environment('dev').region is '{region}'" + PARTITION_RULE)
+        for region in ("cn-north-1", "us-gov-west-1", "us-iso-east-1", "us-isob-east-1", "eu-isoe-west-1")
+    ),
+    (
+        {"database": DATABASE, "region": "eu-west-1"},
+        f"Database.secret_arn is '{CREDENTIALS_ARN}', allowed is an ARN in eu-west-1, the region of environment 'dev'"
+        + EDIT,
+    ),
+    (
+        {"database": replace(DATABASE, secret_key_arn=KEY_ARN.replace("us-east-1", "us-east-2"))},
+        f"Database.secret_key_arn is '{KEY_ARN.replace('us-east-1', 'us-east-2')}', allowed is an ARN in us-east-1,"
+        " the region of environment 'dev'" + EDIT,
+    ),
+    (
+        {"database": DATABASE, "account": "210987654321"},
+        f"Database.secret_arn is '{CREDENTIALS_ARN}', allowed is a secret of account 210987654321, or one with a"
+        " secret_key_arn: without a key of its own no other account reads it" + EDIT,
+    ),
     ({"consumers": ()}, "Environment('dev').consumers is (), allowed is at least one Consumer" + EDIT),
     (
         {"consumers": (BILLING, Consumer(name="audit"), Consumer(name="billing", max_attempts=9))},
@@ -308,6 +401,19 @@ ENVIRONMENT_REFUSALS: list[tuple[dict[str, Any], str]] = [
     ({"tags": {"Aws:team": "x"}}, "Environment('dev').tags is {'Aws:team': 'x'}" + TAG_RULE),
     ({"tags": {"application": "x"}}, "Environment('dev').tags is {'application': 'x'}" + TAG_RULE),
     ({"tags": {"environment": "x"}}, "Environment('dev').tags is {'environment': 'x'}" + TAG_RULE),
+    ({"tags": {"Application": "x"}}, "Environment('dev').tags is {'Application': 'x'}" + TAG_RULE),
+    ({"tags": {"ENVIRONMENT": "x"}}, "Environment('dev').tags is {'ENVIRONMENT': 'x'}" + TAG_RULE),
+    ({"tags": {"team": "aWS:x"}}, "Environment('dev').tags is {'team': 'aWS:x'}" + TAG_RULE),
+    (
+        {"tags": {"team": "x", "Team": "x"}},
+        "Environment('dev').tags is ['team', 'Team'], allowed is each key once, in any case: IAM takes 'Team' and"
+        " 'team' for one" + EDIT,
+    ),
+    (
+        {"tags": {f"key{number}": "" for number in range(46)}},
+        "Environment('dev').tags is '46 tags', allowed is at most 45: AWS takes 50 on a resource, and Sluice and CDK"
+        " add up to 5" + EDIT,
+    ),
     ({"tags": {"k" * 129: ""}}, f"Environment('dev').tags is {{'{'k' * 129}': ''}}" + TAG_RULE),
     ({"tags": {"k": "v" * 257}}, f"Environment('dev').tags is {{'k': '{'v' * 257}'}}" + TAG_RULE),
 ]
@@ -353,12 +459,26 @@ EXISTING_NETWORK_REFUSALS: list[tuple[dict[str, Any], str]] = [
 DATABASE_REFUSALS: list[tuple[dict[str, Any], str]] = [
     (
         {"secret_arn": "sluice/prod/database"},
-        "Database.secret_arn is 'sluice/prod/database', allowed is the whole ARN of a Secrets Manager secret" + EDIT,
+        "Database.secret_arn is 'sluice/prod/database'" + SECRET_RULE,
+    ),
+    *(
+        ({"secret_arn": arn}, f"Database.secret_arn is '{arn}'" + SECRET_RULE)
+        for arn in (
+            CREDENTIALS_ARN.removesuffix("-AbCdEf"),
+            CREDENTIALS_ARN.removesuffix("f"),
+            CREDENTIALS_ARN + "-??????",
+            CREDENTIALS_ARN.replace("arn:aws:", "arn:aws-cn:"),
+        )
+    ),
+    (
+        {"secret_key_arn": KEY_ARN.replace("arn:aws:", "arn:aws-us-gov:")},
+        f"Database.secret_key_arn is '{KEY_ARN.replace('arn:aws:', 'arn:aws-us-gov:')}', allowed is the whole ARN of a"
+        " KMS key, or None" + EDIT,
     ),
     (
         {"secret_arn": KEY_ARN},
-        "Database.secret_arn is 'arn:aws:kms:us-east-1:123456789012:key/0a1b2c3d-4e5f-6071-8293-a4b5c6d7e8f9',"
-        " allowed is the whole ARN of a Secrets Manager secret" + EDIT,
+        "Database.secret_arn is 'arn:aws:kms:us-east-1:123456789012:key/0a1b2c3d-4e5f-6071-8293-a4b5c6d7e8f9'"
+        + SECRET_RULE,
     ),
     (
         {"security_group_id": "database"},
@@ -571,7 +691,6 @@ def test_every_field_that_can_be_wrong_is_refused_above() -> None:
         f"{kind.__name__}.{name}" for kind, names in refused.items() for name in names
     }
     assert never == {
-        "Environment.database",
         "Environment.encryption",
         "Environment.network",
         "NewNetwork.restrict_default_security_group",
@@ -591,6 +710,12 @@ def test_every_field_that_can_be_wrong_is_refused_above() -> None:
         {"filter_policy": {"a": tuple(range(10)), "b": tuple(range(15))}},
         {"filter_policy": {"a": list(range(150))}},
         {"filter_policy": {"region": ["eu", {"prefix": "us-"}], "amount": [{"numeric": [">", 0]}, None, True]}},
+        {"filter_policy": {"a" * 256: [None], "a_-.b": [True], "prefix": [0.5]}},
+        {"filter_policy": {"r": [{"prefix": ""}, {"suffix": "x"}, {"equals-ignore-case": "x"}, {"exists": False}]}},
+        {"filter_policy": {"r": [{"cidr": "10.0.0.0/24"}, {"cidr": "2001:db8::/32"}]}},
+        {"filter_policy": {"r": [{"anything-but": one} for one in ("x", 1, ["x", 1], {"prefix": "x"})]}},
+        {"filter_policy": {"r": [{"numeric": one} for one in (["=", 0], ["<=", 1], [">", -1.5, "<=", 2])]}},
+        {"filter_policy": {"a": (0,) * 50, "$or": [{"b": ["x"]}, {"c": ["x"], "$or": [{"d": [1]}, {"e": [1]}]}]}},
         {"visibility_timeout_seconds": 2, "processing_seconds": 0.99, "stop_timeout_seconds": 1},
         {"visibility_timeout_seconds": 32, "processing_seconds": 1, "stop_timeout_seconds": 30},
         {"visibility_timeout_seconds": 43_200, "max_attempts": 7},
@@ -650,7 +775,6 @@ def test_a_consumer_may_be_at_its_bounds(changes: dict[str, Any]) -> None:
         {"account": None},
         {"account": "123456789012"},
         {"region": "eu-central-1"},
-        {"region": "us-gov-west-1"},
         {"region": "ap-southeast-5"},
         {"consumers": (BILLING,)},
         {"consumers": (Consumer(name="a1"), Consumer(name="a-2"))},
@@ -660,19 +784,22 @@ def test_a_consumer_may_be_at_its_bounds(changes: dict[str, Any]) -> None:
         {"archive_days": 365},
         {"encryption": Encryption.CMK},
         {"image": "123456789012.dkr.ecr.us-east-1.amazonaws.com/worker:1"},
-        {"region": "cn-north-1", "image": "123456789012.dkr.ecr.cn-north-1.amazonaws.com.cn/worker:1"},
         {"image": "worker:1.4"},
         {"network": EXISTING, "image": "docker.io/sluice/worker:1"},
         {"network": EXISTING, "consumers": (Consumer(name="billing", image="ghcr.io/worker" + DIGEST),)},
         {"relay": True, "database": DATABASE},
         {"relay": False, "database": DATABASE},
+        {"account": "123456789012", "database": DATABASE},
+        {"account": "123456789012", "database": replace(DATABASE, secret_key_arn=KEY_ARN.replace("1234", "4321"))},
+        {"account": "210987654321", "database": replace(DATABASE, secret_key_arn=KEY_ARN)},
         {"alarm_emails": ("ops@example.com", "on-call+sluice@example.co.uk")},
         {"tags": {}},
         {"tags": {"k" * 128: "v" * 256, "team": "", "cost centre": "a.b:c/d=e+f@g-h_1", "owner": "Zoë"}},
+        {"tags": {f"key{number}": "" for number in range(45)}},
     ],
 )
 def test_an_environment_may_be_at_its_bounds(changes: dict[str, Any]) -> None:
-    """The longest names, regions of two and of three words, any registry from a network that reaches it."""
+    """The longest names, any registry from a network that reaches it, keys and secrets where a task may read them."""
     made = Environment(**{"name": "dev", "consumers": (BILLING,)} | changes)
 
     assert {name: getattr(made, name) for name in changes} == changes
@@ -715,11 +842,11 @@ def test_an_existing_network_may_be_at_its_bounds(changes: dict[str, Any]) -> No
         {"secret_key_arn": KEY_ARN},
         {"secret_key_arn": "arn:aws:kms:us-east-1:123456789012:key/mrk-0a1b2c3d4e5f60718293a4b5c6d7e8f9"},
         {"security_group_id": "sg-0a1b2c3d"},
-        {"secret_arn": "arn:aws-us-gov:secretsmanager:us-gov-west-1:123456789012:secret:a/b+c=d.e@f_g-AbCdEf"},
+        {"secret_arn": "arn:aws:secretsmanager:eu-central-1:123456789012:secret:a/b+c=d.e@f_g-AbCd01"},
     ],
 )
 def test_a_database_may_be_at_its_bounds(changes: dict[str, Any]) -> None:
-    """Any port, with or without a key of its own, in any partition."""
+    """Any port, with or without a key of its own, in any region."""
     made = Database(**{"secret_arn": CREDENTIALS_ARN, "security_group_id": GROUP} | changes)
 
     assert {name: getattr(made, name) for name in changes} == changes
@@ -813,8 +940,9 @@ def _is_right_consumer(one: dict[str, Any]) -> bool:
         (
             re.fullmatch("[a-z][a-z0-9]*(-[a-z0-9]+)*", one["name"]),
             not re.search("(dlq|dead-letter|undelivered)$", one["name"]),
-            one["name"] != "relay",
-            policy is None or (1 <= len(policy) <= 5 and "" not in policy and 1 <= combinations <= 150),
+            one["name"] not in {"relay", "topic"},
+            policy is None or (1 <= len(policy) <= 5 and all(re.fullmatch("[A-Za-z0-9_-]", name) for name in policy)),
+            1 <= combinations <= 150,
             1 <= one["max_attempts"] <= 1_000,
             one["visibility_timeout_seconds"] <= 43_200,
             one["visibility_timeout_seconds"] > one["processing_seconds"] + one["stop_timeout_seconds"],
@@ -901,7 +1029,7 @@ def test_any_consumer_satisfies_every_relation_or_is_refused_in_one_line() -> No
     assert verdicts.count(False) > 50
 
 
-_OWN_REGISTRY = r"[0-9]{12}\.dkr\.ecr\.%s\.amazonaws\.com(\.cn)?/.+"
+_OWN_REGISTRY = r"[0-9]{12}\.dkr\.ecr\.%s\.amazonaws\.com/.+"
 
 
 def _is_right_environment(one: dict[str, Any]) -> bool:
@@ -913,7 +1041,8 @@ def _is_right_environment(one: dict[str, Any]) -> bool:
             re.fullmatch("[a-z][a-z0-9]{0,31}", one["name"]),
             re.fullmatch("[a-z][a-z0-9]{0,31}", one["topic"]),
             one["account"] is None or re.fullmatch("[0-9]{12}", one["account"]),
-            re.fullmatch(r"[a-z]{2}(-[a-z]+)+-[0-9]", one["region"]),
+            re.fullmatch(r"[a-z]{2}-[a-z]+-[0-9]", one["region"]),
+            not one["region"].startswith("cn-"),
             len(names) >= 1,
             len(set(names)) == len(names),
             one["archive_days"] is None or (1 <= one["archive_days"] <= 365 and one["removal"] is Removal.RETAIN),
@@ -925,6 +1054,7 @@ def _is_right_environment(one: dict[str, Any]) -> bool:
                 for image in images
             ),
             one["database"] is not None or not one["relay"],
+            one["database"] is None or (one["region"] == "us-east-1" and one["account"] in {None, "123456789012"}),
             one["log_retention_days"] in (*known_days, 3288, 3653),
             len(set(one["alarm_emails"])) == len(one["alarm_emails"]),
             all(re.fullmatch(r"[^@\s]+@[^@\s]+\.[^@\s]+", address) for address in one["alarm_emails"]),
@@ -932,7 +1062,9 @@ def _is_right_environment(one: dict[str, Any]) -> bool:
                 re.fullmatch(r"[\w .:/=+@-]{1,128}", key) and re.fullmatch(r"[\w .:/=+@-]{0,256}", value)
                 for key, value in one["tags"].items()
             ),
-            not any(key.lower().startswith("aws:") or key in {"application", "environment"} for key in one["tags"]),
+            not any(text.lower().startswith("aws:") for pair in one["tags"].items() for text in pair),
+            not {key.lower() for key in one["tags"]} & {"application", "environment"},
+            len({key.lower() for key in one["tags"]}) == len(one["tags"]),
         )
     )
 
@@ -948,7 +1080,8 @@ _ENVIRONMENTS = _up_to_four(
         "name": st.sampled_from(["dev", "e" * 32]) | st.text("abZ09-.", max_size=34),
         "consumers": st.lists(st.sampled_from(_SOME_CONSUMERS), max_size=4).map(tuple),
         "account": st.none() | st.sampled_from(["123456789012", "12345678901"]) | st.text(max_size=13),
-        "region": st.sampled_from(["us-east-1", "eu-west-1", "us-gov-west-1"]) | st.text("aeu-1", max_size=9),
+        "region": st.sampled_from(["us-east-1", "eu-west-1", "us-gov-west-1", "cn-north-1"])
+        | st.text("aeu-1", max_size=9),
         "topic": st.sampled_from(["events", "t" * 33]) | st.text(max_size=6),
         "removal": st.sampled_from(Removal),
         "encryption": st.sampled_from(Encryption),
@@ -959,7 +1092,9 @@ _ENVIRONMENTS = _up_to_four(
         "relay": st.booleans(),
         "log_retention_days": _near(1, 30, 365, 3_653),
         "alarm_emails": st.lists(st.just("ops@example.com") | st.text("a@. ", max_size=6), max_size=2).map(tuple),
-        "tags": st.dictionaries(st.sampled_from(["team", "AWS:x", "application"]) | st.text(max_size=3), st.text()),
+        "tags": st.dictionaries(
+            st.sampled_from(["team", "Team", "AWS:x", "Application"]) | st.text(max_size=3), st.text()
+        ),
     }
 )
 

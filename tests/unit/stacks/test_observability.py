@@ -152,7 +152,7 @@ def test_a_message_that_waits_too_long_rings_and_again_at_half_its_life(full: li
 
 
 def test_a_group_that_stays_late_while_lanes_are_idle_rings(full: list[Resource]) -> None:
-    """Late, and at least as many empty receives as running tasks, in three minutes of five."""
+    """Late, and fewer in flight than nine tenths of 8 lanes x 2.5 s / 2.75 s a task, in eight minutes of ten."""
     alarm = of_kind(_watching(full), ALARM)["sluice-full-ledger-stuck"]
 
     assert alarm == {
@@ -163,25 +163,25 @@ def test_a_group_that_stays_late_while_lanes_are_idle_rings(full: list[Resource]
             {
                 "Id": "expr_1",
                 "Label": "late while lanes are idle",
-                "Expression": "IF(((FILL(age, REPEAT) > 300) AND ((FILL(FILL(running, REPEAT), 0) > 0)"
-                " AND (FILL(empty, REPEAT) >= FILL(FILL(running, REPEAT), 0)))), 1, 0)",
+                "Expression": "IF(((FILL(age, REPEAT) > 300)"
+                " AND (FILL(inflight, REPEAT) < (FILL(FILL(running, REPEAT), 0) * 6.54546))), 1, 0)",
                 "ReturnData": True,
             },
-            _of_queue("empty", "NumberOfEmptyReceives", "Sum"),
+            _of_queue("inflight", "ApproximateNumberOfMessagesNotVisible", "Average"),
             _of_queue("age", "ApproximateAgeOfOldestMessage", "Maximum"),
             RUNNING,
         ],
         "Threshold": 1,
         "ComparisonOperator": "GreaterThanOrEqualToThreshold",
-        "DatapointsToAlarm": 3,
-        "EvaluationPeriods": 5,
+        "DatapointsToAlarm": 8,
+        "EvaluationPeriods": 10,
         "TreatMissingData": "ignore",
         **TELLS,
     }
 
 
 def test_a_service_that_is_behind_with_all_its_tasks_at_work_rings(full: list[Resource]) -> None:
-    """All 8 tasks, more than 960 messages in front of each, and hardly an empty receive, for fifteen minutes."""
+    """All 8 tasks, more than 960 messages in front of each, and hardly an idle lane, for fifteen minutes."""
     alarm = of_kind(_watching(full), ALARM)["sluice-full-ledger-pinned"]
 
     assert alarm == {
@@ -192,15 +192,14 @@ def test_a_service_that_is_behind_with_all_its_tasks_at_work_rings(full: list[Re
             {
                 "Id": "expr_1",
                 "Label": "behind with all tasks at work",
-                "Expression": "IF((((FILL(FILL(running, REPEAT), 0) >= 8) AND (IF((FILL(FILL(running, REPEAT), 0) > 0),"
+                "Expression": "IF(((FILL(FILL(running, REPEAT), 0) >= 8) AND (IF((FILL(FILL(running, REPEAT), 0) > 0),"
                 " ((FILL(visible, REPEAT) + FILL(inflight, REPEAT)) / FILL(FILL(running, REPEAT), 0)),"
-                " (FILL(visible, REPEAT) + FILL(inflight, REPEAT))) > 960))"
-                " AND (FILL(empty, REPEAT) < FILL(FILL(running, REPEAT), 0))), 1, 0)",
+                " (FILL(visible, REPEAT) + FILL(inflight, REPEAT))) > 960)),"
+                " IF((FILL(inflight, REPEAT) < (FILL(FILL(running, REPEAT), 0) * 6.54546)), 0, 1), 0)",
                 "ReturnData": True,
             },
             _of_queue("visible", "ApproximateNumberOfMessagesVisible", "Average"),
             _of_queue("inflight", "ApproximateNumberOfMessagesNotVisible", "Average"),
-            _of_queue("empty", "NumberOfEmptyReceives", "Sum"),
             RUNNING,
         ],
         "Threshold": 1,
@@ -441,4 +440,4 @@ def test_the_dashboard_shows_what_scaling_sees(full: list[Resource]) -> None:
         " (FILL(visible, REPEAT) + FILL(inflight, REPEAT)))",
         "what scaling sees": metrics[-1]["Expression"],
     }
-    assert given == {"running", "visible", "inflight", "empty"}
+    assert given == {"running", "visible", "inflight"}

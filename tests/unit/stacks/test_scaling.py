@@ -27,9 +27,9 @@ QUEUE_METRICS = {
     "visible": ("ApproximateNumberOfMessagesVisible", "Average"),
     "inflight": ("ApproximateNumberOfMessagesNotVisible", "Average"),
     "empty": ("NumberOfEmptyReceives", "Sum"),
+    "received": ("NumberOfMessagesReceived", "Sum"),
 }
 
-HUNGRY = "((FILL(FILL(running, REPEAT), 0) > 0) AND (FILL(empty, REPEAT) >= FILL(FILL(running, REPEAT), 0)))"
 BACKLOG = (
     "IF((FILL(FILL(running, REPEAT), 0) > 0),"
     " ((FILL(visible, REPEAT) + FILL(inflight, REPEAT)) / FILL(FILL(running, REPEAT), 0)),"
@@ -37,9 +37,11 @@ BACKLOG = (
 )
 
 
-def _scaled_on(target: str, *, lanes: str, useful: str) -> str:
-    worth = f"((FILL(inflight, REPEAT) / (FILL(FILL(running, REPEAT), 0) * {lanes})) * {useful})"
-    return f"IF(({HUNGRY} AND ({BACKLOG} > {target})), IF(({worth} < {target}), {worth}, {target}), {BACKLOG})"
+def _scaled_on(target: str, *, useful: str, busy: str = "3.2", idle_below: str = "2.88") -> str:
+    """Return the expression; by default for 4 lanes and 1 s a message: 4 x 1 / (1 + 0.25), and nine tenths of it."""
+    worth = f"((FILL(inflight, REPEAT) / (FILL(FILL(running, REPEAT), 0) * {busy})) * {useful})"
+    idle = f"(FILL(inflight, REPEAT) < (FILL(FILL(running, REPEAT), 0) * {idle_below}))"
+    return f"IF(({idle} AND ({BACKLOG} > {target})), IF(({worth} < {target}), {worth}, {target}), {BACKLOG})"
 
 
 def _of_queue(id_: str, queue: str) -> dict[str, Any]:
@@ -121,15 +123,15 @@ def test_a_service_is_scaled_only_after_it_is_there(declared: list[Resource], en
 def test_target_tracking_follows_the_clamped_backlog_per_task(
     declared: list[Resource], environment: Environment
 ) -> None:
-    """The whole policy: running tasks, empty receives, visible and in flight; the expression alone gives data."""
+    """The whole policy: in flight, running tasks and visible; the expression alone gives data."""
     policies = _tracking(declared)
 
     prefix = f"sluice-{environment.name}"
     expression = {
-        "local": _scaled_on("240", lanes="4", useful="300"),
-        "dev": _scaled_on("4800", lanes="4", useful="6000"),
-        "staging": _scaled_on("240", lanes="4", useful="300"),
-        "prod": _scaled_on("240", lanes="4", useful="300"),
+        "local": _scaled_on("240", useful="300"),
+        "dev": _scaled_on("4800", useful="6000"),
+        "staging": _scaled_on("240", useful="300"),
+        "prod": _scaled_on("240", useful="300"),
     }
     assert policies == [
         {
@@ -142,10 +144,9 @@ def test_target_tracking_follows_the_clamped_backlog_per_task(
                 "ScaleInCooldown": 300,
                 "CustomizedMetricSpecification": {
                     "Metrics": [
-                        _of_service(prefix, f"{prefix}-{consumer}"),
-                        _of_queue("empty", f"{prefix}-{consumer}.fifo"),
-                        _of_queue("visible", f"{prefix}-{consumer}.fifo"),
                         _of_queue("inflight", f"{prefix}-{consumer}.fifo"),
+                        _of_service(prefix, f"{prefix}-{consumer}"),
+                        _of_queue("visible", f"{prefix}-{consumer}.fifo"),
                         {"Id": "result", "Expression": expression[environment.name], "ReturnData": True},
                     ]
                 },
@@ -168,8 +169,8 @@ def test_the_target_follows_from_latency_lanes_and_processing_time(full: list[Re
         "Ref(ConsumersConsumernightbatchScalingTarget)": 7_200,
     }
     assert expressions == [
-        _scaled_on("960", lanes="8", useful="1200"),
-        _scaled_on("7200", lanes="4", useful="9000"),
+        _scaled_on("960", useful="1200", busy="7.27273", idle_below="6.54546"),
+        _scaled_on("7200", useful="9000"),
     ]
 
 
@@ -181,7 +182,9 @@ def test_what_is_deployed_is_what_is_simulated(
     expressions = [_queries(one)[-1]["Expression"] for one in _tracking(resources[environment.name])]
 
     assert expressions == [
-        backlog.clamped_backlog_per_task(consumer.target_backlog, lanes=consumer.lanes).text()
+        backlog.clamped_backlog_per_task(
+            consumer.target_backlog, lanes=consumer.lanes, processing_seconds=consumer.processing_seconds
+        ).text()
         for consumer in environment.consumers
     ]
 
@@ -235,7 +238,7 @@ def test_a_service_without_tasks_is_woken_by_one_step_of_one_task(resources: Map
         "ScalingTargetId": "Ref(ConsumersConsumerbillingScalingTarget)",
         "StepScalingPolicyConfiguration": {
             "AdjustmentType": "ChangeInCapacity",
-            "Cooldown": 600,
+            "Cooldown": 900,
             "StepAdjustments": [{"MetricIntervalLowerBound": 0, "ScalingAdjustment": 1}],
         },
     }
@@ -256,13 +259,14 @@ def test_what_wakes_a_service_is_its_queue_alone(resources: Mapping[str, list[Re
             {
                 "Id": "expr_1",
                 "Label": "work without workers",
-                "Expression": "IF((((FILL(visible, REPEAT) > 0) AND (FILL(inflight, REPEAT) < 1))"
-                " AND (FILL(empty, REPEAT) < 1)), 1, 0)",
+                "Expression": "IF(((FILL(visible, REPEAT) > 0) AND (((FILL(inflight, REPEAT) < 1)"
+                " AND (FILL(empty, REPEAT) < 1)) AND (FILL(received, REPEAT) < 1))), 1, 0)",
                 "ReturnData": True,
             },
             metric("visible"),
             metric("inflight"),
             metric("empty"),
+            metric("received"),
         ],
         "Threshold": 1,
         "ComparisonOperator": "GreaterThanOrEqualToThreshold",

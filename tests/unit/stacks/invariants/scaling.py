@@ -41,7 +41,9 @@ def _tracking(consumer: Consumer, tracking: Properties) -> Iterator[str]:
         return
     queries = tracking["CustomizedMetricSpecification"]["Metrics"]
     expressions = [query["Expression"] for query in queries if "Expression" in query]
-    term = backlog.clamped_backlog_per_task(consumer.target_backlog, lanes=consumer.lanes)
+    term = backlog.clamped_backlog_per_task(
+        consumer.target_backlog, lanes=consumer.lanes, processing_seconds=consumer.processing_seconds
+    )
     if expressions != [term.text()] or tracking["TargetValue"] != consumer.target_backlog:
         yield f"{consumer.name} is not scaled on what is simulated"
     yield from metric_math(f"{consumer.name}'s scaling", queries)

@@ -1,0 +1,136 @@
+"""SNS filter policies on message attributes: what SNS takes, and takes as it is meant.
+
+An operator SNS does not know fails a deployment half-way. A name no message attribute can have is worse: SNS takes it,
+and the consumer never gets a message.
+AWS: https://docs.aws.amazon.com/sns/latest/dg/string-value-matching.html, numeric-value-matching.html,
+attribute-key-matching.html and and-or-logic.html there (read 2026-11-21).
+"""
+
+import ipaddress
+import math
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+from sluice import limits
+
+OR = "$or"
+_OPERANDS = {
+    "anything-but": "a string, a number, a list of them, or {'prefix': 'us-'}",
+    "cidr": "a range of addresses such as '10.0.0.0/24'",
+    "equals-ignore-case": "a string",
+    "exists": "True or False",
+    "numeric": "comparisons such as ['>=', 0, '<', 100]",
+    "prefix": "a string",
+    "suffix": "a string",
+}
+_CONDITIONS = "attribute names, each with a list of conditions such as ['eu', {'prefix': 'us-'}]"
+# https://docs.aws.amazon.com/sns/latest/dg/sns-message-attributes.html (read 2026-11-21)
+_NAME = re.compile(r"(?!(aws|amazon)\.)(?=.{1,256}\Z)[a-z0-9_-]+(\.[a-z0-9_-]+)*", re.ASCII | re.IGNORECASE)
+
+
+class Fault(NamedTuple):
+    """What is wrong with a filter policy: where in it, the value seen, the values allowed."""
+
+    where: str
+    seen: object
+    allowed: str
+
+
+def fault(policy: Mapping[str, Sequence[object]]) -> Fault | None:
+    """Return the first thing that is wrong with a filter policy; None when SNS takes it."""
+    if not 1 <= len(policy) <= limits.FILTER_POLICY_ATTRIBUTES_MAX:
+        return Fault("", policy, f"1 to {limits.FILTER_POLICY_ATTRIBUTES_MAX} attributes, or None")
+    return next(_faults(policy, policy), None) or _too_many(policy)
+
+
+def _too_many(policy: Mapping[str, Sequence[object]]) -> Fault | None:
+    count, most = _combinations(policy), limits.FILTER_POLICY_COMBINATIONS_MAX
+    return None if count <= most else Fault("", policy, f"at most {most} combinations of conditions ({count} here)")
+
+
+def _combinations(policy: Mapping[str, Sequence[object]]) -> int:
+    """Return how many combinations of values a policy has; alternatives add up, attributes multiply."""
+    return math.prod(
+        sum(_combinations(one) for one in conditions if isinstance(one, Mapping)) if name == OR else len(conditions)
+        for name, conditions in policy.items()
+    )
+
+
+def _faults(policy: Mapping[str, Sequence[object]], whole: object) -> Iterator[Fault]:
+    for name, conditions in policy.items():
+        if not isinstance(conditions, list | tuple) or not conditions:
+            yield Fault("", whole, _CONDITIONS)
+        elif name == OR:
+            yield from _faults_of_alternatives(conditions, whole)
+        elif not isinstance(name, str) or not _NAME.fullmatch(name):
+            yield Fault(
+                "", whole, f"'{OR}' and names a message attribute can have: letters, digits, '_', '-', inner '.'"
+            )
+        else:
+            yield from (found for one in conditions if (found := _fault_of_condition(name, one, whole)))
+
+
+def _faults_of_alternatives(alternatives: Sequence[object], whole: object) -> Iterator[Fault]:
+    """Find what makes SNS take '$or' for the name of an attribute, and what is wrong inside."""
+    policies = [one for one in alternatives if isinstance(one, Mapping) and one and not _OPERANDS.keys() & one.keys()]
+    if len(policies) < len(alternatives) or len(policies) < 2:
+        yield Fault("", whole, f"'{OR}' with two or more policies, no attribute in them called like an operator")
+    for policy in policies:
+        yield from _faults(policy, whole)
+
+
+def _fault_of_condition(name: str, condition: object, whole: object) -> Fault | None:
+    found = None
+    if isinstance(condition, Mapping) and len(condition) == 1:
+        ((operator, operand),) = condition.items()
+        if operator not in _OPERANDS:
+            found = Fault(f"[{name!r}]", condition, f"one of SNS's operators: {', '.join(_OPERANDS)}")
+        elif not _is_operand(operator, operand):
+            found = Fault(f"[{name!r}]", condition, f"{operator!r} with {_OPERANDS[operator]}")
+    elif condition is not None and not _is_value(condition):
+        found = Fault("", whole, _CONDITIONS)
+    return found
+
+
+def _is_value(one: object) -> bool:
+    return isinstance(one, str | int) or (isinstance(one, float) and math.isfinite(one))
+
+
+def _is_operand(operator: str, operand: object) -> bool:
+    match operator:
+        case "exists":
+            return isinstance(operand, bool)
+        case "numeric":
+            return isinstance(operand, list | tuple) and _is_comparison(*operand)
+        case "cidr":
+            return isinstance(operand, str) and "/" in operand and _is_range(operand)
+        case "anything-but":
+            return _is_excluded(operand)
+    return isinstance(operand, str)
+
+
+def _is_excluded(operand: object) -> bool:
+    if isinstance(operand, Mapping):
+        return list(operand) == ["prefix"] and isinstance(operand["prefix"], str)
+    several = operand if isinstance(operand, list | tuple) else [operand]
+    return bool(several) and all(_is_value(one) and not isinstance(one, bool) for one in several)
+
+
+def _is_comparison(*parts: object) -> bool:
+    """Tell whether it is one comparison with a number, or a lower bound and an upper one above it."""
+    numbers = [one for one in parts[1::2] if isinstance(one, int | float) and _is_value(one) and type(one) is not bool]
+    words = (("=", "<", "<=", ">", ">="),) if len(parts) == 2 else ((">", ">="), ("<", "<="))
+    return (
+        len(parts) == 2 * len(words) == 2 * len(numbers)
+        and all(seen in known for seen, known in zip(parts[::2], words, strict=True))
+        and sorted(set(numbers)) == numbers
+    )
+
+
+def _is_range(text: str) -> bool:
+    try:
+        ipaddress.ip_network(text)
+    except ValueError:
+        return False
+    return True
