@@ -375,11 +375,6 @@ def _numbers_falling(added: Message, self: FifoQueue, *_: Any) -> Message:
     return added
 
 
-def _short_numbers(added: Message, self: FifoQueue, *_: Any) -> Message:
-    added.sequence_number = str(self._numbers)
-    return added
-
-
 _POLICY = settings.redrive_policy
 _EXHAUSTED = Queue.is_exhausted
 _EACH = sqs._each
@@ -471,7 +466,6 @@ _ROWS = (
     Mutant("youngest-first", "the youngest message comes first", Queue, "in_order", _youngest_first),
     Mutant("redelivered-last", "a redelivered message goes behind the others", Queue, "in_order", _redelivered_last),
     Mutant("numbers-fall", "sequence numbers fall", FifoQueue, "add", _after(FifoQueue, "add", _numbers_falling)),
-    Mutant("numbers-short", "sequence numbers are small", FifoQueue, "add", _after(FifoQueue, "add", _short_numbers)),
     Mutant("poll-sleeps", "a long poll does not notice a delete", Simulator, "_somebody_acts", _returning(value=False)),
     # Deduplication.
     Mutant("window-extended", "a repeat extends the window", FifoQueue, "send", _after(FifoQueue, "send", _extend_on_repeat)),
