@@ -185,7 +185,7 @@ def test_a_visibility_change_beyond_twelve_hours_is_refused(resources: Resources
 
 @pytest.mark.promise("SLU-36")
 def test_a_receive_without_visibility_timeout_takes_the_queues(resources: Resources) -> None:
-    """SLU-36: with two seconds on the queue the message comes again soon, with the default it would be half a minute."""
+    """SLU-36: with two seconds on the queue the message comes again soon; the default is half a minute."""
     queue = resources.fifo_queue(VisibilityTimeout="2")
     queue.send_each("m1")
     first = queue.await_message()
