@@ -4,6 +4,7 @@
 proven, one that stays green has failed.
 """
 
+import itertools
 import os
 import uuid
 from collections.abc import Generator, Iterator
@@ -12,41 +13,41 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from botocore.exceptions import BotoCoreError, ClientError
 
-from contract_tests import mutation, targets
+from contract_tests import account, choice, mutation, results, targets
 from contract_tests.deployed import Deployment, require
+from contract_tests.given import Given, GivenResources
 from contract_tests.resources import Resources
 from emulator import localstack
 from sluice import deviations
 from sluice.clock import waiting_on
 from sluice.declaration import Environment
-from sluice.endpoint import checked_url
 from sluice.errors import EndpointError, MessagingError
-from sluice.promises import PROMISES
+from sluice.promises import CORE, PROMISES
 from wire.saboteurs import sabotage
-from wire.simulator import ENDPOINT_URL
 
 _ENDPOINT = "SLUICE_CONTRACT_ENDPOINT"
 _TARGET = "SLUICE_CONTRACT_TARGET"
-_OWN = "SLUICE_CONTRACT_OWN"
+_RUN = "SLUICE_CONTRACT_RUN"
+_UNUSABLE = "SLUICE_CONTRACT_UNUSABLE"
 _PATIENCE_SECONDS = 20.0
 _PATIENCE_SECONDS_SABOTAGED = 4.0
 _emulator = pytest.StashKey[ExitStack]()
+_notice = pytest.StashKey[str]()
+_given = pytest.StashKey[tuple[Given, frozenset[str]]]()
+_given_tests = itertools.count(1)
+_results = pytest.StashKey[results.Plugin]()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Add the options of the contract run."""
     group = parser.getgroup("contracts")
-    group.addoption("--endpoint-url", metavar="URL", help="run against this endpoint instead of starting LocalStack")
-    group.addoption(
-        "--target",
-        choices=("localstack", "simulator"),
-        default="localstack",
-        help="what to run against where no endpoint is given; simulator starts no server",
-    )
+    choice.add_options(group)
     group.addoption(
         "--mutants", action="store_true", help="run every promise against every rule mutant of the simulator's model"
+    )
+    group.addoption(
+        "--results", type=Path, metavar="FILE", help="write what became of every promise as JSON, whatever it was"
     )
     group.addoption(
         "--env", metavar="NAME", default="local", help="the deployed environment whose contracts are verified"
@@ -59,20 +60,39 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     """Start the target once, in the controlling process, before any worker looks for it."""
     config.addinivalue_line("markers", "promise(id): the promise this contract test verifies")
+    config.addinivalue_line("markers", "core: one of the promises everybody should be able to recite")
     config.addinivalue_line("markers", "deployment: verifies a deployed environment, which it changes and leaves clean")
     if config.getoption("--mutants"):
         if config.getoption("--target") != "simulator" or config.getoption("--prove"):
             raise pytest.UsageError("--mutants goes with --target simulator and without --prove")
         config.pluginmanager.register(mutation)
-    if hasattr(config, "workerinput") or config.option.collectonly:
-        return
+    if config.getoption("--results") and (config.getoption("--mutants") or config.getoption("--prove")):
+        raise pytest.UsageError("--results tells of an honest run: it goes without --prove and --mutants")
+    if not hasattr(config, "workerinput") and not config.option.collectonly:
+        _start(config)
+    if config.getoption("--results") and not config.option.collectonly:
+        plugin = results.Plugin(config.getoption("--results"), name=os.environ[_TARGET], url=os.environ[_ENDPOINT])
+        config.stash[_results] = plugin
+        config.pluginmanager.register(plugin)
+
+
+def _start(config: pytest.Config) -> None:
     stack = ExitStack()
     config.stash[_emulator] = stack
+    os.environ[_RUN] = uuid.uuid4().hex[:4]
     try:
         _declared(config)
-        os.environ[_ENDPOINT], os.environ[_TARGET] = _choose_target(config, stack)
+        given = choice.given(config)
+        chosen = choice.target(config, stack)
+        os.environ[_ENDPOINT], os.environ[_TARGET] = chosen.place, chosen.name
+        config.stash[_notice] = chosen.notice
+        if given is not None:
+            config.stash[_given] = given, given.promises(_bound(config))
     except MessagingError as error:
-        raise pytest.UsageError(str(error)) from error
+        if not isinstance(error, EndpointError) or not config.getoption("--results"):
+            raise pytest.UsageError(str(error)) from error
+        given = config.getoption("--endpoint-url") or os.environ.get("AWS_ENDPOINT_URL") or "-"
+        os.environ.update({_ENDPOINT: given, _TARGET: "endpoint", _UNUSABLE: str(error)})
 
 
 def _declared(config: pytest.Config) -> Environment:
@@ -81,24 +101,12 @@ def _declared(config: pytest.Config) -> Environment:
     return environment(config.getoption("--env"))
 
 
-def _choose_target(config: pytest.Config, stack: ExitStack) -> tuple[str, str]:
-    if config.getoption("--target") == "simulator":
-        return ENDPOINT_URL, "simulator"
-    given = config.getoption("--endpoint-url") or os.environ.get("AWS_ENDPOINT_URL")
-    if not given:
-        running = stack.enter_context(localstack.running(log=Path("runs") / "localstack-contracts.log"))
-        os.environ.update(running.environment() | {_OWN: "1"})
-        return running.endpoint_url, "localstack"
-    url = checked_url(given)
-    name = "localstack" if localstack.health(url) is not None else "endpoint"
-    try:
-        targets.BINDINGS[name](url, patience_seconds=1).make_client("sqs").list_queues(MaxResults=1)
-    except (BotoCoreError, ClientError, KeyError) as error:
-        reason = str(error).splitlines()[0][:120]
-        raise EndpointError(
-            f"{url} does not answer as SQS does ({reason}); name an SQS endpoint, and keys and a region for it"
-        ) from error
-    return url, name
+def pytest_sessionstart(session: pytest.Session) -> None:
+    """Say what a run on AWS takes before it begins, and how to find what it would leave behind if it were killed."""
+    reporter = session.config.pluginmanager.get_plugin("terminalreporter")
+    notice = session.config.stash.get(_notice, "")
+    if notice and reporter is not None:
+        reporter.write_line(f"{notice}; every name begins with ct-{os.environ[_RUN]}")
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
@@ -132,11 +140,20 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     target = os.environ.get(_TARGET, "")
     areas = list(dict.fromkeys(promise.area for promise in PROMISES.values()))
     for item in items:
+        if _promise_id(item) in CORE:
+            item.add_marker(pytest.mark.core)
         deviation = deviations.of_promise(target, _promise_id(item))
         if deviation is not None and not config.getoption("--prove"):
             # Only an expectation may fail: a crash is no known deviation.
             item.add_marker(pytest.mark.xfail(reason=str(deviation), strict=True, raises=(AssertionError,)))
     items.sort(key=lambda item: areas.index(PROMISES[_promise_id(item)].area))
+    if target == "aws":
+        for item in items:
+            item.add_marker(pytest.mark.timeout(account.TEST_SECONDS_MAX))
+    if _given in config.stash:
+        _, promises = config.stash[_given]
+        config.hook.pytest_deselected(items=[item for item in items if _promise_id(item) not in promises])
+        items[:] = [item for item in items if _promise_id(item) in promises]
 
 
 @pytest.hookimpl(wrapper=True)
@@ -149,21 +166,13 @@ def pytest_runtest_makereport(
         return report
     promise, saboteur = _promise_id(item), item.callspec.params["saboteur"]  # type: ignore[attr-defined]
     seen = _colour(promise, call)
-    report.user_properties.append(("proof", f"{promise} {saboteur} {seen} {_failing_line(item, call)}"))
+    report.user_properties.append(("proof", f"{promise} {saboteur} {seen} {results.failing_line(item, call)}"))
     if seen in ("red", "deviates"):
         report.outcome, report.longrepr = "passed", None
     elif seen == "GREEN":
         report.outcome = "failed"
         report.longrepr = f"{promise} stays green under saboteur {saboteur}: the test cannot fail"
     return report
-
-
-def _failing_line(item: pytest.Item, call: pytest.CallInfo[None]) -> str:
-    """Return which line of the test noticed: a proof is worth what that line expects."""
-    if call.excinfo is None:
-        return "-"
-    own = [entry for entry in call.excinfo.traceback if Path(str(entry.path)) == item.path]
-    return f"{item.path.name}:{own[-1].lineno + 1}" if own else "-"
 
 
 def _colour(promise: str, call: pytest.CallInfo[None]) -> str:
@@ -182,6 +191,12 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
     terminalreporter.write_line(f"target: {os.environ[_TARGET]} at {os.environ[_ENDPOINT]}")
     if os.environ[_TARGET] == "localstack" and localstack.MODIFIED in os.environ:
         terminalreporter.write_line("modified target: queues named -window3- deduplicate for 3 s instead of 300 s")
+    if _given in config.stash:
+        given, promises = config.stash[_given]
+        terminalreporter.write_line(
+            f"given queue: {given.queue_url}; {len(promises)} promises can be held against what was given,"
+            f" {len(PROMISES) - len(promises)} need resources of their own and were deselected"
+        )
     if not config.getoption("--prove"):
         return
     reports = [report for kind in ("passed", "failed") for report in terminalreporter.stats.get(kind, [])]
@@ -203,9 +218,17 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
 @pytest.fixture(scope="session")
 def target(request: pytest.FixtureRequest) -> targets.Target:
     """Return the endpoint under test."""
-    patience = _PATIENCE_SECONDS_SABOTAGED if request.config.getoption("--prove") else _PATIENCE_SECONDS
-    bound = targets.BINDINGS[os.environ[_TARGET]](os.environ[_ENDPOINT], patience_seconds=patience)
+    if _UNUSABLE in os.environ:
+        raise EndpointError(os.environ[_UNUSABLE])
+    bound = _bound(request.config)
+    if request.config.getoption("--results"):
+        return request.config.stash[_results].watch.on(bound)
     return mutation.sharing_clients(bound) if request.config.getoption("--mutants") else bound
+
+
+def _bound(config: pytest.Config) -> targets.Target:
+    patience = _PATIENCE_SECONDS_SABOTAGED if config.getoption("--prove") else _PATIENCE_SECONDS
+    return targets.BINDINGS[os.environ[_TARGET]](os.environ[_ENDPOINT], patience_seconds=patience)
 
 
 @pytest.fixture(autouse=True)
@@ -225,7 +248,7 @@ def saboteur(request: pytest.FixtureRequest) -> str | None:
 def deployed(request: pytest.FixtureRequest, target: targets.Target) -> Environment:
     """Return the environment, deployed."""
     declared = _declared(request.config)
-    require(target, declared, is_own=_OWN in os.environ)
+    require(target, declared, is_own=choice.OWN in os.environ)
     return declared
 
 
@@ -245,12 +268,20 @@ def deployment(deployed: Environment, target: targets.Target, saboteur: str | No
 
 
 @pytest.fixture
-def resources(target: targets.Target, saboteur: str | None) -> Iterator[Resources]:
-    """Yield a maker of queues and topics that belong to this test alone."""
+def resources(
+    request: pytest.FixtureRequest, target: targets.Target, saboteur: str | None
+) -> Iterator[Resources | GivenResources]:
+    """Yield a maker of queues and topics that belong to this test alone, or what hands out the given ones."""
     sqs, sns = target.make_client("sqs"), target.make_client("sns")
+    if _given in request.config.stash:
+        given, _ = request.config.stash[_given]
+        lent = GivenResources(target, given, sqs, sns, number=next(_given_tests))
+        yield lent
+        lent.close()
+        return
     if saboteur is not None:
         sabotage((sqs, sns), saboteur)
     # Deleting goes through honest clients.
-    made = Resources(target, sqs, sns, prefix=f"ct-{uuid.uuid4().hex[:10]}")
+    made = Resources(target, sqs, sns, prefix=f"ct-{os.environ[_RUN]}{uuid.uuid4().hex[:6]}")
     yield made
     made.close()

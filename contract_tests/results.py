@@ -1,0 +1,286 @@
+"""The plugin of `--results FILE`: what became of every promise, as JSON, whatever the target did.
+
+Only a test that passed is a promise that holds, and only a failed expectation is a deviation. What a target does not
+offer is `not supported`; everything else, from a refused connection to a page of HTML, is `unknown`. A failed
+expectation proves nothing either where an answer the test got was no answer: its calls are watched.
+"""
+
+import dataclasses
+import json
+import re
+from collections import Counter
+from collections.abc import Generator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import Any
+
+import pytest
+from _pytest.outcomes import Skipped
+
+from contract_tests import targets
+from emulator import localstack
+from sluice import deviations
+from sluice.deviations import Deviation
+from sluice.errors import EndpointError
+from sluice.promises import PROMISES
+
+_EVIDENCE_LENGTH_MAX = 240
+_LACKS = ("InvalidAction", "UnknownOperationException", "UnknownOperation", "NotImplemented", "NotImplementedException")
+_MOVE_TASKS = ("StartMessageMoveTask", "ListMessageMoveTasks", "CancelMessageMoveTask")
+_THROTTLES = ("Throttling", "ThrottlingException", "ThrottledException", "RequestThrottled", "TooManyRequestsException")
+_VARYING = (
+    (r"ct-[0-9a-f]{10}", "ct-…"),  # names of queues and topics, see conftest
+    (r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}", "<uuid>"),
+    (r"(?<=127\.0\.0\.1:)\d+", "<port>"),
+    (r"(?<=0x)[0-9a-f]{8,}", "…"),
+    (r"[A-Za-z0-9+/_-]{48,}={0,2}", "<long>"),
+    (r"\b\d{10,}(\.\d+)?\b", "<number>"),
+    (r"\b\d+\.\d{3,}\b", "<number>"),
+)
+
+
+class Status(StrEnum):
+    """What is known of a promise on a target; composing several tests keeps the one named first."""
+
+    DEVIATES = "deviates"
+    UNKNOWN = "unknown"
+    NOT_SUPPORTED = "not supported"
+    HOLDS = "holds"
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """What became of one promise.
+
+    Args:
+        status: what is known.
+        evidence: one line that says why.
+        seconds: of its tests, set-up and clean-up included.
+    """
+
+    status: Status
+    evidence: str
+    seconds: float = 0.0
+
+    def __add__(self, other: "Result") -> "Result":
+        """Return the worse of two, with the time of both."""
+        worse = min(self, other, key=lambda one: list(Status).index(one.status))
+        return dataclasses.replace(worse, seconds=self.seconds + other.seconds)
+
+
+@dataclass(frozen=True, slots=True)
+class Trouble:
+    """An answer that proves nothing about a promise; a crash may be how a target is known to deviate."""
+
+    status: Status
+    said: str
+    is_crash: bool = False
+
+
+def one_line(text: str) -> str:
+    """Return the first line that says something, without what differs from run to run."""
+    line = next((line.strip() for line in text.splitlines() if line.strip()), "")
+    for pattern, instead in _VARYING:
+        line = re.sub(pattern, instead, line)
+    return line if len(line) <= _EVIDENCE_LENGTH_MAX else f"{line[: _EVIDENCE_LENGTH_MAX - 1]}…"
+
+
+def trouble(operation: str, response: Any, parsed: Mapping[str, Any]) -> Trouble | None:
+    """Return what is wrong with an answer, or None when a test may build on it.
+
+    Args:
+        operation: the API action.
+        response: as botocore received it.
+        parsed: what botocore made of it.
+    """
+    status, error = response.status_code, parsed.get("Error", {})
+    code, text = str(error.get("Code", "")), bytes(response.content).lstrip()
+    said = f"{operation} was answered with HTTP {status}"
+    if status == 501 or code in _LACKS:
+        return Trouble(Status.NOT_SUPPORTED, one_line(f"{said}, {code}: {error.get('Message', '')}"))
+    if status == 500 and operation in _MOVE_TASKS and response.headers.get("server", "").startswith("Werkzeug"):
+        return Trouble(Status.NOT_SUPPORTED, f"{said}, which is how moto answers actions it lacks")
+    if status in (429, 503) or code in _THROTTLES:
+        return Trouble(Status.UNKNOWN, one_line(f"{said}, {code}: throttled or unavailable"))
+    if text and not text.startswith((b"{", b"<?xml", f"<{operation}Response".encode(), b"<ErrorResponse")):
+        return Trouble(Status.UNKNOWN, one_line(f"{said} and no answer of the protocol: {text[:60]!r}"))
+    if status >= 500:
+        return Trouble(Status.UNKNOWN, one_line(f"{said}, {code}: {error.get('Message', '')}"), is_crash=True)
+    return None
+
+
+class Watch:
+    """Keeps the troubles a test has met, from all its clients."""
+
+    def __init__(self) -> None:
+        self.troubles: list[Trouble] = []
+
+    def on(self, target: targets.Target) -> targets.Target:
+        """Return the target with clients that are watched."""
+
+        def make_client(service: str) -> Any:
+            client = target.make_client(service)
+            client.meta.events.register_first("after-call", self._see_answer)
+            client.meta.events.register_first("after-call-error", self._see_error)
+            return client
+
+        return dataclasses.replace(target, make_client=make_client)
+
+    def _see_answer(self, http_response: Any, parsed: Mapping[str, Any], model: Any, **_: object) -> None:
+        found = trouble(model.name, http_response, parsed)
+        if found is not None:
+            self.troubles.append(found)
+
+    def _see_error(self, exception: Exception, event_name: str, **_: object) -> None:
+        operation = event_name.rpartition(".")[2]
+        self.troubles.append(Trouble(Status.UNKNOWN, one_line(f"{operation} got no answer: {exception}")))
+
+
+def judge(
+    error: BaseException | None, line: str, troubles: list[Trouble], known: Deviation | None
+) -> tuple[Status, str]:
+    """Return what a test says of its promise, and why.
+
+    Args:
+        error: what ended the test; None when nothing did.
+        line: where.
+        troubles: answers the test got that prove nothing.
+        known: why the target is known not to keep the promise.
+    """
+    if error is None:
+        return Status.HOLDS, line
+    if isinstance(error, Skipped):
+        return Status.NOT_SUPPORTED, one_line(str(error))
+    is_expectation = isinstance(error, AssertionError) or (
+        isinstance(error, pytest.fail.Exception) and not str(error).startswith("Timeout")
+    )
+    if is_expectation and known is not None and all(trouble.is_crash for trouble in troubles):
+        return Status.DEVIATES, str(known)
+    for status in (Status.UNKNOWN, Status.NOT_SUPPORTED):
+        for met in troubles:
+            if met.status is status:
+                return status, f"{line}: {met.said}"
+    said = one_line(str(error)) or type(error).__name__
+    if is_expectation:
+        return Status.DEVIATES, f"{line}: {said}"
+    return Status.UNKNOWN, f"{line}: {type(error).__name__}: {said}"
+
+
+def failing_line(item: pytest.Item, call: pytest.CallInfo[None]) -> str:
+    """Return which line of the test ended it, or the test's own where its set-up did; `-` where nothing did."""
+    if call.excinfo is None:
+        return "-"
+    own = [entry for entry in call.excinfo.traceback if Path(str(entry.path)) == item.path]
+    return f"{item.path.name}:{own[-1].lineno + 1}" if own else "-"
+
+
+class Plugin:
+    """Collects results in the process that controls the run, from whichever process ran the test.
+
+    Args:
+        path: file to write.
+        name: of the target, as in `sluice.deviations`.
+        url: its endpoint.
+    """
+
+    def __init__(self, path: Path, *, name: str, url: str) -> None:
+        self.watch = Watch()
+        self._path, self._name = path, name
+        self._url = url
+        self._results: dict[str, Result] = {}
+        self._selected: set[str] = set()
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtest_setup(self) -> None:
+        """Forget what the last test met."""
+        self.watch.troubles.clear()
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_runtest_makereport(
+        self, item: pytest.Item, call: pytest.CallInfo[None]
+    ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+        """Note what a test says of its promise, and let a failure be reported in one line.
+
+        A clean-up that fails takes nothing back: the test has seen what it came for.
+        """
+        report = yield
+        promise = promise_of(item)
+        if call.when == "call" or (call.when == "setup" and call.excinfo is not None):
+            line = failing_line(item, call)
+            place = f"{item.path.name}::{item.name}" if line == "-" else line
+            error = None if call.excinfo is None else call.excinfo.value
+            known = deviations.of_promise(self._name, promise)
+            status, evidence = judge(error, place, self.watch.troubles, known)
+            said = [("promise", promise), ("status", str(status)), ("evidence", evidence)]
+            report.user_properties += said
+            item.user_properties += said  # JUnit XML takes them from the clean-up's report
+            if report.failed:
+                report.longrepr = f"{promise} {status}: {evidence}"
+        elif report.failed:
+            assert call.excinfo is not None
+            report.longrepr = f"{promise}: the clean-up failed: {one_line(str(call.excinfo.value))}"
+        return report
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Take a report in."""
+        said = dict(report.user_properties)
+        if report.when != "teardown" and "status" in said:
+            promise = str(said["promise"])
+            result = Result(Status(str(said["status"])), str(said["evidence"]), report.duration)
+            before = self._results.get(promise)
+            self._results[promise] = result if before is None else before + result
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_testnodedown(self, node: Any) -> None:
+        """Learn from a worker of xdist which promises were to be tested; one that crashed says nothing."""
+        self._selected.update(getattr(node, "workeroutput", {}).get("promises", ()))
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_sessionfinish(self, session: pytest.Session) -> None:
+        """Write the file, in the controlling process."""
+        here = {promise_of(item) for item in getattr(session, "items", ())}
+        if hasattr(session.config, "workeroutput"):
+            session.config.workeroutput["promises"] = sorted(here)
+            return
+        unseen = Result(Status.UNKNOWN, "the run ended before the test of this promise did")
+        results = {
+            promise: self._results.get(promise, unseen)
+            for promise in PROMISES
+            if promise in self._results or promise in here | self._selected
+        }
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        written = {
+            "target": self._name,
+            "endpoint": self._url,
+            "version": _version(self._name, self._url),
+            "promises": {promise: _row(result) for promise, result in results.items()},
+        }
+        self._path.write_text(json.dumps(written, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+
+    def pytest_terminal_summary(self, terminalreporter: Any) -> None:
+        """Print how many promises have which status."""
+        count = Counter(result.status for result in self._results.values())
+        said = ", ".join(f"{count[status]} {status}" for status in reversed(Status))
+        terminalreporter.write_line(f"results: {said}; written to {self._path}")
+
+
+def promise_of(item: pytest.Item) -> str:
+    """Return the promise a collected test verifies."""
+    marker = item.get_closest_marker("promise")
+    assert marker is not None, "collection has refused tests without one"
+    return str(marker.args[0])
+
+
+def _version(name: str, url: str) -> str | None:
+    """Return what the endpoint says of its version; None when it says nothing, or no longer."""
+    if name != "localstack":
+        return None
+    with suppress(EndpointError):
+        return str((localstack.health(url) or {}).get("version"))
+    return None
+
+
+def _row(result: Result) -> dict[str, str | float]:
+    return {"status": result.status, "seconds": round(result.seconds, 3), "evidence": result.evidence}
