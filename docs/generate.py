@@ -4,7 +4,7 @@ from pathlib import Path
 
 from docs import stacks_page
 from sluice import deviations
-from sluice.promises import PROMISES, Evidence
+from sluice.promises import CORE, PROMISES, Evidence
 from sluice.promises.untested import NOT_TESTED
 
 _DOCS = Path(__file__).resolve().parent
@@ -24,7 +24,16 @@ What was collected about AWS and is no promise stands at the end, with the reaso
 
 def promises_page() -> str:
     """Return docs/promises.md."""
-    lines = [_HEAD]
+    core = [f"- **{id_}** {PROMISES[id_].statement}" for id_ in CORE]
+    lines = [
+        _HEAD,
+        f"## The core: {len(CORE)} to recite",
+        "",
+        "`pytest contract_tests -m core` verifies them.",
+        "",
+        *core,
+        "",
+    ]
     for area in dict.fromkeys(promise.area for promise in PROMISES.values()):
         lines += [f"## {area}", "", "| id | promise | evidence | saboteurs | deviates |", "|---|---|---|---|---|"]
         for promise in PROMISES.values():

@@ -6,7 +6,7 @@ from pathlib import Path
 from docs.generate import promises_page
 from sluice import deviations
 from sluice.anomalies import ANOMALIES
-from sluice.promises import PROMISES
+from sluice.promises import CORE, PROMISES
 from sluice.promises.untested import FACTS, NOT_TESTED
 from wire.saboteurs import SABOTEURS
 
@@ -32,6 +32,13 @@ def test_every_promise_has_evidence_and_a_known_saboteur() -> None:
         assert promise.evidence, promise.id
         assert promise.saboteurs, promise.id
         assert set(promise.saboteurs) <= set(SABOTEURS), promise.id
+
+
+def test_the_core_is_a_page_of_known_promises() -> None:
+    """About forty, none twice: short enough to be read and remembered."""
+    assert 35 <= len(CORE) <= 45
+    assert len(set(CORE)) == len(CORE)
+    assert set(CORE) <= set(PROMISES)
 
 
 def test_every_saboteur_is_used() -> None:
