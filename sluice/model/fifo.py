@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 
 from sluice import limits
 from sluice.model.message import Message
-from sluice.model.queue import Queue
+from sluice.model.queue import Bury, Queue
 from sluice.model.refusal import Refusal, invalid_parameter
 
 FIRST_SEQUENCE_NUMBER = 18_849_496_460_467_696_128  # 20 digits, as AWS's examples have [SND-10]
@@ -113,6 +113,15 @@ class FifoQueue(Queue):
                 self._rotation.pop(group)
             yield from messages
         self._rotation = {group: None for group in self._rotation if group in groups}
+
+    def receive(self, most: int, *, visibility_seconds: int, now: float, bury: Bury) -> list[Message]:
+        """Also let groups given back at once join the rotation in the order they were received [GRP-03]."""
+        received = super().receive(most, visibility_seconds=visibility_seconds, now=now, bury=bury)
+        groups = self._groups()
+        for group in dict.fromkeys(str(message.group) for message in received):
+            if next(self.deliverable(groups[group], now), None) is not None:
+                self._rotation.setdefault(group)
+        return received
 
     def check_delete(self, message: Message, handle: str, now: float) -> None:
         """Refuse a handle whose time is over or that a later receive replaced [VIS-01, VIS-04, VIS-05]."""
