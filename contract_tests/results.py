@@ -26,7 +26,7 @@ from sluice.deviations import Deviation
 from sluice.errors import EndpointError
 from sluice.promises import PROMISES
 
-_EVIDENCE_LENGTH_MAX = 240
+_EVIDENCE_LENGTH_MAX = 300
 _LACKS = ("InvalidAction", "UnknownOperationException", "UnknownOperation", "NotImplemented", "NotImplementedException")
 _MOVE_TASKS = ("StartMessageMoveTask", "ListMessageMoveTasks", "CancelMessageMoveTask")
 _THROTTLES = ("Throttling", "ThrottlingException", "ThrottledException", "RequestThrottled", "TooManyRequestsException")
@@ -36,7 +36,9 @@ _VARYING = (
     (r"(?<=127\.0\.0\.1:)\d+", "<port>"),
     (r"(?<=0x)[0-9a-f]{8,}", "…"),
     (r"[A-Za-z0-9+/_-]{48,}={0,2}", "<long>"),
-    (r"\b\d{10,}(\.\d+)?\b", "<number>"),
+    (r",? ?'ResponseMetadata': .*", "…"),
+    (r"\w{3}, \d\d \w{3} \d{4} [\d:]+ GMT|\d{4}-\d\d-\d\dT[\d:.]+Z?", "<date>"),
+    (r"\b(\d{13,}|1[78]\d{8})(\.\d+)?\b", "<number>"),  # times and sequence numbers; an account has 12 digits
     (r"\b\d+\.\d{3,}\b", "<number>"),
 )
 

@@ -29,7 +29,8 @@ _HOOKS = Path(__file__).resolve().parent / "hooks"
 _READY_SECONDS = 120
 _STOP_GRACE_SECONDS = 15
 _METRICS_SECONDS = 5  # 60 by default: how often queues report to CloudWatch; alarms still look once a minute
-_direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))  # a proxy cannot reach our loopback
+direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+"""Opens URLs without a proxy, which could not reach our loopback."""
 _NO_FILES = {"AWS_CONFIG_FILE": os.devnull, "AWS_SHARED_CREDENTIALS_FILE": os.devnull}
 _SERVICES = ("sns", "sqs", "cloudformation")
 
@@ -86,7 +87,7 @@ def health(endpoint_url: str, *, timeout_seconds: float = 2) -> Mapping[str, obj
     """
     endpoint_url = checked_url(endpoint_url)
     try:
-        with _direct.open(f"{endpoint_url}/_localstack/health", timeout=timeout_seconds) as answer:
+        with direct.open(f"{endpoint_url}/_localstack/health", timeout=timeout_seconds) as answer:
             said = json.load(answer)
     except (urllib.error.HTTPError, http.client.HTTPException, ValueError):
         return None
@@ -119,7 +120,8 @@ def _unavailable(said: Mapping[str, object]) -> list[str]:
     return [name for name in _SERVICES if services.get(name) not in ("available", "running")]
 
 
-def _free_port() -> int:
+def free_port() -> int:
+    """Return a port of 127.0.0.1 nobody listens on."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]
@@ -186,7 +188,7 @@ def _make_root() -> Path:
 
 
 @contextlib.contextmanager
-def running(*, port: int | None = None, log: Path) -> Iterator[Running]:
+def running(*, port: int | None = None, log: Path, python: Path = _PYTHON) -> Iterator[Running]:
     """Start LocalStack and stop it again when the block ends, however it ends.
 
     A dying process takes its LocalStack with it (see `emulator.supervisor`).
@@ -194,22 +196,23 @@ def running(*, port: int | None = None, log: Path) -> Iterator[Running]:
     Args:
         port: where to listen on 127.0.0.1; None means a free one.
         log: file its output goes to; replaced.
+        python: interpreter of the environment that has LocalStack.
 
     Raises:
         ConfigError: the port is no port.
         EndpointError: the port is taken, LocalStack is not installed, or it did not come up in its bound.
     """
-    if not _PYTHON.exists():
-        raise EndpointError(f"LocalStack {VERSION} is not installed ({_PYTHON} is missing); run: make setup")
+    if not python.exists():
+        raise EndpointError(f"LocalStack {VERSION} is not installed ({python} is missing); run: make setup")
     if port is not None:
         _refuse_taken(port)
-    chosen = _free_port() if port is None else port
+    chosen = free_port() if port is None else port
     url = f"http://127.0.0.1:{chosen}"
     log.parent.mkdir(parents=True, exist_ok=True)
     with log.open("wb") as output:
         root = _make_root()
         process = Supervised(
-            [str(_PYTHON), "-m", "localstack.runtime.main"],
+            [str(python), "-m", "localstack.runtime.main"],
             environment=_process_environment(root, chosen),
             grace_seconds=_STOP_GRACE_SECONDS,
             output=output,

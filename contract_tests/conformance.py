@@ -1,0 +1,202 @@
+"""Which emulator keeps which promise: `python -m contract_tests.conformance` (or `make conformance`).
+
+Runs the suite against one target after the other and writes the page of promise by target. A target that cannot be
+installed, started or tested to the end is `unknown` with the reason, never left out.
+"""
+
+import contextlib
+import json
+import re
+import sys
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import click
+
+from contract_tests.results import Status, one_line
+from docs import conformance_page
+from emulator import localstack, peers
+from emulator.processes import Supervised
+from sluice.clock import SystemClock
+from sluice.errors import EndpointError
+from sluice.promises import PROMISES, Promiser
+
+_PROJECT = Path(__file__).resolve().parent.parent
+_WORK = Path("runs") / "conformance"
+_RUN_SECONDS_MAX = 1_800
+_STOP_GRACE_SECONDS = 20
+_TICK_SECONDS = 0.5
+_clock = SystemClock()
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A target, as a column of the page.
+
+    Args:
+        name: stable; in files and options.
+        title: as people call it.
+        version: exact.
+        note: what about it is not as it comes; "" where nothing is.
+    """
+
+    name: str
+    title: str
+    version: str
+    note: str = ""
+
+
+_WINDOW = "started with a hook: queues named -window3- deduplicate for 3 s instead of 300 s"
+_OWN = f"localstack-{localstack.VERSION}"
+COLUMNS: dict[str, Column] = {
+    column.name: column
+    for column in (
+        Column("simulator", "simulator", "of this project", "in the test's process, in virtual time"),
+        Column(_OWN, "LocalStack", localstack.VERSION, _WINDOW),
+        *(
+            Column(peer.name, peer.title, peer.version, _WINDOW if peer.title == "LocalStack" else "")
+            for peer in peers.PEERS.values()
+        ),
+    )
+}
+
+
+@contextlib.contextmanager
+def _started(column: Column, log: Path) -> Iterator[list[str]]:
+    """Start a target and yield the options that lead the suite there."""
+    if column.name == "simulator":
+        yield ["--target", "simulator"]
+    elif column.name == _OWN:
+        with localstack.running(log=log) as own:
+            yield ["--endpoint-url", own.endpoint_url]
+    else:
+        with peers.running(peers.PEERS[column.name], log) as endpoint_url:
+            yield ["--endpoint-url", endpoint_url]
+
+
+def _environment(column: Column) -> dict[str, str]:
+    """Return an environment with keys no emulator checks, and nothing of the caller's AWS_*."""
+    running = localstack.Running(endpoint_url="", log=_WORK if column.note == _WINDOW else None)
+    given = localstack.pointed_at(running)
+    return {name: value for name, value in given.items() if "ENDPOINT" not in name and name != "PYTEST_ADDOPTS"}
+
+
+def _test(column: Column, options: list[str], workers: int, selected: list[str]) -> Mapping[str, Any]:
+    """Run the suite and return its results.
+
+    Raises:
+        EndpointError: it did not end in its bound, or wrote no results.
+    """
+    path, log = _WORK / f"{column.name}.json", _WORK / f"{column.name}.log"
+    path.unlink(missing_ok=True)
+    command = [sys.executable, "-m", "pytest", "-v", "-n", str(workers), "contract_tests"]
+    command += ["-o", "verbosity_assertions=2"]  # evidence is worth what it shows of both sides
+    command += ["-m", "not deployment and not slow", "--results", str(path), *options, *selected]
+    deadline, shown = _clock.monotonic() + _RUN_SECONDS_MAX, 0
+    with (
+        log.open("wb") as output,
+        Supervised(command, environment=_environment(column), grace_seconds=_STOP_GRACE_SECONDS, output=output) as run,
+    ):
+        while run.is_running and _clock.monotonic() < deadline:
+            _clock.sleep(_TICK_SECONDS)
+            done = max((int(found) for found in re.findall(r"\[ *(\d+)%\]", log.read_text("utf-8"))), default=0)
+            if done // 20 > shown // 20:
+                shown = done
+                _say(f"{column.name}: {done} %")
+        is_late = run.is_running
+    if is_late or not path.exists():
+        reason = f"did not end within {_RUN_SECONDS_MAX} s" if is_late else "wrote no results"
+        raise EndpointError(f"the suite {reason}; its log: {log}")
+    results: Mapping[str, Any] = json.loads(path.read_text(encoding="utf-8"))["promises"]
+    return results
+
+
+def measure(column: Column, *, workers: int, selected: list[str]) -> tuple[Mapping[str, Any], str | None]:
+    """Return one target's results by promise, and why there are none when there are none."""
+    started = _clock.monotonic()
+    _say(f"{column.name}: starting {column.title} {column.version}")
+    try:
+        with _started(column, _WORK / f"{column.name}-server.log") as options:
+            results = _test(column, options, workers, selected)
+    except (EndpointError, OSError) as error:
+        _say(f"{column.name}: unknown: {error}")
+        return {}, one_line(str(error))
+    count = Counter(result["status"] for result in results.values())
+    counts = ", ".join(f"{count[status]} {status}" for status in conformance_page.STATUSES)
+    _say(f"{column.name}: {counts}; {_clock.monotonic() - started:.0f} s")
+    return results, None
+
+
+def matrix(measured: Mapping[str, tuple[Mapping[str, Any], str | None]], date: str) -> dict[str, Any]:
+    """Return what the page is made of.
+
+    Args:
+        measured: column name to its results, and why there are none.
+        date: of the run.
+    """
+    tested = {promise for results, _ in measured.values() for promise in results}
+    every = not tested
+    rows = []
+    for promise in PROMISES.values():
+        if promise.id in tested or (every and promise.promiser is not Promiser.STACK):
+            found = {}
+            for name, (results, reason) in measured.items():
+                unknown = {"status": Status.UNKNOWN.value, "evidence": reason or "its test did not run"}
+                result = results.get(promise.id, unknown)
+                found[name] = {"status": result["status"], "evidence": result["evidence"]}
+            rows.append({"id": promise.id, "area": promise.area, "statement": promise.statement, "results": found})
+    columns = [COLUMNS[name] for name in measured]
+    return {
+        "date": date,
+        "targets": [
+            {"name": column.name, "title": column.title, "version": column.version, "note": column.note}
+            for column in columns
+        ],
+        "promises": rows,
+    }
+
+
+def _say(text: str) -> None:
+    click.echo(f"conformance: {text}", err=True)
+
+
+@click.command(context_settings={"help_option_names": ["-h", "--help"]})
+@click.option("--only", type=click.Choice(list(COLUMNS)), multiple=True, help="These targets only; may be repeated.")
+@click.option("-k", "keyword", metavar="EXPRESSION", help="These tests only, as for pytest -k.")
+@click.option("-n", "--workers", type=click.IntRange(1), default=4, show_default=True, help="Tests at a time.")
+@click.option(
+    "--output",
+    type=click.Path(file_okay=False, path_type=Path),
+    default=Path("docs"),
+    show_default=True,
+    help="Folder that conformance.json, .md and .html are written to.",
+)
+def main(only: tuple[str, ...], keyword: str | None, workers: int, output: Path) -> None:
+    """Hold every emulator to every promise, and write the page that compares them.
+
+    \b
+    Takes about ten minutes. What each run and each server said is in runs/conformance/.
+    Exit codes: 0 every target was tested, whatever it keeps; 2 one could not be
+    installed, started or tested (the page says unknown, and why); 3 wrong usage.
+    """
+    _WORK.mkdir(parents=True, exist_ok=True)
+    selected = [] if keyword is None else ["-k", keyword]
+    measured = {name: measure(COLUMNS[name], workers=workers, selected=selected) for name in only or COLUMNS}
+    date = datetime.fromtimestamp(_clock.now_us() / 1_000_000, tz=UTC).date().isoformat()
+    conformance_page.write(matrix(measured, date), output)
+    _say(f"wrote {output}/conformance.json, .md and .html")
+    sys.exit(2 if any(reason for _, reason in measured.values()) else 0)
+
+
+if __name__ == "__main__":
+    try:
+        main(standalone_mode=False, prog_name="python -m contract_tests.conformance")
+    except click.Abort:
+        sys.exit(130)
+    except click.ClickException as error:
+        error.show()
+        sys.exit(3)
