@@ -62,6 +62,14 @@ simulate: setup ## Every promise on the simulator, honest and with one rule of t
 	@$(PYTEST) contract_tests --target simulator -m "not deployment"
 	@$(PYTEST) -n "$$WORKERS" contract_tests --target simulator -m "not deployment" --mutants
 
+.PHONY: conformance
+conformance: setup ## Every promise on five emulators: docs/conformance.md and .html (ten minutes)
+	@python -m contract_tests.conformance
+
+.PHONY: test-pages
+test-pages: setup ## docs/conformance.html in a real Chromium, which is installed where it may be
+	@$(PYTEST) tests/pages
+
 .PHONY: emulator
 emulator: setup ## LocalStack in the foreground, on port 4566; Ctrl-C stops it
 	@python -m emulator up
@@ -91,10 +99,13 @@ docs: setup ## Write the pages that follow from the code
 	@python docs/generate.py
 
 .PHONY: lock
-lock: setup ## Renew requirements.lock and emulator/requirements.lock
+lock: setup ## Renew every lock file of Python packages
 	@uv pip compile --quiet --upgrade --python-version 3.13 --custom-compile-command "make lock" requirements-dev.txt -o requirements.lock
 	@uv pip compile --quiet --upgrade --python-version 3.13 --custom-compile-command "make lock" emulator/requirements.in -o emulator/requirements.lock
+	@for peer in emulator/locks/*.in; do \
+	  uv pip compile --quiet --upgrade --python-version 3.13 --custom-compile-command "make lock" $$peer -o $${peer%.in}.lock; \
+	done
 
 .PHONY: clean
 clean: ## Remove what was installed and written: environments, node_modules, cdk.out, runs
-	@rm -rf .venv .venv-emulator node_modules cdk.out runs .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	@rm -rf .venv .venv-emulator .venv-conformance node_modules cdk.out runs .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

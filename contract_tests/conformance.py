@@ -95,7 +95,14 @@ def _test(column: Column, options: list[str], workers: int, selected: list[str])
     path.unlink(missing_ok=True)
     command = [sys.executable, "-m", "pytest", "-v", "-n", str(workers), "contract_tests"]
     command += ["-o", "verbosity_assertions=2"]  # evidence is worth what it shows of both sides
-    command += ["-m", "not deployment and not slow", "--results", str(path), *options, *selected]
+    command += [
+        "-m",
+        "not deployment and not slow and not deep and not aws",
+        "--results",
+        str(path),
+        *options,
+        *selected,
+    ]
     deadline, shown = _clock.monotonic() + _RUN_SECONDS_MAX, 0
     with (
         log.open("wb") as output,

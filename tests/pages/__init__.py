@@ -1,0 +1,1 @@
+"""Tests of the pages in docs/, in a real browser."""

@@ -1,0 +1,195 @@
+"""docs/conformance.html in a real browser, as it is committed."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.pages.conftest import PROJECT
+
+PAGE = PROJECT / "docs" / "conformance.html"
+MATRIX = json.loads((PROJECT / "docs" / "conformance.json").read_text(encoding="utf-8"))
+PROMISES = MATRIX["promises"]
+TARGETS = [target["name"] for target in MATRIX["targets"]]
+TOTAL = len(PROMISES)
+
+
+@pytest.fixture
+def said() -> list[str]:
+    """Return a list that takes what the page complains of and whatever it asks the network for."""
+    return []
+
+
+@pytest.fixture
+def page(browser: Any, said: list[str]) -> Iterator[Any]:
+    """Yield the page, opened in a window of its own."""
+    context = browser.new_context(viewport={"width": 1280, "height": 900})
+    page = context.new_page()
+    page.set_default_timeout(10_000)
+    page.on("console", lambda message: said.append(f"console: {message.text}"))
+    page.on("pageerror", lambda error: said.append(f"error: {error}"))
+    page.on("request", lambda request: said.append(f"request: {request.url}"))
+    page.goto(PAGE.as_uri())
+    yield page
+    context.close()
+
+
+def _shown(page: Any) -> list[str]:
+    return [row.get_attribute("id") for row in page.locator("tr.promise:visible").all()]
+
+
+def _count(page: Any) -> str:
+    return str(page.locator("#count").inner_text())
+
+
+def _with(status: str, *targets: str) -> list[str]:
+    return [
+        row["id"]
+        for row in PROMISES
+        if any(result["status"] == status for name, result in row["results"].items() if name in (targets or TARGETS))
+    ]
+
+
+def test_the_page_opens_without_a_complaint_and_without_the_network(page: Any, said: list[str]) -> None:
+    """One request, for the file itself; nothing on the console, also after it was used."""
+    page.get_by_label("Status").select_option("deviates")
+    page.get_by_role("button", name="Clear").click()
+
+    assert said == [f"request: {PAGE.as_uri()}"]
+
+
+def test_every_promise_is_listed_once_with_its_status_on_every_target(page: Any) -> None:
+    """In the order of the results, a row each, and the count says so."""
+    statuses = [
+        [cell.strip() for cell in row]
+        for row in page.locator("tr.promise").evaluate_all(
+            "rows => rows.map(row => [...row.querySelectorAll('td.target')].map(cell => cell.textContent))"
+        )
+    ]
+
+    assert TOTAL >= 150
+    assert _shown(page) == [row["id"] for row in PROMISES]
+    assert statuses == [[row["results"][name]["status"] for name in TARGETS] for row in PROMISES]
+    assert _count(page) == f"{TOTAL} of {TOTAL} promises"
+
+
+def test_the_status_filter_leaves_what_has_it_on_any_target(page: Any) -> None:
+    """Any of the columns counts until a target is chosen."""
+    page.get_by_label("Status").select_option("deviates")
+
+    assert 0 < len(_with("deviates")) < TOTAL
+    assert _shown(page) == _with("deviates")
+    assert _count(page) == f"{len(_with('deviates'))} of {TOTAL} promises"
+
+
+def test_status_and_target_together_mean_that_column(page: Any) -> None:
+    """What ministack does not support, and nothing else."""
+    page.get_by_label("Target").select_option("ministack")
+    page.get_by_label("Status").select_option("not supported")
+
+    assert _with("not supported", "ministack")
+    assert _shown(page) == _with("not supported", "ministack")
+
+
+def test_the_area_filter_leaves_one_heading(page: Any) -> None:
+    """And the promises under it."""
+    page.get_by_label("Area").select_option("Move tasks")
+
+    assert page.locator("tr.area:visible").all_inner_texts() == ["Move tasks"]
+    assert _shown(page) == [row["id"] for row in PROMISES if row["area"] == "Move tasks"]
+
+
+def test_text_finds_ids_statements_and_evidence(page: Any) -> None:
+    """Every word has to be there, in any order and case."""
+    text = page.get_by_label("Text")
+
+    text.fill("grp-13")
+    assert _shown(page) == ["GRP-13"]
+    text.fill("GROUP long-invisible delay")
+    assert _shown(page) == ["GRP-13"]
+    text.fill("gap-03")
+    assert _shown(page) == ["GRP-13"]
+
+
+def test_what_finds_nothing_says_so_and_clear_brings_everything_back(page: Any) -> None:
+    """No empty page without a word."""
+    page.get_by_label("Text").fill("no promise says this")
+
+    assert _shown(page) == []
+    assert page.get_by_text("No promise is like that.").is_visible()
+
+    page.get_by_role("button", name="Clear").click()
+    page.get_by_text(f"{TOTAL} of {TOTAL} promises", exact=True).wait_for()
+    assert len(_shown(page)) == TOTAL
+
+
+def test_a_row_opens_with_the_evidence_of_every_target(page: Any) -> None:
+    """The known deviation of LocalStack stands there with its number; a second click closes it."""
+    evidence = page.locator("#evidence-GRP-13")
+    assert not evidence.is_visible()
+
+    page.locator("#GRP-13 th").click()
+
+    (row,) = [row for row in PROMISES if row["id"] == "GRP-13"]
+    assert "GAP-03: an invisible message holds back" in evidence.inner_text()
+    assert evidence.locator("dd").all_inner_texts() == [row["results"][name]["evidence"] for name in TARGETS]
+    page.locator("#GRP-13 th").click()
+    assert not evidence.is_visible()
+
+
+def test_the_keyboard_is_enough(page: Any) -> None:
+    """Tab reaches the row's button, Enter opens and closes it, and the state is told to a screen reader."""
+    button = page.get_by_role("button", name="GRP-01", exact=True)
+    page.get_by_role("button", name="Clear").focus()
+    page.keyboard.press("Tab")
+    assert button.evaluate("button => button === document.activeElement")
+
+    page.keyboard.press("Enter")
+    assert button.get_attribute("aria-expanded") == "true"
+    assert page.locator("#evidence-GRP-01").is_visible()
+
+    page.keyboard.press("Space")
+    assert button.get_attribute("aria-expanded") == "false"
+    assert not page.locator("#evidence-GRP-01").is_visible()
+
+
+def test_the_numbers_of_the_summary_are_right_and_lead_to_their_promises(page: Any) -> None:
+    """Every number is how many rows its filter leaves."""
+    buttons = page.locator(".summary button").all()
+    assert len(buttons) == 4 * len(TARGETS)
+
+    for button in buttons:
+        number = int(button.inner_text())
+        button.click()
+        assert len(_shown(page)) == number
+        assert _shown(page) == _with(button.get_attribute("data-status"), button.get_attribute("data-target"))
+
+
+def test_nothing_sticks_out_of_a_narrow_window(page: Any) -> None:
+    """On a telephone the page scrolls down only, and every status keeps the name of its target."""
+    page.set_viewport_size({"width": 390, "height": 800})
+
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390
+    assert _shown(page) == [row["id"] for row in PROMISES]
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_every_status_can_be_read_in_light_and_dark(page: Any, scheme: str) -> None:
+    """The contrast of text and ground is at least 4.5 (WCAG AA), in the colours the browser computes."""
+    page.emulate_media(color_scheme=scheme)
+
+    contrasts = page.evaluate((Path(__file__).parent / "contrast.js").read_text(encoding="utf-8"))
+
+    assert {name for name, contrast in contrasts.items() if contrast < 4.5} == set()
+    assert set(contrasts) >= {"body", "holds", "deviates", "not-supported", "unknown", "soft"}
+
+
+def test_print_has_the_table_and_not_the_controls(page: Any) -> None:
+    """On paper there is nothing to click; the PDF has pages."""
+    page.emulate_media(media="print")
+
+    assert not page.locator("form").is_visible()
+    assert page.locator("tr.promise").first.is_visible()
+    assert page.pdf().startswith(b"%PDF-")
