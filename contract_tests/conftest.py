@@ -82,12 +82,12 @@ def _start(config: pytest.Config) -> None:
     os.environ[_RUN] = uuid.uuid4().hex[:4]
     try:
         _declared(config)
-        given = choice.given(config)
+        brought = choice.given(config)
         chosen = choice.target(config, stack)
         os.environ[_ENDPOINT], os.environ[_TARGET] = chosen.place, chosen.name
         config.stash[_notice] = chosen.notice
-        if given is not None:
-            config.stash[_given] = given, given.promises(_bound(config))
+        if brought is not None:
+            config.stash[_given] = brought, brought.promises(_bound(config))
     except MessagingError as error:
         if not isinstance(error, EndpointError) or not config.getoption("--results"):
             raise pytest.UsageError(str(error)) from error

@@ -229,7 +229,10 @@ class Resources:
     def __init__(self, target: Target, sqs: Any, sns: Any, prefix: str) -> None:
         self._target, self._sqs, self._sns, self._prefix = target, sqs, sns, prefix
         self._numbers = itertools.count(1)
-        self._undo: list[Callable[[], object]] = []
+        self._subscriptions: list[Callable[[], object]] = []
+        self._topics: list[Callable[[], object]] = []
+        self._queues: list[Callable[[], object]] = []
+        sns.meta.events.register("after-call.sns.Subscribe", self._note_subscription)
 
     def standard_queue(
         self, *, hint: str = "q", dead_letters: Queue | None = None, max_receive_count: int = 2, **attributes: str
@@ -277,7 +280,7 @@ class Resources:
         )
         url: str = answer.get("QueueUrl", "")
         if url:
-            self._undo.append(lambda: self._delete(url))
+            self._queues.append(lambda: self._delete(url))
         return url
 
     def _delete(self, url: str) -> None:
@@ -302,7 +305,7 @@ class Resources:
 
     def _topic(self, name: str, attributes: Mapping[str, str]) -> Topic:
         arn = self._sns.create_topic(Name=name, Attributes=dict(attributes))["TopicArn"]
-        self._undo.append(lambda: self._delete_topic(arn, is_archived="ArchivePolicy" in attributes))
+        self._topics.append(lambda: self._delete_topic(arn, is_archived="ArchivePolicy" in attributes))
         return Topic(self._sns, arn)
 
     def _delete_topic(self, arn: str, *, is_archived: bool) -> None:
@@ -311,7 +314,21 @@ class Resources:
                 self._sns.set_topic_attributes(TopicArn=arn, AttributeName="ArchivePolicy", AttributeValue="{}")
             self._sns.delete_topic(TopicArn=arn)
 
+    def _note_subscription(self, parsed: Mapping[str, Any], **_: object) -> None:
+        arn = parsed.get("SubscriptionArn")
+        if arn is not None:
+            self._subscriptions.append(lambda: self._unsubscribe(arn))
+
+    def _unsubscribe(self, arn: str) -> None:
+        with contextlib.suppress(ClientError):  # the test may have ended it; what is left goes with its topic
+            self._sns.unsubscribe(SubscriptionArn=arn)
+
     def close(self) -> None:
-        """Delete everything, the latest first."""
-        while self._undo:
-            self._undo.pop()()
+        """Delete everything: subscriptions, topics, queues, so that nothing is delivered to what is gone.
+
+        What cannot be deleted does not keep the rest; its error is raised at the end.
+        """
+        self._sns.meta.events.unregister("after-call.sns.Subscribe", self._note_subscription)
+        with contextlib.ExitStack() as stack:
+            for undo in (*self._queues, *self._topics, *self._subscriptions):  # the last is called first
+                stack.callback(undo)

@@ -12,11 +12,13 @@ import boto3
 import localstack_client.session
 from botocore.config import Config
 
+from contract_tests import account
 from emulator.localstack import MODIFIED
 from sluice.clock import Clock, SystemClock
 from wire.simulator import ENDPOINT_URL, Simulator
 
 _CONFIG = Config(retries={"total_max_attempts": 1}, connect_timeout=5, read_timeout=30, max_pool_connections=20)
+_PATIENT = _CONFIG.merge(Config(retries={"mode": "standard", "total_max_attempts": 5}))  # AWS throttles
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,6 +62,25 @@ def endpoint(endpoint_url: str, *, patience_seconds: float) -> Target:
     )
 
 
+def aws(endpoint_url: str, *, patience_seconds: float, clock: Clock | None = None) -> Target:
+    """Return AWS, with the caller's own credentials and region.
+
+    Args:
+        endpoint_url: an endpoint of AWS in your own network; anything but a URL means AWS's public ones.
+        patience_seconds: raised to what eventual answers need.
+        clock: None means the machine's.
+    """
+    clock = SystemClock() if clock is None else clock
+    url = endpoint_url if "://" in endpoint_url else None
+    return Target(
+        name="aws",
+        make_client=lambda service: account.settling(boto3.client(service, endpoint_url=url, config=_PATIENT), clock),
+        has_short_window=False,
+        patience_seconds=max(patience_seconds, account.PATIENCE_SECONDS),
+        clock=clock,
+    )
+
+
 def simulator(endpoint_url: str, *, patience_seconds: float) -> Target:
     """Return a simulator of this process alone, whose time costs nothing."""
     assert endpoint_url == ENDPOINT_URL
@@ -73,4 +94,9 @@ def simulator(endpoint_url: str, *, patience_seconds: float) -> Target:
     )
 
 
-BINDINGS: dict[str, Callable[..., Target]] = {"localstack": localstack, "endpoint": endpoint, "simulator": simulator}
+BINDINGS: dict[str, Callable[..., Target]] = {
+    "localstack": localstack,
+    "endpoint": endpoint,
+    "simulator": simulator,
+    "aws": aws,
+}

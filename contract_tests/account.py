@@ -1,0 +1,100 @@
+"""What the target `aws` needs besides clients: an account, a consent to what a run costs, and patience.
+
+Nothing here has met AWS itself: `docs/contract-tests.md` lists what was tried and what was not.
+"""
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import boto3
+
+from sluice.clock import Clock
+from sluice.errors import ConfigError, EndpointError
+
+PATIENCE_SECONDS = 120.0
+TEST_SECONDS_MAX = 3_600
+SETTLES_SECONDS: Mapping[str, float] = {
+    # https://docs.aws.amazon.com/AWSSimpleQueueService/latest/APIReference/API_CreateQueue.html
+    "sqs.CreateQueue": 1,
+    # https://docs.aws.amazon.com/AWSSimpleQueueService/latest/APIReference/API_SetQueueAttributes.html
+    "sqs.SetQueueAttributes": 60,
+    # https://docs.aws.amazon.com/sns/latest/dg/sns-message-filtering-apply.html
+    "sns.SetSubscriptionAttributes": 900,
+}
+"""How long AWS may take until a change holds everywhere, by operation; nothing tells when it does."""
+
+# The whole suite makes 10 requests a test on the simulator, which answers at once; 400 of its 2,600 are receives.
+_REQUESTS_PER_TEST_MAX = 40
+_USD_PER_REQUEST_MAX = 0.5e-6  # the dearest of them: a request to a FIFO queue, us-east-1, of up to 64 KB
+_SECONDS_PER_TEST = 60  # two tests in five change attributes; the rest takes seconds
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Estimate:
+    """What a run on AWS takes, from above.
+
+    Args:
+        tests: how many are run.
+        workers: how many run at a time.
+    """
+
+    tests: int
+    workers: int
+
+    @property
+    def requests(self) -> int:
+        """Return the number of requests."""
+        return self.tests * _REQUESTS_PER_TEST_MAX
+
+    @property
+    def usd(self) -> float:
+        """Return their price, rounded up to a cent."""
+        return math.ceil(self.requests * _USD_PER_REQUEST_MAX * 100) / 100
+
+    @property
+    def minutes(self) -> int:
+        """Return the time, rounded up."""
+        return math.ceil(self.tests * _SECONDS_PER_TEST / self.workers / 60)
+
+    def __str__(self) -> str:
+        return (
+            f"at most {self.tests} tests with {self.workers} worker(s): about {self.minutes} min,"
+            f" up to {self.requests:,} requests, at most ${self.usd:.2f}"
+        )
+
+
+def checked(session: "boto3.Session", estimate: Estimate, *, is_agreed: bool) -> str:
+    """Return the region the run will use.
+
+    Raises:
+        EndpointError: there is no region, or there are no credentials.
+        ConfigError: nobody has agreed to the estimate.
+    """
+    if session.region_name is None:
+        raise EndpointError("target aws has no region; set AWS_DEFAULT_REGION or name a profile in AWS_PROFILE")
+    if session.get_credentials() is None:
+        raise EndpointError(
+            "target aws has no credentials; set AWS_PROFILE, or AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
+        )
+    if not is_agreed:
+        raise ConfigError(f"target aws costs money: {estimate}; agree with --i-will-pay or SLUICE_AWS=1")
+    return str(session.region_name)
+
+
+def settling(client: Any, clock: Clock) -> Any:
+    """Return the client, which from now on waits after each change until AWS says that it holds."""
+    for operation, seconds in SETTLES_SECONDS.items():
+        service, name = operation.split(".")
+        if client.meta.service_model.service_name == service:
+            client.meta.events.register(f"after-call.{operation}", _wait(clock, seconds), unique_id=f"settling-{name}")
+    return client
+
+
+def _wait(clock: Clock, seconds: float) -> Callable[..., None]:
+    def wait(http_response: Any, **_: object) -> None:
+        if http_response.status_code == 200:
+            clock.sleep(seconds)
+
+    return wait

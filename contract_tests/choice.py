@@ -1,0 +1,118 @@
+"""Which target a run has, from its options: `--target`, `--endpoint-url`, and the resources somebody brings along."""
+
+import os
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+
+import boto3
+import pytest
+from botocore.exceptions import BotoCoreError, ClientError
+
+from contract_tests import account, targets
+from contract_tests.given import Given
+from emulator import localstack
+from sluice.endpoint import checked_url
+from sluice.errors import ConfigError, EndpointError
+from sluice.promises import PROMISES, Promiser
+from wire.simulator import ENDPOINT_URL
+
+OWN = "SLUICE_CONTRACT_OWN"
+"""Set where the run started its own LocalStack."""
+_AGREED = "SLUICE_AWS"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Choice:
+    """What a run goes against.
+
+    Args:
+        name: of the binding.
+        place: its endpoint, or for AWS the region.
+        notice: what is to be said before the run begins; empty where nothing is.
+    """
+
+    name: str
+    place: str
+    notice: str = ""
+
+
+def add_options(group: pytest.OptionGroup) -> None:
+    """Add the options this module reads."""
+    group.addoption("--endpoint-url", metavar="URL", help="run against this endpoint instead of starting LocalStack")
+    group.addoption(
+        "--target",
+        choices=tuple(targets.BINDINGS),
+        help="what to run against; by default the endpoint given, or else a LocalStack of the run's own",
+    )
+    group.addoption("--i-will-pay", action="store_true", help=f"agree to what --target aws costs; so does {_AGREED}=1")
+    group.addoption(
+        "--queue-url", metavar="URL", help="run what needs no more against this FIFO queue, and leave it as it is"
+    )
+    group.addoption("--dlq-url", metavar="URL", help="with --queue-url: its DLQ")
+    group.addoption("--topic-arn", metavar="ARN", help="with --queue-url: the FIFO topic it is subscribed to")
+
+
+def target(config: pytest.Config, stack: ExitStack) -> Choice:
+    """Return the target asked for, which answers; start LocalStack where none is named.
+
+    Raises:
+        ConfigError: the options contradict each other.
+        EndpointError: the target cannot be used.
+    """
+    asked, url = config.getoption("--target"), _url(config)
+    if asked == "simulator":
+        return Choice(name=asked, place=ENDPOINT_URL)
+    if asked == "aws":
+        return _aws(config, url)
+    if url is None and asked == "endpoint":
+        raise ConfigError("--target endpoint is nowhere yet; say where with --endpoint-url")
+    if url is None:
+        running = stack.enter_context(localstack.running(log=Path("runs") / "localstack-contracts.log"))
+        os.environ.update(running.environment() | {OWN: "1"})
+        return Choice(name="localstack", place=running.endpoint_url)
+    name = asked or ("localstack" if localstack.health(url) is not None else "endpoint")
+    return _answering(Choice(name=name, place=url))
+
+
+def _url(config: pytest.Config) -> str | None:
+    given = config.getoption("--endpoint-url") or os.environ.get("AWS_ENDPOINT_URL")
+    return checked_url(given) if given else None
+
+
+def _aws(config: pytest.Config, url: str | None) -> Choice:
+    tests = sum(promise.promiser is Promiser.SERVICE for promise in PROMISES.values())
+    estimate = account.Estimate(tests=tests, workers=config.getoption("numprocesses", None) or 1)
+    is_agreed = config.getoption("--i-will-pay") or os.environ.get(_AGREED) == "1"
+    region = account.checked(boto3.Session(), estimate, is_agreed=is_agreed)
+    return _answering(Choice(name="aws", place=url or region, notice=f"target aws, {estimate}"))
+
+
+def _answering(choice: Choice) -> Choice:
+    try:
+        bound = targets.BINDINGS[choice.name](choice.place, patience_seconds=1)
+        bound.make_client("sqs").list_queues(MaxResults=1)
+    except (BotoCoreError, ClientError, KeyError) as error:
+        reason = str(error).splitlines()[0][:120]
+        raise EndpointError(
+            f"{choice.place} does not answer as SQS does ({reason}); name an SQS endpoint, and keys and a region for it"
+        ) from error
+    return choice
+
+
+def given(config: pytest.Config) -> Given | None:
+    """Return the resources somebody brings along; None where there are none.
+
+    Raises:
+        ConfigError: the options contradict each other.
+    """
+    queue_url, dlq_url, topic_arn = (config.getoption(name) for name in ("--queue-url", "--dlq-url", "--topic-arn"))
+    if queue_url is None:
+        if dlq_url or topic_arn:
+            raise ConfigError("--dlq-url and --topic-arn go with --queue-url; name the queue too")
+        return None
+    if config.getoption("numprocesses", None) or config.getoption("--prove") or config.getoption("--mutants"):
+        raise ConfigError("--queue-url is one queue for all tests; run without -n, --prove and --mutants")
+    if config.getoption("--target") != "aws" and _url(config) is None:
+        raise ConfigError("--queue-url is nowhere yet; say where with --endpoint-url or --target aws")
+    return Given(queue_url=queue_url, dlq_url=dlq_url, topic_arn=topic_arn)

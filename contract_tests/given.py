@@ -1,0 +1,255 @@
+"""Promises held against a queue, a DLQ and a topic that somebody else made and keeps: bring your own queues.
+
+The tests are those that ask for nothing but plain resources; the others are deselected. Nothing is purged, changed or
+deleted but the messages of the run, which are told by their group: every group and deduplication id is given a prefix
+on its way out and loses it on its way in, so the tests read as ever.
+"""
+
+import contextlib
+import json
+import uuid
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from botocore.exceptions import ClientError
+
+from contract_tests.resources import Queue, Topic
+from contract_tests.targets import Target
+from sluice.clock import eventually
+from sluice.errors import EndpointError
+
+# What a test needs: how often it receives one message. A queue with a redrive policy has to allow as many.
+WITH_QUEUE: Mapping[str, int] = {
+    **dict.fromkeys(("GRP-01", "SLU-01", "GRP-04", "GRP-05", "GRP-06", "GRP-07", "GRP-15"), 1),
+    **dict.fromkeys(("GRP-02", "GRP-03", "GRP-08", "GRP-09", "GRP-10", "GRP-12", "GRP-13", "VIS-11", "SLU-37"), 2),
+    **dict.fromkeys(("RCV-08", "RCV-16", "SND-10", "ORD-04"), 1),
+    **dict.fromkeys(("ORD-01", "ORD-02"), 2),
+    **dict.fromkeys(("VIS-06", "VIS-13"), 1),
+    **dict.fromkeys(("VIS-04", "VIS-05", "RCV-17"), 2),
+    **dict.fromkeys(("VIS-01", "VIS-14"), 3),
+    **dict.fromkeys(("DED-01", "DED-09", "DED-15", "SLU-45"), 1),
+    **dict.fromkeys(("SND-02", "SND-12", "SND-15", "SND-16", "SND-17", "SND-18", "SND-21"), 1),
+    **dict.fromkeys(("SLU-34", "SLU-35", "SLU-40", "SLU-41"), 1),
+    "SND-11": 2,
+    **dict.fromkeys(("BAT-01", "BAT-02", "BAT-03", "BAT-04", "BAT-06", "BAT-09", "BAT-12", "BAT-13", "SLU-31"), 1),
+    "SLU-32": 2,
+    **dict.fromkeys(("RCV-02", "RCV-03", "RCV-04", "RCV-10", "RCV-11", "RCV-14", "SLU-33", "SLU-39"), 1),
+    "RCV-15": 2,
+    "RCV-06": 4,
+    "RCV-07": 6,
+}
+# The maxReceiveCount a test is written for.
+WITH_DLQ: Mapping[str, int] = {
+    **dict.fromkeys(("DED-13", "DED-16", "DLQ-04", "DLQ-06", "DLQ-07", "DLQ-08"), 1),
+    **dict.fromkeys(("DLQ-01", "DLQ-21"), 2),
+    "SLU-04": 5,
+}
+WITH_TOPIC = frozenset(
+    (
+        *("SNS-09", "SNS-12", "SNS-14", "SNS-18", "SNS-25", "SNS-26", "SNS-27", "SNS-37"),
+        *("SNS-52", "SNS-53", "SNS-54", "SNS-55", "SNS-58", "SNS-59", "SNS-70", "SNS-71"),
+    )
+)
+
+_ALLOWED = frozenset(
+    (
+        *("SendMessage", "SendMessageBatch", "ReceiveMessage", "DeleteMessage", "DeleteMessageBatch"),
+        *("ChangeMessageVisibility", "ChangeMessageVisibilityBatch", "GetQueueAttributes", "GetQueueUrl"),
+        *("Publish", "PublishBatch", "ListSubscriptionsByTopic", "GetSubscriptionAttributes"),
+    )
+)
+_COUNTERS = {
+    "ApproximateNumberOfMessages": "visible",
+    "ApproximateNumberOfMessagesNotVisible": "in flight",
+    "ApproximateNumberOfMessagesDelayed": "delayed",
+}
+_RUN = f"sluice-{uuid.uuid4().hex[:8]}-"  # all tests of a run are in one process
+_IDS = ("MessageGroupId", "MessageDeduplicationId", "ReceiveRequestAttemptId")
+_BATCHES = ("Entries", "PublishBatchRequestEntries")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Given:
+    """Resources of somebody else.
+
+    Args:
+        queue_url: a FIFO queue nobody else uses meanwhile.
+        dlq_url: its DLQ; None where it has none.
+        topic_arn: a FIFO topic whose one subscriber is that queue, without the envelope; None where there is none.
+    """
+
+    queue_url: str
+    dlq_url: str | None = None
+    topic_arn: str | None = None
+
+    def promises(self, target: Target) -> frozenset[str]:
+        """Return the ids of the promises that can be held against them.
+
+        Raises:
+            EndpointError: one of them is not there, is not what the tests need, or is not empty.
+        """
+        sqs, sns = target.make_client("sqs"), target.make_client("sns")
+        try:
+            attributes = _checked_queue(sqs, self.queue_url, "--queue-url")
+            policy = json.loads(attributes.get("RedrivePolicy", "{}"))
+            receives_max = int(policy.get("maxReceiveCount", 1_000))
+            found = {id_ for id_, receives in WITH_QUEUE.items() if receives <= receives_max}
+            if self.dlq_url is not None:
+                dlq_arn = _checked_queue(sqs, self.dlq_url, "--dlq-url")["QueueArn"]
+                if policy.get("deadLetterTargetArn") != dlq_arn:
+                    raise EndpointError(
+                        f"the redrive policy of {self.queue_url} names {policy.get('deadLetterTargetArn')},"
+                        f" not {dlq_arn}; name its own DLQ, or leave --dlq-url out"
+                    )
+                found |= {id_ for id_, needed in WITH_DLQ.items() if needed == receives_max}
+            if self.topic_arn is not None:
+                _check_topic(sns, self.topic_arn, attributes["QueueArn"])
+                found |= WITH_TOPIC
+        except ClientError as error:
+            raise EndpointError(f"the given resources cannot be used: {error}") from error
+        return frozenset(found)
+
+
+def _checked_queue(sqs: Any, url: str, option: str) -> dict[str, str]:
+    attributes: dict[str, str] = sqs.get_queue_attributes(QueueUrl=url, AttributeNames=["All"])["Attributes"]
+    if attributes.get("FifoQueue") != "true" or attributes.get("DelaySeconds", "0") != "0":
+        raise EndpointError(f"{option} {url} is no FIFO queue without delay; name one that is")
+    if any(attributes[name] != "0" for name in _COUNTERS):
+        held = ", ".join(f"{attributes[name]} {word}" for name, word in _COUNTERS.items())
+        raise EndpointError(f"{option} {url} holds messages ({held}), allowed is an empty queue; they are not touched")
+    return attributes
+
+
+def _check_topic(sns: Any, arn: str, queue_arn: str) -> None:
+    pages = sns.get_paginator("list_subscriptions_by_topic").paginate(TopicArn=arn)
+    subscriptions = [one for page in pages for one in page["Subscriptions"]]
+    endpoints = [one["Endpoint"] for one in subscriptions]
+    if endpoints != [queue_arn]:
+        raise EndpointError(
+            f"--topic-arn {arn} has the subscribers {endpoints}, allowed is [{queue_arn!r}]: others would get the"
+            " messages of the tests"
+        )
+    told = sns.get_subscription_attributes(SubscriptionArn=subscriptions[0]["SubscriptionArn"])["Attributes"]
+    if told.get("RawMessageDelivery") != "true" or "FilterPolicy" in told:
+        raise EndpointError(
+            f"the subscription of {queue_arn} has an envelope or a filter; allowed is raw delivery of all"
+        )
+
+
+class GivenResources:
+    """Hands out the given resources as `Resources` hands out its own.
+
+    Args:
+        target: where they are.
+        given: what was given.
+        sqs: a client nobody else uses.
+        sns: the same.
+        number: of the test; no other test of the process has it.
+    """
+
+    def __init__(self, target: Target, given: Given, sqs: Any, sns: Any, *, number: int) -> None:
+        self._target, self._given, self._sqs, self._sns = target, given, sqs, sns
+        self._prefix = f"{_RUN}{number}-"
+        self._handles: list[tuple[str, str]] = []
+        for client in (sqs, sns):
+            client.meta.events.register("before-call", self._refuse)
+        for operation in ("sqs.SendMessage", "sqs.SendMessageBatch", "sns.Publish", "sns.PublishBatch"):
+            client = sqs if operation.startswith("sqs") else sns
+            client.meta.events.register(f"provide-client-params.{operation}", self._mark)
+        sqs.meta.events.register("provide-client-params.sqs.ReceiveMessage", self._ask_for_group)
+        sqs.meta.events.register("after-call.sqs.ReceiveMessage", self._unmark)
+
+    def fifo_queue(self, *, hint: str = "q", **_: object) -> Queue:
+        """Return the DLQ where `hint` asks for one, else the queue, whose redrive policy is what it is."""
+        url = self._given.dlq_url if hint == "dlq" else self._given.queue_url
+        assert url is not None, "the tests that ask for a DLQ are deselected where none was given"
+        arn = self._sqs.get_queue_attributes(QueueUrl=url, AttributeNames=["QueueArn"])["Attributes"]["QueueArn"]
+        return Queue(self._sqs, arn.rpartition(":")[2], url, arn, self._target.patience_seconds)
+
+    def fifo_topic(self, *_: Queue) -> Topic:
+        """Return the topic."""
+        assert self._given.topic_arn is not None, "the tests that ask for a topic are deselected where none was given"
+        return Topic(self._sns, self._given.topic_arn)
+
+    def close(self) -> None:
+        """Delete the messages of the test, and wait until nothing is left.
+
+        Raises:
+            NotReached: something stays.
+        """
+        for url, handle in self._handles:
+            with contextlib.suppress(ClientError):  # expired, or gone: what is left is received again
+                self._sqs.delete_message(QueueUrl=url, ReceiptHandle=handle)
+        for url in filter(None, (self._given.queue_url, self._given.dlq_url)):
+            eventually(
+                self._emptying(url), timeout_seconds=self._target.patience_seconds, describe=f"{url} to be empty"
+            )
+
+    def _emptying(self, url: str) -> Callable[[], bool]:
+        under_way_seconds = 0 if self._given.topic_arn is None else 1  # what was published may not have arrived yet
+
+        def is_empty() -> bool:
+            answer = self._sqs.receive_message(QueueUrl=url, MaxNumberOfMessages=10, WaitTimeSeconds=under_way_seconds)
+            for message in answer.get("Messages", []):
+                self._sqs.delete_message(QueueUrl=url, ReceiptHandle=message["ReceiptHandle"])
+            told = self._sqs.get_queue_attributes(QueueUrl=url, AttributeNames=list(_COUNTERS))["Attributes"]
+            return "Messages" not in answer and set(told.values()) == {"0"}
+
+        return is_empty
+
+    @staticmethod
+    def _refuse(model: Any, **_: object) -> None:
+        if model.name not in _ALLOWED:
+            raise RuntimeError(f"{model.name} is not for resources of somebody else; take the promise out of the table")
+
+    def _mark(self, params: dict[str, Any], **_: object) -> dict[str, Any]:
+        marked = {name: self._marked(name, value) for name, value in params.items()}
+        for batch in _BATCHES:
+            if batch in params:
+                marked[batch] = [
+                    {name: self._marked(name, value) for name, value in one.items()} for one in params[batch]
+                ]
+        return marked
+
+    def _marked(self, name: str, value: Any) -> Any:
+        return f"{self._prefix}{value}" if name in _IDS and value else value
+
+    def _ask_for_group(self, params: dict[str, Any], context: dict[str, Any], **_: object) -> dict[str, Any]:
+        """See to it that every receive tells the group, and keep what the test asked for."""
+        asked = "AttributeNames" if "AttributeNames" in params else "MessageSystemAttributeNames"
+        asked = "MessageSystemAttributeNames" if "MessageSystemAttributeNames" in params else asked
+        names = params.get(asked, [])
+        context["sluice_hide_group"] = not {"All", "MessageGroupId"} & set(names)
+        context["sluice_queue"] = params["QueueUrl"]
+        marked = {name: self._marked(name, value) for name, value in params.items()}
+        return {**marked, asked: [*names, "MessageGroupId"]} if context["sluice_hide_group"] else marked
+
+    def _unmark(self, parsed: dict[str, Any], context: dict[str, Any], **_: object) -> None:
+        """Take the prefix off what is this test's, delete what an earlier test left, give back what is not ours."""
+        url, kept = context["sluice_queue"], []
+        for message in parsed.get("Messages", []):
+            attributes = message["Attributes"]
+            group = attributes["MessageGroupId"]
+            if group.startswith(self._prefix):
+                self._handles.append((url, message["ReceiptHandle"]))
+                kept.append(self._restored(message, hide_group=context["sluice_hide_group"]))
+            elif group.startswith(_RUN):
+                self._sqs.delete_message(QueueUrl=url, ReceiptHandle=message["ReceiptHandle"])
+            else:
+                self._sqs.change_message_visibility(
+                    QueueUrl=url, ReceiptHandle=message["ReceiptHandle"], VisibilityTimeout=0
+                )
+                raise EndpointError(f"{url} brought a message of somebody else (group {group!r}); it was given back")
+        parsed.pop("Messages", None)
+        if kept:
+            parsed["Messages"] = kept
+
+    def _restored(self, message: dict[str, Any], *, hide_group: bool) -> dict[str, Any]:
+        told = {
+            name: value.removeprefix(self._prefix) if name in _IDS else value
+            for name, value in message["Attributes"].items()
+            if not (hide_group and name == "MessageGroupId")
+        }
+        rest = {name: value for name, value in message.items() if name != "Attributes"}
+        return rest | ({"Attributes": told} if told else {})
