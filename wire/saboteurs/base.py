@@ -1,0 +1,185 @@
+"""What every saboteur is made of: the hook into a client, and hooks that serve for many."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from botocore.awsrequest import AWSResponse
+from botocore.client import BaseClient
+
+_PARAMS = "sluice_saboteur"
+SENDS = ("sqs.SendMessage", "sns.Publish")
+BATCH_SENDS = {"sqs.SendMessageBatch": "Entries", "sns.PublishBatch": "PublishBatchRequestEntries"}
+ALL_SENDS = (*SENDS, *BATCH_SENDS)
+RECEIVE = ("sqs.ReceiveMessage",)
+QUEUE_ATTRIBUTES, TOPIC_ATTRIBUTES = "sqs.GetQueueAttributes", "sns.GetTopicAttributes"
+
+
+def entries(operation: str, params: Any) -> list[dict[str, Any]]:
+    """Return the messages of a send or publish, single or batch; changing them changes what is sent."""
+    listed: list[dict[str, Any]] = params[BATCH_SENDS[operation]] if operation in BATCH_SENDS else [params]
+    return listed
+
+
+def address(params: Mapping[str, Any]) -> str:
+    """Return the queue or topic that is sent to."""
+    return str(params.get("QueueUrl") or params.get("TopicArn"))
+
+
+def body(entry: Mapping[str, Any]) -> str:
+    """Return the body of a message that is sent or published."""
+    return str(entry.get("MessageBody") or entry.get("Message"))
+
+
+def answer_with(**parsed: Any) -> tuple[AWSResponse, dict[str, Any]]:
+    """Return what a `before-call` hook returns to answer in the service's place."""
+    return AWSResponse("http://saboteur", 200, {}, None), parsed
+
+
+class Hook:
+    """Does nothing yet; subclasses name the operations they listen to and override what they need.
+
+    Args:
+        every: it strikes at each n-th opportunity only.
+        operations: what it listens to; empty means what the class says.
+    """
+
+    operations: tuple[str, ...] = ()
+
+    def __init__(self, every: int, operations: tuple[str, ...] = ()) -> None:
+        self.operations = operations or self.operations
+        self._every = every
+        self._opportunities = 0
+
+    def strikes(self) -> bool:
+        """Count one opportunity and return whether it is to be used."""
+        self._opportunities += 1
+        return self._opportunities % self._every == 0
+
+    def attach(self, client: BaseClient) -> None:
+        """Listen to this client."""
+        service = client.meta.service_model.service_name
+        for operation in self.operations:
+            if operation.split(".")[0] != service:
+                continue
+            events = client.meta.events
+            events.register(f"before-parameter-build.{operation}", self._before_build)
+            events.register(f"before-call.{operation}", self._before_call)
+            events.register(f"after-call.{operation}", self._after_call)
+
+    def _before_build(self, params: dict[str, Any], model: Any, context: dict[str, Any], **_: Any) -> None:
+        context[_PARAMS] = params
+        self.rewrite(f"{model.service_model.service_name}.{model.name}", params)
+
+    def _before_call(self, model: Any, context: dict[str, Any], **_: Any) -> tuple[AWSResponse, dict[str, Any]] | None:
+        return self.answer(f"{model.service_model.service_name}.{model.name}", context[_PARAMS])
+
+    def _after_call(
+        self, http_response: AWSResponse, parsed: dict[str, Any], context: dict[str, Any], **_: Any
+    ) -> None:
+        self.answered(context[_PARAMS], parsed, http_response)
+
+    def rewrite(self, operation: str, params: dict[str, Any]) -> None:
+        """Change the parameters in place."""
+
+    def answer(self, operation: str, params: Mapping[str, Any]) -> tuple[AWSResponse, dict[str, Any]] | None:
+        """Answer in the service's place, or return None to let the call go through."""
+        return None
+
+    def answered(self, params: Mapping[str, Any], parsed: dict[str, Any], http_response: AWSResponse) -> None:
+        """Change the answer in place."""
+
+
+@dataclass(frozen=True, slots=True)
+class Saboteur:
+    """One saboteur.
+
+    Args:
+        name: for `--sabotage` and `promises`.
+        does: what it does, one clause.
+        make: builds it; argument is `every`.
+        shows: the anomalies it makes a load test find; empty when it is of no use there.
+    """
+
+    name: str
+    does: str
+    make: Callable[[int], Hook]
+    shows: tuple[str, ...] = ()
+
+
+class IgnoreCall(Hook):
+    """Answers that all is well, and does not pass the call on."""
+
+    def answer(self, operation: str, params: Mapping[str, Any]) -> tuple[AWSResponse, dict[str, Any]] | None:
+        if not self.strikes():
+            return None
+        if "Entries" in params:
+            return answer_with(Successful=[{"Id": entry["Id"]} for entry in params["Entries"]], Failed=[])
+        return answer_with(TaskHandle="ignored", ApproximateNumberOfMessagesMoved=0)
+
+
+def ignore(*operations: str) -> Callable[[int], Hook]:
+    """Return what makes hooks that confirm these calls and do not pass them on."""
+    return lambda every: IgnoreCall(every, operations)
+
+
+class _Omit(Hook):
+    """Leaves parameters or attributes out of what is asked."""
+
+    def __init__(self, every: int, names: tuple[str, ...], operations: tuple[str, ...]) -> None:
+        super().__init__(every, operations)
+        self._names = names
+
+    def rewrite(self, operation: str, params: dict[str, Any]) -> None:
+        for name in self._names:
+            params.pop(name, None)
+        if "Attributes" in params:
+            kept = {name: value for name, value in params["Attributes"].items() if name not in self._names}
+            params["Attributes"] = kept
+
+
+def omit(*names: str, of: tuple[str, ...]) -> Callable[[int], Hook]:
+    """Return what makes hooks that leave these parameters or attributes out."""
+    return lambda every: _Omit(every, names, of)
+
+
+class _Misreport(Hook):
+    """Answers what is configured with something else."""
+
+    def __init__(self, every: int, edit: Callable[[dict[str, Any]], None], operations: tuple[str, ...]) -> None:
+        super().__init__(every, operations)
+        self._edit = edit
+
+    def answered(self, params: Mapping[str, Any], parsed: dict[str, Any], http_response: AWSResponse) -> None:
+        if http_response.status_code < 300:
+            self._edit(parsed)
+
+
+def misreport(edit: Callable[[dict[str, Any]], None], *operations: str) -> Callable[[int], Hook]:
+    """Return what makes hooks that edit the answers of these operations, refusals apart."""
+    return lambda every: _Misreport(every, edit, operations)
+
+
+def of_each(listed: str, edit: Callable[[dict[str, Any]], object]) -> Callable[[dict[str, Any]], None]:
+    """Return an edit of every element of a list in the answer."""
+
+    def edit_each(parsed: dict[str, Any]) -> None:
+        for element in parsed.get(listed, []):
+            edit(element)
+
+    return edit_each
+
+
+def with_attribute(name: str, value: str) -> Callable[[dict[str, Any]], None]:
+    """Return an edit that gives every received message that has the system attribute another value."""
+
+    def edit(message: dict[str, Any]) -> None:
+        if name in message.get("Attributes", {}):
+            message["Attributes"][name] = value
+
+    return of_each("Messages", edit)
+
+
+def without_attribute(name: str) -> Callable[[dict[str, Any]], None]:
+    """Return an edit that takes an attribute of a queue or topic out of the answer."""
+    return lambda parsed: parsed["Attributes"].pop(name, None)
