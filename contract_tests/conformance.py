@@ -116,7 +116,10 @@ def _test(column: Column, options: list[str], workers: int, selected: list[str])
                 _say(f"{column.name}: {done} %")
         is_late = run.is_running
     if is_late or not path.exists():
-        reason = f"did not end within {_RUN_SECONDS_MAX} s" if is_late else "wrote no results"
+        errors = re.findall(r"^(?:E +|ERROR: )(.+)", log.read_text("utf-8"), flags=re.MULTILINE)
+        reason = (
+            f"did not end within {_RUN_SECONDS_MAX} s" if is_late else f"wrote no results: {', '.join(errors[-1:])}"
+        )
         raise EndpointError(f"the suite {reason}; its log: {log}")
     results: Mapping[str, Any] = json.loads(path.read_text(encoding="utf-8"))["promises"]
     return results
