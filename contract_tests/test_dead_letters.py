@@ -97,7 +97,7 @@ def test_a_dead_letter_keeps_its_attributes_its_count_and_names_its_source(resou
 
 @pytest.mark.promise("DLQ-08")
 def test_a_fifo_dlq_counts_the_age_of_a_message_from_the_move(resources: Resources) -> None:
-    """DLQ-08: the enqueue time is that of the move, so that retention starts anew."""
+    """DLQ-08: the enqueue time is that of the move, and not that of the first send."""
     dead_letters = resources.fifo_queue(hint="dlq")
     queue = resources.fifo_queue(dead_letters=dead_letters, max_receive_count=1)
     (before,) = queue.dead_letter("m1")

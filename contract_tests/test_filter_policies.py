@@ -185,19 +185,22 @@ def test_the_operands_of_a_filter_policy_are_checked(resources: Resources) -> No
 
 @pytest.mark.promise("SNS-80")
 def test_a_filter_policy_has_at_most_5_keys_and_150_combinations(resources: Resources) -> None:
-    """SNS-80: as many are accepted, one more is refused."""
+    """SNS-80: as many are accepted, more are refused; the numbers of values of the keys are multiplied."""
     topic, queue = resources.fifo_topic(), resources.fifo_queue()
     five_keys = {"k1": ["a"], "k2": ["a"], "k3": ["a"], "k4": ["a"], "k5": ["a"]}
-    most_values = {"k1": [str(number) for number in range(150)]}
+    values = [str(number) for number in range(151)]
+    most_combinations = {"k1": values[:15], "k2": values[:10]}
 
     topic.subscribe(resources.fifo_queue(), FilterPolicy=json.dumps(five_keys))
-    topic.subscribe(resources.fifo_queue(), FilterPolicy=json.dumps(most_values))
+    topic.subscribe(resources.fifo_queue(), FilterPolicy=json.dumps(most_combinations))
     six_keys = _refused(topic, queue, five_keys | {"k6": ["a"]})
-    too_complex = _refused(topic, queue, {"k1": [*most_values["k1"], "more"]})
+    one_more = _refused(topic, queue, {"k1": values})
+    multiplied = _refused(topic, queue, most_combinations | {"k3": ["a", "b"]})
 
     start = "Invalid parameter: Attributes Reason: FilterPolicy: "
     assert six_keys == ("InvalidParameter", 400, start + "Filter policy can not have more than 5 keys")
-    assert too_complex == ("InvalidParameter", 400, start + "Filter policy is too complex")
+    assert one_more == ("InvalidParameter", 400, start + "Filter policy is too complex")
+    assert multiplied == ("InvalidParameter", 400, start + "Filter policy is too complex")
 
 
 @pytest.mark.promise("SNS-81")
