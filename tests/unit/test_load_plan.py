@@ -92,12 +92,12 @@ def test_a_body_carries_its_identity_and_the_payload_size() -> None:
 
 
 def test_the_profiles_that_come_along_are_legal() -> None:
-    """Smoke is what the README says: at least 5,000 messages at about 70 a second."""
+    """Smoke is what the README says: at least 5,000 messages at 40 a second."""
     loaded = {name: profiles.load(name).profile for name in profiles.names()}
 
     assert sorted(loaded) == ["smoke", "tiny"]
     assert loaded["smoke"].message_count >= 5_000
-    assert loaded["smoke"].messages_per_second == 70
+    assert loaded["smoke"].messages_per_second == 40
 
 
 GOOD = "messages_per_second: 10\nduration_seconds: 1\ngroup_count: 2\n"
