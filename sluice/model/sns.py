@@ -105,8 +105,8 @@ class Sns:
         """Delete a topic and its subscriptions; again is no error."""
         del now
         topic = self.topics.get(params["TopicArn"])
-        if topic is not None and topic.attributes.get("ArchivePolicy") not in (None, "", "{}"):  # [SNS-40]
-            raise sns_invalid("Topic has an archive policy; remove it before deleting the topic")
+        if topic is not None and topic.attributes.get("ArchivePolicy") not in (None, "", "{}"):  # [SNS-41]
+            raise Refusal("InvalidState", "Invalid state: Cannot delete a topic with an ArchivePolicy")
         if topic is not None:
             del self.topics[topic.arn]
             for subscription in self.subscriptions_of(topic):

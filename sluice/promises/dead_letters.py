@@ -66,7 +66,7 @@ PROMISES: tuple[Promise, ...] = (
     Promise(
         "DLQ-08",
         _DLQ,
-        "In a FIFO DLQ a message was sent when it was set aside: its retention starts anew.",
+        "The SentTimestamp of a message in a FIFO DLQ is when it was set aside, not when it was first sent.",
         (documented(GUIDE + "setting-up-dead-letter-queue-retention.html"), documented(_DLQ_PAGE)),
         ("freeze-sent-at",),
     ),
@@ -138,7 +138,7 @@ PROMISES: tuple[Promise, ...] = (
     Promise(
         "DLQ-13",
         _POLICY,
-        "maxReceiveCount may be given as a string; it is answered as a number.",
+        "maxReceiveCount may be given as a string; it is reported as a number.",
         (
             recorded(
                 "sqs/resource_providers/test_aws_sqs_queue.py::test_create_fifo_queue_with_all_properties", "2025-12-18"
@@ -177,7 +177,7 @@ PROMISES: tuple[Promise, ...] = (
     Promise(
         "DLQ-19",
         _POLICY,
-        "ListDeadLetterSourceQueues answers every queue that names the DLQ, and an empty list when none does.",
+        "ListDeadLetterSourceQueues lists every queue that names the DLQ, and returns an empty list when none does.",
         (
             old("sqs/test_sqs.py::test_dead_letter_queue_list_sources"),
             documented(API + "API_ListDeadLetterSourceQueues.html"),
@@ -222,7 +222,7 @@ PROMISES: tuple[Promise, ...] = (
     Promise(
         "MOV-07",
         _MOVE,
-        "A completed move task is listed with its queues, its time, and how many messages it moved of how many; without a handle.",
+        "A completed move task is listed with its queues, when it was started, and how many messages of how many it moved; without a handle.",
         (recorded(_MOVES + "test_basic_move_task_workflow", "2024-04-30"),),
         ("miscount-moves", "redirect-move-tasks"),
     ),
@@ -348,7 +348,7 @@ PROMISES: tuple[Promise, ...] = (
     Promise(
         "MOV-15",
         _MOVE,
-        "At most ten move tasks can be listed.",
+        "A listing of more than ten move tasks is refused.",
         (documented(API + "API_ListMessageMoveTasks.html"),),
         ("hide-errors",),
     ),

@@ -68,7 +68,7 @@ PROMISES: tuple[Promise, ...] = (
     Promise(
         "SNS-12",
         _FANOUT,
-        "A publish answers a message id and a sequence number, which rises inside a group and is not the queue's.",
+        "A publish returns a message id and a sequence number, which rises inside a group and is not the queue's.",
         (recorded(_TESTS + "test_message_to_fifo_sqs", "2025-08-18"),),
         (
             "freeze-sequence-numbers",
@@ -118,7 +118,7 @@ PROMISES: tuple[Promise, ...] = (
         _FANOUT,
         "A queue subscribed after a publish does not get its repeat.",
         (
-            documented(SNS_GUIDE + "fifo-message-dedup.html"),
+            unverified(SNS_GUIDE + "fifo-message-dedup.html"),
             unverified("inferred from SNS-18"),
         ),
         ("forget-deduplication",),
@@ -150,7 +150,7 @@ PROMISES: tuple[Promise, ...] = (
     Promise(
         "SNS-71",
         _FANOUT,
-        "A message may have letters beyond ASCII.",
+        "A message with letters beyond ASCII arrives unchanged.",
         (recorded(_TESTS + "test_publish_unicode_chars", "2023-08-24"),),
         ("corrupt-bodies",),
     ),
@@ -158,7 +158,7 @@ PROMISES: tuple[Promise, ...] = (
         "SNS-83",
         _FANOUT,
         "With raw delivery a message of more than ten attributes is not delivered; in an envelope it is.",
-        (documented(SNS_GUIDE + "sns-large-payload-raw-message-delivery.html"),),
+        (documented(SNS_GUIDE + "sns-message-attributes.html", read="2026-11-21"),),
         ("wrap-raw-deliveries",),
     ),
 )

@@ -44,7 +44,7 @@ PROMISES: tuple[Promise, ...] = (
     Promise(
         "GRP-02",
         _BLOCKING,
-        "When the messages in flight of a group expire, all the remaining messages of the group are delivered, in order.",
+        "When the visibility timeouts of the messages in flight of a group end, all messages of the group that are left are delivered, in order.",
         (old("sqs/test_sqs.py::test_fifo_receive_message_visibility_timeout_shared_in_group"),),
         ("stretch-visibility", "reverse-batch"),
     ),
@@ -303,15 +303,15 @@ PROMISES: tuple[Promise, ...] = (
         _VISIBILITY,
         "A visibility change that would hide a message for more than twelve hours from its receive is refused.",
         (
+            reported("https://github.com/localstack/localstack/issues/3956", "2026-11-21"),
             documented(API + "API_ChangeMessageVisibility.html"),
-            reported("public Go code that quotes the text", "2026-11-20"),
         ),
         ("hide-errors", "blur-errors"),
     ),
     Promise(
         "SLU-36",
         _VISIBILITY,
-        "A receive that gives no visibility timeout hides a message for the queue's.",
+        "A receive that gives no visibility timeout hides a message for the visibility timeout of the queue.",
         (documented(GUIDE + "sqs-visibility-timeout.html"),),
         ("forget-attributes",),
     ),

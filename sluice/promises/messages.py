@@ -129,7 +129,7 @@ PROMISES: tuple[Promise, ...] = (
     Promise(
         "DED-15",
         _DEDUP,
-        "A deleted message still answers for its deduplication id.",
+        "A repeat of a deleted message is given the message id of the deleted one.",
         (documented(API + "API_SendMessage.html"),),
         ("forget-deduplication",),
     ),
@@ -241,7 +241,7 @@ PROMISES: tuple[Promise, ...] = (
     Promise(
         "SND-15",
         _SEND,
-        "A body with a control character is refused; tab, line feed, carriage return and everything else of XML's characters arrive.",
+        "A body with a character that XML does not allow is refused; tab, line feed, carriage return and the ends of the allowed ranges arrive unchanged.",
         (
             old("sqs/test_sqs.py::test_send_message_with_invalid_payload_characters"),
             documented(API + "API_SendMessage.html"),

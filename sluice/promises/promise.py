@@ -71,9 +71,9 @@ def old(test: str) -> Evidence:
     return Evidence(Grade.OLD, _LS + test, "undated, before 2024-04")
 
 
-def documented(page: str) -> Evidence:
-    """Return evidence that AWS says so on that page."""
-    return Evidence(Grade.DOCUMENTED, page, "2026-11-20")
+def documented(page: str, read: str = "2026-11-20") -> Evidence:
+    """Return evidence that AWS says so on that page, as it was read that day."""
+    return Evidence(Grade.DOCUMENTED, page, read)
 
 
 def reported(source: str, date: str) -> Evidence:

@@ -37,7 +37,7 @@ PROMISES: tuple[Promise, ...] = (
     Promise(
         "CRE-04",
         _ATTRIBUTES,
-        "Creating a queue again with the same attributes answers its URL.",
+        "Creating a queue again with the same attributes returns its URL.",
         (old("sqs/test_sqs.py::test_create_fifo_queue_with_same_attributes_is_idempotent"),),
         ("move-queues",),
     ),
@@ -51,7 +51,7 @@ PROMISES: tuple[Promise, ...] = (
     Promise(
         "CRE-06",
         _ATTRIBUTES,
-        "Creating a queue again without any attributes answers its URL, whatever its attributes are.",
+        "Creating a queue again without any attributes returns its URL, whatever its attributes are.",
         (recorded("sqs/test_sqs.py::test_create_queue_with_different_attributes_raises_exception", "2024-04-30"),),
         ("move-queues",),
     ),
@@ -96,7 +96,7 @@ PROMISES: tuple[Promise, ...] = (
     Promise(
         "CRE-13",
         _ATTRIBUTES,
-        "A standard queue does not know the attribute FifoQueue, true or false.",
+        "Setting FifoQueue on a standard queue, to true or to false, is refused as an unknown attribute.",
         (recorded("sqs/test_sqs.py::test_set_unsupported_attribute_standard", "2024-05-14"),),
         ("hide-errors", "blur-errors"),
     ),
@@ -130,7 +130,7 @@ PROMISES: tuple[Promise, ...] = (
     Promise(
         "CRE-17",
         _ATTRIBUTES,
-        "`DeduplicationScope=messageGroup` goes with the default `FifoThroughputLimit=perQueue`.",
+        "`DeduplicationScope=messageGroup` is accepted with the default `FifoThroughputLimit=perQueue`.",
         (recorded("sqs/test_sqs.py::test_sqs_fifo_message_group_scope_no_throughput_setting", "2024-05-24"),),
         ("forget-attributes",),
     ),
@@ -188,7 +188,7 @@ PROMISES: tuple[Promise, ...] = (
     Promise(
         "SLU-43",
         _ATTRIBUTES,
-        "A queue tells the attributes asked for, and refuses a name it does not know.",
+        "A queue reports the attributes asked for and no others, and refuses a name it does not know.",
         (documented(API + "API_GetQueueAttributes.html"),),
         ("hide-errors", "tell-all-attributes"),
     ),
@@ -226,7 +226,7 @@ PROMISES: tuple[Promise, ...] = (
     Promise(
         "BAT-03",
         _BATCH,
-        "A batch without entries is refused.",
+        "A batch of sends or of deletes without entries is refused.",
         (
             recorded("sqs/test_sqs.py::test_send_message_batch_with_empty_list", "2024-04-30"),
             verified("test_sqs/test_sqs.py::test_send_message_batch_errors"),
@@ -251,7 +251,7 @@ PROMISES: tuple[Promise, ...] = (
     Promise(
         "BAT-06",
         _BATCH,
-        "An entry without message group id fails visibly and is not delivered.",
+        "An entry without message group id is not delivered, and the caller is told: by the entry's failure or by the whole batch's.",
         (recorded("sqs/test_sqs.py::test_send_batch_missing_message_group_id_for_fifo_queue", "2024-04-30"),),
         ("hide-errors",),
     ),
@@ -367,7 +367,7 @@ PROMISES: tuple[Promise, ...] = (
     Promise(
         "RCV-10",
         _RECEIVING,
-        "Long polls together bring every message once, however few one of them brings.",
+        "Repeated long polls bring every message, and each once, however few a single one brings.",
         (
             peer("WaitingTestBase.ReceiveAllAsync"),
             documented(API + "API_ReceiveMessage.html"),
@@ -414,7 +414,7 @@ PROMISES: tuple[Promise, ...] = (
     Promise(
         "SLU-33",
         _RECEIVING,
-        "A receive asks for one to ten messages, and never brings more.",
+        "A receive that asks for more than ten messages is refused, and none brings more than ten.",
         (documented(API + "API_ReceiveMessage.html"),),
         ("hide-errors", "reverse-batch"),
     ),
@@ -435,7 +435,7 @@ PROMISES: tuple[Promise, ...] = (
     Promise(
         "TAG-01",
         _TAGS,
-        "Tags are kept until they are taken off; a queue without tags answers without the key.",
+        "Tags are kept until they are taken off; of a queue without tags the answer has no key Tags.",
         (recorded("sqs/test_sqs.py::test_tag_untag_queue", "2024-04-30"),),
         ("ignore-tags",),
     ),
@@ -523,7 +523,7 @@ PROMISES: tuple[Promise, ...] = (
     Promise(
         "ERR-06",
         _ERRORS,
-        "Codes of SQS partly have the prefix `AWS.SimpleQueueService.`, those of SNS have none.",
+        "Some error codes of SQS have the prefix `AWS.SimpleQueueService.`; those of SNS have none.",
         (
             recorded("sns/test_sns.py::test_validations_for_fifo", "2025-08-18"),
             recorded("sqs/test_sqs.py::test_too_many_entries_in_batch_request", "2024-04-30"),
