@@ -1,5 +1,7 @@
 """What a target says it can do, and what it costs to run on AWS, without AWS."""
 
+import re
+import tomllib
 from pathlib import Path
 
 import boto3
@@ -14,6 +16,7 @@ from sluice.errors import ConfigError, EndpointError
 from sluice.promises import PROMISES
 from wire.simulator import ENDPOINT_URL, Simulator
 
+_PROJECT = Path(__file__).resolve().parents[2]
 _ESTIMATE = account.Estimate(tests=260, workers=8)
 
 
@@ -151,3 +154,21 @@ def test_what_can_be_held_against_given_resources_are_promises() -> None:
     assert WITH_QUEUE.keys() | WITH_DLQ.keys() | WITH_TOPIC <= PROMISES.keys()
     assert not WITH_QUEUE.keys() & WITH_DLQ.keys()
     assert not (WITH_QUEUE.keys() | WITH_DLQ.keys()) & WITH_TOPIC
+
+
+def test_every_option_and_marker_is_documented() -> None:
+    """Each has a row of its own on the page about the contract tests."""
+    page = (_PROJECT / "docs" / "contract-tests.md").read_text(encoding="utf-8")
+    code = "".join((_PROJECT / "contract_tests" / name).read_text("utf-8") for name in ("choice.py", "conftest.py"))
+    options = re.findall(r'addoption\(\s*"(--[a-z-]+)"', code)
+    declared = tomllib.loads((_PROJECT / "pyproject.toml").read_text("utf-8"))["tool"]["pytest"]["ini_options"][
+        "markers"
+    ]
+    markers = [line.partition(":")[0] for line in declared]
+
+    rows = [line for line in page.splitlines() if line.startswith("| `")]
+    missing = [name for name in (*options, *markers) if not any(f"`{name}" in row for row in rows)]
+
+    assert len(options) >= 10
+    assert markers == ["slow", "deep", "aws"]
+    assert missing == []
