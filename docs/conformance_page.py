@@ -27,6 +27,12 @@ def write(matrix: Matrix, folder: Path) -> None:
         (folder / f"conformance.{name}").write_text(text, encoding="utf-8")
 
 
+def stored(folder: Path) -> Matrix:
+    """Return the matrix a folder holds."""
+    matrix: Matrix = json.loads((folder / "conformance.json").read_text(encoding="utf-8"))
+    return matrix
+
+
 def counts(matrix: Matrix) -> dict[str, Counter[str]]:
     """Return target name -> status -> how many promises."""
     return {
@@ -109,6 +115,10 @@ def _title(target: Mapping[str, str]) -> str:
     return f"{target['title']} {target['version']}"
 
 
+def _prose(text: str) -> str:
+    return re.sub(r"`([^`]+)`", r"<code>\1</code>", escape(text))
+
+
 def _class(status: str) -> str:
     return status.replace(" ", "-")
 
@@ -155,7 +165,7 @@ def _promise(row: Mapping[str, Any], targets: list[Mapping[str, str]]) -> str:
     return (
         f'<tr class="promise" id="{id_}"><td class="id"><button type="button" aria-expanded="false"'
         f' aria-controls="evidence-{id_}">{id_}</button></td>'
-        f'<th scope="row">{escape(row["statement"])}</th>{cells}</tr>\n'
+        f'<th scope="row">{_prose(row["statement"])}</th>{cells}</tr>\n'
         f'<tr class="evidence" id="evidence-{id_}" hidden><td></td><td colspan="{len(targets) + 1}">'
         f"<dl>{evidence}</dl></td></tr>"
     )
