@@ -1,0 +1,100 @@
+"""What becomes of a promise when its test ends so or so."""
+
+from types import SimpleNamespace
+
+import pytest
+
+from contract_tests.results import Result, Status, Trouble, judge, one_line, trouble
+from sluice.deviations import Deviation
+
+KNOWN = Deviation("GAP-01", "it is known")
+CRASH = Trouble(Status.UNKNOWN, "HTTP 500", is_crash=True)
+SILENCE = Trouble(Status.UNKNOWN, "no answer")
+LACKING = Trouble(Status.NOT_SUPPORTED, "InvalidAction")
+
+
+@pytest.mark.parametrize(
+    ("error", "troubles", "known", "status", "evidence"),
+    [
+        (None, [], None, Status.HOLDS, "here"),
+        (None, [], KNOWN, Status.HOLDS, "here"),  # a deviation that is gone
+        (AssertionError("1 == 2\nmore"), [], None, Status.DEVIATES, "here: 1 == 2"),
+        (AssertionError("1 == 2"), [], KNOWN, Status.DEVIATES, "GAP-01: it is known"),
+        (AssertionError("1 == 2"), [CRASH], KNOWN, Status.DEVIATES, "GAP-01: it is known"),
+        (AssertionError("1 == 2"), [SILENCE], KNOWN, Status.UNKNOWN, "here: no answer"),
+        (AssertionError("1 == 2"), [CRASH], None, Status.UNKNOWN, "here: HTTP 500"),
+        (AssertionError("1 == 2"), [LACKING], None, Status.NOT_SUPPORTED, "here: InvalidAction"),
+        (AssertionError("1 == 2"), [LACKING, SILENCE], None, Status.UNKNOWN, "here: no answer"),
+        (KeyError("Messages"), [], KNOWN, Status.UNKNOWN, "here: KeyError: 'Messages'"),
+        (KeyError("Messages"), [LACKING], None, Status.NOT_SUPPORTED, "here: InvalidAction"),
+        (OSError(), [], None, Status.UNKNOWN, "here: OSError: OSError"),
+    ],
+)
+def test_only_an_expectation_that_rests_on_answers_tells_of_a_promise(
+    error: Exception | None, troubles: list[Trouble], known: Deviation | None, status: Status, evidence: str
+) -> None:
+    """Everything else is unknown or not supported."""
+    assert judge(error, "here", troubles, known) == (status, evidence)
+
+
+def test_a_test_that_was_cut_off_proves_nothing() -> None:
+    """pytest-timeout fails a test as an expectation would."""
+    with pytest.raises(pytest.fail.Exception) as cut_off:
+        pytest.fail("Timeout (>300.0s) from pytest-timeout.")
+
+    assert judge(cut_off.value, "here", [], KNOWN)[0] is Status.UNKNOWN
+
+
+def test_a_capability_a_target_declares_missing_is_not_supported() -> None:
+    """A test says so by skipping."""
+    with pytest.raises(pytest.skip.Exception) as skipped:
+        pytest.skip("no short window")
+
+    assert judge(skipped.value, "here", [], None) == (Status.NOT_SUPPORTED, "no short window")
+
+
+@pytest.mark.parametrize(
+    ("operation", "status", "server", "content", "code", "found"),
+    [
+        ("SendMessage", 200, "", b"{}", "", None),
+        ("SendMessage", 200, "", b"", "", None),
+        ("Publish", 200, "", b"<PublishResponse>", "", None),
+        ("Publish", 404, "", b"<ErrorResponse>", "NotFound", None),
+        ("SendMessage", 400, "", b"{}", "InvalidParameterValue", None),
+        ("SendMessage", 400, "", b"{}", "AWS.SimpleQueueService.UnsupportedOperation", None),  # AWS's own word
+        ("SendMessage", 400, "", b"{}", "InvalidAction", "not supported"),
+        ("SendMessage", 404, "", b"{}", "UnknownOperationException", "not supported"),
+        ("SendMessage", 501, "", b"", "", "not supported"),
+        ("StartMessageMoveTask", 500, "Werkzeug/3.1", b"<!doctype html>", "500", "not supported"),
+        ("StartMessageMoveTask", 500, "TwistedWeb", b"{}", "InternalError", "unknown"),
+        ("SendMessage", 500, "Werkzeug/3.1", b"<!doctype html>", "500", "unknown"),
+        ("SendMessage", 500, "", b"{}", "InternalError", "unknown"),
+        ("SendMessage", 503, "", b"{}", "ServiceUnavailable", "unknown"),
+        ("SendMessage", 429, "", b"{}", "", "unknown"),
+        ("SendMessage", 400, "", b"{}", "RequestThrottled", "unknown"),
+        ("SendMessage", 200, "", b"<html>", "", "unknown"),
+    ],
+)
+def test_an_answer_is_one_when_the_service_could_have_given_it(
+    operation: str, status: int, server: str, content: bytes, code: str, found: str | None
+) -> None:
+    """A refusal is an answer; what a proxy, a crash or an overload says is none."""
+    response = SimpleNamespace(status_code=status, headers={"server": server}, content=content)
+    met = trouble(operation, response, {"Error": {"Code": code, "Message": "…"}} if code else {})
+
+    assert (met and str(met.status)) == found
+
+
+def test_the_worst_of_several_tests_counts_and_their_times_add_up() -> None:
+    """One deviation is enough."""
+    total = Result(Status.HOLDS, "a", 1.0) + Result(Status.DEVIATES, "b", 2.0) + Result(Status.UNKNOWN, "c", 4.0)
+
+    assert total == Result(Status.DEVIATES, "b", 7.0)
+
+
+def test_evidence_leaves_out_what_differs_from_run_to_run() -> None:
+    """Names, ports, ids and times; an account number stays."""
+    said = "http://127.0.0.1:43121/123456789012/ct-0123456789-q-1 at 1795270000123\nand more"
+
+    assert one_line(said) == "http://127.0.0.1:<port>/123456789012/ct-…-q-1 at <number>"
+    assert len(one_line("ab " * 500)) == 300
