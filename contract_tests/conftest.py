@@ -23,7 +23,7 @@ from sluice import deviations
 from sluice.clock import waiting_on
 from sluice.declaration import Environment
 from sluice.errors import EndpointError, MessagingError
-from sluice.promises import CORE, PROMISES
+from sluice.promises import CORE, PROMISES, Promiser
 from wire.saboteurs import sabotage
 
 _ENDPOINT = "SLUICE_CONTRACT_ENDPOINT"
@@ -146,6 +146,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         if deviation is not None and not config.getoption("--prove"):
             # Only an expectation may fail: a crash is no known deviation.
             item.add_marker(pytest.mark.xfail(reason=str(deviation), strict=True, raises=(AssertionError,)))
+    if target == "simulator":
+        _leave_out_deployment(config, items)
     items.sort(key=lambda item: areas.index(PROMISES[_promise_id(item)].area))
     if target == "aws":
         for item in items:
@@ -154,6 +156,13 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         _, promises = config.stash[_given]
         config.hook.pytest_deselected(items=[item for item in items if _promise_id(item) not in promises])
         items[:] = [item for item in items if _promise_id(item) in promises]
+
+
+def _leave_out_deployment(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Deselect what needs a deployed environment, which the simulator has none of."""
+    left_out = [item for item in items if item.get_closest_marker("deployment") is not None]
+    items[:] = [item for item in items if item not in left_out]
+    config.hook.pytest_deselected(items=left_out)
 
 
 @pytest.hookimpl(wrapper=True)
@@ -191,6 +200,9 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
     terminalreporter.write_line(f"target: {os.environ[_TARGET]} at {os.environ[_ENDPOINT]}")
     if os.environ[_TARGET] == "localstack" and localstack.MODIFIED in os.environ:
         terminalreporter.write_line("modified target: queues named -window3- deduplicate for 3 s instead of 300 s")
+    if os.environ[_TARGET] == "simulator":
+        deployed_only = sum(promise.promiser is Promiser.STACK for promise in PROMISES.values())
+        terminalreporter.write_line(f"{deployed_only} promises need a deployed environment and were deselected")
     if _given in config.stash:
         given, promises = config.stash[_given]
         terminalreporter.write_line(

@@ -18,6 +18,7 @@ from sluice.model.message import Message
 from sluice.model.moving import MoveTasks, Task
 from sluice.model.queue import Queue
 from sluice.model.sns import Sns
+from sluice.model.sqs import Sqs
 from sluice.model.topic import Subscription, Topic
 from wire.simulator import Simulator
 
@@ -33,6 +34,7 @@ class Mutant:
         rule: name of what is overridden there.
         instead: what stands there instead.
         gap: the deviation it imitates, empty for none.
+        read_by: where the rule is a number, who reads it: owner and name of a method or function.
     """
 
     name: str
@@ -41,6 +43,7 @@ class Mutant:
     rule: str
     instead: Any
     gap: str = ""
+    read_by: tuple[Any, str] | None = None
 
 
 def _nothing(*_: object, **__: object) -> None:
@@ -426,28 +429,28 @@ _ROWS = (
     Mutant("old-handle-deletes", "an older handle deletes what another consumer holds", FifoQueue, "check_delete", _check_expiry_only, "GAP-10"),
     Mutant("redrive-keeps-all", "a redriven message keeps id, time and receive count", Queue, "take_redriven", _redrive_as_it_is, "GAP-11"),
     Mutant("any-destination", "a move task takes any destination that exists", MoveTasks, "_check_destination", lambda self, _source, arn: self._find("DestinationArn", arn), "GAP-12"),
-    Mutant("any-rate", "a move task takes any rate", moving, "RATE_MAX", 10**9, "GAP-12"),
-    Mutant("any-list-length", "any number of move tasks can be asked for", moving, "RESULTS_MAX", 10**9, "GAP-12"),
+    Mutant("any-rate", "a move task takes any rate", moving, "RATE_MAX", 10**9, "GAP-12", (MoveTasks, "start")),
+    Mutant("any-list-length", "any number of move tasks can be asked for", moving, "RESULTS_MAX", 10**9, "GAP-12", (MoveTasks, "list")),
     Mutant("sourceless-attribute-error", "a dead letter without source fails its task with AttributeError", MoveTasks, "_step", _after(MoveTasks, "_step", _fail_as("AttributeError", of="CouldNotDetermineMessageSource")), "GAP-13"),
     Mutant("cancel-for-ever", "a finished task can be cancelled and never ends", MoveTasks, "cancel", _cancel_for_ever, "GAP-14"),
     Mutant("moves-in-flight", "a move task takes what a consumer holds", MoveTasks, "_movable", lambda _self, source, _now: source.in_order(), "GAP-15"),
     Mutant("deleted-other-reason", "a task whose destination is gone fails for another reason", MoveTasks, "_step", _after(MoveTasks, "_step", _fail_as("QueueDoesNotExist", of="AWS.SimpleQueueService.NonExistentQueue")), "GAP-18"),
     Mutant("any-attribute-value", "CreateQueue takes any value", settings, "_is_allowed", _returning(value=True), "GAP-19"),
     Mutant("any-redrive-policy", "a redrive policy is not read", settings, "redrive_policy", lambda given, **_: given, "GAP-20"),
-    Mutant("any-receive-count", "maxReceiveCount may be anything that is a number", limits, "MAX_RECEIVE_COUNT_MAX", 10**9, "GAP-20"),
+    Mutant("any-receive-count", "maxReceiveCount may be anything that is a number", limits, "MAX_RECEIVE_COUNT_MAX", 10**9, "GAP-20", (settings, "redrive_policy")),
     Mutant("dlq-of-any-type", "a FIFO queue may have a standard DLQ", settings, "redrive_policy", _with_dlq_of_any_type, "GAP-22"),
     Mutant("dlq-need-not-exist", "a DLQ need not exist", settings, "redrive_policy", _with_any_dlq, "GAP-22"),
     Mutant("allow-policy-not-enforced", "RedriveAllowPolicy has no effect", settings, "_allows", _returning(value=True), "GAP-23"),
     Mutant("any-allow-policy", "RedriveAllowPolicy is not read", settings, "_check_allow_policy", _nothing, "GAP-23"),
-    Mutant("any-visibility", "receives and changes take any visibility timeout", limits, "VISIBILITY_TIMEOUT_SECONDS_MAX", 10**9, "GAP-25"),
-    Mutant("any-number-of-attributes", "a message may have any number of attributes", message, "ATTRIBUTES_MAX", 10**9, "GAP-26"),
+    Mutant("any-visibility", "receives and changes take any visibility timeout", limits, "VISIBILITY_TIMEOUT_SECONDS_MAX", 10**9, "GAP-25", (Sqs, "_receive_message")),
+    Mutant("any-number-of-attributes", "a message may have any number of attributes", message, "ATTRIBUTES_MAX", 10**9, "GAP-26", (message, "check_attributes")),
     Mutant("batch-refused-silently", "a batch that is refused as a whole gets no text", sqs, "_check_batch", _silently, "GAP-27"),
     Mutant("failed-exception-code", "failed entries have the error's name as code", sqs, "_each", _after(sqs, "_each", _unlike_exception), "GAP-28"),
     Mutant("failed-nobodys-fault", "failed entries are nobody's fault", sqs, "_each", _after(sqs, "_each", _nobodys_fault), "GAP-28"),
     Mutant("any-id", "group and deduplication ids may be anything", sqs, "check_id", _nothing, "GAP-29"),
     Mutant("kept-for-ever", "retention has no effect", Queue, "settle", _nothing, "GAP-30"),
-    Mutant("name-free-at-once", "a queue's name can be used again at once", sqs, "_NAME_FREE_AFTER_SECONDS", 0, "GAP-31"),
-    Mutant("purge-at-will", "a queue can be purged twice in a minute", queue, "PURGE_INTERVAL_SECONDS", 0, "GAP-32"),
+    Mutant("name-free-at-once", "a queue's name can be used again at once", sqs, "_NAME_FREE_AFTER_SECONDS", 0, "GAP-31", (Sqs, "_delete_queue")),
+    Mutant("purge-at-will", "a queue can be purged twice in a minute", queue, "PURGE_INTERVAL_SECONDS", 0, "GAP-32", (Queue, "purge")),
     Mutant("topic-forgets", "topics do not deduplicate", Topic, "first", _returning(None), "GAP-36"),
     Mutant("any-protocol", "a FIFO topic takes any subscriber", Sns, "_check_endpoint", _nothing, "GAP-38"),
     Mutant("publish-any-id", "publishes take any id", publishing, "check_id", _nothing, "GAP-39"),

@@ -21,6 +21,8 @@ from wire import simulator
 
 _PROPERTY = "mutants"
 _GRACE_SECONDS = 0.02
+type Place = tuple[Any, str]
+"""Owner and name of a rule."""
 
 
 def sharing_clients(target: targets.Target) -> targets.Target:
@@ -32,30 +34,44 @@ def sharing_clients(target: targets.Target) -> targets.Target:
 def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool:
     """Run a test once as it is, then once for every mutant it reaches; a mutant's run never fails the test."""
     given = {name: pyfuncitem.funcargs[name] for name in inspect.signature(pyfuncitem.obj).parameters}
-    reached: set[tuple[Any, str]] = set()
+    reached: set[Place] = set()
     with pytest.MonkeyPatch.context() as patch:
-        for mutant in MUTANTS.values():
-            _note(patch, mutant, reached)
+        for place in {_place(mutant) for mutant in MUTANTS.values()}:
+            _note(patch, place, reached)
+        _forget(given)
         pyfuncitem.obj(**given)
     for mutant in MUTANTS.values():
-        if (mutant.owner, mutant.rule) in reached or not callable(getattr(mutant.owner, mutant.rule)):
+        if _place(mutant) in reached:
             seen = _fate(pyfuncitem.obj, given, mutant)
             pyfuncitem.user_properties.append((_PROPERTY, f"{mutant.name} {seen}"))
     return True
 
 
-def _note(patch: pytest.MonkeyPatch, mutant: Mutant, reached: set[tuple[Any, str]]) -> None:
+def _forget(given: dict[str, Any]) -> None:
+    """Empty the simulator: what it is made of is then what the rules are now, and no run meets another's queues."""
+    simulated = simulator.of(given["resources"]._target.make_client("sqs"))
+    assert simulated is not None, "--mutants goes with --target simulator"
+    simulated.reset()
+
+
+def _place(mutant: Mutant) -> Place:
+    """Return where the rule stands, which is a base class when the owner inherits it; for a number, who reads it."""
+    owner, rule = mutant.read_by or (mutant.owner, mutant.rule)
+    if not isinstance(owner, type):
+        return owner, rule
+    return next(base for base in owner.__mro__ if rule in vars(base)), rule
+
+
+def _note(patch: pytest.MonkeyPatch, place: Place, reached: set[Place]) -> None:
     """Keep whether a rule is called."""
-    rule = getattr(mutant.owner, mutant.rule)
-    if not callable(rule):
-        return
+    rule = getattr(*place)
 
     def noting(*arguments: Any, **named: Any) -> Any:
-        reached.add((mutant.owner, mutant.rule))
+        reached.add(place)
         return rule(*arguments, **named)
 
-    is_static = isinstance(inspect.getattr_static(mutant.owner, mutant.rule), staticmethod)
-    patch.setattr(mutant.owner, mutant.rule, staticmethod(noting) if is_static else noting)
+    is_static = isinstance(inspect.getattr_static(*place), staticmethod)
+    patch.setattr(*place, staticmethod(noting) if is_static else noting)
 
 
 def _fate(test: Callable[..., None], given: dict[str, Any], mutant: Mutant) -> str:
@@ -66,6 +82,7 @@ def _fate(test: Callable[..., None], given: dict[str, Any], mutant: Mutant) -> s
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(simulator, "_GRACE_SECONDS", _GRACE_SECONDS)
         patch.setattr(mutant.owner, mutant.rule, mutant.instead)
+        _forget(given)
         try:
             test(**given | {"resources": resources})
         except (AssertionError, pytest.fail.Exception):
@@ -92,8 +109,7 @@ def _noticed(terminalreporter: Any) -> dict[str, dict[str, list[str]]]:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Let every report name its promise, and leave out the contracts of a deployment."""
-    items[:] = [item for item in items if item.get_closest_marker("deployment") is None]
+    """Let every report name its promise."""
     for item in items:
         promise = item.get_closest_marker("promise")
         if promise is not None:

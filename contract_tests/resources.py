@@ -37,6 +37,18 @@ def refusal(call: Callable[..., object], *arguments: object, **parameters: objec
     raise AssertionError(f"accepted, should have been refused: {answer!r}")
 
 
+def accepted[**P, Answer](call: Callable[P, Answer], *arguments: P.args, **parameters: P.kwargs) -> Answer:
+    """Make a call the service must not refuse as a whole, and return its answer.
+
+    Raises:
+        AssertionError: it was refused.
+    """
+    try:
+        return call(*arguments, **parameters)
+    except ClientError as error:
+        raise AssertionError(f"refused, should have been accepted: {error}") from error
+
+
 def entry(body: str, **more: Any) -> dict[str, Any]:
     """Return an entry of SendMessageBatch, to group g1, with its body as entry id and deduplication id.
 

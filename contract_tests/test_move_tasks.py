@@ -47,7 +47,7 @@ def _without_time(task: dict[str, Any]) -> dict[str, Any]:
 
 @pytest.mark.promise("MOV-20")
 def test_a_move_task_takes_dead_letters_to_another_queue_in_order(resources: Resources) -> None:
-    """MOV-20: three messages leave the DLQ and come out of the destination in their order."""
+    """MOV-20: three messages leave the DLQ and come out of the destination in their order, in their group."""
     dead_letters = resources.fifo_queue(hint="dlq")
     queue = resources.fifo_queue(dead_letters=dead_letters, max_receive_count=1)
     destination = resources.fifo_queue(hint="destination")
@@ -56,7 +56,9 @@ def test_a_move_task_takes_dead_letters_to_another_queue_in_order(resources: Res
     _start(dead_letters, DestinationArn=destination.arn)
     _await_ended(dead_letters)
 
-    assert bodies(destination.drain(3)) == ["m1", "m2", "m3"]
+    moved = destination.drain(3)
+    assert bodies(moved) == ["m1", "m2", "m3"]
+    assert [message["Attributes"]["MessageGroupId"] for message in moved] == ["g1", "g1", "g1"]
     assert dead_letters.receive(most=10) == []
 
 

@@ -128,7 +128,7 @@ def test_the_dlq_must_be_in_the_same_region(resources: Resources) -> None:
 
 @pytest.mark.promise("DLQ-18")
 def test_a_dlq_says_which_queues_may_name_it(resources: Resources) -> None:
-    """DLQ-18: `byQueue` lets in the queue it lists and no other; `denyAll` lets in none."""
+    """DLQ-18: `byQueue` lets in the queues it lists, ten at most, and no other; `denyAll` lets in none."""
     listed, unlisted = resources.fifo_queue(), resources.fifo_queue()
     by_queue = json.dumps({"redrivePermission": "byQueue", "sourceQueueArns": [listed.arn]})
     choosy = resources.fifo_queue(hint="dlq", RedriveAllowPolicy=by_queue)
@@ -137,9 +137,13 @@ def test_a_dlq_says_which_queues_may_name_it(resources: Resources) -> None:
     listed.set_attributes(RedrivePolicy=json.dumps({"deadLetterTargetArn": choosy.arn, "maxReceiveCount": 2}))
     refused = _refused(unlisted, {"deadLetterTargetArn": choosy.arn, "maxReceiveCount": 2})
     refused_by_closed = _refused(listed, {"deadLetterTargetArn": closed.arn, "maxReceiveCount": 2})
+    eleven = {"redrivePermission": "byQueue", "sourceQueueArns": [f"{listed.arn}{number}" for number in range(11)]}
+    too_many = refusal(choosy.set_attributes, RedriveAllowPolicy=json.dumps(eleven))
+    unknown = refusal(choosy.set_attributes, RedriveAllowPolicy=json.dumps({"redrivePermission": "some"}))
 
     assert refused[:2] == ("InvalidParameterValue", 400)
     assert refused_by_closed[:2] == ("InvalidParameterValue", 400)
+    assert [too_many[1], unknown[1]] == [400, 400]  # codes and texts are not recorded
 
 
 @pytest.mark.promise("DLQ-19")

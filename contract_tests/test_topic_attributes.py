@@ -6,6 +6,7 @@ import pytest
 from botocore.exceptions import ClientError
 
 from contract_tests.resources import Resources, Topic, refusal
+from sluice.clock import eventually
 
 
 def _set(topic: Topic, name: str, value: str) -> None:
@@ -56,6 +57,20 @@ def test_a_new_fifo_topic_deduplicates_by_id_and_has_no_subscription(resources: 
         "SubscriptionsPending": "0",
         "SubscriptionsDeleted": "0",
     }
+
+
+@pytest.mark.promise("SNS-84")
+def test_a_topic_counts_its_confirmed_subscriptions(resources: Resources) -> None:
+    """SNS-84: two queues are subscribed, and the topic says 2, sooner or later."""
+    first, second = resources.fifo_queue(), resources.fifo_queue()
+
+    topic = resources.fifo_topic(first, second)
+
+    eventually(
+        lambda: topic.attributes().get("SubscriptionsConfirmed") == "2",
+        timeout_seconds=first.patience_seconds,
+        describe="the topic to count two subscriptions",
+    )
 
 
 @pytest.mark.promise("SNS-47")

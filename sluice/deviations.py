@@ -77,6 +77,7 @@ PROMISES: Mapping[str, Mapping[str, Deviation]] = {
         "SNS-34": Deviation("GAP-53", "the DLQ of a subscription is not looked at beyond its name"),
         "SNS-40": Deviation("GAP-41", "any archive policy is accepted"),
         "SNS-41": Deviation("GAP-41", "a topic is deleted with its archive"),
+        "SNS-84": Deviation("GAP-43", "the number of subscriptions is always 0"),
         "SNS-44": Deviation("GAP-52", "the policies of queues are kept and not enforced"),
         "SNS-51": Deviation("GAP-40", "any scope is accepted"),
         "SNS-57": Deviation("GAP-39", "ids of a publish are not checked"),

@@ -57,11 +57,16 @@ class Simulator:
 
     def __init__(self, clock: VirtualClock | None = None) -> None:
         self.clock = VirtualClock(_START_US) if clock is None else clock
-        self.account = Account(region=_REGION, base_url=ENDPOINT_URL)
         self._changed = threading.Condition()
+        self.reset()
         self._calls = 0
         self._callers: weakref.WeakSet[threading.Thread] = weakref.WeakSet()
         self._deadlines: list[float] = []
+
+    def reset(self) -> None:
+        """Forget every queue, topic and message; time goes on."""
+        with self._changed:
+            self.account = Account(region=_REGION, base_url=ENDPOINT_URL)
 
     def client(self, service: str) -> BaseClient:
         """Return a new boto3-style client, of `sqs` or `sns`."""
@@ -143,9 +148,14 @@ class Simulator:
         self.advance((math.ceil(max(0, following - now) * 1_000_000) + 1) / 1_000_000)
 
 
+def of(client: BaseClient) -> Simulator | None:
+    """Return what answers a client, None when it is the network."""
+    return _simulators.get(client)
+
+
 def join(client: BaseClient, other: BaseClient) -> None:
     """Answer a client from what answers the other one: a simulator, or the network."""
-    simulator = _simulators.get(other)
+    simulator = of(other)
     if simulator is not None:
         simulator.attach(client)
 

@@ -94,7 +94,15 @@ def check_content(entry: Mapping[str, Any]) -> None:
     if _NOT_ALLOWED.search(entry["MessageBody"]):
         raise Refusal("InvalidMessageContents", "Invalid characters found. Valid unicode characters are "  # [SND-15]
                       "#x9 | #xA | #xD | #x20 to #xD7FF | #xE000 to #xFFFD | #x10000 to #x10FFFF")  # fmt: skip
-    attributes = entry.get("MessageAttributes", {})
+    if "MessageAttributes" in entry:
+        check_attributes(entry["MessageAttributes"])
+    for name in entry.get("MessageSystemAttributes", {}):
+        if name != "AWSTraceHeader":  # [SND-18]
+            raise invalid_value(f"Message system attribute name '{name}' is invalid.")
+
+
+def check_attributes(attributes: Mapping[str, Any]) -> None:
+    """Refuse attributes that are too many [SND-17], or whose name or value SQS would not take."""
     if len(attributes) > ATTRIBUTES_MAX:
         raise invalid_value(
             f"Number of message attributes [{len(attributes)}] exceeds the allowed maximum [{ATTRIBUTES_MAX}]."
@@ -106,9 +114,6 @@ def check_content(entry: Mapping[str, Any]) -> None:
             raise invalid_value(
                 f"Message (user) attribute '{name}' must contain a non-empty value of type '{value['DataType']}'."
             )
-    for name in entry.get("MessageSystemAttributes", {}):
-        if name != "AWSTraceHeader":  # [SND-18]
-            raise invalid_value(f"Message system attribute name '{name}' is invalid.")
 
 
 def check_size(entry: Mapping[str, Any], *, bytes_max: int) -> None:

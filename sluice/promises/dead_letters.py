@@ -170,7 +170,7 @@ PROMISES: tuple[Promise, ...] = (
     Promise(
         "DLQ-18",
         _POLICY,
-        "A DLQ's RedriveAllowPolicy decides which queues may name it: all, none, or those it lists.",
+        "A DLQ's RedriveAllowPolicy decides which queues may name it: all, none, or those it lists, ten at most.",
         (documented(API + "API_SetQueueAttributes.html"), documented(_DLQ_PAGE)),
         ("hide-errors",),
     ),

@@ -43,6 +43,13 @@ PROMISES: tuple[Promise, ...] = (
         ("strip-topic",),
     ),
     Promise(
+        "SNS-84",
+        _TOPIC,
+        "A topic counts its confirmed subscriptions.",
+        (documented(_API + "API_GetTopicAttributes.html"),),
+        ("strip-topic",),
+    ),
+    Promise(
         "SNS-47",
         _TOPIC,
         "Making a topic again with the same attributes returns the ARN of the topic there is.",
