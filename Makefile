@@ -64,7 +64,7 @@ simulate: setup ## Every promise on the simulator, honest and with one rule of t
 	@$(PYTEST) -n "$$WORKERS" contract_tests --target simulator -m "not aws" --mutants
 
 .PHONY: conformance
-conformance: setup ## Every promise on five emulators: docs/conformance.md and .html (ten minutes)
+conformance: setup ## Every promise on five emulators: docs/conformance.md and .html (15 minutes)
 	@python -m contract_tests.conformance
 
 .PHONY: test-pages

@@ -40,7 +40,7 @@ class Column:
     Args:
         name: stable; in files and options.
         title: as people call it.
-        version: exact.
+        version: exact; "" for what is of this very commit.
         note: what about it is not as it comes; "" where nothing is.
     """
 
@@ -55,7 +55,7 @@ _OWN = f"localstack-{localstack.VERSION}"
 COLUMNS: dict[str, Column] = {
     column.name: column
     for column in (
-        Column("simulator", "simulator", "of this project", "in the test's process, in virtual time"),
+        Column("simulator", "simulator", "", "of this project: in the test's process, in virtual time"),
         Column(_OWN, "LocalStack", localstack.VERSION, _WINDOW),
         *(
             Column(peer.name, peer.title, peer.version, _WINDOW if peer.title == "LocalStack" else "")
@@ -72,10 +72,11 @@ def _started(column: Column, log: Path) -> Iterator[list[str]]:
         yield ["--target", "simulator"]
     elif column.name == _OWN:
         with localstack.running(log=log) as own:
-            yield ["--endpoint-url", own.endpoint_url]
+            yield ["--target", "localstack", "--endpoint-url", own.endpoint_url]
     else:
+        kind = "localstack" if column.title == "LocalStack" else "endpoint"  # ministack answers as if it were one
         with peers.running(peers.PEERS[column.name], log) as endpoint_url:
-            yield ["--endpoint-url", endpoint_url]
+            yield ["--target", kind, "--endpoint-url", endpoint_url]
 
 
 def _environment(column: Column) -> dict[str, str]:
@@ -128,7 +129,7 @@ def _test(column: Column, options: list[str], workers: int, selected: list[str])
 def measure(column: Column, *, workers: int, selected: list[str]) -> tuple[Mapping[str, Any], str | None]:
     """Return one target's results by promise, and why there are none when there are none."""
     started = _clock.monotonic()
-    _say(f"{column.name}: starting {column.title} {column.version}")
+    _say(f"{column.name}: starting {column.title} {column.version}".rstrip())
     try:
         with _started(column, _WORK / f"{column.name}-server.log") as options:
             results = _test(column, options, workers, selected)
@@ -189,7 +190,7 @@ def main(only: tuple[str, ...], keyword: str | None, workers: int, output: Path)
     """Hold every emulator to every promise, and write the page that compares them.
 
     \b
-    Takes about ten minutes. What each run and each server said is in runs/conformance/.
+    Takes about a quarter of an hour. What each run and each server said is in runs/conformance/.
     Exit codes: 0 every target was tested, whatever it keeps; 2 one could not be
     installed, started or tested (the page says unknown, and why); 3 wrong usage.
     """

@@ -48,7 +48,7 @@ def _areas(matrix: Matrix) -> list[str]:
 def markdown(matrix: Matrix) -> str:
     """Return docs/conformance.md."""
     targets, count = matrix["targets"], counts(matrix)
-    names = [f"{target['title']} {target['version']}" for target in targets]
+    names = [_title(target) for target in targets]
     lines = [
         "# Conformance",
         "",
@@ -112,7 +112,7 @@ def html(matrix: Matrix) -> str:
 
 
 def _title(target: Mapping[str, str]) -> str:
-    return f"{target['title']} {target['version']}"
+    return f"{target['title']} {target['version']}".rstrip()
 
 
 def _prose(text: str) -> str:
