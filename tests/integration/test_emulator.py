@@ -202,6 +202,8 @@ sys.exit(7)
             "AWS_REGION": "us-east-1",
             "AWS_DEFAULT_REGION": "us-east-1",
             "AWS_EC2_METADATA_DISABLED": "true",
+            "AWS_CONFIG_FILE": "/dev/null",
+            "AWS_SHARED_CREDENTIALS_FILE": "/dev/null",
         },
         "queue_url": f"{endpoint_url}/queue/us-east-1/000000000000/orders",
     }
