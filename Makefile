@@ -49,6 +49,10 @@ unit: setup ## Tests that start nothing
 integration: setup ## Tests with the real LocalStack, cdk and Spark
 	@$(PYTEST) tests/integration
 
+.PHONY: slow
+slow: setup ## What `make test` leaves out for time: given queues, the AWS CLI, more saboteurs, retention; a quarter of an hour
+	@$(PYTEST) -m slow tests/integration contract_tests
+
 .PHONY: contract
 contract: setup ## Every promise against LocalStack, or against AWS_ENDPOINT_URL when set
 	@$(PYTEST) -n "$$WORKERS" --durations=10 contract_tests

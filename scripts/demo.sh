@@ -16,7 +16,7 @@ fi
 grep -E 'Arn = ' runs/deploy.log
 
 step "2/3  contracts: the core of what SQS and SNS promise, and all of what is deployed ('make contract': everything)"
-pytest --quiet -n "${WORKERS:-8}" contract_tests -m "core or deployment"
+pytest --quiet -n "${WORKERS:-8}" contract_tests -m "(core or deployment) and not slow"
 contracts=$?
 
 step "3/3  load test: profile ${1:-smoke}"

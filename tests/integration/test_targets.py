@@ -16,6 +16,7 @@ from emulator import localstack
 from sluice.clock import VirtualClock
 from tests.integration.conftest import PROJECT
 
+pytestmark = pytest.mark.slow
 _VOLATILE = ("ApproximateNumberOfMessages", "ApproximateNumberOfMessagesNotVisible")
 
 
