@@ -153,6 +153,7 @@ def test_an_environment_is_created_left_alone_updated_under_load_and_destroyed(e
 
 
 @pytest.mark.timeout(600)
+@pytest.mark.slow
 def test_an_environment_with_keys_of_its_own_keeps_its_contracts(empty: localstack.Running) -> None:
     """Staging's topic, queues, keys and alarms are live as declared; its network takes a Lambda, which needs Docker."""
     bootstrapped = _run(PROJECT / "scripts" / "deploy-local.sh")

@@ -214,6 +214,7 @@ def test_a_generator_that_is_late_makes_the_verdict_unknown(
     assert verdict.unknowns[0].startswith("the generator was late: 99 % of publishes within")
 
 
+@pytest.mark.slow
 def test_an_endpoint_that_goes_away_makes_the_verdict_unknown(
     spark: SparkSession, empty: site.Site, tmp_path: Path
 ) -> None:
