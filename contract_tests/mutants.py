@@ -12,11 +12,26 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from sluice import limits
-from sluice.model import fifo, message, moving, publishing, queue, refusal, settings, sns, sqs
+from sluice.model import (
+    batches,
+    delivery,
+    fifo,
+    message,
+    moving,
+    publishing,
+    queue,
+    refusal,
+    sending,
+    settings,
+    sns,
+    sqs,
+)
+from sluice.model.delivery import Delivery
 from sluice.model.fifo import FifoQueue
 from sluice.model.message import Message
 from sluice.model.moving import MoveTasks, Task
 from sluice.model.queue import Queue
+from sluice.model.receiving import Receiving
 from sluice.model.sns import Sns
 from sluice.model.sqs import Sqs
 from sluice.model.topic import Subscription, Topic
@@ -364,13 +379,13 @@ def _by_scope_of_today(self: FifoQueue, sent: Message) -> fifo.DeduplicationKey:
 
 
 def _published(**changed: Any) -> Callable[..., Any]:
-    def deliver(self: Sns, of: Topic, to: Subscription, entry: Mapping[str, Any], *more: Any) -> None:
-        _SNS_DELIVER(self, of, to, {**entry, **changed}, *more)
+    def deliver(self: Delivery, of: Topic, to: Subscription, entry: Mapping[str, Any], *more: Any) -> None:
+        _DELIVER_COPY(self, of, to, {**entry, **changed}, *more)
 
     return deliver
 
 
-_SNS_DELIVER = Sns._deliver
+_DELIVER_COPY = Delivery._deliver
 
 
 def _numbers_falling(added: Message, self: FifoQueue, *_: Any) -> Message:
@@ -380,8 +395,8 @@ def _numbers_falling(added: Message, self: FifoQueue, *_: Any) -> Message:
 
 _POLICY = settings.redrive_policy
 _EXHAUSTED = Queue.is_exhausted
-_EACH = sqs._each
-_CHECK_BATCH = sqs._check_batch
+_EACH = batches.handle_each
+_CHECK_BATCH = batches.check
 
 
 def _with_dlq_of_any_type(given: str, *, find_queue: settings.FindQueue, **more: Any) -> str:
@@ -442,12 +457,12 @@ _ROWS = (
     Mutant("dlq-need-not-exist", "a DLQ need not exist", settings, "redrive_policy", _with_any_dlq, "GAP-22"),
     Mutant("allow-policy-not-enforced", "RedriveAllowPolicy has no effect", settings, "_allows", _returning(value=True), "GAP-23"),
     Mutant("any-allow-policy", "RedriveAllowPolicy is not read", settings, "_check_allow_policy", _nothing, "GAP-23"),
-    Mutant("any-visibility", "receives and changes take any visibility timeout", limits, "VISIBILITY_TIMEOUT_SECONDS_MAX", 10**9, "GAP-25", (Sqs, "_receive_message")),
+    Mutant("any-visibility", "receives and changes take any visibility timeout", limits, "VISIBILITY_TIMEOUT_SECONDS_MAX", 10**9, "GAP-25", (Receiving, "receive")),
     Mutant("any-number-of-attributes", "a message may have any number of attributes", message, "ATTRIBUTES_MAX", 10**9, "GAP-26", (message, "check_attributes")),
-    Mutant("batch-refused-silently", "a batch that is refused as a whole gets no text", sqs, "_check_batch", _silently, "GAP-27"),
-    Mutant("failed-exception-code", "failed entries have the error's name as code", sqs, "_each", _after(sqs, "_each", _unlike_exception), "GAP-28"),
-    Mutant("failed-nobodys-fault", "failed entries are nobody's fault", sqs, "_each", _after(sqs, "_each", _nobodys_fault), "GAP-28"),
-    Mutant("any-id", "group and deduplication ids may be anything", sqs, "check_id", _nothing, "GAP-29"),
+    Mutant("batch-refused-silently", "a batch that is refused as a whole gets no text", batches, "check", _silently, "GAP-27"),
+    Mutant("failed-exception-code", "failed entries have the error's name as code", batches, "handle_each", _after(batches, "handle_each", _unlike_exception), "GAP-28"),
+    Mutant("failed-nobodys-fault", "failed entries are nobody's fault", batches, "handle_each", _after(batches, "handle_each", _nobodys_fault), "GAP-28"),
+    Mutant("any-id", "group and deduplication ids may be anything", sending, "check_id", _nothing, "GAP-29"),
     Mutant("kept-for-ever", "retention has no effect", Queue, "settle", _nothing, "GAP-30"),
     Mutant("name-free-at-once", "a queue's name can be used again at once", sqs, "_NAME_FREE_AFTER_SECONDS", 0, "GAP-31", (Sqs, "_delete_queue")),
     Mutant("purge-at-will", "a queue can be purged twice in a minute", queue, "PURGE_INTERVAL_SECONDS", 0, "GAP-32", (Queue, "purge")),
@@ -506,18 +521,18 @@ _ROWS = (
     Mutant("tasks-oldest-first", "move tasks are listed the oldest first", MoveTasks, "list", _after(MoveTasks, "list", _list_oldest)),
     Mutant("ended-task-handle", "an ended task still shows its handle", Task, "as_result", _after(Task, "as_result", _handle_for_ended)),
     # Batches.
-    Mutant("batch-all-or-nothing", "one bad entry fails the batch", sqs, "_each", _after(sqs, "_each", _all_or_nothing)),
-    Mutant("batch-reversed", "a batch is taken backwards", sqs, "_each", lambda entries, handle: _EACH(entries[::-1], handle)),
-    Mutant("batch-unchecked", "a batch is not checked as a whole", sqs, "_check_batch", _nothing),
+    Mutant("batch-all-or-nothing", "one bad entry fails the batch", batches, "handle_each", _after(batches, "handle_each", _all_or_nothing)),
+    Mutant("batch-reversed", "a batch is taken backwards", batches, "handle_each", lambda entries, handle: _EACH(entries[::-1], handle)),
+    Mutant("batch-unchecked", "a batch is not checked as a whole", batches, "check", _nothing),
     # Fan-out.
     Mutant("first-subscriber-only", "only the first subscriber gets anything", Sns, "subscriptions_of", _deliver_only_to_first),
     Mutant("never-raw", "raw delivery has no effect", Subscription, "is_raw", _returning(value=False)),
     Mutant("always-raw", "there is no envelope", Subscription, "is_raw", _returning(value=True)),
     Mutant("filter-ignored", "filter policies have no effect", Subscription, "wants", _returning(value=True)),
     Mutant("undelivered-lost", "what cannot be delivered is lost", Subscription, "dead_letter_arn", _returning(None)),
-    Mutant("publish-one-group", "a topic delivers everything in one group", Sns, "_deliver", _published(MessageGroupId="g")),
-    Mutant("publish-loses-attributes", "raw delivery loses attributes", Sns, "_deliver", _published(MessageAttributes={})),
-    Mutant("policy-not-enforced", "a topic may send to every queue", sns, "may_send", _returning(value=True)),
+    Mutant("publish-one-group", "a topic delivers everything in one group", Delivery, "_deliver", _published(MessageGroupId="g")),
+    Mutant("publish-loses-attributes", "raw delivery loses attributes", Delivery, "_deliver", _published(MessageAttributes={})),
+    Mutant("policy-not-enforced", "a topic may send to every queue", delivery, "may_send", _returning(value=True)),
     Mutant("topic-batch-unchecked", "a batch of publishes is not checked", sns, "check_batch", _nothing),
 )  # fmt: skip
 

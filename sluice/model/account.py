@@ -28,7 +28,7 @@ class Account:
     ) -> None:
         self._seed, self._ids = seed, 0
         self.sqs = Sqs(base_url=f"{base_url}/{id_}", arn_prefix=f"arn:aws:sqs:{region}:{id_}:", new_id=self._new_id)
-        self.sns = Sns(self.sqs, arn_prefix=f"arn:aws:sns:{region}:{id_}:", new_id=self._new_id)
+        self.sns = Sns(self.sqs.queues, arn_prefix=f"arn:aws:sns:{region}:{id_}:", new_id=self._new_id)
 
     def _new_id(self) -> str:
         self._ids += 1
@@ -39,8 +39,12 @@ class Account:
 
         A receive never waits: who wants long polling asks again at `next_change_at`.
         """
+        operations = (self.sqs if service == "sqs" else self.sns).operations
+        if operation not in operations:
+            return Refusal("UnsupportedOperation", f"{operation} is not modelled.")
+        self.sqs.settle(now)
         try:
-            return (self.sqs if service == "sqs" else self.sns).call(operation, params, now)
+            return operations[operation](params, now)
         except Refusal as refusal:
             return refusal
 

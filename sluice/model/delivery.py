@@ -1,15 +1,90 @@
-"""How a topic's copy gets into a queue: the envelope, and whether the queue's policy lets it in."""
+"""How a topic's copies get into queues: to whom, in which envelope, and whether the queue's policy lets them in."""
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
+from sluice.model.message import ATTRIBUTES_MAX, Message, size_bytes
+from sluice.model.operation import Answer, Params
 from sluice.model.publishing import message_of
 from sluice.model.queue import Queue
-from sluice.model.sqs import Params
 from sluice.model.topic import Published, Subscription, Topic
+
+
+class Delivery:
+    """Hands what is published to the subscribers.
+
+    Args:
+        queues: the account's by ARN, as they are at any time.
+        subscriptions_of: returns who is subscribed to a topic.
+        new_id: makes message ids.
+    """
+
+    def __init__(
+        self,
+        queues: Mapping[str, Queue],
+        subscriptions_of: Callable[[Topic], list[Subscription]],
+        new_id: Callable[[], str],
+    ) -> None:
+        self._queues, self._subscriptions_of, self._new_id = queues, subscriptions_of, new_id
+
+    def fan_out(self, topic: Topic, entry: Params, now: float) -> Answer:
+        """Deliver to every subscription, unless the topic remembers the id [SNS-18, SNS-19, SNS-20]."""
+        if not topic.is_fifo:
+            published = Published(self._new_id(), None, now)
+            self._deliver_to_all(topic, entry, published, None, now)
+            return {"MessageId": published.message_id}
+        deduplication_id = topic.deduplication_id(entry["Message"], entry.get("MessageDeduplicationId"))
+        key = topic.key(deduplication_id, entry["MessageGroupId"])
+        first = topic.first(key, now)
+        published = first or Published(self._new_id(), topic.next_sequence_number(), now)
+        if first is None:
+            topic.remember(key, published)
+            self._deliver_to_all(topic, entry, published, deduplication_id, now)
+        return {"MessageId": published.message_id, "SequenceNumber": published.sequence_number}
+
+    def _deliver_to_all(
+        self, topic: Topic, entry: Params, published: Published, deduplication_id: str | None, now: float
+    ) -> None:
+        for subscription in self._subscriptions_of(topic):
+            if subscription.wants(entry["Message"], entry.get("MessageAttributes", {})):
+                self._deliver(topic, subscription, entry, published, deduplication_id, now)
+
+    def _deliver(
+        self,
+        topic: Topic,
+        subscription: Subscription,
+        entry: Params,
+        published: Published,
+        deduplication_id: str | None,
+        now: float,
+    ) -> None:
+        """Put a copy into the queue, else into the subscription's DLQ [SNS-31, SNS-32], else nowhere [SNS-44]."""
+        is_raw = subscription.is_raw()
+        body = message_of(entry) if is_raw else envelope(topic, subscription, entry, published)
+        attributes = entry.get("MessageAttributes", {}) if is_raw else {}
+        for arn in (subscription.endpoint, subscription.dead_letter_arn()):
+            queue = self._queues.get(arn or "")
+            if queue is None or not may_send(queue, topic.arn) or len(attributes) > ATTRIBUTES_MAX:  # [SNS-83]
+                continue
+            if size_bytes({"MessageBody": body, "MessageAttributes": attributes}) > queue.seconds("MaximumMessageSize"):
+                continue
+            copy = Message(
+                id=self._new_id(),
+                body=body,
+                number=0,
+                sent_at=now,
+                retained_from=now,
+                visible_at=now,
+                group=entry.get("MessageGroupId"),
+                deduplication_id=deduplication_id if queue.is_fifo else None,
+                attributes=attributes,
+            )
+            queue.send(copy, now)
+            queue.settle(now)
+            return
 
 
 def envelope(topic: Topic, subscription: Subscription, entry: Params, published: Published) -> str:

@@ -62,7 +62,7 @@ class MoveTasks:
         new_id: makes task and message ids.
     """
 
-    def __init__(self, queues: Callable[[], Queues], new_id: Callable[[], str]) -> None:
+    def __init__(self, queues: Queues, new_id: Callable[[], str]) -> None:
         self._queues, self._new_id = queues, new_id
         self._tasks: list[Task] = []
 
@@ -84,14 +84,14 @@ class MoveTasks:
         if task.status == "CANCELLING":
             task.status = "CANCELLED"
             return
-        source = self._queues().get(task.source_arn)
+        source = self._queues.get(task.source_arn)
         waiting = [] if source is None else self._movable(source, at)
         if source is None or not waiting:
             task.status = "COMPLETED"
             return
         message = waiting[0]
         destination_arn = task.destination_arn or message.source_arn
-        destination = self._queues().get(destination_arn or "")
+        destination = self._queues.get(destination_arn or "")
         if destination is None:  # [MOV-12, MOV-21]
             task.status = "FAILED"
             task.failure = (
@@ -116,7 +116,7 @@ class MoveTasks:
         """Start a task [MOV-01, MOV-02, MOV-10, MOV-14, MOV-16, MOV-22, MOV-23]."""
         source_arn, destination_arn = params["SourceArn"], params.get("DestinationArn")
         source = self._find("SourceArn", source_arn)
-        if not any(_dead_letters_to(queue) == source_arn for queue in self._queues().values()):
+        if not any(_dead_letters_to(queue) == source_arn for queue in self._queues.values()):
             raise invalid_value("Source queue must be configured as a Dead Letter Queue.")
         if destination_arn is not None:
             self._check_destination(source, destination_arn)
@@ -155,7 +155,7 @@ class MoveTasks:
                 f"You must use this format to specify the {parameter}: "
                 "arn:<partition>:<service>:<region>:<account-id>:<resource-id>"
             )
-        queue = self._queues().get(arn)
+        queue = self._queues.get(arn)
         if queue is None:
             raise not_found(f"The resource that you specified for the {parameter} parameter doesn't exist.")
         return queue

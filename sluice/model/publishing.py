@@ -4,8 +4,8 @@ import json
 import re
 
 from sluice.model.message import check_id, size_bytes
+from sluice.model.operation import Params
 from sluice.model.refusal import Refusal, sns_invalid
-from sluice.model.sqs import Params
 from sluice.model.topic import Topic
 
 _ENTRIES_MAX = 10

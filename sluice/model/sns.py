@@ -4,13 +4,13 @@ import re
 from collections.abc import Callable, Mapping
 
 from sluice import limits
-from sluice.model.delivery import envelope, may_send
+from sluice.model.delivery import Delivery
 from sluice.model.filter_policy import check_policy
-from sluice.model.message import ATTRIBUTES_MAX, Message, size_bytes
-from sluice.model.publishing import check_batch, check_publish, message_of, publish_bytes
+from sluice.model.operation import Answer, Operation, Params
+from sluice.model.publishing import check_batch, check_publish, publish_bytes
+from sluice.model.queue import Queue
 from sluice.model.refusal import Refusal, sns_invalid
-from sluice.model.sqs import Answer, Params, Sqs
-from sluice.model.topic import Published, Subscription, Topic, check_attribute, check_redrive, check_topic
+from sluice.model.topic import Subscription, Topic, check_attribute, check_redrive, check_topic
 
 _PAGE = 100
 _PROTOCOLS = ("http", "https", "email", "email-json", "sms", "sqs", "application", "lambda", "firehose")
@@ -25,16 +25,17 @@ class Sns:
     """All topics of one account and region.
 
     Args:
-        sqs: where subscribed queues are.
+        queues: the account's by ARN, as they are at any time.
         arn_prefix: what topic ARNs begin with.
         new_id: makes message and subscription ids.
     """
 
-    def __init__(self, sqs: Sqs, *, arn_prefix: str, new_id: Callable[[], str]) -> None:
-        self._sqs, self._arn_prefix, self._new_id = sqs, arn_prefix, new_id
+    def __init__(self, queues: Mapping[str, Queue], *, arn_prefix: str, new_id: Callable[[], str]) -> None:
+        self._arn_prefix, self._new_id = arn_prefix, new_id
         self.topics: dict[str, Topic] = {}
         self.subscriptions: dict[str, Subscription] = {}
-        self._operations: dict[str, Callable[[Params, float], Answer]] = {
+        self._delivery = Delivery(queues, self.subscriptions_of, new_id)
+        self.operations: Mapping[str, Operation] = {
             "CreateTopic": self._create_topic,
             "DeleteTopic": self._delete_topic,
             "ListTopics": self._list_topics,
@@ -52,17 +53,6 @@ class Sns:
             "UntagResource": self._untag_resource,
             "ListTagsForResource": self._list_tags_for_resource,
         }
-
-    def call(self, operation: str, params: Params, now: float) -> Answer:
-        """Answer one call.
-
-        Raises:
-            Refusal: AWS would refuse it, or the operation is not modelled.
-        """
-        if operation not in self._operations:
-            raise Refusal("UnsupportedOperation", f"{operation} is not modelled.")
-        self._sqs.settle(now)
-        return self._operations[operation](params, now)
 
     def _topic(self, arn: str) -> Topic:
         parts = len(arn.split(":"))
@@ -237,63 +227,7 @@ class Sns:
         check_publish(topic, params)
         if publish_bytes(params) > topic.bytes_max():
             raise sns_invalid("Message too long")
-        return self._fan_out(topic, params, now)
-
-    def _fan_out(self, topic: Topic, entry: Params, now: float) -> Answer:
-        """Deliver to every subscription, unless the topic remembers the id [SNS-18, SNS-19, SNS-20]."""
-        if not topic.is_fifo:
-            published = Published(self._new_id(), None, now)
-            self._deliver_to_all(topic, entry, published, None, now)
-            return {"MessageId": published.message_id}
-        deduplication_id = topic.deduplication_id(entry["Message"], entry.get("MessageDeduplicationId"))
-        key = topic.key(deduplication_id, entry["MessageGroupId"])
-        first = topic.first(key, now)
-        published = first or Published(self._new_id(), topic.next_sequence_number(), now)
-        if first is None:
-            topic.remember(key, published)
-            self._deliver_to_all(topic, entry, published, deduplication_id, now)
-        return {"MessageId": published.message_id, "SequenceNumber": published.sequence_number}
-
-    def _deliver_to_all(
-        self, topic: Topic, entry: Params, published: Published, deduplication_id: str | None, now: float
-    ) -> None:
-        for subscription in self.subscriptions_of(topic):
-            if subscription.wants(entry["Message"], entry.get("MessageAttributes", {})):
-                self._deliver(topic, subscription, entry, published, deduplication_id, now)
-
-    def _deliver(
-        self,
-        topic: Topic,
-        subscription: Subscription,
-        entry: Params,
-        published: Published,
-        deduplication_id: str | None,
-        now: float,
-    ) -> None:
-        """Put a copy into the queue, else into the subscription's DLQ [SNS-31, SNS-32], else nowhere [SNS-44]."""
-        is_raw = subscription.is_raw()
-        body = message_of(entry) if is_raw else envelope(topic, subscription, entry, published)
-        attributes = entry.get("MessageAttributes", {}) if is_raw else {}
-        for arn in (subscription.endpoint, subscription.dead_letter_arn()):
-            queue = self._sqs.queues.get(arn or "")
-            if queue is None or not may_send(queue, topic.arn) or len(attributes) > ATTRIBUTES_MAX:  # [SNS-83]
-                continue
-            if size_bytes({"MessageBody": body, "MessageAttributes": attributes}) > queue.seconds("MaximumMessageSize"):
-                continue
-            copy = Message(
-                id=self._new_id(),
-                body=body,
-                number=0,
-                sent_at=now,
-                retained_from=now,
-                visible_at=now,
-                group=entry.get("MessageGroupId"),
-                deduplication_id=deduplication_id if queue.is_fifo else None,
-                attributes=attributes,
-            )
-            queue.send(copy, now)
-            queue.settle(now)
-            return
+        return self._delivery.fan_out(topic, params, now)
 
     def _publish_batch(self, params: Params, now: float) -> Answer:
         topic, entries = self._topic(params["TopicArn"]), params["PublishBatchRequestEntries"]
@@ -303,7 +237,7 @@ class Sns:
         if sum(publish_bytes(entry) for entry in entries) > topic.bytes_max():  # [SNS-28]
             raise Refusal("BatchRequestTooLong", "The length of all the messages put together is more than the limit.")
         return {
-            "Successful": [{"Id": entry["Id"]} | self._fan_out(topic, entry, now) for entry in entries],
+            "Successful": [{"Id": entry["Id"]} | self._delivery.fan_out(topic, entry, now) for entry in entries],
             "Failed": [],
         }
 
