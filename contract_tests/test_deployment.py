@@ -14,12 +14,11 @@ import pytest
 
 from contract_tests.deployed import Deployment
 from contract_tests.policies import Decision, Request, decide
-from contract_tests.resources import Queue, Resources, bodies
+from contract_tests.resources import NotArranged, Queue, Resources, bodies
 from contract_tests.targets import Target
 from sluice import backlog, naming
 from sluice.clock import NotReached, eventually
 from sluice.declaration import Consumer, Encryption, Removal
-from sluice.errors import EndpointError
 from sluice.limits import MESSAGE_BYTES_MAX
 
 pytestmark = pytest.mark.deployment
@@ -370,7 +369,7 @@ def _require_idle(deployment: Deployment) -> None:
     names = [f"ApproximateNumberOfMessages{what}" for what in ("", "NotVisible", "Delayed")]
     counts = deployment.sqs.get_queue_attributes(QueueUrl=queue.url, AttributeNames=names)["Attributes"]
     if environment.removal is Removal.RETAIN or any(int(count) for count in counts.values()):
-        raise EndpointError(
+        raise NotArranged(
             f"{queue.name} of environment {environment.name!r} (Removal.{environment.removal.name}) holds {counts};"
             " a poison message is tried only where removal is DESTROY and in an empty queue: leave this one out with"
             " -k 'not operator_hears'"
@@ -378,7 +377,7 @@ def _require_idle(deployment: Deployment) -> None:
 
 
 def _await_quiet(deployment: Deployment, alarm: str) -> None:
-    """Wait until the alarm does not ring; that it does says nothing about the promise, so it is no failure of it."""
+    """Wait until the alarm does not ring; that it does says nothing of the promise."""
     try:
         eventually(
             lambda: deployment.alarms()[alarm]["StateValue"] != "ALARM",
@@ -386,7 +385,7 @@ def _await_quiet(deployment: Deployment, alarm: str) -> None:
             describe=f"{alarm} to be quiet",
         )
     except NotReached as error:
-        raise EndpointError(f"{error}; look for dead letters left by others, and purge them") from error
+        raise NotArranged(f"{error}; look for dead letters left by others, and purge them") from error
 
 
 @pytest.mark.promise("STK-06")

@@ -75,14 +75,14 @@ PROMISES: tuple[Promise, ...] = (
         _DLQ,
         "A DLQ may have a DLQ of its own, to which messages travel on that fail there too.",
         (unverified("LocalStack tests/aws/services/sqs/test_sqs.py::test_dead_letter_queue_chain (skipped)"),),
-        ("ignore-redrive-policy",),
+        ("end-chains",),
     ),
     Promise(
         "DLQ-21",
         _DLQ,
         "Every receive counts towards maxReceiveCount, also one that only looks and puts the message back.",
         (documented(_DLQ_PAGE), documented(API + "API_ReceiveMessage.html")),
-        ("ignore-redrive-policy", "ignore-visibility-change"),
+        ("ignore-redrive-policy",),
     ),
     Promise(
         "DLQ-23",

@@ -60,7 +60,7 @@ PROMISES: tuple[Promise, ...] = (
         _BLOCKING,
         "A long-invisible message of one group does not delay the redelivery of another group's.",
         (documented(GUIDE + "FIFO-queues-understanding-logic.html"),),
-        ("withhold-later",),
+        ("stretch-visibility",),
     ),
     Promise(
         "GRP-10",

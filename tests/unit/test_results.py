@@ -4,6 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from contract_tests.resources import NotArranged
 from contract_tests.results import Result, Status, Trouble, judge, one_line, trouble
 from sluice.deviations import Deviation
 
@@ -27,6 +28,7 @@ LACKING = Trouble(Status.NOT_SUPPORTED, "InvalidAction")
         (AssertionError("1 == 2"), [LACKING, SILENCE], None, Status.UNKNOWN, "here: no answer"),
         (KeyError("Messages"), [], KNOWN, Status.UNKNOWN, "here: KeyError: 'Messages'"),
         (KeyError("Messages"), [LACKING], None, Status.NOT_SUPPORTED, "here: InvalidAction"),
+        (NotArranged("waited 20 s"), [], KNOWN, Status.UNKNOWN, "here: NotArranged: waited 20 s"),
         (OSError(), [], None, Status.UNKNOWN, "here: OSError: OSError"),
     ],
 )

@@ -9,7 +9,7 @@ import pytest
 
 from contract_tests import account, targets
 from contract_tests.given import WITH_DLQ, WITH_QUEUE, WITH_TOPIC
-from contract_tests.resources import Resources
+from contract_tests.resources import NotArranged, Resources
 from emulator.localstack import MODIFIED
 from sluice.clock import VirtualClock
 from sluice.errors import ConfigError, EndpointError
@@ -147,6 +147,16 @@ def test_what_a_test_made_is_deleted_from_the_outside_in() -> None:
     assert "QueueUrls" not in sqs.list_queues()
     assert sns.list_topics()["Topics"] == []
     assert sns.list_subscriptions()["Subscriptions"] == []
+
+
+def test_a_dead_letter_that_cannot_be_made_is_no_failed_expectation() -> None:
+    """The queue has no DLQ: whatever the test is about, it has not begun."""
+    target = targets.simulator(ENDPOINT_URL, patience_seconds=1)
+    sqs, sns = target.make_client("sqs"), target.make_client("sns")
+    queue = Resources(target, sqs, sns, prefix="ct-0123456789").fifo_queue()
+
+    with pytest.raises(NotArranged, match="more than one receive was allowed"):
+        queue.dead_letter("m1")
 
 
 def test_what_can_be_held_against_given_resources_are_promises() -> None:

@@ -27,6 +27,14 @@ class _WithholdDeadLetters(Hook):
             parsed.pop("Messages", None)
 
 
+class _EndChains(Hook):
+    operations = ("sqs.CreateQueue",)
+
+    def rewrite(self, operation: str, params: dict[str, Any]) -> None:
+        if "dlq" in params["QueueName"]:
+            params["Attributes"].pop("RedrivePolicy", None)
+
+
 def _quote_receive_count(parsed: dict[str, Any]) -> None:
     if text := parsed["Attributes"].get("RedrivePolicy"):
         policy = json.loads(text)
@@ -44,6 +52,7 @@ SABOTEURS = (
         "makes queues without the redrive policy asked for",
         omit("RedrivePolicy", of=("sqs.CreateQueue", "sqs.SetQueueAttributes")),
     ),
+    Saboteur("end-chains", "makes DLQs without a DLQ of their own", _EndChains),
     Saboteur(
         "quote-receive-count",
         "reports maxReceiveCount as a string",
