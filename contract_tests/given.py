@@ -34,7 +34,7 @@ WITH_QUEUE: Mapping[str, int] = {
     "SND-11": 2,
     **dict.fromkeys(("BAT-01", "BAT-02", "BAT-03", "BAT-04", "BAT-06", "BAT-09", "BAT-12", "BAT-13", "SLU-31"), 1),
     "SLU-32": 2,
-    **dict.fromkeys(("RCV-02", "RCV-03", "RCV-04", "RCV-10", "RCV-11", "RCV-14", "SLU-33", "SLU-39"), 1),
+    **dict.fromkeys(("RCV-02", "RCV-03", "RCV-04", "RCV-10", "RCV-11", "RCV-14", "SLU-33", "SLU-39", "SLU-47"), 1),
     "RCV-15": 2,
     "RCV-06": 4,
     "RCV-07": 6,

@@ -328,18 +328,25 @@ class Resources:
 
     def fifo_topic(self, *queues: Queue, **attributes: str) -> Topic:
         """Make a FIFO topic with these queues subscribed."""
-        topic = self._topic(f"{self.name('t')}.fifo", {"FifoTopic": "true", **attributes})
+        topic = self.create_topic(f"{self.name('t')}.fifo", FifoTopic="true", **attributes)
         for queue in queues:
             topic.subscribe(queue)
         return topic
 
     def standard_topic(self) -> Topic:
         """Make a standard topic."""
-        return self._topic(self.name("t"), {})
+        return self.create_topic(self.name("t"))
 
-    def _topic(self, name: str, attributes: Mapping[str, str]) -> Topic:
-        arn = self._sns.create_topic(Name=name, Attributes=dict(attributes))["TopicArn"]
-        self._topics.append(lambda: self._delete_topic(arn, is_archived="ArchivePolicy" in attributes))
+    def create_topic(self, name: str, **attributes: str) -> Topic:
+        """Ask for a topic, which may be refused.
+
+        Args:
+            name: from `name`, or made of one.
+            attributes: as for CreateTopic.
+        """
+        arn = self._sns.create_topic(Name=name, Attributes=attributes).get("TopicArn", "")
+        if arn:
+            self._topics.append(lambda: self._delete_topic(arn, is_archived="ArchivePolicy" in attributes))
         return Topic(self._sns, arn)
 
     def _delete_topic(self, arn: str, *, is_archived: bool) -> None:

@@ -228,6 +228,19 @@ def test_a_receive_asks_for_at_most_ten_messages(resources: Resources) -> None:
     assert bodies(batch) == [f"m{number:02}" for number in range(len(batch))]
 
 
+@pytest.mark.promise("SLU-47")
+def test_a_receive_asks_for_at_least_one_message(resources: Resources) -> None:
+    """SLU-47: none and fewer are refused, although there is a message."""
+    queue = resources.fifo_queue()
+    queue.send_each("m1")
+
+    none = refusal(queue.receive, most=0)
+    fewer = refusal(queue.receive, most=-1)
+
+    assert none[:2] == ("InvalidParameterValue", 400)
+    assert fewer[:2] == ("InvalidParameterValue", 400)
+
+
 @pytest.mark.promise("SLU-38")
 def test_a_queue_may_make_every_receive_a_long_poll(resources: Resources, target: Target) -> None:
     """SLU-38: a receive that gives no time waits for the queue's two seconds before it says that there is nothing."""

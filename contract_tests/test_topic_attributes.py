@@ -27,6 +27,18 @@ def test_a_fifo_topic_says_so_in_its_attributes_and_in_its_name(resources: Resou
     assert too_long == ("InvalidParameter", 400, "Invalid parameter: Topic Name")
 
 
+@pytest.mark.promise("SLU-46")
+def test_a_topic_name_has_at_most_256_characters_with_its_suffix(resources: Resources) -> None:
+    """SLU-46: `.fifo` counts; 256 are accepted, 257 are not."""
+    stem = f"{resources.name('t')}-"
+
+    longest = resources.create_topic(f"{stem:x<251}.fifo", FifoTopic="true")
+    too_long = refusal(resources.create_topic, f"{stem:x<252}.fifo", FifoTopic="true")
+
+    assert longest.arn.endswith(f":{stem:x<251}.fifo")
+    assert too_long == ("InvalidParameter", 400, "Invalid parameter: Topic Name")
+
+
 @pytest.mark.promise("SNS-04")
 def test_a_fifo_topic_stays_one(resources: Resources) -> None:
     """SNS-04: FifoTopic is no attribute that can be set."""

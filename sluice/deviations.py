@@ -2,7 +2,7 @@
 
 A contract test of a listed promise must fail on that target (a strict expected failure): the day it passes, the entry
 is out of date and the run says so. A listed anomaly does not make a verdict INVALID on that target; the verdict names it.
-GAP ids number the deviations of LocalStack 4.14.0 found by experiment on 2026-11-20.
+GAP ids number the deviations of LocalStack 4.14.0 found by experiment from 2026-11-20 on.
 """
 
 from collections.abc import Mapping
@@ -29,6 +29,7 @@ PROMISES: Mapping[str, Mapping[str, Deviation]] = {
         "VIS-05": Deviation("GAP-10", "every handle of a message deletes it, whoever holds it now"),
         "VIS-13": Deviation("GAP-25", "any visibility timeout is accepted"),
         "RCV-14": Deviation("GAP-25", "any visibility timeout is accepted"),
+        "SLU-47": Deviation("GAP-60", "0 is taken for one message"),
         "RCV-11": Deviation("GAP-08", "ReceiveRequestAttemptId is accepted and ignored"),
         "RCV-12": Deviation("GAP-08", "ReceiveRequestAttemptId is accepted and ignored"),
         "SND-09": Deviation("GAP-58", "a message keeps the delay its queue had when it was sent"),
@@ -68,6 +69,7 @@ PROMISES: Mapping[str, Mapping[str, Deviation]] = {
         "MOV-22": Deviation("GAP-12", "the DLQ itself is accepted as destination"),
         "MOV-23": Deviation("GAP-12", "an ARN that is none ends in an internal error"),
         "MOV-17": Deviation("GAP-01", "the moved message is dropped as a duplicate of itself and lost"),
+        "SLU-46": Deviation("GAP-61", "the suffix is not counted"),
         "SNS-07": Deviation("GAP-38", "any protocol is accepted"),
         "SNS-18": Deviation("GAP-36", "topics do not deduplicate: a repeat gets new ids"),
         "SNS-20": Deviation("GAP-37", "topics do not deduplicate: a standard queue gets every repeat"),

@@ -419,6 +419,13 @@ PROMISES: tuple[Promise, ...] = (
         ("hide-errors", "reverse-batch"),
     ),
     Promise(
+        "SLU-47",
+        _RECEIVING,
+        "A receive that asks for no message is refused.",
+        (documented(API + "API_ReceiveMessage.html"),),
+        ("hide-errors",),
+    ),
+    Promise(
         "SLU-38",
         _RECEIVING,
         "A queue's ReceiveMessageWaitTimeSeconds makes a long poll of every receive that gives no time.",

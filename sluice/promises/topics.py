@@ -26,6 +26,16 @@ PROMISES: tuple[Promise, ...] = (
         ),
     ),
     Promise(
+        "SLU-46",
+        _TOPIC,
+        "The name of a FIFO topic has at most 256 characters, `.fifo` included.",
+        (documented(_API + "API_CreateTopic.html"),),
+        (
+            "hide-errors",
+            "blur-errors",
+        ),
+    ),
+    Promise(
         "SNS-04",
         _TOPIC,
         "FifoTopic cannot be changed.",
