@@ -80,3 +80,6 @@ MESSAGE_BYTES_MAX = 1_048_576
 
 # https://docs.aws.amazon.com/tag-editor/latest/userguide/tagging.html (`aws:…` does not count)
 TAGS_MAX = 50
+
+# https://docs.aws.amazon.com/AWSSimpleQueueService/latest/SQSDeveloperGuide/sqs-message-metadata.html
+MESSAGE_ATTRIBUTES_MAX = 10

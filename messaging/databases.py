@@ -1,0 +1,110 @@
+"""Databases, as the outbox needs them: SQLite embedded, Postgres beside it, nothing else.
+
+SQLite is opened so that its promise is a promise: WAL, `synchronous=FULL` (a commit survives the power cut that follows
+it, or a message could be out whose cause is not), and `BEGIN IMMEDIATE` (a deferred transaction that reads and then
+writes fails at once when another writes, whatever its busy timeout).
+
+SQLite: https://www.sqlite.org/pragma.html#pragma_synchronous, https://www.sqlite.org/lang_transaction.html;
+SQLAlchemy: https://docs.sqlalchemy.org/en/21/dialects/sqlite.html (read 2026-11-21).
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from sqlalchemy import Connection, Engine, create_engine, event, text
+from sqlalchemy.engine import make_url
+from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError
+
+from messaging.errors import OutboxError
+from sluice.clock import Clock
+from sluice.errors import ConfigError
+
+_BUSY_SECONDS = 5
+_FULL = 2
+_ONLY_READS = "sluice_only_reads"
+_NOW_US = {
+    "sqlite": "SELECT CAST((julianday('now') - 2440587.5) * 86400000000.0 AS INTEGER)",
+    "postgresql": "SELECT CAST(extract(epoch FROM clock_timestamp()) * 1000000 AS bigint)",
+}
+
+
+def engine(url: str) -> Engine:
+    """Return an engine on a database, e.g. `sqlite:///outbox.db` or `postgresql://user@host/name`.
+
+    Raises:
+        ConfigError: the URL is none, or of another kind of database.
+    """
+    try:
+        parsed = make_url(url)
+        if parsed.get_backend_name() not in _NOW_US:
+            raise ConfigError(
+                f"database is {parsed.get_backend_name()!r}, allowed is one of {', '.join(_NOW_US)}; give --dsn such as"
+                " postgresql://user@host/name"
+            )
+        made = create_engine(parsed, pool_pre_ping=True)
+    except (ArgumentError, NoSuchModuleError) as error:
+        raise ConfigError(
+            f"database URL cannot be read ({error}); give one such as postgresql://user@host/name"
+        ) from error
+    if made.dialect.name == "sqlite":
+        make_durable(made)
+    return made
+
+
+def make_durable(engine: Engine) -> None:
+    """Let every connection of an SQLite engine keep what it commits, and take the write lock when it begins."""
+
+    @event.listens_for(engine, "connect")
+    def connected(connection: Any, _: Any) -> None:
+        connection.isolation_level = None  # the driver begins nothing by itself
+        for pragma in ("journal_mode=WAL", "synchronous=FULL", f"busy_timeout={_BUSY_SECONDS * 1_000}"):
+            connection.execute(f"PRAGMA {pragma}").close()
+
+    @event.listens_for(engine, "begin")
+    def begun(connection: Connection) -> None:
+        only_reads = connection.get_execution_options().get(_ONLY_READS, False)
+        connection.exec_driver_sql("BEGIN" if only_reads else "BEGIN IMMEDIATE")
+
+
+@contextmanager
+def reading(engine: Engine) -> Iterator[Connection]:
+    """Yield a connection in a short transaction that writes nothing, and so waits for no writer."""
+    with engine.connect().execution_options(**{_ONLY_READS: True}) as connection, connection.begin():
+        yield connection
+
+
+def now_us(connection: Connection, clock: Clock | None) -> int:
+    """Return the instant by the database's clock, microseconds UTC; by `clock` where a test gives one."""
+    if clock is not None:
+        return clock.now_us()
+    return int(connection.execute(text(_NOW_US[connection.dialect.name])).scalar_one())
+
+
+def require_durable(connection: Connection) -> None:
+    """Refuse an SQLite connection that may lose a commit to a power cut.
+
+    Raises:
+        OutboxError: it may.
+    """
+    if connection.dialect.name == "sqlite":
+        seen = int(connection.exec_driver_sql("PRAGMA synchronous").scalar_one())
+        if seen < _FULL:
+            raise OutboxError(
+                f"PRAGMA synchronous is {seen}, allowed is {_FULL} (FULL) or more: a message could be out whose commit"
+                " a power cut takes back; open the database with messaging.databases.engine or make_durable"
+            )
+
+
+@contextmanager
+def explaining_missing_tables() -> Iterator[None]:
+    """Say how to create the tables where the database says it has none."""
+    try:
+        yield
+    except DBAPIError as error:
+        said = str(error.orig)
+        if "no such table: sluice_" not in said and 'relation "sluice_' not in said:
+            raise
+        raise OutboxError(
+            "the outbox's tables are not in this database; create them with `python -m messaging outbox schema --apply`"
+        ) from error

@@ -1,0 +1,44 @@
+"""Named places where a test lets a process die. Nothing happens in production: nothing is armed.
+
+`SLUICE_FAILPOINT=after_publish` kills the process, as kill -9 does, the first time it is there; `after_publish:3` the
+third time. A test inside the process gives its own `Failpoint` instead.
+"""
+
+import os
+import signal
+from collections.abc import Callable, Mapping
+
+from sluice.errors import ConfigError
+
+VARIABLE = "SLUICE_FAILPOINT"
+type Failpoint = Callable[[str], None]
+"""Called with the name of the place that was reached."""
+
+RELAY = ("after_claim", "before_publish", "after_publish", "before_mark", "after_mark")
+"""Where a relay may die, in the order it gets there."""
+
+
+def unarmed(_: str) -> None:
+    """Do nothing."""
+
+
+def from_environment(variables: Mapping[str, str], names: tuple[str, ...]) -> Failpoint:
+    """Return the failpoint the environment arms.
+
+    Raises:
+        ConfigError: there is no place of that name.
+    """
+    if VARIABLE not in variables:
+        return unarmed
+    name, _, count = variables[VARIABLE].partition(":")
+    if name not in names or not (count == "" or count.isdigit()):
+        raise ConfigError(f"{VARIABLE} is {variables[VARIABLE]!r}, allowed is one of {', '.join(names)}, or NAME:COUNT")
+    left = int(count or 1)
+
+    def reached(here: str) -> None:
+        nonlocal left
+        left -= here == name
+        if here == name and left <= 0:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    return reached

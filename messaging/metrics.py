@@ -1,0 +1,62 @@
+"""Metrics, behind one small protocol; off unless asked for.
+
+On ECS a metric is a line of the log: CloudWatch Logs makes metrics of lines in its embedded metric format, so the task
+needs neither a right nor an endpoint more.
+AWS: https://docs.aws.amazon.com/AmazonCloudWatch/latest/monitoring/CloudWatch_Embedded_Metric_Format_Specification.html
+(read 2026-11-21).
+"""
+
+import json
+from collections.abc import Mapping
+from typing import Protocol, TextIO
+
+from sluice.clock import Clock
+
+
+class Metrics(Protocol):
+    """Takes measurements."""
+
+    def put(self, values: Mapping[str, float]) -> None:
+        """Take what was measured at one moment: name to value. Names and units are `sluice.metrics`'."""
+
+
+class NoMetrics:
+    """Measures nothing."""
+
+    def put(self, values: Mapping[str, float]) -> None:
+        """Do nothing."""
+
+
+class EmbeddedMetrics:
+    """Writes each measurement as a line of CloudWatch's embedded metric format.
+
+    Args:
+        stream: the log.
+        clock: tells when it was measured.
+        namespace: of the metrics.
+        dimensions: what they are of.
+        units: name to CloudWatch's unit.
+    """
+
+    def __init__(
+        self,
+        stream: TextIO,
+        *,
+        clock: Clock,
+        namespace: str,
+        dimensions: Mapping[str, str],
+        units: Mapping[str, str],
+    ) -> None:
+        self._stream, self._clock = stream, clock
+        self._namespace, self._dimensions, self._units = namespace, dict(dimensions), dict(units)
+
+    def put(self, values: Mapping[str, float]) -> None:
+        """Write a line."""
+        directive = {
+            "Namespace": self._namespace,
+            "Dimensions": [list(self._dimensions)],
+            "Metrics": [{"Name": name, "Unit": self._units[name]} for name in values],
+        }
+        said = {"_aws": {"Timestamp": self._clock.now_us() // 1_000, "CloudWatchMetrics": [directive]}}
+        self._stream.write(json.dumps({**said, **self._dimensions, **values}) + "\n")
+        self._stream.flush()

@@ -1,0 +1,186 @@
+"""The outbox, as a producer sees it: an event added in a transaction is committed with it, or not at all.
+
+Numbers are given once, as the last thing before the commit: one counter row for each group, locked from then to the
+commit, taken in the order of topics and groups. So a group's numbers are in the order of its commits and without a
+hole, whatever was rolled back, and two transactions that share groups never wait for each other in a circle. Writers of
+one group queue on its counter: that is what order means.
+"""
+
+import json
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from sqlalchemy import Connection, Table, func, insert, select
+from sqlalchemy import event as hooks
+from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.orm import Session, SessionTransaction, scoped_session
+
+from messaging import databases, tables
+from messaging.envelope import Envelope, Event
+from messaging.errors import OutboxError
+from sluice.clock import Clock
+
+_INSERTS: dict[str, Callable[[Table], sqlite.Insert | postgresql.Insert]] = {
+    "sqlite": sqlite.insert,
+    "postgresql": postgresql.insert,
+}
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_UNIT = "sluice_outbox"
+
+
+def channel(topic: str) -> str:
+    """Return the Postgres channel that tells of commits to a topic's outbox."""
+    return f"sluice_outbox:{topic}"[:63]  # Postgres takes no longer names
+
+
+class Outbox:
+    """Where a producer puts what has to be published to one topic. Any number of threads may share one.
+
+    Args:
+        topic: name of the topic (`sluice.naming.topic_name`).
+        notify: tell a waiting relay of each commit, on Postgres: the message leaves at once instead of at the next
+            poll. Postgres lets transactions that notify commit one after the other, so leave it off where thousands
+            commit a second. https://www.postgresql.org/docs/18/sql-notify.html (read 2026-11-21)
+        clock: for tests; None means the database's own.
+    """
+
+    def __init__(self, topic: str, *, notify: bool = False, clock: Clock | None = None) -> None:
+        self.topic, self._notify, self._clock = topic, notify, clock
+
+    def add(self, session: "Session | scoped_session[Any]", event: Event) -> None:
+        """Publish the event if, and only if, the session's transaction commits.
+
+        Neither flushes nor commits. What is added inside a savepoint goes with it when that is rolled back.
+
+        Raises:
+            OutboxError: the session is in the middle of its commit, and the numbers have been given.
+        """
+        session = session() if isinstance(session, scoped_session) else session
+        if _UNIT not in session.info:
+            session.info[_UNIT] = _Unit(session)
+        session.info[_UNIT].add(self, event)
+
+    def write(self, connection: Connection, events: Iterable[Event]) -> None:
+        """Number and store events now. For code without a Session: call it once, last before the commit.
+
+        Raises:
+            OutboxError: the tables are missing, or the database would not keep what it commits.
+        """
+        listed = sorted(events, key=lambda one: one.group)  # stable: within a group as given
+        if not listed:
+            return
+        databases.require_durable(connection)
+        with databases.explaining_missing_tables():
+            connection.execute(insert(tables.messages), self._numbered(connection, listed))
+            if self._notify and connection.dialect.name == "postgresql":
+                connection.execute(select(func.pg_notify(channel(self.topic), "")))
+
+    def _numbered(self, connection: Connection, events: Sequence[Event]) -> list[dict[str, Any]]:
+        counts: dict[str, int] = {}
+        for one in events:
+            counts[one.group] = counts.get(one.group, 0) + 1
+        last = self._allocate(connection, counts)
+        epoch = epoch_of(connection, self.topic)
+        at_us = databases.now_us(connection, self._clock)
+        at = _EPOCH + timedelta(microseconds=at_us)
+        following = {group: last[group] - count + 1 for group, count in counts.items()}
+        rows = []
+        for one in events:
+            happened = one if one.at is not None else replace(one, at=at)
+            rows.append(self._row(Envelope(event=happened, seq=following[one.group], epoch=epoch), at_us))
+            following[one.group] += 1
+        return rows
+
+    def _allocate(self, connection: Connection, counts: dict[str, int]) -> dict[str, int]:
+        """Return group -> last number after taking as many as asked; rows are locked in the order given.
+
+        A reader that sees number n also sees n - 1: Postgres shows a commit before it lets go of the counter's lock.
+        """
+        made = _INSERTS[connection.dialect.name](tables.groups)
+        values = [{"topic": self.topic, "group_id": group, "last_seq": count} for group, count in counts.items()]
+        taken = made.values(values).on_conflict_do_update(
+            index_elements=["topic", "group_id"],
+            set_={"last_seq": tables.groups.c.last_seq + made.excluded.last_seq},
+        )
+        answered = connection.execute(taken.returning(tables.groups.c.group_id, tables.groups.c.last_seq))
+        return dict(answered.tuples().all())
+
+    def _row(self, envelope: Envelope, at_us: int) -> dict[str, Any]:
+        return {
+            "topic": self.topic,
+            "group_id": envelope.event.group,
+            "group_seq": envelope.seq,
+            "event_id": envelope.event.id,
+            "type": envelope.event.type,
+            "body": envelope.body,
+            "attributes": json.dumps(envelope.event.message_attributes, ensure_ascii=False),
+            "deduplication_id": envelope.deduplication_id,
+            "created_at_us": at_us,
+        }
+
+
+class _Unit:
+    """What one session has added and not yet committed, to whatever outboxes."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self._added: list[_Added] = []
+        self._numbered_in: SessionTransaction | None = None
+        hooks.listen(session, "before_commit", self._before_commit)
+        hooks.listen(session, "after_soft_rollback", self._after_rollback)
+        hooks.listen(session, "after_transaction_end", self._after_end)
+
+    def add(self, outbox: Outbox, event: Event) -> None:
+        if not self._session.in_transaction():
+            self._session.begin()
+        if self._session.get_transaction() is self._numbered_in:
+            raise OutboxError(
+                f"event {event.id} was added while its session commits, after the numbers were given; add it earlier,"
+                " in before_flush for example"
+            )
+        within = self._session.get_nested_transaction() or self._session.get_transaction()
+        self._added.append(_Added(outbox, event, within))
+
+    def _before_commit(self, session: Session) -> None:
+        """Write what was added: after everything else of the transaction, so that the counters are its last locks."""
+        if session.in_nested_transaction() or not self._added:
+            return
+        session.flush()  # what the commit does next anyway
+        self._numbered_in = session.get_transaction()
+        by_topic: dict[str, list[_Added]] = {}
+        for one in self._added:
+            by_topic.setdefault(one.outbox.topic, []).append(one)
+        for _, added in sorted(by_topic.items()):
+            added[0].outbox.write(session.connection(), [one.event for one in added])
+
+    def _after_rollback(self, _: Session, previous: SessionTransaction) -> None:
+        self._added = [one for one in self._added if not one.is_within(previous)]
+
+    def _after_end(self, _: Session, transaction: SessionTransaction) -> None:
+        if transaction.parent is None:
+            self._added.clear()
+            self._numbered_in = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Added:
+    """An event, where to, and the transaction it was added in."""
+
+    outbox: Outbox
+    event: Event
+    transaction: SessionTransaction | None
+
+    def is_within(self, ended: SessionTransaction) -> bool:
+        """Return whether the transaction is that one or was inside of it, committed into it perhaps."""
+        one = self.transaction
+        while one is not None and one is not ended:
+            one = one.parent
+        return one is ended
+
+
+def epoch_of(connection: Connection, topic: str) -> int:
+    """Return the epoch of a topic's numbers: 1 until somebody began another."""
+    found = connection.execute(select(tables.topics.c.epoch).where(tables.topics.c.topic == topic)).scalar()
+    return 1 if found is None else int(found)

@@ -1,0 +1,109 @@
+"""Publishing, at the rim: a batch goes out once, and each entry has an outcome of its own.
+
+An answer of HTTP 200 can hold failures, and the entries around a failed one are in. An answer that never came says
+nothing. A call refused as a whole is repeated entry by entry, so that one bad entry cannot hold the others back; what
+is refused for reasons that are not the message's (rights, keys, throttling) is tried again.
+
+AWS: https://docs.aws.amazon.com/sns/latest/api/API_PublishBatch.html, API_BatchResultErrorEntry.html
+(read 2026-11-21).
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import boto3
+from botocore.config import Config
+from botocore.exceptions import BotoCoreError, ClientError
+from botocore.parsers import ResponseParserError
+
+from messaging.envelope import attributes_bytes
+from messaging.store import Head, Outcome, Refused, Retry, Sent
+from sluice import limits
+
+CALL_SECONDS_MAX = 12
+"""A call that took longer has failed."""
+_CONNECT_SECONDS = 4
+# A whole call refused so: one of its entries is at fault.
+_ENTRYS_FAULT = ("InvalidParameter", "Validation", "BatchRequestTooLong", "InvalidBatchEntryId")
+# An entry refused so may pass later as it is: rights, keys, pace, a topic that is being made.
+_NOT_THE_ENTRYS = ("Auth", "AccessDenied", "KMS", "Throttl", "NotFound", "Expired", "InvalidClientToken", "Signature")
+
+
+def client(endpoint_url: str | None, region: str) -> Any:
+    """Return an SNS client that tries once: the relay owns the retries."""
+    config = Config(
+        connect_timeout=_CONNECT_SECONDS,
+        read_timeout=CALL_SECONDS_MAX - _CONNECT_SECONDS,
+        retries={"total_max_attempts": 1},
+    )
+    return boto3.client("sns", endpoint_url=endpoint_url, region_name=region, config=config)
+
+
+class Publisher:
+    """Publishes heads to one topic.
+
+    Args:
+        sns: a client that does not retry by itself.
+        topic_arn: ARN of the FIFO topic.
+    """
+
+    def __init__(self, sns: Any, topic_arn: str) -> None:
+        self._sns, self._topic_arn = sns, topic_arn
+
+    def publish(self, heads: Sequence[Head]) -> list[Outcome]:
+        """Publish a batch of `batches`, and return each head's outcome, in the order given."""
+        entries = [_entry(str(position), head) for position, head in enumerate(heads)]
+        try:
+            answer = self._sns.publish_batch(TopicArn=self._topic_arn, PublishBatchRequestEntries=entries)
+        except (BotoCoreError, ResponseParserError) as error:
+            return [Retry(f"{type(error).__name__}: {error}")] * len(heads)
+        except ClientError as error:
+            return self._refused(heads, error)
+        results = {one["Id"]: _sent(one) for one in answer.get("Successful", [])}
+        results |= {one["Id"]: _failed(one) for one in answer.get("Failed", [])}
+        unsaid = Retry("the answer does not name it")
+        return [results.get(str(position), unsaid) for position, _ in enumerate(heads)]
+
+    def _refused(self, heads: Sequence[Head], error: ClientError) -> list[Outcome]:
+        code, said = error.response["Error"].get("Code", ""), str(error)
+        if not code.startswith(_ENTRYS_FAULT):
+            return [Retry(said)] * len(heads)
+        if len(heads) == 1:
+            return [Refused(said)]
+        return [outcome for head in heads for outcome in self.publish([head])]
+
+
+def batches(heads: Sequence[Head]) -> list[list[Head]]:
+    """Return the heads in batches that fit one call: ten entries, and the bytes of all together."""
+    made: list[list[Head]] = []
+    room = 0
+    for head in heads:
+        size = len(head.body.encode()) + attributes_bytes(head.attributes)
+        if not made or len(made[-1]) == limits.PUBLISH_BATCH_ENTRIES_MAX or size > room:
+            made.append([])
+            room = limits.PUBLISH_BYTES_MAX
+        made[-1].append(head)
+        room -= size
+    return made
+
+
+def _entry(id_: str, head: Head) -> dict[str, Any]:
+    return {
+        "Id": id_,
+        "Message": head.body,
+        "MessageGroupId": head.group_id,
+        "MessageDeduplicationId": head.deduplication_id,
+        "MessageAttributes": {
+            name: {"DataType": "String", "StringValue": value} for name, value in head.attributes.items()
+        },
+    }
+
+
+def _sent(entry: dict[str, Any]) -> Outcome:
+    return Sent(entry["MessageId"], entry.get("SequenceNumber"))
+
+
+def _failed(entry: dict[str, Any]) -> Outcome:
+    code = entry.get("Code", "")
+    said = f"{code}: {entry.get('Message', '')}"
+    return Refused(said) if entry.get("SenderFault") and not code.startswith(_NOT_THE_ENTRYS) else Retry(said)

@@ -1,0 +1,265 @@
+"""The relay: takes what was committed to the outbox to the topic, each group in the order of its numbers.
+
+One relay leads a topic; others stand by. The leader reads heads, one per group, lets go of the database, publishes up
+to ten of them in one call, and writes down what became of each under its token. A message is taken only when the one in
+front of it is sent, so there is never more than one of a group on its way. What has no answer is sent again with the
+same deduplication id. Should a paused leader publish after another took over, the topic deduplicates it for five
+minutes, and after that the consumer's inbox does: SNS knows no token.
+"""
+
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import structlog
+from sqlalchemy.exc import InterfaceError, OperationalError
+
+from messaging import failpoints, publisher
+from messaging.backoff import Backoff
+from messaging.errors import LeaseLost
+from messaging.failpoints import Failpoint
+from messaging.lease import Lease
+from messaging.metrics import Metrics, NoMetrics
+from messaging.store import DELETED_MAX, HEADS_MAX, Head, Outcome, Refused, Retry, Sent, Store
+from sluice import metrics
+from sluice.clock import Clock, SystemClock
+from sluice.errors import ConfigError
+
+_log = structlog.get_logger()
+_POLL_SECONDS_MIN, _POLL_SECONDS_MAX = 0.001, 60
+_FORGET_TIMES_MAX = 100
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RelaySettings:
+    """How a relay goes about it.
+
+    Args:
+        poll_seconds: rest between two looks when nothing is due, before jitter.
+        lease_seconds: how long a leader that says nothing remains leader; longer than two calls may take.
+        keep_sent_seconds: how long what was sent can be sent again; then it is deleted.
+        backoff: between two tries of a group.
+
+    Raises:
+        ConfigError: a value, or their relation, cannot be right.
+    """
+
+    poll_seconds: float = 0.1
+    lease_seconds: float = 30
+    keep_sent_seconds: float = 7 * 86_400
+    backoff: Backoff = field(default_factory=lambda: Backoff(base_seconds=0.5, cap_seconds=60, floor_seconds=0.1))
+
+    def __post_init__(self) -> None:
+        if not _POLL_SECONDS_MIN <= self.poll_seconds <= _POLL_SECONDS_MAX:
+            raise ConfigError(
+                f"poll is {self.poll_seconds:g} s, allowed is {_POLL_SECONDS_MIN} to {_POLL_SECONDS_MAX}; change --poll"
+            )
+        if self.lease_seconds <= 2 * publisher.CALL_SECONDS_MAX:
+            raise ConfigError(
+                f"lease is {self.lease_seconds:g} s, allowed is more than {2 * publisher.CALL_SECONDS_MAX}: a call may"
+                f" take {publisher.CALL_SECONDS_MAX}, and nobody may take over meanwhile; change --lease"
+            )
+        if self.keep_sent_seconds < 0:
+            raise ConfigError(f"keep is {self.keep_sent_seconds:g} s, allowed is 0 or more; change --keep")
+
+
+class Publish(Protocol):
+    """Publishes a batch."""
+
+    def publish(self, heads: Sequence[Head]) -> list[Outcome]:
+        """Return each head's outcome, in the order given."""
+
+
+class Recorder(Protocol):
+    """Writes down what happens, for the checker; `wire.recorder.Recorder` is one."""
+
+    def outboxed(self, *, body: str, deduplication_id: str, created_at_us: int, taken_at_us: int, attempt: int) -> None:
+        """Take in that a message was taken from the outbox to be published."""
+
+
+class Relay:
+    """One relay of one topic. Runs on one thread; `step` by `step`, or until stopped with `run`.
+
+    Args:
+        store: the topic's part of the outbox.
+        lease: its leadership.
+        publish: where messages go.
+        settings: how it goes about it.
+        clock: measures how long the lease still holds.
+        chance: for the jitter; a seeded one in tests.
+        failpoint: where a test lets it die.
+        measured: where metrics go.
+        recorder: where history goes.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        lease: Lease,
+        publish: Publish,
+        *,
+        settings: RelaySettings,
+        clock: Clock | None = None,
+        chance: random.Random | None = None,
+        failpoint: Failpoint = failpoints.unarmed,
+        measured: Metrics | None = None,
+        recorder: Recorder | None = None,
+    ) -> None:
+        self._store, self._lease, self._publish, self._settings = store, lease, publish, settings
+        self._clock = SystemClock() if clock is None else clock
+        self._chance = random.Random() if chance is None else chance  # noqa: S311 (jitter is no secret)
+        self._failpoint, self._recorder = failpoint, recorder
+        self._metrics = NoMetrics() if measured is None else measured
+        self._after = ""
+        self._renewed_at = 0.0
+        self._measured_at = float("-inf")
+        self._published_count = 0
+        self._was_due = False
+
+    @property
+    def is_leading(self) -> bool:
+        """Return whether it leads, as far as it knows."""
+        return self._lease.token is not None
+
+    def step(self) -> bool:
+        """Do one round: lead, or publish the heads that are due. Return whether there may be more to do at once.
+
+        Raises:
+            OutboxError: the tables are missing.
+        """
+        try:
+            if not self._lead():
+                return False
+            published = self._round()
+            self._measure()
+        except LeaseLost as lost:
+            _log.warning("lease lost", why=str(lost))
+            return False
+        return published
+
+    def close(self) -> None:
+        """Let another lead at once."""
+        self._lease.release()
+
+    def _lead(self) -> bool:
+        if not self.is_leading:
+            asked_at = self._clock.monotonic()
+            if self._lease.acquire():
+                self._renewed_at, self._after = asked_at, ""
+                _log.info("leading", owner=self._lease.owner, token=self._lease.token)
+        elif self._clock.monotonic() - self._renewed_at > self._settings.lease_seconds / 3:
+            self._renew()
+        return self.is_leading
+
+    def _renew(self) -> None:
+        asked_at = self._clock.monotonic()
+        self._lease.renew()
+        self._renewed_at = asked_at
+
+    def _round(self) -> bool:
+        """Look at the next groups and publish what is due; return False where a whole walk over all found nothing."""
+        heads, now_us = self._store.heads(self._after)
+        due = [head for head in heads if head.is_due(now_us)]
+        for batch in publisher.batches(due):
+            self._send(batch, now_us)
+        self._was_due = self._was_due or bool(due)
+        if len(heads) == HEADS_MAX:
+            self._after = heads[-1].group_id
+            return True
+        was_due, self._was_due, self._after = self._was_due, False, ""
+        return was_due
+
+    def _send(self, batch: Sequence[Head], taken_at_us: int) -> None:
+        self._failpoint("after_claim")
+        if self._clock.monotonic() - self._renewed_at > self._settings.lease_seconds - publisher.CALL_SECONDS_MAX:
+            self._renew()  # the call has to end while nobody else may lead
+        if self._recorder is not None:
+            for head in batch:
+                self._recorder.outboxed(
+                    body=head.body,
+                    deduplication_id=head.deduplication_id,
+                    created_at_us=head.created_at_us,
+                    taken_at_us=taken_at_us,
+                    attempt=head.attempts + 1,
+                )
+        self._failpoint("before_publish")
+        outcomes = self._publish.publish(batch)
+        self._failpoint("after_publish")
+        asked_at = self._clock.monotonic()
+        with self._lease.writing() as connection:
+            self._failpoint("before_mark")
+            delays_us = [self._delay_us(head) for head in batch]
+            self._store.mark(connection, list(zip(batch, outcomes, delays_us, strict=True)))
+        self._renewed_at = asked_at
+        self._failpoint("after_mark")
+        self._report(batch, outcomes)
+
+    def _delay_us(self, head: Head) -> int:
+        return round(self._settings.backoff.seconds(head.attempts + 1, self._chance.random()) * 1_000_000)
+
+    def _report(self, batch: Sequence[Head], outcomes: Sequence[Outcome]) -> None:
+        for head, outcome in zip(batch, outcomes, strict=True):
+            told = {"group": head.group_id, "seq": head.group_seq, "event_id": head.event_id}
+            match outcome:
+                case Sent():
+                    self._published_count += 1
+                    _log.debug("published", **told, sns_message_id=outcome.sns_message_id)
+                case Retry():
+                    _log.warning("not published, will be tried again", **told, error=outcome.error)
+                case Refused():
+                    _log.error("quarantined: its group is blocked", **told, error=outcome.error)
+
+    def _measure(self) -> None:
+        if self._clock.monotonic() - self._measured_at < metrics.OUTBOX_INTERVAL_SECONDS:
+            return
+        self._measured_at = self._clock.monotonic()
+        lag = self._store.lag()
+        self._metrics.put(
+            {
+                metrics.OUTBOX_LAG: lag.seconds,
+                metrics.OUTBOX_PENDING: lag.pending_count,
+                metrics.OUTBOX_QUARANTINED: lag.quarantined_count,
+                metrics.OUTBOX_PUBLISHED: self._published_count,
+            }
+        )
+        self._published_count = 0
+        for _ in range(_FORGET_TIMES_MAX):
+            with self._lease.writing() as connection:
+                if self._store.forget_sent(connection, self._settings.keep_sent_seconds) < DELETED_MAX:
+                    break
+
+
+class Wait(Protocol):
+    """Waits until there may be something to do, or the relay is to stop."""
+
+    def wait(self, seconds: float) -> None:
+        """Wait that long at most."""
+
+    def is_stopped(self) -> bool:
+        """Return whether the relay is to stop."""
+
+
+def run(relay: Relay, wait: Wait, settings: RelaySettings, *, chance: random.Random) -> None:
+    """Run a relay until it is told to stop; then let another lead.
+
+    A database that does not answer is tried again after a while: nothing is lost meanwhile, it is the outbox.
+    """
+    failures = 0
+    while not wait.is_stopped():
+        try:
+            is_busy = relay.step()
+            failures = 0
+        except (OperationalError, InterfaceError) as error:
+            failures += 1
+            is_busy = False
+            _log.error("the database does not answer", error=str(error.orig))
+        if not is_busy:
+            seconds = settings.poll_seconds if relay.is_leading else settings.lease_seconds / 3
+            if failures:
+                seconds = settings.backoff.seconds(failures, chance.random())
+            wait.wait(seconds * (0.75 + chance.random() / 2))
+    try:
+        relay.close()
+    except (OperationalError, InterfaceError) as error:
+        _log.warning("the lease was not given back and runs out by itself", error=str(error.orig))

@@ -1,0 +1,103 @@
+"""The outbox's schema as SQL to ship, and what differs between it and a database.
+
+Hosts own their migrations: they put the SQL into them, and `outbox check` says later whether what is there still is
+what this version needs.
+"""
+
+from pathlib import Path
+
+from sqlalchemy import Connection, Dialect, Index, Table, UniqueConstraint, inspect
+from sqlalchemy.dialects.postgresql.base import PGDialect
+from sqlalchemy.dialects.sqlite.base import SQLiteDialect
+from sqlalchemy.schema import CreateIndex, CreateTable
+
+from messaging.errors import OutboxError
+from messaging.tables import metadata
+
+_DIALECTS: dict[str, Dialect] = {"sqlite": SQLiteDialect(), "postgresql": PGDialect()}  # type: ignore[no-untyped-call]
+FOLDER = Path(__file__).parent / "sql"
+
+
+def names() -> tuple[str, ...]:
+    """Return the kinds of database there is SQL for."""
+    return tuple(_DIALECTS)
+
+
+def sql(name: str) -> str:
+    """Return the statements that create the tables in that kind of database.
+
+    Raises:
+        OutboxError: there are none for it.
+    """
+    if name not in _DIALECTS:
+        raise OutboxError(f"database is {name!r}, allowed is one of {', '.join(_DIALECTS)}")
+    statements = []
+    for table in metadata.sorted_tables:
+        statements.append(_compiled(CreateTable(table), _DIALECTS[name]))
+        indexes = sorted(table.indexes, key=lambda index: index.name or "")
+        statements += [_compiled(CreateIndex(index), _DIALECTS[name]) for index in indexes]
+    return "\n\n".join(statements) + "\n"
+
+
+def _compiled(statement: CreateTable | CreateIndex, dialect: Dialect) -> str:
+    lines = str(statement.compile(dialect=dialect)).strip().splitlines()
+    return "\n".join(line.rstrip().replace("\t", "    ") for line in lines) + ";"
+
+
+def create(connection: Connection) -> None:
+    """Create the tables and indexes that are not there."""
+    metadata.create_all(connection)
+
+
+def drift(connection: Connection) -> list[str]:
+    """Return, in a sentence each, what a database's tables lack or have otherwise; nothing when they fit."""
+    found = inspect(connection)
+    existing = set(found.get_table_names())
+    said = [f"table {table.name} is missing" for table in metadata.sorted_tables if table.name not in existing]
+    for table in metadata.sorted_tables:
+        if table.name in existing:
+            said += _column_drift(connection, table) + _index_drift(connection, table)
+    return said
+
+
+def _column_drift(connection: Connection, table: Table) -> list[str]:
+    seen = {column["name"]: column for column in inspect(connection).get_columns(table.name)}
+    said = []
+    for column in table.columns:
+        if column.name not in seen:
+            said.append(f"column {table.name}.{column.name} is missing")
+            continue
+        there = seen[column.name]
+        wanted = column.type.dialect_impl(connection.dialect)
+        if there["type"]._type_affinity is not wanted._type_affinity:  # noqa: SLF001 (has no public name)
+            said.append(f"column {table.name}.{column.name} is {there['type']}, expected is {wanted}")
+        if bool(there["nullable"]) and not column.nullable:
+            said.append(f"column {table.name}.{column.name} may be NULL, expected is NOT NULL")
+    extra = [name for name, one in seen.items() if name not in table.columns and _is_required(one)]
+    return said + [f"column {table.name}.{name} is required and not known here" for name in extra]
+
+
+def _is_required(column: object) -> bool:
+    assert isinstance(column, dict)
+    return not column["nullable"] and column["default"] is None
+
+
+def _index_drift(connection: Connection, table: Table) -> list[str]:
+    found = inspect(connection)
+    unique = {tuple(one["column_names"]) for one in found.get_unique_constraints(table.name)}
+    unique |= {tuple(one["column_names"]) for one in found.get_indexes(table.name) if one["unique"]}
+    plain = {tuple(one["column_names"]) for one in found.get_indexes(table.name)}
+    said = [
+        f"{table.name} has no unique constraint on ({', '.join(columns)})"
+        for columns in sorted(_names(one) for one in table.constraints if isinstance(one, UniqueConstraint))
+        if columns not in unique
+    ]
+    return said + [
+        f"{table.name} has no index on ({', '.join(columns)})"
+        for columns in sorted(_names(index) for index in table.indexes)
+        if columns not in plain
+    ]
+
+
+def _names(columned: Index | UniqueConstraint) -> tuple[str, ...]:
+    return tuple(str(column.name) for column in columned.columns)

@@ -1,0 +1,59 @@
+CREATE TABLE sluice_outbox (
+    id INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT,
+    topic TEXT NOT NULL,
+    group_id TEXT NOT NULL,
+    group_seq BIGINT NOT NULL,
+    event_id TEXT NOT NULL,
+    type TEXT NOT NULL,
+    body TEXT NOT NULL,
+    attributes TEXT NOT NULL,
+    deduplication_id TEXT NOT NULL,
+    status TEXT DEFAULT 'pending' NOT NULL,
+    attempts INTEGER DEFAULT 0 NOT NULL,
+    not_before_us BIGINT DEFAULT 0 NOT NULL,
+    last_error TEXT,
+    created_at_us BIGINT NOT NULL,
+    sent_at_us BIGINT,
+    sns_message_id TEXT,
+    sns_sequence_number TEXT,
+    CONSTRAINT sluice_outbox_status CHECK (status IN ('pending', 'sent', 'quarantined')),
+    CONSTRAINT sluice_outbox_place UNIQUE (topic, group_id, group_seq),
+    CONSTRAINT sluice_outbox_event UNIQUE (topic, event_id)
+);
+
+CREATE INDEX sluice_outbox_sent ON sluice_outbox (topic, sent_at_us) WHERE status = 'sent';
+
+CREATE INDEX sluice_outbox_unfinished ON sluice_outbox (topic, group_id, group_seq) WHERE status <> 'sent';
+
+CREATE TABLE sluice_outbox_audit (
+    id INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT,
+    at_us BIGINT NOT NULL,
+    actor TEXT NOT NULL,
+    action TEXT NOT NULL,
+    topic TEXT NOT NULL,
+    group_id TEXT,
+    group_seq BIGINT,
+    reason TEXT NOT NULL,
+    detail TEXT
+);
+
+CREATE TABLE sluice_outbox_group (
+    topic TEXT NOT NULL,
+    group_id TEXT NOT NULL,
+    last_seq BIGINT NOT NULL,
+    PRIMARY KEY (topic, group_id)
+);
+
+CREATE TABLE sluice_outbox_lease (
+    topic TEXT NOT NULL,
+    owner TEXT NOT NULL,
+    token BIGINT NOT NULL,
+    expires_at_us BIGINT NOT NULL,
+    PRIMARY KEY (topic)
+);
+
+CREATE TABLE sluice_outbox_topic (
+    topic TEXT NOT NULL,
+    epoch BIGINT NOT NULL,
+    PRIMARY KEY (topic)
+);

@@ -1,0 +1,184 @@
+"""The outbox, as the relay sees it: the first unfinished message of each group, and what becomes of it.
+
+Only heads are read, so a message is never taken before the one in front of it is sent; what waits behind them is not
+looked at, however much it is. A quarantined head blocks its group and no other.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import Connection, Engine, RowMapping, case, delete, func, select, text, update
+
+from messaging import databases
+from messaging.tables import PENDING, QUARANTINED, SENT, messages
+from sluice.clock import Clock
+
+HEADS_MAX = 100
+"""Groups looked at in one go."""
+DELETED_MAX = 1_000
+"""Messages forgotten in one transaction."""
+
+# A walk from group to group along the index: the cost is of the groups looked at, not of what waits in them.
+_HEADS = text(
+    """
+    WITH RECURSIVE walk (group_id, steps) AS (
+        SELECT (SELECT m.group_id FROM sluice_outbox m
+                WHERE m.topic = :topic AND m.status <> 'sent' AND m.group_id > :after
+                ORDER BY m.group_id LIMIT 1), 1
+        UNION ALL
+        SELECT (SELECT m.group_id FROM sluice_outbox m
+                WHERE m.topic = :topic AND m.status <> 'sent' AND m.group_id > walk.group_id
+                ORDER BY m.group_id LIMIT 1), walk.steps + 1
+        FROM walk WHERE walk.group_id IS NOT NULL AND walk.steps < :most
+    )
+    SELECT head.* FROM walk JOIN sluice_outbox head
+        ON head.topic = :topic AND head.group_id = walk.group_id
+        AND head.group_seq = (SELECT m.group_seq FROM sluice_outbox m
+                              WHERE m.topic = :topic AND m.status <> 'sent' AND m.group_id = walk.group_id
+                              ORDER BY m.group_seq LIMIT 1)
+    ORDER BY walk.steps
+    """
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Head:
+    """The first unfinished message of a group. Instants are microseconds UTC by the database's clock."""
+
+    id: int
+    group_id: str
+    group_seq: int
+    event_id: str
+    body: str
+    attributes: Mapping[str, str]
+    deduplication_id: str
+    status: str
+    attempts: int
+    not_before_us: int
+    created_at_us: int
+
+    def is_due(self, now_us: int) -> bool:
+        """Return whether it may be published now."""
+        return self.status == PENDING and self.not_before_us <= now_us
+
+
+@dataclass(frozen=True, slots=True)
+class Sent:
+    """It is in the topic."""
+
+    sns_message_id: str
+    sns_sequence_number: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Retry:
+    """It may or may not be in the topic, or could not be now: the same again, later."""
+
+    error: str
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """It will never be in the topic as it is."""
+
+    error: str
+
+
+type Outcome = Sent | Retry | Refused
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lag:
+    """How far the topic is behind the commits."""
+
+    seconds: float
+    pending_count: int
+    quarantined_count: int
+
+
+class Store:
+    """One topic's part of the outbox.
+
+    Args:
+        engine: the outbox's database.
+        topic: name of the topic.
+        clock: for tests; None means the database's own.
+    """
+
+    def __init__(self, engine: Engine, topic: str, *, clock: Clock | None = None) -> None:
+        self._engine, self._topic, self._clock = engine, topic, clock
+
+    def heads(self, after: str) -> tuple[list[Head], int]:
+        """Return the heads of up to HEADS_MAX groups behind the group `after`, in order of groups, and the instant."""
+        with databases.reading(self._engine) as connection, databases.explaining_missing_tables():
+            now_us = databases.now_us(connection, self._clock)
+            rows = connection.execute(_HEADS, {"topic": self._topic, "after": after, "most": HEADS_MAX}).mappings()
+            return [_head(row) for row in rows], now_us
+
+    def mark(self, connection: Connection, marked: Sequence[tuple[Head, Outcome, int]]) -> None:
+        """Write what became of heads: (head, outcome, microseconds to wait before it is tried again).
+
+        Args:
+            connection: of `Lease.writing`.
+            marked: only heads that are still pending are changed.
+        """
+        now_us = databases.now_us(connection, self._clock)
+        for head, outcome, delay_us in marked:
+            values: dict[str, Any] = {"attempts": messages.c.attempts + 1}
+            match outcome:
+                case Sent():
+                    values |= {"status": SENT, "sent_at_us": now_us, "last_error": None}
+                    values |= {"sns_message_id": outcome.sns_message_id}
+                    values |= {"sns_sequence_number": outcome.sns_sequence_number}
+                case Retry():
+                    values |= {"not_before_us": now_us + delay_us, "last_error": outcome.error}
+                case Refused():
+                    values |= {"status": QUARANTINED, "last_error": outcome.error}
+            still = (messages.c.id == head.id, messages.c.status == PENDING)
+            connection.execute(update(messages).where(*still).values(values))
+
+    def lag(self) -> Lag:
+        """Return how long the oldest unpublished message waits, and how many there are. Reads all of them."""
+        with databases.reading(self._engine) as connection:
+            now_us = databases.now_us(connection, self._clock)
+            quarantined = func.coalesce(func.sum(case((messages.c.status == QUARANTINED, 1), else_=0)), 0)
+            unfinished = (messages.c.topic == self._topic, messages.c.status != SENT)
+            count, held, oldest_us = connection.execute(
+                select(func.count(), quarantined, func.min(messages.c.created_at_us)).where(*unfinished)
+            ).one()
+        seconds = 0.0 if oldest_us is None else max(0, now_us - oldest_us) / 1_000_000
+        return Lag(seconds=seconds, pending_count=count - held, quarantined_count=held)
+
+    def forget_sent(self, connection: Connection, keep_seconds: float) -> int:
+        """Delete up to a thousand messages sent longer ago than that; return how many.
+
+        Args:
+            connection: of `Lease.writing`.
+            keep_seconds: how long what was sent can be sent again.
+        """
+        before_us = databases.now_us(connection, self._clock) - round(keep_seconds * 1_000_000)
+        old = (
+            select(messages.c.id)
+            .where(messages.c.topic == self._topic, messages.c.status == SENT, messages.c.sent_at_us < before_us)
+            .order_by(messages.c.sent_at_us)
+            .limit(DELETED_MAX)
+        )
+        return connection.execute(delete(messages).where(messages.c.id.in_(old))).rowcount
+
+
+def _head(row: RowMapping) -> Head:
+    return Head(
+        id=row["id"],
+        group_id=row["group_id"],
+        group_seq=row["group_seq"],
+        event_id=row["event_id"],
+        body=row["body"],
+        attributes=json.loads(row["attributes"]),
+        deduplication_id=row["deduplication_id"],
+        status=row["status"],
+        attempts=row["attempts"],
+        not_before_us=row["not_before_us"],
+        created_at_us=row["created_at_us"],
+    )
