@@ -64,8 +64,8 @@ prove: setup ## Every promise under its saboteurs, each must turn red: the deplo
 
 .PHONY: simulate
 simulate: setup ## Every promise on the simulator, honest and with one rule of the model broken at a time; no server
-	@$(PYTEST) contract_tests --target simulator -m "not aws"
-	@$(PYTEST) -n "$$WORKERS" contract_tests --target simulator -m "not aws" --mutants
+	@$(PYTEST) contract_tests --target simulator -m "not deployment"
+	@$(PYTEST) -n "$$WORKERS" contract_tests --target simulator -m "not deployment" --mutants
 
 .PHONY: conformance
 conformance: setup ## Every promise on five emulators: docs/conformance.md and .html (15 minutes)

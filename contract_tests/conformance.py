@@ -98,7 +98,7 @@ def _test(column: Column, options: list[str], workers: int, selected: list[str])
     command += ["-o", "verbosity_assertions=2"]  # evidence is worth what it shows of both sides
     command += [
         "-m",
-        "not deployment and not slow and not deep and not aws",
+        "not deployment and not slow",
         "--results",
         str(path),
         *options,
