@@ -7,8 +7,8 @@ import boto3
 import pytest
 
 from contract_tests import account, targets
-from contract_tests.given import WITH_DLQ, WITH_QUEUE, WITH_TOPIC
-from contract_tests.resources import NotArranged, Resources
+from contract_tests.given import WITH_DLQ, WITH_QUEUE, WITH_TOPIC, Given, GivenResources
+from contract_tests.resources import NotArranged, Resources, bodies
 from emulator.localstack import MODIFIED
 from sluice.clock import VirtualClock
 from sluice.errors import ConfigError, EndpointError
@@ -163,6 +163,24 @@ def test_what_can_be_held_against_given_resources_are_promises() -> None:
     assert WITH_QUEUE.keys() | WITH_DLQ.keys() | WITH_TOPIC <= PROMISES.keys()
     assert not WITH_QUEUE.keys() & WITH_DLQ.keys()
     assert not (WITH_QUEUE.keys() | WITH_DLQ.keys()) & WITH_TOPIC
+
+
+def test_a_message_of_somebody_else_ends_the_test_and_stays_in_the_given_queue() -> None:
+    """It is given back by the test that meets it and by the clean-up, which takes the test's own message away."""
+    target = targets.simulator(ENDPOINT_URL, patience_seconds=1)
+    owner = target.make_client("sqs")
+    url = owner.create_queue(QueueName="theirs.fifo", Attributes={"FifoQueue": "true"})["QueueUrl"]
+    lent = GivenResources(target, Given(queue_url=url), target.make_client("sqs"), target.make_client("sns"), number=1)
+    queue = lent.fifo_queue()
+    queue.send_each("ours")
+    owner.send_message(QueueUrl=url, MessageBody="theirs", MessageGroupId="g1", MessageDeduplicationId="m1")
+
+    for meets in (lambda: queue.receive(most=10), lent.close):
+        with pytest.raises(EndpointError, match=r"of somebody else \(group 'g1'\); it was given back"):
+            meets()
+
+    left = owner.receive_message(QueueUrl=url, MaxNumberOfMessages=10)["Messages"]
+    assert bodies(left) == ["theirs"]
 
 
 def test_every_option_and_marker_is_documented() -> None:
