@@ -1,0 +1,1 @@
+"""The outbox and the relay with real databases."""
