@@ -16,7 +16,7 @@ from contract_tests.deployed import Deployment
 from contract_tests.policies import Decision, Request, decide
 from contract_tests.resources import NotArranged, Queue, Resources, bodies
 from contract_tests.targets import Target
-from sluice import backlog, naming
+from sluice import naming
 from sluice.clock import NotReached, eventually
 from sluice.declaration import Consumer, Encryption, Removal
 from sluice.limits import MESSAGE_BYTES_MAX
@@ -263,17 +263,6 @@ def _consumer_alarms(deployment: Deployment, consumer: Consumer) -> dict[str, An
     environment = deployment.environment
     age, visible = "ApproximateAgeOfOldestMessage", "ApproximateNumberOfMessagesVisible"
     queue = naming.queue_name(environment, consumer)
-    stuck = backlog.group_stuck(
-        acceptable_latency_seconds=consumer.acceptable_latency_seconds,
-        lanes=consumer.lanes,
-        processing_seconds=consumer.processing_seconds,
-    )
-    pinned = backlog.capacity_pinned(
-        consumer.target_backlog,
-        max_tasks=consumer.max_tasks,
-        lanes=consumer.lanes,
-        processing_seconds=consumer.processing_seconds,
-    )
     alarms = {
         "dead-letters": _queue_alarm(naming.dead_letter_queue_name(environment, consumer), visible, 1),
         "undelivered": _queue_alarm(naming.undelivered_queue_name(environment, consumer), visible, 1),
@@ -286,8 +275,8 @@ def _consumer_alarms(deployment: Deployment, consumer: Consumer) -> dict[str, An
             ComparisonOperator="GreaterThanThreshold",
         ),
         "expiring": _queue_alarm(queue, age, consumer.message_retention_seconds / 2),
-        "stuck": _math_alarm(stuck.text(), 8, 10),
-        "pinned": _math_alarm(pinned.text(), 15, 15),
+        "stuck": _math_alarm(consumer.group_stuck.text(), 8, 10),
+        "pinned": _math_alarm(consumer.capacity_pinned.text(), 15, 15),
     }
     return {naming.alarm_name(environment, consumer.name, condition): alarm for condition, alarm in alarms.items()}
 

@@ -120,6 +120,32 @@ class Consumer:
             lanes=self.lanes,
         )
 
+    @property
+    def clamped_backlog_per_task(self) -> backlog.Term:
+        """Return what its service is scaled on."""
+        return backlog.clamped_backlog_per_task(
+            self.target_backlog, lanes=self.lanes, processing_seconds=self.processing_seconds
+        )
+
+    @property
+    def group_stuck(self) -> backlog.Term:
+        """Return 1 while a group of its queue is stuck."""
+        return backlog.group_stuck(
+            acceptable_latency_seconds=self.acceptable_latency_seconds,
+            lanes=self.lanes,
+            processing_seconds=self.processing_seconds,
+        )
+
+    @property
+    def capacity_pinned(self) -> backlog.Term:
+        """Return 1 while all its tasks run and are not enough."""
+        return backlog.capacity_pinned(
+            self.target_backlog,
+            max_tasks=self.max_tasks,
+            lanes=self.lanes,
+            processing_seconds=self.processing_seconds,
+        )
+
     def __post_init__(self) -> None:
         prefix = f"Consumer({self.name!r})."
         _require_types(self, prefix)

@@ -172,16 +172,7 @@ class Alarms(Construct):
         self._alarm(
             consumer.name,
             "stuck",
-            metrics.evaluated(
-                backlog.group_stuck(
-                    acceptable_latency_seconds=consumer.acceptable_latency_seconds,
-                    lanes=consumer.lanes,
-                    processing_seconds=consumer.processing_seconds,
-                ),
-                self._environment,
-                consumer,
-                label="late while lanes are idle",
-            ),
+            metrics.evaluated(consumer.group_stuck, self._environment, consumer, label="late while lanes are idle"),
             threshold=1,
             minutes=8,  # while tasks start, or one metric is late, lanes look idle for some minutes
             of_minutes=10,
@@ -193,15 +184,7 @@ class Alarms(Construct):
             consumer.name,
             "pinned",
             metrics.evaluated(
-                backlog.capacity_pinned(
-                    consumer.target_backlog,
-                    max_tasks=consumer.max_tasks,
-                    lanes=consumer.lanes,
-                    processing_seconds=consumer.processing_seconds,
-                ),
-                self._environment,
-                consumer,
-                label="behind with all tasks at work",
+                consumer.capacity_pinned, self._environment, consumer, label="behind with all tasks at work"
             ),
             threshold=1,
             minutes=_PINNED_MINUTES,
@@ -290,14 +273,7 @@ def _service_row(environment: Environment, consumer: Consumer) -> list[cloudwatc
         naming.queue_name(environment, consumer), "ApproximateNumberOfGroupsWithInflightMessages", "Average"
     )
     per_task = metrics.evaluated(backlog.backlog_per_task(), environment, consumer, label="backlog per task")
-    scaled_on = metrics.evaluated(
-        backlog.clamped_backlog_per_task(
-            consumer.target_backlog, lanes=consumer.lanes, processing_seconds=consumer.processing_seconds
-        ),
-        environment,
-        consumer,
-        label="what scaling sees",
-    )
+    scaled_on = metrics.evaluated(consumer.clamped_backlog_per_task, environment, consumer, label="what scaling sees")
     drain = cloudwatch.MathExpression(
         expression="IF(deleted > sent, visible / (deleted - sent))",
         using_metrics={

@@ -60,9 +60,7 @@ class BacklogScaling(Construct):
 
     def _track(self, environment: Environment, consumer: Consumer) -> None:
         # The L2 policy refuses metric math: https://github.com/aws/aws-cdk/issues/34072
-        term = backlog.clamped_backlog_per_task(
-            consumer.target_backlog, lanes=consumer.lanes, processing_seconds=consumer.processing_seconds
-        )
+        term = consumer.clamped_backlog_per_task
         autoscaling.CfnScalingPolicy(
             self,
             "BacklogPerTask",

@@ -171,21 +171,10 @@ def test_every_part_of_an_expression_is_reached_through_its_terms(term: Term) ->
 def _terms(consumer: Consumer) -> dict[str, Term]:
     return {
         "raw": backlog.backlog_per_task(),
-        "clamped": backlog.clamped_backlog_per_task(
-            consumer.target_backlog, lanes=consumer.lanes, processing_seconds=consumer.processing_seconds
-        ),
+        "clamped": consumer.clamped_backlog_per_task,
         "wake": backlog.work_without_workers(),
-        "stuck": backlog.group_stuck(
-            acceptable_latency_seconds=consumer.acceptable_latency_seconds,
-            lanes=consumer.lanes,
-            processing_seconds=consumer.processing_seconds,
-        ),
-        "pinned": backlog.capacity_pinned(
-            consumer.target_backlog,
-            max_tasks=consumer.max_tasks,
-            lanes=consumer.lanes,
-            processing_seconds=consumer.processing_seconds,
-        ),
+        "stuck": consumer.group_stuck,
+        "pinned": consumer.capacity_pinned,
     }
 
 

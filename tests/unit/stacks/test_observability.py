@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from sluice.declaration import Environment
+from tests.unit.stacks.expected import of_queue
 from tests.unit.stacks.synthesis import OBSERVABILITY, Resource, Stacks, of_kind, outputs
 
 ALARM, DASHBOARD = "AWS::CloudWatch::Alarm", "AWS::CloudWatch::Dashboard"
@@ -17,22 +18,6 @@ CONDITIONS = ("dead-letters", "undelivered", "late", "expiring", "stuck", "pinne
 
 def _watching(found: list[Resource]) -> list[Resource]:
     return [one for one in found if one.stack == OBSERVABILITY]
-
-
-def _of_queue(id_: str, name: str, statistic: str) -> dict[str, Any]:
-    return {
-        "Id": id_,
-        "MetricStat": {
-            "Metric": {
-                "Namespace": "AWS/SQS",
-                "MetricName": name,
-                "Dimensions": [{"Name": "QueueName", "Value": "sluice-full-ledger.fifo"}],
-            },
-            "Stat": statistic,
-            "Period": 60,
-        },
-        "ReturnData": False,
-    }
 
 
 RUNNING = {
@@ -167,8 +152,8 @@ def test_a_group_that_stays_late_while_lanes_are_idle_rings(full: list[Resource]
                 " AND (FILL(inflight, REPEAT) < (FILL(FILL(running, REPEAT), 0) * 6.54546))), 1, 0)",
                 "ReturnData": True,
             },
-            _of_queue("inflight", "ApproximateNumberOfMessagesNotVisible", "Average"),
-            _of_queue("age", "ApproximateAgeOfOldestMessage", "Maximum"),
+            of_queue("inflight", "sluice-full-ledger.fifo", Period=60),
+            of_queue("age", "sluice-full-ledger.fifo", Period=60),
             RUNNING,
         ],
         "Threshold": 1,
@@ -198,8 +183,8 @@ def test_a_service_that_is_behind_with_all_its_tasks_at_work_rings(full: list[Re
                 " IF((FILL(inflight, REPEAT) < (FILL(FILL(running, REPEAT), 0) * 6.54546)), 0, 1), 0)",
                 "ReturnData": True,
             },
-            _of_queue("visible", "ApproximateNumberOfMessagesVisible", "Average"),
-            _of_queue("inflight", "ApproximateNumberOfMessagesNotVisible", "Average"),
+            of_queue("visible", "sluice-full-ledger.fifo", Period=60),
+            of_queue("inflight", "sluice-full-ledger.fifo", Period=60),
             RUNNING,
         ],
         "Threshold": 1,

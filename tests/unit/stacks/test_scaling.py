@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from sluice import backlog
 from sluice.declaration import Environment
 from sluice.environments import ENVIRONMENTS
+from tests.unit.stacks.expected import of_queue
 from tests.unit.stacks.extra import EXTRA
 from tests.unit.stacks.synthesis import Properties, Resource, of_kind
 
@@ -23,13 +23,6 @@ ACCOUNT = {
 }
 TASKS = {"local": (1, 10), "dev": (0, 2), "staging": (1, 10), "prod": (2, 20)}
 TARGET_BACKLOG = {"local": 240, "dev": 4_800, "staging": 240, "prod": 240}
-QUEUE_METRICS = {
-    "visible": ("ApproximateNumberOfMessagesVisible", "Average"),
-    "inflight": ("ApproximateNumberOfMessagesNotVisible", "Average"),
-    "empty": ("NumberOfEmptyReceives", "Sum"),
-    "received": ("NumberOfMessagesReceived", "Sum"),
-}
-
 BACKLOG = (
     "IF((FILL(FILL(running, REPEAT), 0) > 0),"
     " ((FILL(visible, REPEAT) + FILL(inflight, REPEAT)) / FILL(FILL(running, REPEAT), 0)),"
@@ -42,22 +35,6 @@ def _scaled_on(target: str, *, useful: str, busy: str = "3.2", idle_below: str =
     worth = f"((FILL(inflight, REPEAT) / (FILL(FILL(running, REPEAT), 0) * {busy})) * {useful})"
     idle = f"(FILL(inflight, REPEAT) < (FILL(FILL(running, REPEAT), 0) * {idle_below}))"
     return f"IF(({idle} AND ({BACKLOG} > {target})), IF(({worth} < {target}), {worth}, {target}), {BACKLOG})"
-
-
-def _of_queue(id_: str, queue: str) -> dict[str, Any]:
-    name, statistic = QUEUE_METRICS[id_]
-    return {
-        "Id": id_,
-        "MetricStat": {
-            "Metric": {
-                "Namespace": "AWS/SQS",
-                "MetricName": name,
-                "Dimensions": [{"Name": "QueueName", "Value": queue}],
-            },
-            "Stat": statistic,
-        },
-        "ReturnData": False,
-    }
 
 
 def _of_service(cluster: str, service: str) -> dict[str, Any]:
@@ -144,9 +121,9 @@ def test_target_tracking_follows_the_clamped_backlog_per_task(
                 "ScaleInCooldown": 300,
                 "CustomizedMetricSpecification": {
                     "Metrics": [
-                        _of_queue("inflight", f"{prefix}-{consumer}.fifo"),
+                        of_queue("inflight", f"{prefix}-{consumer}.fifo"),
                         _of_service(prefix, f"{prefix}-{consumer}"),
-                        _of_queue("visible", f"{prefix}-{consumer}.fifo"),
+                        of_queue("visible", f"{prefix}-{consumer}.fifo"),
                         {"Id": "result", "Expression": expression[environment.name], "ReturnData": True},
                     ]
                 },
@@ -181,12 +158,7 @@ def test_what_is_deployed_is_what_is_simulated(
     """Word for word the expression `sluice.backlog` evaluates on time series."""
     expressions = [_queries(one)[-1]["Expression"] for one in _tracking(resources[environment.name])]
 
-    assert expressions == [
-        backlog.clamped_backlog_per_task(
-            consumer.target_backlog, lanes=consumer.lanes, processing_seconds=consumer.processing_seconds
-        ).text()
-        for consumer in environment.consumers
-    ]
+    assert expressions == [consumer.clamped_backlog_per_task.text() for consumer in environment.consumers]
 
 
 def test_every_metric_in_an_expression_is_given_and_every_one_given_is_in_it(
@@ -249,7 +221,7 @@ def test_what_wakes_a_service_is_its_queue_alone(resources: Mapping[str, list[Re
     alarms = of_kind(resources["dev"], ALARM)
 
     def metric(id_: str) -> dict[str, Any]:
-        query = _of_queue(id_, "sluice-dev-billing.fifo")
+        query = of_queue(id_, "sluice-dev-billing.fifo")
         return {**query, "MetricStat": {**query["MetricStat"], "Period": 60}}
 
     assert alarms["sluice-dev-billing-asleep"] == {

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from sluice import backlog, naming
+from sluice import naming
 from sluice.declaration import Consumer, Environment
 from tests.unit.stacks.invariants.found import ALARM, Found, metric_math, of_kind, properties
 from tests.unit.stacks.synthesis import Properties
@@ -41,10 +41,7 @@ def _tracking(consumer: Consumer, tracking: Properties) -> Iterator[str]:
         return
     queries = tracking["CustomizedMetricSpecification"]["Metrics"]
     expressions = [query["Expression"] for query in queries if "Expression" in query]
-    term = backlog.clamped_backlog_per_task(
-        consumer.target_backlog, lanes=consumer.lanes, processing_seconds=consumer.processing_seconds
-    )
-    if expressions != [term.text()] or tracking["TargetValue"] != consumer.target_backlog:
+    if expressions != [consumer.clamped_backlog_per_task.text()] or tracking["TargetValue"] != consumer.target_backlog:
         yield f"{consumer.name} is not scaled on what is simulated"
     yield from metric_math(f"{consumer.name}'s scaling", queries)
 
