@@ -1,9 +1,10 @@
 """Metrics, behind one small protocol; off unless asked for.
 
-On ECS a metric is a line of the log: CloudWatch Logs makes metrics of lines in its embedded metric format, so the task
-needs neither a right nor an endpoint more.
-AWS: https://docs.aws.amazon.com/AmazonCloudWatch/latest/monitoring/CloudWatch_Embedded_Metric_Format_Specification.html
-(read 2026-11-21).
+On ECS a metric is a line of the log: CloudWatch Logs makes metrics of lines in its embedded metric format, whoever
+sends them. The `awslogs` driver is enough: no agent, no header, and neither a right nor an endpoint more for the task.
+AWS: https://docs.aws.amazon.com/AmazonCloudWatch/latest/monitoring/CloudWatch_Embedded_Metric_Format_Specification.html,
+https://docs.aws.amazon.com/AmazonCloudWatch/latest/monitoring/CloudWatch_Embedded_Metric_Format_Generation_PutLogEvents.html
+(the header "is not required"), https://github.com/awslabs/aws-embedded-metrics-python/issues/73 (read 2026-11-21).
 """
 
 import json
