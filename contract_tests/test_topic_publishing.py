@@ -28,7 +28,7 @@ def test_a_publish_without_deduplication_id_is_refused(resources: Resources) -> 
 
 @pytest.mark.promise("SNS-11")
 def test_a_standard_topic_takes_a_group_and_no_deduplication_id(resources: Resources) -> None:
-    """SNS-11: the group is for fair queues; the id is refused."""
+    """SNS-11: with a group, for fair queues, it answers a message id and no sequence number; the id is refused."""
     topic = resources.standard_topic()
 
     accepted = topic.publish("m1", group="g1")
