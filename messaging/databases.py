@@ -10,6 +10,7 @@ SQLAlchemy: https://docs.sqlalchemy.org/en/21/dialects/sqlite.html (read 2026-11
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 from sqlalchemy import Connection, Engine, create_engine, event, text
@@ -50,6 +51,20 @@ def engine(url: str) -> Engine:
     if made.dialect.name == "sqlite":
         make_durable(made)
     return made
+
+
+def require_there(engine: Engine) -> None:
+    """Refuse an SQLite file that is not there: opening it would make an empty one.
+
+    Raises:
+        ConfigError: there is none.
+    """
+    path = engine.url.database
+    if engine.dialect.name == "sqlite" and path not in (None, "", ":memory:") and not Path(str(path)).exists():
+        raise ConfigError(
+            f"database {path} does not exist; correct --dsn, or create it with `python -m messaging outbox schema"
+            " --apply`"
+        )
 
 
 def make_durable(engine: Engine) -> None:

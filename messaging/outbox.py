@@ -58,9 +58,7 @@ class Outbox:
             OutboxError: the session is in the middle of its commit, and the numbers have been given.
         """
         session = session() if isinstance(session, scoped_session) else session
-        if _UNIT not in session.info:
-            session.info[_UNIT] = _Unit(session)
-        session.info[_UNIT].add(self, event)
+        _unit_of(session).add(session, self, event)
 
     def write(self, connection: Connection, events: Iterable[Event]) -> None:
         """Number and store events now. For code without a Session: call it once, last before the commit.
@@ -124,44 +122,38 @@ class Outbox:
 class _Unit:
     """What one session has added and not yet committed, to whatever outboxes."""
 
-    def __init__(self, session: Session) -> None:
-        self._session = session
+    def __init__(self) -> None:
         self._added: list[_Added] = []
         self._numbered_in: SessionTransaction | None = None
-        hooks.listen(session, "before_commit", self._before_commit)
-        hooks.listen(session, "after_soft_rollback", self._after_rollback)
-        hooks.listen(session, "after_transaction_end", self._after_end)
 
-    def add(self, outbox: Outbox, event: Event) -> None:
-        if not self._session.in_transaction():
-            self._session.begin()
-        if self._session.get_transaction() is self._numbered_in:
+    def add(self, session: Session, outbox: Outbox, event: Event) -> None:
+        if not session.in_transaction():
+            session.begin()
+        if session.get_transaction() is self._numbered_in:
             raise OutboxError(
                 f"event {event.id} was added while its session commits, after the numbers were given; add it earlier,"
                 " in before_flush for example"
             )
-        within = self._session.get_nested_transaction() or self._session.get_transaction()
+        within = session.get_nested_transaction() or session.get_transaction()
         self._added.append(_Added(outbox, event, within))
 
-    def _before_commit(self, session: Session) -> None:
-        """Write what was added: after everything else of the transaction, so that the counters are its last locks."""
-        if session.in_nested_transaction() or not self._added:
+    def number(self, session: Session, committing: SessionTransaction) -> None:
+        """Write what was added, once in a transaction."""
+        if committing is self._numbered_in:
             return
-        session.flush()  # what the commit does next anyway
-        self._numbered_in = session.get_transaction()
         by_topic: dict[str, list[_Added]] = {}
         for one in self._added:
             by_topic.setdefault(one.outbox.topic, []).append(one)
         for _, added in sorted(by_topic.items()):
             added[0].outbox.write(session.connection(), [one.event for one in added])
+        self._numbered_in = committing
 
-    def _after_rollback(self, _: Session, previous: SessionTransaction) -> None:
-        self._added = [one for one in self._added if not one.is_within(previous)]
+    def forget(self, rolled_back: SessionTransaction) -> None:
+        self._added = [one for one in self._added if not one.is_within(rolled_back)]
 
-    def _after_end(self, _: Session, transaction: SessionTransaction) -> None:
-        if transaction.parent is None:
-            self._added.clear()
-            self._numbered_in = None
+    def end(self) -> None:
+        self._added.clear()
+        self._numbered_in = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,6 +170,34 @@ class _Added:
         while one is not None and one is not ended:
             one = one.parent
         return one is ended
+
+
+def _unit_of(session: Session) -> _Unit:
+    unit = session.info.setdefault(_UNIT, _Unit())
+    assert isinstance(unit, _Unit)
+    return unit
+
+
+# Of all sessions: the first event of a session may be added by a before_flush hook, in the middle of the commit.
+@hooks.listens_for(Session, "before_commit")
+def _before_commit(session: Session) -> None:
+    """Write what was added: after everything else of the transaction, so that the counters are its last locks."""
+    root = session.get_transaction()
+    if root is None or root.is_active:  # a savepoint commits, and nothing else yet
+        return
+    session.flush()  # what the commit does next anyway
+    _unit_of(session).number(session, root)
+
+
+@hooks.listens_for(Session, "after_soft_rollback")
+def _after_rollback(session: Session, previous: SessionTransaction) -> None:
+    _unit_of(session).forget(previous)
+
+
+@hooks.listens_for(Session, "after_transaction_end")
+def _after_end(session: Session, transaction: SessionTransaction) -> None:
+    if transaction.parent is None:
+        _unit_of(session).end()
 
 
 def epoch_of(connection: Connection, topic: str) -> int:

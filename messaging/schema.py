@@ -84,9 +84,10 @@ def _is_required(column: object) -> bool:
 
 def _index_drift(connection: Connection, table: Table) -> list[str]:
     found = inspect(connection)
+    indexes = [(tuple(map(str, one["column_names"])), one["unique"]) for one in found.get_indexes(table.name)]
     unique = {tuple(one["column_names"]) for one in found.get_unique_constraints(table.name)}
-    unique |= {tuple(one["column_names"]) for one in found.get_indexes(table.name) if one["unique"]}
-    plain = {tuple(one["column_names"]) for one in found.get_indexes(table.name)}
+    unique |= {columns for columns, is_unique in indexes if is_unique}
+    plain = {columns for columns, _ in indexes}
     said = [
         f"{table.name} has no unique constraint on ({', '.join(columns)})"
         for columns in sorted(_names(one) for one in table.constraints if isinstance(one, UniqueConstraint))

@@ -151,6 +151,17 @@ class Store:
         seconds = 0.0 if oldest_us is None else max(0, now_us - oldest_us) / 1_000_000
         return Lag(seconds=seconds, pending_count=count - held, quarantined_count=held)
 
+    def is_finished(self) -> bool:
+        """Return whether nothing can be published any more: all is sent, or waits behind what is quarantined."""
+        after = ""
+        while True:
+            heads, _ = self.heads(after)
+            if any(head.status == PENDING for head in heads):
+                return False
+            if len(heads) < HEADS_MAX:
+                return True
+            after = heads[-1].group_id
+
     def forget_sent(self, connection: Connection, keep_seconds: float) -> int:
         """Delete up to a thousand messages sent longer ago than that; return how many.
 

@@ -23,6 +23,8 @@ from sluice import limits
 
 SCHEMA_VERSION = 1
 _IDX_MAX = 10**18  # fits int64
+END_TYPE = "sluice.end"
+"""The type of an event after which its group has none: an end marker for what goes through an outbox."""
 
 
 class Kind(StrEnum):
@@ -148,6 +150,8 @@ def identity_of(*, body: str, deduplication_id: str | None, message_group_id: st
     """
     try:
         said = json.loads(body)
+        if "sluice" in said:
+            return _identity_of_envelope(said)
         idx = said["idx"]
         if isinstance(idx, int) and abs(idx) < _IDX_MAX:
             return Identity(run=str(said["run"]), message_group_id=str(said["group"]), idx=idx)
@@ -157,6 +161,16 @@ def identity_of(*, body: str, deduplication_id: str | None, message_group_id: st
     if found is not None and message_group_id is not None:
         return Identity(run=found[1], message_group_id=message_group_id, idx=int(found[2]))
     return None
+
+
+def _identity_of_envelope(said: dict[str, Any]) -> Identity:
+    """Return the identity of what came through an outbox: its epoch is the run, its number in its group the idx."""
+    seq = int(said["seq"])
+    return Identity(
+        run=f"epoch-{said['epoch']}",
+        message_group_id=str(said["group"]),
+        idx=-seq if said["type"] == END_TYPE else seq,
+    )
 
 
 def is_end_marker(idx: int | None) -> bool:

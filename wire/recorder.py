@@ -57,6 +57,30 @@ class Recorder:
         """Say when the next publish with that id was meant to happen, and the how-manieth of its message it is."""
         self._planned[deduplication_id] = (intended_at_us, publish_attempt)
 
+    def outboxed(self, *, body: str, deduplication_id: str, created_at_us: int, taken_at_us: int, attempt: int) -> None:
+        """Write down that a message was taken from an outbox: from its commit to now is what it waited there.
+
+        Args:
+            body: the message as it will be published.
+            deduplication_id: it will have.
+            created_at_us: its commit, microseconds UTC by the database's clock.
+            taken_at_us: when it was taken, by the same clock.
+            attempt: the how-manieth publish of it this is, from 1.
+        """
+        identity = identity_of(body=body, deduplication_id=deduplication_id, message_group_id=None)
+        self.plan(deduplication_id=deduplication_id, intended_at_us=created_at_us, publish_attempt=attempt)
+        self._journal.add(
+            kind=Kind.OUTBOXED.value,
+            message_group_id=None if identity is None else identity.message_group_id,
+            idx=None if identity is None else identity.idx,
+            message_run=None if identity is None else identity.run,
+            deduplication_id=deduplication_id,
+            publish_attempt=attempt,
+            invoked_at_us=created_at_us,
+            responded_at_us=taken_at_us,
+            body_hash=short_hash(body),
+        )
+
     def attach(self, client: BaseClient) -> None:
         """Record every call of this client that has to do with messages."""
         service = client.meta.service_model.service_name

@@ -1,0 +1,201 @@
+"""`python -m messaging outbox …`."""
+
+import getpass
+import json
+import sys
+from collections.abc import Callable
+from datetime import UTC, datetime
+
+import click
+from rich.console import Console
+from rich.table import Table
+from sqlalchemy import Connection
+
+from messaging import databases, operations, schema
+from messaging.cli.exits import PARTLY
+from messaging.cli.place import Place, at_place, dsn_from_secret
+from messaging.store import Store
+from messaging.tables import PENDING, QUARANTINED, SENT
+from sluice import environments
+
+
+@click.group()
+def outbox() -> None:
+    """Look at an outbox and act on its messages; every act takes a reason and is written down.
+
+    \b
+    A message is pending, then sent; or quarantined, when SNS refuses it for good, and its group waits:
+      python -m messaging outbox ls
+      python -m messaging outbox unquarantine GROUP SEQ --reason "..." --yes
+    """
+
+
+@outbox.command("ls")
+@click.option(
+    "--status", type=click.Choice([PENDING, SENT, QUARANTINED]), help="Only these.  [default: what is not sent]"
+)
+@click.option("--group", "group_id", help="Only this message group.")
+@click.option(
+    "--limit", "most", type=click.IntRange(1, 100_000), default=50, show_default=True, help="At most so many."
+)
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@at_place
+def ls(place: Place, status: str | None, group_id: str | None, most: int, as_json: bool) -> None:
+    """List messages of the outbox, by group and number."""
+    with databases.reading(place.engine) as connection, databases.explaining_missing_tables():
+        found, count = operations.listed(connection, place.topic, status=status, group_id=group_id, most=most)
+    if as_json:
+        click.echo(json.dumps({"topic": place.topic, "count": count, "messages": found}, indent=2))
+        return
+    shown = Table("group", "seq", "status", "type", "tries", "committed", "last error", title=place.topic)
+    for row in found:
+        shown.add_row(
+            row["group_id"],
+            str(row["group_seq"]),
+            row["status"],
+            row["type"],
+            str(row["attempts"]),
+            _written(row["created_at_us"]),
+            row["last_error"] or "",
+        )
+    Console().print(shown)
+    click.echo(f"{len(found)} of {count}", err=True)
+
+
+@outbox.command()
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@at_place
+def lag(place: Place, as_json: bool) -> None:
+    """Tell how long the oldest unpublished message has waited, and how many there are."""
+    with databases.explaining_missing_tables():
+        found = Store(place.engine, place.topic).lag()
+    if as_json:
+        said = {
+            "topic": place.topic,
+            "lag_seconds": found.seconds,
+            "pending": found.pending_count,
+            "quarantined": found.quarantined_count,
+        }
+        click.echo(json.dumps(said, indent=2))
+        return
+    click.echo(f"{found.seconds:.1f} s, {found.pending_count} pending, {found.quarantined_count} quarantined")
+
+
+def _acting(command: Callable[..., None]) -> Callable[..., None]:
+    """Give a command what every act takes: a reason, and the will to do it."""
+    for option in (
+        click.option("--yes", "is_meant", is_flag=True, help="Do it. Without, it is only said what would be done."),
+        click.option("--reason", required=True, help="Why; the audit keeps it."),
+    ):
+        command = option(command)
+    return command
+
+
+def _act(
+    place: Place, reason: str, is_meant: bool, said: str, act: Callable[[operations.Operator, Connection], object]
+) -> None:
+    operator = operations.Operator(topic=place.topic, actor=getpass.getuser(), reason=reason)
+    with place.engine.connect() as connection, databases.explaining_missing_tables():
+        act(operator, connection)
+        if is_meant:
+            connection.commit()
+        else:
+            connection.rollback()
+    click.echo(f"done: {said}" if is_meant else f"would {said}; add --yes to do it")
+
+
+@outbox.command()
+@click.argument("group_id", metavar="GROUP")
+@click.argument("group_seq", metavar="SEQ", type=click.IntRange(1))
+@_acting
+@at_place
+def resend(place: Place, group_id: str, group_seq: int, reason: str, is_meant: bool) -> None:
+    """Publish a sent message again, under a fresh deduplication id.
+
+    For consumers that lost it. Those that did not drop it: the event is the same.
+    """
+    said = f"resend message {group_seq} of group {group_id}"
+    _act(place, reason, is_meant, said, lambda operator, at: operator.resend(at, group_id, group_seq))
+
+
+@outbox.command()
+@click.argument("group_id", metavar="GROUP")
+@click.argument("group_seq", metavar="SEQ", type=click.IntRange(1))
+@_acting
+@at_place
+def unquarantine(place: Place, group_id: str, group_seq: int, reason: str, is_meant: bool) -> None:
+    """Try a quarantined message again as it is, after its cause was mended."""
+    said = f"try message {group_seq} of group {group_id} again"
+    _act(place, reason, is_meant, said, lambda operator, at: operator.unquarantine(at, group_id, group_seq))
+
+
+@outbox.command()
+@click.argument("group_id", metavar="GROUP")
+@click.argument("group_seq", metavar="SEQ", type=click.IntRange(1))
+@_acting
+@at_place
+def skip(place: Place, group_id: str, group_seq: int, reason: str, is_meant: bool) -> None:
+    """Give a quarantined message up: a tombstone with its number is published in its place.
+
+    Consumers see no hole; the audit keeps the body.
+    """
+    said = f"skip message {group_seq} of group {group_id}"
+    _act(place, reason, is_meant, said, lambda operator, at: operator.skip(at, group_id, group_seq))
+
+
+@outbox.command("begin-epoch")
+@_acting
+@at_place
+def begin_epoch(place: Place, reason: str, is_meant: bool) -> None:
+    """Begin another epoch, once, after the database was restored to an earlier state and before producers start.
+
+    Numbers given from now on repeat numbers given before the restore; the epoch tells consumers that they are new.
+    """
+    _act(place, reason, is_meant, "begin another epoch", lambda operator, at: operator.begin_epoch(at))
+
+
+@outbox.command()
+@click.option(
+    "--limit", "most", type=click.IntRange(1, 100_000), default=50, show_default=True, help="At most so many."
+)
+@at_place
+def audit(place: Place, most: int) -> None:
+    """Print what operators did, newest first, as lines of JSON."""
+    with databases.reading(place.engine) as connection, databases.explaining_missing_tables():
+        for row in operations.audited(connection, place.topic, most=most):
+            click.echo(json.dumps({**row, "at": _written(row["at_us"])}))
+
+
+@outbox.command("schema")
+@click.option("--sql", "kind", type=click.Choice(schema.names()), help="Print the SQL for this kind of database.")
+@click.option("--apply", "is_applied", is_flag=True, help="Create what is missing in the database of --dsn.")
+@click.option("--env", "environment_name", envvar="SLUICE_ENV", default="local", hidden=True)
+@click.option("--dsn", envvar="SLUICE_DSN", metavar="URL", help="The outbox's database.  [$SLUICE_DSN]")
+def schema_(kind: str | None, is_applied: bool, environment_name: str, dsn: str | None) -> None:
+    """Print the SQL that creates the outbox's tables, for your migrations; or create them."""
+    if is_applied == (kind is not None):
+        raise click.UsageError("give one of --sql postgresql, --sql sqlite, or --apply with --dsn")
+    if kind is not None:
+        click.echo(schema.sql(kind), nl=False)
+        return
+    engine = databases.engine(dsn or dsn_from_secret(environments.environment(environment_name)))
+    with engine.begin() as connection:
+        schema.create(connection)
+    click.echo("the outbox's tables are there", err=True)
+
+
+@outbox.command()
+@at_place
+def check(place: Place) -> None:
+    """Compare the database's tables with what this version needs; exit code 1 and a line each where they differ."""
+    with place.engine.connect() as connection:
+        found = schema.drift(connection)
+    for sentence in found:
+        click.echo(sentence)
+    if found:
+        sys.exit(PARTLY)
+    click.echo("the tables are as this version needs them", err=True)
+
+
+def _written(at_us: int) -> str:
+    return datetime.fromtimestamp(at_us / 1_000_000, UTC).isoformat(timespec="milliseconds")
