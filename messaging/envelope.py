@@ -25,7 +25,8 @@ VERSION = 1
 TOMBSTONE = "sluice.tombstone"
 """The type of what is published in place of an event that was skipped: the number is used, nothing happened."""
 _SEQ_MAX = 2**63 - 1
-_NOT_YET_BYTES = 80  # of body, for what is known at the commit only: seq, epoch and instant
+# Of body, for what is known at the commit only: two numbers of up to 19 digits for one each, an instant for `null`.
+_NUMBERS_BYTES, _INSTANT_BYTES = 2 * 18, 30
 _TYPE = re.compile(r"[A-Za-z0-9_.-]{1,256}")
 _ATTRIBUTE_NAME = re.compile(r"(?!(?i:aws\.|amazon\.))(?!\.)(?!.*\.\.)[A-Za-z0-9_.-]{1,256}(?<!\.)")
 _IDENTIFIER = re.compile(r"[A-Za-z0-9!\"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~]{1,128}")
@@ -66,15 +67,13 @@ class Event:
         _require(_matches(_TYPE, self.type), "type", self.type, "1 to 256 letters, digits and . _ -")
         for name, seen in (("group", self.group), ("id", self.id)):
             _require(_matches(_IDENTIFIER, seen), name, seen, "1 to 128 ASCII letters, digits and punctuation")
-        _require(
-            (isinstance(self.at, datetime) and self.at.tzinfo is not None) or self.at is None,
-            "at",
-            self.at,
-            "an aware datetime, or None",
-        )
+        is_in_order = self.at is None or _is_instant(self.at)
+        _require(is_in_order, "at", self.at, "an aware datetime in the years 1 to 9999 UTC, or None")
         _check_attributes(self.attributes)
         _check_trace(self.trace)
-        # A copy, as JSON will hand it over: what the caller does to its own afterwards changes no message.
+        # Copies, data as JSON will hand it over: what the caller does to its own afterwards changes no message.
+        object.__setattr__(self, "attributes", dict(self.attributes))
+        object.__setattr__(self, "trace", dict(self.trace))
         object.__setattr__(self, "data", _copied("data", self.data))
         _check_characters("data", self.data)
         if (size_bytes := self.size_bytes) > limits.PUBLISH_BYTES_MAX:
@@ -91,8 +90,9 @@ class Event:
     @property
     def size_bytes(self) -> int:
         """Return what the message will count for at most, in bytes: body, and names, types and values of attributes."""
-        body = len(Envelope(event=self, seq=1, epoch=1).body.encode()) + _NOT_YET_BYTES
-        return body + attributes_bytes(self.message_attributes)
+        body = len(Envelope(event=self, seq=1, epoch=1).body.encode())
+        not_yet = _NUMBERS_BYTES + (_INSTANT_BYTES if self.at is None else 0)
+        return body + not_yet + attributes_bytes(self.message_attributes)
 
     @property
     def message_attributes(self) -> dict[str, str]:
@@ -153,20 +153,21 @@ def decode(body: str) -> Envelope:
         said = json.loads(body)
     except (ValueError, RecursionError) as error:
         raise EnvelopeError(f"body is no JSON ({error}); it is not from a Sluice outbox") from error
-    if not isinstance(said, dict) or said.get("sluice") != VERSION:
-        seen = said.get("sluice") if isinstance(said, dict) else type(said).__name__
-        raise EnvelopeError(f"sluice is {seen!r}, allowed is {VERSION}; upgrade whoever is behind")
+    version = said.get("sluice") if isinstance(said, dict) else None
+    if type(version) is not int or version != VERSION:  # True == 1
+        raise EnvelopeError(f"sluice is {version!r}, allowed is {VERSION}; upgrade whoever is behind")
     for name, kind in (("id", str), ("type", str), ("group", str), ("seq", int), ("epoch", int), ("hash", str)):
         _require(type(said.get(name)) is kind, name, said.get(name), f"a value of type {kind.__name__}")
     for name in ("seq", "epoch"):
         _require(1 <= said[name] <= _SEQ_MAX, name, said[name], f"1 to {_SEQ_MAX}")
     _require("data" in said, "data", None, "a value")
-    hashed = _content_hash(said["type"], said["data"])
+    data = _copied("data", said["data"])  # JSON knows no Infinity, and Python reads one
+    hashed = _content_hash(said["type"], data)
     _require(said["hash"] == hashed, "hash", said["hash"], f"{hashed}, which is that of type and data")
     event = Event(
         type=said["type"],
         group=said["group"],
-        data=said["data"],
+        data=data,
         id=said["id"],
         at=_instant(said.get("at")),
         trace=said.get("trace", {}),
@@ -184,6 +185,13 @@ def _require(is_met: object, name: str, seen: object, allowed: str) -> None:
         shown = repr(seen)
         shown = shown if len(shown) <= 200 else f"{shown[:199]}…"
         raise EnvelopeError(f"{name} is {shown}, allowed is {allowed}")
+
+
+def _is_instant(seen: object) -> bool:
+    try:
+        return isinstance(seen, datetime) and seen.utcoffset() is not None and bool(seen.astimezone(UTC))
+    except OverflowError:
+        return False
 
 
 def _matches(pattern: re.Pattern[str], seen: object) -> bool:
@@ -236,16 +244,17 @@ def _check_characters(name: str, value: object, *, is_escaped: bool = True) -> N
 
 
 def _texts(path: str, value: object) -> Iterator[tuple[str, str]]:
-    """Yield (path, text) for every text in a JSON value, names too."""
-    if isinstance(value, str):
-        yield path, value
-    elif isinstance(value, Mapping):
-        for name, inner in value.items():
-            yield f"a name in {path}", name
-            yield from _texts(f"{path}[{name!r}]", inner)
-    elif isinstance(value, list):
-        for number, inner in enumerate(value):
-            yield from _texts(f"{path}[{number}]", inner)
+    """Yield (path, text) for every text in a JSON value, names too; without recursion, since JSON may be deep."""
+    waiting = [(path, value)]
+    while waiting:
+        path, value = waiting.pop()
+        if isinstance(value, str):
+            yield path, value
+        elif isinstance(value, Mapping):
+            waiting += [(f"a name in {path}", name) for name in value]
+            waiting += [(f"{path}[{name!r}]", inner) for name, inner in value.items()]
+        elif isinstance(value, list):
+            waiting += [(f"{path}[{number}]", inner) for number, inner in enumerate(value)]
 
 
 def _as_json(value: object) -> str:
