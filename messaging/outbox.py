@@ -125,6 +125,7 @@ class _Unit:
     def __init__(self) -> None:
         self._added: list[_Added] = []
         self._numbered_in: SessionTransaction | None = None
+        self._kept: SessionTransaction | None = None
 
     def add(self, session: Session, outbox: Outbox, event: Event) -> None:
         if not session.in_transaction():
@@ -137,23 +138,34 @@ class _Unit:
         within = session.get_nested_transaction() or session.get_transaction()
         self._added.append(_Added(outbox, event, within))
 
-    def number(self, session: Session, committing: SessionTransaction) -> None:
-        """Write what was added, once in a transaction."""
-        if committing is self._numbered_in:
-            return
+    def number(self, session: Session) -> None:
+        """Write what was added."""
         by_topic: dict[str, list[_Added]] = {}
         for one in self._added:
             by_topic.setdefault(one.outbox.topic, []).append(one)
         for _, added in sorted(by_topic.items()):
             added[0].outbox.write(session.connection(), [one.event for one in added])
-        self._numbered_in = committing
+        self._numbered_in = session.get_transaction()
+
+    def keep(self, savepoint: SessionTransaction) -> None:
+        """Let a savepoint commit; the second time it is what is around it that commits, and nothing would be written.
+
+        Raises:
+            OutboxError: it is the second time.
+        """
+        if self._added and savepoint is self._kept:
+            raise OutboxError(
+                f"a transaction with event {self._added[0].event.id} commits around an open savepoint; end the"
+                " savepoint first"
+            )
+        self._kept = savepoint
 
     def forget(self, rolled_back: SessionTransaction) -> None:
         self._added = [one for one in self._added if not one.is_within(rolled_back)]
 
     def end(self) -> None:
         self._added.clear()
-        self._numbered_in = None
+        self._numbered_in = self._kept = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,11 +194,12 @@ def _unit_of(session: Session) -> _Unit:
 @hooks.listens_for(Session, "before_commit")
 def _before_commit(session: Session) -> None:
     """Write what was added: after everything else of the transaction, so that the counters are its last locks."""
-    root = session.get_transaction()
-    if root is None or root.is_active:  # a savepoint commits, and nothing else yet
+    unit, savepoint = _unit_of(session), session.get_nested_transaction()
+    if savepoint is not None:
+        unit.keep(savepoint)
         return
     session.flush()  # what the commit does next anyway
-    _unit_of(session).number(session, root)
+    unit.number(session)
 
 
 @hooks.listens_for(Session, "after_soft_rollback")
