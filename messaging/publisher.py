@@ -39,6 +39,10 @@ def client(endpoint_url: str | None, region: str) -> Any:
     return boto3.client("sns", endpoint_url=endpoint_url, region_name=region, config=config)
 
 
+class BatchRefused(Exception):
+    """Raised when a call of several entries was refused for one of them: each has to be tried by itself."""
+
+
 class Publisher:
     """Publishes heads to one topic.
 
@@ -51,26 +55,31 @@ class Publisher:
         self._sns, self._topic_arn = sns, topic_arn
 
     def publish(self, heads: Sequence[Head]) -> list[Outcome]:
-        """Publish a batch of `batches`, and return each head's outcome, in the order given."""
+        """Publish a batch of `batches`, and return each head's outcome, in the order given.
+
+        Raises:
+            BatchRefused: SNS refused the call for the sake of one entry and does not say which; none is in.
+        """
         entries = [_entry(str(position), head) for position, head in enumerate(heads)]
         try:
             answer = self._sns.publish_batch(TopicArn=self._topic_arn, PublishBatchRequestEntries=entries)
         except (BotoCoreError, ResponseParserError) as error:
             return [Retry(f"{type(error).__name__}: {error}")] * len(heads)
         except ClientError as error:
-            return self._refused(heads, error)
+            return _refused(heads, error)
         results = {one["Id"]: _sent(one) for one in answer.get("Successful", [])}
         results |= {one["Id"]: _failed(one) for one in answer.get("Failed", [])}
         unsaid = Retry("the answer does not name it")
         return [results.get(str(position), unsaid) for position, _ in enumerate(heads)]
 
-    def _refused(self, heads: Sequence[Head], error: ClientError) -> list[Outcome]:
-        code, said = error.response["Error"].get("Code", ""), str(error)
-        if not code.startswith(_ENTRYS_FAULT):
-            return [Retry(said)] * len(heads)
-        if len(heads) == 1:
-            return [Refused(said)]
-        return [outcome for head in heads for outcome in self.publish([head])]
+
+def _refused(heads: Sequence[Head], error: ClientError) -> list[Outcome]:
+    said = str(error)
+    if not error.response["Error"].get("Code", "").startswith(_ENTRYS_FAULT):
+        return [Retry(said)] * len(heads)
+    if len(heads) > 1:
+        raise BatchRefused(said) from error
+    return [Refused(said)]
 
 
 def batches(heads: Sequence[Head]) -> list[list[Head]]:

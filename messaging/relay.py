@@ -8,6 +8,7 @@ minutes, and after that the consumer's inbox does: SNS knows no token.
 """
 
 import random
+from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
@@ -21,6 +22,7 @@ from messaging.errors import LeaseLost
 from messaging.failpoints import Failpoint
 from messaging.lease import Lease
 from messaging.metrics import Metrics, NoMetrics
+from messaging.publisher import BatchRefused
 from messaging.store import DELETED_MAX, HEADS_MAX, Head, Outcome, Refused, Retry, Sent, Store
 from sluice import metrics
 from sluice.clock import Clock, SystemClock
@@ -28,6 +30,7 @@ from sluice.errors import ConfigError
 
 _log = structlog.get_logger()
 _POLL_SECONDS_MIN, _POLL_SECONDS_MAX = 0.001, 60
+_STANDBY_SECONDS = 1
 _FORGET_TIMES_MAX = 100
 
 
@@ -68,7 +71,7 @@ class Publish(Protocol):
     """Publishes a batch."""
 
     def publish(self, heads: Sequence[Head]) -> list[Outcome]:
-        """Return each head's outcome, in the order given."""
+        """Return each head's outcome, in the order given; raise BatchRefused where each has to be tried alone."""
 
 
 class Recorder(Protocol):
@@ -112,10 +115,12 @@ class Relay:
         self._failpoint, self._recorder = failpoint, recorder
         self._metrics = NoMetrics() if measured is None else measured
         self._after = ""
+        self._was_due = False
+        self._batches: deque[list[Head]] = deque()
+        self._looked_at, self._looked_at_us = 0.0, 0
         self._renewed_at = 0.0
         self._measured_at = float("-inf")
         self._published_count = 0
-        self._was_due = False
 
     @property
     def is_leading(self) -> bool:
@@ -123,7 +128,7 @@ class Relay:
         return self._lease.token is not None
 
     def step(self) -> bool:
-        """Do one round: lead, or publish the heads that are due. Return whether there may be more to do at once.
+        """Lead, look for heads that are due, or publish one batch of them. Return whether there may be more to do.
 
         Raises:
             OutboxError: the tables are missing.
@@ -131,12 +136,14 @@ class Relay:
         try:
             if not self._lead():
                 return False
-            published = self._round()
             self._measure()
+            if not self._batches:
+                return self._look()
+            self._send(self._batches.popleft())
         except LeaseLost as lost:
             _log.warning("lease lost", why=str(lost))
             return False
-        return published
+        return True
 
     def close(self) -> None:
         """Let another lead at once."""
@@ -146,7 +153,8 @@ class Relay:
         if not self.is_leading:
             asked_at = self._clock.monotonic()
             if self._lease.acquire():
-                self._renewed_at, self._after = asked_at, ""
+                self._renewed_at, self._after, self._was_due = asked_at, "", False
+                self._batches.clear()  # what it took when it led before
                 _log.info("leading", owner=self._lease.owner, token=self._lease.token)
         elif self._clock.monotonic() - self._renewed_at > self._settings.lease_seconds / 3:
             self._renew()
@@ -157,12 +165,12 @@ class Relay:
         self._lease.renew()
         self._renewed_at = asked_at
 
-    def _round(self) -> bool:
-        """Look at the next groups and publish what is due; return False where a whole walk over all found nothing."""
-        heads, now_us = self._store.heads(self._after)
-        due = [head for head in heads if head.is_due(now_us)]
-        for batch in publisher.batches(due):
-            self._send(batch, now_us)
+    def _look(self) -> bool:
+        """Take the heads of the next groups that are due; return False when a whole walk over all found none."""
+        self._looked_at = self._clock.monotonic()
+        heads, self._looked_at_us = self._store.heads(self._after)
+        due = [head for head in heads if head.is_due(self._looked_at_us)]
+        self._batches.extend(publisher.batches(due))
         self._was_due = self._was_due or bool(due)
         if len(heads) == HEADS_MAX:
             self._after = heads[-1].group_id
@@ -170,21 +178,17 @@ class Relay:
         was_due, self._was_due, self._after = self._was_due, False, ""
         return was_due
 
-    def _send(self, batch: Sequence[Head], taken_at_us: int) -> None:
+    def _send(self, batch: Sequence[Head]) -> None:
         self._failpoint("after_claim")
         if self._clock.monotonic() - self._renewed_at > self._settings.lease_seconds - publisher.CALL_SECONDS_MAX:
             self._renew()  # the call has to end while nobody else may lead
-        if self._recorder is not None:
-            for head in batch:
-                self._recorder.outboxed(
-                    body=head.body,
-                    deduplication_id=head.deduplication_id,
-                    created_at_us=head.created_at_us,
-                    taken_at_us=taken_at_us,
-                    attempt=head.attempts + 1,
-                )
+        self._record(batch)
         self._failpoint("before_publish")
-        outcomes = self._publish.publish(batch)
+        try:
+            outcomes = self._publish.publish(batch)
+        except BatchRefused:
+            self._batches.extendleft([head] for head in reversed(batch))
+            return
         self._failpoint("after_publish")
         asked_at = self._clock.monotonic()
         with self._lease.writing() as connection:
@@ -194,6 +198,19 @@ class Relay:
         self._renewed_at = asked_at
         self._failpoint("after_mark")
         self._report(batch, outcomes)
+
+    def _record(self, batch: Sequence[Head]) -> None:
+        if self._recorder is None:
+            return
+        taken_at_us = self._looked_at_us + round((self._clock.monotonic() - self._looked_at) * 1_000_000)
+        for head in batch:
+            self._recorder.outboxed(
+                body=head.body,
+                deduplication_id=head.deduplication_id,
+                created_at_us=head.created_at_us,
+                taken_at_us=taken_at_us,
+                attempt=head.attempts + 1,
+            )
 
     def _delay_us(self, head: Head) -> int:
         return round(self._settings.backoff.seconds(head.attempts + 1, self._chance.random()) * 1_000_000)
@@ -255,7 +272,7 @@ def run(relay: Relay, wait: Wait, settings: RelaySettings, *, chance: random.Ran
             is_busy = False
             _log.error("the database does not answer", error=str(error.orig))
         if not is_busy:
-            seconds = settings.poll_seconds if relay.is_leading else settings.lease_seconds / 3
+            seconds = settings.poll_seconds if relay.is_leading else _STANDBY_SECONDS
             if failures:
                 seconds = settings.backoff.seconds(failures, chance.random())
             wait.wait(seconds * (0.75 + chance.random() / 2))
