@@ -1,0 +1,1 @@
+"""Small services to copy from. Nothing of Sluice imports them."""
