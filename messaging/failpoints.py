@@ -5,6 +5,7 @@ third time. A test inside the process gives its own `Failpoint` instead.
 """
 
 import os
+import re
 import signal
 from collections.abc import Callable, Mapping
 
@@ -31,7 +32,7 @@ def from_environment(variables: Mapping[str, str], names: tuple[str, ...]) -> Fa
     if VARIABLE not in variables:
         return unarmed
     name, _, count = variables[VARIABLE].partition(":")
-    if name not in names or not (count == "" or count.isdigit()):
+    if name not in names or not re.fullmatch(r"([1-9][0-9]*)?", count):
         raise ConfigError(f"{VARIABLE} is {variables[VARIABLE]!r}, allowed is one of {', '.join(names)}, or NAME:COUNT")
     left = int(count or 1)
 
