@@ -1,0 +1,1 @@
+"""What the runtime knows without a database or a network."""

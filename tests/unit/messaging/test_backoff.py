@@ -1,0 +1,54 @@
+"""How long a relay waits before it tries again."""
+
+import random
+import statistics
+
+import pytest
+
+from messaging.backoff import Backoff
+from sluice.errors import ConfigError
+
+BACKOFF = Backoff(base_seconds=1, cap_seconds=10, floor_seconds=0.5)
+
+
+@pytest.mark.parametrize(
+    ("attempt", "least", "middle", "most"),
+    [
+        (1, 0.5, 0.75, 1),
+        (2, 0.5, 1.25, 2),
+        (3, 0.5, 2.25, 4),
+        (4, 0.5, 4.25, 8),
+        (5, 0.5, 5.25, 10),
+        (6, 0.5, 5.25, 10),
+        (1_000_000, 0.5, 5.25, 10),
+    ],
+)
+def test_a_delay_doubles_up_to_its_cap_and_chance_chooses_below_it(
+    attempt: int, least: float, middle: float, most: float
+) -> None:
+    """The whole range from the floor up is used, however often it failed."""
+    delays = [BACKOFF.seconds(attempt, chance) for chance in (0, 0.5, 1)]
+
+    assert delays == [least, middle, most]
+
+
+def test_x7_what_failed_together_does_not_return_together() -> None:
+    """The delays of a thousand groups are spread evenly over the whole range."""
+    chance = random.Random(1)  # noqa: S311 (a seed, no secret)
+
+    delays = [BACKOFF.seconds(5, chance.random()) for _ in range(1_000)]
+
+    assert len(set(delays)) == 1_000
+    assert [round(one, 0) for one in statistics.quantiles(delays, n=4)] == [3, 5, 8]
+
+
+@pytest.mark.parametrize(
+    ("base", "cap", "floor", "seen"),
+    [(1, 10, 0, "0 <= 1 <= 10"), (1, 10, 2, "2 <= 1 <= 10"), (11, 10, 1, "1 <= 11 <= 10")],
+)
+def test_delays_that_cannot_double_are_refused(base: float, cap: float, floor: float, seen: str) -> None:
+    """A floor of nothing would be a busy loop."""
+    with pytest.raises(ConfigError) as refused:
+        Backoff(base_seconds=base, cap_seconds=cap, floor_seconds=floor)
+
+    assert str(refused.value) == f"backoff is {seen} s, allowed is 0 < floor <= base <= cap"

@@ -1,0 +1,341 @@
+"""The envelope: what an event may be, what of it travels, and what comes from elsewhere."""
+
+import json
+from datetime import UTC, datetime, timedelta, timezone
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from messaging import Event
+from messaging.envelope import TOMBSTONE, Envelope, decode
+from messaging.errors import EnvelopeError
+from messaging.publisher import Publisher
+from messaging.store import Head, Sent
+from sluice.model.message import size_bytes
+from tests.unit.messaging.strategies import events, numbers
+from wire.simulator import Simulator
+
+LIMIT = 262_144
+AT = datetime(2026, 11, 21, 9, 30, tzinfo=timezone(timedelta(hours=2)))
+PLACED = Event(type="order.placed", group="order-7", data={"sum": 12}, id="e1", at=AT, trace={"traceparent": "00-1"})
+PLACED_BODY = (
+    '{"sluice":1,"id":"e1","type":"order.placed","group":"order-7","seq":3,"epoch":2,"at":"2026-11-21T07:30:00+00:00",'
+    '"trace":{"traceparent":"00-1"},"hash":"HASH","data":{"sum":12}}'
+)
+PLACED_HASH = "19c0517716596bd5d7e94dfd4379b3a89705c9c21112289eb7bf710229597d93"  # sha256sum of [type,data]
+IDENTIFIER = "1 to 128 ASCII letters, digits and punctuation"
+NAME = (
+    "names of 1 to 256 letters, digits and . _ -, without 'AWS.' or 'Amazon.' in front, single inner dots, and"
+    " not 'type'"
+)
+INSTANT = "an aware datetime in the years 1 to 9999 UTC, or None"
+XML = "allowed is what XML 1.0 allows: tab, newline, return and all from U+0020 on but surrogates, U+FFFE and U+FFFF"
+SETTINGS = settings(max_examples=40, deadline=None, database=None, print_blob=True)
+TRACE = "text by name, as a propagator writes it"
+
+
+def attributed(envelope: Envelope) -> dict[str, dict[str, str]]:
+    """Return message attributes as SNS is given them."""
+    named = envelope.event.message_attributes
+    return {name: {"DataType": "String", "StringValue": value} for name, value in named.items()}
+
+
+def changed(**fields: Any) -> str:
+    """Return the body of PLACED with these fields as somebody else wrote them; `...` leaves one out."""
+    said = json.loads(Envelope(event=PLACED, seq=3, epoch=2).body) | fields
+    return json.dumps({name: value for name, value in said.items() if value is not ...})
+
+
+def test_a_body_says_everything_a_consumer_needs() -> None:
+    """One JSON object without spaces; the instant is UTC, and the hash is that of type and data."""
+    envelope = Envelope(event=PLACED, seq=3, epoch=2)
+
+    assert envelope.body == PLACED_BODY.replace("HASH", PLACED_HASH)
+    assert PLACED.content_hash == PLACED_HASH
+    assert envelope.deduplication_id == "e1"
+    assert PLACED.message_attributes == {"type": "order.placed"}
+
+
+def test_the_hash_is_of_type_and_data_and_of_nothing_else() -> None:
+    """Order of names, attributes, group and instant do not count; another type or value does."""
+    event = Event(type="t", group="g", data={"a": 1, "b": 2})
+    same = Event(type="t", group="h", data={"b": 2, "a": 1}, attributes={"x": "y"}, at=AT)
+    others = [Event(type="u", group="g", data={"a": 1, "b": 2}), Event(type="t", group="g", data={"a": 1, "b": 3})]
+
+    assert same.content_hash == event.content_hash
+    assert len({event.content_hash, *(other.content_hash for other in others)}) == 3
+
+
+@pytest.mark.parametrize(
+    ("fields", "said"),
+    [
+        ({"type": ""}, "type is '', allowed is 1 to 256 letters, digits and . _ -"),
+        ({"type": "a b"}, "type is 'a b', allowed is 1 to 256 letters, digits and . _ -"),
+        ({"type": "a" * 257}, f"type is '{'a' * 198}…, allowed is 1 to 256 letters, digits and . _ -"),
+        ({"type": None}, "type is None, allowed is 1 to 256 letters, digits and . _ -"),
+        ({"group": ""}, f"group is '', allowed is {IDENTIFIER}"),
+        ({"group": "a" * 129}, f"group is '{'a' * 129}', allowed is {IDENTIFIER}"),
+        ({"group": "ä"}, f"group is 'ä', allowed is {IDENTIFIER}"),
+        ({"group": "a\n"}, f"group is 'a\\n', allowed is {IDENTIFIER}"),
+        ({"group": 7}, f"group is 7, allowed is {IDENTIFIER}"),
+        ({"id": "two words"}, f"id is 'two words', allowed is {IDENTIFIER}"),
+        ({"at": "now"}, f"at is 'now', allowed is {INSTANT}"),
+        ({"at": AT.replace(tzinfo=None)}, f"at is datetime.datetime(2026, 11, 21, 9, 30), allowed is {INSTANT}"),
+        (
+            {"at": datetime(1, 1, 1, tzinfo=timezone(timedelta(hours=2)))},
+            "at is datetime.datetime(1, 1, 1, 0, 0, tzinfo=datetime.timezone(datetime.timedelta(seconds=7200))),"
+            f" allowed is {INSTANT}",
+        ),
+        ({"attributes": ["a"]}, "attributes is ['a'], allowed is text by name"),
+        (
+            {"attributes": {f"a{n}": "x" for n in range(10)}},
+            "attributes are 10, allowed are 9: `type` is one too, and SNS loses a message with more than 10",
+        ),
+        ({"attributes": {"type": "x"}}, f"attributes is 'type', allowed is {NAME}"),
+        ({"attributes": {"AWS.x": "x"}}, f"attributes is 'AWS.x', allowed is {NAME}"),
+        ({"attributes": {"amazon.x": "x"}}, f"attributes is 'amazon.x', allowed is {NAME}"),
+        ({"attributes": {".x": "x"}}, f"attributes is '.x', allowed is {NAME}"),
+        ({"attributes": {"x.": "x"}}, f"attributes is 'x.', allowed is {NAME}"),
+        ({"attributes": {"x..y": "x"}}, f"attributes is 'x..y', allowed is {NAME}"),
+        ({"attributes": {1: "x"}}, f"attributes is 1, allowed is {NAME}"),
+        ({"attributes": {"x": ""}}, "attributes['x'] is '', allowed is text that is not empty"),
+        ({"attributes": {"x": 1}}, "attributes['x'] is 1, allowed is text that is not empty"),
+        ({"attributes": {"x": "a\x00"}}, f"attributes['x'] has U+0000 at character 1, {XML}"),
+        ({"trace": {"x": 1}}, f"trace is {{'x': 1}}, allowed is {TRACE}"),
+        ({"trace": "x"}, f"trace is 'x', allowed is {TRACE}"),
+        ({"trace": {"x": "\ufffe"}}, f"trace['x'] has U+FFFE at character 0, {XML}"),
+        ({"data": {"a": ["b", "c\ud800"]}}, f"data['a'][1] has U+D800 at character 1, {XML}"),
+        ({"data": {"\uffff": 1}}, f"a name in data has U+FFFF at character 0, {XML}"),
+        (
+            {"data": {1, 2}},
+            "data is nothing JSON can say (Object of type set is not JSON serializable); allowed is what json.dumps"
+            " takes",
+        ),
+        (
+            {"data": float("nan")},
+            "data is nothing JSON can say (Out of range float values are not JSON compliant: nan); allowed is what"
+            " json.dumps takes",
+        ),
+    ],
+)
+def test_what_cannot_be_sent_is_refused_before_it_is_stored_and_named(fields: dict[str, Any], said: str) -> None:
+    """The producer learns it where the mistake is: the message says field, value and what is allowed."""
+    valid: dict[str, Any] = {"type": "t", "group": "g", "data": None}
+
+    with pytest.raises(EnvelopeError) as refused:
+        Event(**valid | fields)
+
+    assert str(refused.value) == said
+
+
+def test_data_too_deep_for_json_is_refused() -> None:
+    """A hundred thousand lists in one another are no RecursionError of somebody's commit."""
+    data: list[Any] = []
+    for _ in range(100_000):
+        data = [data]
+
+    with pytest.raises(EnvelopeError, match=r"^data is nothing JSON can say \(maximum recursion depth exceeded"):
+        Event(type="t", group="g", data=data)
+
+
+def test_deep_data_that_json_can_say_is_decoded() -> None:
+    """Two thousand lists in one another are more than Python's own recursion takes."""
+    body = Envelope(event=PLACED, seq=1, epoch=1).body
+    data: list[Any] = []
+    for _ in range(2_000):
+        data = [data]
+
+    decoded = decode(Envelope(event=Event(type="t", group="g", data=data), seq=1, epoch=1).body)
+
+    assert json.dumps(decoded.event.data) == "[" * 2_001 + "]" * 2_001
+    assert decode(body).event == PLACED
+
+
+def test_what_the_caller_changes_afterwards_changes_no_message() -> None:
+    """An event holds copies, since it is written at the commit and was checked when it was made."""
+    data, attributes, trace = {"a": [1]}, {"x": "y"}, {"t": "1"}
+    event = Event(type="t", group="g", data=data, attributes=attributes, trace=trace)
+
+    data["a"].append(2)
+    attributes["x"] = ""
+    trace.clear()
+
+    assert (event.data, event.attributes, event.trace) == ({"a": [1]}, {"x": "y"}, {"t": "1"})
+
+
+@pytest.mark.parametrize("at", [None, AT, AT.replace(microsecond=1)])
+def test_an_event_of_exactly_the_limit_may_be_sent_and_one_byte_more_may_not(at: datetime | None) -> None:
+    """Whether its instant is known yet makes no difference to what is done with it afterwards."""
+    empty = Event(type="t", group="g", data="", attributes={"x": "ä"}, at=at).size_bytes
+    sized: dict[str, Any] = {"type": "t", "group": "g", "attributes": {"x": "ä"}, "at": at}
+
+    largest = Event(data="ä" * ((LIMIT - empty) // 2) + "a" * ((LIMIT - empty) % 2), **sized)
+    with pytest.raises(EnvelopeError) as refused:
+        Event(data="a" * (LIMIT - empty + 1), **sized)
+
+    assert largest.size_bytes == LIMIT
+    assert str(refused.value) == (
+        "data makes a message of 262145 bytes with its attributes, allowed are 262144; keep what is large elsewhere and"
+        " send where it is"
+    )
+    assert decode(Envelope(event=largest, seq=2**63 - 1, epoch=2**63 - 1).body).event.data == largest.data
+
+
+@SETTINGS
+@given(event=events(), seq=numbers, epoch=numbers, at=st.datetimes(timezones=st.just(UTC)))
+def test_a_message_is_never_larger_than_its_event_said(event: Event, seq: int, epoch: int, at: datetime) -> None:
+    """However large its numbers are and whenever it is committed, as the model of SNS counts."""
+    happened = Event(
+        type=event.type,
+        group=event.group,
+        data=event.data,
+        attributes=event.attributes,
+        id=event.id,
+        at=event.at or at,
+        trace=event.trace,
+    )
+    envelope = Envelope(event=happened, seq=seq, epoch=epoch)
+
+    counted = size_bytes({"MessageBody": envelope.body, "MessageAttributes": attributed(envelope)})
+
+    assert counted <= happened.size_bytes <= event.size_bytes
+
+
+@SETTINGS
+@given(event=events(), seq=numbers, epoch=numbers)
+def test_a_body_is_decoded_to_what_was_encoded(event: Event, seq: int, epoch: int) -> None:
+    """All but the message attributes, which travel beside the body."""
+    envelope = Envelope(event=event, seq=seq, epoch=epoch)
+
+    decoded = decode(envelope.body)
+
+    assert decoded.body == envelope.body
+    assert (decoded.seq, decoded.epoch, decoded.event.data) == (seq, epoch, event.data)
+    assert decoded.event.attributes == {}
+
+
+def test_what_an_event_may_be_sns_and_sqs_take() -> None:
+    """Any event is published and received as it was: nothing accepted here is refused there."""
+    simulator = Simulator()
+    sns, sqs = simulator.client("sns"), simulator.client("sqs")
+    topic_arn = sns.create_topic(Name="t.fifo", Attributes={"FifoTopic": "true"})["TopicArn"]
+    allow = '{"Statement":[{"Effect":"Allow","Principal":"*","Action":"sqs:SendMessage","Resource":"*"}]}'
+    url = sqs.create_queue(QueueName="q.fifo", Attributes={"FifoQueue": "true", "Policy": allow})["QueueUrl"]
+    arn = sqs.get_queue_attributes(QueueUrl=url, AttributeNames=["QueueArn"])["Attributes"]["QueueArn"]
+    raw = {"RawMessageDelivery": "true"}
+    sns.subscribe(TopicArn=topic_arn, Protocol="sqs", Endpoint=arn, Attributes=raw)
+    publisher = Publisher(sns, topic_arn)
+
+    @SETTINGS
+    @given(event=events(), seq=numbers)
+    def is_taken(event: Event, seq: int) -> None:
+        simulator.advance(301)  # ids are drawn more than once
+        envelope = Envelope(event=event, seq=seq, epoch=1)
+
+        (outcome,) = publisher.publish([head_of(envelope)])
+        answer = sqs.receive_message(QueueUrl=url, MessageAttributeNames=["All"], MessageSystemAttributeNames=["All"])
+        (message,) = answer["Messages"]
+        sqs.delete_message(QueueUrl=url, ReceiptHandle=message["ReceiptHandle"])
+
+        assert isinstance(outcome, Sent)
+        assert message["Body"] == envelope.body
+        assert message["MessageAttributes"] == attributed(envelope)
+        assert message["Attributes"]["MessageGroupId"] == event.group
+        assert message["Attributes"]["MessageDeduplicationId"] == event.id
+
+    is_taken()
+
+
+def head_of(envelope: Envelope) -> Head:
+    """Return it as the outbox holds it."""
+    return Head(
+        id=1,
+        group_id=envelope.event.group,
+        group_seq=envelope.seq,
+        event_id=envelope.event.id,
+        body=envelope.body,
+        attributes=envelope.event.message_attributes,
+        deduplication_id=envelope.deduplication_id,
+        status="pending",
+        attempts=0,
+        not_before_us=0,
+        created_at_us=0,
+    )
+
+
+def test_a_tombstone_has_the_place_of_what_it_stands_for_and_nothing_else_of_it() -> None:
+    """Same group, number and epoch, so that nobody waits for it; another id, or the topic might deduplicate it."""
+    skipped = Envelope(event=Event(type="t", group="g", data={"a": 1}, attributes={"x": "y"}, at=AT), seq=4, epoch=2)
+
+    tombstone = skipped.as_tombstone()
+
+    assert (tombstone.event.group, tombstone.seq, tombstone.epoch, tombstone.event.at) == ("g", 4, 2, AT)
+    assert (tombstone.event.type, tombstone.event.data, tombstone.event.attributes) == (TOMBSTONE, None, {})
+    assert tombstone.event.id != skipped.event.id
+    assert decode(tombstone.body).event.type == "sluice.tombstone"
+
+
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        ("hello", "body is no JSON (Expecting value: line 1 column 1 (char 0)); it is not from a Sluice outbox"),
+        (PLACED_BODY[:60], "body is no JSON ("),
+        ("[" * 100_000, "body is no JSON (maximum recursion depth exceeded"),
+        ("[1]", "sluice is None, allowed is 1; upgrade whoever is behind"),
+        ('{"Type": "Notification"}', "sluice is None, allowed is 1; upgrade whoever is behind"),
+        (changed(sluice=2), "sluice is 2, allowed is 1; upgrade whoever is behind"),
+        (changed(sluice=True), "sluice is True, allowed is 1; upgrade whoever is behind"),
+        (changed(id=...), "id is None, allowed is a value of type str"),
+        (changed(id=7), "id is 7, allowed is a value of type str"),
+        (changed(id="two words"), f"id is 'two words', allowed is {IDENTIFIER}"),
+        (changed(type=...), "type is None, allowed is a value of type str"),
+        (changed(type="order.lost"), "hash is "),
+        (changed(group=None), "group is None, allowed is a value of type str"),
+        (changed(group=""), f"group is '', allowed is {IDENTIFIER}"),
+        (changed(seq="3"), "seq is '3', allowed is a value of type int"),
+        (changed(seq=True), "seq is True, allowed is a value of type int"),
+        (changed(seq=0), "seq is 0, allowed is 1 to 9223372036854775807"),
+        (changed(seq=2**63), "seq is 9223372036854775808, allowed is 1 to 9223372036854775807"),
+        (changed(epoch=...), "epoch is None, allowed is a value of type int"),
+        (changed(epoch=-1), "epoch is -1, allowed is 1 to 9223372036854775807"),
+        (changed(hash=...), "hash is None, allowed is a value of type str"),
+        (changed(hash="0"), "hash is '0', allowed is "),
+        (changed(data=...), "data is None, allowed is a value"),
+        (changed(data={"sum": 13}), "hash is "),
+        (changed(data=float("inf")), "data is nothing JSON can say (Out of range float values are not JSON compliant"),
+        (changed(at="yesterday"), "at is 'yesterday', allowed is an instant as ISO 8601 writes it, or null"),
+        (changed(at="2026-11-21T07:30:00"), "at is datetime.datetime(2026, 11, 21, 7, 30), allowed is an aware"),
+        (changed(at="0001-01-01T00:00:00+12:00"), "at is datetime.datetime(1, 1, 1, 0, 0, tzinfo="),
+        (changed(at=7), "at is 7, allowed is an instant as ISO 8601 writes it, or null"),
+        (changed(trace=None), f"trace is None, allowed is {TRACE}"),
+        (changed(trace={"traceparent": 1}), f"trace is {{'traceparent': 1}}, allowed is {TRACE}"),
+    ],
+)
+def test_a_body_that_is_foreign_mangled_or_tampered_with_names_the_field(body: str, said: str) -> None:
+    """Whatever is in the queue, a consumer gets an EnvelopeError and no other, and it says what to look at."""
+    with pytest.raises(EnvelopeError) as refused:
+        decode(body)
+
+    assert str(refused.value).startswith(said)
+
+
+@SETTINGS
+@given(body=st.text() | st.recursive(st.none() | st.booleans() | st.floats() | st.text(), st.lists).map(json.dumps))
+def test_no_body_is_an_error_of_another_kind(body: str) -> None:
+    """What nobody wrote for us is refused, and nothing else happens."""
+    with pytest.raises(EnvelopeError):
+        decode(body)
+
+
+@SETTINGS
+@given(name=st.sampled_from(list(json.loads(PLACED_BODY))), value=st.none() | st.booleans() | st.floats() | st.text())
+def test_a_changed_field_is_an_envelope_still_or_an_envelope_error(name: str, value: object) -> None:
+    """The consumer's poison path has to know one error only."""
+    try:
+        decoded = decode(changed(**{name: value}))
+    except EnvelopeError as refused:
+        assert str(refused).startswith((f"{name} is ", f"{name} has ", "hash is ", "trace["))  # noqa: PT017
+    else:
+        assert decoded.event.id or name == "id"

@@ -1,0 +1,57 @@
+"""Where a test lets a process die: nowhere, unless it says so."""
+
+import subprocess
+import sys
+
+import pytest
+
+from messaging import failpoints
+from sluice.errors import ConfigError
+
+WALK = """
+import os
+from messaging import failpoints
+reached = failpoints.from_environment(os.environ, failpoints.RELAY)
+for _ in range(3):
+    for name in failpoints.RELAY:
+        print(name, flush=True)
+        reached(name)
+"""
+ROUND = ["after_claim", "before_publish", "after_publish", "before_mark", "after_mark"]
+
+
+@pytest.mark.parametrize(
+    ("armed", "walked"),
+    [
+        ({"SLUICE_FAILPOINT": "after_publish"}, ROUND[:3]),
+        ({"SLUICE_FAILPOINT": "after_publish:2"}, ROUND + ROUND[:3]),
+    ],
+)
+def test_a_process_dies_where_it_is_armed_to_and_nowhere_else(armed: dict[str, str], walked: list[str]) -> None:
+    """By the kernel and without a word, as with kill -9."""
+    ended = subprocess.run([sys.executable, "-c", WALK], env=armed, capture_output=True, text=True, check=False)
+
+    assert ended.stdout.split() == walked
+    assert ended.returncode == -9, ended.stderr
+
+
+def test_a_process_that_is_not_armed_does_not_die() -> None:
+    """As in production."""
+    reached = failpoints.from_environment({}, failpoints.RELAY)
+
+    for name in ROUND:
+        reached(name)
+
+    assert reached is failpoints.unarmed
+
+
+@pytest.mark.parametrize("armed", ["", "nowhere", "after_mark:often", "after_mark:-1", "after_mark:0", "after_mark:²"])
+def test_a_place_that_is_not_there_is_refused(armed: str) -> None:
+    """A test that arms a misspelt place would kill nobody and pass."""
+    with pytest.raises(ConfigError) as refused:
+        failpoints.from_environment({"SLUICE_FAILPOINT": armed}, failpoints.RELAY)
+
+    assert str(refused.value) == (
+        f"SLUICE_FAILPOINT is {armed!r}, allowed is one of after_claim, before_publish, after_publish, before_mark,"
+        " after_mark, or NAME:COUNT"
+    )
