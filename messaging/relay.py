@@ -30,6 +30,7 @@ from sluice.errors import ConfigError
 
 _log = structlog.get_logger()
 _POLL_SECONDS_MIN, _POLL_SECONDS_MAX = 0.001, 60
+_STANDBY_SECONDS = 1  # a lease that was given back leads nobody for about so long
 _STANDBY_SECONDS = 1
 _FORGET_TIMES_MAX = 100
 
@@ -39,7 +40,7 @@ class RelaySettings:
     """How a relay goes about it.
 
     Args:
-        poll_seconds: rest between two looks when nothing is due, before jitter.
+        poll_seconds: rest between two looks when nothing is due, before jitter; a third of the lease at most.
         lease_seconds: how long a leader that says nothing remains leader; longer than two calls may take.
         keep_sent_seconds: how long what was sent can be sent again; then it is deleted.
         backoff: between two tries of a group.
@@ -62,6 +63,11 @@ class RelaySettings:
             raise ConfigError(
                 f"lease is {self.lease_seconds:g} s, allowed is more than {2 * publisher.CALL_SECONDS_MAX}: a call may"
                 f" take {publisher.CALL_SECONDS_MAX}, and nobody may take over meanwhile; change --lease"
+            )
+        if self.poll_seconds > self.lease_seconds / 3:
+            raise ConfigError(
+                f"poll is {self.poll_seconds:g} s, allowed is a third of the lease, {self.lease_seconds / 3:g}, or less:"
+                " the lease is renewed between two looks; change --poll or --lease"
             )
         if self.keep_sent_seconds < 0:
             raise ConfigError(f"keep is {self.keep_sent_seconds:g} s, allowed is 0 or more; change --keep")
