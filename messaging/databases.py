@@ -24,6 +24,10 @@ from sluice.errors import ConfigError
 _BUSY_SECONDS = 5
 _FULL = 2
 _ONLY_READS = "sluice_only_reads"
+# A plan prepared while the outbox was small would be kept when it is large: a head query then takes seconds, not
+# milliseconds, until Postgres has counted again. https://www.psycopg.org/psycopg3/docs/advanced/prepare.html
+# (read 2026-11-21).
+_CONNECT = {"psycopg": {"prepare_threshold": None}}
 _NOW_US = {
     "sqlite": "SELECT CAST((julianday('now') - 2440587.5) * 86400000000.0 AS INTEGER)",
     "postgresql": "SELECT CAST(extract(epoch FROM clock_timestamp()) * 1000000 AS bigint)",
@@ -43,7 +47,7 @@ def engine(url: str) -> Engine:
                 f"database is {parsed.get_backend_name()!r}, allowed is one of {', '.join(_NOW_US)}; give --dsn such as"
                 " postgresql://user@host/name"
             )
-        made = create_engine(parsed, pool_pre_ping=True)
+        made = create_engine(parsed, pool_pre_ping=True, connect_args=_CONNECT.get(parsed.get_driver_name(), {}))
     except (ArgumentError, NoSuchModuleError) as error:
         raise ConfigError(
             f"database URL cannot be read ({error}); give one such as postgresql://user@host/name"
