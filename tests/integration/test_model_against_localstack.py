@@ -85,7 +85,7 @@ class _Side:
             said = error.response["Error"]["Message"]
             return error.response["Error"]["Code"], said.replace(params.get("ReceiptHandle", "-"), "<handle>")
         answer.pop("ResponseMetadata")
-        if answer.get("Failed") == []:  # LocalStack says what AWS leaves out
+        if answer.get("Failed") == []:  # the model leaves out what is empty; no recording says which is AWS
             del answer["Failed"]
         self.handles += [message["ReceiptHandle"] for message in answer.get("Messages", [])]
         if queue == "other" and "Messages" in answer:
