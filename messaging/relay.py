@@ -31,7 +31,6 @@ from sluice.errors import ConfigError
 _log = structlog.get_logger()
 _POLL_SECONDS_MIN, _POLL_SECONDS_MAX = 0.001, 60
 _STANDBY_SECONDS = 1  # a lease that was given back leads nobody for about so long
-_STANDBY_SECONDS = 1
 _FORGET_TIMES_MAX = 100
 
 
