@@ -103,7 +103,7 @@ class Outbox:
             set_={"last_seq": tables.groups.c.last_seq + made.excluded.last_seq},
         )
         answered = connection.execute(taken.returning(tables.groups.c.group_id, tables.groups.c.last_seq))
-        return dict(answered.tuples().all())
+        return dict(answered.all())
 
     def _row(self, envelope: Envelope, at_us: int) -> dict[str, Any]:
         return {
