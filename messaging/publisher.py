@@ -63,7 +63,8 @@ class Publisher:
         entries = [_entry(str(position), head) for position, head in enumerate(heads)]
         try:
             answer = self._sns.publish_batch(TopicArn=self._topic_arn, PublishBatchRequestEntries=entries)
-        except (BotoCoreError, ResponseParserError) as error:
+        # KeyError: botocore misses in an answer that is XML, as a proxy's page may be, what SNS would have said.
+        except (BotoCoreError, ResponseParserError, KeyError) as error:
             return [Retry(f"{type(error).__name__}: {error}")] * len(heads)
         except ClientError as error:
             return _refused(heads, error)
@@ -75,7 +76,8 @@ class Publisher:
 
 def _refused(heads: Sequence[Head], error: ClientError) -> list[Outcome]:
     said = str(error)
-    if not error.response["Error"].get("Code", "").startswith(_ENTRYS_FAULT):
+    code = error.response.get("Error", {}).get("Code", "")  # a proxy's page may be XML and no error of AWS
+    if not code.startswith(_ENTRYS_FAULT) or "TopicArn" in said:
         return [Retry(said)] * len(heads)
     if len(heads) > 1:
         raise BatchRefused(said) from error
