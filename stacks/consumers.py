@@ -1,7 +1,8 @@
 """The workers: an ECS service on Fargate for each consumer, in private subnets without a way to the internet.
 
 What runs in the container is fixed here: `python -m messaging worker`, told by SLUICE_ENV and SLUICE_CONSUMER who it is
-and by SLUICE_DATABASE_SECRET_ARN where the inbox is. Queues are found by name (`sluice.naming`).
+and by SLUICE_DATABASE_SECRET_ARN where the inbox is. Queues are found by name (`sluice.naming`). The relay is told its
+topic by SLUICE_TOPIC_ARN: to make the ARN itself it would have to ask STS for the account, and has no way there.
 """
 
 from collections.abc import Sequence
@@ -295,7 +296,7 @@ class Consumers(Construct):
                 environment=environment,
                 name="relay",
                 command=["relay"],
-                variables={},
+                variables={"SLUICE_TOPIC_ARN": self._topic_arn(environment)},
                 image=environment.image,
                 cpu=_RELAY_CPU,
                 memory_mib=_RELAY_MEMORY_MIB,
@@ -307,13 +308,17 @@ class Consumers(Construct):
             self._let_publish(relay.task_role, environment=environment, topic_key=topic_key)
 
     def _let_publish(self, role: iam.IRole, *, environment: Environment, topic_key: kms.IKey | None) -> None:
-        # By literal ARN, as the queues: the relay can then be switched off in one deployment.
-        topic_arn = cdk.Stack.of(self).format_arn(service="sns", resource=naming.topic_name(environment))
-        role.add_to_principal_policy(iam.PolicyStatement(actions=["sns:Publish"], resources=[topic_arn]))
+        role.add_to_principal_policy(
+            iam.PolicyStatement(actions=["sns:Publish"], resources=[self._topic_arn(environment)])
+        )
         if topic_key is not None:
             role.add_to_principal_policy(
                 iam.PolicyStatement(actions=["kms:Decrypt", "kms:GenerateDataKey"], resources=[topic_key.key_arn])
             )
+
+    def _topic_arn(self, environment: Environment) -> str:
+        """Return the topic's ARN, literally, as the queues': the relay can then be switched off in one deployment."""
+        return cdk.Stack.of(self).format_arn(service="sns", resource=naming.topic_name(environment))
 
 
 class ConsumersStack(cdk.Stack):

@@ -332,7 +332,7 @@ def test_each_service_logs_to_a_group_of_its_own(declared: list[Resource], envir
 
 
 def test_the_relay_is_one_task_that_publishes_from_the_outbox(full: list[Resource]) -> None:
-    """One leads, so one is enough, and it is not scaled; it may publish and reads the database's secret."""
+    """One leads, so one is enough, and it is not scaled; it is told its topic, and reads the database's secret."""
     service = of_kind(full, SERVICE)["sluice-full-relay"]
     (container,) = of_kind(full, TASK_DEFINITION)["sluice-full-relay"]["ContainerDefinitions"]
 
@@ -350,6 +350,7 @@ def test_the_relay_is_one_task_that_publishes_from_the_outbox(full: list[Resourc
         "Command": ["python", "-m", "messaging", "relay"],
         "Environment": [
             {"Name": "SLUICE_ENV", "Value": "full"},
+            {"Name": "SLUICE_TOPIC_ARN", "Value": "arn:aws:sns:eu-central-1:111122223333:sluice-full-orders.fifo"},
             {"Name": "SLUICE_DATABASE_SECRET_ARN", "Value": SECRET},
         ],
         "ReadonlyRootFilesystem": True,
@@ -364,6 +365,14 @@ def test_the_relay_is_one_task_that_publishes_from_the_outbox(full: list[Resourc
             },
         },
     }
+
+
+def test_a_relay_without_a_declared_account_is_told_its_topic_too(hosted: list[Resource]) -> None:
+    """Or it would ask STS for the account, and a network without internet has no way there."""
+    (container,) = of_kind(hosted, TASK_DEFINITION)["sluice-hosted-relay"]["ContainerDefinitions"]
+
+    told = {"Name": "SLUICE_TOPIC_ARN", "Value": "arn:aws:sns:us-east-1:<AWS::AccountId>:sluice-hosted-events.fifo"}
+    assert told in container["Environment"]
 
 
 def test_there_is_a_relay_only_where_one_is_declared(resources: Mapping[str, list[Resource]]) -> None:
