@@ -18,7 +18,7 @@ from contract_tests.resources import NotArranged, Queue, Resources, bodies
 from contract_tests.targets import Target
 from sluice import naming
 from sluice.clock import NotReached, eventually
-from sluice.declaration import Consumer, Encryption, Removal
+from sluice.declaration import Consumer, Encryption, Environment, Removal
 from sluice.limits import MESSAGE_BYTES_MAX
 
 pytestmark = pytest.mark.deployment
@@ -233,6 +233,35 @@ def _topic_alarms(deployment: Deployment) -> dict[str, Any]:
     }
 
 
+def _relay_alarms(environment: Environment) -> dict[str, Any]:
+    of_outbox = {
+        "Namespace": "Sluice",
+        "Statistic": "Maximum",
+        "Dimensions": [{"Name": "Topic", "Value": naming.topic_name(environment)}],
+        "Period": 60,
+    }
+    return {
+        naming.alarm_name(environment, "relay", "lagging"): {
+            **of_outbox,
+            "MetricName": "OutboxLag",
+            "DatapointsToAlarm": 3,
+            "EvaluationPeriods": 5,
+            "ComparisonOperator": "GreaterThanThreshold",
+            "Threshold": float(environment.outbox_lag_seconds),
+            "TreatMissingData": "breaching",
+        },
+        naming.alarm_name(environment, "relay", "quarantined"): {
+            **of_outbox,
+            "MetricName": "OutboxQuarantined",
+            "DatapointsToAlarm": 1,
+            "EvaluationPeriods": 1,
+            "ComparisonOperator": "GreaterThanOrEqualToThreshold",
+            "Threshold": 1.0,
+            "TreatMissingData": "notBreaching",
+        },
+    }
+
+
 def _queue_alarm(name: str, metric_name: str, threshold: float, **more: Any) -> dict[str, Any]:
     return {
         "MetricName": metric_name,
@@ -285,6 +314,8 @@ def _consumer_alarms(deployment: Deployment, consumer: Consumer) -> dict[str, An
 def test_every_alarm_is_live_as_declared(deployment: Deployment) -> None:
     """STK-05: metric, threshold, periods and missing data compared whole; each tells the operator topic, both ways."""
     expected = _topic_alarms(deployment)
+    if deployment.environment.relay:
+        expected |= _relay_alarms(deployment.environment)
     for consumer in deployment.environment.consumers:
         expected |= _consumer_alarms(deployment, consumer)
     told = {"ActionsEnabled": True, "AlarmActions": [deployment.operator_topic_arn]}

@@ -79,6 +79,7 @@ _REFUSED: dict[str, tuple[Mapping[str, object], ...]] = {
         {"database": _DATABASE, "account": "444455556666"},
     ),
     "Environment.relay": ({"relay": True},),
+    "Environment.outbox_lag_seconds": ({"outbox_lag_seconds": 9},),
     "Environment.log_retention_days": ({"log_retention_days": 2},),
     "Environment.alarm_emails": ({"alarm_emails": ("nobody",)},),
     "Environment.tags": (

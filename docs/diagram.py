@@ -55,6 +55,8 @@ _ARROWS: dict[tuple[str, str, str], tuple[str, str] | None] = {
     (_TOPIC, "KmsMasterKeyId", _KEY): (_DASHED, "encrypted with"),
     (_KEY, "KeyPolicy", _TOPIC): (_DASHED, "lets SNS in for"),
     (_SERVICE, "PolicyDocument", _QUEUE): (_REVERSED, "receives, deletes"),
+    (_SERVICE, "PolicyDocument", _TOPIC): (_FORWARD, "publishes"),
+    (_SERVICE, "ContainerDefinitions", _TOPIC): None,
     (_SERVICE, "PolicyDocument", _KEY): (_DASHED, "kms:Decrypt"),
     (_SERVICE, "NetworkConfiguration", _VPC): (_DASHED, "runs in"),
     (_SCALING, "ResourceId", _SERVICE): (_FORWARD, "sets the number of tasks"),
@@ -133,7 +135,8 @@ class _Graph:
         endpoints = [edge.target for edge in self.edges if edge.source == key and edge.property == "Endpoint"]
         if endpoints:
             return self.consumer(endpoints[0])
-        return alarm_subject(self.environment, self.properties(key).get("AlarmName", ""))[0]
+        subject, _ = alarm_subject(self.environment, self.properties(key).get("AlarmName", ""))
+        return next((one for one in self.environment.consumers if one.name == subject), None)
 
     def _find_owners(self) -> dict[Key, Key]:
         owners: dict[Key, Key] = {}
@@ -170,13 +173,14 @@ class _Graph:
         return key if key in self.resources else None
 
 
-def alarm_subject(environment: Environment, name: str) -> tuple[Consumer | None, str]:
-    """Return whose alarm that is (None: the topic's), and the condition it rings on."""
-    for consumer in sorted(environment.consumers, key=lambda one: -len(one.name)):
-        prefix = naming.alarm_name(environment, consumer.name, "")
+def alarm_subject(environment: Environment, name: str) -> tuple[str, str]:
+    """Return whose alarm that is (a consumer's name, `topic`, `relay`) and the condition; of another name, nothing."""
+    subjects = [*(one.name for one in environment.consumers), "topic", "relay"]
+    for subject in sorted(subjects, key=len, reverse=True):
+        prefix = naming.alarm_name(environment, subject, "")
         if name.startswith(prefix):
-            return consumer, name.removeprefix(prefix)
-    return None, name.removeprefix(naming.alarm_name(environment, "topic", ""))
+            return subject, name.removeprefix(prefix)
+    return "", ""
 
 
 def mermaid(synthesized: Synthesized) -> str:
@@ -236,6 +240,8 @@ def _topic(properties: Resource) -> list[str]:
 
 
 def _subscription(properties: Resource) -> list[str]:
+    if properties["Protocol"] != "sqs":
+        return ["subscription", f"{properties['Protocol']} to {properties['Endpoint']}"]
     policy = properties.get("FilterPolicy")
     filtered = [] if policy is None else ["filter " + json.dumps(policy).replace('"', "'")]
     return ["subscription", "raw delivery" if properties["RawMessageDelivery"] else "SNS envelope", *filtered]

@@ -17,7 +17,7 @@ _COMPARED = {
     "GreaterThanOrEqualToThreshold": "at least",
     "GreaterThanThreshold": "more than",
 }
-_MISSING = {"ignore": "keeps its state", "notBreaching": "counts as fine"}
+_MISSING = {"ignore": "keeps its state", "notBreaching": "counts as fine", "breaching": "rings"}
 
 
 def parts() -> dict[str, str]:
@@ -84,23 +84,20 @@ def _fields(of: type) -> str:
 
 
 def _every_alarm() -> dict[str, list[tuple[str, Resource]]]:
-    """Return every alarm by its name's pattern, with the environment it is in."""
+    """Return every alarm by its name's pattern, with the environment it is in; those of the relay too."""
     alarms: dict[str, list[tuple[str, Resource]]] = {}
-    for environment in ENVIRONMENTS.values():
-        for one in templates.synthesized(environment.name).of_type("AWS::CloudWatch::Alarm"):
-            consumer, condition = diagram.alarm_subject(environment, one["AlarmName"])
-            subject = "topic" if consumer is None else "CONSUMER"
-            alarms.setdefault(f"sluice-ENV-{subject}-{condition}", []).append((environment.name, one))
+    for synthesized in (*map(templates.synthesized, ENVIRONMENTS), templates.everything()):
+        environment = synthesized.environment
+        for one in synthesized.of_type("AWS::CloudWatch::Alarm"):
+            subject, condition = diagram.alarm_subject(environment, one["AlarmName"])
+            pattern = "CONSUMER" if subject in {consumer.name for consumer in environment.consumers} else subject
+            alarms.setdefault(f"sluice-ENV-{pattern}-{condition}", []).append((environment.name, one))
     return alarms
 
 
 def alarm_conditions() -> set[str]:
     """Return what alarms can ring on: the ends of their names."""
-    return {
-        diagram.alarm_subject(environment, one["AlarmName"])[1]
-        for environment in ENVIRONMENTS.values()
-        for one in templates.synthesized(environment.name).of_type("AWS::CloudWatch::Alarm")
-    }
+    return {re.sub(r"^sluice-ENV-[a-zA-Z]+-", "", pattern) for pattern in _every_alarm()}
 
 
 def _by_environment(alarms: Sequence[tuple[str, Resource]], value: Callable[[Resource], str]) -> str:
@@ -121,6 +118,8 @@ def _watches(alarm: Resource) -> str:
     name = str(dimension["Value"])
     if dimension["Name"] == "TopicName":
         of = "the topic"
+    elif dimension["Name"] == "Topic":
+        of = "the outbox"
     elif name.endswith("-undelivered-dlq.fifo"):
         of = "the subscription's DLQ"
     else:
@@ -129,7 +128,7 @@ def _watches(alarm: Resource) -> str:
 
 
 def _threshold(alarm: Resource) -> str:
-    unit = " s" if "Age" in alarm.get("MetricName", "") else ""
+    unit = " s" if re.search("Age|Lag", alarm.get("MetricName", "")) else ""
     return f"{_COMPARED[alarm['ComparisonOperator']]} {alarm['Threshold']:,.12g}{unit}"
 
 

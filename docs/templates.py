@@ -52,7 +52,28 @@ def _stage(environment: Environment, directory: str) -> EnvironmentStage:
 @cache
 def synthesized(name: str) -> Synthesized:
     """Return the synthesized stacks of the environment of that name. Neither network nor account is needed."""
-    environment = ENVIRONMENTS[name]
+    return _synthesized(ENVIRONMENTS[name])
+
+
+@cache
+def everything() -> Synthesized:
+    """Return prod's synthesized stacks as they would be with a relay, a database and somebody to mail."""
+    return _synthesized(_everything())
+
+
+def _everything() -> Environment:
+    return replace(
+        ENVIRONMENTS["prod"],
+        relay=True,
+        database=Database(
+            secret_arn="arn:aws:secretsmanager:us-east-1:111122223333:secret:sluice-AbCdEf",  # noqa: S106 (its name)
+            security_group_id="sg-0a1b2c3d4e5f60718",
+        ),
+        alarm_emails=("operators@example.com",),
+    )
+
+
+def _synthesized(environment: Environment) -> Synthesized:
     with tempfile.TemporaryDirectory() as directory:
         stage = _stage(environment, directory)
         assembly = stage.synth()
@@ -74,17 +95,8 @@ def acknowledgements() -> tuple[tuple[str, str, str], ...]:
     The environment is prod with a relay, a database and somebody to mail, so that no construct is missing. What CDK
     acknowledges of itself is left out.
     """
-    everything = replace(
-        ENVIRONMENTS["prod"],
-        relay=True,
-        database=Database(
-            secret_arn="arn:aws:secretsmanager:us-east-1:111122223333:secret:sluice-AbCdEf",  # noqa: S106 (its name)
-            security_group_id="sg-0a1b2c3d4e5f60718",
-        ),
-        alarm_emails=("operators@example.com",),
-    )
     with tempfile.TemporaryDirectory() as directory:
-        stage = _stage(everything, directory)
+        stage = _stage(_everything(), directory)
         return tuple(
             (rule.removeprefix(_BY_US), str(construct.node.path), str(reason))
             for construct in stage.node.find_all()

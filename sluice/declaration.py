@@ -458,6 +458,8 @@ class Environment:
         image: the workers' container image: `repository:tag` in the environment's own ECR, or a whole URI.
         database: where inbox and outbox are; None gives the tasks none.
         relay: run the outbox relay, one task, in this environment.
+        outbox_lag_seconds: how long a committed message may wait for the relay; alarmed above it. It is measured every
+            half minute.
         log_retention_days: how long logs are kept; a period CloudWatch Logs knows.
         alarm_emails: addresses subscribed to the operator topic; each has to confirm.
         tags: on every resource, besides `application` and `environment`; IAM does not tell keys apart by case.
@@ -475,6 +477,7 @@ class Environment:
     image: str = "sluice-worker:0.1.0"
     database: Database | None = None
     relay: bool = False
+    outbox_lag_seconds: int = 60
     log_retention_days: int = 30
     alarm_emails: tuple[str, ...] = ()
     tags: Mapping[str, str] = field(default_factory=dict, hash=False)
@@ -593,6 +596,7 @@ def _check_database(environment: Environment, database: Database | None) -> None
 
 
 def _check_operation(environment: Environment, prefix: str) -> None:
+    _require_range(prefix + "outbox_lag_seconds", environment.outbox_lag_seconds, 10, 86_400, "seconds")
     _require(
         environment.log_retention_days in limits.LOG_RETENTION_DAYS,
         field=prefix + "log_retention_days",

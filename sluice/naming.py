@@ -65,7 +65,7 @@ def service_name(environment: Environment, service: str) -> str:
 
 
 def alarm_name(environment: Environment, subject: str, condition: str) -> str:
-    """Return the name of an alarm: what it watches (a consumer, or `topic`), and what is wrong when it rings."""
+    """Return the name of an alarm: what it watches (a consumer, `topic`, `relay`), and what is wrong when it rings."""
     return f"{APPLICATION}-{environment.name}-{subject}-{condition}"
 
 

@@ -8,6 +8,7 @@ import aws_cdk as cdk
 from aws_cdk import aws_cloudwatch as cloudwatch
 
 from sluice import backlog, naming
+from sluice import metrics as written
 from sluice.declaration import Consumer, Environment
 
 MINUTE = cdk.Duration.minutes(1)
@@ -31,6 +32,17 @@ def topic_metric(topic_name: str, metric_name: str) -> cloudwatch.Metric:
         metric_name=metric_name,
         dimensions_map={"TopicName": topic_name},
         statistic="Sum",
+        period=MINUTE,
+    )
+
+
+def outbox_metric(environment: Environment, metric_name: str, statistic: str) -> cloudwatch.Metric:
+    """Return a metric the leading relay writes, by the minute; not reported while no relay leads."""
+    return cloudwatch.Metric(
+        namespace=written.NAMESPACE,
+        metric_name=metric_name,
+        dimensions_map=written.dimensions(environment),
+        statistic=statistic,
         period=MINUTE,
     )
 

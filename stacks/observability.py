@@ -2,7 +2,8 @@
 
 Missing data. What a queue holds is not reported once nobody has touched the queue for six hours, whatever it holds; so
 those alarms *ignore* gaps: a forgotten dead letter goes on ringing, and an idle queue stays silent. What SNS counts is
-not reported while there is nothing to count; those alarms take a gap for zero.
+not reported while there is nothing to count; those alarms take a gap for zero. The leading relay reports twice a
+minute whatever there is to report, so a gap in the outbox's lag *is* the failure: nobody publishes.
 AWS: https://docs.aws.amazon.com/AWSSimpleQueueService/latest/SQSDeveloperGuide/monitoring-using-cloudwatch.html
 (read 2026-11-21).
 """
@@ -20,10 +21,12 @@ from constructs import Construct
 
 from sluice import backlog, naming
 from sluice.declaration import Consumer, Environment
+from sluice.metrics import OUTBOX_LAG, OUTBOX_PENDING, OUTBOX_PUBLISHED, OUTBOX_QUARANTINED
 from stacks import metrics
 from stacks.nag import acknowledge
 
 _IGNORE, _NOT_BREACHING = cloudwatch.TreatMissingData.IGNORE, cloudwatch.TreatMissingData.NOT_BREACHING
+_BREACHING = cloudwatch.TreatMissingData.BREACHING
 _AT_LEAST = cloudwatch.ComparisonOperator.GREATER_THAN_OR_EQUAL_TO_THRESHOLD
 _MORE_THAN = cloudwatch.ComparisonOperator.GREATER_THAN_THRESHOLD
 _PINNED_MINUTES = 15
@@ -66,6 +69,8 @@ class Alarms(Construct):
         self._environment = environment
         self._action = actions.SnsAction(topic)
         self._watch_topic()
+        if environment.relay:
+            self._watch_outbox()
         for consumer in environment.consumers:
             self._watch_queues(consumer)
             self._watch_latency(consumer)
@@ -118,6 +123,30 @@ class Alarms(Construct):
             missing=_NOT_BREACHING,
             description="Messages are lost: SNS could neither deliver them nor put them into the undelivered DLQ."
             " Publish them again; consumers that had them need an inbox.",
+        )
+
+    def _watch_outbox(self) -> None:
+        self._alarm(
+            "relay",
+            "lagging",
+            metrics.outbox_metric(self._environment, OUTBOX_LAG, "Maximum"),
+            threshold=self._environment.outbox_lag_seconds,
+            operator=_MORE_THAN,
+            minutes=3,  # a relay that dies is replaced sooner
+            of_minutes=5,
+            missing=_BREACHING,
+            description=f"A committed message has waited longer than {self._environment.outbox_lag_seconds} s to be"
+            " published, or no relay leads. See the relay's log: SNS refuses, the database does not answer, no task"
+            " starts, or a message is quarantined.",
+        )
+        self._alarm(
+            "relay",
+            "quarantined",
+            metrics.outbox_metric(self._environment, OUTBOX_QUARANTINED, "Maximum"),
+            threshold=1,
+            missing=_NOT_BREACHING,  # without a relay `lagging` rings
+            description="SNS refuses a message as it is, and its group waits behind it. See `python -m messaging"
+            " outbox ls`, mend what refuses it, then unquarantine or skip it.",
         )
 
     def _watch_queues(self, consumer: Consumer) -> None:
@@ -196,18 +225,23 @@ class Alarms(Construct):
 
 
 class Dashboard(Construct):
-    """One page for an environment: the topic, then a row of graphs for each consumer."""
+    """One page for an environment: the topic, the outbox where there is a relay, then two rows for each consumer."""
 
     def __init__(self, scope: Construct, id_: str, *, environment: Environment) -> None:
         super().__init__(scope, id_)
         self.dashboard = cloudwatch.Dashboard(self, "Dashboard", dashboard_name=naming.cluster_name(environment))
         self.dashboard.add_widgets(*_topic_row(environment))
+        if environment.relay:
+            self.dashboard.add_widgets(_heading("relay"))
+            self.dashboard.add_widgets(*_outbox_row(environment))
         for consumer in environment.consumers:
-            self.dashboard.add_widgets(
-                cloudwatch.TextWidget(markdown=f"## {consumer.name}", width=3 * _WIDTH, height=1)
-            )
+            self.dashboard.add_widgets(_heading(consumer.name))
             self.dashboard.add_widgets(*_queue_row(environment, consumer))
             self.dashboard.add_widgets(*_service_row(environment, consumer))
+
+
+def _heading(name: str) -> cloudwatch.TextWidget:
+    return cloudwatch.TextWidget(markdown=f"## {name}", width=3 * _WIDTH, height=1)
 
 
 def _graph(
@@ -235,6 +269,25 @@ def _topic_row(environment: Environment) -> list[cloudwatch.IWidget]:
                 for what in ("Failed", "RedrivenToDlq", "FailedToRedriveToDlq", "FilteredOut")
             ],
         ),
+    ]
+
+
+def _outbox_row(environment: Environment) -> list[cloudwatch.IWidget]:
+    def metric(name: str, statistic: str) -> cloudwatch.Metric:
+        return metrics.outbox_metric(environment, name, statistic)
+
+    return [
+        _graph(
+            "Oldest unpublished, s",
+            [metric(OUTBOX_LAG, "Maximum")],
+            line=("outbox_lag_seconds", environment.outbox_lag_seconds),
+        ),
+        _graph(
+            "Unpublished, and quarantined",
+            [metric(OUTBOX_PENDING, "Maximum")],
+            right=[metric(OUTBOX_QUARANTINED, "Maximum")],
+        ),
+        _graph("Published from the outbox a minute", [metric(OUTBOX_PUBLISHED, "Sum")]),
     ]
 
 

@@ -84,7 +84,7 @@ def test_every_alarm_has_an_entry_and_something_to_do(page: str) -> None:
     conditions = stacks_page.alarm_conditions()
 
     entries = {
-        re.sub(r"^sluice-ENV-(topic|CONSUMER)-", "", pattern)
+        re.sub(r"^sluice-ENV-(topic|relay|CONSUMER)-", "", pattern)
         for pattern, cells in _rows(_section(page, "Alarms")).items()
         if all(cells)
     }
@@ -170,6 +170,16 @@ def test_the_picture_shows_the_path_of_a_message_and_what_guards_it(prod: Synthe
         f"  {node('alarm: dead-letters')} -.->|watches| {dead}",
         f"  {node('alarm: dead-letters')} -->|rings| {node('operators')}",
     } <= set(picture.splitlines())
+
+
+def test_the_picture_of_a_relay_shows_where_it_publishes_and_what_watches_it() -> None:
+    """No declared environment has one, and the page has to be written all the same when one gets it."""
+    picture = diagram.mermaid(templates.everything())
+
+    (relay,) = re.findall(r'(n\d+)\["Fargate service<br/>sluice-prod-relay', picture)
+    (topic,) = re.findall(r'(n\d+)\["SNS FIFO topic', picture)
+    (alarms,) = re.findall(r'(n\d+)\["alarms: failed, lost, lagging, quarantined"\]', picture)
+    assert {f"  {relay} -->|publishes| {topic}", f"  {alarms} -.->|watches| {topic}"} <= set(picture.splitlines())
 
 
 def test_consumers_that_look_alike_are_drawn_once(prod: Synthesized) -> None:

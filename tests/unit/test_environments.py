@@ -382,6 +382,14 @@ ENVIRONMENT_REFUSALS: list[tuple[dict[str, Any], str]] = [
         + EDIT,
     ),
     (
+        {"outbox_lag_seconds": 9},
+        "Environment('dev').outbox_lag_seconds is 9, allowed is 10 to 86400 seconds" + EDIT,
+    ),
+    (
+        {"outbox_lag_seconds": 86_401},
+        "Environment('dev').outbox_lag_seconds is 86401, allowed is 10 to 86400 seconds" + EDIT,
+    ),
+    (
         {"log_retention_days": 2},
         "Environment('dev').log_retention_days is 2, allowed is one of 1, 3, 5, 7, 14, 30, 60, 90, 120, 150, 180, 365,"
         " 400, 545, 731, 1096, 1827, 2192, 2557, 2922, 3288, 3653 days" + EDIT,
@@ -1055,6 +1063,7 @@ def _is_right_environment(one: dict[str, Any]) -> bool:
             ),
             one["database"] is not None or not one["relay"],
             one["database"] is None or (one["region"] == "us-east-1" and one["account"] in {None, "123456789012"}),
+            10 <= one["outbox_lag_seconds"] <= 86_400,
             one["log_retention_days"] in (*known_days, 3288, 3653),
             len(set(one["alarm_emails"])) == len(one["alarm_emails"]),
             all(re.fullmatch(r"[^@\s]+@[^@\s]+\.[^@\s]+", address) for address in one["alarm_emails"]),
@@ -1090,6 +1099,7 @@ _ENVIRONMENTS = _up_to_four(
         "image": _IMAGES | st.text("aB:/.@", max_size=6),
         "database": st.sampled_from([None, DATABASE]),
         "relay": st.booleans(),
+        "outbox_lag_seconds": _near(10, 60, 86_400),
         "log_retention_days": _near(1, 30, 365, 3_653),
         "alarm_emails": st.lists(st.just("ops@example.com") | st.text("a@. ", max_size=6), max_size=2).map(tuple),
         "tags": st.dictionaries(
@@ -1158,6 +1168,7 @@ PINNED: dict[str, dict[str, object]] = {
         "image": "sluice-worker:0.1.0",
         "database": None,
         "relay": False,
+        "outbox_lag_seconds": 60,
         "log_retention_days": 30,
         "alarm_emails": (),
         "tags": {},
@@ -1175,6 +1186,7 @@ PINNED: dict[str, dict[str, object]] = {
         "image": "sluice-worker:0.1.0",
         "database": None,
         "relay": False,
+        "outbox_lag_seconds": 60,
         "log_retention_days": 7,
         "alarm_emails": (),
         "tags": {},
@@ -1192,6 +1204,7 @@ PINNED: dict[str, dict[str, object]] = {
         "image": "sluice-worker:0.1.0",
         "database": None,
         "relay": False,
+        "outbox_lag_seconds": 60,
         "log_retention_days": 30,
         "alarm_emails": (),
         "tags": {},
@@ -1209,6 +1222,7 @@ PINNED: dict[str, dict[str, object]] = {
         "image": "sluice-worker:0.1.0",
         "database": None,
         "relay": False,
+        "outbox_lag_seconds": 60,
         "log_retention_days": 90,
         "alarm_emails": (),
         "tags": {},

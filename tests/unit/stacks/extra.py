@@ -18,6 +18,7 @@ FULL = Environment(
         secret_key_arn="arn:aws:kms:eu-central-1:111122223333:key/0a1b2c3d-1111-2222-3333-444455556666",  # noqa: S106 (its ARN)
     ),
     relay=True,
+    outbox_lag_seconds=90,
     log_retention_days=365,
     alarm_emails=("ops@example.com", "lead@example.com"),
     tags={"team": "orders", "cost-centre": "42"},

@@ -105,6 +105,7 @@ def environments(draw: DrawFn) -> Environment:
         image=draw(_IMAGES),
         database=database,
         relay=database is not None and draw(st.booleans()),
+        outbox_lag_seconds=draw(st.integers(10, 86_400)),
         log_retention_days=draw(st.sampled_from(limits.LOG_RETENTION_DAYS)),
         alarm_emails=draw(st.sampled_from([(), ("ops@example.com",)])),
         tags=draw(st.sampled_from([{}, {"team": "orders"}])),

@@ -559,6 +559,22 @@ MUTATIONS: dict[str, tuple[Edit, list[str]]] = {
         lambda t: _alarm(t, "topic-failed").update(TreatMissingData="breaching"),
         ["alarm sluice-full-topic-failed takes a gap for breaching"],
     ),
+    "a relay that stops in silence": (
+        lambda t: _alarm(t, "relay-lagging").update(TreatMissingData="notBreaching"),
+        ["alarm sluice-full-relay-lagging takes a gap for notBreaching"],
+    ),
+    "a relay that does not run ringing for a message it refused": (
+        lambda t: _alarm(t, "relay-quarantined").update(TreatMissingData="breaching"),
+        ["alarm sluice-full-relay-quarantined takes a gap for breaching"],
+    ),
+    "an outbox that may lag longer": (
+        lambda t: _alarm(t, "relay-lagging").update(Threshold=900),
+        ["alarm sluice-full-relay-lagging rings at 900"],
+    ),
+    "an outbox nobody watches": (
+        lambda t: _remove(t, OBSERVABILITY, "Alarmsrelaylagging"),
+        ["alarm sluice-full-relay-lagging is missing", "alarm sluice-full-relay-lagging rings at None"],
+    ),
     "an alarm nobody hears": (
         lambda t: _alarm(t, "ledger-stuck").pop("AlarmActions"),
         ["alarm sluice-full-ledger-stuck does not tell the operators"],

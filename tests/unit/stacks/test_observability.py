@@ -1,13 +1,18 @@
 """What tells operators that something is wrong, and where they look."""
 
+import io
 import json
 from collections.abc import Mapping
 from typing import Any
 
 import pytest
 
+from messaging.metrics import EmbeddedMetrics
+from sluice import metrics
+from sluice.clock import VirtualClock
 from sluice.declaration import Environment
 from tests.unit.stacks.expected import of_queue
+from tests.unit.stacks.extra import FULL
 from tests.unit.stacks.synthesis import OBSERVABILITY, Resource, Stacks, of_kind, outputs
 
 ALARM, DASHBOARD = "AWS::CloudWatch::Alarm", "AWS::CloudWatch::Dashboard"
@@ -69,6 +74,82 @@ def test_a_lost_or_undeliverable_notification_rings(full: list[Resource]) -> Non
         "MetricName": "NumberOfNotificationsFailedToRedriveToDlq",
         **counted,
     }
+
+
+def test_an_outbox_that_lags_or_is_silent_rings(full: list[Resource]) -> None:
+    """Above the declared 90 s in three minutes of five; the relay always reports, so a gap is the failure itself."""
+    alarm = of_kind(_watching(full), ALARM)["sluice-full-relay-lagging"]
+
+    assert alarm == {
+        "AlarmName": "sluice-full-relay-lagging",
+        "AlarmDescription": "A committed message has waited longer than 90 s to be published, or no relay leads. See"
+        " the relay's log: SNS refuses, the database does not answer, no task starts, or a message is quarantined.",
+        "Namespace": "Sluice",
+        "MetricName": "OutboxLag",
+        "Dimensions": [{"Name": "Topic", "Value": "sluice-full-orders.fifo"}],
+        "Statistic": "Maximum",
+        "Period": 60,
+        "Threshold": 90,
+        "ComparisonOperator": "GreaterThanThreshold",
+        "DatapointsToAlarm": 3,
+        "EvaluationPeriods": 5,
+        "TreatMissingData": "breaching",
+        **TELLS,
+    }
+
+
+def test_the_first_message_sns_refuses_for_good_rings(full: list[Resource]) -> None:
+    """And a gap does not: then no relay leads, and the lag rings."""
+    alarm = of_kind(_watching(full), ALARM)["sluice-full-relay-quarantined"]
+
+    assert alarm == {
+        "AlarmName": "sluice-full-relay-quarantined",
+        "AlarmDescription": "SNS refuses a message as it is, and its group waits behind it. See `python -m messaging"
+        " outbox ls`, mend what refuses it, then unquarantine or skip it.",
+        "Namespace": "Sluice",
+        "MetricName": "OutboxQuarantined",
+        "Dimensions": [{"Name": "Topic", "Value": "sluice-full-orders.fifo"}],
+        "Statistic": "Maximum",
+        "Period": 60,
+        "Threshold": 1,
+        "ComparisonOperator": "GreaterThanOrEqualToThreshold",
+        "DatapointsToAlarm": 1,
+        "EvaluationPeriods": 1,
+        "TreatMissingData": "notBreaching",
+        **TELLS,
+    }
+
+
+def test_what_the_relay_writes_is_what_the_alarms_read(full: list[Resource]) -> None:
+    """Namespace, names and dimensions of a line of the relay's log, which nobody else holds together."""
+    alarms = of_kind(_watching(full), ALARM)
+    log = io.StringIO()
+    measured = EmbeddedMetrics(
+        log,
+        clock=VirtualClock(),
+        namespace=metrics.NAMESPACE,
+        dimensions=metrics.dimensions(FULL),
+        units=metrics.UNITS,
+    )
+
+    measured.put(dict.fromkeys(metrics.UNITS, 1.0))
+
+    line = json.loads(log.getvalue())
+    (written,) = line["_aws"]["CloudWatchMetrics"]
+    read = [alarms[f"sluice-full-relay-{condition}"] for condition in ("lagging", "quarantined")]
+    assert {one["Namespace"] for one in read} == {written["Namespace"]}
+    assert {one["MetricName"] for one in read} <= {one["Name"] for one in written["Metrics"]}
+    for one in read:
+        assert one["Dimensions"] == [{"Name": name, "Value": line[name]} for (name,) in written["Dimensions"]]
+
+
+def test_without_a_relay_there_is_no_alarm_and_no_graph_of_an_outbox(plain: list[Resource]) -> None:
+    """The lag's alarm would ring for ever: silence is what it listens for."""
+    found = _watching(plain)
+
+    (dashboard,) = of_kind(found, DASHBOARD).values()
+    assert [name for name in of_kind(found, ALARM) if "relay" in name] == []
+    assert "Outbox" not in dashboard["DashboardBody"]
 
 
 def test_the_first_message_in_either_dlq_rings_until_it_is_gone(full: list[Resource]) -> None:
@@ -336,6 +417,7 @@ def test_the_dashboard_shows_every_queue_and_every_service(full: list[Resource])
 
     assert {tuple(one for one in metric[2:] if isinstance(one, str)) for metric in metrics} == {
         ("TopicName", "sluice-full-orders.fifo"),
+        ("Topic", "sluice-full-orders.fifo"),
         ("QueueName", "sluice-full-ledger.fifo"),
         ("QueueName", "sluice-full-ledger-dlq.fifo"),
         ("QueueName", "sluice-full-ledger-undelivered-dlq.fifo"),
@@ -348,7 +430,7 @@ def test_the_dashboard_shows_every_queue_and_every_service(full: list[Resource])
 
 
 def test_the_dashboard_marks_what_alarms_and_scaling_aim_at(full: list[Resource]) -> None:
-    """Acceptable latency, target backlog and most tasks, of each consumer in turn."""
+    """The outbox's lag; then acceptable latency, target backlog and most tasks, of each consumer in turn."""
     marks = [
         (mark["label"], mark["value"])
         for widget in _widgets(full, "full")
@@ -356,6 +438,7 @@ def test_the_dashboard_marks_what_alarms_and_scaling_aim_at(full: list[Resource]
     ]
 
     assert marks == [
+        ("outbox_lag_seconds", 90),
         ("acceptable latency", 300),
         ("target", 960),
         ("max_tasks", 8),
@@ -375,8 +458,9 @@ def _shown(widget: dict[str, Any]) -> list[tuple[str, str]]:
 
 
 def test_the_dashboard_draws_each_metric_by_the_statistic_it_is_judged_by(full: list[Resource]) -> None:
-    """Graph by graph: the topic, then ledger."""
-    graphs = {widget["properties"].get("title"): _shown(widget) for widget in _widgets(full, "full")[4:10]}
+    """Graph by graph: the topic, the outbox, then ledger."""
+    graphs = {widget["properties"].get("title"): _shown(widget) for widget in _widgets(full, "full")[8:14]}
+    outbox = {widget["properties"].get("title"): _shown(widget) for widget in _widgets(full, "full")[4:7]}
     topic = [_shown(widget) for widget in _widgets(full, "full")[:3]]
 
     assert topic == [
@@ -389,6 +473,11 @@ def test_the_dashboard_draws_each_metric_by_the_statistic_it_is_judged_by(full: 
             ("NumberOfNotificationsFilteredOut", "Sum"),
         ],
     ]
+    assert outbox == {
+        "Oldest unpublished, s": [("OutboxLag", "Maximum")],
+        "Unpublished, and quarantined": [("OutboxPending", "Maximum"), ("OutboxQuarantined", "Maximum")],
+        "Published from the outbox a minute": [("OutboxPublished", "Sum")],
+    }
     assert graphs == {
         "Oldest message, s": [("ApproximateAgeOfOldestMessage", "Maximum")],
         "Sent and deleted a minute": [
@@ -414,7 +503,7 @@ def test_the_dashboard_shows_what_scaling_sees(full: list[Resource]) -> None:
     metrics = policy["TargetTrackingScalingPolicyConfiguration"]["CustomizedMetricSpecification"]["Metrics"]
 
     (graph,) = (
-        one["properties"] for one in _widgets(full, "full")[:10] if one["properties"].get("title") == "Backlog per task"
+        one["properties"] for one in _widgets(full, "full")[:14] if one["properties"].get("title") == "Backlog per task"
     )
 
     drawn = {one[0]["label"]: one[0]["expression"] for one in graph["metrics"] if isinstance(one[0], dict)}

@@ -20,6 +20,7 @@ def _alarms(found: Found, environment: Environment) -> Iterator[str]:
     conditions = ("dead-letters", "undelivered", "late", "expiring", "stuck", "pinned")
     expected = {
         *(naming.alarm_name(environment, "topic", condition) for condition in ("failed", "lost")),
+        *(naming.alarm_name(environment, "relay", what) for what in ("lagging", "quarantined") if environment.relay),
         *(naming.alarm_name(environment, one.name, what) for one in environment.consumers for what in conditions),
         *(naming.alarm_name(environment, one.name, "asleep") for one in environment.consumers if one.min_tasks == 0),
     }
@@ -27,8 +28,9 @@ def _alarms(found: Found, environment: Environment) -> Iterator[str]:
     for name in sorted(expected ^ set(alarms)):
         yield f"alarm {name} is {'missing' if name in expected else 'unknown'}"
     for name, alarm in alarms.items():
-        # What SNS counts, and what an idle queue reports, is not reported while there is none.
-        of_gap = "notBreaching" if name.endswith(("-failed", "-lost", "-asleep")) else "ignore"
+        # What SNS counts, and what an idle queue reports, is not reported while there is none; a relay always reports.
+        gaps = {"notBreaching": ("-failed", "-lost", "-asleep", "-quarantined"), "breaching": ("-lagging",)}
+        of_gap = next((gap for gap, ends in gaps.items() if name.endswith(ends)), "ignore")
         if alarm.get("TreatMissingData") != of_gap:
             yield f"alarm {name} takes a gap for {alarm.get('TreatMissingData')}"
         told = [f"Ref({naming.operator_topic_name(environment)})"]
@@ -39,16 +41,22 @@ def _alarms(found: Found, environment: Environment) -> Iterator[str]:
 
 
 def _thresholds(found: Found, environment: Environment) -> Iterator[str]:
-    for consumer in environment.consumers:
-        for condition, threshold in {
+    expected: dict[str, dict[str, float]] = {
+        consumer.name: {
             "dead-letters": 1,
             "undelivered": 1,
             "late": consumer.acceptable_latency_seconds,
             "expiring": consumer.message_retention_seconds / 2,
             "stuck": 1,
             "pinned": 1,
-        }.items():
-            name = naming.alarm_name(environment, consumer.name, condition)
+        }
+        for consumer in environment.consumers
+    }
+    if environment.relay:
+        expected["relay"] = {"lagging": environment.outbox_lag_seconds, "quarantined": 1}
+    for subject, thresholds in expected.items():
+        for condition, threshold in thresholds.items():
+            name = naming.alarm_name(environment, subject, condition)
             seen = properties(found, ALARM, name).get("Threshold")
             if seen != threshold:
                 yield f"alarm {name} rings at {seen}"
