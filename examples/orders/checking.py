@@ -31,7 +31,7 @@ def _told(connection: Connection, topic: str) -> dict[str, list[tuple[int, dict[
         .order_by(messages.c.group_id, messages.c.group_seq)
     )
     told = defaultdict(list)
-    for group, seq, body in rows.tuples():
+    for group, seq, body in rows:
         told[group].append((seq, decode(body).event.data))
     return dict(told)
 
