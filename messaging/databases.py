@@ -23,6 +23,7 @@ from sluice.errors import ConfigError
 
 _BUSY_SECONDS = 5
 _FULL = 2
+_UNDEFINED_TABLE = "42P01"
 _ONLY_READS = "sluice_only_reads"
 # A plan prepared while the outbox was small would be kept when it is large: a head query then takes seconds, not
 # milliseconds, until Postgres has counted again. https://www.psycopg.org/psycopg3/docs/advanced/prepare.html
@@ -122,7 +123,8 @@ def explaining_missing_tables() -> Iterator[None]:
         yield
     except DBAPIError as error:
         said = str(error.orig)
-        if "no such table: sluice_" not in said and 'relation "sluice_' not in said:
+        is_undefined = "no such table" in said or getattr(error.orig, "sqlstate", "") == _UNDEFINED_TABLE
+        if not is_undefined or "sluice_" not in said:
             raise
         raise OutboxError(
             "the outbox's tables are not in this database; create them with `python -m messaging outbox schema --apply`"
