@@ -65,8 +65,8 @@ class RelaySettings:
             )
         if self.poll_seconds > self.lease_seconds / 3:
             raise ConfigError(
-                f"poll is {self.poll_seconds:g} s, allowed is up to {self.lease_seconds / 3:g}, a third of the lease, which"
-                " is renewed between two looks; change --poll or --lease"
+                f"poll is {self.poll_seconds:g} s, allowed is up to {self.lease_seconds / 3:g}, a third of the lease,"
+                " which is renewed between two looks; change --poll or --lease"
             )
         if self.keep_sent_seconds < 0:
             raise ConfigError(f"keep is {self.keep_sent_seconds:g} s, allowed is 0 or more; change --keep")
