@@ -5,11 +5,22 @@ what this version needs.
 """
 
 from pathlib import Path
+from typing import Any
 
-from sqlalchemy import Connection, Dialect, Index, Table, UniqueConstraint, inspect
+from sqlalchemy import (
+    BigInteger,
+    Connection,
+    Dialect,
+    Index,
+    PrimaryKeyConstraint,
+    Table,
+    UniqueConstraint,
+    inspect,
+)
 from sqlalchemy.dialects.postgresql.base import PGDialect
 from sqlalchemy.dialects.sqlite.base import SQLiteDialect
-from sqlalchemy.schema import CreateIndex, CreateTable
+from sqlalchemy.schema import ColumnCollectionConstraint, CreateIndex, CreateTable
+from sqlalchemy.types import TypeEngine
 
 from messaging.errors import OutboxError
 from messaging.tables import metadata
@@ -69,12 +80,23 @@ def _column_drift(connection: Connection, table: Table) -> list[str]:
             continue
         there = seen[column.name]
         wanted = column.type.dialect_impl(connection.dialect)
-        if there["type"]._type_affinity is not wanted._type_affinity:  # noqa: SLF001 (has no public name)
-            said.append(f"column {table.name}.{column.name} is {there['type']}, expected is {wanted}")
+        if not _holds(connection, there["type"], wanted):
+            expected = column.type.compile(connection.dialect)
+            said.append(f"column {table.name}.{column.name} is {there['type']}, expected is {expected}")
         if bool(there["nullable"]) and not column.nullable:
             said.append(f"column {table.name}.{column.name} may be NULL, expected is NOT NULL")
+        if column.server_default is not None and there["default"] is None:
+            said.append(f"column {table.name}.{column.name} has no default")
     extra = [name for name, one in seen.items() if name not in table.columns and _is_required(one)]
     return said + [f"column {table.name}.{name} is required and not known here" for name in extra]
+
+
+def _holds(connection: Connection, there: TypeEngine[Any], wanted: TypeEngine[Any]) -> bool:
+    """Return whether a column of one type takes all that one of the other takes; SQLite's take any length."""
+    if there._type_affinity is not wanted._type_affinity:  # noqa: SLF001 (has no public name)
+        return False
+    is_short = isinstance(wanted, BigInteger) and not isinstance(there, BigInteger)
+    return connection.dialect.name == "sqlite" or not (is_short or getattr(there, "length", None))
 
 
 def _is_required(column: object) -> bool:
@@ -87,10 +109,13 @@ def _index_drift(connection: Connection, table: Table) -> list[str]:
     indexes = [(tuple(map(str, one["column_names"])), one["unique"]) for one in found.get_indexes(table.name)]
     unique = {tuple(one["column_names"]) for one in found.get_unique_constraints(table.name)}
     unique |= {columns for columns, is_unique in indexes if is_unique}
-    plain = {columns for columns, _ in indexes}
+    unique.add(tuple(found.get_pk_constraint(table.name)["constrained_columns"]))
+    plain = {columns for columns, is_unique in indexes if not is_unique}  # Postgres lists constraints' own too
     said = [
         f"{table.name} has no unique constraint on ({', '.join(columns)})"
-        for columns in sorted(_names(one) for one in table.constraints if isinstance(one, UniqueConstraint))
+        for columns in sorted(
+            _names(one) for one in table.constraints if isinstance(one, UniqueConstraint | PrimaryKeyConstraint)
+        )
         if columns not in unique
     ]
     return said + [
@@ -100,5 +125,5 @@ def _index_drift(connection: Connection, table: Table) -> list[str]:
     ]
 
 
-def _names(columned: Index | UniqueConstraint) -> tuple[str, ...]:
+def _names(columned: Index | ColumnCollectionConstraint) -> tuple[str, ...]:
     return tuple(str(column.name) for column in columned.columns)
