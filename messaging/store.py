@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import Connection, Engine, RowMapping, case, delete, func, select, text, update
+from sqlalchemy import Connection, Engine, RowMapping, bindparam, case, delete, func, select, text, update
 
 from messaging import databases
 from messaging.tables import PENDING, QUARANTINED, SENT, messages
@@ -40,6 +40,12 @@ _HEADS = text(
                               ORDER BY m.group_seq LIMIT 1)
     ORDER BY walk.steps
     """
+)
+
+_MARK = (
+    update(messages)
+    .where(messages.c.id == bindparam("of"), messages.c.status == PENDING)
+    .values(attempts=messages.c.attempts + 1)
 )
 
 
@@ -125,19 +131,11 @@ class Store:
             marked: only heads that are still pending are changed.
         """
         now_us = databases.now_us(connection, self._clock)
+        alike: dict[type[Outcome], list[dict[str, Any]]] = {}
         for head, outcome, delay_us in marked:
-            values: dict[str, Any] = {"attempts": messages.c.attempts + 1}
-            match outcome:
-                case Sent():
-                    values |= {"status": SENT, "sent_at_us": now_us, "last_error": None}
-                    values |= {"sns_message_id": outcome.sns_message_id}
-                    values |= {"sns_sequence_number": outcome.sns_sequence_number}
-                case Retry():
-                    values |= {"not_before_us": now_us + delay_us, "last_error": outcome.error}
-                case Refused():
-                    values |= {"status": QUARANTINED, "last_error": outcome.error}
-            still = (messages.c.id == head.id, messages.c.status == PENDING)
-            connection.execute(update(messages).where(*still).values(values))
+            alike.setdefault(type(outcome), []).append({"of": head.id, **_marks(outcome, now_us, delay_us)})
+        for rows in alike.values():  # one statement for all of a kind: ten of their own cost five times as much
+            connection.execute(_MARK, rows)
 
     def lag(self) -> Lag:
         """Return how long the oldest unpublished message waits, and how many there are. Reads all of them."""
@@ -177,6 +175,23 @@ class Store:
             .limit(DELETED_MAX)
         )
         return connection.execute(delete(messages).where(messages.c.id.in_(old))).rowcount
+
+
+def _marks(outcome: Outcome, now_us: int, delay_us: int) -> dict[str, Any]:
+    """Return the columns that say what became of a message."""
+    match outcome:
+        case Sent():
+            return {
+                "status": SENT,
+                "sent_at_us": now_us,
+                "last_error": None,
+                "sns_message_id": outcome.sns_message_id,
+                "sns_sequence_number": outcome.sns_sequence_number,
+            }
+        case Retry():
+            return {"not_before_us": now_us + delay_us, "last_error": outcome.error}
+        case Refused():
+            return {"status": QUARANTINED, "last_error": outcome.error}
 
 
 def _head(row: RowMapping) -> Head:
