@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta, timezone
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from messaging import Event
@@ -185,6 +185,7 @@ def test_an_event_of_exactly_the_limit_may_be_sent_and_one_byte_more_may_not(at:
 
 @SETTINGS
 @given(event=events(), seq=numbers, epoch=numbers, at=st.datetimes(timezones=st.just(UTC)))
+@example(event=Event(type="t", group="g", data=1), seq=2**63 - 1, epoch=2**63 - 1, at=datetime.max.replace(tzinfo=UTC))
 def test_a_message_is_never_larger_than_its_event_said(event: Event, seq: int, epoch: int, at: datetime) -> None:
     """However large its numbers are and whenever it is committed, as the model of SNS counts."""
     happened = Event(
