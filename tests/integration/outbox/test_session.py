@@ -119,7 +119,7 @@ def test_a_flush_that_fails_in_a_savepoint_takes_its_events_along(engine: Engine
     OUTBOX.add(session, said("second"))
     session.add(Order(id=1))
     with pytest.raises(IntegrityError):
-        session.flush()
+        savepoint.commit()
     savepoint.rollback()
     session.commit()
 
