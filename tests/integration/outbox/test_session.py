@@ -14,6 +14,7 @@ from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column, scop
 
 from messaging import Event, Outbox, tables
 from messaging.errors import OutboxError
+from messaging.outbox import channel
 from sluice.clock import VirtualClock
 
 TOPIC, OTHER = "events.fifo", "audit.fifo"
@@ -306,3 +307,25 @@ def test_numbers_are_of_the_topics_epoch(engine: Engine, session: Session) -> No
 
     bodies = session.execute(select(tables.messages.c.body).order_by(tables.messages.c.id)).scalars()
     assert [(json.loads(body)["epoch"], json.loads(body)["seq"]) for body in bodies] == [(1, 1), (3, 2)]
+
+
+def test_a_commit_tells_who_listens_where_that_is_asked_for(postgres: Engine) -> None:
+    """Once, and neither before the commit nor for what is rolled back."""
+    loud = Outbox(TOPIC, notify=True)
+    listening = postgres.raw_connection()
+    driver = listening.driver_connection
+    assert driver is not None
+    driver.autocommit = True
+    driver.execute(f'LISTEN "{channel(TOPIC)}"')
+
+    with Session(postgres) as session:
+        OUTBOX.add(session, said("quiet"))
+        session.commit()
+        loud.add(session, said("lost"))
+        session.rollback()
+        loud.add(session, said("loud"))
+        session.commit()
+
+    assert [told.channel for told in driver.notifies(timeout=20, stop_after=1)] == ["sluice_outbox:events.fifo"]
+    assert list(driver.notifies(timeout=0)) == []
+    listening.invalidate()
