@@ -8,6 +8,7 @@ from sqlalchemy import URL
 from sluice.errors import ConfigError
 
 _FIELDS = ("username", "password", "host", "dbname")
+_PORT, _PORT_MAX = 5432, 65_535
 
 
 def database_url(secrets: Any, secret_arn: str) -> str:
@@ -28,18 +29,24 @@ def database_url(secrets: Any, secret_arn: str) -> str:
         said = json.loads(text)
     except ValueError:
         said = None
-    absent = [name for name in _FIELDS if not isinstance(said, dict) or not said.get(name)]
+    said = said if isinstance(said, dict) else {}
+    absent = [name for name in _FIELDS if not isinstance(said.get(name), str) or not said[name]]
     if absent:
         raise ConfigError(
             f"secret {secret_arn} lacks {', '.join(absent)}, allowed is JSON with {', '.join(_FIELDS)} and perhaps"
             " port; correct the secret"
+        )
+    port = str(said.get("port", _PORT))
+    if not port.isdecimal() or not 1 <= int(port) <= _PORT_MAX:
+        raise ConfigError(
+            f"secret {secret_arn} has a port that is none, allowed is 1 to {_PORT_MAX}; correct the secret"
         )
     url = URL.create(
         "postgresql",
         username=said["username"],
         password=said["password"],
         host=said["host"],
-        port=int(said.get("port", 5432)),
+        port=int(port),
         database=said["dbname"],
     )
     return url.render_as_string(hide_password=False)

@@ -181,6 +181,7 @@ def schema_(kind: str | None, is_applied: bool, environment_name: str, dsn: str 
     engine = databases.engine(dsn or dsn_from_secret(environments.environment(environment_name)))
     with engine.begin() as connection:
         schema.create(connection)
+    engine.dispose()
     click.echo("the outbox's tables are there", err=True)
 
 
