@@ -77,7 +77,7 @@ _DEATHS = [(SQLITE, name) for name in failpoints.RELAY] + [
 
 @pytest.mark.parametrize(("engine", "failpoint"), _DEATHS, indirect=["engine"])
 def test_a_relay_killed_anywhere_loses_doubles_and_reorders_nothing(market: Market, failpoint: str) -> None:
-    """Killed with -9 at the third batch, business goes on, another relay takes over: P9, P10, P15."""
+    """Killed with -9 at the third batch, business goes on, another relay takes over: P10, P15, P17."""
     market.trade(30, seed=1)
     with market.relay(failpoint=f"{failpoint}:3") as killed:
         assert killed.ended() == -signal.SIGKILL
@@ -93,7 +93,7 @@ def test_a_relay_killed_anywhere_loses_doubles_and_reorders_nothing(market: Mark
 
 @pytest.mark.parametrize("engine", [SQLITE], indirect=True)
 def test_a_resend_under_a_new_id_would_be_seen(market: Market) -> None:
-    """Negative control: after a death between publishing and marking, new ids double what was on its way."""
+    """Negative control: after a death between publishing and marking, new ids double what was on its way: P10."""
     market.trade(20, seed=1)
     with market.relay(failpoint="after_publish:2") as killed:
         assert killed.ended() == -signal.SIGKILL
@@ -116,7 +116,7 @@ def test_a_resend_under_a_new_id_would_be_seen(market: Market) -> None:
 
 @pytest.mark.parametrize("engine", [pytest.param(SQLITE, marks=pytest.mark.slow), POSTGRES], indirect=True)
 def test_a_relay_stopped_past_its_lease_notices_and_changes_nothing(market: Market, line: Line) -> None:
-    """SIGSTOP in the middle of a publish; what it still publishes when it goes on is known by its id: P3, P4."""
+    """SIGSTOP in the middle of a publish; what it still publishes when it goes on is known by its id: P13."""
     market.trade(20, seed=1)
     line.hold()
     with market.relay(endpoint_url=line.url) as stopped:
@@ -140,7 +140,7 @@ def test_a_relay_stopped_past_its_lease_notices_and_changes_nothing(market: Mark
 
 @pytest.mark.parametrize("engine", BOTH, indirect=True)
 def test_of_two_relays_one_leads_and_the_other_follows_a_sigterm(market: Market) -> None:
-    """The lease is given back and the exit code is 0; nobody waits for a lease to run out: P5, P16."""
+    """The lease is given back and the exit code is 0; nobody waits for a lease to run out: P5."""
     with market.relay() as first:
         led = first.await_said("leading")
         with market.relay() as second:
@@ -183,7 +183,7 @@ def private_postgres(postgres_url: str, tmp_path_factory: pytest.TempPathFactory
 def test_a_relay_outlives_a_restart_of_its_database(
     private_postgres: Any, emulated: localstack.Running, tmp_path: Path
 ) -> None:
-    """It says that nothing answers, goes on when something does, and is the same process: P17."""
+    """It says that nothing answers, goes on when something does, and is the same process."""
     engine = databases.engine(private_postgres.get_uri())
     with engine.begin() as connection:
         schema.create(connection)
@@ -226,7 +226,7 @@ def _lose_answers(line: Line) -> Callable[[], None]:
 def test_what_got_no_answer_is_sent_again_under_its_id(
     market: Market, line: Line, harm: Callable[[Line], Callable[[], None]]
 ) -> None:
-    """Whether it arrived or not: P9, P10."""
+    """Whether it arrived or not: P10."""
     market.trade(20, seed=1)
     mend = harm(line)
     with market.relay(endpoint_url=line.url) as relay:
