@@ -99,6 +99,10 @@ destroy: setup ## Delete the stacks of ENV; any but local asks first
 load: setup ## Run the load test PROFILE against the deployed ENV
 	@python -m spark_load run --env "$$ENV" -- "$$PROFILE"
 
+.PHONY: bench
+bench: setup ## Measure the outbox and the relay on SQLite and Postgres: docs/benchmarks.md (10 minutes, a quiet machine)
+	@python -m benchmarks
+
 .PHONY: docs
 docs: setup ## Write the pages that follow from the code
 	@python docs/generate.py

@@ -1,0 +1,71 @@
+"""Measure the outbox and the relay, and write docs/benchmarks.md: `python -m benchmarks [relay] [writers] …`."""
+
+import logging
+import os
+import platform
+import sqlite3
+import tempfile
+from collections.abc import Callable, Mapping
+
+import click
+import structlog
+from sqlalchemy import text
+
+from benchmarks import backlog, delays, places, relay, report, writers
+from benchmarks.places import POSTGRES
+from benchmarks.report import Section
+from benchmarks.rounds import Measured
+from messaging import databases
+from sluice.clock import SystemClock
+
+_BENCHMARKS: dict[str, Callable[[Mapping[str, str], int], Section]] = {
+    "relay": relay.measure,
+    "writers": writers.measure,
+    "delays": delays.measure,
+    "backlog": backlog.measure,
+}
+_FLUSHES = 100
+_clock = SystemClock()
+
+
+@click.command()
+@click.argument("names", nargs=-1, type=click.Choice(list(_BENCHMARKS)))
+@click.option("--rounds", default=3, show_default=True, help="How often each cell is measured.")
+def main(names: tuple[str, ...], rounds: int) -> None:
+    """Measure, all or what is named; rewrite its tables and plots."""
+    os.environ |= {"AWS_ACCESS_KEY_ID": "benchmark", "AWS_SECRET_ACCESS_KEY": "benchmark"}
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING))
+    with places.both() as urls:
+        for name in names or _BENCHMARKS:
+            began = _clock.monotonic()
+            section = _BENCHMARKS[name](urls, rounds)
+            report.write(section)
+            print(*section.tables.values(), f"{name}: {_clock.monotonic() - began:.0f} s", sep="\n", flush=True)
+        report.write(Section(tables={"machine": _machine(urls[POSTGRES], rounds)}, plots={}))
+
+
+def _machine(postgres: str, rounds: int) -> str:
+    """Return what the numbers depend on besides the code."""
+    engine = databases.engine(postgres)
+    with databases.reading(engine) as connection:
+        version = connection.execute(text("SHOW server_version")).scalar_one()
+    engine.dispose()
+    flush = Measured(tuple(_flush_milliseconds() for _ in range(rounds)))
+    return (
+        f"{os.cpu_count()} cores ({platform.machine()}, {platform.system()}), Python {platform.python_version()},"
+        f" PostgreSQL {version} over a Unix socket, SQLite {sqlite3.sqlite_version}. A write of 8 KiB and its `fsync`"
+        f" took {flush.median:.1f} ms (noise {flush.noise}). {rounds} rounds."
+    )
+
+
+def _flush_milliseconds() -> float:
+    with tempfile.TemporaryFile(buffering=0) as file:
+        began = _clock.monotonic()
+        for _ in range(_FLUSHES):
+            file.write(bytes(8_192))
+            os.fsync(file.fileno())
+        return 1_000 * (_clock.monotonic() - began) / _FLUSHES
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,101 @@
+"""Whether a look stays quick while one group has a hundred thousand messages waiting beside ten small groups."""
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from statistics import median
+
+from sqlalchemy import Engine, text, update
+
+from benchmarks import places
+from benchmarks.charts import Line, lines
+from benchmarks.places import POSTGRES, TOPIC
+from benchmarks.report import Section, table
+from benchmarks.rounds import Measured, interleaved
+from messaging.envelope import Event
+from messaging.store import Store
+from messaging.tables import SENT, messages
+from sluice.clock import SystemClock
+
+_SIZES = (1_000, 10_000, 100_000)
+_SMALL_GROUPS = 10
+_LOOKS = 30
+SETTLED = "settled"
+_clock = SystemClock()
+type _Cell = tuple[str, int, str]
+
+
+def measure(urls: Mapping[str, str], rounds: int) -> Section:
+    """Return milliseconds of a look, and of the count for the metrics, by database and by what waits."""
+    found: dict[_Cell, Measured] = {}
+    for place, url in urls.items():
+        with places.fresh(url) as engine:
+            small = [Event(type="a.b", group=f"small{n}", data={}) for n in range(_SMALL_GROUPS)]
+            places.fill(engine, small)
+            store = Store(engine, TOPIC)
+            look = partial(store.heads, "")
+            _milliseconds(look)  # a plan made now must not be kept
+            have = 0
+            for size in _SIZES:
+                places.fill(engine, [Event(type="a.b", group="hot", data={"n": n}) for n in range(have, size)])
+                have = size
+                found |= _timed(place, size, "as filled", {"look": look}, rounds)
+                places.settle(engine)
+                found |= _timed(place, size, SETTLED, {"look": look, "count": store.lag}, rounds)
+            if place == POSTGRES:
+                found |= _while_others_read(engine, store, rounds)
+    return _section(found)
+
+
+def _while_others_read(engine: Engine, store: Store, rounds: int) -> dict[_Cell, Measured]:
+    """Send most of what waits while an older transaction may still want to see it waiting."""
+    most, looks = _SIZES[-1], {"look": partial(store.heads, "")}
+    with engine.connect().execution_options(isolation_level="REPEATABLE READ") as old:
+        old.execute(text("SELECT count(*) FROM sluice_outbox"))
+        with engine.begin() as connection:
+            sent = (messages.c.group_id == "hot", messages.c.group_seq <= most // 2)
+            connection.execute(update(messages).where(*sent).values(status=SENT, sent_at_us=0))
+            found = _timed(POSTGRES, most, "half sent, an old transaction open", looks, rounds)
+    return found | _timed(POSTGRES, most, "half sent, the old transaction ended", looks, rounds)
+
+
+def _timed(
+    place: str, size: int, state: str, asked: Mapping[str, Callable[[], object]], rounds: int
+) -> dict[_Cell, Measured]:
+    cells = {name: partial(_milliseconds, ask) for name, ask in asked.items()}
+    return {
+        (place, size, f"{state}: {name}" if name == "count" else state): one
+        for name, one in interleaved(cells, rounds).items()
+    }
+
+
+def _milliseconds(ask: Callable[[], object]) -> float:
+    seconds = []
+    for _ in range(_LOOKS):
+        began = _clock.monotonic()
+        ask()
+        seconds.append(_clock.monotonic() - began)
+    return 1_000 * median(seconds)
+
+
+def _section(found: Mapping[_Cell, Measured]) -> Section:
+    rows = []
+    for (place, size, state), one in found.items():
+        least = found.get((place, _SIZES[0], state))
+        rows.append(
+            (place, state, f"{size:,}", f"{one.median:.1f}", one.noise, "" if least is None else one.over(least).ratio)
+        )
+    rows.sort(key=lambda row: (row[0], row[1]))
+    head = ("database", "state", "waiting in the hot group", "ms", "noise", "to 1,000")
+    given = [
+        Line(
+            place,
+            [
+                (size, one.median, "")
+                for (where, size, state), one in found.items()
+                if (where, state) == (place, SETTLED)
+            ],
+        )
+        for place in dict.fromkeys(place for place, _, _ in found)
+    ]
+    plot = lines("A look at the heads beside a backlog", "messages waiting in one group", "ms a look", given)
+    return Section(tables={"backlog": table(head, rows, text_columns=2)}, plots={"backlog": plot})
