@@ -33,8 +33,18 @@ def postgres_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     # Not in pytest's folder: started by root, Postgres is another user, and pytest locks others out of it.
     with tempfile.TemporaryDirectory(prefix="sluice-postgres-") as folder:
         server = pgserver.get_server(folder)
+        _forgo_durability(server.get_uri())
         yield server.get_uri()
         server.cleanup()
+
+
+def _forgo_durability(url: str) -> None:
+    """Let a server answer sooner than its disk: nobody pulls the plug on it."""
+    server = databases.engine(url)
+    with server.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
+        connection.execute(text("ALTER SYSTEM SET fsync = off"))
+        connection.execute(text("SELECT pg_reload_conf()"))
+    server.dispose()
 
 
 @pytest.fixture
@@ -64,8 +74,7 @@ def _on_postgres(url: str) -> Iterator[Engine]:
     server = databases.engine(url)
     with server.begin() as connection:
         connection.execute(text(f"CREATE SCHEMA {name}"))
-    options = f"-csearch_path={name} -csynchronous_commit=off"  # nobody pulls the plug on it
-    within = make_url(url).update_query_dict({"options": options, "application_name": name})
+    within = make_url(url).update_query_dict({"options": f"-csearch_path={name}", "application_name": name})
     try:
         with _with_tables(within.render_as_string(hide_password=False)) as made:
             yield made
