@@ -94,9 +94,6 @@ def dying(at: str) -> failpoints.Failpoint:
     return reached
 
 
-# P5
-
-
 def in_flight_at_once(world: World, build: Build) -> None:
     """P5: three relays, each stepping while another one publishes; no group is ever with two of them."""
     world.commit(*["a"] * 6, *["b"] * 2)
@@ -160,9 +157,6 @@ def test_p5_n_relays_that_take_turns_keep_the_order(world: World) -> None:
     assert all(of_group(group, places) == list(range(1, 1 + len(of_group(group, places)))) for group in "abc")
 
 
-# P7
-
-
 def _open_transactions(engine: Engine) -> int:
     """Return how many transactions others than the caller have open on its database, as another one sees it."""
     if engine.dialect.name == "sqlite":
@@ -217,9 +211,6 @@ def test_p6_producers_commit_while_a_relay_is_stuck_in_publish(world: World) -> 
     assert world.places() == [("a", 1), ("a", 2), ("a", 3)]
 
 
-# P8
-
-
 def failed_entries(world: World, build: Build) -> None:
     """P8: one entry fails in an answer of HTTP 200; it alone stays, and goes before what is behind it."""
     world.commit("a", "a", "b", "b")
@@ -245,9 +236,6 @@ def test_p8_failed_ignored_is_caught(world: World) -> None:
     """P8: negative control."""
     with pytest.raises(AssertionError, match="not in the topic"):
         failed_entries(world, lambda world, publish: world.relay(IgnoresFailed(publish)))
-
-
-# P9
 
 
 _CODES = st.sampled_from([("InternalError", False), ("Throttling", True), ("KMSThrottling", True)])
@@ -286,9 +274,6 @@ def test_p9_order_holds_with_any_set_of_failures(in_memory: World, groups: list[
     for queue in QUEUES:
         places = list(dict.fromkeys(in_memory.places(queue)))  # an answer lost long enough ago makes a copy (P11)
         assert {group: of_group(group, places) for group in "abcd"} == numbers
-
-
-# P10
 
 
 def resends(world: World, build: Build, fault: Fault) -> None:
@@ -403,9 +388,6 @@ def test_p10_an_answer_that_says_nothing_is_no_answer(
     assert in_memory.statuses() == {("a", 1): "pending"}
 
 
-# P11
-
-
 def test_p11_an_outage_of_more_than_five_minutes_makes_a_copy_with_the_same_event_id(world: World) -> None:
     """P11: the topic has forgotten it, so the queue holds it twice: the inbox knows it by its id. Order holds."""
     [first, second] = world.commit("a", "a")
@@ -432,9 +414,6 @@ def test_p11_a_shorter_outage_makes_none(world: World) -> None:
         world.clock.sleep(MINUTE)
 
     assert world.places() == [("a", 1), ("a", 2)]
-
-
-# P13
 
 
 def test_p13_a_relay_that_slept_past_its_lease_notices_and_changes_nothing(world: World) -> None:
@@ -490,7 +469,13 @@ def test_p13_a_zombies_late_copy_comes_after_five_minutes_only(world: World) -> 
     assert ids == [first.id, second.id, first.id]
 
 
-# P14
+def test_what_an_operator_did_while_it_was_on_its_way_stays(world: World) -> None:
+    """P13: the leader, too, changes only what is still pending."""
+    world.commit("a")
+
+    work(world.relay(Meanwhile(world.publisher(), lambda _: world.change(status="quarantined"))))
+
+    assert world.statuses() == {("a", 1): "quarantined"}
 
 
 def test_p14_the_senders_fault_quarantines_and_blocks_its_group_alone(world: World) -> None:
@@ -575,9 +560,6 @@ def test_p14_a_topic_that_is_not_there_is_not_the_messages_fault(in_memory: Worl
     assert in_memory.statuses() == {("a", 1): "pending"}
 
 
-# P15
-
-
 def deaths(world: World, build: Callable[[World, failpoints.Failpoint], Relay], at: str) -> None:
     """P15: a relay dies at that place again and again, and each time another takes over."""
     world.commit("a", "a", "b")
@@ -606,9 +588,6 @@ def test_p15_marked_before_published_is_caught(world: World) -> None:
     """P15: negative control."""
     with pytest.raises(AssertionError, match="lost"):
         deaths(world, lambda world, failpoint: world.relay(kind=MarksFirst, failpoint=failpoint), "before_publish")
-
-
-# X5 to X7
 
 
 def test_x5_a_call_ends_while_nobody_else_may_lead() -> None:
@@ -658,9 +637,6 @@ def test_x7_groups_that_failed_together_do_not_return_together(in_memory: World)
         quarters = [int((delay - 2_000_000) // width) for delay in delays]
         assert len(set(delays)) == 100
         assert {quarter: 15 <= quarters.count(quarter) <= 35 for quarter in quarters} == dict.fromkeys(range(4), True)
-
-
-# Fairness and rest
 
 
 def test_more_groups_than_one_look_takes_go_round(world: World) -> None:
@@ -753,9 +729,6 @@ def test_large_messages_of_ten_groups_go_out(in_memory: World) -> None:
 
     assert [len(call) for call in in_memory.line.asked] == [2] * 5
     assert set(in_memory.statuses().values()) == {"sent"}
-
-
-# Housekeeping
 
 
 def test_what_was_sent_is_forgotten_by_age_and_nothing_else_ever(world: World) -> None:
