@@ -25,6 +25,7 @@ _BENCHMARKS: dict[str, Callable[[Mapping[str, str], int], Section]] = {
     "backlog": backlog.measure,
 }
 _FLUSHES = 100
+_QUIET = 0.5
 _clock = SystemClock()
 
 
@@ -34,6 +35,7 @@ _clock = SystemClock()
 def main(names: tuple[str, ...], rounds: int) -> None:
     """Measure, all or what is named; rewrite its tables and plots."""
     os.environ |= {"AWS_ACCESS_KEY_ID": "benchmark", "AWS_SECRET_ACCESS_KEY": "benchmark"}
+    load = os.getloadavg()[1]
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING))
     with places.both() as urls:
         for name in names or _BENCHMARKS:
@@ -41,10 +43,10 @@ def main(names: tuple[str, ...], rounds: int) -> None:
             section = _BENCHMARKS[name](urls, rounds)
             report.write(section)
             print(*section.tables.values(), f"{name}: {_clock.monotonic() - began:.0f} s", sep="\n", flush=True)
-        report.write(Section(tables={"machine": _machine(urls[POSTGRES], rounds)}, plots={}))
+        report.write(Section(tables={"machine": _machine(urls[POSTGRES], rounds, load)}, plots={}))
 
 
-def _machine(postgres: str, rounds: int) -> str:
+def _machine(postgres: str, rounds: int, load: float) -> str:
     """Return what the numbers depend on besides the code."""
     engine = databases.engine(postgres)
     with databases.reading(engine) as connection:
@@ -54,7 +56,9 @@ def _machine(postgres: str, rounds: int) -> str:
     return (
         f"{os.cpu_count()} cores ({platform.machine()}, {platform.system()}), Python {platform.python_version()},"
         f" PostgreSQL {version} over a Unix socket, SQLite {sqlite3.sqlite_version}. A write of 8 KiB and its `fsync`"
-        f" took {flush.median:.1f} ms (noise {flush.noise}). {rounds} rounds."
+        f" took {flush.median:.1f} ms (noise {flush.noise}). {rounds} rounds.\n\n"
+        f"Load average of the five minutes before the last run: {load:.1f}. It is quiet below {_QUIET}; above, others"
+        " worked on the machine too, and noise tells how much that matters."
     )
 
 

@@ -54,7 +54,7 @@ def _while_others_read(engine: Engine, store: Store, rounds: int) -> dict[_Cell,
         with engine.begin() as connection:
             sent = (messages.c.group_id == "hot", messages.c.group_seq <= most // 2)
             connection.execute(update(messages).where(*sent).values(status=SENT, sent_at_us=0))
-            found = _timed(POSTGRES, most, "half sent, an old transaction open", looks, rounds)
+        found = _timed(POSTGRES, most, "half sent, an old transaction open", looks, rounds)
     return found | _timed(POSTGRES, most, "half sent, the old transaction ended", looks, rounds)
 
 
