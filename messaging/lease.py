@@ -9,13 +9,15 @@ import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from sqlalchemy import Connection, Engine, insert, select, update
-from sqlalchemy.exc import IntegrityError
+from sqlalchemy import Connection, Engine, func, insert, select, update
+from sqlalchemy.exc import IntegrityError, InternalError
 
 from messaging import databases
 from messaging.errors import LeaseLost
 from messaging.tables import leases
 from sluice.clock import Clock
+
+_IDLE_TOO_LONG = "25P03"  # SQLSTATE idle_in_transaction_session_timeout
 
 
 class Lease:
@@ -49,7 +51,7 @@ class Lease:
         Raises:
             OutboxError: the tables are missing.
         """
-        with databases.explaining_missing_tables(), self._engine.begin() as connection:
+        with databases.explaining_missing_tables(), self._transaction() as connection:
             now_us = databases.now_us(connection, self._clock)
             found = connection.execute(
                 update(leases)
@@ -66,7 +68,7 @@ class Lease:
             if connection.execute(select(leases.c.token).where(leases.c.topic == self._topic)).scalar() is not None:
                 return None
         try:
-            with self._engine.begin() as connection:
+            with self._transaction() as connection:
                 expires_at_us = databases.now_us(connection, self._clock) + self._lease_us
                 connection.execute(
                     insert(leases).values(topic=self._topic, owner=self.owner, token=1, expires_at_us=expires_at_us)
@@ -82,7 +84,7 @@ class Lease:
         Raises:
             LeaseLost: another leads; nothing was written.
         """
-        with self._engine.begin() as connection:
+        with self._transaction() as connection:
             self._touch(connection, databases.now_us(connection, self._clock) + self._lease_us)
             yield connection
 
@@ -99,11 +101,34 @@ class Lease:
         """Let another lead at once. Nothing happens when one does already."""
         if self.token is not None:
             try:
-                with self._engine.begin() as connection:
+                with self._transaction() as connection:
                     self._touch(connection, 0)
             except LeaseLost:
                 pass
         self.token = None
+
+    @contextmanager
+    def _transaction(self) -> Iterator[Connection]:
+        """Yield a connection in a transaction that Postgres ends when nothing comes for as long as a lease.
+
+        It holds the lease's row. Whoever stops in the middle, or whose host is gone, would keep all others from leading
+        until the connection is found dead, which takes hours.
+        https://www.postgresql.org/docs/18/runtime-config-client.html (read 2026-11-21)
+
+        Raises:
+            LeaseLost: Postgres has ended it.
+        """
+        try:
+            with self._engine.begin() as connection:
+                if connection.dialect.name == "postgresql":
+                    bound = ("idle_in_transaction_session_timeout", f"{self._lease_us // 1_000}ms")
+                    connection.execute(select(func.set_config(*bound, True)))  # noqa: FBT003 (this transaction only)
+                yield connection
+        except InternalError as error:
+            if getattr(error.orig, "sqlstate", None) != _IDLE_TOO_LONG:
+                raise
+            self.token = None
+            raise LeaseLost(f"relay {self.owner} stopped in the middle of a write to {self._topic}") from error
 
     def _touch(self, connection: Connection, expires_at_us: int) -> None:
         mine = (leases.c.topic == self._topic, leases.c.token == self.token)
