@@ -453,6 +453,25 @@ def test_p13_a_relay_that_slept_before_publish_does_not_publish(world: World) ->
     assert len(world.line.asked) == 1
 
 
+def test_p13_a_relay_that_leads_again_looks_again(world: World) -> None:
+    """P13: what it had taken before and not published, another has published meanwhile."""
+    groups = [f"g{number:02}" for number in range(11)]
+    world.commit(*groups)
+    relay = world.relay()
+    relay.step()
+    relay.step()
+    taken_not_published = 11 - len(world.line.asked[0])
+
+    world.clock.sleep(PAST_LEASE_SECONDS)
+    work(world.relay())
+    world.clock.sleep(PAST_LEASE_SECONDS)
+    lost = relay.step()
+    work(relay)
+
+    assert (taken_not_published, lost, relay.is_leading) == (1, False, True)
+    assert [entry["MessageGroupId"] for call in world.line.asked for entry in call] == groups
+
+
 def test_p13_a_zombies_late_copy_comes_after_five_minutes_only(world: World) -> None:
     """P13: paused for longer than the topic remembers, its publish is a copy with an event id that was there before."""
     [first, second] = world.commit("a", "a")
