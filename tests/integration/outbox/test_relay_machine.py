@@ -176,7 +176,7 @@ class Relays(RuleBasedStateMachine):
         for _ in range(3):  # who thinks it leads finds out, then leads; nothing waits longer than that
             self.world.change(status="pending")
             self.world.clock.sleep(SETTINGS.backoff.cap_seconds + 1)
-            work(self.relays[0])
+            work(self.relays[0], 2_000)
         assert set(self.world.statuses().values()) <= {"sent"}
 
     def _check(self, messages: Sequence[dict[str, Any]]) -> None:
