@@ -43,14 +43,15 @@ lint: setup ## ruff, mypy --strict, import-linter, actionlint
 
 .PHONY: unit
 unit: setup ## Tests that start nothing
-	@$(PYTEST) tests/unit
+	@$(PYTEST) -n 2 tests/unit
 
 .PHONY: integration
-integration: setup ## Tests with the real LocalStack, cdk and Spark
-	@$(PYTEST) tests/integration
+integration: setup ## Tests with the real LocalStack, cdk, Postgres and Spark
+	@$(PYTEST) -n 2 --dist loadgroup tests/integration -m "not spark and not slow and not deep"
+	@$(PYTEST) tests/integration -m "spark and not slow and not deep"
 
 .PHONY: slow
-slow: setup ## What `make test` leaves out for time: given queues, the AWS CLI, more saboteurs, retention; a quarter of an hour
+slow: setup ## What `make test` leaves out for time: given queues, the AWS CLI, more saboteurs, retention, an update under load; half an hour
 	@$(PYTEST) -m slow tests/integration contract_tests
 
 .PHONY: contract

@@ -79,8 +79,8 @@ class Outbox:
         counts: dict[str, int] = {}
         for one in events:
             counts[one.group] = counts.get(one.group, 0) + 1
-        last = self._allocate(connection, counts)
         epoch = epoch_of(connection, self.topic)
+        last = self._allocate(connection, counts)
         at_us = databases.now_us(connection, self._clock)
         at = _EPOCH + timedelta(microseconds=at_us)
         following = {group: last[group] - count + 1 for group, count in counts.items()}

@@ -16,6 +16,7 @@ from emulator import localstack
 from sluice.clock import eventually
 from tests.integration.conftest import PROJECT
 
+pytestmark = pytest.mark.spark
 KEYS = {"AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "test", "AWS_EC2_METADATA_DISABLED": "true"}
 
 
@@ -227,6 +228,7 @@ def test_a_history_folder_that_cannot_be_written_is_named(deployed: localstack.R
     )
 
 
+@pytest.mark.slow
 def test_an_interrupted_run_leaves_no_verdict_and_no_process(deployed: localstack.Running, tmp_path: Path) -> None:
     """Ctrl-C in the middle: exit code 130, no verdict.json, no JVM or task left in the process group."""
     running = subprocess.Popen(

@@ -17,6 +17,7 @@ from sluice.clock import eventually
 from sluice.declaration import Consumer
 from sluice.environments import environment
 
+pytestmark = pytest.mark.xdist_group("localstack")  # one at a time
 PROJECT = Path(__file__).resolve().parents[2]
 LOCAL, STAGING = environment("local"), environment("staging")
 STACKS = ("sluice-local-messaging", "sluice-local-consumers", "sluice-local-observability")
@@ -121,6 +122,7 @@ def _drain(consumer: str, count: int) -> list[str]:
 
 
 @pytest.mark.timeout(600)
+@pytest.mark.slow
 def test_an_environment_is_created_left_alone_updated_under_load_and_destroyed(empty: localstack.Running) -> None:
     """A second deployment changes nothing; an update keeps what is queued, in order; a destruction leaves nothing."""
     created = _change("deploy", "local")

@@ -33,6 +33,7 @@ from sluice import limits
 from sluice.clock import SystemClock, eventually
 from wire.simulator import Simulator
 
+pytestmark = pytest.mark.xdist_group("localstack")  # one at a time
 EXCLUDED = {
     "GAP-02": "the DLQ copy keeps its deduplication id: not compared there, and a DLQ with no window loses none",
     "GAP-04": "given back while others of its group are in flight, a message frees them all: not done",
@@ -405,11 +406,12 @@ def test_model_and_localstack_answer_alike(emulated: Any, programs: int) -> None
 @pytest.mark.parametrize(
     "name",
     [
-        "groups-do-not-block",
         "delete-forgets",
-        "window-for-ever",
         "scope-always-queue",
-        *(pytest.param(name, marks=pytest.mark.deep) for name in ("youngest-first", "one-receive-more")),
+        *(
+            pytest.param(name, marks=pytest.mark.deep)
+            for name in ("groups-do-not-block", "window-for-ever", "youngest-first", "one-receive-more")
+        ),
     ],
 )
 def test_a_broken_rule_is_told_apart(emulated: Any, monkeypatch: pytest.MonkeyPatch, name: str) -> None:

@@ -22,6 +22,7 @@ from tests.histories import EXPECTATION, published, received, sane
 from tests.unit.test_checker import ANOMALIES
 from wire.journal import SCHEMA
 
+pytestmark = pytest.mark.spark
 _GROUPS = 1_500
 _MUTATIONS_MAX = 3
 

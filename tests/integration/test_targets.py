@@ -16,7 +16,7 @@ from emulator import localstack
 from sluice.clock import VirtualClock
 from tests.integration.conftest import PROJECT
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("localstack")]
 _VOLATILE = ("ApproximateNumberOfMessages", "ApproximateNumberOfMessagesNotVisible")
 
 

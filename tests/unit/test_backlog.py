@@ -605,7 +605,7 @@ def test_without_the_clamp_few_groups_get_all_tasks_allowed() -> None:
     assert clamped.task_minutes < unclamped.task_minutes / 2
 
 
-@settings(max_examples=25, deadline=None, database=None, print_blob=True)
+@settings(max_examples=10, deadline=None, database=None, print_blob=True)
 @given(
     groups=st.integers(1, 12),
     lanes=st.integers(1, 6),

@@ -29,6 +29,7 @@ from tests.integration.outbox import market as markets
 from tests.integration.outbox.market import PATIENCE_SECONDS, TOPIC, Line, Market
 
 SQLITE, POSTGRES = "sqlite", "postgresql"
+pytestmark = pytest.mark.xdist_group("localstack")  # one at a time
 BOTH = [SQLITE, pytest.param(POSTGRES, marks=pytest.mark.slow)]
 
 
