@@ -108,16 +108,19 @@ class Envelope:
         event: what happened.
         seq: its place in its group, from 1 and without holes.
         epoch: of the producer's numbers, from 1.
+        committed_at: what stands for `at` where the event has none.
     """
 
     event: Event
     seq: int
     epoch: int
+    committed_at: datetime | None = None
 
     @cached_property
     def body(self) -> str:
         """Return the message body: the same text every time, so that a repeat repeats it."""
         event = self.event
+        at = self.committed_at if event.at is None else event.at
         said = {
             "sluice": VERSION,
             "id": event.id,
@@ -125,7 +128,7 @@ class Envelope:
             "group": event.group,
             "seq": self.seq,
             "epoch": self.epoch,
-            "at": None if event.at is None else event.at.astimezone(UTC).isoformat(),
+            "at": None if at is None else at.astimezone(UTC).isoformat(),
             **({"trace": dict(event.trace)} if event.trace else {}),
             "hash": event.content_hash,
             "data": event.data,

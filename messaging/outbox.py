@@ -8,7 +8,7 @@ one group queue on its counter: that is what order means.
 
 import json
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -86,8 +86,8 @@ class Outbox:
         following = {group: last[group] - count + 1 for group, count in counts.items()}
         rows = []
         for one in events:
-            happened = one if one.at is not None else replace(one, at=at)
-            rows.append(self._row(Envelope(event=happened, seq=following[one.group], epoch=epoch), at_us))
+            envelope = Envelope(event=one, seq=following[one.group], epoch=epoch, committed_at=at)
+            rows.append(self._row(envelope, at_us))
             following[one.group] += 1
         return rows
 

@@ -110,15 +110,17 @@ class _UntilEmpty:
 
     def __init__(self, wait: Wait, store: Store, leading: Relay) -> None:
         self._wait, self._store, self._relay = wait, store, leading
+        self._is_finished = False
 
     def wait(self, seconds: float) -> None:
-        """Wait."""
+        """Wait, unless nothing is left to wait for: asked only here, where nothing was due."""
+        self._is_finished = self._relay.is_leading and self._store.is_finished()
         if not self.is_stopped():
             self._wait.wait(seconds)
 
     def is_stopped(self) -> bool:
         """Return whether to stop."""
-        return self._wait.is_stopped() or (self._relay.is_leading and self._store.is_finished())
+        return self._is_finished or self._wait.is_stopped()
 
 
 def _topic_arn(environment: Environment, endpoint_url: str | None) -> str:
