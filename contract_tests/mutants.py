@@ -458,7 +458,7 @@ _ROWS = (
     Mutant("allow-policy-not-enforced", "RedriveAllowPolicy has no effect", settings, "_allows", _returning(value=True), "GAP-23"),
     Mutant("any-allow-policy", "RedriveAllowPolicy is not read", settings, "_check_allow_policy", _nothing, "GAP-23"),
     Mutant("any-visibility", "receives and changes take any visibility timeout", limits, "VISIBILITY_TIMEOUT_SECONDS_MAX", 10**9, "GAP-25", (Receiving, "receive")),
-    Mutant("any-number-of-attributes", "a message may have any number of attributes", message, "ATTRIBUTES_MAX", 10**9, "GAP-26", (message, "check_attributes")),
+    Mutant("any-number-of-attributes", "a message may have any number of attributes", limits, "MESSAGE_ATTRIBUTES_MAX", 10**9, "GAP-26", (message, "check_attributes")),
     Mutant("batch-refused-silently", "a batch that is refused as a whole gets no text", batches, "check", _silently, "GAP-27"),
     Mutant("failed-exception-code", "failed entries have the error's name as code", batches, "handle_each", _after(batches, "handle_each", _unlike_exception), "GAP-28"),
     Mutant("failed-nobodys-fault", "failed entries are nobody's fault", batches, "handle_each", _after(batches, "handle_each", _nobodys_fault), "GAP-28"),

@@ -6,7 +6,8 @@ from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-from sluice.model.message import ATTRIBUTES_MAX, Message, size_bytes
+from sluice import limits
+from sluice.model.message import Message, size_bytes
 from sluice.model.operation import Answer, Params
 from sluice.model.publishing import message_of
 from sluice.model.queue import Queue
@@ -67,7 +68,8 @@ class Delivery:
         attributes = entry.get("MessageAttributes", {}) if is_raw else {}
         for arn in (subscription.endpoint, subscription.dead_letter_arn()):
             queue = self._queues.get(arn or "")
-            if queue is None or not may_send(queue, topic.arn) or len(attributes) > ATTRIBUTES_MAX:  # [SNS-83]
+            is_too_much = len(attributes) > limits.MESSAGE_ATTRIBUTES_MAX  # [SNS-83]
+            if queue is None or is_too_much or not may_send(queue, topic.arn):
                 continue
             if size_bytes({"MessageBody": body, "MessageAttributes": attributes}) > queue.seconds("MaximumMessageSize"):
                 continue

@@ -7,11 +7,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from sluice import limits
 from sluice.model.refusal import Refusal, invalid_parameter, invalid_value, missing
 
 _ID = re.compile(r"[0-9a-zA-Z!\"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~]{1,128}")
 _NOT_ALLOWED = re.compile("[^\t\n\r -\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
-ATTRIBUTES_MAX = 10  # [SND-17]
 
 
 @dataclass(slots=True, kw_only=True)
@@ -103,10 +103,9 @@ def check_content(entry: Mapping[str, Any]) -> None:
 
 def check_attributes(attributes: Mapping[str, Any]) -> None:
     """Refuse attributes that are too many [SND-17], or whose name or value SQS would not take."""
-    if len(attributes) > ATTRIBUTES_MAX:
-        raise invalid_value(
-            f"Number of message attributes [{len(attributes)}] exceeds the allowed maximum [{ATTRIBUTES_MAX}]."
-        )
+    most = limits.MESSAGE_ATTRIBUTES_MAX
+    if len(attributes) > most:
+        raise invalid_value(f"Number of message attributes [{len(attributes)}] exceeds the allowed maximum [{most}].")
     for name, value in attributes.items():
         if name.lower().startswith(("aws.", "amazon.")):  # text not recorded
             raise invalid_value(f"Message (user) attribute name '{name}' starts with a reserved prefix.")
