@@ -11,7 +11,7 @@ from dataclasses import MISSING, Field, dataclass, fields
 from enum import Enum
 from typing import Any, get_type_hints
 
-from sluice.declaration import Consumer, Database, Environment, ExistingNetwork, NewNetwork, Removal
+from sluice.declaration import Consumer, Database, Environment, ExistingNetwork, Gaps, NewNetwork, Poison, Removal
 from sluice.environments import ENVIRONMENTS
 from sluice.errors import ConfigError
 
@@ -31,6 +31,7 @@ _UNITS_OF = {
     "Consumer.cpu": "CPU units, 1,024 a vCPU",
     "Consumer.filter_policy": "mapping of attribute to conditions",
     "Consumer.image": "image",
+    "Consumer.handlers": "Python module",
     "Environment.image": "image",
     "Environment.account": "account id",
     "Environment.region": "region",
@@ -116,6 +117,14 @@ _REFUSED: dict[str, tuple[Mapping[str, object], ...]] = {
     "Consumer.cpu": ({"cpu": 100},),
     "Consumer.memory_mib": ({"memory_mib": 100},),
     "Consumer.image": ({"image": "worker"},),
+    "Consumer.handlers": ({"handlers": "orders/billing.py"},),
+    "Consumer.poison": ({"poison": Poison.PARK, "gaps": Gaps.HALT, "filter_policy": {"region": ["eu"]}},),
+    "Consumer.gaps": (
+        {"poison": Poison.PARK},
+        {"gaps": Gaps.WAIT, "filter_policy": {"region": ["eu"]}},
+    ),
+    "Consumer.gap_wait_seconds": ({"gap_wait_seconds": 0},),
+    "Consumer.inbox_retention_seconds": ({"inbox_retention_seconds": 86_400},),
     "NewNetwork.cidr": ({"cidr": "10.0.0.0/8"},),
     "NewNetwork.availability_zones": ({"availability_zones": 4},),
     "NewNetwork.restrict_default_security_group": (),

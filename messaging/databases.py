@@ -1,4 +1,4 @@
-"""Databases, as the outbox needs them: SQLite embedded, Postgres beside it, nothing else.
+"""Databases, as outbox and inbox need them: SQLite embedded, Postgres beside it, nothing else.
 
 SQLite is opened so that its promise is a promise: WAL, `synchronous=FULL` (a commit survives the power cut that follows
 it, or a message could be out whose cause is not), and `BEGIN IMMEDIATE` (a deferred transaction that reads and then
@@ -126,6 +126,8 @@ def explaining_missing_tables() -> Iterator[None]:
         is_undefined = "no such table" in said or getattr(error.orig, "sqlstate", "") == _UNDEFINED_TABLE
         if not is_undefined or "sluice_" not in said:
             raise
+        part = "inbox" if "sluice_inbox" in said else "outbox"
         raise OutboxError(
-            "the outbox's tables are not in this database; create them with `python -m messaging outbox schema --apply`"
+            f"the {part}'s tables are not in this database; create them with"
+            f" `python -m messaging {part} schema --apply`"
         ) from error

@@ -2,9 +2,11 @@
 
 MessagingError (sluice.errors)
 ├── EnvelopeError     an event cannot be sent, or what came is no envelope: the field is named
-├── OutboxError       the outbox is used or laid out in a way that would lose its promise
+├── OutboxError       the outbox or the inbox is used or laid out in a way that would lose its promise
 ├── LeaseLost         another relay leads: stop writing
-└── TransientError    try again later: nothing is wrong with the message
+├── HoldLost          a message may be somebody else's now: stop, and touch nothing
+├── TransientError    try again later: nothing is wrong with the message
+└── PermanentError    never try again as it is: the message goes to the DLQ
 """
 
 from sluice.errors import MessagingError
@@ -15,12 +17,20 @@ class EnvelopeError(MessagingError):
 
 
 class OutboxError(MessagingError):
-    """Raised when the outbox's tables are missing, differ, or are used where no promise can be kept."""
+    """Raised when the tables are missing, differ, or are used where no promise can be kept."""
 
 
 class LeaseLost(MessagingError):
     """Raised by a write whose token is no longer the leader's."""
 
 
+class HoldLost(MessagingError):
+    """Raised where a message's visibility timeout is over, or the worker has to let go of it."""
+
+
 class TransientError(MessagingError):
-    """Raised when the other side cannot be reached now."""
+    """Raised when the other side cannot be reached now; by a handler, to be called again later."""
+
+
+class PermanentError(MessagingError):
+    """Raised by a handler that will never take the message as it is."""

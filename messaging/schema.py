@@ -1,7 +1,7 @@
-"""The outbox's schema as SQL to ship, and what differs between it and a database.
+"""The schema of outbox and inbox as SQL to ship, and what differs between it and a database.
 
-Hosts own their migrations: they put the SQL into them, and `outbox check` says later whether what is there still is
-what this version needs.
+Hosts own their migrations: they put the SQL into them, and `outbox check` and `inbox check` say later whether what is
+there still is what this version needs. Producers need the one, consumers the other; both fit into one database.
 """
 
 from pathlib import Path
@@ -12,6 +12,7 @@ from sqlalchemy import (
     Connection,
     Dialect,
     Index,
+    MetaData,
     PrimaryKeyConstraint,
     Table,
     UniqueConstraint,
@@ -22,11 +23,12 @@ from sqlalchemy.dialects.sqlite.base import SQLiteDialect
 from sqlalchemy.schema import ColumnCollectionConstraint, CreateIndex, CreateTable
 from sqlalchemy.types import TypeEngine
 
+from messaging import inbox_tables, tables
 from messaging.errors import OutboxError
-from messaging.tables import metadata
 
 _DIALECTS: dict[str, Dialect] = {"sqlite": SQLiteDialect(), "postgresql": PGDialect()}  # type: ignore[no-untyped-call]
 FOLDER = Path(__file__).parent / "sql"
+OUTBOX, INBOX = tables.metadata, inbox_tables.metadata
 
 
 def names() -> tuple[str, ...]:
@@ -34,8 +36,8 @@ def names() -> tuple[str, ...]:
     return tuple(_DIALECTS)
 
 
-def sql(name: str) -> str:
-    """Return the statements that create the tables in that kind of database.
+def sql(name: str, of: MetaData = OUTBOX) -> str:
+    """Return the statements that create the tables of outbox or inbox in that kind of database.
 
     Raises:
         OutboxError: there are none for it.
@@ -43,7 +45,7 @@ def sql(name: str) -> str:
     if name not in _DIALECTS:
         raise OutboxError(f"database is {name!r}, allowed is one of {', '.join(_DIALECTS)}")
     statements = []
-    for table in metadata.sorted_tables:
+    for table in of.sorted_tables:
         statements.append(_compiled(CreateTable(table), _DIALECTS[name]))
         indexes = sorted(table.indexes, key=lambda index: index.name or "")
         statements += [_compiled(CreateIndex(index), _DIALECTS[name]) for index in indexes]
@@ -55,17 +57,17 @@ def _compiled(statement: CreateTable | CreateIndex, dialect: Dialect) -> str:
     return "\n".join(line.rstrip().replace("\t", "    ") for line in lines) + ";"
 
 
-def create(connection: Connection) -> None:
+def create(connection: Connection, of: MetaData = OUTBOX) -> None:
     """Create the tables and indexes that are not there."""
-    metadata.create_all(connection)
+    of.create_all(connection)
 
 
-def drift(connection: Connection) -> list[str]:
+def drift(connection: Connection, of: MetaData = OUTBOX) -> list[str]:
     """Return, in a sentence each, what a database's tables lack or have otherwise; nothing when they fit."""
     found = inspect(connection)
     existing = set(found.get_table_names())
-    said = [f"table {table.name} is missing" for table in metadata.sorted_tables if table.name not in existing]
-    for table in metadata.sorted_tables:
+    said = [f"table {table.name} is missing" for table in of.sorted_tables if table.name not in existing]
+    for table in of.sorted_tables:
         if table.name in existing:
             said += _column_drift(connection, table) + _index_drift(connection, table)
     return said

@@ -30,6 +30,21 @@ class Encryption(Enum):
     CMK = "cmk"
 
 
+class Poison(Enum):
+    """What becomes of a group whose message is dead-lettered: go on without it, or keep the rest until it is back."""
+
+    SKIP = "skip"
+    PARK = "park"
+
+
+class Gaps(Enum):
+    """What a worker does when a number is missing: write it down, wait for a while, or wait until somebody acts."""
+
+    RECORD = "record"
+    WAIT = "wait"
+    HALT = "halt"
+
+
 def _require(is_met: object, *, field: str, seen: object, allowed: str) -> None:
     if not is_met:
         _refuse(field=field, seen=seen, allowed=allowed)
@@ -92,6 +107,11 @@ class Consumer:
         cpu: CPU units of a task; 1024 are one vCPU.
         memory_mib: memory of a task.
         image: the worker's container image where it differs from the environment's; None means that one.
+        handlers: Python module with the consumer's handlers, in that image; None means that its worker does not start.
+        poison: what becomes of a group whose message is dead-lettered.
+        gaps: what a worker does when a number of a group is missing.
+        gap_wait_seconds: how long it waits for the number, when it waits.
+        inbox_retention_seconds: how long the inbox remembers a group nothing came for.
     """
 
     name: str
@@ -110,6 +130,16 @@ class Consumer:
     cpu: int = 256
     memory_mib: int = 512
     image: str | None = None
+    handlers: str | None = None
+    poison: Poison = Poison.SKIP
+    gaps: Gaps = Gaps.RECORD
+    gap_wait_seconds: int = 300
+    inbox_retention_seconds: int = 5_184_000
+
+    @property
+    def parks(self) -> bool:
+        """Return whether its workers may set messages of a group aside in the inbox's database."""
+        return self.poison is Poison.PARK or self.gaps is not Gaps.RECORD
 
     @property
     def target_backlog(self) -> float:
@@ -154,6 +184,7 @@ class Consumer:
         _check_filter_policy(self, prefix)
         _check_scaling(self, prefix)
         _check_task(self, prefix)
+        _check_inbox(self, prefix)
 
 
 def _check_consumer_name(name: str) -> None:
@@ -304,6 +335,38 @@ def _check_task(consumer: Consumer, prefix: str) -> None:
     )
     if consumer.image is not None:
         _check_image(consumer.image, prefix + "image")
+    _require(
+        consumer.handlers is None or re.fullmatch(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*", consumer.handlers) is not None,
+        field=prefix + "handlers",
+        seen=consumer.handlers,
+        allowed="the name of a Python module such as 'orders.billing', or None",
+    )
+
+
+def _check_inbox(consumer: Consumer, prefix: str) -> None:
+    _require(
+        consumer.poison is not Poison.PARK or consumer.gaps is not Gaps.RECORD,
+        field=prefix + "gaps",
+        seen=consumer.gaps,
+        allowed="Gaps.WAIT or Gaps.HALT with Poison.PARK: what kills its worker at every try is dead-lettered by the"
+        " queue alone, and shows only as a missing number",
+    )
+    for name, is_parking in (("poison", consumer.poison is Poison.PARK), ("gaps", consumer.gaps is not Gaps.RECORD)):
+        _require(
+            consumer.filter_policy is None or not is_parking,
+            field=prefix + name,
+            seen=getattr(consumer, name),
+            allowed="Poison.SKIP and Gaps.RECORD with a filter policy: it leaves lawful gaps, and nobody can tell which",
+        )
+    _require_range(prefix + "gap_wait_seconds", consumer.gap_wait_seconds, 1, 86_400, "seconds")
+    longest = 2 * consumer.message_retention_seconds + consumer.dead_letter_retention_seconds
+    _require(
+        longest < consumer.inbox_retention_seconds <= _INBOX_RETENTION_SECONDS_MAX,
+        field=prefix + "inbox_retention_seconds",
+        seen=consumer.inbox_retention_seconds,
+        allowed=f"more than 2 x message_retention_seconds + dead_letter_retention_seconds ({longest}), the way of a message"
+        f" through the queue, its DLQ and back, and at most {_INBOX_RETENTION_SECONDS_MAX}",
+    )
 
 
 def registry(image: str) -> str | None:
@@ -312,6 +375,7 @@ def registry(image: str) -> str | None:
     return host if slash and "." in host else None
 
 
+_INBOX_RETENTION_SECONDS_MAX = 315_360_000  # ten years
 _TAGS_OF_OURS = 5  # application, environment; on subnets also Name and two of CDK's
 _REGISTRY = r"([a-z0-9-]+(\.[a-z0-9-]+)+(:[0-9]+)?/)"
 _REPOSITORY = r"[a-z0-9]+([._-]+[a-z0-9]+)*(/[a-z0-9]+([._-]+[a-z0-9]+)*)*"

@@ -13,7 +13,10 @@ from sluice.errors import ConfigError
 
 
 def _consumers(**overrides: Any) -> tuple[Consumer, ...]:
-    return tuple(Consumer(name=name, **overrides) for name in ("billing", "shipping", "audit"))
+    return tuple(
+        Consumer(name=name, handlers=f"examples.services.{name}", **overrides)
+        for name in ("billing", "shipping", "audit")
+    )
 
 
 def _by_name(*environments: Environment) -> dict[str, Environment]:

@@ -1,0 +1,68 @@
+CREATE TABLE sluice_inbox_audit (
+    id BIGSERIAL NOT NULL,
+    at_us BIGINT NOT NULL,
+    actor TEXT NOT NULL,
+    action TEXT NOT NULL,
+    consumer TEXT NOT NULL,
+    group_id TEXT,
+    seq BIGINT,
+    reason TEXT NOT NULL,
+    detail TEXT,
+    PRIMARY KEY (id)
+);
+
+CREATE TABLE sluice_inbox_exception (
+    id BIGSERIAL NOT NULL,
+    consumer TEXT NOT NULL,
+    group_id TEXT NOT NULL,
+    epoch BIGINT NOT NULL,
+    seq BIGINT NOT NULL,
+    through BIGINT NOT NULL,
+    state TEXT NOT NULL,
+    event_id TEXT,
+    sqs_message_id TEXT,
+    receive_count INTEGER,
+    reason TEXT,
+    seen_at_us BIGINT NOT NULL,
+    closed_at_us BIGINT,
+    PRIMARY KEY (id),
+    CONSTRAINT sluice_inbox_exception_state CHECK (state IN ('gap', 'filled', 'dead', 'redriven', 'skipped')),
+    CONSTRAINT sluice_inbox_exception_place UNIQUE (consumer, group_id, epoch, seq)
+);
+
+CREATE INDEX sluice_inbox_exception_open ON sluice_inbox_exception (consumer, group_id) WHERE closed_at_us IS NULL;
+
+CREATE TABLE sluice_inbox_group (
+    consumer TEXT NOT NULL,
+    group_id TEXT NOT NULL,
+    epoch BIGINT NOT NULL,
+    first_seq BIGINT NOT NULL,
+    last_seq BIGINT NOT NULL,
+    last_event_id TEXT,
+    awaits_seq BIGINT,
+    awaits_until_us BIGINT,
+    parked_at_us BIGINT,
+    updated_at_us BIGINT NOT NULL,
+    PRIMARY KEY (consumer, group_id)
+);
+
+CREATE INDEX sluice_inbox_group_parked ON sluice_inbox_group (consumer, group_id) WHERE parked_at_us IS NOT NULL;
+
+CREATE INDEX sluice_inbox_group_updated ON sluice_inbox_group (consumer, updated_at_us);
+
+CREATE TABLE sluice_inbox_parked (
+    consumer TEXT NOT NULL,
+    group_id TEXT NOT NULL,
+    epoch BIGINT NOT NULL,
+    seq BIGINT NOT NULL,
+    event_id TEXT NOT NULL,
+    body TEXT NOT NULL,
+    attributes TEXT NOT NULL,
+    sqs_message_id TEXT NOT NULL,
+    attempts INTEGER DEFAULT 0 NOT NULL,
+    not_before_us BIGINT DEFAULT 0 NOT NULL,
+    held_at_us BIGINT,
+    last_error TEXT,
+    parked_at_us BIGINT NOT NULL,
+    PRIMARY KEY (consumer, group_id, epoch, seq)
+);
