@@ -356,7 +356,7 @@ def _check_inbox(consumer: Consumer, prefix: str) -> None:
             consumer.filter_policy is None or not is_parking,
             field=prefix + name,
             seen=getattr(consumer, name),
-            allowed="Poison.SKIP and Gaps.RECORD with a filter policy: it leaves lawful gaps, and nobody can tell which",
+            allowed="Poison.SKIP and Gaps.RECORD with a filter policy: it leaves lawful gaps that look like losses",
         )
     _require_range(prefix + "gap_wait_seconds", consumer.gap_wait_seconds, 1, 86_400, "seconds")
     longest = 2 * consumer.message_retention_seconds + consumer.dead_letter_retention_seconds
@@ -364,8 +364,8 @@ def _check_inbox(consumer: Consumer, prefix: str) -> None:
         longest < consumer.inbox_retention_seconds <= _INBOX_RETENTION_SECONDS_MAX,
         field=prefix + "inbox_retention_seconds",
         seen=consumer.inbox_retention_seconds,
-        allowed=f"more than 2 x message_retention_seconds + dead_letter_retention_seconds ({longest}), the way of a message"
-        f" through the queue, its DLQ and back, and at most {_INBOX_RETENTION_SECONDS_MAX}",
+        allowed=f"more than 2 x message_retention_seconds + dead_letter_retention_seconds ({longest}), the way of a"
+        f" message through the queue, its DLQ and back, and at most {_INBOX_RETENTION_SECONDS_MAX}",
     )
 
 

@@ -10,7 +10,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sluice import environments, naming
-from sluice.declaration import Consumer, Database, Encryption, Environment, ExistingNetwork, NewNetwork, Removal
+from sluice.declaration import (
+    Consumer,
+    Database,
+    Encryption,
+    Environment,
+    ExistingNetwork,
+    Gaps,
+    NewNetwork,
+    Poison,
+    Removal,
+)
 from sluice.environments import ENVIRONMENTS, environment
 from sluice.errors import ConfigError
 
@@ -29,6 +39,10 @@ RESERVED_RULE = (
 )
 LABEL_RULE = ", allowed is up to 32 lower-case letters and digits, a letter first" + EDIT
 POLICY_RULE = ", allowed is attribute names, each with a list of conditions such as ['eu', {'prefix': 'us-'}]" + EDIT
+MODULE_RULE = ", allowed is the name of a Python module such as 'orders.billing', or None" + EDIT
+FILTERED_RULE = (
+    ", allowed is Poison.SKIP and Gaps.RECORD with a filter policy: it leaves lawful gaps that look like losses" + EDIT
+)
 IMAGE_RULE = (
     ", allowed is an image with its tag or digest: 'repository:tag' in the environment's own ECR, or a whole URI" + EDIT
 )
@@ -291,6 +305,37 @@ CONSUMER_REFUSALS: list[tuple[dict[str, Any], str]] = [
     ({"image": "a//b:1"}, "Consumer('billing').image is 'a//b:1'" + IMAGE_RULE),
     ({"image": "a:b:1"}, "Consumer('billing').image is 'a:b:1'" + IMAGE_RULE),
     ({"image": "worker@sha256:0123"}, "Consumer('billing').image is 'worker@sha256:0123'" + IMAGE_RULE),
+    ({"handlers": "orders/billing.py"}, "Consumer('billing').handlers is 'orders/billing.py'" + MODULE_RULE),
+    ({"handlers": ""}, "Consumer('billing').handlers is ''" + MODULE_RULE),
+    ({"handlers": "orders."}, "Consumer('billing').handlers is 'orders.'" + MODULE_RULE),
+    (
+        {"poison": Poison.PARK},
+        "Consumer('billing').gaps is <Gaps.RECORD: 'record'>, allowed is Gaps.WAIT or Gaps.HALT with Poison.PARK: what"
+        " kills its worker at every try is dead-lettered by the queue alone, and shows only as a missing number" + EDIT,
+    ),
+    (
+        {"poison": Poison.PARK, "gaps": Gaps.HALT, "filter_policy": {"region": ["eu"]}},
+        "Consumer('billing').poison is <Poison.PARK: 'park'>" + FILTERED_RULE,
+    ),
+    (
+        {"gaps": Gaps.WAIT, "filter_policy": {"region": ["eu"]}},
+        "Consumer('billing').gaps is <Gaps.WAIT: 'wait'>" + FILTERED_RULE,
+    ),
+    ({"gap_wait_seconds": 0}, "Consumer('billing').gap_wait_seconds is 0, allowed is 1 to 86400 seconds" + EDIT),
+    (
+        {"gap_wait_seconds": 86_401},
+        "Consumer('billing').gap_wait_seconds is 86401, allowed is 1 to 86400 seconds" + EDIT,
+    ),
+    (
+        {
+            "message_retention_seconds": 3_600,
+            "dead_letter_retention_seconds": 7_200,
+            "inbox_retention_seconds": 14_400,
+        },
+        "Consumer('billing').inbox_retention_seconds is 14400, allowed is more than 2 x message_retention_seconds +"
+        " dead_letter_retention_seconds (14400), the way of a message through the queue, its DLQ and back, and at most"
+        " 315360000" + EDIT,
+    ),
 ]
 
 ENVIRONMENT_REFUSALS: list[tuple[dict[str, Any], str]] = [
