@@ -58,8 +58,12 @@ def engine(url: str) -> Engine:
     return made
 
 
-def require_there(engine: Engine) -> None:
+def require_there(engine: Engine, *, part: str = "outbox") -> None:
     """Refuse an SQLite file that is not there: opening it would make an empty one.
+
+    Args:
+        engine: on the database.
+        part: what it should hold, outbox or inbox.
 
     Raises:
         ConfigError: there is none.
@@ -67,7 +71,7 @@ def require_there(engine: Engine) -> None:
     path = engine.url.database
     if engine.dialect.name == "sqlite" and path not in (None, "", ":memory:") and not Path(str(path)).exists():
         raise ConfigError(
-            f"database {path} does not exist; correct --dsn, or create it with `python -m messaging outbox schema"
+            f"database {path} does not exist; correct --dsn, or create it with `python -m messaging {part} schema"
             " --apply`"
         )
 

@@ -19,6 +19,7 @@ from botocore.parsers import ResponseParserError
 
 from messaging.errors import HoldLost, TransientError
 from sluice import limits
+from sluice.errors import EndpointError
 
 _CONNECT_SECONDS, _ANSWER_SECONDS = 4, 10
 # With another code AWS answers for the same: the handle's visibility timeout is over, or its message was received anew.
@@ -34,6 +35,26 @@ def client(endpoint_url: str | None, region: str, *, connections: int) -> Any:
         max_pool_connections=connections,
     )
     return boto3.client("sqs", endpoint_url=endpoint_url, region_name=region, config=config)
+
+
+def url_of(sqs: Any, name: str) -> str:
+    """Return the URL of the queue of that name.
+
+    Raises:
+        EndpointError: there is none.
+        TransientError: it could not be asked.
+    """
+    try:
+        with _explained():
+            return str(sqs.get_queue_url(QueueName=name)["QueueUrl"])
+    except TransientError as error:
+        cause = error.__cause__
+        if isinstance(cause, ClientError) and "NonExistentQueue" in str(cause.response["Error"].get("Code")):
+            raise EndpointError(
+                f"queue {name} is not at {sqs.meta.endpoint_url}; deploy the environment's stacks there, or correct"
+                " --env or --endpoint-url"
+            ) from error
+        raise
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
