@@ -1195,8 +1195,15 @@ def _pinned_consumers(**changes: object) -> tuple[dict[str, object], ...]:
         "cpu": 256,
         "memory_mib": 512,
         "image": None,
+        "poison": Poison.SKIP,
+        "gaps": Gaps.RECORD,
+        "gap_wait_seconds": 300,
+        "inbox_retention_seconds": 5_184_000,
     }
-    return tuple({"name": name} | numbers | changes for name in ("billing", "shipping", "audit"))
+    return tuple(
+        {"name": name, "handlers": f"examples.services.{name}"} | numbers | changes
+        for name in ("billing", "shipping", "audit")
+    )
 
 
 PINNED: dict[str, dict[str, object]] = {
@@ -1325,4 +1332,4 @@ def test_adding_a_consumer_is_one_entry() -> None:
     assert naming.dead_letter_queue_name(extended, search) == "sluice-local-search-dlq.fifo"
     assert naming.undelivered_queue_name(extended, search) == "sluice-local-search-undelivered-dlq.fifo"
     assert naming.service_name(extended, "search") == "sluice-local-search"
-    assert asdict(search) == _pinned_consumers()[0] | {"name": "search"}
+    assert asdict(search) == _pinned_consumers()[0] | {"name": "search", "handlers": None}

@@ -1,0 +1,564 @@
+"""The inbox: what a consumer has handled, in its own database, written in the transaction of the effect itself.
+
+A transaction begins by locking the row of the message's group; two workers that hold copies of one message go one after
+the other, and the second sees what the first did. Which number comes next is decided by `sequence`; what is set aside
+meanwhile is taken up again here, by `next_parked`.
+"""
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import Connection, Engine, Row, Table, and_, delete, exists, func, insert, or_, select, update
+from sqlalchemy.dialects import postgresql, sqlite
+
+from messaging import databases
+from messaging.envelope import TOMBSTONE, Envelope, decode
+from messaging.inbox_tables import DEAD, FILLED, GAP, REDRIVEN, SKIPPED, exceptions, groups, parked
+from messaging.sequence import Action, Arrival, Decision, Known, Position, State, decide, needs_known
+from sluice.clock import Clock
+from sluice.declaration import Consumer, Gaps, Poison
+
+_INSERTS: dict[str, Callable[[Table], sqlite.Insert | postgresql.Insert]] = {
+    "sqlite": sqlite.insert,
+    "postgresql": postgresql.insert,
+}
+_FORGOTTEN_MAX = 1_000
+_DUE_MAX = 100
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Policy:
+    """What a consumer's inbox does about missing numbers.
+
+    Args:
+        consumer: name of the consumer: whose inbox it is, where several share a database.
+        parks_poison: set aside what comes behind a dead message.
+        parks_gaps: set aside what comes behind a missing number.
+        gap_wait_us: how long it may be missing, microseconds; None is until somebody acts.
+        records_gaps: whether a missing number means something: not where a filter policy leaves some out.
+        is_ordered: False for a standard queue, where a lower number may come for the first time after a higher one.
+    """
+
+    consumer: str
+    parks_poison: bool = False
+    parks_gaps: bool = False
+    gap_wait_us: int | None = None
+    records_gaps: bool = True
+    is_ordered: bool = True
+
+    @classmethod
+    def declared(cls, consumer: Consumer, *, is_ordered: bool = True) -> "Policy":
+        """Return what a consumer declares."""
+        return cls(
+            consumer=consumer.name,
+            parks_poison=consumer.poison is Poison.PARK,
+            parks_gaps=consumer.gaps is not Gaps.RECORD,
+            gap_wait_us=consumer.gap_wait_seconds * 1_000_000 if consumer.gaps is Gaps.WAIT else None,
+            records_gaps=consumer.filter_policy is None,
+            is_ordered=is_ordered,
+        )
+
+    @property
+    def parks(self) -> bool:
+        """Return whether anything is ever set aside."""
+        return self.parks_poison or self.parks_gaps
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Arrived:
+    """A decoded message, as it was received."""
+
+    envelope: Envelope
+    body: str
+    attributes: Mapping[str, str]
+    sqs_message_id: str
+    receive_count: int
+
+    @property
+    def arrival(self) -> Arrival:
+        """Return it as the sequence sees it."""
+        return Arrival(
+            epoch=self.envelope.epoch,
+            seq=self.envelope.seq,
+            event_id=self.envelope.event.id,
+            sqs_message_id=self.sqs_message_id,
+            receive_count=self.receive_count,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ParkedMessage:
+    """A message taken up again after it was set aside.
+
+    Args:
+        attempts: how often it was tried since.
+    """
+
+    envelope: Envelope
+    attributes: Mapping[str, str]
+    attempts: int
+
+
+class Inbox:
+    """One consumer's inbox.
+
+    Args:
+        policy: what it does about missing numbers.
+        clock: for tests; None means the database's own.
+    """
+
+    def __init__(self, policy: Policy, *, clock: Clock | None = None) -> None:
+        self.policy, self._clock = policy, clock
+
+    def admit(self, connection: Connection, arrived: Arrived) -> Decision:
+        """Decide about a message, and write down what follows; the caller handles it, commits, then deletes it.
+
+        With `handle` the number counts as handled once the caller commits; with `park` the message is in the database.
+        With any other action nothing was written that has to be kept.
+
+        Raises:
+            OutboxError: the tables are missing.
+        """
+        arrival = arrived.arrival
+        with databases.explaining_missing_tables():
+            group_id = arrived.envelope.event.group
+            now_us = databases.now_us(connection, self._clock)
+            at = self._lock(connection, group_id, arrival, now_us)
+        known = self._known(connection, group_id, arrival) if needs_known(at, arrival) else None
+        decision = decide(at, known, arrival, parks_gaps=self.policy.parks_gaps)
+        if decision.action is Action.HANDLE:
+            self._advance(connection, arrived.envelope, at, decision, now_us)
+        elif decision.action is Action.PARK:
+            self._park(connection, arrived, at, now_us)
+        return decision
+
+    def bury(self, connection: Connection, arrived: Arrived, reason: str) -> bool:
+        """Write down that a message dies: the queue is going to move it to the DLQ. The caller commits.
+
+        Its group goes on without it, or is parked until it is back. Nothing is written, and False returned, when the
+        message was handled meanwhile by somebody else.
+        """
+        arrival, group_id = arrived.arrival, arrived.envelope.event.group
+        now_us = databases.now_us(connection, self._clock)
+        at = self._lock(connection, group_id, arrival, now_us)
+        known = self._known(connection, group_id, arrival)
+        decision = decide(at, known, arrival, parks_gaps=self.policy.parks_gaps)
+        if decision.action in (Action.DROP, Action.BURN):
+            return False
+        self._write_known(connection, group_id, arrival, DEAD, now_us, arrived=arrived, reason=reason)
+        is_news = (arrival.epoch, arrival.seq) > (at.epoch, at.last_seq)
+        if is_news and self.policy.parks_poison:
+            self._begin_parking(connection, group_id, at, arrival, now_us, until_us=None)
+        elif is_news:
+            self._advance(connection, arrived.envelope, at, decision, now_us, is_handled=False)
+        return True
+
+    def bury_unreadable(self, connection: Connection, group_id: str) -> None:
+        """Write down that a message without a readable number dies: with parking its group waits. The caller commits."""
+        if not self.policy.parks_poison:
+            return
+        now_us = databases.now_us(connection, self._clock)
+        row = connection.execute(self._of(group_id).with_for_update()).one_or_none()
+        if row is not None:
+            at = _position(row)
+            following = Arrival(epoch=at.epoch, seq=at.last_seq + 1, event_id="", sqs_message_id="", receive_count=0)
+            self._begin_parking(connection, group_id, at, following, now_us, until_us=None)
+
+    # --- what was set aside -------------------------------------------------------------------------------------------
+
+    def due(self, engine: Engine) -> list[str]:
+        """Return up to a hundred parked groups in which something can be done now, in order of groups."""
+        mine = groups.c.consumer == self.policy.consumer
+        here = and_(parked.c.consumer == groups.c.consumer, parked.c.group_id == groups.c.group_id)
+        with databases.reading(engine) as connection, databases.explaining_missing_tables():
+            now_us = databases.now_us(connection, self._clock)
+            is_next = or_(
+                and_(parked.c.epoch == groups.c.epoch, parked.c.seq <= groups.c.last_seq + 1),
+                parked.c.epoch < groups.c.epoch,
+                and_(parked.c.epoch > groups.c.epoch, _IS_THERE),
+            )
+            is_ready = and_(parked.c.held_at_us.is_(None), parked.c.not_before_us <= now_us)
+            can_do = or_(
+                exists().where(here, is_next, is_ready),
+                and_(_IS_THERE, ~exists().where(here)),
+                groups.c.awaits_until_us <= now_us,
+            )
+            found = select(groups.c.group_id).where(mine, groups.c.parked_at_us.is_not(None), can_do)
+            return list(connection.execute(found.order_by(groups.c.group_id).limit(_DUE_MAX)).scalars())
+
+    def next_parked(self, connection: Connection, group_id: str) -> ParkedMessage | None:
+        """Take up the next message of a parked group, or end its parking; the caller handles it and commits.
+
+        Its number counts as handled, and its row is gone, once the caller commits. None when there is nothing to handle
+        now: commit then as well.
+        """
+        now_us = databases.now_us(connection, self._clock)
+        row = connection.execute(self._of(group_id).with_for_update(skip_locked=True)).one_or_none()
+        if row is None or row.parked_at_us is None:
+            return None
+        at = self._waited(connection, group_id, row, now_us)
+        self._drop_passed(connection, group_id, at)
+        head = connection.execute(self._parked(group_id).limit(1)).one_or_none()
+        if head is None:
+            if not at.is_awaiting:
+                self._unpark(connection, group_id, now_us)
+            return None
+        is_next = head.seq == at.last_seq + 1 if head.epoch == at.epoch else not at.is_awaiting
+        if not is_next:
+            self._await_next(connection, group_id, at, now_us)
+            return None
+        if head.held_at_us is not None or head.not_before_us > now_us:
+            return None
+        return self._take(connection, group_id, at, head, now_us)
+
+    def retry_parked(
+        self, connection: Connection, message: ParkedMessage, *, reason: str, delay_us: int, is_held: bool
+    ) -> None:
+        """Write down that a parked message was tried in vain: it is tried again later, or held for an operator."""
+        now_us = databases.now_us(connection, self._clock)
+        connection.execute(
+            update(parked)
+            .where(*self._place(parked, message.envelope))
+            .values(
+                attempts=message.attempts + 1,
+                last_error=reason,
+                not_before_us=now_us + delay_us,
+                held_at_us=now_us if is_held else None,
+            )
+        )
+
+    # --- looking after it ---------------------------------------------------------------------------------------------
+
+    def counts(self, engine: Engine) -> dict[str, int]:
+        """Return how many groups are parked, messages set aside, messages held, and exceptions open."""
+        whose = self.policy.consumer
+        counted = {
+            "parked_groups": (groups, groups.c.parked_at_us.is_not(None)),
+            "parked_messages": (parked, parked.c.consumer == whose),
+            "held_messages": (parked, parked.c.held_at_us.is_not(None)),
+            "open_exceptions": (exceptions, exceptions.c.closed_at_us.is_(None)),
+        }
+        with databases.reading(engine) as connection, databases.explaining_missing_tables():
+            return {
+                name: connection.execute(
+                    select(func.count()).select_from(table).where(table.c.consumer == whose, condition)
+                ).scalar_one()
+                for name, (table, condition) in counted.items()
+            }
+
+    def forget(self, connection: Connection, keep_seconds: float) -> int:
+        """Delete up to a thousand groups nothing came for since, and exceptions closed before; return how many groups.
+
+        Groups that are parked stay, and open exceptions keep theirs.
+        """
+        before_us = databases.now_us(connection, self._clock) - round(keep_seconds * 1_000_000)
+        mine = exceptions.c.consumer == self.policy.consumer
+        connection.execute(delete(exceptions).where(mine, exceptions.c.closed_at_us < before_us))
+        is_open = exists().where(
+            exceptions.c.consumer == groups.c.consumer,
+            exceptions.c.group_id == groups.c.group_id,
+            exceptions.c.closed_at_us.is_(None),
+        )
+        old = (
+            select(groups.c.group_id)
+            .where(
+                groups.c.consumer == self.policy.consumer,
+                groups.c.updated_at_us < before_us,
+                groups.c.parked_at_us.is_(None),
+                ~is_open,
+            )
+            .order_by(groups.c.updated_at_us)
+            .limit(_FORGOTTEN_MAX)
+        )
+        return connection.execute(
+            delete(groups).where(groups.c.consumer == self.policy.consumer, groups.c.group_id.in_(old))
+        ).rowcount
+
+    # --- the steps ----------------------------------------------------------------------------------------------------
+
+    def _lock(self, connection: Connection, group_id: str, arrival: Arrival, now_us: int) -> Position:
+        """Return where the consumer is in the group, its row locked until the transaction ends; made when missing."""
+        # Of a standard queue any number may be the first to come: it begins at 1 there.
+        beginning = {"epoch": 0, "first_seq": 0} if self.policy.is_ordered else {"epoch": arrival.epoch, "first_seq": 1}
+        made = _INSERTS[connection.dialect.name](groups).values(
+            consumer=self.policy.consumer, group_id=group_id, last_seq=0, updated_at_us=now_us, **beginning
+        )
+        locked = made.on_conflict_do_update(
+            index_elements=["consumer", "group_id"], set_={"updated_at_us": made.excluded.updated_at_us}
+        )
+        return _position(connection.execute(locked.returning(groups)).one())
+
+    def _known(self, connection: Connection, group_id: str, arrival: Arrival) -> Known | None:
+        row = self._exception(connection, group_id, arrival.epoch, arrival.seq)
+        if row is None:
+            return None
+        return Known(state=row.state, sqs_message_id=row.sqs_message_id, receive_count=row.receive_count)
+
+    def _exception(self, connection: Connection, group_id: str, epoch: int, seq: int) -> Row[Any] | None:
+        at = (
+            exceptions.c.consumer == self.policy.consumer,
+            exceptions.c.group_id == group_id,
+            exceptions.c.epoch == epoch,
+            exceptions.c.seq <= seq,
+        )
+        row = connection.execute(select(exceptions).where(*at).order_by(exceptions.c.seq.desc()).limit(1)).one_or_none()
+        return row if row is not None and row.through >= seq else None
+
+    def _advance(
+        self,
+        connection: Connection,
+        envelope: Envelope,
+        at: Position,
+        decision: Decision,
+        now_us: int,
+        *,
+        is_handled: bool = True,
+    ) -> None:
+        """Count the number of a message, and write down what is missing before it, or that it was missing."""
+        group_id, epoch, seq = envelope.event.group, envelope.epoch, envelope.seq
+        may_close = is_handled and (decision.state in (State.LATE, State.FILLED) or at.is_parked)
+        is_closed = may_close and self._close(connection, envelope, now_us)
+        if envelope.event.type == TOMBSTONE and not is_closed:
+            self._insert_exception(connection, group_id, epoch, (seq, seq), SKIPPED, now_us, reason="tombstone")
+        if (epoch, seq) <= (at.epoch, at.last_seq):
+            return
+        if epoch == at.epoch and self.policy.records_gaps:
+            self._insert_missing(connection, group_id, epoch, (at.last_seq + 1, seq - 1), now_us)
+        last_seq = self._over_skipped(connection, group_id, epoch, seq) if at.is_parked else seq
+        connection.execute(
+            update(groups)
+            .where(groups.c.consumer == self.policy.consumer, groups.c.group_id == group_id)
+            .values(
+                epoch=epoch,
+                first_seq=at.first_seq if epoch == at.epoch else seq,
+                last_seq=last_seq,
+                last_event_id=envelope.event.id if is_handled and last_seq == seq else None,
+            )
+        )
+
+    def _close(self, connection: Connection, envelope: Envelope, now_us: int) -> bool:
+        """Write down that a number that was dead or missing has come after all; return whether it was."""
+        group_id, epoch, seq = envelope.event.group, envelope.epoch, envelope.seq
+        row = self._exception(connection, group_id, epoch, seq)
+        if row is None or row.state not in (DEAD, GAP):
+            return False
+        came = REDRIVEN if row.state == DEAD else FILLED
+        state = SKIPPED if envelope.event.type == TOMBSTONE else came
+        self._split(connection, row, seq)
+        closed = {"state": state, "event_id": envelope.event.id, "closed_at_us": now_us}
+        connection.execute(update(exceptions).where(*self._place(exceptions, envelope)).values(closed))
+        return True
+
+    def _over_skipped(self, connection: Connection, group_id: str, epoch: int, last_seq: int) -> int:
+        """Return the last of the numbers directly behind that were given up."""
+        while (row := self._exception(connection, group_id, epoch, last_seq + 1)) is not None and row.state == SKIPPED:
+            last_seq = row.through
+        return last_seq
+
+    def _split(self, connection: Connection, row: Row[Any], seq: int) -> None:
+        """Give a number of a range a row of its own."""
+        if row.seq == row.through:
+            return
+        mine = exceptions.c.id == row.id
+        parts = [(row.seq, seq - 1), (seq, seq), (seq + 1, row.through)]
+        kept, *others = [(first, last) for first, last in parts if first <= last]
+        connection.execute(update(exceptions).where(mine).values(seq=kept[0], through=kept[1]))
+        for part in others:
+            self._insert_exception(connection, row.group_id, row.epoch, part, row.state, row.seen_at_us)
+
+    def _write_known(
+        self,
+        connection: Connection,
+        group_id: str,
+        arrival: Arrival,
+        state: str,
+        now_us: int,
+        *,
+        arrived: Arrived,
+        reason: str,
+    ) -> None:
+        """Write down what a single number is, over what was written down about it before."""
+        row = self._exception(connection, group_id, arrival.epoch, arrival.seq)
+        if row is None:
+            self._insert_exception(
+                connection, group_id, arrival.epoch, (arrival.seq, arrival.seq), state, now_us, reason=reason
+            )
+        else:
+            self._split(connection, row, arrival.seq)
+        said = {
+            "state": state,
+            "event_id": arrival.event_id,
+            "sqs_message_id": arrival.sqs_message_id,
+            "receive_count": arrival.receive_count,
+            "reason": reason,
+            "closed_at_us": None,
+        }
+        connection.execute(update(exceptions).where(*self._place(exceptions, arrived.envelope)).values(said))
+
+    def _insert_exception(
+        self,
+        connection: Connection,
+        group_id: str,
+        epoch: int,
+        numbers: tuple[int, int],
+        state: str,
+        now_us: int,
+        *,
+        reason: str | None = None,
+    ) -> None:
+        connection.execute(
+            insert(exceptions).values(
+                consumer=self.policy.consumer,
+                group_id=group_id,
+                epoch=epoch,
+                seq=numbers[0],
+                through=numbers[1],
+                state=state,
+                reason=reason,
+                seen_at_us=now_us,
+                closed_at_us=now_us if state == SKIPPED else None,
+            )
+        )
+
+    def _park(self, connection: Connection, arrived: Arrived, at: Position, now_us: int) -> None:
+        """Set a message aside; once, however often it comes."""
+        envelope = arrived.envelope
+        group_id = envelope.event.group
+        if not at.is_parked:
+            wait_us = self.policy.gap_wait_us
+            until_us = None if wait_us is None else now_us + wait_us
+            self._begin_parking(connection, group_id, at, arrived.arrival, now_us, until_us=until_us)
+        row = _INSERTS[connection.dialect.name](parked).values(
+            consumer=self.policy.consumer,
+            group_id=group_id,
+            epoch=envelope.epoch,
+            seq=envelope.seq,
+            event_id=envelope.event.id,
+            body=arrived.body,
+            attributes=json.dumps(dict(arrived.attributes), ensure_ascii=False),
+            sqs_message_id=arrived.sqs_message_id,
+            parked_at_us=now_us,
+        )
+        connection.execute(row.on_conflict_do_nothing())
+
+    def _begin_parking(
+        self,
+        connection: Connection,
+        group_id: str,
+        at: Position,
+        arrival: Arrival,
+        now_us: int,
+        *,
+        until_us: int | None,
+    ) -> None:
+        """Let a group wait for the number after its last; where an epoch begins, for the one given."""
+        if arrival.epoch == at.epoch:
+            begun = {"last_seq": self._over_skipped(connection, group_id, at.epoch, at.last_seq)}
+        else:
+            begun = {"epoch": arrival.epoch, "first_seq": arrival.seq, "last_seq": arrival.seq - 1}
+        connection.execute(
+            update(groups)
+            .where(groups.c.consumer == self.policy.consumer, groups.c.group_id == group_id)
+            .values(
+                parked_at_us=func.coalesce(groups.c.parked_at_us, now_us),
+                awaits_seq=begun["last_seq"] + 1,
+                awaits_until_us=until_us,
+                **begun,
+            )
+        )
+
+    def _waited(self, connection: Connection, group_id: str, row: Row[Any], now_us: int) -> Position:
+        """Return where a parked group is, after giving up a number that was waited for long enough."""
+        at = _position(row)
+        if row.awaits_until_us is None or row.awaits_until_us > now_us or not at.is_awaiting:
+            return at
+        here = (parked.c.consumer == self.policy.consumer, parked.c.group_id == group_id, parked.c.epoch == at.epoch)
+        first = connection.execute(select(func.min(parked.c.seq)).where(*here, parked.c.seq > at.last_seq)).scalar()
+        if first is not None:
+            self._insert_missing(connection, group_id, at.epoch, (at.last_seq + 1, first - 1), now_us)
+        last_seq = at.last_seq if first is None else first - 1
+        given_up = {"last_seq": last_seq, "last_event_id": None, "awaits_seq": None, "awaits_until_us": None}
+        connection.execute(
+            update(groups)
+            .where(groups.c.consumer == self.policy.consumer, groups.c.group_id == group_id)
+            .values(given_up)
+        )
+        return Position(epoch=at.epoch, first_seq=at.first_seq, last_seq=last_seq, is_parked=True)
+
+    def _insert_missing(
+        self, connection: Connection, group_id: str, epoch: int, numbers: tuple[int, int], now_us: int
+    ) -> None:
+        """Write down as missing what of those numbers, first to last, is not written down as something else."""
+        first, last = numbers
+        if first > last:
+            return
+        here = (exceptions.c.consumer == self.policy.consumer, exceptions.c.group_id == group_id)
+        within = (exceptions.c.epoch == epoch, exceptions.c.seq.between(first, last))
+        ranges = select(exceptions.c.seq, exceptions.c.through).where(*here, *within).order_by(exceptions.c.seq)
+        for seq, through in [*connection.execute(ranges).all(), (last + 1, last + 1)]:
+            if first < seq:
+                self._insert_exception(connection, group_id, epoch, (first, seq - 1), GAP, now_us)
+            first = through + 1
+
+    def _drop_passed(self, connection: Connection, group_id: str, at: Position) -> None:
+        """Forget parked copies of what was handled."""
+        passed = or_(parked.c.epoch < at.epoch, and_(parked.c.epoch == at.epoch, parked.c.seq <= at.last_seq))
+        connection.execute(
+            delete(parked).where(parked.c.consumer == self.policy.consumer, parked.c.group_id == group_id, passed)
+        )
+
+    def _await_next(self, connection: Connection, group_id: str, at: Position, now_us: int) -> None:
+        """Wait for another number, when the one that was waited for has come and the next is missing too."""
+        if at.is_awaiting:
+            return
+        wait_us = self.policy.gap_wait_us
+        connection.execute(
+            update(groups)
+            .where(groups.c.consumer == self.policy.consumer, groups.c.group_id == group_id)
+            .values(awaits_seq=at.last_seq + 1, awaits_until_us=None if wait_us is None else now_us + wait_us)
+        )
+
+    def _take(self, connection: Connection, group_id: str, at: Position, head: Row[Any], now_us: int) -> ParkedMessage:
+        envelope = decode(head.body)
+        self._advance(connection, envelope, at, Decision(State.CONTIGUOUS, Action.HANDLE), now_us)
+        connection.execute(delete(parked).where(*self._place(parked, envelope)))
+        if connection.execute(self._parked(group_id).limit(1)).one_or_none() is None:
+            self._unpark(connection, group_id, now_us)
+        return ParkedMessage(envelope=envelope, attributes=json.loads(head.attributes), attempts=head.attempts)
+
+    def _unpark(self, connection: Connection, group_id: str, now_us: int) -> None:
+        ended = {"parked_at_us": None, "awaits_seq": None, "awaits_until_us": None, "updated_at_us": now_us}
+        connection.execute(
+            update(groups).where(groups.c.consumer == self.policy.consumer, groups.c.group_id == group_id).values(ended)
+        )
+
+    def _of(self, group_id: str) -> Any:
+        return select(groups).where(groups.c.consumer == self.policy.consumer, groups.c.group_id == group_id)
+
+    def _parked(self, group_id: str) -> Any:
+        mine = (parked.c.consumer == self.policy.consumer, parked.c.group_id == group_id)
+        return select(parked).where(*mine).order_by(parked.c.epoch, parked.c.seq)
+
+    def _place(self, table: Table, envelope: Envelope) -> tuple[Any, ...]:
+        return (
+            table.c.consumer == self.policy.consumer,
+            table.c.group_id == envelope.event.group,
+            table.c.epoch == envelope.epoch,
+            table.c.seq == envelope.seq,
+        )
+
+
+_IS_THERE = or_(groups.c.awaits_seq.is_(None), groups.c.last_seq >= groups.c.awaits_seq)
+
+
+def _position(row: Row[Any]) -> Position:
+    return Position(
+        epoch=row.epoch,
+        first_seq=row.first_seq,
+        last_seq=row.last_seq,
+        last_event_id=row.last_event_id,
+        awaits_seq=row.awaits_seq,
+        is_parked=row.parked_at_us is not None,
+    )
