@@ -114,8 +114,8 @@ def test_w15_an_inbox_that_forgets_too_early_is_a_fault(
         if is_allowed
         else [
             f"inbox_retention_seconds is 2900000, allowed is more than {2 * source_seconds + dead_seconds}, which is"
-            f" 2 x the queue's MessageRetentionPeriod ({source_seconds}) + the DLQ's ({dead_seconds}): a message redriven"
-            " late would be handled again; raise it in sluice/environments.py, or run `make deploy`"
+            f" 2 x the queue's MessageRetentionPeriod ({source_seconds}) + the DLQ's ({dead_seconds}): a message"
+            " redriven late would be handled again; raise it in sluice/environments.py, or run `make deploy`"
         ]
     )
 
