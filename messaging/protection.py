@@ -4,8 +4,8 @@ The worker says again and again whether it is busy; the agent is told when that 
 expires. It is a courtesy, not a promise: a task that is stopped all the same finishes or releases what it holds. So
 nothing here fails: an agent that does not answer is asked again later, and protection ends by itself.
 
-A rolling update does not end a protected task of the old version, and CloudFormation gives it up after three hours: so a
-worker that always has work is left unprotected for a moment now and then.
+A rolling update does not end a protected task of the old version, and CloudFormation gives it up after three hours. So
+a worker that always has work is left unprotected for a moment now and then.
 
 AWS: https://docs.aws.amazon.com/AmazonECS/latest/developerguide/task-scale-in-protection-endpoint.html (a refusal by
 ECS is an answer of HTTP 200 with `failure` in place of `protection`; by IAM, or in time, `error`),
