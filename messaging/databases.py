@@ -15,7 +15,7 @@ from typing import Any
 
 from sqlalchemy import Connection, Engine, create_engine, event, text
 from sqlalchemy.engine import make_url
-from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError
+from sqlalchemy.exc import ArgumentError, DBAPIError, InterfaceError, NoSuchModuleError, OperationalError
 
 from messaging.errors import OutboxError
 from sluice.clock import Clock
@@ -24,6 +24,8 @@ from sluice.errors import ConfigError
 _BUSY_SECONDS = 5
 _FULL = 2
 _UNDEFINED_TABLE = "42P01"
+# SQLSTATE classes and states after which the same transaction may succeed: connection, resources, shutdown, lost races.
+_AWAY = ("08", "53", "57P", "40001", "40P01", "55P03", "25P03")
 _ONLY_READS = "sluice_only_reads"
 # A plan prepared while the outbox was small would be kept when it is large: a head query then takes seconds, not
 # milliseconds, until Postgres has counted again. https://www.psycopg.org/psycopg3/docs/advanced/prepare.html
@@ -103,6 +105,34 @@ def now_us(connection: Connection, clock: Clock | None) -> int:
     if clock is not None:
         return clock.now_us()
     return int(connection.execute(text(_NOW_US[connection.dialect.name])).scalar_one())
+
+
+def is_away(error: DBAPIError) -> bool:
+    """Return whether the database, and not what it was asked, is why: the same transaction may succeed later."""
+    state = getattr(error.orig, "sqlstate", None)
+    if state is not None:
+        return bool(state.startswith(_AWAY))
+    is_busy = "database is locked" in str(error.orig)
+    no_answer = isinstance(error, OperationalError | InterfaceError) and not _is_sqlite(error)
+    return error.connection_invalidated or is_busy or no_answer
+
+
+def _is_sqlite(error: DBAPIError) -> bool:
+    return type(error.orig).__module__ == "sqlite3"
+
+
+def end_idle_transactions(engine: Engine, seconds: float) -> None:
+    """Let Postgres end a transaction in which nothing comes for so long: whoever has it open is frozen, or gone.
+
+    It holds locks others wait for, and a host that is gone is found out after hours.
+    https://www.postgresql.org/docs/18/runtime-config-client.html (read 2026-11-21)
+    """
+    if engine.dialect.name == "postgresql":
+
+        @event.listens_for(engine, "connect")
+        def connected(connection: Any, _: Any) -> None:
+            connection.execute(f"SET idle_in_transaction_session_timeout = {round(seconds * 1_000)}")
+            connection.commit()
 
 
 def require_durable(connection: Connection) -> None:

@@ -17,6 +17,13 @@ type Failpoint = Callable[[str], None]
 
 RELAY = ("after_claim", "before_publish", "after_publish", "before_mark", "after_mark")
 """Where a relay may die, in the order it gets there."""
+WORKER = (
+    *("after_receive", "in_transaction", "before_commit", "after_commit", "after_park", "after_death"),
+    *("before_release", "before_delete", "after_delete", "in_drain", "before_drain_commit", "after_drain_commit"),
+)
+"""Where a worker may die: with a message, at the end of its work on it, and with one that was set aside."""
+DEAD_LETTERS = ("before_send", "after_send", "before_delete", "after_delete")
+"""Where who brings a dead letter back, as it was or replaced, may die."""
 
 
 def unarmed(_: str) -> None:

@@ -10,7 +10,8 @@ the visibility timeout doesn't reset the 12-hour limit" of the receive (read 202
 
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
+from typing import Protocol
 
 import structlog
 
@@ -23,6 +24,13 @@ MARGIN_SECONDS = 1.0
 """What is left of a timeout that nothing is begun in: an answer may have been that long on its way."""
 _BATCH = 10
 _log = structlog.get_logger()
+
+
+class Guard(Protocol):
+    """Lets a transaction be committed, or not."""
+
+    def committing(self) -> AbstractContextManager[None]:
+        """Return the block to commit in; entering it raises HoldLost when it must not be."""
 
 
 class Hold:
@@ -40,13 +48,20 @@ class Hold:
     def __init__(self, message: Received, *, clock: Clock, timeout_seconds: int, seconds_max: float) -> None:
         self.message = message
         self._clock = clock
-        self._ends_at = clock.monotonic() + timeout_seconds
-        self.gives_up_at = clock.monotonic() + min(seconds_max, limits.VISIBILITY_TIMEOUT_SECONDS_MAX - timeout_seconds)
+        self._received_at = clock.monotonic()
+        self._ends_at = self._received_at + timeout_seconds
+        self.gives_up_at = self._received_at + min(seconds_max, limits.VISIBILITY_TIMEOUT_SECONDS_MAX - timeout_seconds)
         self._why_lost: str | None = None
         self._gate = threading.Lock()
         self.in_use = threading.Lock()
         """Held while a call about it is under way; what is done is marked under it."""
         self.is_done = False
+
+    @property
+    def delay_seconds_max(self) -> int:
+        """Return how long it can be hidden from now on at most: the limit counts from its receive."""
+        elapsed = self._clock.monotonic() - self._received_at
+        return max(0, int(limits.VISIBILITY_TIMEOUT_SECONDS_MAX - elapsed - MARGIN_SECONDS))
 
     def remaining_seconds(self) -> float:
         """Return how long it is certainly ours."""

@@ -4,6 +4,7 @@ Everything flushed survives the death of the process; what a dead process leaves
 batch. A journal that ends without a `closed` event tells that its recorder did not finish.
 """
 
+import threading
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from types import TracebackType
@@ -24,7 +25,7 @@ _BUFFERED_EVENTS_MAX = 500
 
 
 class Journal:
-    """Writes events to `folder/name.arrows`; opened and closed by an event each.
+    """Writes events to `folder/name.arrows`; opened and closed by an event each. Threads may share one.
 
     Args:
         folder: created when missing.
@@ -39,6 +40,7 @@ class Journal:
         self._clock = SystemClock() if clock is None else clock
         self._common = common
         self._buffer: list[dict[str, Any]] = []
+        self._lock = threading.RLock()
         self.path = folder / f"{name}{SUFFIX}"
         try:
             folder.mkdir(parents=True, exist_ok=True)
@@ -56,17 +58,18 @@ class Journal:
 
     def add(self, **values: Any) -> None:
         """Buffer one event; unknown field names are a TypeError."""
-        self._buffer.append(self._common | values)
-        if len(self._buffer) >= _BUFFERED_EVENTS_MAX:
-            self.flush()
+        with self._lock:
+            self._buffer.append(self._common | values)
+            if len(self._buffer) >= _BUFFERED_EVENTS_MAX:
+                self.flush()
 
     def flush(self) -> None:
         """Hand every buffered event to the operating system: from here on it survives this process."""
-        if not self._buffer:
-            return
-        events = [Event(**values) for values in self._buffer]
-        self._buffer.clear()
-        self._stream.write_batch(_to_batch(events))
+        with self._lock:
+            if self._buffer:
+                events = [Event(**values) for values in self._buffer]
+                self._buffer.clear()
+                self._stream.write_batch(_to_batch(events))
 
     def close(self) -> None:
         """Write the `closed` event. Without it everything this recorder did not say is unknown."""

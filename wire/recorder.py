@@ -37,7 +37,7 @@ def host_name() -> str:
 class Recorder:
     """Writes what the clients attached to it do into one journal.
 
-    Runs in one process and on one thread; every process attempt has its own.
+    Runs in one process, whose threads may share it; every process attempt has its own.
 
     Args:
         journal: where events go.
@@ -79,6 +79,43 @@ class Recorder:
             invoked_at_us=created_at_us,
             responded_at_us=taken_at_us,
             body_hash=short_hash(body),
+        )
+
+    def handled(
+        self,
+        *,
+        queue_url: str,
+        body: str,
+        sqs_message_id: str,
+        receive_count: int,
+        begun_at_us: int,
+        is_parked: bool,
+        state: str,
+    ) -> None:
+        """Write down that a message's effect was committed, or that it was set aside.
+
+        Args:
+            queue_url: where it came from.
+            body: of the message.
+            sqs_message_id: of the message.
+            receive_count: how often it was received.
+            begun_at_us: when the transaction began, microseconds UTC.
+            is_parked: it was set aside, and has had no effect yet.
+            state: what it was, by its number.
+        """
+        identity = identity_of(body=body, deduplication_id=None, message_group_id=None)
+        self._journal.add(
+            kind=(Kind.PARKED if is_parked else Kind.HANDLED).value,
+            queue=self.name_of(queue_url),
+            message_group_id=None if identity is None else identity.message_group_id,
+            idx=None if identity is None else identity.idx,
+            message_run=None if identity is None else identity.run,
+            sqs_message_id=sqs_message_id,
+            receive_count=receive_count,
+            invoked_at_us=begun_at_us,
+            responded_at_us=self._clock.now_us(),
+            body_hash=short_hash(body),
+            detail=json.dumps({"state": state}),
         )
 
     def attach(self, client: BaseClient) -> None:
