@@ -3,6 +3,7 @@
 MessagingError (sluice.errors)
 ├── EnvelopeError     an event cannot be sent, or what came is no envelope: the field is named
 ├── OutboxError       the outbox or the inbox is used or laid out in a way that would lose its promise
+├── DeadLetterError   a message is not where an operator's act needs it, or not as it needs it
 ├── LeaseLost         another relay leads: stop writing
 ├── HoldLost          a message may be somebody else's now: stop, and touch nothing
 ├── TransientError    try again later: nothing is wrong with the message
@@ -18,6 +19,10 @@ class EnvelopeError(MessagingError):
 
 class OutboxError(MessagingError):
     """Raised when the tables are missing, differ, or are used where no promise can be kept."""
+
+
+class DeadLetterError(MessagingError):
+    """Raised when a message an operator names is not there, or is not in the state the act is for."""
 
 
 class LeaseLost(MessagingError):

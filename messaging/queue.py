@@ -45,7 +45,7 @@ def url_of(sqs: Any, name: str) -> str:
         TransientError: it could not be asked.
     """
     try:
-        with _explained():
+        with explained():
             return str(sqs.get_queue_url(QueueName=name)["QueueUrl"])
     except TransientError as error:
         cause = error.__cause__
@@ -99,7 +99,7 @@ class Queue:
             TransientError: the queue could not be asked.
         """
         attempt = {} if attempt_id is None else {"ReceiveRequestAttemptId": attempt_id}
-        with _explained():
+        with explained():
             answer = self._sqs.receive_message(
                 QueueUrl=self.url,
                 MaxNumberOfMessages=1,
@@ -118,7 +118,7 @@ class Queue:
             HoldLost: the handle is worth nothing any more; the message will come again.
             TransientError: the queue could not be asked; it may be deleted.
         """
-        with _explained():
+        with explained():
             self._sqs.delete_message(QueueUrl=self.url, ReceiptHandle=receipt_handle)
 
     def release(self, receipt_handle: str, delay_seconds: int) -> None:
@@ -128,7 +128,7 @@ class Queue:
             HoldLost: the handle is worth nothing any more.
             TransientError: the queue could not be asked; the message comes back when its visibility timeout ends.
         """
-        with _explained():
+        with explained():
             self._sqs.change_message_visibility(
                 QueueUrl=self.url, ReceiptHandle=receipt_handle, VisibilityTimeout=delay_seconds
             )
@@ -145,7 +145,7 @@ class Queue:
             {"Id": str(position), "ReceiptHandle": handle, "VisibilityTimeout": seconds}
             for position, (handle, seconds) in enumerate(extended)
         ]
-        with _explained():
+        with explained():
             answer = self._sqs.change_message_visibility_batch(QueueUrl=self.url, Entries=entries)
         extended_ids = {one["Id"] for one in answer.get("Successful", [])}
         failed = {one["Id"]: one for one in answer.get("Failed", [])}
@@ -160,13 +160,13 @@ class Queue:
         Raises:
             TransientError: the queue could not be asked, or there is none.
         """
-        with _explained():
+        with explained():
             answer = self._sqs.get_queue_attributes(QueueUrl=self.url, AttributeNames=["All"])
         return dict(answer["Attributes"])
 
 
 @contextmanager
-def _explained() -> Iterator[None]:
+def explained() -> Iterator[None]:
     """Raise what botocore raises as one of the two things it can mean."""
     try:
         yield

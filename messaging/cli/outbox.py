@@ -1,10 +1,8 @@
 """`python -m messaging outbox …`."""
 
-import getpass
 import json
 import sys
 from collections.abc import Callable
-from datetime import UTC, datetime
 
 import click
 from rich.console import Console
@@ -12,6 +10,7 @@ from rich.table import Table
 from sqlalchemy import Connection
 
 from messaging import databases, operations, schema
+from messaging.cli.acts import act, acting, actor, written
 from messaging.cli.exits import PARTLY
 from messaging.cli.place import Place, at_place, dsn_from_secret
 from messaging.store import Store
@@ -55,7 +54,7 @@ def ls(place: Place, status: str | None, group_id: str | None, most: int, as_jso
             row["status"],
             row["type"],
             str(row["attempts"]),
-            _written(row["created_at_us"]),
+            written(row["created_at_us"]),
             row["last_error"] or "",
         )
     Console().print(shown)
@@ -81,33 +80,17 @@ def lag(place: Place, as_json: bool) -> None:
     click.echo(f"{found.seconds:.1f} s, {found.pending_count} pending, {found.quarantined_count} quarantined")
 
 
-def _acting(command: Callable[..., None]) -> Callable[..., None]:
-    """Give a command what every act takes: a reason, and the will to do it."""
-    for option in (
-        click.option("--yes", "is_meant", is_flag=True, help="Do it. Without, it is only said what would be done."),
-        click.option("--reason", required=True, help="Why; the audit keeps it."),
-    ):
-        command = option(command)
-    return command
-
-
 def _act(
-    place: Place, reason: str, is_meant: bool, said: str, act: Callable[[operations.Operator, Connection], object]
+    place: Place, reason: str, is_meant: bool, said: str, do: Callable[[operations.Operator, Connection], object]
 ) -> None:
-    operator = operations.Operator(topic=place.topic, actor=getpass.getuser(), reason=reason)
-    with place.engine.connect() as connection, databases.explaining_missing_tables():
-        act(operator, connection)
-        if is_meant:
-            connection.commit()
-        else:
-            connection.rollback()
-    click.echo(f"done: {said}" if is_meant else f"would {said}; add --yes to do it")
+    operator = operations.Operator(topic=place.topic, actor=actor(), reason=reason)
+    act(place.engine, said, lambda connection: do(operator, connection), is_meant=is_meant)
 
 
 @outbox.command()
 @click.argument("group_id", metavar="GROUP")
 @click.argument("group_seq", metavar="SEQ", type=click.IntRange(1))
-@_acting
+@acting
 @at_place
 def resend(place: Place, group_id: str, group_seq: int, reason: str, is_meant: bool) -> None:
     """Publish a sent message again, under a fresh deduplication id.
@@ -121,7 +104,7 @@ def resend(place: Place, group_id: str, group_seq: int, reason: str, is_meant: b
 @outbox.command()
 @click.argument("group_id", metavar="GROUP")
 @click.argument("group_seq", metavar="SEQ", type=click.IntRange(1))
-@_acting
+@acting
 @at_place
 def unquarantine(place: Place, group_id: str, group_seq: int, reason: str, is_meant: bool) -> None:
     """Try a quarantined message again as it is, after its cause was mended."""
@@ -132,7 +115,7 @@ def unquarantine(place: Place, group_id: str, group_seq: int, reason: str, is_me
 @outbox.command()
 @click.argument("group_id", metavar="GROUP")
 @click.argument("group_seq", metavar="SEQ", type=click.IntRange(1))
-@_acting
+@acting
 @at_place
 def skip(place: Place, group_id: str, group_seq: int, reason: str, is_meant: bool) -> None:
     """Give a quarantined message up: a tombstone with its number is published in its place.
@@ -144,7 +127,7 @@ def skip(place: Place, group_id: str, group_seq: int, reason: str, is_meant: boo
 
 
 @outbox.command("begin-epoch")
-@_acting
+@acting
 @at_place
 def begin_epoch(place: Place, reason: str, is_meant: bool) -> None:
     """Begin another epoch, once, after the database was restored to an earlier state and before producers start.
@@ -163,7 +146,7 @@ def audit(place: Place, most: int) -> None:
     """Print what operators did, newest first, as lines of JSON."""
     with databases.reading(place.engine) as connection, databases.explaining_missing_tables():
         for row in operations.audited(connection, place.topic, most=most):
-            click.echo(json.dumps({**row, "at": _written(row["at_us"])}))
+            click.echo(json.dumps({**row, "at": written(row["at_us"])}))
 
 
 @outbox.command("schema")
@@ -196,7 +179,3 @@ def check(place: Place) -> None:
     if found:
         sys.exit(PARTLY)
     click.echo("the tables are as this version needs them", err=True)
-
-
-def _written(at_us: int) -> str:
-    return datetime.fromtimestamp(at_us / 1_000_000, UTC).isoformat(timespec="milliseconds")

@@ -1,0 +1,47 @@
+"""What every act of an operator has on the command line: a reason, a dry run, and one transaction."""
+
+import getpass
+from collections.abc import Callable
+from datetime import UTC, datetime
+
+import click
+from sqlalchemy import Connection, Engine
+
+from messaging import databases
+
+
+def meant(command: Callable[..., None]) -> Callable[..., None]:
+    """Give a command the will to do it."""
+    option = click.option("--yes", "is_meant", is_flag=True, help="Do it. Without, it is only said what would be done.")
+    return option(command)
+
+
+def acting(command: Callable[..., None]) -> Callable[..., None]:
+    """Give a command what every audited act takes: a reason, and the will to do it."""
+    return meant(click.option("--reason", required=True, help="Why; the audit keeps it.")(command))
+
+
+def actor() -> str:
+    """Return who acts."""
+    return getpass.getuser()
+
+
+def act(engine: Engine, said: str, do: Callable[[Connection], object], *, is_meant: bool) -> None:
+    """Do something to a database in one transaction, or try it and take it back, and say which."""
+    with engine.connect() as connection, databases.explaining_missing_tables():
+        do(connection)
+        if is_meant:
+            connection.commit()
+        else:
+            connection.rollback()
+    say(said, is_meant=is_meant)
+
+
+def say(said: str, *, is_meant: bool) -> None:
+    """Say what was done, or would be."""
+    click.echo(f"done: {said}" if is_meant else f"would {said}; add --yes to do it")
+
+
+def written(at_us: int) -> str:
+    """Return an instant as people read it."""
+    return datetime.fromtimestamp(at_us / 1_000_000, UTC).isoformat(timespec="milliseconds")

@@ -1,0 +1,255 @@
+"""What operators do to a consumer's inbox: each to one number of a group, for a reason, and written down with it.
+
+A parked message whose attempts are used up is held: `retry` has it tried again, `replace` with other data. `skip` gives
+a number up, whether its message is parked, in the DLQ or nowhere: the group goes on without it, and should it come
+after all, it is dropped. The worker's drainer sees each of them by itself.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import Connection, Row, and_, delete, func, insert, or_, select, update
+
+from messaging import databases
+from messaging.dead_letters import Letter, with_data
+from messaging.envelope import decode
+from messaging.errors import DeadLetterError
+from messaging.inbox_tables import SKIPPED, audit, exceptions, groups, parked
+from sluice.clock import Clock
+
+_OPEN_MAX = 1_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Operator:
+    """Who acts on which consumer's inbox, and why.
+
+    Args:
+        consumer: name of the consumer.
+        actor: who.
+        reason: why; not empty.
+        clock: for tests; None means the database's own.
+    """
+
+    consumer: str
+    actor: str
+    reason: str
+    clock: Clock | None = None
+
+    def __post_init__(self) -> None:
+        if not self.reason.strip():
+            raise DeadLetterError("the reason is empty, allowed is a sentence: it is what the audit will say")
+
+    def retry(self, connection: Connection, group_id: str, seq: int) -> None:
+        """Have a held message tried again, as it is and with all its attempts.
+
+        Raises:
+            DeadLetterError: there is no such message, or it is not held.
+        """
+        found = self._held(connection, group_id, seq)
+        self._change(connection, found, {})
+        self._write_down(connection, "retry", group_id, seq, _kept(found))
+
+    def replace(self, connection: Connection, group_id: str, seq: int, data: object) -> None:
+        """Have a held message tried again with other data. The audit keeps its old body.
+
+        Raises:
+            DeadLetterError: there is no such message, or it is not held.
+            EnvelopeError: the data cannot be sent.
+        """
+        found = self._held(connection, group_id, seq)
+        body = with_data(decode(found.body), data)
+        self._change(connection, found, {"body": body})
+        self._write_down(connection, "replace", group_id, seq, _kept(found))
+
+    def skip(self, connection: Connection, group_id: str, seq: int) -> None:
+        """Give a number up: the group goes on without it. The audit keeps the body where it was parked.
+
+        Raises:
+            DeadLetterError: nothing has come of the group, or the number is no missing, dead or parked one, nor next.
+        """
+        place = (groups.c.consumer == self.consumer, groups.c.group_id == group_id)
+        group = connection.execute(select(groups).where(*place).with_for_update()).one_or_none()
+        if group is None:
+            raise DeadLetterError(f"nothing of group {group_id!r} has come to {self.consumer}; see `dlq ls`")
+        exception = self._exception(connection, group, seq)
+        message = self._parked(connection, group_id, group.epoch, seq)
+        self._require_open(group, seq, exception, message)
+        now_us = databases.now_us(connection, self.clock)
+        self._write_skipped(connection, group, seq, exception, now_us)
+        if message is not None:
+            connection.execute(delete(parked).where(*self._at(parked, group_id, group.epoch, seq)))
+        if seq == group.last_seq + 1:
+            last_seq = self._over_skipped(connection, group, seq)
+            passed = {"last_seq": last_seq, "last_event_id": None, "updated_at_us": now_us}
+            connection.execute(update(groups).where(*place).values(passed))
+        self._write_down(connection, "skip", group_id, seq, {} if message is None else _kept(message))
+
+    def write_down(self, connection: Connection, action: str, letter: Letter) -> None:
+        """Write down what is about to be done to a message in the DLQ, with its body."""
+        seq = None if letter.envelope is None else letter.envelope.seq
+        kept = {"sqs_message_id": letter.sqs_message_id, "fault": letter.fault, "body": letter.body}
+        self._write_down(connection, action, letter.message_group_id, seq, kept)
+
+    def _held(self, connection: Connection, group_id: str, seq: int) -> Row[Any]:
+        found = parked_message(connection, self.consumer, group_id, seq)
+        where = f"message {seq} of group {group_id!r} of {self.consumer}"
+        if found is None:
+            raise DeadLetterError(f"{where} is not set aside in the inbox; see `dlq ls`")
+        if found.held_at_us is None:
+            raise DeadLetterError(
+                f"{where} is set aside and waits for its turn, allowed is held: it is tried by itself; see `dlq ls`"
+            )
+        return found
+
+    def _change(self, connection: Connection, found: Row[Any], values: Mapping[str, Any]) -> None:
+        fresh = {"attempts": 0, "not_before_us": 0, "held_at_us": None, "last_error": None}
+        place = self._at(parked, found.group_id, found.epoch, found.seq)
+        connection.execute(update(parked).where(*place).values({**fresh, **values}))
+
+    def _exception(self, connection: Connection, group: Row[Any], seq: int) -> Row[Any] | None:
+        """Return what is written down about a number, be it one of a range."""
+        within = (
+            exceptions.c.consumer == self.consumer,
+            exceptions.c.group_id == group.group_id,
+            exceptions.c.epoch == group.epoch,
+            exceptions.c.seq <= seq,
+            exceptions.c.through >= seq,
+        )
+        return connection.execute(select(exceptions).where(*within)).one_or_none()
+
+    def _parked(self, connection: Connection, group_id: str, epoch: int, seq: int) -> Row[Any] | None:
+        return connection.execute(select(parked).where(*self._at(parked, group_id, epoch, seq))).one_or_none()
+
+    def _require_open(self, group: Row[Any], seq: int, exception: Row[Any] | None, message: Row[Any] | None) -> None:
+        is_missing = exception is not None and exception.closed_at_us is None
+        is_awaited = seq == group.last_seq + 1 or (group.parked_at_us is not None and seq > group.last_seq)
+        is_skipped = exception is not None and exception.state == SKIPPED
+        if is_skipped or not (is_missing or is_awaited or message is not None):
+            seen = "given up already" if is_skipped else "handled" if seq <= group.last_seq else "not due yet"
+            raise DeadLetterError(
+                f"number {seq} of group {group.group_id!r} of {self.consumer} is {seen}, allowed is one that is"
+                f" missing, dead or set aside, or the next, which is {group.last_seq + 1}; see `dlq ls`"
+            )
+
+    def _write_skipped(
+        self, connection: Connection, group: Row[Any], seq: int, exception: Row[Any] | None, now_us: int
+    ) -> None:
+        """Write down that the number is given up; what else was in its row keeps a row of its own."""
+        row = {"consumer": self.consumer, "group_id": group.group_id, "epoch": group.epoch, "seen_at_us": now_us}
+        if exception is not None:
+            row |= dict(exception._mapping)  # noqa: SLF001 (is public)
+            connection.execute(delete(exceptions).where(exceptions.c.id == row.pop("id")))
+        first, through = row.get("seq", seq), row.get("through", seq)
+        skipped = {"state": SKIPPED, "reason": self.reason, "closed_at_us": now_us}
+        parts = [(first, seq - 1, {}), (seq, seq, skipped), (seq + 1, through, {})]
+        for part_first, part_through, more in parts:
+            if part_first <= part_through:
+                connection.execute(
+                    insert(exceptions).values({**row, "seq": part_first, "through": part_through, **more})
+                )
+
+    def _over_skipped(self, connection: Connection, group: Row[Any], seq: int) -> int:
+        """Return the last of the numbers directly behind that were given up before."""
+        while (row := self._exception(connection, group, seq + 1)) is not None and row.state == SKIPPED:
+            seq = row.through
+        return seq
+
+    def _at(self, table: Any, group_id: str, epoch: int, seq: int) -> tuple[Any, ...]:
+        columns = table.c
+        return (
+            columns.consumer == self.consumer,
+            columns.group_id == group_id,
+            columns.epoch == epoch,
+            columns.seq == seq,
+        )
+
+    def _write_down(
+        self, connection: Connection, action: str, group_id: str, seq: int | None, detail: Mapping[str, Any]
+    ) -> None:
+        connection.execute(
+            insert(audit).values(
+                at_us=databases.now_us(connection, self.clock),
+                actor=self.actor,
+                action=action,
+                consumer=self.consumer,
+                group_id=group_id,
+                seq=seq,
+                reason=self.reason,
+                detail=json.dumps(detail, ensure_ascii=False),
+            )
+        )
+
+
+def _kept(message: Row[Any]) -> dict[str, Any]:
+    return {
+        "event_id": message.event_id,
+        "sqs_message_id": message.sqs_message_id,
+        "attempts": message.attempts,
+        "last_error": message.last_error,
+        "body": message.body,
+    }
+
+
+def parked_message(connection: Connection, consumer: str, group_id: str, seq: int) -> Row[Any] | None:
+    """Return the row of a message that is set aside, of the earliest epoch; None when there is none."""
+    place = (parked.c.consumer == consumer, parked.c.group_id == group_id, parked.c.seq == seq)
+    return connection.execute(select(parked).where(*place).order_by(parked.c.epoch).limit(1)).one_or_none()
+
+
+def parked_groups(connection: Connection, consumer: str, *, most: int) -> list[dict[str, Any]]:
+    """Return up to so many parked groups, those parked longest first.
+
+    Each is a dict of group_id, last_seq, awaits_seq, awaits_until_us, parked_at_us, and of what is set aside in it:
+    parked_count, held (a list of dicts of seq, attempts, last_error).
+    """
+    here = (groups.c.consumer == consumer, groups.c.parked_at_us.is_not(None))
+    columns = (groups.c[name] for name in ("group_id", "last_seq", "awaits_seq", "awaits_until_us", "parked_at_us"))
+    rows = connection.execute(select(*columns).where(*here).order_by(groups.c.parked_at_us).limit(most))
+    return [dict(row) | _set_aside(connection, consumer, row["group_id"]) for row in rows.mappings().all()]
+
+
+def _set_aside(connection: Connection, consumer: str, group_id: str) -> dict[str, Any]:
+    here = (parked.c.consumer == consumer, parked.c.group_id == group_id)
+    count = connection.execute(select(func.count()).select_from(parked).where(*here)).scalar_one()
+    columns = (parked.c.seq, parked.c.attempts, parked.c.last_error)
+    held = select(*columns).where(*here, parked.c.held_at_us.is_not(None)).order_by(parked.c.epoch, parked.c.seq)
+    return {"parked_count": count, "held": [dict(row) for row in connection.execute(held.limit(10)).mappings()]}
+
+
+def open_exceptions(connection: Connection, consumer: str, *, most: int) -> list[dict[str, Any]]:
+    """Return up to so many ranges of numbers that are dead or missing, the longest known first.
+
+    Each is a dict of group_id, epoch, seq, through, state, reason, event_id, receive_count, seen_at_us.
+    """
+    names = ("group_id", "epoch", "seq", "through", "state", "reason", "event_id", "receive_count", "seen_at_us")
+    here = (exceptions.c.consumer == consumer, exceptions.c.closed_at_us.is_(None))
+    columns = (exceptions.c[name] for name in names)
+    found = select(*columns).where(*here).order_by(exceptions.c.seen_at_us, exceptions.c.id).limit(most)
+    return [dict(row) for row in connection.execute(found).mappings()]
+
+
+def known_of(connection: Connection, consumer: str, letter: Letter) -> dict[str, Any] | None:
+    """Return what is written down about a dead letter: a dict of state, reason, receive_count, seen_at_us."""
+    is_same = exceptions.c.sqs_message_id == letter.sqs_message_id
+    if letter.envelope is not None:
+        is_same = or_(
+            is_same,
+            and_(
+                exceptions.c.epoch == letter.envelope.epoch,
+                exceptions.c.seq <= letter.envelope.seq,
+                exceptions.c.through >= letter.envelope.seq,
+            ),
+        )
+    columns = (exceptions.c[name] for name in ("state", "reason", "receive_count", "seen_at_us"))
+    here = (exceptions.c.consumer == consumer, exceptions.c.group_id == letter.message_group_id)
+    row = connection.execute(select(*columns).where(*here, is_same).limit(1)).mappings().one_or_none()
+    return None if row is None else dict(row)
+
+
+def audited(connection: Connection, consumer: str, *, most: int) -> list[dict[str, Any]]:
+    """Return the last `most` things operators did, newest first."""
+    rows = connection.execute(select(audit).where(audit.c.consumer == consumer).order_by(audit.c.id.desc()).limit(most))
+    return [dict(row) for row in rows.mappings()]
