@@ -9,8 +9,10 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from messaging.cli.delays import delays
 from messaging.cli.exits import COULD_NOT, REFUSED
+from messaging.cli.inbox import inbox
 from messaging.cli.outbox import outbox
 from messaging.cli.relay import relay
+from messaging.cli.worker import worker
 from sluice.errors import ConfigError, MessagingError
 
 
@@ -23,7 +25,7 @@ def cli() -> None:
     """
 
 
-for _command in (relay, outbox, delays):
+for _command in (relay, outbox, delays, worker, inbox):
     cli.add_command(_command)
 
 

@@ -50,7 +50,10 @@ def engine(url: str) -> Engine:
                 f"database is {parsed.get_backend_name()!r}, allowed is one of {', '.join(_NOW_US)}; give --dsn such as"
                 " postgresql://user@host/name"
             )
-        made = create_engine(parsed, pool_pre_ping=True, connect_args=_CONNECT.get(parsed.get_driver_name(), {}))
+        # Any number of connections: who asks for them has a bound of its own, its threads.
+        pooled = {} if parsed.database in (None, "", ":memory:") else {"pool_size": 0}
+        connect = _CONNECT.get(parsed.get_driver_name(), {})
+        made = create_engine(parsed, pool_pre_ping=True, connect_args=connect, **pooled)
     except (ArgumentError, NoSuchModuleError) as error:
         raise ConfigError(
             f"database URL cannot be read ({error}); give one such as postgresql://user@host/name"

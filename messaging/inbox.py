@@ -156,7 +156,7 @@ class Inbox:
         return True
 
     def bury_unreadable(self, connection: Connection, group_id: str) -> None:
-        """Write down that a message without a readable number dies: with parking its group waits. The caller commits."""
+        """Write down that a message without a readable number dies: with parking its group waits."""
         if not self.policy.parks_poison:
             return
         now_us = databases.now_us(connection, self._clock)

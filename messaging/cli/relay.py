@@ -3,25 +3,20 @@
 import os
 import random
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import boto3
 import click
-import structlog
 
 from messaging import failpoints, publisher
 from messaging.cli.exits import PARTLY
 from messaging.cli.place import Place, at_place
+from messaging.cli.running import embedded_metrics, log_to, metrics_option, recording
 from messaging.lease import Lease
-from messaging.metrics import EmbeddedMetrics, Metrics
 from messaging.relay import Relay, RelaySettings, Wait, run
 from messaging.store import Store
 from messaging.waiting import CommitWait, PollWait, Stop
 from sluice import metrics, naming
-from sluice.clock import SystemClock, clock_id
 from sluice.declaration import Environment
 from sluice.endpoint import checked_url
 from sluice.errors import ConfigError
@@ -39,12 +34,7 @@ _LISTEN_POLL_SECONDS = 5  # with LISTEN a poll is only there for what was missed
     "--keep", type=float, default=7, show_default=True, metavar="DAYS", help="What was sent can be sent again so long."
 )
 @click.option("--listen", is_flag=True, help="Wake at commits of Outbox(notify=True): Postgres only.")
-@click.option(
-    "--metrics/--no-metrics",
-    "is_measured",
-    default=lambda: "ECS_CONTAINER_METADATA_URI_V4" in os.environ,
-    help="Write metrics to standard output, as CloudWatch Logs reads them.  [default: on ECS]",
-)
+@metrics_option
 @click.option(
     "--record",
     type=click.Path(file_okay=False, path_type=Path),
@@ -70,7 +60,7 @@ def relay(
     Any number of relays may run for a topic: one leads, the others stand by.
     With --until-empty it ends with 1 when messages are left that SNS refuses.
     """
-    _log_to(sys.stderr)
+    log_to(sys.stderr)
     settings = RelaySettings(
         poll_seconds=max(poll, _LISTEN_POLL_SECONDS) if listen else poll,
         lease_seconds=lease,
@@ -84,14 +74,14 @@ def relay(
     stop = Stop()
     stop.on_signals()
     store = Store(place.engine, place.topic)
-    with _recorder(record, place, sns, arn) as recorder:
+    with recording(record, run=place.topic, worker="relay", client=sns, names={arn: place.topic}) as recorder:
         leading = Relay(
             store,
             Lease(place.engine, place.topic, lease_seconds=lease),
             publisher.Publisher(sns, arn),
             settings=settings,
             failpoint=failpoints.from_environment(os.environ, failpoints.RELAY),
-            measured=_metrics(place.environment) if is_measured else None,
+            measured=embedded_metrics(metrics.dimensions(place.environment)) if is_measured else None,
             recorder=recorder,
         )
         wait: Wait = CommitWait(place.engine, place.topic, stop) if listen else PollWait(stop)
@@ -129,45 +119,3 @@ def _topic_arn(environment: Environment, endpoint_url: str | None) -> str:
         sts = boto3.client("sts", endpoint_url=endpoint_url, region_name=environment.region)
         account = sts.get_caller_identity()["Account"]
     return naming.topic_arn(environment, account)
-
-
-def _metrics(environment: Environment) -> Metrics:
-    return EmbeddedMetrics(
-        sys.stdout,
-        clock=SystemClock(),
-        namespace=metrics.NAMESPACE,
-        dimensions=metrics.dimensions(environment),
-        units=metrics.UNITS,
-    )
-
-
-@contextmanager
-def _recorder(folder: Path | None, place: Place, sns: Any, topic_arn: str) -> Iterator[Any]:
-    """Yield what writes the history; None, at no cost, where none is wanted."""
-    if folder is None:
-        yield None
-        return
-    from wire.journal import Journal  # noqa: PLC0415 (pyarrow is loaded by those who record)
-    from wire.recorder import Recorder, host_name  # noqa: PLC0415
-
-    worker = f"relay-{os.getpid()}-{SystemClock().now_us()}"
-    common = {"run": place.topic, "worker": worker, "host": host_name(), "clock_id": clock_id()}
-    with Journal(folder, worker, common=common) as journal:
-        recorder = Recorder(journal, names={topic_arn: place.topic})
-        recorder.attach(sns)
-        yield recorder
-
-
-def _log_to(stream: Any) -> None:
-    """Log as lines of JSON; for people, where people look on."""
-    render: Any = structlog.dev.ConsoleRenderer() if stream.isatty() else structlog.processors.JSONRenderer()
-    structlog.configure(
-        processors=[
-            structlog.processors.add_log_level,
-            structlog.processors.TimeStamper(fmt="iso", utc=True),
-            structlog.processors.format_exc_info,
-            render,
-        ],
-        wrapper_class=structlog.make_filtering_bound_logger("info"),
-        logger_factory=structlog.PrintLoggerFactory(stream),
-    )

@@ -1,0 +1,188 @@
+"""`python -m messaging worker`."""
+
+import os
+import random
+import sys
+from pathlib import Path
+
+import click
+
+from messaging import databases, failpoints, queue, schema
+from messaging.cli.place import ConsumerPlace, at_consumer
+from messaging.cli.running import embedded_metrics, log_to, metrics_option, recording
+from messaging.errors import OutboxError
+from messaging.handlers import Handlers
+from messaging.hold import Heartbeat
+from messaging.inbox import Inbox, Policy
+from messaging.metrics import NoMetrics
+from messaging.parking import Drainer, Kept
+from messaging.performing import Performer, Recorder
+from messaging.preflight import faults
+from messaging.protection import Protection
+from messaging.queue import Queue
+from messaging.tally import Tally
+from messaging.waiting import PollWait, Stop
+from messaging.work import Work, WorkSettings
+from messaging.worker import Lane, Parts, Worker, WorkerSettings
+from sluice import metrics, naming
+from sluice.clock import SystemClock
+from sluice.declaration import Consumer
+from sluice.errors import ConfigError
+
+_TIMEOUTS_MAX = 10
+"""A handler that takes longer than so many visibility timeouts has failed."""
+_FURTHER_CONNECTIONS = 2  # the heartbeat's, and one to give back with
+
+
+@click.command()
+@click.option("--queue-url", envvar="SLUICE_QUEUE_URL", metavar="URL", help="Where messages are.  [default: by name]")
+@click.option("--handlers", "module", metavar="MODULE", help="With the handlers.  [default: as declared]")
+@click.option("--lanes", type=click.IntRange(1, 256), help="Message groups worked on at once.  [default: as declared]")
+@click.option(
+    "--until-idle",
+    "idle_seconds",
+    type=click.FloatRange(0),
+    metavar="SECONDS",
+    help="Stop when nothing came for so long.",
+)
+@metrics_option
+@click.option(
+    "--record",
+    type=click.Path(file_okay=False, path_type=Path),
+    metavar="DIR",
+    help="Write the history of what was received, handled and deleted there, for the checker.",
+)
+@at_consumer
+def worker(
+    place: ConsumerPlace,
+    queue_url: str | None,
+    module: str | None,
+    lanes: int | None,
+    idle_seconds: float | None,
+    is_measured: bool,
+    record: Path | None,
+) -> None:
+    """Hand a consumer's messages to its handlers, each group in order, until SIGTERM or Ctrl-C.
+
+    \b
+    Each effect is committed with the inbox's mark that the message was handled, so a message that comes twice has one
+    effect. Any number of workers may run for a consumer; a message group is with one of them at a time.
+      python -m messaging inbox schema --apply --dsn sqlite:///billing.db
+      python -m messaging worker --consumer billing --dsn sqlite:///billing.db
+    """
+    log_to(sys.stderr)
+    consumer, engine = place.consumer, place.engine
+    handlers = _handlers(consumer, module)
+    hold_seconds_max = float(_TIMEOUTS_MAX * consumer.visibility_timeout_seconds)
+    databases.end_idle_transactions(engine, hold_seconds_max)
+    _require_tables(place)
+    connections = (consumer.lanes if lanes is None else lanes) + _FURTHER_CONNECTIONS
+    sqs = queue.client(place.endpoint_url, place.environment.region, connections=connections)
+    name = naming.queue_name(place.environment, consumer)
+    source = Queue(sqs, queue_url or queue.url_of(sqs, name))
+    is_ordered = _is_ordered(source, place, sqs, is_given=queue_url is not None)
+    settings = WorkerSettings.declared(consumer, lanes=lanes, is_ordered=is_ordered, idle_seconds=idle_seconds)
+    stop = Stop()
+    stop.on_signals()
+    with recording(
+        record, run=name, worker=f"worker-{consumer.name}", client=sqs, names={source.url: name}
+    ) as recorder:
+        work_settings = WorkSettings(
+            consumer=consumer.name,
+            max_attempts=consumer.max_attempts,
+            timeout_seconds=consumer.visibility_timeout_seconds,
+            hold_seconds_max=hold_seconds_max,
+            is_ordered=is_ordered,
+        )
+        parts = _parts(
+            place,
+            source,
+            Performer(handlers=handlers, failpoint=failpoints.from_environment(os.environ, failpoints.WORKER)),
+            work_settings,
+            settings,
+            stop,
+            is_measured=is_measured,
+            recorder=recorder,
+        )
+        Worker(parts, settings=settings, stop=stop, clock=SystemClock()).run()
+
+
+def _handlers(consumer: Consumer, module: str | None) -> Handlers:
+    name = consumer.handlers if module is None else module
+    if name is None:
+        raise ConfigError(
+            f"Consumer({consumer.name!r}).handlers is None, allowed is a Python module with @handler functions; declare"
+            " it in sluice/environments.py, or give --handlers"
+        )
+    return Handlers.load(name)
+
+
+def _require_tables(place: ConsumerPlace) -> None:
+    with place.engine.connect() as connection:
+        databases.require_durable(connection)
+        found = schema.drift(connection, schema.INBOX)
+    if found:
+        raise OutboxError(
+            f"the inbox's tables are not as this version needs them ({found[0]}); see `python -m messaging inbox"
+            " check`, and `inbox schema`"
+        )
+
+
+def _is_ordered(source: Queue, place: ConsumerPlace, sqs: object, *, is_given: bool) -> bool:
+    """Return whether the queue is FIFO, after comparing it with what is declared.
+
+    Raises:
+        ConfigError: it is not as declared, in a way its worker would suffer from.
+    """
+    live = source.attributes()
+    dead_letters = None
+    if not is_given:
+        name = naming.dead_letter_queue_name(place.environment, place.consumer)
+        dead_letters = Queue(sqs, queue.url_of(sqs, name)).attributes()
+    found = faults(place.consumer, live, dead_letters)
+    if found:
+        raise ConfigError(f"queue {source.url} is not what its worker needs: " + "; ".join(found))
+    return live.get("FifoQueue") == "true"
+
+
+def _parts(
+    place: ConsumerPlace,
+    source: Queue,
+    performer: Performer,
+    work_settings: WorkSettings,
+    settings: WorkerSettings,
+    stop: Stop,
+    *,
+    is_measured: bool,
+    recorder: Recorder | None,
+) -> Parts:
+    clock, wait, tally, kept = SystemClock(), PollWait(stop), Tally(), Kept()
+    inbox = Inbox(Policy.declared(place.consumer, is_ordered=settings.is_ordered))
+    heartbeat = Heartbeat(source, timeout_seconds=work_settings.timeout_seconds, clock=clock)
+    work = Work(
+        place.engine,
+        source,
+        inbox,
+        performer,
+        heartbeat,
+        settings=work_settings,
+        wait=wait,
+        clock=clock,
+        chance=random.Random(),  # noqa: S311 (jitter is no secret)
+        tally=tally,
+        recorder=recorder,
+    )
+    chance, *chances = [random.Random() for _ in range(settings.lanes + 1)]  # noqa: S311 (nor is an attempt id)
+    dimensions = metrics.inbox_dimensions(place.environment, place.consumer)
+    return Parts(
+        engine=place.engine,
+        queue=source,
+        inbox=inbox,
+        heartbeat=heartbeat,
+        drainer=Drainer(place.engine, inbox, performer, settings=work_settings, chance=chance, tally=tally, kept=kept),
+        kept=kept,
+        lanes=[Lane(source, work, settings=settings, wait=wait, clock=clock, chance=one) for one in chances],
+        protection=Protection(os.environ.get("ECS_AGENT_URI"), clock),
+        measured=embedded_metrics(dimensions) if is_measured else NoMetrics(),
+        tally=tally,
+    )

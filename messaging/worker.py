@@ -1,0 +1,291 @@
+"""The worker: lanes that receive and work, a heartbeat, a drainer of what was set aside, and care for the rest.
+
+Every lane polls for itself, one message at a time, so that the queue does all the sequencing: a group whose message is
+with one lane is nobody else's. A lane that cannot reach queue or database waits, longer each time. The first SIGTERM
+ends the polls; lanes finish what they have; what is not finished in time is given back before the process ends.
+"""
+
+import random
+import threading
+import uuid
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+import structlog
+from sqlalchemy import Engine
+from sqlalchemy.exc import DBAPIError
+
+from messaging import databases
+from messaging.backoff import Backoff
+from messaging.errors import HoldLost, TransientError
+from messaging.hold import Heartbeat
+from messaging.inbox import Inbox
+from messaging.metrics import Metrics
+from messaging.parking import Drainer, Kept
+from messaging.protection import Protection
+from messaging.queue import Queue
+from messaging.relay import Wait
+from messaging.tally import Tally
+from messaging.waiting import Stop
+from messaging.work import Work
+from sluice import limits, metrics
+from sluice.clock import Clock
+from sluice.declaration import Consumer
+from sluice.errors import ConfigError
+
+_log = structlog.get_logger()
+_ATTEMPT_SECONDS = 240
+"""A repeated receive repeats its attempt id for so long; AWS honours it for five minutes."""
+_TICK_SECONDS = 1.0
+_FORGET_SECONDS = 3_600
+_LAST_SECONDS = 2.0  # of the stop timeout: for giving back what was not finished, and for ending
+_GRACE_SECONDS = 1.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerSettings:
+    """How a worker goes about it.
+
+    Args:
+        lanes: message groups it works on at once.
+        wait_seconds: of each long poll.
+        drain_seconds: what lanes have to finish after SIGTERM.
+        keep_inbox_seconds: how long the inbox remembers a group nothing came for.
+        backoff: between two polls of a queue that does not answer.
+        is_ordered: False for a standard queue.
+        idle_seconds: end by itself when nothing came for so long; None never does.
+
+    Raises:
+        ConfigError: a value, or their relation, cannot be right.
+    """
+
+    lanes: int
+    wait_seconds: int
+    drain_seconds: float
+    keep_inbox_seconds: float
+    backoff: Backoff = field(default_factory=lambda: Backoff(base_seconds=0.5, cap_seconds=20, floor_seconds=0.1))
+    is_ordered: bool = True
+    idle_seconds: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.lanes < 1:
+            raise ConfigError(f"lanes is {self.lanes}, allowed is 1 or more; change --lanes")
+        if not 0 <= self.wait_seconds <= min(limits.WAIT_SECONDS_MAX, self.drain_seconds):
+            raise ConfigError(
+                f"wait is {self.wait_seconds} s, allowed is 0 to {min(limits.WAIT_SECONDS_MAX, self.drain_seconds):g}:"
+                " what a poll brings after SIGTERM has to be given back in time"
+            )
+        if self.idle_seconds is not None and self.idle_seconds < 0:
+            raise ConfigError(f"idle is {self.idle_seconds:g} s, allowed is 0 or more; change --until-idle")
+
+    @classmethod
+    def declared(
+        cls, consumer: Consumer, *, lanes: int | None, is_ordered: bool, idle_seconds: float | None
+    ) -> "WorkerSettings":
+        """Return what a consumer declares; with other lanes where they are given."""
+        drain_seconds = max(0.0, consumer.stop_timeout_seconds - _LAST_SECONDS)
+        wait_seconds = min(limits.WAIT_SECONDS_MAX, int(drain_seconds / 2))
+        return cls(
+            lanes=consumer.lanes if lanes is None else lanes,
+            wait_seconds=wait_seconds if idle_seconds is None else min(wait_seconds, 1),
+            drain_seconds=drain_seconds,
+            keep_inbox_seconds=consumer.inbox_retention_seconds,
+            is_ordered=is_ordered,
+            idle_seconds=idle_seconds,
+        )
+
+
+class Lane:
+    """Receives one message after the other and works on it. Runs on one thread, `step` by `step`.
+
+    Args:
+        queue: where messages come from.
+        work: what is done with each.
+        settings: how it goes about it.
+        wait: after a failure; ends when the worker stops.
+        clock: tells how old an attempt id is.
+        chance: for jitter and attempt ids; a seeded one in tests.
+    """
+
+    def __init__(
+        self, queue: Queue, work: Work, *, settings: WorkerSettings, wait: Wait, clock: Clock, chance: random.Random
+    ) -> None:
+        self._queue, self._work, self._settings, self._wait = queue, work, settings, wait
+        self._clock, self._chance = clock, chance
+        self._attempt: tuple[str, float] | None = None
+        self._failures = 0
+        self.active_at = clock.monotonic()
+
+    def step(self) -> bool:
+        """Poll once and work on what comes; return whether something came."""
+        if not self._work.is_ready():
+            self._rest()
+            return False
+        try:
+            message = self._queue.receive(attempt_id=self._attempt_id(), wait_seconds=self._settings.wait_seconds)
+        except (TransientError, HoldLost) as error:
+            _log.warning("nothing received", error=str(error))
+            self._rest()
+            return False
+        self._attempt, self._failures = None, 0
+        if message is None:
+            return False
+        self._work.do(message)
+        self.active_at = self._clock.monotonic()
+        return True
+
+    def fail(self) -> None:
+        """Rest after an error nobody thought of."""
+        self._rest()
+
+    def _attempt_id(self) -> str | None:
+        """Return the id of this poll: the last one's when its answer never came, or the group would stand still."""
+        if not self._settings.is_ordered:
+            return None
+        now = self._clock.monotonic()
+        if self._attempt is None or now - self._attempt[1] > _ATTEMPT_SECONDS:
+            self._attempt = (str(uuid.UUID(int=self._chance.getrandbits(128), version=4)), now)
+        return self._attempt[0]
+
+    def _rest(self) -> None:
+        self._failures += 1
+        self._wait.wait(self._settings.backoff.seconds(self._failures, self._chance.random()))
+        self.active_at = self._clock.monotonic()  # what cannot be asked is not idle
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parts:
+    """What a worker is put together from."""
+
+    engine: Engine
+    queue: Queue
+    inbox: Inbox
+    heartbeat: Heartbeat
+    drainer: Drainer
+    kept: Kept
+    lanes: Sequence[Lane]
+    protection: Protection
+    measured: Metrics
+    tally: Tally
+
+
+class Worker:
+    """Runs lanes, heartbeat and drainer on threads of their own, until it is told to stop.
+
+    Args:
+        parts: what it runs.
+        settings: how it goes about it.
+        stop: tells it to stop.
+        clock: for deadlines.
+    """
+
+    def __init__(self, parts: Parts, *, settings: WorkerSettings, stop: Stop, clock: Clock) -> None:
+        self._parts, self._settings, self._stop, self._clock = parts, settings, stop, clock
+        self._has_ended = threading.Event()
+        self._measured_at = self._forgot_at = clock.monotonic()
+        self._drained_at = clock.monotonic()
+
+    def run(self) -> None:
+        """Work until stopped, then end within the drain time. Runs in the main thread, which signals interrupt."""
+        lanes = [self._thread(f"lane-{number}", self._run_lane, lane) for number, lane in enumerate(self._parts.lanes)]
+        drainer = self._thread("drainer", self._run_drainer)
+        helpers = [self._thread("heartbeat", self._run_heartbeat), self._thread("care", self._run_care)]
+        _log.info("working", lanes=len(lanes), queue=self._parts.queue.url)
+        while not self._stop.is_asked():
+            self._stop.wait(_TICK_SECONDS)
+            if self._is_idle():
+                self._stop.ask()
+        self._end([*lanes, drainer], helpers)
+
+    def _end(self, workers: Sequence[threading.Thread], helpers: Sequence[threading.Thread]) -> None:
+        _log.info("stopping", drain_seconds=self._settings.drain_seconds)
+        deadline = self._clock.monotonic() + self._settings.drain_seconds
+        for thread in workers:
+            thread.join(max(0.0, deadline - self._clock.monotonic()))
+        unfinished = self._parts.heartbeat.holds()
+        self._parts.kept.lose()
+        for hold in unfinished:
+            hold.lose("the worker ends")
+        for thread in workers:  # a handler that asks its hold ends now
+            thread.join(max(0.0, deadline + _GRACE_SECONDS - self._clock.monotonic()))
+        self._has_ended.set()
+        for thread in helpers:
+            thread.join(_GRACE_SECONDS)
+        for hold in unfinished:
+            try:
+                self._parts.queue.release(hold.message.receipt_handle, 0)
+            except (HoldLost, TransientError) as error:
+                _log.warning("not given back: it comes again when its visibility timeout ends", error=str(error))
+        self._parts.protection.stop()
+        _log.info("stopped", unfinished=len(unfinished))
+
+    def _thread(self, name: str, run: Callable[..., None], *arguments: object) -> threading.Thread:
+        # A handler nobody can end must not keep the process: what it has open is rolled back with it.
+        thread = threading.Thread(target=run, args=arguments, name=name, daemon=True)
+        thread.start()
+        return thread
+
+    def _run_lane(self, lane: Lane) -> None:
+        while not self._stop.is_asked():
+            try:
+                lane.step()
+            except Exception:  # whatever it is, the other lanes and the next message need this one
+                _log.exception("a message was not worked on, and comes again when its visibility timeout ends")
+                lane.fail()
+
+    def _run_drainer(self) -> None:
+        while not self._stop.is_asked():
+            try:
+                if self._parts.drainer.step():
+                    self._drained_at = self._clock.monotonic()
+            except Exception:  # the next step may do it
+                _log.exception("what was set aside was not looked at")
+            self._stop.wait(_TICK_SECONDS)
+
+    def _run_heartbeat(self) -> None:
+        while not self._has_ended.wait(self._parts.heartbeat.interval_seconds):
+            try:
+                self._parts.heartbeat.beat()
+            except Exception:  # the next beat may do it
+                _log.exception("nothing was extended")
+
+    def _run_care(self) -> None:
+        while not self._has_ended.wait(_TICK_SECONDS):
+            try:
+                self.care()
+            except Exception:  # none of it is what the worker is for
+                _log.exception("not looked after")
+
+    def care(self) -> None:
+        """Tell ECS whether it is busy, write metrics, and forget old groups, each when its time has come."""
+        self._parts.protection.want(is_busy=bool(self._parts.heartbeat.holds()))
+        now = self._clock.monotonic()
+        try:
+            if now - self._measured_at >= metrics.INBOX_INTERVAL_SECONDS:
+                self._measured_at = now
+                self._measure()
+            if now - self._forgot_at >= _FORGET_SECONDS:
+                self._forgot_at = now
+                with self._parts.engine.begin() as connection:
+                    self._parts.inbox.forget(connection, self._settings.keep_inbox_seconds)
+        except DBAPIError as error:
+            if not databases.is_away(error):
+                raise
+            _log.warning("the database does not answer", error=str(error.orig).strip())
+
+    def _measure(self) -> None:
+        counted = self._parts.inbox.counts(self._parts.engine)
+        gauges = {
+            metrics.PARKED_GROUPS: counted["parked_groups"],
+            metrics.PARKED_MESSAGES: counted["parked_messages"],
+            metrics.HELD_MESSAGES: counted["held_messages"],
+            metrics.OPEN_EXCEPTIONS: counted["open_exceptions"],
+        }
+        self._parts.measured.put({**self._parts.tally.take(), **gauges})
+
+    def _is_idle(self) -> bool:
+        idle_seconds = self._settings.idle_seconds
+        if idle_seconds is None or self._parts.heartbeat.holds():
+            return False
+        last = max([self._drained_at, *(lane.active_at for lane in self._parts.lanes)])
+        return self._clock.monotonic() - last >= idle_seconds
