@@ -69,8 +69,10 @@ class Performer:
             HoldLost: the message may be somebody else's; nothing was committed.
             DBAPIError: the database is away; whether it was committed is unknown when it went away meanwhile.
         """
-        with self.tracing.handling(envelope.event, context):
-            return self._outcome(lambda: self._perform(session, envelope, context, guard, before_commit))
+        with self.tracing.handling(envelope.event, context) as told:
+            outcome = self._outcome(lambda: self._perform(session, envelope, context, guard, before_commit))
+            told(outcome)
+        return outcome
 
     def _perform(
         self, session: Session, envelope: Envelope, context: Context, guard: Guard, before_commit: str

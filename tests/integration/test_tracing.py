@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Iterator
+from contextlib import AbstractContextManager, nullcontext
 
 import pytest
 from opentelemetry.instrumentation.botocore import BotocoreInstrumentor
@@ -12,9 +13,10 @@ from opentelemetry.trace import SpanContext, SpanKind, StatusCode, Tracer
 from sqlalchemy.orm import Session
 
 from messaging import Event
-from messaging.envelope import decode
+from messaging.envelope import Envelope, decode
 from messaging.errors import HoldLost
-from messaging.handlers import Ack, Context, Outcome, Reject, Retry
+from messaging.handlers import Ack, Context, Handlers, Outcome, Reject, Retry
+from messaging.performing import Performer
 from messaging.queue import Queue, Received
 from messaging.spans import OpenTelemetry
 from messaging.tracing import NoTracing, Tracing, current_trace, opentelemetry
@@ -31,6 +33,10 @@ class Held:
     def remaining_seconds(self) -> float:
         """Return a minute."""
         return 60
+
+    def committing(self) -> AbstractContextManager[None]:
+        """Agree."""
+        return nullcontext()
 
 
 CONTEXT = Context(
@@ -173,6 +179,23 @@ def test_an_outcome_that_is_no_ack_is_the_spans_error(traced: Traced, outcome: O
     span = traced.consumed()
     assert (span.status.status_code, span.status.description) == (StatusCode.ERROR, "the bank is closed")
     assert (span.attributes or {})["error.type"] == kind
+
+
+def test_what_a_handler_raises_is_its_spans_error(traced: Traced) -> None:
+    """The worker makes an outcome of it inside the span, which is told."""
+
+    def fails(_: Session, __: Event, ___: Context) -> Outcome:
+        raise RuntimeError("the bank is closed")
+
+    performer = Performer(handlers=Handlers({"order.placed": fails}), tracing=traced.tracing)
+    with in_memory_world() as world, Session(world.engine) as session:
+        outcome = performer.perform(
+            session, Envelope(event=PLACED, seq=3, epoch=1), CONTEXT, Held(), before_commit="never"
+        )
+
+    span = traced.consumed()
+    assert outcome == Retry(reason="RuntimeError: the bank is closed")
+    assert (span.status.status_code, span.status.description) == (StatusCode.ERROR, outcome.reason)
 
 
 def test_an_exception_is_recorded_and_goes_on(traced: Traced) -> None:
