@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from sluice.environments import ENVIRONMENTS
 from stacks import consumers
 
 PROJECT = Path(__file__).parents[2]
@@ -58,7 +59,7 @@ def python(arguments: Sequence[str], app: Path, packages: Path) -> subprocess.Co
     )
 
 
-@pytest.mark.parametrize("command", ["relay"])
+@pytest.mark.parametrize("command", ["worker", "relay"])
 def test_the_image_holds_all_that_a_command_imports(command: str, image: Path, packages: Path) -> None:
     """Copied folders and locked packages are enough, and running it writes nothing beside them."""
     before = sorted(image.rglob("*"))
@@ -68,6 +69,24 @@ def test_the_image_holds_all_that_a_command_imports(command: str, image: Path, p
     assert (ran.returncode, ran.stderr) == (0, "")
     assert ran.stdout.startswith(f"Usage: python -m messaging {command}")
     assert sorted(image.rglob("*")) == before
+
+
+def test_the_image_holds_the_declared_handlers(image: Path, packages: Path) -> None:
+    """Every module an environment names for consumers without an image of their own."""
+    names = sorted(
+        {
+            consumer.handlers
+            for environment in ENVIRONMENTS.values()
+            for consumer in environment.consumers
+            if consumer.handlers is not None and consumer.image is None
+        }
+    )
+    loading = "import sys; from messaging.handlers import Handlers; [Handlers.load(name) for name in sys.argv[1:]]"
+
+    ran = python(["-c", loading, *names], image, packages)
+
+    assert names != []
+    assert (ran.returncode, ran.stderr) == (0, "")
 
 
 @pytest.mark.parametrize("package", ["pytest", "pyarrow", "aws_cdk", "wire"])
