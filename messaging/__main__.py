@@ -8,6 +8,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 from sqlalchemy.exc import SQLAlchemyError
 
 from messaging.cli.delays import delays
+from messaging.cli.dlq import dlq
 from messaging.cli.exits import COULD_NOT, REFUSED
 from messaging.cli.inbox import inbox
 from messaging.cli.outbox import outbox
@@ -25,7 +26,7 @@ def cli() -> None:
     """
 
 
-for _command in (relay, outbox, delays, worker, inbox):
+for _command in (relay, outbox, delays, worker, inbox, dlq):
     cli.add_command(_command)
 
 

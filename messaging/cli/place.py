@@ -73,7 +73,7 @@ def at_place(command: Callable[..., None]) -> Callable[..., None]:
         finally:
             engine.dispose()
 
-    return _as(command, placed)
+    return as_command(command, placed)
 
 
 def at_consumer(command: Callable[..., None]) -> Callable[..., None]:
@@ -104,7 +104,7 @@ def at_consumer(command: Callable[..., None]) -> Callable[..., None]:
             )
             command(place, **given)
 
-    return _as(command, placed)
+    return as_command(command, placed)
 
 
 def environment_option(meant: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
@@ -180,7 +180,7 @@ def dsn_from_secret(environment: Environment) -> str:
     return database_url(boto3.client("secretsmanager", region_name=environment.region), secret_arn)
 
 
-def _as(command: Callable[..., None], placed: Callable[..., None]) -> Callable[..., None]:
+def as_command(command: Callable[..., None], placed: Callable[..., None]) -> Callable[..., None]:
     """Return `placed` under the command's name, with the options of both."""
     placed.__name__, placed.__doc__ = command.__name__, command.__doc__
     placed.__click_params__ = getattr(command, "__click_params__", []) + placed.__click_params__  # type: ignore[attr-defined]

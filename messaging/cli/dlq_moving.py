@@ -1,0 +1,266 @@
+"""`python -m messaging dlq redrive`."""
+
+import json
+import os
+import re
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import click
+from rich.console import Console
+from rich.progress import Progress
+
+from messaging import dead_letters, failpoints
+from messaging.cli.acts import meant
+from messaging.cli.dlq_place import at_dlq, queue_client, stoppable
+from messaging.cli.exits import COULD_NOT, PARTLY
+from messaging.cli.place import ConsumerPlace
+from messaging.dead_letters import DeadLetterQueue, Destination, Reading
+from messaging.pace import Pace
+from messaging.redrive import RATE_MAX, RATE_MIN, Choice, Left, MoveTasks, Redrive, Result, batch_of, new_run
+from sluice import limits, naming
+from sluice.clock import SystemClock
+from sluice.errors import ConfigError
+
+_UNITS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
+_FOLLOW_SECONDS = 2
+_TROUBLES = {Left.BEHIND, Left.BOUNCED, Left.FAILED, Left.LATE}
+CLIENT, NATIVE = "client", "native"
+
+
+class _Age(click.ParamType[int]):
+    name = "age"
+
+    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        found = re.fullmatch(r"([0-9]{1,6})([smhd])", value)
+        if found is None:
+            self.fail(
+                f"{value!r} is no age, allowed is a number of seconds, minutes, hours or days such as 90m", param, ctx
+            )
+        return int(found[1]) * _UNITS[found[2]]
+
+
+@click.command()
+@click.option(
+    "--engine",
+    type=click.Choice([CLIENT, NATIVE]),
+    default=CLIENT,
+    show_default=True,
+    help="From here, each group in order; or a move task of SQS, which needs no process and knows no filters.",
+)
+@click.option("--to", "to", metavar="QUEUE", help="Name of the queue to send to.  [default: the consumer's]")
+@click.option("--rate", type=click.FloatRange(RATE_MIN, RATE_MAX), metavar="N", help="At most so many a second.")
+@click.option("--group", "groups", multiple=True, help="Only this group; may be repeated, as the next two.")
+@click.option("--type", "types", multiple=True, help="Only events of this type.")
+@click.option("--event-id", "event_ids", multiple=True, help="Only this event.")
+@click.option("--older-than", type=_Age(), metavar="AGE", help="Only what died longer ago: 90s, 15m, 2h, 7d.")
+@click.option("--canary", type=click.IntRange(1), metavar="N", help="Bring so many back, and say what to look at.")
+@click.option("--run", metavar="ID", help="Finish the run of that id, which died.")
+@click.option("--no-wait", is_flag=True, help="Native: start it and end; `dlq status` tells how far it is.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@meant
+@at_dlq
+def redrive(
+    place: ConsumerPlace,
+    queue: DeadLetterQueue,
+    engine: str,
+    to: str | None,
+    rate: float | None,
+    groups: tuple[str, ...],
+    types: tuple[str, ...],
+    event_ids: tuple[str, ...],
+    older_than: int | None,
+    canary: int | None,
+    run: str | None,
+    no_wait: bool,
+    as_json: bool,
+    is_meant: bool,
+) -> None:
+    """Bring dead letters back to the consumer's queue, each group in its order.
+
+    \b
+    A message is sent, then deleted: it is never in neither queue. Should this die in between, it is in both; the same
+    command with the printed --run finishes it, and the inbox drops what comes twice.
+    A message that does not match a filter stays, and all of its group behind it: they cannot be had without it.
+    What was brought back and died again is left alone, so a run ends.
+
+    Exit code 1: some are left that should have come. 2: none came.
+    """
+    choice = Choice(
+        groups=frozenset(groups),
+        types=frozenset(types),
+        event_ids=frozenset(event_ids),
+        before_us=None if older_than is None else SystemClock().now_us() - older_than * 1_000_000,
+    )
+    name = _destination_name(place, queue, to)
+    sqs = queue_client(place.environment, place.endpoint_url)
+    if engine == NATIVE:
+        _require_plain(choice, canary=canary, run=run)
+        destination_arn = None if to is None else Destination(sqs, name).arn
+        _redrive_natively(
+            MoveTasks(sqs, queue.arn), queue, name, destination_arn, _whole(rate), no_wait, as_json, is_meant
+        )
+    else:
+        if no_wait:
+            raise ConfigError("--no-wait is given with the client engine, allowed is native; leave it out")
+        destination = Destination(sqs, name)
+        if is_meant:
+            _redrive_from_here(queue, destination, choice, rate, canary, run, as_json)
+        else:
+            _say_what_would_be(queue, name, choice, canary, as_json)
+
+
+def _destination_name(place: ConsumerPlace, queue: DeadLetterQueue, to: str | None) -> str:
+    name = naming.queue_name(place.environment, place.consumer) if to is None else to
+    if name == queue.name or not name.endswith(limits.FIFO_SUFFIX):
+        raise ConfigError(f"--to is {name!r}, allowed is the name of another FIFO queue, which ends with .fifo")
+    return name
+
+
+def _say_what_would_be(
+    queue: DeadLetterQueue, destination: str, choice: Choice, canary: int | None, as_json: bool
+) -> None:
+    """Say what a run would meet first, and give it back."""
+    with stoppable() as (stop, clock), Reading(queue, clock=clock) as reading:
+        letters = dead_letters.peek(reading, limits.RECEIVE_MESSAGES_MAX, is_stopped=stop.is_asked)
+    matching = sum(choice.matches(letter) for letter in letters)
+    about = sum(queue.counts.values())
+    if as_json:
+        said = {"is_done": False, "source": queue.name, "destination": destination, "about": about}
+        click.echo(json.dumps(said | {"seen": len(letters), "matching": matching, "canary": canary}, indent=2))
+        return
+    if not letters:
+        click.echo(f"nothing to be had in {queue.name}; SQS says about {about}")
+        return
+    how_many = "what matches" if canary is None else f"up to {canary}"
+    click.echo(
+        f"would send {how_many} of about {about} messages of {queue.name} to {destination}; of the first {len(letters)}"
+        f" to be had {matching} match; add --yes to do it"
+    )
+
+
+def _redrive_from_here(
+    queue: DeadLetterQueue,
+    destination: Destination,
+    choice: Choice,
+    rate: float | None,
+    canary: int | None,
+    run: str | None,
+    as_json: bool,
+) -> None:
+    with stoppable() as (stop, clock), _progress(sum(queue.counts.values())) as advance:
+        run = new_run(clock) if run is None else run
+        redrive = Redrive(
+            queue,
+            destination,
+            run=run,
+            pace=Pace(rate, clock=clock),
+            clock=clock,
+            choice=choice,
+            batch=batch_of(rate, queue.hold_seconds),
+            most=canary,
+            is_stopped=stop.is_asked,
+            failpoint=failpoints.from_environment(os.environ, failpoints.DEAD_LETTERS),
+            on_moved=lambda _: advance(1),
+        )
+        click.echo(f"run {run}: {queue.name} to {destination.name}", err=True)
+        result = redrive.work()
+    if as_json:
+        said = {"is_done": True, "run": run, "source": queue.name, "destination": destination.name}
+        moved = [{"group": group, "seq": seq} for group, seq in result.moved]
+        left = {"left": result.left_counts(), "error": result.error, "is_whole": result.is_whole}
+        click.echo(json.dumps(said | {"moved": moved} | left, indent=2))
+    else:
+        _show(result, run, canary)
+    _exit(result)
+
+
+def _show(result: Result, run: str, canary: int | None) -> None:
+    click.echo(f"{len(result.moved)} brought back")
+    for why in Left:
+        count = sum(one is why for one in result.left.values())
+        if count:
+            click.echo(f"{count} left: {why.value}")
+    if any(why is Left.UNWANTED for why in result.left.values()):
+        click.echo("what is behind a message that does not match cannot be had without it, and stays too")
+    if result.error is not None:
+        click.echo(f"the last error: {result.error}", err=True)
+    if not result.is_whole:
+        click.echo(f"stopped before the end; go on with --run {run}", err=True)
+    elif canary is not None and result.moved:
+        places = ", ".join(f"number {seq} of group {group}" for group, seq in result.moved[:10])
+        click.echo(
+            f"look whether the consumer handles {places}: its log, its effect, and whether `dlq ls` shows it again."
+            " Then bring the rest back without --canary"
+        )
+
+
+def _exit(result: Result) -> None:
+    if not result.moved and (result.left or not result.is_whole):
+        sys.exit(COULD_NOT)
+    if not result.is_whole or _TROUBLES & set(result.left.values()):
+        sys.exit(PARTLY)
+
+
+def _require_plain(choice: Choice, *, canary: int | None, run: str | None) -> None:
+    if not choice.is_any or canary is not None or run is not None:
+        raise ConfigError(
+            "--engine is 'native' with a filter, --canary or --run, allowed are --to, --rate and --no-wait: a move task"
+            " moves everything; use the client engine, or leave them out"
+        )
+
+
+def _whole(rate: float | None) -> int | None:
+    if rate is not None and rate != int(rate):
+        raise ConfigError(f"--rate is {rate:g} with the native engine, allowed are whole numbers from 1 to {RATE_MAX}")
+    return None if rate is None else int(rate)
+
+
+def _redrive_natively(
+    tasks: MoveTasks,
+    queue: DeadLetterQueue,
+    destination: str,
+    destination_arn: str | None,
+    rate: int | None,
+    no_wait: bool,
+    as_json: bool,
+    is_meant: bool,
+) -> None:
+    about = sum(queue.counts.values())
+    if not is_meant:
+        click.echo(
+            f"would let SQS move about {about} messages of {queue.name} to {destination}, between what comes there"
+            " meanwhile; add --yes to do it"
+        )
+        return
+    tasks.start(destination_arn=destination_arn, rate=rate)
+    if no_wait:
+        click.echo(f"SQS moves about {about} messages of {queue.name}; see `dlq status`, `dlq cancel`")
+        return
+    with stoppable() as (stop, clock), _progress(about) as advance:
+        seen = 0
+        for task in tasks.followed(clock=clock, every_seconds=_FOLLOW_SECONDS):
+            advance(task.moved - seen)
+            seen = task.moved
+            if stop.is_asked():
+                break
+    if as_json:
+        said = {"is_done": True, "status": task.status, "moved": task.moved, "failure": task.failure}
+        click.echo(json.dumps({"source": queue.name, "destination": destination} | said, indent=2))
+    else:
+        why = f": {task.failure}" if task.failure else ""
+        click.echo(f"{task.status.lower()}, about {task.moved} moved{why}")
+    if not task.has_ended:
+        click.echo("SQS goes on without this process; see `dlq status`, `dlq cancel`", err=True)
+    if task.status != "COMPLETED":
+        sys.exit(PARTLY if task.moved or not task.has_ended else COULD_NOT)
+
+
+@contextmanager
+def _progress(total: int) -> Iterator[Callable[[int], None]]:
+    """Yield what is told how many more are done; people who look on see a bar."""
+    console = Console(stderr=True)
+    with Progress(console=console, transient=True, disable=not console.is_terminal) as bar:
+        shown = bar.add_task("messages", total=total)
+        yield lambda count: bar.update(shown, advance=count)
