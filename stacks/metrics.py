@@ -47,6 +47,17 @@ def outbox_metric(environment: Environment, metric_name: str, statistic: str) ->
     )
 
 
+def inbox_metric(environment: Environment, consumer: Consumer, metric_name: str, statistic: str) -> cloudwatch.Metric:
+    """Return a metric a consumer's workers write, by the minute; not reported while none runs."""
+    return cloudwatch.Metric(
+        namespace=written.NAMESPACE,
+        metric_name=metric_name,
+        dimensions_map=written.inbox_dimensions(environment, consumer),
+        statistic=statistic,
+        period=MINUTE,
+    )
+
+
 def running_tasks(environment: Environment, consumer: Consumer) -> cloudwatch.Metric:
     """Return how many of a consumer's tasks run; not reported at all while there are none."""
     return cloudwatch.Metric(

@@ -20,8 +20,8 @@ from aws_cdk import aws_sns_subscriptions as subscriptions
 from constructs import Construct
 
 from sluice import backlog, naming
-from sluice.declaration import Consumer, Environment
-from sluice.metrics import OUTBOX_LAG, OUTBOX_PENDING, OUTBOX_PUBLISHED, OUTBOX_QUARANTINED
+from sluice.declaration import Consumer, Environment, Gaps
+from sluice.metrics import OUTBOX_LAG, OUTBOX_PENDING, OUTBOX_PUBLISHED, OUTBOX_QUARANTINED, PARKED_GROUPS
 from stacks import metrics
 from stacks.nag import acknowledge
 
@@ -30,6 +30,7 @@ _BREACHING = cloudwatch.TreatMissingData.BREACHING
 _AT_LEAST = cloudwatch.ComparisonOperator.GREATER_THAN_OR_EQUAL_TO_THRESHOLD
 _MORE_THAN = cloudwatch.ComparisonOperator.GREATER_THAN_THRESHOLD
 _PINNED_MINUTES = 15
+_PARKED_MINUTES = 10
 _WIDTH = 8
 
 
@@ -75,6 +76,8 @@ class Alarms(Construct):
             self._watch_queues(consumer)
             self._watch_latency(consumer)
             self._watch_service(consumer)
+            if consumer.parks:
+                self._watch_inbox(consumer)
 
     def _alarm(
         self,
@@ -147,6 +150,20 @@ class Alarms(Construct):
             missing=_NOT_BREACHING,  # without a relay `lagging` rings
             description="SNS refuses a message as it is, and its group waits behind it. See `python -m messaging"
             " outbox ls`, mend what refuses it, then unquarantine or skip it.",
+        )
+
+    def _watch_inbox(self, consumer: Consumer) -> None:
+        minutes = _PARKED_MINUTES + consumer.gap_wait_seconds // 60 if consumer.gaps is Gaps.WAIT else _PARKED_MINUTES
+        self._alarm(
+            consumer.name,
+            "parked",
+            metrics.inbox_metric(self._environment, consumer, PARKED_GROUPS, "Maximum"),
+            threshold=1,
+            minutes=minutes,
+            of_minutes=minutes,
+            missing=_IGNORE,
+            description=f"A group has been parked for {minutes} minutes: a message is missing, dead or held, and what"
+            " follows it is set aside. See `python -m messaging dlq ls`, then redrive, replace, retry or skip it.",
         )
 
     def _watch_queues(self, consumer: Consumer) -> None:

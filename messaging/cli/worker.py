@@ -10,7 +10,7 @@ import click
 from messaging import databases, failpoints, queue, schema
 from messaging.cli.place import ConsumerPlace, at_consumer
 from messaging.cli.running import embedded_metrics, log_to, metrics_option, recording
-from messaging.errors import OutboxError
+from messaging.errors import OutboxError, TransientError
 from messaging.handlers import Handlers
 from messaging.hold import Heartbeat
 from messaging.inbox import Inbox, Policy
@@ -135,14 +135,20 @@ def _is_ordered(source: Queue, place: ConsumerPlace, sqs: object, *, is_given: b
         ConfigError: it is not as declared, in a way its worker would suffer from.
     """
     live = source.attributes()
-    dead_letters = None
-    if not is_given:
-        name = naming.dead_letter_queue_name(place.environment, place.consumer)
-        dead_letters = Queue(sqs, queue.url_of(sqs, name)).attributes()
+    dead_letters = None if is_given else _dead_letters(place, sqs)
     found = faults(place.consumer, live, dead_letters)
     if found:
         raise ConfigError(f"queue {source.url} is not what its worker needs: " + "; ".join(found))
     return live.get("FifoQueue") == "true"
+
+
+def _dead_letters(place: ConsumerPlace, sqs: object) -> dict[str, str] | None:
+    """Return the DLQ's attributes; None where they may not be read: a task has no right to."""
+    try:
+        name = naming.dead_letter_queue_name(place.environment, place.consumer)
+        return Queue(sqs, queue.url_of(sqs, name)).attributes()
+    except TransientError:
+        return None
 
 
 def _parts(

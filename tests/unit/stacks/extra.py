@@ -1,6 +1,16 @@
 """Environments that use every option the declared ones leave alone. They are synthesized, and deployed nowhere."""
 
-from sluice.declaration import Consumer, Database, Encryption, Environment, ExistingNetwork, NewNetwork, Removal
+from sluice.declaration import (
+    Consumer,
+    Database,
+    Encryption,
+    Environment,
+    ExistingNetwork,
+    Gaps,
+    NewNetwork,
+    Poison,
+    Removal,
+)
 
 FULL = Environment(
     name="full",
@@ -45,7 +55,15 @@ FULL = Environment(
             memory_mib=1_024,
             image="111122223333.dkr.ecr.eu-central-1.amazonaws.com/team/ledger@sha256:" + 32 * "ab",
         ),
-        Consumer(name="night-batch", min_tasks=0, max_tasks=3, acceptable_latency_seconds=1_800),
+        Consumer(
+            name="night-batch",
+            min_tasks=0,
+            max_tasks=3,
+            acceptable_latency_seconds=1_800,
+            handlers="night.handlers",
+            poison=Poison.PARK,
+            gaps=Gaps.HALT,
+        ),
     ),
 )
 """Every option in a network of its own, with every number different from its default."""

@@ -23,6 +23,7 @@ def _alarms(found: Found, environment: Environment) -> Iterator[str]:
         *(naming.alarm_name(environment, "relay", what) for what in ("lagging", "quarantined") if environment.relay),
         *(naming.alarm_name(environment, one.name, what) for one in environment.consumers for what in conditions),
         *(naming.alarm_name(environment, one.name, "asleep") for one in environment.consumers if one.min_tasks == 0),
+        *(naming.alarm_name(environment, one.name, "parked") for one in environment.consumers if one.parks),
     }
     alarms = {one.name: one.properties for one in of_kind(found, ALARM)}
     for name in sorted(expected ^ set(alarms)):
@@ -49,6 +50,7 @@ def _thresholds(found: Found, environment: Environment) -> Iterator[str]:
             "expiring": consumer.message_retention_seconds / 2,
             "stuck": 1,
             "pinned": 1,
+            **({"parked": 1} if consumer.parks else {}),
         }
         for consumer in environment.consumers
     }
