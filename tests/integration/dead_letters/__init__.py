@@ -1,0 +1,1 @@
+"""Dead letters: reading, redriving, replacing, and what is done to an inbox."""
