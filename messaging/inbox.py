@@ -24,6 +24,7 @@ _INSERTS: dict[str, Callable[[Table], sqlite.Insert | postgresql.Insert]] = {
     "sqlite": sqlite.insert,
     "postgresql": postgresql.insert,
 }
+_FIRST_SEQ = 1
 _FORGOTTEN_MAX = 1_000
 _DUE_MAX = 100
 
@@ -38,7 +39,8 @@ class Policy:
         parks_gaps: set aside what comes behind a missing number.
         gap_wait_us: how long it may be missing, microseconds; None is until somebody acts.
         records_gaps: whether a missing number means something: not where a filter policy leaves some out.
-        is_ordered: False for a standard queue, where a lower number may come for the first time after a higher one.
+        is_ordered: False for a standard queue, where a lower number may come for the first time after a higher one;
+            what is missing has to be recorded there, or news could not be told from a repeat.
     """
 
     consumer: str
@@ -56,7 +58,7 @@ class Policy:
             parks_poison=consumer.poison is Poison.PARK,
             parks_gaps=consumer.gaps is not Gaps.RECORD,
             gap_wait_us=consumer.gap_wait_seconds * 1_000_000 if consumer.gaps is Gaps.WAIT else None,
-            records_gaps=consumer.filter_policy is None,
+            records_gaps=consumer.filter_policy is None or not is_ordered,
             is_ordered=is_ordered,
         )
 
@@ -280,8 +282,9 @@ class Inbox:
 
     def _lock(self, connection: Connection, group_id: str, arrival: Arrival, now_us: int) -> Position:
         """Return where the consumer is in the group, its row locked until the transaction ends; made when missing."""
-        # Of a standard queue any number may be the first to come: it begins at 1 there.
-        beginning = {"epoch": 0, "first_seq": 0} if self.policy.is_ordered else {"epoch": arrival.epoch, "first_seq": 1}
+        # Of a standard queue any number may be the first to come: there an epoch begins at 1.
+        is_ordered = self.policy.is_ordered
+        beginning = {"epoch": 0 if is_ordered else arrival.epoch, "first_seq": 0 if is_ordered else _FIRST_SEQ}
         made = _INSERTS[connection.dialect.name](groups).values(
             consumer=self.policy.consumer, group_id=group_id, last_seq=0, updated_at_us=now_us, **beginning
         )
@@ -324,15 +327,19 @@ class Inbox:
             self._insert_exception(connection, group_id, epoch, (seq, seq), SKIPPED, now_us, reason="tombstone")
         if (epoch, seq) <= (at.epoch, at.last_seq):
             return
-        if epoch == at.epoch and self.policy.records_gaps:
-            self._insert_missing(connection, group_id, epoch, (at.last_seq + 1, seq - 1), now_us)
+        if epoch == at.epoch:
+            first_seq, awaited = at.first_seq, at.last_seq + 1
+        else:
+            first_seq = awaited = seq if self.policy.is_ordered else _FIRST_SEQ
+        if self.policy.records_gaps:
+            self._insert_missing(connection, group_id, epoch, (awaited, seq - 1), now_us)
         last_seq = self._over_skipped(connection, group_id, epoch, seq) if at.is_parked else seq
         connection.execute(
             update(groups)
             .where(groups.c.consumer == self.policy.consumer, groups.c.group_id == group_id)
             .values(
                 epoch=epoch,
-                first_seq=at.first_seq if epoch == at.epoch else seq,
+                first_seq=first_seq,
                 last_seq=last_seq,
                 last_event_id=envelope.event.id if is_handled and last_seq == seq else None,
             )

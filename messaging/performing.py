@@ -81,8 +81,11 @@ class Performer:
         handler = self.handlers.find(event.type)
         if handler is None:
             return Reject(f"there is no handler for {event.type!r}; add one, or one for '*'")
+        transaction = session.get_transaction()
         said = handler(session, event, context)
         outcome = Ack() if said is None else said
+        if session.get_transaction() is not transaction:
+            return Retry(reason="the handler committed or rolled back, allowed is neither: the worker does")
         if isinstance(outcome, Ack):
             self.failpoint(before_commit)
             session.flush()  # what it brings to light is the handler's, and needs no gate

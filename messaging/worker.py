@@ -216,7 +216,6 @@ class Worker:
                 self._parts.queue.release(hold.message.receipt_handle, 0)
             except (HoldLost, TransientError) as error:
                 _log.warning("not given back: it comes again when its visibility timeout ends", error=str(error))
-        self._parts.protection.stop()
         _log.info("stopped", unfinished=len(unfinished))
 
     def _thread(self, name: str, run: Callable[..., None], *arguments: object) -> threading.Thread:
@@ -250,11 +249,13 @@ class Worker:
                 _log.exception("nothing was extended")
 
     def _run_care(self) -> None:
-        while not self._has_ended.wait(_TICK_SECONDS):
+        while not self._stop.is_asked():
             try:
                 self.care()
             except Exception:  # none of it is what the worker is for
                 _log.exception("not looked after")
+            self._stop.wait(_TICK_SECONDS)
+        self._parts.protection.stop()
 
     def care(self) -> None:
         """Tell ECS whether it is busy, write metrics, and forget old groups, each when its time has come."""

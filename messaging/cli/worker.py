@@ -21,16 +21,18 @@ from messaging.preflight import faults
 from messaging.protection import Protection
 from messaging.queue import Queue
 from messaging.tally import Tally
+from messaging.tracing import NoTracing, Tracing, opentelemetry
 from messaging.waiting import PollWait, Stop
 from messaging.work import Work, WorkSettings
 from messaging.worker import Lane, Parts, Worker, WorkerSettings
 from sluice import metrics, naming
 from sluice.clock import SystemClock
 from sluice.declaration import Consumer
-from sluice.errors import ConfigError
+from sluice.errors import ConfigError, EndpointError
 
 _TIMEOUTS_MAX = 10
 """A handler that takes longer than so many visibility timeouts has failed."""
+_BUSY_SECONDS = 1_800  # protected from scale-in without a rest; longer where a handler may take longer
 _FURTHER_CONNECTIONS = 2  # the heartbeat's, and one to give back with
 
 
@@ -97,7 +99,11 @@ def worker(
         parts = _parts(
             place,
             source,
-            Performer(handlers=handlers, failpoint=failpoints.from_environment(os.environ, failpoints.WORKER)),
+            Performer(
+                handlers=handlers,
+                failpoint=failpoints.from_environment(os.environ, failpoints.WORKER),
+                tracing=_tracing(name),
+            ),
             work_settings,
             settings,
             stop,
@@ -115,6 +121,11 @@ def _handlers(consumer: Consumer, module: str | None) -> Handlers:
             " it in sluice/environments.py, or give --handlers"
         )
     return Handlers.load(name)
+
+
+def _tracing(queue_name: str) -> Tracing:
+    """Return what makes spans, where the handlers' module has brought OpenTelemetry along."""
+    return opentelemetry(queue_name=queue_name) if "opentelemetry" in sys.modules else NoTracing()
 
 
 def _require_tables(place: ConsumerPlace) -> None:
@@ -147,7 +158,7 @@ def _dead_letters(place: ConsumerPlace, sqs: object) -> dict[str, str] | None:
     try:
         name = naming.dead_letter_queue_name(place.environment, place.consumer)
         return Queue(sqs, queue.url_of(sqs, name)).attributes()
-    except TransientError:
+    except (TransientError, EndpointError):  # without a right, SQS says there is no such queue
         return None
 
 
@@ -188,7 +199,11 @@ def _parts(
         drainer=Drainer(place.engine, inbox, performer, settings=work_settings, chance=chance, tally=tally, kept=kept),
         kept=kept,
         lanes=[Lane(source, work, settings=settings, wait=wait, clock=clock, chance=one) for one in chances],
-        protection=Protection(os.environ.get("ECS_AGENT_URI"), clock),
+        protection=Protection(
+            os.environ.get("ECS_AGENT_URI"),
+            clock,
+            busy_seconds_max=max(_BUSY_SECONDS, 2 * work_settings.hold_seconds_max),
+        ),
         measured=embedded_metrics(dimensions) if is_measured else NoMetrics(),
         tally=tally,
     )
