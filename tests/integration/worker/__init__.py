@@ -1,0 +1,1 @@
+"""The worker: from a queue to an effect, once and in order."""
