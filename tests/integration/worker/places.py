@@ -427,7 +427,7 @@ class World:
         table = inbox_tables.groups
         mine = select(table.c.group_id, table.c.last_seq).where(table.c.consumer == self.consumer)
         with databases.reading(self.engine) as connection:
-            return dict(connection.execute(mine).tuples().all())
+            return {row.group_id: row.last_seq for row in connection.execute(mine)}
 
     def exceptions(self) -> dict[Place, tuple[str, str | None]]:
         """Return state and reason of what the inbox has written down about numbers."""
