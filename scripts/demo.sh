@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
-# The main job, inside `python -m emulator run`: deploy, verify the contracts, load, judge. Contracts that fail do not
-# skip the load; both count. Exit code: that of the load test, or 1 when only the contracts failed.
+# The main job, inside `python -m emulator run`: deploy, verify the contracts, trade from outbox to services, load, judge.
+# What fails does not skip what follows; all of it counts. Exit code: that of the load test, or 1 when only others failed.
 set -uo pipefail
 cd "$(dirname "$0")/.."
 
 step() { printf '\n=== %s\n' "$*"; }
 mkdir -p runs
 
-step "1/3  cdk deploy: topic, queues, DLQs, services, alarms in three stacks (log: runs/deploy.log)"
+step "1/4  cdk deploy: topic, queues, DLQs, services, alarms in three stacks (log: runs/deploy.log)"
 if ! scripts/deploy-local.sh > runs/deploy.log 2>&1; then
   tail -20 runs/deploy.log >&2
   echo "demo: the deployment failed, see runs/deploy.log" >&2
@@ -15,18 +15,24 @@ if ! scripts/deploy-local.sh > runs/deploy.log 2>&1; then
 fi
 grep -E 'Arn = ' runs/deploy.log
 
-step "2/3  contracts: the core of what SQS and SNS promise, and all of what is deployed ('make contract': everything)"
+step "2/4  contracts: the core of what SQS and SNS promise, and all of what is deployed ('make contract': everything)"
 pytest --quiet -n "${WORKERS:-8}" contract_tests -m "(core or deployment) and not slow"
 contracts=$?
 
-step "3/3  load test: profile ${1:-smoke}"
+step "3/4  orders: 200 transactions, outbox, relay, topic, queues, three services with an inbox each (log: runs/orders.log)"
+scripts/orders.sh > runs/orders.log 2>&1
+orders=$?
+tail -1 runs/orders.log
+
+step "4/4  load test: profile ${1:-smoke}"
 python -m spark_load run "${1:-smoke}" --env local
 load=$?
 
 step "result"
 echo "contracts: $([ $contracts = 0 ] && echo kept || echo "BROKEN (exit code $contracts)")"
+echo "orders:    $([ $orders = 0 ] && echo "once and in order" || echo "BROKEN (exit code $orders)")"
 echo "load test: $([ $load = 0 ] && echo valid || { [ $load = 1 ] && echo INVALID || echo "unknown (exit code $load)"; })"
 latest=$(find runs -mindepth 1 -maxdepth 1 -type d -newer runs/deploy.log | sort | tail -1)
 echo "artefacts: ${latest:-none} (verdict.json, summary.md, history/, journals/)"
-[ $contracts = 0 ] || [ $load = 3 ] || exit 1
+[ $((contracts + orders)) = 0 ] || [ $load = 3 ] || exit 1
 exit $load
