@@ -13,7 +13,17 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import Connection, Engine, create_engine, event, text
+from sqlalchemy import (
+    BigInteger,
+    ColumnElement,
+    Connection,
+    Engine,
+    create_engine,
+    event,
+    literal,
+    literal_column,
+    text,
+)
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError, InterfaceError, NoSuchModuleError, OperationalError
 
@@ -136,6 +146,13 @@ def end_idle_transactions(engine: Engine, seconds: float) -> None:
         def connected(connection: Any, _: Any) -> None:
             connection.execute(f"SET idle_in_transaction_session_timeout = {round(seconds * 1_000)}")
             connection.commit()
+
+
+def now_us_sql(connection: Connection, clock: Clock | None) -> ColumnElement[int]:
+    """Return what `now_us` returns as an expression, for a statement that is asked anyway."""
+    if clock is not None:
+        return literal(clock.now_us(), BigInteger)
+    return literal_column(_NOW_US[connection.dialect.name].removeprefix("SELECT "), BigInteger)
 
 
 def require_durable(connection: Connection) -> None:

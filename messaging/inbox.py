@@ -126,8 +126,7 @@ class Inbox:
         arrival = arrived.arrival
         with databases.explaining_missing_tables():
             group_id = arrived.envelope.event.group
-            now_us = databases.now_us(connection, self._clock)
-            at = self._lock(connection, group_id, arrival, now_us)
+            at, now_us = self._lock(connection, group_id, arrival)
         known = self._known(connection, group_id, arrival) if needs_known(at, arrival) else None
         decision = decide(at, known, arrival, parks_gaps=self.policy.parks_gaps)
         if decision.action is Action.HANDLE:
@@ -143,8 +142,7 @@ class Inbox:
         message was handled meanwhile by somebody else.
         """
         arrival, group_id = arrived.arrival, arrived.envelope.event.group
-        now_us = databases.now_us(connection, self._clock)
-        at = self._lock(connection, group_id, arrival, now_us)
+        at, now_us = self._lock(connection, group_id, arrival)
         known = self._known(connection, group_id, arrival)
         decision = decide(at, known, arrival, parks_gaps=self.policy.parks_gaps)
         if decision.action in (Action.DROP, Action.BURN):
@@ -280,18 +278,23 @@ class Inbox:
 
     # --- the steps ----------------------------------------------------------------------------------------------------
 
-    def _lock(self, connection: Connection, group_id: str, arrival: Arrival, now_us: int) -> Position:
-        """Return where the consumer is in the group, its row locked until the transaction ends; made when missing."""
+    def _lock(self, connection: Connection, group_id: str, arrival: Arrival) -> tuple[Position, int]:
+        """Return where the consumer is in the group, its row locked and made where missing, and the instant."""
         # Of a standard queue any number may be the first to come: there an epoch begins at 1.
         is_ordered = self.policy.is_ordered
         beginning = {"epoch": 0 if is_ordered else arrival.epoch, "first_seq": 0 if is_ordered else _FIRST_SEQ}
         made = _INSERTS[connection.dialect.name](groups).values(
-            consumer=self.policy.consumer, group_id=group_id, last_seq=0, updated_at_us=now_us, **beginning
+            consumer=self.policy.consumer,
+            group_id=group_id,
+            last_seq=0,
+            updated_at_us=databases.now_us_sql(connection, self._clock),
+            **beginning,
         )
         locked = made.on_conflict_do_update(
             index_elements=["consumer", "group_id"], set_={"updated_at_us": made.excluded.updated_at_us}
         )
-        return _position(connection.execute(locked.returning(groups)).one())
+        row = connection.execute(locked.returning(groups)).one()
+        return _position(row), row.updated_at_us
 
     def _known(self, connection: Connection, group_id: str, arrival: Arrival) -> Known | None:
         row = self._exception(connection, group_id, arrival.epoch, arrival.seq)
