@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from docs import conformance_page, stacks_page
+from docs import conformance_page, pitfalls_page, stacks_page
 from sluice import deviations
 from sluice.promises import CORE, PROMISES, Evidence
 from sluice.promises.untested import NOT_TESTED
@@ -62,6 +62,7 @@ def _evidence(evidence: Evidence) -> str:
 
 if __name__ == "__main__":
     conformance_page.write(conformance_page.stored(_DOCS), _DOCS)
+    pitfalls_page.write()
     _PROMISES.write_text(promises_page(), encoding="utf-8")
     written = _STACKS.read_text(encoding="utf-8")
     _STACKS.write_text(stacks_page.fill(written, stacks_page.parts()), encoding="utf-8")

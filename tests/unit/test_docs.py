@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from docs import costs, declared, diagram, stacks_page, templates
+from docs import costs, declared, diagram, pitfalls_page, stacks_page, templates
 from docs.costs import Footprint
 from docs.templates import Synthesized
 from sluice.declaration import Consumer
@@ -123,6 +123,38 @@ def test_every_link_of_the_documentation_leads_somewhere() -> None:
                 broken.append(f"{path.name}: {target}")
 
     assert broken == []
+
+
+def test_the_page_of_pitfalls_says_what_the_tests_are_named() -> None:
+    """It is what `make docs` would write now, so each test it names is there."""
+    assert (DOCS / "pitfalls.md").read_text(encoding="utf-8") == pitfalls_page.page()
+
+
+def test_every_pitfall_has_a_test_or_a_reason() -> None:
+    """And no test is about a pitfall nobody has written down."""
+    about = pitfalls_page.tests()
+
+    assert sorted(set(pitfalls_page.PITFALLS) - set(about) - set(pitfalls_page.REASONS)) == []
+    assert sorted({*about, *pitfalls_page.REASONS} - set(pitfalls_page.PITFALLS)) == []
+
+
+def test_a_test_is_about_every_pitfall_its_name_or_a_parameters_id_begins_with() -> None:
+    """In the order of the name; a pitfall further back is only mentioned."""
+    (test,) = ast.parse(
+        '@pytest.mark.parametrize("by", [pytest.param(1, id="W8-by-id"), pytest.param(2, id="W80s")])\n'
+        "def test_p1_w12_a_thing_that_p3_is_not() -> None: ..."
+    ).body
+    assert isinstance(test, ast.FunctionDef)
+
+    assert list(pitfalls_page.ids_of(test)) == ["P1", "W12", "W8"]
+
+
+def test_every_test_a_reason_names_is_there() -> None:
+    """What shows it under another name is still named so."""
+    named = re.findall(r"`(tests/\S+)::(\w+)`", " ".join(pitfalls_page.REASONS.values()))
+
+    assert named
+    assert [name for file, name in named if f"def {name}(" not in (PROJECT / file).read_text(encoding="utf-8")] == []
 
 
 def test_a_page_that_lacks_a_part_is_refused() -> None:
