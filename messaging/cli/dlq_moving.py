@@ -97,6 +97,10 @@ def redrive(
     sqs = queue_client(place.environment, place.endpoint_url)
     if engine == NATIVE:
         _require_plain(choice, canary=canary, run=run)
+        if queue.name == naming.undelivered_queue_name(place.environment, place.consumer):
+            raise ConfigError(
+                "--engine is 'native' with --undelivered, allowed is client: SQS takes back only what came from a queue"
+            )
         destination_arn = None if to is None else Destination(sqs, name).arn
         _redrive_natively(
             MoveTasks(sqs, queue.arn), queue, name, destination_arn, _whole(rate), no_wait, as_json, is_meant

@@ -59,7 +59,7 @@ def test_d6_a_message_redriven_at_once_is_not_taken_for_a_repeat(graveyard: Grav
     assert graveyard.places(QUEUE) == [("a", 1), ("a", 2)]
     ids = [sent["MessageDeduplicationId"] for sent in graveyard.line.sent]
     assert len(set(ids)) == 2
-    assert len(redrive.deduplication_id("redrive", "x" * 19, "i" * 100)) == 128
+    assert len(dead_letters.deduplication_id("redrive", "x" * 19, "i" * 100)) == 128
 
 
 def test_d6_under_its_own_id_it_would_be_lost(graveyard: Graveyard, monkeypatch: pytest.MonkeyPatch) -> None:
