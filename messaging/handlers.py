@@ -19,6 +19,7 @@ from typing import Protocol
 from sqlalchemy.orm import Session
 
 from messaging.envelope import Event
+from sluice import limits
 from sluice.errors import ConfigError
 
 ANY = "*"
@@ -39,10 +40,18 @@ class Retry:
     Args:
         delay_seconds: from now; None leaves it to the worker's backoff.
         reason: for log and inbox.
+
+    Raises:
+        ConfigError: a delay no queue knows.
     """
 
     delay_seconds: float | None = None
     reason: str = "the handler asked for a retry"
+
+    def __post_init__(self) -> None:
+        seconds, most = self.delay_seconds, limits.VISIBILITY_TIMEOUT_SECONDS_MAX
+        if seconds is not None and not 0 <= seconds <= most:
+            raise ConfigError(f"Retry.delay_seconds is {seconds:g}, allowed is 0 to {most}, or None for the backoff")
 
 
 @dataclass(frozen=True, slots=True)
