@@ -21,7 +21,8 @@ from sluice import limits
 from sluice.clock import Clock
 
 MARGIN_SECONDS = 1.0
-"""What is left of a timeout that nothing is begun in: an answer may have been that long on its way."""
+"""What is left of a timeout that nothing is begun in: an answer may have been that long on its way. A tenth of a short
+timeout, which would have nothing left."""
 _BATCH = 10
 _log = structlog.get_logger()
 
@@ -50,7 +51,8 @@ class Hold:
         self._clock = clock
         self._received_at = clock.monotonic()
         self._ends_at = self._received_at + timeout_seconds
-        self.gives_up_at = self._received_at + min(seconds_max, limits.VISIBILITY_TIMEOUT_SECONDS_MAX - timeout_seconds)
+        self._margin_seconds = min(MARGIN_SECONDS, timeout_seconds / 10)
+        self.gives_up_at = self._received_at + min(seconds_max, limits.VISIBILITY_TIMEOUT_SECONDS_MAX - MARGIN_SECONDS)
         self._why_lost: str | None = None
         self._gate = threading.Lock()
         self.in_use = threading.Lock()
@@ -75,7 +77,7 @@ class Hold:
         """
         if self._why_lost is not None:
             raise HoldLost(self._why_lost)
-        if self._clock.monotonic() >= self._ends_at - MARGIN_SECONDS:
+        if self._clock.monotonic() >= self._ends_at - self._margin_seconds:
             raise HoldLost("its visibility timeout is over")
 
     def extended(self, asked_at: float, seconds: int) -> None:
@@ -156,7 +158,9 @@ class Heartbeat:
     def _extend(self, due: list[Hold]) -> None:
         locked = [hold for hold in due if hold.in_use.acquire(blocking=False)]  # else its lane is ending it
         try:
-            wanted = [hold for hold in locked if not hold.is_done and hold.remaining_seconds() > 0]
+            wanted = [
+                hold for hold in locked if not hold.is_done and 0 < hold.remaining_seconds() < hold.delay_seconds_max
+            ]
             if wanted:
                 self._ask(wanted)
         finally:
@@ -165,15 +169,16 @@ class Heartbeat:
 
     def _ask(self, wanted: list[Hold]) -> None:
         asked_at = self._clock.monotonic()
+        asked = [(hold, min(self._timeout_seconds, hold.delay_seconds_max)) for hold in wanted]
         try:
-            met = self._queue.extend([(hold.message.receipt_handle, self._timeout_seconds) for hold in wanted])
+            met = self._queue.extend([(hold.message.receipt_handle, seconds) for hold, seconds in asked])
         except (TransientError, HoldLost) as error:
             _log.warning("not extended, will be tried again", error=str(error), messages=len(wanted))
             return
-        for hold, said in zip(wanted, met, strict=True):
+        for (hold, seconds), said in zip(asked, met, strict=True):
             match said:
                 case None:
-                    hold.extended(asked_at, self._timeout_seconds)
+                    hold.extended(asked_at, seconds)
                 case HoldLost():
                     hold.lose(str(said))
                 case TransientError():
