@@ -125,6 +125,8 @@ class Lane:
             message = self._queue.receive(attempt_id=self._attempt_id(), wait_seconds=self._settings.wait_seconds)
         except (TransientError, HoldLost) as error:
             _log.warning("nothing received", error=str(error))
+            if isinstance(error, HoldLost):
+                self._attempt = None  # what it brought the first time has been somebody else's, or visible, since
             self._rest()
             return False
         self._attempt, self._failures = None, 0
