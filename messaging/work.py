@@ -82,7 +82,7 @@ class WorkSettings:
     max_attempts: int
     timeout_seconds: int
     hold_seconds_max: float
-    backoff: Backoff = field(default_factory=lambda: Backoff(base_seconds=2, cap_seconds=300, floor_seconds=1))
+    backoff: Backoff = field(default_factory=lambda: Backoff(base_seconds=4, cap_seconds=300, floor_seconds=1))
     database_backoff: Backoff = field(
         default_factory=lambda: Backoff(base_seconds=0.2, cap_seconds=5, floor_seconds=0.1)
     )
@@ -180,8 +180,10 @@ class Work:
         """Return how a message is to end, after all that leads there was done."""
         message = hold.message
         self._failpoint("after_receive")
-        if self._wait.is_stopped():
-            return Back(0)  # it came after the worker was told to stop
+        if self._wait.is_stopped() and not self._is_last(message.receive_count):
+            return Back(
+                0
+            )  # it came after the worker was told to stop; not a last one, which would go to the DLQ untried
         try:
             hold.check()
             arrived = _arrived(message)
@@ -248,6 +250,7 @@ class Work:
                     session.commit()
             elif decision.action is Action.HANDLE:
                 self._failpoint("in_transaction")
+                hold.check()  # it may have waited long for the group's row
                 context = self._context(hold, arrived, decision)
                 outcome = self._performer.perform(
                     session, arrived.envelope, context, hold, before_commit="before_commit"
@@ -286,20 +289,23 @@ class Work:
 
         def buried() -> bool:
             with Session(self._engine) as session:
+                is_dead = True
                 if arrived is None:
                     self._inbox.bury_unreadable(session.connection(), hold.message.message_group_id or "")
-                elif not self._inbox.bury(session.connection(), arrived, reason):
-                    return False
+                else:
+                    is_dead = self._inbox.bury(session.connection(), arrived, reason)
                 with hold.committing():
                     session.commit()
-                return True
+                return is_dead
 
         try:
             is_dead = self._patiently(hold, buried)
         except HoldLost as lost:
             return self._lost(lost)
-        if is_dead is False:
-            return Done()  # somebody else has handled it meanwhile
+        if is_dead is None:
+            return Back(0)  # the worker stops while the database is away
+        if not is_dead:
+            return Done()  # somebody else has seen to it meanwhile
         self._failpoint("after_death")
         self._tally.add(metrics.DEAD)
         _log.error("dead: the queue moves it to the DLQ", reason=reason)
