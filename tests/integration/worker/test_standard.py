@@ -1,5 +1,6 @@
 """A standard queue: no order, repeats, no deduplication. The same worker reads it, and effects are still once."""
 
+import json
 import random
 from collections.abc import Iterator
 from pathlib import Path
@@ -42,7 +43,11 @@ class _Service:
     def __init__(self, engine: Engine, consumer: Consumer) -> None:
         simulator = Simulator()
         self.engine, self.sqs, clock = engine, simulator.client("sqs"), simulator.clock
-        self.url = str(self.sqs.create_queue(QueueName="orders")["QueueUrl"])
+        dead_letters = self.sqs.create_queue(QueueName="orders-dlq")["QueueUrl"]
+        asked = self.sqs.get_queue_attributes(QueueUrl=dead_letters, AttributeNames=["QueueArn"])
+        policy = {"deadLetterTargetArn": asked["Attributes"]["QueueArn"], "maxReceiveCount": "5"}
+        attributes = {"RedrivePolicy": json.dumps(policy)}
+        self.url = str(self.sqs.create_queue(QueueName="orders", Attributes=attributes)["QueueUrl"])
         self.failing: set[int] = set()
         queue, wait, tally = Queue(self.sqs, self.url), PollWait(Stop()), Tally()
         self.tally = tally
