@@ -62,11 +62,12 @@ class _Service:
             ),
             wait=wait,
             clock=clock,
-            chance=random.Random(1),
+            chance=random.Random(1),  # noqa: S311 (jitter is no secret)
             tally=tally,
         )
         settings = WorkerSettings(lanes=1, wait_seconds=10, drain_seconds=20, keep_inbox_seconds=1e6, is_ordered=False)
-        self._lane = Lane(queue, work, settings=settings, wait=wait, clock=clock, chance=random.Random(2))
+        chance = random.Random(2)  # noqa: S311 (jitter is no secret)
+        self._lane = Lane(queue, work, settings=settings, wait=wait, clock=clock, chance=chance)
 
     def _handle(self, session: Session, event: Event, context: Context) -> Outcome:
         if context.seq in self.failing and context.attempt == 1:
