@@ -32,3 +32,13 @@ def inbox(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Engine]:
         schema.create(connection, schema.INBOX)
     yield engine
     engine.dispose()
+
+
+@pytest.fixture
+def database(tmp_path: Path) -> Iterator[Engine]:
+    """Yield an SQLite database with the inbox's tables."""
+    engine = databases.engine(f"sqlite:///{tmp_path / 'inbox.db'}")
+    with engine.begin() as connection:
+        schema.create(connection, schema.INBOX)
+    yield engine
+    engine.dispose()

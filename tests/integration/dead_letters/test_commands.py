@@ -4,7 +4,7 @@ import json
 import os
 import re
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,7 @@ import pytest
 from click.testing import CliRunner, Result
 from sqlalchemy import Engine
 
-from messaging import databases, inbox_operations, queue, schema
+from messaging import inbox_operations, queue
 from messaging.__main__ import cli
 from messaging.envelope import decode
 from messaging.errors import DeadLetterError, EnvelopeError
@@ -26,16 +26,6 @@ INBOX = Inbox(Policy(consumer="billing", parks_poison=True))
 REASON = ("--reason", "the data was wrong")
 
 type Run = Callable[..., Result]
-
-
-@pytest.fixture
-def database(tmp_path: Path) -> Iterator[Engine]:
-    """Yield an SQLite database with the inbox's tables."""
-    engine = databases.engine(f"sqlite:///{tmp_path / 'inbox.db'}")
-    with engine.begin() as connection:
-        schema.create(connection, schema.INBOX)
-    yield engine
-    engine.dispose()
 
 
 @pytest.fixture
