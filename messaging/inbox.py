@@ -10,7 +10,23 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import Connection, Engine, Row, Table, and_, delete, exists, func, insert, or_, select, update
+from sqlalchemy import (
+    Connection,
+    Engine,
+    Row,
+    Table,
+    and_,
+    delete,
+    exists,
+    func,
+    insert,
+    not_,
+    or_,
+    select,
+    true,
+    tuple_,
+    update,
+)
 from sqlalchemy.dialects import postgresql, sqlite
 
 from messaging import databases
@@ -58,7 +74,7 @@ class Policy:
             parks_poison=consumer.poison is Poison.PARK,
             parks_gaps=consumer.gaps is not Gaps.RECORD,
             gap_wait_us=consumer.gap_wait_seconds * 1_000_000 if consumer.gaps is Gaps.WAIT else None,
-            records_gaps=consumer.filter_policy is None or not is_ordered,
+            records_gaps=consumer.filter_policy is None,
             is_ordered=is_ordered,
         )
 
@@ -138,22 +154,22 @@ class Inbox:
     def bury(self, connection: Connection, arrived: Arrived, reason: str) -> bool:
         """Write down that a message dies: the queue is going to move it to the DLQ. The caller commits.
 
-        Its group goes on without it, or is parked until it is back. Nothing is written, and False returned, when the
-        message was handled meanwhile by somebody else.
+        Its group goes on without it, or is parked until it is back; neither, where its number was refused. False when
+        it is done with: somebody else has handled it meanwhile, or has parked the group, and then it is set aside too.
         """
         arrival, group_id = arrived.arrival, arrived.envelope.event.group
         at, now_us = self._lock(connection, group_id, arrival)
         known = self._known(connection, group_id, arrival)
         decision = decide(at, known, arrival, parks_gaps=self.policy.parks_gaps)
-        if decision.action in (Action.DROP, Action.BURN):
-            return False
-        self._write_known(connection, group_id, arrival, DEAD, now_us, arrived=arrived, reason=reason)
-        is_news = (arrival.epoch, arrival.seq) > (at.epoch, at.last_seq)
-        if is_news and self.policy.parks_poison:
-            self._begin_parking(connection, group_id, at, arrival, now_us, until_us=None)
-        elif is_news:
-            self._advance(connection, arrived.envelope, at, decision, now_us, is_handled=False)
-        return True
+        match decision.action:
+            case Action.PARK:
+                self._park(connection, arrived, at, now_us)
+            case Action.REJECT:
+                self._write_dead(connection, arrived, now_us, reason=reason, is_refused=True)
+            case Action.HANDLE:
+                self._write_dead(connection, arrived, now_us, reason=reason)
+                self._go_on_without(connection, arrived, at, decision, now_us)
+        return decision.action not in (Action.DROP, Action.PARK)
 
     def bury_unreadable(self, connection: Connection, group_id: str) -> None:
         """Write down that a message without a readable number dies: with parking its group waits."""
@@ -161,32 +177,47 @@ class Inbox:
             return
         now_us = databases.now_us(connection, self._clock)
         row = connection.execute(self._of(group_id).with_for_update()).one_or_none()
-        if row is not None:
-            at = _position(row)
+        at = None if row is None else _position(row)
+        if at is not None and not at.is_awaiting:
             following = Arrival(epoch=at.epoch, seq=at.last_seq + 1, event_id="", sqs_message_id="", receive_count=0)
             self._begin_parking(connection, group_id, at, following, now_us, until_us=None)
 
     # --- what was set aside -------------------------------------------------------------------------------------------
 
     def due(self, engine: Engine) -> list[str]:
-        """Return up to a hundred parked groups in which something can be done now, in order of groups."""
-        mine = groups.c.consumer == self.policy.consumer
-        here = and_(parked.c.consumer == groups.c.consumer, parked.c.group_id == groups.c.group_id)
+        """Return up to a hundred parked groups in which something can be done now, in order of groups.
+
+        They are those in which `next_parked` changes anything: one too many would be asked for again and again, one too
+        few never.
+        """
+        head = parked.alias("head")
+        here = (parked.c.consumer == groups.c.consumer, parked.c.group_id == groups.c.group_id)
+        first = select(parked.c.epoch, parked.c.seq).where(*here).order_by(parked.c.epoch, parked.c.seq).limit(1)
+        is_head = and_(
+            head.c.consumer == groups.c.consumer,
+            head.c.group_id == groups.c.group_id,
+            tuple_(head.c.epoch, head.c.seq).in_(first.correlate(groups)),
+        )
+        is_current = head.c.epoch == groups.c.epoch
+        is_passed = or_(head.c.epoch < groups.c.epoch, and_(is_current, head.c.seq <= groups.c.last_seq))
+        is_next = or_(
+            and_(is_current, head.c.seq == groups.c.last_seq + 1),
+            and_(_IS_THERE, true() if not self.policy.parks_gaps else head.c.epoch > groups.c.epoch),
+        )
         with databases.reading(engine) as connection, databases.explaining_missing_tables():
             now_us = databases.now_us(connection, self._clock)
-            is_next = or_(
-                and_(parked.c.epoch == groups.c.epoch, parked.c.seq <= groups.c.last_seq + 1),
-                parked.c.epoch < groups.c.epoch,
-                and_(parked.c.epoch > groups.c.epoch, _IS_THERE),
-            )
-            is_ready = and_(parked.c.held_at_us.is_(None), parked.c.not_before_us <= now_us)
+            is_ready = and_(head.c.held_at_us.is_(None), head.c.not_before_us <= now_us)
+            is_over = groups.c.awaits_until_us <= now_us if self.policy.parks else true()
             can_do = or_(
-                exists().where(here, is_next, is_ready),
-                and_(_IS_THERE, ~exists().where(here)),
-                groups.c.awaits_until_us <= now_us,
+                is_passed,
+                and_(is_next, is_ready),
+                and_(_IS_THERE, or_(head.c.seq.is_(None), not_(is_next))),
+                and_(not_(_IS_THERE), is_over),
             )
-            found = select(groups.c.group_id).where(mine, groups.c.parked_at_us.is_not(None), can_do)
-            return list(connection.execute(found.order_by(groups.c.group_id).limit(_DUE_MAX)).scalars())
+            found = select(groups.c.group_id).select_from(groups.outerjoin(head, is_head))
+            mine = (groups.c.consumer == self.policy.consumer, groups.c.parked_at_us.is_not(None))
+            due = found.where(*mine, can_do).order_by(groups.c.group_id).limit(_DUE_MAX)
+            return list(connection.execute(due).scalars())
 
     def next_parked(self, connection: Connection, group_id: str) -> ParkedMessage | None:
         """Take up the next message of a parked group, or end its parking; the caller handles it and commits.
@@ -205,22 +236,31 @@ class Inbox:
             if not at.is_awaiting:
                 self._unpark(connection, group_id, now_us)
             return None
-        is_next = head.seq == at.last_seq + 1 if head.epoch == at.epoch else not at.is_awaiting
-        if not is_next:
+        if not self._is_next(at, head):
             self._await_next(connection, group_id, at, now_us)
             return None
         if head.held_at_us is not None or head.not_before_us > now_us:
             return None
         return self._take(connection, group_id, at, head, now_us)
 
+    def _is_next(self, at: Position, head: Row[Any]) -> bool:
+        """Return whether it is the turn of the first message that is set aside."""
+        if (head.epoch, head.seq) == (at.epoch, at.last_seq + 1):
+            return True
+        return not at.is_awaiting and (head.epoch > at.epoch or not self.policy.parks_gaps)
+
     def retry_parked(
         self, connection: Connection, message: ParkedMessage, *, reason: str, delay_us: int, is_held: bool
     ) -> None:
-        """Write down that a parked message was tried in vain: it is tried again later, or held for an operator."""
+        """Write down that a parked message was tried in vain: it is tried again later, or held for an operator.
+
+        Where another worker has tried it since, what that one wrote down stays.
+        """
         now_us = databases.now_us(connection, self._clock)
+        is_unchanged = (parked.c.attempts == message.attempts, parked.c.held_at_us.is_(None))
         connection.execute(
             update(parked)
-            .where(*self._place(parked, message.envelope))
+            .where(*self._place(parked, message.envelope), *is_unchanged)
             .values(
                 attempts=message.attempts + 1,
                 last_error=reason,
@@ -251,15 +291,13 @@ class Inbox:
     def forget(self, connection: Connection, keep_seconds: float) -> int:
         """Delete up to a thousand groups nothing came for since, and exceptions closed before; return how many groups.
 
-        Groups that are parked stay, and open exceptions keep theirs.
+        Groups that are parked stay, and exceptions that stay keep theirs.
         """
         before_us = databases.now_us(connection, self._clock) - round(keep_seconds * 1_000_000)
         mine = exceptions.c.consumer == self.policy.consumer
         connection.execute(delete(exceptions).where(mine, exceptions.c.closed_at_us < before_us))
-        is_open = exists().where(
-            exceptions.c.consumer == groups.c.consumer,
-            exceptions.c.group_id == groups.c.group_id,
-            exceptions.c.closed_at_us.is_(None),
+        has_exceptions = exists().where(
+            exceptions.c.consumer == groups.c.consumer, exceptions.c.group_id == groups.c.group_id
         )
         old = (
             select(groups.c.group_id)
@@ -267,7 +305,7 @@ class Inbox:
                 groups.c.consumer == self.policy.consumer,
                 groups.c.updated_at_us < before_us,
                 groups.c.parked_at_us.is_(None),
-                ~is_open,
+                ~has_exceptions,
             )
             .order_by(groups.c.updated_at_us)
             .limit(_FORGOTTEN_MAX)
@@ -300,7 +338,12 @@ class Inbox:
         row = self._exception(connection, group_id, arrival.epoch, arrival.seq)
         if row is None:
             return None
-        return Known(state=row.state, sqs_message_id=row.sqs_message_id, receive_count=row.receive_count)
+        return Known(
+            state=row.state,
+            sqs_message_id=row.sqs_message_id,
+            receive_count=row.receive_count,
+            is_refused=row.state == DEAD and row.closed_at_us is not None,
+        )
 
     def _exception(self, connection: Connection, group_id: str, epoch: int, seq: int) -> Row[Any] | None:
         at = (
@@ -334,8 +377,7 @@ class Inbox:
             first_seq, awaited = at.first_seq, at.last_seq + 1
         else:
             first_seq = awaited = seq if self.policy.is_ordered else _FIRST_SEQ
-        if self.policy.records_gaps:
-            self._insert_missing(connection, group_id, epoch, (awaited, seq - 1), now_us)
+        self._insert_missing(connection, group_id, epoch, (awaited, seq - 1), now_us)
         last_seq = self._over_skipped(connection, group_id, epoch, seq) if at.is_parked else seq
         connection.execute(
             update(groups)
@@ -378,34 +420,37 @@ class Inbox:
         for part in others:
             self._insert_exception(connection, row.group_id, row.epoch, part, row.state, row.seen_at_us)
 
-    def _write_known(
-        self,
-        connection: Connection,
-        group_id: str,
-        arrival: Arrival,
-        state: str,
-        now_us: int,
-        *,
-        arrived: Arrived,
-        reason: str,
+    def _write_dead(
+        self, connection: Connection, arrived: Arrived, now_us: int, *, reason: str, is_refused: bool = False
     ) -> None:
-        """Write down what a single number is, over what was written down about it before."""
+        """Write down that a number's message dies; closed, when the number was refused and so is not missing."""
+        arrival, group_id = arrived.arrival, arrived.envelope.event.group
         row = self._exception(connection, group_id, arrival.epoch, arrival.seq)
         if row is None:
-            self._insert_exception(
-                connection, group_id, arrival.epoch, (arrival.seq, arrival.seq), state, now_us, reason=reason
-            )
+            self._insert_exception(connection, group_id, arrival.epoch, (arrival.seq, arrival.seq), DEAD, now_us)
         else:
             self._split(connection, row, arrival.seq)
         said = {
-            "state": state,
+            "state": DEAD,
             "event_id": arrival.event_id,
             "sqs_message_id": arrival.sqs_message_id,
             "receive_count": arrival.receive_count,
             "reason": reason,
-            "closed_at_us": None,
+            "closed_at_us": now_us if is_refused else None,
         }
         connection.execute(update(exceptions).where(*self._place(exceptions, arrived.envelope)).values(said))
+
+    def _go_on_without(
+        self, connection: Connection, arrived: Arrived, at: Position, decision: Decision, now_us: int
+    ) -> None:
+        """Let a group go on without a message that dies, or wait until it is back."""
+        arrival = arrived.arrival
+        if (arrival.epoch, arrival.seq) <= (at.epoch, at.last_seq):
+            return
+        if self.policy.parks_poison:
+            self._begin_parking(connection, arrived.envelope.event.group, at, arrival, now_us, until_us=None)
+        else:
+            self._advance(connection, arrived.envelope, at, decision, now_us, is_handled=False)
 
     def _insert_exception(
         self,
@@ -418,6 +463,7 @@ class Inbox:
         *,
         reason: str | None = None,
     ) -> None:
+        is_lawful = state == GAP and not self.policy.records_gaps
         connection.execute(
             insert(exceptions).values(
                 consumer=self.policy.consumer,
@@ -428,7 +474,7 @@ class Inbox:
                 state=state,
                 reason=reason,
                 seen_at_us=now_us,
-                closed_at_us=now_us if state == SKIPPED else None,
+                closed_at_us=now_us if state == SKIPPED or is_lawful else None,
             )
         )
 
@@ -482,13 +528,11 @@ class Inbox:
     def _waited(self, connection: Connection, group_id: str, row: Row[Any], now_us: int) -> Position:
         """Return where a parked group is, after giving up a number that was waited for long enough."""
         at = _position(row)
-        if row.awaits_until_us is None or row.awaits_until_us > now_us or not at.is_awaiting:
+        is_over = not self.policy.parks or (row.awaits_until_us is not None and row.awaits_until_us <= now_us)
+        if not (is_over and at.is_awaiting):
             return at
-        here = (parked.c.consumer == self.policy.consumer, parked.c.group_id == group_id, parked.c.epoch == at.epoch)
-        first = connection.execute(select(func.min(parked.c.seq)).where(*here, parked.c.seq > at.last_seq)).scalar()
-        if first is not None:
-            self._insert_missing(connection, group_id, at.epoch, (at.last_seq + 1, first - 1), now_us)
-        last_seq = at.last_seq if first is None else first - 1
+        last_seq = self._last_given_up(connection, group_id, at)
+        self._insert_missing(connection, group_id, at.epoch, (at.last_seq + 1, last_seq), now_us)
         given_up = {"last_seq": last_seq, "last_event_id": None, "awaits_seq": None, "awaits_until_us": None}
         connection.execute(
             update(groups)
@@ -496,6 +540,17 @@ class Inbox:
             .values(given_up)
         )
         return Position(epoch=at.epoch, first_seq=at.first_seq, last_seq=last_seq, is_parked=True)
+
+    def _last_given_up(self, connection: Connection, group_id: str, at: Position) -> int:
+        """Return the number before the first that is set aside; with none, the last that anything is known about."""
+        here = (parked.c.consumer == self.policy.consumer, parked.c.group_id == group_id)
+        ahead = (parked.c.epoch == at.epoch, parked.c.seq > at.last_seq)
+        first = connection.execute(select(func.min(parked.c.seq)).where(*here, *ahead)).scalar_one()
+        if first is not None:
+            return int(first) - 1
+        there = (exceptions.c.consumer == self.policy.consumer, exceptions.c.group_id == group_id)
+        last = select(func.max(exceptions.c.through)).where(*there, exceptions.c.epoch == at.epoch)
+        return max(at.last_seq, connection.execute(last).scalar_one() or 0)
 
     def _insert_missing(
         self, connection: Connection, group_id: str, epoch: int, numbers: tuple[int, int], now_us: int

@@ -81,11 +81,13 @@ class Known:
         state: gap, filled, dead, redriven or skipped.
         sqs_message_id: of the message that died.
         receive_count: when it died.
+        is_refused: whether it died because of its number, which is not missing for that.
     """
 
     state: str
     sqs_message_id: str | None = None
     receive_count: int | None = None
+    is_refused: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,17 +108,18 @@ def decide(at: Position, known: Known | None, arrival: Arrival, *, parks_gaps: b
         arrival: the message.
         parks_gaps: set aside what comes behind a missing number, instead of handling it.
     """
-    if known is not None:
+    if known is not None and _is_dying(known, arrival):
+        return Decision(State.LATE, Action.BURN)
+    if known is not None and not known.is_refused:
         return _decide_known(at, known, arrival)
-    if arrival.epoch > at.epoch:
-        return Decision(State.GAP, Action.PARK) if at.is_awaiting else Decision(State.CONTIGUOUS, Action.HANDLE)
-    if arrival.epoch < at.epoch:
-        return Decision(State.LATE, Action.REJECT, f"is of epoch {arrival.epoch}, and epoch {at.epoch} has begun")
-    if arrival.seq <= at.last_seq:
+    if (arrival.epoch, arrival.seq) <= (at.epoch, at.last_seq):
         return _decide_old(at, arrival)
-    if arrival.seq == at.last_seq + 1:
-        return Decision(State.CONTIGUOUS, Action.HANDLE)
-    return Decision(State.GAP, Action.PARK if at.is_parked or parks_gaps else Action.HANDLE)
+    if arrival.epoch == at.epoch and arrival.seq > at.last_seq + 1:
+        return Decision(State.GAP, Action.PARK if at.is_parked or parks_gaps else Action.HANDLE)
+    # The last of an epoch may be set aside when the next one begins: it comes first.
+    if arrival.epoch > at.epoch and at.is_parked:
+        return Decision(State.GAP, Action.PARK)
+    return Decision(State.CONTIGUOUS, Action.HANDLE)
 
 
 def needs_known(at: Position, arrival: Arrival) -> bool:
@@ -124,11 +127,14 @@ def needs_known(at: Position, arrival: Arrival) -> bool:
     return at.is_parked or arrival.epoch < at.epoch or (arrival.epoch == at.epoch and arrival.seq <= at.last_seq)
 
 
+def _is_dying(known: Known, arrival: Arrival) -> bool:
+    """Return whether it is the copy that died, on its way to the DLQ."""
+    is_same = known.state == DEAD and known.sqs_message_id == arrival.sqs_message_id
+    return is_same and known.receive_count is not None and arrival.receive_count > known.receive_count
+
+
 def _decide_known(at: Position, known: Known, arrival: Arrival) -> Decision:
     if known.state == DEAD:
-        is_same = known.sqs_message_id == arrival.sqs_message_id
-        if is_same and known.receive_count is not None and arrival.receive_count > known.receive_count:
-            return Decision(State.LATE, Action.BURN)
         is_next = (arrival.epoch, arrival.seq) == (at.epoch, at.last_seq + 1)
         return Decision(State.CONTIGUOUS if is_next else State.LATE, Action.HANDLE)
     if known.state == GAP:
@@ -137,6 +143,8 @@ def _decide_known(at: Position, known: Known, arrival: Arrival) -> Decision:
 
 
 def _decide_old(at: Position, arrival: Arrival) -> Decision:
+    if arrival.epoch < at.epoch:
+        return Decision(State.LATE, Action.REJECT, f"is of epoch {arrival.epoch}, and epoch {at.epoch} has begun")
     if arrival.seq < at.first_seq:
         said = f"comes before {at.first_seq}, the first of its group that was seen here"
         return Decision(State.LATE, Action.REJECT, said)

@@ -296,7 +296,8 @@ def test_nobody_acts_without_a_reason() -> None:
 
 def test_what_is_parked_and_open_is_listed(held: Engine) -> None:
     """Which number each group waits for, how many are set aside, what holds them, and what died."""
-    _bury(held, RECORDING, 9)  # of another inbox's policy: it is written down, and the group's numbers go on
+    with held.begin() as connection:
+        assert RECORDING.bury(connection, _arrived("b", 9), "no such customer")
 
     with held.connect() as connection:
         (group,) = inbox_operations.parked_groups(connection, "billing", most=10)
