@@ -181,9 +181,7 @@ class Work:
         message = hold.message
         self._failpoint("after_receive")
         if self._wait.is_stopped() and not self._is_last(message.receive_count):
-            return Back(
-                0
-            )  # it came after the worker was told to stop; not a last one, which would go to the DLQ untried
+            return Back(0)  # it came too late; a last attempt is made, or the DLQ would have it untried
         try:
             hold.check()
             arrived = _arrived(message)
