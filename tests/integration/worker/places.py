@@ -264,6 +264,7 @@ class World:
         self.handlers = Handlers({ANY: self._handle})
         self.sqs = self.simulator.client("sqs")
         self._numbers: dict[str, int] = defaultdict(int)
+        self._workers = 0
         self._create_queues()
 
     def _create_queues(self) -> None:
@@ -317,7 +318,6 @@ class World:
         kind: type[Work] = Work,
         clock: Clock | None = None,
         poll_seconds: int = POLL_SECONDS,
-        seed: int = 1,
     ) -> Hands:
         """Return a worker process that has not done anything yet.
 
@@ -328,8 +328,9 @@ class World:
             kind: a broken one.
             clock: by which it measures its holds; None is the simulator's.
             poll_seconds: of its receives; a poll that brings nothing lasts so long.
-            seed: of jitter and attempt ids.
         """
+        self._workers += 1
+        chance = seeded(self._workers)  # of its own: two that ask with one attempt id are one receive
         clock = self.clock if clock is None else clock
         inbox = self.inbox if inbox is None else inbox
         sqs, line = self.simulator.client("sqs"), Line()
@@ -346,7 +347,7 @@ class World:
             settings=self.settings,
             wait=wait,
             clock=clock,
-            chance=seeded(seed),
+            chance=chance,
             tally=tally,
         )
         settings = WorkerSettings(
@@ -363,14 +364,14 @@ class World:
             heartbeat=heartbeat,
             performer=performer,
             work=work,
-            lane=Lane(queue, work, settings=settings, wait=wait, clock=clock, chance=seeded(seed + 1)),
+            lane=Lane(queue, work, settings=settings, wait=wait, clock=clock, chance=chance),
             kept=kept,
             drainer=Drainer(
                 self.engine,
                 inbox,
                 performer,
                 settings=self.settings,
-                chance=seeded(seed + 2),
+                chance=chance,
                 tally=tally,
                 kept=kept,
             ),
