@@ -119,7 +119,7 @@ def _show_listed(one: dict[str, Any]) -> None:
     for queue in one["queues"]:
         click.echo(f"  {queue['holds']:<12} {_queue_line(queue)}  {queue['queue']}")
     for group in one.get("parked", ()):
-        waits = f"waits for number {group['awaits_seq'] or group['last_seq'] + 1}"
+        waits = f"waits for number {group['last_seq'] + 1}"
         click.echo(
             f"  parked       group {group['group_id']} {waits} since {written(group['parked_at_us'])};"
             f" {group['parked_count']} set aside"
