@@ -42,7 +42,7 @@ class Left(StrEnum):
     BEHIND = "it is behind one of its group that was left"
     BOUNCED = "it was brought back in this run, and died again"
     FAILED = "it could not be sent, or not be deleted"
-    LATE = "its hold was over before its turn"
+    LATE = "its turn did not come: its hold was over, or the run was stopped"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -236,9 +236,19 @@ def batch_of(rate: float | None, hold_seconds: int) -> int:
     Args:
         rate: messages per second; None is as fast as it goes.
         hold_seconds: how long they are.
+
+    Raises:
+        ConfigError: not even one.
     """
     most = limits.RECEIVE_MESSAGES_MAX
-    return most if rate is None else max(1, min(most, int(rate * hold_seconds * _HOLD_SHARE)))
+    if rate is None:
+        return most
+    if rate * hold_seconds * _HOLD_SHARE < 1:
+        raise ConfigError(
+            f"--rate is {rate:g} a second with a --hold of {hold_seconds} s, allowed is a hold of at least"
+            f" {1 / (rate * _HOLD_SHARE):g} s; raise one of them"
+        )
+    return min(most, int(rate * hold_seconds * _HOLD_SHARE))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

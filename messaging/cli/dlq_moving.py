@@ -137,10 +137,11 @@ def _say_what_would_be(
     if not letters:
         click.echo(f"nothing to be had in {queue.name}; SQS says about {about}")
         return
-    how_many = "what matches" if canary is None else f"up to {canary}"
+    how_many = f"{'what matches' if canary is None else f'up to {canary}'} of "
+    met = "" if choice.is_any else f"; of the first {len(letters)} to be had {matching} match"
     click.echo(
-        f"would send {how_many} of about {about} messages of {queue.name} to {destination}; of the first {len(letters)}"
-        f" to be had {matching} match; add --yes to do it"
+        f"would send {'' if choice.is_any and canary is None else how_many}about {about} messages of {queue.name} to"
+        f" {destination}{met}; add --yes to do it"
     )
 
 

@@ -223,9 +223,8 @@ def test_redrive_without_yes_moves_nothing(run: Run, graveyard: Graveyard) -> No
     """It says what it would meet first."""
     graveyard.bury(("a", 1), ("a", 2), ("b", 1))
 
-    said = run("redrive", "--group", "a").stdout
-
-    assert said == (
+    assert run("redrive").stdout == f"would send about 3 messages of {DEAD} to {QUEUE}; add --yes to do it\n"
+    assert run("redrive", "--group", "a").stdout == (
         f"would send what matches of about 3 messages of {DEAD} to {QUEUE}; of the first 3 to be had 2 match;"
         " add --yes to do it\n"
     )
@@ -321,6 +320,7 @@ def test_what_could_not_be_sent_is_in_the_exit_code(run: Run, graveyard: Graveya
         (("--engine", "native", "--undelivered"), "--engine is 'native' with --undelivered"),
         (("--no-wait",), "--no-wait is given with the client engine"),
         (("--run", "a:b", "--yes"), "run is 'a:b', allowed are 1 to 19 letters"),
+        (("--rate", "0.1", "--hold", "10", "--yes"), "--rate is 0.1 a second with a --hold of 10 s, allowed is a hold"),
     ],
 )
 def test_what_cannot_be_meant_is_refused(run: Run, options: tuple[str, ...], said: str) -> None:

@@ -1,11 +1,13 @@
 """The token bucket: never faster than asked, never slower than needed."""
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from messaging.pace import Pace
 from messaging.redrive import batch_of
 from sluice.clock import VirtualClock
+from sluice.errors import ConfigError
 
 _ROUNDING = 1e-4  # the virtual clock counts microseconds
 
@@ -52,6 +54,11 @@ def test_without_a_rate_nobody_waits() -> None:
 
 
 def test_what_is_received_at_once_has_its_turn_while_it_is_held() -> None:
-    """Half of the hold is enough for all of it; at least one is received."""
+    """Half of the hold is enough for all of it; where it is not for one, that is refused."""
     assert [batch_of(rate, 120) for rate in (None, 500, 1, 0.1, 0.05)] == [10, 10, 10, 6, 3]
-    assert batch_of(0.1, 2) == 1
+    assert batch_of(1, 2) == 1
+    with pytest.raises(ConfigError) as refused:
+        batch_of(0.1, 19)
+    assert str(refused.value) == (
+        "--rate is 0.1 a second with a --hold of 19 s, allowed is a hold of at least 20 s; raise one of them"
+    )
