@@ -1,4 +1,4 @@
-"""Measure the outbox and the relay, and write docs/benchmarks.md: `python -m benchmarks [relay] [writers] …`."""
+"""Measure outbox, relay and worker, and write docs/benchmarks.md: `python -m benchmarks [relay] [writers] …`."""
 
 import logging
 import os
@@ -11,7 +11,7 @@ import click
 import structlog
 from sqlalchemy import text
 
-from benchmarks import backlog, delays, places, relay, report, writers
+from benchmarks import backlog, delays, lanes, places, relay, report, writers
 from benchmarks.places import POSTGRES
 from benchmarks.report import Section
 from benchmarks.rounds import Measured
@@ -23,6 +23,7 @@ _BENCHMARKS: dict[str, Callable[[Mapping[str, str], int], Section]] = {
     "writers": writers.measure,
     "delays": delays.measure,
     "backlog": backlog.measure,
+    "lanes": lanes.measure,
 }
 _FLUSHES = 100
 _QUIET = 0.5
@@ -36,7 +37,7 @@ def main(names: tuple[str, ...], rounds: int) -> None:
     """Measure, all or what is named; rewrite its tables and plots."""
     os.environ |= {"AWS_ACCESS_KEY_ID": "benchmark", "AWS_SECRET_ACCESS_KEY": "benchmark"}
     load = os.getloadavg()[1]
-    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING))
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.ERROR))
     with places.both() as urls:
         for name in names or _BENCHMARKS:
             began = _clock.monotonic()

@@ -1,4 +1,4 @@
-"""A topic that takes everything: answers PublishBatch on the loopback, after a delay that stands for AWS's.
+"""A topic that takes everything, and a queue that never ends: on the loopback, after a delay that stands for AWS's.
 
     python -m benchmarks.sink --delay-seconds 0.01
 
@@ -18,8 +18,11 @@ from xml.sax.saxutils import escape
 
 import click
 
+from benchmarks import source
+
 _ENTRY_ID = re.compile(rb"PublishBatchRequestEntries\.member\.\d+\.Id=([^&]+)")
 _LENGTH = re.compile(rb"(?i)\r\ncontent-length: *(\d+)")
+_SQS = re.compile(rb"(?i)\r\nx-amz-target: *AmazonSQS\.(\w+)")
 _REQUEST_BYTES_MAX = 4_000_000
 _sequence_numbers = count(10**19)
 
@@ -71,11 +74,18 @@ class _Connection(asyncio.Protocol):
             self._transport.close()
         elif length is not None and len(body) >= int(length[1]):
             self._received = b""
-            asyncio.get_running_loop().call_later(self._delay_seconds, self._respond, answer(body))
+            asyncio.get_running_loop().call_later(self._delay_seconds, self._respond, *_answered(head, body))
 
-    def _respond(self, said: bytes) -> None:
-        head = f"HTTP/1.1 200 OK\r\nContent-Type: text/xml\r\nContent-Length: {len(said)}\r\n\r\n"
+    def _respond(self, kind: str, said: bytes) -> None:
+        head = f"HTTP/1.1 200 OK\r\nContent-Type: {kind}\r\nContent-Length: {len(said)}\r\n\r\n"
         self._transport.write(head.encode() + said)
+
+
+def _answered(head: bytes, body: bytes) -> tuple[str, bytes]:
+    asked = _SQS.search(head)
+    if asked is None:
+        return "text/xml", answer(body)
+    return "application/x-amz-json-1.0", source.answer(asked[1].decode(), body)
 
 
 async def _serve(delay_seconds: float) -> None:

@@ -1,0 +1,47 @@
+"""A queue that never ends and forgets what is deleted: what SQS answers, in its JSON protocol, for `sink`.
+
+The messages of a thousand groups come in turn, numbered, so that lanes have one group each and every message is the
+next of its group.
+"""
+
+import hashlib
+import json
+import uuid
+from itertools import count
+
+from messaging.envelope import Envelope, Event
+
+_GROUPS = 1_000
+_numbers = count()
+
+
+def answer(operation: str, body: bytes) -> bytes:
+    """Return what SQS answers to a call: as many messages as asked for, or that what was asked is done."""
+    asked = json.loads(body)
+    if operation == "ReceiveMessage":
+        return json.dumps({"Messages": [_message() for _ in range(asked.get("MaxNumberOfMessages", 1))]}).encode()
+    if "Entries" in asked:
+        return json.dumps({"Successful": [{"Id": one["Id"]} for one in asked["Entries"]], "Failed": []}).encode()
+    return b"{}"
+
+
+def _message() -> dict[str, object]:
+    number = next(_numbers)
+    event = Event(type="order.placed", group=f"order-{number % _GROUPS}", data={"number": number})
+    body = Envelope(event=event, seq=number // _GROUPS + 1, epoch=1).body
+    return {
+        "MessageId": str(uuid.uuid4()),
+        "ReceiptHandle": f"handle-{number}",
+        "MD5OfBody": hashlib.md5(body.encode(), usedforsecurity=False).hexdigest(),
+        "Body": body,
+        "Attributes": {
+            "ApproximateFirstReceiveTimestamp": "1767225600000",
+            "ApproximateReceiveCount": "1",
+            "MessageDeduplicationId": event.id,
+            "MessageGroupId": event.group,
+            "SenderId": "000000000000",
+            "SentTimestamp": "1767225600000",
+            "SequenceNumber": str(10**19 + number),
+        },
+        "MessageAttributes": {"type": {"StringValue": event.type, "DataType": "String"}},
+    }
