@@ -1,4 +1,4 @@
-"""One Spark session and one deployed LocalStack for all integration tests that need them."""
+"""One Spark session, one bare and one deployed LocalStack for all integration tests that need them."""
 
 import os
 import subprocess
@@ -29,6 +29,13 @@ def keys() -> Iterator[None]:
 def spark(keys: None) -> Iterator[SparkSession]:
     """Yield a Spark session with room for the tiny profile."""
     with session.running(_SLOTS) as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def emulated(tmp_path_factory: pytest.TempPathFactory) -> Iterator[localstack.Running]:
+    """Yield a LocalStack with nothing in it, for tests in the group that shares it: xdist_group("localstack")."""
+    with localstack.running(log=tmp_path_factory.mktemp("localstack") / "localstack.log") as running:
         yield running
 
 

@@ -35,6 +35,7 @@ from messaging.__main__ import main
 from sluice import environments, history, naming
 from sluice.checker import Expectation, Finding, check_group
 from sluice.clock import clock_id, eventually
+from sluice.declaration import Environment
 from wire.journal import SUFFIX, Journal, read_journal
 from wire.recorder import Recorder, host_name
 
@@ -46,19 +47,32 @@ _RUN = "epoch-1"  # what messages of the first epoch say they are from
 
 
 _forked = multiprocessing.get_context("forkserver")
-_forked.set_forkserver_preload([__name__])
+_forked.set_forkserver_preload([__name__, "pandas"])  # which pyarrow looks for when it makes its first array
 
 
-class RelayProcess:
-    """`python -m messaging relay` as a process of its own; killed when the block ends.
+class MessagingProcess:
+    """`python -m messaging …` as a process of its own; killed when the block ends.
 
     It is forked from a process that has imported everything, which takes seconds.
+
+    Args:
+        arguments: of the command line.
+        environment: the process's variables.
+        log: where its standard error goes.
+        declared: an environment that is declared in the process besides the others.
     """
 
-    def __init__(self, arguments: Sequence[str], *, environment: Mapping[str, str], log: Path) -> None:
+    def __init__(
+        self,
+        arguments: Sequence[str],
+        *,
+        environment: Mapping[str, str],
+        log: Path,
+        declared: Environment | None = None,
+    ) -> None:
         self._log = log
         log.touch()
-        self._process = _forked.Process(target=_relay, args=(list(arguments), dict(environment), str(log)))
+        self._process = _forked.Process(target=_run, args=(list(arguments), dict(environment), str(log), declared))
         self._process.start()
 
     def __enter__(self) -> Self:
@@ -83,31 +97,38 @@ class RelayProcess:
 
     def ended(self) -> int:
         """Wait for its end and return its exit code; below zero the signal that ended it."""
-        eventually(lambda: not self.is_running, timeout_seconds=PATIENCE_SECONDS, describe="the relay to end")
+        eventually(lambda: not self.is_running, timeout_seconds=PATIENCE_SECONDS, describe="the process to end")
         assert self._process.exitcode is not None
         return self._process.exitcode
 
+    @property
+    def log(self) -> str:
+        """Return what it wrote to standard error."""
+        return self._log.read_text(encoding="utf-8")
+
     def said(self, event: str) -> list[dict[str, Any]]:
         """Return its log entries of that event."""
-        lines = [line for line in self._log.read_text(encoding="utf-8").splitlines() if line.startswith("{")]
+        lines = [line for line in self.log.splitlines() if line.startswith("{")]
         return [entry for entry in map(json.loads, lines) if entry["event"] == event]
 
     def await_said(self, event: str) -> dict[str, Any]:
         """Wait until it says so, and return the first time."""
 
         def said() -> list[dict[str, Any]]:
-            assert self.is_running or self.said(event), self._log.read_text(encoding="utf-8")
+            assert self.is_running or self.said(event), self.log
             return self.said(event)
 
-        return eventually(said, timeout_seconds=PATIENCE_SECONDS, describe=f"the relay to say {event!r}")[0]
+        return eventually(said, timeout_seconds=PATIENCE_SECONDS, describe=f"the process to say {event!r}")[0]
 
 
-def _relay(arguments: list[str], environment: Mapping[str, str], log: str) -> None:
+def _run(arguments: list[str], environment: Mapping[str, str], log: str, declared: Environment | None) -> None:
     os.environ.clear()
     os.environ.update(environment)
     for path, output in ((os.devnull, sys.stdout), (log, sys.stderr)):
         os.dup2(os.open(path, os.O_WRONLY), output.fileno())
-    sys.argv = ["messaging", "relay", *arguments]
+    if declared is not None:
+        environments.ENVIRONMENTS[declared.name] = declared
+    sys.argv = ["messaging", *arguments]
     main()
 
 
@@ -156,14 +177,14 @@ class Market:
                 outbox.add(session, Event(type=history.END_TYPE, group=group, data=None))
             session.commit()
 
-    def relay(self, *options: str, failpoint: str | None = None, endpoint_url: str | None = None) -> RelayProcess:
+    def relay(self, *options: str, failpoint: str | None = None, endpoint_url: str | None = None) -> MessagingProcess:
         """Start a relay, recorded."""
         self._relays += 1
         armed = {} if failpoint is None else {failpoints.VARIABLE: failpoint}
         at = ("--dsn", self.engine.url.render_as_string(hide_password=False), "--topic-arn", self.topic_arn)
         endpoint = ("--endpoint-url", self.emulated.endpoint_url if endpoint_url is None else endpoint_url)
-        return RelayProcess(
-            [*at, *endpoint, "--record", str(self.history), *options],
+        return MessagingProcess(
+            ["relay", *at, *endpoint, "--record", str(self.history), *options],
             environment=localstack.pointed_at(self.emulated) | armed,
             log=self.folder / f"relay-{self._relays}.log",
         )

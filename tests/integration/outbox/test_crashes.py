@@ -33,13 +33,6 @@ pytestmark = pytest.mark.xdist_group("localstack")  # one at a time
 BOTH = [SQLITE, pytest.param(POSTGRES, marks=pytest.mark.slow)]
 
 
-@pytest.fixture(scope="module")
-def emulated(tmp_path_factory: pytest.TempPathFactory) -> Iterator[localstack.Running]:
-    """Yield a LocalStack of this module's own."""
-    with localstack.running(log=tmp_path_factory.mktemp("localstack") / "localstack.log") as running:
-        yield running
-
-
 @pytest.fixture
 def market(engine: Engine, emulated: localstack.Running, tmp_path: Path) -> Iterator[Market]:
     """Yield a market on a fresh database."""
