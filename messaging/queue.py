@@ -172,7 +172,9 @@ def explained() -> Iterator[None]:
         yield
     # KeyError: botocore misses in an answer that is none of SQS, as a proxy's page may be, what that would have said.
     except (BotoCoreError, ResponseParserError, KeyError) as error:
-        raise TransientError(f"the queue does not answer ({type(error).__name__}: {error})") from error
+        raise TransientError(
+            f"the queue does not answer ({type(error).__name__}: {error}); look at --endpoint-url"
+        ) from error
     except ClientError as error:
         code = str(error.response.get("Error", {}).get("Code", ""))
         raise _meant(code, str(error)) from error
