@@ -10,13 +10,13 @@ https://docs.aws.amazon.com/AWSSimpleQueueService/latest/APIReference/API_SendMe
 
 import hashlib
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from types import TracebackType
 from typing import Any, Self
 
 from messaging.envelope import Envelope, decode
-from messaging.errors import DeadLetterError, EnvelopeError, TransientError
+from messaging.errors import DeadLetterError, EnvelopeError, HoldLost, TransientError
 from messaging.failpoints import Failpoint, unarmed
 from messaging.queue import Queue, explained, url_of
 from sluice import limits
@@ -53,6 +53,16 @@ class Letter:
     sent_at_us: int
     envelope: Envelope | None
     fault: str | None
+
+
+@contextmanager
+def asking() -> Iterator[None]:
+    """Raise whatever a call meets that names no receipt handle as TransientError: nothing can be wrong with one."""
+    try:
+        with explained():
+            yield
+    except HoldLost as error:
+        raise TransientError(str(error)) from error
 
 
 class DeadLetterQueue(Queue):
@@ -102,7 +112,7 @@ class DeadLetterQueue(Queue):
         Raises:
             TransientError: the queue could not be asked.
         """
-        with explained():
+        with asking():
             answer = self._sqs.receive_message(
                 QueueUrl=self.url,
                 MaxNumberOfMessages=min(most, limits.RECEIVE_MESSAGES_MAX),
@@ -152,7 +162,7 @@ class Destination:
             more["MessageSystemAttributes"] = {"AWSTraceHeader": header}
         if letter.attributes:
             more["MessageAttributes"] = dict(letter.attributes)
-        with explained():
+        with asking():
             answer = self._sqs.send_message(
                 QueueUrl=self._url,
                 MessageBody=letter.body if body is None else body,

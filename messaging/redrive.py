@@ -18,11 +18,10 @@ from enum import StrEnum
 from typing import Any
 
 from messaging import dead_letters
-from messaging.dead_letters import DeadLetterQueue, Destination, Letter, Reading, deduplication_id
+from messaging.dead_letters import DeadLetterQueue, Destination, Letter, Reading, asking, deduplication_id
 from messaging.errors import HoldLost, TransientError
 from messaging.failpoints import Failpoint, unarmed
 from messaging.pace import Pace
-from messaging.queue import explained
 from sluice import limits
 from sluice.clock import Clock
 from sluice.errors import ConfigError
@@ -32,6 +31,7 @@ RATE_MIN, RATE_MAX = 0.1, 500
 _FAILURES_MAX = 10  # one after the other; then nobody is there to send to
 _HOLD_SHARE = 0.5  # of the hold: what is received at once can be sent within it
 _TASKS = 10
+_UNSEEN_MAX = 15  # looks for a task SQS does not list yet
 _ENDED = ("COMPLETED", "CANCELLED", "FAILED")
 
 
@@ -287,6 +287,7 @@ class MoveTasks:
 
     def __init__(self, sqs: Any, source_arn: str) -> None:
         self._sqs, self._source_arn = sqs, source_arn
+        self._before_us = 0  # when the one before the one started here began
 
     def start(self, *, destination_arn: str | None, rate: int | None) -> None:
         """Start one.
@@ -298,8 +299,9 @@ class MoveTasks:
         Raises:
             TransientError: SQS does not.
         """
+        self._before_us = max((task.started_at_us for task in self.listed()), default=0)
         given = {"DestinationArn": destination_arn, "MaxNumberOfMessagesPerSecond": rate}
-        with explained():
+        with asking():
             self._sqs.start_message_move_task(
                 SourceArn=self._source_arn, **{name: value for name, value in given.items() if value is not None}
             )
@@ -310,13 +312,13 @@ class MoveTasks:
         Raises:
             TransientError: the queue could not be asked.
         """
-        with explained():
+        with asking():
             answer = self._sqs.list_message_move_tasks(SourceArn=self._source_arn, MaxResults=_TASKS)
         return [_task(one) for one in answer.get("Results", [])]
 
     def running(self) -> MoveTask | None:
-        """Return the one that has not ended."""
-        return next((task for task in self.listed() if not task.has_ended), None)
+        """Return the one that runs and can be cancelled."""
+        return next((task for task in self.listed() if task.handle is not None), None)
 
     def cancel(self, task: MoveTask) -> int:
         """Cancel it, and return how many it has moved, approximately; those stay where they are.
@@ -324,18 +326,27 @@ class MoveTasks:
         Raises:
             TransientError: SQS does not.
         """
-        with explained():
+        with asking():
             answer = self._sqs.cancel_message_move_task(TaskHandle=task.handle)
         return int(answer["ApproximateNumberOfMessagesMoved"])
 
     def followed(self, *, clock: Clock, every_seconds: float) -> Iterator[MoveTask]:
-        """Yield the latest one again and again, until it has ended; whoever has seen enough stops asking."""
-        while True:
-            task = self.listed()[0]
-            yield task
-            if task.has_ended:
-                return
+        """Yield the one that was started here again and again, until it has ended; who has seen enough stops asking.
+
+        Raises:
+            TransientError: the queue could not be asked, or does not tell of it.
+        """
+        unseen = 0
+        while unseen < _UNSEEN_MAX:
+            task = next((task for task in self.listed() if task.started_at_us > self._before_us), None)
+            if task is None:
+                unseen += 1
+            else:
+                yield task
+                if task.has_ended:
+                    return
             clock.sleep(every_seconds)
+        raise TransientError("SQS was told to move messages and tells of no such task; see `dlq status`")
 
 
 def _task(listed: dict[str, Any]) -> MoveTask:
