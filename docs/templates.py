@@ -9,7 +9,7 @@ from typing import Any
 
 import aws_cdk as cdk
 
-from sluice.declaration import Database, Environment
+from sluice.declaration import Database, Environment, Gaps, Poison
 from sluice.environments import ENVIRONMENTS
 from stacks.stage import EnvironmentStage
 
@@ -57,13 +57,15 @@ def synthesized(name: str) -> Synthesized:
 
 @cache
 def everything() -> Synthesized:
-    """Return prod's synthesized stacks as they would be with a relay, a database and somebody to mail."""
+    """Return prod's synthesized stacks as they would be with a relay, a database, parking and somebody to mail."""
     return _synthesized(_everything())
 
 
 def _everything() -> Environment:
+    first, *others = ENVIRONMENTS["prod"].consumers
     return replace(
         ENVIRONMENTS["prod"],
+        consumers=(replace(first, poison=Poison.PARK, gaps=Gaps.HALT), *others),
         relay=True,
         database=Database(
             secret_arn="arn:aws:secretsmanager:us-east-1:111122223333:secret:sluice-AbCdEf",  # noqa: S106 (its name)
