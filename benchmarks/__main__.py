@@ -11,7 +11,7 @@ import click
 import structlog
 from sqlalchemy import text
 
-from benchmarks import backlog, delays, lanes, places, relay, report, writers
+from benchmarks import backlog, delays, lanes, places, relay, report, standard, writers
 from benchmarks.places import POSTGRES
 from benchmarks.report import Section
 from benchmarks.rounds import Measured
@@ -24,6 +24,7 @@ _BENCHMARKS: dict[str, Callable[[Mapping[str, str], int], Section]] = {
     "delays": delays.measure,
     "backlog": backlog.measure,
     "lanes": lanes.measure,
+    "standard": standard.measure,
 }
 _FLUSHES = 100
 _QUIET = 0.5

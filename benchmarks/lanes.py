@@ -18,7 +18,7 @@ from benchmarks import places, sink
 from benchmarks.charts import Bar, bars
 from benchmarks.report import Section, table
 from benchmarks.rounds import Measured, interleaved
-from benchmarks.workers import Conditions, working
+from benchmarks.workers import Conditions, Counts, working
 from docs import costs
 from emulator import localstack
 from messaging import databases, queue, schema
@@ -65,21 +65,6 @@ class _Spent:
     calls: Counter[str] = field(default_factory=Counter)
 
 
-class Counted:
-    """Counts for a plain loop what a tally counts for a worker."""
-
-    def __init__(self) -> None:
-        self._tally = Tally()
-
-    def add(self) -> None:
-        """Count a message that was deleted."""
-        self._tally.add(metrics.HANDLED)
-
-    def take(self) -> dict[str, float]:
-        """Return what was counted since the last time."""
-        return self._tally.take()
-
-
 def measure(urls: Mapping[str, str], rounds: int) -> Section:
     """Return what a worker does beside a plain loop: on a queue at hand, on one 10 ms away, and on LocalStack."""
     spent: dict[_Cell, _Spent] = {}
@@ -114,15 +99,14 @@ def _rate(cell: _Cell, url: str, endpoint: str, spent: _Spent) -> float:
     """Return messages a second of lanes that always find one."""
     sqs = queue.client(endpoint, REGION, connections=cell.lanes + 2)
     source = Queue(sqs, f"{endpoint}/000000000000/benchmark.fifo")
-    with _running(cell, url, sqs, source) as counted:
+    with _running(cell, url, sqs, source) as counts:
         eventually(
-            lambda: counted.take()[metrics.HANDLED] > 0, timeout_seconds=30, describe="the first message to be handled"
+            lambda: counts.so_far()[metrics.HANDLED] > 0, timeout_seconds=30, describe="the first message to be handled"
         )
         _clock.sleep(_WARM_SECONDS)  # each lane makes its connections
-        counted.take()
-        began, cpu = _clock.monotonic(), _cpu_seconds()
+        before, began, cpu = counts.so_far()[metrics.HANDLED], _clock.monotonic(), _cpu_seconds()
         _clock.sleep(_SECONDS)
-        messages, seconds = counted.take()[metrics.HANDLED], _clock.monotonic() - began
+        messages, seconds = counts.so_far()[metrics.HANDLED] - before, _clock.monotonic() - began
         spent.cpu_seconds += _cpu_seconds() - cpu
     spent.messages += messages
     return messages / seconds
@@ -135,15 +119,14 @@ def _drained(cell: _Cell, url: str, endpoint: str, spent: _Spent) -> float:
     fill(sqs, made, messages=_MESSAGES, groups=_GROUPS)
     calls: Counter[str] = Counter()
     sqs.meta.events.register("before-send.sqs", lambda event_name, **_: calls.update([event_name.rpartition(".")[2]]))
-    began, handled = _clock.monotonic(), 0.0
-    with _running(cell, url, sqs, Queue(sqs, made)) as counted:
-
-        def is_drained() -> bool:
-            nonlocal handled
-            handled += counted.take()[metrics.HANDLED]
-            return handled >= _MESSAGES
-
-        eventually(is_drained, timeout_seconds=120, describe="an empty queue", interval_seconds=0.01)
+    began = _clock.monotonic()
+    with _running(cell, url, sqs, Queue(sqs, made)) as counts:
+        eventually(
+            lambda: counts.so_far()[metrics.HANDLED] >= _MESSAGES,
+            timeout_seconds=120,
+            describe="an empty queue",
+            interval_seconds=0.01,
+        )
         seconds = _clock.monotonic() - began
         spent.calls += calls
     spent.messages += _MESSAGES
@@ -166,13 +149,13 @@ def fill(sqs: Any, url: str, *, messages: int, groups: int) -> None:
 
 
 @contextmanager
-def _running(cell: _Cell, url: str, sqs: Any, source: Queue) -> Iterator[Tally | Counted]:
+def _running(cell: _Cell, url: str, sqs: Any, source: Queue) -> Iterator[Counts]:
     if not url:
-        with _looping(sqs, source.url, cell.lanes, _BATCH if cell.what == BATCH else 1) as counted:
-            yield counted
+        with _looping(sqs, source.url, cell.lanes, _BATCH if cell.what == BATCH else 1) as counts:
+            yield counts
         return
-    with inboxed(url) as engine, working(engine, source, _noop, Conditions(lanes=cell.lanes)) as tally:
-        yield tally
+    with inboxed(url) as engine, working(engine, source, _noop, Conditions(lanes=cell.lanes)) as counts:
+        yield counts
 
 
 @contextmanager
@@ -190,9 +173,9 @@ def inboxed(url: str) -> Iterator[Engine]:
 
 
 @contextmanager
-def _looping(sqs: Any, url: str, lanes: int, batch: int) -> Iterator[Counted]:
+def _looping(sqs: Any, url: str, lanes: int, batch: int) -> Iterator[Counts]:
     """Yield the count of threads that receive and delete, and do nothing else."""
-    counted, has_ended = Counted(), threading.Event()
+    tally, has_ended = Tally(), threading.Event()
 
     def loop() -> None:
         chance = random.Random()
@@ -212,13 +195,13 @@ def _looping(sqs: Any, url: str, lanes: int, batch: int) -> Iterator[Counted]:
                 entries = [{"Id": str(n), "ReceiptHandle": one["ReceiptHandle"]} for n, one in enumerate(received)]
                 sqs.delete_message_batch(QueueUrl=url, Entries=entries)
             for _ in received:
-                counted.add()
+                tally.add(metrics.HANDLED)
 
     threads = [threading.Thread(target=loop) for _ in range(lanes)]
     for thread in threads:
         thread.start()
     try:
-        yield counted
+        yield Counts(tally)
     finally:
         has_ended.set()
         for thread in threads:

@@ -2,7 +2,8 @@
 
 import random
 import threading
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -11,7 +12,6 @@ from sqlalchemy import Engine
 from messaging.handlers import Handlers
 from messaging.hold import Heartbeat
 from messaging.inbox import Inbox, Policy
-from messaging.metrics import NoMetrics
 from messaging.parking import Drainer, Kept
 from messaging.performing import Performer
 from messaging.protection import Protection
@@ -20,9 +20,10 @@ from messaging.tally import Tally
 from messaging.waiting import PollWait, Stop
 from messaging.work import Work, WorkSettings
 from messaging.worker import Lane, Parts, Worker, WorkerSettings
+from sluice import metrics
 from sluice.clock import SystemClock
 
-CONSUMER = "benchmark"
+_CONSUMER = "benchmark"
 _clock = SystemClock()
 
 
@@ -45,8 +46,31 @@ class Conditions:
     is_ordered: bool = True
 
 
+class Counts:
+    """What a worker, or whatever is compared with one, has counted since it began.
+
+    Args:
+        tally: that it counts with; a worker hands on now and then what is in it.
+    """
+
+    def __init__(self, tally: Tally) -> None:
+        self._tally = tally
+        self._lock = threading.Lock()
+        self._counts: Counter[str] = Counter()
+
+    def put(self, values: Mapping[str, float]) -> None:
+        """Take what a worker hands on."""
+        with self._lock:
+            self._counts.update({name: int(values[name]) for name in metrics.EVENTS})
+
+    def so_far(self) -> Counter[str]:
+        """Return how often each thing happened."""
+        self.put(self._tally.take())
+        return self._counts.copy()
+
+
 @contextmanager
-def working(engine: Engine, queue: Queue, handlers: Handlers, conditions: Conditions) -> Iterator[Tally]:
+def working(engine: Engine, queue: Queue, handlers: Handlers, conditions: Conditions) -> Iterator[Counts]:
     """Yield what a worker counts, which works until the end of the block."""
     settings = WorkerSettings(
         lanes=conditions.lanes,
@@ -56,16 +80,21 @@ def working(engine: Engine, queue: Queue, handlers: Handlers, conditions: Condit
         is_ordered=conditions.is_ordered,
     )
     stop, tally = Stop(), Tally()
-    worker = Worker(
-        _parts(engine, queue, handlers, conditions, settings, stop, tally), settings=settings, stop=stop, clock=_clock
-    )
+    counts = Counts(tally)
+    parts = _parts(engine, queue, handlers, conditions, settings, stop, tally, counts)
+    worker = Worker(parts, settings=settings, stop=stop, clock=_clock)
     thread = threading.Thread(target=worker.run)
     thread.start()
     try:
-        yield tally
+        yield counts
     finally:
         stop.ask()
         thread.join()
+
+
+def inbox_of(*, is_ordered: bool) -> Inbox:
+    """Return the worker's inbox."""
+    return Inbox(Policy(consumer=_CONSUMER, is_ordered=is_ordered))
 
 
 def _parts(
@@ -76,12 +105,13 @@ def _parts(
     settings: WorkerSettings,
     stop: Stop,
     tally: Tally,
+    counts: Counts,
 ) -> Parts:
     wait, kept, performer = PollWait(stop), Kept(), Performer(handlers=handlers)
-    inbox = Inbox(Policy(consumer=CONSUMER, is_ordered=conditions.is_ordered))
+    inbox = inbox_of(is_ordered=conditions.is_ordered)
     heartbeat = Heartbeat(queue, timeout_seconds=conditions.timeout_seconds, clock=_clock)
     work_settings = WorkSettings(
-        consumer=CONSUMER,
+        consumer=_CONSUMER,
         max_attempts=conditions.max_attempts,
         timeout_seconds=conditions.timeout_seconds,
         hold_seconds_max=conditions.hold_seconds_max,
@@ -109,6 +139,6 @@ def _parts(
         kept=kept,
         lanes=[Lane(queue, work, settings=settings, wait=wait, clock=_clock, chance=one) for one in chances],
         protection=Protection(None, _clock),
-        measured=NoMetrics(),
+        measured=counts,
         tally=tally,
     )
