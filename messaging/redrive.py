@@ -289,22 +289,20 @@ class MoveTasks:
         self._sqs, self._source_arn = sqs, source_arn
         self._before_us = 0  # when the one before the one started here began
 
-    def start(self, *, destination_arn: str | None, rate: int | None) -> None:
+    def start(self, destination_arn: str, *, rate: int | None) -> None:
         """Start one.
 
         Args:
-            destination_arn: where messages go; None is where each comes from.
+            destination_arn: where messages go.
             rate: messages per second at most; None leaves it to SQS.
 
         Raises:
             TransientError: SQS does not.
         """
         self._before_us = max((task.started_at_us for task in self.listed()), default=0)
-        given = {"DestinationArn": destination_arn, "MaxNumberOfMessagesPerSecond": rate}
+        limited = {} if rate is None else {"MaxNumberOfMessagesPerSecond": rate}
         with asking():
-            self._sqs.start_message_move_task(
-                SourceArn=self._source_arn, **{name: value for name, value in given.items() if value is not None}
-            )
+            self._sqs.start_message_move_task(SourceArn=self._source_arn, DestinationArn=destination_arn, **limited)
 
     def listed(self) -> list[MoveTask]:
         """Return those SQS still tells of, the latest first.

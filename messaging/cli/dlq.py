@@ -262,8 +262,8 @@ def _task_said(task: MoveTask) -> dict[str, Any]:
 
 
 @dlq.command()
-@click.argument("group_id", metavar="[GROUP", required=False)
-@click.argument("seq", metavar="SEQ]", type=click.IntRange(1), required=False)
+@click.argument("group_id", metavar="[GROUP]", required=False)
+@click.argument("seq", metavar="[SEQ]", type=click.IntRange(1), required=False)
 @click.option("--data", type=click.File(encoding="utf-8"), help="The event's data, as JSON; `-` reads standard input.")
 @click.option("--message-id", metavar="ID", help="The message, where it is no envelope; see `dlq inspect`.")
 @click.option("--body", type=click.File(encoding="utf-8"), help="Its whole body; `-` reads standard input.")

@@ -101,7 +101,7 @@ def redrive(
             raise ConfigError(
                 "--engine is 'native' with --undelivered, allowed is client: SQS takes back only what came from a queue"
             )
-        destination_arn = None if to is None else Destination(sqs, name).arn
+        destination_arn = Destination(sqs, name).arn  # given, it is also for what was sent to the DLQ by hand
         _redrive_natively(
             MoveTasks(sqs, queue.arn), queue, name, destination_arn, _whole(rate), no_wait, as_json, is_meant
         )
@@ -226,7 +226,7 @@ def _redrive_natively(
     tasks: MoveTasks,
     queue: DeadLetterQueue,
     destination: str,
-    destination_arn: str | None,
+    destination_arn: str,
     rate: int | None,
     no_wait: bool,
     as_json: bool,
@@ -239,7 +239,7 @@ def _redrive_natively(
             " meanwhile; add --yes to do it"
         )
         return
-    tasks.start(destination_arn=destination_arn, rate=rate)
+    tasks.start(destination_arn, rate=rate)
     if no_wait:
         click.echo(f"SQS moves about {about} messages of {queue.name}; see `dlq status`, `dlq cancel`")
         return

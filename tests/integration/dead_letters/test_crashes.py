@@ -189,13 +189,12 @@ def test_d10_a_terminated_redrive_gives_back_what_it_holds(cemetery: Cemetery) -
     assert sorted(cemetery.seen(cemetery.queue) + cemetery.seen(cemetery.dead)) == PLACES
 
 
-def test_a_native_redrive_to_another_queue(cemetery: Cemetery) -> None:
-    """LocalStack runs it; back to the source inside five minutes it would lose everything (GAP-01, MOV-17)."""
+def test_a_native_redrive_on_localstack(cemetery: Cemetery) -> None:
+    """Of messages the queue never saw: inside five minutes of their first send it would lose them (GAP-01, MOV-17)."""
     cemetery.bury(*PLACES)
     cemetery.set_policy()
-    name = naming.queue_name(cemetery.environment, cemetery.environment.consumers[0])
 
-    ended = cemetery.finish("redrive", "--engine", "native", "--to", name, "--yes")
+    ended = cemetery.finish("redrive", "--engine", "native", "--yes")
 
     assert (ended.exit_code, ended.stdout) == (0, "completed, about 4 moved\n")
     assert cemetery.seen(cemetery.queue) == PLACES

@@ -213,6 +213,16 @@ def test_a_run_gives_up_after_ten_failures_one_after_the_other(graveyard: Gravey
     assert graveyard.counts(DEAD) == (25, 0)
 
 
+def test_failures_between_which_something_came_back_are_not_counted_together(graveyard: Graveyard) -> None:
+    """Nine, one that is brought back, and nine again: the run goes on to its end."""
+    graveyard.bury(*[(f"g{number:02}", 1) for number in range(19)])
+    graveyard.line.faults["SendMessage"] = ["ServiceUnavailable"] * 9 + [None] + ["ServiceUnavailable"] * 9
+
+    result = graveyard.redrive().work()
+
+    assert (len(result.moved), result.left, result.is_whole) == (19, {}, True)
+
+
 def test_a_message_whose_delete_failed_is_not_sent_again(graveyard: Graveyard) -> None:
     """Sent and confirmed, it is only deleted in the next pass, however long that takes to come."""
     graveyard.bury(("a", 1), ("b", 1))
