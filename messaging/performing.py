@@ -3,8 +3,9 @@
 Whether the message is fresh from the queue or was set aside makes no difference here.
 """
 
+import re
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 import structlog
@@ -20,6 +21,8 @@ from messaging.hold import Guard
 from messaging.tracing import NoTracing, Tracing
 
 _log = structlog.get_logger()
+_REASON_CHARACTERS_MAX = 2_000
+_NOT_STORED = re.compile("[\x00\ud800-\udfff]")  # Postgres knows no NUL, and UTF-8 no half of a pair
 
 
 class Recorder(Protocol):
@@ -70,7 +73,7 @@ class Performer:
             DBAPIError: the database is away; whether it was committed is unknown when it went away meanwhile.
         """
         with self.tracing.handling(envelope.event, context) as told:
-            outcome = self._outcome(lambda: self._perform(session, envelope, context, guard, before_commit))
+            outcome = _storable(self._outcome(lambda: self._perform(session, envelope, context, guard, before_commit)))
             told(outcome)
         return outcome
 
@@ -108,4 +111,13 @@ class Performer:
             if isinstance(error, DBAPIError) and databases.is_away(error):
                 raise
             _log.warning("the handler failed", exc_info=True)
-            return Retry(reason=f"{type(error).__name__}: {error}"[:2_000])
+            return Retry(reason=f"{type(error).__name__}: {error}")
+
+
+def _storable(outcome: Outcome) -> Outcome:
+    """Return it with a reason that a database can store, whatever a handler has made it of."""
+    if isinstance(outcome, Ack):
+        return outcome
+    return replace(
+        outcome, reason=_NOT_STORED.sub("\N{REPLACEMENT CHARACTER}", outcome.reason)[:_REASON_CHARACTERS_MAX]
+    )
