@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import structlog
 from sqlalchemy import Engine
 
 from messaging import databases, schema
@@ -49,3 +50,10 @@ def engine(request: pytest.FixtureRequest) -> Engine:
 def world_anywhere(engine: Engine) -> World:
     """Return a consumer, once on SQLite and once on Postgres."""
     return World(engine)
+
+
+@pytest.fixture(autouse=True)
+def quiet() -> Iterator[None]:
+    """Let nobody render what is logged: a traceback drawn for a terminal takes longer than a test."""
+    with structlog.testing.capture_logs():
+        yield

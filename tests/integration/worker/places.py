@@ -305,7 +305,8 @@ class World:
     def redrive(self) -> None:
         """Let SQS move everything from the DLQ back to the queue."""
         self.sqs.start_message_move_task(SourceArn=self.dlq_arn)
-        self.simulator.advance(1)
+        (task,) = self.sqs.list_message_move_tasks(SourceArn=self.dlq_arn)["Results"]
+        assert task["Status"] == "COMPLETED", task
 
     # --- who works ----------------------------------------------------------------------------------------------------
 
