@@ -19,7 +19,7 @@ from benchmarks.charts import Bar, bars
 from benchmarks.report import Section, table
 from benchmarks.rounds import Measured, interleaved
 from benchmarks.workers import Conditions, Counts, working
-from docs import costs
+from docs import prices
 from emulator import localstack
 from messaging import databases, queue, schema
 from messaging.envelope import Envelope, Event
@@ -283,14 +283,14 @@ def _calls_table(spent: Mapping[_Cell, _Spent]) -> str:
     rows = []
     for size, (calls, of) in counted.items():
         a_message = calls.total() / of
-        through = costs.million_messages(consumers=1, kilobytes=1) | {
-            "SQS send, receive, delete": 1_000_000 * (1 + a_message) * _request_usd()
+        through = prices.million_messages(consumers=1, kilobytes=1) | {
+            "SQS send, receive, delete": 1_000_000 * (1 + a_message) * prices.usd("SQS FIFO request")
         }
         receives = calls["ReceiveMessage"] / of
         rows.append(
             (
                 *(size, f"{receives:.2f}", f"{a_message - receives:.2f}", f"{a_message:.2f}"),
-                f"{1_000_000 * a_message * _request_usd():.2f}",
+                f"{1_000_000 * a_message * prices.usd('SQS FIFO request'):.2f}",
                 f"{sum(through.values()):.2f}",
             )
         )
@@ -307,11 +307,6 @@ def _polls_table() -> str:
     rows = []
     for rate in _RATES_PER_SECOND:
         added = [pollers / limits.WAIT_SECONDS_MAX / rate for pollers in (lanes, 1)]
-        rows.append((f"{rate:g}", *(f"{1_000_000 * one * _request_usd():.2f}" for one in added)))
+        rows.append((f"{rate:g}", *(f"{1_000_000 * one * prices.usd('SQS FIFO request'):.2f}" for one in added)))
     head = ("messages/s", f"{lanes} lanes, US dollars a million at most", "1 poller, ten a receive")
     return table(head, rows, text_columns=0)
-
-
-def _request_usd() -> float:
-    price = costs.PRICES["SQS FIFO request"]
-    return price.usd / price.quantity

@@ -177,7 +177,7 @@ def _seen(engine: Engine, received: Counter[str], counted: Counter[str], seconds
     )
 
 
-def _by_group(rows: Sequence[Row[Any]]) -> dict[str, list[int]]:
+def _by_group(rows: Sequence[Row[Any, Any]]) -> dict[str, list[int]]:
     groups: dict[str, list[int]] = {}
     for row in rows:
         groups.setdefault(row.group_id, []).append(row.seq)

@@ -1,58 +1,16 @@
-"""What an environment costs a month: the prices, once, with where they come from, and the arithmetic.
-
-No price here was checked against AWS's live price list: it cannot be reached from where Sluice is built.
-"""
+"""What an environment costs a month, by the prices of `docs.prices` and what is counted in its templates."""
 
 from dataclasses import dataclass
 
+from docs.prices import usd
 from docs.templates import Resource, Synthesized
 from sluice import limits, naming
 
-PRICE_DATE = "2026-11-21"
-PRICE_REGION = "us-east-1"
 HOURS = 730  # a month
 _LOCALSTACK_ACCOUNT = "000000000000"
 _DATA_KEY_SECONDS = 300  # SQS and SNS ask KMS again after so long
 _MONTH_SECONDS = HOURS * 3_600
 _CLUSTER_METRICS, _SERVICE_METRICS = 13, 15 + 10  # of a service itself, and of its task definition's family
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Price:
-    """A price in US dollars, for `quantity` of `unit`, and where it was read (told on the page)."""
-
-    usd: float
-    unit: str
-    source: str
-    quantity: int = 1
-
-
-_MILLION = 1_000_000
-PRICES = {
-    "Fargate CPU": Price(usd=0.04048, unit="vCPU-hour, Linux on x86", source="Infracost ecs_service; press"),
-    "Fargate memory": Price(usd=0.004445, unit="GB-hour", source="Infracost ecs_service; press"),
-    "interface endpoint": Price(usd=0.01, unit="hour in each zone", source="Infracost vpc_endpoint; press"),
-    "interface endpoint, data": Price(usd=0.01, unit="GB", source="Infracost vpc_endpoint; press"),
-    "Container Insights": Price(usd=0.30, unit="metric and month", source="memory; number of metrics: AWS's list"),
-    "alarm": Price(usd=0.10, unit="metric it reads, and month", source="Infracost cloudwatch_metric_alarm; press"),
-    "dashboard": Price(usd=3.0, unit="month", source="Infracost cloudwatch_dashboard"),
-    "KMS key": Price(usd=1.0, unit="month; more once it was rotated", source="Infracost kms_key; AWS page; press"),
-    "KMS request": Price(usd=0.03, quantity=10_000, unit="10,000 requests", source="Infracost kms_key; press"),
-    "SNS FIFO publish": Price(
-        usd=0.30, quantity=_MILLION, unit="million requests", source="Infracost sns_topic; press"
-    ),
-    "SNS FIFO publish, data": Price(usd=0.017, unit="GB", source="Infracost sns_topic"),
-    "SNS FIFO delivery": Price(usd=0.01, quantity=_MILLION, unit="million messages", source="Infracost sns_topic"),
-    "SNS FIFO delivery, data": Price(usd=0.001, unit="GB", source="Infracost sns_topic"),
-    "SQS FIFO request": Price(
-        usd=0.50, quantity=_MILLION, unit="million requests of up to 64 KB", source="Infracost sqs_queue; press"
-    ),
-}
-
-
-def _usd(name: str) -> float:
-    """Return the price of one."""
-    return PRICES[name].usd / PRICES[name].quantity
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -140,29 +98,12 @@ def monthly(has: Footprint) -> dict[str, float]:
     # AWS's estimate, with one producer and one consumer: 2 requests per topic, 3 per queue and data key.
     kms_requests = _MONTH_SECONDS / _DATA_KEY_SECONDS * (2 * has.topics + 3 * has.queues)
     return {
-        "Fargate": HOURS * (has.vcpus * _usd("Fargate CPU") + has.memory_gb * _usd("Fargate memory")),
-        "interface endpoints": HOURS * has.endpoint_zones * _usd("interface endpoint"),
+        "Fargate": HOURS * (has.vcpus * usd("Fargate CPU") + has.memory_gb * usd("Fargate memory")),
+        "interface endpoints": HOURS * has.endpoint_zones * usd("interface endpoint"),
         "Container Insights": (_CLUSTER_METRICS * has.clusters + _SERVICE_METRICS * has.services)
-        * _usd("Container Insights"),
-        "alarms": has.alarm_metrics * _usd("alarm"),
-        "dashboard": has.dashboards * _usd("dashboard"),
-        "KMS keys and their requests": has.keys * _usd("KMS key") + kms_requests * _usd("KMS request"),
-        "polling": has.lanes * _MONTH_SECONDS / limits.WAIT_SECONDS_MAX * _usd("SQS FIFO request"),
-    }
-
-
-def million_messages(*, consumers: int, kilobytes: float) -> dict[str, float]:
-    """Return what a million messages cost that each consumer gets, in US dollars by line.
-
-    Args:
-        consumers: queues each message is delivered to; at least one.
-        kilobytes: size of a message; at most 64, above which SQS counts it as more requests.
-    """
-    messages, gigabytes = _MILLION, kilobytes
-    return {
-        "SNS publish": messages * _usd("SNS FIFO publish") + gigabytes * _usd("SNS FIFO publish, data"),
-        "SNS delivery": consumers
-        * (messages * _usd("SNS FIFO delivery") + gigabytes * _usd("SNS FIFO delivery, data")),
-        "SQS send, receive, delete": consumers * 3 * messages * _usd("SQS FIFO request"),
-        "through the endpoint": consumers * gigabytes * _usd("interface endpoint, data"),
+        * usd("Container Insights"),
+        "alarms": has.alarm_metrics * usd("alarm"),
+        "dashboard": has.dashboards * usd("dashboard"),
+        "KMS keys and their requests": has.keys * usd("KMS key") + kms_requests * usd("KMS request"),
+        "polling": has.lanes * _MONTH_SECONDS / limits.WAIT_SECONDS_MAX * usd("SQS FIFO request"),
     }

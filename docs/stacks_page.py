@@ -7,7 +7,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from docs import costs, declared, diagram, templates
+from docs import costs, declared, diagram, prices, templates
 from docs.templates import STACKS, Resource
 from sluice.environments import ENVIRONMENTS
 
@@ -188,7 +188,7 @@ def _monthly() -> str:
             costs.monthly(costs.footprint(templates.synthesized(name), at_max=at_max)) for at_max in (False, True)
         )
         columns |= {name: idle} if idle == full else {f"{name}, min_tasks": idle, f"{name}, max_tasks": full}
-    return f"Prices of {costs.PRICE_REGION}, {costs.PRICE_DATE}:\n\n{_sums('a month', columns)}"
+    return f"Prices of {prices.PRICE_REGION}, {prices.PRICE_DATE}:\n\n{_sums('a month', columns)}"
 
 
 def _sums(total: str, columns: Mapping[str, Mapping[str, float]]) -> str:
@@ -200,14 +200,14 @@ def _sums(total: str, columns: Mapping[str, Mapping[str, float]]) -> str:
 def _messages() -> str:
     return _sums(
         "a million messages",
-        {f"{size} KB each": costs.million_messages(consumers=_FAN_OUT, kilobytes=size) for size in (1, 64)},
+        {f"{size} KB each": prices.million_messages(consumers=_FAN_OUT, kilobytes=size) for size in (1, 64)},
     )
 
 
 def _prices() -> str:
     rows = [
         (name, _dollars(price.usd) if round(price.usd, 2) == price.usd else price.usd, price.unit, price.source)
-        for name, price in costs.PRICES.items()
+        for name, price in prices.PRICES.items()
     ]
     return _table(("for", "US dollars", "per", "read in"), rows)
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from docs import costs, declared, diagram, pitfalls_page, stacks_page, templates
+from docs import costs, declared, diagram, pitfalls_page, prices, stacks_page, templates
 from docs.costs import Footprint
 from docs.templates import Synthesized
 from sluice.declaration import Consumer
@@ -276,7 +276,7 @@ def test_nothing_costs_nothing() -> None:
 
 def test_a_million_messages_to_three_consumers() -> None:
     """Worked out by hand: one publish, three deliveries, three requests to each of three queues, a kilobyte each."""
-    assert costs.million_messages(consumers=3, kilobytes=1) == pytest.approx(
+    assert prices.million_messages(consumers=3, kilobytes=1) == pytest.approx(
         {
             "SNS publish": 0.317,
             "SNS delivery": 0.033,

@@ -1,0 +1,63 @@
+"""AWS's prices, once, with where they come from; and what messages cost by them.
+
+No price here was checked against AWS's live price list: it cannot be reached from where Sluice is built.
+"""
+
+from dataclasses import dataclass
+
+PRICE_DATE = "2026-11-21"
+PRICE_REGION = "us-east-1"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Price:
+    """A price in US dollars, for `quantity` of `unit`, and where it was read (told on the page)."""
+
+    usd: float
+    unit: str
+    source: str
+    quantity: int = 1
+
+
+_MILLION = 1_000_000
+PRICES = {
+    "Fargate CPU": Price(usd=0.04048, unit="vCPU-hour, Linux on x86", source="Infracost ecs_service; press"),
+    "Fargate memory": Price(usd=0.004445, unit="GB-hour", source="Infracost ecs_service; press"),
+    "interface endpoint": Price(usd=0.01, unit="hour in each zone", source="Infracost vpc_endpoint; press"),
+    "interface endpoint, data": Price(usd=0.01, unit="GB", source="Infracost vpc_endpoint; press"),
+    "Container Insights": Price(usd=0.30, unit="metric and month", source="memory; number of metrics: AWS's list"),
+    "alarm": Price(usd=0.10, unit="metric it reads, and month", source="Infracost cloudwatch_metric_alarm; press"),
+    "dashboard": Price(usd=3.0, unit="month", source="Infracost cloudwatch_dashboard"),
+    "KMS key": Price(usd=1.0, unit="month; more once it was rotated", source="Infracost kms_key; AWS page; press"),
+    "KMS request": Price(usd=0.03, quantity=10_000, unit="10,000 requests", source="Infracost kms_key; press"),
+    "SNS FIFO publish": Price(
+        usd=0.30, quantity=_MILLION, unit="million requests", source="Infracost sns_topic; press"
+    ),
+    "SNS FIFO publish, data": Price(usd=0.017, unit="GB", source="Infracost sns_topic"),
+    "SNS FIFO delivery": Price(usd=0.01, quantity=_MILLION, unit="million messages", source="Infracost sns_topic"),
+    "SNS FIFO delivery, data": Price(usd=0.001, unit="GB", source="Infracost sns_topic"),
+    "SQS FIFO request": Price(
+        usd=0.50, quantity=_MILLION, unit="million requests of up to 64 KB", source="Infracost sqs_queue; press"
+    ),
+}
+
+
+def usd(name: str) -> float:
+    """Return the price of one."""
+    return PRICES[name].usd / PRICES[name].quantity
+
+
+def million_messages(*, consumers: int, kilobytes: float) -> dict[str, float]:
+    """Return what a million messages cost that each consumer gets, in US dollars by line.
+
+    Args:
+        consumers: queues each message is delivered to; at least one.
+        kilobytes: size of a message; at most 64, above which SQS counts it as more requests.
+    """
+    messages, gigabytes = _MILLION, kilobytes
+    return {
+        "SNS publish": messages * usd("SNS FIFO publish") + gigabytes * usd("SNS FIFO publish, data"),
+        "SNS delivery": consumers * (messages * usd("SNS FIFO delivery") + gigabytes * usd("SNS FIFO delivery, data")),
+        "SQS send, receive, delete": consumers * 3 * messages * usd("SQS FIFO request"),
+        "through the endpoint": consumers * gigabytes * usd("interface endpoint, data"),
+    }
