@@ -143,15 +143,18 @@ class Handlers:
         Raises:
             ConfigError: there is no such module, or it has none, or two for one type.
         """
+        missing = ConfigError(
+            f"handlers are {name!r}, and there is no such module; put it on the Python path, or correct"
+            " Consumer.handlers in sluice/environments.py"
+        )
+        if not all(part.isidentifier() for part in name.split(".")):
+            raise missing
         try:
             module = importlib.import_module(name)
         except ModuleNotFoundError as error:
             if error.name is None or not (name == error.name or name.startswith(f"{error.name}.")):
                 raise
-            raise ConfigError(
-                f"handlers are {name!r}, and there is no such module; put it on the Python path, or correct"
-                " Consumer.handlers in sluice/environments.py"
-            ) from error
+            raise missing from error
         return cls.of(module)
 
     def find(self, type_: str) -> Handler | None:
