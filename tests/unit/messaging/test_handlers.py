@@ -1,0 +1,153 @@
+"""Which function is called for an event, and what is said where that is not clear."""
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+from sqlalchemy.orm import Session
+
+from messaging import Ack, Context, Event, Outcome, Reject, Retry, handler
+from messaging.envelope import TOMBSTONE
+from messaging.handlers import ANY, Handlers
+from sluice import history
+from sluice.errors import ConfigError
+
+
+@handler("order.placed", "order.paid")
+def bill(_: Session, __: Event, ___: Context) -> Outcome:
+    """Do one thing for two types."""
+    return Ack()
+
+
+@handler(ANY)
+def log(_: Session, __: Event, ___: Context) -> Outcome:
+    """Do something for all others."""
+    return Ack()
+
+
+def a_module(**names: object) -> ModuleType:
+    """Return a module that holds these."""
+    made = ModuleType("billing")
+    vars(made).update(names)
+    return made
+
+
+def test_a_function_is_found_by_the_types_it_is_marked_with() -> None:
+    """The mark leaves the function as it is: a test may call it."""
+    handlers = Handlers.of(a_module(bill=bill, log=log, other=len, number=7))
+
+    assert [handlers.find(type_) for type_ in ("order.placed", "order.paid", "order.shipped")] == [bill, bill, log]
+
+
+def test_without_one_for_all_a_type_nobody_is_marked_with_has_none() -> None:
+    """Its message is rejected."""
+    assert Handlers.of(a_module(bill=bill)).find("order.shipped") is None
+
+
+@pytest.mark.parametrize("type_", [TOMBSTONE, history.END_TYPE])
+def test_what_sluice_sends_itself_is_for_no_handler(type_: str) -> None:
+    """Not even for the one for all."""
+    find = Handlers.of(a_module(log=log)).find(type_)
+
+    assert find is not None
+    assert find is not log
+
+
+def test_one_function_under_two_names_is_one_handler() -> None:
+    """An alias is no second one."""
+    assert Handlers.of(a_module(bill=bill, invoice=bill)).find("order.paid") is bill
+
+
+def test_two_for_one_type_are_refused() -> None:
+    """Which of them comes first would be chance."""
+
+    @handler("order.paid")
+    def also(_: Session, __: Event, ___: Context) -> Outcome:
+        return Ack()
+
+    with pytest.raises(ConfigError) as refused:
+        Handlers.of(a_module(bill=bill, also=also))
+
+    assert str(refused.value) == "module billing has two handlers for 'order.paid', allowed is one; merge them"
+
+
+def test_a_module_without_any_is_refused() -> None:
+    """A worker with none would put everything into the DLQ."""
+    with pytest.raises(ConfigError) as refused:
+        Handlers.of(a_module(other=len))
+
+    assert str(refused.value) == (
+        "module billing has no handlers, allowed is one or more functions under @handler(type)"
+    )
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """Yield a folder modules are imported from."""
+    monkeypatch.syspath_prepend(tmp_path)
+    before = set(sys.modules)
+    yield tmp_path
+    for name in set(sys.modules) - before:
+        del sys.modules[name]
+
+
+def test_a_module_is_loaded_by_its_name(folder: Path) -> None:
+    """As `Consumer.handlers` names it."""
+    (folder / "sluice_test_good.py").write_text(
+        "from messaging import handler\n@handler('a')\ndef f(session, event, context): ...\n", encoding="utf-8"
+    )
+
+    found = Handlers.load("sluice_test_good").find("a")
+
+    assert found is not None
+    assert found.__module__ == "sluice_test_good"
+
+
+@pytest.mark.parametrize("name", ["sluice_test_none", "sluice_test_none.handlers", "messaging.sluice_test_none"])
+def test_a_module_that_is_not_there_is_refused(name: str) -> None:
+    """The message says where it is named."""
+    with pytest.raises(ConfigError) as refused:
+        Handlers.load(name)
+
+    assert str(refused.value) == (
+        f"handlers are {name!r}, and there is no such module; put it on the Python path, or correct Consumer.handlers"
+        " in sluice/environments.py"
+    )
+
+
+@pytest.mark.parametrize("name", ["", ".handlers", "a..b"])
+def test_a_name_that_is_none_is_refused(name: str) -> None:
+    """It never ends in a traceback."""
+    with pytest.raises(ConfigError, match="handlers are"):
+        Handlers.load(name)
+
+
+def test_a_module_that_imports_what_is_not_there_says_so_itself(folder: Path) -> None:
+    """That the module is missing would be a lie: it is there, and what it needs is not."""
+    (folder / "sluice_test_broken.py").write_text("import sluice_test_needed\n", encoding="utf-8")
+
+    with pytest.raises(ModuleNotFoundError, match="sluice_test_needed"):
+        Handlers.load("sluice_test_broken")
+
+
+@pytest.mark.parametrize("seconds", [0, 0.5, 43_200, None])
+def test_a_retry_takes_a_delay_the_queue_knows(seconds: float | None) -> None:
+    """L4: twelve hours is the longest."""
+    assert Retry(delay_seconds=seconds).delay_seconds == seconds
+
+
+@pytest.mark.parametrize("seconds", [-0.5, 43_201, float("inf"), float("nan")])
+def test_l4_a_retry_with_another_is_refused(seconds: float) -> None:
+    """L4: SQS would refuse it when it is too late to say so."""
+    with pytest.raises(ConfigError) as refused:
+        Retry(delay_seconds=seconds)
+
+    assert str(refused.value) == (f"Retry.delay_seconds is {seconds:g}, allowed is 0 to 43200, or None for the backoff")
+
+
+def test_a_reject_has_a_reason() -> None:
+    """Somebody is going to read it at three in the morning."""
+    with pytest.raises(TypeError):
+        Reject()  # type: ignore[call-arg]
