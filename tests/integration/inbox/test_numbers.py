@@ -1,0 +1,276 @@
+"""What a number means, and what is written down about it."""
+
+from collections.abc import Sequence
+
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from sqlalchemy import Engine, select
+
+from messaging import databases, schema
+from messaging.envelope import TOMBSTONE
+from messaging.inbox_tables import exceptions
+from messaging.sequence import Action, Decision, State
+from tests.integration.inbox.ledger import START_US, Ledger, arrived
+
+HANDLE, DROP, PARK, REJECT, BURN = Action.HANDLE, Action.DROP, Action.PARK, Action.REJECT, Action.BURN
+
+
+def test_what_comes_in_order_leaves_one_row(engine: Engine) -> None:
+    """Contiguous numbers need nothing but the group's row."""
+    ledger = Ledger(engine)
+
+    assert [ledger.decide(seq).state for seq in (1, 2, 3)] == [State.CONTIGUOUS] * 3
+    assert (ledger.at(), ledger.known()) == ((1, 1, 3), [])
+
+
+def test_g3_the_first_number_seen_is_a_baseline(engine: Engine) -> None:
+    """G3: a consumer that is younger than its producer misses nothing; what came before is refused, not applied."""
+    ledger = Ledger(engine)
+
+    assert ledger.decide(41) == Decision(State.CONTIGUOUS, HANDLE)
+    assert (ledger.at(), ledger.known()) == ((1, 41, 41), [])
+
+    assert ledger.decide(40).action is REJECT
+    assert "before 41" in ledger.decide(40).reason
+
+
+def test_a_gap_is_written_down_and_the_group_goes_on(engine: Engine) -> None:
+    """Policy record: what is behind a missing number is handled."""
+    ledger = Ledger(engine)
+
+    assert ledger.come(1, 5) == [HANDLE, HANDLE]
+    assert (ledger.at(), ledger.known()) == ((1, 1, 5), [(2, 4, "gap", True)])
+    assert ledger.inbox.counts(engine)["open_exceptions"] == 1
+
+
+def test_g5_a_gap_is_filled_with_its_times_and_after_a_restart(engine: Engine) -> None:
+    """G5: when it was seen and when it closed are in the database; what is still missing stays open."""
+    ledger = Ledger(engine)
+    ledger.come(1, 5)
+    ledger.clock.sleep(7)
+    restarted = ledger.under()
+
+    assert restarted.decide(3) == Decision(State.FILLED, HANDLE)
+
+    assert ledger.known() == [(2, 2, "gap", True), (3, 3, "filled", False), (4, 4, "gap", True)]
+    with engine.connect() as connection:
+        times = select(exceptions.c.seen_at_us, exceptions.c.closed_at_us).order_by(exceptions.c.seq)
+        assert [tuple(row) for row in connection.execute(times)] == [
+            (START_US, None),
+            (START_US, START_US + 7_000_000),
+            (START_US, None),
+        ]
+    assert ledger.come(3) == [DROP]
+
+
+def test_g6_what_is_rolled_back_has_not_come(engine: Engine) -> None:
+    """G6: the position is in the transaction of the effect."""
+    ledger = Ledger(engine)
+    ledger.come(1)
+
+    with engine.connect() as connection:
+        ledger.inbox.admit(connection, arrived(2))
+        connection.rollback()
+
+    assert ledger.at() == (1, 1, 1)
+    assert ledger.come(2) == [HANDLE]
+
+
+def test_w17_an_older_number_is_dropped_or_refused_but_not_applied(engine: Engine) -> None:
+    """W17: what was handled is dropped; an event nobody knows under the last number is refused, and said so."""
+    ledger = Ledger(engine)
+    ledger.come(1, 2, 3)
+
+    assert ledger.decide(2, copy="-again") == Decision(State.DUPLICATE, DROP)
+    other = ledger.decide(3, id="other")
+    assert other.action is REJECT
+    assert "a-1-3" in other.reason
+
+
+def test_w17_a_refused_event_stays_refused_and_its_number_s_event_is_still_a_repeat(engine: Engine) -> None:
+    """W17: neither a redrive nor a copy of the event that has the number is handled because another one died of it."""
+    ledger = Ledger(engine)
+    ledger.come(1, 2)
+    assert ledger.bury(2, id="other")
+
+    assert ledger.come(2, id="other", receive_count=2) == [BURN]
+    assert ledger.come(2, id="other", copy="-redriven") == [REJECT]
+    assert ledger.come(2, copy="-again") == [DROP]
+    assert ledger.inbox.counts(engine)["open_exceptions"] == 0
+
+
+def test_w16_two_consumers_share_the_tables_and_nothing_else(engine: Engine) -> None:
+    """W16: each handles each message once."""
+    billing, shipping = Ledger(engine), Ledger(engine, consumer="shipping")
+
+    assert billing.come(1, 3, 1) == [HANDLE, HANDLE, DROP]
+    assert shipping.come(1, 2, 3, 1) == [HANDLE, HANDLE, HANDLE, DROP]
+    assert (billing.known(), shipping.known()) == ([(2, 2, "gap", True)], [])
+    assert shipping.inbox.counts(engine)["open_exceptions"] == 0
+
+
+def test_g4_a_tombstone_is_no_gap(engine: Engine) -> None:
+    """G4: the number is accounted for; a copy of the tombstone is dropped."""
+    ledger = Ledger(engine)
+
+    assert ledger.come(1) + ledger.come(2, type=TOMBSTONE, id="stone") + ledger.come(3) == [HANDLE] * 3
+    assert ledger.known() == [(2, 2, "skipped", False)]
+    assert ledger.decide(2, type=TOMBSTONE, id="stone", copy="-again") == Decision(State.SKIPPED, DROP)
+
+
+def test_g4_a_tombstone_closes_what_was_missing_or_dead(engine: Engine) -> None:
+    """G4: what the producer gives up is not missing any more."""
+    ledger = Ledger(engine)
+    ledger.come(1, 4)
+    ledger.bury(5)
+
+    assert ledger.come(2, 3, 5, type=TOMBSTONE, id="stone") == [HANDLE] * 3
+    assert ledger.known() == [(seq, seq, "skipped", False) for seq in (2, 3, 5)]
+
+
+def test_g4_what_an_operator_skips_is_no_gap_and_is_dropped_when_it_comes(engine: Engine) -> None:
+    """G4: of a range, only that number; the rest is missing still."""
+    ledger = Ledger(engine)
+    ledger.come(1, 5)
+
+    ledger.skip(3)
+
+    assert ledger.known() == [(2, 2, "gap", True), (3, 3, "skipped", False), (4, 4, "gap", True)]
+    assert ledger.come(3, 4) == [DROP, HANDLE]
+
+
+def test_g2_behind_a_filter_policy_nothing_is_missing_and_nothing_is_lost(engine: Engine) -> None:
+    """G2: holes are lawful, so none is open; and what the queue dead-lettered by itself is handled when it is back."""
+    ledger = Ledger(engine, records_gaps=False)
+
+    assert ledger.come(1, 4) == [HANDLE, HANDLE]
+
+    assert ledger.inbox.counts(engine)["open_exceptions"] == 0
+    assert ledger.decide(2) == Decision(State.FILLED, HANDLE)
+    assert ledger.come(2, 4) == [DROP, DROP]
+    assert ledger.inbox.counts(engine)["open_exceptions"] == 0
+
+
+def test_g1_only_the_producers_number_counts() -> None:
+    """G1: SQS's SequenceNumber has holes; what a worker knows of a message does not even hold it."""
+    assert not [name for name in arrived(1).arrival.__dataclass_fields__ if "sequence" in name]
+
+
+def test_d2_with_skip_the_group_goes_on_and_the_redriven_one_is_late(engine: Engine) -> None:
+    """D2: successors of a dead message are handled before it, which it is told when it is back."""
+    ledger = Ledger(engine)
+    ledger.come(1)
+    assert ledger.bury(2)
+    assert ledger.come(3) == [HANDLE]
+    assert ledger.known() == [(2, 2, "dead", True)]
+
+    assert ledger.decide(2, copy="-redriven") == Decision(State.LATE, HANDLE)
+    assert ledger.known() == [(2, 2, "redriven", False)]
+    assert ledger.come(2, copy="-again") == [DROP]
+
+
+def test_d13_what_died_is_no_repeat_when_it_is_back_with_fresh_attempts(engine: Engine) -> None:
+    """D13: the copy that dies is burnt and never handled; one with a fresh count, or another id, is."""
+    ledger = Ledger(engine)
+    ledger.bury(1, receive_count=2)
+
+    assert ledger.come(1, receive_count=3) == [BURN]
+    assert ledger.come(1, receive_count=1) == [HANDLE]
+
+
+def test_a_death_is_not_written_down_when_somebody_else_has_handled_it_meanwhile(engine: Engine) -> None:
+    """The message is done: it is to be deleted, not dead-lettered."""
+    ledger = Ledger(engine)
+    ledger.come(1, 2)
+
+    assert not ledger.bury(2)
+    assert ledger.known() == []
+
+
+def test_a_death_that_is_written_down_already_is_one(engine: Engine) -> None:
+    """Whoever tries again, because the answer to the first try was lost, finds what he wanted."""
+    ledger = Ledger(engine)
+    ledger.come(1)
+
+    assert ledger.bury(2)
+    assert ledger.bury(2)
+    assert ledger.bury(2, receive_count=2)
+    assert ledger.known() == [(2, 2, "dead", True)]
+
+
+def test_a_new_epoch_is_a_new_baseline(engine: Engine) -> None:
+    """A restored producer counts again what it had counted: what is of the old epoch and unknown is refused."""
+    ledger = Ledger(engine)
+    ledger.come(1, 2, 3, 4, 6)
+    ledger.bury(7)
+
+    assert ledger.decide(3, epoch=2) == Decision(State.CONTIGUOUS, HANDLE)
+
+    assert ledger.at() == (2, 3, 3)
+    assert "epoch 2 has begun" in ledger.decide(4).reason
+    assert ledger.decide(5) == Decision(State.FILLED, HANDLE)
+    assert ledger.decide(7, copy="-redriven") == Decision(State.LATE, HANDLE)
+    assert ledger.at() == (2, 3, 3)
+
+
+def test_w15_what_is_younger_parked_or_open_is_kept(engine: Engine) -> None:
+    """W15: a group is forgotten when nothing came for so long, and nothing of it is open or set aside."""
+    ledger = Ledger(engine)
+    parking = ledger.under(parks_gaps=True)
+    ledger.come(1, group="idle")
+    ledger.come(1, 3, group="open")
+    parking.come(1, 3, group="parked")
+    ledger.come(1, 3, 2, group="closed")
+    ledger.clock.sleep(100)
+    ledger.come(1, group="young")
+    ledger.clock.sleep(50)
+
+    with engine.begin() as connection:
+        forgotten = ledger.inbox.forget(connection, keep_seconds=100)
+
+    assert forgotten == 2
+    assert [name for name in ("idle", "open", "parked", "closed", "young") if ledger.at(name)] == [
+        "open",
+        "parked",
+        "young",
+    ]
+    assert ledger.known("closed") == []
+    assert ledger.come(2, group="open") == [HANDLE]
+
+
+def test_w15_a_group_is_kept_as_long_as_what_is_known_of_it(engine: Engine) -> None:
+    """W15: or a number an operator gave up would be handled when it comes."""
+    ledger = Ledger(engine)
+    ledger.come(1, 3)
+    ledger.clock.sleep(100)
+    ledger.skip(2)
+    ledger.clock.sleep(50)
+
+    with engine.begin() as connection:
+        assert ledger.inbox.forget(connection, keep_seconds=100) == 0
+
+    assert ledger.come(2) == [DROP]
+
+
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(fills=st.lists(st.integers(2, 59), max_size=25, unique=True), dead=st.sets(st.integers(2, 59), max_size=5))
+def test_a_range_is_split_without_hole_or_overlap(fills: Sequence[int], dead: set[int]) -> None:
+    """Whatever comes of a big gap, in any order: its rows partition it, and each number is what became of it."""
+    engine = databases.engine("sqlite://")
+    with engine.begin() as connection:
+        schema.create(connection, schema.INBOX)
+    ledger = Ledger(engine)
+    ledger.come(1, 60)
+
+    for seq in fills:
+        if seq in dead:
+            ledger.bury(seq)
+        else:
+            ledger.come(seq)
+
+    became = dict.fromkeys(range(2, 60), "gap")
+    became |= {seq: "dead" if seq in dead else "filled" for seq in fills}
+    rows = ledger.known()
+    assert [seq for first, last, _, _ in rows for seq in range(first, last + 1)] == list(became)
+    assert {seq: state for first, last, state, _ in rows for seq in range(first, last + 1)} == became
+    engine.dispose()
