@@ -37,6 +37,8 @@ class Letter:
     """A message in a DLQ, as it was received.
 
     Args:
+        first_ids: SQS message ids it may have had in the queue it died in: a FIFO DLQ has that as deduplication id, and
+            whether it keeps it as message id too is written nowhere [DLQ-04].
         attributes: message attributes of all types, by name, as SQS has them.
         sent_at_us: when it came into the DLQ.
         envelope: what its body holds; None when it is no envelope.
@@ -44,6 +46,7 @@ class Letter:
     """
 
     sqs_message_id: str
+    first_ids: frozenset[str]
     receipt_handle: str
     message_group_id: str
     body: str
@@ -334,6 +337,7 @@ def _letter(message: Mapping[str, Any]) -> Letter:
         envelope, fault = None, str(error)
     return Letter(
         sqs_message_id=message["MessageId"],
+        first_ids=frozenset({message["MessageId"], system.get("MessageDeduplicationId", message["MessageId"])}),
         receipt_handle=message["ReceiptHandle"],
         message_group_id=system.get("MessageGroupId", ""),
         body=message["Body"],

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import Connection, Row, and_, delete, func, insert, or_, select, update
+from sqlalchemy import ColumnElement, Connection, Row, and_, delete, func, insert, or_, select, update
 
 from messaging import databases
 from messaging.dead_letters import Letter, with_data
@@ -233,7 +233,7 @@ def open_exceptions(connection: Connection, consumer: str, *, most: int) -> list
 
 def known_of(connection: Connection, consumer: str, letter: Letter) -> dict[str, Any] | None:
     """Return what is written down about a dead letter: a dict of state, reason, receive_count, seen_at_us."""
-    is_same = exceptions.c.sqs_message_id == letter.sqs_message_id
+    is_same: ColumnElement[bool] = exceptions.c.sqs_message_id.in_(letter.first_ids)
     if letter.envelope is not None:
         is_same = or_(
             is_same,

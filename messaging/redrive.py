@@ -175,7 +175,7 @@ class Redrive:
             blocked.add(letter.message_group_id)
 
     def _why_left(self, letter: Letter, blocked: set[str]) -> Left | None:
-        if letter.sqs_message_id in self._copies:
+        if letter.first_ids & self._copies:
             return Left.BOUNCED
         if not self._choice.matches(letter):
             return Left.UNWANTED

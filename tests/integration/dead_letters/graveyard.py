@@ -81,6 +81,20 @@ class Line(Hook):
             raise ReadTimeoutError(endpoint_url="http://sqs")
 
 
+class Renaming(Hook):
+    """Gives what is received other message ids, each message always the same; its other attributes stay."""
+
+    operations = ("sqs.ReceiveMessage",)
+
+    def __init__(self) -> None:
+        super().__init__(1)
+
+    def answered(self, params: Mapping[str, Any], parsed: dict[str, Any], http_response: AWSResponse) -> None:  # noqa: ARG002
+        """Change the ids."""
+        for message in parsed.get("Messages", []):
+            message["MessageId"] = message["MessageId"][::-1]
+
+
 class Graveyard:
     """Billing's queues on a simulator. What tools do goes over `line`; what the test does is not."""
 
@@ -202,8 +216,8 @@ def move_ignoring_failures(
 class Forgetful(set[str]):
     """Be broken: forget which copies are one's own (D8)."""
 
-    def __contains__(self, _: object) -> bool:
-        return False
+    def add(self, _: str, /) -> None:
+        """Do nothing."""
 
 
 def in_groups(places: list[Place]) -> Iterator[tuple[str, list[int]]]:

@@ -17,6 +17,7 @@ from tests.integration.dead_letters.graveyard import (
     Forgetful,
     Graveyard,
     Killed,
+    Renaming,
     dies_at,
     envelope,
     in_groups,
@@ -117,6 +118,16 @@ def test_d8_what_dies_again_is_left_and_the_run_ends(graveyard: Graveyard) -> No
     assert len(graveyard.line.sent) == 3
     assert (len(result.moved), result.left_counts(), result.is_whole) == (3, {"bounced": 3}, True)
     assert graveyard.counts(DEAD) == (3, 0)
+
+
+def test_d8_what_dies_again_is_known_by_its_deduplication_id_too(graveyard: Graveyard) -> None:
+    """Should SQS give a dead letter another message id: its deduplication id in the DLQ is the one it had."""
+    graveyard.bury(("a", 1), ("b", 1))
+    Renaming().attach(graveyard.tools_sqs)
+
+    result = graveyard.redrive(on_moved=_dying_again(graveyard)).work()
+
+    assert (len(graveyard.line.sent), result.left_counts()) == (2, {"bounced": 2})
 
 
 def test_d8_a_run_that_forgets_its_copies_goes_on(graveyard: Graveyard) -> None:
