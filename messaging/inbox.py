@@ -8,6 +8,7 @@ meanwhile is taken up again here, by `next_parked`.
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 from sqlalchemy import (
@@ -43,6 +44,7 @@ _INSERTS: dict[str, Callable[[Table], sqlite.Insert | postgresql.Insert]] = {
 _FIRST_SEQ = 1
 _FORGOTTEN_MAX = 1_000
 _DUE_MAX = 100
+_DIED = "whoever tried it came to no end; see the workers' logs"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,7 +113,7 @@ class ParkedMessage:
     """A message taken up again after it was set aside.
 
     Args:
-        attempts: how often it was tried since.
+        attempts: how often it was tried since, this time counted.
     """
 
     envelope: Envelope
@@ -219,11 +221,37 @@ class Inbox:
             due = found.where(*mine, can_do).order_by(groups.c.group_id).limit(_DUE_MAX)
             return list(connection.execute(due).scalars())
 
+    def begin_attempt(self, connection: Connection, group_id: str, *, attempts_max: int) -> bool:
+        """Count an attempt at the next message of a parked group, and return whether to make it; the caller commits.
+
+        It is counted before it is made: a message that kills its worker every time is held in the end, as one in the
+        queue would be dead-lettered. When it is nobody's turn, what else there is to do for the group is done.
+        """
+        turn = self._turn(connection, group_id)
+        if turn is None:
+            return False
+        _, head, now_us = turn
+        is_used_up = head.attempts >= attempts_max
+        said = {"held_at_us": now_us, "last_error": _DIED} if is_used_up else {"attempts": head.attempts + 1}
+        here = (parked.c.consumer == self.policy.consumer, parked.c.group_id == group_id)
+        connection.execute(
+            update(parked).where(*here, parked.c.epoch == head.epoch, parked.c.seq == head.seq).values(said)
+        )
+        return not is_used_up
+
     def next_parked(self, connection: Connection, group_id: str) -> ParkedMessage | None:
         """Take up the next message of a parked group, or end its parking; the caller handles it and commits.
 
         Its number counts as handled, and its row is gone, once the caller commits. None when there is nothing to handle
         now: commit then as well.
+        """
+        turn = self._turn(connection, group_id)
+        return None if turn is None else self._take(connection, group_id, *turn)
+
+    def _turn(self, connection: Connection, group_id: str) -> tuple[Position, Row[Any], int] | None:
+        """Return where a parked group is, the message whose turn it is, and the instant; None when it is nobody's.
+
+        A group that is locked is somebody else's. One that is empty is unparked, one with a hole begins to wait.
         """
         now_us = databases.now_us(connection, self._clock)
         row = connection.execute(self._of(group_id).with_for_update(skip_locked=True)).one_or_none()
@@ -239,9 +267,7 @@ class Inbox:
         if not self._is_next(at, head):
             self._await_next(connection, group_id, at, now_us)
             return None
-        if head.held_at_us is not None or head.not_before_us > now_us:
-            return None
-        return self._take(connection, group_id, at, head, now_us)
+        return None if head.held_at_us is not None or head.not_before_us > now_us else (at, head, now_us)
 
     def _is_next(self, at: Position, head: Row[Any]) -> bool:
         """Return whether it is the turn of the first message that is set aside."""
@@ -252,22 +278,20 @@ class Inbox:
     def retry_parked(
         self, connection: Connection, message: ParkedMessage, *, reason: str, delay_us: int, is_held: bool
     ) -> None:
-        """Write down that a parked message was tried in vain: it is tried again later, or held for an operator.
+        """Write down that an attempt at a parked message was in vain: there is another one, or it is held.
 
-        Where another worker has tried it since, what that one wrote down stays.
+        Where another worker has held it meanwhile, it stays so.
         """
         now_us = databases.now_us(connection, self._clock)
-        is_unchanged = (parked.c.attempts == message.attempts, parked.c.held_at_us.is_(None))
-        connection.execute(
-            update(parked)
-            .where(*self._place(parked, message.envelope), *is_unchanged)
-            .values(
-                attempts=message.attempts + 1,
-                last_error=reason,
-                not_before_us=now_us + delay_us,
-                held_at_us=now_us if is_held else None,
-            )
-        )
+        said = {"last_error": reason, "not_before_us": now_us + delay_us, "held_at_us": now_us if is_held else None}
+        is_free = parked.c.held_at_us.is_(None)
+        connection.execute(update(parked).where(*self._place(parked, message.envelope), is_free).values(said))
+
+    def end_attempt(self, connection: Connection, message: ParkedMessage) -> None:
+        """Take back an attempt that was not the message's: its worker had to end, or the database went away."""
+        is_last = parked.c.attempts == message.attempts
+        fewer = {"attempts": message.attempts - 1}
+        connection.execute(update(parked).where(*self._place(parked, message.envelope), is_last).values(fewer))
 
     # --- looking after it ---------------------------------------------------------------------------------------------
 
@@ -321,17 +345,10 @@ class Inbox:
         # Of a standard queue any number may be the first to come: there an epoch begins at 1.
         is_ordered = self.policy.is_ordered
         beginning = {"epoch": 0 if is_ordered else arrival.epoch, "first_seq": 0 if is_ordered else _FIRST_SEQ}
-        made = _INSERTS[connection.dialect.name](groups).values(
-            consumer=self.policy.consumer,
-            group_id=group_id,
-            last_seq=0,
-            updated_at_us=databases.now_us_sql(connection, self._clock),
-            **beginning,
-        )
-        locked = made.on_conflict_do_update(
-            index_elements=["consumer", "group_id"], set_={"updated_at_us": made.excluded.updated_at_us}
-        )
-        row = connection.execute(locked.returning(groups)).one()
+        values = {"consumer": self.policy.consumer, "group_id": group_id, "last_seq": 0, **beginning}
+        if self._clock is not None:
+            values["updated_at_us"] = self._clock.now_us()
+        row = connection.execute(_locking(connection.dialect.name, is_timed=self._clock is None), values).one()
         return _position(row), row.updated_at_us
 
     def _known(self, connection: Connection, group_id: str, arrival: Arrival) -> Known | None:
@@ -613,6 +630,19 @@ class Inbox:
             table.c.epoch == envelope.epoch,
             table.c.seq == envelope.seq,
         )
+
+
+@cache
+def _locking(dialect: str, *, is_timed: bool) -> Any:
+    """Return the statement that makes a group's row, or finds it, and locks it; with the database's instant if timed.
+
+    It is put together once: that takes longer than to execute it.
+    """
+    made = _INSERTS[dialect](groups)
+    if is_timed:
+        made = made.values(updated_at_us=databases.now_us_sql(dialect))
+    set_ = {"updated_at_us": made.excluded.updated_at_us}
+    return made.on_conflict_do_update(index_elements=["consumer", "group_id"], set_=set_).returning(groups)
 
 
 _IS_THERE = or_(groups.c.awaits_seq.is_(None), groups.c.last_seq >= groups.c.awaits_seq)

@@ -8,7 +8,7 @@ operator retries, replaces or skips it: it is not in the queue any more, so no D
 import random
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 import structlog
 from sqlalchemy import Engine
@@ -118,6 +118,9 @@ class Drainer:
         return _IN_A_ROW_MAX
 
     def _handle_next(self, group_id: str) -> bool:
+        with self._engine.begin() as connection:
+            if not self._inbox.begin_attempt(connection, group_id, attempts_max=self._settings.max_attempts):
+                return False
         with Session(self._engine) as session:
             message = self._inbox.next_parked(session.connection(), group_id)
             if message is None:
@@ -125,9 +128,14 @@ class Drainer:
                 return False
             self._performer.failpoint("in_drain")
             context = self._context(message)
-            outcome = self._performer.perform(
-                session, message.envelope, context, self._kept, before_commit="before_drain_commit"
-            )
+            try:
+                outcome = self._performer.perform(
+                    session, message.envelope, context, self._kept, before_commit="before_drain_commit"
+                )
+            except (HoldLost, DBAPIError):
+                session.rollback()
+                self._end_attempt(message)
+                raise
         told = {"seq": message.envelope.seq, "event_id": message.envelope.event.id, "attempt": context.attempt}
         if isinstance(outcome, Ack):
             self._performer.failpoint("after_drain_commit")
@@ -142,12 +150,16 @@ class Drainer:
             consumer=self._settings.consumer,
             seq=message.envelope.seq,
             epoch=message.envelope.epoch,
-            attempt=message.attempts + 1,
-            is_last_attempt=message.attempts + 1 >= self._settings.max_attempts,
+            attempt=message.attempts,
+            is_last_attempt=message.attempts >= self._settings.max_attempts,
             is_late=False,
             attributes=message.attributes,
             hold=self._kept,
         )
+
+    def _end_attempt(self, message: ParkedMessage) -> None:
+        with suppress(DBAPIError), self._engine.begin() as connection:  # else it counts: there is nobody to tell
+            self._inbox.end_attempt(connection, message)
 
     def _put_back(self, message: ParkedMessage, context: Context, outcome: Retry | Reject) -> None:
         is_held = isinstance(outcome, Reject) or context.is_last_attempt

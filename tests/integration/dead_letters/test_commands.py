@@ -64,6 +64,7 @@ def _hold(database: Engine) -> None:
         connection.rollback()
     assert message is not None
     with database.begin() as connection:
+        assert INBOX.begin_attempt(connection, "a", attempts_max=5)
         INBOX.retry_parked(connection, message, reason="boom", delay_us=0, is_held=True)
 
 

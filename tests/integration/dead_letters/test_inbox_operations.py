@@ -42,6 +42,7 @@ def _bury(engine: Engine, inbox: Inbox, seq: int) -> None:
 def _hold(engine: Engine, message: ParkedMessage) -> None:
     """Use up the attempts of a parked message that was taken up."""
     with engine.begin() as connection:
+        assert PARKING.begin_attempt(connection, "a", attempts_max=5)
         PARKING.retry_parked(connection, message, reason="boom", delay_us=0, is_held=True)
 
 

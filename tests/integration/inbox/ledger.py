@@ -92,6 +92,11 @@ class Ledger:
                 taken.append(message.envelope.seq)
         return taken
 
+    def begin(self, group: str = "a", *, attempts_max: int = 5) -> bool:
+        """Begin an attempt at what is next of what was set aside, and commit that."""
+        with self.engine.begin() as connection:
+            return self.inbox.begin_attempt(connection, group, attempts_max=attempts_max)
+
     def fail(self, connection: Connection, message: ParkedMessage, *, is_held: bool, delay_us: int = 0) -> None:
         """Write down that a parked message failed."""
         self.inbox.retry_parked(connection, message, reason="boom", delay_us=delay_us, is_held=is_held)

@@ -71,6 +71,22 @@ def test_a_crash_loses_and_doubles_nothing(world: World, at: str) -> None:
     assert (world.parked(), world.left(), world.dead()) == ([], [], [])
 
 
+@pytest.mark.parametrize("at", ["in_drain", "before_drain_commit"])
+def test_a_message_that_kills_every_worker_is_held(world: World, at: str) -> None:
+    """W5: it comes to its end as it would in the queue, and does not take the rest of the work with it for ever."""
+    worker = world.worker()
+    _poisoned(world, worker)
+    _brought_back(world, worker)
+
+    for _ in range(MAX_ATTEMPTS):
+        with pytest.raises(Killed):
+            world.worker(failpoint=dying(at)).drainer.step()
+
+    assert world.worker(failpoint=dying(at)).drainer.step() == 0
+    assert world.inbox.counts(world.engine)["held_messages"] == 1
+    assert world.effects() == [("a", 1)]
+
+
 def test_a_message_that_fails_is_tried_again_with_backoff_and_then_held(world: World) -> None:
     """Its attempts are those of a message in the queue; afterwards it waits for an operator, and its group with it."""
     worker = world.worker()

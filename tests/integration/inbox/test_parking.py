@@ -278,9 +278,29 @@ def test_a_failed_message_is_tried_again_after_its_delay(parking: Ledger) -> Non
 
     assert parking.drain() == []
     parking.clock.sleep(5)
+    assert parking.begin()
     message = parking.take()
     assert message is not None
-    assert (message.envelope.seq, message.attempts) == (2, 1)
+    assert (message.envelope.seq, message.attempts) == (2, 2)
+
+
+def test_a_message_that_kills_whoever_tries_it_is_held_in_the_end(parking: Ledger) -> None:
+    """An attempt counts from its beginning, unless its worker takes it back; the group waits for an operator."""
+    parking.bury(1)
+    parking.come(2)
+    parking.come(1, copy="-redriven")
+
+    assert parking.begin(attempts_max=2)
+    with parking.engine.connect() as connection:
+        message = parking.inbox.next_parked(connection, "a")
+        connection.rollback()
+    assert message is not None
+    with parking.engine.begin() as connection:
+        parking.inbox.end_attempt(connection, message)
+    assert [parking.begin(attempts_max=2) for _ in range(3)] == [True, True, False]
+
+    assert parking.inbox.counts(parking.engine)["held_messages"] == 1
+    assert parking.inbox.due(parking.engine) == []
 
 
 def test_who_comes_second_takes_nothing_back(parking: Ledger) -> None:
@@ -354,6 +374,7 @@ def test_a_group_that_was_parked_is_drained_under_another_policy(parking: Ledger
 
 def _hold(ledger: Ledger, *, is_held: bool = True, delay_us: int = 0) -> None:
     """Let what is next fail."""
+    assert ledger.begin()
     with ledger.engine.connect() as connection:
         message = ledger.inbox.next_parked(connection, "a")
         connection.rollback()
