@@ -1,36 +1,32 @@
-"""`python -m messaging dlq …`: looking at dead letters, and the acts on one of them or on one number."""
+"""`python -m messaging dlq …`: looking at dead letters and at SQS's move tasks."""
 
 import json
-import os
 import sys
-from collections.abc import Callable
-from typing import Any, TextIO
+from typing import Any
 
 import click
 from sqlalchemy import Engine
 
-from messaging import databases, dead_letters, failpoints, inbox_operations
-from messaging.cli.acts import act, acting, actor, meant, say, written
+from messaging import databases, dead_letters, inbox_operations
+from messaging.cli.acts import meant, say, written
+from messaging.cli.dlq_acts import audit, purge_one, replace, retry, skip
 from messaging.cli.dlq_moving import redrive
 from messaging.cli.dlq_place import at_dlq, queue_client, stoppable
 from messaging.cli.exits import COULD_NOT, PARTLY
 from messaging.cli.place import (
     ConsumerPlace,
-    at_consumer,
     consumer_of,
     dsn_option,
     endpoint_option,
     environment_option,
     inbox_database,
 )
-from messaging.dead_letters import DeadLetterQueue, Destination, Letter, Reading
-from messaging.inbox_operations import Operator
+from messaging.dead_letters import DeadLetterQueue, Letter, Reading
 from messaging.redrive import MoveTask, MoveTasks
 from sluice import environments, naming
-from sluice.clock import SystemClock
 from sluice.declaration import Consumer, Environment
 from sluice.endpoint import checked_url
-from sluice.errors import ConfigError, EndpointError
+from sluice.errors import EndpointError
 
 _ROWS_MAX = 1_000
 _SHOWN_CHARACTERS = 500
@@ -167,8 +163,8 @@ def inspect(place: ConsumerPlace, queue: DeadLetterQueue, most: int, as_json: bo
             _show_group(group, rows)
         if not groups:
             about = queue.counts
-            click.echo(f"nothing to be had in {queue.name}; SQS says about {about['visible']}, and in flight"
-                       f" {about['in_flight']}")  # fmt: skip
+            flying = about["in_flight"]
+            click.echo(f"nothing to be had in {queue.name}; SQS says about {about['visible']}, and in flight {flying}")
     if stop.is_asked():
         click.echo("stopped; what was seen is given back", err=True)
         sys.exit(PARTLY)
@@ -213,7 +209,8 @@ def _show_group(group: str, rows: list[dict[str, Any]]) -> None:
         click.echo(f"    {shown[:_SHOWN_CHARACTERS]}{cut}")
 
 
-dlq.add_command(redrive)
+for _command in (redrive, replace, purge_one, retry, skip, audit):
+    dlq.add_command(_command)
 
 
 @dlq.command()
@@ -259,177 +256,3 @@ def _task_said(task: MoveTask) -> dict[str, Any]:
         "destination_arn": task.destination_arn,
         "failure": task.failure,
     }
-
-
-@dlq.command()
-@click.argument("group_id", metavar="[GROUP]", required=False)
-@click.argument("seq", metavar="[SEQ]", type=click.IntRange(1), required=False)
-@click.option("--data", type=click.File(encoding="utf-8"), help="The event's data, as JSON; `-` reads standard input.")
-@click.option("--message-id", metavar="ID", help="The message, where it is no envelope; see `dlq inspect`.")
-@click.option("--body", type=click.File(encoding="utf-8"), help="Its whole body; `-` reads standard input.")
-@acting
-@at_dlq
-def replace(
-    place: ConsumerPlace,
-    queue: DeadLetterQueue,
-    group_id: str | None,
-    seq: int | None,
-    data: TextIO | None,
-    message_id: str | None,
-    body: TextIO | None,
-    reason: str,
-    is_meant: bool,
-) -> None:
-    """Bring a message back with other data: the same event and number, what it says put right.
-
-    \b
-      dlq replace order-1 7 --data right.json --reason "..." --yes
-      dlq replace --message-id ID --body whole.json --reason "..." --yes
-
-    It is looked for in the inbox, among what is set aside and held, and in the DLQ. From there it is sent to the
-    consumer's queue, under a fresh deduplication id, and then deleted. The audit keeps the old body.
-    """
-    operator = Operator(consumer=place.consumer.name, actor=actor(), reason=reason)
-    if group_id is not None and seq is not None and data is not None and message_id is None and body is None:
-        said = _json(data)
-        if _is_parked(place, group_id, seq):
-            act(
-                place.engine,
-                f"replace message {seq} of group {group_id}, which is held, and have it tried again",
-                lambda connection: operator.replace(connection, group_id, seq, said),
-                is_meant=is_meant,
-            )
-        else:
-            _replace_dead(
-                place, queue, operator, f"message {seq} of group {group_id}", _numbered(group_id, seq),
-                lambda letter: _with_data(letter, said), is_meant=is_meant,
-            )  # fmt: skip
-    elif message_id is not None and body is not None and group_id is None and data is None:
-        whole = body.read().strip()
-        _replace_dead(
-            place, queue, operator, f"message {message_id}", lambda letter: letter.sqs_message_id == message_id,
-            lambda letter: dead_letters.checked_body(letter, whole), is_meant=is_meant,
-        )  # fmt: skip
-    else:
-        raise click.UsageError("give GROUP and SEQ with --data, or --message-id with --body")
-
-
-def _json(data: TextIO) -> object:
-    try:
-        return json.load(data)
-    except ValueError as error:
-        raise ConfigError(
-            f"--data is no JSON ({error}); give the event's data, as `dlq inspect --json` shows it"
-        ) from error
-
-
-def _is_parked(place: ConsumerPlace, group_id: str, seq: int) -> bool:
-    with databases.reading(place.engine) as connection, databases.explaining_missing_tables():
-        return inbox_operations.parked_message(connection, place.consumer.name, group_id, seq) is not None
-
-
-def _numbered(group_id: str, seq: int) -> Callable[[Letter], bool]:
-    return lambda letter: (
-        letter.message_group_id == group_id and letter.envelope is not None and letter.envelope.seq == seq
-    )
-
-
-def _with_data(letter: Letter, data: object) -> str:
-    assert letter.envelope is not None
-    return dead_letters.with_data(letter.envelope, data)
-
-
-def _replace_dead(
-    place: ConsumerPlace,
-    queue: DeadLetterQueue,
-    operator: Operator,
-    described: str,
-    is_wanted: Callable[[Letter], bool],
-    body_of: Callable[[Letter], str],
-    *,
-    is_meant: bool,
-) -> None:
-    destination = Destination(
-        queue_client(place.environment, place.endpoint_url), naming.queue_name(place.environment, place.consumer)
-    )
-    engine, failpoint = place.engine, failpoints.from_environment(os.environ, failpoints.DEAD_LETTERS)
-    with Reading(queue, clock=SystemClock()) as reading:
-        letter = dead_letters.find(reading, described, is_wanted)
-        body = body_of(letter)
-        if is_meant:
-            _write_down(engine, operator, "replace", letter)
-            fresh = dead_letters.replacing(letter, body)
-            dead_letters.move(
-                reading,
-                letter,
-                lambda one: destination.send(one, deduplication_id=fresh, body=body),
-                failpoint=failpoint,
-            )
-    say(f"replace {described} of {queue.name} and send it to {destination.name}", is_meant=is_meant)
-
-
-def _write_down(engine: Engine, operator: Operator, action: str, letter: Letter) -> None:
-    """Write an act down before it is done: afterwards the body may be nowhere else."""
-    with engine.begin() as connection, databases.explaining_missing_tables():
-        operator.write_down(connection, action, letter)
-
-
-@dlq.command("purge-one")
-@click.option("--message-id", metavar="ID", required=True, help="The message; see `dlq inspect`.")
-@acting
-@at_dlq
-def purge_one(place: ConsumerPlace, queue: DeadLetterQueue, message_id: str, reason: str, is_meant: bool) -> None:
-    """Delete one message of the DLQ for good. The audit keeps its body.
-
-    Its number stays open in the inbox, and a parked group waits on: `dlq skip` gives it up.
-    """
-    operator = Operator(consumer=place.consumer.name, actor=actor(), reason=reason)
-    described = f"message {message_id}"
-    engine = place.engine
-    with Reading(queue, clock=SystemClock()) as reading:
-        letter = dead_letters.find(reading, described, lambda one: one.sqs_message_id == message_id)
-        if is_meant:
-            _write_down(engine, operator, "purge-one", letter)
-            reading.delete(letter)
-    envelope = letter.envelope
-    what = "no envelope" if envelope is None else f"number {envelope.seq} of group {envelope.event.group}"
-    say(f"delete {described} of {queue.name}, which is {what}", is_meant=is_meant)
-
-
-@dlq.command()
-@click.argument("group_id", metavar="GROUP")
-@click.argument("seq", metavar="SEQ", type=click.IntRange(1))
-@acting
-@at_consumer
-def retry(place: ConsumerPlace, group_id: str, seq: int, reason: str, is_meant: bool) -> None:
-    """Have a held message, whose attempts were used up while its group was parked, tried again as it is."""
-    operator = Operator(consumer=place.consumer.name, actor=actor(), reason=reason)
-    said = f"have message {seq} of group {group_id} tried again"
-    act(place.engine, said, lambda connection: operator.retry(connection, group_id, seq), is_meant=is_meant)
-
-
-@dlq.command()
-@click.argument("group_id", metavar="GROUP")
-@click.argument("seq", metavar="SEQ", type=click.IntRange(1))
-@acting
-@at_consumer
-def skip(place: ConsumerPlace, group_id: str, seq: int, reason: str, is_meant: bool) -> None:
-    """Give a number of a group up: the consumer goes on without it, and drops it should it come after all.
-
-    For a number that is dead, missing or held, or that the group waits for. A copy in the DLQ stays there.
-    """
-    operator = Operator(consumer=place.consumer.name, actor=actor(), reason=reason)
-    said = f"give up number {seq} of group {group_id}"
-    act(place.engine, said, lambda connection: operator.skip(connection, group_id, seq), is_meant=is_meant)
-
-
-@dlq.command()
-@click.option(
-    "--limit", "most", type=click.IntRange(1, 100_000), default=50, show_default=True, help="At most so many."
-)
-@at_consumer
-def audit(place: ConsumerPlace, most: int) -> None:
-    """Print what operators did to the consumer's messages, newest first, as lines of JSON."""
-    with databases.reading(place.engine) as connection, databases.explaining_missing_tables():
-        for row in inbox_operations.audited(connection, place.consumer.name, most=most):
-            click.echo(json.dumps({**row, "at": written(row["at_us"])}))

@@ -1,0 +1,210 @@
+"""`python -m messaging dlq …`: the acts on one message, and on one number of a group."""
+
+import json
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TextIO
+
+import click
+from sqlalchemy import Engine
+
+from messaging import databases, dead_letters, failpoints, inbox_operations
+from messaging.cli.acts import act, acting, actor, say, written
+from messaging.cli.dlq_place import at_dlq, queue_client
+from messaging.cli.place import ConsumerPlace, at_consumer
+from messaging.dead_letters import DeadLetterQueue, Destination, Letter, Reading
+from messaging.inbox_operations import Operator
+from sluice import naming
+from sluice.clock import SystemClock
+from sluice.errors import ConfigError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Wanted:
+    """The message that is meant: what it is called, by what it is known, and its body, put right."""
+
+    described: str
+    matches: Callable[[Letter], bool]
+    body_of: Callable[[Letter], str]
+
+
+@click.command()
+@click.argument("group_id", metavar="[GROUP]", required=False)
+@click.argument("seq", metavar="[SEQ]", type=click.IntRange(1), required=False)
+@click.option("--data", type=click.File(encoding="utf-8"), help="The event's data, as JSON; `-` reads standard input.")
+@click.option("--message-id", metavar="ID", help="The message, where it is no envelope; see `dlq inspect`.")
+@click.option("--body", type=click.File(encoding="utf-8"), help="Its whole body; `-` reads standard input.")
+@acting
+@at_dlq
+def replace(
+    place: ConsumerPlace,
+    queue: DeadLetterQueue,
+    group_id: str | None,
+    seq: int | None,
+    data: TextIO | None,
+    message_id: str | None,
+    body: TextIO | None,
+    reason: str,
+    is_meant: bool,
+) -> None:
+    """Bring a message back with other data: the same event and number, what it says put right.
+
+    \b
+      dlq replace order-1 7 --data right.json --reason "..." --yes
+      dlq replace --message-id ID --body whole.json --reason "..." --yes
+
+    It is looked for in the inbox, among what is set aside and held, and in the DLQ. From there it is sent to the
+    consumer's queue, under a fresh deduplication id, and then deleted. The audit keeps the old body.
+    """
+    operator = Operator(consumer=place.consumer.name, actor=actor(), reason=reason)
+    given = tuple(one is not None for one in (group_id, seq, data, message_id, body))
+    if given == (False, False, False, True, True):
+        assert message_id is not None
+        assert body is not None
+        _replace_dead(place, queue, operator, _named(message_id, body), is_meant=is_meant)
+        return
+    if given != (True, True, True, False, False):
+        raise click.UsageError("give GROUP and SEQ with --data, or --message-id with --body")
+    assert group_id is not None
+    assert seq is not None
+    assert data is not None
+    said = _json(data)
+    if _is_parked(place, group_id, seq):
+        act(
+            place.engine,
+            f"replace message {seq} of group {group_id}, which is held, and have it tried again",
+            lambda connection: operator.replace(connection, group_id, seq, said),
+            is_meant=is_meant,
+        )
+    else:
+        _replace_dead(place, queue, operator, _numbered(group_id, seq, said), is_meant=is_meant)
+
+
+def _text(given: TextIO, option: str) -> str:
+    try:
+        return given.read()
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{option} is no text in UTF-8 ({error.reason} at byte {error.start}); give one") from error
+
+
+def _json(data: TextIO) -> object:
+    try:
+        return json.loads(_text(data, "--data"))
+    except (ValueError, RecursionError) as error:
+        raise ConfigError(
+            f"--data is no JSON ({error}); give the event's data, as `dlq inspect --json` shows it"
+        ) from error
+
+
+def _is_parked(place: ConsumerPlace, group_id: str, seq: int) -> bool:
+    with databases.reading(place.engine) as connection, databases.explaining_missing_tables():
+        return inbox_operations.parked_message(connection, place.consumer.name, group_id, seq) is not None
+
+
+def _numbered(group_id: str, seq: int, data: object) -> _Wanted:
+    def matches(letter: Letter) -> bool:
+        return letter.message_group_id == group_id and letter.envelope is not None and letter.envelope.seq == seq
+
+    def body_of(letter: Letter) -> str:
+        assert letter.envelope is not None
+        return dead_letters.with_data(letter.envelope, data)
+
+    return _Wanted(described=f"message {seq} of group {group_id}", matches=matches, body_of=body_of)
+
+
+def _named(message_id: str, body: TextIO) -> _Wanted:
+    whole = _text(body, "--body").strip()
+    return _Wanted(
+        described=f"message {message_id}",
+        matches=lambda letter: letter.sqs_message_id == message_id,
+        body_of=lambda letter: dead_letters.checked_body(letter, whole),
+    )
+
+
+def _replace_dead(
+    place: ConsumerPlace, queue: DeadLetterQueue, operator: Operator, wanted: _Wanted, *, is_meant: bool
+) -> None:
+    sqs = queue_client(place.environment, place.endpoint_url)
+    destination = Destination(sqs, naming.queue_name(place.environment, place.consumer))
+    engine, failpoint = place.engine, failpoints.from_environment(os.environ, failpoints.DEAD_LETTERS)
+    with Reading(queue, clock=SystemClock()) as reading:
+        letter = dead_letters.find(reading, wanted.described, wanted.matches)
+        body = wanted.body_of(letter)
+        if is_meant:
+            _write_down(engine, operator, "replace", letter)
+            fresh = dead_letters.replacing(letter, body)
+            dead_letters.move(
+                reading,
+                letter,
+                lambda one: destination.send(one, deduplication_id=fresh, body=body),
+                failpoint=failpoint,
+            )
+    say(f"replace {wanted.described} of {queue.name} and send it to {destination.name}", is_meant=is_meant)
+
+
+def _write_down(engine: Engine, operator: Operator, action: str, letter: Letter) -> None:
+    """Write an act down before it is done: afterwards the body may be nowhere else."""
+    with engine.begin() as connection, databases.explaining_missing_tables():
+        operator.write_down(connection, action, letter)
+
+
+@click.command("purge-one")
+@click.option("--message-id", metavar="ID", required=True, help="The message; see `dlq inspect`.")
+@acting
+@at_dlq
+def purge_one(place: ConsumerPlace, queue: DeadLetterQueue, message_id: str, reason: str, is_meant: bool) -> None:
+    """Delete one message of the DLQ for good. The audit keeps its body.
+
+    Its number stays open in the inbox, and a parked group waits on: `dlq skip` gives it up.
+    """
+    operator = Operator(consumer=place.consumer.name, actor=actor(), reason=reason)
+    described = f"message {message_id}"
+    engine = place.engine
+    with Reading(queue, clock=SystemClock()) as reading:
+        letter = dead_letters.find(reading, described, lambda one: one.sqs_message_id == message_id)
+        if is_meant:
+            _write_down(engine, operator, "purge-one", letter)
+            reading.delete(letter)
+    envelope = letter.envelope
+    what = "no envelope" if envelope is None else f"number {envelope.seq} of group {envelope.event.group}"
+    say(f"delete {described} of {queue.name}, which is {what}", is_meant=is_meant)
+
+
+@click.command()
+@click.argument("group_id", metavar="GROUP")
+@click.argument("seq", metavar="SEQ", type=click.IntRange(1))
+@acting
+@at_consumer
+def retry(place: ConsumerPlace, group_id: str, seq: int, reason: str, is_meant: bool) -> None:
+    """Have a held message, whose attempts were used up while its group was parked, tried again as it is."""
+    operator = Operator(consumer=place.consumer.name, actor=actor(), reason=reason)
+    said = f"have message {seq} of group {group_id} tried again"
+    act(place.engine, said, lambda connection: operator.retry(connection, group_id, seq), is_meant=is_meant)
+
+
+@click.command()
+@click.argument("group_id", metavar="GROUP")
+@click.argument("seq", metavar="SEQ", type=click.IntRange(1))
+@acting
+@at_consumer
+def skip(place: ConsumerPlace, group_id: str, seq: int, reason: str, is_meant: bool) -> None:
+    """Give a number of a group up: the consumer goes on without it, and drops it should it come after all.
+
+    For a number that is dead, missing or held, or that the group waits for. A copy in the DLQ stays there.
+    """
+    operator = Operator(consumer=place.consumer.name, actor=actor(), reason=reason)
+    said = f"give up number {seq} of group {group_id}"
+    act(place.engine, said, lambda connection: operator.skip(connection, group_id, seq), is_meant=is_meant)
+
+
+@click.command()
+@click.option(
+    "--limit", "most", type=click.IntRange(1, 100_000), default=50, show_default=True, help="At most so many."
+)
+@at_consumer
+def audit(place: ConsumerPlace, most: int) -> None:
+    """Print what operators did to the consumer's messages, newest first, as lines of JSON."""
+    with databases.reading(place.engine) as connection, databases.explaining_missing_tables():
+        for row in inbox_operations.audited(connection, place.consumer.name, most=most):
+            click.echo(json.dumps({**row, "at": written(row["at_us"])}))
