@@ -20,7 +20,6 @@ from sqlalchemy import (
     Engine,
     create_engine,
     event,
-    literal,
     literal_column,
     text,
 )
@@ -148,11 +147,9 @@ def end_idle_transactions(engine: Engine, seconds: float) -> None:
             connection.commit()
 
 
-def now_us_sql(connection: Connection, clock: Clock | None) -> ColumnElement[int]:
-    """Return what `now_us` returns as an expression, for a statement that is asked anyway."""
-    if clock is not None:
-        return literal(clock.now_us(), BigInteger)
-    return literal_column(_NOW_US[connection.dialect.name].removeprefix("SELECT "), BigInteger)
+def now_us_sql(dialect: str) -> ColumnElement[int]:
+    """Return that instant as an expression, for a statement that is asked anyway."""
+    return literal_column(_NOW_US[dialect].removeprefix("SELECT "), BigInteger)
 
 
 def require_durable(connection: Connection) -> None:
