@@ -102,7 +102,7 @@ load: setup ## Run the load test PROFILE against the deployed ENV
 	@python -m spark_load run --env "$$ENV" -- "$$PROFILE"
 
 .PHONY: bench
-bench: setup ## Measure the outbox and the relay on SQLite and Postgres: docs/benchmarks.md (10 minutes, a quiet machine)
+bench: setup ## Measure outbox, relay and worker on SQLite and Postgres: docs/benchmarks.md (20 minutes, a quiet machine)
 	@python -m benchmarks
 
 .PHONY: docs
