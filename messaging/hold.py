@@ -54,7 +54,6 @@ class Hold:
         self._margin_seconds = min(MARGIN_SECONDS, timeout_seconds / 10)
         self.gives_up_at = self._received_at + min(seconds_max, limits.VISIBILITY_TIMEOUT_SECONDS_MAX - MARGIN_SECONDS)
         self._why_lost: str | None = None
-        self._gate = threading.Lock()
         self.in_use = threading.Lock()
         """Held while a call about it is under way; what is done is marked under it."""
         self.is_done = False
@@ -85,21 +84,22 @@ class Hold:
         self._ends_at = asked_at + seconds
 
     def lose(self, why: str) -> None:
-        """Let nothing be committed for it any more. Waits for a commit that is under way."""
-        with self._gate:
-            if self._why_lost is None:
-                self._why_lost = why
+        """Let no commit begin for it any more.
+
+        One that is under way is not waited for, it may never end: the inbox knows the message if it came through.
+        """
+        if self._why_lost is None:
+            self._why_lost = why
 
     @contextmanager
     def committing(self) -> Iterator[None]:
-        """Commit within this: nobody else makes it lose the message meanwhile.
+        """Commit within this.
 
         Raises:
             HoldLost: it may be somebody else's.
         """
-        with self._gate:
-            self.check()
-            yield
+        self.check()
+        yield
 
     def finish(self) -> None:
         """Have it extended no more. Waits for a call that does so."""

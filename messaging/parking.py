@@ -6,7 +6,6 @@ operator retries, replaces or skips it: it is not in the queue any more, so no D
 """
 
 import random
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
@@ -32,13 +31,11 @@ class Kept:
     """What stands for a hold where there is no message in a queue: ours until the worker has to end."""
 
     def __init__(self) -> None:
-        self._gate = threading.Lock()
         self._is_lost = False
 
     def lose(self) -> None:
-        """Let nothing be committed any more. Waits for a commit that is under way."""
-        with self._gate:
-            self._is_lost = True
+        """Let no commit begin any more."""
+        self._is_lost = True
 
     def check(self) -> None:
         """Do nothing until the worker has to end.
@@ -60,9 +57,8 @@ class Kept:
         Raises:
             HoldLost: the worker has to end.
         """
-        with self._gate:
-            self.check()
-            yield
+        self.check()
+        yield
 
 
 class Drainer:

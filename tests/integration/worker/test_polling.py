@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from botocore.awsrequest import AWSResponse, HeadersDict
-from sqlalchemy import Engine
+from sqlalchemy import Engine, event
 from sqlalchemy.orm import Session
 
 from messaging import queue
@@ -261,14 +261,47 @@ def test_s2_a_worker_ends_in_time_whatever_its_handler_does(on_file: Engine, *, 
         running.result(SETTINGS.drain_seconds + 5)
     given_back = hands.line.calls("ChangeMessageVisibility")
     may_end.set()
-    lanes = [thread for thread in threading.enumerate() if thread.name.startswith("lane-")]
-    for lane in lanes:
-        lane.join(30)
+    join_lanes()
 
     assert [call["VisibilityTimeout"] for call in given_back] == [0]
     assert ended == ([] if asks else ["by itself"])
     assert (world.effects(), places(world.left())) == ([], [("a", 1), ("a", 2)])
     assert hands.line.calls("DeleteMessage") == []
+
+
+def test_s2_a_worker_ends_in_time_though_its_database_does_not_answer_a_commit(on_file: Engine) -> None:
+    """S2: what becomes of the commit is open; its message is given back, and the inbox knows it if it came through."""
+    world = World(on_file)
+    world.send("a")
+    hands, stop = world.worker(poll_seconds=0), Stop()
+    is_in_commit, may_end = threading.Event(), threading.Event()
+
+    @event.listens_for(on_file, "commit")
+    def hangs(_: object) -> None:
+        is_in_commit.set()
+        assert may_end.wait(30)
+
+    with ThreadPoolExecutor(1) as pool:
+        running = pool.submit(worker_of(world, hands, stop, SETTINGS).run)
+        assert is_in_commit.wait(30)
+        stop.ask()
+        try:
+            running.result(SETTINGS.drain_seconds + 5)
+        finally:
+            may_end.set()
+    join_lanes()
+
+    assert [call["VisibilityTimeout"] for call in hands.line.calls("ChangeMessageVisibility")] == [0]
+    assert world.effects() == [("a", 1)]
+    world.work_off(world.worker())
+    assert world.called == [("a", 1)]
+
+
+def join_lanes() -> None:
+    """Wait for the lanes a worker has left behind."""
+    for thread in threading.enumerate():
+        if thread.name.startswith("lane-"):
+            thread.join(30)
 
 
 def test_s2_a_worker_finishes_what_it_has_when_there_is_time(on_file: Engine) -> None:
