@@ -20,7 +20,6 @@ from sqlalchemy import (
     delete,
     exists,
     func,
-    insert,
     not_,
     or_,
     select,
@@ -32,7 +31,8 @@ from sqlalchemy.dialects import postgresql, sqlite
 
 from messaging import databases
 from messaging.envelope import TOMBSTONE, Envelope, decode
-from messaging.inbox_tables import DEAD, FILLED, GAP, REDRIVEN, SKIPPED, exceptions, groups, parked
+from messaging.inbox_exceptions import Exceptions
+from messaging.inbox_tables import exceptions, groups, parked
 from messaging.sequence import Action, Arrival, Decision, Known, Position, State, decide, needs_known
 from sluice.clock import Clock
 from sluice.declaration import Consumer, Gaps, Poison
@@ -131,6 +131,7 @@ class Inbox:
 
     def __init__(self, policy: Policy, *, clock: Clock | None = None) -> None:
         self.policy, self._clock = policy, clock
+        self._exceptions = Exceptions(policy.consumer, records_gaps=policy.records_gaps)
 
     def admit(self, connection: Connection, arrived: Arrived) -> Decision:
         """Decide about a message, and write down what follows; the caller handles it, commits, then deletes it.
@@ -167,9 +168,9 @@ class Inbox:
             case Action.PARK:
                 self._park(connection, arrived, at, now_us)
             case Action.REJECT:
-                self._write_dead(connection, arrived, now_us, reason=reason, is_refused=True)
+                self._exceptions.write_dead(connection, group_id, arrival, now_us, reason=reason, is_refused=True)
             case Action.HANDLE:
-                self._write_dead(connection, arrived, now_us, reason=reason)
+                self._exceptions.write_dead(connection, group_id, arrival, now_us, reason=reason, is_refused=False)
                 self._go_on_without(connection, arrived, at, decision, now_us)
         return decision.action not in (Action.DROP, Action.PARK)
 
@@ -285,13 +286,13 @@ class Inbox:
         now_us = databases.now_us(connection, self._clock)
         said = {"last_error": reason, "not_before_us": now_us + delay_us, "held_at_us": now_us if is_held else None}
         is_free = parked.c.held_at_us.is_(None)
-        connection.execute(update(parked).where(*self._place(parked, message.envelope), is_free).values(said))
+        connection.execute(update(parked).where(*self._place(message.envelope), is_free).values(said))
 
     def end_attempt(self, connection: Connection, message: ParkedMessage) -> None:
         """Take back an attempt that was not the message's: its worker had to end, or the database went away."""
         is_last = parked.c.attempts == message.attempts
         fewer = {"attempts": message.attempts - 1}
-        connection.execute(update(parked).where(*self._place(parked, message.envelope), is_last).values(fewer))
+        connection.execute(update(parked).where(*self._place(message.envelope), is_last).values(fewer))
 
     # --- looking after it ---------------------------------------------------------------------------------------------
 
@@ -352,25 +353,7 @@ class Inbox:
         return _position(row), row.updated_at_us
 
     def _known(self, connection: Connection, group_id: str, arrival: Arrival) -> Known | None:
-        row = self._exception(connection, group_id, arrival.epoch, arrival.seq)
-        if row is None:
-            return None
-        return Known(
-            state=row.state,
-            sqs_message_id=row.sqs_message_id,
-            receive_count=row.receive_count,
-            is_refused=row.state == DEAD and row.closed_at_us is not None,
-        )
-
-    def _exception(self, connection: Connection, group_id: str, epoch: int, seq: int) -> Row[Any] | None:
-        at = (
-            exceptions.c.consumer == self.policy.consumer,
-            exceptions.c.group_id == group_id,
-            exceptions.c.epoch == epoch,
-            exceptions.c.seq <= seq,
-        )
-        row = connection.execute(select(exceptions).where(*at).order_by(exceptions.c.seq.desc()).limit(1)).one_or_none()
-        return row if row is not None and row.through >= seq else None
+        return self._exceptions.known(connection, group_id, arrival.epoch, arrival.seq)
 
     def _advance(
         self,
@@ -385,17 +368,17 @@ class Inbox:
         """Count the number of a message, and write down what is missing before it, or that it was missing."""
         group_id, epoch, seq = envelope.event.group, envelope.epoch, envelope.seq
         may_close = is_handled and (decision.state in (State.LATE, State.FILLED) or at.is_parked)
-        is_closed = may_close and self._close(connection, envelope, now_us)
+        is_closed = may_close and self._exceptions.close(connection, envelope, now_us)
         if envelope.event.type == TOMBSTONE and not is_closed:
-            self._insert_exception(connection, group_id, epoch, (seq, seq), SKIPPED, now_us, reason="tombstone")
+            self._exceptions.write_tombstone(connection, envelope, now_us)
         if (epoch, seq) <= (at.epoch, at.last_seq):
             return
         if epoch == at.epoch:
             first_seq, awaited = at.first_seq, at.last_seq + 1
         else:
             first_seq = awaited = seq if self.policy.is_ordered else _FIRST_SEQ
-        self._insert_missing(connection, group_id, epoch, (awaited, seq - 1), now_us)
-        last_seq = self._over_skipped(connection, group_id, epoch, seq) if at.is_parked else seq
+        self._exceptions.write_missing(connection, group_id, epoch, (awaited, seq - 1), now_us)
+        last_seq = self._exceptions.over_skipped(connection, group_id, epoch, seq) if at.is_parked else seq
         connection.execute(
             update(groups)
             .where(groups.c.consumer == self.policy.consumer, groups.c.group_id == group_id)
@@ -406,56 +389,6 @@ class Inbox:
                 last_event_id=envelope.event.id if is_handled and last_seq == seq else None,
             )
         )
-
-    def _close(self, connection: Connection, envelope: Envelope, now_us: int) -> bool:
-        """Write down that a number that was dead or missing has come after all; return whether it was."""
-        group_id, epoch, seq = envelope.event.group, envelope.epoch, envelope.seq
-        row = self._exception(connection, group_id, epoch, seq)
-        if row is None or row.state not in (DEAD, GAP):
-            return False
-        came = REDRIVEN if row.state == DEAD else FILLED
-        state = SKIPPED if envelope.event.type == TOMBSTONE else came
-        self._split(connection, row, seq)
-        closed = {"state": state, "event_id": envelope.event.id, "closed_at_us": now_us}
-        connection.execute(update(exceptions).where(*self._place(exceptions, envelope)).values(closed))
-        return True
-
-    def _over_skipped(self, connection: Connection, group_id: str, epoch: int, last_seq: int) -> int:
-        """Return the last of the numbers directly behind that were given up."""
-        while (row := self._exception(connection, group_id, epoch, last_seq + 1)) is not None and row.state == SKIPPED:
-            last_seq = row.through
-        return last_seq
-
-    def _split(self, connection: Connection, row: Row[Any], seq: int) -> None:
-        """Give a number of a range a row of its own."""
-        if row.seq == row.through:
-            return
-        mine = exceptions.c.id == row.id
-        parts = [(row.seq, seq - 1), (seq, seq), (seq + 1, row.through)]
-        kept, *others = [(first, last) for first, last in parts if first <= last]
-        connection.execute(update(exceptions).where(mine).values(seq=kept[0], through=kept[1]))
-        for part in others:
-            self._insert_exception(connection, row.group_id, row.epoch, part, row.state, row.seen_at_us)
-
-    def _write_dead(
-        self, connection: Connection, arrived: Arrived, now_us: int, *, reason: str, is_refused: bool = False
-    ) -> None:
-        """Write down that a number's message dies; closed, when the number was refused and so is not missing."""
-        arrival, group_id = arrived.arrival, arrived.envelope.event.group
-        row = self._exception(connection, group_id, arrival.epoch, arrival.seq)
-        if row is None:
-            self._insert_exception(connection, group_id, arrival.epoch, (arrival.seq, arrival.seq), DEAD, now_us)
-        else:
-            self._split(connection, row, arrival.seq)
-        said = {
-            "state": DEAD,
-            "event_id": arrival.event_id,
-            "sqs_message_id": arrival.sqs_message_id,
-            "receive_count": arrival.receive_count,
-            "reason": reason,
-            "closed_at_us": now_us if is_refused else None,
-        }
-        connection.execute(update(exceptions).where(*self._place(exceptions, arrived.envelope)).values(said))
 
     def _go_on_without(
         self, connection: Connection, arrived: Arrived, at: Position, decision: Decision, now_us: int
@@ -468,32 +401,6 @@ class Inbox:
             self._begin_parking(connection, arrived.envelope.event.group, at, arrival, now_us, until_us=None)
         else:
             self._advance(connection, arrived.envelope, at, decision, now_us, is_handled=False)
-
-    def _insert_exception(
-        self,
-        connection: Connection,
-        group_id: str,
-        epoch: int,
-        numbers: tuple[int, int],
-        state: str,
-        now_us: int,
-        *,
-        reason: str | None = None,
-    ) -> None:
-        is_lawful = state == GAP and not self.policy.records_gaps
-        connection.execute(
-            insert(exceptions).values(
-                consumer=self.policy.consumer,
-                group_id=group_id,
-                epoch=epoch,
-                seq=numbers[0],
-                through=numbers[1],
-                state=state,
-                reason=reason,
-                seen_at_us=now_us,
-                closed_at_us=now_us if state == SKIPPED or is_lawful else None,
-            )
-        )
 
     def _park(self, connection: Connection, arrived: Arrived, at: Position, now_us: int) -> None:
         """Set a message aside; once, however often it comes."""
@@ -528,7 +435,7 @@ class Inbox:
     ) -> None:
         """Let a group wait for the number after its last; where an epoch begins, for the one given."""
         if arrival.epoch == at.epoch:
-            begun = {"last_seq": self._over_skipped(connection, group_id, at.epoch, at.last_seq)}
+            begun = {"last_seq": self._exceptions.over_skipped(connection, group_id, at.epoch, at.last_seq)}
         else:
             begun = {"epoch": arrival.epoch, "first_seq": arrival.seq, "last_seq": arrival.seq - 1}
         connection.execute(
@@ -549,7 +456,7 @@ class Inbox:
         if not (is_over and at.is_awaiting):
             return at
         last_seq = self._last_given_up(connection, group_id, at)
-        self._insert_missing(connection, group_id, at.epoch, (at.last_seq + 1, last_seq), now_us)
+        self._exceptions.write_missing(connection, group_id, at.epoch, (at.last_seq + 1, last_seq), now_us)
         given_up = {"last_seq": last_seq, "last_event_id": None, "awaits_seq": None, "awaits_until_us": None}
         connection.execute(
             update(groups)
@@ -565,24 +472,7 @@ class Inbox:
         first = connection.execute(select(func.min(parked.c.seq)).where(*here, *ahead)).scalar_one()
         if first is not None:
             return int(first) - 1
-        there = (exceptions.c.consumer == self.policy.consumer, exceptions.c.group_id == group_id)
-        last = select(func.max(exceptions.c.through)).where(*there, exceptions.c.epoch == at.epoch)
-        return max(at.last_seq, connection.execute(last).scalar_one() or 0)
-
-    def _insert_missing(
-        self, connection: Connection, group_id: str, epoch: int, numbers: tuple[int, int], now_us: int
-    ) -> None:
-        """Write down as missing what of those numbers, first to last, is not written down as something else."""
-        first, last = numbers
-        if first > last:
-            return
-        here = (exceptions.c.consumer == self.policy.consumer, exceptions.c.group_id == group_id)
-        within = (exceptions.c.epoch == epoch, exceptions.c.seq.between(first, last))
-        ranges = select(exceptions.c.seq, exceptions.c.through).where(*here, *within).order_by(exceptions.c.seq)
-        for seq, through in [*connection.execute(ranges).all(), (last + 1, last + 1)]:
-            if first < seq:
-                self._insert_exception(connection, group_id, epoch, (first, seq - 1), GAP, now_us)
-            first = through + 1
+        return max(at.last_seq, self._exceptions.last(connection, group_id, at.epoch))
 
     def _drop_passed(self, connection: Connection, group_id: str, at: Position) -> None:
         """Forget parked copies of what was handled."""
@@ -605,7 +495,7 @@ class Inbox:
     def _take(self, connection: Connection, group_id: str, at: Position, head: Row[Any], now_us: int) -> ParkedMessage:
         envelope = decode(head.body)
         self._advance(connection, envelope, at, Decision(State.CONTIGUOUS, Action.HANDLE), now_us)
-        connection.execute(delete(parked).where(*self._place(parked, envelope)))
+        connection.execute(delete(parked).where(*self._place(envelope)))
         if connection.execute(self._parked(group_id).limit(1)).one_or_none() is None:
             self._unpark(connection, group_id, now_us)
         return ParkedMessage(envelope=envelope, attributes=json.loads(head.attributes), attempts=head.attempts)
@@ -623,12 +513,12 @@ class Inbox:
         mine = (parked.c.consumer == self.policy.consumer, parked.c.group_id == group_id)
         return select(parked).where(*mine).order_by(parked.c.epoch, parked.c.seq)
 
-    def _place(self, table: Table, envelope: Envelope) -> tuple[Any, ...]:
+    def _place(self, envelope: Envelope) -> tuple[Any, ...]:
         return (
-            table.c.consumer == self.policy.consumer,
-            table.c.group_id == envelope.event.group,
-            table.c.epoch == envelope.epoch,
-            table.c.seq == envelope.seq,
+            parked.c.consumer == self.policy.consumer,
+            parked.c.group_id == envelope.event.group,
+            parked.c.epoch == envelope.epoch,
+            parked.c.seq == envelope.seq,
         )
 
 
