@@ -145,6 +145,9 @@ def test_skip_gives_up_what_is_held(held: Engine) -> None:
     with held.begin() as connection:
         OPERATOR.skip(connection, "a", 3)
 
+    with held.connect() as connection:
+        assert inbox_operations.parked_message(connection, "billing", "a", 3) is None
+        assert connection.execute(select(groups.c.last_seq, groups.c.last_event_id)).one() == (3, None)
     assert _drained(held) == [4]
     assert not _is_parked(held)
     assert _admit(held, PARKING, 3, 5) == [Action.DROP, Action.HANDLE]
