@@ -9,7 +9,7 @@ import json
 import random
 import uuid
 from collections import defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -380,11 +380,11 @@ class World:
             wait=wait,
         )
 
-    def work_off(self, *workers: Hands, steps_max: int = 200) -> None:
-        """Let workers step in turn until nothing is left in the queue."""
+    def work_off(self, *workers: Hands, until: Sequence[Place] = (), steps_max: int = 200) -> None:
+        """Let workers step in turn until nothing is left in the queue, or just that."""
         for _ in range(steps_max):
             for worker in workers:
-                if not self.left():
+                if not self.left() or (until and places(self.left()) == list(until)):
                     return
                 worker.lane.step()
         raise AssertionError(f"still in the queue after {steps_max} steps: {self.left()}")

@@ -14,6 +14,7 @@ from sluice import metrics
 from sluice.clock import VirtualClock, eventually
 from tests.integration.worker.broken import DeletesFirst, InboxApart, RemembersInMemory
 from tests.integration.worker.places import (
+    MAX_ATTEMPTS,
     TIMEOUT_SECONDS,
     Fault,
     Hands,
@@ -134,6 +135,26 @@ def test_w8_a_rejected_message_is_dead_once_wherever_its_worker_dies(world: Worl
     assert world.exceptions() == {("a", 1): ("dead", "never")}
     assert (places(world.dead()), world.effects()) == ([("a", 1)], [("a", 2)])
     assert world.called.count(("a", 1)) == (2 if at == "before_commit" else 1)
+
+
+def test_w8_a_message_that_kills_its_workers_is_missed_and_handled_when_it_is_brought_back(world: World) -> None:
+    """W8: nobody lived to write down that it is dead; its number is seen to be missing, and filled by its copy."""
+    world.send("a", "a", "a")
+    world.work_off(world.worker(), until=[("a", 2), ("a", 3)])
+    for _ in range(MAX_ATTEMPTS):
+        with pytest.raises(Killed):
+            world.worker(failpoint=dying("in_transaction")).lane.step()
+        world.simulator.advance(TIMEOUT_SECONDS)
+
+    world.work_off(world.worker())
+    missed = world.exceptions()
+    world.redrive()
+    world.work_off(world.worker())
+
+    assert missed == {("a", 2): ("gap", None)}
+    assert world.effects() == [("a", 1), ("a", 3), ("a", 2)]
+    assert world.exceptions() == {("a", 2): ("filled", None)}
+    assert world.calls[-1].is_late
 
 
 @pytest.fixture

@@ -13,8 +13,8 @@ from messaging import databases
 from messaging.envelope import TOMBSTONE, Event
 from messaging.errors import PermanentError, TransientError
 from messaging.handlers import ANY, Ack, Context, Handlers, Outcome, Reject, Retry
-from messaging.work import Done, Lost
-from sluice import history
+from messaging.work import Back, Done, Lost
+from sluice import history, metrics
 from tests.integration.worker.places import (
     MAX_ATTEMPTS,
     Said,
@@ -422,3 +422,25 @@ def test_what_died_is_written_down_when_the_database_is_back(impatient: Engine, 
     assert len(worker.wait.waits) == 1
     assert world.exceptions() == {("a", 1): ("dead", "never")}
     assert (world.effects(), places(world.dead())) == ([], [("a", 1)])
+
+
+def test_what_could_not_be_written_down_before_the_end_is_given_back(
+    impatient: Engine, writer: sqlite3.Connection
+) -> None:
+    """The worker is to stop while the database is away: the message is not dead, and the next worker handles it."""
+    world = World(impatient)
+    writer.execute("ROLLBACK")
+    world.put_body("no JSON at all", "a")
+    worker = world.worker()
+
+    def comes_between() -> None:
+        worker.wait.is_over = True
+
+    writer.execute("BEGIN IMMEDIATE")
+    worker.wait.meanwhile = comes_between
+    ended = worker.work.do(world.receive(worker))
+    writer.execute("ROLLBACK")
+
+    assert ended == Back(0)
+    assert worker.tally.take()[metrics.DEAD] == 0
+    assert world.receive(worker).receive_count == 2
