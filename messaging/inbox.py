@@ -17,6 +17,7 @@ from sqlalchemy import (
     Row,
     Table,
     and_,
+    bindparam,
     delete,
     exists,
     func,
@@ -379,16 +380,13 @@ class Inbox:
             first_seq = awaited = seq if self.policy.is_ordered else _FIRST_SEQ
         self._exceptions.write_missing(connection, group_id, epoch, (awaited, seq - 1), now_us)
         last_seq = self._exceptions.over_skipped(connection, group_id, epoch, seq) if at.is_parked else seq
-        connection.execute(
-            update(groups)
-            .where(groups.c.consumer == self.policy.consumer, groups.c.group_id == group_id)
-            .values(
-                epoch=epoch,
-                first_seq=first_seq,
-                last_seq=last_seq,
-                last_event_id=envelope.event.id if is_handled and last_seq == seq else None,
-            )
-        )
+        advanced = {
+            "epoch": epoch,
+            "first_seq": first_seq,
+            "last_seq": last_seq,
+            "last_event_id": envelope.event.id if is_handled and last_seq == seq else None,
+        }
+        connection.execute(_ADVANCE, {"of_consumer": self.policy.consumer, "of_group": group_id, **advanced})
 
     def _go_on_without(
         self, connection: Connection, arrived: Arrived, at: Position, decision: Decision, now_us: int
@@ -522,11 +520,16 @@ class Inbox:
         )
 
 
+_ADVANCE = update(groups).where(
+    groups.c.consumer == bindparam("of_consumer"), groups.c.group_id == bindparam("of_group")
+)
+
+
 @cache
 def _locking(dialect: str, *, is_timed: bool) -> Any:
     """Return the statement that makes a group's row, or finds it, and locks it; with the database's instant if timed.
 
-    It is put together once: that takes longer than to execute it.
+    Like `_ADVANCE` it is put together once: that takes longer than to execute it.
     """
     made = _INSERTS[dialect](groups)
     if is_timed:
