@@ -121,6 +121,11 @@ class Heartbeat:
         self._holds: list[Hold] = []
         self._lock = threading.Lock()
 
+    @staticmethod
+    def answer_seconds(timeout_seconds: int) -> float:
+        """Return how long to wait for an answer, so that a call nobody answers leaves time for three further ones."""
+        return max(1.0, min(5.0, timeout_seconds / 10))
+
     @property
     def interval_seconds(self) -> float:
         """Return how often to call `beat`."""

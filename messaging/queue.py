@@ -26,11 +26,24 @@ _CONNECT_SECONDS, _ANSWER_SECONDS = 4, 10
 _WORTHLESS = ("ReceiptHandleIsInvalid", "InvalidParameterValue", "MessageNotInflight")
 
 
-def client(endpoint_url: str | None, region: str, *, connections: int) -> Any:
-    """Return an SQS client that tries once, waits longer than a long poll, and serves so many threads at once."""
+def client(
+    endpoint_url: str | None,
+    region: str,
+    *,
+    connections: int,
+    answer_seconds: float = limits.WAIT_SECONDS_MAX + _ANSWER_SECONDS,
+) -> Any:
+    """Return an SQS client that tries once.
+
+    Args:
+        endpoint_url: None is AWS's.
+        region: of the queue.
+        connections: threads it serves at once.
+        answer_seconds: how long it waits for an answer; as it is, longer than a long poll takes.
+    """
     config = Config(
-        connect_timeout=_CONNECT_SECONDS,
-        read_timeout=limits.WAIT_SECONDS_MAX + _ANSWER_SECONDS,
+        connect_timeout=min(_CONNECT_SECONDS, answer_seconds),
+        read_timeout=answer_seconds,
         retries={"total_max_attempts": 1},
         max_pool_connections=connections,
     )

@@ -33,7 +33,6 @@ from sluice.errors import ConfigError, EndpointError
 _TIMEOUTS_MAX = 10
 """A handler that takes longer than so many visibility timeouts has failed."""
 _BUSY_SECONDS = 1_800  # protected from scale-in without a rest; longer where a handler may take longer
-_FURTHER_CONNECTIONS = 2  # the heartbeat's, and one to give back with
 
 
 @click.command()
@@ -73,22 +72,30 @@ def worker(
       python -m messaging worker --consumer billing --dsn sqlite:///billing.db
     """
     log_to(sys.stderr)
+    stop = Stop()
+    stop.on_signals()
     consumer, engine = place.consumer, place.engine
     handlers = _handlers(consumer, module)
     hold_seconds_max = float(_TIMEOUTS_MAX * consumer.visibility_timeout_seconds)
     databases.end_idle_transactions(engine, hold_seconds_max)
     _require_tables(place)
-    connections = (consumer.lanes if lanes is None else lanes) + _FURTHER_CONNECTIONS
+    connections = consumer.lanes if lanes is None else lanes
     sqs = queue.client(place.endpoint_url, place.environment.region, connections=connections)
+    prompt = queue.client(
+        place.endpoint_url,
+        place.environment.region,
+        connections=2,  # to extend, and to give back at the end: neither may wait for as long as a poll
+        answer_seconds=Heartbeat.answer_seconds(consumer.visibility_timeout_seconds),
+    )
     name = naming.queue_name(place.environment, consumer)
     source = Queue(sqs, queue_url or queue.url_of(sqs, name))
     is_ordered = _is_ordered(source, place, sqs, is_given=queue_url is not None)
     settings = WorkerSettings.declared(consumer, lanes=lanes, is_ordered=is_ordered, idle_seconds=idle_seconds)
-    stop = Stop()
-    stop.on_signals()
     with recording(
         record, run=name, worker=f"worker-{consumer.name}", client=sqs, names={source.url: name}
     ) as recorder:
+        if recorder is not None:
+            recorder.attach(prompt)
         work_settings = WorkSettings(
             consumer=consumer.name,
             max_attempts=consumer.max_attempts,
@@ -99,6 +106,7 @@ def worker(
         parts = _parts(
             place,
             source,
+            Queue(prompt, source.url),
             Performer(
                 handlers=handlers,
                 failpoint=failpoints.from_environment(os.environ, failpoints.WORKER),
@@ -165,6 +173,7 @@ def _dead_letters(place: ConsumerPlace, sqs: object) -> dict[str, str] | None:
 def _parts(
     place: ConsumerPlace,
     source: Queue,
+    prompt: Queue,
     performer: Performer,
     work_settings: WorkSettings,
     settings: WorkerSettings,
@@ -175,7 +184,7 @@ def _parts(
 ) -> Parts:
     clock, wait, tally, kept = SystemClock(), PollWait(stop), Tally(), Kept()
     inbox = Inbox(Policy.declared(place.consumer, is_ordered=settings.is_ordered))
-    heartbeat = Heartbeat(source, timeout_seconds=work_settings.timeout_seconds, clock=clock)
+    heartbeat = Heartbeat(prompt, timeout_seconds=work_settings.timeout_seconds, clock=clock)
     work = Work(
         place.engine,
         source,
@@ -193,7 +202,7 @@ def _parts(
     dimensions = metrics.inbox_dimensions(place.environment, place.consumer)
     return Parts(
         engine=place.engine,
-        queue=source,
+        queue=prompt,
         inbox=inbox,
         heartbeat=heartbeat,
         drainer=Drainer(place.engine, inbox, performer, settings=work_settings, chance=chance, tally=tally, kept=kept),

@@ -14,6 +14,7 @@ from messaging.backoff import Backoff
 from messaging.envelope import Event
 from messaging.errors import TransientError
 from messaging.handlers import Ack, Context, Outcome
+from messaging.hold import Heartbeat
 from messaging.metrics import NoMetrics
 from messaging.protection import Protection
 from messaging.queue import Queue
@@ -100,6 +101,16 @@ def test_x5_a_call_may_take_as_long_as_a_long_poll_and_every_thread_has_a_connec
 
     assert config.read_timeout > limits.WAIT_SECONDS_MAX
     assert config.max_pool_connections == 34
+
+
+@pytest.mark.parametrize(("timeout_seconds", "answer_seconds"), [(60, 5), (43_200, 5), (30, 3), (5, 1)])
+def test_l1_a_renewal_nobody_answers_leaves_time_for_others(timeout_seconds: int, answer_seconds: float) -> None:
+    """L1: it is not waited for as long as a long poll may take."""
+    config = queue.client(
+        "http://localhost:1", "us-east-1", connections=2, answer_seconds=Heartbeat.answer_seconds(timeout_seconds)
+    ).meta.config
+
+    assert (config.read_timeout, config.connect_timeout) == (answer_seconds, min(4, answer_seconds))
 
 
 def test_x6_the_client_tries_once() -> None:
