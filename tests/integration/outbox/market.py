@@ -72,7 +72,8 @@ class MessagingProcess:
     ) -> None:
         self._log = log
         log.touch()
-        self._process = _forked.Process(target=_run, args=(list(arguments), dict(environment), str(log), declared))
+        given = (list(arguments), dict(environment), str(log), declared)
+        self._process = _forked.Process(target=_run, args=given, daemon=True)  # ends with the tests
         self._process.start()
 
     def __enter__(self) -> Self:

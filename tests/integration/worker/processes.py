@@ -9,6 +9,7 @@ import json
 import uuid
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -50,7 +51,8 @@ class Workshop:
     def __init__(self, engine: Engine, emulated: localstack.Running, folder: Path, environment: Environment) -> None:
         self.engine, self.emulated, self.folder, self.environment = engine, emulated, folder, environment
         self.history = folder / "history"
-        self._published: dict[str, list[Envelope]] = defaultdict(list)
+        self._published: dict[str, list[bool]] = defaultdict(list)  # by number less one: whether it is to be done
+        self._missing: list[Envelope] = []
         self._processes = 0
         with engine.begin() as connection:
             schema.create(connection, schema.INBOX)
@@ -104,31 +106,42 @@ class Workshop:
         for url in [*self.urls.values(), *self.dead_letter_urls.values()]:
             self.sqs.delete_queue(QueueUrl=url)
 
-    def publish(self, groups: Mapping[str, Sequence[Mapping[str, Any]]]) -> None:
-        """Publish what each group's handlers are told, in order."""
+    def publish(self, groups: Mapping[str, Sequence[Mapping[str, Any] | None]]) -> None:
+        """Publish what each group's handlers are told, in order; of None the number is used, and nothing comes."""
         for turn in range(max(map(len, groups.values()))):
             self._publish(
                 [Event(type="deed", group=group, data=told[turn]) for group, told in groups.items() if turn < len(told)]
             )
+
+    def publish_what_is_missing(self) -> None:
+        """Publish what was None, as something to be done after all."""
+        missing, self._missing = self._missing, []
+        self._send([replace(one, event=replace(one.event, data={})) for one in missing])
 
     def end_groups(self) -> None:
         """Publish an end marker to every group: what comes before it in a queue has come when it has."""
         self._publish([Event(type=history.END_TYPE, group=group, data=None) for group in self._published])
 
     def _publish(self, events: Sequence[Event]) -> None:
-        for begin in range(0, len(events), 10):
-            entries: list[dict[str, str]] = []
-            for event in events[begin : begin + 10]:
-                envelopes = self._published[event.group]
-                envelopes.append(Envelope(event=event, seq=len(envelopes) + 1, epoch=1))
-                entries.append(
-                    {
-                        "Id": str(len(entries)),
-                        "Message": envelopes[-1].body,
-                        "MessageGroupId": event.group,
-                        "MessageDeduplicationId": envelopes[-1].deduplication_id,
-                    }
-                )
+        envelopes = []
+        for event in events:
+            seqs = self._published[event.group]
+            envelopes.append(Envelope(event=event, seq=len(seqs) + 1, epoch=1))
+            seqs.append(event.type != history.END_TYPE)
+        self._missing += [one for one in envelopes if one.event.type == "deed" and one.event.data is None]
+        self._send([one for one in envelopes if one not in self._missing])
+
+    def _send(self, envelopes: Sequence[Envelope]) -> None:
+        for begin in range(0, len(envelopes), 10):
+            entries = [
+                {
+                    "Id": str(number),
+                    "Message": one.body,
+                    "MessageGroupId": one.event.group,
+                    "MessageDeduplicationId": one.deduplication_id,
+                }
+                for number, one in enumerate(envelopes[begin : begin + 10])
+            ]
             answer = self._sns.publish_batch(TopicArn=self._topic_arn, PublishBatchRequestEntries=entries)
             assert len(answer["Successful"]) == len(entries)
 
@@ -171,8 +184,8 @@ class Workshop:
     def expected(self) -> dict[str, list[int]]:
         """Return the numbers of what was published, by group; end markers are left out."""
         return {
-            group: [one.seq for one in envelopes if one.event.type != history.END_TYPE]
-            for group, envelopes in self._published.items()
+            group: [seq for seq, is_deed in enumerate(deeds, start=1) if is_deed]
+            for group, deeds in self._published.items()
         }
 
     def await_effects(self, consumer: str = "billing") -> None:

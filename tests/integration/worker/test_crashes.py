@@ -51,8 +51,8 @@ def test_w7_workers_killed_anywhere_lose_double_and_reorder_nothing(workshop: Wo
     for failpoint in _WITH_A_MESSAGE:
         _killed_at(workshop, failpoint)
 
-    workshop.publish({"retried": [{"retries": 1}, {}], "poisoned": [{}, {"needs": str(fixed)}, {}, {}]})
-    workshop.end_groups()
+    poisoned = [{}, {"needs": str(fixed)}, {}]
+    workshop.publish({"retried": [{"retries": 1}, {}], "poisoned": poisoned, "gapped": [{}, None, {}, {}]})
     for failpoint in _WITH_A_FAILURE:
         _killed_at(workshop, failpoint)
     with workshop.worker() as worker:
@@ -60,15 +60,18 @@ def test_w7_workers_killed_anywhere_lose_double_and_reorder_nothing(workshop: Wo
         worker.send(signal.SIGTERM)
         assert worker.ended() == 0
 
-    assert workshop.effects() == workshop.expected() | {"poisoned": [1]}
+    assert workshop.effects() == workshop.expected() | {"poisoned": [1], "gapped": [1]}
     assert workshop.counts(workshop.dead_letter_urls["billing"]) == (1, 0, 0)
 
     fixed.touch()
     workshop.redrive()
+    workshop.publish_what_is_missing()
+    workshop.end_groups()
     for failpoint in _WITH_WHAT_WAS_SET_ASIDE:
         _killed_at(workshop, failpoint)
     with workshop.worker() as worker:
         workshop.await_effects()
+        workshop.await_counts(workshop.urls["billing"], (0, 0, 0))
         worker.send(signal.SIGTERM)
         assert worker.ended() == 0
 

@@ -60,6 +60,7 @@ def test_l7_who_is_frozen_in_a_transaction_commits_nothing_afterwards(on_server:
         frozen.send(signal.SIGSTOP)
         gate.open()
         with on_server.worker() as other:
+            other.await_said("working")
 
             def other_waits() -> bool:
                 with databases.reading(on_server.engine) as connection:

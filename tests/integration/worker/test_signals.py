@@ -9,7 +9,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -21,7 +21,7 @@ from emulator import localstack
 from sluice.clock import SystemClock, eventually
 from sluice.environments import environment
 from sluice.history import Kind
-from tests.integration.outbox.market import PATIENCE_SECONDS
+from tests.integration.outbox.market import PATIENCE_SECONDS, Line
 from tests.integration.worker import processes
 from tests.integration.worker.processes import Workshop, consumer
 
@@ -35,6 +35,13 @@ def workshop(on_file: Engine, emulated: localstack.Running, tmp_path: Path) -> I
     """Yield a workshop with one consumer whose messages come again when they are given back, and not before."""
     patient = consumer(visibility_timeout_seconds=LONG_SECONDS, stop_timeout_seconds=6)
     with processes.opened(on_file, emulated, tmp_path, patient) as made:
+        yield made
+
+
+@pytest.fixture
+def line(emulated: localstack.Running) -> Iterator[Line]:
+    """Yield a line to the endpoint."""
+    with Line(emulated.endpoint_url) as made:
         yield made
 
 
@@ -102,24 +109,38 @@ def test_s3_what_a_stubborn_handler_holds_is_given_back_before_the_end(workshop:
     workshop.assert_all_done()
 
 
+def test_s5_more_polls_than_attempts_use_up_no_message(workshop: Workshop) -> None:
+    """Each open poll of a stopping worker may bring the message the one before gave back; it does not die of it: S5."""
+    workshop.publish({"early": [{}]})
+    with workshop.worker("--lanes", "8") as stopping:
+        workshop.await_counts(workshop.urls["billing"], (0, 0, 0))
+        stopping.send(signal.SIGTERM)
+        stopping.await_said("stopping")
+        workshop.publish({"late": [{}]})
+        assert stopping.ended() == 0
+    with workshop.worker("--until-idle", "1") as successor:
+        assert successor.ended() == 0
+
+    workshop.assert_all_done()
+
+
 @pytest.mark.parametrize("count", [5, pytest.param(20, marks=pytest.mark.slow)])
 def test_s5_rolling_restarts_under_load_leave_the_dlq_empty(workshop: Workshop, count: int) -> None:
     """Each successor runs before its predecessor is told to stop; no message used up an attempt for it: S5."""
     groups = [f"group-{number}" for number in range(4)]
-    workers = [workshop.worker()]
-    for _ in range(count):
-        workshop.publish({group: [{}, {}, {}] for group in groups})
-        workers.append(workshop.worker())
-        workers[-1].await_said("working")
-        workshop.publish({group: [{}, {}, {}] for group in groups})
-        with workers[-2] as replaced:
+    with ExitStack() as running:
+        worker = running.enter_context(workshop.worker())
+        for _ in range(count):
+            workshop.publish({group: [{}, {}, {}] for group in groups})
+            replaced, worker = worker, running.enter_context(workshop.worker())
+            worker.await_said("working")
+            workshop.publish({group: [{}, {}, {}] for group in groups})
             replaced.send(signal.SIGTERM)
             assert replaced.ended() == 0
-    workshop.end_groups()
-    with workers[-1] as last:
+        workshop.end_groups()
         workshop.await_counts(workshop.urls["billing"], (0, 0, 0))
-        last.send(signal.SIGTERM)
-        assert last.ended() == 0
+        worker.send(signal.SIGTERM)
+        assert worker.ended() == 0
 
     workshop.assert_all_done()
     assert workshop.findings() == {}
@@ -146,6 +167,7 @@ def test_s6_the_images_command_ends_with_0_when_it_is_told_to(
             _await_in(log, "stopping")
             workshop.publish({"late": [{}]})  # ends the polls, and comes back from each
             ended = worker.wait(timeout=30)
+        assert workshop.counts(workshop.urls["audit"]) == (1, 0, 0)
 
     assert ended == 0, log.read_text("utf-8")
     assert [json.loads(line)["event"] for line in log.read_text("utf-8").splitlines()] == [
@@ -153,13 +175,24 @@ def test_s6_the_images_command_ends_with_0_when_it_is_told_to(
         "stopping",
         "stopped",
     ]
-    assert workshop.counts(workshop.urls["audit"]) == (1, 0, 0)
 
 
 def _await_in(log: Path, event: str) -> None:
     eventually(
         lambda: f'"{event}"' in log.read_text("utf-8"), timeout_seconds=PATIENCE_SECONDS, describe=f"{event} in {log}"
     )
+
+
+def test_s6_a_signal_before_it_works_ends_it_with_0_too(workshop: Workshop, line: Line) -> None:
+    """It was looking at its queue when a deploy changed its mind: S6."""
+    line.hold()
+    with workshop.worker("--endpoint-url", line.url) as worker:
+        eventually(lambda: line.is_asked, timeout_seconds=PATIENCE_SECONDS, describe="the queue to be looked at")
+        worker.send(signal.SIGTERM)
+        line.let_go()
+        assert worker.ended() == 0
+
+    assert worker.said("stopped")[0]["unfinished"] == 0
 
 
 @contextmanager
