@@ -25,7 +25,10 @@ from tests.integration.worker.places import (
     places,
 )
 
-WAITS_FOR_LOCK = text("SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'")
+WAITS_FOR_LOCK = text(
+    "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'"
+    " AND application_name = current_setting('application_name')"
+)
 REFUSED = Fault(operation="DeleteMessage", refused="InvalidParameterValue")
 UNREACHABLE = Fault(operation="DeleteMessage", unreachable=True)
 

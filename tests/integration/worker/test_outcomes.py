@@ -1,5 +1,6 @@
 """What a handler may say, what becomes of its message, and what a database that is away does to it."""
 
+import secrets
 import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
@@ -367,7 +368,7 @@ class Server:
 @pytest.fixture
 def server(postgres_url: str) -> Iterator[Server]:
     """Yield a database of its own."""
-    made = Server(postgres_url, "sluice_worker")
+    made = Server(postgres_url, f"test_{secrets.token_hex(8)}")
     yield made
     made.close()
 
