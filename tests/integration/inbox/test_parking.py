@@ -7,7 +7,6 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from sqlalchemy import Engine, delete, insert, select
 
-from messaging import databases, schema
 from messaging.errors import DeadLetterError
 from messaging.inbox_tables import exceptions, groups, parked
 from messaging.sequence import Action, Decision, State
@@ -400,16 +399,6 @@ _STATES = st.fixed_dictionaries(
 _SKIPPED = st.sets(st.integers(1, 8), max_size=2)
 
 
-@pytest.fixture(scope="module")
-def in_memory() -> Any:
-    """Yield a database for many states."""
-    engine = databases.engine("sqlite://")
-    with engine.begin() as connection:
-        schema.create(connection, schema.INBOX)
-    yield engine
-    engine.dispose()
-
-
 @settings(max_examples=120, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     state=_STATES,
@@ -435,7 +424,7 @@ def test_due_is_what_next_parked_can_do(
     assert was_due == (_all(in_memory) != before)
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     state=_STATES,
     rows=_ROWS,
