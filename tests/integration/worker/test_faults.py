@@ -54,13 +54,12 @@ def test_l7_who_is_frozen_in_a_transaction_commits_nothing_afterwards(on_server:
     """
     name = on_server.engine.url.query["application_name"]
     gate = on_server.gate("gate")
-    on_server.publish({"shared": [{"gate": str(gate.path)}, {}]})
-    with on_server.worker() as frozen:
+    on_server.publish({"shared": [{"gate": str(gate.path), "is_stubborn": True}, {}]})
+    with on_server.worker("--lanes", "1") as frozen:
         gate.await_reached()
         frozen.send(signal.SIGSTOP)
         gate.open()
-        with on_server.worker() as other:
-            other.await_said("working")
+        with on_server.worker("--lanes", "1") as other:
 
             def other_waits() -> bool:
                 with databases.reading(on_server.engine) as connection:
@@ -77,6 +76,7 @@ def test_l7_who_is_frozen_in_a_transaction_commits_nothing_afterwards(on_server:
     on_server.assert_all_done()
 
 
+@pytest.mark.slow
 def test_l7_a_delete_that_comes_late_deletes_nothing_of_anybody_else(on_server: Workshop, line: Line) -> None:
     """Frozen between commit and delete; the message comes again elsewhere, and the next one is its own: L7, W6."""
     gate = on_server.gate("gate")
@@ -114,7 +114,7 @@ def test_l7_who_stays_frozen_in_a_transaction_holds_nobody_up_for_ever(
     quick = consumer(visibility_timeout_seconds=2, stop_timeout_seconds=1)
     with processes.opened(on_postgres, emulated, tmp_path, quick) as workshop:
         gate = workshop.gate("gate")
-        workshop.publish({"shared": [{"gate": str(gate.path)}, {}]})
+        workshop.publish({"shared": [{"gate": str(gate.path), "is_stubborn": True}, {}]})
         with workshop.worker() as frozen:
             gate.await_reached()
             frozen.send(signal.SIGSTOP)
@@ -146,7 +146,8 @@ def test_a_restart_of_the_database_uses_up_no_attempt(
 ) -> None:
     """What is in hand waits for it, nothing new is received meanwhile, and all of it is done on the first receive."""
     engine = databases.engine(private_postgres.get_uri())
-    with processes.opened(engine, emulated, tmp_path, consumer()) as workshop:
+    patient = consumer(visibility_timeout_seconds=300)
+    with processes.opened(engine, emulated, tmp_path, patient) as workshop:
         gate = workshop.gate("gate")
         groups = [f"group-{number}" for number in range(4)]
         workshop.publish({group: [{}, {}] for group in groups} | {"busy": [{"gate": str(gate.path)}, {}]})

@@ -109,6 +109,7 @@ def test_s3_what_a_stubborn_handler_holds_is_given_back_before_the_end(workshop:
     workshop.assert_all_done()
 
 
+@pytest.mark.slow
 def test_s5_more_polls_than_attempts_use_up_no_message(workshop: Workshop) -> None:
     """Each open poll of a stopping worker may bring the message the one before gave back; it does not die of it: S5."""
     workshop.publish({"early": [{}]})
