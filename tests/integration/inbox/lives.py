@@ -343,6 +343,19 @@ class Lives(RuleBasedStateMachine):
         ahead = {group for group, _ in set(known) - counted}
         assert ahead <= self._parked_groups(), "something is known of what has not come yet"
 
+    @invariant()
+    def first_commits_are_in_order(self) -> None:
+        """Find first commits in order, but for what came late and says so, which only some policies allow."""
+        known = self._known()
+        late = {place for place in self.world.effects() if self.world.is_late[place]}
+        allowed = {FILLED} if self.policy.parks_poison else {FILLED, REDRIVEN}
+        assert {known.get(place) for place in late} <= allowed, "late, and nobody knows why"
+        if self.policy.parks_poison and self.policy.gap_wait_us is None:
+            assert not late, "late, though the group was to wait"
+        for group in GROUPS:
+            seqs = [seq for one, seq in self.world.effects() if one == group and (one, seq) not in late]
+            assert seqs == sorted(seqs), "out of order"
+
     def _parked_groups(self) -> set[str]:
         return {row.group_id for row in self._rows(groups) if row.parked_at_us is not None}
 
@@ -352,11 +365,11 @@ class Lives(RuleBasedStateMachine):
             return
         self._end()
         self.the_inbox_tells_the_truth()
+        self.first_commits_are_in_order()
         done, given_up = set(self.world.effects()), self.skipped
         wanted = {place for place, one in self.sent.items() if one.event.type != TOMBSTONE}
         assert done == wanted - given_up, "lost, or done though it was given up"
         assert not [row for row in self._rows(exceptions) if row.closed_at_us is None], "what came is still missing"
-        self._check_order()
 
     def _end(self) -> None:
         """Bring everything back and work until nothing is left."""
@@ -391,18 +404,6 @@ class Lives(RuleBasedStateMachine):
         messages = self.world.simulator.account.sqs.queues[self.world.dlq_arn].messages
         for id_ in [one.id for one in messages.values() if one.body == GARBAGE]:
             del messages[id_]
-
-    def _check_order(self) -> None:
-        """Find first commits in order, but for what came late and says so, which only some policies allow."""
-        known = self._known()
-        late = {place for place in self.world.effects() if self.world.is_late[place]}
-        allowed = {FILLED} if self.policy.parks_poison else {FILLED, REDRIVEN}
-        assert {known.get(place) for place in late} <= allowed, "late, and nobody knows why"
-        if self.policy.parks_poison and self.policy.gap_wait_us is None:
-            assert not late, "late, though the group was to wait"
-        for group in GROUPS:
-            seqs = [seq for one, seq in self.world.effects() if one == group and (one, seq) not in late]
-            assert seqs == sorted(seqs), "out of order"
 
 
 @contextmanager
