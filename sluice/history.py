@@ -22,6 +22,7 @@ from typing import Any
 from sluice import limits
 
 SCHEMA_VERSION = 1
+_ENVELOPE_HEAD_CHARACTERS = 64  # its type stands first
 _IDX_MAX = 10**18  # fits int64
 END_TYPE = "sluice.end"
 """The type of an event after which its group has none: an end marker for what goes through an outbox."""
@@ -142,6 +143,20 @@ def deduplication_id(identity: Identity) -> str:
     return f"{identity.run}.{identity.idx}"
 
 
+def unwrapped(body: str) -> tuple[str, dict[str, Any]]:
+    """Return the message in the envelope of a subscription without raw delivery, and the envelope; else the body.
+
+    AWS: https://docs.aws.amazon.com/sns/latest/dg/sns-message-and-json-formats.html (read 2026-11-21).
+    """
+    if '"Notification"' in body[:_ENVELOPE_HEAD_CHARACTERS]:
+        try:
+            envelope = json.loads(body)
+            return str(envelope["Message"]), envelope
+        except (ValueError, KeyError, TypeError):
+            pass
+    return body, {}
+
+
 def identity_of(*, body: str, deduplication_id: str | None, message_group_id: str | None) -> Identity | None:
     """Return the identity a received message carries, or None when it carries none.
 
@@ -171,6 +186,11 @@ def _identity_of_envelope(said: dict[str, Any]) -> Identity:
         message_group_id=str(said["group"]),
         idx=-seq if said["type"] == END_TYPE else seq,
     )
+
+
+def answer_detail(received_count: int) -> str:
+    """Return the `detail` of a poll, and of each message it brought: how many there were."""
+    return f'{{"received": {received_count}}}'
 
 
 def is_end_marker(idx: int | None) -> bool:

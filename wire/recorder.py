@@ -21,7 +21,7 @@ from botocore.client import BaseClient
 from botocore.exceptions import ConnectTimeoutError, EndpointConnectionError
 
 from sluice.clock import Clock, SystemClock
-from sluice.history import Kind, Outcome, identity_of, pad_sequence_number, short_hash
+from sluice.history import Kind, Outcome, answer_detail, identity_of, pad_sequence_number, short_hash, unwrapped
 from wire.journal import Journal
 
 _HANDLES_MAX = 20_000
@@ -204,6 +204,7 @@ class Recorder:
             "intended_at_us": intended_at_us,
             "publish_attempt": attempt,
             "body_hash": short_hash(body),
+            "attributes_hash": _attributes_hash(entry.get("MessageAttributes")),
         }
 
     def handle_row(self, kind: Kind, url: str | None, entry: Mapping[str, Any], position: int | None) -> dict[str, Any]:
@@ -227,15 +228,18 @@ class Recorder:
             "receive_request_attempt_id": params.get("ReceiveRequestAttemptId"),
             "max_number_of_messages": params.get("MaxNumberOfMessages", 1),
             "wait_time_seconds": params.get("WaitTimeSeconds"),
-            "detail": json.dumps({"received": received_count}),
+            "detail": answer_detail(received_count),
         }
 
-    def received_row(self, params: Mapping[str, Any], message: Mapping[str, Any], position: int) -> dict[str, Any]:
-        """Return the event of one received message, and remember its receipt handle."""
+    def received_row(
+        self, params: Mapping[str, Any], message: Mapping[str, Any], position: int, received_count: int
+    ) -> dict[str, Any]:
+        """Return the event of one of the received messages, and remember its receipt handle."""
         attributes = message.get("Attributes", {})
         group = attributes.get("MessageGroupId")
         deduplication_id = attributes.get("MessageDeduplicationId")
-        body = message.get("Body", "")
+        whole = message.get("Body", "")
+        body, envelope = unwrapped(whole)
         identity = identity_of(body=body, deduplication_id=deduplication_id, message_group_id=group)
         of_message = {
             "message_group_id": group,
@@ -249,6 +253,8 @@ class Recorder:
             "queue": self.name_of(params.get("QueueUrl")),
             "batch_position": position,
             "deduplication_id": deduplication_id,
+            "sns_message_id": envelope.get("MessageId"),
+            "sns_sequence_number": pad_sequence_number(envelope.get("SequenceNumber")),
             "sqs_sequence_number": pad_sequence_number(attributes.get("SequenceNumber")),
             "receive_count": _whole(attributes.get("ApproximateReceiveCount")),
             "receipt_handle_hash": short_hash(message.get("ReceiptHandle", "")),
@@ -256,9 +262,11 @@ class Recorder:
             "first_received_at_us": _ms_to_us(attributes.get("ApproximateFirstReceiveTimestamp")),
             "visibility_timeout_seconds": params.get("VisibilityTimeout"),
             "receive_request_attempt_id": params.get("ReceiveRequestAttemptId"),
+            "max_number_of_messages": params.get("MaxNumberOfMessages", 1),
             "body_hash": short_hash(body),
             "attributes_hash": _attributes_hash(message.get("MessageAttributes")),
-            "md5_ok": message.get("MD5OfBody") == hashlib.md5(body.encode(), usedforsecurity=False).hexdigest(),
+            "md5_ok": message.get("MD5OfBody") == hashlib.md5(whole.encode(), usedforsecurity=False).hexdigest(),
+            "detail": answer_detail(received_count),
             **of_message,
         }
 
@@ -347,7 +355,10 @@ class _Receive:
         messages: Sequence[Mapping[str, Any]] = parsed.get("Messages", [])
         return [
             (recorder.poll_row(params, len(messages)), Outcome.OK),
-            *((recorder.received_row(params, message, at), Outcome.OK) for at, message in enumerate(messages)),
+            *(
+                (recorder.received_row(params, message, at, len(messages)), Outcome.OK)
+                for at, message in enumerate(messages)
+            ),
         ]
 
     def failed_row(self, recorder: Recorder, params: Mapping[str, Any]) -> dict[str, Any]:
