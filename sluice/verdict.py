@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
-from sluice.anomalies import ANOMALIES
+from sluice.anomalies import ANOMALIES, Severity
 from sluice.history import Event
 
 SCHEMA_VERSION = 1
@@ -22,6 +22,8 @@ class Status(StrEnum):
 EXIT_CODES: dict[Status, int] = {Status.VALID: 0, Status.INVALID: 1, Status.UNKNOWN: 2}
 EXIT_REFUSED = 3
 """Wrong usage, or refused before anything happened. The other codes are those of EXIT_CODES."""
+EXIT_CROSSED = 99
+"""Valid, but a threshold was crossed."""
 
 
 def compose(statuses: Iterable[Status]) -> Status:
@@ -64,13 +66,26 @@ class Violation:
 
 
 class Holding(StrEnum):
-    """How one property fared: `not exercised` is no praise, it had no opportunity to fail."""
+    """How one property fared: `not exercised` is no praise, it had no opportunity to fail.
+
+    CROSSED is a threshold that was not kept, SEEN a lawful thing that happened.
+    """
 
     VIOLATED = "violated"
+    CROSSED = "crossed"
     ALLOWED = "allowed"
+    SEEN = "seen"
     UNKNOWN = "unknown"
     HOLDS = "holds"
     NOT_EXERCISED = "not exercised"
+
+
+_SHOWN = {
+    Severity.SAFETY: Holding.VIOLATED,
+    Severity.LIVENESS: Holding.CROSSED,
+    Severity.HARNESS: Holding.UNKNOWN,
+    Severity.INFORMATION: Holding.SEEN,
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,7 +110,7 @@ class Property:
     def holding(self) -> Holding:
         """Return how the property fared."""
         if self.violation_count:
-            return Holding.VIOLATED if self.allowed_because is None else Holding.ALLOWED
+            return _SHOWN[ANOMALIES[self.anomaly].severity] if self.allowed_because is None else Holding.ALLOWED
         if self.is_unknown:
             return Holding.UNKNOWN
         return Holding.HOLDS if self.opportunities else Holding.NOT_EXERCISED
@@ -140,9 +155,16 @@ class Verdict:
             Holding.UNKNOWN: Status.UNKNOWN,
             Holding.HOLDS: Status.VALID,
             Holding.ALLOWED: Status.VALID,
+            Holding.CROSSED: Status.VALID,
         }
         said = [by_holding[p.holding] for p in self.properties if p.holding in by_holding]
         return compose([*said, *([Status.UNKNOWN] if self.unknowns else [])])
+
+    @property
+    def exit_code(self) -> int:
+        """Return what a program that judged ends with."""
+        is_crossed = any(p.holding is Holding.CROSSED for p in self.properties)
+        return EXIT_CROSSED if is_crossed and self.status is Status.VALID else EXIT_CODES[self.status]
 
     def as_json(self) -> dict[str, Any]:
         """Return it for verdict.json; the status stands first."""

@@ -147,7 +147,7 @@ def _finish(verdict: Verdict, folder: Path, as_json: bool) -> None:
     click.echo(
         f"{verdict.status.value.upper()}: {folder / report.VERDICT_FILE}, {folder / report.SUMMARY_FILE}", err=True
     )
-    sys.exit(EXIT_CODES[verdict.status])
+    sys.exit(verdict.exit_code)
 
 
 class _Watcher:

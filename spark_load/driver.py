@@ -108,6 +108,9 @@ def run_load(
         queues=tuple(site.queue_urls),
         visibility_timeout_seconds=dict(site.visibility_timeout_seconds),
         dead_letter_queues=dict(site.dead_letter_queues),
+        fan_out_skew_seconds_max=profile.fan_out_skew_seconds_max,
+        passed_over_seconds_max=profile.passed_over_seconds_max,
+        stuck_seconds_max=profile.stuck_seconds_max,
     )
     described = {
         "run": run.id,
@@ -182,6 +185,7 @@ def rejudge(spark: SparkSession, stored: Stored) -> Verdict:
         expectation=stored.expectation,
         run=stored.described,
         unknowns=stored.unknowns,
+        thresholds=stored.plan.profile.thresholds(),
     )
     report.write(verdict, stored.folder)
     return verdict

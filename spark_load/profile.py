@@ -10,6 +10,7 @@ from pydantic import Field, TypeAdapter, ValidationError
 from pydantic.dataclasses import dataclass as checked_dataclass
 
 from sluice import limits
+from sluice.checker import Thresholds
 from sluice.errors import ConfigError
 
 _FOLDER = Path(__file__).resolve().parent / "profiles"
@@ -36,6 +37,14 @@ class Profile:
         lateness_budget_seconds: how late the generator's 99th percentile may be before it measures only itself.
         drain_timeout_seconds: how long after the last publish nothing may be consumed before the drain is given up; the
             visibility timeout and more, or a message somebody holds ends it.
+        latency_seconds_max: allowed 99th percentile from intended publish to first receive; None does not judge it, as
+            with the thresholds below.
+        drain_seconds_max: allowed from the last publish to the last first receive of a queue.
+        recovery_seconds_max: allowed from the end of a fault to the first answer.
+        throttled_share_max: allowed share of calls that are throttled.
+        fan_out_skew_seconds_max: allowed between a message's first queue and its last.
+        passed_over_seconds_max: allowed for a group with a message to wait while its queue serves others.
+        stuck_seconds_max: allowed for a group with a message to wait at all, while its queue is polled.
     """
 
     messages_per_second: Annotated[float, Field(gt=0, le=100_000)]
@@ -51,6 +60,13 @@ class Profile:
     poll_pause_seconds: Annotated[float, Field(ge=0, le=10)] = 0
     lateness_budget_seconds: Annotated[float, Field(gt=0, le=3_600)] = 1
     drain_timeout_seconds: Annotated[float, Field(gt=0, le=3_600)] = 60
+    latency_seconds_max: Annotated[float, Field(gt=0)] | None = None
+    drain_seconds_max: Annotated[float, Field(gt=0)] | None = None
+    recovery_seconds_max: Annotated[float, Field(gt=0)] | None = None
+    throttled_share_max: Annotated[float, Field(ge=0, le=1)] | None = None
+    fan_out_skew_seconds_max: Annotated[float, Field(gt=0)] | None = None
+    passed_over_seconds_max: Annotated[float, Field(gt=0)] | None = None
+    stuck_seconds_max: Annotated[float, Field(gt=0)] | None = None
 
     def __post_init__(self) -> None:
         if self.publish_tasks > self.group_count:
@@ -68,6 +84,15 @@ class Profile:
     def message_count(self) -> int:
         """Return the number of messages, repeats and end markers not counted."""
         return round(self.messages_per_second * self.duration_seconds)
+
+    def thresholds(self) -> Thresholds:
+        """Return what the run's measures are held against."""
+        return Thresholds(
+            latency_seconds_max=self.latency_seconds_max,
+            drain_seconds_max=self.drain_seconds_max,
+            recovery_seconds_max=self.recovery_seconds_max,
+            throttled_share_max=self.throttled_share_max,
+        )
 
     def as_json(self) -> dict[str, Any]:
         """Return it as written in YAML."""

@@ -16,7 +16,9 @@ SUMMARY_FILE = "summary.md"
 _MARKS = {
     Holding.HOLDS: "holds",
     Holding.VIOLATED: "**VIOLATED**",
+    Holding.CROSSED: "**crossed**",
     Holding.ALLOWED: "allowed",
+    Holding.SEEN: "seen, lawful",
     Holding.UNKNOWN: "unknown",
     Holding.NOT_EXERCISED: "not exercised",
 }

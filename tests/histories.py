@@ -1,9 +1,10 @@
 """Histories written by hand: one group, a few messages, times in milliseconds."""
 
+from dataclasses import replace
 from typing import Any
 
 from sluice.checker import Expectation
-from sluice.history import Event, Kind, pad_sequence_number
+from sluice.history import Event, Kind, answer_detail, is_end_marker, pad_sequence_number
 
 RUN = "r"
 QUEUES = ("billing", "shipping")
@@ -105,6 +106,50 @@ def sane() -> list[Event]:
         *worked_off("billing", [0, 1, 2, END], 100),
         *worked_off("shipping", [0, 1, 2, END], 105),
     ]
+
+
+def full() -> list[Event]:
+    """Return the sane history as whole as a recorder writes it, with the effects of billing's consumer."""
+    return [whole for event in sane() for whole in _whole(event)]
+
+
+def _whole(event: Event) -> list[Event]:
+    if event.kind == Kind.DELETED:
+        return [event]
+    if event.kind == Kind.PUBLISHED:
+        return [replace(event, attributes_hash="attributes", sns_message_id=f"sns {event.idx}")]
+    number = pad_sequence_number(str((event.invoked_at_us or 0) // 1_000 + 7))
+    receive = replace(
+        event,
+        attributes_hash="attributes",
+        md5_ok=True,
+        sqs_sequence_number=number,
+        sent_at_us=25_000,
+        max_number_of_messages=10,
+        detail=answer_detail(1),
+    )
+    return [receive, *([handled(receive)] if event.queue == "billing" and not is_end_marker(event.idx) else [])]
+
+
+def handled(receive: Event) -> Event:
+    """Return the effect of what was received, committed before it is deleted."""
+    answered_us = receive.responded_at_us or 0
+    return Event(
+        run=RUN,
+        clock_id="c",
+        worker=receive.worker,
+        kind=Kind.HANDLED.value,
+        queue=receive.queue,
+        message_group_id=receive.message_group_id,
+        message_run=RUN,
+        idx=receive.idx,
+        sqs_message_id=receive.sqs_message_id,
+        receive_count=receive.receive_count,
+        invoked_at_us=answered_us + 1_000,
+        responded_at_us=answered_us + 2_000,
+        body_hash=receive.body_hash,
+        detail='{"state": "contiguous"}',
+    )
 
 
 def without(events: list[Event], **match: Any) -> list[Event]:

@@ -130,6 +130,9 @@ def test_composing_keeps_the_worst(statuses: list[Status], worst: Status) -> Non
         (Property(anomaly="A1", opportunities=5, violation_count=1, allowed_because="GAP"), Holding.ALLOWED),
         (Property(anomaly="A1", opportunities=5, allowed_because="GAP"), Holding.HOLDS),
         (Property(anomaly="H7", opportunities=5, is_unknown=True), Holding.UNKNOWN),
+        (Property(anomaly="H3", opportunities=5, violation_count=1), Holding.CROSSED),
+        (Property(anomaly="C7", opportunities=5, violation_count=1), Holding.UNKNOWN),
+        (Property(anomaly="B6", opportunities=5, violation_count=1), Holding.SEEN),
     ],
 )
 def test_how_a_property_fares(given: Property, holding: Holding) -> None:
@@ -157,11 +160,11 @@ def test_the_status_of_a_verdict(verdict: Verdict, status: Status) -> None:
 
 
 def test_the_taxonomy_is_whole() -> None:
-    """49 anomalies A to G and 7 measures H; what is not judged is named as such in every verdict."""
-    families = [sum(id_.startswith(family) for id_ in ANOMALIES) for family in "ABCDEFGH"]
+    """49 anomalies A to G, 7 measures H, 4 of effects R; what is not judged is named as such in every verdict."""
+    families = [sum(id_.startswith(family) for id_ in ANOMALIES) for family in "ABCDEFGHR"]
 
-    assert families == [8, 8, 7, 5, 5, 12, 4, 7]
-    assert len(Verdict().as_json()["not_judged"]) == 56 - 12
+    assert families == [8, 8, 7, 5, 5, 12, 4, 7, 4]
+    assert Verdict().as_json()["not_judged"] == ["B4"]
 
 
 def test_an_unknown_saboteur_is_refused_with_the_ones_there_are() -> None:

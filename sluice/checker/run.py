@@ -1,0 +1,125 @@
+"""What concerns the run as a whole rather than one group."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunFacts:
+    """What concerns the run rather than one group.
+
+    Args:
+        published_count: publishes that were acknowledged.
+        received_count: messages of this run that were received.
+        foreign_count: received messages of another run, or of none.
+        lateness_p99_us: 99th percentile of invoked minus intended publish time; None when nothing was published.
+        lateness_budget_us: what the profile allows it to be.
+        unclosed_journals: names of recorders that never finished, or whose journal is missing.
+        unpublished_count: planned messages no publish was tried for, or whose last publish failed.
+        failed_calls: error code to how many calls failed or went unanswered with it.
+        clock_count: how many clocks the events were timed with.
+        clock_bound_us: how far they may be apart.
+    """
+
+    published_count: int
+    received_count: int
+    foreign_count: int
+    lateness_p99_us: int | None
+    lateness_budget_us: int
+    unclosed_journals: tuple[str, ...] = ()
+    unpublished_count: int = 0
+    failed_calls: Mapping[str, int] = field(default_factory=dict)
+    clock_count: int = 1
+    clock_bound_us: int = 0
+
+
+def check_run(facts: RunFacts) -> dict[str | None, str]:
+    """Return why the run as a whole cannot vouch for its result: anomaly id (None for no anomaly) to sentence."""
+    reasons: dict[str | None, str] = {}
+    if not facts.published_count or not facts.received_count:
+        reasons[None] = (
+            f"{facts.published_count} message(s) acknowledged and {facts.received_count} received: nothing to judge"
+        )
+    elif facts.unclosed_journals:
+        reasons[None] = (
+            f"{len(facts.unclosed_journals)} recorder(s) did not finish: {', '.join(facts.unclosed_journals[:4])}"
+        )
+    elif facts.unpublished_count:
+        reasons[None] = f"{facts.unpublished_count} planned message(s) were not published"
+    elif facts.clock_count > 1 and not facts.clock_bound_us:
+        reasons[None] = f"{facts.clock_count} clocks timed the events, and nothing says how far they are apart"
+    if None in reasons and facts.failed_calls:
+        worst = max(facts.failed_calls, key=lambda code: facts.failed_calls[code])
+        reasons[None] += f" ({facts.failed_calls[worst]} calls failed with {worst})"
+    if facts.foreign_count:
+        reasons["A6"] = f"{facts.foreign_count} message(s) of another run were received: the run was not isolated"
+    if facts.lateness_p99_us is not None and facts.lateness_p99_us > facts.lateness_budget_us:
+        reasons["H7"] = (
+            f"the generator was late: 99 % of publishes within {facts.lateness_p99_us / 1e6:.2f} s of their time,"
+            f" allowed are {facts.lateness_budget_us / 1e6:.2f} s; offer a lower rate"
+        )
+    return reasons
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Measured:
+    """What is held against a threshold. What was not measured is None or not named.
+
+    Args:
+        latency_us: queue to the percentile of the latency from intended publish to first receive that is looked at.
+        drained_in_seconds: queue to how long after the last publish its last end marker came.
+        recovered_in_seconds: fault to how long after its end the first call succeeded.
+        call_count: calls made.
+        throttled_count: how many of them were throttled.
+    """
+
+    latency_us: Mapping[str, int] = field(default_factory=dict)
+    drained_in_seconds: Mapping[str, float] = field(default_factory=dict)
+    recovered_in_seconds: Mapping[str, float] = field(default_factory=dict)
+    call_count: int = 0
+    throttled_count: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Thresholds:
+    """How much of it is allowed; None does not judge it.
+
+    Args:
+        latency_seconds_max: for H3, in every queue.
+        drain_seconds_max: for H4, of every queue.
+        recovery_seconds_max: for H5, after every fault.
+        throttled_share_max: for H6, of all calls.
+    """
+
+    latency_seconds_max: float | None = None
+    drain_seconds_max: float | None = None
+    recovery_seconds_max: float | None = None
+    throttled_share_max: float | None = None
+
+
+def check_thresholds(measured: Measured, thresholds: Thresholds) -> dict[str, tuple[str, ...]]:
+    """Return what crosses its threshold, of H3 to H6: anomaly id to a sentence for each place."""
+    latency = {queue: us / 1e6 for queue, us in measured.latency_us.items()}
+    share = measured.throttled_count / measured.call_count if measured.call_count else 0.0
+    crossed = {
+        "H3": _above("latency in {}", latency, thresholds.latency_seconds_max),
+        "H4": _above("drain of {}", measured.drained_in_seconds, thresholds.drain_seconds_max),
+        "H5": _above("recovery from {}", measured.recovered_in_seconds, thresholds.recovery_seconds_max),
+        "H6": (),
+    }
+    if thresholds.throttled_share_max is not None and share > thresholds.throttled_share_max:
+        crossed["H6"] = (
+            f"{measured.throttled_count} of {measured.call_count} calls were throttled ({share:.1%}),"
+            f" allowed are {thresholds.throttled_share_max:.1%}",
+        )
+    return {anomaly: sentences for anomaly, sentences in crossed.items() if sentences}
+
+
+def _above(what: str, seconds: Mapping[str, float], allowed: float | None) -> tuple[str, ...]:
+    if allowed is None:
+        return ()
+    return tuple(
+        f"{what.format(name)} was {value:.2f} s, allowed are {allowed:g} s"
+        for name, value in sorted(seconds.items())
+        if value > allowed
+    )
