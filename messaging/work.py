@@ -180,8 +180,6 @@ class Work:
         """Return how a message is to end, after all that leads there was done."""
         message = hold.message
         self._failpoint("after_receive")
-        if self._wait.is_stopped() and not self._is_last(message.receive_count):
-            return Back(0)  # it came too late; a last attempt is made, or the DLQ would have it untried
         try:
             hold.check()
             arrived = _arrived(message)

@@ -38,6 +38,7 @@ _ATTEMPT_SECONDS = 240
 """A repeated receive repeats its attempt id for so long; AWS honours it for five minutes."""
 _TICK_SECONDS = 1.0
 _FORGET_SECONDS = 3_600
+_WAIT_SECONDS_MIN = 1  # shorter polls cost more than they bring
 _LAST_SECONDS = 2.0  # of the stop timeout: for giving back what was not finished, and for ending
 _GRACE_SECONDS = 1.0
 
@@ -70,10 +71,11 @@ class WorkerSettings:
     def __post_init__(self) -> None:
         if self.lanes < 1:
             raise ConfigError(f"lanes is {self.lanes}, allowed is 1 or more; change --lanes")
-        if not 0 <= self.wait_seconds <= min(limits.WAIT_SECONDS_MAX, self.drain_seconds):
+        longest = max(_WAIT_SECONDS_MIN, min(limits.WAIT_SECONDS_MAX, self.drain_seconds))
+        if not 0 <= self.wait_seconds <= longest:
             raise ConfigError(
-                f"wait is {self.wait_seconds} s, allowed is 0 to {min(limits.WAIT_SECONDS_MAX, self.drain_seconds):g}:"
-                " what a poll brings after SIGTERM has to be given back in time"
+                f"wait is {self.wait_seconds} s, allowed is 0 to {longest:g}: what a poll brings after SIGTERM has to"
+                " be worked on in time"
             )
         if self.idle_seconds is not None and self.idle_seconds < 0:
             raise ConfigError(f"idle is {self.idle_seconds:g} s, allowed is 0 or more; change --until-idle")
@@ -84,10 +86,10 @@ class WorkerSettings:
     ) -> "WorkerSettings":
         """Return what a consumer declares; with other lanes where they are given."""
         drain_seconds = max(0.0, consumer.stop_timeout_seconds - _LAST_SECONDS)
-        wait_seconds = min(limits.WAIT_SECONDS_MAX, int(drain_seconds / 2))
+        wait_seconds = max(_WAIT_SECONDS_MIN, min(limits.WAIT_SECONDS_MAX, int(drain_seconds / 2)))
         return cls(
             lanes=consumer.lanes if lanes is None else lanes,
-            wait_seconds=wait_seconds if idle_seconds is None else min(wait_seconds, 1),
+            wait_seconds=wait_seconds if idle_seconds is None else _WAIT_SECONDS_MIN,
             drain_seconds=drain_seconds,
             keep_inbox_seconds=consumer.inbox_retention_seconds,
             is_ordered=is_ordered,

@@ -18,6 +18,7 @@ import pytest
 from sqlalchemy import Engine
 
 from emulator import localstack
+from examples.services.models import Base
 from sluice.clock import SystemClock, eventually
 from sluice.environments import environment
 from sluice.history import Kind
@@ -52,7 +53,7 @@ def _assert_nothing_in_flight(workshop: Workshop) -> None:
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_s1_what_is_in_hand_is_finished_and_the_rest_left(workshop: Workshop, number: signal.Signals) -> None:
+def test_s1_what_is_in_hand_is_finished_before_the_end(workshop: Workshop, number: signal.Signals) -> None:
     """A second signal changes nothing; the exit code is 0, and nothing is in flight afterwards: S1, S2."""
     gate = workshop.gate("gate")
     workshop.publish({"busy": [{"gate": str(gate.path)}, {}]})
@@ -65,13 +66,14 @@ def test_s1_what_is_in_hand_is_finished_and_the_rest_left(workshop: Workshop, nu
         assert worker.ended() == 0
 
     _assert_nothing_in_flight(workshop)
-    assert workshop.effects() == {"busy": [1]}
-    assert workshop.counts(workshop.urls["billing"]) == (1, 0, 0)
+    done = workshop.effects()["busy"]
+    assert done in ([1], [1, 2])  # the second is for a poll that is still open, if one is
+    assert workshop.counts(workshop.urls["billing"]) == (2 - len(done), 0, 0)
     assert worker.said("stopped")[0]["unfinished"] == 0
 
 
-def test_s1_what_a_poll_brings_after_sigterm_is_given_back(workshop: Workshop) -> None:
-    """The polls were open when the signal came, and a message came after it: S1."""
+def test_s1_what_a_poll_brings_after_sigterm_is_worked_on(workshop: Workshop) -> None:
+    """The polls were open when the signal came, and a message came after it; one poll brings it, once: S1, S5."""
     workshop.publish({"early": [{}]})
     with workshop.worker() as worker:
         workshop.await_counts(workshop.urls["billing"], (0, 0, 0))
@@ -81,10 +83,9 @@ def test_s1_what_a_poll_brings_after_sigterm_is_given_back(workshop: Workshop) -
         assert worker.ended() == 0
 
     _assert_nothing_in_flight(workshop)
-    assert workshop.effects() == {"early": [1]}
-    assert workshop.counts(workshop.urls["billing"]) == (1, 0, 0)
+    assert workshop.effects() == {"early": [1], "late": [1]}
     came = [event.message_group_id for event in workshop.events() if event.kind == Kind.RECEIVED]
-    assert "late" in came
+    assert came == ["early", "late"]
 
 
 def test_s3_what_a_stubborn_handler_holds_is_given_back_before_the_end(workshop: Workshop) -> None:
@@ -106,22 +107,6 @@ def test_s3_what_a_stubborn_handler_holds_is_given_back_before_the_end(workshop:
         workshop.await_effects()
         successor.send(signal.SIGTERM)
         assert successor.ended() == 0
-    workshop.assert_all_done()
-
-
-@pytest.mark.slow
-def test_s5_more_polls_than_attempts_use_up_no_message(workshop: Workshop) -> None:
-    """Each open poll of a stopping worker may bring the message the one before gave back; it does not die of it: S5."""
-    workshop.publish({"early": [{}]})
-    with workshop.worker("--lanes", "8") as stopping:
-        workshop.await_counts(workshop.urls["billing"], (0, 0, 0))
-        stopping.send(signal.SIGTERM)
-        stopping.await_said("stopping")
-        workshop.publish({"late": [{}]})
-        assert stopping.ended() == 0
-    with workshop.worker("--until-idle", "1") as successor:
-        assert successor.ended() == 0
-
     workshop.assert_all_done()
 
 
@@ -152,6 +137,7 @@ def test_s6_the_images_command_ends_with_0_when_it_is_told_to(
     on_file: Engine, emulated: localstack.Running, tmp_path: Path
 ) -> None:
     """`python -m messaging worker` as process 1 is started: no shell, by its variables; with the declared consumer."""
+    Base.metadata.create_all(on_file)
     with processes.opened(on_file, emulated, tmp_path, environment=environment("local")) as workshop:
         variables = {"SLUICE_ENV": "local", "SLUICE_CONSUMER": "audit", "SLUICE_DSN": str(on_file.url)}
         log = tmp_path / "worker.log"
@@ -166,9 +152,9 @@ def test_s6_the_images_command_ends_with_0_when_it_is_told_to(
             _await_in(log, "working")
             worker.send_signal(signal.SIGTERM)
             _await_in(log, "stopping")
-            workshop.publish({"late": [{}]})  # ends the polls, and comes back from each
+            workshop.publish({"late": [{"version": 1}]})
             ended = worker.wait(timeout=30)
-        assert workshop.counts(workshop.urls["audit"]) == (1, 0, 0)
+        assert workshop.counts(workshop.urls["audit"]) == (0, 0, 0)
 
     assert ended == 0, log.read_text("utf-8")
     assert [json.loads(line)["event"] for line in log.read_text("utf-8").splitlines()] == [

@@ -9,7 +9,7 @@ from sluice.declaration import Consumer
 from sluice.errors import ConfigError
 
 SETTINGS = WorkerSettings(lanes=4, wait_seconds=10, drain_seconds=20, keep_inbox_seconds=60)
-IN_TIME = "what a poll brings after SIGTERM has to be given back in time"
+IN_TIME = "what a poll brings after SIGTERM has to be worked on in time"
 
 
 @pytest.mark.parametrize(
@@ -31,7 +31,7 @@ def test_what_cannot_be_right_is_refused(changed: dict[str, float], said: str) -
 
 
 @pytest.mark.parametrize(
-    ("stop_timeout_seconds", "drain_seconds", "wait_seconds"), [(30, 28, 14), (50, 48, 20), (4, 2, 1), (1, 0, 0)]
+    ("stop_timeout_seconds", "drain_seconds", "wait_seconds"), [(30, 28, 14), (50, 48, 20), (4, 2, 1), (1, 0, 1)]
 )
 def test_s2_what_is_declared_ends_before_the_stop_timeout_and_polls_for_half_of_that(
     stop_timeout_seconds: int, drain_seconds: float, wait_seconds: int
