@@ -136,7 +136,7 @@ def _deaths(*quick: str) -> list[Any]:
     return [pytest.param(name, marks=() if name in quick else slow) for name in failpoints.DEAD_LETTERS]
 
 
-@pytest.mark.parametrize("failpoint", _deaths("after_send", "after_delete"))
+@pytest.mark.parametrize("failpoint", _deaths("after_send"))
 def test_d3_a_redrive_killed_anywhere_is_finished_by_a_rerun(cemetery: Cemetery, failpoint: str) -> None:
     """Killed at its second message: everything is somewhere; the same --run then makes one message of each (D4)."""
     cemetery.bury(*PLACES)
