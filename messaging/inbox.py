@@ -371,7 +371,7 @@ class Inbox:
         may_close = is_handled and (decision.state in (State.LATE, State.FILLED) or at.is_parked)
         is_closed = may_close and self._exceptions.close(connection, envelope, now_us)
         if envelope.event.type == TOMBSTONE and not is_closed:
-            self._exceptions.write_tombstone(connection, envelope, now_us)
+            self._exceptions.write_skipped(connection, group_id, epoch, seq, now_us, reason="tombstone")
         if (epoch, seq) <= (at.epoch, at.last_seq):
             return
         if epoch == at.epoch:

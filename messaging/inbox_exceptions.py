@@ -20,12 +20,19 @@ class Exceptions:
         records_gaps: False where a hole is lawful: then its row is closed from the beginning.
     """
 
-    def __init__(self, consumer: str, *, records_gaps: bool) -> None:
+    def __init__(self, consumer: str, *, records_gaps: bool = True) -> None:
         self._consumer, self._records_gaps = consumer, records_gaps
+
+    def find(self, connection: Connection, group_id: str, epoch: int, seq: int) -> Row[Any] | None:
+        """Return the row a number is in, be it one of a range."""
+        up_to = (exceptions.c.epoch == epoch, exceptions.c.seq <= seq)
+        last = select(exceptions).where(*self._of(group_id), *up_to).order_by(exceptions.c.seq.desc()).limit(1)
+        row = connection.execute(last).one_or_none()
+        return row if row is not None and row.through >= seq else None
 
     def known(self, connection: Connection, group_id: str, epoch: int, seq: int) -> Known | None:
         """Return what is written down about a number."""
-        row = self._find(connection, group_id, epoch, seq)
+        row = self.find(connection, group_id, epoch, seq)
         if row is None:
             return None
         return Known(
@@ -37,7 +44,7 @@ class Exceptions:
 
     def over_skipped(self, connection: Connection, group_id: str, epoch: int, last_seq: int) -> int:
         """Return the last of the numbers directly behind that were given up."""
-        while (row := self._find(connection, group_id, epoch, last_seq + 1)) is not None and row.state == SKIPPED:
+        while (row := self.find(connection, group_id, epoch, last_seq + 1)) is not None and row.state == SKIPPED:
             last_seq = row.through
         return last_seq
 
@@ -50,9 +57,9 @@ class Exceptions:
         self, connection: Connection, group_id: str, arrival: Arrival, now_us: int, *, reason: str, is_refused: bool
     ) -> None:
         """Write down that a number's message dies; closed, when the number was refused and so is not missing."""
-        row = self._find(connection, group_id, arrival.epoch, arrival.seq)
+        row = self.find(connection, group_id, arrival.epoch, arrival.seq)
         if row is None:
-            self._insert(connection, group_id, arrival.epoch, (arrival.seq, arrival.seq), DEAD, now_us)
+            self._insert(connection, group_id, arrival.epoch, (arrival.seq, arrival.seq), DEAD, now_us, None)
         else:
             self._split(connection, row, arrival.seq)
         said = {
@@ -72,23 +79,30 @@ class Exceptions:
         first, last = numbers
         if first > last:
             return
+        closed_at_us = None if self._records_gaps else now_us
         within = (exceptions.c.epoch == epoch, exceptions.c.seq.between(first, last))
         ranges = select(exceptions.c.seq, exceptions.c.through).where(*self._of(group_id), *within)
         for seq, through in [*connection.execute(ranges.order_by(exceptions.c.seq)).all(), (last + 1, last + 1)]:
             if first < seq:
-                self._insert(connection, group_id, epoch, (first, seq - 1), GAP, now_us)
+                self._insert(connection, group_id, epoch, (first, seq - 1), GAP, now_us, closed_at_us)
             first = through + 1
 
-    def write_tombstone(self, connection: Connection, envelope: Envelope, now_us: int) -> None:
-        """Write down that the producer gave a number up."""
-        numbers = (envelope.seq, envelope.seq)
-        group_id, epoch = envelope.event.group, envelope.epoch
-        self._insert(connection, group_id, epoch, numbers, SKIPPED, now_us, reason="tombstone")
+    def write_skipped(
+        self, connection: Connection, group_id: str, epoch: int, seq: int, now_us: int, *, reason: str
+    ) -> None:
+        """Write down that a number is given up, over what was written down about it."""
+        row = self.find(connection, group_id, epoch, seq)
+        if row is None:
+            self._insert(connection, group_id, epoch, (seq, seq), SKIPPED, now_us, now_us)
+        else:
+            self._split(connection, row, seq)
+        said = {"state": SKIPPED, "reason": reason, "closed_at_us": now_us}
+        self._update(connection, group_id, epoch, seq, said)
 
     def close(self, connection: Connection, envelope: Envelope, now_us: int) -> bool:
         """Write down that a number that was dead or missing has come after all; return whether it was."""
         group_id, epoch, seq = envelope.event.group, envelope.epoch, envelope.seq
-        row = self._find(connection, group_id, epoch, seq)
+        row = self.find(connection, group_id, epoch, seq)
         if row is None or row.state not in (DEAD, GAP):
             return False
         came = REDRIVEN if row.state == DEAD else FILLED
@@ -101,12 +115,6 @@ class Exceptions:
     def _of(self, group_id: str) -> tuple[Any, ...]:
         return exceptions.c.consumer == self._consumer, exceptions.c.group_id == group_id
 
-    def _find(self, connection: Connection, group_id: str, epoch: int, seq: int) -> Row[Any] | None:
-        up_to = (exceptions.c.epoch == epoch, exceptions.c.seq <= seq)
-        last = select(exceptions).where(*self._of(group_id), *up_to).order_by(exceptions.c.seq.desc()).limit(1)
-        row = connection.execute(last).one_or_none()
-        return row if row is not None and row.through >= seq else None
-
     def _split(self, connection: Connection, row: Row[Any], seq: int) -> None:
         """Give a number of a range a row of its own."""
         if row.seq == row.through:
@@ -115,7 +123,7 @@ class Exceptions:
         kept, *others = [(first, last) for first, last in parts if first <= last]
         connection.execute(update(exceptions).where(exceptions.c.id == row.id).values(seq=kept[0], through=kept[1]))
         for part in others:
-            self._insert(connection, row.group_id, row.epoch, part, row.state, row.seen_at_us)
+            self._insert(connection, row.group_id, row.epoch, part, row.state, row.seen_at_us, row.closed_at_us)
 
     def _update(self, connection: Connection, group_id: str, epoch: int, seq: int, said: dict[str, Any]) -> None:
         here = (exceptions.c.epoch == epoch, exceptions.c.seq == seq)
@@ -128,11 +136,9 @@ class Exceptions:
         epoch: int,
         numbers: tuple[int, int],
         state: str,
-        now_us: int,
-        *,
-        reason: str | None = None,
+        seen_at_us: int,
+        closed_at_us: int | None,
     ) -> None:
-        is_closed = state == SKIPPED or (state == GAP and not self._records_gaps)
         connection.execute(
             insert(exceptions).values(
                 consumer=self._consumer,
@@ -141,8 +147,7 @@ class Exceptions:
                 seq=numbers[0],
                 through=numbers[1],
                 state=state,
-                reason=reason,
-                seen_at_us=now_us,
-                closed_at_us=now_us if is_closed else None,
+                seen_at_us=seen_at_us,
+                closed_at_us=closed_at_us,
             )
         )

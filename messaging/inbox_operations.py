@@ -16,6 +16,7 @@ from messaging import databases
 from messaging.dead_letters import Letter, with_data
 from messaging.envelope import decode
 from messaging.errors import DeadLetterError
+from messaging.inbox_exceptions import Exceptions
 from messaging.inbox_tables import SKIPPED, audit, exceptions, groups, parked
 from sluice.clock import Clock
 
@@ -74,15 +75,16 @@ class Operator:
         group = connection.execute(select(groups).where(*place).with_for_update()).one_or_none()
         if group is None:
             raise DeadLetterError(f"nothing of group {group_id!r} has come to {self.consumer}; see `dlq ls`")
-        exception = self._exception(connection, group, seq)
+        known = Exceptions(self.consumer)
+        exception = known.find(connection, group_id, group.epoch, seq)
         message = self._parked(connection, group_id, group.epoch, seq)
         self._require_open(group, seq, exception, message)
         now_us = databases.now_us(connection, self.clock)
-        self._write_skipped(connection, group, seq, exception, now_us)
+        known.write_skipped(connection, group_id, group.epoch, seq, now_us, reason=self.reason)
         if message is not None:
             connection.execute(delete(parked).where(*self._at(parked, group_id, group.epoch, seq)))
         if seq == group.last_seq + 1:
-            last_seq = self._over_skipped(connection, group, seq)
+            last_seq = known.over_skipped(connection, group_id, group.epoch, seq)
             passed = {"last_seq": last_seq, "last_event_id": None, "updated_at_us": now_us}
             connection.execute(update(groups).where(*place).values(passed))
         self._write_down(connection, "skip", group_id, seq, {} if message is None else _kept(message))
@@ -109,17 +111,6 @@ class Operator:
         place = self._at(parked, found.group_id, found.epoch, found.seq)
         connection.execute(update(parked).where(*place).values({**fresh, **values}))
 
-    def _exception(self, connection: Connection, group: Row[Any], seq: int) -> Row[Any] | None:
-        """Return what is written down about a number, be it one of a range."""
-        within = (
-            exceptions.c.consumer == self.consumer,
-            exceptions.c.group_id == group.group_id,
-            exceptions.c.epoch == group.epoch,
-            exceptions.c.seq <= seq,
-            exceptions.c.through >= seq,
-        )
-        return connection.execute(select(exceptions).where(*within)).one_or_none()
-
     def _parked(self, connection: Connection, group_id: str, epoch: int, seq: int) -> Row[Any] | None:
         return connection.execute(select(parked).where(*self._at(parked, group_id, epoch, seq))).one_or_none()
 
@@ -133,29 +124,6 @@ class Operator:
                 f"number {seq} of group {group.group_id!r} of {self.consumer} is {seen}, allowed is one that is"
                 f" missing, dead or set aside, or the next, which is {group.last_seq + 1}; see `dlq ls`"
             )
-
-    def _write_skipped(
-        self, connection: Connection, group: Row[Any], seq: int, exception: Row[Any] | None, now_us: int
-    ) -> None:
-        """Write down that the number is given up; what else was in its row keeps a row of its own."""
-        row = {"consumer": self.consumer, "group_id": group.group_id, "epoch": group.epoch, "seen_at_us": now_us}
-        if exception is not None:
-            row |= dict(exception._mapping)  # noqa: SLF001 (is public)
-            connection.execute(delete(exceptions).where(exceptions.c.id == row.pop("id")))
-        first, through = row.get("seq", seq), row.get("through", seq)
-        skipped = {"state": SKIPPED, "reason": self.reason, "closed_at_us": now_us}
-        parts = [(first, seq - 1, {}), (seq, seq, skipped), (seq + 1, through, {})]
-        for part_first, part_through, more in parts:
-            if part_first <= part_through:
-                connection.execute(
-                    insert(exceptions).values({**row, "seq": part_first, "through": part_through, **more})
-                )
-
-    def _over_skipped(self, connection: Connection, group: Row[Any], seq: int) -> int:
-        """Return the last of the numbers directly behind that were given up before."""
-        while (row := self._exception(connection, group, seq + 1)) is not None and row.state == SKIPPED:
-            seq = row.through
-        return seq
 
     def _at(self, table: Any, group_id: str, epoch: int, seq: int) -> tuple[Any, ...]:
         columns = table.c

