@@ -1,5 +1,6 @@
 """D: a group is with one receiver at a time, and H1, H2: it does not stand still either."""
 
+import heapq
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -8,6 +9,7 @@ from sluice.checker.group import NEVER_US, Group, invoked, is_same_receive, resp
 from sluice.history import Event, Outcome, answer_detail
 from sluice.verdict import Violation
 
+_HELD_MAX = 16  # the longest held of a group: an answer of ten, and enough others
 _SERVED_MIN = 10
 _EMPTY_MIN = 3
 UNDERFILLED_MIN = 3
@@ -52,7 +54,7 @@ def _overlaps(group: Group) -> Iterator[tuple[Event, Event]]:
                 if is_other_message and is_both and not is_same_receive(other, event):
                     yield other, event
                     break
-            held.append((end, event))
+            held = heapq.nlargest(_HELD_MAX, [*held, (end, event)], key=lambda one: one[0])
 
 
 @dataclass(frozen=True, slots=True)

@@ -69,6 +69,7 @@ class Group:
         self.handled: dict[str, dict[int, list[Event]]] = defaultdict(lambda: defaultdict(list))
         self.parked: dict[str, set[int]] = defaultdict(set)
         self._tries: dict[str, list[Event]] = defaultdict(list)
+        self._end_markers: dict[str, Event] = {}
         for event in sorted(events, key=by_time):
             self._take(event)
         self.acked = {
@@ -86,6 +87,8 @@ class Group:
             self.publishes[event.idx].append(event)
         elif event.kind == Kind.RECEIVED and is_ours:
             self.received[event.queue or ""].append(event)
+            if is_end_marker(event.idx):
+                self._end_markers.setdefault(event.queue or "", event)
         elif event.kind in (Kind.DELETED, Kind.VISIBILITY_CHANGED) and event.receipt_handle_hash is not None:
             self._tries[event.receipt_handle_hash].append(event)
         elif event.kind == Kind.HANDLED and is_ours and event.idx is not None:
@@ -148,8 +151,7 @@ class Group:
 
     def end_marker(self, queue: str) -> Event | None:
         """Return the first receive of the group's end marker from the queue."""
-        first = self.first_received.get(queue, {})
-        return next((event for idx, event in first.items() if is_end_marker(idx)), None)
+        return self._end_markers.get(queue)
 
     def is_drained(self, queue: str) -> bool:
         """Return whether the end marker was received from the queue, and all that was received is on record."""

@@ -1,6 +1,8 @@
 """The checker on histories written by hand: sane, empty, and every judged anomaly once, compared whole."""
 
+import sys
 from dataclasses import replace
+from types import FrameType
 from typing import Any
 
 import pytest
@@ -399,3 +401,26 @@ def test_the_surroundings_are_what_the_other_events_say() -> None:
     assert around.polls("billing", from_us=1_000_001, until_us=3_000_000) == (1, 0)
     assert around.polls("billing", from_us=1_000_000, until_us=2_499_999) == (0, 0)
     assert around.last_poll_us("billing") == 2_500_000
+
+
+def _calls_to_judge(count: int) -> int:
+    """Return how many functions are called to judge a group of that many messages."""
+    history = [published(idx, idx * 10) for idx in range(count)]
+    history += [event for queue in ("billing", "shipping") for event in worked_off(queue, list(range(count)), 100)]
+    calls = 0
+
+    def see(_frame: FrameType, event: str, _argument: object) -> None:
+        nonlocal calls
+        calls += event == "call"
+
+    sys.setprofile(see)
+    try:
+        check_group(history, EXPECTATION)
+    finally:
+        sys.setprofile(None)
+    return calls
+
+
+def test_a_hot_group_takes_work_in_proportion_to_its_size() -> None:
+    """Four times the messages, about four times the work: pairs would be sixteen times."""
+    assert _calls_to_judge(1_000) < 5 * _calls_to_judge(250)
