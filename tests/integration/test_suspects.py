@@ -244,13 +244,9 @@ def _looked_at(case: Case) -> object:
     """Return what of a case's expectation the suspects depend on: cases that agree in it share a query."""
     expected = case.expectation
     has_empty = any(one.empty_count for seconds in case.around.activity.values() for one in seconds)
-    return (
-        expected.effects_recorded,
-        expected.fan_out_skew_seconds_max,
-        expected.passed_over_seconds_max,
-        expected.stuck_seconds_max,
-        has_empty,
-    )
+    waits = (expected.passed_over_seconds_max, expected.stuck_seconds_max)
+    least = min((seconds for seconds in waits if seconds is not None), default=None)
+    return expected.effects_recorded, expected.fan_out_skew_seconds_max, least, has_empty
 
 
 @pytest.mark.parametrize(
