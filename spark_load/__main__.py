@@ -31,7 +31,7 @@ def cli() -> None:
 
     \b
     Exit codes: 0 valid, 1 invalid (with witnesses), 2 unknown or could not run,
-    3 wrong usage or refused.
+    3 wrong usage or refused, 99 valid with a threshold crossed.
     """
 
 

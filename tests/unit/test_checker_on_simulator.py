@@ -37,7 +37,7 @@ type Step = Callable[["_Life"], None]
 class _Life:
     """One topic, two queues with DLQs, and everything that is asked of them written down."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *, is_raw: bool = True) -> None:
         self.simulator = Simulator()
         self.sns, self.sqs = self.simulator.client("sns"), self.simulator.client("sqs")
         self.urls: dict[str, str] = {}
@@ -47,7 +47,7 @@ class _Life:
             policy = {"deadLetterTargetArn": self._arn(dead), "maxReceiveCount": _RECEIVES_MAX}
             url = self._create(queue, RedrivePolicy=json.dumps(policy), VisibilityTimeout=str(_VISIBILITY_SECONDS))
             self._allow_topic(url)
-            raw = {"RawMessageDelivery": "true"}
+            raw = {"RawMessageDelivery": "true"} if is_raw else {}
             self.sns.subscribe(TopicArn=topic, Protocol="sqs", Endpoint=self._arn(url), Attributes=raw)
         self.topic, self.held, self.idx = topic, defaultdict[str, list[str]](list), 0
         self.moves: list[Event] = []
@@ -207,10 +207,10 @@ _STEPS: st.SearchStrategy[Step] = st.one_of(
 )
 
 
-def _lived(steps: Iterable[Step], *, brings_back: bool) -> list[Event]:
+def _lived(steps: Iterable[Step], *, brings_back: bool = False, is_raw: bool = True) -> list[Event]:
     """Return the settled history of a life whose groups are ended and whose queues are worked off."""
     with tempfile.TemporaryDirectory() as folder:
-        life = _Life(Path(folder))
+        life = _Life(Path(folder), is_raw=is_raw)
         for step in steps:
             step(life)
         for number, group in enumerate(GROUPS):
@@ -266,7 +266,7 @@ def _assert_lawful(steps: list[Step], *, brings_back: bool) -> None:
 @pytest.fixture(scope="module")
 def plain() -> list[Event]:
     """Return five messages of one group and their end marker, worked off, the last one by one."""
-    return _lived([*[_publish("a")] * 5, _wait(2), _receive(QUEUES[0], 1), _delete(QUEUES[0])], brings_back=False)
+    return _lived([*[_publish("a")] * 5, _wait(2), _receive(QUEUES[0], 1), _delete(QUEUES[0])])
 
 
 @dataclass(frozen=True)
@@ -351,3 +351,17 @@ def test_a_foreign_message_is_no_anomaly_of_its_group(plain: list[Event]) -> Non
     ]
 
     assert _judged(foreign)["a"].violations == ()
+
+
+def test_an_envelope_is_looked_into_and_must_name_its_message() -> None:
+    """Without raw delivery body and ids are found in the envelope; one that names another message is found out."""
+    wrapped = _lived([_publish("a")] * 3, is_raw=False)
+    stray = [
+        changed
+        for event in wrapped
+        for changed in _received(1, lambda one: [replace(one, sns_message_id="other")])(event)
+    ]
+
+    assert {event.sns_message_id is None for event in wrapped if event.kind == Kind.RECEIVED} == {False}
+    assert _judged(wrapped)["a"].violations == ()
+    assert [violation.anomaly for violation in _judged(stray)["a"].violations] == ["G4"]

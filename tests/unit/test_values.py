@@ -159,6 +159,22 @@ def test_the_status_of_a_verdict(verdict: Verdict, status: Status) -> None:
     assert verdict.as_json()["status"] == status.value
 
 
+@pytest.mark.parametrize(
+    ("properties", "exit_code"),
+    [
+        ([Property(anomaly="A1", opportunities=1), Property(anomaly="B6", opportunities=1, violation_count=1)], 0),
+        ([Property(anomaly="A1", opportunities=1, violation_count=1)], 1),
+        ([Property(anomaly="C7", opportunities=1, violation_count=1)], 2),
+        ([Property(anomaly="H3", opportunities=1, violation_count=1)], 99),
+        ([Property(anomaly=id_, opportunities=1, violation_count=1) for id_ in ("H3", "A1")], 1),
+        ([Property(anomaly=id_, opportunities=1, violation_count=1) for id_ in ("H3", "C7")], 2),
+    ],
+)
+def test_the_exit_code_of_a_verdict(properties: list[Property], exit_code: int) -> None:
+    """A crossed threshold is told apart only where nothing is worse."""
+    assert Verdict(properties=tuple(properties)).exit_code == exit_code
+
+
 def test_the_taxonomy_is_whole() -> None:
     """49 anomalies A to G, 7 measures H, 4 of effects R; what is not judged is named as such in every verdict."""
     families = [sum(id_.startswith(family) for id_ in ANOMALIES) for family in "ABCDEFGHR"]
