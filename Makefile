@@ -31,7 +31,7 @@ demo: setup ## The whole thing: LocalStack, cdk deploy, contracts, a Spark load 
 	@$(EMULATED) bash scripts/demo.sh "$$PROFILE"
 
 .PHONY: test
-test: lint unit integration contract prove ## Everything that can be checked here
+test: lint unit integration promises prove ## Everything that can be checked here; what is deployed: make demo
 
 .PHONY: lint
 lint: setup ## ruff, mypy --strict, import-linter, actionlint, hadolint
@@ -48,8 +48,8 @@ unit: setup ## Tests that start nothing
 
 .PHONY: integration
 integration: setup ## Tests with the real LocalStack, cdk, Postgres and Spark
-	@$(PYTEST) -n 2 --dist loadgroup tests/integration -m "not spark and not slow and not deep"
-	@$(PYTEST) tests/integration -m "spark and not slow and not deep"
+	@$(PYTEST) -n 2 --dist loadgroup --durations=10 tests/integration -m "not spark and not slow and not deep"
+	@$(PYTEST) --durations=10 tests/integration -m "spark and not slow and not deep"
 
 .PHONY: slow
 slow: setup ## What `make test` leaves out for time: given queues, the AWS CLI, more saboteurs, retention, an update under load; half an hour
@@ -58,6 +58,10 @@ slow: setup ## What `make test` leaves out for time: given queues, the AWS CLI, 
 .PHONY: contract
 contract: setup ## Every promise against LocalStack, or against AWS_ENDPOINT_URL when set
 	@$(PYTEST) -n "$$WORKERS" --durations=10 contract_tests
+
+.PHONY: promises
+promises: setup
+	@$(PYTEST) -n "$$WORKERS" --durations=10 contract_tests -m "not deployment and not slow"
 
 .PHONY: prove
 prove: setup ## Every promise under its saboteurs, each must turn red: the deployment's on LocalStack, all others on the simulator

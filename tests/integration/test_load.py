@@ -158,6 +158,7 @@ def test_a_damaged_history_is_unknown_never_valid_and_never_a_false_alarm(
     ]
 
 
+@pytest.mark.slow
 def test_a_run_that_did_not_drain_stays_unknown_when_judged_again(
     spark: SparkSession, empty: site.Site, tmp_path: Path
 ) -> None:
@@ -179,6 +180,7 @@ def test_a_run_that_did_not_drain_stays_unknown_when_judged_again(
     assert again.unknowns == verdict.unknowns
 
 
+@pytest.mark.slow
 def test_large_messages_are_published_in_calls_that_can_hold_them(
     spark: SparkSession, empty: site.Site, tmp_path: Path
 ) -> None:
@@ -192,6 +194,7 @@ def test_large_messages_are_published_in_calls_that_can_hold_them(
     assert (verdict.status, verdict.unknowns) == (Status.VALID, ())
 
 
+@pytest.mark.slow
 def test_a_strangers_message_is_left_alone_and_makes_the_verdict_unknown(
     spark: SparkSession, empty: site.Site, tmp_path: Path
 ) -> None:
