@@ -28,6 +28,7 @@ from tests.integration.worker.deeds import Base, Deed, Gate
 from wire.journal import SUFFIX, Journal, read_journal
 from wire.recorder import Recorder, host_name
 
+_MEANT = ("C7",)  # numbers are published out of turn to make gaps
 _RUN = "epoch-1"
 _COUNTS = ("ApproximateNumberOfMessages", "ApproximateNumberOfMessagesNotVisible", "ApproximateNumberOfMessagesDelayed")
 
@@ -261,7 +262,9 @@ class Workshop:
             },
         )
         found = {group: check_group(events, expectation) for group, events in by_group.items()}
-        return {group: finding for group, finding in found.items() if finding.unknowns or is_unlawful(finding)}
+        return {
+            group: finding for group, finding in found.items() if finding.unknowns or is_unlawful(finding, meant=_MEANT)
+        }
 
     def assert_all_done(self) -> None:
         """Every message had its effect once, in the order of its group; nothing is left anywhere."""
