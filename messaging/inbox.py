@@ -43,7 +43,8 @@ _INSERTS: dict[str, Callable[[Table], sqlite.Insert | postgresql.Insert]] = {
     "postgresql": postgresql.insert,
 }
 _FIRST_SEQ = 1
-_FORGOTTEN_MAX = 1_000
+FORGOTTEN_MAX = 1_000
+"""Groups forgotten in one transaction."""
 _DUE_MAX = 100
 _DIED = "whoever tried it came to no end; see the workers' logs"
 
@@ -334,7 +335,7 @@ class Inbox:
                 ~has_exceptions,
             )
             .order_by(groups.c.updated_at_us)
-            .limit(_FORGOTTEN_MAX)
+            .limit(FORGOTTEN_MAX)
         )
         return connection.execute(
             delete(groups).where(groups.c.consumer == self.policy.consumer, groups.c.group_id.in_(old))

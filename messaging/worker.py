@@ -19,7 +19,7 @@ from messaging import databases
 from messaging.backoff import Backoff
 from messaging.errors import HoldLost, TransientError
 from messaging.hold import Heartbeat
-from messaging.inbox import Inbox
+from messaging.inbox import FORGOTTEN_MAX, Inbox
 from messaging.metrics import Metrics
 from messaging.parking import Drainer, Kept
 from messaging.protection import Protection
@@ -38,6 +38,7 @@ _ATTEMPT_SECONDS = 240
 """A repeated receive repeats its attempt id for so long; AWS honours it for five minutes."""
 _TICK_SECONDS = 1.0
 _FORGET_SECONDS = 3_600
+_FORGET_TIMES_MAX = 100
 _WAIT_SECONDS_MIN = 1  # shorter polls cost more than they bring
 _LAST_SECONDS = 2.0  # of the stop timeout: for giving back what was not finished, and for ending
 _GRACE_SECONDS = 1.0
@@ -271,12 +272,17 @@ class Worker:
                 self._measure()
             if now - self._forgot_at >= _FORGET_SECONDS:
                 self._forgot_at = now
-                with self._parts.engine.begin() as connection:
-                    self._parts.inbox.forget(connection, self._settings.keep_inbox_seconds)
+                self._forget()
         except DBAPIError as error:
             if not databases.is_away(error):
                 raise
             _log.warning("the database does not answer", error=str(error.orig).strip())
+
+    def _forget(self) -> None:
+        for _ in range(_FORGET_TIMES_MAX):
+            with self._parts.engine.begin() as connection:
+                if self._parts.inbox.forget(connection, self._settings.keep_inbox_seconds) < FORGOTTEN_MAX:
+                    break
 
     def _measure(self) -> None:
         counted = self._parts.inbox.counts(self._parts.engine)

@@ -3,10 +3,11 @@
 from collections.abc import Mapping
 
 import pytest
-from sqlalchemy import event
+from sqlalchemy import event, insert, select
 from sqlalchemy.exc import OperationalError
 
 from messaging.handlers import Reject
+from messaging.inbox_tables import groups
 from messaging.protection import Protection
 from messaging.waiting import Stop
 from messaging.worker import Parts, Worker, WorkerSettings
@@ -107,3 +108,17 @@ def test_a_database_that_is_away_is_looked_after_when_it_is_back(world: World, w
 
     (told,) = kept.put_so_far
     assert told[metrics.HANDLED] == 2
+
+
+def test_w15_however_many_groups_there_were(world: World, worker: Worker) -> None:
+    """W15: one group an order, and thousands of orders an hour; the inbox keeps up with them."""
+    old = {"consumer": "billing", "epoch": 1, "first_seq": 1, "last_seq": 1, "updated_at_us": 0}
+    with world.engine.begin() as connection:
+        connection.execute(insert(groups), [{**old, "group_id": f"order-{number}"} for number in range(2_500)])
+
+    world.simulator.advance(3_601)
+    worker.care()
+
+    with world.engine.begin() as connection:
+        left = connection.execute(select(groups.c.group_id)).scalars().all()
+    assert left == ["a"]
