@@ -1,27 +1,27 @@
 """The outbox's tables in a real database, and what is told of tables that differ from them."""
 
 import pytest
-from sqlalchemy import Engine, text
+from sqlalchemy import Engine, MetaData, text
 
-from messaging import schema, tables
+from messaging import schema
 
 _UNFINISHED = "CREATE INDEX sluice_outbox_unfinished ON sluice_outbox (topic, group_id, group_seq)"
 
 
-def made_from(engine: Engine, sql: str) -> list[str]:
+def made_from(engine: Engine, sql: str, of: MetaData = schema.OUTBOX) -> list[str]:
     """Make the tables anew from this SQL; return what differs."""
     with engine.begin() as connection:
-        tables.metadata.drop_all(connection)
+        of.drop_all(connection)
         for statement in sql.split(";\n"):
             if statement.strip():
                 connection.execute(text(statement))
     with engine.connect() as connection:
-        return schema.drift(connection)
+        return schema.drift(connection, of)
 
 
 def changed(engine: Engine, before: str, after: str) -> list[str]:
     """Make the tables anew from the SQL that is shipped with one change; return what differs."""
-    sql = (schema.FOLDER / f"{engine.dialect.name}.sql").read_text(encoding="utf-8")
+    sql = (schema.FOLDER / f"outbox-{engine.dialect.name}.sql").read_text(encoding="utf-8")
     assert before in sql
     return made_from(engine, sql.replace(before, after, 1))
 
@@ -34,11 +34,12 @@ def test_fresh_tables_do_not_differ(engine: Engine) -> None:
         assert schema.drift(connection) == []
 
 
-def test_the_shipped_sql_makes_tables_that_do_not_differ(engine: Engine) -> None:
+@pytest.mark.parametrize(("part", "of"), [("outbox", schema.OUTBOX), ("inbox", schema.INBOX)])
+def test_the_shipped_sql_makes_tables_that_do_not_differ(engine: Engine, part: str, of: MetaData) -> None:
     """Which is what hosts run."""
-    sql = (schema.FOLDER / f"{engine.dialect.name}.sql").read_text(encoding="utf-8")
+    sql = (schema.FOLDER / f"{part}-{engine.dialect.name}.sql").read_text(encoding="utf-8")
 
-    assert made_from(engine, sql) == []
+    assert made_from(engine, sql, of) == []
 
 
 def test_every_missing_table_is_told(engine: Engine) -> None:
