@@ -34,12 +34,25 @@ _BUSY_SECONDS = 5
 _FULL = 2
 _UNDEFINED_TABLE = "42P01"
 # SQLSTATE classes and states after which the same transaction may succeed: connection, resources, shutdown, lost races.
-_AWAY = ("08", "53", "57P", "40001", "40P01", "55P03", "25P03")
+_AWAY = ("08", "53", "57P", "40001", "40P01", "55P03", "25P03", "25006")
+_ONLY_READ = "25006"  # by a connection to what was the primary before a failover
+_IN_ERROR = 3  # libpq's PQTRANS_INERROR
 _ONLY_READS = "sluice_only_reads"
 # A plan prepared while the outbox was small would be kept when it is large: a head query then takes seconds, not
 # milliseconds, until Postgres has counted again. https://www.psycopg.org/psycopg3/docs/advanced/prepare.html
 # (read 2026-11-21).
-_CONNECT = {"psycopg": {"prepare_threshold": None}}
+# A host that is gone without a word is noticed within half a minute, not after the two hours of the system's keepalive.
+# https://www.postgresql.org/docs/18/libpq-connect.html (read 2026-11-21).
+_CONNECT = {
+    "psycopg": {
+        "prepare_threshold": None,
+        "connect_timeout": 5,
+        "keepalives_idle": 10,
+        "keepalives_interval": 5,
+        "keepalives_count": 3,
+        "tcp_user_timeout": 20_000,
+    }
+}
 _NOW_US = {
     "sqlite": "SELECT CAST((julianday('now') - 2440587.5) * 86400000000.0 AS INTEGER)",
     "postgresql": "SELECT CAST(extract(epoch FROM clock_timestamp()) * 1000000 AS bigint)",
@@ -62,7 +75,7 @@ def engine(url: str) -> Engine:
         # Any number of connections: who asks for them has a bound of its own, its threads.
         pooled = {} if parsed.database in (None, "", ":memory:") else {"pool_size": 0}
         connect = _CONNECT.get(parsed.get_driver_name(), {})
-        made = create_engine(parsed, pool_pre_ping=True, connect_args=connect, **pooled)
+        made = create_engine(parsed, pool_pre_ping=True, hide_parameters=True, connect_args=connect, **pooled)
     except (ArgumentError, NoSuchModuleError) as error:
         raise ConfigError(
             f"database URL cannot be read ({error}); give one such as postgresql://user@host/name"
@@ -127,6 +140,17 @@ def is_away(error: DBAPIError) -> bool:
     is_busy = "database is locked" in str(error.orig)
     no_answer = isinstance(error, OperationalError | InterfaceError) and not _is_sqlite(error)
     return error.connection_invalidated or is_busy or no_answer
+
+
+def is_only_read(error: DBAPIError) -> bool:
+    """Return whether the server only reads: all connections of the pool are to it, and have to be made anew."""
+    return getattr(error.orig, "sqlstate", None) == _ONLY_READ
+
+
+def has_failed(connection: Connection) -> bool:
+    """Return whether a statement of the transaction has failed, so that its commit would silently be a rollback."""
+    driver: Any = connection.connection.driver_connection
+    return connection.dialect.name == "postgresql" and int(driver.info.transaction_status) == _IN_ERROR
 
 
 def _is_sqlite(error: DBAPIError) -> bool:

@@ -20,6 +20,7 @@ from sqlalchemy import (
     bindparam,
     delete,
     exists,
+    false,
     func,
     not_,
     or_,
@@ -155,6 +156,29 @@ class Inbox:
         elif decision.action is Action.PARK:
             self._park(connection, arrived, at, now_us)
         return decision
+
+    def begin_group(self, connection: Connection, arrived: Arrived) -> None:
+        """Let a group, or an epoch of it, begin with the number of a message, unless it has begun. The caller commits.
+
+        Done before a second attempt: a first message that dies with its worker every time would leave nothing behind,
+        and the one behind it would begin the group.
+        """
+        arrival, group_id = arrived.arrival, arrived.envelope.event.group
+        at, _ = self._lock(connection, group_id, arrival)
+        if arrival.epoch > at.epoch and not at.is_parked:
+            begun = {
+                "epoch": arrival.epoch,
+                "first_seq": arrival.seq,
+                "last_seq": arrival.seq - 1,
+                "last_event_id": None,
+            }
+            mine = (groups.c.consumer == self.policy.consumer, groups.c.group_id == group_id)
+            connection.execute(update(groups).where(*mine).values(begun))
+
+    def require_writable(self, connection: Connection) -> None:
+        """Change nothing, in a way that fails where the inbox cannot be written."""
+        unchanged = update(groups).where(groups.c.consumer == self.policy.consumer, groups.c.group_id == "", false())
+        connection.execute(unchanged.values(updated_at_us=groups.c.updated_at_us))
 
     def bury(self, connection: Connection, arrived: Arrived, reason: str) -> bool:
         """Write down that a message dies: the queue is going to move it to the DLQ. The caller commits.

@@ -94,16 +94,20 @@ class Drainer:
         A database that is away is no error: there is another step.
         """
         handled = 0
-        try:
-            for group_id in self._inbox.due(self._engine):
-                handled += self._drain(group_id)
-        except DBAPIError as error:
-            if not databases.is_away(error):
-                raise
-            _log.error("the database does not answer", error=str(error.orig).strip())
-        except HoldLost:
-            pass
+        with suppress(HoldLost):
+            for group_id in self._due():
+                try:
+                    handled += self._drain(group_id)
+                except DBAPIError as error:  # the groups behind it need not wait
+                    _log.error("the database does not do it", group=group_id, error=str(error.orig).strip())
         return handled
+
+    def _due(self) -> list[str]:
+        try:
+            return self._inbox.due(self._engine)
+        except DBAPIError as error:
+            _log.error("the database does not do it", error=str(error.orig).strip())
+            return []
 
     def _drain(self, group_id: str) -> int:
         with structlog.contextvars.bound_contextvars(group=group_id):
@@ -128,10 +132,16 @@ class Drainer:
                 outcome = self._performer.perform(
                     session, message.envelope, context, self._kept, before_commit="before_drain_commit"
                 )
-            except (HoldLost, DBAPIError):
+            except HoldLost:
                 session.rollback()
                 self._end_attempt(message)
                 raise
+            except DBAPIError as error:
+                session.rollback()
+                if self._is_database_away():
+                    self._end_attempt(message)
+                    raise
+                outcome = Retry(reason=str(error.orig).strip())
         told = {"seq": message.envelope.seq, "event_id": message.envelope.event.id, "attempt": context.attempt}
         if isinstance(outcome, Ack):
             self._performer.failpoint("after_drain_commit")
@@ -152,6 +162,13 @@ class Drainer:
             attributes=message.attributes,
             hold=self._kept,
         )
+
+    def _is_database_away(self) -> bool:
+        try:
+            with databases.reading(self._engine):
+                return False
+        except DBAPIError:
+            return True
 
     def _end_attempt(self, message: ParkedMessage) -> None:
         with suppress(DBAPIError), self._engine.begin() as connection:  # else it counts: there is nobody to tell

@@ -4,6 +4,7 @@ Whether the message is fresh from the queue or was set aside makes no difference
 """
 
 import re
+from asyncio import CancelledError
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Protocol
@@ -21,6 +22,7 @@ from messaging.hold import Guard
 from messaging.tracing import NoTracing, Tracing
 
 _log = structlog.get_logger()
+_WENT_ON = "the handler went on after an error of the database, allowed is to let it pass, or a savepoint around it"
 _REASON_CHARACTERS_MAX = 2_000
 _NOT_STORED = re.compile("[\x00\ud800-\udfff]")  # Postgres knows no NUL, and UTF-8 no half of a pair
 
@@ -92,6 +94,8 @@ class Performer:
         if isinstance(outcome, Ack):
             self.failpoint(before_commit)
             session.flush()  # what it brings to light is the handler's, and needs no gate
+            if databases.has_failed(session.connection()):
+                return Retry(reason=_WENT_ON)
             with guard.committing():
                 session.commit()
         elif not isinstance(outcome, Retry | Reject):
@@ -107,7 +111,7 @@ class Performer:
             return Reject(str(error))
         except TransientError as error:
             return Retry(reason=str(error))
-        except Exception as error:  # whatever a handler does wrong, the worker goes on
+        except (Exception, SystemExit, CancelledError) as error:  # whatever a handler does wrong, the worker goes on
             if isinstance(error, DBAPIError) and databases.is_away(error):
                 raise
             _log.warning("the handler failed", exc_info=True)

@@ -17,13 +17,13 @@ from dataclasses import dataclass, field
 
 import structlog
 from sqlalchemy import Engine
-from sqlalchemy.exc import DBAPIError
+from sqlalchemy.exc import DataError, DBAPIError, IntegrityError
 from sqlalchemy.orm import Session
 
 from messaging import databases
 from messaging.backoff import Backoff
 from messaging.envelope import decode
-from messaging.errors import EnvelopeError, HoldLost, TransientError
+from messaging.errors import EnvelopeError, HoldLost, OutboxError, TransientError
 from messaging.handlers import Ack, Context, Reject, Retry
 from messaging.hold import Heartbeat, Hold
 from messaging.inbox import Arrived, Inbox
@@ -100,12 +100,17 @@ class Groups:
         self._active: dict[str, Hold] = {}
 
     @contextmanager
-    def alone(self, group_id: str, hold: Hold) -> Iterator[bool]:
-        """Yield whether this is the only one; makes another give up, and waits for it while the message is ours."""
+    def alone(self, group_id: str, hold: Hold, wait: Wait) -> Iterator[bool]:
+        """Yield whether this is the only one; makes another give up, and waits for it while the message is ours.
+
+        To give the message back would use up an attempt at it, and then at all that follow it.
+        """
         with self._left:
             if group_id in self._active:
                 self._active[group_id].lose("its group was received again")
-                self._left.wait_for(lambda: group_id not in self._active, timeout=hold.remaining_seconds() / 2)
+                _log.warning("its group's last handler still runs, and is waited for")
+            while group_id in self._active and hold.remaining_seconds() > 0 and not wait.is_stopped():
+                self._left.wait(timeout=min(1.0, hold.remaining_seconds()))
             is_alone = group_id not in self._active
             if is_alone:
                 self._active[group_id] = hold
@@ -170,11 +175,17 @@ class Work:
         with structlog.contextvars.bound_contextvars(**told, attempt=message.receive_count):
             with (
                 self._heartbeat.keeping(hold),
-                self._groups.alone(group_id or message.sqs_message_id, hold) as is_alone,
+                self._groups.alone(group_id or message.sqs_message_id, hold, self._wait) as is_alone,
             ):
-                ending = self._ending(hold) if is_alone else Back(1)
+                ending = self._ending(hold) if is_alone else self._crowded(hold)
                 self._end(hold, ending)
             return ending
+
+    def _crowded(self, hold: Hold) -> Ending:
+        """Return how a message ends whose group is still worked on: it is given back when the worker stops."""
+        if self._wait.is_stopped():
+            return Back(0)
+        return self._lost(HoldLost(f"another handler of group {hold.message.message_group_id} did not end in time"))
 
     def _ending(self, hold: Hold) -> Ending:
         """Return how a message is to end, after all that leads there was done."""
@@ -201,6 +212,8 @@ class Work:
 
     def _settled(self, hold: Hold, arrived: Arrived) -> Ending:
         begun_at_us = self._clock.now_us()
+        if arrived.receive_count > 1 or self._settings.max_attempts == 1:
+            self._patiently(hold, lambda: self._begin_group(hold, arrived))
         match self._patiently(hold, lambda: self._transact(hold, arrived)):
             case Retry() as outcome:
                 return self._again(hold, arrived, outcome)
@@ -236,6 +249,13 @@ class Work:
                 is_parked=decision.action is Action.PARK,
                 state=decision.state.value,
             )
+
+    def _begin_group(self, hold: Hold, arrived: Arrived) -> None:
+        """Let a group begin before its first message: should that die unwritten, it is missing and not unheard of."""
+        with Session(self._engine) as session:
+            self._inbox.begin_group(session.connection(), arrived)
+            with hold.committing():
+                session.commit()
 
     def _transact(self, hold: Hold, arrived: Arrived) -> Decision | Retry | Reject:
         """Do everything in one transaction: the decision when it was committed or there was nothing to commit."""
@@ -321,12 +341,14 @@ class Work:
             hold.check()
             try:
                 done = transact()
-            except DBAPIError as error:
-                if not databases.is_away(error):
-                    raise
+            except (DBAPIError, OutboxError) as error:
+                if isinstance(error, DataError | IntegrityError):
+                    raise  # it is this message's, and no other meets it
                 failures += 1
                 self.is_database_away = True
-                _log.error("the database does not answer", error=str(error.orig).strip(), failures=failures)
+                _log.error("the database does not do it", error=_said(error), failures=failures)
+                if isinstance(error, DBAPIError) and databases.is_only_read(error):
+                    self._engine.dispose()
                 self._wait.wait(self._settings.database_backoff.seconds(failures, self._chance.random()))
             else:
                 self.is_database_away = False
@@ -334,13 +356,14 @@ class Work:
         return None
 
     def is_ready(self) -> bool:
-        """Return whether the database answers; asked only after it did not."""
+        """Return whether the database lets the inbox be written; asked only after it did not."""
         if self.is_database_away:
             try:
-                with databases.reading(self._engine):
-                    self.is_database_away = False
+                with self._engine.begin() as connection:
+                    self._inbox.require_writable(connection)
+                self.is_database_away = False
             except DBAPIError as error:
-                _log.error("the database does not answer", error=str(error.orig).strip())
+                _log.error("the database does not do it", error=_said(error))
         return not self.is_database_away
 
     def _end(self, hold: Hold, ending: Ending) -> None:
@@ -373,6 +396,10 @@ class Work:
             else:
                 return True
         return False
+
+
+def _said(error: DBAPIError | OutboxError) -> str:
+    return str(error.orig if isinstance(error, DBAPIError) else error).strip()
 
 
 def _arrived(message: Received) -> Arrived:

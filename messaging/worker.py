@@ -17,7 +17,7 @@ from sqlalchemy.exc import DBAPIError
 
 from messaging import databases
 from messaging.backoff import Backoff
-from messaging.errors import HoldLost, TransientError
+from messaging.errors import HoldLost, OutboxError, TransientError
 from messaging.hold import Heartbeat
 from messaging.inbox import FORGOTTEN_MAX, Inbox
 from messaging.metrics import Metrics
@@ -191,16 +191,24 @@ class Worker:
         self._drained_at = clock.monotonic()
 
     def run(self) -> None:
-        """Work until stopped, then end within the drain time. Runs in the main thread, which signals interrupt."""
+        """Work until stopped, then end within the drain time. Runs in the main thread, which signals interrupt.
+
+        Raises:
+            OutboxError: a lane is gone, which nothing is known to bring about.
+        """
         lanes = [self._thread(f"lane-{number}", self._run_lane, lane) for number, lane in enumerate(self._parts.lanes)]
         drainer = self._thread("drainer", self._run_drainer)
         helpers = [self._thread("heartbeat", self._run_heartbeat), self._thread("care", self._run_care)]
         _log.info("working", lanes=len(lanes), queue=self._parts.queue.url)
+        ended: list[str] = []
         while not self._stop.is_asked():
             self._stop.wait(_TICK_SECONDS)
-            if self._is_idle():
+            ended = [thread.name for thread in (*lanes, drainer) if not (thread.is_alive() or self._stop.is_asked())]
+            if ended or self._is_idle():
                 self._stop.ask()
         self._end([*lanes, drainer], helpers)
+        if ended:
+            raise OutboxError(f"{', '.join(ended)} ended by itself, see the log above; start the worker again")
 
     def _end(self, workers: Sequence[threading.Thread], helpers: Sequence[threading.Thread]) -> None:
         _log.info("stopping", drain_seconds=self._settings.drain_seconds)
