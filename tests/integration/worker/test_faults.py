@@ -144,7 +144,7 @@ def test_a_restart_of_the_database_uses_up_no_attempt(
             engine.dispose()  # of the test's own connections
             private_postgres.stop()
             gate.open()
-            worker.await_said("the database does not answer")
+            worker.await_said("the database does not do it")
             private_postgres.ensure_postgres_running()
             workshop.publish({group: [{}] for group in groups})
             workshop.await_effects()
