@@ -12,7 +12,7 @@ from sqlalchemy.orm import Session
 from messaging import queue
 from messaging.backoff import Backoff
 from messaging.envelope import Event
-from messaging.errors import TransientError
+from messaging.errors import OutboxError, TransientError
 from messaging.handlers import Ack, Context, Outcome, Retry
 from messaging.hold import Heartbeat
 from messaging.metrics import NoMetrics
@@ -335,3 +335,18 @@ def test_a_worker_goes_on_after_an_error_nobody_thought_of(on_file: Engine) -> N
 
     assert world.effects() == [("b", 1)]
     assert places(world.left()) == [("a", 1)]
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+def test_a_lane_that_is_gone_ends_the_worker(on_file: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A worker that looks alive and does nothing is worse than one that ends: whoever runs it starts another."""
+    world = World(on_file)
+    hands = world.worker(poll_seconds=0)
+
+    def exits() -> bool:
+        raise SystemExit
+
+    monkeypatch.setattr(hands.lane, "step", exits)
+
+    with pytest.raises(OutboxError, match="lane-0 ended by itself"):
+        worker_of(world, hands, Stop(), SETTINGS).run()
