@@ -166,14 +166,7 @@ class Inbox:
         arrival, group_id = arrived.arrival, arrived.envelope.event.group
         at, _ = self._lock(connection, group_id, arrival)
         if arrival.epoch > at.epoch and not at.is_parked:
-            begun = {
-                "epoch": arrival.epoch,
-                "first_seq": arrival.seq,
-                "last_seq": arrival.seq - 1,
-                "last_event_id": None,
-            }
-            mine = (groups.c.consumer == self.policy.consumer, groups.c.group_id == group_id)
-            connection.execute(update(groups).where(*mine).values(begun))
+            self._write(connection, group_id, _beginning(arrival))
 
     def require_writable(self, connection: Connection) -> None:
         """Change nothing, in a way that fails where the inbox cannot be written."""
@@ -411,7 +404,7 @@ class Inbox:
             "last_seq": last_seq,
             "last_event_id": envelope.event.id if is_handled and last_seq == seq else None,
         }
-        connection.execute(_ADVANCE, {"of_consumer": self.policy.consumer, "of_group": group_id, **advanced})
+        self._write(connection, group_id, advanced)
 
     def _go_on_without(
         self, connection: Connection, arrived: Arrived, at: Position, decision: Decision, now_us: int
@@ -430,8 +423,7 @@ class Inbox:
         envelope = arrived.envelope
         group_id = envelope.event.group
         if not at.is_parked:
-            wait_us = self.policy.gap_wait_us
-            until_us = None if wait_us is None else now_us + wait_us
+            until_us = self._gives_up_at_us(now_us)
             self._begin_parking(connection, group_id, at, arrived.arrival, now_us, until_us=until_us)
         row = _INSERTS[connection.dialect.name](parked).values(
             consumer=self.policy.consumer,
@@ -458,19 +450,13 @@ class Inbox:
     ) -> None:
         """Let a group wait for the number after its last; where an epoch begins, for the one given."""
         if arrival.epoch == at.epoch:
-            begun = {"last_seq": self._exceptions.over_skipped(connection, group_id, at.epoch, at.last_seq)}
+            last_seq = self._exceptions.over_skipped(connection, group_id, at.epoch, at.last_seq)
+            begun: dict[str, Any] = {"last_seq": last_seq}
         else:
-            begun = {"epoch": arrival.epoch, "first_seq": arrival.seq, "last_seq": arrival.seq - 1}
-        connection.execute(
-            update(groups)
-            .where(groups.c.consumer == self.policy.consumer, groups.c.group_id == group_id)
-            .values(
-                parked_at_us=func.coalesce(groups.c.parked_at_us, now_us),
-                awaits_seq=begun["last_seq"] + 1,
-                awaits_until_us=until_us,
-                **begun,
-            )
-        )
+            begun = _beginning(arrival)
+        awaits = {"awaits_seq": begun["last_seq"] + 1, "awaits_until_us": until_us}
+        since = {} if at.is_parked else {"parked_at_us": now_us}
+        self._write(connection, group_id, {**begun, **awaits, **since})
 
     def _waited(self, connection: Connection, group_id: str, row: Row[Any], now_us: int) -> Position:
         """Return where a parked group is, after giving up a number that was waited for long enough."""
@@ -481,11 +467,7 @@ class Inbox:
         last_seq = self._last_given_up(connection, group_id, at)
         self._exceptions.write_missing(connection, group_id, at.epoch, (at.last_seq + 1, last_seq), now_us)
         given_up = {"last_seq": last_seq, "last_event_id": None, "awaits_seq": None, "awaits_until_us": None}
-        connection.execute(
-            update(groups)
-            .where(groups.c.consumer == self.policy.consumer, groups.c.group_id == group_id)
-            .values(given_up)
-        )
+        self._write(connection, group_id, given_up)
         return Position(epoch=at.epoch, first_seq=at.first_seq, last_seq=last_seq, is_parked=True)
 
     def _last_given_up(self, connection: Connection, group_id: str, at: Position) -> int:
@@ -508,12 +490,8 @@ class Inbox:
         """Wait for another number, when the one that was waited for has come and the next is missing too."""
         if at.is_awaiting:
             return
-        wait_us = self.policy.gap_wait_us
-        connection.execute(
-            update(groups)
-            .where(groups.c.consumer == self.policy.consumer, groups.c.group_id == group_id)
-            .values(awaits_seq=at.last_seq + 1, awaits_until_us=None if wait_us is None else now_us + wait_us)
-        )
+        awaits = {"awaits_seq": at.last_seq + 1, "awaits_until_us": self._gives_up_at_us(now_us)}
+        self._write(connection, group_id, awaits)
 
     def _take(self, connection: Connection, group_id: str, at: Position, head: Row[Any], now_us: int) -> ParkedMessage:
         envelope = decode(head.body)
@@ -525,9 +503,16 @@ class Inbox:
 
     def _unpark(self, connection: Connection, group_id: str, now_us: int) -> None:
         ended = {"parked_at_us": None, "awaits_seq": None, "awaits_until_us": None, "updated_at_us": now_us}
-        connection.execute(
-            update(groups).where(groups.c.consumer == self.policy.consumer, groups.c.group_id == group_id).values(ended)
-        )
+        self._write(connection, group_id, ended)
+
+    def _gives_up_at_us(self, now_us: int) -> int | None:
+        """Return when a number that begins to be missing now is given up; None is never."""
+        wait_us = self.policy.gap_wait_us
+        return None if wait_us is None else now_us + wait_us
+
+    def _write(self, connection: Connection, group_id: str, values: Mapping[str, Any]) -> None:
+        """Change the row of a group."""
+        connection.execute(_CHANGE, {"of_consumer": self.policy.consumer, "of_group": group_id, **values})
 
     def _of(self, group_id: str) -> Any:
         return select(groups).where(groups.c.consumer == self.policy.consumer, groups.c.group_id == group_id)
@@ -545,16 +530,21 @@ class Inbox:
         )
 
 
-_ADVANCE = update(groups).where(
+_CHANGE = update(groups).where(
     groups.c.consumer == bindparam("of_consumer"), groups.c.group_id == bindparam("of_group")
 )
+
+
+def _beginning(arrival: Arrival) -> dict[str, Any]:
+    """Return a group's row in front of a message that begins it, or an epoch of it."""
+    return {"epoch": arrival.epoch, "first_seq": arrival.seq, "last_seq": arrival.seq - 1, "last_event_id": None}
 
 
 @cache
 def _locking(dialect: str, *, is_timed: bool) -> Any:
     """Return the statement that makes a group's row, or finds it, and locks it; with the database's instant if timed.
 
-    Like `_ADVANCE` it is put together once: that takes longer than to execute it.
+    Like `_CHANGE` it is put together once: that takes longer than to execute it.
     """
     made = _INSERTS[dialect](groups)
     if is_timed:
