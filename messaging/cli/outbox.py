@@ -1,7 +1,6 @@
 """`python -m messaging outbox …`."""
 
 import json
-import sys
 from collections.abc import Callable
 
 import click
@@ -11,11 +10,10 @@ from sqlalchemy import Connection
 
 from messaging import databases, operations, schema
 from messaging.cli.acts import act, acting, actor, written
-from messaging.cli.exits import PARTLY
-from messaging.cli.place import Place, at_place, dsn_from_secret
+from messaging.cli.place import Place, at_place
+from messaging.cli.tables import schema_command, tell_drift
 from messaging.store import Store
 from messaging.tables import PENDING, QUARANTINED, SENT
-from sluice import environments
 
 
 @click.group()
@@ -149,33 +147,11 @@ def audit(place: Place, most: int) -> None:
             click.echo(json.dumps({**row, "at": written(row["at_us"])}))
 
 
-@outbox.command("schema")
-@click.option("--sql", "kind", type=click.Choice(schema.names()), help="Print the SQL for this kind of database.")
-@click.option("--apply", "is_applied", is_flag=True, help="Create what is missing in the database of --dsn.")
-@click.option("--env", "environment_name", envvar="SLUICE_ENV", default="local", hidden=True)
-@click.option("--dsn", envvar="SLUICE_DSN", metavar="URL", help="The outbox's database.  [$SLUICE_DSN]")
-def schema_(kind: str | None, is_applied: bool, environment_name: str, dsn: str | None) -> None:
-    """Print the SQL that creates the outbox's tables, for your migrations; or create them."""
-    if is_applied == (kind is not None):
-        raise click.UsageError("give one of --sql postgresql, --sql sqlite, or --apply with --dsn")
-    if kind is not None:
-        click.echo(schema.sql(kind), nl=False)
-        return
-    engine = databases.engine(dsn or dsn_from_secret(environments.environment(environment_name)))
-    with engine.begin() as connection:
-        schema.create(connection)
-    engine.dispose()
-    click.echo("the outbox's tables are there", err=True)
+outbox.add_command(schema_command("outbox", schema.OUTBOX))
 
 
 @outbox.command()
 @at_place
 def check(place: Place) -> None:
     """Compare the database's tables with what this version needs; exit code 1 and a line each where they differ."""
-    with place.engine.connect() as connection:
-        found = schema.drift(connection)
-    for sentence in found:
-        click.echo(sentence)
-    if found:
-        sys.exit(PARTLY)
-    click.echo("the tables are as this version needs them", err=True)
+    tell_drift(place.engine, schema.OUTBOX)
