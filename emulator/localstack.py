@@ -4,6 +4,7 @@ import contextlib
 import http.client
 import json
 import os
+import random
 import shutil
 import socket
 import tempfile
@@ -32,6 +33,8 @@ _METRICS_SECONDS = 5  # 60 by default: how often queues report to CloudWatch; al
 direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 """Opens URLs without a proxy, which could not reach our loopback."""
 _NO_FILES = {"AWS_CONFIG_FILE": os.devnull, "AWS_SHARED_CREDENTIALS_FILE": os.devnull}
+_PORTS = range(20_000, 32_768)  # Linux gives 32768 to 60999 to outgoing connections, macOS 49152 and above
+_CANNOT_LISTEN = b"CannotListenError"  # then it says "Ready." all the same, and never answers
 _SERVICES = ("sns", "sqs", "cloudformation")
 
 
@@ -121,11 +124,19 @@ def _unavailable(said: Mapping[str, object]) -> list[str]:
 
 
 def free_port() -> int:
-    """Return a port of 127.0.0.1 nobody listens on."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-    return port
+    """Return a port of 127.0.0.1 nobody uses.
+
+    It is not one the system hands out by itself: LocalStack listens seconds after the port was chosen, and until then
+    an outgoing connection of any process could be given such a port.
+
+    Raises:
+        EndpointError: none was found.
+    """
+    for port in random.sample(_PORTS, k=100):
+        with socket.socket() as probe, contextlib.suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return port
+    raise EndpointError(f"no free port from {_PORTS.start} to {_PORTS.stop - 1}; choose another with --port")
 
 
 def _refuse_taken(port: int) -> None:
@@ -230,7 +241,9 @@ def _await_ready(url: str, process: Supervised, log: Path) -> None:
         try:
             said = health(url)
         except EndpointError:
-            return False
+            said = None
+        if said is None and _CANNOT_LISTEN in log.read_bytes():
+            raise EndpointError(f"LocalStack could not listen at {url}, which was taken while it started; start again")
         return said is not None and not _unavailable(said)
 
     try:

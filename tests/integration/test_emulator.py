@@ -26,6 +26,7 @@ from botocore.config import Config
 
 from emulator import localstack
 from sluice.clock import SystemClock, eventually
+from sluice.errors import EndpointError
 
 pytestmark = pytest.mark.xdist_group("localstack")  # one at a time
 PROJECT = Path(__file__).resolve().parents[2]
@@ -293,9 +294,7 @@ def test_nothing_of_the_callers_own_aws_settings_reaches_the_command(
 
 def test_up_listens_where_it_is_told_until_it_is_terminated(start: Start, tmp_path: Path) -> None:
     """It says where it is and how to point a client at it; SIGTERM ends it with 143 and leaves nothing."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    port = localstack.free_port()
     log = tmp_path / "localstack.log"
     emulator = start("up", "--port", str(port), "--log", str(log))
     said = [_line(emulator) for _ in range(12)]
@@ -323,6 +322,19 @@ def test_up_listens_where_it_is_told_until_it_is_terminated(start: Start, tmp_pa
     assert _processes(tmp_path) == {}
     assert not _accepts(f"http://127.0.0.1:{port}")
     assert [path.name for path in tmp_path.iterdir()] == ["localstack.log"]
+
+
+def test_a_port_taken_while_it_starts_is_said_at_once(
+    closed_port: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """LocalStack says "Ready." and never answers; nobody waits two minutes for that."""
+    monkeypatch.setattr(localstack, "free_port", lambda: closed_port)
+
+    with (
+        pytest.raises(EndpointError, match=f"could not listen at http://127.0.0.1:{closed_port}"),
+        localstack.running(log=tmp_path / "localstack.log"),
+    ):
+        pass
 
 
 def test_an_attached_localstack_is_used_and_left_running(shared: str, tmp_path: Path) -> None:
