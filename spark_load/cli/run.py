@@ -1,0 +1,93 @@
+"""`run`: the load test."""
+
+import secrets
+from pathlib import Path
+
+import click
+
+from sluice.clock import SystemClock
+from sluice.declaration import Removal
+from sluice.errors import ConfigError
+from spark_load import driver, profile, session, site
+from spark_load.cli.ending import finish
+from spark_load.cli.watching import Watcher
+from wire.saboteurs import SABOTEURS, saboteur
+
+
+@click.command()
+@click.argument("profile_name", metavar="PROFILE")
+@click.option("--env", "environment_name", default="local", show_default=True, help="Declared environment to load.")
+@click.option(
+    "--endpoint-url",
+    metavar="URL",
+    envvar="AWS_ENDPOINT_URL",
+    help="Where SQS and SNS are.  [default: $AWS_ENDPOINT_URL, else AWS]",
+)
+@click.option(
+    "--target",
+    type=click.Choice(["localstack", "endpoint", "aws"]),
+    help="Whose known deviations are allowed.  [default: localstack for env local, else none]",
+)
+@click.option("--seed", type=int, help="Makes the same messages again.  [default: random, and reported]")
+@click.option(
+    "--sabotage",
+    "saboteur_name",
+    metavar="NAME",
+    help=f"Break one promise and see the verdict turn red: {', '.join(s.name for s in SABOTEURS.values() if s.shows)}.",
+)
+@click.option(
+    "--runs-dir",
+    type=click.Path(file_okay=False, path_type=Path),
+    default=Path("runs"),
+    show_default=True,
+    help="Where the run's folder is made.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print the verdict as JSON on standard output.")
+@click.option("--force", is_flag=True, help="Also load an environment that keeps its messages.")
+def run(
+    profile_name: str,
+    environment_name: str,
+    endpoint_url: str | None,
+    target: str | None,
+    seed: int | None,
+    saboteur_name: str | None,
+    runs_dir: Path,
+    as_json: bool,
+    force: bool,
+) -> None:
+    """Run the load test PROFILE (a name, or the path of a YAML file).
+
+    \b
+    Examples:
+      python -m spark_load run smoke
+      python -m spark_load run smoke --sabotage corrupt-bodies   # ends INVALID
+    """
+    from sluice import environments  # noqa: PLC0415 (a wrong declaration is refused here)
+
+    named = profile.load(profile_name)
+    environment = environments.environment(environment_name)
+    if saboteur_name is not None and not saboteur(saboteur_name).shows:
+        useful = ", ".join(one.name for one in SABOTEURS.values() if one.shows)
+        raise ConfigError(f"saboteur {saboteur_name!r} shows nothing in a load test, allowed is one of {useful}")
+    if environment.removal is Removal.RETAIN and not force:
+        raise ConfigError(
+            f"environment {environment.name!r} keeps its messages (removal is 'retain'), and a load test fills its"
+            " queues: name an environment that may be destroyed, or add --force"
+        )
+    found = site.find(environment, endpoint_url=endpoint_url or None)
+    folder = driver.make_folder(runs_dir, environment, named.name, SystemClock())
+    with Watcher(named.profile, len(found.queue_urls)) as watch:
+        watch("starting Spark", [])
+        with session.running(driver.slots(named.profile, found)) as spark:
+            verdict = driver.run_load(
+                spark,
+                folder=folder,
+                environment=environment,
+                site=found,
+                named=named,
+                seed=secrets.randbits(32) if seed is None else seed,
+                target=target or ("localstack" if environment.name == "local" else "endpoint"),
+                saboteur=saboteur_name,
+                watch=watch,
+            )
+    finish(verdict, folder, as_json=as_json)
