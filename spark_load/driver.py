@@ -74,6 +74,7 @@ def run_load(
     target: str,
     saboteur: str | None,
     watch: Watch,
+    transport: str = "boto3",
 ) -> Verdict:
     """Run one load test and write its verdict; return it.
 
@@ -87,6 +88,7 @@ def run_load(
         target: key into `sluice.deviations`.
         saboteur: name of one to install; None for an honest run.
         watch: told how far the run is.
+        transport: what publishes.
 
     Raises:
         HistoryError: the history cannot be written or read.
@@ -101,6 +103,7 @@ def run_load(
         plan=Plan(profile, seed),
         clock_id=clock_id(),
         clock_offset_us=wall_minus_monotonic_us(),
+        transport=transport,
         saboteur=saboteur,
     )
     expectation = Expectation(
@@ -120,6 +123,7 @@ def run_load(
         "profile_name": named.name,
         "profile": profile.as_json(),
         "seed": seed,
+        "transport": transport,
         "saboteur": saboteur,
         "recorders": run.recorders(),
         "max_receive_count": dict(site.max_receive_count),

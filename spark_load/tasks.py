@@ -34,6 +34,7 @@ class Run:
         plan: what is published.
         clock_id: of the driver's machine.
         clock_offset_us: for the clocks of every task on that machine.
+        transport: what publishes: `boto3`.
         saboteur: name of one to install, for the red path.
     """
 
@@ -43,6 +44,7 @@ class Run:
     plan: Plan
     clock_id: str
     clock_offset_us: int
+    transport: str = "boto3"
     saboteur: str | None = None
 
     @property

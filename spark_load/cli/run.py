@@ -36,6 +36,13 @@ from wire.saboteurs import SABOTEURS, saboteur
     help=f"Break one promise and see the verdict turn red: {', '.join(s.name for s in SABOTEURS.values() if s.shows)}.",
 )
 @click.option(
+    "--transport",
+    type=click.Choice(["boto3"]),
+    default="boto3",
+    show_default=True,
+    help="What publishes.",
+)
+@click.option(
     "--runs-dir",
     type=click.Path(file_okay=False, path_type=Path),
     default=Path("runs"),
@@ -51,6 +58,7 @@ def run(
     target: str | None,
     seed: int | None,
     saboteur_name: str | None,
+    transport: str,
     runs_dir: Path,
     as_json: bool,
     force: bool,
@@ -88,6 +96,7 @@ def run(
                 seed=secrets.randbits(32) if seed is None else seed,
                 target=target or ("localstack" if environment.name == "local" else "endpoint"),
                 saboteur=saboteur_name,
+                transport=transport,
                 watch=watch,
             )
     finish(verdict, folder, as_json=as_json)
