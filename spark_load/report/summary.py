@@ -1,8 +1,6 @@
-"""The verdict for people: a page of Markdown, and the same on the terminal."""
+"""The verdict for people in a hurry: a page of Markdown, and the same on the terminal."""
 
-import json
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 from rich.console import Console
@@ -11,8 +9,6 @@ from rich.markdown import Markdown
 from sluice.anomalies import ANOMALIES
 from sluice.verdict import Holding, Verdict
 
-VERDICT_FILE = "verdict.json"
-SUMMARY_FILE = "summary.md"
 _MARKS = {
     Holding.HOLDS: "holds",
     Holding.VIOLATED: "**VIOLATED**",
@@ -22,14 +18,6 @@ _MARKS = {
     Holding.UNKNOWN: "unknown",
     Holding.NOT_EXERCISED: "not exercised",
 }
-
-
-def write(verdict: Verdict, folder: Path) -> None:
-    """Write summary and verdict into the run's folder; the verdict last and by rename: it is there whole or not."""
-    (folder / SUMMARY_FILE).write_text(markdown(verdict), encoding="utf-8")
-    draft = folder / f".{VERDICT_FILE}"
-    draft.write_text(json.dumps(verdict.as_json(), indent=2) + "\n", encoding="utf-8")
-    draft.replace(folder / VERDICT_FILE)
 
 
 def show(verdict: Verdict, console: Console) -> None:
@@ -65,11 +53,12 @@ def _violations(verdict: Verdict) -> str:
             f"- **{violation.anomaly} {name}** in group {violation.message_group_id}, {where}, message {idxs}:"
             f" {violation.sentence}"
         )
-        lines += [f"    - {_event(event)}" for event in (w.as_dict() for w in violation.witness)]
+        lines += [f"    - {event_line(event)}" for event in (w.as_dict() for w in violation.witness)]
     return "\n".join(lines)
 
 
-def _event(said: Mapping[str, Any]) -> str:
+def event_line(said: Mapping[str, Any]) -> str:
+    """Return a witness, given by its fields that say something, in one line."""
     shown = (
         "worker",
         "queue",

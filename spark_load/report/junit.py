@@ -1,0 +1,82 @@
+"""The verdict as JUnit XML: a test case for each judged property, and one for the run as a whole."""
+
+import re
+from xml.etree import ElementTree as ET
+
+from sluice.anomalies import ANOMALIES
+from sluice.verdict import Holding, Property, Status, Verdict
+from spark_load.report.summary import event_line
+
+_NO_XML = re.compile(r"[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+WHOLE_RUN = "the run can be judged"
+_SUFFIXES = {Holding.VIOLATED: "failure", Holding.CROSSED: "failure", Holding.UNKNOWN: "error"}
+
+
+def xml(verdict: Verdict) -> str:
+    """Return it as text.
+
+    A property that was violated, or whose threshold was crossed, is a failure with its witnesses; one that was not
+    exercised is skipped, one that cannot be told is an error. What is unknown of no single property is an error of one
+    more case, so that an UNKNOWN run never looks like a pass.
+    """
+    run = _clean(str(verdict.run.get("run", "")))
+    suite = ET.Element("testsuite", name=f"sluice load {run}".strip())
+    for one in verdict.properties:
+        _add(suite, one, verdict, run)
+    whole = _case(suite, WHOLE_RUN, run)
+    if verdict.status is Status.UNKNOWN or verdict.unknowns:
+        error = ET.SubElement(whole, "error", type="unknown", message=_clean(_first(verdict)))
+        error.text = _clean("\n".join(verdict.unknowns))
+    for attribute, tag in (("failures", "failure"), ("errors", "error"), ("skipped", "skipped")):
+        suite.set(attribute, str(len(suite.findall(f"testcase/{tag}"))))
+    suite.set("tests", str(len(suite)))
+    root = ET.Element("testsuites", {name: value for name, value in suite.attrib.items() if name != "name"})
+    root.append(suite)
+    ET.indent(root)
+    return ET.tostring(root, encoding="unicode", xml_declaration=True) + "\n"
+
+
+def _first(verdict: Verdict) -> str:
+    return verdict.unknowns[0] if verdict.unknowns else "nothing was exercised"
+
+
+def _case(suite: ET.Element, name: str, run: str) -> ET.Element:
+    return ET.SubElement(suite, "testcase", name=name, classname=f"sluice.{run}")
+
+
+def _add(suite: ET.Element, one: Property, verdict: Verdict, run: str) -> None:
+    known = ANOMALIES[one.anomaly]
+    case = _case(suite, f"{known.id} nothing was {known.name}", run)
+    holding = one.holding
+    if holding is Holding.NOT_EXERCISED:
+        ET.SubElement(case, "skipped", message="not exercised: this run gave it no opportunity to fail")
+    elif holding in _SUFFIXES:
+        told = ET.SubElement(case, _SUFFIXES[holding], type=holding.value, message=_message(one))
+        told.text = _clean(_witnesses(one, verdict) or known.definition)
+    elif holding is Holding.ALLOWED:
+        ET.SubElement(case, "system-out").text = _clean(
+            f"allowed, found {one.violation_count} times: {one.allowed_because}"
+        )
+
+
+def _message(one: Property) -> str:
+    if one.holding is Holding.UNKNOWN and not one.violation_count:
+        return "this run cannot tell"
+    return f"{one.holding.value}: found {one.violation_count:,} times in {one.opportunities:,} opportunities"
+
+
+def _witnesses(one: Property, verdict: Verdict) -> str:
+    return "\n".join(
+        line
+        for violation in verdict.violations
+        if violation.anomaly == one.anomaly
+        for line in (
+            f"group {violation.message_group_id}, {violation.queue or 'all queues'}: {violation.sentence}",
+            *(f"    {event_line(event.as_dict())}" for event in violation.witness),
+        )
+    )
+
+
+def _clean(text: str) -> str:
+    """Return the text without what XML cannot hold: group ids come from outside."""
+    return _NO_XML.sub("\N{REPLACEMENT CHARACTER}", text)
