@@ -148,6 +148,14 @@ class Heartbeat:
             with self._lock:
                 self._holds.remove(hold)
 
+    def overdue(self) -> list[Hold]:
+        """Return what was given up a while ago and is worked on all the same: only the end of the process ends that.
+
+        Until then nobody else has it: it was extended last before it was given up, for a whole timeout.
+        """
+        since = self._clock.monotonic() - self._timeout_seconds / 4
+        return [hold for hold in self.holds() if hold.gives_up_at <= since and not hold.is_done]
+
     def beat(self) -> None:
         """Extend what has less than half of its timeout left, and give up what was held for too long."""
         now = self._clock.monotonic()

@@ -194,21 +194,34 @@ class Worker:
         """Work until stopped, then end within the drain time. Runs in the main thread, which signals interrupt.
 
         Raises:
-            OutboxError: a lane is gone, which nothing is known to bring about.
+            OutboxError: a handler does not end; or a lane is gone, which nothing is known to bring about.
         """
         lanes = [self._thread(f"lane-{number}", self._run_lane, lane) for number, lane in enumerate(self._parts.lanes)]
         drainer = self._thread("drainer", self._run_drainer)
         helpers = [self._thread("heartbeat", self._run_heartbeat), self._thread("care", self._run_care)]
         _log.info("working", lanes=len(lanes), queue=self._parts.queue.url)
-        ended: list[str] = []
+        fault = None
         while not self._stop.is_asked():
             self._stop.wait(_TICK_SECONDS)
-            ended = [thread.name for thread in (*lanes, drainer) if not (thread.is_alive() or self._stop.is_asked())]
-            if ended or self._is_idle():
+            fault = self._fault([*lanes, drainer])
+            if fault is not None or self._is_idle():
                 self._stop.ask()
         self._end([*lanes, drainer], helpers)
+        if fault is not None:
+            raise OutboxError(f"{fault}; start the worker again")
+
+    def _fault(self, workers: Sequence[threading.Thread]) -> str | None:
+        """Return what only another process mends."""
+        ended = [thread.name for thread in workers if not (thread.is_alive() or self._stop.is_asked())]
         if ended:
-            raise OutboxError(f"{', '.join(ended)} ended by itself, see the log above; start the worker again")
+            return f"{', '.join(ended)} ended by itself, see the log above"
+        for hold in self._parts.heartbeat.overdue():
+            message = hold.message
+            return (
+                f"the handler of {message.sqs_message_id} of group {message.message_group_id} was given up and has not"
+                " ended, allowed is one that asks `context.hold.check()` or takes less than ten visibility timeouts"
+            )
+        return None
 
     def _end(self, workers: Sequence[threading.Thread], helpers: Sequence[threading.Thread]) -> None:
         _log.info("stopping", drain_seconds=self._settings.drain_seconds)

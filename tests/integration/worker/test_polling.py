@@ -20,7 +20,7 @@ from messaging.protection import Protection
 from messaging.queue import Queue
 from messaging.waiting import Stop
 from messaging.work import Back
-from messaging.worker import Parts, Worker, WorkerSettings
+from messaging.worker import Lane, Parts, Worker, WorkerSettings
 from sluice import limits
 from sluice.clock import SystemClock
 from tests.integration.worker.places import TIMEOUT_SECONDS, Fault, Hands, World, places
@@ -215,8 +215,8 @@ def test_s3_a_worker_that_stops_still_gives_back(world: World) -> None:
     assert world.receive(worker).receive_count == 2
 
 
-def worker_of(world: World, hands: Hands, stop: Stop, settings: WorkerSettings) -> Worker:
-    """Return a whole worker, with threads, on the machine's clock."""
+def worker_of(world: World, hands: Hands, stop: Stop, settings: WorkerSettings, *more: Lane) -> Worker:
+    """Return a whole worker, with threads, on the machine's clock; with more lanes than the one."""
     parts = Parts(
         engine=world.engine,
         queue=hands.queue,
@@ -224,7 +224,7 @@ def worker_of(world: World, hands: Hands, stop: Stop, settings: WorkerSettings) 
         heartbeat=hands.heartbeat,
         drainer=hands.drainer,
         kept=hands.kept,
-        lanes=[hands.lane],
+        lanes=[hands.lane, *more],
         protection=Protection(None, SystemClock()),
         measured=NoMetrics(),
         tally=hands.tally,
