@@ -138,7 +138,7 @@ class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     server: _Server
 
-    def do_POST(self) -> None:  # noqa: N802 (http.server's name)
+    def do_POST(self) -> None:
         """Answer SQS's JSON, or SNS's form."""
         body = self.rfile.read(int(self.headers["Content-Length"]))
         target = self.headers.get("X-Amz-Target")
@@ -165,7 +165,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _say(self, status: int, body: bytes, headers: Mapping[str, str]) -> None:
         self.send_response(status)
-        for name, value in (headers | {"Content-Length": str(len(body))}).items():
+        for name, value in {**headers, "Content-Length": str(len(body))}.items():
             self.send_header(name, value)
         self.end_headers()
         self.wfile.write(body)
