@@ -14,7 +14,7 @@ from sluice.clock import Clock, eventually
 
 _SAY_EVERY_SECONDS = 0.5
 _START_WAIT_SECONDS = 180
-_START, _STOP = "start", "stop"
+_START, _MEASURE, _REDRIVEN, _FINISH, _STOP = "start", "measure", "redriven", "finish", "stop"
 
 
 @dataclass(slots=True, kw_only=True)
@@ -72,7 +72,7 @@ class Board:
         ]
 
     def start(self, at_us: int) -> None:
-        """Let the publishers begin at that instant, microseconds UTC."""
+        """Let the publishers begin, with the warm-up where there is one, at that instant, microseconds UTC."""
         self._write(_START, {"at_us": at_us})
 
     def await_start(self) -> int:
@@ -81,18 +81,56 @@ class Board:
         Raises:
             NotReached: it did not within three minutes.
         """
+        return self._await(_START, _START_WAIT_SECONDS)
+
+    def measure(self, at_us: int) -> None:
+        """Let the load proper begin at that instant, microseconds UTC: the warm-up was drained."""
+        self._write(_MEASURE, {"at_us": at_us})
+
+    def is_measured(self) -> bool:
+        """Return whether the load proper has begun."""
+        return self._is_said(_MEASURE)
+
+    def await_measure(self, timeout_seconds: float) -> int:
+        """Wait until the driver has said when the load proper begins, or to stop, and return the instant it named.
+
+        Raises:
+            NotReached: it did not within that time.
+        """
+        return self._await(_MEASURE, timeout_seconds)
+
+    def _await(self, what: str, timeout_seconds: float) -> int:
         eventually(
-            lambda: self._read(_START) is not None or self.is_stopped(),
-            timeout_seconds=_START_WAIT_SECONDS,
-            describe="the driver to name the start",
+            lambda: self._is_said(what) or self.is_stopped(),
+            timeout_seconds=timeout_seconds,
+            describe=f"the driver to name the {what}",
             clock=self._clock,
         )
-        return (self._read(_START) or {"at_us": 0})["at_us"]
+        return (self._read(what) or {"at_us": 0})["at_us"]
+
+    def redriven(self) -> None:
+        """Say that the dead letters are about to be brought back: what was poisoned succeeds from now on."""
+        self._write(_REDRIVEN, {})
+
+    def is_redriven(self) -> bool:
+        """Return whether the dead letters were brought back."""
+        return self._is_said(_REDRIVEN)
+
+    def finish(self) -> None:
+        """Tell the consumers that all is done: they look once more and end."""
+        self._write(_FINISH, {})
+
+    def is_finished(self) -> bool:
+        """Return whether the consumers are done."""
+        return self._is_said(_FINISH)
 
     def stop(self) -> None:
-        """Tell every task to finish."""
+        """Tell every task to end at once."""
         self._write(_STOP, {})
 
     def is_stopped(self) -> bool:
-        """Return whether every task is to finish."""
-        return (self._folder / f"{_STOP}.json").exists()
+        """Return whether every task is to end at once."""
+        return self._is_said(_STOP)
+
+    def _is_said(self, what: str) -> bool:
+        return (self._folder / f"{what}.json").exists()

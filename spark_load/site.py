@@ -1,7 +1,7 @@
 """Where a load test runs: an environment's deployed topic and queues, found by name and checked first."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import boto3
@@ -51,6 +51,10 @@ class Site:
         topic: its name.
         queue_urls: consumer's queue name to URL, in the order of the declaration.
         dead_letter_queues: consumer's queue name to the name of its DLQ.
+        undelivered_queues: consumer's queue name to where SNS puts what it could not deliver there; only what is
+            deployed.
+        further_urls: name of each of those two kinds to its URL.
+        arns: name of each queue of any kind to its ARN.
         visibility_timeout_seconds: consumer's queue name to its visibility timeout, as deployed.
         max_receive_count: consumer's queue name to the receives after which a message is dead-lettered.
     """
@@ -63,6 +67,14 @@ class Site:
     dead_letter_queues: Mapping[str, str]
     visibility_timeout_seconds: Mapping[str, int]
     max_receive_count: Mapping[str, int]
+    undelivered_queues: Mapping[str, str] = field(default_factory=dict)
+    further_urls: Mapping[str, str] = field(default_factory=dict)
+    arns: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def urls(self) -> dict[str, str]:
+        """Return the name of each queue of any kind to its URL."""
+        return {**self.queue_urls, **self.further_urls}
 
     def client(self, service: str) -> Any:
         """Return a boto3 client that never retries by itself."""
@@ -70,7 +82,7 @@ class Site:
 
     def names(self) -> dict[str, str]:
         """Return address to name, for the recorder."""
-        return {self.topic_arn: self.topic} | {url: name for name, url in self.queue_urls.items()}
+        return {self.topic_arn: self.topic} | {url: name for name, url in self.urls.items()}
 
 
 def find(environment: Environment, *, endpoint_url: str | None) -> Site:
@@ -93,36 +105,57 @@ def find(environment: Environment, *, endpoint_url: str | None) -> Site:
 def _find(environment: Environment, endpoint_url: str | None) -> Site:
     sqs = boto3.client("sqs", endpoint_url=endpoint_url, region_name=environment.region, config=_CONFIG)
     sns = boto3.client("sns", endpoint_url=endpoint_url, region_name=environment.region, config=_CONFIG)
-    urls, dead_letter_queues, visibility = {}, {}, {}
-    account = ""
-    for consumer in environment.consumers:
-        name = naming.queue_name(environment, consumer)
-        urls[name] = sqs.get_queue_url(QueueName=name)["QueueUrl"]
-        dead_letter_queues[name] = naming.dead_letter_queue_name(environment, consumer)
-        attributes = sqs.get_queue_attributes(QueueUrl=urls[name], AttributeNames=["All"])["Attributes"]
-        _check_empty(attributes, name, urls[name])
-        account = attributes["QueueArn"].split(":")[4]
-        visibility[name] = int(attributes["VisibilityTimeout"])  # as deployed, which may not be as declared
-    arn = naming.topic_arn(environment, account)
+    queues = {naming.queue_name(environment, one): one for one in environment.consumers}
+    dead_letters = {name: naming.dead_letter_queue_name(environment, one) for name, one in queues.items()}
+    undelivered = {name: naming.undelivered_queue_name(environment, one) for name, one in queues.items()}
+    urls = {name: sqs.get_queue_url(QueueName=name)["QueueUrl"] for name in (*queues, *dead_letters.values())}
+    urls |= {name: url for name in undelivered.values() if (url := _url_if_there(sqs, name)) is not None}
+    attributes = {name: _attributes(sqs, name, url) for name, url in urls.items()}
+    arn = naming.topic_arn(environment, attributes[next(iter(queues))]["QueueArn"].split(":")[4])
     sns.get_topic_attributes(TopicArn=arn)
     return Site(
         endpoint_url=endpoint_url,
         region=environment.region,
         topic_arn=arn,
         topic=naming.topic_name(environment),
-        queue_urls=urls,
-        dead_letter_queues=dead_letter_queues,
-        visibility_timeout_seconds=visibility,
-        max_receive_count={naming.queue_name(environment, one): one.max_attempts for one in environment.consumers},
+        queue_urls={name: urls[name] for name in queues},
+        dead_letter_queues=dead_letters,
+        # As deployed, which may not be as declared.
+        visibility_timeout_seconds={name: int(attributes[name]["VisibilityTimeout"]) for name in queues},
+        max_receive_count={name: one.max_attempts for name, one in queues.items()},
+        undelivered_queues={name: its for name, its in undelivered.items() if its in urls},
+        further_urls={name: url for name, url in urls.items() if name not in queues},
+        arns={name: its["QueueArn"] for name, its in attributes.items()},
     )
+
+
+def _url_if_there(sqs: Any, name: str) -> str | None:
+    try:
+        return str(sqs.get_queue_url(QueueName=name)["QueueUrl"])
+    except ClientError as error:
+        if error.response["Error"].get("Code", "") in _NOT_THERE:
+            return None
+        raise
+
+
+def _attributes(sqs: Any, name: str, url: str) -> dict[str, str]:
+    """Return the attributes of a queue that is empty.
+
+    Raises:
+        EndpointError: it is not.
+    """
+    found: dict[str, str] = sqs.get_queue_attributes(QueueUrl=url, AttributeNames=["All"])["Attributes"]
+    _check_empty(found, name, url)
+    return found
 
 
 def _check_empty(attributes: Mapping[str, str], name: str, url: str) -> None:
     counts = {key: int(attributes.get(f"ApproximateNumberOfMessages{key}", 0)) for key in ("", "NotVisible", "Delayed")}
     if sum(counts.values()):
         raise EndpointError(
-            f"queue {name} holds {sum(counts.values())} message(s); a load test needs it empty: let its consumer"
-            f" finish, or purge it if nobody needs them (aws sqs purge-queue --queue-url {url})"
+            f"queue {name} holds {sum(counts.values())} message(s); a load test needs it empty: let its consumer finish"
+            " or another load test end, see to its dead letters (python -m messaging dlq), or purge it if nobody needs"
+            f" them (aws sqs purge-queue --queue-url {url})"
         )
 
 

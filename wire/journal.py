@@ -56,6 +56,11 @@ class Journal:
         self.add(kind=Kind.OPENED.value, invoked_at_us=self._clock.now_us())
         self.flush()
 
+    def enter(self, phase: str) -> None:
+        """Give every event from now on that phase of the run."""
+        with self._lock:
+            self._common = {**self._common, "phase": phase}
+
     def add(self, **values: Any) -> None:
         """Buffer one event; unknown field names are a TypeError."""
         with self._lock:
