@@ -1,21 +1,43 @@
-"""The plan: a pure function of (profile, seed, idx). Any task computes its own part of it, and computes it again alike.
+"""The plan: a pure function of (profile, seed, number). Any task computes its own part of it, and again alike.
 
-A message's group, payload and repeat follow from hashes of (seed, idx), its time from idx alone, so nothing depends on
-how Spark cuts the work up. End markers come after everything, one for each group, with idx -1 - (number of the group).
+A message's group, repeat and fate follow from draws of (seed, idx), its time from idx alone, so nothing depends on how
+Spark cuts the work up. The messages of the warm-up come first, at negative times: the load proper begins at 0. End
+markers come after everything, one for each group, with idx -1 - (number of the group).
+
+Times are the inverse of the rate's integral: message n is due when the integral reaches n. Within a phase the rate is
+linear, so the integral is a parabola, and its inverse is exact.
 """
 
-import bisect
+import base64
 import hashlib
 import heapq
-import itertools
+import json
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
+from typing import Any
 
-from sluice.history import Identity, deduplication_id, make_body
-from spark_load.profile import Profile
+import numpy as np
+import pyarrow as pa
 
-_END_MARKERS_AFTER_SECONDS = 0.5
+from sluice.history import Identity, deduplication_id
+from spark_load.dice import uniform
+from spark_load.profile import Phase, Profile
+
+WARM_UP, MEASURE = "warm_up", "measure"
+SCHEMA = pa.schema(
+    [
+        pa.field("idx", pa.int64(), nullable=False),
+        pa.field("publish_attempt", pa.int32(), nullable=False),
+        pa.field("group_number", pa.int32(), nullable=False),
+        pa.field("offset_us", pa.int64(), nullable=False),
+        pa.field("task", pa.int32(), nullable=False),
+    ]
+)
+"""Of `Plan.batch`: the fields of `Planned`."""
+_GROUP, _REPEAT, _PRODUCER, _FATE = range(4)  # what is drawn for a message
+_POOL_STARTS = 65_536
+_POOL_STRIDE = 40_503  # odd, so that as many messages in a row begin at different places of the pool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,7 +48,7 @@ class Planned:
         idx: of the message; negative for an end marker.
         publish_attempt: 1, or 2 for the intended repeat.
         group_number: of its message group.
-        offset_us: when, in microseconds from the start of the run.
+        offset_us: when, in microseconds from the start of the load; negative in the warm-up.
         task: which publish task does it.
     """
 
@@ -35,6 +57,11 @@ class Planned:
     group_number: int
     offset_us: int
     task: int
+
+    @property
+    def phase(self) -> str:
+        """Return which part of the run it belongs to, as in the history."""
+        return WARM_UP if self.offset_us < 0 else MEASURE
 
 
 def message_group_id(group_number: int) -> str:
@@ -49,31 +76,8 @@ class Plan:
     profile: Profile
     seed: int
 
-    def _uniform(self, idx: int, purpose: str) -> float:
-        digest = hashlib.blake2b(f"{self.seed}.{idx}.{purpose}".encode(), digest_size=8).digest()
-        return int.from_bytes(digest) / 2**64
-
-    @cached_property
-    def _shares(self) -> list[float]:
-        """Return each group's share of the messages; Zipf."""
-        weights = [(rank + 1) ** -self.profile.group_skew for rank in range(self.profile.group_count)]
-        total = sum(weights)
-        return [weight / total for weight in weights]
-
-    @cached_property
-    def _cumulated(self) -> list[float]:
-        return list(itertools.accumulate(self._shares))
-
-    @cached_property
-    def _tasks(self) -> list[int]:
-        """Return the publish task of each group: the heaviest first, each to the task with the least so far."""
-        loads = [(0.0, task) for task in range(self.profile.publish_tasks)]
-        tasks = []
-        for share in self._shares:
-            load, task = heapq.heappop(loads)
-            tasks.append(task)
-            heapq.heappush(loads, (load + share, task))
-        return tasks
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Plan, (self.profile, self.seed)  # what was computed already is large, and soon computed again
 
     @property
     def row_count(self) -> int:
@@ -82,36 +86,184 @@ class Plan:
 
     def rows(self, number: int) -> Iterator[Planned]:
         """Yield the publishes of the number-th message or end marker, 0 <= number < row_count."""
-        if number >= self.profile.message_count:
-            yield self._end_marker(number - self.profile.message_count)
-            return
-        group = min(bisect.bisect_right(self._cumulated, self._uniform(number, "group")), self.profile.group_count - 1)
-        offset_us = round(number * 1_000_000 / self.profile.messages_per_second)
-        task = self._tasks[group]
-        yield Planned(idx=number, publish_attempt=1, group_number=group, offset_us=offset_us, task=task)
-        if self._uniform(number, "repeat") < self.profile.duplicate_share:
-            again_us = offset_us + round(self.profile.duplicate_after_seconds * 1_000_000)
-            yield Planned(idx=number, publish_attempt=2, group_number=group, offset_us=again_us, task=task)
+        for row in self.batch(np.array([number])).to_pylist():
+            yield Planned(**row)
 
-    def _end_marker(self, group: int) -> Planned:
-        after = self.profile.duration_seconds + self.profile.duplicate_after_seconds + _END_MARKERS_AFTER_SECONDS
-        offset_us = round(after * 1_000_000)
-        return Planned(
-            idx=-1 - group, publish_attempt=1, group_number=group, offset_us=offset_us, task=self._tasks[group]
+    def batch(self, numbers: Any) -> pa.RecordBatch:
+        """Return the publishes of many messages and end markers at once.
+
+        Args:
+            numbers: what `rows` takes, each: a numpy array, or an Arrow array of int64 without nulls.
+
+        Returns:
+            `SCHEMA`: one row per publish; first those of `numbers`, in their order, then the repeats.
+        """
+        numbers = np.asarray(numbers, dtype=np.int64)
+        is_message = numbers < self.profile.message_count
+        messages, ends = numbers[is_message], numbers[~is_message] - self.profile.message_count
+        if not len(ends):
+            columns = self._messages(messages)
+        elif not len(messages):
+            columns = self._end_markers(ends)
+        else:
+            both = zip(self._messages(messages), self._end_markers(ends), strict=True)
+            columns = tuple(np.concatenate(pair) for pair in both)
+        arrays = [_as_arrow(column, field.type) for column, field in zip(columns, SCHEMA, strict=True)]
+        return pa.RecordBatch.from_arrays(arrays, schema=SCHEMA)
+
+    def _messages(self, idx: Any) -> tuple[Any, ...]:
+        drawn = idx.astype(np.uint64)
+        groups = self._groups(uniform(self.seed, drawn, _GROUP))
+        offsets = self._offsets_us(idx)
+        tasks = self._shape.tasks[groups]
+        if self.profile.producers_per_group > 1:
+            which = uniform(self.seed, drawn, _PRODUCER) * self.profile.producers_per_group
+            tasks = (tasks + which.astype(np.int32)) % self.profile.publish_tasks
+        attempts = np.ones(len(idx), np.int32)
+        again, after_us = self._repeats(idx, drawn)
+        if not len(again):
+            return idx, attempts, groups, offsets, tasks
+        return (
+            np.concatenate((idx, idx[again])),
+            np.concatenate((attempts, np.full(len(again), 2, np.int32))),
+            np.concatenate((groups, groups[again])),
+            np.concatenate((offsets, offsets[again] + after_us)),
+            np.concatenate((tasks, tasks[again])),
         )
+
+    def _groups(self, drawn: Any) -> Any:
+        shares = self._shape.cumulated
+        return np.minimum(np.searchsorted(shares, drawn, side="right"), len(shares) - 1).astype(np.int32)
+
+    def _repeats(self, idx: Any, drawn: Any) -> tuple[Any, Any]:
+        """Return which positions are published again, and how much later. What warms up is not."""
+        early, late = self.profile.duplicate_share, self.profile.late_duplicate_share
+        if not early and not late:
+            return np.empty(0, np.int64), np.empty(0, np.int64)
+        draw = uniform(self.seed, drawn, _REPEAT)
+        again = np.flatnonzero((draw < early + late) & (idx >= self.profile.warm_up_count))
+        early_us = round(self.profile.duplicate_after_seconds * 1e6)
+        late_us = round((self.profile.late_duplicate_after_seconds or 0) * 1e6)
+        return again, np.where(draw[again] < early, early_us, late_us)
+
+    def _end_markers(self, groups: Any) -> tuple[Any, ...]:
+        seconds = self.profile.end_markers_after_seconds + groups / self.profile.end_markers_per_second
+        return (
+            -1 - groups,
+            np.ones(len(groups), np.int32),
+            groups.astype(np.int32),
+            np.rint(seconds * 1e6).astype(np.int64),
+            self._shape.tasks[groups],
+        )
+
+    def _offsets_us(self, idx: Any) -> Any:
+        warm_up_count = self.profile.warm_up_count
+        is_measured = idx >= warm_up_count
+        if not warm_up_count or is_measured.all():
+            return _inverse_us(self.profile.steps, idx - warm_up_count)
+        early_us = np.rint(idx * 1e6 / self.profile.steps[0].messages_per_second).astype(np.int64)
+        early_us = np.minimum(early_us - round(self.profile.warm_up_seconds * 1e6), -1)  # the sign says the phase
+        return np.where(is_measured, _inverse_us(self.profile.steps, np.maximum(idx - warm_up_count, 0)), early_us)
+
+    @property
+    def _shape(self) -> "_Shape":
+        return _shape(self.profile.group_count, self.profile.group_skew, self.profile.publish_tasks)
+
+    def _fate(self, idx: int) -> float:
+        """Return the draw that decides on a message's failure; of what never fails, one that decides on none."""
+        return uniform(self.seed, idx, _FATE) if idx >= self.profile.warm_up_count else 1.0
+
+    def is_poison(self, idx: int) -> bool:
+        """Return whether a message fails at every receive. End markers and what warms up never fail in any way."""
+        return self._fate(idx) < self.profile.poison_share
+
+    def fails_first(self, idx: int) -> bool:
+        """Return whether a message is given back at its first receive, and succeeds after it."""
+        poison = self.profile.poison_share
+        return poison <= self._fate(idx) < poison + self.profile.failure_share
+
+    def crashes_first(self, idx: int) -> bool:
+        """Return whether the consumer of a message's first receive is to forget it."""
+        failing = self.profile.poison_share + self.profile.failure_share
+        return failing <= self._fate(idx) < failing + self.profile.crash_share
 
     def identity(self, planned: Planned, run: str) -> Identity:
         """Return the identity of a planned message in a run."""
         return Identity(run=run, message_group_id=message_group_id(planned.group_number), idx=planned.idx)
 
-    def body(self, planned: Planned, run: str) -> str:
-        """Return the body of a planned message: identity, and random text that follows from (seed, idx)."""
-        payload = ""
-        if planned.idx >= 0:
-            size = self.profile.payload_bytes
-            payload = hashlib.shake_128(f"{self.seed}.{planned.idx}".encode()).hexdigest((size + 1) // 2)[:size]
-        return make_body(self.identity(planned, run), is_end=planned.idx < 0, payload=payload)
+    @cached_property
+    def _pool(self) -> str:
+        size = _POOL_STARTS + self.profile.payload_bytes
+        return base64.urlsafe_b64encode(hashlib.shake_128(f"{self.seed}".encode()).digest(size)).decode()
+
+    def payload(self, idx: int) -> str:
+        """Return the payload of a message: of letters, digits, `-` and `_`, which no encoding has to escape."""
+        if idx < 0:
+            return ""
+        start = idx * _POOL_STRIDE % _POOL_STARTS
+        return self._pool[start : start + self.profile.payload_bytes]
+
+    def body(self, idx: int, group_number: int, run: str) -> str:
+        """Return the body of a planned message: what `make_body` makes of its identity and payload, sooner."""
+        end = "true" if idx < 0 else "false"
+        head = f'{_head(run)}g{group_number:06d}","idx":{idx},"end":{end}'
+        return f'{head},"payload":"{self.payload(idx)}"}}'
 
     def deduplication_id(self, planned: Planned, run: str) -> str:
         """Return the deduplication id: the same for a message and its repeat."""
         return deduplication_id(self.identity(planned, run))
+
+
+def _as_arrow(column: Any, type_: pa.DataType) -> pa.Array:
+    """Return a numpy column as Arrow's, without a copy; `pa.array` would import pandas for it first."""
+    assert column.dtype.itemsize * 8 == type_.bit_width, "columns are computed as what they are sent as"
+    return pa.Array.from_buffers(type_, len(column), [None, pa.py_buffer(column)])
+
+
+@lru_cache(maxsize=4)
+def _head(run: str) -> str:
+    return f'{{"run":{json.dumps(run)},"group":"'
+
+
+@dataclass(frozen=True, slots=True)
+class _Shape:
+    """How the groups share messages and tasks: `cumulated` shares by group, and the (first) task of each."""
+
+    cumulated: Any
+    tasks: Any
+
+
+@lru_cache(maxsize=4)
+def _shape(group_count: int, skew: float, task_count: int) -> _Shape:
+    """Return the shape of Zipf shares; kept for the process, because a plan comes anew to each task."""
+    weights = np.arange(1, group_count + 1, dtype=np.float64) ** -skew
+    shares = weights / weights.sum()
+    return _Shape(np.cumsum(shares), np.array(_spread(shares.tolist(), task_count), np.int32))
+
+
+def _spread(shares: list[float], task_count: int) -> list[int]:
+    """Return a task for each share: the heaviest first, each to the task with the least so far."""
+    if task_count == 1:
+        return [0] * len(shares)
+    loads = [(0.0, task) for task in range(task_count)]
+    tasks = []
+    for share in shares:
+        load, task = loads[0]
+        tasks.append(task)
+        heapq.heapreplace(loads, (load + share, task))
+    return tasks
+
+
+def _inverse_us(steps: tuple[Phase, ...], number: Any) -> Any:
+    """Return when the integral of the rate reaches each number, in microseconds."""
+    rates = np.array([step.messages_per_second for step in steps])
+    seconds = np.array([step.duration_seconds for step in steps])
+    slopes = np.array([(step.end_per_second - step.messages_per_second) / step.duration_seconds for step in steps])
+    ended = np.cumsum([step.message_count for step in steps])
+    step = np.minimum(np.searchsorted(ended, number, side="right"), len(steps) - 1)
+    into = number - np.concatenate(([0.0], ended[:-1]))[step]
+    rate = rates[step]
+    # The usual formula with a difference in its numerator loses all its digits for a slope near 0; this one does not.
+    root = rate + np.sqrt(np.maximum(rate * rate + 2 * slopes[step] * into, 0))
+    within = np.divide(2 * into, root, out=np.zeros_like(into), where=root > 0)
+    return np.rint((np.concatenate(([0.0], np.cumsum(seconds)[:-1]))[step] + within) * 1e6).astype(np.int64)

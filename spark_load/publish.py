@@ -151,7 +151,7 @@ class _Publisher:
             entries.append(
                 {
                     "Id": str(position),
-                    "Message": self._run.plan.body(planned, self._run.id),
+                    "Message": self._run.plan.body(planned.idx, planned.group_number, self._run.id),
                     "MessageGroupId": self._run.plan.identity(planned, self._run.id).message_group_id,
                     "MessageDeduplicationId": deduplication_id,
                 }

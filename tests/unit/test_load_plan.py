@@ -1,8 +1,10 @@
 """The plan is a pure function; the profile refuses what cannot be offered."""
 
 from collections import Counter
+from dataclasses import astuple
 from pathlib import Path
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -26,18 +28,34 @@ PROFILES = st.builds(
 
 
 def _rows(plan: Plan) -> list[Planned]:
-    return [planned for number in range(plan.row_count) for planned in plan.rows(number)]
+    return [Planned(**row) for row in plan.batch(np.arange(plan.row_count)).to_pylist()]
 
 
-@given(profile=PROFILES, seed=st.integers(0, 2**32))
-def test_the_plan_is_the_same_whoever_computes_it(profile: Profile, seed: int) -> None:
-    """Two instances, one going backwards, agree on every row and every body."""
-    one, other = Plan(profile, seed), Plan(profile, seed)
+def _body(plan: Plan, row: Planned) -> str:
+    return plan.body(row.idx, row.group_number, "r")
 
-    backwards = [list(other.rows(number)) for number in reversed(range(other.row_count))]
 
-    assert _rows(one) == [planned for rows in reversed(backwards) for planned in rows]
-    assert [one.body(row, "r") for row in _rows(one)[:20]] == [other.body(row, "r") for row in _rows(other)[:20]]
+@given(profile=PROFILES, seed=st.integers(0, 2**32), parts=st.integers(1, 9))
+def test_the_plan_is_the_same_however_it_is_cut_up(profile: Profile, seed: int, parts: int) -> None:
+    """Dealt to several tasks, each with a plan of its own, it is what one task makes of it; so are the bodies."""
+    whole = Plan(profile, seed)
+
+    plans = [Plan(profile, seed) for _ in range(parts)]
+    dealt = [plan.batch(np.arange(part, plan.row_count, parts)) for part, plan in enumerate(plans)]
+
+    rows = [(plan, Planned(**row)) for plan, batch in zip(plans, dealt, strict=True) for row in batch.to_pylist()]
+    assert sorted(map(astuple, _rows(whole))) == sorted(astuple(row) for _, row in rows)
+    assert [_body(plan, row) for plan, row in rows[:20]] == [_body(whole, row) for _, row in rows[:20]]
+
+
+@given(profile=PROFILES, seed=st.integers(0, 2**32), data=st.data())
+def test_one_row_is_planned_as_in_a_batch(profile: Profile, seed: int, data: st.DataObject) -> None:
+    """The publishes of a number are the same, whether it is asked for alone or with all others."""
+    plan = Plan(profile, seed)
+    number = data.draw(st.integers(0, plan.row_count - 1))
+    idx = number if number < profile.message_count else profile.message_count - 1 - number
+
+    assert list(plan.rows(number)) == [row for row in _rows(plan) if row.idx == idx]
 
 
 @given(profile=PROFILES, seed=st.integers(0, 2**32))
@@ -63,7 +81,7 @@ def test_a_repeat_is_the_same_message_later(profile: Profile, seed: int) -> None
     assert sorted(idx for idx in by_idx if idx >= 0) == list(range(profile.message_count))
     for first, *repeats in by_idx.values():
         for repeat in repeats:
-            assert plan.body(first, "r") == plan.body(repeat, "r")
+            assert _body(plan, first) == _body(plan, repeat)
             assert plan.deduplication_id(first, "r") == plan.deduplication_id(repeat, "r")
             assert repeat.offset_us - first.offset_us == round(profile.duplicate_after_seconds * 1e6)
 
@@ -85,7 +103,7 @@ def test_a_body_carries_its_identity_and_the_payload_size() -> None:
     plan = Plan(Profile(messages_per_second=1, duration_seconds=1, group_count=1, payload_bytes=33), seed=1)
     (row, *_) = plan.rows(0)
 
-    body = plan.body(row, "r")
+    body = _body(plan, row)
 
     assert identity_of(body=body, deduplication_id=None, message_group_id=None) == plan.identity(row, "r")
     assert len(body.split('"payload":"')[1].removesuffix('"}')) == 33
@@ -129,7 +147,11 @@ GOOD = "messages_per_second: 10\nduration_seconds: 1\ngroup_count: 2\n"
             "profile 'p': duplicate_after_seconds is 299: Input should be less than 240",
         ),
         (GOOD + "rate: 5\n", "profile 'p': rate is no field of a profile"),
-        ("group_count: 1\n", "profile 'p': messages_per_second is missing; duration_seconds is missing"),
+        (
+            "group_count: 1\n",
+            "profile 'p': messages_per_second and duration_seconds missing:"
+            " give messages_per_second and duration_seconds, or phases",
+        ),
         (
             GOOD + "publish_tasks: 3\n",
             "profile 'p': publish_tasks is 3, allowed is at most group_count (2): a group belongs to one task",
