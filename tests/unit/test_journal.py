@@ -1,0 +1,80 @@
+"""The journal: events in columns are the events one by one, and a call's intent and answer become one."""
+
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sluice.clock import VirtualClock
+from sluice.history import COLUMNS, Event, settle
+from wire.journal import SCHEMA, Journal, read_journal, settled
+
+COMMON = {"run": "r", "host": "h", "clock_id": "c", "worker": "publish-0", "task_attempt": 0}
+
+
+def _table(events: list[Event]) -> pa.Table:
+    return pa.Table.from_pydict(
+        {name: [getattr(event, name) for event in events] for name, _ in COLUMNS}, schema=SCHEMA
+    )
+
+
+def test_events_in_columns_are_the_events_one_by_one(tmp_path: Path) -> None:
+    """Values, one for each or one for all, what is common, what nobody said, and the order of both ways mixed."""
+    rows: list[dict[str, Any]] = [
+        {"kind": "published", "idx": 1, "queue": "t", "outcome": "info", "body_hash": None, "invoked_at_us": 5},
+        {"kind": "published", "idx": 2, "queue": "t", "outcome": "info", "body_hash": "abc", "invoked_at_us": 6},
+        {"kind": "published", "idx": 3, "queue": "u", "outcome": "ok", "body_hash": None, "invoked_at_us": 7},
+    ]
+    with Journal(tmp_path, "one-by-one", common=COMMON, clock=VirtualClock(9)) as journal:
+        journal.add(kind="probe", visible_count=4)
+        for row in rows:
+            journal.add(**row)
+
+    with Journal(tmp_path, "in-columns", common=COMMON, clock=VirtualClock(9)) as journal:
+        journal.add(kind="probe", visible_count=4)
+        shared = {"kind": "published", "queue": "t", "outcome": "info"}
+        journal.add_columns(2, shared | {"idx": [1, 2], "body_hash": [None, "abc"], "invoked_at_us": [5, 6]})
+        journal.add_columns(1, {"kind": "published", "queue": "u", "idx": [3], "invoked_at_us": 7})
+
+    one_by_one, in_columns = (read_journal(tmp_path / f"{name}.arrows") for name in ("one-by-one", "in-columns"))
+    assert in_columns.to_pylist() == one_by_one.to_pylist()
+    assert in_columns.column("kind").to_pylist() == ["opened", "probe", *["published"] * 3, "closed"]
+
+
+def test_columns_are_with_the_operating_system_at_once(tmp_path: Path) -> None:
+    """Whoever reads the file sees them, and what was buffered before, though nobody flushed or closed."""
+    journal = Journal(tmp_path, "j", common=COMMON)
+    journal.add(kind="probe", visible_count=4)
+
+    journal.add_columns(2, {"kind": "published", "idx": [1, 2]})
+
+    assert read_journal(journal.path).column("idx").to_pylist() == [None, None, 1, 2]
+
+
+def test_a_column_nobody_knows_is_refused(tmp_path: Path) -> None:
+    """As with single events; nothing of the rest is written."""
+    journal = Journal(tmp_path, "j", common=COMMON)
+
+    with pytest.raises(TypeError, match="an event has no field 'idy'"):
+        journal.add_columns(1, {"kind": "published", "idy": [1]})
+
+    assert len(read_journal(journal.path)) == 1
+
+
+_EVENTS = st.builds(
+    Event,
+    kind=st.sampled_from(["published", "deleted"]),
+    call_id=st.sampled_from([None, "a", "b"]),
+    batch_position=st.sampled_from([None, 0, 1]),
+    responded_at_us=st.sampled_from([None, 5]),
+    error=st.sampled_from([None, "Oops"]),
+)
+
+
+@given(st.lists(_EVENTS, max_size=12))
+def test_a_table_is_settled_as_a_list_of_events_is(events: list[Event]) -> None:
+    """Whatever intents and answers there are, the same rows remain, in the same order."""
+    assert settled(_table(events)).to_pylist() == _table(settle(events)).to_pylist()
