@@ -24,6 +24,7 @@ from sluice import limits
 SCHEMA_VERSION = 1
 _ENVELOPE_HEAD_CHARACTERS = 64  # its type stands first
 _IDX_MAX = 10**18  # fits int64
+_STABLE_HEX_DIGITS = 13  # 52 bits: what reads JSON as floating point does not round it
 END_TYPE = "sluice.end"
 """The type of an event after which its group has none: an end marker for what goes through an outbox."""
 
@@ -201,6 +202,24 @@ def is_end_marker(idx: int | None) -> bool:
 def short_hash(text: str) -> str:
     """Return 16 hex digits of the text's SHA-256."""
     return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def stable_idx(text: str) -> int:
+    """Return an idx for a message that has no number, from what tells it apart: the same in every process.
+
+    It says nothing about order.
+    """
+    return int(hashlib.sha256(text.encode()).hexdigest()[:_STABLE_HEX_DIGITS], 16)
+
+
+def is_sampled(message_group_id: str, one_group_in: int) -> bool:
+    """Return whether a recording of one group in so many keeps this one: the same in every process, and for ever."""
+    return one_group_in == 1 or int(short_hash(message_group_id), 16) % one_group_in == 0
+
+
+def recording_detail(one_group_in: int) -> str:
+    """Return the `detail` of the `topology` event that says a journal is of anyone's clients, and of which groups."""
+    return json.dumps({"is_planned": False, "one_group_in": one_group_in})
 
 
 def pad_sequence_number(digits: str | None) -> str | None:

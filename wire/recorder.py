@@ -1,5 +1,8 @@
 """Observes the calls of boto3 clients and writes them down as events. Changes nothing.
 
+`record` is for anyone's clients, in production too; a `Recorder` on a journal for a load test, which would rather fail
+than go on unrecorded.
+
 Hooks: `provide-client-params` sees the parameters as the caller gave them, `before-call` gives the time of asking,
 `after-call` and `after-call-error` the answer. The recorder is the first to see a question and the last to see an
 answer, so whatever else is hooked in (see `wire.saboteurs`) is, to it, part of the service.
@@ -7,26 +10,39 @@ answer, so whatever else is hooked in (see `wire.saboteurs`) is, to it, part of 
 botocore: https://botocore.amazonaws.com/v1/documentation/api/latest/topics/events.html (read 2026-11-20).
 """
 
+import atexit
 import copy
+import functools
 import hashlib
 import itertools
 import json
+import logging
+import re
 import socket
-from base64 import b64encode
-from collections import OrderedDict
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+import weakref
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Protocol, Self
 
 from botocore.client import BaseClient
 from botocore.exceptions import ConnectTimeoutError, EndpointConnectionError
 
 from sluice.clock import Clock, SystemClock
-from sluice.history import Kind, Outcome, answer_detail, identity_of, pad_sequence_number, short_hash, unwrapped
-from wire.journal import Journal
+from sluice.errors import ConfigError
+from sluice.history import Identity, Kind, Outcome, identity_of, is_sampled, recording_detail, short_hash, stable_idx
+from wire.process_journal import ProcessJournal
+from wire.rows import OPERATIONS, Identify, Row, Rows
 
-_HANDLES_MAX = 20_000
 _NO_EFFECT = (EndpointConnectionError, ConnectTimeoutError)  # the request never left
 _MINE = "sluice_recorder"
+_log = logging.getLogger(__name__)
+
+type Hook = Callable[..., None]
+
+
+def _bare(hook: Hook) -> Hook:
+    return hook
 
 
 def host_name() -> str:
@@ -34,28 +50,62 @@ def host_name() -> str:
     return socket.gethostname()
 
 
+class Writes(Protocol):
+    """What a recorder writes to: a `wire.journal.Journal`, or what stands for one."""
+
+    @property
+    def path(self) -> Path:
+        """Return the file, whose name no other of the history has."""
+
+    def add(self, **values: Any) -> None:
+        """Write one event, sooner or later."""
+
+    def flush(self) -> None:
+        """Return when everything written is safe from the death of this process."""
+
+
 class Recorder:
     """Writes what the clients attached to it do into one journal.
 
-    Runs in one process, whose threads may share it; every process attempt has its own.
+    Runs in one process, whose threads may share it; every process attempt has its own. What goes wrong in it goes wrong
+    in the call it observes.
 
     Args:
         journal: where events go.
         names: queue URL or topic ARN to the name used in the history.
         clock: for the times of asking and answering.
+        identify: which message a body is.
+        one_group_in: of so many message groups one is written down, as a whole; see `sluice.history.is_sampled`.
+        guard: put around every hook.
     """
 
-    def __init__(self, journal: Journal, *, names: Mapping[str, str], clock: Clock | None = None) -> None:
+    def __init__(
+        self,
+        journal: Writes,
+        *,
+        names: Mapping[str, str],
+        clock: Clock | None = None,
+        identify: Identify = identity_of,
+        one_group_in: int = 1,
+        guard: Callable[[Hook], Hook] = _bare,
+    ) -> None:
         self._journal = journal
-        self._names = names
+        self._rows = Rows(names=names, identify=identify)
         self._clock = SystemClock() if clock is None else clock
         self._calls = itertools.count()
-        self._planned: dict[str, tuple[int, int]] = {}
-        self._handles: OrderedDict[str, dict[str, Any]] = OrderedDict()
+        self._keeps = functools.lru_cache(maxsize=10_000)(functools.partial(is_sampled, one_group_in=one_group_in))
+        self._hooks: tuple[tuple[str, bool, Hook], ...] = (
+            ("provide-client-params", True, guard(self._see_parameters)),
+            ("before-call", True, guard(self._see_question)),
+            ("after-call", False, guard(self._see_answer)),
+            ("after-call-error", False, guard(self._see_error)),
+        )
 
     def plan(self, *, deduplication_id: str, intended_at_us: int, publish_attempt: int) -> None:
         """Say when the next publish with that id was meant to happen, and the how-manieth of its message it is."""
-        self._planned[deduplication_id] = (intended_at_us, publish_attempt)
+        self._rows.plan(
+            deduplication_id=deduplication_id, intended_at_us=intended_at_us, publish_attempt=publish_attempt
+        )
 
     def outboxed(self, *, body: str, deduplication_id: str, created_at_us: int, taken_at_us: int, attempt: int) -> None:
         """Write down that a message was taken from an outbox: from its commit to now is what it waited there.
@@ -106,7 +156,7 @@ class Recorder:
         identity = identity_of(body=body, deduplication_id=None, message_group_id=None)
         self._journal.add(
             kind=(Kind.PARKED if is_parked else Kind.HANDLED).value,
-            queue=self.name_of(queue_url),
+            queue=self._rows.name_of(queue_url),
             message_group_id=None if identity is None else identity.message_group_id,
             idx=None if identity is None else identity.idx,
             message_run=None if identity is None else identity.run,
@@ -120,14 +170,20 @@ class Recorder:
 
     def attach(self, client: BaseClient) -> None:
         """Record every call of this client that has to do with messages."""
+        hooks = client.meta.events
+        for event, is_first, hook in self._listened(client):
+            (hooks.register_first if is_first else hooks.register_last)(event, hook)
+
+    def detach(self, client: BaseClient) -> None:
+        """Record no further call of this client."""
+        for event, _, hook in self._listened(client):
+            client.meta.events.unregister(event, hook)
+
+    def _listened(self, client: BaseClient) -> Iterable[tuple[str, bool, Hook]]:
         service = client.meta.service_model.service_name
-        for operation in _OPERATIONS.get(service, {}):
-            event = f"{service}.{operation}"
-            hooks = client.meta.events
-            hooks.register_first(f"provide-client-params.{event}", self._see_parameters)
-            hooks.register_first(f"before-call.{event}", self._see_question)
-            hooks.register_last(f"after-call.{event}", self._see_answer)
-            hooks.register_last(f"after-call-error.{event}", self._see_error)
+        for operation in OPERATIONS.get(service, {}):
+            for event, is_first, hook in self._hooks:
+                yield f"{event}.{service}.{operation}", is_first, hook
 
     def _see_parameters(self, params: dict[str, Any], context: dict[str, Any], **_: Any) -> None:
         # A copy: hooks further down may change what is sent, and the recorder's side is the caller's.
@@ -135,270 +191,254 @@ class Recorder:
 
     def _see_question(self, model: Any, context: dict[str, Any], **_: Any) -> None:
         call = context[_MINE]
-        call["service"], call["operation"] = model.service_model.service_name, model.name
-        rows = _OPERATIONS[call["service"]][call["operation"]].rows(self, call["params"])
-        call["rows"] = rows
+        call["operation"] = OPERATIONS[model.service_model.service_name][model.name]
+        call["rows"] = call["operation"].before(self._rows, call["params"])
         call["invoked_at_us"] = self._clock.now_us()
-        if rows:
-            for row in rows:
-                self._add(call, row, Outcome.INFO)
+        added = [self._add(call, row, Outcome.INFO) for row in call["rows"]]
+        if any(added):
             self._journal.flush()
 
-    def _see_answer(
-        self, http_response: Any, parsed: dict[str, Any], model: Any, context: dict[str, Any], **_: Any
-    ) -> None:
+    def _see_answer(self, http_response: Any, parsed: dict[str, Any], context: dict[str, Any], **_: Any) -> None:
         call = context[_MINE]
         responded_at_us = self._clock.now_us()
-        operation = _OPERATIONS[model.service_model.service_name][model.name]
         if http_response.status_code >= 300:
-            # A refusal had no effect. A server error may have had one.
-            outcome = Outcome.FAIL if http_response.status_code < 500 else Outcome.INFO
+            # A refusal had no effect. A server error may have had one, and so may a try before the last.
+            is_refused = http_response.status_code < 500 and not _was_repeated(context)
             error = parsed.get("Error", {}).get("Code", str(http_response.status_code))
-            for row in call["rows"] or [operation.failed_row(self, call["params"])]:
+            for row in call["operation"].failed(self._rows, call):
+                outcome = Outcome.FAIL if is_refused else Outcome.INFO
                 self._add(call, row, outcome, responded_at_us=responded_at_us, error=error)
             return
-        for row, outcome in operation.answered(self, call, parsed):
+        for row, outcome in call["operation"].answered(self._rows, call, parsed):
             self._add(call, row, outcome, responded_at_us=responded_at_us)
+        if _was_repeated(context):
+            self._add_lost_polls(call)
+
+    def _add_lost_polls(self, call: Mapping[str, Any]) -> None:
+        """Write down that botocore asked again on its own: a receive before the last try may have leased messages."""
+        if not call["rows"]:
+            lost = {**call, "call_id": f"{call['call_id']}/lost"}
+            for row in call["operation"].failed(self._rows, call):
+                self._add(lost, row, Outcome.INFO, error="Repeated")
 
     def _see_error(self, exception: Exception, context: dict[str, Any], **_: Any) -> None:
         call = context.get(_MINE, {})
-        outcome = Outcome.FAIL if isinstance(exception, _NO_EFFECT) else Outcome.INFO
         if "invoked_at_us" not in call:
             return  # it failed before it was sent
-        operation = _OPERATIONS[call["service"]][call["operation"]]
-        for row in call["rows"] or [operation.failed_row(self, call["params"])]:
-            self._add(call, row, outcome, error=type(exception).__name__)
+        never_left = isinstance(exception, _NO_EFFECT) and not _was_repeated(context)
+        for row in call["operation"].failed(self._rows, call):
+            self._add(call, row, Outcome.FAIL if never_left else Outcome.INFO, error=type(exception).__name__)
 
-    def _add(self, call: Mapping[str, Any], row: Mapping[str, Any], outcome: Outcome, **more: Any) -> None:
-        self._journal.add(
-            **{
-                "call_id": call["call_id"],
-                "invoked_at_us": call["invoked_at_us"],
-                "outcome": outcome.value,
-                **row,
-                **more,
-            }
-        )
-
-    def name_of(self, address: str | None) -> str | None:
-        """Return the history's name for a queue URL or topic ARN; the address itself when it has none."""
-        return None if address is None else self._names.get(address, address)
-
-    # --- what each operation says ------------------------------------------------------------------------------------
-
-    def publish_row(self, address: str | None, entry: Mapping[str, Any], position: int | None) -> dict[str, Any]:
-        """Return the event of one message being published or sent."""
-        body = entry.get("Message", entry.get("MessageBody", ""))
-        deduplication_id = entry.get("MessageDeduplicationId")
-        group = entry.get("MessageGroupId")
-        identity = identity_of(body=body, deduplication_id=deduplication_id, message_group_id=group)
-        intended_at_us, attempt = self._planned.pop(deduplication_id or "", (None, None))
-        return {
-            "kind": Kind.PUBLISHED.value,
-            "queue": self.name_of(address),
-            "batch_position": position,
-            "message_group_id": group,
-            "deduplication_id": deduplication_id,
-            "idx": None if identity is None else identity.idx,
-            "message_run": None if identity is None else identity.run,
-            "intended_at_us": intended_at_us,
-            "publish_attempt": attempt,
-            "body_hash": short_hash(body),
-            "attributes_hash": _attributes_hash(entry.get("MessageAttributes")),
-        }
-
-    def handle_row(self, kind: Kind, url: str | None, entry: Mapping[str, Any], position: int | None) -> dict[str, Any]:
-        """Return the event of a delete or a visibility change, with what is known of the message behind the handle."""
-        handle = entry.get("ReceiptHandle", "")
-        return {
-            "kind": kind.value,
-            "queue": self.name_of(url),
-            "batch_position": position,
-            "receipt_handle_hash": short_hash(handle),
-            "visibility_timeout_seconds": entry.get("VisibilityTimeout"),
-            **self._handles.get(handle, {}),
-        }
-
-    def poll_row(self, params: Mapping[str, Any], received_count: int) -> dict[str, Any]:
-        """Return the event of one receive call."""
-        return {
-            "kind": Kind.POLL.value,
-            "queue": self.name_of(params.get("QueueUrl")),
-            "visibility_timeout_seconds": params.get("VisibilityTimeout"),
-            "receive_request_attempt_id": params.get("ReceiveRequestAttemptId"),
-            "max_number_of_messages": params.get("MaxNumberOfMessages", 1),
-            "wait_time_seconds": params.get("WaitTimeSeconds"),
-            "detail": answer_detail(received_count),
-        }
-
-    def received_row(
-        self, params: Mapping[str, Any], message: Mapping[str, Any], position: int, received_count: int
-    ) -> dict[str, Any]:
-        """Return the event of one of the received messages, and remember its receipt handle."""
-        attributes = message.get("Attributes", {})
-        group = attributes.get("MessageGroupId")
-        deduplication_id = attributes.get("MessageDeduplicationId")
-        whole = message.get("Body", "")
-        body, envelope = unwrapped(whole)
-        identity = identity_of(body=body, deduplication_id=deduplication_id, message_group_id=group)
-        of_message = {
-            "message_group_id": group,
-            "idx": None if identity is None else identity.idx,
-            "message_run": None if identity is None else identity.run,
-            "sqs_message_id": message.get("MessageId"),
-        }
-        self._remember(message.get("ReceiptHandle", ""), of_message)
-        return {
-            "kind": Kind.RECEIVED.value,
-            "queue": self.name_of(params.get("QueueUrl")),
-            "batch_position": position,
-            "deduplication_id": deduplication_id,
-            "sns_message_id": envelope.get("MessageId"),
-            "sns_sequence_number": pad_sequence_number(envelope.get("SequenceNumber")),
-            "sqs_sequence_number": pad_sequence_number(attributes.get("SequenceNumber")),
-            "receive_count": _whole(attributes.get("ApproximateReceiveCount")),
-            "receipt_handle_hash": short_hash(message.get("ReceiptHandle", "")),
-            "sent_at_us": _ms_to_us(attributes.get("SentTimestamp")),
-            "first_received_at_us": _ms_to_us(attributes.get("ApproximateFirstReceiveTimestamp")),
-            "visibility_timeout_seconds": params.get("VisibilityTimeout"),
-            "receive_request_attempt_id": params.get("ReceiveRequestAttemptId"),
-            "max_number_of_messages": params.get("MaxNumberOfMessages", 1),
-            "body_hash": short_hash(body),
-            "attributes_hash": _attributes_hash(message.get("MessageAttributes")),
-            "md5_ok": message.get("MD5OfBody") == hashlib.md5(whole.encode(), usedforsecurity=False).hexdigest(),
-            "detail": answer_detail(received_count),
-            **of_message,
-        }
-
-    def _remember(self, handle: str, of_message: dict[str, Any]) -> None:
-        self._handles[handle] = of_message
-        if len(self._handles) > _HANDLES_MAX:
-            self._handles.popitem(last=False)
+    def _add(self, call: Mapping[str, Any], row: Row, outcome: Outcome, **more: Any) -> bool:
+        """Write a row of a call, unless it is of a group that is left out; return whether it was written."""
+        group = row.get("message_group_id")
+        if group is not None and not self._keeps(group):
+            return False
+        said = {"call_id": call["call_id"], "invoked_at_us": call["invoked_at_us"], "outcome": outcome.value}
+        self._journal.add(**said | row | more)
+        return True
 
 
-def _whole(text: str | None) -> int | None:
-    return None if text is None else int(text)
+def _was_repeated(context: Mapping[str, Any]) -> bool:
+    """Return whether botocore sent the request more than once."""
+    return int(context.get("retries", {}).get("attempt", 1)) > 1
 
 
-def _ms_to_us(text: str | None) -> int | None:
-    return None if text is None else int(text) * 1_000
+# --- anyone's clients ------------------------------------------------------------------------------------------------
 
 
-def _attributes_hash(attributes: Mapping[str, Any] | None) -> str | None:
-    if not attributes:
-        return None
-    return short_hash(json.dumps(attributes, sort_keys=True, default=lambda raw: b64encode(raw).decode()))
+class Recording:
+    """What `record` returns: a context manager, or something to close.
 
-
-type _Rows = list[dict[str, Any]]
-type _Answered = list[tuple[dict[str, Any], Outcome]]
-
-
-class _Intended:
-    """An operation that is written down before it happens: its rows are known from its parameters.
-
-    Args:
-        address: the parameter that says where.
-        make: recorder, address, entry, position -> row.
-        ok_fields: entry of the answer -> fields to add.
-        entries: the parameter that lists the entries; None for an operation on one message.
+    Closing says that everything was written down. A recording that was not closed is a history a check calls unknown:
+    its process was killed, or forgot.
     """
 
     def __init__(
         self,
-        address: str,
-        make: Callable[[Recorder, str | None, Mapping[str, Any], int | None], dict[str, Any]],
-        ok_fields: Callable[[Mapping[str, Any]], dict[str, Any]] = lambda _: {},
+        folder: Path,
         *,
-        entries: str | None = None,
+        run: str,
+        worker: str,
+        one_group_in: int,
+        key: Callable[[str], str] | None,
+        names: Mapping[str, str],
+        clock: Clock | None,
     ) -> None:
-        self._address, self._make, self._ok_fields, self._entries = address, make, ok_fields, entries
+        self._journal = ProcessJournal(
+            folder,
+            worker=worker,
+            common={"run": run, "host": host_name()},
+            clock=clock,
+            opening={"kind": Kind.TOPOLOGY.value, "detail": recording_detail(one_group_in)},
+        )
+        self._recorder = Recorder(
+            self._journal,
+            names=names,
+            clock=self._journal.clock,
+            identify=functools.partial(_identify, run, key),
+            one_group_in=one_group_in,
+            guard=self._guarded,
+        )
+        self._clients: list[BaseClient] = []
+        self._is_on = True
+        _open.add(self)
 
-    def rows(self, recorder: Recorder, params: Mapping[str, Any]) -> _Rows:
-        address = params.get(self._address)
-        if self._entries is None:
-            return [self._make(recorder, address, params, None)]
-        return [self._make(recorder, address, entry, at) for at, entry in enumerate(params.get(self._entries, []))]
+    @property
+    def is_on(self) -> bool:
+        """Return whether calls are written down: not any more once it is closed, or could not write."""
+        return self._is_on
 
-    def answered(self, recorder: Recorder, call: Mapping[str, Any], parsed: Mapping[str, Any]) -> _Answered:
-        if self._entries is None:
-            return [(call["rows"][0] | self._ok_fields(parsed), Outcome.OK)]
-        good = {entry["Id"]: entry for entry in parsed.get("Successful", [])}
-        bad = {entry["Id"]: entry for entry in parsed.get("Failed", [])}
-        return [
-            self._answered_entry(row, entry["Id"], good, bad)
-            for row, entry in zip(call["rows"], call["params"][self._entries], strict=True)
-        ]
+    def attach(self, client: BaseClient) -> None:
+        """Record this client too, from its next call on.
 
-    def _answered_entry(
-        self, row: dict[str, Any], id_: str, good: Mapping[str, Any], bad: Mapping[str, Any]
-    ) -> tuple[dict[str, Any], Outcome]:
-        if id_ in good:
-            return row | self._ok_fields(good[id_]), Outcome.OK
-        if id_ in bad:
-            outcome = Outcome.FAIL if bad[id_].get("SenderFault") else Outcome.INFO
-            return row | {"error": bad[id_].get("Code")}, outcome
-        return row | {"error": "NotInAnswer"}, Outcome.INFO
+        Raises:
+            ConfigError: it is no client of SNS or SQS, or is being recorded.
+        """
+        _check_client(client)
+        _recorded.add(client)
+        self._clients.append(client)
+        self._recorder.attach(client)
 
-    def failed_row(self, recorder: Recorder, params: Mapping[str, Any]) -> dict[str, Any]:
-        raise AssertionError("an intended operation has its rows before it fails")
+    def flush(self) -> None:
+        """Hand everything recorded to the operating system."""
+        self._careful(self._journal.flush)()
 
+    def close(self) -> None:
+        """Stop recording, and say in the journal that it is whole. A second time does nothing."""
+        for client in self._clients:
+            self._recorder.detach(client)
+            _recorded.discard(client)
+        self._clients.clear()
+        self._careful(self._journal.close)()
+        self._is_on = False
 
-class _Receive:
-    """ReceiveMessage: nothing is known before the answer."""
+    def __enter__(self) -> Self:
+        return self
 
-    def rows(self, recorder: Recorder, params: Mapping[str, Any]) -> _Rows:
-        return []
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Close, whatever happened: what the clients did is on record up to here."""
+        self.close()
 
-    def answered(self, recorder: Recorder, call: Mapping[str, Any], parsed: Mapping[str, Any]) -> _Answered:
-        params = call["params"]
-        messages: Sequence[Mapping[str, Any]] = parsed.get("Messages", [])
-        return [
-            (recorder.poll_row(params, len(messages)), Outcome.OK),
-            *(
-                (recorder.received_row(params, message, at, len(messages)), Outcome.OK)
-                for at, message in enumerate(messages)
-            ),
-        ]
+    def _guarded(self, hook: Hook) -> Hook:
+        return self._careful(hook)
 
-    def failed_row(self, recorder: Recorder, params: Mapping[str, Any]) -> dict[str, Any]:
-        return recorder.poll_row(params, 0)
+    def _careful(self, do: Hook) -> Hook:
+        """Return what does the same while recording is on, and turns it off where that fails."""
 
+        @functools.wraps(do)
+        def careful(**seen: Any) -> None:
+            if self._is_on:
+                try:
+                    do(**seen)
+                except Exception as error:  # whatever it is, the host's call is not to fail of it
+                    self._is_on = False
+                    _log.error(
+                        "recording to %s stopped (%s: %s); calls go on unrecorded, and a check will call them unknown",
+                        self._journal.folder,
+                        type(error).__name__,
+                        error,
+                    )
 
-def _sns_ok(entry: Mapping[str, Any]) -> dict[str, Any]:
-    return {
-        "sns_message_id": entry.get("MessageId"),
-        "sns_sequence_number": pad_sequence_number(entry.get("SequenceNumber")),
-    }
-
-
-def _sqs_ok(entry: Mapping[str, Any]) -> dict[str, Any]:
-    return {
-        "sqs_message_id": entry.get("MessageId"),
-        "sqs_sequence_number": pad_sequence_number(entry.get("SequenceNumber")),
-    }
+        return careful
 
 
-def _deleted(recorder: Recorder, url: str | None, entry: Mapping[str, Any], at: int | None) -> dict[str, Any]:
-    return recorder.handle_row(Kind.DELETED, url, entry, at)
+_open: "weakref.WeakSet[Recording]" = weakref.WeakSet()
+_recorded: "weakref.WeakSet[BaseClient]" = weakref.WeakSet()
 
 
-def _changed(recorder: Recorder, url: str | None, entry: Mapping[str, Any], at: int | None) -> dict[str, Any]:
-    return recorder.handle_row(Kind.VISIBILITY_CHANGED, url, entry, at)
+@atexit.register
+def _flush_all() -> None:
+    for recording in list(_open):
+        recording.flush()
 
 
-_OPERATIONS: Mapping[str, Mapping[str, _Intended | _Receive]] = {
-    "sns": {
-        "Publish": _Intended("TopicArn", Recorder.publish_row, _sns_ok),
-        "PublishBatch": _Intended("TopicArn", Recorder.publish_row, _sns_ok, entries="PublishBatchRequestEntries"),
-    },
-    "sqs": {
-        "SendMessage": _Intended("QueueUrl", Recorder.publish_row, _sqs_ok),
-        "SendMessageBatch": _Intended("QueueUrl", Recorder.publish_row, _sqs_ok, entries="Entries"),
-        "ReceiveMessage": _Receive(),
-        "DeleteMessage": _Intended("QueueUrl", _deleted),
-        "DeleteMessageBatch": _Intended("QueueUrl", _deleted, entries="Entries"),
-        "ChangeMessageVisibility": _Intended("QueueUrl", _changed),
-        "ChangeMessageVisibilityBatch": _Intended("QueueUrl", _changed, entries="Entries"),
-    },
-}
+def record(
+    clients: BaseClient | Iterable[BaseClient],
+    folder: Path | str,
+    *,
+    one_group_in: int = 1,
+    run: str | None = None,
+    worker: str = "recorded",
+    key: Callable[[str], str] | None = None,
+    names: Mapping[str, str] | None = None,
+    clock: Clock | None = None,
+) -> Recording:
+    """Write the history of what anyone's SNS and SQS clients do, for `python -m spark_load check`.
+
+    The calls are as before, and stay so where the history cannot be written any more: recording then stops, says so
+    once in the log, and leaves its journal without an end. Bodies and attributes are written as hashes only; message
+    group ids and deduplication ids as they are.
+
+    Args:
+        clients: SNS and SQS clients of boto3, of this process; of a resource its `meta.client`.
+        folder: of the journals, for every process of a machine the same one; created when missing.
+        one_group_in: of so many message groups one is kept, as a whole: the same in every process.
+        run: what the history is called, in every process the same; None takes the folder's name.
+        worker: who records, in file names; host, process and time make it unique.
+        key: body to what tells a message from the others of its group. None takes the deduplication id, by which a
+            message published again under another one is another message.
+        names: queue URL or topic ARN to its name in the history; what is not there has the name at its own end.
+        clock: None means this machine's.
+
+    Returns:
+        A context manager. After a fork the child records into a journal of its own, and has to close it too.
+
+    Raises:
+        ConfigError: an argument cannot be right.
+        HistoryError: the folder cannot be written.
+    """
+    if one_group_in < 1:
+        raise ConfigError(f"one_group_in is {one_group_in}, allowed is a whole number from 1, which keeps every group")
+    if re.fullmatch(r"[\w.-]+", worker) is None:
+        raise ConfigError(f"worker is {worker!r}, allowed are letters, digits, '.', '_' and '-': it names a file")
+    listed = [clients] if isinstance(clients, BaseClient) else list(clients)
+    for client in listed:
+        _check_client(client)
+    folder = Path(folder)
+    recording = Recording(
+        folder,
+        run=folder.resolve().name if run is None else run,
+        worker=worker,
+        one_group_in=one_group_in,
+        key=key,
+        names={} if names is None else names,
+        clock=clock,
+    )
+    for client in listed:
+        recording.attach(client)
+    return recording
+
+
+def _check_client(client: Any) -> None:
+    if not isinstance(client, BaseClient):
+        raise ConfigError(f"{type(client).__name__} is no client of boto3; of a resource pass its meta.client")
+    service = client.meta.service_model.service_name
+    if service not in OPERATIONS:
+        raise ConfigError(f"a client of {service!r} sends no messages, allowed are {' and '.join(OPERATIONS)}")
+    if client in _recorded:
+        raise ConfigError(f"this client of {service!r} is being recorded; close that recording first")
+
+
+def _identify(
+    run: str, key: Callable[[str], str] | None, *, body: str, deduplication_id: str | None, message_group_id: str | None
+) -> Identity:
+    """Return which message a stranger's body is: by its key, else by its deduplication id.
+
+    AWS: content-based deduplication takes the SHA-256 of the body,
+    https://docs.aws.amazon.com/AWSSimpleQueueService/latest/APIReference/API_SendMessage.html (read 2026-11-21).
+    """
+    text = None if key is None else _said(key, body)
+    if text is None:
+        text = hashlib.sha256(body.encode()).hexdigest() if deduplication_id is None else deduplication_id
+    return Identity(run=run, message_group_id=message_group_id or "", idx=stable_idx(text))
+
+
+def _said(key: Callable[[str], str], body: str) -> str | None:
+    """Return the key of a body; None for one that has none, such as a corrupted one."""
+    try:
+        return str(key(body))
+    except (ValueError, LookupError, TypeError, AttributeError):
+        return None

@@ -30,6 +30,8 @@ class Expectation:
             not received from there proves nothing.
         lost_receives: queue to how many receives were asked of it and never answered: each may have leased messages.
         is_publishing_recorded: whether every publish is in the history, if only as an intent.
+        is_planned: whether idx counts the messages of a group in the order they were meant to be published. Of anyone's
+            recorded messages it only tells them apart (`history.stable_idx`): what they were meant to be is not judged.
         effects_recorded: the queues whose consumers wrote down every effect; elsewhere a missing one proves nothing.
         fan_out_skew_seconds_max: allowed between a message's first and last queue; None does not judge it.
         passed_over_seconds_max: allowed for a group with an available message while others are served; None likewise.
@@ -47,6 +49,7 @@ class Expectation:
     unproven_queues: Mapping[str, str] = field(default_factory=dict)
     lost_receives: Mapping[str, int] = field(default_factory=dict)
     is_publishing_recorded: bool = True
+    is_planned: bool = True
     effects_recorded: tuple[str, ...] = ()
     fan_out_skew_seconds_max: float | None = None
     passed_over_seconds_max: float | None = None

@@ -17,6 +17,7 @@ Terms, used by all rules as defined here:
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property
 
 from sluice.checker.expectation import Expectation, Surroundings
@@ -70,7 +71,7 @@ class Group:
         self.parked: dict[str, set[int]] = defaultdict(set)
         self._tries: dict[str, list[Event]] = defaultdict(list)
         self._end_markers: dict[str, Event] = {}
-        for event in sorted(events, key=by_time):
+        for event in _told_apart(sorted(events, key=by_time), expectation):
             self._take(event)
         self.acked = {
             idx: next(event for event in tries if event.outcome == Outcome.OK)
@@ -247,6 +248,31 @@ class Group:
             sentence=sentence,
             witness=tuple(witness),
         )
+
+
+def _told_apart(events: Sequence[Event], expectation: Expectation) -> Iterable[Event]:
+    """Return the events, the receives of one message under one idx even where only its deduplication id told it.
+
+    A dead letter has another deduplication id, its old message id, and with it, unless planned, another idx. So what
+    nobody published is looked up by the ids it has, and by those it had.
+    """
+    if expectation.is_planned:
+        return events
+    published = [event for event in events if event.kind == Kind.PUBLISHED and event.idx is not None]
+    known: dict[str | None, int | None] = {
+        event.deduplication_id: event.idx for event in published if event.deduplication_id is not None
+    }
+    idxs = {event.idx for event in published}
+    told: list[Event] = []
+    for event in events:
+        if event.kind == Kind.RECEIVED and event.idx not in idxs:
+            idx = known.get(event.deduplication_id, known.get(event.sqs_message_id, event.idx))
+            told.append(replace(event, idx=idx))
+        else:
+            told.append(event)
+        if event.kind == Kind.RECEIVED and event.sqs_message_id is not None:
+            known.setdefault(event.sqs_message_id, told[-1].idx)
+    return told
 
 
 def _seconds_us(change: Event) -> int:

@@ -177,6 +177,8 @@ def fan_out_divergence(group: Group) -> Iterator[Violation]:
 
 def producer_reorder(group: Group) -> Iterator[Violation]:
     """C7."""
+    if not group.expectation.is_planned:
+        return
     published = [
         (idx, effective)
         for idx in sorted(group.publishes, key=_plan_order)
