@@ -19,14 +19,13 @@ from benchmarks.charts import Bar, bars
 from benchmarks.report import Section, table
 from benchmarks.rounds import Measured, interleaved
 from benchmarks.workers import Conditions, Counts, working
-from docs import prices
 from emulator import localstack
 from messaging import databases, queue, schema
 from messaging.envelope import Envelope, Event
 from messaging.handlers import ANY, Ack, Handlers
 from messaging.queue import Queue
 from messaging.tally import Tally
-from sluice import limits, metrics
+from sluice import limits, metrics, prices
 from sluice.clock import SystemClock, eventually
 from sluice.declaration import Consumer
 

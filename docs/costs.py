@@ -1,10 +1,10 @@
-"""What an environment costs a month, by the prices of `docs.prices` and what is counted in its templates."""
+"""What an environment costs a month, by the prices of `sluice.prices` and what is counted in its templates."""
 
 from dataclasses import dataclass
 
-from docs.prices import usd
 from docs.templates import Resource, Synthesized
 from sluice import limits, naming
+from sluice.prices import usd
 
 HOURS = 730  # a month
 _LOCALSTACK_ACCOUNT = "000000000000"

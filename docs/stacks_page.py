@@ -7,8 +7,9 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from docs import costs, declared, diagram, prices, templates
+from docs import costs, declared, diagram, templates
 from docs.templates import STACKS, Resource
+from sluice import prices
 from sluice.environments import ENVIRONMENTS
 
 _DRAWN = "prod"

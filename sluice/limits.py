@@ -83,3 +83,19 @@ TAGS_MAX = 50
 
 # https://docs.aws.amazon.com/AWSSimpleQueueService/latest/SQSDeveloperGuide/sqs-message-metadata.html
 MESSAGE_ATTRIBUTES_MAX = 10
+
+# https://docs.aws.amazon.com/sns/latest/dg/fifo-high-throughput.html (FifoThroughputScope MessageGroup; an account's)
+TOPIC_MESSAGES_PER_SECOND = {"us-east-1": 30_000, "us-west-2": 9_000, "eu-west-1": 9_000}
+TOPIC_MESSAGES_PER_SECOND_ELSEWHERE = 3_000  # documented as "fewer"; what a topic of scope Topic has, everywhere
+# AWS's announcement of high throughput, 2025-01-21, tells it of the time before; no page promises a group more since.
+TOPIC_GROUP_MESSAGES_PER_SECOND = 300
+
+# https://docs.aws.amazon.com/AWSSimpleQueueService/latest/SQSDeveloperGuide/quotas-messages.html (high throughput; a
+# queue's, for each action)
+QUEUE_CALLS_PER_SECOND = {
+    **dict.fromkeys(("us-east-1", "us-west-2", "eu-west-1"), 70_000),
+    **dict.fromkeys(("us-east-2", "eu-central-1"), 19_000),
+}
+QUEUE_CALLS_PER_SECOND_ELSEWHERE = 2_400  # of the regions that are named in no other row
+# https://docs.aws.amazon.com/AWSSimpleQueueService/latest/SQSDeveloperGuide/partitions-and-data-distribution.html
+GROUP_CALLS_PER_SECOND = 300  # all messages of a group are in one partition

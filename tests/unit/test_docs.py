@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from docs import costs, declared, diagram, pitfalls_page, prices, stacks_page, templates
+from docs import costs, declared, diagram, pitfalls_page, stacks_page, templates
 from docs.costs import Footprint
 from docs.templates import Synthesized
+from sluice import prices
 from sluice.declaration import Consumer
 
 PROJECT = Path(__file__).resolve().parents[2]

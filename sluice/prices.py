@@ -1,9 +1,12 @@
 """AWS's prices, once, with where they come from; and what messages cost by them.
 
-No price here was checked against AWS's live price list: it cannot be reached from where Sluice is built.
+No price here was checked against AWS's live price list: it cannot be reached from where Sluice is built. The lists are
+https://aws.amazon.com/sns/pricing/ and https://aws.amazon.com/sqs/pricing/; free tiers are not deducted.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from math import ceil
 
 PRICE_DATE = "2026-11-21"
 PRICE_REGION = "us-east-1"
@@ -20,6 +23,8 @@ class Price:
 
 
 _MILLION = 1_000_000
+_GIGABYTE = 1e9
+REQUEST_BYTES = 65_536  # of SQS: what is larger counts as several requests
 PRICES = {
     "Fargate CPU": Price(usd=0.04048, unit="vCPU-hour, Linux on x86", source="Infracost ecs_service; press"),
     "Fargate memory": Price(usd=0.004445, unit="GB-hour", source="Infracost ecs_service; press"),
@@ -60,4 +65,24 @@ def million_messages(*, consumers: int, kilobytes: float) -> dict[str, float]:
         "SNS delivery": consumers * (messages * usd("SNS FIFO delivery") + gigabytes * usd("SNS FIFO delivery, data")),
         "SQS send, receive, delete": consumers * 3 * messages * usd("SQS FIFO request"),
         "through the endpoint": consumers * gigabytes * usd("interface endpoint, data"),
+    }
+
+
+def requests(call_bytes: float) -> int:
+    """Return as how many requests SQS counts a call with so many bytes in it, or in its answer; a batch is one call."""
+    return max(1, ceil(call_bytes / REQUEST_BYTES))
+
+
+def fan_out(*, published: int, delivered: int, message_bytes: float) -> Mapping[str, float]:
+    """Return what an SNS FIFO topic costs, in US dollars by line; each message of a batch counts.
+
+    Args:
+        published: messages, suppressed repeats among them.
+        delivered: messages to all queues together.
+        message_bytes: size of one.
+    """
+    gigabytes = message_bytes / _GIGABYTE
+    return {
+        "SNS publish": published * (usd("SNS FIFO publish") + gigabytes * usd("SNS FIFO publish, data")),
+        "SNS delivery": delivered * (usd("SNS FIFO delivery") + gigabytes * usd("SNS FIFO delivery, data")),
     }
