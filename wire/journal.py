@@ -88,7 +88,7 @@ class Journal:
             raise TypeError(f"an event has no field {sorted(unknown)[0]!r}")
         with self._lock:
             self.flush()
-            told = _DEFAULTS | self._common | columns
+            told = {**_DEFAULTS, **self._common, **columns}
             made = [self._column(name, told[name], count) for name, _ in COLUMNS]
             self._file.write(pa.RecordBatch.from_arrays(made, schema=SCHEMA).serialize())
 

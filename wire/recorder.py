@@ -101,10 +101,15 @@ class Recorder:
             ("after-call-error", False, guard(self._see_error)),
         )
 
-    def plan(self, *, deduplication_id: str, intended_at_us: int, publish_attempt: int) -> None:
-        """Say when the next publish with that id was meant to happen, and the how-manieth of its message it is."""
+    def plan(
+        self, *, deduplication_id: str, intended_at_us: int, publish_attempt: int, phase: str | None = None
+    ) -> None:
+        """Say of the next publish with that id: when it was meant to be, its how-manieth it is, in which phase."""
         self._rows.plan(
-            deduplication_id=deduplication_id, intended_at_us=intended_at_us, publish_attempt=publish_attempt
+            deduplication_id=deduplication_id,
+            intended_at_us=intended_at_us,
+            publish_attempt=publish_attempt,
+            phase=phase,
         )
 
     def outboxed(self, *, body: str, deduplication_id: str, created_at_us: int, taken_at_us: int, attempt: int) -> None:

@@ -46,12 +46,14 @@ class Rows:
 
     def __init__(self, *, names: Mapping[str, str], identify: Identify) -> None:
         self._names, self._identify = names, identify
-        self._planned: dict[str, tuple[int, int]] = {}
+        self._planned: dict[str, tuple[int, int, str | None]] = {}
         self._handles: OrderedDict[str, Row] = OrderedDict()
 
-    def plan(self, *, deduplication_id: str, intended_at_us: int, publish_attempt: int) -> None:
+    def plan(
+        self, *, deduplication_id: str, intended_at_us: int, publish_attempt: int, phase: str | None = None
+    ) -> None:
         """Remember what the next publish with that id is."""
-        self._planned[deduplication_id] = (intended_at_us, publish_attempt)
+        self._planned[deduplication_id] = (intended_at_us, publish_attempt, phase)
 
     def name_of(self, address: str) -> str:
         """Return the history's name for a queue URL or topic ARN."""
@@ -69,7 +71,7 @@ class Rows:
     def publish(self, address: str, entry: Mapping[str, Any], position: int | None) -> Row:
         """Return the event of one message being published or sent."""
         body, deduplication_id = _body(entry), entry.get("MessageDeduplicationId")
-        intended_at_us, attempt = self._planned.pop(deduplication_id or "", (None, None))
+        intended_at_us, attempt, phase = self._planned.pop(deduplication_id or "", (None, None, None))
         return {
             "kind": Kind.PUBLISHED.value,
             "queue": self.name_of(address),
@@ -77,6 +79,7 @@ class Rows:
             "deduplication_id": deduplication_id,
             "intended_at_us": intended_at_us,
             "publish_attempt": attempt,
+            "phase": phase,
             "body_hash": short_hash(body),
             "attributes_hash": _attributes_hash(entry.get("MessageAttributes")),
             **self.of_message(

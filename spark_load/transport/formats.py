@@ -1,0 +1,187 @@
+"""The two batch calls on the wire, as botocore writes and reads them: SNS in the query protocol, SQS in JSON 1.0."""
+
+import html
+import json
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from json.encoder import encode_basestring_ascii
+from typing import Any, NamedTuple
+
+from sluice.history import Outcome
+from spark_load.transport import Call, Message
+
+_NOT_IN_ANSWER = "NotInAnswer"
+_FIELD = re.compile(r"<(Id|MessageId|SequenceNumber|Code|SenderFault)>([^<]*)</")
+_CODE = re.compile(r"<Code>([^<]*)</Code>")
+
+
+class Said(NamedTuple):
+    """What an answer says of one message."""
+
+    outcome: str
+    error: str | None = None
+    message_id: str | None = None
+    sequence_number: str | None = None
+
+
+class Unreadable(Exception):
+    """Raised for an answer that is none; its name is botocore's."""
+
+
+@dataclass(frozen=True, slots=True)
+class Format:
+    """How a service is spoken to.
+
+    Args:
+        service: as in a signature.
+        headers: of every request, lower case, sorted, all signed.
+        encode: makes the body of a request.
+        decode: an answer's body to what it says of each Id; raises Unreadable.
+        error_code: headers and body of a refusal to its code; None when it has none.
+    """
+
+    service: str
+    headers: tuple[tuple[str, str], ...]
+    encode: Callable[[Call], bytes]
+    decode: Callable[[str], Mapping[str, Said]]
+    error_code: Callable[[Mapping[str, str], str], str | None]
+
+    def said(self, call: Call, body: str) -> list[Said]:
+        """Return what a good answer says of each message of its call, in order; raise Unreadable."""
+        by_id = self.decode(body)
+        missing = Said(Outcome.INFO.value, _NOT_IN_ANSWER)
+        return [by_id.get(str(position), missing) for position in range(len(call.messages))]
+
+
+# --- SQS -------------------------------------------------------------------------------------------------------------
+
+
+def _json(text: str) -> str:
+    return encode_basestring_ascii(text)[1:-1]
+
+
+def _json_entry(position: int, message: Message) -> str:
+    return (
+        f'{{"Id": "{position}", "MessageBody": "{_json(message.head)}{message.plain}{_json(message.foot)}",'
+        f' "MessageGroupId": {encode_basestring_ascii(message.message_group_id)},'
+        f' "MessageDeduplicationId": {encode_basestring_ascii(message.deduplication_id)}}}'
+    )
+
+
+def _json_call(call: Call) -> bytes:
+    entries = ", ".join([_json_entry(position, message) for position, message in enumerate(call.messages)])
+    return f'{{"QueueUrl": {encode_basestring_ascii(call.address)}, "Entries": [{entries}]}}'.encode("ascii")
+
+
+def _json_said(body: str) -> dict[str, Said]:
+    try:
+        answer = json.loads(body)
+    except ValueError:
+        return {}  # as botocore takes it: an answer without entries
+    taken = {
+        entry["Id"]: Said(Outcome.OK.value, None, entry.get("MessageId"), entry.get("SequenceNumber"))
+        for entry in answer.get("Successful") or ()
+    }
+    return taken | {entry["Id"]: _refused(entry, entry.get("SenderFault")) for entry in answer.get("Failed") or ()}
+
+
+def _refused(entry: Mapping[str, Any], sender_fault: object) -> Said:
+    """Return what a failed entry says: the sender's fault had no effect, the service's may have had one."""
+    return Said(Outcome.FAIL.value if sender_fault else Outcome.INFO.value, entry.get("Code"))
+
+
+def _json_error(headers: Mapping[str, str], body: str) -> str | None:
+    """Return the code of the older protocol where it is given, as botocore does."""
+    if "x-amzn-query-error" in headers:
+        return headers["x-amzn-query-error"].split(";")[0]
+    try:
+        said = json.loads(body)
+        code = str(said.get("__type") or said.get("code") or "")
+    except (ValueError, AttributeError):
+        return None
+    return code.rsplit("#", 1)[-1].split(":", maxsplit=1)[0] or None
+
+
+# --- SNS -------------------------------------------------------------------------------------------------------------
+
+
+_UNRESERVED = bytes(range(128)).translate(
+    None, bytes(c for c in range(128) if not (chr(c).isalnum() or chr(c) in "_.-~"))
+)
+_ESCAPED = {bytes((c,)): b"%%%02X" % c for c in range(256)} | {b" ": b"+"}
+_IN_ORDER = b"%+"  # what escapes are made of comes first
+
+
+def form_quoted(text: str) -> bytes:
+    """Return what `quote_plus` does, in a tenth of its time: one replacement for each byte that occurs."""
+    quoted = text.encode()
+    found = set(quoted.translate(None, _UNRESERVED))
+    for byte in (*(c for c in _IN_ORDER if c in found), *(found.difference(_IN_ORDER))):
+        one = bytes((byte,))
+        quoted = quoted.replace(one, _ESCAPED[one])
+    return quoted
+
+
+def _form_entry(position: int, message: Message) -> bytes:
+    name = b"&PublishBatchRequestEntries.member.%d" % (position + 1)
+    return b"%b.Id=%d%b.Message=%b%b%b%b.MessageGroupId=%b%b.MessageDeduplicationId=%b" % (
+        *(name, position),
+        *(name, form_quoted(message.head), message.plain.encode("ascii"), form_quoted(message.foot)),
+        *(name, form_quoted(message.message_group_id)),
+        *(name, form_quoted(message.deduplication_id)),
+    )
+
+
+def _form_call(call: Call) -> bytes:
+    entries = b"".join([_form_entry(position, message) for position, message in enumerate(call.messages)])
+    return b"Action=PublishBatch&Version=2010-03-31&TopicArn=%b%b" % (form_quoted(call.address), entries)
+
+
+def _xml_said(body: str) -> dict[str, Said]:
+    if "<PublishBatchResult" not in body:
+        raise Unreadable
+    said = {}
+    for entry in _members(body, "Successful"):
+        said[entry["Id"]] = Said(Outcome.OK.value, None, entry.get("MessageId"), entry.get("SequenceNumber"))
+    for entry in _members(body, "Failed"):
+        said[entry["Id"]] = _refused(entry, entry.get("SenderFault") == "true")
+    return said
+
+
+def _members(body: str, list_name: str) -> list[dict[str, str]]:
+    """Return the members of one list of the answer; text between tags holds no `<`, so no parser is needed."""
+    _, _, rest = body.partition(f"<{list_name}>")
+    listed, _, _ = rest.partition(f"</{list_name}>")
+    members = [dict(_FIELD.findall(member)) for member in listed.split("<member>")[1:]]
+    if "&" in listed:
+        members = [{name: html.unescape(value) for name, value in member.items()} for member in members]
+    return [member for member in members if "Id" in member]
+
+
+def _xml_error(_: Mapping[str, str], body: str) -> str | None:
+    found = _CODE.search(body)
+    return None if found is None else html.unescape(found[1])
+
+
+FORMATS: Mapping[str, Format] = {
+    "sns": Format(
+        service="sns",
+        headers=(("content-type", "application/x-www-form-urlencoded; charset=utf-8"),),
+        encode=_form_call,
+        decode=_xml_said,
+        error_code=_xml_error,
+    ),
+    "sqs": Format(
+        service="sqs",
+        headers=(
+            ("content-type", "application/x-amz-json-1.0"),
+            ("x-amz-target", "AmazonSQS.SendMessageBatch"),
+            ("x-amzn-query-mode", "true"),
+        ),
+        encode=_json_call,
+        decode=_json_said,
+        error_code=_json_error,
+    ),
+}
+"""Service to its format."""

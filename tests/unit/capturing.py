@@ -1,0 +1,73 @@
+"""A server on the loopback that keeps every request it gets, and answers as told."""
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import NamedTuple
+
+
+class Captured(NamedTuple):
+    """A request as it came."""
+
+    method: str
+    path: str
+    headers: dict[str, str]
+    body: bytes
+
+
+class Reply(NamedTuple):
+    """What to answer; status 0 closes the connection without a word."""
+
+    status: int = 200
+    body: bytes = b"{}"
+    headers: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(slots=True)
+class Server:
+    """Where it listens, what came, and what it answers to each."""
+
+    url: str
+    reply: Callable[[Captured], Reply]
+    captured: list[Captured] = field(default_factory=list)
+
+
+@contextmanager
+def capturing(reply: Callable[[Captured], Reply]) -> Iterator[Server]:
+    """Yield a running server."""
+
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def do_POST(self) -> None:
+            body = self.rfile.read(int(self.headers["content-length"]))
+            request = Captured(self.command, self.path, {k.lower(): v for k, v in self.headers.items()}, body)
+            server.captured.append(request)
+            answer = server.reply(request)
+            if answer.status == 0:
+                self.close_connection = True
+                return
+            self.send_response(answer.status)
+            for name, value in (("Content-Length", str(len(answer.body))), *answer.headers):
+                self.send_header(name, value)
+            self.end_headers()
+            self.wfile.write(answer.body)
+
+        def log_message(self, format: str, *args: object) -> None:
+            """Say nothing."""
+
+    class Listener(ThreadingHTTPServer):
+        daemon_threads = True
+        request_queue_size = 128
+
+    with Listener(("127.0.0.1", 0), Handler) as listener:
+        server = Server(f"http://127.0.0.1:{listener.server_address[1]}", reply)
+        thread = threading.Thread(target=listener.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
+        thread.start()
+        try:
+            yield server
+        finally:
+            listener.shutdown()
+            thread.join()

@@ -1,0 +1,280 @@
+"""The transports: the same on the wire, the same in the history, and every intent written before a byte leaves."""
+
+import json
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qsl
+from xml.sax.saxutils import escape
+
+import boto3
+import pytest
+from botocore.auth import SigV4Auth
+from botocore.awsrequest import AWSRequest
+from botocore.config import Config
+from botocore.credentials import Credentials
+
+from sluice.clock import SystemClock
+from sluice.errors import ConfigError
+from spark_load.transport import NAMES, Answer, Call, Message, Transport
+from spark_load.transport.opening import ledger_of, opened
+from tests.unit.capturing import Captured, Reply, capturing
+from wire.journal import Journal, read_journal
+from wire.recorder import Recorder
+
+TOPIC = "arn:aws:sns:us-east-1:000000000000:t.fifo"
+QUEUE = "http://localhost:4566/000000000000/q.fifo"
+ADDRESSES = {"sns": TOPIC, "sqs": QUEUE}
+PLANNED = Message(7, 1, 5_000, "g000001", "r.7", '{"run":"r","group":"g000001","idx":7}', "", "", "measure")
+
+
+@pytest.fixture(autouse=True)
+def keys(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Set temporary credentials, so that the token is signed too."""
+    for name, value in (
+        ("ACCESS_KEY_ID", "AKIDEXAMPLE"),
+        ("SECRET_ACCESS_KEY", "wJalr/x+y"),
+        ("SESSION_TOKEN", "t0/k"),
+    ):
+        monkeypatch.setenv(f"AWS_{name}", value)
+
+
+@contextmanager
+def _open(name: str, service: str, url: str, folder: Path) -> Iterator[Transport]:
+    client = boto3.client(
+        service,  # type: ignore[call-overload]
+        endpoint_url=url,
+        region_name="eu-west-1",
+        config=Config(retries={"total_max_attempts": 1}),
+    )
+    clock = SystemClock()
+    with Journal(folder, name, common={"run": "r", "worker": "w"}, clock=clock) as journal:
+        recorder = Recorder(journal, names={TOPIC: "t", QUEUE: "q"}, clock=clock)
+        recorder.attach(client)
+        ledger = ledger_of(journal, {TOPIC: "t", QUEUE: "q"}, "r")
+        transport = opened(name, client, recorder=recorder, ledger=ledger, clock=clock)
+        try:
+            yield transport
+        finally:
+            transport.close()
+
+
+def _ask(transport: Transport, *calls: Call) -> list[Answer]:
+    transport.send(calls)
+    answers: list[Answer] = []
+    while len(answers) < len(calls):
+        answers += transport.answers(1)
+    return answers
+
+
+def _messages(*bodies: str) -> list[Message]:
+    return [PLANNED._replace(idx=at, deduplication_id=f"r.{at}", head=body) for at, body in enumerate(bodies)]
+
+
+def _taken(request: Captured) -> Reply:
+    """Answer as the service does that takes everything."""
+    if "x-amz-target" in request.headers:
+        ids = [entry["Id"] for entry in json.loads(request.body)["Entries"]]
+        taken = [{"Id": one, "MessageId": f"m-{one}", "SequenceNumber": f"1884949646046769612{one}"} for one in ids]
+        return Reply(body=json.dumps({"Successful": taken, "Failed": []}).encode())
+    ids = [value for name, value in parse_qsl(request.body.decode()) if name.endswith(".Id")]
+    return Reply(body=_xml("".join(_member(Id=one, MessageId=f"m-{one}", SequenceNumber=f"1000{one}") for one in ids)))
+
+
+def _member(**fields: str) -> str:
+    return f"<member>{''.join(f'<{name}>{escape(value)}</{name}>' for name, value in fields.items())}</member>"
+
+
+def _xml(successful: str, failed: str = "") -> bytes:
+    return (
+        '<?xml version="1.0"?><PublishBatchResponse xmlns="http://sns.amazonaws.com/doc/2010-03-31/">'
+        f"<PublishBatchResult><Failed>{failed}</Failed><Successful>{successful}</Successful></PublishBatchResult>"
+        "<ResponseMetadata><RequestId>x</RequestId></ResponseMetadata></PublishBatchResponse>"
+    ).encode()
+
+
+AWKWARD = ('a "b" \\ & + = %41 ~', "ü\u2028\x7f😀\r\n\t", "<x>;/?:@,$'", "-_.*", "y" * 250_000)
+
+
+@pytest.mark.parametrize("service", ["sns", "sqs"])
+def test_all_transports_say_the_same_on_the_wire(tmp_path: Path, service: str) -> None:
+    """Method, path, the headers that mean something and the decoded body are boto3's, whatever stands in a body."""
+    said = []
+    with capturing(_taken) as server:
+        for name in NAMES:
+            with _open(name, service, server.url, tmp_path) as transport:
+                _ask(transport, Call(ADDRESSES[service], [*_messages(*AWKWARD), PLANNED._replace(plain="aB3-_")]))
+            said.append(_meaning(server.captured.pop()))
+
+    assert said[0]["path"] == "/"
+    assert said[0]["headers"]["x-amz-security-token"] == "t0/k"
+    assert said[1:] == [said[0]] * (len(NAMES) - 1)
+
+
+def _meaning(request: Captured) -> dict[str, Any]:
+    by_sdk_only = ("user-agent", "amz-sdk-", "accept", "x-amz-date", "authorization", "content-length", "connection")
+    is_json = "x-amz-target" in request.headers
+    return {
+        "method": request.method,
+        "path": request.path,
+        "headers": {name: value for name, value in request.headers.items() if not name.startswith(by_sdk_only)},
+        "signed": request.headers["authorization"].split("SignedHeaders=")[1].split(",")[0],
+        "body": json.loads(request.body) if is_json else parse_qsl(request.body.decode(), keep_blank_values=True),
+    }
+
+
+@pytest.mark.parametrize("service", ["sns", "sqs"])
+@pytest.mark.parametrize("name", NAMES)
+def test_the_signature_is_the_one_botocore_makes(tmp_path: Path, service: str, name: str) -> None:
+    """Botocore's own signer, given what came and the same instant, arrives at the same signature."""
+    with capturing(_taken) as server, _open(name, service, server.url, tmp_path) as transport:
+        _ask(transport, Call(ADDRESSES[service], _messages(*AWKWARD)))
+    came = server.captured[0]
+
+    names = came.headers["authorization"].split("SignedHeaders=")[1].split(",")[0].split(";")
+    request = AWSRequest(
+        "POST", server.url + came.path, headers={one: came.headers[one] for one in names}, data=came.body
+    )
+    request.context["timestamp"] = came.headers["x-amz-date"]
+    signer = SigV4Auth(Credentials("AKIDEXAMPLE", "wJalr/x+y"), service, "eu-west-1")
+    expected = signer.signature(signer.string_to_sign(request, signer.canonical_request(request)), request)
+    assert came.headers["authorization"].endswith(f"Signature={expected}")
+
+
+def _partly_sqs(_: Captured) -> Reply:
+    answer = {
+        "Successful": [{"Id": "1", "MessageId": "m", "SequenceNumber": "12"}],
+        "Failed": [
+            {"Id": "0", "Code": "InvalidParameterValue", "SenderFault": True},
+            {"Id": "2", "Code": "InternalError", "SenderFault": False},
+        ],
+    }
+    return Reply(body=json.dumps(answer).encode())
+
+
+def _partly_sns(_: Captured) -> Reply:
+    failed = _member(Code="Invalid&Parameter", Message="<no>", Id="0", SenderFault="true")
+    failed += _member(Code="InternalError", Id="2", SenderFault="false")
+    return Reply(body=_xml(_member(MessageId="m", Id="1", SequenceNumber="12"), failed))
+
+
+def _refused(status: int, code: str) -> Callable[[Captured], Reply]:
+    def refuse(request: Captured) -> Reply:
+        if "x-amz-target" in request.headers:
+            headers = (("x-amzn-query-error", f"AWS.SimpleQueueService.{code};Sender"),) if code == "Gone" else ()
+            return Reply(status, json.dumps({"__type": f"com.amazonaws.sqs#{code}"}).encode(), headers)
+        return Reply(status, f"<ErrorResponse><Error><Code>{code}</Code></Error></ErrorResponse>".encode())
+
+    return refuse
+
+
+REPLIES: dict[str, Callable[[Captured], Reply]] = {
+    "taken": _taken,
+    "refused": _refused(400, "Gone"),
+    "throttled": _refused(400, "ThrottlingException"),
+    "unavailable": _refused(503, "ServiceUnavailable"),
+    "nothing": lambda _: Reply(500, b""),
+    "a page": lambda _: Reply(502, b"<html>Bad gateway</html>"),
+    "cut off": lambda _: Reply(0),
+}
+
+
+@pytest.mark.parametrize("service", ["sns", "sqs"])
+@pytest.mark.parametrize("case", [*REPLIES, "partly", "nobody"])
+def test_all_transports_write_the_same_history(tmp_path: Path, service: str, case: str) -> None:
+    """Whatever is answered, the rows differ in nothing but ids and times; so do the errors the publisher is told."""
+    reply = {"partly": _partly_sns if service == "sns" else _partly_sqs}.get(case) or REPLIES.get(case, _taken)
+    with capturing(reply) as server:
+        url = f"http://127.0.0.1:{_closed_port()}" if case == "nobody" else server.url
+        told, rows = zip(*(_written(name, service, url, tmp_path) for name in NAMES), strict=True)
+
+    assert [row["idx"] for row in rows[0]] == [0, 1, 2]
+    assert rows[1:] == (rows[0],) * (len(NAMES) - 1)
+    assert told[1:] == (told[0],) * (len(NAMES) - 1)
+
+
+def _written(name: str, service: str, url: str, folder: Path) -> tuple[dict[int, str], list[dict[str, Any]]]:
+    with _open(name, service, url, folder) as transport:
+        answers = _ask(
+            transport, Call(ADDRESSES[service], _messages("a", '{"run":"r","group":"g000001","idx":1}', "ü"))
+        )
+    rows = read_journal(folder / f"{name}.arrows").to_pylist()[1:-1]
+    return dict(answers[0].errors), [_without_times(row) for row in rows]
+
+
+def _without_times(row: dict[str, Any]) -> dict[str, Any]:
+    is_answered = row["responded_at_us"] is not None and row["responded_at_us"] >= row["invoked_at_us"]
+    return row | {"call_id": "", "invoked_at_us": 0, "responded_at_us": is_answered}
+
+
+def _closed_port() -> int:
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))
+        port: int = unused.getsockname()[1]
+    return port
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_intent_is_on_disk_before_the_call_leaves(tmp_path: Path, name: str) -> None:
+    """When the server sees a call, the journal has its messages as `info` already."""
+    seen: list[list[tuple[int, str]]] = []
+
+    def look(request: Captured) -> Reply:
+        journal = read_journal(tmp_path / f"{name}.arrows").to_pylist()
+        ids = [entry["MessageDeduplicationId"] for entry in json.loads(request.body)["Entries"]]
+        seen.append([(row["idx"], row["outcome"]) for row in journal if row["deduplication_id"] in ids])
+        return _taken(request)
+
+    with capturing(look) as server, _open(name, "sqs", server.url, tmp_path) as transport:
+        first, second = _messages("a", "b", "c", "d")[:2], _messages("a", "b", "c", "d")[2:]
+        _ask(transport, Call(QUEUE, first), Call(QUEUE, second))
+
+    assert sorted(seen) == [[(0, "info"), (1, "info")], [(2, "info"), (3, "info")]]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_connection_is_used_again_and_a_closed_one_is_not(tmp_path: Path, name: str) -> None:
+    """The server ends the connection after its third answer; all six calls are answered all the same."""
+    ends = iter([False, False, True, False, False, False])
+
+    def reply(request: Captured) -> Reply:
+        return _taken(request)._replace(headers=(("Connection", "close"),) if next(ends) else ())
+
+    with capturing(reply) as server, _open(name, "sqs", server.url, tmp_path) as transport:
+        answers = [_ask(transport, Call(QUEUE, _messages("a")))[0].errors for _ in range(6)]
+
+    assert answers == [{}] * 6
+
+
+@pytest.mark.parametrize("name", [one for one in NAMES if one != "boto3"])
+def test_a_proxy_is_refused_where_it_would_not_be_used(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    """Rather than going around it."""
+    monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:9")
+    monkeypatch.delenv("no_proxy", raising=False)
+    monkeypatch.delenv("NO_PROXY", raising=False)
+
+    with (
+        pytest.raises(ConfigError, match="knows no proxies; use boto3"),
+        _open(name, "sqs", "http://example.invalid", tmp_path),
+    ):
+        pass
+
+
+@pytest.mark.parametrize("name", [one for one in NAMES if one != "boto3"])
+def test_many_calls_are_on_their_way_at_once(tmp_path: Path, name: str) -> None:
+    """The server answers nobody until all have asked: forty calls need forty connections."""
+    everybody = threading.Barrier(40)
+
+    def reply(request: Captured) -> Reply:
+        everybody.wait(20)
+        return _taken(request)
+
+    with capturing(reply) as server, _open(name, "sqs", server.url, tmp_path) as transport:
+        answers = _ask(transport, *(Call(QUEUE, _messages("a")) for _ in range(40)))
+
+    assert [answer.errors for answer in answers] == [{}] * 40
