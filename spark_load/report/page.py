@@ -1,9 +1,320 @@
-"""The page with charts."""
+"""The page with charts: one file of HTML and inline SVG that asks the network for nothing and needs no script."""
 
-from sluice.verdict import Verdict
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime
+from html import escape
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from sluice.anomalies import ANOMALIES
+from sluice.verdict import EXIT_CROSSED, Holding, Property, Verdict, Violation
+from spark_load.report import figures, timeline, units, words
+from spark_load.report.figures import Figure, Table
+from spark_load.report.summary import event_line
+from spark_load.report.thresholds import Held, held
 from spark_load.series import Series
+
+_TEMPLATE = Path(__file__).resolve().parent / "page.html"
+_SIGNS = {
+    Holding.HOLDS: "✓",
+    Holding.VIOLATED: "✗",
+    Holding.CROSSED: "!",
+    Holding.ALLOWED: "~",
+    Holding.SEEN: "•",
+    Holding.UNKNOWN: "?",
+    Holding.NOT_EXERCISED: "○",
+}
+_FAMILIES = {
+    "A": "Existence",
+    "B": "Duplication",
+    "C": "Order within a group",
+    "D": "Group blocking",
+    "E": "Fan-out",
+    "F": "Dead letters and redrive",
+    "G": "Content",
+    "H": "Liveness and latency",
+    "R": "Effects of consumers",
+}
+_TIMELINES_MAX = 16  # drawn; each takes a fifth of a second
 
 
 def html(verdict: Verdict, said: Series) -> str:
-    """Return the page."""
-    return f"{verdict.status} {said['run']}"
+    """Return the page.
+
+    Args:
+        verdict: what is told.
+        said: what its charts show.
+    """
+    run = verdict.run
+    parts = {
+        "title": escape(f"{verdict.status.value.upper()}: {run['run']}"),
+        "status": "crossed" if verdict.exit_code == EXIT_CROSSED else verdict.status.value,
+        "status_text": _status(verdict),
+        "run": escape(str(run["run"])),
+        "what": _what(verdict, said),
+        "means": escape(words.means(verdict)),
+        "reasons": _list(words.reasons(verdict)),
+        "tiles": _tiles(verdict),
+        "exercised": escape(words.exercised(verdict)),
+        "counts": _counts(verdict.properties),
+        "cells": _cells(verdict.properties),
+        "properties": _properties(verdict.properties),
+        "anomalies": _anomalies(verdict, said),
+        "charts": "".join(map(_figure, _over_time(said))),
+        "ranks": "".join(map(_figure, _by_rank(said))) or '<p class="soft">Fewer than two groups were measured.</p>',
+        "tables": "".join(map(_table, figures.tables(said))),
+        "trouble": _trouble(verdict, said),
+        "thresholds": _thresholds(held(verdict)),
+        "deviations": _deviations(verdict),
+        "environment": _environment(verdict),
+        "profile": escape(yaml.safe_dump(dict(run.get("profile", {})), sort_keys=False).rstrip()),
+        "measuring": _measuring(verdict, said),
+    }
+    template = _TEMPLATE.read_text(encoding="utf-8")
+    return re.sub(r"\{\{(\w+)\}\}", lambda found: parts[found[1]], template)
+
+
+def _status(verdict: Verdict) -> str:
+    crossed = ", a threshold crossed" if verdict.exit_code == EXIT_CROSSED else ""
+    return f"{verdict.status.value.upper()}{crossed}"
+
+
+def _what(verdict: Verdict, said: Series) -> str:
+    run, at = verdict.run, datetime.fromtimestamp(said["started_at_us"] / 1e6, tz=UTC)
+    when = f"{at:%Y-%m-%d %H:%M:%S} UTC" if said["started_at_us"] else "never begun"
+    sabotage = f", sabotaged on purpose: {run['saboteur']}" if run.get("saboteur") else ""
+    return escape(
+        f"Profile {run.get('profile_name', '?')} on environment {run.get('environment', '?')}"
+        f" ({run.get('target', '?')}), {when}, {units.seconds(said['bin_seconds'] * said['bin_count'])}{sabotage}"
+    )
+
+
+def _list(lines: Iterable[str]) -> str:
+    return "".join(f"<li>{escape(line)}</li>" for line in lines)
+
+
+def _tiles(verdict: Verdict) -> str:
+    """Return the few numbers everybody asks for."""
+    measures = verdict.measures
+    if not measures:
+        return ""
+    short = units.short_names(list(measures["queues"]))
+    published = measures["published"]
+    tiles = [
+        ("published", f"{published['count']:,}", f"messages, {units.rate(published['per_second'])}"),
+        *(
+            (
+                f"received, {short[queue]}",
+                f"{of['received']['count']:,}",
+                f"messages, {units.rate(of['received']['per_second'])};"
+                f" p50 {_quantile(of, 'p50')}, p99 {_quantile(of, 'p99')}",
+            )
+            for queue, of in measures["queues"].items()
+        ),
+        (
+            "recorded",
+            f"{measures['events']:,}",
+            f"events in {units.plural(measures['groups'], 'group')}, {measures['suspect_groups']:,} looked at closely",
+        ),
+    ]
+    return "".join(
+        f"<div><dt>{escape(name)}</dt><dd><strong>{number}</strong> {escape(more)}</dd></div>"
+        for name, number, more in tiles
+    )
+
+
+def _quantile(of: Mapping[str, Any], name: str) -> str:
+    return units.duration(of["latency_us"][name] if of["latency_us"] else None)
+
+
+def _class(holding: Holding) -> str:
+    return holding.value.replace(" ", "-")
+
+
+def _mark(holding: Holding) -> str:
+    return f'<span class="mark {_class(holding)}">{_SIGNS[holding]} {holding.value}</span>'
+
+
+def _counts(properties: Sequence[Property]) -> str:
+    count = Counter(one.holding for one in properties)
+    return " ".join(f"<li>{_mark(holding)} {count[holding]}</li>" for holding in Holding if count[holding])
+
+
+def _cells(properties: Sequence[Property]) -> str:
+    """Return every property as a cell; the table below says the same for those who cannot see it."""
+    return "".join(
+        f'<a class="cell {_class(one.holding)}" href="#{one.anomaly}" title="{escape(ANOMALIES[one.anomaly].name)}:'
+        f' {one.holding.value}">{one.anomaly}<span>{_SIGNS[one.holding]}</span></a>'
+        for one in properties
+    )
+
+
+def _properties(properties: Sequence[Property]) -> str:
+    rows = []
+    for family, name in _FAMILIES.items():
+        of = [one for one in properties if one.anomaly.startswith(family)]
+        if of:
+            rows += [f'<tr class="family"><th scope="rowgroup" colspan="5">{name}</th></tr>', *map(_property, of)]
+    return "\n".join(rows)
+
+
+def _property(one: Property) -> str:
+    known = ANOMALIES[one.anomaly]
+    why = {Holding.ALLOWED: f"Allowed: {one.allowed_because}.", Holding.NOT_EXERCISED: f"{words.NOT_EXERCISED}."}
+    note = why.get(one.holding, "")
+    return (
+        f'<tr id="{known.id}" class="{_class(one.holding)}"><td class="id">{known.id}</td>'
+        f'<th scope="row">{escape(known.name)}<small>{escape(known.definition)} {escape(note)}</small></th>'
+        f'<td>{_mark(one.holding)}</td><td class="number" data-title="found">{one.violation_count:,}</td>'
+        f'<td class="number" data-title="of opportunities">{one.opportunities:,}</td></tr>'
+    )
+
+
+def _figure(one: Figure, kind: str = "") -> str:
+    return f"<figure{kind}><h3>{escape(one.title)}</h3>{one.svg}<figcaption>{escape(one.told)}</figcaption></figure>"
+
+
+def _over_time(said: Series) -> list[Figure]:
+    return [
+        figures.throughput(said),
+        figures.backlog(said),
+        *(figures.latency(said, queue, name=f"latency-{at}") for at, queue in enumerate(said["queues"])),
+    ]
+
+
+def _by_rank(said: Series) -> list[Figure]:
+    drawn = (figures.ranks(said, queue, name=f"rank-{at}") for at, queue in enumerate(said["queues"]))
+    return [one for one in drawn if one is not None]
+
+
+def _table(table: Table) -> str:
+    head = "".join(f'<th scope="col" class="number">{escape(cell)}</th>' for cell in table.head)
+    rows = "\n".join(
+        f'<tr><th scope="row" class="number">{escape(row[0])}</th>'
+        + "".join(f"<td>{escape(cell)}</td>" for cell in row[1:])
+        + "</tr>"
+        for row in table.rows
+    )
+    return (
+        f"<details><summary>{escape(table.title)}</summary><div class='scroll'><table class='numbers'>"
+        f"<thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table></div></details>"
+    )
+
+
+def _anomalies(verdict: Verdict, said: Series) -> str:
+    if not verdict.violations:
+        return '<p class="soft">None to show.</p>'
+    shown = [_anomaly(one, said, at) for at, one in enumerate(verdict.violations)]
+    found = sum(one.violation_count for one in verdict.properties if one.holding in (Holding.VIOLATED, Holding.CROSSED))
+    note = f"{units.plural(found, 'anomaly').replace('anomalys', 'anomalies')} found"
+    return f'<p class="soft">{note}, {len(shown)} shown: the first of each kind.</p>' + "".join(shown)
+
+
+def _anomaly(one: Violation, said: Series, at: int) -> str:
+    known = ANOMALIES[one.anomaly]
+    drawn = timeline.draw(one, said, name=f"timeline-{at}") if at < _TIMELINES_MAX else None
+    messages = ", ".join(f"#{idx}" if idx >= 0 else "the end marker" for idx in one.idxs)
+    where = f"group {one.message_group_id}, {one.queue or 'all queues'}, {messages or 'no single message'}"
+    witness = "".join(f"<li>{escape(event_line(event.as_dict()).replace('`', ''))}</li>" for event in one.witness)
+    return (
+        f'<article class="anomaly"><h3><a href="#{known.id}">{known.id}</a> {escape(known.name)}</h3>'
+        f"<p><strong>{escape(one.sentence)}</strong><br><span class='soft'>{escape(where)}</span></p>"
+        f"{drawn.svg if drawn is not None else ''}"
+        f"<details><summary>{units.plural(len(one.witness), 'event')} that show it</summary>"
+        f'<ol class="witness">{witness}</ol></details></article>'
+    )
+
+
+def _trouble(verdict: Verdict, said: Series) -> str:
+    """Return what had to be tried again, was throttled, or came again."""
+    drawn = figures.failures(said)
+    again = {queue: sum(of["again"]) for queue, of in said["queues"].items()}
+    rows = [
+        *((f"failed with {code}", f"{sum(counts):,}") for code, counts in said["failed"].items()),
+        *((f"received again from {queue}", f"{count:,}") for queue, count in again.items() if count),
+    ]
+    calls = verdict.measures.get("calls")
+    if calls:
+        rows.append((f"throttled, of {calls['count']:,} calls", f"{calls['throttled']:,}"))
+    if not rows:
+        return '<p class="soft">No call failed, none was throttled, and nothing came a second time.</p>'
+    return (_figure(drawn) if drawn is not None else "") + _pairs(rows)
+
+
+def _pairs(rows: Iterable[tuple[str, str]]) -> str:
+    return (
+        "<table class='pairs'><tbody>"
+        + "".join(f'<tr><th scope="row">{escape(name)}</th><td>{escape(value)}</td></tr>' for name, value in rows)
+        + "</tbody></table>"
+    )
+
+
+def _thresholds(rows: Sequence[Held]) -> str:
+    if not rows:
+        return '<p class="soft">The profile sets none.</p>'
+    body = "".join(
+        f'<tr><td class="id"><a href="#{row.anomaly}">{row.anomaly}</a></td><th scope="row">{escape(row.what)}</th>'
+        f'<td data-title="seen">{escape(row.seen)}</td><td data-title="allowed">{escape(row.allowed)}</td>'
+        f"<td>{_mark(Holding.HOLDS if row.is_kept else Holding.CROSSED)}</td></tr>"
+        for row in rows
+    )
+    return (
+        '<table class="thresholds"><thead><tr><th scope="col">id</th><th scope="col">measure</th>'
+        '<th scope="col">seen</th><th scope="col">allowed</th><th scope="col"></th></tr></thead>'
+        f"<tbody>{body}</tbody></table>"
+    )
+
+
+def _deviations(verdict: Verdict) -> str:
+    known = verdict.run.get("known_deviations", {})
+    allowed = {one.anomaly: one.allowed_because for one in verdict.properties if one.allowed_because is not None}
+    both = {**allowed, **known}
+    if not both:
+        return '<p class="soft">None are known of this target, and the profile allows none.</p>'
+    return _pairs((f"{anomaly} {ANOMALIES[anomaly].name}", str(why)) for anomaly, why in both.items())
+
+
+def _environment(verdict: Verdict) -> str:
+    run = verdict.run
+    rows = [
+        ("run", run["run"]),
+        ("profile", run.get("profile_name")),
+        ("seed", run.get("seed")),
+        ("environment", run.get("environment")),
+        ("target", run.get("target")),
+        ("endpoint", run.get("endpoint_url") or "AWS"),
+        ("transport", run.get("transport")),
+        ("consumer", run.get("consumer")),
+        ("sabotage", run.get("saboteur") or "none"),
+        *((name, value) for name, value in (run.get("machine") or {}).items()),
+        *((f"version of {name}", value) for name, value in (run.get("versions") or {}).items()),
+        *((f"receives of {queue} before its DLQ", of) for queue, of in (run.get("max_receive_count") or {}).items()),
+        ("recorders", len(run.get("recorders") or ())),
+    ]
+    return _pairs((name, str(value)) for name, value in rows if value is not None)
+
+
+def _measuring(verdict: Verdict, said: Series) -> str:
+    not_judged = ", ".join(f"{one.id} {one.name}" for one in ANOMALIES.values() if not one.is_judged)
+    warm_up = (
+        "There was no warm-up."
+        if said["warm_up"] is None
+        else f"The warm-up, until {units.seconds(said['warm_up'][1])}, is shaded;"
+        " it is in no percentile by group, no measure and no threshold."
+    )
+    return _list(
+        [
+            "Latency is from the instant the plan intended a message to be published, not from when that succeeded,"
+            " to its first receive from a queue.",
+            f"Percentiles are approximate: the rank is off by at most 1 / {said['accuracy']:,} of a bin's messages,"
+            f" so they are exact in bins of fewer than {said['accuracy']:,}. The largest is exact.",
+            f"A bin is {said['bin_seconds']:g} s; the last one may be shorter than that, and its rate look lower.",
+            warm_up,
+            f"Not judged, because no run records it: {not_judged}.",
+            f"The program that judged ended with exit code {verdict.exit_code}.",
+        ]
+    )

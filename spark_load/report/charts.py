@@ -1,0 +1,221 @@
+"""Charts as inline SVG, drawn by Altair and vl-convert: no script, and colours the page gives them by CSS variables."""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from html import escape
+from typing import Any
+
+import altair as alt
+import vl_convert
+
+WIDTH, HEIGHT = 420, 170
+_DOTS_MAX = 40  # points of a line beyond which they only thicken it
+_SECONDS_OR_LESS = "datum.value >= 1000 ? format(datum.value / 1000, '~g') + ' s' : format(datum.value, '~g') + ' ms'"
+_CONFIG: dict[str, Any] = {
+    "background": "transparent",
+    "aria": False,
+    "font": "system-ui, sans-serif",
+    "view": {"stroke": "transparent"},
+    "axis": {
+        "labelColor": "var(--soft)",
+        "titleColor": "var(--soft)",
+        "titleFontWeight": "normal",
+        "labelFontSize": 11,
+        "titleFontSize": 11,
+        "gridColor": "var(--line)",
+        "domainColor": "var(--soft)",
+        "tickColor": "var(--line)",
+    },
+    "axisX": {"grid": False},
+    "legend": {
+        "orient": "top",
+        "title": None,
+        "labelColor": "var(--ink)",
+        "labelFontSize": 11,
+        "labelLimit": 200,
+        "symbolStrokeWidth": 2,
+        "columns": 4,
+        "padding": 0,
+        "offset": 6,
+    },
+}
+
+
+def _data(rows: Sequence[Mapping[str, Any]]) -> alt.InlineData:
+    return alt.InlineData(values=list(rows))
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One line of a chart.
+
+    Args:
+        name: in the legend.
+        points: x to y; a y of None breaks the line.
+        colour: as CSS has it.
+        dash: lengths of strokes and gaps; none for a solid line.
+    """
+
+    name: str
+    points: Sequence[tuple[float, float | None]]
+    colour: str
+    dash: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Axis:
+    """What an axis says.
+
+    Args:
+        title: with the unit.
+        domain: lowest and highest value; None lets the data choose, from 0.
+        is_log: whether equal steps are equal factors.
+        is_duration: whether values are milliseconds, and the ticks are to say so.
+    """
+
+    title: str
+    domain: tuple[float, float] | None = None
+    is_log: bool = False
+    is_duration: bool = False
+
+
+def lines(of: Sequence[Line], *, x: Axis, y: Axis, shade: tuple[float, float] | None = None) -> alt.LayerChart:
+    """Return a chart of lines.
+
+    Args:
+        of: the lines, in the order of the legend.
+        x: the axis of what it goes along.
+        y: the axis of the values.
+        shade: from where to where, along x, is no part of what was measured.
+    """
+    rows = [{"name": line.name, "x": at, "y": value} for line in of for at, value in line.points]
+    names = [line.name for line in of]
+    highest = max((value for line in of for _, value in line.points if value is not None), default=0)
+    domain = (0, 1.05 * highest or 1) if y.domain is None else y.domain
+    across = (
+        alt.Axis(title=y.title, tickCount=5, labelExpr=_SECONDS_OR_LESS)
+        if y.is_duration
+        else alt.Axis(title=y.title, tickCount=5, format="~s")
+    )
+    encoded = alt.Chart(_data(rows)).encode(
+        x=alt.X("x:Q", axis=alt.Axis(title=x.title, tickCount=6), scale=_scale(x.domain, is_log=False)),
+        y=alt.Y("y:Q", axis=across, scale=_scale(domain, is_log=y.is_log)),
+        color=alt.Color("name:N", scale=alt.Scale(domain=names, range=[line.colour for line in of]), sort=names),
+        strokeDash=alt.StrokeDash(
+            "name:N", scale=alt.Scale(domain=names, range=[list(line.dash) or [1, 0] for line in of]), sort=names
+        ),
+    )
+    has_dots = max((len(line.points) for line in of), default=0) <= _DOTS_MAX
+    point = alt.OverlayMarkDef(size=14, filled=True) if has_dots else False
+    drawn = encoded.mark_line(strokeWidth=1.6, point=point)
+    return _finished([*_shaded(shade), drawn], WIDTH, HEIGHT)
+
+
+def _scale(domain: tuple[float, float] | None, *, is_log: bool) -> alt.Scale:
+    if domain is None:
+        return alt.Scale(zero=False, nice=False)
+    return alt.Scale(domain=list(domain), type="log" if is_log else "linear", nice=False)
+
+
+def _shaded(shade: tuple[float, float] | None) -> list[alt.Chart]:
+    if shade is None:
+        return []
+    where = alt.Chart(_data([{"from": shade[0], "to": shade[1], "text": "warm-up"}])).encode(x="from:Q")
+    return [
+        where.mark_rect(fill="var(--shade)").encode(x2="to:Q"),
+        where.mark_text(align="left", baseline="top", dx=3, dy=3, fill="var(--soft)", fontSize=10).encode(
+            y=alt.value(0), text="text:N"
+        ),
+    ]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bar:
+    """A stretch of time in a row of a timeline; without a length, an instant.
+
+    Args:
+        row: which.
+        tone: which of the timeline's tones.
+        began: where it begins.
+        ended: where it ends; the same for an instant.
+    """
+
+    row: str
+    tone: str
+    began: float
+    ended: float
+
+
+def timeline(
+    bars: Sequence[Bar], *, rows: Sequence[str], tones: Mapping[str, str], x: Axis, thin: Sequence[Bar] = ()
+) -> alt.LayerChart:
+    """Return bars and instants in rows.
+
+    Args:
+        bars: what is drawn.
+        rows: their order, from above.
+        tones: name to colour, as CSS has it.
+        x: the axis of time.
+        thin: what is drawn as a hairline.
+    """
+    used = [name for name in tones if any(bar.tone == name for bar in (*bars, *thin))]
+    tone = alt.Color("tone:N", scale=alt.Scale(domain=used, range=[tones[name] for name in used]), sort=used)
+
+    def layer(of: Sequence[Bar]) -> alt.Chart:
+        values = [{"row": bar.row, "tone": bar.tone, "began": bar.began, "ended": bar.ended} for bar in of]
+        axis = alt.Axis(title=x.title, tickCount=6, grid=True, gridOpacity=0.6)
+        return alt.Chart(_data(values)).encode(
+            x=alt.X("began:Q", axis=axis, scale=_scale(x.domain, is_log=False)),
+            y=alt.Y(
+                "row:N",
+                sort=list(rows),
+                scale=alt.Scale(domain=list(rows)),
+                axis=alt.Axis(
+                    title=None, grid=False, ticks=False, domain=False, labelLimit=140, labelColor="var(--ink)"
+                ),
+            ),
+            color=tone,
+        )
+
+    stretches = [bar for bar in bars if bar.ended > bar.began]
+    instants = [bar for bar in bars if bar.ended <= bar.began]
+    drawn = [
+        layer(thin).encode(x2="ended:Q").mark_rule(strokeWidth=1.5),
+        layer(stretches).encode(x2="ended:Q").mark_bar(height=9, minBandSize=1),
+        layer(instants).mark_tick(thickness=2, size=14),
+    ]
+    kept = [one for one, of in zip(drawn, (thin, stretches, instants), strict=True) if of]
+    return _finished(kept, WIDTH, max(40, 17 * len(rows)))
+
+
+def _finished(layers: Sequence[alt.Chart], width: int, height: int) -> alt.LayerChart:
+    chart: alt.LayerChart = alt.layer(*layers).properties(width=width, height=height).configure(**_CONFIG)
+    return chart
+
+
+def svg(chart: alt.LayerChart, *, name: str, title: str, told: str) -> str:
+    """Return a chart as an SVG element that says what it shows.
+
+    Args:
+        chart: what to draw.
+        name: unique on the page.
+        title: what it shows.
+        told: what is to be seen in it, for those who do not see it.
+    """
+    drawn = vl_convert.vegalite_to_svg(chart.to_json(indent=None))
+    found = re.match(r"<svg[^>]*viewBox=\"([^\"]+)\"[^>]*>", drawn)
+    assert found is not None, "vl-convert draws an SVG with a viewBox"
+    wide = float(found[1].split()[2])
+    head = (
+        f'<svg class="chart" role="img" aria-labelledby="{name}-title {name}-told" viewBox="{found[1]}"'
+        f' style="max-width:{1.35 * wide:.0f}px">'
+        f'<title id="{name}-title">{escape(title)}</title><desc id="{name}-told">{escape(told)}</desc>'
+    )
+    return head + _lean(drawn[found.end() :])
+
+
+def _lean(drawn: str) -> str:
+    """Return it without what says nothing: roles inside an image, empty backgrounds."""
+    drawn = re.sub(r' (aria-[a-z]+|role|pointer-events|class)="[^"]*"', "", drawn)
+    return re.sub(r'<path d="(M0,0h0v0h0Z)?"( display="none")?/>', "", drawn)

@@ -1,0 +1,238 @@
+"""The page's figures: what each chart shows of a run's series, with its words and its numbers as a table."""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from spark_load.report import charts, units
+from spark_load.report.charts import Axis, Line
+from spark_load.series import Series
+
+_QUEUE_COLOURS = 6
+_QUEUE_DASHES: tuple[tuple[int, ...], ...] = ((), (6, 2), (2, 2), (8, 2, 2, 2), (1, 3), (10, 4))
+_PERCENTILES: tuple[tuple[str, str, tuple[int, ...]], ...] = (
+    ("max", "var(--max)", (2, 2)),
+    ("p99", "var(--p99)", ()),
+    ("p95", "var(--p95)", ()),
+    ("p50", "var(--p50)", ()),
+)
+_LOG_FROM = 30  # times the smallest: from there a linear axis shows only the largest
+_US_PER_MS = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """A chart with its heading, and what it says in words."""
+
+    title: str
+    told: str
+    svg: str
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """The numbers behind charts."""
+
+    title: str
+    head: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+
+
+def _time(said: Series) -> tuple[float, Axis, tuple[float, float] | None]:
+    """Return by what seconds are divided on the time axis, the axis, and the warm-up on it."""
+    span = said["bin_seconds"] * said["bin_count"]
+    divisor, unit = next(
+        (size, name)
+        for size, name, up_to in ((1, "seconds", 180), (60, "minutes", 10_800), (3_600, "hours", math.inf))
+        if span <= up_to
+    )
+    axis = Axis(title=f"{unit} since the first intended publish", domain=(0, span / divisor))
+    warm_up = None if said["warm_up"] is None else (said["warm_up"][0] / divisor, said["warm_up"][1] / divisor)
+    return divisor, axis, warm_up
+
+
+def _points(
+    said: Series, values: Sequence[float | None], divisor: float, by: float
+) -> list[tuple[float, float | None]]:
+    """Return the middle of every bin with its value, divided."""
+    middle = said["bin_seconds"] / divisor
+    return [((at + 0.5) * middle, None if value is None else value / by) for at, value in enumerate(values)]
+
+
+def names(said: Series) -> dict[str, str]:
+    """Return what each queue is called in a legend."""
+    return units.short_names(list(said["queues"]))
+
+
+def _per_queue(said: Series, measure: str, divisor: float, by: float) -> list[Line]:
+    short = names(said)
+    return [
+        Line(
+            short[queue],
+            _points(said, of[measure], divisor, by),
+            f"var(--s{at % _QUEUE_COLOURS})",
+            _QUEUE_DASHES[at % len(_QUEUE_DASHES)],
+        )
+        for at, (queue, of) in enumerate(said["queues"].items())
+    ]
+
+
+def throughput(said: Series) -> Figure:
+    """Return messages per second, in and out."""
+    divisor, x, warm_up = _time(said)
+    published = Line("published", _points(said, said["published"], divisor, said["bin_seconds"]), "var(--ink)")
+    chart = charts.lines(
+        [published, *_per_queue(said, "received", divisor, said["bin_seconds"])],
+        x=x,
+        y=Axis(title="messages per second"),
+        shade=warm_up,
+    )
+    peak = max(said["published"], default=0) / said["bin_seconds"]
+    told = (
+        f"Published, and received for the first time from each queue, in bins of {said['bin_seconds']:g} s."
+        f" At most {units.rate(peak)} were published."
+    )
+    return Figure("Throughput", told, charts.svg(chart, name="throughput", title="Throughput over time", told=told))
+
+
+def backlog(said: Series) -> Figure:
+    """Return how many messages waited in each queue."""
+    divisor, x, warm_up = _time(said)
+    chart = charts.lines(_per_queue(said, "waiting", divisor, 1), x=x, y=Axis(title="messages waiting"), shade=warm_up)
+    short = names(said)
+    peaks = ", ".join(f"{short[queue]} {max(of['waiting'], default=0):,}" for queue, of in said["queues"].items())
+    told = f"Acknowledged and not yet received once, at the end of each bin. Most at once: {peaks}."
+    return Figure("Backlog", told, charts.svg(chart, name="backlog", title="Backlog over time", told=told))
+
+
+def _latency_axis(said: Series) -> Axis:
+    """Return the one axis of all latencies, so that queues can be compared: logarithmic when they differ widely."""
+    of_queues = [of["latency_us"] for of in said["queues"].values()]
+    highest = max((value for of in of_queues for value in of["max"] if value is not None), default=1_000_000)
+    lowest = min((value for of in of_queues for value in of["p50"] if value is not None), default=0)
+    lowest = max(lowest, _US_PER_MS)
+    if highest / lowest >= _LOG_FROM:
+        bounds = 10 ** math.floor(math.log10(lowest / _US_PER_MS)), 1.15 * highest / _US_PER_MS
+        return Axis(title="latency, logarithmic", domain=bounds, is_log=True, is_duration=True)
+    return Axis(title="latency", domain=(0, 1.05 * highest / _US_PER_MS), is_duration=True)
+
+
+def latency(said: Series, queue: str, *, name: str) -> Figure:
+    """Return one queue's latency percentiles over the time messages were due."""
+    divisor, x, warm_up = _time(said)
+    of = said["queues"][queue]["latency_us"]
+    chart = charts.lines(
+        [
+            Line(one, _points(said, _drawable(of[one]), divisor, _US_PER_MS), colour, dash)
+            for one, colour, dash in _PERCENTILES
+        ],
+        x=x,
+        y=_latency_axis(said),
+        shade=warm_up,
+    )
+    worst = max((value for value in of["p99"] if value is not None), default=None)
+    told = f"From the intended publish to the first receive. The worst p99 of a bin is {units.duration(worst)}."
+    title = f"Latency, {names(said)[queue]}"
+    return Figure(title, told, charts.svg(chart, name=name, title=f"{title}, over time", told=told))
+
+
+def _drawable(values: Sequence[int | None]) -> list[float | None]:
+    """Return the values with nothing under a millisecond: a logarithm has no zero, and clocks are no finer."""
+    return [None if value is None else max(value, _US_PER_MS) for value in values]
+
+
+def ranks(said: Series, queue: str, *, name: str) -> Figure | None:
+    """Return one queue's latency percentiles from the hottest groups to the coldest; None with less than two ranks."""
+    found = [rank["latency_us"].get(queue) for rank in said["ranks"]]
+    if len(found) < 2:
+        return None
+    chart = charts.lines(
+        [
+            Line(
+                one,
+                [
+                    (at + 1, None if of is None or of[one] is None else max(of[one], _US_PER_MS) / _US_PER_MS)
+                    for at, of in enumerate(found)
+                ],
+                colour,
+                dash,
+            )
+            for one, colour, dash in _PERCENTILES
+        ],
+        x=Axis(title=f"groups in {len(found)} equal parts, hottest first", domain=(0.5, len(found) + 0.5)),
+        y=_latency_axis(said),
+    )
+    hottest, coldest = (of["p99"] if of else None for of in (found[0], found[-1]))
+    told = (
+        f"p99 is {units.duration(hottest)} in the hottest {units.plural(said['ranks'][0]['groups'], 'group')}"
+        f" and {units.duration(coldest)} in the coldest {units.plural(said['ranks'][-1]['groups'], 'group')}."
+    )
+    title = f"Latency by group, {names(said)[queue]}"
+    return Figure(title, told, charts.svg(chart, name=name, title=title, told=told))
+
+
+def failures(said: Series) -> Figure | None:
+    """Return what failed over time; None when nothing did."""
+    if not said["failed"]:
+        return None
+    divisor, x, warm_up = _time(said)
+    of = [
+        Line(code, _points(said, counts, divisor, said["bin_seconds"]), f"var(--s{at % _QUEUE_COLOURS})", _dash(at))
+        for at, (code, counts) in enumerate(said["failed"].items())
+    ]
+    chart = charts.lines(of, x=x, y=Axis(title="failed calls and entries per second"), shade=warm_up)
+    counts = ", ".join(f"{code} {units.times(sum(counts))}" for code, counts in said["failed"].items())
+    told = f"By error code: {counts}."
+    return Figure(
+        "Failed attempts", told, charts.svg(chart, name="failed", title="Failed attempts over time", told=told)
+    )
+
+
+def _dash(at: int) -> tuple[int, ...]:
+    return _QUEUE_DASHES[at % len(_QUEUE_DASHES)]
+
+
+def tables(said: Series) -> list[Table]:
+    """Return the numbers of all charts."""
+    short = names(said)
+    over_time = [
+        Table(
+            f"{short[queue]} over time",
+            ("from", "published", "received", "again", "waiting", "p50", "p95", "p99", "max"),
+            tuple(_row(said, of, at) for at in range(said["bin_count"])),
+        )
+        for queue, of in said["queues"].items()
+    ]
+    by_rank = [
+        Table(
+            f"{short[queue]} by group, hottest first",
+            ("part", "groups", "messages", "p50", "p95", "p99", "max"),
+            tuple(
+                (
+                    str(at + 1),
+                    f"{rank['groups']:,}",
+                    f"{rank['messages']:,}",
+                    *_quantiles(rank["latency_us"].get(queue)),
+                )
+                for at, rank in enumerate(said["ranks"])
+            ),
+        )
+        for queue in said["queues"]
+    ]
+    return over_time + by_rank
+
+
+def _row(said: Series, of: Mapping[str, Any], at: int) -> tuple[str, ...]:
+    return (
+        f"{at * said['bin_seconds']:g} s",
+        f"{said['published'][at]:,}",
+        f"{of['received'][at]:,}",
+        f"{of['again'][at]:,}",
+        f"{of['waiting'][at]:,}",
+        *_quantiles({name: values[at] for name, values in of["latency_us"].items()}),
+    )
+
+
+def _quantiles(of: Mapping[str, int | None] | None) -> tuple[str, ...]:
+    return tuple(units.duration(None if of is None else of[name]) for name in ("p50", "p95", "p99", "max"))

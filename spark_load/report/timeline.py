@@ -1,0 +1,150 @@
+"""The timeline of one violation: publishes, leases and deletes of the messages around it, a row for each message."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sluice.anomalies import ANOMALIES
+from sluice.history import Kind, Outcome, is_end_marker
+from sluice.verdict import Violation
+from spark_load.report import charts, units
+from spark_load.report.charts import Axis, Bar
+from spark_load.report.figures import Figure
+from spark_load.series import Series
+
+_MESSAGES_MAX = 6
+_US = 1_000_000
+_TONES = {
+    "publish": "var(--publish)",
+    "leased": "var(--lease)",
+    "in question": "var(--bad)",
+    "no answer, or failed": "var(--trouble)",
+    "receive call": "var(--soft)",
+    "delete": "var(--ink)",
+}
+
+type Said = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class _Drawn:
+    """A bar, and whether it ends because the picture does."""
+
+    bar: Bar
+    is_thin: bool = False
+
+
+def draw(violation: Violation, said: Series, *, name: str) -> Figure | None:
+    """Return the timeline; None when there is no event with a time to draw."""
+    events = _events(violation, said["groups"].get(violation.message_group_id, ()))
+    events = _about(events, violation)
+    if not events:
+        return None
+    window = _window(events)
+    short = units.short_names(list(said["queues"]))
+    rows: dict[tuple[int, int, str], str] = {}
+    drawn: list[_Drawn] = []
+    for event in events:
+        place = "publish" if event["kind"] == Kind.PUBLISHED else short.get(event["queue"], event["queue"])
+        row = f"{place} {_message(event['idx'])}"
+        rows[_order(event, said)] = row
+        drawn += _bars(event, events, row, violation, said)
+    origin = said["started_at_us"]
+    shown = [_Drawn(_cut(one.bar, window, origin), one.is_thin) for one in drawn]
+    chart = charts.timeline(
+        [one.bar for one in shown if not one.is_thin],
+        thin=[one.bar for one in shown if one.is_thin],
+        rows=[rows[key] for key in sorted(rows)],
+        tones=_TONES,
+        x=Axis(
+            title="seconds since the first intended publish",
+            domain=((window[0] - origin) / _US, (window[1] - origin) / _US),
+        ),
+    )
+    title = f"{ANOMALIES[violation.anomaly].name} in group {violation.message_group_id}"
+    return Figure(title, violation.sentence, charts.svg(chart, name=name, title=title, told=violation.sentence))
+
+
+def _message(idx: int) -> str:
+    return "end" if is_end_marker(idx) else f"#{idx}"
+
+
+def _order(event: Said, said: Series) -> tuple[int, int, str]:
+    """Return where a row stands: publishes first, then the queues as declared, then the others; end markers last."""
+    queues = list(said["queues"])
+    if event["kind"] == Kind.PUBLISHED:
+        place = -1
+    else:
+        place = queues.index(event["queue"]) if event["queue"] in queues else len(queues)
+    idx = event["idx"]
+    return place, 2**62 - idx if is_end_marker(idx) else idx, event["queue"]
+
+
+def _events(violation: Violation, stored: Sequence[Said]) -> list[Said]:
+    """Return the group's events, those of the witness among them once."""
+    found: dict[tuple[object, ...], Said] = {}
+    for event in (*stored, *(one.as_dict() for one in violation.witness)):
+        if event.get("invoked_at_us") is not None and event.get("idx") is not None and event.get("queue") is not None:
+            key = tuple(event.get(name) for name in ("kind", "call_id", "batch_position", "idx", "queue"))
+            found.setdefault(key, event)
+    return sorted(found.values(), key=lambda event: event["invoked_at_us"])
+
+
+def _about(events: Sequence[Said], violation: Violation) -> list[Said]:
+    """Return the events of the messages in question and their neighbours, where it happened."""
+    witnesses = [one for one in violation.witness if one.idx is not None]
+    asked = list(dict.fromkeys([*violation.idxs, *(one.idx for one in witnesses if one.idx is not None)]))
+    asked = asked[:_MESSAGES_MAX]
+    others = sorted(
+        {event["idx"] for event in events} - set(asked), key=lambda idx: min(abs(idx - one) for one in asked or [0])
+    )
+    idxs = {*asked, *others[: max(0, min(2, _MESSAGES_MAX - len(asked)))]}
+    places = {one.queue for one in witnesses if one.kind != Kind.PUBLISHED} | (
+        set() if violation.queue is None else {violation.queue}
+    )
+    return [
+        event
+        for event in events
+        if event["idx"] in idxs and (event["kind"] == Kind.PUBLISHED or not places or event["queue"] in places)
+    ]
+
+
+def _window(events: Sequence[Said]) -> tuple[float, float]:
+    """Return from when to when is shown: every call, and a little around them. Leases are cut."""
+    instants = [at for event in events for at in (event["invoked_at_us"], event.get("responded_at_us")) if at]
+    margin = max(10_000, 0.06 * (max(instants) - min(instants)))
+    return min(instants) - margin, max(instants) + margin
+
+
+def _cut(bar: Bar, window: tuple[float, float], origin: int) -> Bar:
+    began, ended = (min(max(at, window[0]), window[1]) for at in (bar.began, bar.ended))
+    return Bar(row=bar.row, tone=bar.tone, began=(began - origin) / _US, ended=(ended - origin) / _US)
+
+
+def _bars(event: Said, events: Sequence[Said], row: str, violation: Violation, said: Series) -> list[_Drawn]:
+    """Return what is drawn of one event."""
+    invoked, responded = event["invoked_at_us"], event.get("responded_at_us")
+    kind, is_ok = event["kind"], event.get("outcome", Outcome.OK) == Outcome.OK
+    if kind == Kind.RECEIVED:
+        tone = "in question" if event["idx"] in violation.idxs else "leased"
+        began = invoked if responded is None else responded
+        lease = Bar(row=row, tone=tone, began=began, ended=max(began, _lease_end(event, events, said)))
+        return [_Drawn(Bar(row=row, tone="receive call", began=invoked, ended=began), is_thin=True), _Drawn(lease)]
+    if kind == Kind.PUBLISHED:
+        tone = "publish" if is_ok else "no answer, or failed"
+        return [_Drawn(Bar(row=row, tone=tone, began=invoked, ended=max(invoked + 1_000, responded or 0)))]
+    tone = "delete" if is_ok else "no answer, or failed"
+    return [_Drawn(Bar(row=row, tone=tone, began=invoked, ended=invoked))]
+
+
+def _lease_end(event: Said, events: Sequence[Said], said: Series) -> int:
+    """Return when the lease ended, as far as the events tell: by a delete, or when its time was over."""
+    seconds: int = event.get("visibility_timeout_seconds", said["visibility"].get(event["queue"], 0))
+    over = [int(event["invoked_at_us"]) + seconds * _US]
+    handle = event.get("receipt_handle_hash")
+    over += [
+        int(other["invoked_at_us"])
+        for other in events
+        if other["kind"] in (Kind.DELETED, Kind.VISIBILITY_CHANGED) and other.get("receipt_handle_hash") == handle
+    ]
+    return min(over)

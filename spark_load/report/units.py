@@ -1,0 +1,52 @@
+"""Numbers with their units, as people read them."""
+
+from collections.abc import Sequence
+
+NONE = "—"
+
+
+def duration(us: float | None) -> str:
+    """Return microseconds as text with three digits that count; a dash for none."""
+    if us is None:
+        return NONE
+    if abs(us) < 1_000:
+        return f"{us / 1_000:.2g} ms" if us else "0 ms"
+    if abs(us) < 999_500:
+        return f"{us / 1_000:.3g} ms"
+    if abs(us) < 120_000_000:
+        return f"{us / 1_000_000:.3g} s"
+    minutes, seconds = divmod(round(us / 1_000_000), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours} h {minutes:02} min" if hours else f"{minutes} min {seconds:02} s"
+
+
+def seconds(value: float | None) -> str:
+    """Return seconds as text."""
+    return duration(None if value is None else value * 1_000_000)
+
+
+def rate(per_second: float | None) -> str:
+    """Return messages per second as text."""
+    if per_second is None:
+        return NONE
+    return f"{per_second:,.0f}/s" if per_second >= 1_000 else f"{per_second:.3g}/s"
+
+
+def times(count: int) -> str:
+    """Return how often something happened."""
+    return {1: "once", 2: "twice"}.get(count, f"{count:,} times")
+
+
+def plural(count: int, noun: str) -> str:
+    """Return a count with its noun, which takes an s."""
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
+def short_names(names: Sequence[str]) -> dict[str, str]:
+    """Return what tells each name from the others: without the words all of them begin with, and the suffix."""
+    words = [name.removesuffix(".fifo").split("-") for name in names]
+    alike = 0
+    if len(names) > 1:
+        while all(len(one) > alike + 1 and one[alike] == words[0][alike] for one in words):
+            alike += 1
+    return {name: "-".join(one[alike:]) for name, one in zip(names, words, strict=True)}
