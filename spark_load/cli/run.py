@@ -11,6 +11,7 @@ from sluice.errors import ConfigError
 from spark_load import driver, profile, session, site
 from spark_load.cli.ending import finish
 from spark_load.cli.watching import Watcher
+from spark_load.cli.where import on_a_cluster
 from wire.saboteurs import SABOTEURS, saboteur
 
 
@@ -51,6 +52,7 @@ from wire.saboteurs import SABOTEURS, saboteur
 )
 @click.option("--json", "as_json", is_flag=True, help="Print the verdict as JSON on standard output.")
 @click.option("--force", is_flag=True, help="Also load an environment that keeps its messages.")
+@on_a_cluster
 def run(
     profile_name: str,
     environment_name: str,
@@ -62,6 +64,7 @@ def run(
     runs_dir: Path,
     as_json: bool,
     force: bool,
+    cluster: session.Cluster,
 ) -> None:
     """Run the load test PROFILE (a name, or the path of a YAML file).
 
@@ -86,7 +89,7 @@ def run(
     folder = driver.make_folder(runs_dir, environment, named.name, SystemClock())
     with Watcher(named.profile, len(found.queue_urls)) as watch:
         watch("starting Spark", [])
-        with session.running(driver.slots(named.profile, found)) as spark:
+        with session.running(driver.slots(named.profile, found), cluster) as spark:
             verdict = driver.run_load(
                 spark,
                 folder=folder,
