@@ -10,8 +10,10 @@ from sluice.verdict import EXIT_CODES, EXIT_REFUSED, Status
 from spark_load.cli.check import judge
 from spark_load.cli.planning import profiles
 from spark_load.cli.run import run
+from spark_load.driver import Stopped
 
 _COULD_NOT = EXIT_CODES[Status.UNKNOWN]
+_STOPPED = 130
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
@@ -32,9 +34,12 @@ def main() -> None:
     """Run the command line; every expected failure is one line and an exit code."""
     try:
         cli(standalone_mode=False, prog_name="python -m spark_load")
+    except Stopped as stopped:
+        click.echo(str(stopped), err=True)
+        sys.exit(_STOPPED)
     except click.Abort:
         click.echo("stopped; no verdict was written", err=True)
-        sys.exit(130)
+        sys.exit(_STOPPED)
     except click.ClickException as error:
         error.show()
         sys.exit(EXIT_REFUSED)

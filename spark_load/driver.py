@@ -3,8 +3,7 @@
 import json
 import platform
 import secrets
-from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from importlib.metadata import version
@@ -12,32 +11,43 @@ from pathlib import Path
 from typing import Any
 
 from pyspark.errors import PySparkException
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 
 from sluice.checker import Expectation
-from sluice.clock import Clock, NotReached, SystemClock, clock_id, eventually, wall_minus_monotonic_us
+from sluice.clock import Clock, SystemClock, clock_id, wall_minus_monotonic_us
 from sluice.declaration import Environment
 from sluice.errors import HistoryError
 from sluice.verdict import Verdict
 from spark_load import report
-from spark_load.consume import consume
-from spark_load.coordination import Board, Progress
+from spark_load.envelopes import run_of
 from spark_load.judge import compact, judge
+from spark_load.offering import Watch, last_line, offer, slots
 from spark_load.plan import Plan
 from spark_load.profile import NamedProfile, Profile
-from spark_load.publish import publish
 from spark_load.site import Site
 from spark_load.tasks import JOURNALS, Run
+
+__all__ = ["RUN_FILE", "Stopped", "Stored", "Watch", "find_stored", "make_folder", "rejudge", "run_load", "slots"]
 
 RUN_FILE = "run.json"
 _HISTORY = "history"
 _UNFINISHED = "the driver did not live to see the end of the load"
-_READY_SECONDS = 180
-_LEAD_US = 500_000
-_WATCH_SECONDS = 0.5
+_TUPLES = ("queues", "effects_recorded")  # JSON has lists
+_STOPPED = "it was stopped before its end"
 
-type Watch = Callable[[str, list[Progress]], None]
-"""Called about twice a second with the phase and what every task said last."""
+
+class Stopped(Exception):
+    """Raised when Ctrl-C ended a run: what was recorded until then can be judged.
+
+    Args:
+        folder: of the run.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(
+            f"stopped; what was recorded is in {folder}, and can be judged: python -m spark_load check {folder}"
+        )
+        self.folder = folder
 
 
 def make_folder(runs: Path, environment: Environment, profile: str, clock: Clock) -> Path:
@@ -56,11 +66,6 @@ def make_folder(runs: Path, environment: Environment, profile: str, clock: Clock
             f"cannot write the history to {runs} ({error.strerror}); name a folder you can write to with --runs-dir"
         ) from error
     return folder
-
-
-def slots(profile: Profile, site: Site) -> int:
-    """Return how many Spark tasks of a load test run at once."""
-    return profile.publish_tasks + profile.consumers_per_queue * len(site.queue_urls)
 
 
 def run_load(
@@ -92,12 +97,13 @@ def run_load(
 
     Raises:
         HistoryError: the history cannot be written or read.
+        Stopped: Ctrl-C ended it.
 
     Runs on the driver, and blocks for the duration of the load and the drain.
     """
     profile = named.profile
     run = Run(
-        id=f"{folder.name}-{secrets.token_hex(2)}",
+        id=_new_id(folder, profile),
         folder=folder,
         site=site,
         plan=Plan(profile, seed),
@@ -111,6 +117,8 @@ def run_load(
         queues=tuple(site.queue_urls),
         visibility_timeout_seconds=dict(site.visibility_timeout_seconds),
         dead_letter_queues=dict(site.dead_letter_queues),
+        subscription_dead_letter_queues=dict(site.undelivered_queues),
+        effects_recorded=tuple(site.queue_urls),
         fan_out_skew_seconds_max=profile.fan_out_skew_seconds_max,
         passed_over_seconds_max=profile.passed_over_seconds_max,
         stuck_seconds_max=profile.stuck_seconds_max,
@@ -131,10 +139,22 @@ def run_load(
         | {"python": platform.python_version()},
     }
     _store(folder, described, expectation, [_UNFINISHED])
-    unknowns = _offer(spark, run, watch)
-    _store(folder, described, expectation, unknowns)
+    try:
+        offered = offer(spark, run, watch)
+    except KeyboardInterrupt:
+        _store(folder, described, expectation, [_STOPPED])
+        raise Stopped(folder) from None
+    described["recorders"] = run.recorders() | offered.recorders
+    _store(folder, described, expectation, offered.unknowns)
     watch("judging", [])
     return rejudge(spark, find_stored(folder))
+
+
+def _new_id(folder: Path, profile: Profile) -> str:
+    """Return the id of a new run: of a worker's messages the epoch of their numbers, later than any before."""
+    if profile.consumer == "worker":
+        return run_of(SystemClock().now_us())
+    return f"{folder.name}-{secrets.token_hex(2)}"
 
 
 def _store(folder: Path, described: Mapping[str, Any], expectation: Expectation, unknowns: Sequence[str]) -> None:
@@ -165,7 +185,7 @@ def find_stored(folder: Path) -> Stored:
         said = json.loads((folder / RUN_FILE).read_text(encoding="utf-8"))
         described, expectation = said["described"], said["expectation"]
         plan = Plan(Profile(**described["profile"]), described["seed"])
-        expected = Expectation(**(expectation | {"queues": tuple(expectation["queues"])}))
+        expected = Expectation(**(expectation | {name: tuple(expectation[name]) for name in _TUPLES}))
         return Stored(folder, plan, expected, described, tuple(said["unknowns"]))
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise HistoryError(
@@ -182,7 +202,7 @@ def rejudge(spark: SparkSession, stored: Stored) -> Verdict:
     try:
         compact(spark, stored.folder / JOURNALS, stored.folder / _HISTORY)
     except PySparkException as error:
-        raise HistoryError(f"the journals in {stored.folder / JOURNALS} cannot be read: {_last_line(error)}") from error
+        raise HistoryError(f"the journals in {stored.folder / JOURNALS} cannot be read: {last_line(error)}") from error
     verdict = judge(
         spark.read.parquet(str(stored.folder / _HISTORY)),
         plan=stored.plan,
@@ -193,85 +213,3 @@ def rejudge(spark: SparkSession, stored: Stored) -> Verdict:
     )
     report.write(verdict, stored.folder)
     return verdict
-
-
-def _offer(spark: SparkSession, run: Run, watch: Watch) -> tuple[str, ...]:
-    """Publish and consume at once, and return what went wrong with either."""
-    clock = SystemClock()
-    board = run.board(clock)
-    late: list[str] = []
-    with ThreadPoolExecutor(2) as pool:
-        consuming = pool.submit(_collect, consume(spark, run))
-        publishing = pool.submit(_collect, publish(spark, run))
-        jobs = {"consumers": consuming, "publishers": publishing}
-        try:
-            _start(board, run, jobs, clock)
-            _publish(publishing.done, board, watch, run.plan.profile.duration_seconds * 2 + 120, clock)
-            _drain(consuming.done, board, watch, run.plan.profile.drain_timeout_seconds, clock)
-        except NotReached as error:
-            late.append(str(error))
-        finally:
-            board.stop()
-            if any(not job.done() for job in jobs.values()):
-                watch("stopping", board.everyone())
-        return (*late, *(reason for name, job in jobs.items() if (reason := _failure(name, job)) is not None))
-
-
-def _collect(job: DataFrame) -> None:
-    job.collect()
-
-
-def _start(board: Board, run: Run, jobs: Mapping[str, Future[None]], clock: Clock) -> None:
-    expected = slots(run.plan.profile, run.site)
-
-    def is_ready() -> bool:
-        return any(job.done() for job in jobs.values()) or len(board.everyone()) == expected
-
-    eventually(is_ready, timeout_seconds=_READY_SECONDS, describe=f"{expected} Spark tasks to be ready", clock=clock)
-    board.start(clock.now_us() + _LEAD_US)
-
-
-def _publish(is_done: Callable[[], bool], board: Board, watch: Watch, timeout_seconds: float, clock: Clock) -> None:
-    def look() -> bool:
-        watch("publishing", board.everyone())
-        return is_done()
-
-    eventually(
-        look,
-        timeout_seconds=timeout_seconds,
-        describe="publishing to finish",
-        interval_seconds=_WATCH_SECONDS,
-        clock=clock,
-    )
-
-
-def _drain(is_done: Callable[[], bool], board: Board, watch: Watch, patience_seconds: float, clock: Clock) -> None:
-    """Wait for the consumers as long as they get on: a slow machine is not a stuck queue.
-
-    Raises:
-        NotReached: nothing was consumed for that long.
-    """
-    consumed, since = -1, clock.monotonic()
-    while not is_done():
-        everyone = board.everyone()
-        watch("draining", everyone)
-        count = sum(one.done for one in everyone if one.role == "consume")
-        if count > consumed:
-            consumed, since = count, clock.monotonic()
-        elif clock.monotonic() - since >= patience_seconds:
-            raise NotReached(f"the queues were not drained, and for {patience_seconds:g} s nothing more was consumed")
-        clock.sleep(_WATCH_SECONDS)
-
-
-def _failure(name: str, job: Future[None]) -> str | None:
-    """Wait for a Spark job and return why it failed; None when it did not."""
-    try:
-        job.result()
-    except (PySparkException, NotReached, OSError) as error:
-        return f"the {name} failed: {_last_line(error)}"
-    return None
-
-
-def _last_line(error: Exception) -> str:
-    lines = str(error).strip().splitlines()
-    return (lines[-1] if lines else type(error).__name__)[:300]

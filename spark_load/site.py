@@ -55,6 +55,8 @@ class Site:
             deployed.
         further_urls: name of each of those two kinds to its URL.
         arns: name of each queue of any kind to its ARN.
+        environment: name of the environment.
+        consumers: consumer's queue name to the name of the consumer.
         visibility_timeout_seconds: consumer's queue name to its visibility timeout, as deployed.
         max_receive_count: consumer's queue name to the receives after which a message is dead-lettered.
     """
@@ -70,6 +72,8 @@ class Site:
     undelivered_queues: Mapping[str, str] = field(default_factory=dict)
     further_urls: Mapping[str, str] = field(default_factory=dict)
     arns: Mapping[str, str] = field(default_factory=dict)
+    environment: str = ""
+    consumers: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def urls(self) -> dict[str, str]:
@@ -126,6 +130,8 @@ def _find(environment: Environment, endpoint_url: str | None) -> Site:
         undelivered_queues={name: its for name, its in undelivered.items() if its in urls},
         further_urls={name: url for name, url in urls.items() if name not in queues},
         arns={name: its["QueueArn"] for name, its in attributes.items()},
+        environment=environment.name,
+        consumers={name: one.name for name, one in queues.items()},
     )
 
 

@@ -19,7 +19,7 @@ from wire.saboteurs import sabotage
 SUMMARY_SCHEMA = "worker string, done bigint, abandoned bigint"
 """What a task returns: one row. Everything that matters is in its journal."""
 JOURNALS = "journals"
-PUBLISHER, CONSUMER = "publish", "consume"
+PUBLISHER, CONSUMER, DRIVER = "publish", "consume", "driver"
 _SABOTAGE_EVERY = 20
 
 
@@ -58,12 +58,18 @@ class Run:
         return queues[consumer % len(queues)]
 
     def recorders(self) -> dict[str, str | None]:
-        """Return the name of every recorder to the queue it consumes: the history is whole when all have finished."""
+        """Return the name of every recorder to the queue it consumes: the history is whole when all have finished.
+
+        Workers have names of their own, which are known when they were started.
+        """
         profile = self.plan.profile
+        publishers: dict[str, str | None] = {f"{PUBLISHER}-{number}": None for number in range(profile.publish_tasks)}
+        if profile.consumer == "worker":
+            return publishers | {f"{DRIVER}-0": None}
         consumers = range(profile.consumers_per_queue * len(self.site.queue_urls))
-        return {f"{PUBLISHER}-{number}": None for number in range(profile.publish_tasks)} | {
-            f"{CONSUMER}-{number}": self.queue_of(number) for number in consumers
-        }
+        return (
+            publishers | {f"{CONSUMER}-{number}": self.queue_of(number) for number in consumers} | {f"{DRIVER}-0": None}
+        )
 
     def board(self, clock: Clock) -> Board:
         """Return the board of this run."""
@@ -77,6 +83,7 @@ class Desk:
     sns: Any
     sqs: Any
     recorder: Recorder
+    journal: Journal
     board: Board
     clock: Clock
     name: str
@@ -86,7 +93,7 @@ class Desk:
 def desk(run: Run, role: str) -> Iterator[Desk]:
     """Yield recorded clients for the task this code runs in; its journal is closed when the block ends well.
 
-    Runs inside a Spark task. Every attempt writes a journal of its own.
+    Runs inside a Spark task, or on the driver. Every attempt writes a journal of its own.
     """
     context = TaskContext.get()
     partition, attempt = (context.partitionId(), context.attemptNumber()) if context is not None else (0, 0)
@@ -107,4 +114,4 @@ def desk(run: Run, role: str) -> Iterator[Desk]:
         recorder = Recorder(journal, names=run.site.names(), clock=clock)
         recorder.attach(sns)
         recorder.attach(sqs)
-        yield Desk(sns, sqs, recorder, run.board(clock), clock, name)
+        yield Desk(sns, sqs, recorder, journal, run.board(clock), clock, name)

@@ -1,0 +1,60 @@
+"""Bodies the real worker reads: the envelope of an outbox, made without one.
+
+The format is that of `messaging.envelope`, which the load test must not import; a test holds the two together. Numbers
+count 1, 2, 3 … in each group, as an outbox counts them, so the run is the epoch, and the number is the message's idx in
+the history.
+"""
+
+import hashlib
+import json
+
+from sluice.history import END_TYPE, is_end_marker
+from spark_load.plan import Plan, Planned, message_group_id
+
+VERSION = 1
+_TYPE = "load.message"
+_RUN = "epoch-"
+
+
+def run_of(epoch: int) -> str:
+    """Return the id of the run whose messages are envelopes of that epoch, as `sluice.history` reads it off them."""
+    return f"{_RUN}{epoch}"
+
+
+class Envelopes:
+    """Numbers a publish task's messages, each group from 1.
+
+    A message has its number from the first time its body is asked for. A publisher asks in the group's order, and for
+    the next one only when it is done with this one, so numbers have no holes and stand in order.
+
+    Args:
+        plan: with one producer for each group.
+        run: made by `run_of`.
+    """
+
+    def __init__(self, plan: Plan, run: str) -> None:
+        self._plan, self._run = plan, run
+        self._last: dict[int, int] = {}
+        self._numbers: dict[int, int] = {}
+
+    def body(self, planned: Planned) -> str:
+        """Return the body of a planned message: the same again for a repeat."""
+        seq = self._numbers.get(planned.idx)
+        if seq is None:
+            seq = self._last[planned.group_number] = self._last.get(planned.group_number, 0) + 1
+            self._numbers[planned.idx] = seq
+        type_ = END_TYPE if is_end_marker(planned.idx) else _TYPE
+        data = {"payload": self._plan.payload(planned.idx)}
+        hashed = json.dumps([type_, data], sort_keys=True, separators=(",", ":"))
+        said = {
+            "sluice": VERSION,
+            "id": self._plan.deduplication_id(planned, self._run),
+            "type": type_,
+            "group": message_group_id(planned.group_number),
+            "seq": seq,
+            "epoch": int(self._run.removeprefix(_RUN)),
+            "at": None,
+            "hash": hashlib.sha256(hashed.encode()).hexdigest(),
+            "data": data,
+        }
+        return json.dumps(said, separators=(",", ":"))
