@@ -28,6 +28,8 @@ class Progress:
         done: publishes acknowledged, or messages deleted.
         ended: end markers deleted.
         abandoned: publishes given up.
+        throttled: publishes refused because they came too fast, each time it happened.
+        failed: publishes not acknowledged for another reason, each time it happened.
     """
 
     worker: str
@@ -36,6 +38,8 @@ class Progress:
     done: int = 0
     ended: int = 0
     abandoned: int = 0
+    throttled: int = 0
+    failed: int = 0
 
 
 class Board:

@@ -187,6 +187,26 @@ class Plan:
         failing = self.profile.poison_share + self.profile.failure_share
         return failing <= self._fate(idx) < failing + self.profile.crash_share
 
+    def queue_of(self, group_number: int, queue_count: int) -> int | None:
+        """Return which of so many queues a group's messages are sent straight to; None when they go to the topic.
+
+        Each message goes to one queue, and all of its group to the same.
+        """
+        return group_number % queue_count if self.profile.destination == "queue" else None
+
+    def group_count_of(self, queue: int, queue_count: int) -> int:
+        """Return how many groups come to the queue-th of so many queues, each with an end marker."""
+        if self.profile.destination == "queue":
+            return len(range(queue, self.profile.group_count, queue_count))
+        return self.profile.group_count
+
+    def warm_up_count_of(self, queue: int, queue_count: int) -> int:
+        """Return how many messages of the warm-up come to the queue-th of so many queues."""
+        if self.profile.destination != "queue":
+            return self.profile.warm_up_count
+        groups = self.batch(np.arange(self.profile.warm_up_count)).column("group_number").to_numpy()
+        return int((groups % queue_count == queue).sum())
+
     def identity(self, planned: Planned, run: str) -> Identity:
         """Return the identity of a planned message in a run."""
         return Identity(run=run, message_group_id=message_group_id(planned.group_number), idx=planned.idx)
@@ -205,9 +225,12 @@ class Plan:
 
     def body(self, idx: int, group_number: int, run: str) -> str:
         """Return the body of a planned message: what `make_body` makes of its identity and payload, sooner."""
+        return "".join(self.body_parts(idx, group_number, run))
+
+    def body_parts(self, idx: int, group_number: int, run: str) -> tuple[str, str, str]:
+        """Return the body in three: what stands before the payload, the payload, and what stands behind it."""
         end = "true" if idx < 0 else "false"
-        head = f'{_head(run)}g{group_number:06d}","idx":{idx},"end":{end}'
-        return f'{head},"payload":"{self.payload(idx)}"}}'
+        return f'{_head(run)}g{group_number:06d}","idx":{idx},"end":{end},"payload":"', self.payload(idx), '"}'
 
     def deduplication_id(self, planned: Planned, run: str) -> str:
         """Return the deduplication id: the same for a message and its repeat."""

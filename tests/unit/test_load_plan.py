@@ -109,6 +109,20 @@ def test_a_body_carries_its_identity_and_the_payload_size() -> None:
     assert len(body.split('"payload":"')[1].removesuffix('"}')) == 33
 
 
+def test_straight_to_the_queues_each_has_its_own_groups() -> None:
+    """Seven groups and three queues: groups 0, 3 and 6 end in the first; a warm-up is counted by the same rule."""
+    shape = {"messages_per_second": 50, "duration_seconds": 2, "warm_up_seconds": 4, "group_count": 7}
+    straight, fanned_out = (Plan(Profile(**shape, destination=where), 5) for where in ("queue", "topic"))
+
+    assert [straight.queue_of(group, 3) for group in range(7)] == [0, 1, 2, 0, 1, 2, 0]
+    assert [straight.group_count_of(queue, 3) for queue in range(3)] == [3, 2, 2]
+    warming_up = Counter(row.group_number % 3 for row in _rows(straight) if row.phase == "warm_up")
+    assert [straight.warm_up_count_of(queue, 3) for queue in range(3)] == [warming_up[queue] for queue in range(3)]
+    assert [fanned_out.queue_of(group, 3) for group in range(7)] == [None] * 7
+    assert [fanned_out.group_count_of(queue, 3) for queue in range(3)] == [7, 7, 7]
+    assert [fanned_out.warm_up_count_of(queue, 3) for queue in range(3)] == [200, 200, 200]
+
+
 def test_the_profiles_that_come_along_are_legal() -> None:
     """Smoke is what the README says: at least 5,000 messages at 40 a second."""
     loaded = {name: profiles.load(name).profile for name in profiles.names()}

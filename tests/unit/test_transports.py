@@ -45,7 +45,7 @@ def keys(monkeypatch: pytest.MonkeyPatch) -> None:
 @contextmanager
 def _open(name: str, service: str, url: str, folder: Path) -> Iterator[Transport]:
     client = boto3.client(
-        service,  # type: ignore[call-overload]
+        service,
         endpoint_url=url,
         region_name="eu-west-1",
         config=Config(retries={"total_max_attempts": 1}),
