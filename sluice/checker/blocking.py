@@ -163,7 +163,8 @@ def _waits(group: Group, queue: str, received: Sequence[Event]) -> Iterator[Wait
             if from_us < next_asked_us - bound:
                 yield Wait(queue, event, from_us, next_asked_us - bound)
         free_us = max(free_us, group.possible_lease_end_us(event))
-    left = [event for event in received if not group.may_be_deleted(event) and not group.may_be_dead_lettered(event)]
+    last = [event for event in received if group.siblings(event)[-1] is event]
+    left = [event for event in last if not group.may_be_deleted(event) and not group.may_be_dead_lettered(event)]
     until_us = group.around.last_poll_us(queue) - bound
     if left and free_us + bound < until_us:
         yield Wait(queue, left[-1], free_us + bound, until_us)
