@@ -8,11 +8,13 @@ SQLite: https://www.sqlite.org/pragma.html#pragma_synchronous, https://www.sqlit
 SQLAlchemy: https://docs.sqlalchemy.org/en/21/dialects/sqlite.html (read 2026-11-21).
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+import psycopg
 from sqlalchemy import (
     BigInteger,
     ColumnElement,
@@ -31,6 +33,7 @@ from sluice.clock import Clock
 from sluice.errors import ConfigError
 
 _BUSY_SECONDS = 5
+_LOOK_SECONDS = 0.1  # after which a wait for Postgres looks whether Ctrl-C was pressed, as psycopg has it
 _FULL = 2
 _UNDEFINED_TABLE = "42P01"
 # SQLSTATE classes and states after which the same transaction may succeed: connection, resources, shutdown, lost races.
@@ -157,18 +160,39 @@ def _is_sqlite(error: DBAPIError) -> bool:
     return type(error.orig).__module__ == "sqlite3"
 
 
-def end_idle_transactions(engine: Engine, seconds: float) -> None:
-    """Let Postgres end a transaction in which nothing comes for so long: whoever has it open is frozen, or gone.
+def end_waits(engine: Engine, seconds: float) -> None:
+    """Let Postgres and us wait for each other no longer than that; connections that are open already are not touched.
 
-    It holds locks others wait for, and a host that is gone is found out after hours.
-    https://www.postgresql.org/docs/18/runtime-config-client.html (read 2026-11-21)
+    Postgres ends a transaction in which nothing comes for so long: whoever has it open is frozen, or gone, and it holds
+    locks others wait for. We close a connection on which an answer takes so long: a host whose disk hangs goes on
+    acknowledging what it is sent, so no keepalive notices.
+    https://www.postgresql.org/docs/18/runtime-config-client.html,
+    https://www.psycopg.org/psycopg3/docs/api/connections.html (read 2026-11-21)
     """
     if engine.dialect.name == "postgresql":
+        event.listen(engine, "do_connect", partial(_connected, seconds))
 
-        @event.listens_for(engine, "connect")
-        def connected(connection: Any, _: Any) -> None:
-            connection.execute(f"SET idle_in_transaction_session_timeout = {round(seconds * 1_000)}")
-            connection.commit()
+
+def _connected(seconds: float, _: Any, __: Any, arguments: Sequence[Any], named: Mapping[str, Any]) -> Any:
+    connection = _Impatient.connect(*arguments, **named)
+    connection.seconds_max = seconds
+    connection.execute(f"SET idle_in_transaction_session_timeout = {round(seconds * 1_000)}")
+    connection.commit()
+    return connection
+
+
+class _Impatient(psycopg.Connection[Any]):
+    """A connection that is closed when an answer takes too long."""
+
+    seconds_max: float | None = None
+
+    def wait(self, gen: Any, interval: float = _LOOK_SECONDS, timeout: float | None = None) -> Any:
+        """Wait for an answer, for so long at most."""
+        try:
+            return super().wait(gen, interval, self.seconds_max if timeout is None else timeout)
+        except psycopg.errors._WaitTimeout as error:  # noqa: SLF001 (its documentation names it)
+            self.pgconn.finish()
+            raise psycopg.OperationalError(f"the database gave no answer for {self.seconds_max:g} s") from error
 
 
 def now_us_sql(dialect: str) -> ColumnElement[int]:

@@ -77,7 +77,7 @@ def worker(
     consumer, engine = place.consumer, place.engine
     handlers = _handlers(consumer, module)
     hold_seconds_max = float(_TIMEOUTS_MAX * consumer.visibility_timeout_seconds)
-    databases.end_idle_transactions(engine, hold_seconds_max)
+    databases.end_waits(engine, hold_seconds_max)
     _require_tables(place)
     connections = consumer.lanes if lanes is None else lanes
     sqs = queue.client(place.endpoint_url, place.environment.region, connections=connections)

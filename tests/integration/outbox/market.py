@@ -343,8 +343,11 @@ class Line:
         """Let everything through that was held."""
         self._passes.set()
 
+    def _reach(self) -> socket.socket:
+        return socket.create_connection(self._target)
+
     def _carry(self, here: socket.socket) -> None:
-        with socket.create_connection(self._target) as there:
+        with self._reach() as there:
             self._open |= {here, there}
             back = threading.Thread(target=self._answer, args=(there, here), daemon=True)
             back.start()

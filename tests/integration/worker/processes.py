@@ -6,6 +6,7 @@ timeouts of seconds. LocalStack, unlike AWS, does not deduplicate at a topic (GA
 
 import contextlib
 import json
+import socket
 import uuid
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
@@ -23,7 +24,7 @@ from sluice import history, naming
 from sluice.checker import Expectation, Finding, check_group
 from sluice.clock import clock_id, eventually
 from sluice.declaration import Consumer, Environment, Removal
-from tests.integration.outbox.market import PATIENCE_SECONDS, MessagingProcess, is_unlawful
+from tests.integration.outbox.market import PATIENCE_SECONDS, Line, MessagingProcess, is_unlawful
 from tests.integration.worker.deeds import Base, Deed, Gate
 from wire.journal import SUFFIX, Journal, read_journal
 from wire.recorder import Recorder, host_name
@@ -273,6 +274,27 @@ class Workshop:
             assert self.counts(url) == (0, 0, 0)
             assert self.counts(self.dead_letter_urls[name]) == (0, 0, 0)
         assert self.parked_count() == 0
+
+
+class DatabaseLine(Line):
+    """The line between a worker and its Postgres, whether that listens on a port or on a Unix socket."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._address = engine.url
+        super().__init__("http://database")
+
+    def engine(self) -> Engine:
+        """Return an engine on the same database through the line."""
+        through = self._address.difference_update_query(["host"]).set(host="127.0.0.1", port=self._port)
+        return databases.engine(through.render_as_string(hide_password=False))
+
+    def _reach(self) -> socket.socket:
+        folder, port = self._address.query.get("host"), self._address.port or 5432
+        if not isinstance(folder, str):
+            return socket.create_connection((self._address.host or "localhost", port))
+        there = socket.socket(socket.AF_UNIX)
+        there.connect(f"{folder}/.s.PGSQL.{port}")
+        return there
 
 
 @contextlib.contextmanager

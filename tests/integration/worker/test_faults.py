@@ -14,7 +14,7 @@ from sluice import naming
 from sluice.clock import SystemClock, eventually
 from tests.integration.outbox.market import PATIENCE_SECONDS, Line
 from tests.integration.worker import processes
-from tests.integration.worker.processes import Workshop, consumer
+from tests.integration.worker.processes import DatabaseLine, Workshop, consumer
 
 pytestmark = pytest.mark.xdist_group("localstack")  # one at a time
 _WAITS_FOR_A_LOCK = text(
@@ -155,6 +155,32 @@ def test_a_restart_of_the_database_uses_up_no_attempt(
         workshop.assert_all_done()
         assert set(workshop.receive_counts()) == {1}
     engine.dispose()
+
+
+def test_s1_a_worker_ends_in_time_though_its_database_has_fallen_silent(on_server: Workshop) -> None:
+    """S1: it accepts and says nothing; what was in hand is given back, and is another's at once."""
+    gate, clock = on_server.gate("gate"), SystemClock()
+    on_server.publish({"busy": [{"gate": str(gate.path)}, {}], "free": [{}]})
+    with DatabaseLine(on_server.engine) as line:
+        through = line.engine().url.render_as_string(hide_password=False)
+        with on_server.worker("--dsn", through) as worker:
+            gate.await_reached()
+            line.hold()
+            gate.open()
+            eventually(lambda: line.is_asked, timeout_seconds=PATIENCE_SECONDS, describe="a statement to be asked")
+            worker.send(signal.SIGTERM)
+            asked_at = clock.monotonic()
+            assert worker.ended() == 0
+            took_seconds = clock.monotonic() - asked_at
+    with on_server.worker() as other:
+        on_server.await_effects()
+        on_server.await_counts(on_server.urls["billing"], (0, 0, 0))
+        other.send(signal.SIGTERM)
+        assert other.ended() == 0
+
+    on_server.assert_all_done()
+    assert took_seconds < on_server.environment.consumers[0].stop_timeout_seconds + 2
+    assert max(on_server.receive_counts()) == 2
 
 
 @pytest.mark.parametrize("seconds", [1, pytest.param(10, marks=pytest.mark.slow)])

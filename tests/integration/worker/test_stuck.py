@@ -13,8 +13,10 @@ from messaging.envelope import Event
 from messaging.errors import OutboxError
 from messaging.handlers import Ack, Context, Outcome
 from messaging.waiting import Stop
+from messaging.work import Lost
 from messaging.worker import Lane, WorkerSettings
-from tests.integration.worker.places import World, seeded
+from tests.integration.worker.places import TIMEOUT_SECONDS, World, seeded
+from tests.integration.worker.processes import DatabaseLine
 from tests.integration.worker.test_hold import MachineClock
 from tests.integration.worker.test_polling import join_lanes, worker_of
 from wire.simulator import Simulator
@@ -27,7 +29,7 @@ def test_a_handler_that_never_ends_ends_its_worker_and_nothing_behind_it(on_post
     """What follows it in its group is not touched, other groups go on, and another worker does all of it in order."""
     world = World(on_postgres, simulator=Simulator(MachineClock()), timeout_seconds=2)
     world.settings = replace(world.settings, hold_seconds_max=2.0)
-    databases.end_idle_transactions(on_postgres, 2)
+    databases.end_waits(on_postgres, 2)
     world.send("a", "a", "b")
     may_end = threading.Event()
 
@@ -53,4 +55,34 @@ def test_a_handler_that_never_ends_ends_its_worker_and_nothing_behind_it(on_post
     assert called == [(("a", 1), 1), (("b", 1), 1)]
     assert [place for place in world.effects() if place[0] == "a"] == [("a", 1), ("a", 2)]
     assert [call.attempt for call in world.calls if call.place == ("a", 2)] == [1]
+    assert (world.left(), world.dead()) == ([], [])
+
+
+def test_a_database_that_falls_silent_is_waited_for_so_long_and_costs_one_message_an_attempt(
+    on_postgres: Engine,
+) -> None:
+    """Its host still acknowledges what it is sent, so no keepalive notices; nothing new is received meanwhile."""
+    with DatabaseLine(on_postgres) as line:
+        silent = line.engine()
+        databases.end_waits(silent, 1)
+        world = World(silent)
+        world.send("warm")
+        worker = world.worker()
+        world.work_off(worker)
+        world.send("a", "a", "b", "c")
+        worker.wait.meanwhile = lambda: world.simulator.advance(TIMEOUT_SECONDS)
+        line.hold()
+
+        ended = worker.work.do(world.receive(worker))
+        worker.lane.step()
+        received = len(worker.line.calls("ReceiveMessage"))
+        line.let_go()
+        world.work_off(worker)
+        silent.dispose()
+    world.engine = on_postgres
+
+    assert (ended, received) == (Lost(), 2)
+    attempts = {place: attempt for call in world.calls for place, attempt in [(call.place, call.attempt)]}
+    assert attempts == {("warm", 1): 1, ("a", 1): 2, ("a", 2): 1, ("b", 1): 1, ("c", 1): 1}
+    assert sorted(world.effects()) == sorted(attempts)
     assert (world.left(), world.dead()) == ([], [])
