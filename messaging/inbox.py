@@ -266,7 +266,7 @@ class Inbox:
         now: commit then as well.
         """
         turn = self._turn(connection, group_id)
-        return None if turn is None else self._take(connection, group_id, *turn)
+        return None if turn is None else self._take(connection, *turn)
 
     def _turn(self, connection: Connection, group_id: str) -> tuple[Position, Row[Any], int] | None:
         """Return where a parked group is, the message whose turn it is, and the instant; None when it is nobody's.
@@ -282,7 +282,7 @@ class Inbox:
         head = connection.execute(self._parked(group_id).limit(1)).one_or_none()
         if head is None:
             if not at.is_awaiting:
-                self._unpark(connection, group_id, now_us)
+                self._end_parking(connection, group_id, at, now_us)
             return None
         if not self._is_next(at, head):
             self._await_next(connection, group_id, at, now_us)
@@ -404,6 +404,8 @@ class Inbox:
             "last_seq": last_seq,
             "last_event_id": envelope.event.id if is_handled and last_seq == seq else None,
         }
+        if epoch != at.epoch and at.is_parked:
+            advanced |= {"awaits_seq": None, "awaits_until_us": None}  # that was a number of the old epoch
         self._write(connection, group_id, advanced)
 
     def _go_on_without(
@@ -464,11 +466,27 @@ class Inbox:
         is_over = not self.policy.parks or (row.awaits_until_us is not None and row.awaits_until_us <= now_us)
         if not (is_over and at.is_awaiting):
             return at
+        return self._give_up(connection, group_id, at, now_us)
+
+    def _give_up(self, connection: Connection, group_id: str, at: Position, now_us: int) -> Position:
+        """Go on to what is set aside, or to the last that anything is known about; what is between is missing."""
         last_seq = self._last_given_up(connection, group_id, at)
         self._exceptions.write_missing(connection, group_id, at.epoch, (at.last_seq + 1, last_seq), now_us)
         given_up = {"last_seq": last_seq, "last_event_id": None, "awaits_seq": None, "awaits_until_us": None}
         self._write(connection, group_id, given_up)
         return Position(epoch=at.epoch, first_seq=at.first_seq, last_seq=last_seq, is_parked=True)
+
+    def _end_parking(self, connection: Connection, group_id: str, at: Position, now_us: int) -> None:
+        """Unpark a group in which nothing is set aside, when nothing is known of a number that is still to come.
+
+        A number an operator gave up is looked up in a parked group only: in another it would be handled.
+        """
+        if at.last_seq < self._exceptions.last(connection, group_id, at.epoch):
+            if self.policy.parks_gaps:
+                self._await_next(connection, group_id, at, now_us)
+                return
+            self._give_up(connection, group_id, at, now_us)
+        self._unpark(connection, group_id, now_us)
 
     def _last_given_up(self, connection: Connection, group_id: str, at: Position) -> int:
         """Return the number before the first that is set aside; with none, the last that anything is known about."""
@@ -493,12 +511,10 @@ class Inbox:
         awaits = {"awaits_seq": at.last_seq + 1, "awaits_until_us": self._gives_up_at_us(now_us)}
         self._write(connection, group_id, awaits)
 
-    def _take(self, connection: Connection, group_id: str, at: Position, head: Row[Any], now_us: int) -> ParkedMessage:
+    def _take(self, connection: Connection, at: Position, head: Row[Any], now_us: int) -> ParkedMessage:
         envelope = decode(head.body)
         self._advance(connection, envelope, at, Decision(State.CONTIGUOUS, Action.HANDLE), now_us)
         connection.execute(delete(parked).where(*self._place(envelope)))
-        if connection.execute(self._parked(group_id).limit(1)).one_or_none() is None:
-            self._unpark(connection, group_id, now_us)
         return ParkedMessage(envelope=envelope, attributes=json.loads(head.attributes), attempts=head.attempts)
 
     def _unpark(self, connection: Connection, group_id: str, now_us: int) -> None:

@@ -78,7 +78,8 @@ class Operator:
         known = Exceptions(self.consumer)
         exception = known.find(connection, group_id, group.epoch, seq)
         message = self._parked(connection, group_id, group.epoch, seq)
-        self._require_open(group, seq, exception, message)
+        last_parked = self._last_parked(connection, group_id, group.epoch)
+        self._require_open(group, seq, exception, last_parked=last_parked)
         now_us = databases.now_us(connection, self.clock)
         known.write_skipped(connection, group_id, group.epoch, seq, now_us, reason=self.reason)
         if message is not None:
@@ -114,11 +115,15 @@ class Operator:
     def _parked(self, connection: Connection, group_id: str, epoch: int, seq: int) -> Row[Any] | None:
         return connection.execute(select(parked).where(*self._at(parked, group_id, epoch, seq))).one_or_none()
 
-    def _require_open(self, group: Row[Any], seq: int, exception: Row[Any] | None, message: Row[Any] | None) -> None:
+    def _last_parked(self, connection: Connection, group_id: str, epoch: int) -> int:
+        here = (parked.c.consumer == self.consumer, parked.c.group_id == group_id, parked.c.epoch == epoch)
+        return connection.execute(select(func.max(parked.c.seq)).where(*here)).scalar_one() or 0
+
+    def _require_open(self, group: Row[Any], seq: int, exception: Row[Any] | None, *, last_parked: int) -> None:
         is_missing = exception is not None and exception.closed_at_us is None
-        is_awaited = seq == group.last_seq + 1 or (group.parked_at_us is not None and seq > group.last_seq)
+        is_awaited = group.last_seq < seq <= max(group.last_seq + 1, last_parked)  # what is behind may never be sent
         is_skipped = exception is not None and exception.state == SKIPPED
-        if is_skipped or not (is_missing or is_awaited or message is not None):
+        if is_skipped or not (is_missing or is_awaited):
             seen = "given up already" if is_skipped else "handled" if seq <= group.last_seq else "not due yet"
             raise DeadLetterError(
                 f"number {seq} of group {group.group_id!r} of {self.consumer} is {seen}, allowed is one that is"

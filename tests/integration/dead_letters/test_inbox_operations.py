@@ -184,6 +184,32 @@ def test_skip_gives_up_what_came_from_nowhere(inbox: Engine) -> None:
     assert _drained(inbox) == [4]
 
 
+def test_a_number_given_up_further_on_is_still_given_up_when_it_is_reached(inbox: Engine) -> None:
+    """4 was set aside, and given up; the group waits for 3, or a copy of 4 would be handled after it."""
+    _admit(inbox, PARKING, 1, 4)
+    with inbox.begin() as connection:
+        OPERATOR.skip(connection, "a", 4)
+
+    assert _admit(inbox, PARKING, 2) == [Action.HANDLE]
+    assert _drained(inbox) == []
+    assert _is_parked(inbox)
+    assert _admit(inbox, PARKING, 3) == [Action.HANDLE]
+    assert _drained(inbox) == []
+    assert not _is_parked(inbox)
+    assert _admit(inbox, PARKING, 4, 5) == [Action.DROP, Action.HANDLE]
+
+
+def test_a_number_that_may_never_have_been_sent_is_not_given_up(inbox: Engine) -> None:
+    """3 is set aside: what is behind it is nobody's to give up, and would be handled once the group has caught up."""
+    _admit(inbox, PARKING, 1, 3)
+
+    with (
+        inbox.begin() as connection,
+        pytest.raises(DeadLetterError, match="number 4 of group 'a' of billing is not due yet"),
+    ):
+        OPERATOR.skip(connection, "a", 4)
+
+
 def test_numbers_given_up_in_advance_are_passed_with_the_one_before_them(inbox: Engine) -> None:
     """3 and 4 first: the group still waits for 2, and goes on at 5 when that is given up too."""
     _admit(inbox, PARKING, 1, 5)
