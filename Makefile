@@ -4,12 +4,14 @@ SHELL := /bin/bash
 # Given on the command line only: a shell's own ENV must not choose what is deployed.
 ENV := local
 PROFILE := smoke
+YES :=
 WORKERS ?= 8
 # Recipes read what was given from the environment: neither make nor the shell takes it for anything but a value.
 override ENV := $(value ENV)
 override PROFILE := $(value PROFILE)
 override WORKERS := $(value WORKERS)
-export ENV PROFILE WORKERS
+override YES := $(value YES)
+export ENV PROFILE WORKERS YES
 
 export PATH := $(CURDIR)/.venv/node/bin:$(CURDIR)/node_modules/.bin:$(CURDIR)/.venv/bin:$(PATH)
 export CDK_DISABLE_CLI_TELEMETRY := 1
@@ -102,8 +104,8 @@ destroy: setup ## Delete the stacks of ENV; any but local asks first
 	@python scripts/change.py destroy -- "$$ENV"
 
 .PHONY: load
-load: setup ## Run the load test PROFILE against the deployed ENV
-	@python -m spark_load run --env "$$ENV" -- "$$PROFILE"
+load: setup ## Run the load test PROFILE against the deployed ENV; on AWS it names the cost and asks first, unless YES=1
+	@python -m spark_load run --env "$$ENV" $${YES:+--yes} -- "$$PROFILE"
 
 .PHONY: bench
 bench: setup ## Measure outbox, relay and worker on SQLite and Postgres: docs/benchmarks.md (20 minutes, a quiet machine)

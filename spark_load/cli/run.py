@@ -1,17 +1,24 @@
 """`run`: the load test."""
 
 import secrets
+import sys
+from dataclasses import replace
 from pathlib import Path
+from typing import Literal
 
 import click
+from pydantic import ValidationError
 
 from sluice.clock import SystemClock
 from sluice.declaration import Removal
 from sluice.errors import ConfigError
 from spark_load import driver, profile, session, site
+from spark_load.cli.asking import require_meant
 from spark_load.cli.ending import finish
 from spark_load.cli.watching import Watcher
 from spark_load.cli.where import on_a_cluster
+from spark_load.profile import NamedProfile
+from spark_load.transport import BOTO3, NAMES
 from wire.saboteurs import SABOTEURS, saboteur
 
 
@@ -38,10 +45,15 @@ from wire.saboteurs import SABOTEURS, saboteur
 )
 @click.option(
     "--transport",
-    type=click.Choice(["boto3"]),
-    default="boto3",
+    type=click.Choice(NAMES),
+    default=BOTO3,
     show_default=True,
     help="What publishes.",
+)
+@click.option(
+    "--consumer",
+    type=click.Choice(["raw", "worker"]),
+    help="What consumes: our own loop, or the real worker.  [default: as the profile says]",
 )
 @click.option(
     "--runs-dir",
@@ -51,6 +63,7 @@ from wire.saboteurs import SABOTEURS, saboteur
     help="Where the run's folder is made.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print the verdict as JSON on standard output.")
+@click.option("--yes", "is_meant", is_flag=True, help="Do not ask before loading an AWS account.")
 @click.option("--force", is_flag=True, help="Also load an environment that keeps its messages.")
 @on_a_cluster
 def run(
@@ -61,8 +74,10 @@ def run(
     seed: int | None,
     saboteur_name: str | None,
     transport: str,
+    consumer: Literal["raw", "worker"] | None,
     runs_dir: Path,
     as_json: bool,
+    is_meant: bool,
     force: bool,
     cluster: session.Cluster,
 ) -> None:
@@ -72,10 +87,12 @@ def run(
     Examples:
       python -m spark_load run smoke
       python -m spark_load run smoke --sabotage corrupt-bodies   # ends INVALID
+      python -m spark_load run smoke --consumer worker           # the worker that runs in production
+      python -m spark_load run release-gate --env staging        # asks first: it costs money
     """
     from sluice import environments  # noqa: PLC0415 (a wrong declaration is refused here)
 
-    named = profile.load(profile_name)
+    named = _consumed_by(profile.load(profile_name), consumer)
     environment = environments.environment(environment_name)
     if saboteur_name is not None and not saboteur(saboteur_name).shows:
         useful = ", ".join(one.name for one in SABOTEURS.values() if one.shows)
@@ -86,6 +103,8 @@ def run(
             " queues: name an environment that may be destroyed, or add --force"
         )
     found = site.find(environment, endpoint_url=endpoint_url or None)
+    if (found.endpoint_url is None or target == "aws") and not is_meant:
+        require_meant(found, named, is_terminal=sys.stdin.isatty())
     folder = driver.make_folder(runs_dir, environment, named.name, SystemClock())
     with Watcher(named.profile, len(found.queue_urls)) as watch:
         watch("starting Spark", [])
@@ -103,3 +122,18 @@ def run(
                 watch=watch,
             )
     finish(verdict, folder, as_json=as_json)
+
+
+def _consumed_by(named: NamedProfile, consumer: Literal["raw", "worker"] | None) -> NamedProfile:
+    """Return the profile with another consumer.
+
+    Raises:
+        ConfigError: the profile has what that consumer cannot do.
+    """
+    if consumer is None:
+        return named
+    try:
+        return replace(named, profile=replace(named.profile, consumer=consumer))
+    except ValidationError as error:
+        why = error.errors()[0]["msg"].removeprefix("Value error, ")
+        raise ConfigError(f"profile {named.name!r} with --consumer {consumer}: {why}") from error

@@ -1,0 +1,52 @@
+"""What is asked before a load test costs money: whether this account, this region and about so much is meant."""
+
+import click
+
+from sluice import prices
+from sluice.errors import ConfigError
+from spark_load.estimate import estimate
+from spark_load.profile import NamedProfile
+from spark_load.site import Site
+
+
+def account_of(site: Site) -> str:
+    """Return the account whose queues were found."""
+    return site.topic_arn.split(":")[4]
+
+
+def require_meant(site: Site, named: NamedProfile, *, is_terminal: bool) -> None:
+    """Say what a run on AWS takes and costs, and go on only when somebody says so.
+
+    Args:
+        site: where it is to run.
+        named: the profile.
+        is_terminal: whether there is somebody to ask.
+
+    Raises:
+        ConfigError: the profile cannot work there, or nobody can be asked.
+        click.Abort: the answer was no.
+    """
+    expected = estimate(
+        named.profile,
+        queue_count=len(site.queue_urls),
+        region=site.region,
+        max_receive_count=max(site.max_receive_count.values()),
+    )
+    if expected.refusals:
+        raise ConfigError(f"profile {named.name!r} cannot work on AWS: {expected.refusals[0]}")
+    calls = sum(expected.calls.values())
+    click.echo(
+        f"{named.name} on {site.environment}, account {account_of(site)}, region {site.region}:"
+        f" {named.profile.message_count:,} messages into {len(site.queue_urls)} queue(s), about {calls:,} calls,"
+        f" {expected.seconds / 60:,.0f} minutes, USD {expected.cost_usd:,.2f}"
+        f" (list prices of {prices.PRICE_REGION}, {prices.PRICE_DATE})",
+        err=True,
+    )
+    for warning in expected.warnings:
+        click.echo(f"  {warning}", err=True)
+    if not is_terminal:
+        raise ConfigError(
+            f"a load test of {site.environment!r} costs about USD {expected.cost_usd:,.2f}, and nobody is here to be"
+            " asked; add --yes if it is meant (make load … YES=1)"
+        )
+    click.confirm("Is that meant?", abort=True, err=True)
