@@ -42,11 +42,11 @@ class SystemClock:
     """
 
     def __init__(self, offset_us: int | None = None) -> None:
-        self._offset_us = wall_minus_monotonic_us() if offset_us is None else offset_us
+        self.offset_us = wall_minus_monotonic_us() if offset_us is None else offset_us
 
     def now_us(self) -> int:
         """Return the wall clock's instant, as it was when the offset was taken and has advanced since."""
-        return time.monotonic_ns() // 1_000 + self._offset_us
+        return time.monotonic_ns() // 1_000 + self.offset_us
 
     def monotonic(self) -> float:
         """Return the machine's monotonic seconds."""

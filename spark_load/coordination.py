@@ -14,6 +14,8 @@ from sluice.clock import Clock, eventually
 
 _SAY_EVERY_SECONDS = 0.5
 _START_WAIT_SECONDS = 180
+EARLIER = "earlier"
+"""The role of who consumed before a run was resumed."""
 _START, _MEASURE, _REDRIVEN, _FINISH, _STOP = "start", "measure", "redriven", "finish", "stop"
 
 
@@ -23,7 +25,7 @@ class Progress:
 
     Args:
         worker: its name, as in the history.
-        role: `publish` or `consume`.
+        role: `publish`, `consume`, or EARLIER.
         queue: of a consumer.
         done: publishes acknowledged, or messages deleted.
         ended: end markers deleted.

@@ -4,7 +4,7 @@ import json
 import platform
 import secrets
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
@@ -18,16 +18,28 @@ from sluice.clock import Clock, SystemClock, clock_id, wall_minus_monotonic_us
 from sluice.declaration import Environment
 from sluice.errors import HistoryError
 from sluice.verdict import Verdict
-from spark_load import report
+from spark_load import report, resume
 from spark_load.envelopes import run_of
 from spark_load.judge import compact, judge
 from spark_load.offering import Watch, last_line, offer, slots
 from spark_load.plan import Plan
 from spark_load.profile import NamedProfile, Profile
+from spark_load.publish import plan_rows
 from spark_load.site import Site
 from spark_load.tasks import JOURNALS, Run
 
-__all__ = ["RUN_FILE", "Stopped", "Stored", "Watch", "find_stored", "make_folder", "rejudge", "run_load", "slots"]
+__all__ = [
+    "RUN_FILE",
+    "Stopped",
+    "Stored",
+    "Watch",
+    "find_stored",
+    "make_folder",
+    "rejudge",
+    "resume_load",
+    "run_load",
+    "slots",
+]
 
 RUN_FILE = "run.json"
 _HISTORY = "history"
@@ -133,21 +145,80 @@ def run_load(
         "seed": seed,
         "transport": transport,
         "saboteur": saboteur,
+        "attempts": 1,
+        "clock": {"id": run.clock_id, "offset_us": run.clock_offset_us},
+        "topic_arn": site.topic_arn,
         "recorders": run.recorders(),
         "max_receive_count": dict(site.max_receive_count),
         "versions": {name: version(name) for name in ("pyspark", "boto3", "pyarrow")}
         | {"python": platform.python_version()},
     }
-    _store(folder, described, expectation, [_UNFINISHED])
+    with resume.held(folder):
+        return _carry_out(spark, run, described, expectation, watch)
+
+
+def resume_load(
+    spark: SparkSession, stored: "Stored", *, environment: Environment, site: Site, watch: Watch
+) -> Verdict:
+    """Go on with a run that broke, judge all of it, and write its verdict; return it.
+
+    Args:
+        spark: as for `run_load`.
+        stored: the run.
+        environment: it loaded.
+        site: where that is deployed; its queues hold what the run left there.
+        watch: told how far the run is.
+
+    Raises:
+        ConfigError: it cannot be gone on with, and why; nothing was changed.
+        HistoryError: the history cannot be written or read.
+        Stopped: Ctrl-C ended it.
+
+    Runs as `run_load` does.
+    """
+    described, clock = dict(stored.described), _clock_of(stored)
+    run = Run(
+        id=stored.expectation.run,
+        folder=stored.folder,
+        site=site,
+        plan=stored.plan,
+        clock_id=clock_id(),
+        clock_offset_us=clock.offset_us,
+        transport=described["transport"],
+        saboteur=described["saboteur"],
+        attempt=described["attempts"],
+    )
+    with resume.held(stored.folder):
+        resume.check_broken(described, stored.folder, site)
+        resume.end_tasks(run, clock)
+        run = replace(run, looked_at_us=clock.now_us())
+        done = resume.read(spark, run)
+        resume.check_time(done, environment, clock.now_us())
+        run = replace(run, resumed_at_us=resume.next_offset_us(spark, run, plan_rows(spark, run)))
+        resume.tell_board(run.board(clock), done)
+        described |= {"attempts": run.attempt + 1}
+        return _carry_out(spark, run, described, stored.expectation, watch)
+
+
+def _clock_of(stored: "Stored") -> SystemClock:
+    """Return the clock of the run's first attempt, whatever was done to this machine's wall clock since."""
+    first = stored.described["clock"]
+    return SystemClock(first["offset_us"] if first["id"] == clock_id() else None)
+
+
+def _carry_out(
+    spark: SparkSession, run: Run, described: dict[str, Any], expectation: Expectation, watch: Watch
+) -> Verdict:
+    _store(run.folder, described, expectation, [_UNFINISHED])
     try:
         offered = offer(spark, run, watch)
     except KeyboardInterrupt:
-        _store(folder, described, expectation, [_STOPPED])
-        raise Stopped(folder) from None
+        _store(run.folder, described, expectation, [_STOPPED])
+        raise Stopped(run.folder) from None
     described["recorders"] = run.recorders() | offered.recorders
-    _store(folder, described, expectation, offered.unknowns)
+    _store(run.folder, described, expectation, offered.unknowns)
     watch("judging", [])
-    return rejudge(spark, find_stored(folder))
+    return rejudge(spark, find_stored(run.folder))
 
 
 def _new_id(folder: Path, profile: Profile) -> str:

@@ -1,7 +1,7 @@
 """From journals to a verdict: compact, clear what is clean, hand the rest to the checker, measure, decide."""
 
 import json
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -93,9 +93,10 @@ def judge(
     around = _surroundings(history)
     suspect = suspects(grouped, expectation, around).cache()
     counts = _counts(history, grouped, expectation)
-    unfinished = _unfinished(history, run["recorders"])
+    recorded = _recorded(history)
+    unfinished = _unfinished(recorded, run)
     violations, found, open_questions = _check(
-        grouped, suspect, _provable(history, expectation, run, unfinished, counts["foreign"]), around
+        grouped, suspect, _provable(history, expectation, run, recorded, unfinished, counts["foreign"]), around
     )
     measures = _measures(history, grouped, expectation) | {
         "groups": counts["groups"],
@@ -126,21 +127,37 @@ def judge(
     )
 
 
-def _unfinished(history: DataFrame, recorders: Mapping[str, str | None]) -> list[str]:
-    """Return the recorders that did not finish: their journal has no `closed`, or is not there."""
-    framed = (
-        history.groupBy("worker", "task_attempt")
-        .agg(F.count_if(_is(Kind.CLOSED)).alias("closed"))
-        .groupBy("worker")
-        .agg(F.min("closed").alias("closed"))
-        .collect()
-    )
-    finished = {row["worker"] for row in framed if row["closed"]}
-    return [name for name in recorders if name not in finished]
+def _recorded(history: DataFrame) -> dict[str, dict[int, bool]]:
+    """Return every recorder's attempts, and whether each finished: then its journal has a `closed`."""
+    framed = history.groupBy("worker", "task_attempt").agg(F.count_if(_is(Kind.CLOSED)).alias("closed")).collect()
+    recorded: dict[str, dict[int, bool]] = defaultdict(dict)
+    for row in framed:
+        recorded[row["worker"]][row["task_attempt"] or 0] = bool(row["closed"])
+    return recorded
+
+
+def _unfinished(recorded: Mapping[str, Mapping[int, bool]], run: Mapping[str, Any]) -> list[str]:
+    """Return the recorders that did not finish: a journal is not there, or the last attempt's has no `closed`.
+
+    That an earlier attempt of a resumed run did not finish is made good. Every publish and every delete was written
+    down before it was made, and what somebody received and could not write down any more came again: it is still in the
+    history, and a receive too many is in `lost_receives`.
+    """
+    last = run.get("attempts", 1) - 1
+
+    def is_whole(attempts: Mapping[int, bool]) -> bool:
+        return len(attempts) > last and all(closed for attempt, closed in attempts.items() if attempt >= last)
+
+    return [name for name in run["recorders"] if not is_whole(recorded.get(name, {}))]
 
 
 def _provable(
-    history: DataFrame, expectation: Expectation, run: Mapping[str, Any], unfinished: list[str], foreign_count: int
+    history: DataFrame,
+    expectation: Expectation,
+    run: Mapping[str, Any],
+    recorded: Mapping[str, Mapping[int, bool]],
+    unfinished: list[str],
+    foreign_count: int,
 ) -> Expectation:
     """Return the expectation with what this history cannot prove left out of it."""
     unproven = {
@@ -149,7 +166,10 @@ def _provable(
         if name in unfinished and queue is not None
     }
     unanswered = history.where(_is(Kind.POLL, Outcome.INFO)).groupBy("queue").count().collect()
-    lost = {row["queue"]: row["count"] for row in unanswered}
+    lost = Counter({row["queue"]: row["count"] for row in unanswered})
+    for name, attempts in recorded.items():
+        if name not in unfinished and (queue := run["recorders"].get(name)) is not None:
+            lost[queue] += sum(not closed for closed in attempts.values())
     for queue, count in lost.items():
         # Enough lost answers can use a message's receives up without a trace: it is then in the DLQ, unseen.
         if count >= run["max_receive_count"].get(queue, 1):

@@ -14,19 +14,22 @@ from typing import Any
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
+from sluice import limits
 from sluice.clock import NotReached, eventually
 from sluice.errors import MessagingError
 from sluice.history import Kind
 from spark_load.consume import consume
-from spark_load.coordination import Progress
+from spark_load.coordination import EARLIER, Progress
 from spark_load.dead_letters import FAILURES, DeadLetters
 from spark_load.profile import Profile
 from spark_load.publish import publish
+from spark_load.resume import RESENT_WITHIN_SECONDS
 from spark_load.site import Site
 from spark_load.tasks import DRIVER, Desk, Run, desk
 from spark_load.workers import work
 
 _READY_SECONDS = 180
+_RESUMED_SECONDS = limits.DEDUPLICATION_WINDOW_SECONDS - RESENT_WITHIN_SECONDS - 5
 _LEAD_US = 500_000
 _WATCH_SECONDS = 0.5
 _SLACK, _SLACK_SECONDS = 2, 120  # how much longer than planned a step may take
@@ -101,18 +104,32 @@ class _Offering:
         expected = slots(self._profile, self._run.site)
 
         def are_ready() -> bool:
-            return self._is_any_over() or len(self._board.everyone()) >= expected
+            present = [one for one in self._board.everyone() if one.role != EARLIER]
+            return self._is_any_over() or len(present) >= expected
 
         eventually(
-            are_ready, timeout_seconds=_READY_SECONDS, describe=f"{expected} Spark tasks to be ready", clock=self._clock
+            are_ready,
+            timeout_seconds=self._ready_seconds(),
+            describe=f"{expected} Spark tasks to be ready",
+            clock=self._clock,
         )
-        self._board.start(self._clock.now_us() + _LEAD_US)
-        if self._profile.warm_up_count:
+        self._board.start(self._begin_us())
+        if self._profile.warm_up_count and not self._run.attempt:
             self._enter("warming up")
             self._await(
                 self._is_warm, self._profile.warm_up_seconds * _SLACK + _SLACK_SECONDS, "the warm-up to be consumed"
             )
-        self._board.measure(self._clock.now_us() + _LEAD_US)
+        self._board.measure(self._begin_us())
+
+    def _ready_seconds(self) -> float:
+        """Return how long the tasks may take; what a resumed run publishes again must still be remembered."""
+        if not self._run.attempt:
+            return _READY_SECONDS
+        return _RESUMED_SECONDS - (self._clock.now_us() - self._run.looked_at_us) / 1e6
+
+    def _begin_us(self) -> int:
+        """Return when the plan begins, which is in the past where a run is resumed in the midst of it."""
+        return self._clock.now_us() + _LEAD_US - self._run.resumed_at_us
 
     def _is_warm(self) -> bool:
         if self._is_any_over():
@@ -218,6 +235,7 @@ class _Offering:
         self._at.journal.add(
             kind=Kind.PHASE.value, invoked_at_us=self._clock.now_us(), detail=json.dumps({"phase": phase})
         )
+        self._at.journal.flush()
         self._watch(phase, self._board.everyone())
 
     def _await(self, condition: Callable[[], bool], timeout_seconds: float, describe: str) -> None:

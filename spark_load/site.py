@@ -89,8 +89,13 @@ class Site:
         return {self.topic_arn: self.topic} | {url: name for name, url in self.urls.items()}
 
 
-def find(environment: Environment, *, endpoint_url: str | None) -> Site:
+def find(environment: Environment, *, endpoint_url: str | None, is_used: bool = False) -> Site:
     """Find an environment's deployed topic and queues, and make sure that they are there and empty.
+
+    Args:
+        environment: which one.
+        endpoint_url: None means AWS itself.
+        is_used: a run is resumed, whose messages may be in the queues.
 
     Raises:
         ConfigError: the endpoint is no URL.
@@ -99,14 +104,14 @@ def find(environment: Environment, *, endpoint_url: str | None) -> Site:
     endpoint_url = None if endpoint_url is None else checked_url(endpoint_url)
     where = endpoint_url or f"AWS in {environment.region}"
     try:
-        return _find(environment, endpoint_url)
+        return _find(environment, endpoint_url, is_used=is_used)
     except KeyError as error:
         raise EndpointError(f"{where} answers, but not as SQS does (no {error}); {_ANOTHER}") from error
     except (NoCredentialsError, BotoCoreError, ClientError) as error:
         raise EndpointError(_explain(error, where, environment)) from error
 
 
-def _find(environment: Environment, endpoint_url: str | None) -> Site:
+def _find(environment: Environment, endpoint_url: str | None, *, is_used: bool) -> Site:
     sqs = boto3.client("sqs", endpoint_url=endpoint_url, region_name=environment.region, config=_CONFIG)
     sns = boto3.client("sns", endpoint_url=endpoint_url, region_name=environment.region, config=_CONFIG)
     queues = {naming.queue_name(environment, one): one for one in environment.consumers}
@@ -114,7 +119,10 @@ def _find(environment: Environment, endpoint_url: str | None) -> Site:
     undelivered = {name: naming.undelivered_queue_name(environment, one) for name, one in queues.items()}
     urls = {name: sqs.get_queue_url(QueueName=name)["QueueUrl"] for name in (*queues, *dead_letters.values())}
     urls |= {name: url for name in undelivered.values() if (url := _url_if_there(sqs, name)) is not None}
-    attributes = {name: _attributes(sqs, name, url) for name, url in urls.items()}
+    attributes = {name: _attributes(sqs, url) for name, url in urls.items()}
+    if not is_used:
+        for name, its in attributes.items():
+            _check_empty(its, name, urls[name])
     arn = naming.topic_arn(environment, attributes[next(iter(queues))]["QueueArn"].split(":")[4])
     sns.get_topic_attributes(TopicArn=arn)
     return Site(
@@ -144,14 +152,8 @@ def _url_if_there(sqs: Any, name: str) -> str | None:
         raise
 
 
-def _attributes(sqs: Any, name: str, url: str) -> dict[str, str]:
-    """Return the attributes of a queue that is empty.
-
-    Raises:
-        EndpointError: it is not.
-    """
+def _attributes(sqs: Any, url: str) -> dict[str, str]:
     found: dict[str, str] = sqs.get_queue_attributes(QueueUrl=url, AttributeNames=["All"])["Attributes"]
-    _check_empty(found, name, url)
     return found
 
 

@@ -9,6 +9,7 @@ from typing import Any
 from pyspark import TaskContext
 
 from sluice.clock import Clock, SystemClock, clock_id
+from sluice.errors import HistoryError
 from spark_load.coordination import Board
 from spark_load.plan import Plan
 from spark_load.site import Site
@@ -36,6 +37,9 @@ class Run:
         clock_offset_us: for the clocks of every task on that machine.
         transport: what publishes: `boto3`.
         saboteur: name of one to install, for the red path.
+        attempt: 0, and one more each time it is resumed.
+        resumed_at_us: how far into the plan this attempt begins.
+        looked_at_us: when the journals of the attempts before were looked at.
     """
 
     id: str
@@ -46,6 +50,9 @@ class Run:
     clock_offset_us: int
     transport: str = "boto3"
     saboteur: str | None = None
+    attempt: int = 0
+    resumed_at_us: int = 0
+    looked_at_us: int = 0
 
     @property
     def journals(self) -> Path:
@@ -73,7 +80,7 @@ class Run:
 
     def board(self, clock: Clock) -> Board:
         """Return the board of this run."""
-        return Board(self.folder / "board", clock)
+        return Board(self.folder / f"board-{self.attempt}", clock)
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,11 +100,15 @@ class Desk:
 def desk(run: Run, role: str) -> Iterator[Desk]:
     """Yield recorded clients for the task this code runs in; its journal is closed when the block ends well.
 
-    Runs inside a Spark task, or on the driver. Every attempt writes a journal of its own.
+    Runs inside a Spark task, or on the driver. Every attempt of the run writes a journal of its own.
+
+    Raises:
+        HistoryError: the journal cannot be written, or Spark runs the task a second time.
     """
     context = TaskContext.get()
-    partition, attempt = (context.partitionId(), context.attemptNumber()) if context is not None else (0, 0)
-    name = f"{role}-{partition}"
+    name = f"{role}-{0 if context is None else context.partitionId()}"
+    if context is not None and context.attemptNumber() > 0:
+        raise HistoryError(f"Spark runs {name} again, which would publish again; resume the run instead")
     here = clock_id()
     clock = SystemClock(run.clock_offset_us if here == run.clock_id else None)
     common = {
@@ -105,12 +116,12 @@ def desk(run: Run, role: str) -> Iterator[Desk]:
         "host": host_name(),
         "clock_id": here,
         "worker": name,
-        "task_attempt": attempt,
+        "task_attempt": run.attempt,
     }
     sns, sqs = run.site.client("sns"), run.site.client("sqs")
     if run.saboteur is not None:
         sabotage((sns, sqs), run.saboteur, every=_SABOTAGE_EVERY)
-    with Journal(run.journals, f"{name}-{attempt}", common=common, clock=clock) as journal:
+    with Journal(run.journals, f"{name}-{run.attempt}", common=common, clock=clock) as journal:
         recorder = Recorder(journal, names=run.site.names(), clock=clock)
         recorder.attach(sns)
         recorder.attach(sqs)

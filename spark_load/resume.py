@@ -1,0 +1,200 @@
+"""Go on with a run that broke: what its journals say was done, what of the plan is left, and when it is too late.
+
+A message that was acknowledged is not published again, nor are its repeats. One whose last publish was never answered
+may be in the topic: while the service still remembers its deduplication id it is published again, which is safe;
+later it is not, because it would be a second message, and it stays unknown whether there is a first.
+"""
+
+import fcntl
+import json
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from sluice import limits
+from sluice.clock import Clock, eventually
+from sluice.declaration import Environment
+from sluice.errors import ConfigError, HistoryError
+from sluice.history import Kind, Outcome
+from sluice.verdict import Status
+from spark_load import report
+from spark_load.coordination import EARLIER, Board, Progress
+from spark_load.judge import compact
+from spark_load.site import Site
+from spark_load.tasks import JOURNALS, Run
+
+RESENT_WITHIN_SECONDS = limits.DEDUPLICATION_WINDOW_SECONDS - 60
+_QUIET_SECONDS = 3
+_ENDED_SECONDS = 60
+_EARLIER, _LOCK = "earlier", ".lock"
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """What was done before.
+
+    Args:
+        began_at_us: when the first recorder began.
+        phases: the steps that were begun.
+        deleted: queue to the messages deleted from it.
+        ended: queue to the groups whose end marker was deleted from it.
+    """
+
+    began_at_us: int
+    phases: frozenset[str]
+    deleted: Mapping[str, int]
+    ended: Mapping[str, int]
+
+
+def check_broken(described: Mapping[str, Any], folder: Path, site: Site) -> None:
+    """Make sure that a run broke, and that what it loaded is still what it was.
+
+    Raises:
+        ConfigError: it was judged valid or invalid, its consumers were workers, or its topic is another one now.
+        HistoryError: its verdict cannot be read.
+    """
+    if (status := _status(folder)) not in (None, Status.UNKNOWN):
+        raise ConfigError(f"{folder.name} was finished and is {status}, allowed is a run that broke; run it anew")
+    if described["profile"]["consumer"] != "raw":
+        raise ConfigError(
+            f"the consumer of {folder.name} is {described['profile']['consumer']!r}, allowed is 'raw': workers keep"
+            " their own record of what they handled; run it anew"
+        )
+    if described["topic_arn"] != site.topic_arn:
+        raise ConfigError(
+            f"{folder.name} loaded {described['topic_arn']}, and here is {site.topic_arn}; use the credentials and the"
+            " endpoint of the run"
+        )
+
+
+def _status(folder: Path) -> str | None:
+    path = folder / report.VERDICT_FILE
+    try:
+        status: str = json.loads(path.read_text(encoding="utf-8"))["status"]
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError, KeyError) as error:
+        raise HistoryError(f"{path} cannot be read; move it away to go on") from error
+    return status
+
+
+@contextmanager
+def held(folder: Path) -> Iterator[None]:
+    """Keep every other process from working on a run.
+
+    Raises:
+        ConfigError: another one does.
+    """
+    with (folder / _LOCK).open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise ConfigError(f"another process is at work on {folder}; wait for its end, or end it") from None
+        yield
+
+
+def end_tasks(run: Run, clock: Clock) -> None:
+    """Tell the tasks a dead driver left behind to end, and wait until none of them writes any more.
+
+    Raises:
+        NotReached: one still does.
+    """
+    replace(run, attempt=run.attempt - 1).board(clock).stop()
+
+    def are_quiet() -> bool:
+        written = [path.stat().st_mtime for path in run.journals.iterdir()]
+        return clock.now_us() / 1e6 - max(written, default=0) > _QUIET_SECONDS
+
+    eventually(are_quiet, timeout_seconds=_ENDED_SECONDS, describe="the tasks of the broken run to end", clock=clock)
+
+
+def read(spark: SparkSession, run: Run) -> Done:
+    """Read the journals of a run's earlier attempts, and keep them where `left` finds them.
+
+    Raises:
+        HistoryError: they are damaged, or there are none.
+    """
+    compact(spark, run.folder / JOURNALS, run.folder / _EARLIER)
+    history = spark.read.parquet(str(run.folder / _EARLIER))
+    began = history.agg(F.min("invoked_at_us").alias("at")).first()
+    phases = (
+        history.where(F.col("kind") == Kind.PHASE.value).select(F.get_json_object("detail", "$.phase").alias("phase"))
+    ).collect()
+    deletes = (
+        history.where((F.col("kind") == Kind.DELETED.value) & (F.col("outcome") == Outcome.OK.value))
+        .where(F.col("message_run") == run.id)
+        .groupBy("queue")
+        .agg(
+            F.count_distinct("message_group_id", "idx").alias("deleted"),
+            F.count_distinct(F.when(F.col("idx") < 0, F.col("message_group_id"))).alias("ended"),
+        )
+        .collect()
+    )
+    if began is None or began["at"] is None:
+        raise HistoryError(f"the journals of {run.folder.name} are empty: nothing was begun; run it anew")
+    return Done(
+        began_at_us=began["at"],
+        phases=frozenset(row["phase"] for row in phases),
+        deleted={row["queue"]: row["deleted"] for row in deletes},
+        ended={row["queue"]: row["ended"] for row in deletes},
+    )
+
+
+def check_time(done: Done, environment: Environment, now_us: int) -> None:
+    """Make sure that going on can end well.
+
+    Raises:
+        ConfigError: it broke before anything was measured, in its redrive, or so long ago that messages are gone.
+    """
+    if "publishing" not in done.phases:
+        raise ConfigError("the run broke before its load began, and there is nothing to go on with; run it anew")
+    if "redrive" in done.phases:
+        raise ConfigError("the run broke while dead letters were brought back, and nobody knows which; run it anew")
+    kept_seconds = min(consumer.message_retention_seconds for consumer in environment.consumers)
+    seconds = (now_us - done.began_at_us) / 1e6
+    if seconds > kept_seconds:
+        raise ConfigError(
+            f"the run began {seconds / 86_400:.1f} days ago, and its queues keep messages for"
+            f" {kept_seconds / 86_400:.1f}: what it left there is gone; run it anew"
+        )
+
+
+def left(spark: SparkSession, run: Run, rows: DataFrame) -> DataFrame:
+    """Return the rows of the plan that are to be published yet, as `run` looked at the journals."""
+    published = (
+        spark.read.parquet(str(run.folder / _EARLIER))
+        .where((F.col("kind") == Kind.PUBLISHED.value) & (F.col("message_run") == run.id))
+        .groupBy("idx")
+        .agg(
+            F.bool_or(F.col("outcome") == Outcome.OK.value).alias("is_acked"),
+            F.min(F.when(F.col("outcome") == Outcome.INFO.value, F.col("invoked_at_us"))).alias("unanswered_at_us"),
+        )
+    )
+    may_be_in = F.col("unanswered_at_us") < run.looked_at_us - RESENT_WITHIN_SECONDS * 1_000_000
+    over = published.where(F.col("is_acked") | F.coalesce(may_be_in, F.expr("false")))
+    return rows.join(over.select("idx"), "idx", "left_anti").select(rows.columns)
+
+
+def next_offset_us(spark: SparkSession, run: Run, rows: DataFrame) -> int:
+    """Return when the first row that is left was planned; the end of the plan when none is."""
+    first = left(spark, run, rows).agg(F.min("offset_us").alias("at")).first()
+    at: int | None = None if first is None else first["at"]
+    return round(run.plan.profile.publish_seconds * 1_000_000) if at is None else at
+
+
+def tell_board(board: Board, done: Done) -> None:
+    """Say on a new attempt's board what was consumed before it."""
+    for queue in {*done.deleted, *done.ended}:
+        progress = Progress(
+            worker=f"{EARLIER}-{queue}",
+            role=EARLIER,
+            queue=queue,
+            done=done.deleted.get(queue, 0),
+            ended=done.ended.get(queue, 0),
+        )
+        board.say(progress, now=True)
