@@ -1,6 +1,7 @@
 """One load test from start to verdict: set up, offer the load, drain, judge, write down."""
 
 import json
+import os
 import platform
 import secrets
 from collections.abc import Mapping, Sequence
@@ -25,6 +26,7 @@ from spark_load.offering import Watch, last_line, offer, slots
 from spark_load.plan import Plan
 from spark_load.profile import NamedProfile, Profile
 from spark_load.publish import plan_rows
+from spark_load.series import series
 from spark_load.site import Site
 from spark_load.tasks import JOURNALS, Run
 
@@ -152,6 +154,7 @@ def run_load(
         "max_receive_count": dict(site.max_receive_count),
         "versions": {name: version(name) for name in ("pyspark", "boto3", "pyarrow")}
         | {"python": platform.python_version()},
+        "machine": {"system": platform.platform(terse=True), "processor": platform.machine(), "cores": os.cpu_count()},
     }
     with resume.held(folder):
         return _carry_out(spark, run, described, expectation, watch)
@@ -284,3 +287,21 @@ def rejudge(spark: SparkSession, stored: Stored) -> Verdict:
     )
     report.write(verdict, stored.folder)
     return verdict
+
+
+def draw(spark: SparkSession, stored: Stored, verdict: Verdict) -> Path:
+    """Aggregate what the report's charts show, store that, draw the page and return where it is.
+
+    Raises:
+        HistoryError: the history is not there, or the page cannot be written.
+    """
+    try:
+        history = spark.read.parquet(str(stored.folder / _HISTORY))
+        said = series(history, expectation=stored.expectation, violations=verdict.violations)
+    except PySparkException as error:
+        raise HistoryError(
+            f"the history in {stored.folder / _HISTORY} cannot be read ({last_line(error)});"
+            f" make it again from its journals: python -m spark_load check {stored.folder}"
+        ) from error
+    report.write_series(said, stored.folder)
+    return report.write_page(verdict, said, stored.folder / report.PAGE_FILE)

@@ -11,8 +11,9 @@ messages were due, also those that could not be sent.
 
 import itertools
 import math
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from pyspark.sql import Column, DataFrame, Row, Window
@@ -21,20 +22,21 @@ from pyspark.sql import functions as F
 from sluice.checker import Expectation
 from sluice.history import Kind, Outcome
 from sluice.verdict import Violation
+from spark_load.plan import WARM_UP
 
 SCHEMA_VERSION = 1
-BINS_MAX = 240
+BINS_MAX = 120
 RANKS_MAX = 20
 CODES_MAX = 8
 GROUPS_MAX = 8
 EVENTS_MAX = 80
 ACCURACY = 10_000
 OTHER_CODES = "other"
-WARM_UP = "warm_up"
 _US = 1_000_000
 _WIDTHS_SECONDS = (0.5, 1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1_800, 3_600)
 _PERCENTILES = (0.5, 0.95, 0.99)
 _GROUP = "message_group_id"
+_ALL = "all"  # no queue's name: those end in .fifo
 _TOLD = (Kind.PUBLISHED, Kind.RECEIVED, Kind.DELETED, Kind.VISIBILITY_CHANGED, Kind.HANDLED, Kind.REDRIVEN)
 _OF_EVENT = (
     "kind",
@@ -90,16 +92,8 @@ def series(history: DataFrame, *, expectation: Expectation, violations: Sequence
         return F.greatest(F.lit(0), F.least(last, F.floor((column - started_at_us) / bin_us))).cast("int")
 
     messages = _messages(history, expectation).cache()
-    delivered = _delivered(messages, expectation).where("received_us is not null")
-    latencies = _by_bin(delivered, bin_of("intended_us"), bin_count)
-    acked = _counts(_delivered(messages, expectation), "queue", bin_of("acked_us"), bin_count, "acked_us is not null")
-    received = _counts(delivered, "queue", bin_of("received_us"), bin_count)
-    again = _counts(
-        history.where((F.col("kind") == Kind.RECEIVED.value) & (F.col("receive_count") > 1)),
-        "queue",
-        bin_of("responded_at_us"),
-        bin_count,
-    )
+    moments = _moments(messages, expectation, bin_of, bin_count)
+    failed, again = _trouble(history, bin_of, bin_count)
     nothing = [0] * bin_count
     said: Series = {
         "schema_version": SCHEMA_VERSION,
@@ -109,18 +103,20 @@ def series(history: DataFrame, *, expectation: Expectation, violations: Sequence
         "bin_seconds": bin_us / _US,
         "bin_count": bin_count,
         "warm_up": warm_up,
-        "published": _counts(_first_acked(messages), F.lit("all"), bin_of("acked_us"), bin_count).get("all", nothing),
+        "published": moments.counts.get((_ALL, "acked"), nothing),
         "queues": {
             queue: {
-                "received": received.get(queue, nothing),
-                "waiting": waiting(acked.get(queue, nothing), received.get(queue, nothing)),
+                "received": moments.counts.get((queue, "received"), nothing),
+                "waiting": waiting(
+                    moments.counts.get((queue, "acked"), nothing), moments.counts.get((queue, "received"), nothing)
+                ),
                 "again": again.get(queue, nothing),
-                "latency_us": latencies.get(queue, _no_latencies(bin_count)),
+                "latency_us": moments.latencies.get(queue, _no_latencies(bin_count)),
             }
             for queue in expectation.queues
         },
         "ranks": _ranks(messages, expectation),
-        "failed": _failed(history, bin_of, bin_count),
+        "failed": failed,
         "visibility": dict(expectation.visibility_timeout_seconds),
         "groups": _timelines(history, violations),
     }
@@ -211,14 +207,11 @@ def _delivered(messages: DataFrame, expectation: Expectation) -> DataFrame:
     return messages.select(*kept, F.inline(F.array(*of_queue)))
 
 
-def _first_acked(messages: DataFrame) -> DataFrame:
-    instants = [name for name in messages.columns if name.startswith("acked_")]
-    first = F.least(*instants) if len(instants) > 1 else F.col(instants[0])
-    return messages.select(first.alias("acked_us")).where("acked_us is not null")
+def _latency() -> Column:
+    return F.col("received_us") - F.col("intended_us")
 
 
-def _latency() -> list[Column]:
-    latency = F.col("received_us") - F.col("intended_us")
+def _quantile_columns(latency: Column | str) -> list[Column]:
     return [
         F.count(latency).alias("count"),
         F.percentile_approx(latency, list(_PERCENTILES), ACCURACY).alias("percentiles"),
@@ -237,26 +230,77 @@ def _no_latencies(bin_count: int) -> dict[str, list[int | None]]:
     return {"count": [0] * bin_count, **{name: [None] * bin_count for name in (*names, "max")}}
 
 
-def _by_bin(delivered: DataFrame, bin_: Column, bin_count: int) -> dict[str, dict[str, list[int | None]]]:
-    """Return the latencies of each queue by the bin their messages were due in."""
-    rows = delivered.where("intended_us is not null").groupBy("queue", bin_.alias("bin")).agg(*_latency()).collect()
-    found: dict[str, dict[str, list[int | None]]] = defaultdict(lambda: _no_latencies(bin_count))
+@dataclass(frozen=True, slots=True)
+class _Moments:
+    """What happened to messages in each bin: (queue, what) to counts, and queue to the latencies of what was due."""
+
+    counts: dict[tuple[str, str], list[int]]
+    latencies: dict[str, dict[str, list[int | None]]]
+
+
+def _moments(
+    messages: DataFrame, expectation: Expectation, bin_of: Callable[[str], Column], bin_count: int
+) -> _Moments:
+    """Return them, counted in one pass: a row for each message, queue, and thing that happened to it there."""
+    first = [name for name in messages.columns if name.startswith("acked_")]
+    acked = F.least(*first) if len(first) > 1 else F.col(first[0])
+    anywhere = messages.select(
+        F.lit(_ALL).alias("queue"),
+        F.lit("acked").alias("what"),
+        acked.alias("at_us"),
+        F.lit(None).cast("bigint").alias("latency_us"),
+    )
+    delivered = _delivered(messages, expectation)
+    happened = [
+        F.struct(F.lit(what).alias("what"), F.col(at).alias("at_us"), latency.cast("bigint").alias("latency_us"))
+        for what, at, latency in (
+            ("due", "intended_us", _latency()),
+            ("acked", "acked_us", F.lit(None)),
+            ("received", "received_us", F.lit(None)),
+        )
+    ]
+    rows = (
+        delivered.select("queue", F.inline(F.array(*happened)))
+        .union(anywhere)
+        .where("at_us is not null and (what != 'due' or latency_us is not null)")
+        .groupBy("queue", "what", bin_of("at_us").alias("bin"))
+        .agg(*_quantile_columns("latency_us"), F.count(F.lit(1)).alias("happened"))
+        .collect()
+    )
+    found = _Moments(defaultdict(lambda: [0] * bin_count), defaultdict(lambda: _no_latencies(bin_count)))
     for row in rows:
-        for name, value in _quantiles(row).items():
-            found[row["queue"]][name][row["bin"]] = value
+        if row["what"] == "due":
+            for name, value in _quantiles(row).items():
+                found.latencies[row["queue"]][name][row["bin"]] = value
+        else:
+            found.counts[row["queue"], row["what"]][row["bin"]] = row["happened"]
     return found
 
 
-def _counts(
-    rows: DataFrame, by: Column | str, bin_: Column, bin_count: int, condition: str | None = None
-) -> dict[str, list[int]]:
-    """Return how many rows each bin has, by what they are counted by."""
-    counted = rows if condition is None else rows.where(condition)
-    by = F.col(by) if isinstance(by, str) else by
-    found: dict[str, list[int]] = defaultdict(lambda: [0] * bin_count)
-    for row in counted.groupBy(by.alias("by"), bin_.alias("bin")).count().collect():
-        found[row["by"]][row["bin"]] = row["count"]
-    return found
+def _trouble(
+    history: DataFrame, bin_of: Callable[[str], Column], bin_count: int
+) -> tuple[dict[str, list[int]], dict[str, list[int]]]:
+    """Return what failed by error code, the most frequent first and the rest together; and what came again by queue."""
+    is_again = (F.col("kind") == Kind.RECEIVED.value) & (F.col("receive_count") > 1)
+    rows = (
+        history.where((F.col("error").isNotNull() | is_again) & F.col("invoked_at_us").isNotNull())
+        .groupBy("error", F.when(is_again, F.col("queue")).alias("queue"), bin_of("invoked_at_us").alias("bin"))
+        .count()
+        .collect()
+    )
+    totals: Counter[str] = Counter()
+    for row in rows:
+        if row["error"] is not None:
+            totals[row["error"]] += row["count"]
+    told = sorted(totals, key=lambda code: (-totals[code], code))[:CODES_MAX]
+    failed = {code: [0] * bin_count for code in (*told, *([OTHER_CODES] if len(totals) > len(told) else []))}
+    again: dict[str, list[int]] = defaultdict(lambda: [0] * bin_count)
+    for row in rows:
+        if row["error"] is not None:
+            failed[row["error"] if row["error"] in told else OTHER_CODES][row["bin"]] += row["count"]
+        if row["queue"] is not None:
+            again[row["queue"]][row["bin"]] += row["count"]
+    return failed, again
 
 
 def rank_table(groups_by_size: Mapping[int, int], ranks_max: int = RANKS_MAX) -> list[tuple[int, int, int]]:
@@ -294,27 +338,18 @@ def _ranks(messages: DataFrame, expectation: Expectation) -> list[dict[str, Any]
         .join(F.broadcast(table), "size")
         .withColumn("rank", rank)
     )
-    of_rank = ranked.groupBy("rank").agg(F.count("*").alias("messages"), F.count_distinct(_GROUP).alias("groups"))
-    found = {
-        row["rank"]: {"groups": row["groups"], "messages": row["messages"], "latency_us": {}}
-        for row in of_rank.collect()
-    }
-    delivered = _delivered(ranked, expectation).where("received_us is not null and intended_us is not null")
-    for row in delivered.groupBy("rank", "queue").agg(*_latency()).collect():
+    delivered = _delivered(ranked, expectation).withColumn("latency_us", _latency())
+    found: dict[int, dict[str, Any]] = {}
+    for row in (
+        sizes.join(F.broadcast(table), "size")
+        .groupBy(rank.alias("rank"))
+        .agg(F.count(F.lit(1)).alias("groups"), F.sum("size").alias("messages"))
+        .collect()
+    ):
+        found[row["rank"]] = {"groups": row["groups"], "messages": row["messages"], "latency_us": {}}
+    for row in delivered.groupBy("rank", "queue").agg(*_quantile_columns("latency_us")).collect():
         found[row["rank"]]["latency_us"][row["queue"]] = _quantiles(row)
     return [found[rank] for rank in sorted(found)]
-
-
-def _failed(history: DataFrame, bin_of: Callable[[str], Column], bin_count: int) -> dict[str, list[int]]:
-    """Return what failed by error code, the most frequent first; the rest of them together."""
-    failed = history.where(F.col("error").isNotNull() & F.col("invoked_at_us").isNotNull())
-    common = failed.groupBy("error").count().orderBy(F.desc("count"), "error").limit(CODES_MAX).collect()
-    codes = [row["error"] for row in common]
-    if not codes:
-        return {}
-    code = F.when(F.col("error").isin(*codes), F.col("error")).otherwise(OTHER_CODES)
-    found = _counts(failed, code, bin_of("invoked_at_us"), bin_count)
-    return {name: found[name] for name in (*codes, OTHER_CODES) if name in found}
 
 
 def _timelines(history: DataFrame, violations: Sequence[Violation]) -> dict[str, list[dict[str, Any]]]:

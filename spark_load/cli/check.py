@@ -5,7 +5,7 @@ from pathlib import Path
 import click
 
 from spark_load import driver, session
-from spark_load.cli.ending import finish
+from spark_load.cli.ending import draw, finish
 from spark_load.cli.where import on_a_cluster
 
 _JUDGING_SLOTS = 2
@@ -20,4 +20,5 @@ def judge(folder: Path, as_json: bool, cluster: session.Cluster) -> None:
     stored = driver.find_stored(folder)
     with session.running(_JUDGING_SLOTS, cluster) as spark:
         verdict = driver.rejudge(spark, stored)
+        draw(spark, folder, verdict)
     finish(verdict, folder, as_json=as_json)

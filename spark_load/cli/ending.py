@@ -5,12 +5,22 @@ import sys
 from pathlib import Path
 
 import click
+from pyspark.sql import SparkSession
 from rich.console import Console
 
+from sluice.errors import HistoryError
 from sluice.verdict import Verdict
-from spark_load import report
+from spark_load import driver, report
 
 _REASONS_MAX = 5  # repeated at the very end, where people look; the summary has them all
+
+
+def draw(spark: SparkSession, folder: Path, verdict: Verdict) -> None:
+    """Draw the page of a run that was just judged. When that fails it is said, and the verdict is what it was."""
+    try:
+        driver.draw(spark, driver.find_stored(folder), verdict)
+    except (HistoryError, ValueError) as error:
+        click.echo(f"no page was drawn: {error}; to try again: python -m spark_load report {folder}", err=True)
 
 
 def finish(verdict: Verdict, folder: Path, *, as_json: bool) -> None:
@@ -22,7 +32,6 @@ def finish(verdict: Verdict, folder: Path, *, as_json: bool) -> None:
     why = [*verdict.unknowns, *(f"{one.anomaly}: {one.sentence}" for one in verdict.violations)]
     for reason in why[:_REASONS_MAX]:
         click.echo(reason, err=True)
-    click.echo(
-        f"{verdict.status.value.upper()}: {folder / report.VERDICT_FILE}, {folder / report.SUMMARY_FILE}", err=True
-    )
+    pages = (folder / report.VERDICT_FILE, folder / report.SUMMARY_FILE, folder / report.PAGE_FILE)
+    click.echo(f"{verdict.status.value.upper()}: {', '.join(str(page) for page in pages if page.exists())}", err=True)
     sys.exit(verdict.exit_code)

@@ -6,7 +6,7 @@ import click
 
 from sluice.errors import ConfigError
 from spark_load import driver, session, site
-from spark_load.cli.ending import finish
+from spark_load.cli.ending import draw, finish
 from spark_load.cli.watching import Watcher
 from spark_load.cli.where import on_a_cluster
 
@@ -35,4 +35,5 @@ def resume(folder: Path, as_json: bool, cluster: session.Cluster) -> None:
         watch("starting Spark", [])
         with session.running(driver.slots(stored.plan.profile, found), cluster) as spark:
             verdict = driver.resume_load(spark, stored, environment=environment, site=found, watch=watch)
+            draw(spark, stored.folder, verdict)
     finish(verdict, folder, as_json=as_json)

@@ -14,7 +14,7 @@ from sluice.declaration import Removal
 from sluice.errors import ConfigError
 from spark_load import driver, profile, session, site
 from spark_load.cli.asking import require_meant
-from spark_load.cli.ending import finish
+from spark_load.cli.ending import draw, finish
 from spark_load.cli.watching import Watcher
 from spark_load.cli.where import on_a_cluster
 from spark_load.profile import NamedProfile
@@ -121,6 +121,7 @@ def run(
                 transport=transport,
                 watch=watch,
             )
+            draw(spark, folder, verdict)
     finish(verdict, folder, as_json=as_json)
 
 

@@ -1,5 +1,6 @@
 """Charts as inline SVG, drawn by Altair and vl-convert: no script, and colours the page gives them by CSS variables."""
 
+import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -93,11 +94,9 @@ def lines(of: Sequence[Line], *, x: Axis, y: Axis, shade: tuple[float, float] | 
     names = [line.name for line in of]
     highest = max((value for line in of for _, value in line.points if value is not None), default=0)
     domain = (0, 1.05 * highest or 1) if y.domain is None else y.domain
-    across = (
-        alt.Axis(title=y.title, tickCount=5, labelExpr=_SECONDS_OR_LESS)
-        if y.is_duration
-        else alt.Axis(title=y.title, tickCount=5, format="~s")
-    )
+    labels: dict[str, Any] = {"labelExpr": _SECONDS_OR_LESS} if y.is_duration else {"format": ",~f"}
+    ticks: dict[str, Any] = {"values": _steps(*domain)} if y.is_log else {"tickCount": 5}
+    across = alt.Axis(title=y.title, **labels, **ticks)
     encoded = alt.Chart(_data(rows)).encode(
         x=alt.X("x:Q", axis=alt.Axis(title=x.title, tickCount=6), scale=_scale(x.domain, is_log=False)),
         y=alt.Y("y:Q", axis=across, scale=_scale(domain, is_log=y.is_log)),
@@ -110,6 +109,13 @@ def lines(of: Sequence[Line], *, x: Axis, y: Axis, shade: tuple[float, float] | 
     point = alt.OverlayMarkDef(size=14, filled=True) if has_dots else False
     drawn = encoded.mark_line(strokeWidth=1.6, point=point)
     return _finished([*_shaded(shade), drawn], WIDTH, HEIGHT)
+
+
+def _steps(lowest: float, highest: float) -> list[float]:
+    """Return the ticks of a logarithmic axis: powers of ten, and 2 and 5 times them where there are few."""
+    powers = range(math.floor(math.log10(lowest)), math.ceil(math.log10(highest)) + 1)
+    leading = (1, 2, 5) if len(powers) <= 4 else (1,)
+    return [digit * 10.0**power for power in powers for digit in leading if lowest <= digit * 10.0**power <= highest]
 
 
 def _scale(domain: tuple[float, float] | None, *, is_log: bool) -> alt.Scale:
