@@ -20,6 +20,7 @@ from sqlalchemy import (
     ColumnElement,
     Connection,
     Engine,
+    ExceptionContext,
     create_engine,
     event,
     literal_column,
@@ -33,8 +34,11 @@ from sluice.clock import Clock
 from sluice.errors import ConfigError
 
 _BUSY_SECONDS = 5
+_REFUSALS = ("authentication failed", "no pg_hba.conf entry", "is not permitted to log in")
 _LOOK_SECONDS = 0.1  # after which a wait for Postgres looks whether Ctrl-C was pressed, as psycopg has it
 _FULL = 2
+REFUSED = "the database refuses the credentials, which were read at the start ({said}); correct them where they changed"
+"""Said by what ends for that, with what the server said."""
 _UNDEFINED_TABLE = "42P01"
 # SQLSTATE classes and states after which the same transaction may succeed: connection, resources, shutdown, lost races.
 _AWAY = ("08", "53", "57P", "40001", "40P01", "55P03", "25P03", "25006")
@@ -143,6 +147,26 @@ def is_away(error: DBAPIError) -> bool:
     is_busy = "database is locked" in str(error.orig)
     no_answer = isinstance(error, OperationalError | InterfaceError) and not _is_sqlite(error)
     return error.connection_invalidated or is_busy or no_answer
+
+
+def is_refused(error: BaseException | None) -> bool:
+    """Return whether the server does not let us in: no later try with the same credentials will be any better.
+
+    Of a connection that failed libpq tells no SQLSTATE, only what the server said, here in its English.
+    """
+    return isinstance(error, psycopg.OperationalError) and any(said in str(error) for said in _REFUSALS)
+
+
+class Refusals:
+    """Notices when a database refuses an engine's credentials, whoever asked; `said` is what it said, None so far."""
+
+    def __init__(self, engine: Engine) -> None:
+        self.said: str | None = None
+        event.listen(engine, "handle_error", self._failed)
+
+    def _failed(self, context: ExceptionContext) -> None:
+        if is_refused(context.original_exception):
+            self.said = str(context.original_exception).strip().splitlines()[0]
 
 
 def is_only_read(error: DBAPIError) -> bool:

@@ -16,9 +16,9 @@ from typing import Protocol
 import structlog
 from sqlalchemy.exc import InterfaceError, OperationalError
 
-from messaging import failpoints, publisher
+from messaging import databases, failpoints, publisher
 from messaging.backoff import Backoff
-from messaging.errors import LeaseLost
+from messaging.errors import LeaseLost, OutboxError
 from messaging.failpoints import Failpoint
 from messaging.lease import Lease
 from messaging.metrics import Metrics, NoMetrics
@@ -266,6 +266,9 @@ def run(relay: Relay, wait: Wait, settings: RelaySettings, *, chance: random.Ran
     """Run a relay until it is told to stop; then let another lead.
 
     A database that does not answer is tried again after a while: nothing is lost meanwhile, it is the outbox.
+
+    Raises:
+        OutboxError: it refuses the credentials, which are read once, at the start.
     """
     failures = 0
     while not wait.is_stopped():
@@ -273,6 +276,9 @@ def run(relay: Relay, wait: Wait, settings: RelaySettings, *, chance: random.Ran
             is_busy = relay.step()
             failures = 0
         except (OperationalError, InterfaceError) as error:
+            if databases.is_refused(error.orig):
+                said = databases.REFUSED.format(said=str(error.orig).strip().splitlines()[0])
+                raise OutboxError(f"{said}; start the relay again") from error
             failures += 1
             is_busy = False
             _log.error("the database does not answer", error=str(error.orig))

@@ -186,7 +186,7 @@ class Worker:
 
     def __init__(self, parts: Parts, *, settings: WorkerSettings, stop: Stop, clock: Clock) -> None:
         self._parts, self._settings, self._stop, self._clock = parts, settings, stop, clock
-        self._has_ended = threading.Event()
+        self._has_ended, self._refusals = threading.Event(), databases.Refusals(parts.engine)
         self._measured_at = self._forgot_at = clock.monotonic()
         self._drained_at = clock.monotonic()
 
@@ -194,13 +194,14 @@ class Worker:
         """Work until stopped, then end within the drain time. Runs in the main thread, which signals interrupt.
 
         Raises:
-            OutboxError: a handler does not end; or a lane is gone, which nothing is known to bring about.
+            OutboxError: a handler does not end, or the database refuses the credentials; or a lane is gone, which
+                nothing is known to bring about.
         """
         lanes = [self._thread(f"lane-{number}", self._run_lane, lane) for number, lane in enumerate(self._parts.lanes)]
         drainer = self._thread("drainer", self._run_drainer)
         helpers = [self._thread("heartbeat", self._run_heartbeat), self._thread("care", self._run_care)]
         _log.info("working", lanes=len(lanes), queue=self._parts.queue.url)
-        fault = None
+        fault: str | None = None
         while not self._stop.is_asked():
             self._stop.wait(_TICK_SECONDS)
             fault = self._fault([*lanes, drainer])
@@ -215,6 +216,8 @@ class Worker:
         ended = [thread.name for thread in workers if not (thread.is_alive() or self._stop.is_asked())]
         if ended:
             return f"{', '.join(ended)} ended by itself, see the log above"
+        if self._refusals.said is not None:
+            return databases.REFUSED.format(said=self._refusals.said)
         for hold in self._parts.heartbeat.overdue():
             message = hold.message
             return (

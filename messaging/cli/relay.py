@@ -8,7 +8,7 @@ from pathlib import Path
 import boto3
 import click
 
-from messaging import failpoints, publisher
+from messaging import databases, failpoints, publisher
 from messaging.cli.exits import PARTLY
 from messaging.cli.place import Place, at_place
 from messaging.cli.running import embedded_metrics, log_to, metrics_option, recording
@@ -22,6 +22,7 @@ from sluice.endpoint import checked_url
 from sluice.errors import ConfigError
 
 _DAY_SECONDS = 86_400
+_ANSWER_SECONDS = 30  # of a database; a lease that is longer allows more
 _LISTEN_POLL_SECONDS = 5  # with LISTEN a poll is only there for what was missed
 
 
@@ -71,6 +72,7 @@ def relay(
     checked = None if endpoint_url is None else checked_url(endpoint_url)
     sns = publisher.client(checked, place.environment.region)
     arn = topic_arn or _topic_arn(place.environment, checked)
+    databases.end_waits(place.engine, max(lease, _ANSWER_SECONDS))
     stop = Stop()
     stop.on_signals()
     store = Store(place.engine, place.topic)
