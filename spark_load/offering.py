@@ -5,9 +5,11 @@ it sees is for whoever waits, and for knowing when to go on. Only journals count
 """
 
 import json
+import signal
+import threading
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -62,10 +64,10 @@ def slots(profile: Profile, site: Site) -> int:
 def offer(spark: SparkSession, run: Run, watch: Watch) -> Offered:
     """Offer the load and return how it went; a step that fails does not keep the others from being recorded.
 
-    Runs on the driver, for the duration of the load and the drain. Ctrl-C ends both jobs first.
+    Runs on the driver, for the duration of the load and the drain. Ctrl-C ends both jobs first, and then this.
     """
     late: list[str] = []
-    with desk(run, DRIVER) as at, ThreadPoolExecutor(2) as pool:
+    with _interruptible(), desk(run, DRIVER) as at, ThreadPoolExecutor(2) as pool:
         offering = _Offering(spark, run, at, watch, pool)
         try:
             try:
@@ -78,6 +80,19 @@ def offer(spark: SparkSession, run: Run, watch: Watch) -> Offered:
         finally:
             offering.end()
         return Offered((*late, *offering.failures()), offering.recorders())
+
+
+@contextmanager
+def _interruptible() -> Iterator[None]:
+    """Let Ctrl-C be an exception and no more: Spark would kill the tasks before they have closed their journals."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 class _Offering:
