@@ -26,7 +26,7 @@ from spark_load.offering import Watch, last_line, offer, slots
 from spark_load.plan import Plan
 from spark_load.profile import NamedProfile, Profile
 from spark_load.publish import plan_rows
-from spark_load.series import series
+from spark_load.series import Series, series
 from spark_load.site import Site
 from spark_load.tasks import JOURNALS, Run
 
@@ -284,16 +284,17 @@ def rejudge(spark: SparkSession, stored: Stored) -> Verdict:
         run=stored.described,
         unknowns=stored.unknowns,
         thresholds=stored.plan.profile.thresholds(),
+        allowed=stored.plan.profile.allowed(),
     )
     report.write(verdict, stored.folder)
     return verdict
 
 
-def draw(spark: SparkSession, stored: Stored, verdict: Verdict) -> Path:
-    """Aggregate what the report's charts show, store that, draw the page and return where it is.
+def aggregate(spark: SparkSession, stored: Stored, verdict: Verdict) -> Series:
+    """Aggregate what the report's charts show, store it with the run and return it.
 
     Raises:
-        HistoryError: the history is not there, or the page cannot be written.
+        HistoryError: the history is not there, or damaged.
     """
     try:
         history = spark.read.parquet(str(stored.folder / _HISTORY))
@@ -304,4 +305,4 @@ def draw(spark: SparkSession, stored: Stored, verdict: Verdict) -> Path:
             f" make it again from its journals: python -m spark_load check {stored.folder}"
         ) from error
     report.write_series(said, stored.folder)
-    return report.write_page(verdict, said, stored.folder / report.PAGE_FILE)
+    return said

@@ -18,7 +18,8 @@ _REASONS_MAX = 5  # repeated at the very end, where people look; the summary has
 def draw(spark: SparkSession, folder: Path, verdict: Verdict) -> None:
     """Draw the page of a run that was just judged. When that fails it is said, and the verdict is what it was."""
     try:
-        driver.draw(spark, driver.find_stored(folder), verdict)
+        said = driver.aggregate(spark, driver.find_stored(folder), verdict)
+        report.write_page(verdict, said, folder / report.PAGE_FILE)
     except (HistoryError, ValueError) as error:
         click.echo(f"no page was drawn: {error}; to try again: python -m spark_load report {folder}", err=True)
 

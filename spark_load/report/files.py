@@ -37,8 +37,8 @@ def write_series(said: series.Series, folder: Path) -> None:
     _replace(folder / SERIES_FILE, json.dumps(said, separators=(",", ":")) + "\n")
 
 
-def write_page(verdict: Verdict, said: series.Series, path: Path) -> Path:
-    """Draw the page, write it, and return where it is.
+def write_page(verdict: Verdict, said: series.Series, path: Path) -> None:
+    """Draw the page and write it.
 
     Raises:
         HistoryError: it cannot be written there.
@@ -49,7 +49,6 @@ def write_page(verdict: Verdict, said: series.Series, path: Path) -> Path:
         _replace(path, page.html(verdict, said))
     except OSError as error:
         raise HistoryError(f"cannot write {path} ({error.strerror}); name another file with -o") from error
-    return path
 
 
 def _replace(path: Path, text: str) -> None:
