@@ -1,0 +1,99 @@
+"""`report` and `compare`: what stored runs have to tell."""
+
+import json
+import sys
+from pathlib import Path
+
+import click
+from rich.console import Console
+from rich.markdown import Markdown
+
+from sluice.errors import ConfigError
+from spark_load import driver, session
+from spark_load import report as told
+from spark_load.report import comparison
+
+_SLOTS = 2
+_RUN = click.Path(file_okay=False, path_type=Path)
+
+
+@click.command()
+@click.argument("folder", metavar="RUN", type=_RUN)
+@click.option(
+    "-o",
+    "--output",
+    metavar="FILE",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help=f"Where the page goes.  [default: {told.PAGE_FILE} in RUN]",
+)
+def report(folder: Path, output: Path | None) -> None:
+    """Draw the page of the judged run in the folder RUN again, and print where it is.
+
+    It needs Spark, and the run's history, only when what its charts show was not stored with the verdict. The verdict
+    is repeated, not made anew; the exit code is 0, whatever it says.
+    """
+    verdict = told.read_verdict(folder)
+    said = told.read_series(folder, verdict)
+    if said is None:
+        stored = driver.find_stored(folder)
+        with session.running(_SLOTS) as spark:
+            said = driver.aggregate(spark, stored, verdict)
+    path = folder / told.PAGE_FILE if output is None else output
+    told.write_page(verdict, said, path)
+    click.echo(str(path))
+
+
+@click.command()
+@click.argument("first", metavar="RUN", type=_RUN)
+@click.argument("second", metavar="RUN", type=_RUN)
+@click.option(
+    "--latency-ratio-max",
+    metavar="RATIO",
+    type=click.FloatRange(min=0, min_open=True),
+    help="How many times the first run's p50, p95 and p99 the second's may be, in any queue.",
+)
+@click.option(
+    "--rate-ratio-min",
+    metavar="RATIO",
+    type=click.FloatRange(min=0, min_open=True),
+    help="The least the second run's rate of receives may be of the first's, in any queue.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print the comparison as JSON on standard output.")
+@click.option("--force", is_flag=True, help="Also compare runs of different profiles.")
+def compare(
+    first: Path,
+    second: Path,
+    latency_ratio_max: float | None,
+    rate_ratio_min: float | None,
+    as_json: bool,
+    force: bool,
+) -> None:
+    """Show two judged runs side by side, the second RUN against the first.
+
+    \b
+    Exit codes:
+       0  the second is no worse
+       1  it broke a promise that the first kept
+       2  it is UNKNOWN: nobody can say whether it is worse; or there is nothing to compare
+       3  wrong usage, or different profiles without --force
+      99  it crossed a ratio given here, or a threshold of its profile that the first kept
+
+    A first run that was UNKNOWN or INVALID is easily bettered: look at its verdict too.
+    """
+    compared = comparison.compare(
+        told.read_verdict(first),
+        told.read_verdict(second),
+        comparison.Limits(latency_ratio_max=latency_ratio_max, rate_ratio_min=rate_ratio_min),
+    )
+    if compared.profile and not force:
+        name, both = next(iter(compared.profile.items()))
+        more = f" and {len(compared.profile) - 1} more" if len(compared.profile) > 1 else ""
+        raise ConfigError(
+            f"the profiles differ in {name} ({both[0]} and {both[1]}){more}: what they measured is not the same thing;"
+            " compare runs of one profile, or add --force"
+        )
+    if as_json:
+        click.echo(json.dumps(compared.as_json(), indent=2))
+    else:
+        Console().print(Markdown(comparison.markdown(compared)))
+    sys.exit(compared.exit_code)
