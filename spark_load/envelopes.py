@@ -9,7 +9,7 @@ import hashlib
 import json
 
 from sluice.history import END_TYPE, is_end_marker
-from spark_load.plan import Plan, Planned, message_group_id
+from spark_load.plan import Plan, message_group_id
 
 VERSION = 1
 _TYPE = "load.message"
@@ -37,24 +37,24 @@ class Envelopes:
         self._last: dict[int, int] = {}
         self._numbers: dict[int, int] = {}
 
-    def body(self, planned: Planned) -> str:
-        """Return the body of a planned message: the same again for a repeat."""
-        seq = self._numbers.get(planned.idx)
+    def body_parts(self, idx: int, group_number: int) -> tuple[str, str, str]:
+        """Return the body of a planned message: the same again for a repeat; in parts, as `Plan.body_parts`."""
+        seq = self._numbers.get(idx)
         if seq is None:
-            seq = self._last[planned.group_number] = self._last.get(planned.group_number, 0) + 1
-            self._numbers[planned.idx] = seq
-        type_ = END_TYPE if is_end_marker(planned.idx) else _TYPE
-        data = {"payload": self._plan.payload(planned.idx)}
+            seq = self._last[group_number] = self._last.get(group_number, 0) + 1
+            self._numbers[idx] = seq
+        type_ = END_TYPE if is_end_marker(idx) else _TYPE
+        data = {"payload": self._plan.payload(idx)}
         hashed = json.dumps([type_, data], sort_keys=True, separators=(",", ":"))
         said = {
             "sluice": VERSION,
-            "id": self._plan.deduplication_id(planned, self._run),
+            "id": f"{self._run}.{idx}",
             "type": type_,
-            "group": message_group_id(planned.group_number),
+            "group": message_group_id(group_number),
             "seq": seq,
             "epoch": int(self._run.removeprefix(_RUN)),
             "at": None,
             "hash": hashlib.sha256(hashed.encode()).hexdigest(),
             "data": data,
         }
-        return json.dumps(said, separators=(",", ":"))
+        return json.dumps(said, separators=(",", ":")), "", ""

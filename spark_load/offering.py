@@ -152,7 +152,7 @@ class _Offering:
         if self._workers:
             published = sum(one.done for one in self._board.everyone() if one.role == "publish")
             return published >= self._profile.warm_up_count and self._letters.are_queues_empty()
-        return min(self._consumed("done").values()) >= self._profile.warm_up_count
+        return self._consumed("done") >= self._profile.warm_up_count * self._copies
 
     def publish(self) -> None:
         """Wait until all is published.
@@ -179,7 +179,7 @@ class _Offering:
                 "the workers to be idle",
             )
         else:
-            self._await_progress(lambda: min(self._consumed("ended").values()) >= self._profile.group_count)
+            self._await_progress(lambda: self._consumed("ended") >= self._profile.group_count * self._copies)
 
     def see_to_dead_letters(self, *, is_drained: bool) -> list[str]:
         """Read every DLQ, bring back what is to come back, let the consumers end, and see that all is empty.
@@ -210,10 +210,10 @@ class _Offering:
         """Have dead letters moved back, and wait until they were handled, or nothing comes any more."""
         self._enter("redrive")
         self._board.redriven()
-        before = sum(self._consumed("done").values())
+        before = self._consumed("done")
         moved = self._letters.bring_back([queue for queue, count in found.items() if count])
         with suppress(NotReached):  # what was lost on the way is the judge's to tell
-            self._await_progress(lambda: sum(self._consumed("done").values()) >= before + moved)
+            self._await_progress(lambda: self._consumed("done") >= before + moved)
         self._letters.read(keeps=False)
 
     def end(self) -> None:
@@ -237,13 +237,14 @@ class _Offering:
     def _is_any_over(self) -> bool:
         return self._publishing.done() or self._consuming.done()
 
-    def _consumed(self, what: str) -> dict[str, int]:
-        """Return how much each queue's consumers say they have `done` or `ended`."""
-        counts = dict.fromkeys(self._run.site.queue_urls, 0)
-        for one in self._board.everyone():
-            if one.queue is not None:
-                counts[one.queue] += getattr(one, what)
-        return counts
+    @property
+    def _copies(self) -> int:
+        """Return in how many queues a message arrives."""
+        return len(self._run.site.queue_urls) if self._profile.destination == "topic" else 1
+
+    def _consumed(self, what: str) -> int:
+        """Return how much the consumers say they have `done` or `ended`."""
+        return sum(getattr(one, what) for one in self._board.everyone() if one.queue is not None)
 
     def _enter(self, phase: str) -> None:
         self._phase = phase
@@ -276,7 +277,7 @@ class _Offering:
         consumed, since = -1, self._clock.monotonic()
         while not is_done() and not self._consuming.done():
             self._watch(self._phase, self._board.everyone())
-            count = sum(self._consumed("done").values())
+            count = self._consumed("done")
             if count > consumed:
                 consumed, since = count, self._clock.monotonic()
             elif self._clock.monotonic() - since >= patience_seconds:

@@ -3,21 +3,17 @@
 from messaging.envelope import decode
 from sluice.history import Identity, identity_of
 from spark_load.envelopes import Envelopes, run_of
-from spark_load.plan import Plan, Planned
-from spark_load.profile import Profile
+from spark_load.plan import Plan
+from spark_load.profile import Phase, Profile
 from spark_load.workers import idle_seconds
 
 _PLAN = Plan(Profile(messages_per_second=10, duration_seconds=10, group_count=3, payload_bytes=40), seed=5)
 _RUN = run_of(1_767_225_600_000_000)
 
 
-def _planned(idx: int, group: int, attempt: int = 1) -> Planned:
-    return Planned(idx=idx, publish_attempt=attempt, group_number=group, offset_us=0, task=0)
-
-
 def test_the_worker_reads_what_the_load_test_writes() -> None:
     """Decoded by the runtime's own code: hash, version and types are right; the payload is the plan's."""
-    decoded = decode(Envelopes(_PLAN, _RUN).body(_planned(7, 2)))
+    decoded = decode("".join(Envelopes(_PLAN, _RUN).body_parts(7, 2)))
 
     assert (decoded.event.group, decoded.seq, decoded.epoch) == ("g000002", 1, 1_767_225_600_000_000)
     assert decoded.event.id == f"{_RUN}.7"
@@ -27,9 +23,9 @@ def test_the_worker_reads_what_the_load_test_writes() -> None:
 def test_each_group_counts_from_one_and_a_repeat_has_the_number_of_its_message() -> None:
     """No holes, in the order in which bodies are asked for; the end marker has the last number, and is one."""
     envelopes = Envelopes(_PLAN, _RUN)
-    asked = [_planned(3, 0), _planned(4, 1), _planned(9, 0), _planned(3, 0, attempt=2), _planned(-1, 0)]
+    asked = [(3, 0), (4, 1), (9, 0), (3, 0), (-1, 0)]
 
-    bodies = [envelopes.body(planned) for planned in asked]
+    bodies = ["".join(envelopes.body_parts(idx, group)) for idx, group in asked]
 
     found = [identity_of(body=body, deduplication_id=None, message_group_id=None) for body in bodies]
     assert found == [
@@ -47,9 +43,9 @@ def test_a_worker_waits_longer_than_the_plan_is_silent() -> None:
     steady = Profile(messages_per_second=1, duration_seconds=10, group_count=1, drain_timeout_seconds=20)
     pausing = Profile(
         phases=(
-            {"duration_seconds": 5, "messages_per_second": 1},
-            {"duration_seconds": 50, "messages_per_second": 0},
-            {"duration_seconds": 5, "messages_per_second": 1},
+            Phase(duration_seconds=5, messages_per_second=1),
+            Phase(duration_seconds=50, messages_per_second=0),
+            Phase(duration_seconds=5, messages_per_second=1),
         ),
         group_count=1,
         drain_timeout_seconds=20,
