@@ -17,20 +17,19 @@ from spark_load.transport.ledger import Ledger
 from spark_load.transport.sdk import SdkTransport
 from spark_load.transport.signing import Keys
 from spark_load.transport.sockets import SocketExchange
-from wire.journal import Journal
 from wire.recorder import Recorder
 
 _CONNECTIONS_MAX = 64
 
 
-def opened(name: str, client: Any, *, recorder: Recorder, ledger: Callable[[str], Ledger], clock: Clock) -> Transport:
+def opened(name: str, client: Any, *, recorder: Recorder, ledger: Ledger, clock: Clock) -> Transport:
     """Return the transport of that name to where a boto3 client points, with its region and credentials.
 
     Args:
         name: one of `spark_load.transport.NAMES`.
         client: of SNS or SQS; recorded.
         recorder: attached to the client, for boto3.
-        ledger: makes what the other transports write to, given the service.
+        ledger: what the other transports write to.
         clock: of the task.
 
     Raises:
@@ -38,7 +37,7 @@ def opened(name: str, client: Any, *, recorder: Recorder, ledger: Callable[[str]
     """
     if name == BOTO3:
         return SdkTransport(client, recorder)
-    url, service = client.meta.endpoint_url, client.meta.service_model.service_name
+    url = client.meta.endpoint_url
     if get_environ_proxies(url):
         raise ConfigError(
             f"HTTPS_PROXY is set for {url}, and transport {name!r} knows no proxies; use boto3, or unset it"
@@ -47,7 +46,7 @@ def opened(name: str, client: Any, *, recorder: Recorder, ledger: Callable[[str]
     exchange = _exchange(name, address, clock)
     return HttpTransport(
         exchange,
-        ledger(service),
+        ledger,
         service=client.meta.service_model.signing_name,
         region=client.meta.region_name,
         address=address,
@@ -79,8 +78,3 @@ def _keys_of(session: Any) -> Callable[[], Keys]:
         return Keys(frozen.access_key, frozen.secret_key, frozen.token)
 
     return keys
-
-
-def ledger_of(journal: Journal, names: dict[str, str], run: str) -> Callable[[str], Ledger]:
-    """Return what makes the ledger of a service."""
-    return lambda service: Ledger(journal, names=names, run=run, service=service)

@@ -7,6 +7,7 @@ from typing import Any
 
 from botocore.exceptions import BotoCoreError, ClientError
 
+from sluice.errors import MessagingError
 from spark_load.transport import Answer, Call
 from wire.recorder import Recorder
 
@@ -25,7 +26,7 @@ class SdkTransport:
         self._client, self._recorder = client, recorder
         self._call = self._publish if client.meta.service_model.service_name == "sns" else self._send_messages
         self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="publish")
-        self._answers: queue.SimpleQueue[Answer] = queue.SimpleQueue()
+        self._answers: queue.SimpleQueue[Answer | MessagingError] = queue.SimpleQueue()
         self._on_their_way = 0
 
     @property
@@ -47,7 +48,10 @@ class SdkTransport:
             self._threads.submit(self._carry, call)
 
     def _carry(self, call: Call) -> None:
-        self._answers.put(Answer(call, self._errors(call)))
+        try:
+            self._answers.put(Answer(call, self._errors(call)))
+        except MessagingError as error:  # what cannot be written down may not be sent
+            self._answers.put(error)
 
     def _errors(self, call: Call) -> dict[int, str]:
         positions = range(len(call.messages))
@@ -86,16 +90,26 @@ class SdkTransport:
         return self._client.send_message_batch(QueueUrl=call.address, Entries=entries)  # type: ignore[no-any-return]
 
     def answers(self, wait_seconds: float) -> Sequence[Answer]:
-        """Return what was answered or given up since."""
+        """Return what was answered or given up since.
+
+        Raises:
+            MessagingError: a call could not be written down, and was not made.
+        """
         came: list[Answer] = []
         if self._on_their_way:
             try:
-                came.append(self._answers.get(timeout=wait_seconds) if wait_seconds > 0 else self._answers.get_nowait())
+                came.append(self._next(wait_seconds))
                 while True:
-                    came.append(self._answers.get_nowait())
+                    came.append(self._next(0))
             except queue.Empty:
                 pass
         self._on_their_way -= len(came)
+        return came
+
+    def _next(self, wait_seconds: float) -> Answer:
+        came = self._answers.get(timeout=wait_seconds) if wait_seconds > 0 else self._answers.get_nowait()
+        if isinstance(came, MessagingError):
+            raise came
         return came
 
     def close(self) -> None:

@@ -20,7 +20,8 @@ from botocore.credentials import Credentials
 from sluice.clock import SystemClock
 from sluice.errors import ConfigError
 from spark_load.transport import NAMES, Answer, Call, Message, Transport
-from spark_load.transport.opening import ledger_of, opened
+from spark_load.transport.ledger import Ledger
+from spark_load.transport.opening import opened
 from tests.unit.capturing import Captured, Reply, capturing
 from wire.journal import Journal, read_journal
 from wire.recorder import Recorder
@@ -54,7 +55,7 @@ def _open(name: str, service: str, url: str, folder: Path) -> Iterator[Transport
     with Journal(folder, name, common={"run": "r", "worker": "w"}, clock=clock) as journal:
         recorder = Recorder(journal, names={TOPIC: "t", QUEUE: "q"}, clock=clock)
         recorder.attach(client)
-        ledger = ledger_of(journal, {TOPIC: "t", QUEUE: "q"}, "r")
+        ledger = Ledger(journal, names={TOPIC: "t", QUEUE: "q"}, run="r", service=service)
         transport = opened(name, client, recorder=recorder, ledger=ledger, clock=clock)
         try:
             yield transport

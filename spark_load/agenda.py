@@ -1,0 +1,112 @@
+"""What a publisher has to send, group by group: a group's next message waits for the answer to the one before.
+
+Pure bookkeeping: no clock, no calls. Who empties it decides when.
+"""
+
+import heapq
+from collections import deque
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+
+class Due(NamedTuple):
+    """One publish that is to be made: fields of `plan.Planned`."""
+
+    idx: int
+    publish_attempt: int
+    group_number: int
+    offset_us: int
+
+
+class Agenda:
+    """The publishes that are due.
+
+    Args:
+        lane_count: how many addresses there are; group g goes to the lane g modulo their number.
+        is_batched: whether a call may hold several messages of one group. It never holds one message twice.
+    """
+
+    def __init__(self, *, lane_count: int, is_batched: bool) -> None:
+        self._lane_count, self._is_batched = lane_count, is_batched
+        self._groups: dict[int, deque[Due]] = {}  # with a message waiting, resting or on its way
+        self._ready: list[deque[int]] = [deque() for _ in range(lane_count)]  # whose first message may go
+        self._resting: list[tuple[float, int]] = []
+        self._abandoned: set[int] = set()
+        self.waiting_count = 0
+
+    def add(self, due: Iterable[Due]) -> int:
+        """Put messages behind those of their groups; return how many were not, because their group was abandoned."""
+        refused = 0
+        for one in due:
+            group = one.group_number
+            if group in self._abandoned:
+                refused += 1
+                continue
+            self.waiting_count += 1
+            if group in self._groups:
+                self._groups[group].append(one)
+            else:
+                self._groups[group] = deque((one,))
+                self._ready[group % self._lane_count].append(group)
+        return refused
+
+    @property
+    def is_empty(self) -> bool:
+        """Return whether nothing waits, rests or is on its way."""
+        return not self._groups
+
+    def ready_count(self, lane: int) -> int:
+        """Return of how many groups a message may go now."""
+        return len(self._ready[lane])
+
+    def head_us(self, lane: int) -> int | None:
+        """Return the offset of the message that would go first; None when none may."""
+        ready = self._ready[lane]
+        return self._groups[ready[0]][0].offset_us if ready else None
+
+    def take(self, lane: int, room: int) -> list[Due]:
+        """Take the messages of one call, at most `room`. Their groups wait until they are settled."""
+        taken: list[Due] = []
+        ready = self._ready[lane]
+        while ready and len(taken) < room:
+            waiting = self._groups[ready.popleft()]
+            taken.append(waiting.popleft())
+            if self._is_batched:
+                seen = {taken[-1].idx}
+                while waiting and len(taken) < room and waiting[0].idx not in seen:
+                    seen.add(waiting[0].idx)
+                    taken.append(waiting.popleft())
+        self.waiting_count -= len(taken)
+        return taken
+
+    def settle(self, groups: Iterable[int]) -> None:
+        """Let go on with groups all of whose messages on their way were acknowledged."""
+        for group in groups:
+            if self._groups[group]:
+                self._ready[group % self._lane_count].append(group)
+            else:
+                del self._groups[group]
+
+    def put_back(self, group: int, messages: Sequence[Due], *, until: float) -> None:
+        """Put messages of a group before what waits there; nothing of it goes until that instant."""
+        self._groups[group].extendleft(reversed(messages))
+        self.waiting_count += len(messages)
+        heapq.heappush(self._resting, (until, group))
+
+    def wake(self, now: float) -> None:
+        """Let go on with the groups that have rested."""
+        while self._resting and self._resting[0][0] <= now:
+            _, group = heapq.heappop(self._resting)
+            self._ready[group % self._lane_count].append(group)
+
+    @property
+    def wakes_at(self) -> float | None:
+        """Return when the next group has rested; None when none rests."""
+        return self._resting[0][0] if self._resting else None
+
+    def abandon(self, group: int) -> int:
+        """Give a group up, for good; return how many messages waited behind those on their way."""
+        self._abandoned.add(group)
+        behind = len(self._groups.pop(group))
+        self.waiting_count -= behind
+        return behind

@@ -1,0 +1,225 @@
+"""One publish task: open loop, each message at its intended time, a group strictly one call after the other.
+
+A task never sends two messages of one group in one call, unless the profile asks for it: entries of a batch can fail
+apart, and the later one would already be in. A call that fails is repeated with the same deduplication ids until it is
+too old to be safe; then its groups are abandoned, because whatever came after would be a reorder of our own making.
+"""
+
+import hashlib
+import math
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Sequence
+
+from sluice import limits
+from sluice.clock import Clock
+from spark_load.agenda import Agenda, Due
+from spark_load.coordination import Board, Progress
+from spark_load.pacing import Pace, Trouble
+from spark_load.plan import MEASURE, WARM_UP, Plan, message_group_id
+from spark_load.profile import OVERHEAD_BYTES
+from spark_load.transport import Answer, Call, Message, Transport, is_throttled
+
+_LOOK_AHEAD = 20_000
+_ADMITTED_MAX = 2_000  # at once: then it is looked after answers again
+_WAIT_SECONDS_MAX = 0.2  # then it is looked whether to stop
+_MEASURE_WAIT_SECONDS = 7_200
+_NEVER_US = 2**62
+
+
+class Publisher:
+    """Publishes one task's share.
+
+    Args:
+        plan: whose share.
+        run: id of the run.
+        addresses: the topic's ARN, or the queues' URLs in the plan's order.
+        transport: carries the calls.
+        board: says when to begin and to stop, and is told how far it is.
+        clock: of the task.
+        name: of the task.
+    """
+
+    def __init__(
+        self,
+        plan: Plan,
+        *,
+        run: str,
+        addresses: list[str],
+        transport: Transport,
+        board: Board,
+        clock: Clock,
+        name: str,
+    ) -> None:
+        self._plan, self._run, self._addresses, self._transport = plan, run, addresses, transport
+        self._board, self._clock = board, clock
+        profile = plan.profile
+        self._agenda = Agenda(lane_count=len(addresses), is_batched=profile.batch_same_group)
+        self._trouble = Trouble(self._uniform)
+        self._progress = Progress(worker=name, role="publish")
+        self._room = min(
+            limits.PUBLISH_BATCH_ENTRIES_MAX, limits.PUBLISH_BYTES_MAX // (profile.payload_bytes + OVERHEAD_BYTES)
+        )
+        self._linger_us = round(profile.publish_linger_seconds * 1_000_000)
+        self._rows_of: dict[Call, list[Due]] = {}
+
+    def _uniform(self, key: str) -> float:
+        digest = hashlib.blake2b(f"{self._plan.seed}.{self._progress.worker}.{key}".encode(), digest_size=8).digest()
+        return int.from_bytes(digest) / 2**64
+
+    def publish(self, rows: Iterator[Due]) -> Progress:
+        """Publish every row at its time, unless told to stop; return how it went.
+
+        Args:
+            rows: by offset, ascending; negative offsets are the warm-up.
+        """
+        self._board.say(self._progress, now=True)
+        coming = _Coming(rows)
+        start_us = self._board.await_start()
+        if self._plan.profile.warm_up_count:
+            before_us = round(self._plan.profile.warm_up_seconds * 1_000_000)
+            self._publish_phase(coming, start_us + before_us, until_us=0)
+            self._board.say(self._progress, now=True)
+            start_us = self._board.await_measure(_MEASURE_WAIT_SECONDS)
+        self._publish_phase(coming, start_us, until_us=None)
+        self._board.say(self._progress, now=True)
+        return self._progress
+
+    def _publish_phase(self, coming: "_Coming", base_us: int, *, until_us: int | None) -> None:
+        """Publish what comes before `until_us` along the plan, which is at 0 at the instant `base_us`."""
+        now_us = self._clock.now_us() - base_us
+        first_us = min(now_us, coming.offset_us)
+        pace = Pace(ratio=self._plan.profile.catch_up_ratio, start_us=first_us, now_us=now_us)
+        is_blocked = False
+        while not self._is_over(coming, until_us) and not self._board.is_stopped():
+            now_us = self._clock.now_us() - base_us
+            due_us = pace.until_us(now_us, is_blocked=is_blocked)
+            room = min(_ADMITTED_MAX, _LOOK_AHEAD - self._agenda.waiting_count)
+            self._progress.abandoned += self._agenda.add(coming.take(_earlier(due_us, until_us), room))
+            self._agenda.wake(self._clock.monotonic())
+            self._send(base_us, now_us)
+            is_blocked = self._is_blocked()
+            for answer in self._wait(coming, pace, base_us, until_us):
+                self._take(answer)
+            self._board.say(self._progress)
+
+    def _is_over(self, coming: "_Coming", until_us: int | None) -> bool:
+        return self._agenda.is_empty and not coming.is_before(until_us)
+
+    def _send(self, base_us: int, now_us: int) -> None:
+        """Send as many calls as there is room for, of full calls and of messages that have lingered."""
+        calls: list[Call] = []
+        room = self._transport.room
+        for lane, address in enumerate(self._addresses):
+            while len(calls) < room and self._is_due(lane, now_us):
+                taken = self._agenda.take(lane, self._room)
+                call = Call(address, [self._message(one, base_us) for one in taken])
+                self._rows_of[call] = taken
+                calls.append(call)
+        if calls:
+            self._transport.send(calls)
+
+    def _is_blocked(self) -> bool:
+        """Return whether nothing more can be sent, and as much as is on its way could be."""
+        ready_count = sum(self._agenda.ready_count(lane) for lane in range(len(self._addresses)))
+        return self._transport.room == 0 and ready_count >= len(self._rows_of) * self._room
+
+    def _is_due(self, lane: int, now_us: int) -> bool:
+        """Return whether a call is to be made: a full one, or one whose first message has lingered."""
+        head_us = self._agenda.head_us(lane)
+        if head_us is None:
+            return False
+        return self._agenda.ready_count(lane) >= self._room or now_us - head_us >= self._linger_us
+
+    def _message(self, due: Due, base_us: int) -> Message:
+        idx, publish_attempt, group_number, offset_us = due
+        return Message(
+            idx,
+            publish_attempt,
+            base_us + offset_us,
+            message_group_id(group_number),
+            f"{self._run}.{idx}",
+            *self._plan.body_parts(idx, group_number, self._run),
+            WARM_UP if offset_us < 0 else MEASURE,
+        )
+
+    def _wait(self, coming: "_Coming", pace: Pace, base_us: int, until_us: int | None) -> Sequence[Answer]:
+        """Wait for answers, or for the next thing to do; return the answers."""
+        now_us = self._clock.now_us() - base_us
+        waits = [_WAIT_SECONDS_MAX]
+        if self._transport.room:
+            heads = (self._agenda.head_us(lane) for lane in range(len(self._addresses)))
+            waits += [(head_us + self._linger_us - now_us) / 1_000_000 for head_us in heads if head_us is not None]
+            if coming.is_before(until_us) and self._agenda.waiting_count < _LOOK_AHEAD:
+                waits.append(pace.seconds_to(coming.offset_us, now_us))
+            if self._agenda.wakes_at is not None:
+                waits.append(self._agenda.wakes_at - self._clock.monotonic())
+        wait = max(0, math.ceil(min(waits) * 1_000_000)) / 1_000_000  # never less than it takes: that would be a spin
+        if self._rows_of:
+            return self._transport.answers(wait)
+        self._clock.sleep(wait)
+        return ()
+
+    def _take(self, answer: Answer) -> None:
+        rows = self._rows_of.pop(answer.call)
+        if not answer.errors:
+            groups = list({row.group_number for row in rows})
+            self._progress.done += len(rows)
+            self._trouble.succeeded(groups)
+            self._agenda.settle(groups)
+            return
+        failed: dict[int, list[Due]] = defaultdict(list)
+        codes: dict[int, str] = {}
+        for position, code in sorted(answer.errors.items()):
+            failed[rows[position].group_number].append(rows[position])
+            codes[rows[position].group_number] = code
+        good = Counter(row.group_number for position, row in enumerate(rows) if position not in answer.errors)
+        self._progress.done += good.total()
+        whole = [group for group in good if group not in failed]
+        if whole:
+            self._trouble.succeeded(whole)
+            self._agenda.settle(whole)
+        for group, messages in failed.items():
+            self._failed(group, messages, codes[group])
+
+    def _failed(self, group: int, messages: list[Due], code: str) -> None:
+        if is_throttled(code):
+            self._progress.throttled += len(messages)
+        else:
+            self._progress.failed += len(messages)
+        now = self._clock.monotonic()
+        rest_seconds = self._trouble.rest_seconds(group, code, now)
+        if rest_seconds is None:
+            self._progress.abandoned += len(messages) + self._agenda.abandon(group)
+        else:
+            self._agenda.put_back(group, messages, until=now + rest_seconds)
+
+
+class _Coming:
+    """The rows that are not due yet."""
+
+    def __init__(self, rows: Iterator[Due]) -> None:
+        self._rows = rows
+        self._next = next(rows, None)
+
+    @property
+    def offset_us(self) -> int:
+        """Return when the next is due; far in the future when there is none."""
+        return _NEVER_US if self._next is None else self._next.offset_us
+
+    def is_before(self, until_us: int | None) -> bool:
+        """Return whether there is one, and it is due before that."""
+        return self._next is not None and (until_us is None or self._next.offset_us < until_us)
+
+    def take(self, until_us: float, room: int) -> list[Due]:
+        """Take what is due by then, at most so many."""
+        taken: list[Due] = []
+        one = self._next
+        while one is not None and one.offset_us <= until_us and len(taken) < room:
+            taken.append(one)
+            one = next(self._rows, None)
+        self._next = one
+        return taken
+
+
+def _earlier(due_us: float, until_us: int | None) -> float:
+    return due_us if until_us is None else min(due_us, until_us - 1)
