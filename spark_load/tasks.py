@@ -35,7 +35,7 @@ class Run:
         plan: what is published.
         clock_id: of the driver's machine.
         clock_offset_us: for the clocks of every task on that machine.
-        transport: what publishes: `boto3`.
+        transport: what publishes, one of `spark_load.transport.NAMES`.
         saboteur: name of one to install, for the red path.
         attempt: 0, and one more each time it is resumed.
         resumed_at_us: how far into the plan this attempt begins.

@@ -16,6 +16,7 @@ from spark_load import driver, profile, session, site
 from spark_load.cli.asking import require_meant
 from spark_load.cli.ending import draw, finish
 from spark_load.cli.watching import Watcher
+from spark_load.transport import NAMES as TRANSPORTS
 from spark_load.cli.where import on_a_cluster
 from spark_load.profile import NamedProfile
 from spark_load.transport import BOTO3, NAMES
@@ -48,7 +49,7 @@ from wire.saboteurs import SABOTEURS, saboteur
     type=click.Choice(NAMES),
     default=BOTO3,
     show_default=True,
-    help="What publishes.",
+    help="What publishes: boto3, for high rates crt (awscrt), or sockets, the cheapest.",
 )
 @click.option(
     "--consumer",
