@@ -16,7 +16,6 @@ from spark_load import driver, profile, session, site
 from spark_load.cli.asking import require_meant
 from spark_load.cli.ending import draw, finish
 from spark_load.cli.watching import Watcher
-from spark_load.transport import NAMES as TRANSPORTS
 from spark_load.cli.where import on_a_cluster
 from spark_load.profile import NamedProfile
 from spark_load.transport import BOTO3, NAMES
