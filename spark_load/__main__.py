@@ -8,7 +8,9 @@ import click
 from sluice.errors import ConfigError, MessagingError
 from sluice.verdict import EXIT_CODES, EXIT_REFUSED, Status
 from spark_load.cli.check import judge
-from spark_load.cli.planning import profiles
+from spark_load.cli.planning import plan, profiles
+from spark_load.cli.report import compare, report
+from spark_load.cli.resume import resume
 from spark_load.cli.run import run
 from spark_load.driver import Stopped
 
@@ -26,7 +28,7 @@ def cli() -> None:
     """
 
 
-for _command in (run, judge, profiles):
+for _command in (run, resume, plan, judge, profiles, report, compare):
     cli.add_command(_command)
 
 

@@ -204,7 +204,7 @@ class Plan:
         """Return how many messages of the warm-up come to the queue-th of so many queues."""
         if self.profile.destination != "queue":
             return self.profile.warm_up_count
-        groups = self.batch(np.arange(self.profile.warm_up_count)).column("group_number").to_numpy()
+        groups = self._groups(uniform(self.seed, np.arange(self.profile.warm_up_count, dtype=np.uint64), _GROUP))
         return int((groups % queue_count == queue).sum())
 
     def identity(self, planned: Planned, run: str) -> Identity:

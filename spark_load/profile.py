@@ -3,31 +3,23 @@
 import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
+from dataclasses import fields as dataclass_fields
+from itertools import takewhile
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-import yaml
 from pydantic import Field, TypeAdapter, ValidationError
 from pydantic.dataclasses import dataclass as checked_dataclass
 
 from sluice import limits
 from sluice.checker import Thresholds
 from sluice.errors import ConfigError
+from spark_load import profile_file, relations
 
 _FOLDER = Path(__file__).resolve().parent / "profiles"
 OVERHEAD_BYTES = 512  # identity and JSON around the payload, generously
 END_MARKERS_AFTER_SECONDS = 0.5
-LATE_REPEAT_SECONDS_MIN = limits.DEDUPLICATION_WINDOW_SECONDS + 60  # the queue's window begins after the publish
-_MESSAGES_MAX = 50_000_000
 _SECONDS_MAX = 86_400
-_RAW_ONLY = (
-    "handler_seconds",
-    "failure_share",
-    "crash_share",
-    "poison_share",
-    "redrive",
-    "visibility_timeout_seconds",
-)  # what our own loop injects; the worker has a handler and settings of its own
 
 type _Share = Annotated[float, Field(ge=0, le=1)]
 type _Rate = Annotated[float, Field(ge=0, le=1_000_000)]
@@ -72,7 +64,7 @@ class Profile:
         group_count: number of message groups.
         group_skew: Zipf exponent of the groups' shares; 0 spreads evenly.
         payload_bytes: size of the random part of a body.
-        destination: `topic`, or `queue`: straight into every queue, and no topic.
+        destination: `topic`, or `queue`: no topic, each group straight into one of the queues.
         duplicate_share: share of messages published a second time with the same deduplication id.
         duplicate_after_seconds: when that happens; must lie inside the deduplication window.
         late_duplicate_share: share of messages published a second time when the window is over; none of those above.
@@ -116,7 +108,9 @@ class Profile:
     duplicate_share: _Share = 0
     duplicate_after_seconds: Annotated[float, Field(gt=0, lt=limits.DEDUPLICATION_WINDOW_SECONDS - 60)] = 2
     late_duplicate_share: _Share = 0
-    late_duplicate_after_seconds: Annotated[float, Field(ge=LATE_REPEAT_SECONDS_MIN, le=_SECONDS_MAX)] | None = None
+    late_duplicate_after_seconds: (
+        Annotated[float, Field(ge=relations.LATE_DUPLICATE_SECONDS_MIN, le=_SECONDS_MAX)] | None
+    ) = None
     publish_tasks: Annotated[int, Field(ge=1, le=1_000)] = 1
     producers_per_group: Annotated[int, Field(ge=1, le=1_000)] = 1
     batch_same_group: bool = False
@@ -145,10 +139,9 @@ class Profile:
     def __post_init__(self) -> None:
         if self.phases:
             self._sum_up()
-        for check in (self._check_rate, self._check_tasks, self._check_repeats, self._check_consumer):
-            refusal = check()
-            if refusal is not None:
-                raise ValueError(refusal)
+        refusal = relations.refusal(self)
+        if refusal is not None:
+            raise ValueError(refusal)
 
     def _sum_up(self) -> None:
         seconds = sum(phase.duration_seconds for phase in self.phases)
@@ -160,88 +153,6 @@ class Profile:
             object.__setattr__(self, name, value)
         if seconds > _SECONDS_MAX:
             raise ValueError(f"the phases last {seconds:g} s, allowed is at most {_SECONDS_MAX}")
-
-    def _check_rate(self) -> str | None:
-        if not self.phases and not (self.messages_per_second and self.duration_seconds):
-            missing = [name for name in ("messages_per_second", "duration_seconds") if not getattr(self, name)]
-            return f"{' and '.join(missing)} missing: give messages_per_second and duration_seconds, or phases"
-        if not 1 <= self.measured_count <= self.message_count <= _MESSAGES_MAX:
-            return (
-                f"messages_per_second x duration_seconds is {self.message_count} messages,"
-                f" allowed is 1 to {_MESSAGES_MAX}"
-            )
-        if self.warm_up_seconds and not self.warm_up_count:
-            return (
-                f"warm_up_seconds is {self.warm_up_seconds:g}, which at the first phase's rate"
-                f" ({self.steps[0].messages_per_second:g} a second) is no message: leave it out, or warm up for longer"
-            )
-        return None
-
-    def _check_tasks(self) -> str | None:
-        if self.producers_per_group > self.publish_tasks:
-            return (
-                f"producers_per_group is {self.producers_per_group}, allowed is at most publish_tasks"
-                f" ({self.publish_tasks}): each is a task of its own"
-            )
-        if self.publish_tasks > self.group_count * self.producers_per_group:
-            several = "" if self.producers_per_group == 1 else f" x producers_per_group ({self.producers_per_group})"
-            return (
-                f"publish_tasks is {self.publish_tasks}, allowed is at most group_count ({self.group_count}){several}:"
-                f" a group belongs to {'one task' if self.producers_per_group == 1 else 'so many tasks'}"
-            )
-        return None
-
-    def _check_repeats(self) -> str | None:
-        if (refusal := self._over_one("duplicate_share", "late_duplicate_share")) is not None:
-            return refusal
-        if self.late_duplicate_share and self.late_duplicate_after_seconds is None:
-            return (
-                f"late_duplicate_after_seconds is missing, and late_duplicate_share is {self.late_duplicate_share:g}:"
-                f" give {LATE_REPEAT_SECONDS_MIN} or more"
-            )
-        if self.late_duplicate_after_seconds is not None and not self.late_duplicate_share:
-            return (
-                f"late_duplicate_after_seconds is {self.late_duplicate_after_seconds:g}, and late_duplicate_share is 0:"
-                " leave it out, or give a share"
-            )
-        if self.destination == "queue" and self.fan_out_skew_seconds_max is not None:
-            return (
-                f"fan_out_skew_seconds_max is {self.fan_out_skew_seconds_max:g}, allowed with destination 'queue' is"
-                " none: only a topic fans out"
-            )
-        return None
-
-    def _check_consumer(self) -> str | None:
-        if (refusal := self._over_one("failure_share", "crash_share", "poison_share")) is not None:
-            return refusal
-        if self.redrive and not self.poison_share:
-            return "redrive is true, and poison_share is 0: nothing would be dead-lettered; give a poison_share"
-        if self.consumer == "worker":
-            given = [name for name in _RAW_ONLY if getattr(self, name)]
-            if given:
-                return (
-                    f"{given[0]} is {getattr(self, given[0])}, allowed with consumer 'worker' is none: only the raw"
-                    " consumer injects it; leave it out, or choose consumer 'raw'"
-                )
-        lease = self.visibility_timeout_seconds
-        if lease is not None and self.handler_seconds >= lease:
-            return (
-                f"handler_seconds is {self.handler_seconds:g}, allowed is less than visibility_timeout_seconds"
-                f" ({lease}): every message would come again before it is done"
-            )
-        if lease is not None and self.crash_share and self.drain_timeout_seconds <= lease:
-            return (
-                f"drain_timeout_seconds is {self.drain_timeout_seconds:g}, allowed with crash_share is more than"
-                f" visibility_timeout_seconds ({lease}): the leases of crashed consumers have to run out"
-            )
-        return None
-
-    def _over_one(self, *names: str) -> str | None:
-        total = sum(getattr(self, name) for name in names)
-        if total <= 1:
-            return None
-        given = " + ".join(f"{name} ({getattr(self, name):g})" for name in names if getattr(self, name))
-        return f"{given} is {total:g}, allowed is at most 1: they are different messages"
 
     @property
     def steps(self) -> tuple[Phase, ...]:
@@ -273,10 +184,11 @@ class Profile:
     @property
     def end_markers_after_seconds(self) -> float:
         """Return when the first end marker is due, from the start of the load: when everything else was."""
+        early = self.duplicate_after_seconds if self.duplicate_share else 0
         late = self.late_duplicate_after_seconds or 0
         # Of a group's producers one sends its end marker: the others may be late, but not later than allowed.
         margin = END_MARKERS_AFTER_SECONDS if self.producers_per_group == 1 else self.lateness_budget_seconds
-        return self.duration_seconds + max(self.duplicate_after_seconds, late) + margin
+        return self.duration_seconds + max(early, late) + margin
 
     @property
     def end_markers_per_second(self) -> float:
@@ -324,6 +236,12 @@ def names() -> list[str]:
     return sorted(path.stem for path in _FOLDER.glob("*.yaml"))
 
 
+def about(name: str) -> str:
+    """Return what a profile that comes with Sluice shows, and where: its first comment."""
+    lines = (_FOLDER / f"{name}.yaml").read_text(encoding="utf-8").splitlines()
+    return " ".join(line.removeprefix("#").strip() for line in takewhile(lambda line: line.startswith("#"), lines))
+
+
 def load(name: str) -> NamedProfile:
     """Return a profile by name, or by the path of a YAML file of one's own.
 
@@ -341,8 +259,8 @@ def load(name: str) -> NamedProfile:
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "not UTF-8"
         raise ConfigError(
-            f"profile {name!r} cannot be read ({reason}),"
-            f" allowed is one of {', '.join(names())} or the path of a .yaml file"
+            f"profile {name!r} cannot be read ({reason}), allowed is one of {', '.join(names())} or the path of a .yaml"
+            f" file{profile_file.close_to(name, names())}"
         ) from error
     return NamedProfile(name=path.stem, profile=parse(text, source=name))
 
@@ -353,28 +271,10 @@ def parse(text: str, *, source: str) -> Profile:
     Raises:
         ConfigError: as for `load`.
     """
+    written = profile_file.read(text, source=source)
     try:
-        said = yaml.safe_load(text)
-    except (yaml.YAMLError, RecursionError) as error:
-        mark = getattr(error, "problem_mark", None)
-        where = "" if mark is None else f" (line {mark.line + 1})"
-        raise ConfigError(f"profile {source!r} is no YAML{where}; see spark_load/profiles/smoke.yaml") from error
-    if not isinstance(said, dict):
-        raise ConfigError(
-            f"profile {source!r} is {str(said)[:80]!r}, allowed are lines of 'field: value';"
-            " see spark_load/profiles/smoke.yaml"
-        )
-    try:
-        return TypeAdapter(Profile).validate_python(said)
+        return TypeAdapter(Profile).validate_python(written.said)
     except ValidationError as error:
-        raise ConfigError(f"profile {source!r}: {'; '.join(_explain(one) for one in error.errors())}") from error
-
-
-def _explain(error: Any) -> str:
-    field = ".".join(str(part) for part in error["loc"])
-    message = error["msg"].removeprefix("Value error, ")
-    if error["type"] == "missing":
-        return f"{field} is missing"
-    if error["type"] == "unexpected_keyword_argument":
-        return f"{field} is no field of a profile"
-    return f"{field} is {error['input']!r}: {message}" if field else message
+        fields = [field.name for shape in (Profile, Phase) for field in dataclass_fields(shape)]
+        reasons = "; ".join(written.explain(one, fields) for one in error.errors())
+        raise ConfigError(f"profile {source!r}: {reasons}") from error

@@ -1,16 +1,128 @@
-"""`profiles`: what there is to run."""
+"""`profiles` and `plan`: what there is to run, and what it will take."""
+
+import json
+import sys
 
 import click
+from rich.console import Console
+from rich.table import Table
 
+from sluice.declaration import Environment
+from sluice.prices import PRICE_DATE, PRICE_REGION
+from sluice.verdict import EXIT_REFUSED
 from spark_load import profile
+from spark_load.estimate import ASSUMPTIONS, Estimate, estimate
+from spark_load.profile import NamedProfile
+from spark_load.volume import Target
+
+_NEARLY = 0.8  # of a limit: told in yellow
 
 
 @click.command()
 def profiles() -> None:
-    """List the profiles that come with Sluice."""
+    """List the profiles that come with Sluice, and what each shows."""
+    console = Console(highlight=False)
+    table = Table("profile", "messages", "a second", "groups", "what it shows", box=None, pad_edge=False)
     for name in profile.names():
         found = profile.load(name).profile
-        click.echo(
-            f"{name:12} {found.message_count:,} messages at {found.messages_per_second:g}/s"
-            f" in {found.group_count:,} groups, {found.duration_seconds:g} s"
+        table.add_row(
+            name,
+            f"{found.message_count:,}",
+            f"{found.peak_per_second:,.0f}",
+            f"{found.group_count:,}",
+            profile.about(name),
         )
+    console.print(table)
+
+
+@click.command()
+@click.argument("profile_name", metavar="PROFILE")
+@click.option("--env", "environment_name", default="local", show_default=True, help="Declared environment to plan for.")
+@click.option(
+    "--target",
+    type=click.Choice(["localstack", "aws"]),
+    help="What it would run against.  [default: localstack for env local, else aws]",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print everything as JSON on standard output.")
+def plan(profile_name: str, environment_name: str, target: Target | None, as_json: bool) -> None:
+    """Say what a run of PROFILE (a name, or the path of a YAML file) will take; nothing is run.
+
+    \b
+    Messages, calls, quotas, time, and what it costs on AWS by list prices.
+    Ends with 3 when the plan cannot work, because it exceeds a quota of AWS.
+    """
+    from sluice import environments  # noqa: PLC0415 (a wrong declaration is refused here)
+
+    named = profile.load(profile_name)
+    environment = environments.environment(environment_name)
+    made = for_environment(named, environment, target or ("localstack" if environment.name == "local" else "aws"))
+    if as_json:
+        said = {"profile": named.name, "environment": environment.name, **made.as_json()}
+        click.echo(json.dumps(said, indent=2))
+    else:
+        _show(made, named, environment, Console(highlight=False))
+    for reason in made.refusals:
+        click.echo(reason, err=True)
+    if made.refusals:
+        sys.exit(EXIT_REFUSED)
+
+
+def for_environment(named: NamedProfile, environment: Environment, target: Target) -> Estimate:
+    """Return what a run of a profile against a declared environment is expected to take."""
+    return estimate(
+        named.profile,
+        queue_count=len(environment.consumers),
+        region=environment.region,
+        target=target,
+        max_receive_count=max(one.max_attempts for one in environment.consumers),
+    )
+
+
+def _show(made: Estimate, named: NamedProfile, environment: Environment, console: Console) -> None:
+    console.print(f"{named.name} on {environment.name} ({made.target}), {made.queue_count} queues\n")
+    table = Table(box=None, show_header=False, pad_edge=False)
+    table.add_column(no_wrap=True)
+    table.add_column()
+    for name, value in _rows(made):
+        table.add_row(name, value)
+    console.print(table)
+    limits = Table("at the peak", "used", "allowed", "share", box=None, pad_edge=False)
+    for use in made.uses:
+        colour = "red" if use.share > 1 else "yellow" if use.share > _NEARLY else "green"
+        limits.add_row(
+            use.name, f"{use.used:,.1f} {use.unit}", f"{use.allowed:,.0f}", f"[{colour}]{use.share:.1%}[/{colour}]"
+        )
+    console.print()
+    console.print(limits)
+    console.print(f"\nAssumed: {'; '.join(ASSUMPTIONS)}.")
+    for warning in made.warnings:
+        console.print(f"[yellow]warning:[/yellow] {warning}")
+
+
+def _rows(made: Estimate) -> list[tuple[str, str]]:
+    calls = ", ".join(f"{count:,} {action}" for action, count in made.calls.items() if count)
+    cost = ", ".join(f"{line} {usd:,.4f}" for line, usd in made.cost.items())
+    return [
+        ("messages", f"{made.message_count:,}, at most {made.peak_per_second:,.0f}/s"),
+        (
+            "besides",
+            f"{made.warm_up_count:,} warm up, {made.repeat_count:,} repeats, {made.end_marker_count:,} end markers",
+        ),
+        ("bytes", f"{made.published_bytes:,} published"),
+        ("receives", f"{made.delivered_count:,} messages"),
+        (
+            "calls",
+            f"{calls} ({made.messages_per_publish_call:.1f} messages a publish,"
+            f" {made.messages_per_receive_call:.1f} a receive)",
+        ),
+        ("hottest group", f"{made.hottest_share:.1%} of the messages, {made.hottest_per_second:,.1f}/s at the peak"),
+        (
+            "takes",
+            f"about {made.seconds:,.0f} s: {made.publish_seconds:,.0f} s to publish,"
+            f" {made.drain_seconds:,.0f} s to drain",
+        ),
+        (
+            "on AWS costs",
+            f"about {made.cost_usd:,.2f} US dollars ({cost}; {PRICE_REGION}, {PRICE_DATE})",
+        ),
+    ]

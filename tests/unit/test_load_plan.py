@@ -1,28 +1,43 @@
-"""The plan is a pure function; the profile refuses what cannot be offered."""
+"""The plan is a pure function of profile, seed and number."""
 
+import pickle
+import string
 from collections import Counter
-from dataclasses import astuple
-from pathlib import Path
+from dataclasses import astuple, replace
 
 import numpy as np
+import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sluice.errors import ConfigError
-from sluice.history import identity_of
-from spark_load import profile as profiles
-from spark_load.plan import Plan, Planned
-from spark_load.profile import Profile, parse
+from sluice.history import identity_of, make_body
+from spark_load.dice import mixed, uniform
+from spark_load.plan import SCHEMA, Plan, Planned
+from spark_load.profile import Phase, Profile
 
+QUICK = settings(max_examples=40, deadline=None)
+RATES = st.floats(1, 20)
+STEPS = st.lists(
+    st.builds(
+        Phase,
+        duration_seconds=st.floats(2, 4),
+        messages_per_second=RATES,
+        to_per_second=st.none() | st.just(0.0) | RATES,
+    ),
+    min_size=1,
+    max_size=3,
+)
 PROFILES = st.builds(
     Profile,
-    messages_per_second=st.floats(1, 500),
-    duration_seconds=st.floats(1, 3),
+    phases=STEPS.map(tuple),
+    warm_up_seconds=st.just(0) | st.floats(1, 3),
     group_count=st.integers(4, 30),
     group_skew=st.floats(0, 2),
     payload_bytes=st.integers(0, 64),
-    duplicate_share=st.floats(0, 1),
+    duplicate_share=st.floats(0, 0.5),
+    late_duplicate_share=st.floats(0.01, 0.5),
+    late_duplicate_after_seconds=st.just(400),
     publish_tasks=st.integers(1, 4),
 )
 
@@ -35,6 +50,7 @@ def _body(plan: Plan, row: Planned) -> str:
     return plan.body(row.idx, row.group_number, "r")
 
 
+@QUICK
 @given(profile=PROFILES, seed=st.integers(0, 2**32), parts=st.integers(1, 9))
 def test_the_plan_is_the_same_however_it_is_cut_up(profile: Profile, seed: int, parts: int) -> None:
     """Dealt to several tasks, each with a plan of its own, it is what one task makes of it; so are the bodies."""
@@ -48,6 +64,7 @@ def test_the_plan_is_the_same_however_it_is_cut_up(profile: Profile, seed: int, 
     assert [_body(plan, row) for plan, row in rows[:20]] == [_body(whole, row) for _, row in rows[:20]]
 
 
+@QUICK
 @given(profile=PROFILES, seed=st.integers(0, 2**32), data=st.data())
 def test_one_row_is_planned_as_in_a_batch(profile: Profile, seed: int, data: st.DataObject) -> None:
     """The publishes of a number are the same, whether it is asked for alone or with all others."""
@@ -58,6 +75,7 @@ def test_one_row_is_planned_as_in_a_batch(profile: Profile, seed: int, data: st.
     assert list(plan.rows(number)) == [row for row in _rows(plan) if row.idx == idx]
 
 
+@QUICK
 @given(profile=PROFILES, seed=st.integers(0, 2**32))
 def test_a_group_belongs_to_one_task_and_ends_last(profile: Profile, seed: int) -> None:
     """Every group has one task, one end marker, and nothing planned after it."""
@@ -70,9 +88,10 @@ def test_a_group_belongs_to_one_task_and_ends_last(profile: Profile, seed: int) 
         assert max(of_group, key=lambda row: row.offset_us).idx == -1 - group
 
 
+@QUICK
 @given(profile=PROFILES, seed=st.integers(0, 2**32))
 def test_a_repeat_is_the_same_message_later(profile: Profile, seed: int) -> None:
-    """Same body, same deduplication id, later by the profile's time; every message is planned once or twice."""
+    """Same body and deduplication id, same task, later by one of the profile's times; none of the warm-up."""
     plan = Plan(profile, seed)
     by_idx: dict[int, list[Planned]] = {}
     for row in _rows(plan):
@@ -83,7 +102,8 @@ def test_a_repeat_is_the_same_message_later(profile: Profile, seed: int) -> None
         for repeat in repeats:
             assert _body(plan, first) == _body(plan, repeat)
             assert plan.deduplication_id(first, "r") == plan.deduplication_id(repeat, "r")
-            assert repeat.offset_us - first.offset_us == round(profile.duplicate_after_seconds * 1e6)
+            assert (repeat.task, repeat.publish_attempt, first.phase) == (first.task, 2, "measure")
+            assert repeat.offset_us - first.offset_us in (2_000_000, 400_000_000)
 
 
 def test_shares_follow_the_profile() -> None:
@@ -111,8 +131,8 @@ def test_a_body_carries_its_identity_and_the_payload_size() -> None:
 
 def test_straight_to_the_queues_each_has_its_own_groups() -> None:
     """Seven groups and three queues: groups 0, 3 and 6 end in the first; a warm-up is counted by the same rule."""
-    shape = {"messages_per_second": 50, "duration_seconds": 2, "warm_up_seconds": 4, "group_count": 7}
-    straight, fanned_out = (Plan(Profile(**shape, destination=where), 5) for where in ("queue", "topic"))
+    shape = Profile(messages_per_second=50, duration_seconds=2, warm_up_seconds=4, group_count=7)
+    straight, fanned_out = Plan(replace(shape, destination="queue"), 5), Plan(shape, 5)
 
     assert [straight.queue_of(group, 3) for group in range(7)] == [0, 1, 2, 0, 1, 2, 0]
     assert [straight.group_count_of(queue, 3) for queue in range(3)] == [3, 2, 2]
@@ -123,81 +143,181 @@ def test_straight_to_the_queues_each_has_its_own_groups() -> None:
     assert [fanned_out.warm_up_count_of(queue, 3) for queue in range(3)] == [200, 200, 200]
 
 
-def test_the_profiles_that_come_along_are_legal() -> None:
-    """Smoke is what the README says: at least 5,000 messages at 40 a second."""
-    loaded = {name: profiles.load(name).profile for name in profiles.names()}
+def test_offsets_invert_a_ramp_a_plateau_and_a_pause() -> None:
+    """From 0 to 10/s in 10 s are 50 messages, the 8th after 4 s; then 10/s for 2 s, nothing for 5 s, 2/s."""
+    ramp = Phase(duration_seconds=10, messages_per_second=0, to_per_second=10)
+    plateau = Phase(duration_seconds=2, messages_per_second=10)
+    pause = Phase(duration_seconds=5, messages_per_second=0)
+    tail = Phase(duration_seconds=1, messages_per_second=2)
+    profile = Profile(phases=(ramp, plateau, pause, tail), group_count=1)
 
-    assert sorted(loaded) == ["smoke", "tiny"]
-    assert loaded["smoke"].message_count >= 5_000
-    assert loaded["smoke"].messages_per_second == 40
+    offsets = {row.idx: row.offset_us for row in _rows(Plan(profile, seed=1))}
 
-
-GOOD = "messages_per_second: 10\nduration_seconds: 1\ngroup_count: 2\n"
-
-
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        (GOOD + "messages_per_second: -5\n", "profile 'p': messages_per_second is -5: Input should be greater than 0"),
-        (
-            GOOD + "duration_seconds: soon\n",
-            "profile 'p': duration_seconds is 'soon': Input should be a valid number,"
-            " unable to parse string as a number",
-        ),
-        (
-            GOOD + "lateness_budget_seconds: .inf\n",
-            "profile 'p': lateness_budget_seconds is inf: Input should be less than or equal to 3600",
-        ),
-        (
-            GOOD + "duration_seconds: .nan\n",
-            "profile 'p': duration_seconds is nan: Input should be less than or equal to 86400",
-        ),
-        (
-            GOOD + "duplicate_share: 1.5\n",
-            "profile 'p': duplicate_share is 1.5: Input should be less than or equal to 1",
-        ),
-        (
-            GOOD + "duplicate_after_seconds: 299\n",
-            "profile 'p': duplicate_after_seconds is 299: Input should be less than 240",
-        ),
-        (GOOD + "rate: 5\n", "profile 'p': rate is no field of a profile"),
-        (
-            "group_count: 1\n",
-            "profile 'p': messages_per_second and duration_seconds missing:"
-            " give messages_per_second and duration_seconds, or phases",
-        ),
-        (
-            GOOD + "publish_tasks: 3\n",
-            "profile 'p': publish_tasks is 3, allowed is at most group_count (2): a group belongs to one task",
-        ),
-        (
-            GOOD + "messages_per_second: 0.1\n",
-            "profile 'p': messages_per_second x duration_seconds is 0 messages, allowed is 1 to 50000000",
-        ),
-        ("", "profile 'p' is 'None', allowed are lines of 'field: value'; see spark_load/profiles/smoke.yaml"),
-        (
-            "- a\n- b\n",
-            "profile 'p' is \"['a', 'b']\", allowed are lines of 'field: value'; see spark_load/profiles/smoke.yaml",
-        ),
-        ("a: [1\nb: 2", "profile 'p' is no YAML (line 2); see spark_load/profiles/smoke.yaml"),
-        ("a: \x07", "profile 'p' is no YAML; see spark_load/profiles/smoke.yaml"),
-    ],
-)
-def test_a_malformed_profile_is_refused_in_one_line(text: str, message: str) -> None:
-    """The field, the value seen and the value allowed; never a traceback."""
-    with pytest.raises(ConfigError) as refused:
-        parse(text, source="p")
-
-    assert str(refused.value) == message
+    assert profile.message_count == 72
+    assert [offsets[idx] for idx in (0, 2, 8, 18, 32, 50)] == [
+        0,
+        2_000_000,
+        4_000_000,
+        6_000_000,
+        8_000_000,
+        10_000_000,
+    ]
+    assert [offsets[idx] for idx in (51, 69, 70, 71)] == [10_100_000, 11_900_000, 17_000_000, 17_500_000]
 
 
-def test_a_profile_that_is_not_there_is_refused(tmp_path: Path) -> None:
-    """By name, by path, and when it is a folder."""
-    with pytest.raises(
-        ConfigError,
-        match=r"profile 'huge' cannot be read \(No such file or directory\), allowed is",
-    ):
-        profiles.load("huge")
-    (tmp_path / "folder.yaml").mkdir()
-    with pytest.raises(ConfigError, match="Is a directory"):
-        profiles.load(str(tmp_path / "folder.yaml"))
+@QUICK
+@given(profile=PROFILES)
+def test_at_a_messages_time_the_rates_integral_has_reached_its_number(profile: Profile) -> None:
+    """The integral is summed in small steps; no message is due before its number or after the end."""
+    rows = [
+        row for row in _rows(Plan(profile, 1)) if row.publish_attempt == 1 and row.phase == "measure" and row.idx >= 0
+    ]
+
+    for row in rows[:: max(1, len(rows) // 7)]:
+        left_seconds, reached = row.offset_us / 1e6, 0.0
+        for step in profile.phases:
+            within = min(left_seconds, step.duration_seconds)
+            midpoints = (np.arange(2_000) + 0.5) / 2_000 * within
+            slope = (step.end_per_second - step.messages_per_second) / step.duration_seconds
+            reached += float(np.sum(step.messages_per_second + slope * midpoints)) * within / 2_000
+            left_seconds -= within
+        assert left_seconds == pytest.approx(0, abs=1e-6)
+        assert reached == pytest.approx(row.idx - profile.warm_up_count, abs=1e-3)
+
+
+def test_the_warm_up_comes_before_the_load() -> None:
+    """Two seconds at 5/s: ten messages at negative times, in a phase of their own; the load begins at 0."""
+    rows = _rows(Plan(Profile(messages_per_second=5, duration_seconds=3, group_count=2, warm_up_seconds=2), seed=1))
+
+    warm_up = [row for row in rows if row.phase == "warm_up"]
+    assert [(row.idx, row.offset_us) for row in warm_up] == [(idx, -2_000_000 + idx * 200_000) for idx in range(10)]
+    assert [row.offset_us for row in rows if row.idx == 10] == [0]
+
+
+def test_end_markers_are_spread_as_fast_as_a_stall_is_caught_up_with() -> None:
+    """Half a second after the load, two times ten a second; the last one ends publishing."""
+    profile = Profile(messages_per_second=10, duration_seconds=2, group_count=3, catch_up_ratio=2)
+
+    ends = [row.offset_us for row in _rows(Plan(profile, seed=1)) if row.idx < 0]
+
+    assert ends == [2_500_000, 2_550_000, 2_600_000]
+    assert profile.publish_seconds == pytest.approx(2.6)
+
+
+def test_several_producers_share_a_group() -> None:
+    """Of four tasks three publish each group, each about a third; a repeat stays with its task; one ends the group."""
+    profile = Profile(
+        messages_per_second=300,
+        duration_seconds=10,
+        group_count=2,
+        publish_tasks=4,
+        producers_per_group=3,
+        duplicate_share=0.5,
+    )
+    rows = _rows(Plan(profile, seed=1))
+
+    for group in range(2):
+        tasks = Counter(row.task for row in rows if row.group_number == group and row.publish_attempt == 1)
+        assert len(tasks) == 3
+        assert min(tasks.values()) > 400  # of about 500
+    task_of = {row.idx: row.task for row in rows if row.publish_attempt == 1}
+    assert all(row.task == task_of[row.idx] for row in rows)
+    assert len([row for row in rows if row.idx < 0]) == 2
+
+
+def test_a_message_has_one_fate() -> None:
+    """A tenth is poison, two tenths fail first, three tenths crash first; no end marker and no warm-up does."""
+    profile = Profile(
+        messages_per_second=1_000,
+        duration_seconds=10,
+        group_count=1,
+        warm_up_seconds=1,
+        poison_share=0.1,
+        failure_share=0.2,
+        crash_share=0.3,
+    )
+    plan = Plan(profile, seed=3)
+
+    fates = [(plan.is_poison(idx), plan.fails_first(idx), plan.crashes_first(idx)) for idx in range(1_000, 11_000)]
+
+    assert max(map(sum, fates)) == 1
+    assert [sum(fate) / 10_000 for fate in zip(*fates, strict=True)] == pytest.approx([0.1, 0.2, 0.3], abs=0.02)
+    never = [*range(-5, 0), *range(1_000)]
+    assert not any(plan.is_poison(idx) or plan.fails_first(idx) or plan.crashes_first(idx) for idx in never)
+
+
+def test_a_body_is_what_the_history_makes_of_it() -> None:
+    """Put together by hand it is the same text, end markers and odd run names among them; nothing needs escaping."""
+    plan = Plan(Profile(messages_per_second=1, duration_seconds=3, group_count=2, payload_bytes=100), seed=1)
+
+    for row in _rows(plan):
+        identity = plan.identity(row, 'a "run"')
+        assert plan.body(row.idx, row.group_number, 'a "run"') == make_body(
+            identity, is_end=row.idx < 0, payload=plan.payload(row.idx)
+        )
+    assert set("".join(plan.payload(idx) for idx in range(3))) <= set(string.ascii_letters + string.digits + "-_")
+
+
+def test_payloads_differ_between_messages_and_between_seeds() -> None:
+    """65,536 messages in a row have as many payloads, and those of another seed are none of them."""
+    profile = Profile(messages_per_second=1, duration_seconds=3, group_count=2, payload_bytes=32)
+    one, other = Plan(profile, seed=1), Plan(profile, seed=2)
+
+    payloads = {one.payload(idx) for idx in range(65_536)}
+
+    assert len(payloads) == 65_536
+    assert payloads.isdisjoint(other.payload(idx) for idx in range(100))
+
+
+def test_a_batch_takes_arrow_and_gives_arrow() -> None:
+    """As Spark hands them over: numbers of messages and of end markers mixed, in `SCHEMA`; none of them is fine."""
+    plan = Plan(Profile(messages_per_second=2, duration_seconds=3, group_count=2), seed=1)
+
+    batch = plan.batch(pa.array([7, 0, 6, 5], pa.int64()))
+
+    assert batch.schema == SCHEMA
+    assert batch.column("idx").to_pylist() == [0, 5, -2, -1]
+    assert plan.batch(pa.array([], pa.int64())).num_rows == 0
+
+
+def test_a_plan_travels_light() -> None:
+    """What it has computed does not go with it to the tasks: a payload pool, and the shares of 100,000 groups."""
+    plan = Plan(Profile(messages_per_second=10, duration_seconds=1, group_count=100_000), seed=1)
+    plan.batch(np.arange(10))
+    plan.body(0, 0, "r")
+
+    sent = pickle.dumps(plan)
+
+    assert len(sent) < 2_000
+    assert pickle.loads(sent).batch(np.arange(10)) == plan.batch(np.arange(10))  # noqa: S301 (our own)
+
+
+def test_the_mixing_function_is_splitmix64() -> None:
+    """Its first three values from state 0, as published with the reference implementation."""
+    step = 0x9E3779B97F4A7C15
+
+    assert [mixed(step * number % 2**64) for number in (1, 2, 3)] == [
+        0xE220A8397B1DCDAF,
+        0x6E789E6AA1B965F4,
+        0x06C45D188009454F,
+    ]
+
+
+@QUICK
+@given(seed=st.integers(), numbers=st.lists(st.integers(0, 2**62), min_size=1), purpose=st.integers(0, 3))
+def test_one_draw_is_as_many(seed: int, numbers: list[int], purpose: int) -> None:
+    """A number draws the same alone, in Python's integers, and among others, in numpy's."""
+    together = uniform(seed, np.array(numbers, np.uint64), purpose)
+
+    assert [uniform(seed, number, purpose) for number in numbers] == together.tolist()
+    assert all(0 <= drawn < 1 for drawn in together.tolist())
+
+
+def test_draws_for_different_purposes_have_nothing_to_do_with_each_other() -> None:
+    """Nor have neighbouring seeds: the correlation of 10,000 draws is that of chance."""
+    numbers = np.arange(10_000, dtype=np.uint64)
+    draws = [uniform(seed, numbers, purpose) for seed in (1, 2) for purpose in range(4)]
+
+    correlations = np.corrcoef(draws) - np.eye(8)
+
+    assert np.abs(correlations).max() < 0.05

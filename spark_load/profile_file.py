@@ -1,0 +1,83 @@
+"""A profile's YAML as it was written: what it says, and in which line, for whoever has to correct it."""
+
+import difflib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import yaml
+
+from sluice.errors import ConfigError
+
+_EXAMPLE = "see spark_load/profiles/smoke.yaml"
+_SHOWN_CHARACTERS = 80
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """What the text says, and where."""
+
+    said: Mapping[Any, Any]
+    node: yaml.MappingNode
+
+    def explain(self, error: Any, fields: Sequence[str]) -> str:
+        """Return what one of pydantic's errors has to say: the field, its value and line, and what is allowed."""
+        field = ".".join(str(part) for part in error["loc"])
+        line = _line(self.node, error["loc"])
+        if error["type"] == "missing":
+            return f"{field} is missing"
+        if error["type"] == "unexpected_keyword_argument":
+            return f"{field}{line} is no field of a profile{close_to(str(error['loc'][-1]), fields)}"
+        message = error["msg"].removeprefix("Value error, ")
+        return f"{field} is {_shown(error['input'])}{line}: {message}" if field else message
+
+
+def read(text: str, *, source: str) -> Written:
+    """Return what a profile's text says.
+
+    Raises:
+        ConfigError: it is no YAML, no mapping, or says a field twice.
+    """
+    try:
+        node, said = yaml.compose(text, Loader=yaml.SafeLoader), yaml.safe_load(text)
+    except (yaml.YAMLError, RecursionError, ValueError) as error:
+        mark = getattr(error, "problem_mark", None)
+        where = "" if mark is None else f" (line {mark.line + 1})"
+        raise ConfigError(f"profile {source!r} is no YAML{where}; {_EXAMPLE}") from error
+    if not isinstance(said, dict) or not isinstance(node, yaml.MappingNode):
+        raise ConfigError(f"profile {source!r} is {_shown(str(said))}, allowed are lines of 'field: value'; {_EXAMPLE}")
+    first: dict[Any, int] = {}
+    for key, _ in node.value:
+        line = key.start_mark.line + 1
+        if key.value in first:
+            raise ConfigError(
+                f"profile {source!r}: {key.value} is said twice (lines {first[key.value]} and {line}); remove one"
+            )
+        first[key.value] = line
+    return Written(said, node)
+
+
+def close_to(name: str, known: Sequence[str]) -> str:
+    """Return a question naming what was perhaps meant; empty when nothing is close."""
+    found = difflib.get_close_matches(name, known, n=2)
+    return f"; did you mean {' or '.join(found)}?" if found else ""
+
+
+def _line(node: yaml.Node, location: Sequence[str | int]) -> str:
+    """Return where a value stands, in brackets; as near to it as there is something."""
+    for part in location:
+        if isinstance(node, yaml.MappingNode):
+            inner = {key.value: value for key, value in node.value}.get(str(part))
+        elif isinstance(node, yaml.SequenceNode) and isinstance(part, int):
+            inner = node.value[part]
+        else:
+            inner = None
+        if inner is None:
+            break
+        node = inner
+    return f" (line {node.start_mark.line + 1})"
+
+
+def _shown(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= _SHOWN_CHARACTERS else f"{text[:_SHOWN_CHARACTERS]}…"
