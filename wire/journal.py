@@ -26,6 +26,7 @@ _TYPES = {"string": pa.string(), "int32": pa.int32(), "int64": pa.int64(), "bool
 SCHEMA: pa.Schema = pa.schema([(name, _TYPES[arrow]) for name, arrow in COLUMNS])
 """The event row as an Arrow schema."""
 _BUFFERED_EVENTS_MAX = 500
+_LASTING = frozenset(("schema_version", "run", "phase", "host", "clock_id", "worker", "task_attempt"))
 _END_OF_STREAM = bytes.fromhex("ffffffff00000000")  # https://arrow.apache.org/docs/format/Columnar.html (2026-11-21)
 _CALL = ["kind", "call_id", "batch_position"]  # what an intent and its answer share
 _DEFAULTS = {column.name: column.default for column in fields(Event)}
@@ -60,9 +61,18 @@ class Journal:
             raise HistoryError(
                 f"cannot write the history to {folder} ({error.strerror}); choose another --runs-dir"
             ) from error
-        self._file.write(SCHEMA.serialize())
+        self._write(SCHEMA.serialize())
         self.add(kind=Kind.OPENED.value, invoked_at_us=self._clock.now_us())
         self.flush()
+
+    def _write(self, bytes_: Any) -> None:
+        try:
+            self._file.write(bytes_)
+        except OSError as error:
+            raise HistoryError(
+                f"cannot write {self.path} ({error.strerror or error}); what was written before is kept:"
+                " make room, then resume the run"
+            ) from error
 
     def enter(self, phase: str) -> None:
         """Give every event from now on that phase of the run."""
@@ -71,6 +81,9 @@ class Journal:
 
     def add(self, **values: Any) -> None:
         """Buffer one event; unknown field names are a TypeError."""
+        unknown = values.keys() - _DEFAULTS.keys()
+        if unknown:
+            raise TypeError(f"an event has no field {sorted(unknown)[0]!r}")
         with self._lock:
             self._buffer.append(self._common | values)
             if len(self._buffer) >= _BUFFERED_EVENTS_MAX:
@@ -90,7 +103,7 @@ class Journal:
             self.flush()
             told = {**_DEFAULTS, **self._common, **columns}
             made = [self._column(name, told[name], count) for name, _ in COLUMNS]
-            self._file.write(pa.RecordBatch.from_arrays(made, schema=SCHEMA).serialize())
+            self._write(pa.RecordBatch.from_arrays(made, schema=SCHEMA).serialize())
 
     def _column(self, name: str, told: Any, count: int) -> pa.Array:
         if isinstance(told, list | tuple):
@@ -104,16 +117,23 @@ class Journal:
     def flush(self) -> None:
         """Hand every buffered event to the operating system: from here on it survives this process."""
         with self._lock:
-            if self._buffer:
-                events = [Event(**values) for values in self._buffer]
-                self._buffer.clear()
-                self._file.write(_to_batch(events).serialize())
+            told, self._buffer = self._buffer, []
+            if told:
+                made = [self._cells(name, [one.get(name, _DEFAULTS[name]) for one in told]) for name, _ in COLUMNS]
+                self._write(pa.RecordBatch.from_arrays(made, schema=SCHEMA).serialize())
+
+    def _cells(self, name: str, values: list[Any]) -> pa.Array:
+        """Return a column; what is the same in every batch, and most of an event is, costs nothing again."""
+        is_one = name in _LASTING or values[0] is None
+        return self._column(
+            name, values[0] if is_one and values.count(values[0]) == len(values) else values, len(values)
+        )
 
     def close(self) -> None:
         """Write the `closed` event. Without it everything this recorder did not say is unknown."""
         self.add(kind=Kind.CLOSED.value, invoked_at_us=self._clock.now_us())
         self.flush()
-        self._file.write(_END_OF_STREAM)
+        self._write(_END_OF_STREAM)
         self._file.close()
 
     def __enter__(self) -> Self:
@@ -128,12 +148,6 @@ class Journal:
         else:
             self.flush()
             self._file.close()
-
-
-def _to_batch(events: Sequence[Event]) -> pa.RecordBatch:
-    return pa.RecordBatch.from_pydict(
-        {name: [getattr(event, name) for event in events] for name, _ in COLUMNS}, schema=SCHEMA
-    )
 
 
 def read_journal(path: Path) -> pa.Table:
