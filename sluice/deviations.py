@@ -93,6 +93,7 @@ ANOMALIES: Mapping[str, Mapping[str, Deviation]] = {
     "localstack": {
         "B5": Deviation("GAP-36", "topics do not deduplicate: a repeat gets new ids"),
         "F6": Deviation("GAP-02", "the DLQ copy keeps the original deduplication id"),
+        "F8": Deviation("GAP-01", "what comes back within five minutes of its send is dropped as its own duplicate"),
         "F11": Deviation("GAP-11", "a redriven message keeps its message id and receive count"),
     },
 }

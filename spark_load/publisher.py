@@ -14,6 +14,7 @@ from sluice import limits
 from sluice.clock import Clock
 from spark_load.agenda import Agenda, Due
 from spark_load.coordination import Board, Progress
+from spark_load.envelopes import bodies
 from spark_load.pacing import Pace, Trouble
 from spark_load.plan import MEASURE, WARM_UP, Plan, message_group_id
 from spark_load.profile import OVERHEAD_BYTES
@@ -61,6 +62,7 @@ class Publisher:
         )
         self._linger_us = round(profile.publish_linger_seconds * 1_000_000)
         self._rows_of: dict[Call, list[Due]] = {}
+        self._bodies = bodies(plan, run)
 
     def _uniform(self, key: str) -> float:
         digest = hashlib.blake2b(f"{self._plan.seed}.{self._progress.worker}.{key}".encode(), digest_size=8).digest()
@@ -133,12 +135,12 @@ class Publisher:
     def _message(self, due: Due, base_us: int) -> Message:
         idx, publish_attempt, group_number, offset_us = due
         return Message(
-            idx,
+            self._bodies.number(idx, group_number),
             publish_attempt,
             base_us + offset_us,
             message_group_id(group_number),
             f"{self._run}.{idx}",
-            *self._plan.body_parts(idx, group_number, self._run),
+            *self._bodies.body_parts(idx, group_number),
             WARM_UP if offset_us < 0 else MEASURE,
         )
 

@@ -35,6 +35,7 @@ def test_each_group_counts_from_one_and_a_repeat_has_the_number_of_its_message()
         Identity(run=_RUN, message_group_id="g000000", idx=1),
         Identity(run=_RUN, message_group_id="g000000", idx=-3),
     ]
+    assert [envelopes.number(idx, group) for idx, group in asked] == [1, 1, 2, 1, -3]
     assert bodies[3] == bodies[0]
 
 
