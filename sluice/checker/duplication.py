@@ -38,9 +38,15 @@ def duplicate_in_window(group: Group) -> Iterator[Violation]:
                 "B1",
                 queue,
                 [idx],
-                f"{len(found)} messages of one deduplication id, published within the window",
+                f"{len(found)} messages of {_one(group, idx)}, published within the window",
                 [*group.publishes[idx][:2], *found[:2]],
             )
+
+
+def _one(group: Group, idx: int) -> str:
+    """Return in what the publishes of a message are one."""
+    ids = {one.deduplication_id for one in group.publishes[idx]}
+    return "one deduplication id" if len(ids) == 1 else f"what is one message under {len(ids)} deduplication ids"
 
 
 def duplicate_outside_window(group: Group) -> Iterator[Violation]:
