@@ -179,7 +179,7 @@ def resume_load(
 
     Runs as `run_load` does.
     """
-    described, clock = dict(stored.described), _clock_of(stored)
+    described, clock = dict(stored.described), _clock_of(stored.described["clock"])
     run = Run(
         id=stored.expectation.run,
         folder=stored.folder,
@@ -203,9 +203,8 @@ def resume_load(
         return _carry_out(spark, run, described, stored.expectation, watch)
 
 
-def _clock_of(stored: "Stored") -> SystemClock:
+def _clock_of(first: Mapping[str, Any]) -> SystemClock:
     """Return the clock of the run's first attempt, whatever was done to this machine's wall clock since."""
-    first = stored.described["clock"]
     return SystemClock(first["offset_us"] if first["id"] == clock_id() else None)
 
 

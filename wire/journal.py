@@ -6,6 +6,7 @@ Everything flushed survives the death of the process; what a dead process leaves
 batch. A journal that ends without a `closed` event tells that its recorder did not finish.
 """
 
+import os
 import threading
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields
@@ -69,9 +70,9 @@ class Journal:
         try:
             self._file.write(bytes_)
         except OSError as error:
+            why = os.strerror(error.errno) if error.errno else str(error)
             raise HistoryError(
-                f"cannot write {self.path} ({error.strerror or error}); what was written before is kept:"
-                " make room, then resume the run"
+                f"cannot write {self.path} ({why}); what was written before is kept: make room, then resume the run"
             ) from error
 
     def enter(self, phase: str) -> None:
