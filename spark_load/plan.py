@@ -12,6 +12,7 @@ import base64
 import hashlib
 import heapq
 import json
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
@@ -169,9 +170,15 @@ class Plan:
     def _shape(self) -> "_Shape":
         return _shape(self.profile.group_count, self.profile.group_skew, self.profile.publish_tasks)
 
+    @cached_property
+    def _first_failing(self) -> float:
+        """Return which idx is the first that may fail: that of the load proper, where anything fails at all."""
+        fails = self.profile.poison_share or self.profile.failure_share or self.profile.crash_share
+        return self.profile.warm_up_count if fails else math.inf
+
     def _fate(self, idx: int) -> float:
         """Return the draw that decides on a message's failure; of what never fails, one that decides on none."""
-        return uniform(self.seed, idx, _FATE) if idx >= self.profile.warm_up_count else 1.0
+        return uniform(self.seed, idx, _FATE) if idx >= self._first_failing else 1.0
 
     def is_poison(self, idx: int) -> bool:
         """Return whether a message fails at every receive. End markers and what warms up never fail in any way."""

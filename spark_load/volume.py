@@ -5,6 +5,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal
 
+import numpy as np
+
 from sluice import limits, prices
 from spark_load.profile import Phase, Profile
 
@@ -46,16 +48,18 @@ class Volume:
     @cached_property
     def hottest_share(self) -> float:
         """Return the share of the messages that the hottest group has."""
-        ranks = range(1, self.profile.group_count + 1)
-        return 1 / math.fsum(rank**-self.profile.group_skew for rank in ranks)
+        return 1 / self._weight(step=1)
+
+    def _weight(self, *, step: int) -> float:
+        """Return the sum of every step-th Zipf weight, the first of which is 1."""
+        return float(np.sum(np.arange(1, self.profile.group_count + 1, step) ** -float(self.profile.group_skew)))
 
     @cached_property
     def queue_share(self) -> float:
         """Return the share of the messages that comes to the busiest queue: that of the hottest group."""
         if self.profile.destination == "topic":
             return 1.0
-        ranks = range(1, self.profile.group_count + 1, self.queue_count)
-        return self.hottest_share * math.fsum(rank**-self.profile.group_skew for rank in ranks)
+        return self.hottest_share * self._weight(step=self.queue_count)
 
     @property
     def body_bytes(self) -> int:
