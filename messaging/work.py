@@ -34,6 +34,7 @@ from messaging.sequence import Action, Decision, State
 from messaging.tally import Tally
 from sluice import metrics
 from sluice.clock import Clock
+from sluice.declaration import RETRY_SECONDS_MAX
 
 _log = structlog.get_logger()
 _TRIES = 3
@@ -82,7 +83,9 @@ class WorkSettings:
     max_attempts: int
     timeout_seconds: int
     hold_seconds_max: float
-    backoff: Backoff = field(default_factory=lambda: Backoff(base_seconds=4, cap_seconds=300, floor_seconds=1))
+    backoff: Backoff = field(
+        default_factory=lambda: Backoff(base_seconds=4, cap_seconds=RETRY_SECONDS_MAX, floor_seconds=1)
+    )
     database_backoff: Backoff = field(
         default_factory=lambda: Backoff(base_seconds=0.2, cap_seconds=5, floor_seconds=0.1)
     )

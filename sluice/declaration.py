@@ -15,6 +15,9 @@ from typing import Any, NoReturn, get_args, get_origin
 from sluice import backlog, filters, limits
 from sluice.errors import ConfigError
 
+RETRY_SECONDS_MAX = 300
+"""A worker waits so long at most before it tries a failing message again."""
+
 
 class Removal(Enum):
     """What `cdk destroy` does to topics, queues and keys: delete them, or leave them and their messages."""
@@ -233,14 +236,16 @@ def _check_queue(consumer: Consumer, prefix: str) -> None:
         seen=consumer.dead_letter_retention_seconds,
         allowed=f"at least message_retention_seconds ({consumer.message_retention_seconds})",
     )
-    attempts_seconds = consumer.visibility_timeout_seconds * consumer.max_attempts
+    visibility_seconds = consumer.visibility_timeout_seconds
+    attempts_seconds = (consumer.max_attempts - 1) * max(visibility_seconds, RETRY_SECONDS_MAX) + visibility_seconds
     _require(
         attempts_seconds < consumer.message_retention_seconds,
         field=prefix + "message_retention_seconds",
         seen=consumer.message_retention_seconds,
         allowed=(
-            f"more than visibility_timeout_seconds x max_attempts ({attempts_seconds}), or a failing message expires"
-            " before it is dead-lettered"
+            f"more than {attempts_seconds}, which max_attempts ({consumer.max_attempts}) may take with"
+            f" visibility_timeout_seconds ({visibility_seconds}) each, or a wait of up to {RETRY_SECONDS_MAX} s between"
+            " two, or a failing message expires before it is dead-lettered; raise it, or lower max_attempts"
         ),
     )
 

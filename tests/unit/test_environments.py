@@ -218,10 +218,18 @@ CONSUMER_REFUSALS: list[tuple[dict[str, Any], str]] = [
         " allowed is at least message_retention_seconds (345600)" + EDIT,
     ),
     (
-        {"visibility_timeout_seconds": 60, "max_attempts": 5, "message_retention_seconds": 300},
-        "Consumer('billing').message_retention_seconds is 300,"
-        " allowed is more than visibility_timeout_seconds x max_attempts (300),"
-        " or a failing message expires before it is dead-lettered" + EDIT,
+        {"visibility_timeout_seconds": 60, "max_attempts": 50, "message_retention_seconds": 3_600},
+        "Consumer('billing').message_retention_seconds is 3600,"
+        " allowed is more than 14760, which max_attempts (50) may take with visibility_timeout_seconds (60) each, or a"
+        " wait of up to 300 s between two, or a failing message expires before it is dead-lettered; raise it, or lower"
+        " max_attempts" + EDIT,
+    ),
+    (
+        {"visibility_timeout_seconds": 600, "max_attempts": 5, "message_retention_seconds": 3_000},
+        "Consumer('billing').message_retention_seconds is 3000,"
+        " allowed is more than 3000, which max_attempts (5) may take with visibility_timeout_seconds (600) each, or a"
+        " wait of up to 300 s between two, or a failing message expires before it is dead-lettered; raise it, or lower"
+        " max_attempts" + EDIT,
     ),
     (
         {"processing_seconds": 0},
@@ -780,9 +788,10 @@ def test_every_field_that_can_be_wrong_is_refused_above() -> None:
             "visibility_timeout_seconds": 11,
             "stop_timeout_seconds": 1,
             "acceptable_latency_seconds": 29,
+            "max_attempts": 1,
         },
         {"message_retention_seconds": 1_209_600, "dead_letter_retention_seconds": 1_209_600},
-        {"message_retention_seconds": 301, "visibility_timeout_seconds": 60, "max_attempts": 5},
+        {"message_retention_seconds": 1_261, "visibility_timeout_seconds": 60, "max_attempts": 5},
         {"processing_seconds": 0.03, "acceptable_latency_seconds": 1},
         {
             "processing_seconds": 43_198.5,
@@ -999,7 +1008,8 @@ def _is_right_consumer(one: dict[str, Any]) -> bool:
             1 <= one["max_attempts"] <= 1_000,
             one["visibility_timeout_seconds"] <= 43_200,
             one["visibility_timeout_seconds"] > one["processing_seconds"] + one["stop_timeout_seconds"],
-            one["visibility_timeout_seconds"] * one["max_attempts"] < one["message_retention_seconds"],
+            (one["max_attempts"] - 1) * max(300, one["visibility_timeout_seconds"]) + one["visibility_timeout_seconds"]
+            < one["message_retention_seconds"],
             60 <= one["message_retention_seconds"] <= one["dead_letter_retention_seconds"] <= 1_209_600,
             0 < one["processing_seconds"] <= one["acceptable_latency_seconds"],
             one["acceptable_latency_seconds"] * 2 < one["message_retention_seconds"],
@@ -1046,7 +1056,7 @@ _CONSUMERS = _up_to_four(
         "filter_policy": st.none() | st.dictionaries(st.text(max_size=1), _CONDITIONS, max_size=6),
         "visibility_timeout_seconds": _near(1, 30, 32, 60, 300, 43_200),
         "max_attempts": _near(1, 5, 1_000),
-        "message_retention_seconds": _near(60, 300, 345_600, 1_209_600),
+        "message_retention_seconds": _near(60, 300, 1_260, 345_600, 1_209_600),
         "dead_letter_retention_seconds": _near(60, 345_600, 1_209_600),
         "processing_seconds": st.floats(0.01, 100) | st.floats(),
         "acceptable_latency_seconds": _near(1, 60, 1_200, 3_000, 172_800),

@@ -53,7 +53,7 @@ def consumers(draw: DrawFn, name: str) -> Consumer:
     acceptable_latency_seconds = draw(st.integers(math.ceil(processing_seconds), 3_600))
     message_retention_seconds = draw(
         st.integers(
-            max(60, visibility_timeout_seconds * max_attempts + 1, 2 * acceptable_latency_seconds + 1),
+            max(60, max(visibility_timeout_seconds, 300) * max_attempts + 1, 2 * acceptable_latency_seconds + 1),
             limits.MESSAGE_RETENTION_SECONDS_MAX,
         )
     )
