@@ -36,6 +36,7 @@ _LEAD_US = 500_000
 _WATCH_SECONDS = 0.5
 _SLACK, _SLACK_SECONDS = 2, 120  # how much longer than planned a step may take
 _DRAIN_FACTOR_MAX = 10
+_REDRIVE_PATIENCE_SECONDS = 15  # what was moved is in its queue at once, or nowhere
 _SETTLE_SECONDS = 120  # what a job may take to end once it was told to
 
 type Watch = Callable[[str, list[Progress]], None]
@@ -179,7 +180,10 @@ class _Offering:
                 "the workers to be idle",
             )
         else:
-            self._await_progress(lambda: self._consumed("ended") >= self._profile.group_count * self._copies)
+            self._await_progress(
+                lambda: self._consumed("ended") >= self._profile.group_count * self._copies,
+                self._profile.drain_timeout_seconds,
+            )
 
     def see_to_dead_letters(self, *, is_drained: bool) -> list[str]:
         """Read every DLQ, bring back what is to come back, let the consumers end, and see that all is empty.
@@ -213,7 +217,7 @@ class _Offering:
         before = self._consumed("done")
         moved = self._letters.bring_back([queue for queue, count in found.items() if count])
         with suppress(NotReached):  # what was lost on the way is the judge's to tell
-            self._await_progress(lambda: self._consumed("done") >= before + moved)
+            self._await_progress(lambda: self._consumed("done") >= before + moved, _REDRIVE_PATIENCE_SECONDS)
         self._letters.read(keeps=False)
 
     def end(self) -> None:
@@ -267,13 +271,12 @@ class _Offering:
             clock=self._clock,
         )
 
-    def _await_progress(self, is_done: Callable[[], bool]) -> None:
+    def _await_progress(self, is_done: Callable[[], bool], patience_seconds: float) -> None:
         """Wait as long as something is consumed now and then.
 
         Raises:
-            NotReached: for the drain's timeout nothing was.
+            NotReached: for so long nothing was.
         """
-        patience_seconds = self._profile.drain_timeout_seconds
         consumed, since = -1, self._clock.monotonic()
         while not is_done() and not self._consuming.done():
             self._watch(self._phase, self._board.everyone())

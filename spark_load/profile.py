@@ -203,6 +203,8 @@ class Profile:
     def allowed(self) -> Mapping[str, str]:
         """Return the anomalies that are lawful under this profile, by id, and why."""
         reasons = {}
+        if self.consumer == "raw":
+            reasons["R2"] = "raw consumers keep no inbox: what comes twice has its effect twice"
         if self.batch_same_group:
             reasons["C7"] = "a call holds several messages of a group, and one may fail while a later one succeeds"
         if self.producers_per_group > 1:

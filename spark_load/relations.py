@@ -96,8 +96,15 @@ def _fates(profile: "Profile") -> str | None:
 
 
 def _worker(profile: "Profile") -> str | None:
+    if profile.consumer == "raw":
+        return None
+    if profile.producers_per_group > 1:
+        return (
+            f"producers_per_group is {profile.producers_per_group}, allowed with consumer 'worker' is 1: its inbox goes"
+            " by numbers, and one producer counts them"
+        )
     given = next((name for name in _RAW_ONLY if getattr(profile, name)), None)
-    if profile.consumer == "raw" or given is None:
+    if given is None:
         return None
     return (
         f"{given} is {getattr(profile, given)}, allowed with consumer 'worker' is none: only the raw consumer injects"

@@ -193,7 +193,7 @@ def test_what_is_handled_is_written_down_before_it_is_deleted(place: _Place) -> 
 
 def test_a_message_that_fails_is_given_back_and_comes_again_before_its_successor(place: _Place) -> None:
     """One at a time where something is to fail: nothing behind it is held, and nothing overtakes it."""
-    place.plan.fails = (0,)  # type: ignore[misc]
+    place.plan.fails = (0,)
     place.profiled(failure_share=0.5)
     for idx in (0, 1, -1):
         place.send(idx)
@@ -215,7 +215,7 @@ def test_a_message_that_fails_is_given_back_and_comes_again_before_its_successor
 
 def test_a_crashed_consumer_holds_its_group_until_the_lease_has_run_out(place: _Place) -> None:
     """The message is never spoken of again: another group goes on, its own waits for the visibility timeout given."""
-    place.plan.crashes = (0,)  # type: ignore[misc]
+    place.plan.crashes = (0,)
     place.profiled(crash_share=0.5, visibility_timeout_seconds=7)
     place.send(0, "a")
     place.send(1, "a")
@@ -235,7 +235,7 @@ def test_a_crashed_consumer_holds_its_group_until_the_lease_has_run_out(place: _
 
 def test_a_poisoned_message_ends_in_the_dlq_and_its_group_goes_on(place: _Place) -> None:
     """It fails as often as it may; only then its successors come, and none of their receives is used up."""
-    place.plan.poison = (1,)  # type: ignore[misc]
+    place.plan.poison = (1,)
     place.profiled(poison_share=0.5)
     for idx in (0, 1, 2, -1):
         place.send(idx)
@@ -345,7 +345,7 @@ def test_a_receive_asks_for_what_can_be_handled_in_time(changes: dict[str, Any],
 
 def _poisoned(place: _Place) -> DeadLetters:
     """Return the DLQ's reader, when messages 0 and 2 of group a are dead and all others were consumed."""
-    place.plan.poison = (0, 2)  # type: ignore[misc]
+    place.plan.poison = (0, 2)
     place.profiled(poison_share=0.5, redrive=True)
     for idx in (0, 1, 2, 3, -1):
         place.send(idx)

@@ -100,19 +100,23 @@ def test_a_profile_stored_by_an_earlier_version_is_read() -> None:
 @pytest.mark.parametrize(
     ("fields", "reason"),
     [
-        ("", {}),
+        ("consumer: worker", {}),
+        ("", {"R2": "raw consumers keep no inbox: what comes twice has its effect twice"}),
         (
-            "batch_same_group: true",
+            "consumer: worker\nbatch_same_group: true",
             {"C7": "a call holds several messages of a group, and one may fail while a later one succeeds"},
         ),
         (
             "publish_tasks: 2\nproducers_per_group: 2",
-            {"C7": "2 producers publish each group, and nothing orders them"},
+            {
+                "R2": "raw consumers keep no inbox: what comes twice has its effect twice",
+                "C7": "2 producers publish each group, and nothing orders them",
+            },
         ),
     ],
 )
 def test_what_a_shape_makes_lawful_is_said_with_its_reason(fields: str, reason: dict[str, str]) -> None:
-    """Only where a group is not published strictly one after the other may its order be lost before it is sent."""
+    """Order is lost before it is sent where a group has several producers; raw consumers know no repeat."""
     assert parse(GOOD + fields, source="p").allowed() == reason
 
 
