@@ -326,8 +326,9 @@ class Work:
         if not is_dead:
             return Done()  # somebody else has seen to it meanwhile
         self._failpoint("after_death")
-        self._tally.add(metrics.DEAD)
-        _log.error("dead: the queue moves it to the DLQ", reason=reason)
+        if arrived is not None or hold.message.receive_count == 1:  # without a number it is not known to be dying
+            self._tally.add(metrics.DEAD)
+            _log.error("dead: the queue moves it to the DLQ", reason=reason)
         return Back(0)
 
     def _patiently[T](self, hold: Hold, transact: Callable[[], T]) -> T | None:

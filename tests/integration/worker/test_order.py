@@ -12,6 +12,7 @@ import structlog
 
 from messaging.handlers import Ack, Reject, Retry
 from messaging.work import Work
+from sluice import metrics
 from tests.integration.worker.broken import DeletesFailed
 from tests.integration.worker.places import MAX_ATTEMPTS, POLL_SECONDS, World, envelope, places
 
@@ -119,6 +120,19 @@ def test_w5_what_cannot_be_read_is_poison_and_its_group_waits_for_its_end(world:
     assert world.called == [("a", 1), ("a", 3)]
     assert world.effects() == [("a", 1), ("a", 3)]
     assert dead_before == [[body]]
+
+
+def test_what_cannot_be_read_is_counted_and_told_of_once(world: World) -> None:
+    """However often it is received until the queue moves it."""
+    world.put_body("no JSON at all", "a")
+    worker = world.worker()
+
+    with structlog.testing.capture_logs() as logged:
+        world.work_off(worker)
+
+    assert len(world.dead()) == 1
+    assert worker.tally.take()[metrics.DEAD] == 1
+    assert [one["log_level"] for one in logged if "reason" in one] == ["error"]
 
 
 def test_w10_nothing_of_a_failure_is_kept_for_the_next_message(world: World) -> None:
