@@ -266,8 +266,9 @@ def find(reading: Reading, described: str, is_wanted: Callable[[Letter], bool]) 
             return letter
     raise DeadLetterError(
         f"{described} is not among the {len(seen)} messages that can be seen, which are at most the first"
-        f" {limits.RECEIVE_MESSAGES_MAX} of each group; it may be behind them, or somebody else reads now: see"
-        " `dlq inspect`"
+        f" {limits.RECEIVE_MESSAGES_MAX} of each group; where `dlq inspect` shows so many of its group, it may be"
+        " behind them: bring these back (`dlq redrive`) or delete them (`dlq purge-one`) first, or give its number up"
+        " where it is (`dlq skip`); else somebody may read now: try again"
     )
 
 

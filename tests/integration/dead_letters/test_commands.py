@@ -448,16 +448,20 @@ def test_replace_of_a_held_message_stays_in_the_inbox(
 
 
 def test_a_message_that_cannot_be_seen_is_not_replaced(run: Run, graveyard: Graveyard, tmp_path: Path) -> None:
-    """It may be behind ten others of its group; what was seen is given back."""
-    for seq in range(1, 13):
-        graveyard.send(DEAD, envelope("a", seq))
+    """It may be behind ten others of its group; what was seen is given back, and what is said to be next helps."""
+    ids = [graveyard.send(DEAD, envelope("a", seq)) for seq in range(1, 13)]
 
     said = (
         r"message 12 of group a is not among the 10 messages that can be seen, which are at most the first 10 of each"
+        r" group; .* bring these back \(`dlq redrive`\) or delete them \(`dlq purge-one`\) first"
     )
     with pytest.raises(DeadLetterError, match=said):
         run("replace", "a", "12", *_data(tmp_path, "1"), *REASON, "--yes")
     assert graveyard.counts(DEAD) == (12, 0)
+    for front in ids[:2]:
+        run("purge-one", "--message-id", front, *REASON, "--yes")
+    run("replace", "a", "12", *_data(tmp_path, "1"), *REASON, "--yes")
+    assert graveyard.counts(DEAD) == (9, 0)
 
 
 @pytest.mark.parametrize(
