@@ -202,6 +202,8 @@ def reader(emulated: localstack.Running, tmp_path: Path) -> Iterator[Reader]:
         ("consumers.md", ()),
         ("operators.md", ("A parked group", "A gap")),
         pytest.param("operators.md", (), marks=pytest.mark.slow),
+        ("recorder.md", ("Judge",)),
+        pytest.param("recorder.md", (), marks=pytest.mark.slow),
     ],
 )
 def test_a_guides_commands_print_what_it_says(reader: Reader, guide: str, left_out: tuple[str, ...]) -> None:
@@ -231,7 +233,7 @@ def _assert_printed(printed: str, expected: str) -> None:
         end = found.end()
 
 
-@pytest.mark.parametrize("guide", ["producers.md", "consumers.md", "operators.md"])
+@pytest.mark.parametrize("guide", ["producers.md", "consumers.md", "operators.md", "recorder.md"])
 def test_every_command_of_a_guide_is_run_or_says_why_not(guide: str) -> None:
     """A block of commands without a mark would be one nobody ever tries."""
     commands = [block for block in blocks(guide) if block.language == "sh"]

@@ -12,7 +12,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import botocore.session
 import pytest
+from botocore.config import Config
+from botocore.exceptions import EndpointConnectionError, ReadTimeoutError
 
 from sluice.checker import Finding
 from sluice.errors import ConfigError, HistoryError
@@ -22,6 +25,7 @@ from tests.recordings import DEAD, QUEUE, TOPIC, Shop, anomalies, doubts, judged
 from wire.journal import read_journal
 from wire.recorder import Recording, record
 from wire.saboteurs import sabotage
+from wire.simulator import ENDPOINT_URL
 
 CUSTOMERS = ("ann", "bob", "cid")
 
@@ -106,6 +110,46 @@ def test_a_body_is_not_written(tmp_path: Path) -> None:
     assert b"lines" not in journal.read_bytes()
     assert b"placed" not in journal.read_bytes()
     assert b"ann/3" in journal.read_bytes()
+
+
+def _losing(shop: Shop, *lost: Exception) -> Any:
+    """Return a client of the shop's that asks twice, and whose first answers are lost."""
+    session = botocore.session.get_session()
+    session.set_credentials("simulator", "simulator")
+    config = Config(retries={"total_max_attempts": 2})
+    client = session.create_client("sqs", region_name="us-east-1", endpoint_url=ENDPOINT_URL, config=config)
+    answers = iter(lost)
+
+    def lose(**_: object) -> None:
+        for error in answers:
+            raise error
+
+    client.meta.events.register_first("before-send", lose)
+    shop.simulator.attach(client)
+    return client
+
+
+def test_a_receive_the_sdk_repeated_may_have_leased_what_nobody_saw(tmp_path: Path) -> None:
+    """The answer to its first try was lost: that counts as a receive without an answer."""
+    shop = Shop()
+    client = _losing(shop, ReadTimeoutError(endpoint_url=ENDPOINT_URL))
+    with record(client, tmp_path, clock=shop.simulator.clock):
+        client.receive_message(QueueUrl=shop.url)
+    polls = [event for event in recorded(tmp_path) if event.kind == Kind.POLL]
+
+    assert [(poll.outcome, poll.error) for poll in polls] == [("ok", None), ("info", "Repeated")]
+
+
+def test_a_send_that_never_left_may_have_left_before(tmp_path: Path) -> None:
+    """At the second try nobody listened; what the first did nobody knows."""
+    shop = Shop()
+    lost = (ReadTimeoutError(endpoint_url=ENDPOINT_URL), EndpointConnectionError(endpoint_url=ENDPOINT_URL))
+    client = _losing(shop, *lost)
+    with record(client, tmp_path, clock=shop.simulator.clock), pytest.raises(EndpointConnectionError):
+        client.send_message(QueueUrl=shop.url, MessageBody="b", MessageGroupId="g", MessageDeduplicationId="d")
+    (sent,) = (event for event in recorded(tmp_path) if event.kind == Kind.PUBLISHED)
+
+    assert (sent.outcome, sent.error) == ("info", "EndpointConnectionError")
 
 
 # --- what is judged --------------------------------------------------------------------------------------------------
