@@ -4,7 +4,6 @@ import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from dataclasses import fields as dataclass_fields
-from itertools import takewhile
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -238,10 +237,10 @@ def names() -> list[str]:
     return sorted(path.stem for path in _FOLDER.glob("*.yaml"))
 
 
-def about(name: str) -> str:
-    """Return what a profile that comes with Sluice shows, and where: its first comment."""
-    lines = (_FOLDER / f"{name}.yaml").read_text(encoding="utf-8").splitlines()
-    return " ".join(line.removeprefix("#").strip() for line in takewhile(lambda line: line.startswith("#"), lines))
+def about(name: str) -> tuple[str, str]:
+    """Return what a profile that comes with Sluice shows, and what it is for, as the two lines say it begins with."""
+    shows, where, *_ = (_FOLDER / f"{name}.yaml").read_text(encoding="utf-8").splitlines()
+    return shows.removeprefix("# "), where.removeprefix("# For ").partition(":")[0]
 
 
 def load(name: str) -> NamedProfile:

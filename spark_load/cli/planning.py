@@ -22,15 +22,17 @@ _NEARLY = 0.8  # of a limit: told in yellow
 def profiles() -> None:
     """List the profiles that come with Sluice, and what each shows."""
     console = Console(highlight=False)
-    table = Table("profile", "messages", "a second", "groups", "what it shows", box=None, pad_edge=False)
+    table = Table("profile", "messages", "seconds", "groups", "for", "what it shows", box=None, pad_edge=False)
     for name in profile.names():
         found = profile.load(name).profile
+        shows, where = profile.about(name)
         table.add_row(
             name,
             f"{found.message_count:,}",
-            f"{found.peak_per_second:,.0f}",
+            f"{found.publish_seconds:,.0f}",
             f"{found.group_count:,}",
-            profile.about(name),
+            where,
+            shows,
         )
     console.print(table)
 

@@ -118,6 +118,26 @@ def test_shares_follow_the_profile() -> None:
     assert firsts[-1].offset_us == 99_990_000
 
 
+def test_repeats_come_when_the_profile_says() -> None:
+    """Of 10,000 messages a fifth again after 2 s, and a tenth after 400 s."""
+    profile = Profile(
+        messages_per_second=1_000,
+        duration_seconds=10,
+        group_count=4,
+        duplicate_share=0.2,
+        late_duplicate_share=0.1,
+        late_duplicate_after_seconds=400,
+    )
+    rows = _rows(Plan(profile, seed=1))
+
+    first_us = {row.idx: row.offset_us for row in rows if row.publish_attempt == 1}
+    after = Counter(row.offset_us - first_us[row.idx] for row in rows if row.publish_attempt == 2)
+    assert {us: count / 10_000 for us, count in after.items()} == {
+        2_000_000: pytest.approx(0.2, abs=0.02),
+        400_000_000: pytest.approx(0.1, abs=0.02),
+    }
+
+
 def test_a_body_carries_its_identity_and_the_payload_size() -> None:
     """What is published can be told apart, and is as large as asked for."""
     plan = Plan(Profile(messages_per_second=1, duration_seconds=1, group_count=1, payload_bytes=33), seed=1)
