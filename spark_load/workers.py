@@ -5,6 +5,7 @@ recorder on, and the worker's journals lie beside those of the tasks.
 """
 
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
@@ -20,7 +21,7 @@ HANDLERS = "examples.load_handlers"
 _LOGS = "workers"
 _LOOK_SECONDS = 0.2
 _STOP_SECONDS_MAX = 90
-_TABLES_SECONDS_MAX = 60
+_TABLES_SECONDS_MAX = 120
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,8 +55,9 @@ def work(run: Run) -> dict[str, str | None]:
     begin_us = board.await_start() + round(run.plan.profile.consume_after_seconds * 1_000_000)
     while clock.now_us() < begin_us and not board.is_stopped():
         clock.sleep(_LOOK_SECONDS)
+    databases = _databases(run)
     started = [
-        _start(run, queue, consumer, number)
+        _start(run, queue, consumer, number, databases[consumer])
         for queue, consumer in run.site.consumers.items()
         for number in range(run.plan.profile.consumers_per_queue)
     ]
@@ -67,13 +69,23 @@ def work(run: Run) -> dict[str, str | None]:
     return {_recorder(run, one): one.queue for one in started}
 
 
-def _start(run: Run, queue: str, consumer: str, number: int) -> _Worker:
+def _databases(run: Run) -> dict[str, str]:
+    """Return the URL of each consumer's inbox: $SLUICE_DSN, or an SQLite file of its own in the run's folder."""
+    given = os.environ.get("SLUICE_DSN")
+    if given is not None:
+        return dict.fromkeys(run.site.consumers.values(), given)
+    files = {consumer: run.folder / f"inbox-{consumer}.db" for consumer in run.site.consumers.values()}
+    missing = [file for file in files.values() if not file.exists()]
+    if missing:
+        _make_tables(missing[0])
+        for file in missing[1:]:
+            shutil.copyfile(missing[0], file)
+    return {consumer: f"sqlite:///{file}" for consumer, file in files.items()}
+
+
+def _start(run: Run, queue: str, consumer: str, number: int, dsn: str) -> _Worker:
     logs = run.folder / _LOGS
     logs.mkdir(exist_ok=True)
-    dsn = os.environ.get("SLUICE_DSN")
-    if dsn is None:
-        dsn = f"sqlite:///{run.folder / f'inbox-{consumer}.db'}"
-        _make_tables(dsn)
     log = logs / f"{consumer}-{number}.log"
     options = {
         "--env": run.site.environment,
@@ -99,16 +111,18 @@ def _environment(run: Run) -> Mapping[str, str]:
     return {**os.environ, **endpoint, "AWS_REGION": run.site.region}
 
 
-def _make_tables(dsn: str) -> None:
+def _make_tables(file: Path) -> None:
+    draft = file.with_name(f".{file.name}")
     made = subprocess.run(
-        _messaging("inbox", "schema", "--apply", "--dsn", dsn),
+        _messaging("inbox", "schema", "--apply", "--dsn", f"sqlite:///{draft}"),
         capture_output=True,
         text=True,
         timeout=_TABLES_SECONDS_MAX,
         check=False,
     )
     if made.returncode:
-        raise EndpointError(f"the inbox's tables were not made in {dsn}: {_last(made.stderr)}")
+        raise EndpointError(f"the inbox's tables were not made in {draft}: {_last(made.stderr)}")
+    draft.replace(file)
 
 
 def _stop(started: Sequence[_Worker], clock: Clock) -> None:
