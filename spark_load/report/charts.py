@@ -29,6 +29,8 @@ _CONFIG: dict[str, Any] = {
         "tickColor": "var(--line)",
     },
     "axisX": {"grid": False},
+    "axisY": {"minExtent": 46},
+    "padding": {"left": 12, "right": 8, "top": 5, "bottom": 5},  # the browser's letters are wider than these
     "legend": {
         "orient": "top",
         "title": None,
@@ -36,6 +38,7 @@ _CONFIG: dict[str, Any] = {
         "labelFontSize": 11,
         "labelLimit": 200,
         "symbolStrokeWidth": 2,
+        "symbolType": "stroke",
         "columns": 4,
         "padding": 0,
         "offset": 6,
@@ -166,7 +169,12 @@ def timeline(
         thin: what is drawn as a hairline.
     """
     used = [name for name in tones if any(bar.tone == name for bar in (*bars, *thin))]
-    tone = alt.Color("tone:N", scale=alt.Scale(domain=used, range=[tones[name] for name in used]), sort=used)
+    tone = alt.Color(
+        "tone:N",
+        scale=alt.Scale(domain=used, range=[tones[name] for name in used]),
+        sort=used,
+        legend=alt.Legend(columns=len(tones), symbolType="square"),
+    )
 
     def layer(of: Sequence[Bar]) -> alt.Chart:
         values = [{"row": bar.row, "tone": bar.tone, "began": bar.began, "ended": bar.ended} for bar in of]

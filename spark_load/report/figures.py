@@ -160,16 +160,26 @@ def ranks(said: Series, queue: str, *, name: str) -> Figure | None:
             )
             for one, colour, dash in _PERCENTILES
         ],
-        x=Axis(title=f"groups in {len(found)} equal parts, hottest first", domain=(0.5, len(found) + 0.5)),
+        x=Axis(title=_parts(said["ranks"]), domain=(0.5, len(found) + 0.5)),
         y=_latency_axis(said),
     )
     hottest, coldest = (of["p99"] if of else None for of in (found[0], found[-1]))
     told = (
-        f"p99 is {units.duration(hottest)} in the hottest {units.plural(said['ranks'][0]['groups'], 'group')}"
-        f" and {units.duration(coldest)} in the coldest {units.plural(said['ranks'][-1]['groups'], 'group')}."
+        f"p99 is {units.duration(hottest)} in the hottest {_groups(said['ranks'][0])}"
+        f" and {units.duration(coldest)} in the coldest {_groups(said['ranks'][-1])}."
     )
     title = f"Latency by group, {names(said)[queue]}"
     return Figure(title, told, charts.svg(chart, name=name, title=title, told=told))
+
+
+def _parts(ranks: Sequence[Mapping[str, Any]]) -> str:
+    if all(rank["groups"] == 1 for rank in ranks):
+        return "groups, hottest first"
+    return f"groups in {len(ranks)} parts of about {ranks[0]['groups']:,}, hottest first"
+
+
+def _groups(rank: Mapping[str, Any]) -> str:
+    return "group" if rank["groups"] == 1 else units.plural(rank["groups"], "group")
 
 
 def failures(said: Series) -> Figure | None:
@@ -181,7 +191,7 @@ def failures(said: Series) -> Figure | None:
         Line(code, _points(said, counts, divisor, said["bin_seconds"]), f"var(--s{at % _QUEUE_COLOURS})", _dash(at))
         for at, (code, counts) in enumerate(said["failed"].items())
     ]
-    chart = charts.lines(of, x=x, y=Axis(title="failed calls and entries per second"), shade=warm_up)
+    chart = charts.lines(of, x=x, y=Axis(title="failures per second"), shade=warm_up)
     counts = ", ".join(f"{code} {units.times(sum(counts))}" for code, counts in said["failed"].items())
     told = f"By error code: {counts}."
     return Figure(

@@ -211,7 +211,10 @@ def _anomalies(verdict: Verdict, said: Series) -> str:
     shown = [_anomaly(one, said, at) for at, one in enumerate(verdict.violations)]
     found = sum(one.violation_count for one in verdict.properties if one.holding in (Holding.VIOLATED, Holding.CROSSED))
     note = f"{units.plural(found, 'anomaly').replace('anomalys', 'anomalies')} found"
-    return f'<p class="soft">{note}, {len(shown)} shown: the first of each kind.</p>' + "".join(shown)
+    return (
+        f'<p class="soft">{note}, {len(shown)} shown: the first of each kind.</p>'
+        f'<div class="anomalies">{"".join(shown)}</div>'
+    )
 
 
 def _anomaly(one: Violation, said: Series, at: int) -> str:

@@ -4,6 +4,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import altair as alt
+
 from sluice.anomalies import ANOMALIES
 from sluice.history import Kind, Outcome, is_end_marker
 from sluice.verdict import Violation
@@ -14,6 +16,7 @@ from spark_load.series import Series
 
 _MESSAGES_MAX = 6
 _US = 1_000_000
+_VISIBLE_SHARE = 0.004
 _TONES = {
     "publish": "var(--publish)",
     "leased": "var(--lease)",
@@ -35,7 +38,16 @@ class _Drawn:
 
 
 def draw(violation: Violation, said: Series, *, name: str) -> Figure | None:
-    """Return the timeline; None when there is no event with a time to draw."""
+    """Return the timeline as a figure; None when there is no event with a time to draw."""
+    laid = lay_out(violation, said)
+    if laid is None:
+        return None
+    title = f"{ANOMALIES[violation.anomaly].name} in group {violation.message_group_id}"
+    return Figure(title, violation.sentence, charts.svg(laid, name=name, title=title, told=violation.sentence))
+
+
+def lay_out(violation: Violation, said: Series) -> alt.LayerChart | None:
+    """Return the timeline as a chart that is not drawn yet."""
     events = _events(violation, said["groups"].get(violation.message_group_id, ()))
     events = _about(events, violation)
     if not events:
@@ -51,7 +63,7 @@ def draw(violation: Violation, said: Series, *, name: str) -> Figure | None:
         drawn += _bars(event, events, row, violation, said)
     origin = said["started_at_us"]
     shown = [_Drawn(_cut(one.bar, window, origin), one.is_thin) for one in drawn]
-    chart = charts.timeline(
+    return charts.timeline(
         [one.bar for one in shown if not one.is_thin],
         thin=[one.bar for one in shown if one.is_thin],
         rows=[rows[key] for key in sorted(rows)],
@@ -61,8 +73,6 @@ def draw(violation: Violation, said: Series, *, name: str) -> Figure | None:
             domain=((window[0] - origin) / _US, (window[1] - origin) / _US),
         ),
     )
-    title = f"{ANOMALIES[violation.anomaly].name} in group {violation.message_group_id}"
-    return Figure(title, violation.sentence, charts.svg(chart, name=name, title=title, told=violation.sentence))
 
 
 def _message(idx: int) -> str:
@@ -117,7 +127,10 @@ def _window(events: Sequence[Said]) -> tuple[float, float]:
 
 
 def _cut(bar: Bar, window: tuple[float, float], origin: int) -> Bar:
+    """Return the bar as far as it is in the picture, in seconds, and wide enough to be seen."""
     began, ended = (min(max(at, window[0]), window[1]) for at in (bar.began, bar.ended))
+    if bar.ended > bar.began:
+        ended = max(ended, began + _VISIBLE_SHARE * (window[1] - window[0]))
     return Bar(row=bar.row, tone=bar.tone, began=(began - origin) / _US, ended=(ended - origin) / _US)
 
 
@@ -131,7 +144,8 @@ def _bars(event: Said, events: Sequence[Said], row: str, violation: Violation, s
         lease = Bar(row=row, tone=tone, began=began, ended=max(began, _lease_end(event, events, said)))
         return [_Drawn(Bar(row=row, tone="receive call", began=invoked, ended=began), is_thin=True), _Drawn(lease)]
     if kind == Kind.PUBLISHED:
-        tone = "publish" if is_ok else "no answer, or failed"
+        asked = "in question" if event["idx"] in violation.idxs else "publish"
+        tone = asked if is_ok else "no answer, or failed"
         return [_Drawn(Bar(row=row, tone=tone, began=invoked, ended=max(invoked + 1_000, responded or 0)))]
     tone = "delete" if is_ok else "no answer, or failed"
     return [_Drawn(Bar(row=row, tone=tone, began=invoked, ended=invoked))]

@@ -1,0 +1,384 @@
+"""What is told of a verdict: JUnit, the page, and two runs side by side, from verdicts made by hand."""
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree as ET
+
+import pytest
+from click.testing import CliRunner
+
+from sluice.anomalies import JUDGED
+from sluice.errors import ConfigError, HistoryError
+from sluice.verdict import Status, Verdict
+from spark_load import report
+from spark_load.cli.report import compare as compare_command
+from spark_load.cli.report import report as report_command
+from spark_load.report import comparison, junit, page, timeline, units
+from spark_load.report.comparison import Limits, compare
+from spark_load.report.thresholds import held
+from tests import reported
+from tests.anomalies import CASES
+
+# --- JUnit -----------------------------------------------------------------------------------------------------------
+
+
+def _suite(verdict: Verdict) -> ET.Element:
+    return next(iter(ET.fromstring(junit.xml(verdict))))  # noqa: S314 (we wrote it)
+
+
+def _counts(suite: ET.Element) -> dict[str, int]:
+    return {name: int(suite.attrib[name]) for name in ("tests", "failures", "errors", "skipped")}
+
+
+@pytest.mark.parametrize(
+    ("made", "failures", "errors"),
+    [(reported.valid, 0, 0), (reported.crossed, 1, 0), (reported.unknown, 0, 1), (reported.invalid, 7, 0)],
+)
+def test_junit_has_a_case_for_every_property_and_one_for_the_run(
+    made: Callable[[], Verdict], failures: int, errors: int
+) -> None:
+    """Its counts are those of its cases; what was not exercised is skipped, and nothing else."""
+    suite = _suite(made())
+
+    assert _counts(suite) == {"tests": len(JUDGED) + 1, "failures": failures, "errors": errors, "skipped": 7}
+    assert len(suite.findall("testcase")) == len(JUDGED) + 1
+    for tag, name in (("failure", "failures"), ("error", "errors"), ("skipped", "skipped")):
+        assert len(suite.findall(f"testcase/{tag}")) == int(suite.attrib[name])
+
+
+def test_a_junit_failure_has_its_witnesses() -> None:
+    """Where it was, what happened, and each event that shows it."""
+    failure = _suite(reported.invalid()).find("testcase[@name='C1 nothing was reordered']/failure")
+
+    assert failure is not None
+    assert failure.text is not None
+    lines = failure.text.splitlines()
+    assert lines[0] == "group C1, billing: the second message was received before the first was asked for"
+    assert len(lines) == 1 + len(CASES["C1"].witness)
+
+
+def test_an_unknown_run_is_never_green_in_junit() -> None:
+    """Not even when no single property is unknown, or nothing at all was judged."""
+    reasons = [_suite(verdict).findall("testcase/error") for verdict in (reported.unknown(), Verdict())]
+
+    assert [[error.attrib["message"] for error in of] for of in reasons] == [
+        ["1 recorder(s) did not finish: consume-1"],
+        ["nothing was exercised"],
+    ]
+
+
+def test_junit_survives_what_xml_cannot_hold() -> None:
+    """Group ids come from outside."""
+    (violation, *_) = reported.invalid().violations
+    strange = replace(violation, message_group_id="g\x00\x1b<&>")
+
+    suite = _suite(replace(reported.invalid(), violations=(strange,)))
+
+    assert "group g\ufffd\ufffd<&>" in "".join(suite.itertext())
+
+
+# --- stored and read back --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("made", [reported.valid, reported.crossed, reported.unknown, reported.invalid])
+def test_a_stored_verdict_reads_as_it_was_written(made: Callable[[], Verdict], tmp_path: Path) -> None:
+    """Status, exit code and witnesses included."""
+    report.write(made(), tmp_path)
+
+    read = report.read_verdict(tmp_path)
+
+    assert read.as_json() == made().as_json()
+    assert read.exit_code == made().exit_code
+
+
+def _damage(**changes: Any) -> Callable[[Path], object]:
+    def rewrite(path: Path) -> None:
+        path.write_text(json.dumps(json.loads(path.read_text(encoding="utf-8")) | changes), encoding="utf-8")
+
+    return rewrite
+
+
+@pytest.mark.parametrize(
+    ("damage", "said"),
+    [
+        (lambda path: path.unlink(), "is not the folder of a run with a verdict"),
+        (lambda path: path.write_text("{", encoding="utf-8"), "is damaged; judge the run again"),
+        (lambda path: path.write_bytes(b"\xff\xfe"), "is damaged; judge the run again"),
+        (lambda path: path.write_text("[]", encoding="utf-8"), "is damaged; judge the run again"),
+        (_damage(properties=[{"anomaly": "Z9"}]), "is damaged; judge the run again"),
+        (_damage(status="valid"), "is damaged; judge the run again"),
+        (_damage(schema_version=2), "has schema version 2, this version of Sluice reads up to 1"),
+    ],
+)
+def test_a_verdict_that_cannot_be_read_is_refused_with_what_to_do(
+    tmp_path: Path, damage: Callable[[Path], object], said: str
+) -> None:
+    """Missing, cut off, of other content, contradicting itself, or newer than this program."""
+    report.write(reported.invalid(), tmp_path)
+    damage(tmp_path / report.VERDICT_FILE)
+
+    with pytest.raises(HistoryError, match=said):
+        report.read_verdict(tmp_path)
+
+
+def test_series_of_another_run_or_version_are_not_used(tmp_path: Path) -> None:
+    """They are made again; so are damaged ones."""
+    verdict = reported.valid()
+    said = reported.series_of(verdict)
+
+    report.write_series(said, tmp_path)
+    assert report.read_series(tmp_path, verdict) == json.loads(json.dumps(said))
+    for stored in ({**said, "run": "other"}, {**said, "schema_version": 2}, {}):
+        report.write_series(stored, tmp_path)
+        assert report.read_series(tmp_path, verdict) is None
+    (tmp_path / report.SERIES_FILE).write_text("{", encoding="utf-8")
+    assert report.read_series(tmp_path, verdict) is None
+
+
+def test_judging_again_removes_the_page_of_the_older_verdict(tmp_path: Path) -> None:
+    """A page that could not be drawn again must not contradict the verdict beside it."""
+    for name in (report.PAGE_FILE, report.SERIES_FILE):
+        (tmp_path / name).write_text("older", encoding="utf-8")
+
+    report.write(reported.valid(), tmp_path)
+
+    assert {path.name for path in tmp_path.iterdir()} == {"verdict.json", "summary.md", "junit.xml"}
+
+
+# --- the page --------------------------------------------------------------------------------------------------------
+
+
+def test_every_anomaly_has_a_timeline() -> None:
+    """Of the history that shows it."""
+    said = reported.plain_series(reported.history(80), bin_us=1_000_000)
+    groups = {
+        anomaly: [event.as_dict() for event in case.events if event.invoked_at_us is not None]
+        for anomaly, case in CASES.items()
+    }
+
+    without = [
+        anomaly
+        for anomaly, case in CASES.items()
+        if timeline.lay_out(case.violation, {**said, "groups": {"g1": groups[anomaly]}}) is None
+    ]
+
+    assert without == []
+
+
+def test_a_timeline_says_what_is_in_question_and_ends_leases_where_they_ended() -> None:
+    """C1: the second message is received first; its lease ends with its delete, 3 ms later."""
+    verdict = reported.invalid()
+    (violation,) = [one for one in verdict.violations if one.anomaly == "C1"]
+
+    chart = timeline.lay_out(violation, reported.series_of(verdict))
+
+    assert chart is not None
+    bars = [row for rows in chart.to_dict()["datasets"].values() for row in rows]
+    leases = [row for row in bars if row["tone"] == "in question" and row["row"].startswith("billing")]
+    assert [(row["row"], row["began"], row["ended"]) for row in leases] == [
+        ("billing #2", 0.125, 0.128),
+        ("billing #1", 0.145, 0.148),
+    ]
+
+
+def test_the_page_holds_what_was_promised_found_and_allowed_and_names_nothing_outside() -> None:
+    """One file: no script, no link, no address but the endpoint's name as text; what comes from outside is escaped."""
+    verdict = reported.invalid()
+    hostile = replace(verdict, run={**verdict.run, "endpoint_url": "<script>alert(1)</script>"})
+
+    said = page.html(hostile, reported.series_of(hostile))
+
+    assert "<script" not in said
+    assert "&lt;script&gt;alert(1)&lt;/script&gt;" in said
+    assert [where for where in ('href="http', "src=", "url(", "@import", '<link rel="style') if where in said] == []
+    assert [one.id for one in JUDGED if f'<tr id="{one.id}"' not in said] == []
+    assert said.count('<svg class="chart"') == 2 + 2 + 2 + 1 + 7  # time, latency, ranks, failures, timelines
+    assert "{{" not in said
+    assert len(said) < 400_000
+
+
+def test_a_run_of_nothing_has_a_page() -> None:
+    """No measure, no event, no group: it says that nothing can be told."""
+    nothing = {
+        **reported.plain_series(reported.history(80)[:1], bin_us=1_000_000),
+        "ranks": [],
+        "started_at_us": 0,
+    }
+    verdict = Verdict(unknowns=("0 message(s) acknowledged and 0 received: nothing to judge",), run={"run": "r"})
+
+    said = page.html(verdict, nothing)
+
+    assert "UNKNOWN" in said
+    assert "0 message(s) acknowledged and 0 received: nothing to judge" in said
+
+
+def test_thresholds_stand_beside_what_was_seen() -> None:
+    """Only those the profile sets; what is above is not kept."""
+    rows = [(one.anomaly, one.what, one.seen, one.allowed, one.is_kept) for one in held(reported.crossed())]
+
+    assert rows == [
+        ("H7", "lateness of the generator, p99", "2 s", "at most 3 s", True),
+        ("H3", "latency of billing, p99", "2.07 s", "at most 2.2 s", True),
+        ("H3", "latency of shipping, p99", "2.33 s", "at most 2.2 s", False),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("us", "text"),
+    [
+        (None, "—"),
+        (0, "0 ms"),
+        (40, "0.04 ms"),
+        (1_234, "1.23 ms"),
+        (999_499, "999 ms"),
+        (1_000_000, "1 s"),
+        (87_093_311, "87.1 s"),
+        (125_000_000, "2 min 05 s"),
+        (7_260_000_000, "2 h 01 min"),
+    ],
+)
+def test_durations_are_said_with_their_unit(us: int | None, text: str) -> None:
+    """Three digits that count, in the unit people use for so much."""
+    assert units.duration(us) == text
+
+
+def test_queues_are_called_by_what_tells_them_apart() -> None:
+    """Never by nothing."""
+    names = ["sluice-local-billing.fifo", "sluice-local-billing-eu.fifo", "sluice-local-audit.fifo"]
+
+    assert list(units.short_names(names).values()) == ["billing", "billing-eu", "audit"]
+    assert units.short_names(["a-b.fifo"]) == {"a-b.fifo": "a-b"}
+    assert units.short_names(["a-b", "a-b-c"]) == {"a-b": "b", "a-b-c": "b-c"}
+
+
+# --- two runs --------------------------------------------------------------------------------------------------------
+
+
+def _slower(verdict: Verdict, factor: float) -> Verdict:
+    measures = json.loads(json.dumps(verdict.measures))
+    of = measures["queues"]["billing"]["latency_us"]
+    of["p99"] = round(of["p99"] * factor)
+    return replace(verdict, measures=measures)
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "exit_code"),
+    [
+        (reported.valid(), reported.valid(), 0),
+        (reported.invalid(), reported.valid(), 0),
+        (reported.unknown(), reported.valid(), 0),
+        (reported.invalid(), reported.invalid(), 0),
+        (reported.valid(), reported.invalid(), 1),
+        (reported.unknown(), reported.invalid(), 1),
+        (reported.valid(), reported.unknown(), 2),
+        (reported.unknown(), reported.unknown(), 2),
+        (reported.valid(), _slower(reported.valid(), 1.19), 0),
+        (reported.valid(), _slower(reported.valid(), 1.21), 99),
+        (reported.valid(), reported.crossed(), 99),
+        (reported.crossed(), reported.crossed(), 0),
+    ],
+)
+def test_what_two_runs_come_to(first: Verdict, second: Verdict, exit_code: int) -> None:
+    """Worse is 1, not known is 2, above a given ratio of 1.2 is 99; better, or as bad as before, is 0."""
+    assert compare(first, second, Limits(latency_ratio_max=1.2)).exit_code == exit_code
+
+
+def test_an_anomaly_more_is_worse_even_where_both_are_invalid() -> None:
+    """And the one that is gone is said too."""
+    first, second = reported.invalid(), reported.invalid()
+    first = replace(
+        first, properties=tuple(replace(p, violation_count=int(p.anomaly == "A1")) for p in first.properties)
+    )
+
+    compared = compare(first, second, Limits())
+
+    assert (compared.new, compared.gone, compared.exit_code) == (["B1", "C1", "D1", "D2", "F4", "G1"], [], 1)
+    assert compare(second, first, Limits()).gone == ["B1", "C1", "D1", "D2", "F4", "G1"]
+
+
+def test_what_was_no_longer_measured_crosses_a_ratio() -> None:
+    """A queue that received nothing has no latency, and is not faster."""
+    second = replace(reported.valid(), measures={**reported.MEASURES, "queues": {}})
+
+    compared = compare(reported.valid(), second, Limits(latency_ratio_max=2, rate_ratio_min=0.5))
+
+    crossed = [one.what for one in compared.numbers if one.is_crossed]
+    assert crossed == [
+        f"{what} {queue}"
+        for what, queue in [
+            ("received from", "billing"),
+            ("received from", "shipping"),
+            *((f"{percentile} of", queue) for queue in ("billing", "shipping") for percentile in ("p50", "p95", "p99")),
+        ]
+    ]
+    assert compared.exit_code == 99
+
+
+def _stored(folder: Path, verdict: Verdict) -> Path:
+    folder.mkdir()
+    report.write(verdict, folder)
+    return folder
+
+
+def test_compare_prints_ratios_and_ends_with_its_code(tmp_path: Path) -> None:
+    """As JSON for programs."""
+    folders = [
+        _stored(tmp_path / "a", reported.valid()),
+        _stored(tmp_path / "b", _slower(reported.valid(), 1.5)),
+    ]
+
+    ended = CliRunner().invoke(compare_command, [*map(str, folders), "--latency-ratio-max", "1.2", "--json"])
+
+    said = json.loads(ended.stdout)
+    assert ended.exit_code == said["exit_code"] == 99
+    (p99,) = [one for one in said["numbers"] if one["what"] == "p99 of billing"]
+    assert p99 == {
+        "what": "p99 of billing",
+        "unit": "us",
+        "first": 2_070_000,
+        "second": 3_105_000,
+        "ratio": 1.5,
+        "crossed": True,
+    }
+
+
+def test_runs_of_different_profiles_are_refused_unless_forced(tmp_path: Path) -> None:
+    """What they measured is not the same thing."""
+    other = {**reported.DESCRIBED, "profile": {**reported.DESCRIBED["profile"], "group_count": 13}}
+    folders = [
+        _stored(tmp_path / "a", reported.valid()),
+        _stored(tmp_path / "b", replace(reported.valid(), run=other)),
+    ]
+
+    refused = CliRunner().invoke(compare_command, [*map(str, folders)])
+    forced = CliRunner().invoke(compare_command, [*map(str, folders), "--force"])
+
+    assert isinstance(refused.exception, ConfigError)
+    assert "the profiles differ in group_count (12 and 13)" in str(refused.exception)
+    assert forced.exit_code == 0
+    assert "group_count" in forced.stdout
+
+
+def test_report_draws_a_stored_run_again_without_spark(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And prints where; the verdict it repeats does not become its exit code."""
+    folder = _stored(tmp_path / "a", reported.invalid())
+    report.write_series(reported.series_of(reported.invalid()), folder)
+    monkeypatch.setenv("JAVA_HOME", "/nowhere")
+
+    ended = CliRunner().invoke(report_command, [str(folder), "-o", str(tmp_path / "page.html")])
+
+    assert (ended.exit_code, ended.stdout) == (0, f"{tmp_path / 'page.html'}\n")
+    assert "INVALID" in (tmp_path / "page.html").read_text(encoding="utf-8")
+    assert not (folder / report.PAGE_FILE).exists()
+
+
+def test_the_statuses_of_the_hand_made_verdicts_are_what_they_are_called() -> None:
+    """Otherwise the tests above show something else."""
+    made = [reported.valid(), reported.crossed(), reported.unknown(), reported.invalid()]
+
+    assert [one.status for one in made] == [Status.VALID, Status.VALID, Status.UNKNOWN, Status.INVALID]
+    assert [one.exit_code for one in made] == [0, 99, 2, 1]
+    assert comparison.markdown(compare(made[0], made[3], Limits())).startswith("# VALID → INVALID\n")
