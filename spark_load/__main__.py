@@ -7,7 +7,7 @@ import click
 
 from sluice.errors import ConfigError, MessagingError
 from sluice.verdict import EXIT_CODES, EXIT_REFUSED, Status
-from spark_load.cli.check import judge
+from spark_load.cli.check import check
 from spark_load.cli.planning import plan, profiles
 from spark_load.cli.report import compare, report
 from spark_load.cli.resume import resume
@@ -28,8 +28,11 @@ def cli() -> None:
     """
 
 
-for _command in (run, resume, plan, judge, profiles, report, compare):
+for _command in (run, resume, plan, check, profiles, report, compare):
     cli.add_command(_command)
+
+
+cli.add_command(check, "judge")
 
 
 def main() -> None:

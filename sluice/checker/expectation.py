@@ -20,7 +20,8 @@ class Expectation:
     Args:
         run: id of the run; messages of another one are foreign.
         queues: every queue subscribed to the topic, by name. A message sent straight to one belongs to that one only.
-        visibility_timeout_seconds: of each of those queues.
+        visibility_timeout_seconds: of each of those queues; of one that is not named nobody knows how long a message is
+            held, unless the receive says it.
         dead_letter_queues: the DLQ of each of those queues.
         subscription_dead_letter_queues: where SNS puts what it could not deliver to each of those queues.
         max_receive_count: of each of those queues; what depends on one that is not named is not judged.

@@ -69,7 +69,7 @@ class Group:
         self.received: dict[str, list[Event]] = defaultdict(list)
         self.handled: dict[str, dict[int, list[Event]]] = defaultdict(lambda: defaultdict(list))
         self.parked: dict[str, set[int]] = defaultdict(set)
-        self._tries: dict[str, list[Event]] = defaultdict(list)
+        self._tries: dict[tuple[str | None, str], list[Event]] = defaultdict(list)
         self._end_markers: dict[str, Event] = {}
         for event in _told_apart(sorted(events, key=by_time), expectation):
             self._take(event)
@@ -91,7 +91,7 @@ class Group:
             if is_end_marker(event.idx):
                 self._end_markers.setdefault(event.queue or "", event)
         elif event.kind in (Kind.DELETED, Kind.VISIBILITY_CHANGED) and event.receipt_handle_hash is not None:
-            self._tries[event.receipt_handle_hash].append(event)
+            self._tries[event.queue, event.receipt_handle_hash].append(event)
         elif event.kind == Kind.HANDLED and is_ours and event.idx is not None:
             self.handled[event.queue or ""][event.idx].append(event)
         elif event.kind == Kind.PARKED and is_ours and event.idx is not None:
@@ -171,8 +171,13 @@ class Group:
         tries = [one for one in self.tries(event) if one.outcome != Outcome.FAIL and responded(one) >= invoked(event)]
         deleted = [responded(one) for one in tries if one.kind == Kind.DELETED and one.outcome == Outcome.OK]
         put_off = [responded(one) + _seconds_us(one) for one in tries if one.kind == Kind.VISIBILITY_CHANGED]
-        expired = self._expiry_us(event) - invoked(event) + responded(event)
+        expired = self._expiry_us(event) - invoked(event) + responded(event) if self._is_timed(event) else NEVER_US
         return min([max([expired, *put_off]), *deleted])
+
+    def _is_timed(self, event: Event) -> bool:
+        """Return whether it is known for how long the message was held; else that ends at once, or never."""
+        is_given = event.visibility_timeout_seconds is not None
+        return is_given or event.queue in self.expectation.visibility_timeout_seconds
 
     def _expiry_us(self, event: Event) -> int:
         seconds = event.visibility_timeout_seconds
@@ -187,7 +192,12 @@ class Group:
     def tries(self, event: Event) -> list[Event]:
         """Return every delete and visibility change of the same instance, by time of answer."""
         handles = {sibling.receipt_handle_hash for sibling in self.siblings(event)} - {None}
-        return sorted((one for handle in handles for one in self._tries.get(handle or "", [])), key=by_time)
+        return sorted((one for handle in handles for one in self._tried(event, handle)), key=by_time)
+
+    def _tried(self, event: Event, handle: str | None) -> list[Event]:
+        """Return what was tried with a handle on the message of this receive, as far as it says on which."""
+        tried = self._tries.get((event.queue, handle or ""), [])
+        return [one for one in tried if one.sqs_message_id in (None, event.sqs_message_id)]
 
     def may_be_deleted(self, event: Event, *, before_us: int = NEVER_US) -> bool:
         """Return whether a delete of the same instance may have had its effect before an instant."""
@@ -199,7 +209,7 @@ class Group:
     def settled_delete(self, event: Event) -> Event | None:
         """Return the delete that certainly removed the instance this receive is of; None when none certainly did."""
         end = self._expiry_us(event)
-        for one in self._tries.get(event.receipt_handle_hash or "", []):
+        for one in self._tried(event, event.receipt_handle_hash):
             if one.outcome == Outcome.FAIL:
                 continue
             if one.kind == Kind.VISIBILITY_CHANGED:

@@ -40,10 +40,10 @@ def overtaken(group: Group, order: Sequence[int], first: Mapping[int, Event]) ->
 def reordered_in_batch(group: Group) -> Iterator[Violation]:
     """C2."""
     for queue in group.expectation.queues:
-        calls: dict[str, list[Event]] = defaultdict(list)
+        calls: dict[tuple[str, int, int], list[Event]] = defaultdict(list)  # one answer has one instant
         for event in group.received.get(queue, []):
             if event.call_id is not None and event.idx in group.order and group.is_bound(queue, event.idx):
-                calls[event.call_id].append(event)
+                calls[event.call_id, invoked(event), responded(event)].append(event)
         for events in calls.values():
             answer = sorted(events, key=lambda event: event.batch_position or 0)
             for one, other in pairwise(answer):

@@ -1,24 +1,73 @@
-"""`judge`: a stored history, judged again."""
+"""`check`: a stored history, judged: of a run, or of what anyone recorded."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import click
 
-from spark_load import driver, session
-from spark_load.cli.ending import draw, finish
+from sluice import environments
+from sluice.errors import ConfigError
+from spark_load import driver, recording, session
+from spark_load.cli.ending import finish
 from spark_load.cli.where import on_a_cluster
 
 _JUDGING_SLOTS = 2
 
 
 @click.command()
-@click.argument("folder", type=click.Path(file_okay=False, path_type=Path))
+@click.argument("history", type=click.Path(path_type=Path))
 @click.option("--json", "as_json", is_flag=True, help="Print the verdict as JSON on standard output.")
+@click.option(
+    "--queue",
+    "given",
+    multiple=True,
+    metavar="NAME=SECONDS[:DLQ[:MAX]]",
+    help="A queue the topic's messages go to: its visibility timeout, DLQ, maxReceiveCount. Once for each.",
+)
+@click.option("--env", "environment_name", metavar="NAME", help="Take the queues from that declared environment.")
+@click.option(
+    "--target",
+    type=click.Choice(["localstack", "endpoint", "aws"]),
+    help="Whose known deviations are allowed.  [default: as it was run; of a recording endpoint: none]",
+)
 @on_a_cluster
-def judge(folder: Path, as_json: bool, cluster: session.Cluster) -> None:
-    """Judge the stored history of a run in FOLDER again."""
-    stored = driver.find_stored(folder)
+def check(
+    history: Path,
+    as_json: bool,
+    given: tuple[str, ...],
+    environment_name: str | None,
+    target: str | None,
+    cluster: session.Cluster,
+) -> None:
+    """Judge HISTORY: the folder of a run, of journals (*.arrows), or of Parquet.
+
+    A run knows what it was. Of what was recorded in a service of your own, say what its queues are: what cannot be
+    known without that is not judged, and what then stays open ends UNKNOWN.
+
+    \b
+    Examples:
+      python -m spark_load check runs/<run>
+      python -m spark_load check recorded --queue orders.fifo=30:orders-dlq.fifo:5
+    """
+    if given and environment_name is not None:
+        raise ConfigError("--queue and --env are both given, allowed is one of them")
+    queues = dict(recording.parse_queue(text) for text in given)
+    if environment_name is not None:
+        queues = recording.declared_queues(environments.environment(environment_name))
+    is_run = (history / driver.RUN_FILE).exists()
+    if is_run and queues:
+        raise ConfigError(f"{history} is a run, which knows its queues: leave out --queue and --env")
+    recording.check_place(history)
+    stored = driver.find_stored(history) if is_run else None
     with session.running(_JUDGING_SLOTS, cluster) as spark:
-        verdict = driver.rejudge(spark, stored)
-        draw(spark, folder, verdict)
-    finish(verdict, folder, as_json=as_json)
+        if stored is not None:
+            verdict = driver.rejudge(spark, stored if target is None else _retargeted(stored, target))
+        else:
+            verdict = recording.check(spark, history, queues, target or "endpoint")
+    if stored is None:
+        recording.store(verdict, history)
+    finish(verdict, history, as_json=as_json)
+
+
+def _retargeted(stored: driver.Stored, target: str) -> driver.Stored:
+    return replace(stored, described={**stored.described, "target": target})

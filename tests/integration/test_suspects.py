@@ -6,21 +6,23 @@ Hypothesis takes sane groups apart: it drops, doubles, moves and changes events.
 import os
 import secrets
 from collections import defaultdict
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import reduce
 
 import pytest
 from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis import strategies as st
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 (as Spark is read)
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from sluice.checker import Activity, Expectation, Finding, Surroundings, check_group
 from sluice.history import Event, Kind, settle
 from spark_load import suspects as under_test
-from spark_load.suspects import by_group, suspects
+from spark_load.messages import GROUP, group_hash, messages
 from tests.anomalies import CASES, Case
-from tests.histories import EXPECTATION, full, published, received, sane
+from tests.histories import EXPECTATION, deleted, full, handled, published, received, sane
 from wire.journal import SCHEMA
 
 pytestmark = pytest.mark.spark
@@ -155,23 +157,31 @@ def _in_group(events: Sequence[Event], group: str) -> list[Event]:
     return [replace(e, message_group_id=group) for e in events]
 
 
-def _frame(spark: SparkSession, groups: Sequence[Sequence[Event]]) -> DataFrame:
-    rows = [
-        tuple(getattr(event, name) for name in SCHEMA.names)
-        for number, events in enumerate(groups)
-        for event in _in_group(events, f"g{number}")
-    ]
-    return spark.createDataFrame(rows, from_arrow_schema(SCHEMA))
+@dataclass(frozen=True, kw_only=True)
+class Question:
+    """Groups that share an expectation; which of them are suspect?"""
+
+    groups: Mapping[str, Sequence[Event]]
+    expectation: Expectation = EXPECTATION
+    around: Surroundings = _NOTHING_AROUND
+
+    def suspect(self, spark: SparkSession) -> DataFrame:
+        """Return the names of those that are, not yet asked for."""
+        rows = [
+            tuple(getattr(event, name) for name in SCHEMA.names)
+            for name, events in self.groups.items()
+            for event in _in_group(events, name)
+        ]
+        history = spark.createDataFrame(rows, from_arrow_schema(SCHEMA))
+        names = spark.createDataFrame([(name,) for name in self.groups], "message_group_id string")
+        found = under_test.groups(messages(history, self.expectation), self.expectation, self.around)
+        return names.join(found.where("is_suspect"), group_hash() == F.col(GROUP)).select("message_group_id")
 
 
-def _suspect(
-    spark: SparkSession,
-    groups: Sequence[Sequence[Event]],
-    expectation: Expectation = EXPECTATION,
-    around: Surroundings = _NOTHING_AROUND,
-) -> set[int]:
-    picked = suspects(by_group(_frame(spark, groups)), expectation, around).collect()
-    return {int(row["message_group_id"][1:]) for row in picked}
+def _suspect(*questions: Question, spark: SparkSession) -> set[str]:
+    """Return the names of the groups that are suspect; asked in one Spark job."""
+    asked = reduce(DataFrame.union, [question.suspect(spark) for question in questions])
+    return {row["message_group_id"] for row in asked.collect()}
 
 
 def _mutate(mutations: list[Mutation]) -> list[Event]:
@@ -204,40 +214,52 @@ def _histories(count: int, seed_: int) -> list[list[Event]]:
 def test_every_group_the_checker_objects_to_is_suspect(spark: SparkSession) -> None:
     """No mutated group with a violation or an open question is cleared, and not all are suspect."""
     seed_ = int(os.environ.get("SLUICE_SEED", secrets.randbits(32)))
-    histories = _histories(_GROUPS, seed_)
+    histories = {f"g{number}": events for number, events in enumerate(_histories(_GROUPS, seed_))}
 
-    picked = _suspect(spark, histories, _STRICT, _BUSY)
+    picked = _suspect(Question(groups=histories, expectation=_STRICT, around=_BUSY), spark=spark)
 
-    findings = [check_group(_in_group(events, f"g{number}"), _STRICT, _BUSY) for number, events in enumerate(histories)]
-    objected = [number for number, finding in enumerate(findings) if finding != _NOTHING]
-    escaped = [number for number in objected if number not in picked]
-    shown = [(findings[number], [event.as_dict() for event in histories[number]]) for number in escaped[:1]]
+    findings = {name: check_group(_in_group(events, name), _STRICT, _BUSY) for name, events in histories.items()}
+    objected = [name for name, finding in findings.items() if finding != _NOTHING]
+    escaped = [name for name in objected if name not in picked]
+    shown = [(findings[name], [event.as_dict() for event in histories[name]]) for name in escaped[:1]]
     assert escaped == [], f"SLUICE_SEED={seed_} shows it again; the first: {shown}"
     assert len(objected) > _GROUPS / 4, "the mutations break too little to prove anything"
     assert len(picked) < _GROUPS * 0.9, "everything is suspect, so nothing is cleared"
 
 
-def test_sane_groups_are_cleared(spark: SparkSession) -> None:
-    """Groups as they should be are not suspect: otherwise the property would hold for nothing."""
-    assert _suspect(spark, [sane(), full(), sane()]) == set()
-    assert _suspect(spark, [full()], _STRICT, _BUSY) == set()
-
-
-def test_every_hand_written_anomaly_is_suspect(spark: SparkSession) -> None:
-    """All histories of the checker's own tests, with what each expects and what is around it."""
+def test_every_hand_written_anomaly_is_suspect_and_sane_groups_are_not(spark: SparkSession) -> None:
+    """All histories of the checker's own tests, with what each expects and what is around it; none without any."""
     alike: dict[object, list[Case]] = defaultdict(list)
     for case in CASES.values():
         alike[_looked_at(case)].append(case)
 
-    escaped = [
-        case.anomaly
-        for cases in alike.values()
-        for picked in [_suspect(spark, [case.events for case in cases], cases[0].expectation, cases[0].around)]
-        for number, case in enumerate(cases)
-        if number not in picked
-    ]
+    picked = _suspect(
+        *(
+            Question(
+                groups={case.anomaly: case.events for case in cases},
+                expectation=cases[0].expectation,
+                around=cases[0].around,
+            )
+            for cases in alike.values()
+        ),
+        Question(groups={"sane": sane(), "full": full(), "sane again": sane()}),
+        Question(groups={"full, strictly": full()}, expectation=_STRICT, around=_BUSY),
+        Question(groups={"long polls": _long_polls()}),
+        Question(groups={"without a plan": _unplanned()}, expectation=replace(EXPECTATION, is_planned=False)),
+        spark=spark,
+    )
 
-    assert escaped == []
+    assert picked == set(CASES)
+
+
+def _long_polls() -> list[Event]:
+    """Return a sane group whose receives were asked for before the one before them was answered."""
+    return [replace(e, invoked_at_us=50_000) if e.kind == Kind.RECEIVED else e for e in sane()]
+
+
+def _unplanned() -> list[Event]:
+    """Return a sane group whose idx says nothing about order."""
+    return [replace(e, idx={0: 7, 1: 3, 2: 5}.get(e.idx or 0, e.idx)) for e in sane()]
 
 
 def _looked_at(case: Case) -> object:
@@ -249,22 +271,41 @@ def _looked_at(case: Case) -> object:
     return expected.effects_recorded, expected.fan_out_skew_seconds_max, least, has_empty
 
 
-@pytest.mark.parametrize(
-    ("blinded", "anomaly"), [("_messages_off", "E1"), ("_sequence_off", "C1"), ("_sequence_off", "D1")]
-)
-def test_without_one_of_its_passes_an_anomaly_is_cleared(
-    spark: SparkSession, monkeypatch: pytest.MonkeyPatch, blinded: str, anomaly: str
-) -> None:
+def test_what_no_hand_written_history_shows_is_suspect(spark: SparkSession) -> None:
+    """A lost answer; one SQS message id for two messages; effects of one answer in the wrong order."""
+    unanswered = [*sane(), published(5, 50, took_ms=None), received("billing", 5, 300)]
+    one_id = [replace(e, sqs_message_id="same") if e.queue == "billing" else e for e in sane()]
+
+    picked = _suspect(
+        Question(groups={"unanswered": unanswered, "one id": one_id, "effects": _effects_in_wrong_order()}), spark=spark
+    )
+
+    assert check_group(_effects_in_wrong_order(), EXPECTATION).violations != ()
+    assert picked == {"unanswered", "one id", "effects"}
+
+
+def _effects_in_wrong_order() -> list[Event]:
+    first = received("billing", 0, 100)
+    second = replace(received("billing", 1, 100), batch_position=1, receipt_handle_hash="another")
+    at_once = [handled(first), replace(handled(second), invoked_at_us=105_100, responded_at_us=105_200)]
+    rest = [e for e in sane() if e.queue != "billing" or (e.idx or 0) not in (0, 1)]
+    return [*rest, first, second, *at_once, deleted(first, 108), deleted(second, 108, batch_position=1)]
+
+
+_BLINDED = {"_is_off": "E1", "_is_received_off": "C1", "_is_published_off": "C7", "_is_handled_off": "R3"}
+
+
+def test_without_one_of_its_passes_an_anomaly_is_cleared(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
     """A broken pass lets a violated group through: each pass is needed, and the property can fail."""
-    history = CASES[anomaly].events
-    none = _frame(spark, [[]]).select("message_group_id")
-    monkeypatch.setattr(under_test, blinded, lambda *_: none)
 
-    assert _suspect(spark, [history]) == set()
+    def blind(*_: object) -> Column:
+        return F.expr("false")
 
+    cleared = []
+    for name, anomaly in _BLINDED.items():
+        with monkeypatch.context() as patch:
+            patch.setattr(under_test, name, blind)
+            events = _effects_in_wrong_order() if anomaly == "R3" else CASES[anomaly].events
+            cleared.append(Question(groups={anomaly: events}).suspect(spark))
 
-def test_a_lost_answer_makes_a_group_suspect(spark: SparkSession) -> None:
-    """A publish of unknown outcome is for the checker to weigh."""
-    history = [*sane(), published(5, 50, took_ms=None), received("billing", 5, 300)]
-
-    assert _suspect(spark, [history]) == {0}
+    assert reduce(DataFrame.union, cleared).collect() == []

@@ -1,0 +1,314 @@
+"""Large histories as recorders would have written them: a publisher, a consumer of each queue, Zipf groups, any size.
+
+Everything happens one after the other and nothing goes wrong, but in the groups that are broken on purpose. Made with
+numpy, a slice of messages at a time, so that a hundred million events need neither a service nor memory.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from sluice.checker import Expectation
+from sluice.history import Kind, Outcome, answer_detail
+from wire.journal import SCHEMA
+
+RUN = "benchmark"
+QUEUES = ("billing.fifo", "shipping.fifo", "audit.fifo")
+WORKERS = ("publish-0", *(f"consume-{number}" for number in range(len(QUEUES))))
+EXPECTATION = Expectation(
+    run=RUN,
+    queues=QUEUES,
+    visibility_timeout_seconds=dict.fromkeys(QUEUES, 30),
+    dead_letter_queues={queue: f"dead-{queue}" for queue in QUEUES},
+    max_receive_count=dict.fromkeys(QUEUES, 5),
+)
+EVENTS_OF_MESSAGE = 1 + 2 * len(QUEUES) + len(QUEUES) / 10  # a poll brings ten
+_SLICE = 100_000  # messages; a multiple of _BATCH
+_BATCH = 10
+_BEGAN_US = 1_763_700_000_000_000
+_STEP_US = 100
+_GROUPS = 2_000
+_FEW = [
+    "run",
+    "phase",
+    "host",
+    "clock_id",
+    "worker",
+    "kind",
+    "queue",
+    "message_group_id",
+    "message_run",
+    "outcome",
+    "detail",
+]
+_KINDS_OF_BAD = ("dropped", "doubled", "swapped", "overlapping")
+
+type _Columns = dict[str, pa.Array | pa.Scalar]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Made:
+    """What was written: how many events, and the names of the groups that were broken."""
+
+    events: int
+    bad_groups: frozenset[str]
+
+
+def write(
+    folder: Path, *, events: int, bad_share: float = 0, group_count: int = _GROUPS, slice_count: int = _SLICE
+) -> Made:
+    """Write a history of about that many events; `bad_share` of the groups are broken.
+
+    A broken group has one message that billing does not get, gets twice, gets before its predecessor, or gets while
+    its predecessor is held. They are not the largest groups, nor so small that they have no three messages.
+
+    Args:
+        folder: made anew.
+        events: how many, in steps of a slice.
+        bad_share: of the groups.
+        group_count: their sizes are Zipf's.
+        slice_count: messages made at a time, a multiple of ten.
+    """
+    folder.mkdir(parents=True)
+    messages = max(1, round(events / EVENTS_OF_MESSAGE / slice_count)) * slice_count
+    random = np.random.default_rng(7)
+    cumulated = np.cumsum(1 / np.arange(1, group_count + 1))
+    bad = np.arange(3, 3 + round(group_count * bad_share))
+    count = sum(_put(folder / f"{worker}-frame.parquet", [_frame(worker)]) for worker in WORKERS)
+    for start in range(0, messages, slice_count):
+        group = np.searchsorted(cumulated, random.random(slice_count) * cumulated[-1])
+        made = _Slice(np.arange(start, start + slice_count), np.arange(start, start + slice_count), group, bad)
+        count, bad = count + made.write(folder), bad[:0]
+    ends = np.arange(group_count)
+    count += _Slice(messages + ends, -1 - ends, ends, bad).write(folder)
+    return Made(
+        events=count, bad_groups=frozenset(f"g{number}" for number in range(3, 3 + round(group_count * bad_share)))
+    )
+
+
+def _put(path: Path, tables: list[pa.Table]) -> int:
+    table = pa.concat_tables(tables)
+    pq.write_table(table, path, use_dictionary=_FEW)
+    return int(table.num_rows)
+
+
+class _Slice:
+    """The events of consecutive messages.
+
+    Args:
+        place: of each message in the whole history, from 0.
+        idx: of each.
+        group: number of each.
+        bad: groups to be broken, each in its second message here.
+    """
+
+    def __init__(self, place: np.ndarray, idx: np.ndarray, group: np.ndarray, bad: np.ndarray) -> None:
+        self._place, self._idx, self._group = place, idx, group
+        self._bad = dict(zip(bad.tolist(), _KINDS_OF_BAD * len(bad), strict=False))
+
+    def write(self, folder: Path) -> int:
+        """Write a file for each worker; return how many events they hold."""
+        of_worker = [[self._published()], *(self._consumed(queue) for queue in range(len(QUEUES)))]
+        return sum(
+            _put(folder / f"{worker}-{self._place[0]:012d}.parquet", tables)
+            for worker, tables in zip(WORKERS, of_worker, strict=True)
+        )
+
+    def _published(self) -> pa.Table:
+        asked = _BEGAN_US + self._place * _STEP_US
+        return _table(
+            {
+                **_of_worker(WORKERS[0]),
+                "kind": pa.scalar(Kind.PUBLISHED.value),
+                "queue": pa.scalar("events.fifo"),
+                "call_id": _joined("publish-0-0/", self._place),
+                "intended_at_us": pa.array(asked - 20),
+                "invoked_at_us": pa.array(asked),
+                "responded_at_us": pa.array(asked + 80),
+                "publish_attempt": pa.scalar(1, pa.int32()),
+                "batch_position": pa.scalar(0, pa.int32()),
+                "sns_message_id": _uuids(self._place, 1),
+                "sns_sequence_number": _numbers(self._place + 10),
+                **self._content(),
+            },
+            len(self._idx),
+        )
+
+    def _consumed(self, queue: int) -> list[pa.Table]:
+        """Return polls, receives and deletes of the messages from the queue-th queue."""
+        call = self._place // _BATCH
+        asked = _BEGAN_US + (call + 1) * _BATCH * _STEP_US + 10_000 * (queue + 1)
+        times = {"asked": asked, "answered": asked + 400, "deleted": asked + 500, "settled": asked + 800}
+        received = np.arange(len(self._idx))
+        kept = received
+        if queue == 0:
+            received, kept = self._break(times, received)
+        return [
+            self._polled(queue, call, asked),
+            self._received(queue, call, times, received),
+            self._deleted(queue, call, times, kept),
+        ]
+
+    def _break(self, times: Mapping[str, np.ndarray], received: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Break the bad groups; return which messages are received, and which deleted."""
+        kept, again = np.ones(len(received), dtype=bool), []
+        for group, kind in self._bad.items():
+            first, second, third = np.flatnonzero(self._group == group)[:3]
+            if kind == "dropped":
+                kept[second] = False
+            elif kind == "doubled":
+                again.append(second)
+            elif kind == "swapped":
+                for instants in times.values():
+                    instants[[second, third]] = instants[[third, second]]
+            else:
+                times["deleted"][first] += 20_000_000
+                times["settled"][first] += 20_000_000
+        return np.concatenate([received[kept], np.array(again, dtype=int)]), received[kept]
+
+    def _polled(self, queue: int, call: np.ndarray, asked: np.ndarray) -> pa.Table:
+        first = np.flatnonzero(np.diff(call, prepend=-1))
+        return _table(
+            {
+                **_of_worker(WORKERS[queue + 1]),
+                **_of_call(queue, call[first]),
+                "kind": pa.scalar(Kind.POLL.value),
+                "invoked_at_us": pa.array(asked[first]),
+                "responded_at_us": pa.array(asked[first] + 400),
+                "max_number_of_messages": pa.scalar(_BATCH, pa.int32()),
+                "wait_time_seconds": pa.scalar(1, pa.int32()),
+                "detail": pa.scalar(answer_detail(_BATCH)),
+            },
+            len(first),
+        )
+
+    def _received(self, queue: int, call: np.ndarray, times: Mapping[str, np.ndarray], which: np.ndarray) -> pa.Table:
+        is_again = np.zeros(len(which), dtype=np.int64)
+        is_again[len(np.unique(which)) :] = 1
+        return _table(
+            {
+                **_of_worker(WORKERS[queue + 1]),
+                **_of_call(queue, call[which] + is_again * 10**9),
+                "kind": pa.scalar(Kind.RECEIVED.value),
+                "invoked_at_us": pa.array(times["asked"][which]),
+                "responded_at_us": pa.array(times["answered"][which] + is_again),
+                "batch_position": pa.array((self._place[which] % _BATCH).astype(np.int32)),
+                "sqs_message_id": _uuids(self._place[which], 2 + queue),
+                "sqs_sequence_number": _numbers(self._place[which] + 10),
+                "receive_count": pa.scalar(1, pa.int32()),
+                "receipt_handle_hash": _hashes(self._place[which], 2 + queue),
+                "sent_at_us": pa.array((_BEGAN_US + self._place[which] * _STEP_US) // 1_000 * 1_000),
+                "max_number_of_messages": pa.scalar(_BATCH, pa.int32()),
+                "md5_ok": pa.scalar(value=True),
+                "detail": pa.scalar(answer_detail(_BATCH)),
+                **self._content(which),
+            },
+            len(which),
+        )
+
+    def _deleted(self, queue: int, call: np.ndarray, times: Mapping[str, np.ndarray], which: np.ndarray) -> pa.Table:
+        return _table(
+            {
+                **_of_worker(WORKERS[queue + 1]),
+                **_of_call(queue, call[which] + 2 * 10**9),
+                "kind": pa.scalar(Kind.DELETED.value),
+                "message_group_id": _group_names(self._group[which]),
+                "idx": pa.array(self._idx[which]),
+                "message_run": pa.scalar(RUN),
+                "invoked_at_us": pa.array(times["deleted"][which]),
+                "responded_at_us": pa.array(times["settled"][which]),
+                "batch_position": pa.array((self._place[which] % _BATCH).astype(np.int32)),
+                "sqs_message_id": _uuids(self._place[which], 2 + queue),
+                "receipt_handle_hash": _hashes(self._place[which], 2 + queue),
+            },
+            len(which),
+        )
+
+    def _content(self, which: np.ndarray | slice = slice(None)) -> _Columns:
+        return {
+            "message_group_id": _group_names(self._group[which]),
+            "idx": pa.array(self._idx[which]),
+            "message_run": pa.scalar(RUN),
+            "deduplication_id": _joined(f"{RUN}.", self._idx[which]),
+            "body_hash": _hashes(self._place[which], 0),
+        }
+
+
+def _frame(worker: str) -> pa.Table:
+    kinds = pa.array([Kind.OPENED.value, Kind.CLOSED.value])
+    return _table({**_of_worker(worker), "kind": kinds, "invoked_at_us": pa.scalar(_BEGAN_US)}, 2)
+
+
+def _of_worker(worker: str) -> _Columns:
+    return {
+        "schema_version": pa.scalar(1, pa.int32()),
+        "run": pa.scalar(RUN),
+        "host": pa.scalar("host"),
+        "clock_id": pa.scalar("clock"),
+        "worker": pa.scalar(worker),
+        "task_attempt": pa.scalar(0, pa.int32()),
+        "outcome": pa.scalar(Outcome.OK.value),
+    }
+
+
+def _of_call(queue: int, call: np.ndarray) -> _Columns:
+    return {"queue": pa.scalar(QUEUES[queue]), "call_id": _joined(f"{WORKERS[queue + 1]}-0/", call)}
+
+
+def _table(columns: _Columns, count: int) -> pa.Table:
+    """Return a table of SCHEMA; one value stands for all rows, and what is not named is null."""
+
+    def column(name: str, type_: pa.DataType) -> pa.Array:
+        made = columns.get(name, pa.scalar(None, type_))
+        return pa.repeat(made, count) if isinstance(made, pa.Scalar) else made
+
+    return pa.table([column(one.name, one.type) for one in SCHEMA], schema=SCHEMA)
+
+
+def _joined(prefix: str, numbers: np.ndarray) -> pa.Array:
+    return pc.binary_join_element_wise(prefix, pa.array(numbers).cast(pa.string()), "")
+
+
+def _group_names(groups: np.ndarray) -> pa.Array:
+    return _joined("g", groups)
+
+
+def _numbers(numbers: np.ndarray) -> pa.Array:
+    """Return sequence numbers as AWS counts them, some twenty digits, padded."""
+    return pc.utf8_lpad(
+        pc.binary_join_element_wise("18", pc.utf8_lpad(pa.array(numbers).cast(pa.string()), 18, "0"), ""), 39, "0"
+    )
+
+
+_HEX = np.array([f"{byte:02x}".encode() for byte in range(256)], dtype="S2")
+
+
+def _hex(numbers: np.ndarray, salt: int) -> np.ndarray:
+    """Return 16 hex digits for each number, as a row of bytes; different salts make different digits."""
+    mixed = (numbers.astype(np.uint64) + np.uint64(salt << 40)) * np.uint64(0x9E3779B97F4A7C15)
+    mixed ^= mixed >> np.uint64(29)
+    return _HEX[mixed.view(np.uint8)].view(np.uint8).reshape(len(numbers), 16)
+
+
+def _strings(rows: np.ndarray) -> pa.Array:
+    count, width = rows.shape
+    offsets = np.arange(count + 1, dtype=np.int32) * width
+    return pa.StringArray.from_buffers(
+        count, pa.py_buffer(offsets.tobytes()), pa.py_buffer(np.ascontiguousarray(rows).tobytes())
+    )
+
+
+def _hashes(numbers: np.ndarray, salt: int) -> pa.Array:
+    return _strings(_hex(numbers, salt))
+
+
+def _uuids(numbers: np.ndarray, salt: int) -> pa.Array:
+    digits = np.hstack([_hex(numbers, salt), _hex(numbers, salt + 16)])
+    dash = np.full((len(numbers), 1), ord("-"), dtype=np.uint8)
+    parts = np.split(digits, [8, 12, 16, 20], axis=1)
+    return _strings(np.hstack([part for one in parts for part in (one, dash)][:-1]))

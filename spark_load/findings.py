@@ -1,0 +1,105 @@
+"""The checker, on the groups that are suspect."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, Window
+from pyspark.sql import functions as F
+
+from sluice.anomalies import ANOMALIES, Severity
+from sluice.checker import Expectation, Surroundings, check_group
+from sluice.history import Event
+from sluice.verdict import Violation
+from spark_load.messages import GROUP, group_hash
+
+_WITNESSED_MAX = 8  # violations shown of each anomaly; all are counted
+_UNKNOWNS_MAX = 20
+_UNKNOWN = ""  # in place of an anomaly
+_SCHEMA = "anomaly string, sort_key string, finding string"
+_ARROW = pa.schema([(name, pa.string()) for name in ("anomaly", "sort_key", "finding")])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Findings:
+    """What the checker found in all groups.
+
+    Args:
+        shown: the first violations of each anomaly that is not lawful.
+        counts: anomaly to how many there are, lawful ones included.
+        unknowns: what stays open, as sentences.
+    """
+
+    shown: tuple[Violation, ...] = ()
+    counts: Mapping[str, int]
+    unknowns: tuple[str, ...] = ()
+
+
+def findings(history: DataFrame, suspect: pa.Table, expectation: Expectation, around: Surroundings) -> Findings:
+    """Run the checker on every suspect group.
+
+    Args:
+        history: all events.
+        suspect: hashes of groups, in one column `group`.
+        expectation: what the run was set up to be, without what the history cannot prove.
+        around: what happened outside the groups.
+    """
+    if not suspect.num_rows:
+        return Findings(counts={})
+    found = _checked(history, suspect, expectation, around).cache()
+    counts = {row["anomaly"]: row["count"] for row in found.groupBy("anomaly").count().collect()}
+    in_order = Window.partitionBy("anomaly").orderBy("sort_key")
+    first = (
+        found.withColumn("rank", F.row_number().over(in_order))
+        .where(F.col("rank") <= F.when(F.col("anomaly") == _UNKNOWN, _UNKNOWNS_MAX).otherwise(_WITNESSED_MAX))
+        .orderBy("anomaly", "rank")
+        .collect()
+    )
+    found.unpersist()
+    unknowns = [row["finding"] for row in first if row["anomaly"] == _UNKNOWN]
+    if counts.get(_UNKNOWN, 0) > len(unknowns):
+        unknowns.append(f"… and {counts[_UNKNOWN] - len(unknowns)} more of this kind")
+    return Findings(
+        shown=tuple(_violation(json.loads(row["finding"])) for row in first if _is_shown(row["anomaly"])),
+        counts={anomaly: count for anomaly, count in counts.items() if anomaly != _UNKNOWN},
+        unknowns=tuple(unknowns),
+    )
+
+
+def _is_shown(anomaly: str) -> bool:
+    return anomaly != _UNKNOWN and ANOMALIES[anomaly].severity is not Severity.INFORMATION
+
+
+def _checked(history: DataFrame, suspect: pa.Table, expectation: Expectation, around: Surroundings) -> DataFrame:
+    def check(table: pa.Table) -> pa.Table:
+        finding = check_group([Event(**row) for row in table.to_pylist()], expectation, around)
+        rows = [
+            {
+                "anomaly": violation.anomaly,
+                "sort_key": f"{violation.message_group_id} {violation.idxs[:1]}",
+                "finding": json.dumps(violation.as_json()),
+            }
+            for violation in (*finding.violations, *finding.seen)
+        ] + [{"anomaly": _UNKNOWN, "sort_key": text, "finding": text} for text in finding.unknowns]
+        return pa.Table.from_pylist(rows, schema=_ARROW)
+
+    hashes = history.sparkSession.createDataFrame(suspect)
+    return (
+        history.where(F.col("message_group_id").isNotNull())
+        .join(F.broadcast(hashes), group_hash() == F.col(GROUP), "left_semi")
+        .groupBy("message_group_id")
+        .applyInArrow(check, _SCHEMA)
+    )
+
+
+def _violation(said: Mapping[str, Any]) -> Violation:
+    return Violation(
+        anomaly=said["anomaly"],
+        message_group_id=said["message_group_id"],
+        queue=said["queue"],
+        idxs=tuple(said["idxs"]),
+        sentence=said["sentence"],
+        witness=tuple(Event(**event) for event in said["witness"]),
+    )

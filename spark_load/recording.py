@@ -1,0 +1,272 @@
+"""A history without a run: what somebody recorded, and what can be known of the service it was recorded in.
+
+What nobody says is derived where the history tells it, and else left open: a queue that is not named with its timeout
+proves neither losses nor leases, and nobody planned anything.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, Row, SparkSession
+from pyspark.sql import functions as F
+
+from sluice import naming
+from sluice.checker import Expectation
+from sluice.declaration import Environment
+from sluice.errors import ConfigError, HistoryError
+from sluice.history import SCHEMA_VERSION, Kind
+from sluice.verdict import Verdict
+from spark_load import report
+from spark_load.judge import compact, judge
+from spark_load.tasks import JOURNALS
+from wire.journal import SCHEMA, SUFFIX
+
+_HISTORY = "history"
+_CONSUMED = (Kind.POLL.value, Kind.RECEIVED.value, Kind.DELETED.value)
+_FRAMES = (Kind.OPENED.value, Kind.CLOSED.value)
+_UNNAMED = "of which nobody said what it was to receive; name it with --queue"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Queue:
+    """What is said of a queue.
+
+    Args:
+        visibility_timeout_seconds: of the queue.
+        dead_letter_queue: its DLQ; None when it has none.
+        max_receive_count: of its redrive policy.
+    """
+
+    visibility_timeout_seconds: int
+    dead_letter_queue: str | None = None
+    max_receive_count: int | None = None
+
+
+def parse_queue(text: str) -> tuple[str, Queue]:
+    """Return what `NAME=VISIBILITY_SECONDS[:DLQ[:MAX_RECEIVE_COUNT]]` says.
+
+    Raises:
+        ConfigError: it says something else.
+    """
+    name, _, rest = text.partition("=")
+    seconds, dead, most, *more = [*rest.split(":"), "", ""][: max(3, rest.count(":") + 1)]
+    is_whole = seconds.isdecimal() and (most.isdecimal() or not most) and not more
+    if not name or not is_whole:
+        raise ConfigError(
+            f"queue is {text!r}, allowed is NAME=VISIBILITY_SECONDS[:DLQ[:MAX_RECEIVE_COUNT]],"
+            " such as orders.fifo=30:orders-dlq.fifo:5"
+        )
+    return name, Queue(
+        visibility_timeout_seconds=int(seconds),
+        dead_letter_queue=dead or None,
+        max_receive_count=int(most) if most else None,
+    )
+
+
+def declared_queues(environment: Environment) -> dict[str, Queue]:
+    """Return what the declaration says of the queues of its consumers."""
+    return {
+        naming.queue_name(environment, consumer): Queue(
+            visibility_timeout_seconds=consumer.visibility_timeout_seconds,
+            dead_letter_queue=naming.dead_letter_queue_name(environment, consumer),
+            max_receive_count=consumer.max_attempts,
+        )
+        for consumer in environment.consumers
+    }
+
+
+def check(spark: SparkSession, place: Path, queues: Mapping[str, Queue], target: str) -> Verdict:
+    """Judge what was recorded: a folder of journals, or of Parquet.
+
+    Args:
+        spark: any session that reads the folder.
+        place: the folder.
+        queues: what is known of them, by name; none means what was received from is what there is.
+        target: key into `sluice.deviations`.
+
+    Raises:
+        HistoryError: there is no history, or one of another version.
+    """
+    check_place(place)
+    history = _read(spark, place)
+    told = _told(history, place)
+    return judge(
+        history,
+        plan=None,
+        expectation=_expectation(told, queues),
+        run={
+            "run": told.run,
+            "history": str(place),
+            "target": target,
+            "recorders": dict.fromkeys(told.recorders),
+            "max_receive_count": {
+                name: one.max_receive_count for name, one in queues.items() if one.max_receive_count is not None
+            },
+            "one_group_in": told.one_group_in,
+        },
+        unknowns=told.unknowns,
+    )
+
+
+def store(verdict: Verdict, place: Path) -> None:
+    """Write the verdict beside what it is about.
+
+    Raises:
+        HistoryError: it cannot be written there.
+    """
+    try:
+        report.write(verdict, place)
+    except OSError as error:
+        raise HistoryError(f"cannot write the verdict to {place} ({error.strerror}); copy the history") from error
+
+
+# --- reading ---------------------------------------------------------------------------------------------------------
+
+
+def check_place(place: Path) -> None:
+    """Raise an error where there is no history; before Spark starts, which takes a while.
+
+    Raises:
+        HistoryError: there is none.
+    """
+    if not place.is_dir():
+        raise HistoryError(f"{place} is {'a file' if place.exists() else 'not there'}, allowed is a history's folder")
+    if not _folders(place):
+        raise HistoryError(
+            f"{place} holds no history, allowed are journals (*{SUFFIX}) or Parquet; name another folder"
+        )
+
+
+def _folders(place: Path) -> list[Path]:
+    """Return the folders a history may be read from, journals first: from them Parquet was made."""
+    journals = [folder for folder in (place, place / JOURNALS) if any(folder.glob(f"*{SUFFIX}"))]
+    return journals or [folder for folder in (place, place / _HISTORY) if any(folder.glob("*.parquet"))]
+
+
+def _read(spark: SparkSession, place: Path) -> DataFrame:
+    folder = _folders(place)[0]
+    if any(folder.glob(f"*{SUFFIX}")):
+        return _compacted(spark, folder, place / _HISTORY)
+    return _parquet(spark, folder)
+
+
+def _compacted(spark: SparkSession, journals: Path, history: Path) -> DataFrame:
+    try:
+        compact(spark, journals, history)
+    except PySparkException as error:
+        raise HistoryError(f"the journals in {journals} cannot be read: {_last_line(error)}") from error
+    except OSError as error:
+        raise HistoryError(
+            f"cannot write to {history} ({error.strerror}); copy the history to where you can"
+        ) from error
+    return spark.read.parquet(str(history))
+
+
+def _parquet(spark: SparkSession, folder: Path) -> DataFrame:
+    try:
+        history = spark.read.option("pathGlobFilter", "*.parquet").parquet(str(folder))
+    except PySparkException as error:
+        raise HistoryError(f"{folder} is no history of Sluice: {_last_line(error)}") from error
+    missing = [name for name in SCHEMA.names if name not in history.columns]
+    if missing:
+        raise HistoryError(
+            f"{folder} has other columns than a history of Sluice, version {SCHEMA_VERSION}:"
+            f" {len(missing)} are missing, first {missing[0]!r}; name another folder"
+        )
+    return history.select(SCHEMA.names)
+
+
+def _last_line(error: Exception) -> str:
+    lines = [line for line in str(error).splitlines() if line.strip() and not line.lstrip().startswith("at ")]
+    told = [line for line in lines if "HistoryError: " in line]
+    return (told or lines or [type(error).__name__])[0].rpartition("HistoryError: ")[2][:300]
+
+
+# --- what it tells of itself -----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Told:
+    """What a history says of itself."""
+
+    run: str
+    recorders: Sequence[str]
+    is_whole: bool
+    queues: Sequence[str]
+    is_planned: bool
+    one_group_in: int
+    unknowns: tuple[str, ...] = field(default=())
+
+
+def _told(history: DataFrame, place: Path) -> _Told:
+    kind = F.col("kind")
+    is_framed = kind.isin(*_FRAMES, Kind.TOPOLOGY.value)
+    rows = (
+        history.groupBy(
+            "schema_version",
+            "run",
+            F.when(is_framed | kind.isin(*_CONSUMED), kind).alias("kind"),
+            F.when(is_framed, F.col("worker")).alias("worker"),
+            F.when(kind.isin(*_CONSUMED), F.col("queue")).alias("queue"),
+            F.when(kind == Kind.TOPOLOGY.value, F.col("detail")).alias("detail"),
+        )
+        .count()
+        .collect()
+    )
+    _check_version(rows, place)
+    runs = sorted({row["run"] for row in rows})
+    if len(runs) != 1:
+        seen = f"of {len(runs)} runs ({', '.join(runs[:4])})" if runs else "without an event"
+        raise HistoryError(f"{place} is a history {seen}, allowed is one run; check each by itself")
+    opened, closed = (sorted(row["worker"] for row in rows if row["kind"] == one) for one in _FRAMES)
+    said = [_detail(row["detail"]) for row in rows if row["kind"] == Kind.TOPOLOGY]
+    samples = sorted({one["one_group_in"] for one in said if "one_group_in" in one})
+    return _Told(
+        run=runs[0],
+        recorders=opened,
+        is_whole=opened == closed and bool(opened),
+        queues=sorted({row["queue"] for row in rows if row["queue"] is not None}),
+        is_planned=all(one.get("is_planned", True) for one in said),
+        one_group_in=samples[-1] if samples else 1,
+        unknowns=(
+            *(["no recorder says that it finished: there may have been more"] if not opened else []),
+            *([f"recorders kept different groups: one in {', '.join(map(str, samples))}"] if len(samples) > 1 else []),
+        ),
+    )
+
+
+def _check_version(rows: Sequence[Row], place: Path) -> None:
+    others = sorted({row["schema_version"] or 0 for row in rows} - {SCHEMA_VERSION})
+    if others:
+        raise HistoryError(
+            f"{place} is a history of version {others[0]}, allowed is {SCHEMA_VERSION};"
+            " check it with the version of Sluice that wrote it"
+        )
+
+
+def _detail(text: str | None) -> dict[str, Any]:
+    said = json.loads(text or "{}")
+    return said if isinstance(said, dict) else {}
+
+
+def _expectation(told: _Told, queues: Mapping[str, Queue]) -> Expectation:
+    dead = {one.dead_letter_queue for one in queues.values()}
+    unnamed = [name for name in told.queues if name not in queues and name not in dead]
+    unproven = dict.fromkeys([] if queues else unnamed, _UNNAMED)
+    if not told.is_whole:
+        unproven = dict.fromkeys(queues or unnamed, "where not every recorder finished")
+    return Expectation(
+        run=told.run,
+        queues=tuple(queues or unnamed),
+        visibility_timeout_seconds={name: one.visibility_timeout_seconds for name, one in queues.items()},
+        dead_letter_queues={
+            name: one.dead_letter_queue for name, one in queues.items() if one.dead_letter_queue is not None
+        },
+        unproven_queues=unproven,
+        is_publishing_recorded=told.is_whole,
+        is_planned=told.is_planned,
+    )

@@ -1,0 +1,123 @@
+"""`check` on histories no run wrote: what they show is judged, what they cannot tell never holds."""
+
+from collections.abc import Sequence
+from dataclasses import asdict, replace
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F  # noqa: N812 (as Spark is read)
+
+from sluice.errors import HistoryError
+from sluice.history import Event, Kind, recording_detail
+from sluice.verdict import Holding, Status, Verdict
+from spark_load import recording
+from spark_load.recording import Queue
+from tests.anomalies import CASES
+from tests.histories import QUEUES, RUN, sane
+from wire.journal import SCHEMA, Journal
+
+pytestmark = pytest.mark.spark
+_KNOWN = {
+    name: Queue(visibility_timeout_seconds=30, dead_letter_queue=f"{name}-dlq", max_receive_count=3) for name in QUEUES
+}
+
+
+def _record(folder: Path, events: Sequence[Event], *, one_group_in: int = 1) -> Path:
+    """Write the events as the flight recorder does: nobody planned them, there are no end markers."""
+    with Journal(folder, "recorded-1", common={"run": RUN, "worker": "recorded-1", "task_attempt": 0}) as journal:
+        journal.add(kind=Kind.TOPOLOGY.value, detail=recording_detail(one_group_in))
+        for event in events:
+            if (event.idx or 0) >= 0:
+                journal.add(**{name: value for name, value in asdict(event).items() if name not in _OF_JOURNAL})
+    return folder
+
+
+_OF_JOURNAL = ("run", "worker", "task_attempt")
+
+
+def _held(verdict: Verdict) -> set[str]:
+    return {one.anomaly for one in verdict.properties if one.holding is Holding.HOLDS}
+
+
+def test_what_a_recording_cannot_tell_does_not_hold(spark: SparkSession, tmp_path: Path) -> None:
+    """Nothing is wrong: order and content hold; losses, plans and, without timeouts, leases were not exercised."""
+    named = recording.check(spark, _record(tmp_path / "named", sane(), one_group_in=4), _KNOWN, "endpoint")
+    derived = recording.check(spark, _record(tmp_path / "derived", sane()), {}, "endpoint")
+
+    assert (named.status, named.unknowns, named.run["one_group_in"]) == (Status.VALID, (), 4)
+    assert (derived.status, derived.unknowns) == (Status.VALID, ())
+    assert _held(named) >= {"A2", "A4", "A8", "B7", "C1", "C5", "D1", "D2", "E2", "F2", "G1"}
+    assert _held(named) & {"A1", "A3", "B3", "C7", "E1", "H7"} == set()
+    assert _held(named) - _held(derived) == {"A8", "B7", "D1", "D2", "F2"}
+    assert named.measures["suspect_groups"] == derived.measures["suspect_groups"] == 0
+
+
+def test_what_a_recording_shows_is_invalid_and_what_is_open_unknown(spark: SparkSession, tmp_path: Path) -> None:
+    """A reordered group has its witness; a message that did not come, and a torn journal, leave it open."""
+    reordered = recording.check(spark, _record(tmp_path / "reordered", CASES["C1"].events), _KNOWN, "endpoint")
+    last = [e for e in sane() if (e.queue, e.idx) != ("billing", 2)]
+    missing = recording.check(spark, _record(tmp_path / "missing", last), {}, "endpoint")
+    torn = _record(tmp_path / "torn", sane())
+    (journal,) = torn.glob("*.arrows")
+    journal.write_bytes(journal.read_bytes()[:-600])
+    unfinished = recording.check(spark, torn, _KNOWN, "endpoint")
+
+    assert (reordered.status, {one.anomaly for one in reordered.violations}) == (Status.INVALID, {"C1"})
+    assert (missing.status, missing.unknowns) == (
+        Status.UNKNOWN,
+        (
+            "group g1: 1 acknowledged message(s), first 2, not seen in billing, of which nobody said what it was to"
+            " receive; name it with --queue",
+        ),
+    )
+    assert unfinished.status is Status.UNKNOWN
+    assert unfinished.violations == ()
+    assert "1 recorder(s) did not finish: recorded-1" in unfinished.unknowns
+
+
+def test_what_is_no_history_is_refused_in_one_line(spark: SparkSession, tmp_path: Path) -> None:
+    """Another version, other columns, two runs, no event at all; and what is no Parquet."""
+
+    def parquet(name: str, table: pa.Table) -> Path:
+        (tmp_path / name).mkdir()
+        pq.write_table(table, tmp_path / name / "part.parquet")
+        return tmp_path / name
+
+    def rows(*events: Event) -> pa.Table:
+        return pa.Table.from_pylist([asdict(event) for event in events], schema=SCHEMA)
+
+    event = sane()[0]
+    garbled = tmp_path / "garbled"
+    garbled.mkdir()
+    (garbled / "part.parquet").write_text("no", encoding="utf-8")
+
+    def said(place: Path) -> str:
+        with pytest.raises(HistoryError) as refused:
+            recording.check(spark, place, _KNOWN, "endpoint")
+        return str(refused.value).removeprefix(str(place))
+
+    assert said(parquet("newer", rows(replace(event, schema_version=2)))) == (
+        " is a history of version 2, allowed is 1; check it with the version of Sluice that wrote it"
+    )
+    assert said(parquet("other", pa.table({"a": [1]}))) == (
+        " has other columns than a history of Sluice, version 1: 41 are missing, first 'schema_version';"
+        " name another folder"
+    )
+    assert said(parquet("two", rows(event, replace(event, run="s")))) == (
+        " is a history of 2 runs (r, s), allowed is one run; check each by itself"
+    )
+    assert said(parquet("none", rows())) == (" is a history without an event, allowed is one run; check each by itself")
+    assert said(garbled).startswith(" is no history of Sluice: ")
+
+
+def test_percentiles_of_few_values_are_exact(spark: SparkSession) -> None:
+    """Up to 5,000 the sketch still has every value: `measures` calls it exact."""
+    shuffled = spark.range(5_000).withColumn("value", F.col("id") * 7 % 5_000).repartition(3)
+
+    row = shuffled.agg(F.percentile_approx("value", [0.5, 0.95, 0.99], 10_000).alias("p")).first()
+
+    assert row is not None
+    assert row["p"] == [2_499, 4_749, 4_949]

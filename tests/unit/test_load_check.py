@@ -1,0 +1,63 @@
+"""What `check` is given: which queues there are, and where the history is."""
+
+from pathlib import Path
+
+import pytest
+
+from sluice.environments import environment
+from sluice.errors import ConfigError, HistoryError
+from spark_load.recording import Queue, check_place, declared_queues, parse_queue
+
+
+@pytest.mark.parametrize(
+    ("text", "name", "queue"),
+    [
+        ("a.fifo=30", "a.fifo", Queue(visibility_timeout_seconds=30)),
+        ("a.fifo=0:d.fifo", "a.fifo", Queue(visibility_timeout_seconds=0, dead_letter_queue="d.fifo")),
+        (
+            "a.fifo=30:d.fifo:5",
+            "a.fifo",
+            Queue(visibility_timeout_seconds=30, dead_letter_queue="d.fifo", max_receive_count=5),
+        ),
+    ],
+)
+def test_a_queue_is_named_with_its_timeout(text: str, name: str, queue: Queue) -> None:
+    """Its DLQ and maxReceiveCount are optional."""
+    assert parse_queue(text) == (name, queue)
+
+
+@pytest.mark.parametrize("text", ["a.fifo", "a.fifo=", "=30", "a.fifo=30s", "a.fifo=30:d:x", "a.fifo=30:d:5:6", ""])
+def test_a_queue_said_otherwise_is_refused(text: str) -> None:
+    """The value seen, the value allowed, an example."""
+    with pytest.raises(ConfigError) as refused:
+        parse_queue(text)
+
+    assert str(refused.value) == (
+        f"queue is {text!r}, allowed is NAME=VISIBILITY_SECONDS[:DLQ[:MAX_RECEIVE_COUNT]],"
+        " such as orders.fifo=30:orders-dlq.fifo:5"
+    )
+
+
+def test_a_declared_environment_knows_its_queues() -> None:
+    """By the names and numbers of the declaration."""
+    queues = declared_queues(environment("local"))
+
+    assert set(queues) == {"sluice-local-billing.fifo", "sluice-local-shipping.fifo", "sluice-local-audit.fifo"}
+    assert queues["sluice-local-billing.fifo"].dead_letter_queue == "sluice-local-billing-dlq.fifo"
+
+
+def test_where_there_is_no_history_is_said_before_spark_starts(tmp_path: Path) -> None:
+    """Nothing there, a file, and a folder with other things."""
+    file = tmp_path / "notes.txt"
+    file.touch()
+
+    def said(place: Path) -> str:
+        with pytest.raises(HistoryError) as refused:
+            check_place(place)
+        return str(refused.value)
+
+    assert said(tmp_path / "gone") == f"{tmp_path}/gone is not there, allowed is a history's folder"
+    assert said(file) == f"{file} is a file, allowed is a history's folder"
+    assert said(tmp_path) == (
+        f"{tmp_path} holds no history, allowed are journals (*.arrows) or Parquet; name another folder"
+    )
