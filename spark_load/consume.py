@@ -25,7 +25,7 @@ _ERROR_PAUSE_SECONDS = 0.5
 _DELETE_TRIES = 3
 _BEFORE_START_SECONDS_MAX = 240
 _LAST_POLLS = 3
-_DRAIN_FACTOR_MAX = 10  # times the load's duration; only for a driver that is gone, or messages that never end
+_DRAIN_FACTOR_MAX = 10  # times as long as publishing; only for a driver that is gone, or messages that never end
 
 
 def consume(spark: SparkSession, run: Run) -> DataFrame:
@@ -72,8 +72,9 @@ class Consumer:
         self._progress = Progress(worker=at.name, role="consume", queue=queue)
         self._unanswered: str | None = None
         profile = run.plan.profile
+        seconds = profile.warm_up_seconds + profile.publish_seconds
         self._deadline = at.clock.monotonic() + (
-            _BEFORE_START_SECONDS_MAX + profile.duration_seconds * _DRAIN_FACTOR_MAX + profile.drain_timeout_seconds
+            _BEFORE_START_SECONDS_MAX + seconds * _DRAIN_FACTOR_MAX + profile.drain_timeout_seconds
         )
         self._asked: dict[str, Any] = {
             "QueueUrl": self._url,

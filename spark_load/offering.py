@@ -68,19 +68,16 @@ def offer(spark: SparkSession, run: Run, watch: Watch) -> Offered:
     Runs on the driver, for the duration of the load and the drain. Ctrl-C ends both jobs first, and then this.
     """
     late: list[str] = []
-    with _interruptible(), desk(run, DRIVER) as at, ThreadPoolExecutor(2) as pool:
-        offering = _Offering(spark, run, at, watch, pool)
-        try:
-            try:
-                offering.start()
-                offering.publish()
-                offering.drain()
-            except NotReached as error:
-                late.append(str(error))
-            late += offering.see_to_dead_letters(is_drained=not late)
-        finally:
-            offering.end()
-        return Offered((*late, *offering.failures()), offering.recorders())
+    offering: _Offering | None = None
+    try:
+        with _interruptible(), desk(run, DRIVER) as at, ThreadPoolExecutor(2) as pool:
+            offering = _Offering(spark, run, at, watch, pool)
+            late += offering.carry_out()
+    except OSError as error:
+        late.append(f"the driver cannot write to {run.folder}: {last_line(error)}")
+    if offering is None:
+        return Offered(tuple(late), {})
+    return Offered((*late, *offering.failures()), offering.recorders())
 
 
 @contextmanager
@@ -110,6 +107,20 @@ class _Offering:
             self._consuming = pool.submit(consume(spark, run).collect)
         self._publishing: Future[Any] = pool.submit(publish(spark, run).collect)
         self._letters = DeadLetters(at, run)
+
+    def carry_out(self) -> list[str]:
+        """Go through all steps and return what went wrong; a step that fails does not keep the rest from happening."""
+        late: list[str] = []
+        try:
+            try:
+                self.start()
+                self.publish()
+                self.drain()
+            except NotReached as error:
+                late.append(str(error))
+            return late + self.see_to_dead_letters(is_drained=not late)
+        finally:
+            self.end()
 
     def start(self) -> None:
         """Begin when all tasks are ready; with the warm-up where there is one.
@@ -192,7 +203,7 @@ class _Offering:
             What could not be done, as sentences.
         """
         self._enter("dead letters")
-        keeps = self._profile.redrive and is_drained
+        keeps = self._profile.redrive and is_drained and not self._consuming.done()
         try:
             found = self._letters.read(keeps=keeps)
             if keeps:
