@@ -18,7 +18,7 @@ from sluice import naming
 from sluice.checker import Expectation
 from sluice.declaration import Environment
 from sluice.errors import ConfigError, HistoryError
-from sluice.history import SCHEMA_VERSION, Kind
+from sluice.history import SCHEMA_VERSION, Kind, Outcome
 from sluice.verdict import Verdict
 from spark_load import report
 from spark_load.judge import compact, judge
@@ -27,6 +27,7 @@ from wire.journal import SCHEMA, SUFFIX
 
 _HISTORY = "history"
 _CONSUMED = (Kind.POLL.value, Kind.RECEIVED.value, Kind.DELETED.value)
+_OF_MESSAGES = (Kind.RECEIVED.value, Kind.DELETED.value, Kind.VISIBILITY_CHANGED.value)
 _FRAMES = (Kind.OPENED.value, Kind.CLOSED.value)
 _UNNAMED = "of which nobody said what it was to receive; name it with --queue"
 
@@ -79,7 +80,9 @@ def declared_queues(environment: Environment) -> dict[str, Queue]:
     }
 
 
-def check(spark: SparkSession, place: Path, queues: Mapping[str, Queue], target: str) -> Verdict:
+def check(
+    spark: SparkSession, place: Path, queues: Mapping[str, Queue], target: str, *, has_other_producers: bool = False
+) -> Verdict:
     """Judge what was recorded: a folder of journals, or of Parquet.
 
     Args:
@@ -87,6 +90,7 @@ def check(spark: SparkSession, place: Path, queues: Mapping[str, Queue], target:
         place: the folder.
         queues: what is known of them, by name; none means what was received from is what there is.
         target: key into `sluice.deviations`.
+        has_other_producers: whether somebody published who was not recorded: what came from nowhere may be of theirs.
 
     Raises:
         HistoryError: there is no history, or one of another version.
@@ -97,7 +101,7 @@ def check(spark: SparkSession, place: Path, queues: Mapping[str, Queue], target:
     return judge(
         history,
         plan=None,
-        expectation=_expectation(told, queues),
+        expectation=_expectation(told, queues, has_other_producers=has_other_producers),
         run={
             "run": told.run,
             "history": str(place),
@@ -213,6 +217,11 @@ def _told(history: DataFrame, place: Path) -> _Told:
             F.when(is_framed, F.col("worker")).alias("worker"),
             F.when(kind.isin(*_CONSUMED), F.col("queue")).alias("queue"),
             F.when(kind == Kind.TOPOLOGY.value, F.col("detail")).alias("detail"),
+            (
+                kind.isin(*_OF_MESSAGES)
+                & F.col("message_group_id").isNull()
+                & (F.col("outcome") != Outcome.FAIL.value)  # of a handle that never was
+            ).alias("is_of_no_group"),
         )
         .count()
         .collect()
@@ -224,6 +233,7 @@ def _told(history: DataFrame, place: Path) -> _Told:
         raise HistoryError(f"{place} is a history {seen}, allowed is one run; check each by itself")
     opened, closed = (sorted(row["worker"] for row in rows if row["kind"] == one) for one in _FRAMES)
     said = [_detail(row["detail"]) for row in rows if row["kind"] == Kind.TOPOLOGY]
+    groupless_count = sum(row["count"] for row in rows if row["is_of_no_group"])
     samples = sorted({one["one_group_in"] for one in said if "one_group_in" in one})
     return _Told(
         run=runs[0],
@@ -234,8 +244,16 @@ def _told(history: DataFrame, place: Path) -> _Told:
         one_group_in=samples[-1] if samples else 1,
         unknowns=(
             *(["no recorder says that it finished: there may have been more"] if not opened else []),
+            *([_groupless(groupless_count)] if groupless_count else []),
             *([f"recorders kept different groups: one in {', '.join(map(str, samples))}"] if len(samples) > 1 else []),
         ),
+    )
+
+
+def _groupless(count: int) -> str:
+    return (
+        f"{count} receive(s) and delete(s) are of messages whose group is not on record, and not judged; receive with"
+        ' MessageSystemAttributeNames=["All"], and delete in the process that received'
     )
 
 
@@ -253,7 +271,7 @@ def _detail(text: str | None) -> dict[str, Any]:
     return said if isinstance(said, dict) else {}
 
 
-def _expectation(told: _Told, queues: Mapping[str, Queue]) -> Expectation:
+def _expectation(told: _Told, queues: Mapping[str, Queue], *, has_other_producers: bool) -> Expectation:
     dead = {one.dead_letter_queue for one in queues.values()}
     unnamed = [name for name in told.queues if name not in queues and name not in dead]
     unproven = dict.fromkeys([] if queues else unnamed, _UNNAMED)
@@ -267,6 +285,6 @@ def _expectation(told: _Told, queues: Mapping[str, Queue]) -> Expectation:
             name: one.dead_letter_queue for name, one in queues.items() if one.dead_letter_queue is not None
         },
         unproven_queues=unproven,
-        is_publishing_recorded=told.is_whole,
+        is_publishing_recorded=told.is_whole and not has_other_producers,
         is_planned=told.is_planned,
     )

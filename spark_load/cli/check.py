@@ -30,6 +30,11 @@ _JUDGING_SLOTS = 2
     type=click.Choice(["localstack", "endpoint", "aws"]),
     help="Whose known deviations are allowed.  [default: as it was run; of a recording endpoint: none]",
 )
+@click.option(
+    "--other-producers",
+    is_flag=True,
+    help="Of a recording: others published as well. What comes from nowhere is then unknown, and no violation.",
+)
 @on_a_cluster
 def check(
     history: Path,
@@ -37,6 +42,7 @@ def check(
     given: tuple[str, ...],
     environment_name: str | None,
     target: str | None,
+    other_producers: bool,
     cluster: session.Cluster,
 ) -> None:
     """Judge HISTORY: the folder of a run, of journals (*.arrows), or of Parquet.
@@ -63,7 +69,7 @@ def check(
         if stored is not None:
             verdict = driver.rejudge(spark, stored if target is None else _retargeted(stored, target))
         else:
-            verdict = recording.check(spark, history, queues, target or "endpoint")
+            verdict = recording.check(spark, history, queues, target or "endpoint", has_other_producers=other_producers)
     if stored is None:
         recording.store(verdict, history)
     finish(verdict, history, as_json=as_json)
