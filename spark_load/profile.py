@@ -19,6 +19,7 @@ _FOLDER = Path(__file__).resolve().parent / "profiles"
 OVERHEAD_BYTES = 512  # identity and JSON around the payload, generously
 END_MARKERS_AFTER_SECONDS = 0.5
 _SECONDS_MAX = 86_400
+_REASONS_MAX = 5
 
 type _Share = Annotated[float, Field(ge=0, le=1)]
 type _Rate = Annotated[float, Field(ge=0, le=1_000_000)]
@@ -277,5 +278,5 @@ def parse(text: str, *, source: str) -> Profile:
         return TypeAdapter(Profile).validate_python(written.said)
     except ValidationError as error:
         fields = [field.name for shape in (Profile, Phase) for field in dataclass_fields(shape)]
-        reasons = "; ".join(written.explain(one, fields) for one in error.errors())
+        reasons = "; ".join(written.explain(one, fields) for one in error.errors()[:_REASONS_MAX])
         raise ConfigError(f"profile {source!r}: {reasons}") from error

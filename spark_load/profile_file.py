@@ -1,6 +1,7 @@
 """A profile's YAML as it was written: what it says, and in which line, for whoever has to correct it."""
 
 import difflib
+import reprlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -10,7 +11,7 @@ import yaml
 from sluice.errors import ConfigError
 
 _EXAMPLE = "see spark_load/profiles/smoke.yaml"
-_SHOWN_CHARACTERS = 80
+_BRIEF = reprlib.Repr(maxlevel=1, maxstring=80, maxlong=80, maxother=80)  # YAML's aliases can make any size of little
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +30,7 @@ class Written:
         if error["type"] == "unexpected_keyword_argument":
             return f"{field}{line} is no field of a profile{close_to(str(error['loc'][-1]), fields)}"
         message = error["msg"].removeprefix("Value error, ")
-        return f"{field} is {_shown(error['input'])}{line}: {message}" if field else message
+        return f"{field} is {_BRIEF.repr(error['input'])}{line}: {message}" if field else message
 
 
 def read(text: str, *, source: str) -> Written:
@@ -45,7 +46,7 @@ def read(text: str, *, source: str) -> Written:
         where = "" if mark is None else f" (line {mark.line + 1})"
         raise ConfigError(f"profile {source!r} is no YAML{where}; {_EXAMPLE}") from error
     if not isinstance(said, dict) or not isinstance(node, yaml.MappingNode):
-        raise ConfigError(f"profile {source!r} is {_shown(str(said))}, allowed are lines of 'field: value'; {_EXAMPLE}")
+        raise ConfigError(f"profile {source!r} is {_BRIEF.repr(said)}, allowed are lines of 'field: value'; {_EXAMPLE}")
     first: dict[Any, int] = {}
     for key, _ in node.value:
         line = key.start_mark.line + 1
@@ -76,8 +77,3 @@ def _line(node: yaml.Node, location: Sequence[str | int]) -> str:
             break
         node = inner
     return f" (line {node.start_mark.line + 1})"
-
-
-def _shown(value: object) -> str:
-    text = repr(value)
-    return text if len(text) <= _SHOWN_CHARACTERS else f"{text[:_SHOWN_CHARACTERS]}…"

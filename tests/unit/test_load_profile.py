@@ -258,13 +258,15 @@ def test_a_profile_that_cannot_be_is_refused_in_one_line(text: str, message: str
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("", "profile 'p' is 'None', allowed are lines of 'field: value'; see spark_load/profiles/smoke.yaml"),
+        ("", "profile 'p' is None, allowed are lines of 'field: value'; see spark_load/profiles/smoke.yaml"),
         (
             "- a\n- b\n",
-            "profile 'p' is \"['a', 'b']\", allowed are lines of 'field: value'; see spark_load/profiles/smoke.yaml",
+            "profile 'p' is ['a', 'b'], allowed are lines of 'field: value'; see spark_load/profiles/smoke.yaml",
         ),
         ("a: [1\nb: 2", "profile 'p' is no YAML (line 2); see spark_load/profiles/smoke.yaml"),
         ("a: \x07", "profile 'p' is no YAML; see spark_load/profiles/smoke.yaml"),
+        ("group_count: " + "9" * 5_000, "profile 'p' is no YAML; see spark_load/profiles/smoke.yaml"),
+        ("a: 1\n---\nb: 2\n", "profile 'p' is no YAML (line 2); see spark_load/profiles/smoke.yaml"),
     ],
 )
 def test_what_is_no_profile_at_all_is_refused_in_one_line(text: str, message: str) -> None:
@@ -285,6 +287,14 @@ def test_a_profile_that_is_not_there_is_refused(tmp_path: Path) -> None:
     (tmp_path / "folder.yaml").mkdir()
     with pytest.raises(ConfigError, match="Is a directory"):
         profiles.load(str(tmp_path / "folder.yaml"))
+
+
+def test_a_small_file_that_makes_a_huge_value_is_refused_at_once() -> None:
+    """Thirty lists, each nine times in the next: written out it would fill every memory there is."""
+    lists = "\n".join(f"- &a{number} [{', '.join([f'*a{number - 1}'] * 9)}]" for number in range(1, 30))
+
+    with pytest.raises(ConfigError, match=r"^profile 'p' is \[\[\.{3}\], .{,50}, \.{3}\], allowed are lines"):
+        parse(f"- &a0 [x]\n{lists}\n", source="p")
 
 
 def test_a_name_that_is_nearly_right_gets_a_question() -> None:
