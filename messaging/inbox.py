@@ -12,6 +12,7 @@ from functools import cache
 from typing import Any
 
 from sqlalchemy import (
+    ColumnElement,
     Connection,
     Engine,
     Row,
@@ -34,7 +35,7 @@ from sqlalchemy.dialects import postgresql, sqlite
 from messaging import databases
 from messaging.envelope import TOMBSTONE, Envelope, decode
 from messaging.inbox_exceptions import Exceptions
-from messaging.inbox_tables import exceptions, groups, parked
+from messaging.inbox_tables import DEAD, exceptions, groups, parked
 from messaging.sequence import Action, Arrival, Decision, Known, Position, State, decide, needs_known
 from sluice.clock import Clock
 from sluice.declaration import Consumer, Gaps, Poison
@@ -44,6 +45,8 @@ _INSERTS: dict[str, Callable[[Table], sqlite.Insert | postgresql.Insert]] = {
     "postgresql": postgresql.insert,
 }
 _FIRST_SEQ = 1
+NEVER_US = (1 << 63) - 1
+"""Until when a dead message is waited for, whatever is declared about missing ones."""
 FORGOTTEN_MAX = 1_000
 """Groups forgotten in one transaction."""
 _DUE_MAX = 100
@@ -202,7 +205,7 @@ class Inbox:
         at = None if row is None else _position(row)
         if at is not None and not at.is_awaiting:
             following = Arrival(epoch=at.epoch, seq=at.last_seq + 1, event_id="", sqs_message_id="", receive_count=0)
-            self._begin_parking(connection, group_id, at, following, now_us, until_us=None)
+            self._begin_parking(connection, group_id, at, following, now_us, until_us=NEVER_US)
 
     # --- what was set aside -------------------------------------------------------------------------------------------
 
@@ -229,7 +232,7 @@ class Inbox:
         with databases.reading(engine) as connection, databases.explaining_missing_tables():
             now_us = databases.now_us(connection, self._clock)
             is_ready = and_(head.c.held_at_us.is_(None), head.c.not_before_us <= now_us)
-            is_over = groups.c.awaits_until_us <= now_us if self.policy.parks else true()
+            is_over = self._is_over(now_us)
             can_do = or_(
                 is_passed,
                 and_(is_next, is_ready),
@@ -240,6 +243,14 @@ class Inbox:
             mine = (groups.c.consumer == self.policy.consumer, groups.c.parked_at_us.is_not(None))
             due = found.where(*mine, can_do).order_by(groups.c.group_id).limit(_DUE_MAX)
             return list(connection.execute(due).scalars())
+
+    def _is_over(self, now_us: int) -> ColumnElement[bool]:
+        """Return whether a number that is awaited is given up, or how long it is waited for is to be settled first."""
+        if not self.policy.parks:
+            return true()
+        if self.policy.gap_wait_us is None:
+            return false()
+        return or_(groups.c.awaits_until_us.is_(None), groups.c.awaits_until_us <= now_us)
 
     def begin_attempt(self, connection: Connection, group_id: str, *, attempts_max: int) -> bool:
         """Count an attempt at the next message of a parked group, and return whether to make it; the caller commits.
@@ -416,7 +427,7 @@ class Inbox:
         if (arrival.epoch, arrival.seq) <= (at.epoch, at.last_seq):
             return
         if self.policy.parks_poison:
-            self._begin_parking(connection, arrived.envelope.event.group, at, arrival, now_us, until_us=None)
+            self._begin_parking(connection, arrived.envelope.event.group, at, arrival, now_us, until_us=NEVER_US)
         else:
             self._advance(connection, arrived.envelope, at, decision, now_us, is_handled=False)
 
@@ -461,12 +472,24 @@ class Inbox:
         self._write(connection, group_id, {**begun, **awaits, **since})
 
     def _waited(self, connection: Connection, group_id: str, row: Row[Any], now_us: int) -> Position:
-        """Return where a parked group is, after giving up a number that was waited for long enough."""
-        at = _position(row)
-        is_over = not self.policy.parks or (row.awaits_until_us is not None and row.awaits_until_us <= now_us)
-        if not (is_over and at.is_awaiting):
+        """Return where a parked group is, after giving up a number that was waited for long enough.
+
+        What began to be missing while another policy was declared is waited for from now on.
+        """
+        at, until_us = _position(row), row.awaits_until_us
+        if not at.is_awaiting:
             return at
-        return self._give_up(connection, group_id, at, now_us)
+        if not self.policy.parks or (
+            self.policy.gap_wait_us is not None and until_us is not None and until_us <= now_us
+        ):
+            return self._give_up(connection, group_id, at, now_us)
+        if self.policy.gap_wait_us is not None and until_us is None:
+            awaited = self._exceptions.find(connection, group_id, at.epoch, row.awaits_seq)
+            is_dead = awaited is not None and awaited.state == DEAD
+            self._write(
+                connection, group_id, {"awaits_until_us": NEVER_US if is_dead else self._gives_up_at_us(now_us)}
+            )
+        return at
 
     def _give_up(self, connection: Connection, group_id: str, at: Position, now_us: int) -> Position:
         """Go on to what is set aside, or to the last that anything is known about; what is between is missing."""

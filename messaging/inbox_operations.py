@@ -16,6 +16,7 @@ from messaging import databases
 from messaging.dead_letters import Letter, with_data
 from messaging.envelope import decode
 from messaging.errors import DeadLetterError
+from messaging.inbox import NEVER_US
 from messaging.inbox_exceptions import Exceptions
 from messaging.inbox_tables import SKIPPED, audit, exceptions, groups, parked
 from sluice.clock import Clock
@@ -181,7 +182,12 @@ def parked_groups(connection: Connection, consumer: str, *, most: int) -> list[d
     here = (groups.c.consumer == consumer, groups.c.parked_at_us.is_not(None))
     columns = (groups.c[name] for name in ("group_id", "last_seq", "awaits_seq", "awaits_until_us", "parked_at_us"))
     rows = connection.execute(select(*columns).where(*here).order_by(groups.c.parked_at_us).limit(most))
-    return [dict(row) | _set_aside(connection, consumer, row["group_id"]) for row in rows.mappings().all()]
+    return [_parked_group(connection, consumer, dict(row)) for row in rows.mappings().all()]
+
+
+def _parked_group(connection: Connection, consumer: str, row: Mapping[str, Any]) -> dict[str, Any]:
+    until_us = None if row["awaits_until_us"] == NEVER_US else row["awaits_until_us"]
+    return {**row, "awaits_until_us": until_us, **_set_aside(connection, consumer, row["group_id"])}
 
 
 def _set_aside(connection: Connection, consumer: str, group_id: str) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from sqlalchemy import Engine, delete, insert, select
+from sqlalchemy import Engine, delete, insert, select, update
 
 from messaging.errors import DeadLetterError
 from messaging.inbox_tables import exceptions, groups, parked
@@ -369,6 +369,54 @@ def test_a_group_that_was_parked_is_drained_under_another_policy(parking: Ledger
     assert (changed.is_parked(), changed.come(6)) == (False, [HANDLE])
     assert changed.known() == [(1, 1, "dead", True), (3, 3, "gap", True)]
     assert changed.decide(1, copy="-redriven") == Decision(State.LATE, HANDLE)
+
+
+def test_a_group_that_was_to_wait_for_ever_waits_as_long_as_is_declared_now(engine: Engine) -> None:
+    """Changed from halt to wait, its wait begins when that is first seen, whatever number is missing."""
+    halting = Ledger(engine, parks_poison=True, parks_gaps=True)
+    halting.come(1, 3)
+    halting.clock.sleep(3_600)
+    waiting = halting.under(gap_wait_us=1_000_000)
+
+    assert waiting.drain() == []
+    waiting.clock.sleep(0.999_999)
+    assert waiting.drain() == []
+    waiting.clock.sleep(0.000_001)
+
+    assert waiting.drain() == [3]
+    assert (waiting.known(), waiting.is_parked()) == ([(2, 2, "gap", True)], False)
+
+
+def test_what_is_dead_is_waited_for_under_any_wait(engine: Engine) -> None:
+    """It is no missing number: whether it died before wait was declared or after, and whether it could be read."""
+    halting = Ledger(engine, parks_poison=True, parks_gaps=True)
+    waiting = halting.under(gap_wait_us=1_000_000)
+    for ledger, group in ((halting, "a"), (waiting, "b"), (halting, "c"), (waiting, "d")):
+        ledger.come(1, group=group)
+    halting.bury(2, group="a")
+    waiting.bury(2, group="b")
+    with engine.begin() as connection:
+        halting.inbox.bury_unreadable(connection, "c")
+        waiting.inbox.bury_unreadable(connection, "d")
+        connection.execute(
+            update(groups).where(groups.c.group_id == "a").values(awaits_until_us=None)
+        )  # as it was once
+
+    for _ in range(3):
+        waiting.clock.sleep(3_600)
+        assert waiting.drain() == []
+    assert [waiting.waits_for(group) for group in "abcd"] == [2, 2, 2, 2]
+
+
+def test_a_group_that_was_to_wait_for_a_while_halts_when_that_is_declared(engine: Engine) -> None:
+    """Changed from wait to halt, nothing is given up any more."""
+    waiting = Ledger(engine, parks_poison=True, parks_gaps=True, gap_wait_us=1_000_000)
+    waiting.come(1, 3)
+    halting = waiting.under(gap_wait_us=None)
+
+    halting.clock.sleep(3_600)
+
+    assert (halting.drain(), halting.waits_for()) == ([], 2)
 
 
 def _hold(ledger: Ledger, *, is_held: bool = True, delay_us: int = 0) -> None:
