@@ -80,7 +80,7 @@ conformance: setup ## Every promise on five emulators: docs/conformance.md and .
 	@python -m contract_tests.conformance
 
 .PHONY: test-pages
-test-pages: setup ## docs/conformance.html in a real Chromium, which is installed where it may be
+test-pages: setup ## docs/conformance.html and the load test's report in a real Chromium, which is installed where it may be
 	@$(PYTEST) tests/pages
 
 .PHONY: emulator

@@ -1,0 +1,149 @@
+"""The report of a run in a real browser, drawn from verdicts made by hand."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from spark_load.report import page as drawn
+from tests import reported
+
+_MADE = {"valid": reported.valid, "invalid": reported.invalid, "unknown": reported.unknown, "crossed": reported.crossed}
+_CHARTS = 7  # throughput, backlog, latency and ranks of two queues, failures
+_CONTRAST = (Path(__file__).parent / "report_contrast.js").read_text(encoding="utf-8")
+
+
+@pytest.fixture(scope="module")
+def reports(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """Return the pages, drawn once, by what their verdict is."""
+    folder = tmp_path_factory.mktemp("reports")
+    pages = {name: folder / f"{name}.html" for name in _MADE}
+    for name, made in _MADE.items():
+        pages[name].write_text(drawn.html(made(), reported.series_of(made())), encoding="utf-8")
+    return pages
+
+
+@pytest.fixture
+def said() -> list[str]:
+    """Return a list that takes what a page complains of and whatever it asks for."""
+    return []
+
+
+@pytest.fixture
+def page(browser: Any, said: list[str]) -> Iterator[Any]:
+    """Yield a window."""
+    context = browser.new_context(viewport={"width": 1400, "height": 900})
+    page = context.new_page()
+    page.set_default_timeout(10_000)
+    page.on("console", lambda message: said.append(f"console: {message.text}"))
+    page.on("pageerror", lambda error: said.append(f"error: {error}"))
+    page.on("request", lambda request: said.append(f"request: {request.url}"))
+    yield page
+    context.close()
+
+
+@pytest.mark.parametrize(
+    ("name", "word", "reason"),
+    [
+        ("valid", "VALID", "52 of 59 judged properties were exercised, with 33,280 opportunities to fail in all."),
+        ("invalid", "INVALID", "A1 lost: found 12 times in 640 opportunities."),
+        ("unknown", "UNKNOWN", "Not known: 1 recorder(s) did not finish: consume-1"),
+        ("crossed", "VALID, a threshold crossed", "H3 late: found once in 640 opportunities."),
+    ],
+)
+def test_a_report_opens_with_its_verdict_and_asks_for_nothing(
+    page: Any, said: list[str], reports: dict[str, Path], name: str, word: str, reason: str
+) -> None:
+    """One request, for the file itself; nothing on the console; the verdict and why are on the first screen."""
+    page.goto(reports[name].as_uri())
+
+    assert said == [f"request: {reports[name].as_uri()}"]
+    assert page.locator(".verdict .word").inner_text() == word
+    assert reason in page.locator(".verdict ul").inner_text()
+    assert page.locator(".verdict").bounding_box()["y"] < 100
+
+
+def test_every_chart_is_drawn_and_says_what_it_shows(page: Any, reports: dict[str, Path]) -> None:
+    """Each has a size, lines or bars, a title and a description; each anomaly has its timeline."""
+    page.goto(reports["invalid"].as_uri())
+
+    charts = page.locator("svg.chart").evaluate_all(
+        """charts => charts.map(chart => ({
+          wide: chart.getBoundingClientRect().width, high: chart.getBoundingClientRect().height,
+          marks: chart.querySelectorAll("path, rect, line").length,
+          named: chart.getAttribute("aria-labelledby").split(" ")
+            .every(id => document.getElementById(id).textContent.length > 5),
+        }))"""
+    )
+
+    assert len(charts) == _CHARTS + page.locator(".anomaly").count() == _CHARTS + 7
+    assert [
+        one for one in charts if one["wide"] < 300 or one["high"] < 80 or one["marks"] < 10 or not one["named"]
+    ] == []
+
+
+@pytest.mark.parametrize("width", [400, 1400])
+@pytest.mark.parametrize("name", list(_MADE))
+def test_nothing_sticks_out_of_the_window(page: Any, reports: dict[str, Path], name: str, width: int) -> None:
+    """On a telephone the page scrolls down only, and the letters of a chart are no smaller than 8 pixels."""
+    page.set_viewport_size({"width": width, "height": 900})
+    page.goto(reports[name].as_uri())
+
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    smallest = page.locator("svg.chart text").evaluate_all(
+        "texts => Math.min(...texts.map(text => text.getBoundingClientRect().height))"
+    )
+    assert smallest >= 8
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("name", ["invalid", "crossed", "unknown"])
+def test_everything_can_be_read_in_light_and_dark(page: Any, reports: dict[str, Path], name: str, scheme: str) -> None:
+    """The contrast of text and ground is at least 4.5 (WCAG AA), in the page and in its charts."""
+    page.emulate_media(color_scheme=scheme)
+    page.goto(reports[name].as_uri())
+
+    contrasts = page.evaluate(_CONTRAST)
+
+    assert len(contrasts) > 200
+    assert [(text, contrast) for text, contrast in contrasts if contrast < 4.5] == []
+
+
+def test_a_property_is_found_from_its_cell(page: Any, reports: dict[str, Path]) -> None:
+    """The cells and the rows say the same, and a cell leads to its row."""
+    page.goto(reports["invalid"].as_uri())
+
+    cells = page.locator(".cell").evaluate_all("cells => cells.map(cell => [cell.title.split(': ')[1], cell.hash])")
+    rows = page.locator(".properties tr[id]").evaluate_all(
+        "rows => rows.map(row => [row.querySelector('.mark').textContent.slice(2), '#' + row.id])"
+    )
+    page.locator(".cell.violated").first.click()
+
+    assert cells == rows
+    assert len(rows) == 59
+    assert page.locator("#A1").evaluate("row => row.getBoundingClientRect().top") < 900
+
+
+def test_the_numbers_of_a_chart_are_a_table_away(page: Any, reports: dict[str, Path]) -> None:
+    """A row for every bin, with units."""
+    page.goto(reports["valid"].as_uri())
+
+    page.get_by_text("billing over time", exact=True).click()
+
+    rows = page.locator(".numbers:visible tbody tr")
+    assert rows.count() == reported.series_of(reported.valid())["bin_count"]
+    first = rows.first.locator("th, td").all_inner_texts()
+    assert first[:5] == ["0 s", "12", "11", "0", "1"]
+    assert all(text.endswith(("ms", " s")) for text in first[5:])
+
+
+def test_print_has_everything_but_the_navigation(page: Any, reports: dict[str, Path]) -> None:
+    """On paper: verdict, cells, charts and timelines in black on white; the PDF has pages."""
+    page.emulate_media(media="print", color_scheme="dark")
+    page.goto(reports["invalid"].as_uri())
+
+    assert not page.locator("nav").is_visible()
+    assert page.locator(".anomaly svg").first.is_visible()
+    assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
+    assert page.pdf().startswith(b"%PDF-")
