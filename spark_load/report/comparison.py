@@ -1,0 +1,219 @@
+"""Two runs of one profile side by side: what became of the verdict, the rates, the latencies and the anomalies."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sluice.anomalies import ANOMALIES
+from sluice.verdict import EXIT_CODES, EXIT_CROSSED, Holding, Status, Verdict
+from spark_load.profile import Profile
+from spark_load.report import units
+
+_PERCENTILES = ("p50", "p95", "p99", "max")
+_HELD = ("p50", "p95", "p99")  # the largest of all is one message
+_SETTINGS = (
+    "environment",
+    "target",
+    "endpoint_url",
+    "transport",
+    "consumer",
+    "seed",
+    "saboteur",
+    "versions",
+    "machine",
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """How much worse the second run may be; None does not judge it.
+
+    Args:
+        latency_ratio_max: second to first of p50, p95 and p99, in every queue.
+        rate_ratio_min: second to first of the rate of receives, in every queue.
+    """
+
+    latency_ratio_max: float | None = None
+    rate_ratio_min: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Compared:
+    """One number of both runs.
+
+    Args:
+        what: is compared, and where.
+        unit: `us`, or `per_second`.
+        first: of the first run; None when it was not measured.
+        second: of the second.
+        is_crossed: whether a limit says that the second is too much worse.
+    """
+
+    what: str
+    unit: str
+    first: float | None
+    second: float | None
+    is_crossed: bool = False
+
+    @property
+    def ratio(self) -> float | None:
+        """Return second to first; None when either is not known, or the first is zero."""
+        return None if self.second is None or not self.first else self.second / self.first
+
+    def as_json(self) -> dict[str, Any]:
+        """Return it for programs."""
+        return {
+            "what": self.what,
+            "unit": self.unit,
+            "first": self.first,
+            "second": self.second,
+            "ratio": self.ratio,
+            "crossed": self.is_crossed,
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Comparison:
+    """Two runs side by side.
+
+    Args:
+        runs: their ids.
+        statuses: their verdicts.
+        profile: fields in which the profiles differ, to both values.
+        settings: what else was not the same, to both values.
+        numbers: rates and latencies.
+        new: anomalies, violated or crossed, that only the second run shows.
+        gone: those that only the first shows.
+    """
+
+    runs: tuple[str, str]
+    statuses: tuple[Status, Status]
+    profile: Mapping[str, tuple[Any, Any]]
+    settings: Mapping[str, tuple[Any, Any]]
+    numbers: Sequence[Compared]
+    new: Sequence[str]
+    gone: Sequence[str]
+
+    @property
+    def exit_code(self) -> int:
+        """Return 1 when the second broke what the first kept, 2 when it cannot tell, 99 when a limit is crossed."""
+        broken = [one for one in self.new if not _is_threshold(one)]
+        if broken or (self.statuses[1] is Status.INVALID and self.statuses[0] is not Status.INVALID):
+            return EXIT_CODES[Status.INVALID]
+        if self.statuses[1] is Status.UNKNOWN:
+            return EXIT_CODES[Status.UNKNOWN]
+        if self.new or any(one.is_crossed for one in self.numbers):
+            return EXIT_CROSSED
+        return 0
+
+    def as_json(self) -> dict[str, Any]:
+        """Return it for programs."""
+        return {
+            "runs": list(self.runs),
+            "statuses": [status.value for status in self.statuses],
+            "exit_code": self.exit_code,
+            "profile": {name: list(both) for name, both in self.profile.items()},
+            "settings": {name: list(both) for name, both in self.settings.items()},
+            "numbers": [one.as_json() for one in self.numbers],
+            "new": list(self.new),
+            "gone": list(self.gone),
+        }
+
+
+def compare(first: Verdict, second: Verdict, limits: Limits) -> Comparison:
+    """Return two runs side by side."""
+    shown = [_shown(one) for one in (first, second)]
+    return Comparison(
+        runs=(str(first.run.get("run")), str(second.run.get("run"))),
+        statuses=(first.status, second.status),
+        profile=_differences(_profile(first), _profile(second)),
+        settings=_differences(*({name: one.run.get(name) for name in _SETTINGS} for one in (first, second))),
+        numbers=tuple(_numbers(first.measures, second.measures, limits)),
+        new=[anomaly for anomaly in ANOMALIES if anomaly in shown[1] - shown[0]],
+        gone=[anomaly for anomaly in ANOMALIES if anomaly in shown[0] - shown[1]],
+    )
+
+
+def _shown(verdict: Verdict) -> set[str]:
+    return {one.anomaly for one in verdict.properties if one.holding in (Holding.VIOLATED, Holding.CROSSED)}
+
+
+def _is_threshold(anomaly: str) -> bool:
+    return ANOMALIES[anomaly].severity.value == "liveness"
+
+
+def _profile(verdict: Verdict) -> dict[str, Any]:
+    """Return the profile with every field there is by now: an older run says nothing of a newer one."""
+    said = verdict.run.get("profile", {})
+    try:
+        return Profile(**said).as_json()
+    except (TypeError, ValueError):
+        return dict(said)
+
+
+def _differences(first: Mapping[str, Any], second: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
+    names = dict.fromkeys((*first, *second))
+    return {name: (first.get(name), second.get(name)) for name in names if first.get(name) != second.get(name)}
+
+
+def _numbers(first: Mapping[str, Any], second: Mapping[str, Any], limits: Limits) -> Iterator[Compared]:
+    """Yield the rates, then the latencies of every queue of either run."""
+    queues = dict.fromkeys((*first.get("queues", {}), *second.get("queues", {})))
+    yield Compared(
+        what="published",
+        unit="per_second",
+        first=_in(first, "published", "per_second"),
+        second=_in(second, "published", "per_second"),
+    )
+    for queue in queues:
+        path = ("queues", queue, "received", "per_second")
+        yield _held(f"received from {queue}", "per_second", _in(first, *path), _in(second, *path), limits)
+    for queue in queues:
+        for percentile in _PERCENTILES:
+            path = ("queues", queue, "latency_us", percentile)
+            held = limits if percentile in _HELD else Limits()
+            yield _held(f"{percentile} of {queue}", "us", _in(first, *path), _in(second, *path), held)
+
+
+def _in(measures: Mapping[str, Any], *path: str) -> float | None:
+    found: Any = measures
+    for name in path:
+        found = found.get(name) if isinstance(found, Mapping) else None
+    return found if isinstance(found, int | float) else None
+
+
+def _held(what: str, unit: str, first: float | None, second: float | None, limits: Limits) -> Compared:
+    """Return both numbers, and whether a limit is crossed: also where the second run has none to show."""
+    is_latency = unit == "us"
+    limit = limits.latency_ratio_max if is_latency else limits.rate_ratio_min
+    if limit is None or first is None:
+        return Compared(what=what, unit=unit, first=first, second=second)
+    is_worse = second is None or (second > limit * first if is_latency else second < limit * first)
+    return Compared(what=what, unit=unit, first=first, second=second, is_crossed=is_worse)
+
+
+def markdown(compared: Comparison) -> str:
+    """Return the comparison as Markdown."""
+    first, second = compared.statuses
+    lines = [
+        f"# {first.value.upper()} → {second.value.upper()}",
+        "",
+        f"- first: {compared.runs[0]}",
+        f"- second: {compared.runs[1]}",
+        *(f"- only the second shows **{anomaly} {ANOMALIES[anomaly].name}**" for anomaly in compared.new),
+        *(f"- only the first shows {anomaly} {ANOMALIES[anomaly].name}" for anomaly in compared.gone),
+    ]
+    for title, differing in (("Profile", compared.profile), ("Not the same", compared.settings)):
+        if differing:
+            lines += ["", f"## {title}", "", "| | first | second |", "|---|---|---|"]
+            lines += [f"| {name} | {both[0]} | {both[1]} |" for name, both in differing.items()]
+    lines += ["", "## Rates and latencies", "", "| | first | second | ratio |", "|---|---:|---:|---:|"]
+    lines += [_row(one) for one in compared.numbers]
+    return "\n".join(lines) + "\n"
+
+
+def _row(one: Compared) -> str:
+    told = units.duration if one.unit == "us" else units.rate
+    ratio = units.NONE if one.ratio is None else f"{one.ratio:.2f}"
+    crossed = " **crossed**" if one.is_crossed else ""
+    return f"| {one.what} | {told(one.first)} | {told(one.second)} | {ratio}{crossed} |"
