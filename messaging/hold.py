@@ -10,7 +10,7 @@ the visibility timeout doesn't reset the 12-hour limit" of the receive (read 202
 
 import threading
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from typing import Protocol
 
 import structlog
@@ -28,10 +28,10 @@ _log = structlog.get_logger()
 
 
 class Guard(Protocol):
-    """Lets a transaction be committed, or not."""
+    """Is asked right before a commit."""
 
-    def committing(self) -> AbstractContextManager[None]:
-        """Return the block to commit in; entering it raises HoldLost when it must not be."""
+    def check(self) -> None:
+        """Do nothing, or raise HoldLost when nothing may be committed any more."""
 
 
 class Hold:
@@ -90,16 +90,6 @@ class Hold:
         """
         if self._why_lost is None:
             self._why_lost = why
-
-    @contextmanager
-    def committing(self) -> Iterator[None]:
-        """Commit within this.
-
-        Raises:
-            HoldLost: it may be somebody else's.
-        """
-        self.check()
-        yield
 
     def finish(self) -> None:
         """Have it extended no more. Waits for a call that does so."""

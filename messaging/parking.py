@@ -6,8 +6,7 @@ operator retries, replaces or skips it: it is not in the queue any more, so no D
 """
 
 import random
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 
 import structlog
 from sqlalchemy import Engine
@@ -49,16 +48,6 @@ class Kept:
     def remaining_seconds(self) -> float:
         """Return that there is no telling."""
         return 0.0 if self._is_lost else float("inf")
-
-    @contextmanager
-    def committing(self) -> Iterator[None]:
-        """Commit within this.
-
-        Raises:
-            HoldLost: the worker has to end.
-        """
-        self.check()
-        yield
 
 
 class Drainer:

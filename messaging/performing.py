@@ -96,8 +96,8 @@ class Performer:
             session.flush()  # what it brings to light is the handler's, and needs no gate
             if databases.has_failed(session.connection()):
                 return Retry(reason=_WENT_ON)
-            with guard.committing():
-                session.commit()
+            guard.check()
+            session.commit()
         elif not isinstance(outcome, Retry | Reject):
             return Retry(reason=f"the handler returned {said!r}, allowed is Ack, Retry, Reject or nothing")
         return outcome

@@ -257,16 +257,16 @@ class Work:
         """Let a group begin before its first message: should that die unwritten, it is missing and not unheard of."""
         with Session(self._engine) as session:
             self._inbox.begin_group(session.connection(), arrived)
-            with hold.committing():
-                session.commit()
+            hold.check()
+            session.commit()
 
     def _transact(self, hold: Hold, arrived: Arrived) -> Decision | Retry | Reject:
         """Do everything in one transaction: the decision when it was committed or there was nothing to commit."""
         with Session(self._engine) as session:
             decision = self._inbox.admit(session.connection(), arrived)
             if decision.action is Action.PARK:
-                with hold.committing():
-                    session.commit()
+                hold.check()
+                session.commit()
             elif decision.action is Action.HANDLE:
                 self._failpoint("in_transaction")
                 hold.check()  # it may have waited long for the group's row
@@ -313,8 +313,8 @@ class Work:
                     self._inbox.bury_unreadable(session.connection(), hold.message.message_group_id or "")
                 else:
                     is_dead = self._inbox.bury(session.connection(), arrived, reason)
-                with hold.committing():
-                    session.commit()
+                hold.check()
+                session.commit()
                 return is_dead
 
         try:

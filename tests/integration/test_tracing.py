@@ -2,7 +2,6 @@
 
 import sys
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, nullcontext
 
 import pytest
 from opentelemetry.instrumentation.botocore import BotocoreInstrumentor
@@ -33,10 +32,6 @@ class Held:
     def remaining_seconds(self) -> float:
         """Return a minute."""
         return 60
-
-    def committing(self) -> AbstractContextManager[None]:
-        """Agree."""
-        return nullcontext()
 
 
 CONTEXT = Context(
