@@ -149,6 +149,6 @@ def receive_count_jump(group: Group) -> Iterator[Violation]:
                     queue,
                     [event.idx],
                     f"its receive count is {event.receive_count}, and it was received {least} to {most} times",
-                    [*others[-3:], event],
+                    [*group.publishes.get(event.idx or 0, [])[:1], *others[-3:], event],
                 )
                 break

@@ -1,5 +1,6 @@
 """A and E: what should be there and is not, and what should not be there and is."""
 
+from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -125,10 +126,13 @@ def phantom(group: Group) -> Iterator[Violation]:
     """A4."""
     if not group.expectation.is_publishing_recorded:
         return
+    published = sorted((one for tries in group.publishes.values() for one in tries), key=invoked)
     for queue, first in sorted(group.first_received.items()):
         for idx, event in sorted(first.items()):
             if idx not in group.publishes:
-                yield group.violation("A4", queue, [idx], "received, and no publish of it was ever tried", [event])
+                before = bisect_left(published, responded(event), key=invoked)
+                witness = [*published[before - 1 : before], event]  # what the group had last, and what nobody gave it
+                yield group.violation("A4", queue, [idx], "received, and no publish of it was ever tried", witness)
 
 
 def aborted_delivery(group: Group) -> Iterator[Violation]:

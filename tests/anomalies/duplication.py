@@ -141,7 +141,7 @@ def _receive_count_jump() -> Case:
         queue="billing",
         idxs=(2,),
         sentence="its receive count is 3, and it was received 1 to 1 times",
-        witness=(third,),
+        witness=(only(others, kind="published", idx=2), third),
         near_miss=[*others, *receives, deleted(receives[-1], 70_010), *worked_off("billing", [END], 70_100)],
         also_seen=frozenset({"B6"}),
     )
