@@ -28,7 +28,7 @@ from sluice.verdict import Property, Verdict, Violation
 from spark_load.facts import CALLS, Facts, around, facts
 from spark_load.findings import findings
 from spark_load.measures import measures, observed
-from spark_load.messages import GROUP, messages
+from spark_load.messages import GROUP, messages, partitions
 from spark_load.plan import Plan
 from spark_load.suspects import groups
 from wire.journal import SCHEMA, SUFFIX, read_journal
@@ -88,7 +88,7 @@ def judge(
     excused = _excused(run["target"], allowed)
     told = facts(history, expectation)
     surrounded = around(history, told)
-    suspect, seen = _clear(history, expectation, surrounded)
+    suspect, seen = _clear(history, expectation, surrounded, partitions(told.counts["events"]))
     counts = {**told.counts, **seen}
     unfinished = _unfinished(told.recorded, run)
     found = findings(history, suspect, _provable(told, expectation, run, unfinished), surrounded)
@@ -119,10 +119,12 @@ def judge(
     )
 
 
-def _clear(history: DataFrame, expectation: Expectation, surrounded: Surroundings) -> tuple[pa.Table, dict[str, Any]]:
+def _clear(
+    history: DataFrame, expectation: Expectation, surrounded: Surroundings, partition_count: int
+) -> tuple[pa.Table, dict[str, Any]]:
     """Return the hashes of the groups that are suspect, and what was observed of all messages; in one pass."""
     of_messages, of_groups = Observation(), Observation()
-    passing = messages(history, expectation).observe(of_messages, *observed(expectation))
+    passing = messages(history, expectation, partition_count).observe(of_messages, *observed(expectation))
     judged = groups(passing, expectation, surrounded).observe(
         of_groups,
         F.count_if(F.col("received") > 0).alias("groups"),

@@ -24,6 +24,8 @@ _CALLS = (Kind.PUBLISHED.value, Kind.RECEIVED.value, Kind.DELETED.value)
 _ORDINARY = (*_CALLS, Kind.HANDLED.value, Kind.OUTBOXED.value)
 _CONTENT = ("body_hash", "attributes_hash", "deduplication_id")
 _NO_LANE = -1
+_PARTITIONS_MIN = 4
+_PARTITION_EVENTS = 1_000_000
 
 
 def group_hash() -> Column:
@@ -41,19 +43,30 @@ def lanes(expectation: Expectation) -> range:
     return range(1, len(expectation.queues) + 1)
 
 
-def messages(history: DataFrame, expectation: Expectation) -> DataFrame:
+def messages(history: DataFrame, expectation: Expectation, partition_count: int = 1) -> DataFrame:
     """Return one row for each message of each group, all of a group in one partition.
 
     Args:
         history: settled events, columns as in `sluice.history`.
         expectation: what the run was set up to be.
+        partition_count: see `partitions`.
 
     Returns:
         `group` and `idx` (NO_IDX for what has none), `is_odd` (something about it is unusual), and with the lane as
         suffix how and when it was published (0), and received, held and handled. No order.
     """
-    rows = _rows(history, expectation).repartition(F.col(GROUP))
+    rows = exchanged(history, expectation, partition_count)
     return _messages(_instances(rows, expectation), expectation)
+
+
+def exchanged(history: DataFrame, expectation: Expectation, partition_count: int) -> DataFrame:
+    """Return the events that belong to a group as narrow rows, all of a group in one partition."""
+    return _rows(history, expectation).repartition(partition_count, F.col(GROUP))
+
+
+def partitions(event_count: int) -> int:
+    """Return into how many partitions that many events go, so that a task has room for the messages of one."""
+    return max(_PARTITIONS_MIN, event_count // _PARTITION_EVENTS)
 
 
 # --- events ----------------------------------------------------------------------------------------------------------
