@@ -97,7 +97,7 @@ class Plan:
             numbers: what `rows` takes, each: a numpy array, or an Arrow array of int64 without nulls.
 
         Returns:
-            `SCHEMA`: one row per publish; first those of `numbers`, in their order, then the repeats.
+            `SCHEMA`: one row per publish; the messages, then their repeats, then the end markers, each as in `numbers`.
         """
         numbers = np.asarray(numbers, dtype=np.int64)
         is_message = numbers < self.profile.message_count
