@@ -18,6 +18,7 @@ from sluice.history import Identity, identity_of, is_end_marker
 from spark_load.coordination import Progress
 from spark_load.handling import Fate, fate, messages_per_receive
 from spark_load.plan import MEASURE, WARM_UP
+from spark_load.sightings import Sightings
 from spark_load.tasks import CONSUMER, SUMMARY_SCHEMA, Desk, Run, desk
 
 _WAIT_SECONDS = 1
@@ -70,6 +71,7 @@ class Consumer:
     def __init__(self, at: Desk, run: Run, queue: str) -> None:
         self._at, self._run, self._url = at, run, run.site.queue_urls[queue]
         self._progress = Progress(worker=at.name, role="consume", queue=queue)
+        self._sightings = Sightings(self._progress, run.id, run.plan.profile)
         self._unanswered: str | None = None
         profile = run.plan.profile
         seconds = profile.warm_up_seconds + profile.publish_seconds
@@ -142,7 +144,12 @@ class Consumer:
                 self._unanswered = None  # refused: there is no answer to ask for again
             raise
         self._unanswered = None
-        found = (_message(message) for message in answer.get("Messages", []))
+        found = [_message(message) for message in answer.get("Messages", [])]
+        for message in found:
+            self._sightings.look(
+                None if message is None else message.identity,
+                receive_count=1 if message is None else message.receive_count,
+            )
         return [message for message in found if message is not None and message.identity.run == self._run.id]
 
     def _work_on(self, messages: Sequence[_Message]) -> None:

@@ -32,6 +32,9 @@ class Progress:
         abandoned: publishes given up.
         throttled: publishes refused because they came too fast, each time it happened.
         failed: publishes not acknowledged for another reason, each time it happened.
+        again: messages a consumer received that had been received before.
+        strangers: messages it received that are of no run, or of another.
+        fallen_back: messages it received first after a later one of their group.
     """
 
     worker: str
@@ -42,6 +45,9 @@ class Progress:
     abandoned: int = 0
     throttled: int = 0
     failed: int = 0
+    again: int = 0
+    strangers: int = 0
+    fallen_back: int = 0
 
 
 class Board:

@@ -31,7 +31,7 @@ def resume(folder: Path, as_json: bool, cluster: session.Cluster) -> None:
             f" is one of {', '.join(environments.ENVIRONMENTS)}"
         )
     found = site.find(environment, endpoint_url=stored.described["endpoint_url"], is_used=True)
-    with Watcher(stored.plan.profile, len(found.queue_urls)) as watch:
+    with Watcher(stored.plan.profile, list(found.queue_urls)) as watch:
         watch("starting Spark", [])
         with session.running(driver.slots(stored.plan.profile, found), cluster) as spark:
             verdict = driver.resume_load(spark, stored, environment=environment, site=found, watch=watch)

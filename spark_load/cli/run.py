@@ -106,7 +106,7 @@ def run(
     if (found.endpoint_url is None or target == "aws") and not is_meant:
         require_meant(found, named, is_terminal=sys.stdin.isatty())
     folder = driver.make_folder(runs_dir, environment, named.name, SystemClock())
-    with Watcher(named.profile, len(found.queue_urls)) as watch:
+    with Watcher(named.profile, list(found.queue_urls)) as watch:
         watch("starting Spark", [])
         with session.running(driver.slots(named.profile, found), cluster) as spark:
             verdict = driver.run_load(

@@ -1,64 +1,214 @@
-"""How far a run is, for whoever waits for it: always on standard error."""
+"""How far a run is, for whoever waits for it: always on standard error.
 
-import click
+What it shows is what the tasks say of themselves. It counts for nothing: the verdict comes from their journals.
+"""
+
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass
+
 from rich.console import Console
-from rich.progress import BarColumn, TaskID, TextColumn, TimeElapsedColumn
-from rich.progress import Progress as Bars
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
 
 from sluice.clock import Clock, SystemClock
-from spark_load import profile
 from spark_load.coordination import Progress
+from spark_load.profile import Profile
+from spark_load.report import units
 
 _QUIET_LINE_SECONDS = 10
+_RATE_SECONDS = 10
+_EVERYBODY = "published"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """How far one queue is, or all publishers are.
+
+    Args:
+        name: of the queue, as short as it can be.
+        sent: publishes acknowledged that go there; None where nobody knows.
+        done: messages consumed; or published.
+        expected: about how many that will be.
+        waiting: about how many are in the queue; None where nobody knows.
+        per_second: lately.
+        left_seconds: until all are, at that rate; None when nothing moves.
+        seen: what looks odd so far, in words.
+    """
+
+    name: str
+    sent: int | None
+    done: int
+    expected: int
+    waiting: int | None
+    per_second: float
+    left_seconds: float | None
+    seen: str
+
+
+class Gauge:
+    """Turns what the tasks say into rows. It remembers the last seconds, for the rates.
+
+    Args:
+        load: the profile.
+        queues: names, in the order of the rows.
+        clock: whose time the rates are by.
+    """
+
+    def __init__(self, load: Profile, queues: Sequence[str], clock: Clock) -> None:
+        self._queues, self._clock = units.short_names(list(queues)), clock
+        self._is_topic = load.destination == "topic"
+        arriving = load.message_count * (1 + load.late_duplicate_share) + load.group_count
+        self._published = round(arriving + load.message_count * load.duplicate_share)
+        self._arriving = round(arriving if self._is_topic else arriving / max(1, len(queues)))
+        self._arriving_share = arriving / self._published
+        self._past: deque[tuple[float, dict[str, int]]] = deque()
+
+    def rows(self, everyone: Sequence[Progress]) -> list[Row]:
+        """Return a row for all publishers, and one for each queue."""
+        publishers = [one for one in everyone if one.role == "publish"]
+        consumers = {queue: [one for one in everyone if one.queue == queue] for queue in self._queues}
+        done = {_EVERYBODY: sum(one.done for one in publishers)}
+        done |= {queue: sum(one.done for one in of) for queue, of in consumers.items()}
+        rates = self._rates(done)
+        arrived = round(done[_EVERYBODY] * self._arriving_share)
+        first = Row(
+            name=_EVERYBODY,
+            sent=done[_EVERYBODY],
+            done=done[_EVERYBODY],
+            expected=self._published,
+            waiting=None,
+            per_second=rates[_EVERYBODY],
+            left_seconds=_left(self._published - done[_EVERYBODY], rates[_EVERYBODY]),
+            seen=_seen_publishing(publishers),
+        )
+        return [
+            first,
+            *(
+                Row(
+                    name=short,
+                    sent=arrived if self._is_topic else None,
+                    done=done[queue],
+                    expected=self._arriving,
+                    waiting=max(0, arrived - done[queue]) if self._is_topic else None,
+                    per_second=rates[queue],
+                    left_seconds=_left(self._arriving - done[queue], rates[queue]),
+                    seen=_seen_consuming(consumers[queue]),
+                )
+                for queue, short in self._queues.items()
+            ),
+        ]
+
+    def _rates(self, done: dict[str, int]) -> dict[str, float]:
+        now = self._clock.monotonic()
+        self._past.append((now, done))
+        while len(self._past) > 2 and now - self._past[1][0] >= _RATE_SECONDS:
+            self._past.popleft()
+        since, before = self._past[0]
+        if now <= since:
+            return dict.fromkeys(done, 0.0)
+        return {name: max(0, count - before.get(name, 0)) / (now - since) for name, count in done.items()}
+
+
+def _left(count: int, per_second: float) -> float | None:
+    if count <= 0:
+        return 0.0
+    return count / per_second if per_second else None
+
+
+def _seen_publishing(of: Sequence[Progress]) -> str:
+    return _told(
+        throttled=sum(one.throttled for one in of),
+        failed=sum(one.failed for one in of),
+        **{"given up": sum(one.abandoned for one in of)},
+    )
+
+
+def _seen_consuming(of: Sequence[Progress]) -> str:
+    return _told(
+        **{
+            "again": sum(one.again for one in of),
+            "of strangers": sum(one.strangers for one in of),
+            "behind a later one": sum(one.fallen_back for one in of),
+        }
+    )
+
+
+def _told(**counts: int) -> str:
+    return ", ".join(f"{count:,} {name}" for name, count in counts.items() if count)
+
+
+def line(phase: str, rows: Sequence[Row]) -> str:
+    """Return where a run stands in one line, for logs."""
+    return "; ".join([phase, *(_short(row) for row in rows)])
+
+
+def _short(row: Row) -> str:
+    waiting = "" if row.waiting is None else f", {row.waiting:,} waiting"
+    left = "" if not row.left_seconds else f", {units.seconds(round(row.left_seconds))} left"
+    seen = f", seen so far: {row.seen}" if row.seen else ""
+    return f"{row.name} {row.done:,} of about {row.expected:,} at {units.rate(row.per_second)}{waiting}{left}{seen}"
+
+
+def table(phase: str, rows: Sequence[Row]) -> Table:
+    """Return where a run stands as a table, for terminals."""
+    shown = Table(title=phase, title_justify="left", box=None, pad_edge=False, header_style="dim")
+    for name in ("", "sent", "done", "of about", "waiting", "rate", "left"):
+        shown.add_column(name, justify="left" if not name else "right", no_wrap=True)
+    shown.add_column("seen so far, no verdict")
+    for row in rows:
+        shown.add_row(
+            row.name,
+            _count(row.sent),
+            _count(row.done),
+            _count(row.expected),
+            _count(row.waiting),
+            units.rate(row.per_second),
+            units.NONE if row.left_seconds is None else units.seconds(round(row.left_seconds)),
+            Text(row.seen, style="yellow"),
+        )
+    return shown
+
+
+def _count(value: int | None) -> str:
+    return units.NONE if value is None else f"{value:,}"
 
 
 class Watcher:
-    """Shows how far the run is: bars on a terminal, a line now and then elsewhere. Always on standard error."""
+    """Shows how far a run is: a table that stays in its place on a terminal, elsewhere a line now and then.
 
-    def __init__(self, load: profile.Profile, queue_count: int, clock: Clock | None = None) -> None:
-        self._expected = {
-            "published": round(load.message_count * (1 + load.duplicate_share)) + load.group_count,
-            "consumed": (load.message_count + load.group_count) * queue_count,
-        }
+    Args:
+        load: the profile.
+        queues: their names.
+        clock: by which a line is due.
+        console: where to; standard error when None.
+    """
+
+    def __init__(
+        self, load: Profile, queues: Sequence[str], clock: Clock | None = None, console: Console | None = None
+    ) -> None:
         self._clock = SystemClock() if clock is None else clock
-        self._console = Console(stderr=True)
-        self._bars = Bars(
-            TextColumn("{task.description:12}"),
-            BarColumn(),
-            TextColumn("{task.completed:,.0f} of {task.total:,.0f}"),
-            TimeElapsedColumn(),
-            console=self._console,
-            disable=not self._console.is_terminal,
-        )
-        self._tasks: dict[str, TaskID] = {}
+        self._console = Console(stderr=True) if console is None else console
+        self._gauge = Gauge(load, queues, self._clock)
+        self._live = Live(console=self._console, auto_refresh=False, transient=True)
         self._phase = ""
         self._said_at = float("-inf")
 
     def __enter__(self) -> "Watcher":
-        self._bars.start()
+        if self._console.is_terminal:
+            self._live.start()
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._bars.stop()
+        self._live.stop()
 
     def __call__(self, phase: str, everyone: list[Progress]) -> None:
         """Show the phase and how far the tasks are."""
-        done = {
-            "published": sum(one.done for one in everyone if one.role == "publish"),
-            "consumed": sum(one.done for one in everyone if one.role == "consume"),
-        }
+        rows = self._gauge.rows(everyone) if everyone else []
         if self._console.is_terminal:
-            self._draw(phase, everyone, done)
+            self._live.update(table(phase, rows), refresh=True)
         elif phase != self._phase or self._clock.monotonic() - self._said_at >= _QUIET_LINE_SECONDS:
             self._said_at = self._clock.monotonic()
-            counts = ", ".join(f"{name} {count:,} of about {self._expected[name]:,}" for name, count in done.items())
-            click.echo(f"{phase}{': ' + counts if everyone else ''}", err=True)
+            self._console.print(line(phase, rows), soft_wrap=True, markup=False, highlight=False)
         self._phase = phase
-
-    def _draw(self, phase: str, everyone: list[Progress], done: dict[str, int]) -> None:
-        if phase != self._phase:
-            self._console.print(phase)
-        for name, count in done.items() if everyone else ():
-            if name not in self._tasks:
-                self._tasks[name] = self._bars.add_task(name, total=self._expected[name])
-            self._bars.update(self._tasks[name], completed=min(count, self._expected[name]))
