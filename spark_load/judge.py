@@ -99,7 +99,12 @@ def judge(
     }
     run_facts = _run_facts(told, counts, measured, plan, unfinished)
     reasons = check_run(run_facts)
-    crossed = check_thresholds(_measured(history, measured, run_facts, counts), thresholds)
+    held = _measured(history, measured, run_facts, counts)
+    crossed = check_thresholds(held, thresholds)
+    measured |= {
+        "calls": {"count": held.call_count, "throttled": held.throttled_count},
+        "recovered_in_seconds": dict(held.recovered_in_seconds),
+    }
     opportunities = _opportunities(counts, expectation, surrounded, thresholds, has_plan=plan is not None)
     return Verdict(
         properties=tuple(

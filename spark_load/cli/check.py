@@ -8,7 +8,7 @@ import click
 from sluice import environments
 from sluice.errors import ConfigError
 from spark_load import driver, recording, session
-from spark_load.cli.ending import finish
+from spark_load.cli.ending import draw, finish
 from spark_load.cli.where import on_a_cluster
 
 _JUDGING_SLOTS = 2
@@ -68,6 +68,7 @@ def check(
     with session.running(_JUDGING_SLOTS, cluster) as spark:
         if stored is not None:
             verdict = driver.rejudge(spark, stored if target is None else _retargeted(stored, target))
+            draw(spark, history, verdict)
         else:
             verdict = recording.check(spark, history, queues, target or "endpoint", has_other_producers=other_producers)
     if stored is None:

@@ -275,7 +275,7 @@ def _thresholds(rows: Sequence[Held]) -> str:
 def _deviations(verdict: Verdict) -> str:
     known = verdict.run.get("known_deviations", {})
     allowed = {one.anomaly: one.allowed_because for one in verdict.properties if one.allowed_because is not None}
-    both = {**allowed, **known}
+    both = {**allowed, **known, **verdict.run.get("allowed", {})}
     if not both:
         return '<p class="soft">None are known of this target, and the profile allows none.</p>'
     return _pairs((f"{anomaly} {ANOMALIES[anomaly].name}", str(why)) for anomaly, why in both.items())
