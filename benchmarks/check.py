@@ -1,0 +1,133 @@
+"""The checker against large histories, its own bounds, and DuckDB: `python -m benchmarks check`.
+
+Each engine is a process of its own and says what each of its rounds took; its memory is watched from here.
+"""
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import threading
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from benchmarks import check_history
+from benchmarks.processes import resident_bytes
+from benchmarks.report import Section, table
+from benchmarks.rounds import Measured
+from sluice.errors import EndpointError
+
+LARGE = "SLUICE_BENCH_LARGE"
+"""Set, it measures 100 M events too: some 10 GB of disk, and half an hour."""
+_PROJECT = Path(__file__).resolve().parents[1]
+_COMPETITORS = _PROJECT / ".venv-benchmarks" / "bin" / "python"
+_SIZES = (1_000_000, 10_000_000)
+_LARGE_SIZE = 100_000_000
+_WARM_UP = 150_000
+_BAD_SHARE = 0.001
+_WATCH_SECONDS = 0.2
+_CORES = os.cpu_count() or 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Took:
+    """What one engine needed for one step, in every round.
+
+    Args:
+        seconds: on the wall.
+        processor_seconds: of the process and all it started.
+    """
+
+    seconds: Measured
+    processor_seconds: Measured
+
+    def per_second(self, events: int) -> str:
+        """Return millions of events a second."""
+        return f"{events / self.seconds.median / 1e6:.2f}"
+
+    def per_processor_second(self, events: int) -> str:
+        """Return millions of events a second of all cores, when nobody else wants them."""
+        return f"{_CORES * events / self.processor_seconds.median / 1e6:.2f}"
+
+
+def measure(_: Mapping[str, str], rounds: int) -> Section:
+    """Measure sizes with and without broken groups; return the table."""
+    if not _COMPETITORS.exists():
+        raise EndpointError(f"{_COMPETITORS} is not there; make it: make bench")
+    rows: list[Sequence[object]] = []
+    with tempfile.TemporaryDirectory(prefix="sluice-check-") as name:
+        folder = Path(name)
+        check_history.write(folder / "warm-up", events=_WARM_UP, bad_share=_BAD_SHARE, slice_count=20_000)
+        for size in (*_SIZES, *([_LARGE_SIZE] if os.environ.get(LARGE) else [])):
+            for bad_share in (0, _BAD_SHARE):
+                place = folder / f"{size}-{bad_share}"
+                made = check_history.write(place, events=size, bad_share=bad_share)
+                rows += _rows(folder / "warm-up", place, made.events, bad_share, rounds if size < _LARGE_SIZE else 1)
+    head = ["events", "broken groups", "what", "M events/s", "noise", "of all cores", "to judging", "peak memory, GB"]
+    return Section(tables={"check": table(head, rows, text_columns=3)}, plots={})
+
+
+def _rows(warm_up: Path, place: Path, events: int, bad_share: float, rounds: int) -> list[Sequence[object]]:
+    ours, our_bytes = _run([sys.executable, "-m", "benchmarks.check_spark", str(warm_up), str(place), str(rounds)])
+    theirs, their_bytes = _run([str(_COMPETITORS), "benchmarks/check_duckdb.py", str(place), str(rounds + 1)])
+    steps = {
+        "exchange alone": (ours["exchange"], ""),
+        "exchange and rollup": (ours["rollup"], ""),
+        "judging, all of it": (ours["judge"], f"{our_bytes / 1e9:.1f}"),
+        "DuckDB, six checks": (theirs["duckdb"], f"{their_bytes / 1e9:.1f}"),
+    }
+    judged = ours["judge"].processor_seconds
+    return [
+        (
+            f"{events / 1e6:.1f} M",
+            f"{bad_share:.1%}" if bad_share else "none",
+            name,
+            took.per_second(events),
+            took.seconds.noise,
+            took.per_processor_second(events),
+            f"{judged.median / took.processor_seconds.median:.2f}",
+            memory,
+        )
+        for name, (took, memory) in steps.items()
+    ]
+
+
+def _run(command: Sequence[str]) -> tuple[dict[str, Took], int]:
+    """Run an engine; return what its steps took, without the warm-up, and its peak memory."""
+    environment = os.environ | {"PYTHONPATH": str(_PROJECT)}
+    with subprocess.Popen(
+        command, cwd=_PROJECT, env=environment, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+    ) as engine:
+        is_over, peak = threading.Event(), [0]
+
+        def watch() -> None:
+            while not is_over.wait(_WATCH_SECONDS):
+                peak[0] = max(peak[0], resident_bytes(engine.pid))
+
+        watcher = threading.Thread(target=watch)
+        watcher.start()
+        assert engine.stdout is not None, "it is piped"
+        said = [json.loads(line) for line in engine.stdout]
+        is_over.set()
+        watcher.join()
+    if engine.returncode:
+        raise EndpointError(f"{' '.join(command)} ended with {engine.returncode}; run it by hand")
+    return _took(said), peak[0]
+
+
+def _took(said: Sequence[Mapping[str, Any]]) -> dict[str, Took]:
+    of_step: dict[str, list[Mapping[str, Any]]] = defaultdict(list)
+    for one in said:
+        if not one["is_warm_up"]:
+            of_step[one["step"]].append(one)
+    return {
+        step: Took(
+            seconds=Measured(tuple(one["seconds"] for one in rounds)),
+            processor_seconds=Measured(tuple(one["processor_seconds"] for one in rounds)),
+        )
+        for step, rounds in of_step.items()
+    }

@@ -1,0 +1,80 @@
+"""The checker on a large history, and its bounds: `python -m benchmarks.check_spark WARM_UP FOLDER TIMES`."""
+
+import json
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+from pyspark.sql import DataFrame, SparkSession
+
+from benchmarks.check_history import EXPECTATION, RUN, WORKERS
+from benchmarks.processes import processor_seconds
+from sluice.clock import SystemClock
+from spark_load import messages, session
+from spark_load.judge import judge
+
+_CORES = 2
+_clock = SystemClock()
+
+
+def main() -> None:
+    """Print a line of JSON for each time and step: its name, seconds, processor seconds, and what was found."""
+    warm_up, folder, times = Path(sys.argv[1]), Path(sys.argv[2]), int(sys.argv[3])
+    with session.running(_CORES) as spark:
+        for place in (warm_up, *[folder] * times):
+            for name, step in _STEPS.items():
+                began, began_processor = _clock.monotonic(), processor_seconds(os.getpid())
+                found = step(spark, place)
+                took = {
+                    "is_warm_up": place == warm_up,
+                    "step": name,
+                    "seconds": _clock.monotonic() - began,
+                    "processor_seconds": processor_seconds(os.getpid()) - began_processor,
+                    "found": found,
+                }
+                print(json.dumps(took), flush=True)
+
+
+def _drained(frame: DataFrame) -> None:
+    frame.write.format("noop").mode("overwrite").save()
+
+
+def _exchange(spark: SparkSession, folder: Path) -> None:
+    history = spark.read.parquet(str(folder))
+    _drained(messages.exchanged(history, EXPECTATION, messages.partitions(history.count())))
+
+
+def _rollup(spark: SparkSession, folder: Path) -> None:
+    history = spark.read.parquet(str(folder))
+    _drained(messages.messages(history, EXPECTATION, messages.partitions(history.count())))
+
+
+def _judge(spark: SparkSession, folder: Path) -> dict[str, object]:
+    verdict = judge(
+        spark.read.parquet(str(folder)),
+        plan=None,
+        expectation=EXPECTATION,
+        run={
+            "run": RUN,
+            "target": "endpoint",
+            "recorders": dict.fromkeys(WORKERS),
+            "max_receive_count": EXPECTATION.max_receive_count,
+        },
+    )
+    return {
+        "status": verdict.status.value,
+        "events": verdict.measures["events"],
+        "suspect_groups": verdict.measures["suspect_groups"],
+        "violations": {one.anomaly: one.violation_count for one in verdict.properties if one.violation_count},
+    }
+
+
+_STEPS: dict[str, Callable[[SparkSession, Path], object]] = {
+    "exchange": _exchange,
+    "rollup": _rollup,
+    "judge": _judge,
+}
+
+if __name__ == "__main__":
+    main()

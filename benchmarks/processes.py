@@ -1,0 +1,38 @@
+"""What a process and all it started use, from /proc."""
+
+import os
+from collections import defaultdict
+from pathlib import Path
+
+_TICKS = os.sysconf("SC_CLK_TCK")
+_PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
+
+
+def processor_seconds(pid: int) -> float:
+    """Return the processor time of a process and its living descendants, and of those they waited for."""
+    return sum(sum(map(int, fields[11:15])) for fields in _tree(pid)) / _TICKS
+
+
+def resident_bytes(pid: int) -> int:
+    """Return the memory a process and its living descendants occupy."""
+    return sum(int(fields[21]) for fields in _tree(pid)) * _PAGE_BYTES
+
+
+def _tree(pid: int) -> list[list[str]]:
+    """Return the fields of /proc/<pid>/stat from the third on, of a process and its descendants."""
+    fields, children = {}, defaultdict(list)
+    for folder in Path("/proc").iterdir():
+        if folder.name.isdecimal():
+            try:
+                stat = (folder / "stat").read_text(encoding="utf-8").rpartition(") ")[2].split()
+            except OSError:  # it has ended
+                continue
+            fields[int(folder.name)] = stat
+            children[int(stat[1])].append(int(folder.name))
+    found, waiting = [], [pid]
+    while waiting:
+        one = waiting.pop()
+        if one in fields:
+            found.append(fields[one])
+            waiting += children[one]
+    return found
