@@ -33,7 +33,8 @@ def markdown(verdict: Verdict) -> str:
         *([_violations(verdict)] if verdict.violations else []),
         _properties(verdict),
         _measures(verdict.measures),
-        _known_deviations(verdict.run.get("known_deviations", {})),
+        _allowed("Known deviations of this target, allowed", verdict.run.get("known_deviations", {})),
+        _allowed("Lawful under this load, allowed", verdict.run.get("allowed", {})),
         _not_judged(),
     ]
     return "\n\n".join(part for part in parts if part) + "\n"
@@ -107,6 +108,7 @@ def _measures(measures: Mapping[str, Any]) -> str:
         ),
         f"| (the publish call itself) | | | {_quantiles(measures['publish_latency_us'])} |",
         f"| (generator lateness) | | | {_quantiles(measures['lateness_us'])} |",
+        *(["", f"Percentiles: {measures['percentiles']}."] if "percentiles" in measures else []),
     ]
     return "\n".join(lines)
 
@@ -123,13 +125,10 @@ def _quantiles(of: Mapping[str, int] | None) -> str:
     return " | ".join("—" if of is None else f"{of[name] / 1000:,.0f} ms" for name in ("p50", "p95", "p99", "max"))
 
 
-def _known_deviations(known: Mapping[str, str]) -> str:
-    if not known:
+def _allowed(title: str, reasons: Mapping[str, str]) -> str:
+    if not reasons:
         return ""
-    return _bullets(
-        "Known deviations of this target, allowed",
-        tuple(f"{anomaly} {ANOMALIES[anomaly].name}: {why}" for anomaly, why in known.items()),
-    )
+    return _bullets(title, tuple(f"{anomaly} {ANOMALIES[anomaly].name}: {why}" for anomaly, why in reasons.items()))
 
 
 def _not_judged() -> str:
