@@ -296,10 +296,10 @@ def test_a_refused_receive_has_no_answer_to_ask_for(place: _Place) -> None:
     assert first != second
 
 
-def test_a_delete_without_an_answer_is_tried_again(place: _Place) -> None:
+def test_a_delete_that_is_refused_is_tried_again(place: _Place) -> None:
     """Otherwise the message comes again, and a consumer without an inbox has its effect twice."""
     place.send(0)
-    place.simulator.loses = ["DeleteMessageBatch"]
+    place.simulator.refuses = ["DeleteMessageBatch"]
 
     place.consume(2)
     place.simulator.advance(_VISIBILITY_SECONDS + 1)
