@@ -78,6 +78,25 @@ def test_what_a_recording_shows_is_invalid_and_what_is_open_unknown(spark: Spark
     assert "1 recorder(s) did not finish: recorded-1" in unfinished.unknowns
 
 
+def test_what_nobody_asked_for_and_who_else_published_is_left_open(spark: SparkSession, tmp_path: Path) -> None:
+    """Receives without their group are counted and named; a message from nowhere may be of another producer."""
+    groupless = [e if e.kind == Kind.PUBLISHED else replace(e, message_group_id=None) for e in sane()]
+    unasked = recording.check(spark, _record(tmp_path / "unasked", groupless), _KNOWN, "endpoint")
+    elsewhere = [e for e in sane() if (e.kind, e.idx) != (Kind.PUBLISHED, 2)]
+    place = _record(tmp_path / "elsewhere", elsewhere)
+    alone = recording.check(spark, place, _KNOWN, "endpoint")
+    among_others = recording.check(spark, place, _KNOWN, "endpoint", has_other_producers=True)
+
+    assert unasked.status is Status.UNKNOWN
+    assert unasked.unknowns[0].endswith(
+        " receive(s) and delete(s) are of messages whose group is not on record, and not judged; receive with"
+        ' MessageSystemAttributeNames=["All"], and delete in the process that received'
+    )
+    assert (alone.status, {one.anomaly for one in alone.violations}) == (Status.INVALID, {"A4"})
+    assert (among_others.status, among_others.violations) == (Status.UNKNOWN, ())
+    assert among_others.unknowns == ("group g1: 2 message(s) received whose publishing may not be on record",)
+
+
 def test_what_is_no_history_is_refused_in_one_line(spark: SparkSession, tmp_path: Path) -> None:
     """Another version, other columns, two runs, no event at all; and what is no Parquet."""
 
