@@ -200,6 +200,7 @@ def reader(emulated: localstack.Running, tmp_path: Path) -> Iterator[Reader]:
     [
         ("producers.md", ()),
         ("consumers.md", ()),
+        ("load.md", ()),
         ("operators.md", ("A parked group", "A gap")),
         pytest.param("operators.md", (), marks=pytest.mark.slow),
         ("recorder.md", ("Judge",)),
@@ -233,7 +234,7 @@ def _assert_printed(printed: str, expected: str) -> None:
         end = found.end()
 
 
-@pytest.mark.parametrize("guide", ["producers.md", "consumers.md", "operators.md", "recorder.md"])
+@pytest.mark.parametrize("guide", ["producers.md", "consumers.md", "operators.md", "recorder.md", "load.md"])
 def test_every_command_of_a_guide_is_run_or_says_why_not(guide: str) -> None:
     """A block of commands without a mark would be one nobody ever tries."""
     commands = [block for block in blocks(guide) if block.language == "sh"]
