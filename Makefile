@@ -120,10 +120,11 @@ lock: setup ## Renew every lock file of Python packages
 	@uv pip compile --quiet --upgrade --python-version 3.13 --custom-compile-command "make lock" requirements-dev.txt -o requirements.lock
 	@uv pip compile --quiet --upgrade --python-version 3.13 --custom-compile-command "make lock" --generate-hashes -c requirements.lock requirements-worker.txt -o requirements-worker.lock
 	@uv pip compile --quiet --upgrade --python-version 3.13 --custom-compile-command "make lock" emulator/requirements.in -o emulator/requirements.lock
+	@uv pip compile --quiet --upgrade --python-version 3.13 --custom-compile-command "make lock" benchmarks/competitors.in -o benchmarks/competitors.lock
 	@for peer in emulator/locks/*.in; do \
 	  uv pip compile --quiet --upgrade --python-version 3.13 --custom-compile-command "make lock" $$peer -o $${peer%.in}.lock; \
 	done
 
 .PHONY: clean
 clean: ## Remove what was installed and written: environments, node_modules, cdk.out, runs
-	@rm -rf .venv .venv-emulator .venv-conformance node_modules cdk.out runs .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	@rm -rf .venv .venv-emulator .venv-conformance .venv-benchmarks node_modules cdk.out runs .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

@@ -1,18 +1,25 @@
-"""A topic that takes everything, and a queue that never ends: on the loopback, after a delay that stands for AWS's.
+"""A topic and queues that take everything, and a queue that never ends: on the loopback, after a delay for AWS's.
 
     python -m benchmarks.sink --delay-seconds 0.01
+    python -m benchmarks.sink --certificate cert.pem --key key.pem
 
-It is a process of its own, so that what it costs is not taken from whoever is measured, cores permitting.
+It is a process of its own, so that what it costs is not taken from whoever is measured, cores permitting. What it says
+to a batch is made once for each list of ids: whoever sends is measured, not what answers.
 """
 
 import asyncio
+import json
+import random
 import re
+import ssl
 import subprocess
 import sys
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import lru_cache
 from itertools import count
+from pathlib import Path
 from urllib.parse import unquote_plus
 from xml.sax.saxutils import escape
 
@@ -21,6 +28,8 @@ import click
 from benchmarks import source
 
 _ENTRY_ID = re.compile(rb"PublishBatchRequestEntries\.member\.\d+\.Id=([^&]+)")
+_JSON_ID = re.compile(rb'"Id": ?"([^"]+)"')  # inside a body its quotes are escaped
+_ANSWERS_KEPT = 1_000
 _LENGTH = re.compile(rb"(?i)\r\ncontent-length: *(\d+)")
 _SQS = re.compile(rb"(?i)\r\nx-amz-target: *AmazonSQS\.(\w+)")
 _REQUEST_BYTES_MAX = 4_000_000
@@ -29,10 +38,15 @@ _sequence_numbers = count(10**19)
 
 def answer(body: bytes) -> bytes:
     """Return what SNS answers to a PublishBatch all of whose entries are taken, in the query protocol."""
+    return _published(tuple(_ENTRY_ID.findall(body)))
+
+
+@lru_cache(_ANSWERS_KEPT)
+def _published(ids: tuple[bytes, ...]) -> bytes:
     taken = "".join(
         f"<member><Id>{escape(unquote_plus(found.decode()))}</Id><MessageId>{uuid.uuid4()}</MessageId>"
         f"<SequenceNumber>{next(_sequence_numbers)}</SequenceNumber></member>"
-        for found in _ENTRY_ID.findall(body)
+        for found in ids
     )
     return (
         '<PublishBatchResponse xmlns="http://sns.amazonaws.com/doc/2010-03-31/"><PublishBatchResult><Failed/>'
@@ -41,10 +55,28 @@ def answer(body: bytes) -> bytes:
     ).encode()
 
 
+@lru_cache(_ANSWERS_KEPT)
+def _sent(ids: tuple[bytes, ...]) -> bytes:
+    """Return what SQS answers to a SendMessageBatch all of whose entries are taken."""
+    taken = [
+        {
+            "Id": found.decode(),
+            "MessageId": str(uuid.uuid4()),
+            "MD5OfMessageBody": "0" * 32,
+            "SequenceNumber": str(next(_sequence_numbers)),
+        }
+        for found in ids
+    ]
+    return json.dumps({"Successful": taken, "Failed": []}).encode()
+
+
 @contextmanager
-def running(delay_seconds: float) -> Iterator[str]:
-    """Yield the URL of a sink, which ends with the block."""
-    command = [sys.executable, "-m", "benchmarks.sink", "--delay-seconds", str(delay_seconds)]
+def running(delay_seconds: float, tls: tuple[Path, Path] | None = None, *, spread_seconds: float = 0) -> Iterator[str]:
+    """Yield the URL of a sink, which ends with the block; with TLS, by that certificate and key."""
+    command = [sys.executable, "-m", "benchmarks.sink"]
+    command += ["--delay-seconds", str(delay_seconds), "--spread-seconds", str(spread_seconds)]
+    if tls is not None:
+        command += ["--certificate", str(tls[0]), "--key", str(tls[1])]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         try:
@@ -56,7 +88,7 @@ def running(delay_seconds: float) -> Iterator[str]:
 class _Connection(asyncio.Protocol):
     """One client's connection; requests come one after the other."""
 
-    def __init__(self, delay_seconds: float) -> None:
+    def __init__(self, delay_seconds: Callable[[], float]) -> None:
         self._delay_seconds = delay_seconds
         self._received = b""
 
@@ -74,7 +106,10 @@ class _Connection(asyncio.Protocol):
             self._transport.close()
         elif length is not None and len(body) >= int(length[1]):
             self._received = b""
-            asyncio.get_running_loop().call_later(self._delay_seconds, self._respond, *_answered(head, body))
+            if (delay_seconds := self._delay_seconds()) > 0:
+                asyncio.get_running_loop().call_later(delay_seconds, self._respond, *_answered(head, body))
+            else:
+                self._respond(*_answered(head, body))
 
     def _respond(self, kind: str, said: bytes) -> None:
         head = f"HTTP/1.1 200 OK\r\nContent-Type: {kind}\r\nContent-Length: {len(said)}\r\n\r\n"
@@ -85,20 +120,36 @@ def _answered(head: bytes, body: bytes) -> tuple[str, bytes]:
     asked = _SQS.search(head)
     if asked is None:
         return "text/xml", answer(body)
+    if asked[1] == b"SendMessageBatch":
+        return "application/x-amz-json-1.0", _sent(tuple(_JSON_ID.findall(body)))
     return "application/x-amz-json-1.0", source.answer(asked[1].decode(), body)
 
 
-async def _serve(delay_seconds: float) -> None:
-    server = await asyncio.get_running_loop().create_server(lambda: _Connection(delay_seconds), "127.0.0.1", 0)
-    print(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}", flush=True)
+async def _serve(delay_seconds: Callable[[], float], tls: ssl.SSLContext | None) -> None:
+    loop = asyncio.get_running_loop()
+    server = await loop.create_server(lambda: _Connection(delay_seconds), "127.0.0.1", 0, ssl=tls, backlog=1_000)
+    port = server.sockets[0].getsockname()[1]
+    print(f"http://127.0.0.1:{port}" if tls is None else f"https://localhost:{port}", flush=True)
     await server.serve_forever()
 
 
 @click.command()
 @click.option("--delay-seconds", default=0.0, show_default=True, help="Before each answer.")
-def main(delay_seconds: float) -> None:
+@click.option("--spread-seconds", default=0.0, show_default=True, help="Mean of an exponential delay behind it.")
+@click.option("--certificate", type=click.Path(exists=True), help="Speak TLS.")
+@click.option("--key", type=click.Path(exists=True), help="Of the certificate.")
+def main(delay_seconds: float, spread_seconds: float, certificate: str | None, key: str | None) -> None:
     """Print the URL, then answer until ended."""
-    asyncio.run(_serve(delay_seconds))
+    tls = None
+    if certificate is not None:
+        tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+        tls.load_cert_chain(certificate, key)
+    draws = random.Random(0)
+
+    def delay() -> float:
+        return delay_seconds + (draws.expovariate(1 / spread_seconds) if spread_seconds else 0)
+
+    asyncio.run(_serve(delay, tls))
 
 
 if __name__ == "__main__":

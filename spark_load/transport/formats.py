@@ -5,6 +5,7 @@ import json
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from json.encoder import encode_basestring_ascii
 from typing import Any, NamedTuple
 
@@ -110,17 +111,26 @@ _UNRESERVED = bytes(range(128)).translate(
     None, bytes(c for c in range(128) if not (chr(c).isalnum() or chr(c) in "_.-~"))
 )
 _ESCAPED = {bytes((c,)): b"%%%02X" % c for c in range(256)} | {b" ": b"+"}
+_REPLACEMENTS_KEPT = 256
 _IN_ORDER = b"%+"  # what escapes are made of comes first
 
 
 def form_quoted(text: str) -> bytes:
     """Return what `quote_plus` does, in a tenth of its time: one replacement for each byte that occurs."""
     quoted = text.encode()
-    found = set(quoted.translate(None, _UNRESERVED))
-    for byte in (*(c for c in _IN_ORDER if c in found), *(found.difference(_IN_ORDER))):
-        one = bytes((byte,))
-        quoted = quoted.replace(one, _ESCAPED[one])
+    reserved = quoted.translate(None, _UNRESERVED)
+    if reserved:
+        for one, escaped in _replacements(reserved):
+            quoted = quoted.replace(one, escaped)
     return quoted
+
+
+@lru_cache(_REPLACEMENTS_KEPT)
+def _replacements(reserved: bytes) -> tuple[tuple[bytes, bytes], ...]:
+    """Return what is replaced by what where these bytes occur: the same for bodies of one make."""
+    found = set(reserved)
+    ordered = (*(byte for byte in _IN_ORDER if byte in found), *found.difference(_IN_ORDER))
+    return tuple((bytes((byte,)), _ESCAPED[bytes((byte,))]) for byte in ordered)
 
 
 def _form_entry(position: int, message: Message) -> bytes:

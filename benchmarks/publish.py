@@ -1,0 +1,194 @@
+"""What a message costs to publish: the load test's publishers against clients that only send.
+
+Everybody sends calls of ten messages of 1 KiB to one process on the loopback that answers at once. Ours is the whole
+pipeline: the plan in Spark, the exchange by group, pacing, signing, sending, and two rows of history for each message.
+"""
+
+import json
+import math
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from benchmarks import sink
+from benchmarks.charts import Bar, bars
+from benchmarks.report import Section, table
+from benchmarks.rounds import Measured, interleaved
+from sluice.delays import percentile
+
+_HERE = Path(__file__).resolve().parent
+_ENVIRONMENT = _HERE.parent / ".venv-benchmarks"
+_LOCK = _HERE / "competitors.lock"
+_MESSAGES = {"sockets": 40_000, "crt": 40_000, "boto3": 5_000}
+_CALLS = {"boto3": 400, "aiobotocore": 800, "locust": 400}
+_SCALED_MESSAGES = 60_000
+_GOAL_PER_SECOND = 700_000
+_DELAY_SECONDS, _SPREAD_SECONDS = 0.02, 0.02
+_SHARES = (0.5, 0.9, 0.99)
+
+
+@dataclass(frozen=True, slots=True)
+class _Cell:
+    """Who sends where how."""
+
+    client: str
+    is_ours: bool
+    service: str
+    is_tls: bool
+
+    @property
+    def name(self) -> str:
+        """Return who sends."""
+        return f"Sluice, {self.client}" if self.is_ours else _NAMES[self.client]
+
+
+_NAMES = {"boto3": "boto3, threads", "aiobotocore": "aiobotocore", "locust": "Locust and boto3"}
+
+
+def measure(_: Mapping[str, str], rounds: int) -> Section:
+    """Measure messages a processor second, what more tasks bring, and how true recorded latencies are."""
+    _install()
+    with tempfile.TemporaryDirectory(prefix="sluice-bench-") as folder:
+        certificate = _certificate(Path(folder))
+        os.environ["AWS_CA_BUNDLE"] = str(certificate[0])
+        with (
+            sink.running(0) as plain,
+            sink.running(0, certificate) as tls,
+            sink.running(_DELAY_SECONDS, spread_seconds=_SPREAD_SECONDS) as slow,
+            _spark() as ask,
+        ):
+            urls = {False: plain, True: tls}
+            ask(transport="sockets", service="sqs", url=tls, messages=20_000, tasks=1, rate=None)  # warms everything up
+            cells = _cells(urls, ask)
+            found = interleaved(cells, rounds)
+            scaled = _scaled(plain, ask, rounds)
+            latencies = ask(transport="sockets", service="sqs", url=slow, messages=3_000, tasks=1, rate=500.0)
+    return _section(found, scaled, latencies["latencies_us"])
+
+
+def _install() -> None:
+    """Make the competitors' own environment, as locked."""
+    uv = str(Path(sys.executable).parent / "uv")
+    if not _ENVIRONMENT.exists():
+        subprocess.run([uv, "venv", "--quiet", "--python", sys.executable, str(_ENVIRONMENT)], check=True)
+    python = str(_ENVIRONMENT / "bin" / "python")
+    subprocess.run([uv, "pip", "sync", "--quiet", "--python", python, str(_LOCK)], check=True)
+
+
+def _certificate(folder: Path) -> tuple[Path, Path]:
+    """Make a certificate for localhost that signs itself."""
+    certificate, key = folder / "certificate.pem", folder / "key.pem"
+    command = [
+        shutil.which("openssl") or "openssl",
+        "req",
+        "-x509",
+        "-newkey",
+        "ec",
+        "-pkeyopt",
+        "ec_paramgen_curve:prime256v1",
+        "-nodes",
+    ]
+    command += ["-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost", "-days", "2"]
+    command += ["-keyout", str(key), "-out", str(certificate)]
+    subprocess.run(command, check=True, capture_output=True)
+    return certificate, key
+
+
+@contextmanager
+def _spark() -> Iterator[Callable[..., dict[str, Any]]]:
+    """Yield what does one job in a Spark of its own."""
+    command = [sys.executable, "-m", "benchmarks.publish_spark"]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        questions, answers = process.stdin, process.stdout
+
+        def ask(**job: Any) -> dict[str, Any]:
+            print(json.dumps(job), file=questions, flush=True)
+            answer: dict[str, Any] = json.loads(answers.readline())
+            assert answer["messages"] >= job["messages"], f"{job} sent only {answer['messages']} messages"
+            return answer
+
+        yield ask
+        questions.close()
+
+
+def _cells(urls: Mapping[bool, str], ask: Callable[..., dict[str, Any]]) -> dict[_Cell, Callable[[], float]]:
+    cells: dict[_Cell, Callable[[], float]] = {}
+    for is_tls, url in urls.items():
+        for service in ("sns", "sqs"):
+            for client in _MESSAGES:
+                cells[_Cell(client, is_ours=True, service=service, is_tls=is_tls)] = partial(
+                    _ours, ask, client, service, url
+                )
+            for client in _CALLS:
+                cells[_Cell(client, is_ours=False, service=service, is_tls=is_tls)] = partial(
+                    _theirs, client, service, url
+                )
+    return cells
+
+
+def _ours(ask: Callable[..., dict[str, Any]], transport: str, service: str, url: str) -> float:
+    took = ask(transport=transport, service=service, url=url, messages=_MESSAGES[transport], tasks=1, rate=None)
+    return float(took["messages"] / took["processor_seconds"])
+
+
+def _theirs(client: str, service: str, url: str) -> float:
+    command = [str(_ENVIRONMENT / "bin" / "python"), str(_HERE / "competitors.py"), client, service, url]
+    ended = subprocess.run([*command, str(_CALLS[client])], check=True, stdout=subprocess.PIPE, text=True)
+    took = json.loads(ended.stdout.splitlines()[-1])
+    return float(took["messages"] / took["processor_seconds"])
+
+
+def _scaled(url: str, ask: Callable[..., dict[str, Any]], rounds: int) -> dict[int, Measured]:
+    def rate(tasks: int) -> float:
+        took = ask(transport="sockets", service="sqs", url=url, messages=_SCALED_MESSAGES, tasks=tasks, rate=None)
+        return float(took["messages"] / took["seconds"])
+
+    return interleaved({tasks: partial(rate, tasks) for tasks in (1, 2)}, rounds)
+
+
+def _section(found: Mapping[_Cell, Measured], scaled: Mapping[int, Measured], latencies_us: list[int]) -> Section:
+    rows = []
+    for cell, rate in found.items():
+        peer = found[_Cell("boto3", is_ours=False, service=cell.service, is_tls=cell.is_tls)]
+        cores = f"{_GOAL_PER_SECOND / rate.median:,.0f}" if cell.service == "sqs" and cell.is_tls else ""
+        where = ("SNS" if cell.service == "sns" else "SQS", "TLS" if cell.is_tls else "plain")
+        rows.append((*where, cell.name, f"{rate.median:,.0f}", rate.noise, rate.over(peer).ratio, cores))
+    head = ("service", "wire", "who", "messages a processor second", "noise", "to boto3", "cores for 700,000/s")
+    series = ["Sluice, the whole pipeline", "clients that only send"]
+    drawn = [
+        Bar(
+            f"{cell.name}, {cell.service.upper()}{' over TLS' * cell.is_tls}",
+            0 if cell.is_ours else 1,
+            rate.median,
+            f"{rate.median:,.0f}",
+        )
+        for cell, rate in sorted(found.items(), key=lambda one: (one[0].service, one[0].is_tls, -one[1].median))
+    ]
+    scaling = [(tasks, f"{rate.median:,.0f}", rate.noise, rate.over(scaled[1]).ratio) for tasks, rate in scaled.items()]
+    recorded = [
+        (f"p{share * 100:g}", f"{1_000 * _known(share):.1f}", f"{(percentile(latencies_us, share) or 0) / 1_000:.1f}")
+        for share in _SHARES
+    ]
+    return Section(
+        tables={
+            "publish": table(head, rows, text_columns=3),
+            "publish-tasks": table(("tasks", "messages/s", "noise", "to one"), scaling, text_columns=0),
+            "publish-accuracy": table(("", "the endpoint's delay, ms", "recorded, ms"), recorded, text_columns=1),
+        },
+        plots={"publish": bars("What a message costs", "messages a processor second", series, drawn)},
+    )
+
+
+def _known(share: float) -> float:
+    """Return the quantile of the endpoint's delay: a constant, and an exponential one behind it."""
+    return _DELAY_SECONDS - _SPREAD_SECONDS * math.log(1 - share)

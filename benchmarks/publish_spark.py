@@ -1,0 +1,99 @@
+"""The publishers of the load test, without consumers: `python -m benchmarks.publish_spark`, a job for each line.
+
+A line of input is JSON: transport, service, url, messages, tasks, and a rate, or none for as fast as it goes. A line of
+output says what it took: the whole job, plan and exchange included, by the processor time of this process, the JVM and
+the Python workers.
+"""
+
+import json
+import os
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import pyarrow.compute as pc
+from pyspark.sql import SparkSession
+
+from benchmarks.processes import processor_seconds
+from sluice.clock import SystemClock, clock_id, wall_minus_monotonic_us
+from spark_load import session
+from spark_load.plan import Plan
+from spark_load.profile import Profile
+from spark_load.publish import publish
+from spark_load.site import Site
+from spark_load.tasks import Run
+from wire.journal import read_journal
+
+_BODY_BYTES = 1_024
+_AROUND_BYTES = 99  # what stands around the payload
+_SLOTS = 2
+_clock = SystemClock()
+
+
+def main() -> None:
+    """Do one job after the other until the input ends."""
+    with session.running(_SLOTS) as spark:
+        for line in sys.stdin:
+            print(json.dumps(_took(spark, **json.loads(line))), flush=True)
+
+
+def _took(
+    spark: SparkSession, *, transport: str, service: str, url: str, messages: int, tasks: int, rate: float | None
+) -> dict[str, Any]:
+    profile = Profile(
+        messages_per_second=rate or 1_000_000,
+        duration_seconds=messages / (rate or 1_000_000),
+        group_count=10_000,
+        payload_bytes=_BODY_BYTES - _AROUND_BYTES,
+        destination="topic" if service == "sns" else "queue",
+        publish_tasks=tasks,
+        catch_up_ratio=100,
+    )
+    with tempfile.TemporaryDirectory(prefix="sluice-bench-") as folder:
+        run = Run(
+            id="20260101T000000-local-publish-0000",
+            folder=Path(folder),
+            site=_site(url),
+            plan=Plan(profile, 1),
+            clock_id=clock_id(),
+            clock_offset_us=wall_minus_monotonic_us(),
+            transport=transport,
+        )
+        began, began_processor = _clock.monotonic(), processor_seconds(os.getpid())
+        run.board(_clock).start(_clock.now_us())
+        done = publish(spark, run).collect()
+        seconds, processor = _clock.monotonic() - began, processor_seconds(os.getpid()) - began_processor
+        return {
+            "messages": sum(row["done"] for row in done),
+            "seconds": seconds,
+            "processor_seconds": processor,
+            "latencies_us": _latencies_us(run.journals) if rate else [],
+        }
+
+
+def _latencies_us(journals: Path) -> list[int]:
+    found: list[int] = []
+    for path in journals.iterdir():
+        table = read_journal(path)
+        table = table.filter(pc.equal(table.column("kind"), "published"))
+        took = pc.subtract(table.column("responded_at_us"), table.column("invoked_at_us"))
+        found += took.to_pylist()
+    return found
+
+
+def _site(url: str) -> Site:
+    return Site(
+        endpoint_url=url,
+        region="us-east-1",
+        topic_arn="arn:aws:sns:us-east-1:000000000000:t.fifo",
+        topic="t.fifo",
+        queue_urls={f"q{number}.fifo": f"{url}/000000000000/q{number}.fifo" for number in range(3)},
+        dead_letter_queues={},
+        visibility_timeout_seconds={},
+        max_receive_count={},
+    )
+
+
+if __name__ == "__main__":
+    main()
