@@ -64,7 +64,7 @@ def write(
 ) -> Made:
     """Write a history of about that many events; `bad_share` of the groups are broken.
 
-    A broken group has one message that billing does not get, gets twice, gets before its predecessor, or gets while
+    A broken group has one message that billing does not get, gets twice, gets behind a later one, or gets while
     its predecessor is held. They are not the largest groups, nor so small that they have no three messages.
 
     Args:
@@ -142,28 +142,32 @@ class _Slice:
     def _consumed(self, queue: int) -> list[pa.Table]:
         """Return polls, receives and deletes of the messages from the queue-th queue."""
         call = self._place // _BATCH
-        asked = _BEGAN_US + (call + 1) * _BATCH * _STEP_US + 10_000 * (queue + 1)
-        times = {"asked": asked, "answered": asked + 400, "deleted": asked + 500, "settled": asked + 800}
+        asked = self._asked(queue)
+        times = {"call": call, "asked": asked, "answered": asked + 400, "deleted": asked + 500, "settled": asked + 800}
         received = np.arange(len(self._idx))
         kept = received
         if queue == 0:
             received, kept = self._break(times, received)
         return [
-            self._polled(queue, call, asked),
-            self._received(queue, call, times, received),
-            self._deleted(queue, call, times, kept),
+            self._polled(queue),
+            self._received(queue, times, received),
+            self._deleted(queue, times, kept),
         ]
+
+    def _asked(self, queue: int) -> np.ndarray:
+        return _BEGAN_US + (self._place // _BATCH + 1) * _BATCH * _STEP_US + 10_000 * (queue + 1)
 
     def _break(self, times: Mapping[str, np.ndarray], received: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Break the bad groups; return which messages are received, and which deleted."""
         kept, again = np.ones(len(received), dtype=bool), []
         for group, kind in self._bad.items():
-            first, second, third = np.flatnonzero(self._group == group)[:3]
+            first, second, *others = np.flatnonzero(self._group == group)
             if kind == "dropped":
                 kept[second] = False
             elif kind == "doubled":
                 again.append(second)
             elif kind == "swapped":
+                third = next(other for other in others if self._place[other] // _BATCH > self._place[second] // _BATCH)
                 for instants in times.values():
                     instants[[second, third]] = instants[[third, second]]
             else:
@@ -171,15 +175,16 @@ class _Slice:
                 times["settled"][first] += 20_000_000
         return np.concatenate([received[kept], np.array(again, dtype=int)]), received[kept]
 
-    def _polled(self, queue: int, call: np.ndarray, asked: np.ndarray) -> pa.Table:
-        first = np.flatnonzero(np.diff(call, prepend=-1))
+    def _polled(self, queue: int) -> pa.Table:
+        first = np.flatnonzero(np.diff(self._place // _BATCH, prepend=-1))
+        asked = self._asked(queue)[first]
         return _table(
             {
                 **_of_worker(WORKERS[queue + 1]),
-                **_of_call(queue, call[first]),
+                **_of_call(queue, self._place[first] // _BATCH),
                 "kind": pa.scalar(Kind.POLL.value),
-                "invoked_at_us": pa.array(asked[first]),
-                "responded_at_us": pa.array(asked[first] + 400),
+                "invoked_at_us": pa.array(asked),
+                "responded_at_us": pa.array(asked + 400),
                 "max_number_of_messages": pa.scalar(_BATCH, pa.int32()),
                 "wait_time_seconds": pa.scalar(1, pa.int32()),
                 "detail": pa.scalar(answer_detail(_BATCH)),
@@ -187,13 +192,13 @@ class _Slice:
             len(first),
         )
 
-    def _received(self, queue: int, call: np.ndarray, times: Mapping[str, np.ndarray], which: np.ndarray) -> pa.Table:
+    def _received(self, queue: int, times: Mapping[str, np.ndarray], which: np.ndarray) -> pa.Table:
         is_again = np.zeros(len(which), dtype=np.int64)
         is_again[len(np.unique(which)) :] = 1
         return _table(
             {
                 **_of_worker(WORKERS[queue + 1]),
-                **_of_call(queue, call[which] + is_again * 10**9),
+                **_of_call(queue, times["call"][which] + is_again * 10**9),
                 "kind": pa.scalar(Kind.RECEIVED.value),
                 "invoked_at_us": pa.array(times["asked"][which]),
                 "responded_at_us": pa.array(times["answered"][which] + is_again),
@@ -211,11 +216,11 @@ class _Slice:
             len(which),
         )
 
-    def _deleted(self, queue: int, call: np.ndarray, times: Mapping[str, np.ndarray], which: np.ndarray) -> pa.Table:
+    def _deleted(self, queue: int, times: Mapping[str, np.ndarray], which: np.ndarray) -> pa.Table:
         return _table(
             {
                 **_of_worker(WORKERS[queue + 1]),
-                **_of_call(queue, call[which] + 2 * 10**9),
+                **_of_call(queue, times["call"][which] + 2 * 10**9),
                 "kind": pa.scalar(Kind.DELETED.value),
                 "message_group_id": _group_names(self._group[which]),
                 "idx": pa.array(self._idx[which]),
