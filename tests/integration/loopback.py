@@ -31,16 +31,12 @@ type Fault = Callable[[str], Refusal | None]
 
 
 class Endpoint:
-    """One account behind a port of its own.
+    """One account behind a port of its own. Its `fault` may be replaced at any time."""
 
-    Args:
-        fault: of every call from now on; may be replaced at any time.
-    """
-
-    def __init__(self, server: "_Server") -> None:
+    def __init__(self) -> None:
         self.fault: Fault = lambda _: None
-        self._server = server
-        self.url = f"http://127.0.0.1:{server.server_address[1]}"
+        self._server = _Server(self)
+        self.url = f"http://127.0.0.1:{self._server.server_address[1]}"
         self._account = Account(region=_REGION, base_url=self.url)
         self._changed = threading.Condition()
         self._clock = SystemClock()
@@ -70,6 +66,10 @@ class Endpoint:
     def die(self) -> None:
         """Be gone: every connection is cut, and nobody listens any more."""
         self._server.stop()
+
+    def come_back(self) -> None:
+        """Be there again, at the same port, with everything that was."""
+        self._server = _Server(self, port=self._server.server_address[1])
 
     def answer(self, service: str, operation: str, params: dict[str, Any]) -> dict[str, Any] | Refusal:
         """Answer one call; a receive waits as long as it was asked to."""
@@ -107,11 +107,13 @@ def _letting(topic_arn: str, *, send_to: str) -> dict[str, Any]:
 
 class _Server(ThreadingHTTPServer):
     daemon_threads = True
-    endpoint: Endpoint
 
-    def __init__(self) -> None:
-        super().__init__(("127.0.0.1", 0), _Handler)
+    def __init__(self, endpoint: Endpoint, *, port: int = 0) -> None:
+        super().__init__(("127.0.0.1", port), _Handler)
+        self.endpoint = endpoint
         self._open: set[socket.socket] = set()
+        self._thread = threading.Thread(target=self.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
+        self._thread.start()
 
     def get_request(self) -> tuple[socket.socket, Any]:
         accepted, address = super().get_request()
@@ -127,7 +129,10 @@ class _Server(ThreadingHTTPServer):
         """Say nothing: clients go away, and this endpoint cuts connections."""
 
     def stop(self) -> None:
+        if not self._thread.is_alive():
+            return
         self.shutdown()
+        self._thread.join()
         self.server_close()
         for one in list(self._open):
             with suppress(OSError):
@@ -177,13 +182,9 @@ class _Handler(BaseHTTPRequestHandler):
 @contextmanager
 def running() -> Iterator[Endpoint]:
     """Run an endpoint with nothing in it."""
-    server = _Server()
-    server.endpoint = Endpoint(server)
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
-    thread.start()
+    endpoint = Endpoint()
     try:
-        yield server.endpoint
+        yield endpoint
     finally:
-        server.endpoint.fault = lambda _: None
-        server.stop()
-        thread.join()
+        endpoint.fault = lambda _: None
+        endpoint.die()

@@ -470,18 +470,15 @@ def test_a_killed_task_is_unknown_and_the_run_goes_on_and_ends_valid(
 def test_an_endpoint_that_is_away_is_unknown_and_the_run_goes_on_and_ends_valid(
     spark: SparkSession, endpoint: loopback.Endpoint, tmp_path: Path
 ) -> None:
-    """Every connection is cut in the middle of the run; when it is back, the rest is published."""
+    """Nobody listens any more in the middle of the run; when it is back, the rest is published."""
     where = site.find(LOCAL, endpoint_url=endpoint.url)
-
-    def cut(_name: str) -> Refusal | None:
-        raise ConnectionAbortedError
 
     def leave(_phase: str, everyone: list[Progress]) -> None:
         if sum(one.done for one in everyone if one.role == "publish") > 150:
-            endpoint.fault = cut
+            endpoint.die()
 
     broken, stored = _load(spark, where, tmp_path, leave)
-    endpoint.fault = lambda _: None
+    endpoint.come_back()
     whole = _go_on(spark, stored, where)
 
     assert (broken.status, broken.violations) == (Status.UNKNOWN, ())
