@@ -283,7 +283,7 @@ def rejudge(spark: SparkSession, stored: Stored) -> Verdict:
         run=stored.described,
         unknowns=stored.unknowns,
         thresholds=stored.plan.profile.thresholds(),
-        allowed=stored.plan.profile.allowed(),
+        allowed=dict(stored.plan.profile.allowed()) | resume.allowed(stored.described),
     )
     report.write(verdict, stored.folder)
     return verdict
