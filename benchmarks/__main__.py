@@ -11,7 +11,7 @@ import click
 import structlog
 from sqlalchemy import text
 
-from benchmarks import backlog, delays, lanes, places, publish, relay, report, standard, writers
+from benchmarks import backlog, check, delays, lanes, places, publish, relay, report, standard, writers
 from benchmarks.places import POSTGRES
 from benchmarks.report import Section
 from benchmarks.rounds import Measured
@@ -26,6 +26,7 @@ _BENCHMARKS: dict[str, Callable[[Mapping[str, str], int], Section]] = {
     "lanes": lanes.measure,
     "standard": standard.measure,
     "publish": publish.measure,
+    "check": check.measure,
 }
 _FLUSHES = 100
 _QUIET = 0.5

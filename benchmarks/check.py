@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from benchmarks import check_history
+from benchmarks import check_history, locked
 from benchmarks.processes import resident_bytes
 from benchmarks.report import Section, table
 from benchmarks.rounds import Measured
@@ -24,7 +24,6 @@ from sluice.errors import EndpointError
 LARGE = "SLUICE_BENCH_LARGE"
 """Set, it measures 100 M events too: some 10 GB of disk, and half an hour."""
 _PROJECT = Path(__file__).resolve().parents[1]
-_COMPETITORS = _PROJECT / ".venv-benchmarks" / "bin" / "python"
 _SIZES = (1_000_000, 10_000_000)
 _LARGE_SIZE = 100_000_000
 _WARM_UP = 150_000
@@ -56,8 +55,7 @@ class Took:
 
 def measure(_: Mapping[str, str], rounds: int) -> Section:
     """Measure sizes with and without broken groups; return the table."""
-    if not _COMPETITORS.exists():
-        raise EndpointError(f"{_COMPETITORS} is not there; make it: make bench")
+    locked.install()
     rows: list[Sequence[object]] = []
     with tempfile.TemporaryDirectory(prefix="sluice-check-") as name:
         folder = Path(name)
@@ -73,7 +71,7 @@ def measure(_: Mapping[str, str], rounds: int) -> Section:
 
 def _rows(warm_up: Path, place: Path, events: int, bad_share: float, rounds: int) -> list[Sequence[object]]:
     ours, our_bytes = _run([sys.executable, "-m", "benchmarks.check_spark", str(warm_up), str(place), str(rounds)])
-    theirs, their_bytes = _run([str(_COMPETITORS), "benchmarks/check_duckdb.py", str(place), str(rounds + 1)])
+    theirs, their_bytes = _run([locked.PYTHON, "benchmarks/check_duckdb.py", str(place), str(rounds + 1)])
     steps = {
         "exchange alone": (ours["exchange"], ""),
         "exchange and rollup": (ours["rollup"], ""),

@@ -18,18 +18,16 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from benchmarks import sink
+from benchmarks import locked, sink
 from benchmarks.charts import Bar, bars
 from benchmarks.report import Section, table
 from benchmarks.rounds import Measured, interleaved
 from sluice.delays import percentile
 
 _HERE = Path(__file__).resolve().parent
-_ENVIRONMENT = _HERE.parent / ".venv-benchmarks"
-_LOCK = _HERE / "competitors.lock"
-_MESSAGES = {"sockets": 40_000, "crt": 40_000, "boto3": 5_000}
-_CALLS = {"boto3": 400, "aiobotocore": 800, "locust": 400}
-_SCALED_MESSAGES = 60_000
+_MESSAGES = {"sockets": 50_000, "crt": 30_000, "boto3": 3_000}
+_CALLS = {"boto3": 200, "aiobotocore": 400, "locust": 200}
+_SCALED_MESSAGES = 50_000
 _GOAL_PER_SECOND = 700_000
 _DELAY_SECONDS, _SPREAD_SECONDS = 0.02, 0.02
 _SHARES = (0.5, 0.9, 0.99)
@@ -55,7 +53,7 @@ _NAMES = {"boto3": "boto3, threads", "aiobotocore": "aiobotocore", "locust": "Lo
 
 def measure(_: Mapping[str, str], rounds: int) -> Section:
     """Measure messages a processor second, what more tasks bring, and how true recorded latencies are."""
-    _install()
+    locked.install()
     with tempfile.TemporaryDirectory(prefix="sluice-bench-") as folder:
         certificate = _certificate(Path(folder))
         os.environ["AWS_CA_BUNDLE"] = str(certificate[0])
@@ -72,15 +70,6 @@ def measure(_: Mapping[str, str], rounds: int) -> Section:
             scaled = _scaled(plain, ask, rounds)
             latencies = ask(transport="sockets", service="sqs", url=slow, messages=3_000, tasks=1, rate=500.0)
     return _section(found, scaled, latencies["latencies_us"])
-
-
-def _install() -> None:
-    """Make the competitors' own environment, as locked."""
-    uv = str(Path(sys.executable).parent / "uv")
-    if not _ENVIRONMENT.exists():
-        subprocess.run([uv, "venv", "--quiet", "--python", sys.executable, str(_ENVIRONMENT)], check=True)
-    python = str(_ENVIRONMENT / "bin" / "python")
-    subprocess.run([uv, "pip", "sync", "--quiet", "--python", python, str(_LOCK)], check=True)
 
 
 def _certificate(folder: Path) -> tuple[Path, Path]:
@@ -142,7 +131,7 @@ def _ours(ask: Callable[..., dict[str, Any]], transport: str, service: str, url:
 
 
 def _theirs(client: str, service: str, url: str) -> float:
-    command = [str(_ENVIRONMENT / "bin" / "python"), str(_HERE / "competitors.py"), client, service, url]
+    command = [locked.PYTHON, str(_HERE / "competitors.py"), client, service, url]
     ended = subprocess.run([*command, str(_CALLS[client])], check=True, stdout=subprocess.PIPE, text=True)
     took = json.loads(ended.stdout.splitlines()[-1])
     return float(took["messages"] / took["processor_seconds"])
