@@ -67,6 +67,15 @@ def test_each_message_goes_straight_to_one_queue_and_through_a_topic_to_all() ->
     assert estimate(BY_HAND, queue_count=3).delivered_count == 3_030
 
 
+def test_a_repeat_outside_the_window_is_a_message_of_its_own() -> None:
+    """It comes through to every queue, as those inside it do not."""
+    profile = replace(BY_HAND, duplicate_share=0, late_duplicate_share=0.1, late_duplicate_after_seconds=400)
+
+    made = estimate(profile, queue_count=3)
+
+    assert (made.repeat_count, made.calls["publish"], made.delivered_count) == (100, 111, 3_330)
+
+
 def test_what_fails_is_received_again_one_at_a_time() -> None:
     """100 fail once, 10 are forgotten, 10 are poison: 4 more receives, one in the DLQ, and one after the redrive."""
     profile = replace(BY_HAND, duplicate_share=0, failure_share=0.1, crash_share=0.01, poison_share=0.01)
