@@ -59,7 +59,8 @@ class Stopped(Exception):
 
     def __init__(self, folder: Path) -> None:
         super().__init__(
-            f"stopped; what was recorded is in {folder}, and can be judged: python -m spark_load check {folder}"
+            f"stopped; what was recorded is in {folder}; judge it: python -m spark_load check {folder}, or go on:"
+            f" python -m spark_load resume {folder}"
         )
         self.folder = folder
 
