@@ -32,7 +32,7 @@ _SLICE = 100_000  # messages; a multiple of _BATCH
 _BATCH = 10
 _BEGAN_US = 1_763_700_000_000_000
 _STEP_US = 100
-_GROUPS = 2_000
+_GROUPS = 10_000
 _FEW = [
     "run",
     "phase",
