@@ -19,7 +19,7 @@ _SLICES = 100  # a phase is looked at in so many pieces, for the backlog
 # What LocalStack was measured to do on two cores.
 _LOCALSTACK_DELIVERIES_PER_SECOND = 270  # from a topic: 90 messages to each of three queues
 _LOCALSTACK_SENDS_PER_SECOND = 1_300
-_LOCALSTACK_RECEIVES_PER_SECOND = 800  # of one queue
+_LOCALSTACK_ANSWERS_PER_SECOND = 80  # of one queue, each deleted: 800 messages by tens
 
 type Target = Literal["aws", "localstack"]
 
@@ -149,7 +149,8 @@ class Volume:
         if self.target == "aws":
             return self.handled_per_second
         offered = self.offerable_per_second * self.queue_share
-        return min(self.handled_per_second, _LOCALSTACK_RECEIVES_PER_SECOND, offered)
+        received = _LOCALSTACK_ANSWERS_PER_SECOND * (1 if self.fails else limits.RECEIVE_MESSAGES_MAX)
+        return min(self.handled_per_second, received, offered)
 
     @cached_property
     def backlogs(self) -> tuple[float, float]:
