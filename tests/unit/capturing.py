@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from itertools import batched
 from typing import NamedTuple
 
 
@@ -18,11 +19,12 @@ class Captured(NamedTuple):
 
 
 class Reply(NamedTuple):
-    """What to answer; status 0 closes the connection without a word."""
+    """What to answer; status 0 closes the connection without a word. With `chunk_bytes` it comes in such chunks."""
 
     status: int = 200
     body: bytes = b"{}"
     headers: tuple[tuple[str, str], ...] = ()
+    chunk_bytes: int | None = None
 
 
 @dataclass(slots=True)
@@ -50,10 +52,16 @@ def capturing(reply: Callable[[Captured], Reply]) -> Iterator[Server]:
                 self.close_connection = True
                 return
             self.send_response(answer.status)
-            for name, value in (("Content-Length", str(len(answer.body))), *answer.headers):
+            size = answer.chunk_bytes
+            length = ("Content-Length", str(len(answer.body))) if size is None else ("Transfer-Encoding", "chunked")
+            for name, value in (length, *answer.headers):
                 self.send_header(name, value)
             self.end_headers()
-            self.wfile.write(answer.body)
+            if size is None:
+                self.wfile.write(answer.body)
+            else:
+                for part in (*batched(answer.body, size), ()):
+                    self.wfile.write(b"%x\r\n%b\r\n" % (len(part), bytes(part)))
 
         def log_message(self, format: str, *args: object) -> None:
             """Say nothing."""

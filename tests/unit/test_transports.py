@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
-from urllib.parse import parse_qsl
+from urllib.parse import parse_qsl, quote_plus
 from xml.sax.saxutils import escape
 
 import boto3
@@ -16,10 +16,13 @@ from botocore.auth import SigV4Auth
 from botocore.awsrequest import AWSRequest
 from botocore.config import Config
 from botocore.credentials import Credentials
+from hypothesis import given
+from hypothesis import strategies as st
 
 from sluice.clock import SystemClock
 from sluice.errors import ConfigError
 from spark_load.transport import NAMES, Answer, Call, Message, Transport
+from spark_load.transport.formats import form_quoted
 from spark_load.transport.ledger import Ledger
 from spark_load.transport.opening import opened
 from tests.unit.capturing import Captured, Reply, capturing
@@ -279,3 +282,78 @@ def test_many_calls_are_on_their_way_at_once(tmp_path: Path, name: str) -> None:
         answers = _ask(transport, *(Call(QUEUE, _messages("a")) for _ in range(40)))
 
     assert [answer.errors for answer in answers] == [{}] * 40
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_recorded_latencies_are_those_of_the_endpoint(tmp_path: Path, name: str) -> None:
+    """Eight known delays, from nothing to 350 ms, all at once: each is recorded, to a tenth of a second at most."""
+
+    def reply(request: Captured) -> Reply:
+        SystemClock().sleep(json.loads(request.body)["Entries"][0]["MessageBody"].count("x") / 20)
+        return _taken(request)
+
+    with capturing(reply) as server, _open(name, "sqs", server.url, tmp_path) as transport:
+        _ask(
+            transport,
+            *(Call(QUEUE, [PLANNED._replace(idx=at, deduplication_id=f"r.{at}", head="x" * at)]) for at in range(8)),
+        )
+
+    rows = read_journal(tmp_path / f"{name}.arrows").to_pylist()[1:-1]
+    excess = {row["idx"]: (row["responded_at_us"] - row["invoked_at_us"]) / 1e6 - row["idx"] / 20 for row in rows}
+    assert len(excess) == 8
+    assert all(over >= 0 for over in excess.values())
+    assert sorted(excess.values())[4] < 0.1
+
+
+@pytest.mark.parametrize("name", [one for one in NAMES if one != "boto3"])
+def test_a_call_that_is_never_answered_is_given_up_and_nobody_knows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    """It may have had its effect: `info`, by botocore's name; the connection goes, and the next call has another."""
+    monkeypatch.setattr("spark_load.transport.http.ANSWER_SECONDS_MAX", 0.3)
+    answer = threading.Event()
+
+    def reply(request: Captured) -> Reply:
+        answer.wait(10)
+        return _taken(request)
+
+    with capturing(reply) as server, _open(name, "sqs", server.url, tmp_path) as transport:
+        first = _ask(transport, Call(QUEUE, _messages("a")))[0]
+        answer.set()
+        second = _ask(transport, Call(QUEUE, _messages("b")))[0]
+
+    assert (first.errors, second.errors) == ({0: "ReadTimeoutError"}, {})
+    rows = read_journal(tmp_path / f"{name}.arrows").to_pylist()[1:-1]
+    assert [(row["outcome"], row["error"]) for row in rows] == [("info", "ReadTimeoutError"), ("ok", None)]
+
+
+@pytest.mark.parametrize("name", [one for one in NAMES if one != "boto3"])
+def test_an_endpoint_without_tls_is_not_spoken_to_without_it(tmp_path: Path, name: str) -> None:
+    """Where the URL says https: no message leaves."""
+    with capturing(_taken) as server:
+        with _open(name, "sqs", server.url.replace("http:", "https:"), tmp_path) as transport:
+            errors = _ask(transport, Call(QUEUE, _messages("a")))[0].errors
+
+        assert errors[0] in {"SSLError", "EndpointConnectionError"}
+        assert server.captured == []
+    rows = read_journal(tmp_path / f"{name}.arrows").to_pylist()[1:-1]
+    assert rows[0]["outcome"] in {"info", "fail"}
+
+
+@given(st.text(st.characters(exclude_categories=["Cs"])))
+def test_a_form_is_quoted_as_botocore_quotes_it(text: str) -> None:
+    """Whatever the text."""
+    assert form_quoted(text).decode() == quote_plus(text)
+
+
+@pytest.mark.parametrize("cut", [None, 1, 7, 40])
+def test_an_answer_is_read_however_it_is_cut(tmp_path: Path, cut: int | None) -> None:
+    """By its length or in chunks of any size."""
+
+    def reply(request: Captured) -> Reply:
+        return _taken(request)._replace(chunk_bytes=cut)
+
+    with capturing(reply) as server, _open("sockets", "sqs", server.url, tmp_path) as transport:
+        answers = [_ask(transport, Call(QUEUE, _messages("a", "b")))[0].errors for _ in range(2)]
+
+    assert answers == [{}, {}]
