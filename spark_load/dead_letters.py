@@ -96,7 +96,7 @@ class DeadLetters:
 
         Raises:
             BotoCoreError, ClientError: a task could not be started or asked for.
-            NotReached: a task did not end in time.
+            NotReached: a task did not end in time, or not well.
         """
         return sum(self._move(dead, queue) for queue, dead in self._site.dead_letter_queues.items() if dead in queues)
 
@@ -115,7 +115,8 @@ class DeadLetters:
         handle = sqs.start_message_move_task(SourceArn=arn).get("TaskHandle")
 
         def ended() -> dict[str, Any] | None:
-            (task,) = sqs.list_message_move_tasks(SourceArn=arn, MaxResults=1)["Results"]
+            listed = sqs.list_message_move_tasks(SourceArn=arn, MaxResults=1).get("Results", [])
+            task: dict[str, Any] = listed[0] if listed else {"Status": "NOT_LISTED"}
             return None if task["Status"] in ("RUNNING", "CANCELLING") else task
 
         task = eventually(
@@ -134,6 +135,10 @@ class DeadLetters:
             error=None if is_done else task.get("FailureReason", task["Status"]),
             moved_count=moved,
         )
+        if not is_done:
+            raise NotReached(
+                f"the move task of {dead} ended as {task['Status']} ({task.get('FailureReason', 'no reason')})"
+            )
         return moved
 
     def probe(self) -> bool:

@@ -10,6 +10,7 @@ import pytest
 from botocore.exceptions import ReadTimeoutError
 
 from sluice.checker import Expectation, Finding, check_group, surroundings
+from sluice.clock import NotReached
 from sluice.history import Event, Identity, Kind, make_body
 from sluice.model import Refusal
 from spark_load.consume import Consumer
@@ -21,6 +22,7 @@ from spark_load.site import Site
 from spark_load.tasks import Desk, Run
 from wire.journal import Journal, read_journal
 from wire.recorder import Recorder
+from wire.saboteurs import sabotage
 from wire.simulator import Simulator
 
 RUN, QUEUE, DEAD, UNDELIVERED = "run-1", "billing.fifo", "billing-dlq.fifo", "billing-undelivered-dlq.fifo"
@@ -393,6 +395,19 @@ def test_what_a_move_task_loses_is_found(place: _Place, sabotage: Callable[[_Pla
     letters.probe()
 
     assert {violation.anomaly for violation in place.judged()["a"].violations} == shows
+
+
+def test_a_move_task_that_does_not_end_well_is_no_move(place: _Place) -> None:
+    """It is on record as of unknown outcome, so nothing is judged by it, and the run hears of it."""
+    letters = _poisoned(place)
+    sabotage((place.sqs,), "ignore-move-task")
+    letters.read(keeps=True)
+
+    with pytest.raises(NotReached, match=r"the move task of billing-dlq\.fifo ended as NOT_LISTED \(no reason\)"):
+        letters.bring_back([DEAD])
+
+    (redriven,) = [event for event in place.events() if event.kind == Kind.REDRIVEN]
+    assert (redriven.outcome, redriven.error) == ("info", "NOT_LISTED")
 
 
 def test_a_queue_with_a_message_in_it_is_not_said_to_be_empty(place: _Place) -> None:
