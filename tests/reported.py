@@ -138,7 +138,7 @@ def _messages(events: Sequence[Event], expectation: Expectation) -> dict[int, di
         one = found[event.idx]
         one["group"] = event.message_group_id
         one["warm"] |= event.phase == "warm_up"
-        if event.kind == Kind.PUBLISHED and event.outcome == "ok":
+        if event.kind == Kind.PUBLISHED and event.outcome == "ok" and one["acked"] is None:
             one["due"], one["acked"] = event.intended_at_us, event.responded_at_us
         elif event.kind == Kind.RECEIVED and event.queue in expectation.queues:
             one["received"].setdefault(event.queue, event.responded_at_us)
