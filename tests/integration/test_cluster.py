@@ -26,11 +26,11 @@ from spark_load import session
 from tests.integration import loopback
 from tests.integration.conftest import PROJECT
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
 
 SPARK_HOME = Path(pyspark.__file__).parent
 SLOTS = 4  # of the profile below: one publishes, three consume
-RUN_SECONDS_MAX = 240
+RUN_SECONDS_MAX = 600
 PROFILE = """
 messages_per_second: 100
 duration_seconds: 2

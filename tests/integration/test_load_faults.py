@@ -36,10 +36,10 @@ from tests.integration import loopback
 from tests.integration.conftest import PROJECT
 from wire.journal import Journal, read_journal
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
 
 LOCAL = environment("local")
-COMMAND_SECONDS_MAX = 240
+COMMAND_SECONDS_MAX = 600
 PROFILE = """
 messages_per_second: 100
 duration_seconds: 8
