@@ -16,7 +16,7 @@ from sluice.clock import NotReached, eventually
 from sluice.history import Kind, Outcome, identity_of
 from spark_load.tasks import Desk, Run
 
-_WAIT_SECONDS = 2
+_WAIT_SECONDS = 1
 _HELD_SECONDS = 600  # while it is read; a group shows at most ten of its dead letters until they are gone
 _READS_MAX = 100_000
 _MOVE_SECONDS_MAX = 600

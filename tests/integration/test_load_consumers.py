@@ -29,9 +29,9 @@ LOCAL = environment("local")
 QUEUES = ("sluice-local-billing.fifo", "sluice-local-shipping.fifo", "sluice-local-audit.fifo")
 ROUGH = profile.parse(
     """
-messages_per_second: 30
-duration_seconds: 5
-warm_up_seconds: 1
+messages_per_second: 40
+duration_seconds: 3
+warm_up_seconds: 0.5
 group_count: 12
 group_skew: 1.0
 payload_bytes: 64
@@ -41,7 +41,7 @@ failure_share: 0.08
 crash_share: 0.02
 poison_share: 0.05
 redrive: true
-visibility_timeout_seconds: 4
+visibility_timeout_seconds: 3
 lateness_budget_seconds: 60
 drain_timeout_seconds: 30
 latency_seconds_max: 300
@@ -68,7 +68,7 @@ def _run(
     *,
     target: str = "localstack",
     watch: driver.Watch = _nobody,
-    seed: int = 7,
+    seed: int = 3,
 ) -> tuple[Verdict, Path]:
     folder = driver.make_folder(runs, LOCAL, "shape", SystemClock())
     verdict = driver.run_load(
@@ -116,7 +116,8 @@ def test_failures_crashes_poison_and_their_way_back_are_exercised_and_valid(
 ) -> None:
     """Where a move task brings back what it took, nothing is allowed and every rule about dead letters is put to test.
 
-    The warm-up is in the history and drained before the load began; 150 messages are measured, and 30 are not.
+    The warm-up is in the history and drained before the load began; 120 messages are measured, and 20 are not. With
+    this seed eight messages are poisoned, three of them in one group, two crash their consumers, and six fail.
     """
     where = site.find(LOCAL, endpoint_url=endpoint.url)
     phases: list[str] = []
@@ -134,13 +135,13 @@ def test_failures_crashes_poison_and_their_way_back_are_exercised_and_valid(
     assert _of(verdict, Holding.ALLOWED, Holding.CROSSED) == set()
     assert "B6" in _of(verdict, Holding.SEEN)
     counts = {queue: of["received"]["count"] for queue, of in verdict.measures["queues"].items()}
-    assert counts == dict.fromkeys(QUEUES, 150)
+    assert counts == dict.fromkeys(QUEUES, 120)
     events = list(_events(folder))
     published = {event["phase"] for event in events if event["kind"] == "published"}
-    (began_us,) = {event["intended_at_us"] for event in events if event["kind"] == "published" and event["idx"] == 30}
+    (began_us,) = {event["intended_at_us"] for event in events if event["kind"] == "published" and event["idx"] == 20}
     warm = [event for event in events if event["kind"] == "deleted" and event["phase"] == "warm_up"]
     assert published == {"warm_up", "measure"}
-    assert {event["idx"] for event in warm} == set(range(30))
+    assert {event["idx"] for event in warm} == set(range(20))
     assert max(event["responded_at_us"] for event in warm) < began_us
 
 
