@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -37,18 +38,20 @@ _SHARES = (0.5, 0.9, 0.99)
 class _Cell:
     """Who sends where how."""
 
+    kind: str
     client: str
-    is_ours: bool
     service: str
     is_tls: bool
 
     @property
     def name(self) -> str:
         """Return who sends."""
-        return f"Sluice, {self.client}" if self.is_ours else _NAMES[self.client]
+        return f"{self.kind}{self.client}"
 
 
-_NAMES = {"boto3": "boto3, threads", "aiobotocore": "aiobotocore", "locust": "Locust and boto3"}
+type _Ask = Callable[..., dict[str, Any]]
+_SPARK, _ALONE, _THEIRS = "Sluice in Spark, ", "Sluice's publisher alone, ", ""
+_SERIES = [_SPARK, _ALONE, _THEIRS]
 
 
 def measure(_: Mapping[str, str], rounds: int) -> Section:
@@ -61,11 +64,13 @@ def measure(_: Mapping[str, str], rounds: int) -> Section:
             sink.running(0) as plain,
             sink.running(0, certificate) as tls,
             sink.running(_DELAY_SECONDS, spread_seconds=_SPREAD_SECONDS) as slow,
-            _spark() as ask,
+            _publishers() as ask,
+            _publishers("--alone") as ask_alone,
         ):
             urls = {False: plain, True: tls}
-            ask(transport="sockets", service="sqs", url=tls, messages=20_000, tasks=1, rate=None)  # warms everything up
-            cells = _cells(urls, ask)
+            for one in (ask, ask_alone):  # what comes first pays for what is made once
+                one(transport="sockets", service="sqs", url=tls, messages=20_000, tasks=1, rate=None)
+            cells = _cells(urls, {_SPARK: ask, _ALONE: ask_alone})
             found = interleaved(cells, rounds)
             scaled = _scaled(plain, ask, rounds)
             latencies = ask(transport="sockets", service="sqs", url=slow, messages=3_000, tasks=1, rate=500.0)
@@ -92,9 +97,9 @@ def _certificate(folder: Path) -> tuple[Path, Path]:
 
 
 @contextmanager
-def _spark() -> Iterator[Callable[..., dict[str, Any]]]:
-    """Yield what does one job in a Spark of its own."""
-    command = [sys.executable, "-m", "benchmarks.publish_spark"]
+def _publishers(*options: str) -> Iterator[_Ask]:
+    """Yield what does one job, in a Spark of its own or without."""
+    command = [sys.executable, "-m", "benchmarks.publish_spark", *options]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdin is not None
         assert process.stdout is not None
@@ -110,22 +115,17 @@ def _spark() -> Iterator[Callable[..., dict[str, Any]]]:
         questions.close()
 
 
-def _cells(urls: Mapping[bool, str], ask: Callable[..., dict[str, Any]]) -> dict[_Cell, Callable[[], float]]:
+def _cells(urls: Mapping[bool, str], asks: Mapping[str, _Ask]) -> dict[_Cell, Callable[[], float]]:
     cells: dict[_Cell, Callable[[], float]] = {}
-    for is_tls, url in urls.items():
-        for service in ("sns", "sqs"):
-            for client in _MESSAGES:
-                cells[_Cell(client, is_ours=True, service=service, is_tls=is_tls)] = partial(
-                    _ours, ask, client, service, url
-                )
-            for client in _CALLS:
-                cells[_Cell(client, is_ours=False, service=service, is_tls=is_tls)] = partial(
-                    _theirs, client, service, url
-                )
+    for (is_tls, url), service in product(urls.items(), ("sns", "sqs")):
+        for (kind, ask), client in product(asks.items(), _MESSAGES):
+            cells[_Cell(kind, client, service, is_tls)] = partial(_ours, ask, client, service, url)
+        for client in _CALLS:
+            cells[_Cell(_THEIRS, client, service, is_tls)] = partial(_theirs, client, service, url)
     return cells
 
 
-def _ours(ask: Callable[..., dict[str, Any]], transport: str, service: str, url: str) -> float:
+def _ours(ask: _Ask, transport: str, service: str, url: str) -> float:
     took = ask(transport=transport, service=service, url=url, messages=_MESSAGES[transport], tasks=1, rate=None)
     return float(took["messages"] / took["processor_seconds"])
 
@@ -137,7 +137,7 @@ def _theirs(client: str, service: str, url: str) -> float:
     return float(took["messages"] / took["processor_seconds"])
 
 
-def _scaled(url: str, ask: Callable[..., dict[str, Any]], rounds: int) -> dict[int, Measured]:
+def _scaled(url: str, ask: _Ask, rounds: int) -> dict[int, Measured]:
     def rate(tasks: int) -> float:
         took = ask(transport="sockets", service="sqs", url=url, messages=_SCALED_MESSAGES, tasks=tasks, rate=None)
         return float(took["messages"] / took["seconds"])
@@ -148,16 +148,16 @@ def _scaled(url: str, ask: Callable[..., dict[str, Any]], rounds: int) -> dict[i
 def _section(found: Mapping[_Cell, Measured], scaled: Mapping[int, Measured], latencies_us: list[int]) -> Section:
     rows = []
     for cell, rate in found.items():
-        peer = found[_Cell("boto3", is_ours=False, service=cell.service, is_tls=cell.is_tls)]
+        peer = found[_Cell(_THEIRS, "boto3", cell.service, cell.is_tls)]
         cores = f"{_GOAL_PER_SECOND / rate.median:,.0f}" if cell.service == "sqs" and cell.is_tls else ""
         where = ("SNS" if cell.service == "sns" else "SQS", "TLS" if cell.is_tls else "plain")
         rows.append((*where, cell.name, f"{rate.median:,.0f}", rate.noise, rate.over(peer).ratio, cores))
     head = ("service", "wire", "who", "messages a processor second", "noise", "to boto3", "cores for 700,000/s")
-    series = ["Sluice, the whole pipeline", "clients that only send"]
+    series = ["Sluice in Spark", "its publisher alone", "clients that only send"]
     drawn = [
         Bar(
             f"{cell.name}, {cell.service.upper()}{' over TLS' * cell.is_tls}",
-            0 if cell.is_ours else 1,
+            _SERIES.index(cell.kind),
             rate.median,
             f"{rate.median:,.0f}",
         )

@@ -1,5 +1,7 @@
 """The publishers of the load test, without consumers: `python -m benchmarks.publish_spark`, a job for each line.
 
+With `--alone` one publisher runs in this process, without Spark: what is left is what Spark costs.
+
 A line of input is JSON: transport, service, url, messages, tasks, and a rate, or none for as fast as it goes. A line of
 output says what it took: the whole job, plan and exchange included, by the processor time of this process, the JVM and
 the Python workers.
@@ -9,9 +11,11 @@ import json
 import os
 import sys
 import tempfile
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow.compute as pc
 from pyspark.sql import SparkSession
 
@@ -20,31 +24,32 @@ from sluice.clock import SystemClock, clock_id, wall_minus_monotonic_us
 from spark_load import session
 from spark_load.plan import Plan
 from spark_load.profile import Profile
-from spark_load.publish import publish
+from spark_load.publish import due, publish, publish_share
 from spark_load.site import Site
 from spark_load.tasks import Run
 from wire.journal import read_journal
 
 _BODY_BYTES = 1_024
 _AROUND_BYTES = 99  # what stands around the payload
+_GROUPS = 1_000
 _SLOTS = 2
 _clock = SystemClock()
 
 
 def main() -> None:
     """Do one job after the other until the input ends."""
-    with session.running(_SLOTS) as spark:
+    with nullcontext() if "--alone" in sys.argv else session.running(_SLOTS) as spark:
         for line in sys.stdin:
             print(json.dumps(_took(spark, **json.loads(line))), flush=True)
 
 
 def _took(
-    spark: SparkSession, *, transport: str, service: str, url: str, messages: int, tasks: int, rate: float | None
+    spark: SparkSession | None, *, transport: str, service: str, url: str, messages: int, tasks: int, rate: float | None
 ) -> dict[str, Any]:
     profile = Profile(
         messages_per_second=rate or 1_000_000,
         duration_seconds=messages / (rate or 1_000_000),
-        group_count=10_000,
+        group_count=_GROUPS,
         payload_bytes=_BODY_BYTES - _AROUND_BYTES,
         destination="topic" if service == "sns" else "queue",
         publish_tasks=tasks,
@@ -62,14 +67,22 @@ def _took(
         )
         began, began_processor = _clock.monotonic(), processor_seconds(os.getpid())
         run.board(_clock).start(_clock.now_us())
-        done = publish(spark, run).collect()
+        run.board(_clock).measure(_clock.now_us())
+        done = _published(spark, run)
         seconds, processor = _clock.monotonic() - began, processor_seconds(os.getpid()) - began_processor
         return {
-            "messages": sum(row["done"] for row in done),
+            "messages": done - _GROUPS,  # end markers are small, and not counted
             "seconds": seconds,
             "processor_seconds": processor,
             "latencies_us": _latencies_us(run.journals) if rate else [],
         }
+
+
+def _published(spark: SparkSession | None, run: Run) -> int:
+    if spark is not None:
+        return sum(row["done"] for row in publish(spark, run).collect())
+    rows = run.plan.batch(np.arange(run.plan.row_count)).sort_by([("offset_us", "ascending")])
+    return publish_share(run, due(rows)).done
 
 
 def _latencies_us(journals: Path) -> list[int]:

@@ -10,6 +10,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
 from spark_load.agenda import Due
+from spark_load.coordination import Progress
 from spark_load.publisher import Publisher
 from spark_load.resume import left
 from spark_load.tasks import PUBLISHER, SUMMARY_SCHEMA, Desk, Run, desk
@@ -40,20 +41,7 @@ def publish(spark: SparkSession, run: Run) -> DataFrame:
     """
 
     def share(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        with desk(run, PUBLISHER) as at:
-            transport = _transport(run, at)
-            try:
-                progress = Publisher(
-                    run.plan,
-                    run=run.id,
-                    addresses=_addresses(run),
-                    transport=transport,
-                    board=at.board,
-                    clock=at.clock,
-                    name=at.name,
-                ).publish(chain.from_iterable(map(_due, batches)))
-            finally:
-                transport.close()
+        progress = publish_share(run, chain.from_iterable(map(due, batches)))
         yield pa.RecordBatch.from_pydict(
             {"worker": [progress.worker], "done": [progress.done], "abandoned": [progress.abandoned]}
         )
@@ -66,7 +54,29 @@ def publish(spark: SparkSession, run: Run) -> DataFrame:
     )
 
 
-def _due(batch: pa.RecordBatch) -> Iterator[Due]:
+def publish_share(run: Run, rows: Iterator[Due]) -> Progress:
+    """Publish one task's share of the plan, by time; return how it went.
+
+    Runs inside a Spark task; once for each share.
+    """
+    with desk(run, PUBLISHER) as at:
+        transport = _transport(run, at)
+        try:
+            return Publisher(
+                run.plan,
+                run=run.id,
+                addresses=_addresses(run),
+                transport=transport,
+                board=at.board,
+                clock=at.clock,
+                name=at.name,
+            ).publish(rows)
+        finally:
+            transport.close()
+
+
+def due(batch: pa.RecordBatch) -> Iterator[Due]:
+    """Return the rows of a batch of the plan."""
     return map(Due, *(batch.column(name).to_pylist() for name in Due._fields))
 
 
