@@ -9,14 +9,16 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812 (as Spark is read)
+from pyspark.sql.pandas.types import from_arrow_schema
 
 from sluice.errors import HistoryError
 from sluice.history import Event, Kind, recording_detail
 from sluice.verdict import Holding, Status, Verdict
 from spark_load import recording
+from spark_load.judge import judge
 from spark_load.recording import Queue
 from tests.anomalies import CASES
-from tests.histories import QUEUES, RUN, sane
+from tests.histories import EXPECTATION, QUEUES, RUN, sane
 from wire.journal import SCHEMA, Journal
 
 pytestmark = pytest.mark.spark
@@ -130,6 +132,28 @@ def test_what_is_no_history_is_refused_in_one_line(spark: SparkSession, tmp_path
     )
     assert said(parquet("none", rows())) == (" is a history without an event, allowed is one run; check each by itself")
     assert said(garbled).startswith(" is no history of Sluice: ")
+
+
+def test_what_is_lawful_under_a_load_is_allowed_and_what_warms_up_not_measured(spark: SparkSession) -> None:
+    """The anomaly counts and is named with its reason; the message is judged like any other."""
+    events = [replace(e, phase="warm_up") if e.idx == 0 else e for e in CASES["C7"].events]
+    rows = [tuple(getattr(event, name) for name in SCHEMA.names) for event in events]
+
+    verdict = judge(
+        spark.createDataFrame(rows, from_arrow_schema(SCHEMA)),
+        plan=None,
+        expectation=EXPECTATION,
+        run={"run": RUN, "target": "endpoint", "recorders": {}, "max_receive_count": {}},
+        allowed={"C7": "two producers publish each group"},
+    )
+
+    (found,) = [one for one in verdict.properties if one.anomaly == "C7"]
+    assert (found.holding, found.violation_count) == (Holding.ALLOWED, 1)
+    assert (verdict.status, verdict.violations) == (Status.VALID, ())
+    assert verdict.run["allowed"] == {"C7": "two producers publish each group"}
+    assert verdict.measures["published"]["count"] == 2
+    assert {of["received"]["count"] for of in verdict.measures["queues"].values()} == {2}
+    assert verdict.measures["percentiles"] == "exact"
 
 
 def test_percentiles_of_few_values_are_exact(spark: SparkSession) -> None:
