@@ -393,7 +393,7 @@ def shell(tmp_path: Path, endpoint: loopback.Endpoint) -> Shell:
 def test_a_killed_driver_leaves_an_unknown_run_that_goes_on_and_ends_valid(shell: Shell) -> None:
     """Nothing is published twice, everything arrives, and both attempts are judged as one."""
     with shell.begin("run", "brief.yaml") as running:
-        eventually(lambda: shell.published() > 100, timeout_seconds=120, describe="some messages to be published")
+        eventually(lambda: shell.published() > 100, timeout_seconds=300, describe="some messages to be published")
         running.kill()
     judged = shell.end("check", str(shell.run))
     resumed = shell.end("resume", str(shell.run))
