@@ -2,12 +2,12 @@
 
 import queue
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from typing import Any
 
 from botocore.exceptions import BotoCoreError, ClientError
 
-from sluice.errors import MessagingError
 from spark_load.transport import Answer, Call
 from wire.recorder import Recorder
 
@@ -26,7 +26,7 @@ class SdkTransport:
         self._client, self._recorder = client, recorder
         self._call = self._publish if client.meta.service_model.service_name == "sns" else self._send_messages
         self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="publish")
-        self._answers: queue.SimpleQueue[Answer | MessagingError] = queue.SimpleQueue()
+        self._ended: queue.SimpleQueue[Future[Answer]] = queue.SimpleQueue()
         self._on_their_way = 0
 
     @property
@@ -45,13 +45,10 @@ class SdkTransport:
                     phase=message.phase,
                 )
             self._on_their_way += 1
-            self._threads.submit(self._carry, call)
+            self._threads.submit(self._carry, call).add_done_callback(self._ended.put)
 
-    def _carry(self, call: Call) -> None:
-        try:
-            self._answers.put(Answer(call, self._errors(call)))
-        except MessagingError as error:  # what cannot be written down may not be sent
-            self._answers.put(error)
+    def _carry(self, call: Call) -> Answer:
+        return Answer(call, self._errors(call))
 
     def _errors(self, call: Call) -> dict[int, str]:
         positions = range(len(call.messages))
@@ -90,27 +87,15 @@ class SdkTransport:
         return self._client.send_message_batch(QueueUrl=call.address, Entries=entries)  # type: ignore[no-any-return]
 
     def answers(self, wait_seconds: float) -> Sequence[Answer]:
-        """Return what was answered or given up since.
-
-        Raises:
-            MessagingError: a call could not be written down, and was not made.
-        """
-        came: list[Answer] = []
+        """Return what was answered or given up since; raise what went wrong on this side, a full disk for one."""
+        came: list[Future[Answer]] = []
         if self._on_their_way:
-            try:
-                came.append(self._next(wait_seconds))
+            with suppress(queue.Empty):
+                came.append(self._ended.get(timeout=wait_seconds) if wait_seconds > 0 else self._ended.get_nowait())
                 while True:
-                    came.append(self._next(0))
-            except queue.Empty:
-                pass
+                    came.append(self._ended.get_nowait())
         self._on_their_way -= len(came)
-        return came
-
-    def _next(self, wait_seconds: float) -> Answer:
-        came = self._answers.get(timeout=wait_seconds) if wait_seconds > 0 else self._answers.get_nowait()
-        if isinstance(came, MessagingError):
-            raise came
-        return came
+        return [one.result() for one in came]
 
     def close(self) -> None:
         """Wait for what is on its way, and end the threads."""

@@ -1,10 +1,11 @@
 """The transports: the same on the wire, the same in the history, and every intent written before a byte leaves."""
 
+import errno
 import json
 import socket
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl, quote_plus
@@ -357,3 +358,18 @@ def test_an_answer_is_read_however_it_is_cut(tmp_path: Path, cut: int | None) ->
         answers = [_ask(transport, Call(QUEUE, _messages("a", "b")))[0].errors for _ in range(2)]
 
     assert answers == [{}, {}]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_what_cannot_be_written_down_is_not_sent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    """The disk is full: the publisher hears of it at once, and the server of nothing."""
+
+    def fail(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with capturing(_taken) as server, suppress(OSError), _open(name, "sqs", server.url, tmp_path) as transport:
+        monkeypatch.setattr(Journal, "flush", fail)
+        with pytest.raises(OSError, match="No space left"):
+            _ask(transport, Call(QUEUE, _messages("a")))
+
+    assert server.captured == []
