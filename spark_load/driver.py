@@ -195,9 +195,9 @@ def resume_load(
     with resume.held(stored.folder):
         resume.check_broken(described, stored.folder, site)
         resume.end_tasks(run, clock)
-        run = replace(run, looked_at_us=clock.now_us())
         done = resume.read(spark, run)
         resume.check_time(done, environment, clock.now_us())
+        run = replace(run, looked_at_us=clock.now_us())
         run = replace(run, resumed_at_us=resume.next_offset_us(spark, run, plan_rows(spark, run)))
         resume.tell_board(run.board(clock), done)
         described |= {"attempts": run.attempt + 1}

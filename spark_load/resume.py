@@ -17,7 +17,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from sluice import limits
-from sluice.clock import Clock, eventually
+from sluice.clock import Clock, NotReached, eventually
 from sluice.declaration import Environment
 from sluice.errors import ConfigError, HistoryError
 from sluice.history import Kind, Outcome
@@ -109,15 +109,20 @@ def end_tasks(run: Run, clock: Clock) -> None:
     """Tell the tasks a dead driver left behind to end, and wait until none of them writes any more.
 
     Raises:
-        NotReached: one still does.
+        ConfigError: one still does, or there never was one.
     """
+    if not run.journals.is_dir():
+        raise ConfigError(f"{run.folder.name} broke before anything was recorded; run it anew")
     replace(run, attempt=run.attempt - 1).board(clock).stop()
 
     def are_quiet() -> bool:
         written = [path.stat().st_mtime for path in run.journals.iterdir()]
         return clock.now_us() / 1e6 - max(written, default=0) > _QUIET_SECONDS
 
-    eventually(are_quiet, timeout_seconds=_ENDED_SECONDS, describe="the tasks of the broken run to end", clock=clock)
+    try:
+        eventually(are_quiet, timeout_seconds=_ENDED_SECONDS, describe="the tasks to end", clock=clock)
+    except NotReached:
+        raise ConfigError(f"tasks of {run.folder.name} are still at work; end them, then resume it") from None
 
 
 def read(spark: SparkSession, run: Run) -> Done:

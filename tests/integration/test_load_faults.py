@@ -267,6 +267,27 @@ def test_only_what_cannot_become_a_second_message_is_published_again(
     assert (done.deleted, done.phases) == ({}, frozenset())
 
 
+def test_a_run_that_broke_before_anything_was_recorded_is_not_gone_on_with(
+    endpoint: loopback.Endpoint, tmp_path: Path
+) -> None:
+    """There is nothing to go on with."""
+    run = replace(_run_of(tmp_path, site.find(LOCAL, endpoint_url=endpoint.url)), attempt=1)
+
+    with pytest.raises(ConfigError, match="broke before anything was recorded; run it anew"):
+        resume.end_tasks(run, SystemClock())
+
+
+def test_tasks_a_dead_driver_left_behind_are_told_to_end(endpoint: loopback.Endpoint, tmp_path: Path) -> None:
+    """By the board they look at; when their journals rest, the run is gone on with."""
+    broken = _run_of(tmp_path, site.find(LOCAL, endpoint_url=endpoint.url))
+    _broken(broken, {0: ("ok", 10)})
+
+    resume.end_tasks(replace(broken, attempt=1), SystemClock())
+
+    assert broken.board(SystemClock()).is_stopped()
+    assert not replace(broken, attempt=1).board(SystemClock()).is_stopped()
+
+
 DAY_US = 86_400 * 1_000_000
 
 
