@@ -146,36 +146,56 @@ def _scaled(url: str, ask: _Ask, rounds: int) -> dict[int, Measured]:
 
 
 def _section(found: Mapping[_Cell, Measured], scaled: Mapping[int, Measured], latencies_us: list[int]) -> Section:
+    return Section(
+        tables={
+            "publish": _costs(found),
+            "publish-tasks": _scaling(scaled),
+            "publish-accuracy": _accuracy(latencies_us),
+        },
+        plots={"publish": _plot(found)},
+    )
+
+
+def _costs(found: Mapping[_Cell, Measured]) -> str:
     rows = []
-    for cell, rate in found.items():
+    for cell, rate in sorted(found.items(), key=_place):
         peer = found[_Cell(_THEIRS, "boto3", cell.service, cell.is_tls)]
         cores = f"{_GOAL_PER_SECOND / rate.median:,.0f}" if cell.service == "sqs" and cell.is_tls else ""
-        where = ("SNS" if cell.service == "sns" else "SQS", "TLS" if cell.is_tls else "plain")
+        where = (cell.service.upper(), "TLS" if cell.is_tls else "plain")
         rows.append((*where, cell.name, f"{rate.median:,.0f}", rate.noise, rate.over(peer).ratio, cores))
     head = ("service", "wire", "who", "messages a processor second", "noise", "to boto3", "cores for 700,000/s")
+    return table(head, rows, text_columns=3)
+
+
+def _place(one: tuple[_Cell, Measured]) -> tuple[str, bool, float]:
+    return one[0].service, one[0].is_tls, -one[1].median
+
+
+def _plot(found: Mapping[_Cell, Measured]) -> str:
     series = ["Sluice in Spark", "its publisher alone", "clients that only send"]
     drawn = [
         Bar(
-            f"{cell.name}, {cell.service.upper()}{' over TLS' * cell.is_tls}",
+            f"{cell.client}, {cell.service.upper()}{' over TLS' * cell.is_tls}",
             _SERIES.index(cell.kind),
             rate.median,
             f"{rate.median:,.0f}",
         )
-        for cell, rate in sorted(found.items(), key=lambda one: (one[0].service, one[0].is_tls, -one[1].median))
+        for cell, rate in sorted(found.items(), key=_place)
     ]
-    scaling = [(tasks, f"{rate.median:,.0f}", rate.noise, rate.over(scaled[1]).ratio) for tasks, rate in scaled.items()]
-    recorded = [
+    return bars("What a message costs", "messages a processor second", series, drawn)
+
+
+def _scaling(scaled: Mapping[int, Measured]) -> str:
+    rows = [(tasks, f"{rate.median:,.0f}", rate.noise, rate.over(scaled[1]).ratio) for tasks, rate in scaled.items()]
+    return table(("tasks", "messages/s", "noise", "to one"), rows, text_columns=0)
+
+
+def _accuracy(latencies_us: list[int]) -> str:
+    rows = [
         (f"p{share * 100:g}", f"{1_000 * _known(share):.1f}", f"{(percentile(latencies_us, share) or 0) / 1_000:.1f}")
         for share in _SHARES
     ]
-    return Section(
-        tables={
-            "publish": table(head, rows, text_columns=3),
-            "publish-tasks": table(("tasks", "messages/s", "noise", "to one"), scaling, text_columns=0),
-            "publish-accuracy": table(("", "the endpoint's delay, ms", "recorded, ms"), recorded, text_columns=1),
-        },
-        plots={"publish": bars("What a message costs", "messages a processor second", series, drawn)},
-    )
+    return table(("", "the endpoint's delay, ms", "recorded, ms"), rows, text_columns=1)
 
 
 def _known(share: float) -> float:
