@@ -31,10 +31,10 @@ from spark_load.measures import measures, observed
 from spark_load.messages import GROUP, messages, partitions
 from spark_load.plan import Plan
 from spark_load.suspects import groups
+from spark_load.transport import is_throttled
 from wire.journal import SCHEMA, SUFFIX, read_journal
 
 _NO_THRESHOLDS = Thresholds()
-_THROTTLED = ("Throttl", "TooManyRequests", "RequestLimit", "SlowDown")
 _NOTHING_ALLOWED: Mapping[str, str] = {}
 
 
@@ -300,7 +300,7 @@ def _measured(
         drained_in_seconds={queue: of["drain_seconds"] for queue, of in of_queue.items() if of["drain_seconds"]},
         recovered_in_seconds=_recoveries(history) if counts["faults"] else {},
         call_count=counts["calls"],
-        throttled_count=sum(count for code, count in run_facts.failed_calls.items() if code.startswith(_THROTTLED)),
+        throttled_count=sum(count for code, count in run_facts.failed_calls.items() if is_throttled(code)),
     )
 
 

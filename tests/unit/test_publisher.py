@@ -17,7 +17,7 @@ from spark_load.pacing import Pace, Trouble
 from spark_load.plan import Plan
 from spark_load.profile import Profile
 from spark_load.publisher import Publisher
-from spark_load.transport import Answer, Call
+from spark_load.transport import Answer, Call, is_throttled
 
 SECOND = 1_000_000
 
@@ -314,6 +314,14 @@ def test_backoff_is_capped_jittered_and_the_same_for_the_same_seed() -> None:
     assert trouble.rest_seconds(1, "ThrottlingException", 181) is None
     trouble.succeeded([1])
     assert trouble.rest_seconds(1, "429", 182) == 0.025
+
+
+def test_what_says_not_so_fast_is_throttling_and_nothing_else_is() -> None:
+    """Codes of SQS and SNS, of the services behind them, and bare statuses; an error of the server is none."""
+    codes = ["ThrottlingException", "Throttled", "TooManyRequestsException", "RequestThrottled", "SlowDown"]
+
+    assert [code for code in (*codes, "ServiceUnavailable", "429", "503") if not is_throttled(code)] == []
+    assert [code for code in ("InternalError", "500", "AccessDenied", "NotInAnswer", "") if is_throttled(code)] == []
 
 
 def test_the_pace_is_that_of_time_until_something_blocks() -> None:
