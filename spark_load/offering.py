@@ -13,6 +13,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 
+from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
@@ -242,7 +243,7 @@ class _Offering:
         for name, job in (("consumers", self._consuming), ("publishers", self._publishing)):
             try:
                 job.result()
-            except (PySparkException, NotReached, OSError, MessagingError) as error:
+            except (PySparkException, Py4JError, NotReached, OSError, MessagingError) as error:
                 yield f"the {name} failed: {last_line(error)}"
 
     def recorders(self) -> dict[str, str | None]:
@@ -304,4 +305,6 @@ class _Offering:
 def last_line(error: BaseException) -> str:
     """Return the last line of what an error says, or what it is."""
     lines = str(error).strip().splitlines()
+    if isinstance(error, Py4JError):  # what a JVM says of a dead Python: behind it come its frames
+        lines = lines[:2]
     return (lines[-1] if lines else type(error).__name__)[:300]
