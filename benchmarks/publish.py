@@ -73,7 +73,7 @@ def measure(_: Mapping[str, str], rounds: int) -> Section:
             cells = _cells(urls, {_SPARK: ask, _ALONE: ask_alone})
             found = interleaved(cells, rounds)
             scaled = _scaled(plain, ask, rounds)
-            latencies = ask(transport="sockets", service="sqs", url=slow, messages=1_500, tasks=1, rate=300.0)
+            latencies = ask(transport="sockets", service="sqs", url=slow, messages=3_000, tasks=1, rate=500.0)
     return _section(found, scaled, latencies["latencies_us"])
 
 
