@@ -17,7 +17,6 @@ from pyspark.sql import DataFrame, SparkSession
 from sluice.history import Identity, identity_of, is_end_marker
 from spark_load.coordination import Progress
 from spark_load.handling import Fate, fate, messages_per_receive
-from spark_load.plan import MEASURE, WARM_UP
 from spark_load.sightings import Sightings
 from spark_load.tasks import CONSUMER, SUMMARY_SCHEMA, Desk, Run, desk
 
@@ -90,13 +89,14 @@ class Consumer:
             self._asked["VisibilityTimeout"] = profile.visibility_timeout_seconds
 
     def consume(self) -> Progress:
-        """Receive, handle and delete until the driver says that it is done, or far too long has passed."""
+        """Receive, handle and delete until the driver says that it is done, or far too long has passed.
+
+        Which phase a message is of its publisher says: a poll begun in the warm-up may bring the load's first one.
+        """
         board, profile = self._at.board, self._run.plan.profile
         board.say(self._progress, now=True)
         if profile.warm_up_count:
-            self._at.journal.enter(WARM_UP)
             self._poll_until(lambda: board.is_measured() or self._is_over())
-        self._at.journal.enter(MEASURE)
         if profile.consume_after_seconds:
             self._await_backlog()
         self._poll_until(self._is_over)
