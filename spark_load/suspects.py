@@ -65,7 +65,7 @@ def _planned(expectation: Expectation) -> Column:
     """Return what sorts messages: their place in the plan, end markers last; without a plan their numbers."""
     if not expectation.is_planned:
         return F.col("low_0")
-    return F.when(F.col("idx") < 0, F.lit(2**62) - F.col("idx")).otherwise(F.col("idx"))
+    return F.when(F.col("idx") < 0, F.lit(2**61) - F.col("idx")).otherwise(F.col("idx"))
 
 
 def _earlier() -> WindowSpec:
