@@ -10,6 +10,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
@@ -171,6 +173,11 @@ def _compacted(spark: SparkSession, journals: Path, history: Path) -> DataFrame:
 
 
 def _parquet(spark: SparkSession, folder: Path) -> DataFrame:
+    for path in folder.glob("*.parquet"):
+        try:
+            pq.read_schema(path)
+        except (pa.ArrowInvalid, OSError) as error:
+            raise HistoryError(f"{folder} is no history of Sluice: {path.name} is no Parquet") from error
     try:
         history = spark.read.option("pathGlobFilter", "*.parquet").parquet(str(folder))
     except PySparkException as error:

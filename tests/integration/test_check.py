@@ -131,7 +131,7 @@ def test_what_is_no_history_is_refused_in_one_line(spark: SparkSession, tmp_path
         " is a history of 2 runs (r, s), allowed is one run; check each by itself"
     )
     assert said(parquet("none", rows())) == (" is a history without an event, allowed is one run; check each by itself")
-    assert said(garbled).startswith(" is no history of Sluice: ")
+    assert said(garbled) == " is no history of Sluice: part.parquet is no Parquet"
 
 
 def test_what_is_lawful_under_a_load_is_allowed_and_what_warms_up_not_measured(spark: SparkSession) -> None:
