@@ -303,36 +303,35 @@ def _trouble(
     return failed, again
 
 
-def rank_table(groups_by_size: Mapping[int, int], ranks_max: int = RANKS_MAX) -> list[tuple[int, int, int]]:
-    """Return, for each size a group has, the first rank of groups of that size and how many ranks they spread over.
-
-    The hottest groups have rank 0, and every rank has about as many groups. Groups of one size are spread by hash:
-    which of them is the hotter nobody can say.
+def rank_table(groups_by_size: Mapping[int, int]) -> list[tuple[int, int, int]]:
+    """Return, for each size a group has, how many groups are hotter, and how many have that size.
 
     Args:
         groups_by_size: messages of a group to how many groups have that many.
-        ranks_max: how many ranks at most.
     """
-    total = sum(groups_by_size.values())
-    ranks = min(ranks_max, total)
-    table, before = [], 0
+    table, hotter = [], 0
     for size in sorted(groups_by_size, reverse=True):
-        first = before * ranks // total
-        before += groups_by_size[size]
-        table.append((size, first, (before - 1) * ranks // total - first + 1))
+        table.append((size, hotter, groups_by_size[size]))
+        hotter += groups_by_size[size]
     return table
 
 
 def _ranks(messages: DataFrame, expectation: Expectation) -> list[dict[str, Any]]:
-    """Return the latencies by how hot the message's group is, without the warm-up."""
+    """Return the latencies by how hot the message's group is, without the warm-up.
+
+    The hottest groups have rank 0, and every rank has about as many groups. Groups of one size are put in a row by
+    hash: which of them is the hotter nobody can say.
+    """
     measured = messages.where("not is_warm_up")
     sizes = measured.groupBy(_GROUP).agg(F.count(F.lit(1)).alias("size"))
     by_size = {row["size"]: row["groups"] for row in sizes.groupBy("size").agg(F.count("*").alias("groups")).collect()}
     if not by_size:
         return []
     spark = messages.sparkSession
-    table = spark.createDataFrame(rank_table(by_size), "size bigint, first int, spread int")
-    rank = F.col("first") + F.pmod(F.xxhash64(_GROUP), F.col("spread")).cast("int")
+    table = spark.createDataFrame(rank_table(by_size), "size bigint, hotter bigint, alike bigint")
+    total = sum(by_size.values())
+    place = F.col("hotter") + F.pmod(F.xxhash64(_GROUP), F.col("alike"))
+    rank = F.floor(place * min(RANKS_MAX, total) / total).cast("int")
     ranked = (
         measured.withColumn("size", F.count(F.lit(1)).over(Window.partitionBy(_GROUP)))
         .join(F.broadcast(table), "size")

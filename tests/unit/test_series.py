@@ -17,12 +17,9 @@ def test_a_bin_is_as_wide_as_it_must_be(span_seconds: int, bin_seconds: float) -
     assert span_seconds * 1_000_000 // width + 1 <= BINS_MAX
 
 
-def test_groups_of_one_size_share_the_ranks_they_take() -> None:
-    """One hot group, ten of one size, nine with one message: ranks of five groups each."""
-    table = rank_table({1_000: 1, 7: 10, 1: 9}, ranks_max=4)
-
-    assert table == [(1_000, 0, 1), (7, 0, 3), (1, 2, 2)]
-    assert rank_table({3: 2}) == [(3, 0, 2)]
+def test_groups_are_ranked_by_size() -> None:
+    """One hot group, ten of one size, nine with one message."""
+    assert rank_table({1_000: 1, 7: 10, 1: 9}) == [(1_000, 0, 1), (7, 1, 10), (1, 11, 9)]
     assert rank_table({}) == []
 
 
