@@ -45,6 +45,7 @@ def keys(monkeypatch: pytest.MonkeyPatch) -> None:
         ("SESSION_TOKEN", "t0/k"),
     ):
         monkeypatch.setenv(f"AWS_{name}", value)
+    monkeypatch.setattr(boto3, "DEFAULT_SESSION", None)  # it keeps the credentials of whoever came first
 
 
 @contextmanager
