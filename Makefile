@@ -33,7 +33,7 @@ demo: setup ## The whole thing: LocalStack, cdk deploy, contracts, a Spark load 
 	@$(EMULATED) bash scripts/demo.sh "$$PROFILE"
 
 .PHONY: test
-test: lint unit integration promises prove ## Everything that can be checked here; what is deployed: make demo
+test: lint unit integration promises proofs ## Everything that can be checked here; what is deployed: make demo, make prove
 
 .PHONY: lint
 lint: setup ## ruff, mypy --strict, import-linter, actionlint, hadolint
@@ -67,8 +67,12 @@ promises: setup
 
 .PHONY: prove
 prove: setup ## Every promise under its saboteurs, each must turn red: the deployment's on LocalStack, all others on the simulator
-	@$(PYTEST) -n "$$WORKERS" contract_tests --prove --target simulator -m "not deployment"
+	@$(MAKE) --no-print-directory proofs
 	@$(PYTEST) -n "$$WORKERS" contract_tests --prove -m deployment
+
+.PHONY: proofs
+proofs: setup
+	@$(PYTEST) -n "$$WORKERS" contract_tests --prove --target simulator -m "not deployment"
 
 .PHONY: simulate
 simulate: setup ## Every promise on the simulator, honest and with one rule of the model broken at a time; no server

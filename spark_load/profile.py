@@ -72,7 +72,8 @@ class Profile:
         publish_tasks: Spark tasks that publish; a group belongs to one of them, unless it has several producers.
         producers_per_group: publish tasks a group's messages are spread over; more than one race each other.
         batch_same_group: whether a call may hold several messages of one group, of which each may fail alone.
-        publish_linger_seconds: how long a due message may wait for others to share its call; counts as latency.
+        publish_linger_seconds: how long a due message may wait for others to share its call; counts as latency. Unless
+            it is 0, what fills no call waits for the answer of the call before it, too.
         catch_up_ratio: after a stall at most this multiple of the highest rate is offered.
         consumers_per_queue: Spark tasks that consume, for each queue.
         consumer: `raw`, our own loop, or `worker`, the worker of `messaging`, which takes none of the injections below.

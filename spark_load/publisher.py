@@ -127,10 +127,17 @@ class Publisher:
 
     def _is_due(self, lane: int, now_us: int) -> bool:
         """Return whether a call is to be made: a full one, or one whose first message has lingered."""
+        if self._agenda.ready_count(lane) >= self._room:
+            return True
         head_us = self._agenda.head_us(lane)
-        if head_us is None:
-            return False
-        return self._agenda.ready_count(lane) >= self._room or now_us - head_us >= self._linger_us
+        return head_us is not None and not self._is_filling(lane) and now_us - head_us >= self._linger_us
+
+    def _is_filling(self, lane: int) -> bool:
+        """Return whether what is due there waits for the call before it: where calls are to be full, no two are not.
+
+        On a machine that is too slow for the rate calls would otherwise be many and small, and it slower yet.
+        """
+        return self._linger_us > 0 and any(call.address == self._addresses[lane] for call in self._rows_of)
 
     def _message(self, due: Due, base_us: int) -> Message:
         idx, publish_attempt, group_number, offset_us = due
@@ -149,7 +156,8 @@ class Publisher:
         now_us = self._clock.now_us() - base_us
         waits = [_WAIT_SECONDS_MAX]
         if self._transport.room:
-            heads = (self._agenda.head_us(lane) for lane in range(len(self._addresses)))
+            lanes = (lane for lane in range(len(self._addresses)) if not self._is_filling(lane))
+            heads = (self._agenda.head_us(lane) for lane in lanes)
             waits += [(head_us + self._linger_us - now_us) / 1_000_000 for head_us in heads if head_us is not None]
             if coming.is_before(until_us) and self._agenda.waiting_count < _LOOK_AHEAD:
                 waits.append(pace.seconds_to(coming.offset_us, now_us))

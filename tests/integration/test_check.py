@@ -44,6 +44,7 @@ def _held(verdict: Verdict) -> set[str]:
     return {one.anomaly for one in verdict.properties if one.holding is Holding.HOLDS}
 
 
+@pytest.mark.slow
 def test_what_a_recording_cannot_tell_does_not_hold(spark: SparkSession, tmp_path: Path) -> None:
     """Nothing is wrong: order and content hold; losses, plans and, without timeouts, leases were not exercised."""
     named = recording.check(spark, _record(tmp_path / "named", sane(), one_group_in=4), _KNOWN, "endpoint")

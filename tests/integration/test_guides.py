@@ -200,10 +200,10 @@ def reader(emulated: localstack.Running, tmp_path: Path) -> Iterator[Reader]:
     [
         ("producers.md", ()),
         ("consumers.md", ()),
-        ("load.md", ()),
+        pytest.param("load.md", (), marks=pytest.mark.slow),
         ("operators.md", ("A parked group", "A gap")),
         pytest.param("operators.md", (), marks=pytest.mark.slow),
-        ("recorder.md", ("Judge",)),
+        pytest.param("recorder.md", ("Judge",), marks=pytest.mark.slow),
         pytest.param("recorder.md", (), marks=pytest.mark.slow),
     ],
 )

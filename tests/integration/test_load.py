@@ -126,6 +126,7 @@ def test_a_sabotaged_run_is_invalid_with_a_witness(
     assert all(violation.witness for violation in shown.values())
 
 
+@pytest.mark.slow
 def test_a_damaged_history_is_unknown_never_valid_and_never_a_false_alarm(
     spark: SparkSession, honest: tuple[Verdict, Path], tmp_path: Path
 ) -> None:
@@ -221,6 +222,7 @@ def test_a_strangers_message_is_left_alone_and_makes_the_verdict_unknown(
     assert "of another run were received: the run was not isolated" in verdict.unknowns[1]
 
 
+@pytest.mark.slow
 def test_a_generator_that_is_late_makes_the_verdict_unknown(
     spark: SparkSession, empty: site.Site, tmp_path: Path
 ) -> None:

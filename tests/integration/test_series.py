@@ -69,6 +69,7 @@ def _moved(event: Event, number: int) -> Event:
     )
 
 
+@pytest.mark.slow
 def test_thousand_times_the_messages_make_no_larger_series(spark: SparkSession) -> None:
     """A day, 400,000 messages in 40,000 groups: as many bins and ranks as there may be, and some kilobytes."""
     messages = spark.range(400_000).select(

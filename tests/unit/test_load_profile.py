@@ -43,7 +43,7 @@ def test_there_is_a_profile_for_every_shape() -> None:
     loaded = {name: profiles.load(name).profile for name in profiles.names()}
 
     assert set(loaded) == SHIPPED
-    assert loaded["smoke"].message_count >= 5_000
+    assert loaded["smoke"].message_count == 3_000
     assert loaded["smoke"].messages_per_second == 40
     assert loaded["many-groups"].group_count == 100_000
     assert loaded["soak"].duration_seconds >= 2 * 3_600

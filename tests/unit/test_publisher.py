@@ -170,6 +170,16 @@ def test_lingering_fills_calls_and_counts_as_latency(tmp_path: Path) -> None:
     assert 0.05 < max(at - intended for at, _, intended in lingering.sent()) < 0.08
 
 
+def test_a_slow_endpoint_is_asked_with_fuller_calls_not_with_more(tmp_path: Path) -> None:
+    """An answer takes as long as twenty messages come apart: all calls behind the first are full."""
+    clock = VirtualClock()
+    service = Service(clock, latency_seconds=0.2)
+
+    _published(tmp_path, clock, service, group_count=400, publish_linger_seconds=0.01)
+
+    assert [len(call.messages) for _, call in service.asked[1:40]] == [10] * 39
+
+
 def test_after_a_stall_the_plan_is_caught_up_with_at_the_ratio_at_most(tmp_path: Path) -> None:
     """Nothing is answered for two seconds; then at most twice the rate is sent, after what two full calls hold."""
     clock = VirtualClock()
