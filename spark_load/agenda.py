@@ -29,7 +29,7 @@ class Agenda:
     def __init__(self, *, lane_count: int, is_batched: bool) -> None:
         self._lane_count, self._is_batched = lane_count, is_batched
         self._groups: dict[int, deque[Due]] = {}  # with a message waiting, resting or on its way
-        self._ready: list[deque[int]] = [deque() for _ in range(lane_count)]  # whose first message may go
+        self._ready: list[list[tuple[int, int]]] = [[] for _ in range(lane_count)]  # heaps: offset, group
         self._resting: list[tuple[float, int]] = []
         self._abandoned: set[int] = set()
         self.waiting_count = 0
@@ -47,8 +47,12 @@ class Agenda:
                 self._groups[group].append(one)
             else:
                 self._groups[group] = deque((one,))
-                self._ready[group % self._lane_count].append(group)
+                self._make_ready(group)
         return refused
+
+    def _make_ready(self, group: int) -> None:
+        """Let the group's first message go, before what was to go later: what is overdue waits for nothing else."""
+        heapq.heappush(self._ready[group % self._lane_count], (self._groups[group][0].offset_us, group))
 
     @property
     def is_empty(self) -> bool:
@@ -62,14 +66,14 @@ class Agenda:
     def head_us(self, lane: int) -> int | None:
         """Return the offset of the message that would go first; None when none may."""
         ready = self._ready[lane]
-        return self._groups[ready[0]][0].offset_us if ready else None
+        return ready[0][0] if ready else None
 
     def take(self, lane: int, room: int) -> list[Due]:
         """Take the messages of one call, at most `room`. Their groups wait until they are settled."""
         taken: list[Due] = []
         ready = self._ready[lane]
         while ready and len(taken) < room:
-            waiting = self._groups[ready.popleft()]
+            waiting = self._groups[heapq.heappop(ready)[1]]
             taken.append(waiting.popleft())
             if self._is_batched:
                 seen = {taken[-1].idx}
@@ -83,7 +87,7 @@ class Agenda:
         """Let go on with groups all of whose messages on their way were acknowledged."""
         for group in groups:
             if self._groups[group]:
-                self._ready[group % self._lane_count].append(group)
+                self._make_ready(group)
             else:
                 del self._groups[group]
 
@@ -97,7 +101,7 @@ class Agenda:
         """Let go on with the groups that have rested."""
         while self._resting and self._resting[0][0] <= now:
             _, group = heapq.heappop(self._resting)
-            self._ready[group % self._lane_count].append(group)
+            self._make_ready(group)
 
     @property
     def wakes_at(self) -> float | None:

@@ -180,6 +180,17 @@ def test_a_slow_endpoint_is_asked_with_fuller_calls_not_with_more(tmp_path: Path
     assert [len(call.messages) for _, call in service.asked[1:40]] == [10] * 39
 
 
+def test_what_is_overdue_goes_first_and_does_not_linger_again(tmp_path: Path) -> None:
+    """A hot group that a pause has put behind catches up, though others keep coming."""
+    clock = VirtualClock()
+    service = Service(clock, latency_seconds=0.02, stalled=(1, 2))
+
+    _published(tmp_path, clock, service, group_count=100, group_skew=1.2, publish_linger_seconds=0.25)
+
+    late = [at - intended for at, _, intended in service.sent() if intended > 4]
+    assert max(late) < 0.3
+
+
 def test_after_a_stall_the_plan_is_caught_up_with_at_the_ratio_at_most(tmp_path: Path) -> None:
     """Nothing is answered for two seconds; then at most twice the rate is sent, after what two full calls hold."""
     clock = VirtualClock()
