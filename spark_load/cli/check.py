@@ -5,7 +5,6 @@ from pathlib import Path
 
 import click
 
-from sluice import environments
 from sluice.errors import ConfigError
 from spark_load import driver, recording, session
 from spark_load.cli.ending import draw, finish
@@ -59,6 +58,8 @@ def check(
         raise ConfigError("--queue and --env are both given, allowed is one of them")
     queues = dict(recording.parse_queue(text) for text in given)
     if environment_name is not None:
+        from sluice import environments  # noqa: PLC0415 (a wrong declaration is refused here)
+
         queues = recording.declared_queues(environments.environment(environment_name))
     is_run = (history / driver.RUN_FILE).exists()
     if is_run and queues:
