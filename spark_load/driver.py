@@ -11,6 +11,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
@@ -180,33 +181,29 @@ def resume_load(
 
     Runs as `run_load` does.
     """
-    described, clock = dict(stored.described), _clock_of(stored.described["clock"])
-    run = Run(
-        id=stored.expectation.run,
-        folder=stored.folder,
-        site=site,
-        plan=stored.plan,
-        clock_id=clock_id(),
-        clock_offset_us=clock.offset_us,
-        transport=described["transport"],
-        saboteur=described["saboteur"],
-        attempt=described["attempts"],
-    )
+    described = dict(stored.described)
     with resume.held(stored.folder):
         resume.check_broken(described, stored.folder, site)
+        clock = SystemClock(described["clock"]["offset_us"])
+        run = Run(
+            id=stored.expectation.run,
+            folder=stored.folder,
+            site=site,
+            plan=stored.plan,
+            clock_id=clock_id(),
+            clock_offset_us=clock.offset_us,
+            transport=described["transport"],
+            saboteur=described["saboteur"],
+            attempt=described["attempts"],
+        )
         resume.end_tasks(run, clock)
+        run = replace(run, looked_at_us=clock.now_us())
         done = resume.read(spark, run)
         resume.check_time(done, environment, clock.now_us())
-        run = replace(run, looked_at_us=clock.now_us())
         run = replace(run, resumed_at_us=resume.next_offset_us(spark, run, plan_rows(spark, run)))
         resume.tell_board(run.board(clock), done)
         described |= {"attempts": run.attempt + 1}
         return _carry_out(spark, run, described, stored.expectation, watch)
-
-
-def _clock_of(first: Mapping[str, Any]) -> SystemClock:
-    """Return the clock of the run's first attempt, whatever was done to this machine's wall clock since."""
-    return SystemClock(first["offset_us"] if first["id"] == clock_id() else None)
 
 
 def _carry_out(
@@ -275,7 +272,7 @@ def rejudge(spark: SparkSession, stored: Stored) -> Verdict:
     """
     try:
         compact(spark, stored.folder / JOURNALS, stored.folder / _HISTORY)
-    except PySparkException as error:
+    except (PySparkException, Py4JError) as error:
         raise HistoryError(f"the journals in {stored.folder / JOURNALS} cannot be read: {last_line(error)}") from error
     verdict = judge(
         spark.read.parquet(str(stored.folder / _HISTORY)),
@@ -299,7 +296,7 @@ def aggregate(spark: SparkSession, stored: Stored, verdict: Verdict) -> Series:
     try:
         history = spark.read.parquet(str(stored.folder / _HISTORY))
         said = series(history, expectation=stored.expectation, violations=verdict.violations)
-    except PySparkException as error:
+    except (PySparkException, Py4JError) as error:
         raise HistoryError(
             f"the history in {stored.folder / _HISTORY} cannot be read ({last_line(error)});"
             f" make it again from its journals: python -m spark_load check {stored.folder}"

@@ -10,6 +10,7 @@ from pyspark.sql import functions as F
 
 from sluice.checker import Activity, Expectation, Surroundings, surroundings
 from sluice.history import Event, Kind, Outcome, answer_detail
+from spark_load.transport import is_throttled
 
 CALLS = (Kind.PUBLISHED.value, Kind.POLL.value, Kind.DELETED.value, Kind.VISIBILITY_CHANGED.value)
 _FRAMES = (Kind.OPENED.value, Kind.CLOSED.value)
@@ -93,7 +94,7 @@ def _cube(history: DataFrame, expectation: Expectation) -> DataFrame:
         F.count_if(is_ours & F.col("sqs_sequence_number").isNotNull()).alias("numbered"),
         F.count_if(is_ours & F.col("md5_ok").isNotNull()).alias("summed"),
         F.count_if(is_ours & F.col("sns_message_id").isNotNull()).alias("enveloped"),
-        F.count("call_id").alias("called"),
+        F.count_if(F.col("call_id").isNotNull() & (F.coalesce("batch_position", F.lit(0)) == 0)).alias("called"),
         F.count_if(is_answered & (received_count > 0)).alias("served"),
         F.count_if(is_answered & (received_count == 0) & (F.col("wait_time_seconds") > 0)).alias("empty"),
         F.max(F.when(is_answered, F.col("responded_at_us"))).alias("answered_by_us"),
@@ -123,6 +124,7 @@ def _counts(rows: Iterable[Row], expectation: Expectation) -> dict[str, int]:
         counts["faults"] += events * (kind == Kind.FAULT)
         counts["around"] += events * (kind in _AROUND)
         counts["calls"] += row["called"] * (kind in CALLS)
+        counts["throttled"] += row["called"] * (kind in CALLS and is_throttled(row["error"] or ""))
     return counts
 
 

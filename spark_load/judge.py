@@ -31,7 +31,6 @@ from spark_load.measures import measures, observed
 from spark_load.messages import GROUP, messages, partitions
 from spark_load.plan import Plan
 from spark_load.suspects import groups
-from spark_load.transport import is_throttled
 from wire.journal import SCHEMA, SUFFIX, read_journal
 
 _NO_THRESHOLDS = Thresholds()
@@ -99,7 +98,7 @@ def judge(
     }
     run_facts = _run_facts(told, counts, measured, plan, unfinished)
     reasons = check_run(run_facts)
-    held = _measured(history, measured, run_facts, counts)
+    held = _measured(history, measured, counts)
     crossed = check_thresholds(held, thresholds)
     measured |= {
         "calls": {"count": held.call_count, "throttled": held.throttled_count},
@@ -291,16 +290,14 @@ def _recoveries(history: DataFrame) -> dict[str, float]:
     return {f"the fault of {row['queue']} at {row['invoked_at_us']}": row["seconds"] for row in first}
 
 
-def _measured(
-    history: DataFrame, measured: Mapping[str, Any], run_facts: RunFacts, counts: Mapping[str, int]
-) -> Measured:
+def _measured(history: DataFrame, measured: Mapping[str, Any], counts: Mapping[str, int]) -> Measured:
     of_queue = {queue: of for queue, of in measured["queues"].items() if of["latency_us"] is not None}
     return Measured(
         latency_us={queue: of["latency_us"]["p99"] for queue, of in of_queue.items()},
         drained_in_seconds={queue: of["drain_seconds"] for queue, of in of_queue.items() if of["drain_seconds"]},
         recovered_in_seconds=_recoveries(history) if counts["faults"] else {},
         call_count=counts["calls"],
-        throttled_count=sum(count for code, count in run_facts.failed_calls.items() if is_throttled(code)),
+        throttled_count=counts["throttled"],
     )
 
 

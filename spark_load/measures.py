@@ -41,7 +41,7 @@ def observed(expectation: Expectation) -> list[Column]:
         F.sum(published("acked")).alias("published_count"),
         F.min(published("asked_us")).alias("published_from_us"),
         F.max(published("answered_last_us")).alias("published_until_us"),
-        F.max(F.when(is_measured, F.col("asked_last_us_0"))).alias("asked_last_us"),
+        F.max(F.when(is_measured, F.col("asked_us_0"))).alias("asked_last_us"),
         *_distribution(published("late_us"), "late"),
         *_distribution(published("took_us"), "took"),
         *(part for lane in lanes(expectation) for part in _of_lane(lane, is_measured)),

@@ -35,7 +35,7 @@ def group_hash() -> Column:
 
 def any_of(columns: Sequence[Column]) -> Column:
     """Return whether any is true, a null counting as true: what cannot be told is suspect."""
-    return reduce(lambda one, other: one | other, [F.coalesce(column, F.expr("true")) for column in columns])
+    return reduce(lambda one, other: one | other, (F.coalesce(one, F.expr("true")) for one in columns), F.expr("false"))
 
 
 def lanes(expectation: Expectation) -> range:

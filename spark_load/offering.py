@@ -117,8 +117,8 @@ class _Offering:
                 self.start()
                 self.publish()
                 self.drain()
-            except NotReached as error:
-                late.append(str(error))
+            except FAILURES as error:
+                late.append(last_line(error))
             return late + self.see_to_dead_letters(is_drained=not late)
         finally:
             self.end()

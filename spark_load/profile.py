@@ -23,7 +23,7 @@ _REASONS_MAX = 5
 
 type _Share = Annotated[float, Field(ge=0, le=1)]
 type _Rate = Annotated[float, Field(ge=0, le=1_000_000)]
-type _Threshold = Annotated[float, Field(gt=0)] | None
+type _Threshold = Annotated[float, Field(gt=0, le=_SECONDS_MAX)] | None
 
 
 @checked_dataclass(frozen=True, slots=True, kw_only=True, config={"extra": "forbid"})
@@ -91,7 +91,7 @@ class Profile:
         latency_seconds_max: allowed 99th percentile from intended publish to first receive; None does not judge it, as
             with the thresholds below.
         drain_seconds_max: allowed from the last publish to the last first receive of a queue.
-        recovery_seconds_max: allowed from the end of a fault to the first answer.
+        recovery_seconds_max: allowed from the end of a fault to the first answer, where the history has faults.
         throttled_share_max: allowed share of calls that are throttled.
         fan_out_skew_seconds_max: allowed between a message's first queue and its last.
         passed_over_seconds_max: allowed for a group with a message to wait while its queue serves others.

@@ -5,13 +5,14 @@ proves neither losses nor leases, and nobody planned anything.
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
@@ -57,8 +58,8 @@ def parse_queue(text: str) -> tuple[str, Queue]:
     """
     name, _, rest = text.partition("=")
     seconds, dead, most, *more = [*rest.split(":"), "", ""][: max(3, rest.count(":") + 1)]
-    is_whole = seconds.isdecimal() and (most.isdecimal() or not most) and not more
-    if not name or not is_whole:
+    is_whole = seconds.isdecimal() and (not most or (most.isdecimal() and int(most) > 0)) and not more
+    if not name or not is_whole or dead == name:
         raise ConfigError(
             f"queue is {text!r}, allowed is NAME=VISIBILITY_SECONDS[:DLQ[:MAX_RECEIVE_COUNT]],"
             " such as orders.fifo=30:orders-dlq.fifo:5"
@@ -68,6 +69,27 @@ def parse_queue(text: str) -> tuple[str, Queue]:
         dead_letter_queue=dead or None,
         max_receive_count=int(most) if most else None,
     )
+
+
+def parse_queues(texts: Iterable[str]) -> dict[str, Queue]:
+    """Return what several of them say, by name.
+
+    Raises:
+        ConfigError: one says something else, one is given twice, or one is another's DLQ.
+    """
+    queues: dict[str, Queue] = {}
+    for text in texts:
+        name, queue = parse_queue(text)
+        if name in queues:
+            raise ConfigError(f"queue {name!r} is given twice, allowed is once")
+        queues[name] = queue
+    for name, queue in queues.items():
+        if queue.dead_letter_queue in queues:
+            raise ConfigError(
+                f"queue {queue.dead_letter_queue!r} is the DLQ of {name!r}, and given as a queue of its own;"
+                " leave one of the two out"
+            )
+    return queues
 
 
 def declared_queues(environment: Environment) -> dict[str, Queue]:
@@ -163,7 +185,7 @@ def _read(spark: SparkSession, place: Path) -> DataFrame:
 def _compacted(spark: SparkSession, journals: Path, history: Path) -> DataFrame:
     try:
         compact(spark, journals, history)
-    except PySparkException as error:
+    except (PySparkException, Py4JError) as error:
         raise HistoryError(f"the journals in {journals} cannot be read: {_last_line(error)}") from error
     except OSError as error:
         raise HistoryError(
@@ -180,7 +202,7 @@ def _parquet(spark: SparkSession, folder: Path) -> DataFrame:
             raise HistoryError(f"{folder} is no history of Sluice: {path.name} is no Parquet") from error
     try:
         history = spark.read.option("pathGlobFilter", "*.parquet").parquet(str(folder))
-    except PySparkException as error:
+    except (PySparkException, Py4JError) as error:
         raise HistoryError(f"{folder} is no history of Sluice: {_last_line(error)}") from error
     missing = [name for name in SCHEMA.names if name not in history.columns]
     if missing:
@@ -274,13 +296,20 @@ def _check_version(rows: Sequence[Row], place: Path) -> None:
 
 
 def _detail(text: str | None) -> dict[str, Any]:
-    said = json.loads(text or "{}")
+    try:
+        said = json.loads(text or "{}")
+    except ValueError:
+        return {}
     return said if isinstance(said, dict) else {}
 
 
 def _expectation(told: _Told, queues: Mapping[str, Queue], *, has_other_producers: bool) -> Expectation:
     dead = {one.dead_letter_queue for one in queues.values()}
     unnamed = [name for name in told.queues if name not in queues and name not in dead]
+    if queues and unnamed:
+        raise HistoryError(
+            f"messages came from {unnamed[0]!r}, which is not among the queues named; name it with --queue"
+        )
     unproven = dict.fromkeys([] if queues else unnamed, _UNNAMED)
     if not told.is_whole:
         unproven = dict.fromkeys(queues or unnamed, "where not every recorder finished")

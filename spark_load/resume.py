@@ -13,11 +13,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from sluice import limits
-from sluice.clock import Clock, NotReached, eventually
+from sluice.clock import Clock, NotReached, clock_id, eventually
 from sluice.declaration import Environment
 from sluice.errors import ConfigError, HistoryError
 from sluice.history import Kind, Outcome
@@ -55,9 +56,17 @@ def check_broken(described: Mapping[str, Any], folder: Path, site: Site) -> None
     """Make sure that a run broke, and that what it loaded is still what it was.
 
     Raises:
-        ConfigError: it was judged valid or invalid, its consumers were workers, or its topic is another one now.
+        ConfigError: it was judged valid or invalid, its consumers were workers, its topic or clock is another one now,
+            or an older version ran it.
         HistoryError: its verdict cannot be read.
     """
+    if missing := sorted({"clock", "transport", "attempts"} - described.keys()):
+        raise ConfigError(f"{folder.name} was recorded by an older version, without {missing[0]!r}; run it anew")
+    if described["clock"]["id"] != clock_id():
+        raise ConfigError(
+            f"{folder.name} began on another machine, or before this one was started again: two clocks cannot be"
+            " judged; run it anew"
+        )
     if (status := _status(folder)) not in (None, Status.UNKNOWN):
         raise ConfigError(f"{folder.name} was finished and is {status}, allowed is a run that broke; run it anew")
     if described["profile"]["consumer"] != "raw":
@@ -131,7 +140,10 @@ def read(spark: SparkSession, run: Run) -> Done:
     Raises:
         HistoryError: they are damaged, or there are none.
     """
-    compact(spark, run.folder / JOURNALS, run.folder / _EARLIER)
+    try:
+        compact(spark, run.folder / JOURNALS, run.folder / _EARLIER)
+    except PySparkException as error:
+        raise HistoryError(f"the journals of {run.folder.name} cannot be read; see {run.journals}") from error
     history = spark.read.parquet(str(run.folder / _EARLIER))
     began = history.agg(F.min("invoked_at_us").alias("at")).first()
     phases = (
@@ -177,7 +189,10 @@ def check_time(done: Done, environment: Environment, now_us: int) -> None:
 
 
 def left(spark: SparkSession, run: Run, rows: DataFrame) -> DataFrame:
-    """Return the rows of the plan that are to be published yet, as `run` looked at the journals."""
+    """Return the rows of the plan that are to be published yet, as `run` looked at the journals.
+
+    How old an unanswered publish may be is reckoned when it will go out again: what is left is paced as planned.
+    """
     published = (
         spark.read.parquet(str(run.folder / _EARLIER))
         .where((F.col("kind") == Kind.PUBLISHED.value) & (F.col("message_run") == run.id))
@@ -187,8 +202,10 @@ def left(spark: SparkSession, run: Run, rows: DataFrame) -> DataFrame:
             F.min(F.when(F.col("outcome") == Outcome.INFO.value, F.col("invoked_at_us"))).alias("unanswered_at_us"),
         )
     )
-    may_be_in = F.col("unanswered_at_us") < run.looked_at_us - RESENT_WITHIN_SECONDS * 1_000_000
-    over = published.where(F.col("is_acked") | F.coalesce(may_be_in, F.expr("false")))
+    sent_at_us = run.looked_at_us + F.greatest(F.lit(0), F.col("offset_us") - run.resumed_at_us)
+    may_be_in = F.col("unanswered_at_us") < sent_at_us - RESENT_WITHIN_SECONDS * 1_000_000
+    first = rows.where("publish_attempt = 1").select("idx", "offset_us")
+    over = published.join(first, "idx").where(F.col("is_acked") | F.coalesce(may_be_in, F.expr("false")))
     return rows.join(over.select("idx"), "idx", "left_anti").select(rows.columns)
 
 

@@ -4,7 +4,7 @@ There are at most BINS_MAX bins of time, RANKS_MAX of groups and CODES_MAX error
 GROUPS_MAX groups with EVENTS_MAX events each, so a hundred million events make as small a file as a thousand.
 
 Percentiles are Spark's percentile_approx: what is said to be the 99th is one whose rank is off by at most
-1 / ACCURACY of the bin's messages, and exact in a bin of fewer than ACCURACY messages. A latency is from the intended
+1 / ACCURACY of the bin's messages, and exact in a bin of at most half as many. A latency is from the intended
 publish to the first receive from that queue, and stands in the bin of the intended publish: a stall shows where the
 messages were due, also those that could not be sent.
 """

@@ -73,7 +73,7 @@ def _earlier() -> WindowSpec:
 
 
 def _sum(columns: list[Column]) -> Column:
-    return reduce(lambda one, other: one + other, columns)
+    return reduce(lambda one, other: one + other, columns, F.lit(0))
 
 
 def _before(is_there: str, lane: int, *more: str | Column) -> Column:

@@ -113,13 +113,16 @@ def _environment(run: Run) -> Mapping[str, str]:
 
 def _make_tables(file: Path) -> None:
     draft = file.with_name(f".{file.name}")
-    made = subprocess.run(
-        _messaging("inbox", "schema", "--apply", "--dsn", f"sqlite:///{draft}"),
-        capture_output=True,
-        text=True,
-        timeout=_TABLES_SECONDS_MAX,
-        check=False,
-    )
+    try:
+        made = subprocess.run(
+            _messaging("inbox", "schema", "--apply", "--dsn", f"sqlite:///{draft}"),
+            capture_output=True,
+            text=True,
+            timeout=_TABLES_SECONDS_MAX,
+            check=False,
+        )
+    except subprocess.TimeoutExpired as error:
+        raise EndpointError(f"the inbox's tables were not made in {draft} within {_TABLES_SECONDS_MAX} s") from error
     if made.returncode:
         raise EndpointError(f"the inbox's tables were not made in {draft}: {_last(made.stderr)}")
     draft.replace(file)

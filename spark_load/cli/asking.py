@@ -14,12 +14,13 @@ def account_of(site: Site) -> str:
     return site.topic_arn.split(":")[4]
 
 
-def require_meant(site: Site, named: NamedProfile, *, is_terminal: bool) -> None:
+def require_meant(site: Site, named: NamedProfile, *, is_meant: bool, is_terminal: bool) -> None:
     """Say what a run on AWS takes and costs, and go on only when somebody says so.
 
     Args:
         site: where it is to run.
         named: the profile.
+        is_meant: whether somebody said so already; then nobody is asked.
         is_terminal: whether there is somebody to ask.
 
     Raises:
@@ -44,6 +45,8 @@ def require_meant(site: Site, named: NamedProfile, *, is_terminal: bool) -> None
     )
     for warning in expected.warnings:
         click.echo(f"  {warning}", err=True)
+    if is_meant:
+        return
     if not is_terminal:
         raise ConfigError(
             f"a load test of {site.environment!r} costs about USD {expected.cost_usd:,.2f}, and nobody is here to be"

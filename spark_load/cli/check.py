@@ -56,7 +56,7 @@ def check(
     """
     if given and environment_name is not None:
         raise ConfigError("--queue and --env are both given, allowed is one of them")
-    queues = dict(recording.parse_queue(text) for text in given)
+    queues = recording.parse_queues(given)
     if environment_name is not None:
         from sluice import environments  # noqa: PLC0415 (a wrong declaration is refused here)
 

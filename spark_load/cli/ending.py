@@ -5,6 +5,7 @@ import sys
 from pathlib import Path
 
 import click
+from py4j.protocol import Py4JError
 from pyspark.sql import SparkSession
 from rich.console import Console
 
@@ -20,7 +21,7 @@ def draw(spark: SparkSession, folder: Path, verdict: Verdict) -> None:
     try:
         said = driver.aggregate(spark, driver.find_stored(folder), verdict)
         report.write_page(verdict, said, folder / report.PAGE_FILE)
-    except (HistoryError, ValueError) as error:
+    except (HistoryError, ValueError, OSError, Py4JError) as error:
         click.echo(f"no page was drawn: {error}; to try again: python -m spark_load report {folder}", err=True)
 
 

@@ -10,7 +10,7 @@ import click
 from pydantic import ValidationError
 
 from sluice.clock import SystemClock
-from sluice.declaration import Removal
+from sluice.declaration import Environment, Removal
 from sluice.errors import ConfigError
 from spark_load import driver, profile, session, site
 from spark_load.cli.asking import require_meant
@@ -103,8 +103,9 @@ def run(
             " queues: name an environment that may be destroyed, or add --force"
         )
     found = site.find(environment, endpoint_url=endpoint_url or None)
-    if (found.endpoint_url is None or target == "aws") and not is_meant:
-        require_meant(found, named, is_terminal=sys.stdin.isatty())
+    is_on_aws = found.endpoint_url is None or target == "aws"
+    if is_on_aws:
+        require_meant(found, named, is_meant=is_meant, is_terminal=sys.stdin.isatty())
     folder = driver.make_folder(runs_dir, environment, named.name, SystemClock())
     with Watcher(named.profile, list(found.queue_urls)) as watch:
         watch("starting Spark", [])
@@ -116,13 +117,19 @@ def run(
                 site=found,
                 named=named,
                 seed=secrets.randbits(32) if seed is None else seed,
-                target=target or ("localstack" if environment.name == "local" else "endpoint"),
+                target=target or _usual_target(environment, is_on_aws=is_on_aws),
                 saboteur=saboteur_name,
                 transport=transport,
                 watch=watch,
             )
             draw(spark, folder, verdict)
     finish(verdict, folder, as_json=as_json)
+
+
+def _usual_target(environment: Environment, *, is_on_aws: bool) -> str:
+    if is_on_aws:
+        return "aws"
+    return "localstack" if environment.name == "local" else "endpoint"
 
 
 def _consumed_by(named: NamedProfile, consumer: Literal["raw", "worker"] | None) -> NamedProfile:

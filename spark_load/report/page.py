@@ -314,7 +314,7 @@ def _measuring(verdict: Verdict, said: Series) -> str:
             "Latency is from the instant the plan intended a message to be published, not from when that succeeded,"
             " to its first receive from a queue.",
             f"Percentiles are approximate: the rank is off by at most 1 / {said['accuracy']:,} of a bin's messages,"
-            f" so they are exact in bins of fewer than {said['accuracy']:,}. The largest is exact.",
+            f" so they are exact in bins of at most {said['accuracy'] // 2:,}. The largest is exact.",
             f"A bin is {said['bin_seconds']:g} s; the last one may be shorter than that, and its rate look lower.",
             warm_up,
             f"Not judged, because no run records it: {not_judged}.",

@@ -78,13 +78,14 @@ def _json_call(call: Call) -> bytes:
 def _json_said(body: str) -> dict[str, Said]:
     try:
         answer = json.loads(body)
-    except ValueError:
-        return {}  # as botocore takes it: an answer without entries
-    taken = {
-        entry["Id"]: Said(Outcome.OK.value, None, entry.get("MessageId"), entry.get("SequenceNumber"))
-        for entry in answer.get("Successful") or ()
-    }
-    return taken | {entry["Id"]: _refused(entry, entry.get("SenderFault")) for entry in answer.get("Failed") or ()}
+        taken = {
+            entry["Id"]: Said(Outcome.OK.value, None, entry.get("MessageId"), entry.get("SequenceNumber"))
+            for entry in answer.get("Successful") or ()
+        }
+        refused = {entry["Id"]: _refused(entry, entry.get("SenderFault")) for entry in answer.get("Failed") or ()}
+    except (ValueError, AttributeError, KeyError, TypeError):
+        return {}  # as botocore takes what is no JSON: an answer without entries
+    return taken | refused
 
 
 def _refused(entry: Mapping[str, Any], sender_fault: object) -> Said:

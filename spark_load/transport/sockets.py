@@ -156,7 +156,7 @@ class SocketExchange:
         self._came.append(response)
         del self._busy[connection]
         connection.request = None
-        if is_ended or (response.headers or {}).get("connection", "").lower() == "close":
+        if is_ended or connection.unsent or (response.headers or {}).get("connection", "").lower() == "close":
             self._drop(connection)
         else:
             self._idle.append(connection)

@@ -207,12 +207,12 @@ def _in_a_small_place(run: Run) -> str:
 def test_the_wall_clock_steps_and_no_instant_of_a_run_does(monkeypatch: pytest.MonkeyPatch) -> None:
     """An hour back, and a day on: what a task writes down follows the monotonic clock, also after a resume."""
     clock = SystemClock()
-    stored = {"id": clock_id(), "offset_us": clock.offset_us}
+    offset_us = clock.offset_us
     instants = [clock.now_us()]
     for step_seconds in (-3_600, 86_400):
         stepped = time.time_ns() + step_seconds * 10**9
         monkeypatch.setattr("time.time_ns", lambda stepped=stepped: stepped)
-        instants += [clock.now_us(), driver._clock_of(stored).now_us()]
+        instants += [clock.now_us(), SystemClock(offset_us).now_us()]
 
     assert instants == sorted(instants)
     assert instants[-1] - instants[0] < 10_000_000
@@ -253,7 +253,9 @@ def test_only_what_cannot_become_a_second_message_is_published_again(
 
     rows = resume.left(spark, run, publish.plan_rows(spark, run)).collect()
     next_us = resume.next_offset_us(spark, run, publish.plan_rows(spark, run))
+    in_20_seconds = resume.left(spark, replace(run, resumed_at_us=-20_000_000), publish.plan_rows(spark, run))
 
+    assert 2 not in {row["idx"] for row in in_20_seconds.collect()}  # by then it would be a second message
     assert sorted((row["idx"], row["publish_attempt"]) for row in rows) == [
         (-1, 1),
         (1, 1),
@@ -307,7 +309,13 @@ def test_a_run_that_cannot_end_well_is_not_gone_on_with(phases: set[str], days: 
         resume.check_time(done, LOCAL, days * DAY_US)
 
 
-DESCRIBED = {"profile": {"consumer": "raw"}, "topic_arn": "arn:aws:sns:us-east-1:000000000000:sluice-local-events.fifo"}
+DESCRIBED = {
+    "profile": {"consumer": "raw"},
+    "topic_arn": "arn:aws:sns:us-east-1:000000000000:sluice-local-events.fifo",
+    "clock": {"id": clock_id(), "offset_us": 0},
+    "transport": "boto3",
+    "attempts": 1,
+}
 
 
 @pytest.mark.parametrize(
@@ -316,6 +324,7 @@ DESCRIBED = {"profile": {"consumer": "raw"}, "topic_arn": "arn:aws:sns:us-east-1
         ({}, "valid", "was finished and is valid, allowed is a run that broke; run it anew"),
         ({}, "invalid", "was finished and is invalid, allowed is a run that broke; run it anew"),
         ({"profile": {"consumer": "worker"}}, "unknown", "the consumer of .* is 'worker', allowed is 'raw'"),
+        ({"clock": {"id": "another", "offset_us": 0}}, "unknown", "began on another machine, or before this one was"),
         ({"topic_arn": "arn:aws:sns:us-east-1:1:t"}, "unknown", r"loaded arn:aws:sns:us-east-1:1:t, and here is arn"),
     ],
 )
