@@ -75,11 +75,6 @@ class Journal:
                 f"cannot write {self.path} ({why}); what was written before is kept: make room, then resume the run"
             ) from error
 
-    def enter(self, phase: str) -> None:
-        """Give every event from now on that phase of the run."""
-        with self._lock:
-            self._common = {**self._common, "phase": phase}
-
     def add(self, **values: Any) -> None:
         """Buffer one event; unknown field names are a TypeError."""
         unknown = values.keys() - _DEFAULTS.keys()

@@ -22,7 +22,7 @@ _BLOCKED = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
 class _Connection:
     """One keep-alive connection."""
 
-    __slots__ = ("is_fresh", "received", "request", "sent_at", "socket", "unsent")
+    __slots__ = ("received", "request", "sent_at", "socket", "unsent")
 
     def __init__(self, connected: socket.socket) -> None:
         self.socket = connected
