@@ -288,7 +288,7 @@ def test_many_calls_are_on_their_way_at_once(tmp_path: Path, name: str) -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_recorded_latencies_are_those_of_the_endpoint(tmp_path: Path, name: str) -> None:
-    """Eight known delays, from nothing to 350 ms, all at once: none is recorded shorter, and most not a second longer."""
+    """Eight known delays, from nothing to 350 ms, at once: none is recorded shorter, and most not a second longer."""
 
     def reply(request: Captured) -> Reply:
         SystemClock().sleep(json.loads(request.body)["Entries"][0]["MessageBody"].count("x") / 20)
