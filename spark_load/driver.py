@@ -270,10 +270,7 @@ def rejudge(spark: SparkSession, stored: Stored) -> Verdict:
     Raises:
         HistoryError: its history is not there, damaged, or of another version.
     """
-    try:
-        compact(spark, stored.folder / JOURNALS, stored.folder / _HISTORY)
-    except (PySparkException, Py4JError) as error:
-        raise HistoryError(f"the journals in {stored.folder / JOURNALS} cannot be read: {last_line(error)}") from error
+    compact(spark, stored.folder / JOURNALS, stored.folder / _HISTORY)
     verdict = judge(
         spark.read.parquet(str(stored.folder / _HISTORY)),
         plan=stored.plan,

@@ -7,6 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_schema
@@ -41,7 +43,7 @@ def compact(spark: SparkSession, journals: Path, history: Path) -> None:
     """Write every journal of a run into one Parquet history, settled.
 
     Raises:
-        HistoryError: there is no journal, or one of another version.
+        HistoryError: there is no journal, one is damaged or of another version, or the history cannot be written.
     """
     paths = sorted(str(path) for path in journals.glob(f"*{SUFFIX}"))
     if not paths:
@@ -52,13 +54,27 @@ def compact(spark: SparkSession, journals: Path, history: Path) -> None:
             for path in batch.column("path").to_pylist():
                 yield from read_journal(Path(path)).to_batches()
 
-    (
-        spark.createDataFrame([(path,) for path in paths], "path string")
-        .repartition(len(paths))
-        .mapInArrow(read, from_arrow_schema(SCHEMA))
-        .write.mode("overwrite")
-        .parquet(str(history))
-    )
+    try:
+        (
+            spark.createDataFrame([(path,) for path in paths], "path string")
+            .repartition(len(paths))
+            .mapInArrow(read, from_arrow_schema(SCHEMA))
+            .write.mode("overwrite")
+            .parquet(str(history))
+        )
+    except (PySparkException, Py4JError) as error:
+        raise HistoryError(f"the journals in {journals} cannot be read: {reason(error)}") from error
+    except OSError as error:
+        raise HistoryError(
+            f"cannot write to {history} ({error.strerror}); copy the history to where you can"
+        ) from error
+
+
+def reason(error: Exception) -> str:
+    """Return the line of a Spark error that says why: our own, where one of ours was raised in a task."""
+    lines = [line for line in str(error).splitlines() if line.strip() and not line.lstrip().startswith("at ")]
+    told = [line for line in lines if "HistoryError: " in line]
+    return (told or lines or [type(error).__name__])[0].rpartition("HistoryError: ")[2][:300]
 
 
 def judge(

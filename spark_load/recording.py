@@ -24,7 +24,7 @@ from sluice.errors import ConfigError, HistoryError
 from sluice.history import SCHEMA_VERSION, Kind, Outcome
 from sluice.verdict import Verdict
 from spark_load import report
-from spark_load.judge import compact, judge
+from spark_load.judge import compact, judge, reason
 from spark_load.tasks import JOURNALS
 from wire.journal import SCHEMA, SUFFIX
 
@@ -178,20 +178,9 @@ def _folders(place: Path) -> list[Path]:
 def _read(spark: SparkSession, place: Path) -> DataFrame:
     folder = _folders(place)[0]
     if any(folder.glob(f"*{SUFFIX}")):
-        return _compacted(spark, folder, place / _HISTORY)
+        compact(spark, folder, place / _HISTORY)
+        return spark.read.parquet(str(place / _HISTORY))
     return _parquet(spark, folder)
-
-
-def _compacted(spark: SparkSession, journals: Path, history: Path) -> DataFrame:
-    try:
-        compact(spark, journals, history)
-    except (PySparkException, Py4JError) as error:
-        raise HistoryError(f"the journals in {journals} cannot be read: {_last_line(error)}") from error
-    except OSError as error:
-        raise HistoryError(
-            f"cannot write to {history} ({error.strerror}); copy the history to where you can"
-        ) from error
-    return spark.read.parquet(str(history))
 
 
 def _parquet(spark: SparkSession, folder: Path) -> DataFrame:
@@ -203,7 +192,7 @@ def _parquet(spark: SparkSession, folder: Path) -> DataFrame:
     try:
         history = spark.read.option("pathGlobFilter", "*.parquet").parquet(str(folder))
     except (PySparkException, Py4JError) as error:
-        raise HistoryError(f"{folder} is no history of Sluice: {_last_line(error)}") from error
+        raise HistoryError(f"{folder} is no history of Sluice: {reason(error)}") from error
     missing = [name for name in SCHEMA.names if name not in history.columns]
     if missing:
         raise HistoryError(
@@ -211,12 +200,6 @@ def _parquet(spark: SparkSession, folder: Path) -> DataFrame:
             f" {len(missing)} are missing, first {missing[0]!r}; name another folder"
         )
     return history.select(SCHEMA.names)
-
-
-def _last_line(error: Exception) -> str:
-    lines = [line for line in str(error).splitlines() if line.strip() and not line.lstrip().startswith("at ")]
-    told = [line for line in lines if "HistoryError: " in line]
-    return (told or lines or [type(error).__name__])[0].rpartition("HistoryError: ")[2][:300]
 
 
 # --- what it tells of itself -----------------------------------------------------------------------------------------

@@ -13,7 +13,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
@@ -140,10 +139,7 @@ def read(spark: SparkSession, run: Run) -> Done:
     Raises:
         HistoryError: they are damaged, or there are none.
     """
-    try:
-        compact(spark, run.folder / JOURNALS, run.folder / _EARLIER)
-    except PySparkException as error:
-        raise HistoryError(f"the journals of {run.folder.name} cannot be read; see {run.journals}") from error
+    compact(spark, run.folder / JOURNALS, run.folder / _EARLIER)
     history = spark.read.parquet(str(run.folder / _EARLIER))
     began = history.agg(F.min("invoked_at_us").alias("at")).first()
     phases = (
