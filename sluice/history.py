@@ -14,7 +14,7 @@ Our own identity (run, message group, idx) travels in the message body, because 
 import hashlib
 import json
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, fields
 from enum import StrEnum
 from typing import Any
@@ -177,6 +177,16 @@ def identity_of(*, body: str, deduplication_id: str | None, message_group_id: st
     if found is not None and message_group_id is not None:
         return Identity(run=found[1], message_group_id=message_group_id, idx=int(found[2]))
     return None
+
+
+def identity_in(message: Mapping[str, Any]) -> Identity | None:
+    """Return the identity of a message as ReceiveMessage gives it, with all its system attributes; None without one."""
+    attributes = message.get("Attributes", {})
+    return identity_of(
+        body=message["Body"],
+        deduplication_id=attributes.get("MessageDeduplicationId"),
+        message_group_id=attributes.get("MessageGroupId"),
+    )
 
 
 def _identity_of_envelope(said: dict[str, Any]) -> Identity:

@@ -14,7 +14,7 @@ import pyarrow as pa
 from botocore.exceptions import BotoCoreError, ClientError
 from pyspark.sql import DataFrame, SparkSession
 
-from sluice.history import Identity, identity_of, is_end_marker
+from sluice.history import Identity, identity_in, is_end_marker
 from spark_load.coordination import Progress
 from spark_load.handling import Fate, fate, messages_per_receive
 from spark_load.sightings import Sightings
@@ -213,11 +213,7 @@ class Consumer:
 
 def _message(said: dict[str, Any]) -> _Message | None:
     attributes = said.get("Attributes", {})
-    identity = identity_of(
-        body=said["Body"],
-        deduplication_id=attributes.get("MessageDeduplicationId"),
-        message_group_id=attributes.get("MessageGroupId"),
-    )
+    identity = identity_in(said)
     if identity is None:
         return None
     return _Message(

@@ -13,7 +13,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 
 from sluice import limits
 from sluice.clock import NotReached, eventually
-from sluice.history import Kind, Outcome, identity_of
+from sluice.history import Kind, Outcome, identity_in
 from spark_load.tasks import Desk, Run
 
 _WAIT_SECONDS = 1
@@ -80,12 +80,7 @@ class DeadLetters:
             yield answer["Messages"]
 
     def _is_ours(self, message: Mapping[str, Any]) -> bool:
-        attributes = message.get("Attributes", {})
-        identity = identity_of(
-            body=message["Body"],
-            deduplication_id=attributes.get("MessageDeduplicationId"),
-            message_group_id=attributes.get("MessageGroupId"),
-        )
+        identity = identity_in(message)
         return identity is not None and identity.run == self._run.id
 
     def bring_back(self, queues: Collection[str]) -> int:

@@ -63,27 +63,11 @@ class SdkTransport:
         return {at: codes.get(str(at), "NotInAnswer") for at in positions if str(at) not in acknowledged}
 
     def _publish(self, call: Call) -> dict[str, Any]:
-        entries = [
-            {
-                "Id": str(position),
-                "Message": message.body,
-                "MessageGroupId": message.message_group_id,
-                "MessageDeduplicationId": message.deduplication_id,
-            }
-            for position, message in enumerate(call.messages)
-        ]
+        entries = _entries(call, body="Message")
         return self._client.publish_batch(TopicArn=call.address, PublishBatchRequestEntries=entries)  # type: ignore[no-any-return]
 
     def _send_messages(self, call: Call) -> dict[str, Any]:
-        entries = [
-            {
-                "Id": str(position),
-                "MessageBody": message.body,
-                "MessageGroupId": message.message_group_id,
-                "MessageDeduplicationId": message.deduplication_id,
-            }
-            for position, message in enumerate(call.messages)
-        ]
+        entries = _entries(call, body="MessageBody")
         return self._client.send_message_batch(QueueUrl=call.address, Entries=entries)  # type: ignore[no-any-return]
 
     def answers(self, wait_seconds: float) -> Sequence[Answer]:
@@ -100,3 +84,16 @@ class SdkTransport:
     def close(self) -> None:
         """Wait for what is on its way, and end the threads."""
         self._threads.shutdown()
+
+
+def _entries(call: Call, *, body: str) -> list[dict[str, str]]:
+    """Return the messages as entries, which name the body in the service's own way."""
+    return [
+        {
+            "Id": str(position),
+            body: message.body,
+            "MessageGroupId": message.message_group_id,
+            "MessageDeduplicationId": message.deduplication_id,
+        }
+        for position, message in enumerate(call.messages)
+    ]
