@@ -21,9 +21,13 @@ class Clock(Protocol):
         """Wait; a value of zero or less returns at once."""
 
 
+# Goes on while the machine sleeps, as SQS does. What Linux calls monotonic stops meanwhile; macOS has it the other way.
+_MONOTONIC: int = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
+
+
 def wall_minus_monotonic_us() -> int:
     """Return what, added to this machine's monotonic clock, gives the wall clock now, microseconds."""
-    return (time.time_ns() - time.monotonic_ns()) // 1_000
+    return (time.time_ns() - time.clock_gettime_ns(_MONOTONIC)) // 1_000
 
 
 def clock_id() -> str:
@@ -37,6 +41,8 @@ def clock_id() -> str:
 class SystemClock:
     """The machine's clock. Its instants never run backwards, whatever is done to the wall clock meanwhile.
 
+    Time passes while the machine sleeps, too.
+
     Args:
         offset_us: from `wall_minus_monotonic_us`, so that several processes of one machine agree; None takes its own.
     """
@@ -46,11 +52,11 @@ class SystemClock:
 
     def now_us(self) -> int:
         """Return the wall clock's instant, as it was when the offset was taken and has advanced since."""
-        return time.monotonic_ns() // 1_000 + self.offset_us
+        return time.clock_gettime_ns(_MONOTONIC) // 1_000 + self.offset_us
 
     def monotonic(self) -> float:
         """Return the machine's monotonic seconds."""
-        return time.monotonic()
+        return time.clock_gettime(_MONOTONIC)
 
     def sleep(self, seconds: float) -> None:
         """Sleep for real."""

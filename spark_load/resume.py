@@ -123,14 +123,23 @@ def end_tasks(run: Run, clock: Clock) -> None:
         raise ConfigError(f"{run.folder.name} broke before anything was recorded; run it anew")
     replace(run, attempt=run.attempt - 1).board(clock).stop()
 
+    seen, since = _sizes(run.journals), clock.monotonic()
+
     def are_quiet() -> bool:
-        written = [path.stat().st_mtime for path in run.journals.iterdir()]
-        return clock.now_us() / 1e6 - max(written, default=0) > _QUIET_SECONDS
+        nonlocal seen, since
+        if (found := _sizes(run.journals)) != seen:
+            seen, since = found, clock.monotonic()
+        return clock.monotonic() - since > _QUIET_SECONDS
 
     try:
         eventually(are_quiet, timeout_seconds=_ENDED_SECONDS, describe="the tasks to end", clock=clock)
     except NotReached:
         raise ConfigError(f"tasks of {run.folder.name} are still at work; end them, then resume it") from None
+
+
+def _sizes(folder: Path) -> dict[str, int]:
+    """Return the size of every file: journals only grow, and when is a matter of the wall clock."""
+    return {path.name: path.stat().st_size for path in folder.iterdir()}
 
 
 def read(spark: SparkSession, run: Run) -> Done:

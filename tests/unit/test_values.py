@@ -1,9 +1,11 @@
 """The small values everything else is made of: clock, history, verdict, saboteurs by name."""
 
+import time
+
 import pytest
 
 from sluice.anomalies import ANOMALIES
-from sluice.clock import NotReached, VirtualClock, eventually
+from sluice.clock import NotReached, SystemClock, VirtualClock, eventually
 from sluice.errors import ConfigError
 from sluice.history import (
     Event,
@@ -47,6 +49,17 @@ def test_eventually_tries_once_more_after_the_bound() -> None:
         return clock.monotonic() >= 6
 
     assert eventually(slow, timeout_seconds=2, describe="a slow condition", clock=clock)
+
+
+def test_the_time_a_machine_sleeps_passes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """For SQS it does: after ten minutes asleep a deduplication window is over."""
+    clock, read, sleeps = SystemClock(), time.clock_gettime_ns, getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
+    before_us = clock.now_us()
+
+    monkeypatch.setattr("time.clock_gettime_ns", lambda which: read(which) + 600 * 10**9 * (which == sleeps))
+
+    assert 600 <= (clock.now_us() - before_us) / 1_000_000 < 610
+    assert 600 <= (SystemClock(clock.offset_us).now_us() - before_us) / 1_000_000 < 610
 
 
 def test_identity_travels_in_the_body() -> None:

@@ -1,0 +1,73 @@
+"""What a resumed run needs to know of the attempt before it, where no Spark is needed to tell."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from sluice.clock import VirtualClock
+from sluice.errors import ConfigError
+from spark_load import profile, resume
+from spark_load.plan import Plan
+from spark_load.site import Site
+from spark_load.tasks import Run
+
+QUICK = "messages_per_second: 10\nduration_seconds: 1\ngroup_count: 1\n"
+SITE = Site(
+    endpoint_url=None,
+    region="us-east-1",
+    topic_arn="arn:aws:sns:us-east-1:000000000000:events.fifo",
+    topic="events.fifo",
+    queue_urls={"billing.fifo": "https://sqs/billing.fifo"},
+    dead_letter_queues={},
+    visibility_timeout_seconds={"billing.fifo": 30},
+    max_receive_count={"billing.fifo": 5},
+)
+
+
+def _resumed(folder: Path) -> Run:
+    """Return the second attempt of a run with one journal."""
+    run = Run(
+        id="r",
+        folder=folder,
+        site=SITE,
+        plan=Plan(profile.parse(QUICK, source="quick"), 1),
+        clock_id="c",
+        clock_offset_us=0,
+        attempt=1,
+    )
+    run.journals.mkdir()
+    (run.journals / "publish-0-0.arrows").write_bytes(b"events")
+    return run
+
+
+def test_whether_tasks_still_write_is_not_a_matter_of_the_wall_clock(tmp_path: Path) -> None:
+    """A journal whose time lies a day ahead, because the clock was set back, is at rest all the same."""
+    run, clock = _resumed(tmp_path), VirtualClock()
+    tomorrow = 86_400 * 10**9 + run.journals.stat().st_mtime_ns
+    os.utime(run.journals / "publish-0-0.arrows", ns=(tomorrow, tomorrow))
+
+    resume.end_tasks(run, clock)
+
+    assert 3 <= clock.monotonic() < 4
+
+
+class _Growing(VirtualClock):
+    """While it passes, a journal grows."""
+
+    def __init__(self, journal: Path) -> None:
+        super().__init__()
+        self._journal = journal
+
+    def sleep(self, seconds: float) -> None:
+        super().sleep(seconds)
+        with self._journal.open("ab") as written:
+            written.write(b"more")
+
+
+def test_tasks_that_go_on_writing_are_to_be_ended_first(tmp_path: Path) -> None:
+    """They were told to end, and a minute later still write: what they do is not on record yet."""
+    run = _resumed(tmp_path)
+
+    with pytest.raises(ConfigError, match="are still at work; end them, then resume it"):
+        resume.end_tasks(run, _Growing(run.journals / "publish-0-0.arrows"))
