@@ -6,11 +6,13 @@ Every task says how far it is; the driver says when to start and when to stop. T
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from sluice.clock import Clock, eventually
+from sluice.errors import HistoryError
 
 _SAY_EVERY_SECONDS = 0.5
 _START_WAIT_SECONDS = 180
@@ -51,17 +53,29 @@ class Progress:
 
 
 class Board:
-    """The folder all participants of a run write their small files to."""
+    """The folder all participants of a run write their small files to.
+
+    Raises:
+        HistoryError: of what it says, that it cannot be written.
+    """
 
     def __init__(self, folder: Path, clock: Clock) -> None:
         self._folder, self._clock = folder, clock
         self._said_at = float("-inf")
 
     def _write(self, name: str, value: Mapping[str, object]) -> None:
-        self._folder.mkdir(parents=True, exist_ok=True)
-        draft = self._folder / f".{name}.{os.getpid()}"
-        draft.write_text(json.dumps(value), encoding="utf-8")
-        draft.replace(self._folder / f"{name}.json")
+        with self._writable():
+            draft = self._folder / f".{name}.{os.getpid()}"
+            draft.write_text(json.dumps(value), encoding="utf-8")
+            draft.replace(self._folder / f"{name}.json")
+
+    @contextmanager
+    def _writable(self) -> Iterator[None]:
+        try:
+            self._folder.mkdir(parents=True, exist_ok=True)
+            yield
+        except OSError as error:
+            raise HistoryError(f"cannot write to {self._folder} ({error.strerror}); make room there") from error
 
     def _read(self, name: str) -> dict[str, int] | None:
         try:
@@ -137,8 +151,9 @@ class Board:
         return self._is_said(_FINISH)
 
     def stop(self) -> None:
-        """Tell every task to end at once."""
-        self._write(_STOP, {})
+        """Tell every task to end at once. An empty file says it: for that there is room where the disk is full."""
+        with self._writable():
+            (self._folder / f"{_STOP}.json").touch()
 
     def is_stopped(self) -> bool:
         """Return whether every task is to end at once."""

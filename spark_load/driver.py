@@ -229,10 +229,8 @@ def _new_id(folder: Path, profile: Profile) -> str:
 
 
 def _store(folder: Path, described: Mapping[str, Any], expectation: Expectation, unknowns: Sequence[str]) -> None:
-    draft = folder / f".{RUN_FILE}"
     said = {"described": described, "expectation": asdict(expectation), "unknowns": list(unknowns)}
-    draft.write_text(json.dumps(said, indent=2) + "\n", encoding="utf-8")
-    draft.replace(folder / RUN_FILE)
+    report.replace(folder / RUN_FILE, json.dumps(said, indent=2) + "\n")
 
 
 @dataclass(frozen=True, slots=True)

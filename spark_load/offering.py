@@ -19,7 +19,7 @@ from pyspark.sql import SparkSession
 
 from sluice import limits
 from sluice.clock import NotReached, eventually
-from sluice.errors import MessagingError
+from sluice.errors import HistoryError, MessagingError
 from sluice.history import Kind
 from spark_load.consume import consume
 from spark_load.coordination import EARLIER, Progress
@@ -74,8 +74,8 @@ def offer(spark: SparkSession, run: Run, watch: Watch) -> Offered:
         with _interruptible(), desk(run, DRIVER) as at, ThreadPoolExecutor(2) as pool:
             offering = _Offering(spark, run, at, watch, pool)
             late += offering.carry_out()
-    except OSError as error:
-        late.append(f"the driver cannot write to {run.folder}: {last_line(error)}")
+    except HistoryError as error:
+        late.append(str(error))
     if offering is None:
         return Offered(tuple(late), {})
     return Offered((*late, *offering.failures()), offering.recorders())
@@ -99,7 +99,7 @@ class _Offering:
 
     def __init__(self, spark: SparkSession, run: Run, at: Desk, watch: Watch, pool: ThreadPoolExecutor) -> None:
         self._run, self._profile, self._at, self._board = run, run.plan.profile, at, at.board
-        self._watch, self._clock = watch, at.clock
+        self._spark, self._watch, self._clock = spark, watch, at.clock
         self._workers: list[Future[dict[str, str | None]]] = []
         if self._profile.consumer == "worker":
             self._workers = [pool.submit(work, run)]
@@ -233,8 +233,16 @@ class _Offering:
         self._letters.read(keeps=False)
 
     def end(self) -> None:
-        """Have every task end."""
-        self._board.stop()
+        """Have every task end.
+
+        Raises:
+            HistoryError: they could not be told to, and were ended.
+        """
+        try:
+            self._board.stop()
+        except HistoryError:
+            self._spark.interruptAll()
+            raise
         if not self._publishing.done() or not self._consuming.done():
             self._watch("stopping", self._board.everyone())
 

@@ -23,7 +23,6 @@ from sluice.declaration import Environment
 from sluice.errors import ConfigError, HistoryError
 from sluice.history import SCHEMA_VERSION, Kind, Outcome
 from sluice.verdict import Verdict
-from spark_load import report
 from spark_load.judge import compact, judge, reason
 from spark_load.tasks import JOURNALS
 from wire.journal import SCHEMA, SUFFIX
@@ -138,18 +137,6 @@ def check(
         },
         unknowns=told.unknowns,
     )
-
-
-def store(verdict: Verdict, place: Path) -> None:
-    """Write the verdict beside what it is about.
-
-    Raises:
-        HistoryError: it cannot be written there.
-    """
-    try:
-        report.write(verdict, place)
-    except OSError as error:
-        raise HistoryError(f"cannot write the verdict to {place} ({error.strerror}); copy the history") from error
 
 
 # --- reading ---------------------------------------------------------------------------------------------------------

@@ -104,8 +104,13 @@ def held(folder: Path) -> Iterator[None]:
 
     Raises:
         ConfigError: another one does.
+        HistoryError: nobody can write there.
     """
-    with (folder / _LOCK).open("w") as lock:
+    try:
+        lock = (folder / _LOCK).open("w")
+    except OSError as error:
+        raise HistoryError(f"cannot write to {folder} ({error.strerror}); make room there, or copy it") from error
+    with lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:

@@ -6,7 +6,7 @@ from pathlib import Path
 import click
 
 from sluice.errors import ConfigError
-from spark_load import driver, recording, session
+from spark_load import driver, recording, report, session
 from spark_load.cli.ending import draw, finish
 from spark_load.cli.where import on_a_cluster
 
@@ -73,7 +73,7 @@ def check(
         else:
             verdict = recording.check(spark, history, queues, target or "endpoint", has_other_producers=other_producers)
     if stored is None:
-        recording.store(verdict, history)
+        report.write(verdict, history)
     finish(verdict, history, as_json=as_json)
 
 

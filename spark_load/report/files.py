@@ -24,17 +24,24 @@ def write(verdict: Verdict, folder: Path) -> None:
     """Write summary, JUnit and verdict into the run's folder; the verdict last and by rename: it is there whole or not.
 
     The page is not drawn here: nothing that draws may cost a verdict. One of an older verdict is removed.
+
+    Raises:
+        HistoryError: they cannot be written there.
     """
+    replace(folder / SUMMARY_FILE, markdown(verdict))
+    replace(folder / JUNIT_FILE, junit.xml(verdict))
     (folder / PAGE_FILE).unlink(missing_ok=True)
     (folder / SERIES_FILE).unlink(missing_ok=True)
-    _replace(folder / SUMMARY_FILE, markdown(verdict))
-    _replace(folder / JUNIT_FILE, junit.xml(verdict))
-    _replace(folder / VERDICT_FILE, json.dumps(verdict.as_json(), indent=2) + "\n")
+    replace(folder / VERDICT_FILE, json.dumps(verdict.as_json(), indent=2) + "\n")
 
 
 def write_series(said: series.Series, folder: Path) -> None:
-    """Write what the page's charts show into the run's folder."""
-    _replace(folder / SERIES_FILE, json.dumps(said, separators=(",", ":")) + "\n")
+    """Write what the page's charts show into the run's folder.
+
+    Raises:
+        HistoryError: they cannot be written there.
+    """
+    replace(folder / SERIES_FILE, json.dumps(said, separators=(",", ":")) + "\n")
 
 
 def write_page(verdict: Verdict, said: series.Series, path: Path) -> None:
@@ -45,16 +52,27 @@ def write_page(verdict: Verdict, said: series.Series, path: Path) -> None:
     """
     from spark_load.report import page  # noqa: PLC0415 (what draws takes a second to load, and few commands draw)
 
-    try:
-        _replace(path, page.html(verdict, said))
-    except OSError as error:
-        raise HistoryError(f"cannot write {path} ({error.strerror}); name another file with -o") from error
+    replace(path, page.html(verdict, said), instead="name another file with -o")
 
 
-def _replace(path: Path, text: str) -> None:
+def replace(path: Path, text: str, *, instead: str = "") -> None:
+    """Write a file as a whole: whoever looks sees all of it, or what was there before.
+
+    Args:
+        path: of the file.
+        text: all of it.
+        instead: what to do where it cannot be written.
+
+    Raises:
+        HistoryError: it cannot be written there; nothing recorded is lost.
+    """
     draft = path.with_name(f".{path.name}")
-    draft.write_text(text, encoding="utf-8")
-    draft.replace(path)
+    try:
+        draft.write_text(text, encoding="utf-8")
+        draft.replace(path)
+    except OSError as error:
+        next_step = instead or f"make room there, or copy it, and judge it: python -m spark_load check {path.parent}"
+        raise HistoryError(f"cannot write {path} ({error.strerror}); {next_step}") from error
 
 
 def read_verdict(folder: Path) -> Verdict:
