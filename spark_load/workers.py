@@ -34,16 +34,20 @@ class _Worker:
 
 def idle_seconds(profile: Profile) -> float:
     """Return how long nothing must have come before a worker ends: longer than the plan itself is ever silent."""
-    silences = [step.duration_seconds for step in profile.steps if not step.message_count]
-    silences.append(profile.end_markers_after_seconds - profile.duration_seconds)
-    return profile.drain_timeout_seconds + max(silences)
+    longest = silence = 0.0
+    for step in profile.steps:
+        is_silent = step.message_count < max(1, step.duration_seconds / profile.drain_timeout_seconds)
+        silence = silence + step.duration_seconds if is_silent else 0.0
+        longest = max(longest, silence)
+    before_the_end = silence + profile.end_markers_after_seconds - profile.duration_seconds
+    return profile.drain_timeout_seconds + max(longest, before_the_end)
 
 
 def work(run: Run) -> dict[str, str | None]:
     """Run the workers of every queue until nothing comes any more, or the driver says stop.
 
     Returns:
-        The name of each worker's recorder to its queue.
+        The name of each worker's recorder to its queue; none where the driver said stop before they were to begin.
 
     Raises:
         EndpointError: a worker did not start, or ended with an error; the message has its last words.
@@ -55,15 +59,20 @@ def work(run: Run) -> dict[str, str | None]:
     begin_us = board.await_start() + round(run.plan.profile.consume_after_seconds * 1_000_000)
     while clock.now_us() < begin_us and not board.is_stopped():
         clock.sleep(_LOOK_SECONDS)
+    if board.is_stopped():
+        return {}
     databases = _databases(run)
-    started = [
-        _start(run, queue, consumer, number, databases[consumer])
-        for queue, consumer in run.site.consumers.items()
-        for number in range(run.plan.profile.consumers_per_queue)
-    ]
-    while any(one.process.poll() is None for one in started) and not board.is_stopped():
-        clock.sleep(_LOOK_SECONDS)
-    _stop(started, clock)
+    started: list[_Worker] = []
+    try:
+        started.extend(  # one by one: where one cannot be started, those before it are known
+            _start(run, queue, consumer, number, databases[consumer])
+            for queue, consumer in run.site.consumers.items()
+            for number in range(run.plan.profile.consumers_per_queue)
+        )
+        while any(one.process.poll() is None for one in started) and not board.is_stopped():
+            clock.sleep(_LOOK_SECONDS)
+    finally:
+        _stop(started, clock)
     for one in started:
         _require_ended_well(one)
     return {_recorder(run, one): one.queue for one in started}

@@ -39,18 +39,21 @@ def test_each_group_counts_from_one_and_a_repeat_has_the_number_of_its_message()
     assert bodies[3] == bodies[0]
 
 
-def test_a_worker_waits_longer_than_the_plan_is_silent() -> None:
-    """A phase in which nothing is offered, and repeats that come when the window is over, end no worker."""
-    steady = Profile(messages_per_second=1, duration_seconds=10, group_count=1, drain_timeout_seconds=20)
-    pausing = Profile(
-        phases=(
-            Phase(duration_seconds=5, messages_per_second=1),
-            Phase(duration_seconds=50, messages_per_second=0),
-            Phase(duration_seconds=5, messages_per_second=1),
-        ),
+def _in_phases(*phases: tuple[float, float]) -> Profile:
+    """Return a profile of phases: seconds, and messages a second."""
+    return Profile(
+        phases=tuple(Phase(duration_seconds=seconds, messages_per_second=rate) for seconds, rate in phases),
         group_count=1,
         drain_timeout_seconds=20,
     )
 
+
+def test_a_worker_waits_longer_than_the_plan_is_silent() -> None:
+    """Phases in which nothing is offered, or hardly anything, and what comes behind the load, end no worker."""
+    steady = Profile(messages_per_second=1, duration_seconds=10, group_count=1, drain_timeout_seconds=20)
+
     assert 20 < idle_seconds(steady) < 25
-    assert idle_seconds(pausing) == 70
+    assert idle_seconds(_in_phases((5, 1), (50, 0), (5, 1))) == 70
+    assert idle_seconds(_in_phases((5, 1), (50, 0), (40, 0), (5, 1), (60, 0), (5, 1))) == 110
+    assert idle_seconds(_in_phases((5, 1), (100, 0.02), (5, 1))) == 120
+    assert idle_seconds(_in_phases((5, 1), (50, 0))) == 20 + 50 + 0.5
