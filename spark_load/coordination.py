@@ -17,7 +17,7 @@ from sluice.errors import HistoryError
 _SAY_EVERY_SECONDS = 0.5
 _START_WAIT_SECONDS = 180
 EARLIER = "earlier"
-"""The role of who consumed before a run was resumed."""
+"""The role of who published and consumed before a run was resumed."""
 _START, _MEASURE, _REDRIVEN, _FINISH, _STOP = "start", "measure", "redriven", "finish", "stop"
 
 

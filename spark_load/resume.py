@@ -43,12 +43,14 @@ class Done:
         phases: the steps that were begun.
         deleted: queue to the messages deleted from it.
         ended: queue to the groups whose end marker was deleted from it.
+        published: publishes that were acknowledged.
     """
 
     began_at_us: int
     phases: frozenset[str]
     deleted: Mapping[str, int]
     ended: Mapping[str, int]
+    published: int = 0
 
 
 def check_broken(described: Mapping[str, Any], folder: Path, site: Site) -> None:
@@ -169,6 +171,7 @@ def read(spark: SparkSession, run: Run) -> Done:
         )
         .collect()
     )
+    is_acked = (F.col("kind") == Kind.PUBLISHED.value) & (F.col("outcome") == Outcome.OK.value)
     if began is None or began["at"] is None:
         raise HistoryError(f"the journals of {run.folder.name} are empty: nothing was begun; run it anew")
     return Done(
@@ -176,6 +179,7 @@ def read(spark: SparkSession, run: Run) -> Done:
         phases=frozenset(row["phase"] for row in phases),
         deleted={row["queue"]: row["deleted"] for row in deletes},
         ended={row["queue"]: row["ended"] for row in deletes},
+        published=history.where(is_acked & (F.col("message_run") == run.id)).count(),
     )
 
 
@@ -227,7 +231,8 @@ def next_offset_us(spark: SparkSession, run: Run, rows: DataFrame) -> int:
 
 
 def tell_board(board: Board, done: Done) -> None:
-    """Say on a new attempt's board what was consumed before it."""
+    """Say on a new attempt's board what was published and consumed before it."""
+    board.say(Progress(worker=EARLIER, role=EARLIER, done=done.published), now=True)
     for queue in {*done.deleted, *done.ended}:
         progress = Progress(
             worker=f"{EARLIER}-{queue}",

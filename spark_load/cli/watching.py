@@ -29,20 +29,20 @@ class Row:
     Args:
         name: of the queue, as short as it can be.
         sent: publishes acknowledged that go there; None where nobody knows.
-        done: messages consumed; or published.
+        done: messages consumed; or published. None where nobody says.
         expected: about how many that will be.
         waiting: about how many are in the queue; None where nobody knows.
-        per_second: lately.
-        left_seconds: until all are, at that rate; None when nothing moves.
+        per_second: lately; None where nobody says.
+        left_seconds: until all are, at that rate; None when nothing moves, or nobody says.
         seen: what looks odd so far, in words.
     """
 
     name: str
     sent: int | None
-    done: int
+    done: int | None
     expected: int
     waiting: int | None
-    per_second: float
+    per_second: float | None
     left_seconds: float | None
     seen: str
 
@@ -58,7 +58,7 @@ class Gauge:
 
     def __init__(self, load: Profile, queues: Sequence[str], clock: Clock) -> None:
         self._queues, self._clock = units.short_names(list(queues)), clock
-        self._is_topic = load.destination == "topic"
+        self._is_topic, self._is_told = load.destination == "topic", load.consumer == "raw"
         arriving = load.message_count * (1 + load.late_duplicate_share) + load.group_count
         self._published = round(arriving + load.message_count * load.duplicate_share)
         self._arriving = round(arriving if self._is_topic else arriving / max(1, len(queues)))
@@ -67,7 +67,7 @@ class Gauge:
 
     def rows(self, everyone: Sequence[Progress]) -> list[Row]:
         """Return a row for all publishers, and one for each queue."""
-        publishers = [one for one in everyone if one.role == "publish"]
+        publishers = [one for one in everyone if one.queue is None]
         consumers = {queue: [one for one in everyone if one.queue == queue] for queue in self._queues}
         done = {_EVERYBODY: sum(one.done for one in publishers)}
         done |= {queue: sum(one.done for one in of) for queue, of in consumers.items()}
@@ -83,15 +83,18 @@ class Gauge:
             left_seconds=_left(self._published - done[_EVERYBODY], rates[_EVERYBODY]),
             seen=_seen_publishing(publishers),
         )
+        sent = arrived if self._is_topic else None
+        if not self._is_told:
+            return [first, *(self._untold(short, sent) for short in self._queues.values())]
         return [
             first,
             *(
                 Row(
                     name=short,
-                    sent=arrived if self._is_topic else None,
+                    sent=sent,
                     done=done[queue],
                     expected=self._arriving,
-                    waiting=max(0, arrived - done[queue]) if self._is_topic else None,
+                    waiting=None if sent is None else max(0, sent - done[queue]),
                     per_second=rates[queue],
                     left_seconds=_left(self._arriving - done[queue], rates[queue]),
                     seen=_seen_consuming(consumers[queue]),
@@ -99,6 +102,19 @@ class Gauge:
                 for queue, short in self._queues.items()
             ),
         ]
+
+    def _untold(self, name: str, sent: int | None) -> Row:
+        """Return the row of a queue whose consumers keep their own record, and do not say how far they are."""
+        return Row(
+            name=name,
+            sent=sent,
+            done=None,
+            expected=self._arriving,
+            waiting=None,
+            per_second=None,
+            left_seconds=None,
+            seen="workers do not say how far they are",
+        )
 
     def _rates(self, done: dict[str, int]) -> dict[str, float]:
         now = self._clock.monotonic()
@@ -148,7 +164,9 @@ def _short(row: Row) -> str:
     waiting = "" if row.waiting is None else f", {row.waiting:,} waiting"
     left = "" if not row.left_seconds else f", {units.seconds(round(row.left_seconds))} left"
     seen = f", seen so far: {row.seen}" if row.seen else ""
-    return f"{row.name} {row.done:,} of about {row.expected:,} at {units.rate(row.per_second)}{waiting}{left}{seen}"
+    return (
+        f"{row.name} {_count(row.done)} of about {row.expected:,} at {units.rate(row.per_second)}{waiting}{left}{seen}"
+    )
 
 
 def table(phase: str, rows: Sequence[Row]) -> Table:

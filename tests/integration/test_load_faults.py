@@ -266,7 +266,7 @@ def test_only_what_cannot_become_a_second_message_is_published_again(
         (4, 2),
     ]
     assert next_us == 200_000
-    assert (done.deleted, done.phases) == ({}, frozenset())
+    assert (done.deleted, done.phases, done.published) == ({}, frozenset(), 1)
 
 
 def test_a_run_that_broke_before_anything_was_recorded_is_not_gone_on_with(

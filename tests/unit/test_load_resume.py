@@ -8,6 +8,7 @@ import pytest
 from sluice.clock import VirtualClock
 from sluice.errors import ConfigError
 from spark_load import profile, resume
+from spark_load.cli.watching import Gauge
 from spark_load.plan import Plan
 from spark_load.site import Site
 from spark_load.tasks import Run
@@ -63,6 +64,22 @@ class _Growing(VirtualClock):
         super().sleep(seconds)
         with self._journal.open("ab") as written:
             written.write(b"more")
+
+
+def test_what_was_done_before_a_run_was_resumed_is_in_its_rows(tmp_path: Path) -> None:
+    """Published and consumed, each once; they are no rate of now."""
+    clock = VirtualClock()
+    run = _resumed(tmp_path)
+    board = run.board(clock)
+    done = resume.Done(
+        began_at_us=0, phases=frozenset(), deleted={"billing.fifo": 5}, ended={"billing.fifo": 0}, published=8
+    )
+
+    resume.tell_board(board, done)
+    published, billing = Gauge(run.plan.profile, list(SITE.queue_urls), clock).rows(board.everyone())
+
+    assert (published.done, published.expected, published.per_second) == (8, 11, 0)
+    assert (billing.sent, billing.done, billing.waiting, billing.per_second) == (8, 5, 3, 0)
 
 
 def test_tasks_that_go_on_writing_are_to_be_ended_first(tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """What is shown of a run while it runs: from progress made by hand, by a clock that stands still until it is told."""
 
 import io
+from dataclasses import replace
 
 import pytest
 from rich.console import Console
@@ -40,6 +41,20 @@ def test_a_row_says_how_far_a_queue_is_and_when_it_will_be_done() -> None:
     assert (billing.waiting, billing.per_second, billing.left_seconds) == (50, 100, 6)
     assert billing.seen == "2 again, 1 of strangers"
     assert (audit.waiting, audit.per_second, audit.left_seconds, audit.seen) == (550, 0, None, "")
+
+
+def test_of_workers_nobody_says_how_far_they_are() -> None:
+    """They keep their own record; a nought would say that nothing was consumed."""
+    gauge = Gauge(replace(_LOAD, consumer="worker"), _QUEUES, VirtualClock())
+
+    _, billing, audit = rows = gauge.rows([Progress(worker="publish-0", role="publish", done=600)])
+
+    assert (billing.sent, billing.done, billing.waiting, billing.left_seconds) == (550, None, None, None)
+    assert replace(billing, name="audit") == audit
+    assert line("draining", rows) == (
+        "draining; published 600 of about 1,200 at 0/s; billing — of about 1,100 at —, seen so far: workers do not say"
+        " how far they are; audit — of about 1,100 at —, seen so far: workers do not say how far they are"
+    )
 
 
 def test_the_rate_forgets_what_was_long_ago() -> None:
