@@ -8,6 +8,7 @@ from sluice.anomalies import ANOMALIES
 from sluice.verdict import EXIT_CODES, EXIT_CROSSED, Holding, Status, Verdict
 from spark_load.profile import Profile
 from spark_load.report import units
+from spark_load.report.summary import escaped
 
 _PERCENTILES = ("p50", "p95", "p99", "max")
 _HELD = ("p50", "p95", "p99")  # the largest of all is one message
@@ -198,15 +199,17 @@ def markdown(compared: Comparison) -> str:
     lines = [
         f"# {first.value.upper()} → {second.value.upper()}",
         "",
-        f"- first: {compared.runs[0]}",
-        f"- second: {compared.runs[1]}",
+        f"- first: {escaped(compared.runs[0])}",
+        f"- second: {escaped(compared.runs[1])}",
         *(f"- only the second shows **{anomaly} {ANOMALIES[anomaly].name}**" for anomaly in compared.new),
         *(f"- only the first shows {anomaly} {ANOMALIES[anomaly].name}" for anomaly in compared.gone),
     ]
     for title, differing in (("Profile", compared.profile), ("Not the same", compared.settings)):
         if differing:
             lines += ["", f"## {title}", "", "| | first | second |", "|---|---|---|"]
-            lines += [f"| {name} | {both[0]} | {both[1]} |" for name, both in differing.items()]
+            lines += [
+                f"| {name} | {' | '.join(escaped(str(one)) for one in both)} |" for name, both in differing.items()
+            ]
     lines += ["", "## Rates and latencies", "", "| | first | second | ratio |", "|---|---:|---:|---:|"]
     lines += [_row(one) for one in compared.numbers]
     return "\n".join(lines) + "\n"
@@ -216,4 +219,4 @@ def _row(one: Compared) -> str:
     told = units.duration if one.unit == "us" else units.rate
     ratio = units.NONE if one.ratio is None else f"{one.ratio:.2f}"
     crossed = " **crossed**" if one.is_crossed else ""
-    return f"| {one.what} | {told(one.first)} | {told(one.second)} | {ratio}{crossed} |"
+    return f"| {escaped(one.what)} | {told(one.first)} | {told(one.second)} | {ratio}{crossed} |"

@@ -1,6 +1,7 @@
 """The verdict for people in a hurry: a page of Markdown, and the same on the terminal."""
 
-from collections.abc import Mapping
+import re
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from rich.console import Console
@@ -18,6 +19,13 @@ _MARKS = {
     Holding.UNKNOWN: "unknown",
     Holding.NOT_EXERCISED: "not exercised",
 }
+_MARKUP = re.compile(r"[\\`*_\[\]<>|~&#]")
+
+
+def escaped(text: str) -> str:
+    """Return text as Markdown that shows it as it is, in one line: ids, names and errors come from outside."""
+    printable = "".join(one if one.isprintable() else "\N{REPLACEMENT CHARACTER}" for one in " ".join(text.split()))
+    return _MARKUP.sub(r"\\\g<0>", printable)
 
 
 def show(verdict: Verdict, console: Console) -> None:
@@ -28,8 +36,8 @@ def show(verdict: Verdict, console: Console) -> None:
 def markdown(verdict: Verdict) -> str:
     """Return the summary as Markdown."""
     parts = [
-        f"# {verdict.status.value.upper()} — {verdict.run.get('run', '')}",
-        *([_bullets("Not known", verdict.unknowns)] if verdict.unknowns else []),
+        f"# {verdict.status.value.upper()} — {escaped(str(verdict.run.get('run', '')))}",
+        *([_bullets("Not known", tuple(map(escaped, verdict.unknowns)))] if verdict.unknowns else []),
         *([_violations(verdict)] if verdict.violations else []),
         _properties(verdict),
         _measures(verdict.measures),
@@ -51,15 +59,15 @@ def _violations(verdict: Verdict) -> str:
         idxs = ", ".join(map(str, violation.idxs))
         name = ANOMALIES[violation.anomaly].name
         lines.append(
-            f"- **{violation.anomaly} {name}** in group {violation.message_group_id}, {where}, message {idxs}:"
-            f" {violation.sentence}"
+            f"- **{violation.anomaly} {name}** in group {escaped(violation.message_group_id)}, {escaped(where)},"
+            f" message {idxs}: {escaped(violation.sentence)}"
         )
-        lines += [f"    - {event_line(event)}" for event in (w.as_dict() for w in violation.witness)]
+        lines += [f"    - {event_line(event, escaped)}" for event in (w.as_dict() for w in violation.witness)]
     return "\n".join(lines)
 
 
-def event_line(said: Mapping[str, Any]) -> str:
-    """Return a witness, given by its fields that say something, in one line."""
+def event_line(said: Mapping[str, Any], told: Callable[[str], str] = str) -> str:
+    """Return a witness, given by its fields that say something, in one line; their values as `told` tells them."""
     shown = (
         "worker",
         "queue",
@@ -72,7 +80,7 @@ def event_line(said: Mapping[str, Any]) -> str:
         "receive_count",
         "body_hash",
     )
-    fields = ", ".join(f"{name}={said[name]}" for name in shown if name in said)
+    fields = ", ".join(f"{name}={told(str(said[name]))}" for name in shown if name in said)
     return f"`{said['kind']}` {fields}"
 
 
@@ -102,7 +110,7 @@ def _measures(measures: Mapping[str, Any]) -> str:
         "| from intended publish to | received | rate | p50 | p95 | p99 | max |",
         "|---|---:|---:|---:|---:|---:|---:|",
         *(
-            f"| {queue} | {of['received']['count']:,} | {_per_second(of['received'])}"
+            f"| {escaped(queue)} | {of['received']['count']:,} | {_per_second(of['received'])}"
             f" | {_quantiles(of['latency_us'])} |"
             for queue, of in measures["queues"].items()
         ),

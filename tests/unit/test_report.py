@@ -22,6 +22,25 @@ from spark_load.report.thresholds import held
 from tests import reported
 from tests.anomalies import CASES
 
+# --- Markdown ------------------------------------------------------------------------------------------------------
+
+
+def test_markdown_shows_what_comes_from_outside_as_it_is() -> None:
+    """A group's id, an error, a queue: they neither begin a table, a link or a line, nor vanish as a tag."""
+    odd = "g|1 *<b>*\n# [x](http://x) \x1b_y_"
+    violation = replace(reported.invalid().violations[0], message_group_id=odd, queue=odd, sentence=odd)
+    verdict = Verdict(violations=(violation,), unknowns=(odd,), run={"run": odd})
+    shown = "g\\|1 \\*\\<b\\>\\* \\# \\[x\\](http://x) \N{REPLACEMENT CHARACTER}\\_y\\_"
+
+    told = report.markdown(verdict).splitlines()
+
+    assert told[0] == f"# UNKNOWN — {shown}"
+    assert f"- {shown}" in told
+    (line,) = [line for line in told if line.startswith(f"- **{violation.anomaly}")]
+    assert f"in group {shown}, {shown}, message" in line
+    assert line.endswith(f": {shown}")
+
+
 # --- JUnit -----------------------------------------------------------------------------------------------------------
 
 
