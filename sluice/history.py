@@ -204,6 +204,15 @@ def answer_detail(received_count: int) -> str:
     return f'{{"received": {received_count}}}'
 
 
+def detail_of(text: str | None) -> dict[str, Any]:
+    """Return what the `detail` of an event says; nothing where it is no JSON object: a stranger may have written it."""
+    try:
+        said = json.loads(text or "{}")
+    except (ValueError, RecursionError):
+        return {}
+    return said if isinstance(said, dict) else {}
+
+
 def is_end_marker(idx: int | None) -> bool:
     """Return whether that idx is the end marker of its group: nothing of the group comes after it."""
     return idx is not None and idx < 0

@@ -4,11 +4,9 @@ What nobody says is derived where the history tells it, and else left open: a qu
 proves neither losses nor leases, and nobody planned anything.
 """
 
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -21,7 +19,7 @@ from sluice import naming
 from sluice.checker import Expectation
 from sluice.declaration import Environment
 from sluice.errors import ConfigError, HistoryError
-from sluice.history import SCHEMA_VERSION, Kind, Outcome
+from sluice.history import SCHEMA_VERSION, Kind, Outcome, detail_of
 from sluice.verdict import Verdict
 from spark_load.judge import compact, judge, reason
 from spark_load.tasks import JOURNALS
@@ -31,6 +29,7 @@ _HISTORY = "history"
 _CONSUMED = (Kind.POLL.value, Kind.RECEIVED.value, Kind.DELETED.value)
 _OF_MESSAGES = (Kind.RECEIVED.value, Kind.DELETED.value, Kind.VISIBILITY_CHANGED.value)
 _FRAMES = (Kind.OPENED.value, Kind.CLOSED.value)
+_TYPES = {"int64": "INT64", "int32": "INT32", "bool": "BOOLEAN", "string": "BYTE_ARRAY (String)"}
 _UNNAMED = "of which nobody said what it was to receive; name it with --queue"
 
 
@@ -146,7 +145,7 @@ def check_place(place: Path) -> None:
     """Raise an error where there is no history; before Spark starts, which takes a while.
 
     Raises:
-        HistoryError: there is none.
+        HistoryError: there is none, or its Parquet has other columns.
     """
     if not place.is_dir():
         raise HistoryError(f"{place} is {'a file' if place.exists() else 'not there'}, allowed is a history's folder")
@@ -154,6 +153,36 @@ def check_place(place: Path) -> None:
         raise HistoryError(
             f"{place} holds no history, allowed are journals (*{SUFFIX}) or Parquet; name another folder"
         )
+    folder = _folders(place)[0]
+    if not any(folder.glob(f"*{SUFFIX}")):
+        for path in sorted(folder.glob("*.parquet")):
+            _check_columns(path)
+
+
+def _check_columns(path: Path) -> None:
+    try:
+        schema = pq.read_metadata(path).schema
+    except (pa.ArrowInvalid, OSError) as error:
+        raise HistoryError(f"{path.parent} is no history of Sluice: {path.name} is no Parquet") from error
+    found = {column.path: _type(column) for column in (schema.column(at) for at in range(len(schema)))}
+    missing = [name for name in SCHEMA.names if name not in found]
+    if missing:
+        raise HistoryError(
+            f"{path.parent} has other columns than a history of Sluice, version {SCHEMA_VERSION}:"
+            f" {len(missing)} are missing, first {missing[0]!r}; name another folder"
+        )
+    for field_ in SCHEMA:
+        if found[field_.name] != (allowed := _TYPES[str(field_.type)]):
+            raise HistoryError(
+                f"{path.parent} is no history of Sluice: {field_.name} in {path.name} is {found[field_.name]}, allowed"
+                f" is {allowed}; write it as that"
+            )
+
+
+def _type(column: pq.ColumnSchema) -> str:
+    """Return the type of a column in Parquet's own words: what is stored, and what is meant by it."""
+    meant = str(column.logical_type).partition("(")[0]
+    return column.physical_type if meant == "None" else f"{column.physical_type} ({meant})"
 
 
 def _folders(place: Path) -> list[Path]:
@@ -171,21 +200,10 @@ def _read(spark: SparkSession, place: Path) -> DataFrame:
 
 
 def _parquet(spark: SparkSession, folder: Path) -> DataFrame:
-    for path in folder.glob("*.parquet"):
-        try:
-            pq.read_schema(path)
-        except (pa.ArrowInvalid, OSError) as error:
-            raise HistoryError(f"{folder} is no history of Sluice: {path.name} is no Parquet") from error
     try:
         history = spark.read.option("pathGlobFilter", "*.parquet").parquet(str(folder))
     except (PySparkException, Py4JError) as error:
         raise HistoryError(f"{folder} is no history of Sluice: {reason(error)}") from error
-    missing = [name for name in SCHEMA.names if name not in history.columns]
-    if missing:
-        raise HistoryError(
-            f"{folder} has other columns than a history of Sluice, version {SCHEMA_VERSION}:"
-            f" {len(missing)} are missing, first {missing[0]!r}; name another folder"
-        )
     return history.select(SCHEMA.names)
 
 
@@ -231,9 +249,9 @@ def _told(history: DataFrame, place: Path) -> _Told:
         seen = f"of {len(runs)} runs ({', '.join(runs[:4])})" if runs else "without an event"
         raise HistoryError(f"{place} is a history {seen}, allowed is one run; check each by itself")
     opened, closed = (sorted(row["worker"] for row in rows if row["kind"] == one) for one in _FRAMES)
-    said = [_detail(row["detail"]) for row in rows if row["kind"] == Kind.TOPOLOGY]
+    said = [detail_of(row["detail"]) for row in rows if row["kind"] == Kind.TOPOLOGY]
     groupless_count = sum(row["count"] for row in rows if row["is_of_no_group"])
-    samples = sorted({one["one_group_in"] for one in said if "one_group_in" in one})
+    samples = sorted({one["one_group_in"] for one in said if isinstance(one.get("one_group_in"), int)})
     return _Told(
         run=runs[0],
         recorders=opened,
@@ -263,14 +281,6 @@ def _check_version(rows: Sequence[Row], place: Path) -> None:
             f"{place} is a history of version {others[0]}, allowed is {SCHEMA_VERSION};"
             " check it with the version of Sluice that wrote it"
         )
-
-
-def _detail(text: str | None) -> dict[str, Any]:
-    try:
-        said = json.loads(text or "{}")
-    except ValueError:
-        return {}
-    return said if isinstance(said, dict) else {}
 
 
 def _expectation(told: _Told, queues: Mapping[str, Queue], *, has_other_producers: bool) -> Expectation:

@@ -1,12 +1,11 @@
 """R: what the runtime promises about effects, judged where consumers wrote down what they handled."""
 
-import json
 from collections.abc import Iterator
 
 from sluice.checker.existence import missing
 from sluice.checker.group import Group
 from sluice.checker.ordering import overtaken
-from sluice.history import Event, is_end_marker
+from sluice.history import Event, detail_of, is_end_marker
 from sluice.verdict import Violation
 
 _OUT_OF_TURN = ("late", "filled")
@@ -70,5 +69,4 @@ def _recorded(group: Group) -> Iterator[str]:
 
 
 def _is_in_turn(event: Event) -> bool:
-    said = json.loads(event.detail or "{}")
-    return not isinstance(said, dict) or said.get("state") not in _OUT_OF_TURN
+    return detail_of(event.detail).get("state") not in _OUT_OF_TURN

@@ -1,13 +1,12 @@
 """What a run was set up to be, and what happened around its groups."""
 
-import json
 from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from sluice import limits
-from sluice.history import Event, Kind, Outcome
+from sluice.history import Event, Kind, Outcome, detail_of
 
 _EMPTY_PROBES_MIN = 3
 _SECOND_US = 1_000_000
@@ -136,13 +135,15 @@ def surroundings(events: Iterable[Event]) -> Surroundings:
     of_kind: dict[str, list[Event]] = defaultdict(list)
     for event in ungrouped:
         of_kind[event.kind].append(event)
-    ended = [one for one in of_kind[Kind.REDRIVEN] if one.outcome == Outcome.OK and "destination" in _detail(one)]
+    ended = [
+        one for one in of_kind[Kind.REDRIVEN] if one.outcome == Outcome.OK and "destination" in detail_of(one.detail)
+    ]
     return Surroundings(
         activity=_activity(of_kind[Kind.POLL]),
         moves=tuple(
             Move(
                 source=one.queue or "",
-                destination=str(_detail(one)["destination"]),
+                destination=str(detail_of(one.detail)["destination"]),
                 began_at_us=one.invoked_at_us or 0,
                 ended_at_us=one.responded_at_us or 0,
             )
@@ -151,15 +152,10 @@ def surroundings(events: Iterable[Event]) -> Surroundings:
         faults=tuple(
             Fault(queue=one.queue or "", began_at_us=one.invoked_at_us or 0, ended_at_us=one.responded_at_us or 0)
             for one in of_kind[Kind.FAULT]
-            if _detail(one).get("is_lossy") is True
+            if detail_of(one.detail).get("is_lossy") is True
         ),
         empty_since_us=_empty_since_us(of_kind[Kind.PROBE]),
     )
-
-
-def _detail(event: Event) -> dict[str, object]:
-    said = json.loads(event.detail or "{}")
-    return said if isinstance(said, dict) else {}
 
 
 def _activity(polls: Iterable[Event]) -> dict[str, list[Activity]]:
@@ -169,8 +165,8 @@ def _activity(polls: Iterable[Event]) -> dict[str, list[Activity]]:
             seconds[poll.queue or "", poll.invoked_at_us // _SECOND_US].append(poll)
     activity: dict[str, list[Activity]] = defaultdict(list)
     for (queue, second), asked in sorted(seconds.items()):
-        served = sum(_detail(poll).get("received") != 0 for poll in asked)
-        empty = sum(_detail(poll).get("received") == 0 and bool(poll.wait_time_seconds) for poll in asked)
+        served = sum(detail_of(poll.detail).get("received") != 0 for poll in asked)
+        empty = sum(detail_of(poll.detail).get("received") == 0 and bool(poll.wait_time_seconds) for poll in asked)
         answered_by_us = max(poll.responded_at_us or 0 for poll in asked)
         activity[queue].append(
             Activity(second=second, served_count=served, empty_count=empty, answered_by_us=answered_by_us)

@@ -8,7 +8,7 @@ import click
 from rich.console import Console
 from rich.markdown import Markdown
 
-from sluice.errors import ConfigError
+from sluice.errors import ConfigError, HistoryError
 from spark_load import driver, session
 from spark_load import report as told
 from spark_load.report import comparison
@@ -35,6 +35,11 @@ def report(folder: Path, output: Path | None) -> None:
     verdict = told.read_verdict(folder)
     said = told.read_series(folder, verdict)
     if said is None:
+        if not (folder / driver.RUN_FILE).exists():
+            raise HistoryError(
+                f"{folder} is a recording, allowed is a run: what a page shows besides the verdict, only a run tells;"
+                f" read {folder / told.SUMMARY_FILE}"
+            )
         stored = driver.find_stored(folder)
         with session.running(_SLOTS) as spark:
             said = driver.aggregate(spark, stored, verdict)

@@ -2,11 +2,14 @@
 
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from sluice.environments import environment
 from sluice.errors import ConfigError, HistoryError
 from spark_load.recording import Queue, check_place, declared_queues, parse_queue
+from wire.journal import SCHEMA
 
 
 @pytest.mark.parametrize(
@@ -44,6 +47,38 @@ def test_a_declared_environment_knows_its_queues() -> None:
 
     assert set(queues) == {"sluice-local-billing.fifo", "sluice-local-shipping.fifo", "sluice-local-audit.fifo"}
     assert queues["sluice-local-billing.fifo"].dead_letter_queue == "sluice-local-billing-dlq.fifo"
+
+
+@pytest.mark.parametrize(
+    ("name", "type_", "said"),
+    [
+        ("idx", pa.string(), "idx in part.parquet is BYTE_ARRAY (String), allowed is INT64"),
+        ("kind", pa.int64(), "kind in part.parquet is INT64, allowed is BYTE_ARRAY (String)"),
+        ("invoked_at_us", pa.timestamp("us"), "invoked_at_us in part.parquet is INT64 (Timestamp), allowed is INT64"),
+        ("md5_ok", pa.null(), "md5_ok in part.parquet is INT32 (Null), allowed is BOOLEAN"),
+    ],
+)
+def test_a_column_of_another_type_is_named_before_spark_starts(
+    tmp_path: Path, name: str, type_: pa.DataType, said: str
+) -> None:
+    """With the type it has and the one it has to have, of whichever of the files it is."""
+    other = SCHEMA.set(SCHEMA.get_field_index(name), pa.field(name, type_))
+    pq.write_table(SCHEMA.empty_table(), tmp_path / "a.parquet")
+    pq.write_table(other.empty_table(), tmp_path / "part.parquet")
+
+    with pytest.raises(HistoryError) as refused:
+        check_place(tmp_path)
+
+    assert str(refused.value) == f"{tmp_path} is no history of Sluice: {said}; write it as that"
+
+
+def test_text_is_text_however_arrow_holds_it(tmp_path: Path) -> None:
+    """Large strings and categories, as other libraries write them, are the same in Parquet."""
+    other = SCHEMA.set(SCHEMA.get_field_index("kind"), pa.field("kind", pa.large_string()))
+    other = other.set(SCHEMA.get_field_index("queue"), pa.field("queue", pa.dictionary(pa.int32(), pa.string())))
+    pq.write_table(other.empty_table(), tmp_path / "part.parquet")
+
+    check_place(tmp_path)
 
 
 def test_where_there_is_no_history_is_said_before_spark_starts(tmp_path: Path) -> None:

@@ -381,6 +381,19 @@ def test_runs_of_different_profiles_are_refused_unless_forced(tmp_path: Path) ->
     assert "group_count" in forced.stdout
 
 
+def test_of_a_recording_no_page_is_drawn_and_its_summary_is_named(tmp_path: Path) -> None:
+    """It has a verdict, and neither a plan nor expectations that charts could be drawn from."""
+    report.write(reported.valid(), tmp_path)
+
+    refused = CliRunner().invoke(report_command, [str(tmp_path)])
+
+    assert isinstance(refused.exception, HistoryError)
+    assert str(refused.exception) == (
+        f"{tmp_path} is a recording, allowed is a run: what a page shows besides the verdict, only a run tells; read"
+        f" {tmp_path}/summary.md"
+    )
+
+
 def test_report_draws_a_stored_run_again_without_spark(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """And prints where; the verdict it repeats does not become its exit code."""
     folder = _stored(tmp_path / "a", reported.invalid())

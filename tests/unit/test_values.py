@@ -11,6 +11,7 @@ from sluice.history import (
     Event,
     Identity,
     deduplication_id,
+    detail_of,
     identity_of,
     is_end_marker,
     make_body,
@@ -67,6 +68,13 @@ def test_identity_travels_in_the_body() -> None:
     body = make_body(IDENTITY, is_end=False, payload="x")
 
     assert identity_of(body=body, deduplication_id=None, message_group_id=None) == IDENTITY
+
+
+@pytest.mark.parametrize("text", [None, "", "{", "[]", "7", '"x"', "[" * 100_000])
+def test_a_detail_that_is_no_object_says_nothing(text: str | None) -> None:
+    """Anybody may have written it; it ends no check."""
+    assert detail_of(text) == {}
+    assert detail_of('{"received": 3}') == {"received": 3}
 
 
 def test_a_corrupted_body_is_known_by_its_deduplication_id() -> None:
