@@ -201,6 +201,7 @@ def resume_load(
         done = resume.read(spark, run)
         resume.check_time(done, environment, clock.now_us())
         run = replace(run, resumed_at_us=resume.next_offset_us(spark, run, plan_rows(spark, run)))
+        run = replace(run, begin_by_us=resume.begin_by_us(spark, run, plan_rows(spark, run)))
         resume.tell_board(run.board(clock), done)
         described |= {"attempts": run.attempt + 1}
         return _carry_out(spark, run, described, stored.expectation, watch)

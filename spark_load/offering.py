@@ -5,6 +5,7 @@ it sees is for whoever waits, and for knowing when to go on. Only journals count
 """
 
 import json
+import math
 import signal
 import threading
 from collections.abc import Callable, Iterator, Mapping
@@ -17,7 +18,6 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from sluice import limits
 from sluice.clock import NotReached, eventually
 from sluice.errors import HistoryError, MessagingError
 from sluice.history import Kind
@@ -26,13 +26,11 @@ from spark_load.coordination import EARLIER, Progress
 from spark_load.dead_letters import FAILURES, DeadLetters
 from spark_load.profile import Profile
 from spark_load.publish import publish
-from spark_load.resume import RESENT_WITHIN_SECONDS
 from spark_load.site import Site
 from spark_load.tasks import DRIVER, Desk, Run, desk
 from spark_load.workers import work
 
 _READY_SECONDS = 180
-_RESUMED_SECONDS = limits.DEDUPLICATION_WINDOW_SECONDS - RESENT_WITHIN_SECONDS - 5
 _LEAD_US = 500_000
 _WATCH_SECONDS = 0.5
 _SLACK, _SLACK_SECONDS = 2, 120  # how much longer than planned a step may take
@@ -135,12 +133,21 @@ class _Offering:
             present = [one for one in self._board.everyone() if one.role != EARLIER]
             return self._is_any_over() or len(present) >= expected
 
-        eventually(
-            are_ready,
-            timeout_seconds=self._ready_seconds(),
-            describe=f"{expected} Spark tasks to be ready",
-            clock=self._clock,
-        )
+        seconds = self._seconds_to_begin()
+        try:
+            eventually(
+                are_ready,
+                timeout_seconds=min(seconds, _READY_SECONDS),
+                describe=f"{expected} Spark tasks to be ready",
+                clock=self._clock,
+            )
+        except NotReached as error:
+            if seconds > _READY_SECONDS:
+                raise
+            raise NotReached(
+                "the tasks were not ready before what is to be published again would have been a second message;"
+                " run it anew, on a machine with less to do"
+            ) from error
         self._board.start(self._begin_us())
         if self._profile.warm_up_count and not self._run.attempt:
             self._enter("warming up")
@@ -149,11 +156,10 @@ class _Offering:
             )
         self._board.measure(self._begin_us())
 
-    def _ready_seconds(self) -> float:
-        """Return how long the tasks may take; what a resumed run publishes again must still be remembered."""
-        if not self._run.attempt:
-            return _READY_SECONDS
-        return _RESUMED_SECONDS - (self._clock.now_us() - self._run.looked_at_us) / 1e6
+    def _seconds_to_begin(self) -> float:
+        """Return for how long what a resumed run publishes again is still remembered; without end when nothing is."""
+        by_us = self._run.begin_by_us
+        return math.inf if by_us is None else (by_us - self._clock.now_us()) / 1e6
 
     def _begin_us(self) -> int:
         """Return when the plan begins, which is in the past where a run is resumed in the midst of it."""

@@ -29,6 +29,7 @@ from spark_load.site import Site
 from spark_load.tasks import JOURNALS, Run
 
 RESENT_WITHIN_SECONDS = limits.DEDUPLICATION_WINDOW_SECONDS - 60
+_REMEMBERED_SECONDS = limits.DEDUPLICATION_WINDOW_SECONDS - 5
 _QUIET_SECONDS = 3
 _ENDED_SECONDS = 60
 _EARLIER, _LOCK = "earlier", ".lock"
@@ -207,6 +208,13 @@ def left(spark: SparkSession, run: Run, rows: DataFrame) -> DataFrame:
 
     How old an unanswered publish may be is reckoned when it will go out again: what is left is paced as planned.
     """
+    before = _sent_before(spark, run, rows)
+    may_be_in = F.coalesce(F.col("age_us") > RESENT_WITHIN_SECONDS * 1_000_000, F.expr("false"))
+    return rows.join(before.where(F.col("is_acked") | may_be_in).select("idx"), "idx", "left_anti").select(rows.columns)
+
+
+def _sent_before(spark: SparkSession, run: Run, rows: DataFrame) -> DataFrame:
+    """Return the messages that were published, and how old an unanswered publish is when the next is planned."""
     published = (
         spark.read.parquet(str(run.folder / _EARLIER))
         .where((F.col("kind") == Kind.PUBLISHED.value) & (F.col("message_run") == run.id))
@@ -217,10 +225,19 @@ def left(spark: SparkSession, run: Run, rows: DataFrame) -> DataFrame:
         )
     )
     sent_at_us = run.looked_at_us + F.greatest(F.lit(0), F.col("offset_us") - run.resumed_at_us)
-    may_be_in = F.col("unanswered_at_us") < sent_at_us - RESENT_WITHIN_SECONDS * 1_000_000
     first = rows.where("publish_attempt = 1").select("idx", "offset_us")
-    over = published.join(first, "idx").where(F.col("is_acked") | F.coalesce(may_be_in, F.expr("false")))
-    return rows.join(over.select("idx"), "idx", "left_anti").select(rows.columns)
+    age_us = (sent_at_us - F.col("unanswered_at_us")).alias("age_us")
+    return published.join(first, "idx").select("idx", "is_acked", age_us)
+
+
+def begin_by_us(spark: SparkSession, run: Run, rows: DataFrame) -> int | None:
+    """Return when publishing has to have begun, or what is published again would be new; None when nothing is."""
+    resent = _sent_before(spark, run, rows).where(
+        ~F.col("is_acked") & (F.col("age_us") <= RESENT_WITHIN_SECONDS * 1_000_000)
+    )
+    oldest = resent.agg(F.max("age_us").alias("age_us")).first()
+    age_us: int | None = None if oldest is None else oldest["age_us"]
+    return None if age_us is None else run.looked_at_us + _REMEMBERED_SECONDS * 1_000_000 - age_us
 
 
 def next_offset_us(spark: SparkSession, run: Run, rows: DataFrame) -> int:

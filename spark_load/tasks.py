@@ -40,6 +40,7 @@ class Run:
         attempt: 0, and one more each time it is resumed.
         resumed_at_us: how far into the plan this attempt begins.
         looked_at_us: when the journals of the attempts before were looked at.
+        begin_by_us: when this attempt has to have begun; None when it does not matter.
     """
 
     id: str
@@ -53,6 +54,7 @@ class Run:
     attempt: int = 0
     resumed_at_us: int = 0
     looked_at_us: int = 0
+    begin_by_us: int | None = None
 
     @property
     def journals(self) -> Path:

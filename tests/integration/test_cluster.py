@@ -216,7 +216,10 @@ def test_a_cluster_with_too_few_slots_is_refused(
 def test_a_cluster_that_runs_failed_tasks_again_is_refused(
     standalone: Standalone, endpoint: loopback.Endpoint, work: Path
 ) -> None:
-    """A task that is run again publishes again; Spark's default is four times."""
+    """A task that is run again publishes again; Spark's default is four times.
+
+    spark-submit puts all its program says on its own standard output.
+    """
     command = [str(SPARK_HOME / "bin" / "spark-submit"), "--master", standalone.master, str(PROJECT / "load.py"), *RUN]
 
     ended = subprocess.run(
@@ -230,7 +233,7 @@ def test_a_cluster_that_runs_failed_tasks_again_is_refused(
     )
 
     assert ended.returncode == 3
-    assert "spark.task.maxFailures is 4, allowed is 1" in ended.stderr
+    assert "spark.task.maxFailures is 4, allowed is 1" in ended.stdout
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ import json
 import multiprocessing
 import os
 import resource
+import shutil
 import signal
 import subprocess
 import sys
@@ -25,7 +26,7 @@ from sluice.environments import environment
 from sluice.errors import ConfigError, HistoryError
 from sluice.history import Event, Kind
 from sluice.model import Refusal
-from sluice.verdict import Status, Verdict
+from sluice.verdict import EXIT_CROSSED, Holding, Status, Verdict
 from spark_load import driver, judge, profile, publish, resume, site
 from spark_load.agenda import Due
 from spark_load.coordination import Progress
@@ -253,6 +254,7 @@ def test_only_what_cannot_become_a_second_message_is_published_again(
 
     rows = resume.left(spark, run, publish.plan_rows(spark, run)).collect()
     next_us = resume.next_offset_us(spark, run, publish.plan_rows(spark, run))
+    begin_by_us = resume.begin_by_us(spark, replace(run, resumed_at_us=200_000), publish.plan_rows(spark, run))
     in_20_seconds = resume.left(spark, replace(run, resumed_at_us=-20_000_000), publish.plan_rows(spark, run))
 
     assert 2 not in {row["idx"] for row in in_20_seconds.collect()}  # by then it would be a second message
@@ -266,6 +268,8 @@ def test_only_what_cannot_become_a_second_message_is_published_again(
         (4, 2),
     ]
     assert next_us == 200_000
+    assert begin_by_us is not None
+    assert begin_by_us - run.looked_at_us == pytest.approx(64_800_000, abs=2_000_000)  # 295 s, of which 230.2 are over
     assert (done.deleted, done.phases, done.published) == ({}, frozenset(), 1)
 
 
@@ -425,10 +429,11 @@ def test_a_killed_driver_leaves_an_unknown_run_that_goes_on_and_ends_valid(shell
     with shell.begin("run", "brief.yaml") as running:
         eventually(lambda: shell.published() > 100, timeout_seconds=300, describe="some messages to be published")
         running.kill()
-    judged = shell.end("check", str(shell.run))
-    resumed = shell.end("resume", str(shell.run))
+    broken = shutil.copytree(shell.run, shell.folder / "broken")
+    resumed = shell.end("resume", str(shell.run))  # at once: what was on its way is not remembered for long
     verdict = shell.verdict()
     again = shell.end("resume", str(shell.run))
+    judged = shell.end("check", str(broken))
 
     assert judged[0] == 2
     assert "the driver did not live to see the end of the load" in judged[1]
@@ -442,14 +447,16 @@ def test_a_killed_driver_leaves_an_unknown_run_that_goes_on_and_ends_valid(shell
 # --- a task is killed, the endpoint is away: whole runs --------------------------------------------------------------
 
 
-def _load(spark: SparkSession, where: site.Site, runs: Path, watch: driver.Watch) -> tuple[Verdict, driver.Stored]:
-    folder = driver.make_folder(runs, LOCAL, BRIEF.name, SystemClock())
+def _load(
+    spark: SparkSession, where: site.Site, runs: Path, watch: driver.Watch, named: profile.NamedProfile = BRIEF
+) -> tuple[Verdict, driver.Stored]:
+    folder = driver.make_folder(runs, LOCAL, named.name, SystemClock())
     verdict = driver.run_load(
         spark,
         folder=folder,
         environment=LOCAL,
         site=where,
-        named=BRIEF,
+        named=named,
         seed=7,
         target="endpoint",
         saboteur=None,
@@ -515,6 +522,57 @@ def test_an_endpoint_that_is_away_is_unknown_and_the_run_goes_on_and_ends_valid(
     assert any("planned message(s) were not published" in reason for reason in broken.unknowns)
     assert (whole.status, whole.unknowns, whole.violations) == (Status.VALID, (), ())
     assert {of["received"]["count"] for of in whole.measures["queues"].values()} == {800}
+
+
+@pytest.mark.slow
+def test_half_the_calls_throttled_is_valid_and_crosses_its_threshold(
+    spark: SparkSession, endpoint: loopback.Endpoint, tmp_path: Path
+) -> None:
+    """Nothing is lost or out of order, so the run is valid; that so many were refused is what 99 is for."""
+    calls = itertools.count()
+    endpoint.fault = lambda name: loopback.THROTTLED if name == "PublishBatch" and next(calls) % 2 else None
+    where = site.find(LOCAL, endpoint_url=endpoint.url)
+    strict = replace(BRIEF, profile=replace(BRIEF.profile, duration_seconds=4, throttled_share_max=0.01))
+
+    verdict, _ = _load(spark, where, tmp_path, lambda _phase, _everyone: None, strict)
+
+    assert (verdict.status, verdict.unknowns) == (Status.VALID, ())
+    assert (verdict.exit_code, [one.anomaly for one in verdict.violations]) == (EXIT_CROSSED, ["H6"])
+    assert {of["received"]["count"] for of in verdict.measures["queues"].values()} == {400}
+
+
+@pytest.mark.slow
+def test_a_stalled_endpoint_is_in_the_percentiles_and_unknown_where_the_lateness_is_beyond_its_budget(
+    spark: SparkSession, endpoint: loopback.Endpoint, tmp_path: Path
+) -> None:
+    """For three of eight seconds no publish is answered: what was due then waited, although hardly a call did."""
+    clock, over = SystemClock(), threading.Event()
+    began: list[float] = []
+
+    def stall(name: str) -> Refusal | None:
+        if name == "PublishBatch" and began:
+            over.wait(30)
+        return None
+
+    def watch(_phase: str, everyone: list[Progress]) -> None:
+        if not began and sum(one.done for one in everyone if one.role == "publish") > 150:
+            began.append(clock.monotonic())
+        elif began and clock.monotonic() - began[0] >= 3:
+            over.set()
+
+    endpoint.fault = stall
+    verdict, stored = _load(spark, site.find(LOCAL, endpoint_url=endpoint.url), tmp_path, watch)
+    hurried = replace(stored.plan, profile=replace(stored.plan.profile, lateness_budget_seconds=1))
+    late = driver.rejudge(spark, replace(stored, plan=hurried))
+
+    assert (verdict.status, verdict.unknowns, verdict.violations) == (Status.VALID, (), ())
+    for of in verdict.measures["queues"].values():
+        assert of["received"]["count"] == 800
+        assert of["latency_us"]["p95"] > 2_000_000
+    assert verdict.measures["publish_latency_us"]["p95"] < 1_000_000
+    assert (late.status, late.violations) == (Status.UNKNOWN, ())
+    assert [one.anomaly for one in late.properties if one.holding is Holding.UNKNOWN] == ["H7"]
+    assert "the generator was late: 99 % of publishes within" in late.unknowns[0]
 
 
 @pytest.mark.slow
