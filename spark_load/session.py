@@ -10,11 +10,12 @@ import sys
 import tempfile
 import zipfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
@@ -109,7 +110,8 @@ def running(slots: int, cluster: Cluster = HERE) -> Iterator[SparkSession]:
         with _shipped(session):
             yield session
     finally:
-        session.stop()
+        with suppress(Py4JError, PySparkException, OSError):  # one that died has stopped, and is not why this ends
+            session.stop()
 
 
 def _local(slots: int) -> SparkSession:

@@ -17,12 +17,13 @@ _REASONS_MAX = 5  # repeated at the very end, where people look; the summary has
 
 
 def draw(spark: SparkSession, folder: Path, verdict: Verdict) -> None:
-    """Draw the page of a run that was just judged. When that fails it is said, and the verdict is what it was."""
+    """Draw the page of a run that was just judged. When that fails, or Ctrl-C ends it, the verdict is what it was."""
     try:
         said = driver.aggregate(spark, driver.find_stored(folder), verdict)
         report.write_page(verdict, said, folder / report.PAGE_FILE)
-    except (HistoryError, ValueError, OSError, Py4JError) as error:
-        click.echo(f"no page was drawn: {error}; to try again: python -m spark_load report {folder}", err=True)
+    except (HistoryError, ValueError, OSError, Py4JError, KeyboardInterrupt) as error:
+        why = "stopped" if isinstance(error, KeyboardInterrupt) else error
+        click.echo(f"no page was drawn: {why}; to try again: python -m spark_load report {folder}", err=True)
 
 
 def finish(verdict: Verdict, folder: Path, *, as_json: bool) -> None:

@@ -1,0 +1,42 @@
+"""How a command ends when something else ends before it."""
+
+from pathlib import Path
+
+import pytest
+from py4j.protocol import Py4JNetworkError
+
+from spark_load import driver, session
+from spark_load.cli import ending
+from tests import reported
+
+
+class _Dead:
+    """A session whose JVM was killed."""
+
+    def stop(self) -> None:
+        raise Py4JNetworkError("Answer from Java side is empty")
+
+
+def test_a_session_that_died_does_not_hide_why_a_run_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What went wrong is what is said, not that Spark cannot be stopped any more."""
+    monkeypatch.setattr(session, "_local", lambda _slots: _Dead())
+
+    with pytest.raises(ZeroDivisionError), session.running(1):
+        _ = 1 / 0
+
+
+def test_ctrl_c_while_a_page_is_drawn_costs_no_verdict(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The verdict was written before; it is told, and so is how the page is drawn later."""
+
+    def stopped(_folder: Path) -> driver.Stored:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(driver, "find_stored", stopped)
+
+    ending.draw(None, tmp_path, reported.valid())  # type: ignore[arg-type]
+
+    assert capsys.readouterr().err == (
+        f"no page was drawn: stopped; to try again: python -m spark_load report {tmp_path}\n"
+    )
