@@ -103,8 +103,3 @@ ANOMALIES: Mapping[str, Mapping[str, Deviation]] = {
 def of_promise(target: str, promise: str) -> Deviation | None:
     """Return why that target does not keep that promise, or None when it should."""
     return PROMISES.get(target, {}).get(promise)
-
-
-def of_anomaly(target: str, anomaly: str) -> Deviation | None:
-    """Return why that target may show that anomaly, or None when it may not."""
-    return ANOMALIES.get(target, {}).get(anomaly)

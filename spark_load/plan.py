@@ -194,26 +194,6 @@ class Plan:
         failing = self.profile.poison_share + self.profile.failure_share
         return failing <= self._fate(idx) < failing + self.profile.crash_share
 
-    def queue_of(self, group_number: int, queue_count: int) -> int | None:
-        """Return which of so many queues a group's messages are sent straight to; None when they go to the topic.
-
-        Each message goes to one queue, and all of its group to the same.
-        """
-        return group_number % queue_count if self.profile.destination == "queue" else None
-
-    def group_count_of(self, queue: int, queue_count: int) -> int:
-        """Return how many groups come to the queue-th of so many queues, each with an end marker."""
-        if self.profile.destination == "queue":
-            return len(range(queue, self.profile.group_count, queue_count))
-        return self.profile.group_count
-
-    def warm_up_count_of(self, queue: int, queue_count: int) -> int:
-        """Return how many messages of the warm-up come to the queue-th of so many queues."""
-        if self.profile.destination != "queue":
-            return self.profile.warm_up_count
-        groups = self._groups(uniform(self.seed, np.arange(self.profile.warm_up_count, dtype=np.uint64), _GROUP))
-        return int((groups % queue_count == queue).sum())
-
     def identity(self, planned: Planned, run: str) -> Identity:
         """Return the identity of a planned message in a run."""
         return Identity(run=run, message_group_id=message_group_id(planned.group_number), idx=planned.idx)

@@ -18,7 +18,6 @@ class RunFacts:
         unpublished_count: planned messages no publish was tried for, or whose last publish failed.
         failed_calls: error code to how many calls failed or went unanswered with it.
         clock_count: how many clocks the events were timed with.
-        clock_bound_us: how far they may be apart.
     """
 
     published_count: int
@@ -30,7 +29,6 @@ class RunFacts:
     unpublished_count: int = 0
     failed_calls: Mapping[str, int] = field(default_factory=dict)
     clock_count: int = 1
-    clock_bound_us: int = 0
 
 
 def check_run(facts: RunFacts) -> dict[str | None, str]:
@@ -46,7 +44,7 @@ def check_run(facts: RunFacts) -> dict[str | None, str]:
         )
     elif facts.unpublished_count:
         reasons[None] = f"{facts.unpublished_count} planned message(s) were not published"
-    elif facts.clock_count > 1 and not facts.clock_bound_us:
+    elif facts.clock_count > 1:
         reasons[None] = f"{facts.clock_count} clocks timed the events, and nothing says how far they are apart"
     if None in reasons and facts.failed_calls:
         worst = max(facts.failed_calls, key=lambda code: facts.failed_calls[code])

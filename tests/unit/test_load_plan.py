@@ -3,7 +3,7 @@
 import pickle
 import string
 from collections import Counter
-from dataclasses import astuple, replace
+from dataclasses import astuple
 
 import numpy as np
 import pyarrow as pa
@@ -147,20 +147,6 @@ def test_a_body_carries_its_identity_and_the_payload_size() -> None:
 
     assert identity_of(body=body, deduplication_id=None, message_group_id=None) == plan.identity(row, "r")
     assert len(body.split('"payload":"')[1].removesuffix('"}')) == 33
-
-
-def test_straight_to_the_queues_each_has_its_own_groups() -> None:
-    """Seven groups and three queues: groups 0, 3 and 6 end in the first; a warm-up is counted by the same rule."""
-    shape = Profile(messages_per_second=50, duration_seconds=2, warm_up_seconds=4, group_count=7)
-    straight, fanned_out = Plan(replace(shape, destination="queue"), 5), Plan(shape, 5)
-
-    assert [straight.queue_of(group, 3) for group in range(7)] == [0, 1, 2, 0, 1, 2, 0]
-    assert [straight.group_count_of(queue, 3) for queue in range(3)] == [3, 2, 2]
-    warming_up = Counter(row.group_number % 3 for row in _rows(straight) if row.phase == "warm_up")
-    assert [straight.warm_up_count_of(queue, 3) for queue in range(3)] == [warming_up[queue] for queue in range(3)]
-    assert [fanned_out.queue_of(group, 3) for group in range(7)] == [None] * 7
-    assert [fanned_out.group_count_of(queue, 3) for queue in range(3)] == [7, 7, 7]
-    assert [fanned_out.warm_up_count_of(queue, 3) for queue in range(3)] == [200, 200, 200]
 
 
 def test_offsets_invert_a_ramp_a_plateau_and_a_pause() -> None:
