@@ -40,11 +40,13 @@ class Queue:
     Args:
         visibility_timeout_seconds: of the queue.
         dead_letter_queue: its DLQ; None when it has none.
+        undelivered_queue: where SNS puts what it could not deliver to it; None when nobody says.
         max_receive_count: of its redrive policy.
     """
 
     visibility_timeout_seconds: int
     dead_letter_queue: str | None = None
+    undelivered_queue: str | None = None
     max_receive_count: int | None = None
 
 
@@ -96,6 +98,7 @@ def declared_queues(environment: Environment) -> dict[str, Queue]:
         naming.queue_name(environment, consumer): Queue(
             visibility_timeout_seconds=consumer.visibility_timeout_seconds,
             dead_letter_queue=naming.dead_letter_queue_name(environment, consumer),
+            undelivered_queue=naming.undelivered_queue_name(environment, consumer),
             max_receive_count=consumer.max_attempts,
         )
         for consumer in environment.consumers
@@ -284,7 +287,7 @@ def _check_version(rows: Sequence[Row], place: Path) -> None:
 
 
 def _expectation(told: _Told, queues: Mapping[str, Queue], *, has_other_producers: bool) -> Expectation:
-    dead = {one.dead_letter_queue for one in queues.values()}
+    dead = {name for one in queues.values() for name in (one.dead_letter_queue, one.undelivered_queue)}
     unnamed = [name for name in told.queues if name not in queues and name not in dead]
     if queues and unnamed:
         raise HistoryError(
@@ -299,6 +302,9 @@ def _expectation(told: _Told, queues: Mapping[str, Queue], *, has_other_producer
         visibility_timeout_seconds={name: one.visibility_timeout_seconds for name, one in queues.items()},
         dead_letter_queues={
             name: one.dead_letter_queue for name, one in queues.items() if one.dead_letter_queue is not None
+        },
+        subscription_dead_letter_queues={
+            name: one.undelivered_queue for name, one in queues.items() if one.undelivered_queue is not None
         },
         unproven_queues=unproven,
         is_publishing_recorded=told.is_whole and not has_other_producers,

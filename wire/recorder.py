@@ -14,6 +14,7 @@ import atexit
 import copy
 import functools
 import hashlib
+import inspect
 import itertools
 import json
 import logging
@@ -420,6 +421,11 @@ def record(
 def _check_client(client: Any) -> None:
     if not isinstance(client, BaseClient):
         raise ConfigError(f"{type(client).__name__} is no client of boto3; of a resource pass its meta.client")
+    if inspect.iscoroutinefunction(client._make_api_call):  # noqa: SLF001 (what tells aiobotocore's clients apart)
+        raise ConfigError(
+            f"{type(client).__name__} answers asynchronously, as the clients of aiobotocore do, and its calls would not"
+            " be recorded; allowed are clients of boto3"
+        )
     service = client.meta.service_model.service_name
     if service not in OPERATIONS:
         raise ConfigError(f"a client of {service!r} sends no messages, allowed are {' and '.join(OPERATIONS)}")

@@ -8,7 +8,7 @@ import pytest
 
 from sluice.environments import environment
 from sluice.errors import ConfigError, HistoryError
-from spark_load.recording import Queue, check_place, declared_queues, parse_queue
+from spark_load.recording import Queue, _expectation, _Told, check_place, declared_queues, parse_queue
 from wire.journal import SCHEMA
 
 
@@ -46,7 +46,21 @@ def test_a_declared_environment_knows_its_queues() -> None:
     queues = declared_queues(environment("local"))
 
     assert set(queues) == {"sluice-local-billing.fifo", "sluice-local-shipping.fifo", "sluice-local-audit.fifo"}
-    assert queues["sluice-local-billing.fifo"].dead_letter_queue == "sluice-local-billing-dlq.fifo"
+    billing = queues["sluice-local-billing.fifo"]
+    assert billing.dead_letter_queue == "sluice-local-billing-dlq.fifo"
+    assert billing.undelivered_queue == "sluice-local-billing-undelivered-dlq.fifo"
+
+
+def test_what_could_not_be_delivered_is_no_queue_of_its_own() -> None:
+    """It was looked into, as the load test does; it is where the declaration says."""
+    queues = declared_queues(environment("local"))
+    looked_into = [*queues, "sluice-local-billing-undelivered-dlq.fifo"]
+    told = _Told(run="r", recorders=[], is_whole=True, queues=looked_into, is_planned=False, one_group_in=1)
+
+    expectation = _expectation(told, queues, has_other_producers=False)
+
+    assert expectation.queues == tuple(queues)
+    assert expectation.subscription_dead_letter_queues["sluice-local-billing.fifo"] == looked_into[-1]
 
 
 @pytest.mark.parametrize(

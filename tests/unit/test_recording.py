@@ -440,6 +440,16 @@ def test_a_process_that_forgets_to_close_keeps_what_it_recorded_and_says_no_end(
 # --- what is refused -------------------------------------------------------------------------------------------------
 
 
+def _asynchronous() -> Any:
+    """Return a client like those of aiobotocore: it is one of botocore's, and its calls are coroutines."""
+
+    async def call(_operation: str, _parameters: object) -> None: ...
+
+    client: Any = Shop().clients[0]
+    client._make_api_call = call
+    return client
+
+
 def test_what_cannot_be_recorded_is_refused_at_once(tmp_path: Path) -> None:
     """Before the first call, with the value seen, the value allowed and the next step."""
     shop, occupied = Shop(), tmp_path / "occupied"
@@ -451,6 +461,8 @@ def test_what_cannot_be_recorded_is_refused_at_once(tmp_path: Path) -> None:
         _record(shop, tmp_path, worker="a/b")
     with pytest.raises(ConfigError, match=r"str is no client of boto3; of a resource pass its meta.client"):
         record(["sqs"], tmp_path)
+    with pytest.raises(ConfigError, match="answers asynchronously, as the clients of aiobotocore do, and its calls"):
+        record(_asynchronous(), tmp_path)
     with pytest.raises(HistoryError, match=r"cannot record to .*occupied.*; choose another folder"):
         record(shop.clients, occupied)
     with record(shop.clients, tmp_path / "fine"):  # a refusal leaves the clients as they were
