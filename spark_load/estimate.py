@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from sluice import prices
+from sluice.declaration import Environment
 from spark_load.profile import Profile
 from spark_load.reach import Reach, Use
 from spark_load.volume import CALL_SECONDS, Target, Volume
@@ -85,6 +86,17 @@ class Estimate:
             "price_region": prices.PRICE_REGION,
             "assumptions": list(ASSUMPTIONS),
         }
+
+
+def estimate_for(profile: Profile, environment: Environment, target: Target) -> Estimate:
+    """Return what a run of the profile in a declared environment is expected to take."""
+    return estimate(
+        profile,
+        queue_count=len(environment.consumers),
+        region=environment.region,
+        target=target,
+        max_receive_count=max(one.max_attempts for one in environment.consumers),
+    )
 
 
 def estimate(

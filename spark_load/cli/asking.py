@@ -3,8 +3,9 @@
 import click
 
 from sluice import prices
+from sluice.declaration import Environment
 from sluice.errors import ConfigError
-from spark_load.estimate import estimate
+from spark_load.estimate import estimate_for
 from spark_load.profile import NamedProfile
 from spark_load.site import Site
 
@@ -14,11 +15,14 @@ def account_of(site: Site) -> str:
     return site.topic_arn.split(":")[4]
 
 
-def require_meant(site: Site, named: NamedProfile, *, is_meant: bool, is_terminal: bool) -> None:
+def require_meant(
+    site: Site, environment: Environment, named: NamedProfile, *, is_meant: bool, is_terminal: bool
+) -> None:
     """Say what a run on AWS takes and costs, and go on only when somebody says so.
 
     Args:
         site: where it is to run.
+        environment: what is deployed there.
         named: the profile.
         is_meant: whether somebody said so already; then nobody is asked.
         is_terminal: whether there is somebody to ask.
@@ -27,18 +31,13 @@ def require_meant(site: Site, named: NamedProfile, *, is_meant: bool, is_termina
         ConfigError: the profile cannot work there, or nobody can be asked.
         click.Abort: the answer was no.
     """
-    expected = estimate(
-        named.profile,
-        queue_count=len(site.queue_urls),
-        region=site.region,
-        max_receive_count=max(site.max_receive_count.values()),
-    )
+    expected = estimate_for(named.profile, environment, "aws")
     if expected.refusals:
         raise ConfigError(f"profile {named.name!r} cannot work on AWS: {expected.refusals[0]}")
     calls = sum(expected.calls.values())
     click.echo(
-        f"{named.name} on {site.environment}, account {account_of(site)}, region {site.region}:"
-        f" {named.profile.message_count:,} messages into {len(site.queue_urls)} queue(s), about {calls:,} calls,"
+        f"{named.name} on {environment.name}, account {account_of(site)}, region {environment.region}:"
+        f" {named.profile.message_count:,} messages into {expected.queue_count} queue(s), about {calls:,} calls,"
         f" {expected.seconds / 60:,.0f} minutes, USD {expected.cost_usd:,.2f}"
         f" (list prices of {prices.PRICE_REGION}, {prices.PRICE_DATE})",
         err=True,
@@ -49,7 +48,7 @@ def require_meant(site: Site, named: NamedProfile, *, is_meant: bool, is_termina
         return
     if not is_terminal:
         raise ConfigError(
-            f"a load test of {site.environment!r} costs about USD {expected.cost_usd:,.2f}, and nobody is here to be"
+            f"a load test of {environment.name!r} costs about USD {expected.cost_usd:,.2f}, and nobody is here to be"
             " asked; add --yes if it is meant (make load … YES=1)"
         )
     click.confirm("Is that meant?", abort=True, err=True)

@@ -11,7 +11,7 @@ from sluice.declaration import Environment
 from sluice.prices import PRICE_DATE, PRICE_REGION
 from sluice.verdict import EXIT_REFUSED
 from spark_load import profile
-from spark_load.estimate import ASSUMPTIONS, Estimate, estimate
+from spark_load.estimate import ASSUMPTIONS, Estimate, estimate_for
 from spark_load.profile import NamedProfile
 from spark_load.volume import Target
 
@@ -57,7 +57,7 @@ def plan(profile_name: str, environment_name: str, target: Target | None, as_jso
 
     named = profile.load(profile_name)
     environment = environments.environment(environment_name)
-    made = for_environment(named, environment, target or ("localstack" if environment.name == "local" else "aws"))
+    made = estimate_for(named.profile, environment, target or ("localstack" if environment.name == "local" else "aws"))
     if as_json:
         said = {"profile": named.name, "environment": environment.name, **made.as_json()}
         click.echo(json.dumps(said, indent=2))
@@ -67,17 +67,6 @@ def plan(profile_name: str, environment_name: str, target: Target | None, as_jso
         click.echo(reason, err=True)
     if made.refusals:
         sys.exit(EXIT_REFUSED)
-
-
-def for_environment(named: NamedProfile, environment: Environment, target: Target) -> Estimate:
-    """Return what a run of a profile against a declared environment is expected to take."""
-    return estimate(
-        named.profile,
-        queue_count=len(environment.consumers),
-        region=environment.region,
-        target=target,
-        max_receive_count=max(one.max_attempts for one in environment.consumers),
-    )
 
 
 def _show(made: Estimate, named: NamedProfile, environment: Environment, console: Console) -> None:

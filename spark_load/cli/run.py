@@ -105,7 +105,7 @@ def run(
     found = site.find(environment, endpoint_url=endpoint_url or None)
     is_on_aws = found.endpoint_url is None or target == "aws"
     if is_on_aws:
-        require_meant(found, named, is_meant=is_meant, is_terminal=sys.stdin.isatty())
+        require_meant(found, environment, named, is_meant=is_meant, is_terminal=sys.stdin.isatty())
     folder = driver.make_folder(runs_dir, environment, named.name, SystemClock())
     with Watcher(named.profile, list(found.queue_urls)) as watch:
         watch("starting Spark", [])

@@ -7,17 +7,19 @@ import click
 import pytest
 from click.testing import CliRunner, Result
 
+from sluice.environments import environment
 from sluice.errors import ConfigError
 from spark_load.cli.asking import require_meant
 from spark_load.cli.run import run
 from spark_load.profile import NamedProfile, Profile
 from spark_load.site import Site
 
-_QUEUES = ("sluice-staging-billing.fifo", "sluice-staging-audit.fifo")
+_STAGING = environment("staging")
+_QUEUES = ("sluice-staging-billing.fifo", "sluice-staging-shipping.fifo", "sluice-staging-audit.fifo")
 _SITE = Site(
     endpoint_url=None,
-    region="eu-west-1",
-    topic_arn="arn:aws:sns:eu-west-1:123456789012:sluice-staging-events.fifo",
+    region="us-east-1",
+    topic_arn="arn:aws:sns:us-east-1:123456789012:sluice-staging-events.fifo",
     topic="sluice-staging-events.fifo",
     queue_urls=dict.fromkeys(_QUEUES, "https://sqs"),
     dead_letter_queues={},
@@ -31,7 +33,7 @@ _NAMED = NamedProfile("gate", Profile(messages_per_second=100, duration_seconds=
 def _asked(named: NamedProfile = _NAMED, *, is_terminal: bool = True, answer: str = "") -> Result:
     @click.command()
     def ask() -> None:
-        require_meant(_SITE, named, is_meant=False, is_terminal=is_terminal)
+        require_meant(_SITE, _STAGING, named, is_meant=False, is_terminal=is_terminal)
         click.echo("it runs")
 
     return CliRunner().invoke(ask, input=answer)
@@ -42,7 +44,7 @@ def test_what_it_will_cost_is_said_and_asked() -> None:
     result = _asked(answer="y\n")
 
     assert result.exit_code == 0
-    assert "gate on staging, account 123456789012, region eu-west-1: 100,000 messages into 2 queue(s)" in result.stderr
+    assert "gate on staging, account 123456789012, region us-east-1: 100,000 messages into 3 queue(s)" in result.stderr
     assert "USD 0." in result.stderr
     assert "2026-11-21" in result.stderr
     assert result.stdout == "it runs\n"
