@@ -112,7 +112,7 @@ load: setup ## Run the load test PROFILE against the deployed ENV; on AWS it nam
 	@python -m spark_load run --env "$$ENV" $${YES:+--yes} -- "$$PROFILE"
 
 .PHONY: bench
-bench: setup ## Measure outbox, relay and worker on SQLite and Postgres: docs/benchmarks.md (20 minutes, a quiet machine)
+bench: setup ## Measure outbox, relay, worker and load test: docs/benchmarks.md (a quiet machine; python -m benchmarks --help: parts)
 	@python -m benchmarks
 
 .PHONY: docs

@@ -1,4 +1,4 @@
-"""Measure outbox, relay and worker, and write docs/benchmarks.md: `python -m benchmarks [relay] [writers] …`."""
+"""Measure outbox, relay, worker and load test, and write docs/benchmarks.md: `python -m benchmarks [relay] …`."""
 
 import logging
 import os
@@ -34,10 +34,30 @@ _clock = SystemClock()
 
 
 @click.command()
-@click.argument("names", nargs=-1, type=click.Choice(list(_BENCHMARKS)))
-@click.option("--rounds", default=3, show_default=True, help="How often each cell is measured.")
+@click.argument("names", nargs=-1, metavar="[PART]...", type=click.Choice(list(_BENCHMARKS)))
+@click.option(
+    "--rounds", type=click.IntRange(min=1), default=3, show_default=True, help="How often each cell is measured."
+)
 def main(names: tuple[str, ...], rounds: int) -> None:
-    """Measure, all or what is named; rewrite its tables and plots."""
+    """Measure all parts, or those named; rewrite their tables and plots in docs/benchmarks.md.
+
+    \b
+    relay     messages a second from outbox to topic
+    writers   what the outbox costs those who write to it
+    delays    how long a commit waits to be taken
+    backlog   one group far behind, beside small ones
+    lanes     what a worker costs over a plain receive and delete
+    standard  a worker on a standard queue
+    publish   what a message costs the load test to publish, beside other clients
+    check     events the checker judges in a second, beside DuckDB
+
+    publish and check need Java, and install what they are held against. The machine has to be quiet for all.
+
+    \b
+    Examples:
+      python -m benchmarks
+      python -m benchmarks publish --rounds 5
+    """
     os.environ |= {"AWS_ACCESS_KEY_ID": "benchmark", "AWS_SECRET_ACCESS_KEY": "benchmark"}
     load = os.getloadavg()[1]
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.ERROR))
