@@ -37,6 +37,7 @@ SCHEMA = pa.schema(
 )
 """Of `Plan.batch`: the fields of `Planned`."""
 _GROUP, _REPEAT, _PRODUCER, _FATE = range(4)  # what is drawn for a message
+_GROUP_IDS_KEPT = 100_000
 _POOL_STARTS = 65_536
 _POOL_STRIDE = 40_503  # odd, so that as many messages in a row begin at different places of the pool
 
@@ -65,6 +66,7 @@ class Planned:
         return WARM_UP if self.offset_us < 0 else MEASURE
 
 
+@lru_cache(_GROUP_IDS_KEPT)
 def message_group_id(group_number: int) -> str:
     """Return the message group id of a group."""
     return f"g{group_number:06d}"
@@ -216,8 +218,8 @@ class Plan:
 
     def body_parts(self, idx: int, group_number: int, run: str) -> tuple[str, str, str]:
         """Return the body in three: what stands before the payload, the payload, and what stands behind it."""
-        end = "true" if idx < 0 else "false"
-        return f'{_head(run)}g{group_number:06d}","idx":{idx},"end":{end},"payload":"', self.payload(idx), '"}'
+        group, end = message_group_id(group_number), "true" if idx < 0 else "false"
+        return f'{_head(run)}{group}","idx":{idx},"end":{end},"payload":"', self.payload(idx), '"}'
 
     def deduplication_id(self, planned: Planned, run: str) -> str:
         """Return the deduplication id: the same for a message and its repeat."""

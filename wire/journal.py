@@ -85,12 +85,13 @@ class Journal:
             if len(self._buffer) >= _BUFFERED_EVENTS_MAX:
                 self.flush()
 
-    def add_columns(self, count: int, columns: Mapping[str, Sequence[Any] | str | int | None]) -> None:
+    def add_columns(self, count: int, columns: Mapping[str, Sequence[Any] | pa.Array | str | int | None]) -> None:
         """Hand events to the operating system, all at once, behind whatever was added before.
 
         Args:
             count: how many.
-            columns: name to the values, a sequence with one for each event; or to the one value all of them have.
+            columns: name to the values, a sequence or an Arrow array with one for each event; or to the one value all
+                of them have.
         """
         unknown = columns.keys() - _DEFAULTS.keys()
         if unknown:
@@ -102,6 +103,8 @@ class Journal:
             self._write(pa.RecordBatch.from_arrays(made, schema=SCHEMA).serialize())
 
     def _column(self, name: str, told: Any, count: int) -> pa.Array:
+        if isinstance(told, pa.Array):
+            return told
         if isinstance(told, list | tuple):
             return pa.array(told, SCHEMA.field(name).type)
         value, repeated = self._repeated.get(name, (None, None))

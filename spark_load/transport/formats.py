@@ -6,13 +6,17 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import batched
 from json.encoder import encode_basestring_ascii
 from typing import Any, NamedTuple
 
+from sluice import limits
 from sluice.history import Outcome
 from spark_load.transport import Call, Message
 
+_OK, _FAIL, _INFO = Outcome.OK.value, Outcome.FAIL.value, Outcome.INFO.value
 _NOT_IN_ANSWER = "NotInAnswer"
+_IDS = tuple(str(position) for position in range(limits.PUBLISH_BATCH_ENTRIES_MAX))
 _FIELD = re.compile(r"<(Id|MessageId|SequenceNumber|Code|SenderFault)>([^<]*)</")
 _CODE = re.compile(r"<Code>([^<]*)</Code>")
 
@@ -24,6 +28,9 @@ class Said(NamedTuple):
     error: str | None = None
     message_id: str | None = None
     sequence_number: str | None = None
+
+
+_MISSING = Said(_INFO, _NOT_IN_ANSWER)
 
 
 class Unreadable(Exception):
@@ -51,8 +58,7 @@ class Format:
     def said(self, call: Call, body: str) -> list[Said]:
         """Return what a good answer says of each message of its call, in order; raise Unreadable."""
         by_id = self.decode(body)
-        missing = Said(Outcome.INFO.value, _NOT_IN_ANSWER)
-        return [by_id.get(str(position), missing) for position in range(len(call.messages))]
+        return [by_id.get(id_, _MISSING) for id_ in _IDS[: len(call.messages)]]
 
 
 # --- SQS -------------------------------------------------------------------------------------------------------------
@@ -79,7 +85,7 @@ def _json_said(body: str) -> dict[str, Said]:
     try:
         answer = json.loads(body)
         taken = {
-            entry["Id"]: Said(Outcome.OK.value, None, entry.get("MessageId"), entry.get("SequenceNumber"))
+            entry["Id"]: Said(_OK, None, entry.get("MessageId"), entry.get("SequenceNumber"))
             for entry in answer.get("Successful") or ()
         }
         refused = {entry["Id"]: _refused(entry, entry.get("SenderFault")) for entry in answer.get("Failed") or ()}
@@ -90,7 +96,7 @@ def _json_said(body: str) -> dict[str, Said]:
 
 def _refused(entry: Mapping[str, Any], sender_fault: object) -> Said:
     """Return what a failed entry says: the sender's fault had no effect, the service's may have had one."""
-    return Said(Outcome.FAIL.value if sender_fault else Outcome.INFO.value, entry.get("Code"))
+    return Said(_FAIL if sender_fault else _INFO, entry.get("Code"))
 
 
 def _json_error(headers: Mapping[str, str], body: str) -> str | None:
@@ -134,19 +140,36 @@ def _replacements(reserved: bytes) -> tuple[tuple[bytes, bytes], ...]:
     return tuple((bytes((byte,)), _ESCAPED[bytes((byte,))]) for byte in ordered)
 
 
-def _form_entry(position: int, message: Message) -> bytes:
-    name = b"&PublishBatchRequestEntries.member.%d" % (position + 1)
-    return b"%b.Id=%d%b.Message=%b%b%b%b.MessageGroupId=%b%b.MessageDeduplicationId=%b" % (
-        *(name, position),
-        *(name, form_quoted(message.head), message.plain.encode("ascii"), form_quoted(message.foot)),
-        *(name, form_quoted(message.message_group_id)),
-        *(name, form_quoted(message.deduplication_id)),
-    )
+def _form_entry(position: int, message: Message, quoted: tuple[bytes, ...]) -> bytes:
+    head, foot, group_id, deduplication_id = quoted
+    body = b"%b%b%b" % (head, message.plain.encode("ascii"), foot)
+    return _FORM_ENTRIES[position] % (body, group_id, deduplication_id)
 
 
 def _form_call(call: Call) -> bytes:
-    entries = b"".join([_form_entry(position, message) for position, message in enumerate(call.messages)])
-    return b"Action=PublishBatch&Version=2010-03-31&TopicArn=%b%b" % (form_quoted(call.address), entries)
+    texts = [text for one in call.messages for text in (one.head, one.foot, one.message_group_id, one.deduplication_id)]
+    quoted = _all_form_quoted([*texts, call.address])
+    entries = map(_form_entry, range(len(call.messages)), call.messages, batched(quoted[:-1], 4))
+    return b"".join((b"Action=PublishBatch&Version=2010-03-31&TopicArn=", quoted[-1], *entries))
+
+
+_FORM_ENTRIES = tuple(
+    b"".join(
+        (
+            b"&PublishBatchRequestEntries.member.%d.Id=%d" % (position + 1, position),
+            b"&PublishBatchRequestEntries.member.%d.Message=%%b" % (position + 1),
+            b"&PublishBatchRequestEntries.member.%d.MessageGroupId=%%b" % (position + 1),
+            b"&PublishBatchRequestEntries.member.%d.MessageDeduplicationId=%%b" % (position + 1),
+        )
+    )
+    for position in range(limits.PUBLISH_BATCH_ENTRIES_MAX)
+)
+
+
+def _all_form_quoted(texts: list[str]) -> list[bytes]:
+    """Return each text quoted; all at once, unless one of them has what they are kept apart with."""
+    quoted = form_quoted("\0".join(texts)).split(b"%00")
+    return quoted if len(quoted) == len(texts) else [form_quoted(text) for text in texts]
 
 
 def _xml_said(body: str) -> dict[str, Said]:
@@ -154,7 +177,7 @@ def _xml_said(body: str) -> dict[str, Said]:
         raise Unreadable
     said = {}
     for entry in _members(body, "Successful"):
-        said[entry["Id"]] = Said(Outcome.OK.value, None, entry.get("MessageId"), entry.get("SequenceNumber"))
+        said[entry["Id"]] = Said(_OK, None, entry.get("MessageId"), entry.get("SequenceNumber"))
     for entry in _members(body, "Failed"):
         said[entry["Id"]] = _refused(entry, entry.get("SenderFault") == "true")
     return said

@@ -12,6 +12,7 @@ from spark_load.transport.formats import FORMATS, Said, Unreadable
 from spark_load.transport.ledger import Asked, Ledger
 from spark_load.transport.signing import Keys, Signer
 
+_OK = Outcome.OK.value
 _PORTS = {"https": 443, "http": 80}
 NEVER_LEFT = ("EndpointConnectionError", "ConnectTimeoutError")
 """Errors, by botocore's names, after which the request certainly had no effect."""
@@ -152,9 +153,7 @@ class HttpTransport:
         asked = self._on_their_way.pop(response.key)
         said, is_answered = self._said(asked.call, response)
         self._ledger.answered(asked, said, responded_at_us=response.at_us if is_answered else None)
-        errors = {
-            position: one.error or one.outcome for position, one in enumerate(said) if one.outcome != Outcome.OK.value
-        }
+        errors = {position: one.error or one.outcome for position, one in enumerate(said) if one.outcome != _OK}
         return Answer(asked.call, errors)
 
     def _said(self, call: Call, response: Response) -> tuple[list[Said], bool]:

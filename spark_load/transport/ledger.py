@@ -4,35 +4,34 @@ import itertools
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import pyarrow as pa
+
 from sluice.history import Kind, Outcome, pad_sequence_number, short_hash
 from spark_load.transport import Call
 from spark_load.transport.formats import Said
-from wire.journal import Journal
+from wire.journal import SCHEMA, Journal
 from wire.rows import short_name
+
+_PUBLISHED, _INFO = Kind.PUBLISHED.value, Outcome.INFO.value
+_REPEATED = pa.schema(
+    [
+        SCHEMA.field(name)
+        for name in (
+            *("call_id", "queue", "invoked_at_us", "batch_position", "message_group_id", "deduplication_id", "idx"),
+            *("message_run", "intended_at_us", "publish_attempt", "phase", "body_hash"),
+        )
+    ]
+)
+"""What an intent says, and its answer again."""
 
 
 class Asked:
-    """A call that was written down, and the columns its answer repeats."""
+    """A call that was written down, and what its answer repeats: rows of `_REPEATED`."""
 
-    __slots__ = ("call", "columns", "invoked_at_us")
+    __slots__ = ("call", "rows")
 
-    def __init__(self, call: Call, *, call_id: str, run: str, queue: str, invoked_at_us: int) -> None:
-        self.call, self.invoked_at_us = call, invoked_at_us
-        messages, count = call.messages, len(call.messages)
-        self.columns: dict[str, list[Any]] = {
-            "call_id": [call_id] * count,
-            "queue": [queue] * count,
-            "invoked_at_us": [invoked_at_us] * count,
-            "batch_position": list(range(count)),
-            "message_group_id": [one.message_group_id for one in messages],
-            "deduplication_id": [one.deduplication_id for one in messages],
-            "idx": [one.idx for one in messages],
-            "message_run": [run] * count,
-            "intended_at_us": [one.intended_at_us for one in messages],
-            "publish_attempt": [one.publish_attempt for one in messages],
-            "phase": [one.phase for one in messages],
-            "body_hash": [short_hash(one.body) for one in messages],
-        }
+    def __init__(self, call: Call, rows: pa.RecordBatch) -> None:
+        self.call, self.rows = call, rows
 
 
 class Ledger:
@@ -46,25 +45,42 @@ class Ledger:
     """
 
     def __init__(self, journal: Journal, *, names: Mapping[str, str], run: str, service: str) -> None:
-        self._journal, self._names, self._run = journal, names, run
-        self._prefix = service
+        self._journal, self._journal_name, self._run = journal, journal.path.stem, run
+        self._names, self._prefix = names, service
         self._calls = itertools.count()
         self._unwritten: list[tuple[Asked, int | None, Sequence[Said]]] = []
 
     def asked(self, calls: Sequence[Call], *, invoked_at_us: int) -> list[Asked]:
         """Write down what is about to be asked, and what was answered since; nothing is left unwritten."""
-        asked = [
-            Asked(
-                call,
-                call_id=f"{self._journal.path.stem}/{next(self._calls)}",
-                run=self._run,
-                queue=self._names.get(call.address) or short_name(call.address),
-                invoked_at_us=invoked_at_us,
-            )
-            for call in calls
+        rows = self._rows(calls, invoked_at_us)
+        self._write([rows])
+        ends = itertools.accumulate(len(call.messages) for call in calls)
+        return [
+            Asked(call, rows.slice(end - len(call.messages), len(call.messages)))
+            for call, end in zip(calls, ends, strict=True)
         ]
-        self._write(asked)
-        return asked
+
+    def _rows(self, calls: Sequence[Call], invoked_at_us: int) -> pa.RecordBatch:
+        call_ids: list[str] = []
+        queues: list[str] = []
+        positions: list[int] = []
+        for call in calls:
+            count = len(call.messages)
+            call_ids += [f"{self._journal_name}/{next(self._calls)}"] * count
+            queues += [self._queue(call.address)] * count
+            positions += range(count)
+        messages = itertools.chain.from_iterable([call.messages for call in calls])
+        idx, attempts, intended, groups, deduplication_ids, *parts, phases = zip(*messages, strict=True)
+        columns = (
+            *(call_ids, queues, [invoked_at_us] * len(idx), positions, groups, deduplication_ids, idx),
+            *([self._run] * len(idx), intended, attempts, phases),
+            [short_hash("".join(of_body)) for of_body in zip(*parts, strict=True)],
+        )
+        arrays = [_array(column, field.type) for column, field in zip(columns, _REPEATED, strict=True)]
+        return pa.RecordBatch.from_arrays(arrays, schema=_REPEATED)
+
+    def _queue(self, address: str) -> str:
+        return self._names.get(address) or short_name(address)
 
     def answered(self, asked: Asked, said: Sequence[Said], *, responded_at_us: int | None) -> None:
         """Remember what a call was answered, message by message; None as the instant when there was no answer."""
@@ -72,27 +88,31 @@ class Ledger:
 
     def flush(self) -> None:
         """Write down what was answered."""
-        self._write([])
+        if self._unwritten:
+            self._write([])
 
-    def _write(self, asked: Sequence[Asked]) -> None:
+    def _write(self, intents: list[pa.RecordBatch]) -> None:
         answered, self._unwritten = self._unwritten, []
-        calls = [*(one for one, _, _ in answered), *asked]
-        if not calls:
-            return
-        columns: dict[str, Any] = {
-            name: list(itertools.chain.from_iterable([one.columns[name] for one in calls])) for name in calls[0].columns
-        }
-        intents = sum(len(one.call.messages) for one in asked)
+        rows = pa.concat_batches([*(asked.rows for asked, _, _ in answered), *intents])
         said = [one for _, _, of_call in answered for one in of_call]
-        responded = [at for _, at, of_call in answered for _ in of_call]
-        nothing = [None] * intents
-        number = "sns" if self._prefix == "sns" else "sqs"
-        columns |= {
-            "kind": Kind.PUBLISHED.value,
-            "outcome": [*(one.outcome for one in said), *[Outcome.INFO.value] * intents],
-            "responded_at_us": [*responded, *nothing],
-            "error": [*(one.error for one in said), *nothing],
-            f"{number}_message_id": [*(one.message_id for one in said), *nothing],
-            f"{number}_sequence_number": [*(pad_sequence_number(one.sequence_number) for one in said), *nothing],
+        responded_at_us = [at for _, at, of_call in answered for _ in of_call]
+        missing = len(rows) - len(said)
+        said += [Said(_INFO)] * missing
+        outcomes, errors, message_ids, numbers = zip(*said, strict=True)
+        told = dict(zip(_REPEATED.names, rows.columns, strict=True)) | {
+            "kind": _PUBLISHED,
+            "outcome": outcomes,
+            "responded_at_us": responded_at_us + [None] * missing,
+            "error": _array(errors, SCHEMA.field("error").type),
+            f"{self._prefix}_message_id": message_ids,
+            f"{self._prefix}_sequence_number": [pad_sequence_number(number) for number in numbers],
         }
-        self._journal.add_columns(len(columns["call_id"]), columns)
+        self._journal.add_columns(len(rows), told)
+
+
+def _array(values: Sequence[Any], type_: pa.DataType) -> pa.Array:
+    """Return a column; one value repeated, as most of a call is, costs a third of as many."""
+    first = values[0]
+    if values[-1] == first and values.count(first) == len(values):
+        return pa.repeat(pa.scalar(first, type_), len(values))
+    return pa.array(values, type_)
