@@ -20,7 +20,7 @@ import pyarrow.ipc
 
 from sluice.clock import Clock, SystemClock
 from sluice.errors import HistoryError
-from sluice.history import COLUMNS, Event, Kind
+from sluice.history import COLUMNS, SCHEMA_VERSION, Event, Kind
 
 SUFFIX = ".arrows"
 _TYPES = {"string": pa.string(), "int32": pa.int32(), "int64": pa.int64(), "bool": pa.bool_()}
@@ -155,7 +155,14 @@ def read_journal(path: Path) -> pa.Table:
     Raises:
         HistoryError: the file is no journal, or one of another schema version.
     """
-    return settled(pa.Table.from_batches(_batches(path), schema=SCHEMA).combine_chunks())
+    table = pa.Table.from_batches(_batches(path), schema=SCHEMA).combine_chunks()
+    others = [one for one in table.column("schema_version").unique().to_pylist() if one != SCHEMA_VERSION]
+    if others:
+        raise HistoryError(
+            f"{path} is of version {others[0]}, allowed is {SCHEMA_VERSION}; judge it with the version of Sluice that"
+            " wrote it"
+        )
+    return settled(table)
 
 
 def settled(table: pa.Table) -> pa.Table:
@@ -170,9 +177,9 @@ def settled(table: pa.Table) -> pa.Table:
 
 
 def _batches(path: Path) -> Iterable[pa.RecordBatch]:
-    if path.stat().st_size == 0:  # its writer died before it could say what it would write
-        return
     try:
+        if _is_torn_in_its_head(path):  # its writer died, or had no room, before it had said what it would write
+            return
         with pa.OSFile(str(path), "rb") as file:
             stream = pa.ipc.open_stream(file)
             if stream.schema != SCHEMA:
@@ -183,6 +190,13 @@ def _batches(path: Path) -> Iterable[pa.RecordBatch]:
                 yield batch
     except (pa.ArrowInvalid, OSError) as error:
         raise HistoryError(f"{path} is no journal of Sluice ({error})") from error
+
+
+def _is_torn_in_its_head(path: Path) -> bool:
+    head = SCHEMA.serialize().to_pybytes()
+    with path.open("rb") as file:
+        begun = file.read(len(head))
+    return begun != head and head.startswith(begun)
 
 
 def _next_batch(stream: pa.ipc.RecordBatchStreamReader) -> pa.RecordBatch | None:

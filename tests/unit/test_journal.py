@@ -4,11 +4,13 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.ipc
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from sluice.clock import VirtualClock
+from sluice.errors import HistoryError
 from sluice.history import COLUMNS, Event, settle
 from wire.journal import SCHEMA, Journal, read_journal, settled
 
@@ -62,6 +64,38 @@ def test_a_column_nobody_knows_is_refused(tmp_path: Path) -> None:
         journal.add_columns(1, {"kind": "published", "idy": [1]})
 
     assert len(read_journal(journal.path)) == 1
+
+
+def test_a_journal_of_another_version_is_refused(tmp_path: Path) -> None:
+    """Of other columns, or of the same with another meaning: never half understood."""
+    with Journal(tmp_path, "newer", common={**COMMON, "schema_version": 2}) as newer:
+        newer.add(kind="probe", visible_count=4)
+    with pa.OSFile(str(tmp_path / "older.arrows"), "wb") as file, pa.ipc.new_stream(file, pa.schema([])):
+        pass
+
+    with pytest.raises(HistoryError, match=r"newer\.arrows is of version 2, allowed is 1; judge it with the version"):
+        read_journal(newer.path)
+    with pytest.raises(HistoryError, match=r"older\.arrows has other columns than this version of Sluice writes"):
+        read_journal(tmp_path / "older.arrows")
+
+
+def test_a_journal_is_read_up_to_where_it_is_torn_wherever_that_is(tmp_path: Path) -> None:
+    """Its writer died, or it was copied in part: what is whole is read, in order, and never an event too many."""
+    with Journal(tmp_path, "j", common=COMMON) as journal:
+        for count in range(3):
+            journal.add(kind="probe", visible_count=count)
+            journal.flush()
+    written, torn = journal.path.read_bytes(), tmp_path / "torn.arrows"
+
+    read = []
+    for size in range(0, len(written), 40):
+        torn.write_bytes(written[:size])
+        read.append(read_journal(torn).column("kind").to_pylist())
+
+    whole = ["opened", "probe", "probe", "probe", "closed"]
+    assert all(kinds == whole[: len(kinds)] for kinds in read)
+    assert [len(kinds) for kinds in read] == sorted(len(kinds) for kinds in read)
+    assert {len(kinds) for kinds in read} == {0, 1, 2, 3, 4, 5}
 
 
 _EVENTS = st.builds(
