@@ -3,16 +3,19 @@
 import json
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
 from benchmarks.check_history import EXPECTATION, RUN, WORKERS
 from benchmarks.processes import processor_seconds
 from sluice.clock import SystemClock
-from spark_load import messages, session
+from spark_load import clearing, session
 from spark_load.judge import judge
+from spark_load.messages import messages
+from spark_load.narrow import SCHEMA
 
 _CORES = 2
 _clock = SystemClock()
@@ -41,18 +44,21 @@ def _drained(frame: DataFrame) -> None:
 
 
 def _exchange(spark: SparkSession, folder: Path) -> None:
-    history = spark.read.parquet(str(folder))
-    _drained(messages.exchanged(history, EXPECTATION, messages.partitions(history.count())))
+    _drained(clearing.exchanged(spark, folder, EXPECTATION))
 
 
 def _rollup(spark: SparkSession, folder: Path) -> None:
-    history = spark.read.parquet(str(folder))
-    _drained(messages.messages(history, EXPECTATION, messages.partitions(history.count())))
+    def rollup(rows: pa.Table, _: pa.Table) -> Iterator[tuple[str, bytes]]:
+        found = messages({name: rows.column(name).to_numpy() for name in SCHEMA.names}, EXPECTATION)
+        yield "messages", str(len(found["idx"])).encode()
+
+    _drained(clearing.looked_at(clearing.exchanged(spark, folder, EXPECTATION), rollup))
 
 
 def _judge(spark: SparkSession, folder: Path) -> dict[str, object]:
     verdict = judge(
-        spark.read.parquet(str(folder)),
+        spark,
+        folder,
         plan=None,
         expectation=EXPECTATION,
         run={

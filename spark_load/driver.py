@@ -271,7 +271,8 @@ def rejudge(spark: SparkSession, stored: Stored) -> Verdict:
     """
     compact(spark, stored.folder / JOURNALS, stored.folder / _HISTORY)
     verdict = judge(
-        spark.read.parquet(str(stored.folder / _HISTORY)),
+        spark,
+        stored.folder / _HISTORY,
         plan=stored.plan,
         expectation=stored.expectation,
         run=stored.described,

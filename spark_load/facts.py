@@ -1,20 +1,41 @@
-"""What a history says besides its groups: one aggregate over all events, small enough for the driver."""
+"""What a history says besides its groups: counts of all events, small enough for the driver."""
 
+import json
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from pyspark.sql import Column, DataFrame, Row
+import numpy as np
+import pyarrow as pa
+from pyspark.sql import DataFrame, Row
 from pyspark.sql import functions as F
 
 from sluice.checker import Activity, Expectation, Surroundings, surroundings
-from sluice.history import Event, Kind, Outcome, answer_detail
+from sluice.history import Event, Kind, Outcome
+from spark_load.columns import NONE, Events
 from spark_load.transport import is_throttled
 
 CALLS = (Kind.PUBLISHED.value, Kind.POLL.value, Kind.DELETED.value, Kind.VISIBILITY_CHANGED.value)
 _FRAMES = (Kind.OPENED.value, Kind.CLOSED.value)
+_NAMED = ("kind", "outcome", "queue", "error", "clock_id")
 _AROUND = (Kind.REDRIVEN.value, Kind.FAULT.value, Kind.PROBE.value)
+
+
+type Counts = dict[str, Any]
+"""A row of COUNTED."""
+COUNTED = pa.schema(
+    {
+        **dict.fromkeys((*_NAMED, "worker"), pa.string()),
+        **dict.fromkeys(("attempt", "second"), pa.int64()),
+        **dict.fromkeys(("events", "received", "ended", "redelivered", "numbered", "summed", "enveloped"), pa.int64()),
+        **dict.fromkeys(("called", "served", "empty", "answered_by_us"), pa.int64()),
+    }
+)
+"""Of counts of events: what they have in common, then how many of them are of each sort.
+
+`worker` and `attempt` are told of frames only, `second` and `answered_by_us`, the last answer, of polls that had one.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,9 +59,14 @@ class Facts:
     activity: Mapping[str, list[Activity]]
 
 
-def facts(history: DataFrame, expectation: Expectation) -> Facts:
-    """Return what the events add up to; counted in Spark, in one pass."""
-    rows = _cube(history, expectation).collect()
+def facts(counted: pa.Table, expectation: Expectation) -> Facts:
+    """Return what the events add up to.
+
+    Args:
+        counted: what `count` returned for the parts of the history.
+        expectation: what the run was set up to be.
+    """
+    rows = counted.to_pylist()
     failed: Counter[str] = Counter()
     unanswered: Counter[str] = Counter()
     recorded: dict[str, dict[int, bool]] = defaultdict(dict)
@@ -50,7 +76,7 @@ def facts(history: DataFrame, expectation: Expectation) -> Facts:
         if row["kind"] == Kind.POLL and row["outcome"] == Outcome.INFO:
             unanswered[row["queue"]] += row["events"]
         if row["kind"] in _FRAMES:
-            attempts, attempt = recorded[row["recorder"]], row["attempt"]
+            attempts, attempt = recorded[row["worker"]], row["attempt"]
             attempts[attempt] = attempts.get(attempt, False) or row["kind"] == Kind.CLOSED
     return Facts(
         counts=_counts(rows, expectation),
@@ -70,44 +96,63 @@ def around(history: DataFrame, told: Facts) -> Surroundings:
     return replace(surroundings(Event(**row.asDict()) for row in few), activity=told.activity)
 
 
-def _cube(history: DataFrame, expectation: Expectation) -> DataFrame:
-    kind = F.col("kind")
-    is_frame, is_received = kind.isin(*_FRAMES), kind == Kind.RECEIVED.value
-    is_ours = is_received & (F.col("message_run") == expectation.run)
-    is_answered = (kind == Kind.POLL.value) & (F.col("outcome") == Outcome.OK.value)
-    is_answered = is_answered & F.col("responded_at_us").isNotNull()
-    received_count = _received_count()
-    return history.groupBy(
-        "kind",
-        "outcome",
-        "queue",
-        "error",
-        "clock_id",
-        F.when(is_frame, F.col("worker")).alias("recorder"),
-        F.when(is_frame, F.coalesce("task_attempt", F.lit(0))).alias("attempt"),
-        F.when(is_answered, F.floor(F.col("invoked_at_us") / 1_000_000)).alias("second"),
-    ).agg(
-        F.count(F.lit(1)).alias("events"),
-        F.count_if(is_ours).alias("received"),
-        F.count_if(is_ours & (F.col("idx") < 0)).alias("ended"),
-        F.count_if(is_ours & (F.col("receive_count") > 1)).alias("redelivered"),
-        F.count_if(is_ours & F.col("sqs_sequence_number").isNotNull()).alias("numbered"),
-        F.count_if(is_ours & F.col("md5_ok").isNotNull()).alias("summed"),
-        F.count_if(is_ours & F.col("sns_message_id").isNotNull()).alias("enveloped"),
-        F.count_if(F.col("call_id").isNotNull() & (F.coalesce("batch_position", F.lit(0)) == 0)).alias("called"),
-        F.count_if(is_answered & (received_count > 0)).alias("served"),
-        F.count_if(is_answered & (received_count == 0) & (F.col("wait_time_seconds") > 0)).alias("empty"),
-        F.max(F.when(is_answered, F.col("responded_at_us"))).alias("answered_by_us"),
+def count(events: Events, expectation: Expectation) -> pa.Table:
+    """Return how many events there are of each kind, outcome, queue and so on, and of what sort: a table of COUNTED."""
+    is_frame = events.told("kind", lambda one: one in _FRAMES, bool)
+    is_ours = events.told("kind", lambda one: one == Kind.RECEIVED, bool)
+    is_ours &= events.told("message_run", lambda one: one == expectation.run, bool)
+    asked_us, answered_us = events.numbers("invoked_at_us"), events.numbers("responded_at_us")
+    is_answered = events.told("kind", lambda one: one == Kind.POLL, bool)
+    is_answered &= events.told("outcome", lambda one: one == Outcome.OK, bool) & (answered_us != NONE)
+    received_count = events.told("detail", _received_count, np.int64)
+    is_long = events.numbers("wait_time_seconds", 0) > 0
+    keys = {
+        **{name: events.codes(name)[0] for name in _NAMED},
+        "worker": np.where(is_frame, events.codes("worker")[0], -1),
+        "attempt": np.where(is_frame, events.numbers("task_attempt", 0), -1),
+        "second": np.where(is_answered & (asked_us != NONE), asked_us // 1_000_000, NONE),
+    }
+    sums = {
+        "events": np.ones(len(events), dtype=bool),
+        "received": is_ours,
+        "ended": is_ours & (events.numbers("idx", 0) < 0),
+        "redelivered": is_ours & (events.numbers("receive_count", 0) > 1),
+        "numbered": is_ours & events.is_known("sqs_sequence_number"),
+        "summed": is_ours & events.is_known("md5_ok"),
+        "enveloped": is_ours & events.is_known("sns_message_id"),
+        "called": events.is_known("call_id") & (events.numbers("batch_position", 0) == 0),
+        "served": is_answered & (received_count > 0),
+        "empty": is_answered & (received_count == 0) & is_long,
+    }
+    counted = (
+        pa.table(keys | sums | {"answered_by_us": np.where(is_answered, answered_us, NONE)})
+        .group_by(list(keys), use_threads=False)
+        .aggregate([*((name, "sum") for name in sums), ("answered_by_us", "max")])
+        .rename_columns([*keys, *sums, "answered_by_us"])
     )
+    return _named(counted, events)
 
 
-def _received_count() -> Column:
-    """Return how many messages a poll brought; the usual text is not parsed."""
-    detail = F.col("detail")
-    return F.when(detail == answer_detail(0), F.lit(0)).otherwise(F.get_json_object(detail, "$.received").cast("int"))
+def _named(counted: pa.Table, events: Events) -> pa.Table:
+    """Return the counts with the texts their codes stand for."""
+    columns = {name: counted.column(name).to_pylist() for name in COUNTED.names}
+    for name in (*_NAMED, "worker"):
+        values = events.codes(name)[1]
+        columns[name] = [None if code < 0 else values[code] for code in columns[name]]
+    columns["second"] = [None if second == NONE else second for second in columns["second"]]
+    return pa.table(columns, schema=COUNTED)
 
 
-def _counts(rows: Iterable[Row], expectation: Expectation) -> dict[str, int]:
+def _received_count(detail: str | None) -> int:
+    """Return how many messages a poll brought, -1 where it does not say."""
+    try:
+        said = json.loads(detail or "{}").get("received", -1)
+    except (ValueError, AttributeError):
+        return -1
+    return said if isinstance(said, int) else -1
+
+
+def _counts(rows: Iterable[Counts], expectation: Expectation) -> dict[str, int]:
     dead = set(expectation.dead_letter_queues.values())
     undelivered = set(expectation.subscription_dead_letter_queues.values())
     counts: Counter[str] = Counter()
@@ -128,8 +173,8 @@ def _counts(rows: Iterable[Row], expectation: Expectation) -> dict[str, int]:
     return counts
 
 
-def _activity(rows: Iterable[Any]) -> dict[str, list[Activity]]:
-    seconds: dict[tuple[str, int], list[Row]] = defaultdict(list)
+def _activity(rows: Iterable[Counts]) -> dict[str, list[Activity]]:
+    seconds: dict[tuple[str, int], list[Counts]] = defaultdict(list)
     for row in rows:
         if row["second"] is not None:
             seconds[row["queue"], row["second"]].append(row)

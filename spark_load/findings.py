@@ -1,7 +1,7 @@
 """The checker, on the groups that are suspect."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,7 +13,6 @@ from sluice.anomalies import ANOMALIES, Severity
 from sluice.checker import Expectation, Surroundings, check_group
 from sluice.history import Event
 from sluice.verdict import Violation
-from spark_load.messages import GROUP, group_hash
 
 _WITNESSED_MAX = 8  # violations shown of each anomaly; all are counted
 _UNKNOWNS_MAX = 20
@@ -37,18 +36,18 @@ class Findings:
     unknowns: tuple[str, ...] = ()
 
 
-def findings(history: DataFrame, suspect: pa.Table, expectation: Expectation, around: Surroundings) -> Findings:
+def findings(history: DataFrame, suspects: Collection[str], expectation: Expectation, around: Surroundings) -> Findings:
     """Run the checker on every suspect group.
 
     Args:
         history: all events.
-        suspect: hashes of groups, in one column `group`.
+        suspects: names of groups.
         expectation: what the run was set up to be, without what the history cannot prove.
         around: what happened outside the groups.
     """
-    if not suspect.num_rows:
+    if not suspects:
         return Findings(counts={})
-    found = _checked(history, suspect, expectation, around).cache()
+    found = _checked(history, suspects, expectation, around).cache()
     counts = {row["anomaly"]: row["count"] for row in found.groupBy("anomaly").count().collect()}
     in_order = Window.partitionBy("anomaly").orderBy("sort_key")
     first = (
@@ -72,7 +71,9 @@ def _is_shown(anomaly: str) -> bool:
     return anomaly != _UNKNOWN and ANOMALIES[anomaly].severity is not Severity.INFORMATION
 
 
-def _checked(history: DataFrame, suspect: pa.Table, expectation: Expectation, around: Surroundings) -> DataFrame:
+def _checked(
+    history: DataFrame, suspects: Collection[str], expectation: Expectation, around: Surroundings
+) -> DataFrame:
     def check(table: pa.Table) -> pa.Table:
         finding = check_group([Event(**row) for row in table.to_pylist()], expectation, around)
         rows = [
@@ -85,10 +86,9 @@ def _checked(history: DataFrame, suspect: pa.Table, expectation: Expectation, ar
         ] + [{"anomaly": _UNKNOWN, "sort_key": text, "finding": text} for text in finding.unknowns]
         return pa.Table.from_pylist(rows, schema=_ARROW)
 
-    hashes = history.sparkSession.createDataFrame(suspect)
+    names = history.sparkSession.createDataFrame([(name,) for name in suspects], "message_group_id string")
     return (
-        history.where(F.col("message_group_id").isNotNull())
-        .join(F.broadcast(hashes), group_hash() == F.col(GROUP), "left_semi")
+        history.join(F.broadcast(names), "message_group_id", "left_semi")
         .groupBy("message_group_id")
         .applyInArrow(check, _SCHEMA)
     )

@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
-from pyspark.sql import DataFrame, Observation, SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_schema
 
@@ -27,12 +27,11 @@ from sluice.checker import (
 from sluice.errors import HistoryError
 from sluice.history import Kind, Outcome
 from sluice.verdict import Property, Verdict, Violation
-from spark_load.facts import CALLS, Facts, around, facts
+from spark_load.clearing import clear
+from spark_load.facts import CALLS, Facts, around
 from spark_load.findings import findings
-from spark_load.measures import measures, observed
-from spark_load.messages import GROUP, messages, partitions
+from spark_load.measures import measures
 from spark_load.plan import Plan
-from spark_load.suspects import groups
 from wire.journal import SCHEMA, SUFFIX, read_journal
 
 _NO_THRESHOLDS = Thresholds()
@@ -78,7 +77,8 @@ def reason(error: Exception) -> str:
 
 
 def judge(
-    history: DataFrame,
+    spark: SparkSession,
+    place: Path,
     *,
     plan: Plan | None,
     expectation: Expectation,
@@ -90,7 +90,8 @@ def judge(
     """Return the verdict on a history.
 
     Args:
-        history: settled events, columns as in `sluice.history`.
+        spark: any session whose executors see the folder.
+        place: folder of Parquet: settled events, columns as in `sluice.history`.
         plan: what was to be published; None when nobody planned it.
         expectation: what the run was set up to be.
         run: what is known of the run: `target` (key into `sluice.deviations`), `recorders` (name to the queue it
@@ -101,15 +102,16 @@ def judge(
     """
     expectation = replace(expectation, max_receive_count=run["max_receive_count"])
     excused = _excused(run["target"], allowed)
-    told = facts(history, expectation)
+    looked = clear(spark, place, expectation)
+    told, seen = looked.facts, looked.seen
+    history = spark.read.parquet(str(place))
     surrounded = around(history, told)
-    suspect, seen = _clear(history, expectation, surrounded, partitions(told.counts["events"]))
     counts = {**told.counts, **seen}
     unfinished = _unfinished(told.recorded, run)
-    found = findings(history, suspect, _provable(told, expectation, run, unfinished), surrounded)
+    found = findings(history, looked.suspects, _provable(told, expectation, run, unfinished), surrounded)
     measured = measures(seen, expectation) | {
-        "groups": counts["groups"] or 0,
-        "suspect_groups": suspect.num_rows,
+        "groups": counts["groups"],
+        "suspect_groups": len(looked.suspects),
         "events": counts["events"],
     }
     run_facts = _run_facts(told, counts, measured, plan, unfinished)
@@ -137,22 +139,6 @@ def judge(
         measures=measured,
         run={**run, "known_deviations": _known_deviations(run["target"]), "allowed": dict(allowed)},
     )
-
-
-def _clear(
-    history: DataFrame, expectation: Expectation, surrounded: Surroundings, partition_count: int
-) -> tuple[pa.Table, dict[str, Any]]:
-    """Return the hashes of the groups that are suspect, and what was observed of all messages; in one pass."""
-    of_messages, of_groups = Observation(), Observation()
-    passing = messages(history, expectation, partition_count).observe(of_messages, *observed(expectation))
-    judged = groups(passing, expectation, surrounded).observe(
-        of_groups,
-        F.count_if(F.col("received") > 0).alias("groups"),
-        F.coalesce(F.sum("later"), F.lit(0)).alias("later"),
-        F.coalesce(F.sum("shared"), F.lit(0)).alias("shared"),
-    )
-    suspect = judged.where("is_suspect").select(GROUP).toArrow()
-    return suspect, {**of_messages.get, **of_groups.get}
 
 
 def _excused(target: str, allowed: Mapping[str, str]) -> dict[str, str]:

@@ -121,10 +121,11 @@ def check(
         HistoryError: there is no history, or one of another version.
     """
     check_place(place)
-    history = _read(spark, place)
-    told = _told(history, place)
+    folder = _settled(spark, place)
+    told = _told(_parquet(spark, folder), place)
     return judge(
-        history,
+        spark,
+        folder,
         plan=None,
         expectation=_expectation(told, queues, has_other_producers=has_other_producers),
         run={
@@ -194,12 +195,13 @@ def _folders(place: Path) -> list[Path]:
     return journals or [folder for folder in (place, place / _HISTORY) if any(folder.glob("*.parquet"))]
 
 
-def _read(spark: SparkSession, place: Path) -> DataFrame:
+def _settled(spark: SparkSession, place: Path) -> Path:
+    """Return the folder of the history as Parquet, made from journals where there are some."""
     folder = _folders(place)[0]
-    if any(folder.glob(f"*{SUFFIX}")):
-        compact(spark, folder, place / _HISTORY)
-        return spark.read.parquet(str(place / _HISTORY))
-    return _parquet(spark, folder)
+    if not any(folder.glob(f"*{SUFFIX}")):
+        return folder
+    compact(spark, folder, place / _HISTORY)
+    return place / _HISTORY
 
 
 def _parquet(spark: SparkSession, folder: Path) -> DataFrame:

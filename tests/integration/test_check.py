@@ -3,18 +3,18 @@
 from collections.abc import Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
-from pyspark.sql import functions as F  # noqa: N812 (as Spark is read)
-from pyspark.sql.pandas.types import from_arrow_schema
 
 from sluice.errors import HistoryError
 from sluice.history import Event, Kind, recording_detail
 from sluice.verdict import Holding, Status, Verdict
-from spark_load import recording
+from spark_load import clearing, recording
+from spark_load.clearing import clear
 from spark_load.judge import judge
 from spark_load.recording import Queue
 from tests.anomalies import CASES
@@ -135,13 +135,16 @@ def test_what_is_no_history_is_refused_in_one_line(spark: SparkSession, tmp_path
     assert said(garbled) == " is no history of Sluice: part.parquet is no Parquet"
 
 
-def test_what_is_lawful_under_a_load_is_allowed_and_what_warms_up_not_measured(spark: SparkSession) -> None:
+def test_what_is_lawful_under_a_load_is_allowed_and_what_warms_up_not_measured(
+    spark: SparkSession, tmp_path: Path
+) -> None:
     """The anomaly counts and is named with its reason; the message is judged like any other."""
     events = [replace(e, phase="warm_up") if e.idx == 0 else e for e in CASES["C7"].events]
-    rows = [tuple(getattr(event, name) for name in SCHEMA.names) for event in events]
+    _write(tmp_path / "events.parquet", events)
 
     verdict = judge(
-        spark.createDataFrame(rows, from_arrow_schema(SCHEMA)),
+        spark,
+        tmp_path,
         plan=None,
         expectation=EXPECTATION,
         run={"run": RUN, "target": "endpoint", "recorders": {}, "max_receive_count": {}},
@@ -157,11 +160,29 @@ def test_what_is_lawful_under_a_load_is_allowed_and_what_warms_up_not_measured(s
     assert verdict.measures["percentiles"] == "exact"
 
 
-def test_percentiles_of_few_values_are_exact(spark: SparkSession) -> None:
-    """Up to 5,000 the sketch still has every value: `measures` calls it exact."""
-    shuffled = spark.range(5_000).withColumn("value", F.col("id") * 7 % 5_000).repartition(3)
+def test_how_a_history_is_cut_changes_nothing(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Many files, row groups and partitions find the same suspects and measures as one of each."""
+    broken = {"B7", "C1", "E1", "G1"}
+    groups = {**{name: CASES[name].events for name in broken}, **{f"sane {number}": sane() for number in range(20)}}
+    events = [replace(event, message_group_id=name) for name, of_group in groups.items() for event in of_group]
+    whole, cut = tmp_path / "whole", tmp_path / "cut"
+    _write(whole / "events.parquet", events)
+    for number in range(3):
+        _write(cut / f"{number}.parquet", events[number::3], row_group_size=40)
+    found = clear(spark, whole, EXPECTATION)
+    monkeypatch.setattr(clearing, "_PARTITION_EVENTS", 80)
 
-    row = shuffled.agg(F.percentile_approx("value", [0.5, 0.95, 0.99], 10_000).alias("p")).first()
+    again = clear(spark, cut, EXPECTATION)
 
-    assert row is not None
-    assert row["p"] == [2_499, 4_749, 4_949]
+    assert set(found.suspects) == set(again.suspects) == broken
+    assert len(again.suspects) == len(broken)
+    assert again.seen == found.seen
+    assert again.facts == found.facts
+    assert found.facts.counts["events"] == len(events)
+
+
+def _write(path: Path, events: Sequence[Event], **said: Any) -> None:
+    path.parent.mkdir(exist_ok=True)
+    pq.write_table(pa.Table.from_pylist([asdict(event) for event in events], schema=SCHEMA), path, **said)

@@ -1,31 +1,30 @@
-"""Suspect contains violated: whatever the checker finds, or leaves open, Spark has picked out before.
+"""Suspect contains violated: whatever the checker finds, or leaves open, was picked out before.
 
-Hypothesis takes sane groups apart: it drops, doubles, moves and changes events. Spark judges all of them in one query.
+Hypothesis takes sane groups apart: it drops, doubles, moves and changes events.
 """
 
 import os
 import secrets
-from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import reduce
+from dataclasses import asdict, dataclass, replace
+from typing import Any
 
+import numpy as np
+import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis import strategies as st
-from pyspark.sql import Column, DataFrame, SparkSession
-from pyspark.sql import functions as F  # noqa: N812 (as Spark is read)
-from pyspark.sql.pandas.types import from_arrow_schema
 
 from sluice.checker import Activity, Expectation, Finding, Surroundings, check_group
 from sluice.history import Event, Kind, settle
 from spark_load import suspects as under_test
-from spark_load.messages import GROUP, group_hash, messages
-from tests.anomalies import CASES, Case
+from spark_load.clearing import cleared, group_names, suspects
+from spark_load.columns import Events
+from spark_load.narrow import narrow
+from tests.anomalies import CASES
 from tests.histories import EXPECTATION, deleted, full, handled, published, received, sane
 from wire.journal import SCHEMA
 
-pytestmark = pytest.mark.spark
 _GROUPS = 1_500
 _MUTATIONS_MAX = 3
 _STRICT = replace(
@@ -165,23 +164,13 @@ class Question:
     expectation: Expectation = EXPECTATION
     around: Surroundings = _NOTHING_AROUND
 
-    def suspect(self, spark: SparkSession) -> DataFrame:
-        """Return the names of those that are, not yet asked for."""
-        rows = [
-            tuple(getattr(event, name) for name in SCHEMA.names)
-            for name, events in self.groups.items()
-            for event in _in_group(events, name)
-        ]
-        history = spark.createDataFrame(rows, from_arrow_schema(SCHEMA))
-        names = spark.createDataFrame([(name,) for name in self.groups], "message_group_id string")
-        found = under_test.groups(messages(history, self.expectation), self.expectation, self.around)
-        return names.join(found.where("is_suspect"), group_hash() == F.col(GROUP)).select("message_group_id")
-
-
-def _suspect(*questions: Question, spark: SparkSession) -> set[str]:
-    """Return the names of the groups that are suspect; asked in one Spark job."""
-    asked = reduce(DataFrame.union, [question.suspect(spark) for question in questions])
-    return {row["message_group_id"] for row in asked.collect()}
+    def suspect(self) -> set[str]:
+        """Return the names of those that are."""
+        events = [event for name, events in self.groups.items() for event in _in_group(events, name)]
+        table = pa.Table.from_pylist([asdict(event) for event in events], schema=SCHEMA)
+        rows, names = narrow(Events(table), self.expectation), group_names(Events(table))
+        maybe, _ = cleared(rows, names, self.expectation)
+        return set(suspects(maybe, self.around.activity, self.expectation))
 
 
 def _mutate(mutations: list[Mutation]) -> list[Event]:
@@ -211,12 +200,12 @@ def _histories(count: int, seed_: int) -> list[list[Event]]:
     return made
 
 
-def test_every_group_the_checker_objects_to_is_suspect(spark: SparkSession) -> None:
+def test_every_group_the_checker_objects_to_is_suspect() -> None:
     """No mutated group with a violation or an open question is cleared, and not all are suspect."""
     seed_ = int(os.environ.get("SLUICE_SEED", secrets.randbits(32)))
     histories = {f"g{number}": events for number, events in enumerate(_histories(_GROUPS, seed_))}
 
-    picked = _suspect(Question(groups=histories, expectation=_STRICT, around=_BUSY), spark=spark)
+    picked = Question(groups=histories, expectation=_STRICT, around=_BUSY).suspect()
 
     findings = {name: check_group(_in_group(events, name), _STRICT, _BUSY) for name, events in histories.items()}
     objected = [name for name, finding in findings.items() if finding != _NOTHING]
@@ -227,27 +216,20 @@ def test_every_group_the_checker_objects_to_is_suspect(spark: SparkSession) -> N
     assert len(picked) < _GROUPS * 0.9, "everything is suspect, so nothing is cleared"
 
 
-def test_every_hand_written_anomaly_is_suspect_and_sane_groups_are_not(spark: SparkSession) -> None:
+def test_every_hand_written_anomaly_is_suspect_and_sane_groups_are_not() -> None:
     """All histories of the checker's own tests, with what each expects and what is around it; none without any."""
-    alike: dict[object, list[Case]] = defaultdict(list)
-    for case in CASES.values():
-        alike[_looked_at(case)].append(case)
-
-    picked = _suspect(
+    questions = [
         *(
-            Question(
-                groups={case.anomaly: case.events for case in cases},
-                expectation=cases[0].expectation,
-                around=cases[0].around,
-            )
-            for cases in alike.values()
+            Question(groups={one.anomaly: one.events}, expectation=one.expectation, around=one.around)
+            for one in CASES.values()
         ),
         Question(groups={"sane": sane(), "full": full(), "sane again": sane()}),
         Question(groups={"full, strictly": full()}, expectation=_STRICT, around=_BUSY),
         Question(groups={"long polls": _long_polls()}),
         Question(groups={"without a plan": _unplanned()}, expectation=replace(EXPECTATION, is_planned=False)),
-        spark=spark,
-    )
+    ]
+
+    picked = set().union(*(question.suspect() for question in questions))
 
     assert picked == set(CASES)
 
@@ -262,23 +244,14 @@ def _unplanned() -> list[Event]:
     return [replace(e, idx={0: 7, 1: 3, 2: 5}.get(e.idx or 0, e.idx)) for e in sane()]
 
 
-def _looked_at(case: Case) -> object:
-    """Return what of a case's expectation the suspects depend on: cases that agree in it share a query."""
-    expected = case.expectation
-    has_empty = any(one.empty_count for seconds in case.around.activity.values() for one in seconds)
-    waits = (expected.passed_over_seconds_max, expected.stuck_seconds_max)
-    least = min((seconds for seconds in waits if seconds is not None), default=None)
-    return expected.effects_recorded, expected.fan_out_skew_seconds_max, least, has_empty
-
-
-def test_what_no_hand_written_history_shows_is_suspect(spark: SparkSession) -> None:
+def test_what_no_hand_written_history_shows_is_suspect() -> None:
     """A lost answer; one SQS message id for two messages; effects of one answer in the wrong order."""
     unanswered = [*sane(), published(5, 50, took_ms=None), received("billing", 5, 300)]
     one_id = [replace(e, sqs_message_id="same") if e.queue == "billing" else e for e in sane()]
 
-    picked = _suspect(
-        Question(groups={"unanswered": unanswered, "one id": one_id, "effects": _effects_in_wrong_order()}), spark=spark
-    )
+    picked = Question(
+        groups={"unanswered": unanswered, "one id": one_id, "effects": _effects_in_wrong_order()}
+    ).suspect()
 
     assert check_group(_effects_in_wrong_order(), EXPECTATION).violations != ()
     assert picked == {"unanswered", "one id", "effects"}
@@ -295,17 +268,14 @@ def _effects_in_wrong_order() -> list[Event]:
 _BLINDED = {"_is_off": "E1", "_is_received_off": "C1", "_is_published_off": "C7", "_is_handled_off": "R3"}
 
 
-def test_without_one_of_its_passes_an_anomaly_is_cleared(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_one_of_its_passes_an_anomaly_is_cleared(monkeypatch: pytest.MonkeyPatch) -> None:
     """A broken pass lets a violated group through: each pass is needed, and the property can fail."""
 
-    def blind(*_: object) -> Column:
-        return F.expr("false")
+    def blind(looked_at: Any, *_: object) -> np.ndarray:
+        return np.zeros_like(looked_at["is_odd"] if isinstance(looked_at, dict) else looked_at.is_second)
 
-    cleared = []
     for name, anomaly in _BLINDED.items():
         with monkeypatch.context() as patch:
             patch.setattr(under_test, name, blind)
             events = _effects_in_wrong_order() if anomaly == "R3" else CASES[anomaly].events
-            cleared.append(Question(groups={anomaly: events}).suspect(spark))
-
-    assert reduce(DataFrame.union, cleared).collect() == []
+            assert Question(groups={anomaly: events}).suspect() == set(), name
