@@ -193,7 +193,7 @@ def _batches(path: Path) -> Iterable[pa.RecordBatch]:
 
 
 def _is_torn_in_its_head(path: Path) -> bool:
-    head = SCHEMA.serialize().to_pybytes()
+    head: bytes = SCHEMA.serialize().to_pybytes()
     with path.open("rb") as file:
         begun = file.read(len(head))
     return begun != head and head.startswith(begun)

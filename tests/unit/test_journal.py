@@ -6,7 +6,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.ipc
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sluice.clock import VirtualClock
@@ -88,7 +88,7 @@ def test_a_journal_is_read_up_to_where_it_is_torn_wherever_that_is(tmp_path: Pat
     written, torn = journal.path.read_bytes(), tmp_path / "torn.arrows"
 
     read = []
-    for size in range(0, len(written), 40):
+    for size in (*range(0, len(written), 40), len(written)):
         torn.write_bytes(written[:size])
         read.append(read_journal(torn).column("kind").to_pylist())
 
@@ -108,6 +108,7 @@ _EVENTS = st.builds(
 )
 
 
+@settings(deadline=None)
 @given(st.lists(_EVENTS, max_size=12))
 def test_a_table_is_settled_as_a_list_of_events_is(events: list[Event]) -> None:
     """Whatever intents and answers there are, the same rows remain, in the same order."""
