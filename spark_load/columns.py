@@ -146,9 +146,14 @@ def _rows(dense: pa.Array, lengths: np.ndarray) -> np.ndarray:
 
 def _mixed(rows: np.ndarray, lengths: np.ndarray) -> np.ndarray:
     words = rows.view(np.uint64)
-    found = lengths.astype(np.uint64)
+    shortest = int(lengths.min())
+    found = _stirred(np.zeros(len(rows), dtype=np.uint64), lengths.astype(np.uint64))  # "b" is not "a\0"
     for at in range(words.shape[1]):
-        found = _stirred(found, words[:, at])
+        if at * _WORD < shortest:
+            found = _stirred(found, words[:, at])
+        else:  # only of those that are so long: a hash does not depend on what stands beside
+            where = np.flatnonzero(lengths > at * _WORD)
+            found[where] = _stirred(found[where], words[where, at])
     return _finished(found)
 
 
