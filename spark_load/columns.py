@@ -112,7 +112,7 @@ def mixed(*numbers: np.ndarray) -> np.ndarray:
     """Return a 64-bit hash of each row of whole numbers, never 0."""
     found = np.zeros(len(numbers[0]), dtype=np.uint64)
     for column in numbers:
-        found = _stirred(found, column.astype(np.int64, copy=False).view(np.uint64))
+        found = _stirred(found, column.astype(np.uint64))
     return _finished(found)
 
 

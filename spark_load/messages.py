@@ -8,7 +8,7 @@ odd.
 import numpy as np
 
 from sluice.checker import Expectation
-from spark_load.columns import NONE, Columns, alike
+from spark_load.columns import NONE, Columns, alike, mixed
 from spark_load.narrow import CONTENT, DELETED, HANDLED, INFO, NO_LANE, OK, RECEIVED, sent_to
 
 _US = 1_000_000
@@ -44,7 +44,7 @@ def messages(rows: Columns, expectation: Expectation) -> Columns:
         lane as suffix how and when it was published (0), and received, held and handled. Without a plan the order is
         that of the numbers it was published under.
     """
-    first, place = alike(rows["message"])
+    first, place = alike(mixed(rows["group"], rows["idx"]))
     all_ = _Placed(rows, place, len(first))
     published = all_.where(rows["lane"] == 0)
     told = all_.where(rows["kind"] != DELETED)

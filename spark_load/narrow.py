@@ -31,7 +31,6 @@ _TO_TOPIC = 2  # added to the lane a message was published to, so that none is 0
 SCHEMA = pa.schema(
     {
         "group": pa.uint64(),
-        "message": pa.uint64(),
         "instance": pa.uint64(),
         "lane": pa.int8(),
         "idx": pa.int64(),
@@ -56,7 +55,7 @@ SCHEMA = pa.schema(
 )
 """Of narrow rows.
 
-    group, message, instance    hashes: of the group, of it and the idx, and of it, the lane and the SQS message id
+    group, instance             hashes: of the group, and of it, the lane and the SQS message id
     outcome                     OK, INFO or FAILED
     is_odd                      it does not belong into a run where nothing happens
     asked_us, answered_us       the call
@@ -103,8 +102,7 @@ def narrow(events: Events, expectation: Expectation) -> pa.Table:
     is_kept &= is_odd | ~events.told("kind", lambda one: one == Kind.OUTBOXED, bool)
     told: Columns = {
         "group": group,
-        "message": mixed(group.view(np.int64), idx),
-        "instance": mixed(group.view(np.int64), lane, instance),
+        "instance": mixed(group, lane, instance),
         "lane": lane,
         "idx": idx,
         "kind": kind,
