@@ -256,7 +256,7 @@ def load(name: str) -> NamedProfile:
             f"profile {name!r} is no name for a run, allowed are up to 40 letters, digits, hyphens and underscores;"
             " rename the file"
         )
-    path = Path(name) if name.endswith((".yaml", ".yml")) else _FOLDER / f"{name}.yaml"
+    path = Path(name) if name.lower().endswith((".yaml", ".yml")) else _FOLDER / f"{name}.yaml"
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:

@@ -43,7 +43,8 @@ def read(text: str, *, source: str) -> Written:
         node, said = yaml.compose(text, Loader=yaml.SafeLoader), yaml.safe_load(text)
     except (yaml.YAMLError, RecursionError, ValueError) as error:
         mark = getattr(error, "problem_mark", None)
-        where = "" if mark is None else f" (line {mark.line + 1})"
+        problem = getattr(error, "problem", None)
+        where = "" if mark is None else f" (line {mark.line + 1}{f': {problem}' if problem else ''})"
         raise ConfigError(f"profile {source!r} is no YAML{where}; {_EXAMPLE}") from error
     if not isinstance(said, dict) or not isinstance(node, yaml.MappingNode):
         raise ConfigError(f"profile {source!r} is {_BRIEF.repr(said)}, allowed are lines of 'field: value'; {_EXAMPLE}")

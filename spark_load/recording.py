@@ -15,7 +15,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 
-from sluice import naming
+from sluice import limits, naming
 from sluice.checker import Expectation
 from sluice.declaration import Environment
 from sluice.errors import ConfigError, HistoryError
@@ -58,11 +58,13 @@ def parse_queue(text: str) -> tuple[str, Queue]:
     """
     name, _, rest = text.partition("=")
     seconds, dead, most, *more = [*rest.split(":"), "", ""][: max(3, rest.count(":") + 1)]
-    is_whole = seconds.isdecimal() and (not most or (most.isdecimal() and int(most) > 0)) and not more
-    if not name or not is_whole or dead == name:
+    is_timeout = seconds.isdecimal() and int(seconds) <= limits.VISIBILITY_TIMEOUT_SECONDS_MAX
+    is_count = not most or (most.isdecimal() and 0 < int(most) <= limits.MAX_RECEIVE_COUNT_MAX)
+    if not name or not is_timeout or not is_count or more or dead == name:
         raise ConfigError(
             f"queue is {text!r}, allowed is NAME=VISIBILITY_SECONDS[:DLQ[:MAX_RECEIVE_COUNT]],"
-            " such as orders.fifo=30:orders-dlq.fifo:5"
+            f" such as orders.fifo=30:orders-dlq.fifo:5, with at most {limits.VISIBILITY_TIMEOUT_SECONDS_MAX} seconds"
+            f" and {limits.MAX_RECEIVE_COUNT_MAX} receives"
         )
     return name, Queue(
         visibility_timeout_seconds=int(seconds),

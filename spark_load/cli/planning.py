@@ -13,15 +13,23 @@ from sluice.verdict import EXIT_REFUSED
 from spark_load import profile
 from spark_load.estimate import ASSUMPTIONS, Estimate, estimate_for
 from spark_load.profile import NamedProfile
+from spark_load.report import units
 from spark_load.volume import Target
 
 _NEARLY = 0.8  # of a limit: told in yellow
+_WIDE = 240
+
+
+def _console() -> Console:
+    """Return where tables go; into a file or a pipe each row as one line."""
+    console = Console(highlight=False)
+    return console if console.is_terminal else Console(highlight=False, width=_WIDE)
 
 
 @click.command()
 def profiles() -> None:
     """List the profiles that come with Sluice, and what each shows."""
-    console = Console(highlight=False)
+    console = _console()
     table = Table("profile", "messages", "seconds", "groups", "for", "what it shows", box=None, pad_edge=False)
     for name in profile.names():
         found = profile.load(name).profile
@@ -62,7 +70,7 @@ def plan(profile_name: str, environment_name: str, target: Target | None, as_jso
         said = {"profile": named.name, "environment": environment.name, **made.as_json()}
         click.echo(json.dumps(said, indent=2))
     else:
-        _show(made, named, environment, Console(highlight=False))
+        _show(made, named, environment, _console())
     for reason in made.refusals:
         click.echo(reason, err=True)
     if made.refusals:
@@ -94,7 +102,7 @@ def _rows(made: Estimate) -> list[tuple[str, str]]:
     calls = ", ".join(f"{count:,} {action}" for action, count in made.calls.items() if count)
     cost = ", ".join(f"{line} {usd:,.4f}" for line, usd in made.cost.items())
     return [
-        ("messages", f"{made.message_count:,}, at most {made.peak_per_second:,.0f}/s"),
+        ("messages", f"{made.message_count:,}, at most {units.rate(made.peak_per_second)}"),
         (
             "besides",
             f"{made.warm_up_count:,} warm up, {made.repeat_count:,} repeats, {made.end_marker_count:,} end markers",

@@ -1,8 +1,10 @@
 """`report` and `compare`: what stored runs have to tell."""
 
 import json
+import math
 import sys
 from pathlib import Path
+from typing import Any
 
 import click
 from rich.console import Console
@@ -15,6 +17,20 @@ from spark_load.report import comparison
 
 _SLOTS = 2
 _RUN = click.Path(file_okay=False, path_type=Path)
+
+
+class _Ratio(click.FloatRange):
+    """A ratio that something can be held against: nothing is more than what is no number."""
+
+    def __init__(self) -> None:
+        super().__init__(min=0, min_open=True)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        """Return the number, or fail."""
+        number: float = super().convert(value, param, ctx)
+        if not math.isfinite(number):
+            self.fail(f"{value} is no ratio, allowed is a number above 0.", param, ctx)
+        return number
 
 
 @click.command()
@@ -54,13 +70,13 @@ def report(folder: Path, output: Path | None) -> None:
 @click.option(
     "--latency-ratio-max",
     metavar="RATIO",
-    type=click.FloatRange(min=0, min_open=True),
+    type=_Ratio(),
     help="How many times the first run's p50, p95 and p99 the second's may be, in any queue.",
 )
 @click.option(
     "--rate-ratio-min",
     metavar="RATIO",
-    type=click.FloatRange(min=0, min_open=True),
+    type=_Ratio(),
     help="The least the second run's rate of receives may be of the first's, in any queue.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print the comparison as JSON on standard output.")

@@ -29,7 +29,20 @@ def test_a_queue_is_named_with_its_timeout(text: str, name: str, queue: Queue) -
     assert parse_queue(text) == (name, queue)
 
 
-@pytest.mark.parametrize("text", ["a.fifo", "a.fifo=", "=30", "a.fifo=30s", "a.fifo=30:d:x", "a.fifo=30:d:5:6", ""])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "a.fifo",
+        "a.fifo=",
+        "=30",
+        "a.fifo=30s",
+        "a.fifo=30:d:x",
+        "a.fifo=30:d:5:6",
+        "",
+        "a.fifo=43201",
+        "a.fifo=30:d:1001",
+    ],
+)
 def test_a_queue_said_otherwise_is_refused(text: str) -> None:
     """The value seen, the value allowed, an example."""
     with pytest.raises(ConfigError) as refused:
@@ -37,7 +50,7 @@ def test_a_queue_said_otherwise_is_refused(text: str) -> None:
 
     assert str(refused.value) == (
         f"queue is {text!r}, allowed is NAME=VISIBILITY_SECONDS[:DLQ[:MAX_RECEIVE_COUNT]],"
-        " such as orders.fifo=30:orders-dlq.fifo:5"
+        " such as orders.fifo=30:orders-dlq.fifo:5, with at most 43200 seconds and 1000 receives"
     )
 
 

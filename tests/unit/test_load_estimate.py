@@ -294,9 +294,19 @@ def test_the_command_ends_with_3_when_it_cannot_work(tmp_path: Path) -> None:
     assert ran.stderr.startswith("publish, SNS FIFO in us-east-1: 45,000 messages/s at the peak, allowed is 30,000")
 
 
+def test_a_rate_below_one_is_no_nought(tmp_path: Path) -> None:
+    """A message every hundred seconds."""
+    path = tmp_path / "trickle.yaml"
+    path.write_text("messages_per_second: 0.01\nduration_seconds: 500\ngroup_count: 1\n", encoding="utf-8")
+
+    ran = CliRunner().invoke(plan_command, [str(path)])
+
+    assert "5, at most 0.01/s" in ran.stdout
+
+
 def test_the_list_names_every_profile_and_what_it_shows() -> None:
-    """One line each, as wide as the terminal allows."""
-    ran = CliRunner().invoke(profiles_command, env={"COLUMNS": "400"})
+    """One line each where no terminal is too narrow for it."""
+    ran = CliRunner().invoke(profiles_command)
 
     lines = {line.split()[0]: line for line in ran.stdout.splitlines()[1:]}
     assert sorted(lines) == profiles.names()

@@ -263,10 +263,16 @@ def test_a_profile_that_cannot_be_is_refused_in_one_line(text: str, message: str
             "- a\n- b\n",
             "profile 'p' is ['a', 'b'], allowed are lines of 'field: value'; see spark_load/profiles/smoke.yaml",
         ),
-        ("a: [1\nb: 2", "profile 'p' is no YAML (line 2); see spark_load/profiles/smoke.yaml"),
+        (
+            "a: [1\nb: 2",
+            "profile 'p' is no YAML (line 2: expected ',' or ']', but got ':'); see spark_load/profiles/smoke.yaml",
+        ),
         ("a: \x07", "profile 'p' is no YAML; see spark_load/profiles/smoke.yaml"),
         ("group_count: " + "9" * 5_000, "profile 'p' is no YAML; see spark_load/profiles/smoke.yaml"),
-        ("a: 1\n---\nb: 2\n", "profile 'p' is no YAML (line 2); see spark_load/profiles/smoke.yaml"),
+        (
+            "a: 1\n---\nb: 2\n",
+            "profile 'p' is no YAML (line 2: but found another document); see spark_load/profiles/smoke.yaml",
+        ),
     ],
 )
 def test_what_is_no_profile_at_all_is_refused_in_one_line(text: str, message: str) -> None:
@@ -287,6 +293,14 @@ def test_a_profile_that_is_not_there_is_refused(tmp_path: Path) -> None:
     (tmp_path / "folder.yaml").mkdir()
     with pytest.raises(ConfigError, match="Is a directory"):
         profiles.load(str(tmp_path / "folder.yaml"))
+
+
+def test_a_suffix_may_be_written_in_capitals(tmp_path: Path) -> None:
+    """As some editors and systems do: it is a path all the same."""
+    path = tmp_path / "LOUD.YAML"
+    path.write_text("messages_per_second: 10\nduration_seconds: 1\ngroup_count: 1\n", encoding="utf-8")
+
+    assert profiles.load(str(path)).name == "LOUD"
 
 
 def test_a_small_file_that_makes_a_huge_value_is_refused_at_once() -> None:

@@ -364,6 +364,17 @@ def test_compare_prints_ratios_and_ends_with_its_code(tmp_path: Path) -> None:
     }
 
 
+@pytest.mark.parametrize("ratio", ["nan", "inf", "0", "-1", "much"])
+def test_a_ratio_that_nothing_can_cross_is_refused(tmp_path: Path, ratio: str) -> None:
+    """A gate that is open for whatever comes is worse than none."""
+    folders = [_stored(tmp_path / "a", reported.valid()), _stored(tmp_path / "b", reported.valid())]
+
+    refused = CliRunner().invoke(compare_command, [*map(str, folders), "--latency-ratio-max", ratio])
+
+    assert refused.exit_code == 2  # click's own; the command line's is 3
+    assert "Invalid value for '--latency-ratio-max'" in refused.stderr
+
+
 def test_runs_of_different_profiles_are_refused_unless_forced(tmp_path: Path) -> None:
     """What they measured is not the same thing."""
     other = {**reported.DESCRIBED, "profile": {**reported.DESCRIBED["profile"], "group_count": 13}}
