@@ -101,6 +101,8 @@ def compare(
 
     A first run that was UNKNOWN or INVALID is easily bettered: look at its verdict too.
     """
+    if first.resolve() == second.resolve():
+        raise ConfigError(f"both runs are {first}, allowed are two; name another")
     compared = comparison.compare(
         told.read_verdict(first),
         told.read_verdict(second),

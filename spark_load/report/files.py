@@ -119,6 +119,9 @@ def verdict_of(said: Mapping[str, Any]) -> Verdict:
         measures=dict(said["measures"]),
         run=dict(said["run"]),
     )
+    parts = verdict.measures.get("queues", {}), verdict.run.get("profile", {})
+    if not all(isinstance(part, Mapping) for part in parts):
+        raise TypeError("queues and profile are mappings")
     if verdict.status.value != said["status"]:
         raise ValueError(f"the status is {said['status']!r}, its parts say {verdict.status.value!r}")
     return verdict
@@ -151,6 +154,7 @@ def read_series(folder: Path, verdict: Verdict) -> series.Series | None:
     try:
         said = json.loads((folder / SERIES_FILE).read_text(encoding="utf-8"))
         is_ours = (said["schema_version"], said["run"]) == (series.SCHEMA_VERSION, verdict.run["run"])
-    except (OSError, ValueError, KeyError, TypeError):
+        is_whole = said.keys() >= series.FIELDS
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return None
-    return dict(said) if is_ours else None
+    return dict(said) if is_ours and is_whole else None

@@ -19,6 +19,7 @@ from spark_load.cli.report import report as report_command
 from spark_load.report import comparison, junit, page, timeline, units
 from spark_load.report.comparison import Limits, compare
 from spark_load.report.thresholds import held
+from spark_load.series import FIELDS
 from tests import reported
 from tests.anomalies import CASES
 
@@ -129,6 +130,8 @@ def _damage(**changes: Any) -> Callable[[Path], object]:
         (lambda path: path.write_text("[]", encoding="utf-8"), "is damaged; judge the run again"),
         (_damage(properties=[{"anomaly": "Z9"}]), "is damaged; judge the run again"),
         (_damage(status="valid"), "is damaged; judge the run again"),
+        (_damage(measures={"queues": 7}), "is damaged; judge the run again"),
+        (_damage(run={"profile": "smoke"}), "is damaged; judge the run again"),
         (_damage(schema_version=2), "has schema version 2, this version of Sluice reads up to 1"),
     ],
 )
@@ -150,7 +153,8 @@ def test_series_of_another_run_or_version_are_not_used(tmp_path: Path) -> None:
 
     report.write_series(said, tmp_path)
     assert report.read_series(tmp_path, verdict) == json.loads(json.dumps(said))
-    for stored in ({**said, "run": "other"}, {**said, "schema_version": 2}, {}):
+    assert said.keys() == FIELDS
+    for stored in ({**said, "run": "other"}, {**said, "schema_version": 2}, {}, {"schema_version": 1, "run": "r"}):
         report.write_series(stored, tmp_path)
         assert report.read_series(tmp_path, verdict) is None
     (tmp_path / report.SERIES_FILE).write_text("{", encoding="utf-8")
@@ -373,6 +377,16 @@ def test_a_ratio_that_nothing_can_cross_is_refused(tmp_path: Path, ratio: str) -
 
     assert refused.exit_code == 2  # click's own; the command line's is 3
     assert "Invalid value for '--latency-ratio-max'" in refused.stderr
+
+
+def test_a_run_is_not_compared_with_itself(tmp_path: Path) -> None:
+    """It is no worse, whatever it is: somebody meant another."""
+    folder = _stored(tmp_path / "a", reported.valid())
+
+    refused = CliRunner().invoke(compare_command, [str(folder), f"{folder}/../a"])
+
+    assert isinstance(refused.exception, ConfigError)
+    assert str(refused.exception) == f"both runs are {folder}, allowed are two; name another"
 
 
 def test_runs_of_different_profiles_are_refused_unless_forced(tmp_path: Path) -> None:
