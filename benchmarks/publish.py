@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import product
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from benchmarks import locked, sink
 from benchmarks.charts import Bar, bars
@@ -26,9 +26,10 @@ from benchmarks.rounds import Measured, interleaved
 from sluice.delays import percentile
 
 _HERE = Path(__file__).resolve().parent
-_MESSAGES = {"sockets": 50_000, "crt": 30_000, "boto3": 3_000}
+_MESSAGES = {"sockets": 100_000, "crt": 30_000, "boto3": 3_000}
 _CALLS = {"boto3": 200, "aiobotocore": 400, "locust": 200}
 _SCALED_MESSAGES = 50_000
+_TASKS = (1, 2)
 _GOAL_PER_SECOND = 700_000
 _DELAY_SECONDS, _SPREAD_SECONDS = 0.02, 0.02
 _SHARES = (0.5, 0.9, 0.99)
@@ -47,6 +48,13 @@ class _Cell:
     def name(self) -> str:
         """Return who sends."""
         return f"{self.kind}{self.client}"
+
+
+class _Scaled(NamedTuple):
+    """What so many tasks do: messages a second, and a processor second."""
+
+    rate: Measured
+    cost: Measured
 
 
 type _Ask = Callable[..., dict[str, Any]]
@@ -68,8 +76,8 @@ def measure(_: Mapping[str, str], rounds: int) -> Section:
             _publishers("--alone") as ask_alone,
         ):
             urls = {False: plain, True: tls}
-            for one in (ask, ask_alone):  # what comes first pays for what is made once
-                one(transport="sockets", service="sqs", url=tls, messages=20_000, tasks=1, rate=None)
+            for one, tasks in ((ask, 1), (ask, 2), (ask_alone, 1)):  # what comes first pays for what is made once
+                one(transport="sockets", service="sqs", url=tls, messages=20_000, tasks=tasks, rate=None)
             cells = _cells(urls, {_SPARK: ask, _ALONE: ask_alone})
             found = interleaved(cells, rounds)
             scaled = _scaled(plain, ask, rounds)
@@ -118,8 +126,8 @@ def _publishers(*options: str) -> Iterator[_Ask]:
 def _cells(urls: Mapping[bool, str], asks: Mapping[str, _Ask]) -> dict[_Cell, Callable[[], float]]:
     cells: dict[_Cell, Callable[[], float]] = {}
     for (is_tls, url), service in product(urls.items(), ("sns", "sqs")):
-        for (kind, ask), client in product(asks.items(), _MESSAGES):
-            cells[_Cell(kind, client, service, is_tls)] = partial(_ours, ask, client, service, url)
+        for kind, client in (*product([_SPARK], _MESSAGES), (_ALONE, "sockets")):
+            cells[_Cell(kind, client, service, is_tls)] = partial(_ours, asks[kind], client, service, url)
         for client in _CALLS:
             cells[_Cell(_THEIRS, client, service, is_tls)] = partial(_theirs, client, service, url)
     return cells
@@ -137,15 +145,19 @@ def _theirs(client: str, service: str, url: str) -> float:
     return float(took["messages"] / took["processor_seconds"])
 
 
-def _scaled(url: str, ask: _Ask, rounds: int) -> dict[int, Measured]:
+def _scaled(url: str, ask: _Ask, rounds: int) -> dict[int, _Scaled]:
+    costs: dict[int, list[float]] = {tasks: [] for tasks in _TASKS}
+
     def rate(tasks: int) -> float:
         took = ask(transport="sockets", service="sqs", url=url, messages=_SCALED_MESSAGES, tasks=tasks, rate=None)
+        costs[tasks].append(took["messages"] / took["processor_seconds"])
         return float(took["messages"] / took["seconds"])
 
-    return interleaved({tasks: partial(rate, tasks) for tasks in (1, 2)}, rounds)
+    rates = interleaved({tasks: partial(rate, tasks) for tasks in _TASKS}, rounds)
+    return {tasks: _Scaled(rates[tasks], Measured(tuple(costs[tasks]))) for tasks in _TASKS}
 
 
-def _section(found: Mapping[_Cell, Measured], scaled: Mapping[int, Measured], latencies_us: list[int]) -> Section:
+def _section(found: Mapping[_Cell, Measured], scaled: Mapping[int, _Scaled], latencies_us: list[int]) -> Section:
     return Section(
         tables={
             "publish": _costs(found),
@@ -185,9 +197,15 @@ def _plot(found: Mapping[_Cell, Measured]) -> str:
     return bars("What a message costs", "messages a processor second", series, drawn)
 
 
-def _scaling(scaled: Mapping[int, Measured]) -> str:
-    rows = [(tasks, f"{rate.median:,.0f}", rate.noise, rate.over(scaled[1]).ratio) for tasks, rate in scaled.items()]
-    return table(("tasks", "messages/s", "noise", "to one"), rows, text_columns=0)
+def _scaling(scaled: Mapping[int, _Scaled]) -> str:
+    one = scaled[1]
+    rows = [(tasks, *_told(found.rate, one.rate), *_told(found.cost, one.cost)) for tasks, found in scaled.items()]
+    head = ("tasks", "messages/s", "noise", "to one", "messages a processor second", "noise", "to one")
+    return table(head, rows, text_columns=0)
+
+
+def _told(one: Measured, to: Measured) -> tuple[str, str, str]:
+    return f"{one.median:,.0f}", one.noise, one.over(to).ratio
 
 
 def _accuracy(latencies_us: list[int]) -> str:
