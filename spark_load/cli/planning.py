@@ -55,11 +55,16 @@ def profiles() -> None:
 )
 @click.option("--json", "as_json", is_flag=True, help="Print everything as JSON on standard output.")
 def plan(profile_name: str, environment_name: str, target: Target | None, as_json: bool) -> None:
-    """Say what a run of PROFILE (a name, or the path of a YAML file) will take; nothing is run.
+    """Say what a run of PROFILE will take: a name that `profiles` lists, or the path of a YAML file. Nothing is run.
 
     \b
     Messages, calls, quotas, time, and what it costs on AWS by list prices.
     Ends with 3 when the plan cannot work, because it exceeds a quota of AWS.
+
+    \b
+    Examples:
+      python -m spark_load plan smoke
+      python -m spark_load plan release-gate --env staging
     """
     from sluice import environments  # noqa: PLC0415 (a wrong declaration is refused here)
 

@@ -20,6 +20,10 @@ def resume(folder: Path, as_json: bool, cluster: session.Cluster) -> None:
 
     What was acknowledged is not published again; what was never answered is, but only as long as the service takes it
     for a repeat. Then all of it is judged, the time in between included.
+
+    \b
+    Example:
+      python -m spark_load resume runs/<run>
     """
     from sluice import environments  # noqa: PLC0415 (a wrong declaration is refused here)
 

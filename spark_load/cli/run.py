@@ -81,7 +81,7 @@ def run(
     force: bool,
     cluster: session.Cluster,
 ) -> None:
-    """Run the load test PROFILE (a name, or the path of a YAML file).
+    """Run the load test PROFILE: a name that `profiles` lists, or the path of a YAML file.
 
     \b
     Examples:
