@@ -132,7 +132,7 @@ class SocketExchange:
                 chunk = connection.socket.recv(_CHUNK_BYTES)
                 connection.received += chunk
                 is_ended = not chunk
-                if len(chunk) < _CHUNK_BYTES and self._tls is None:
+                if not _has_more(connection.socket, chunk):
                     break
         except _BLOCKED:
             is_ended = False
@@ -181,6 +181,11 @@ class SocketExchange:
         for connection in (*self._idle, *self._busy):
             self._drop(connection)
         self._selector.close()
+
+
+def _has_more(connected: socket.socket, chunk: bytes) -> bool:
+    """Return whether more may be read that no selector tells of: what TLS has decrypted already."""
+    return connected.pending() > 0 if isinstance(connected, ssl.SSLSocket) else len(chunk) == _CHUNK_BYTES
 
 
 def _parsed(key: int, received: bytes, clock: Clock, *, is_ended: bool) -> Response | None:
