@@ -25,6 +25,7 @@ from spark_load.narrow import SCHEMA, narrow
 from spark_load.suspects import groups
 
 _PARTITION_EVENTS = 500_000
+_PARTITIONS_MAX = 10_000
 _PIECE_SCHEMA = "task int, path string, row_group int"
 _BLOCK_SCHEMA = "partition int, what string, block binary"
 _BLOCK = pa.schema({"partition": pa.int32(), "what": pa.string(), "block": pa.binary()})
@@ -130,12 +131,12 @@ def _pieces(history: Path) -> list[tuple[str, int, int]]:
 def exchanged(spark: SparkSession, history: Path, expectation: Expectation) -> DataFrame:
     """Return a history as blocks, each in the partition it belongs to: the arguments are those of `clear`."""
     pieces = _pieces(history)
-    partition_count = max(1, round(sum(rows for _, _, rows in pieces) / _PARTITION_EVENTS))
+    partition_count = min(max(1, round(sum(rows for _, _, rows in pieces) / _PARTITION_EVENTS)), _PARTITIONS_MAX)
 
     def read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             for piece in batch.to_pylist():
-                yield from _blocks(_read(piece["path"], piece["row_group"]), expectation, partition_count)
+                yield _blocks(_read(piece["path"], piece["row_group"]), expectation, partition_count)
 
     told = [(at % partition_count, path, number) for at, (path, number, _) in enumerate(pieces)]
     return (
@@ -151,15 +152,15 @@ def _read(path: str, row_group: int) -> Events:
         return Events(file.read_row_group(row_group, columns=_READ, use_threads=False))
 
 
-def _blocks(events: Events, expectation: Expectation, partition_count: int) -> Iterator[pa.RecordBatch]:
-    """Yield the counts of the events, and for each partition its rows and the names of its groups."""
-    yield _told(0, _COUNTED, _bytes(count(events, expectation)))
+def _blocks(events: Events, expectation: Expectation, partition_count: int) -> pa.RecordBatch:
+    """Return the counts of the events, and for each partition its rows and the names of its groups."""
+    blocks = [(0, _COUNTED, _bytes(count(events, expectation)))]
     shares = _shares(narrow(events, expectation), partition_count)
     names = _shares(group_names(events), partition_count)
     for partition, (rows, named) in enumerate(zip(shares, names, strict=True)):
         if rows.num_rows:
-            yield _told(partition, _ROWS, _bytes(rows))
-            yield _told(partition, _NAMES, _bytes(named))
+            blocks += [(partition, _ROWS, _bytes(rows)), (partition, _NAMES, _bytes(named))]
+    return _batch(blocks)
 
 
 def group_names(events: Events) -> pa.Table:
@@ -171,7 +172,7 @@ def group_names(events: Events) -> pa.Table:
 
 def _shares(table: pa.Table, partition_count: int) -> Iterator[pa.Table]:
     """Yield the rows of each partition in turn."""
-    of_partition = (table.column("group").to_numpy() % np.uint64(partition_count)).astype(np.int32)
+    of_partition = (table.column("group").to_numpy() % np.uint64(partition_count)).astype(np.uint16)  # sorted in one go
     ordered = table.take(pa.array(np.argsort(of_partition, kind="stable"))).combine_chunks()
     end = 0
     for row_count in np.bincount(of_partition, minlength=partition_count).tolist():
@@ -184,8 +185,11 @@ def _bytes(table: pa.Table) -> bytes:
     return bytes(batch.serialize())
 
 
-def _told(partition: int, what: str, block: bytes) -> pa.RecordBatch:
-    return pa.RecordBatch.from_pydict({"partition": [partition], "what": [what], "block": [block]}, schema=_BLOCK)
+def _batch(blocks: Iterable[tuple[int, str, bytes]]) -> pa.RecordBatch:
+    columns = zip(*blocks, strict=True)
+    return pa.RecordBatch.from_arrays(
+        [pa.array(column, one.type) for column, one in zip(columns, _BLOCK, strict=True)], schema=_BLOCK
+    )
 
 
 def _table(blocks: Sequence[bytes], schema: pa.Schema) -> pa.Table:
@@ -208,12 +212,12 @@ def looked_at(blocks: DataFrame, look: Callable[[pa.Table, pa.Table], Iterable[t
         for batch in batches:
             for what, block in _pairs(batch):
                 if what == _COUNTED:
-                    yield _told(0, what, block)
+                    yield _batch([(0, what, block)])
                 else:
                     mine[what].append(block)
         if mine[_ROWS]:
             rows, names = _table(mine.pop(_ROWS), SCHEMA), _table(mine.pop(_NAMES), _NAMES_SCHEMA)
-            yield from (_told(0, what, block) for what, block in look(rows, names))
+            yield _batch((0, what, block) for what, block in look(rows, names))
 
     return blocks.mapInArrow(judge, _BLOCK_SCHEMA)
 
