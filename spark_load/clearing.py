@@ -22,7 +22,8 @@ from spark_load.facts import COUNTED, Facts, count, facts
 from spark_load.measures import Seen, joined, nothing, observed
 from spark_load.messages import messages
 from spark_load.narrow import SCHEMA, narrow
-from spark_load.suspects import groups
+from spark_load.suspects import groups, waited_bit
+from wire import journal
 
 _PARTITION_EVENTS = 500_000
 _PARTITIONS_MAX = 10_000
@@ -58,6 +59,12 @@ _READ = [
     "attributes_hash",
     "md5_ok",
 ]
+_READ_SCHEMA = pa.schema(
+    [
+        (name, pa.dictionary(pa.int32(), pa.string()) if name in _FEW_TEXTS else journal.SCHEMA.field(name).type)
+        for name in _READ
+    ]
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,11 +115,10 @@ def suspects(maybe: pa.Table, activity: Mapping[str, Sequence[Activity]], expect
         activity: of each queue.
         expectation: what the run was set up to be.
     """
-    said_empty = sum(
-        1 << lane
-        for lane, queue in enumerate(expectation.queues, 1)
-        if any(one.empty_count for one in activity.get(queue, ()))
-    )
+    said_empty = 0
+    for lane, queue in enumerate(expectation.queues, 1):
+        if any(one.empty_count for one in activity.get(queue, ())):
+            said_empty |= waited_bit(lane)
     return [row["name"] for row in maybe.to_pylist() if row["is_suspect"] or row["waited"] & said_empty]
 
 
@@ -133,23 +139,25 @@ def exchanged(spark: SparkSession, history: Path, expectation: Expectation) -> D
     pieces = _pieces(history)
     partition_count = min(max(1, round(sum(rows for _, _, rows in pieces) / _PARTITION_EVENTS)), _PARTITIONS_MAX)
 
-    def read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    def narrowed(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             for piece in batch.to_pylist():
-                yield _blocks(_read(piece["path"], piece["row_group"]), expectation, partition_count)
+                yield _blocks(read(piece["path"], piece["row_group"]), expectation, partition_count)
 
     told = [(at % partition_count, path, number) for at, (path, number, _) in enumerate(pieces)]
     return (
         spark.createDataFrame(told, _PIECE_SCHEMA)
         .repartitionById(partition_count, "task")
-        .mapInArrow(read, _BLOCK_SCHEMA)
+        .mapInArrow(narrowed, _BLOCK_SCHEMA)
         .repartitionById(partition_count, "partition")
     )
 
 
-def _read(path: str, row_group: int) -> Events:
+def read(path: str, row_group: int) -> Events:
+    """Return the events of a row group of a Parquet file."""
     with pq.ParquetFile(path, read_dictionary=_FEW_TEXTS) as file:
-        return Events(file.read_row_group(row_group, columns=_READ, use_threads=False))
+        table = file.read_row_group(row_group, columns=_READ, use_threads=False)
+    return Events(table.select(_READ).cast(_READ_SCHEMA))  # a stranger's Parquet may say how Arrow is to hold a text
 
 
 def _blocks(events: Events, expectation: Expectation, partition_count: int) -> pa.RecordBatch:

@@ -54,7 +54,7 @@ class Events:
             array = self._array(name)
             coded = array if pa.types.is_dictionary(array.type) else array.dictionary_encode()
             values = coded.dictionary.to_pylist()
-            self._coded[name] = (coded.indices.fill_null(len(values)).to_numpy(), [*values, None])
+            self._coded[name] = (coded.indices.cast(pa.int32()).fill_null(len(values)).to_numpy(), [*values, None])
         return self._coded[name]
 
     def told(self, name: str, tell: Callable[[str | None], Any], dtype: type) -> np.ndarray:
@@ -99,6 +99,7 @@ def hashes(texts: pa.Array) -> np.ndarray:
     found = np.zeros(len(texts), dtype=np.uint64)
     if texts.null_count == len(texts):
         return found
+    texts = texts.cast(pa.string())
     dense = texts.drop_null() if texts.null_count else texts
     lengths = pc.binary_length(dense).to_numpy()
     hashed = _mixed(_rows(dense, lengths), lengths)
@@ -160,6 +161,7 @@ def _mixed(rows: np.ndarray, lengths: np.ndarray) -> np.ndarray:
 def _stirred(found: np.ndarray, words: np.ndarray) -> np.ndarray:
     found = (found ^ words) * _MULTIPLIER
     found ^= found >> _HALF
+    found *= _FINISHER  # so that all of a word reaches all of the next
     return found
 
 

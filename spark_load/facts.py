@@ -1,6 +1,5 @@
 """What a history says besides its groups: counts of all events, small enough for the driver."""
 
-import json
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -11,8 +10,9 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, Row
 from pyspark.sql import functions as F
 
+from sluice import limits
 from sluice.checker import Activity, Expectation, Surroundings, surroundings
-from sluice.history import Event, Kind, Outcome
+from sluice.history import Event, Kind, Outcome, detail_of
 from spark_load.columns import NONE, Events
 from spark_load.transport import is_throttled
 
@@ -145,11 +145,8 @@ def _named(counted: pa.Table, events: Events) -> pa.Table:
 
 def _received_count(detail: str | None) -> int:
     """Return how many messages a poll brought, -1 where it does not say."""
-    try:
-        said = json.loads(detail or "{}").get("received", -1)
-    except (ValueError, AttributeError):
-        return -1
-    return said if isinstance(said, int) else -1
+    said = detail_of(detail).get("received")
+    return said if isinstance(said, int) and 0 <= said <= limits.RECEIVE_MESSAGES_MAX else -1
 
 
 def _counts(rows: Iterable[Counts], expectation: Expectation) -> dict[str, int]:

@@ -104,7 +104,7 @@ def judge(
     excused = _excused(run["target"], allowed)
     looked = clear(spark, place, expectation)
     told, seen = looked.facts, looked.seen
-    history = spark.read.parquet(str(place))
+    history = spark.read.option("pathGlobFilter", "*.parquet").parquet(str(place)).select(SCHEMA.names)
     surrounded = around(history, told)
     counts = {**told.counts, **seen}
     unfinished = _unfinished(told.recorded, run)

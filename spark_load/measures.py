@@ -11,9 +11,9 @@ from spark_load.messages import difference, is_known, lanes
 
 PERCENTILES = (0.5, 0.95, 0.99)
 _EXACT_MAX = 5_000  # values of one partition kept as they are
-_BITS = 12  # of a value that are kept otherwise: 4,096 values each octave
+_BITS = 13  # of a value that are kept otherwise: 4,096 values each octave
 _EXACT = "exact"
-_ROUNDED = f"each within 1/{1 << _BITS:,} of the value"
+_ROUNDED = f"each at most 1/{1 << (_BITS - 1):,} below the value"
 _SUM, _MIN, _MAX = "sum", "min", "max"
 _US = 1_000_000
 
@@ -108,11 +108,10 @@ def _distribution(values: np.ndarray) -> Seen:
 
 
 def _rounded(values: np.ndarray) -> np.ndarray:
-    """Return the values with their first bits only, each in the middle of what has the same ones."""
+    """Return the values with their first bits only: never more than they are, so that no threshold is crossed by it."""
     magnitude = np.abs(values)
     dropped = np.maximum(np.frexp(magnitude.astype(np.float64))[1].astype(np.int64) - _BITS, 0)
-    middle = (magnitude >> dropped << dropped) + (np.int64(1) << dropped >> 1)
-    return np.where(values < 0, -middle, middle)
+    return values >> dropped << dropped
 
 
 def joined(seen: Iterable[Seen]) -> Seen:

@@ -32,7 +32,7 @@ SCHEMA = pa.schema(
     {
         "group": pa.uint64(),
         "instance": pa.uint64(),
-        "lane": pa.int8(),
+        "lane": pa.int16(),
         "idx": pa.int64(),
         "kind": pa.int8(),
         "outcome": pa.int8(),
@@ -71,7 +71,7 @@ SCHEMA = pa.schema(
 def narrow(events: Events, expectation: Expectation) -> pa.Table:
     """Return the events that belong to a group of this run as a table of SCHEMA."""
     kind = events.told("kind", lambda one: _code(one, _CODES, OTHER), np.int8)
-    queue_lane = events.told("queue", lambda one: _lane(one, expectation), np.int8)
+    queue_lane = events.told("queue", lambda one: _lane(one, expectation), np.int16)
     is_published, is_received = kind == PUBLISHED, kind == RECEIVED
     is_made = is_published | is_received
     idx = events.numbers("idx", NO_IDX)
@@ -95,7 +95,7 @@ def narrow(events: Events, expectation: Expectation) -> pa.Table:
         | is_received & (events.is_known("sns_message_id") | events.is_known("sns_sequence_number"))
         | events.is_false("md5_ok")
     )
-    lane = np.where(is_published, np.int8(0), queue_lane)
+    lane = np.where(is_published, np.int16(0), queue_lane)
     instance = np.where(lane > 0, events.hashes("sqs_message_id").view(np.int64), idx)
     is_of_this_run = events.told("message_run", lambda one: one == expectation.run, bool)
     is_kept = (group != 0) & (~(is_received | (kind == HANDLED)) | is_of_this_run)

@@ -20,6 +20,7 @@ from spark_load.messages import is_known, lanes
 from spark_load.narrow import NO_IDX
 
 _US = 1_000_000
+_BITS_MAX = 62
 
 
 def groups(messages: Columns, expectation: Expectation) -> Columns:
@@ -30,10 +31,10 @@ def groups(messages: Columns, expectation: Expectation) -> Columns:
         expectation: what the run was set up to be.
 
     Returns:
-        `group`; `is_suspect`; `waited`, with the bit of each lane set (1 << lane) where a message had been there for a
-        whole second when it came, which is suspect if that queue ever said it was empty; and for opportunities
-        `received` (messages of this run), `later` (of them, behind another from the same queue) and `shared` (of them,
-        in the same answer).
+        `group`; `is_suspect`; `waited`, with the bit of each lane set (`waited_bit`) where a message had been there for
+        a whole second when it came, which is suspect if that queue ever said it was empty; and for opportunities
+        `received` (receives of messages of this run), `later` (messages that came behind another from the same queue)
+        and `shared` (of them, in the same answer).
     """
     begins = starts(messages["group"])
     is_suspect = np.logical_or.reduceat(messages["is_odd"] | _is_off(messages, expectation), begins)
@@ -45,14 +46,14 @@ def groups(messages: Columns, expectation: Expectation) -> Columns:
             continue
         counts = np.add.reduceat(messages[f"count_{lane}"], begins)
         received += counts
-        later += np.maximum(counts - 1, 0)
+        later += np.maximum(np.add.reduceat((messages[f"count_{lane}"] > 0).astype(np.int64), begins) - 1, 0)
         shared += of_lane.count(_is_together(of_lane))
         held_until_us = of_lane.highest_before("free_us")
         is_suspect |= of_lane.any(_is_received_off(of_lane, held_until_us) | _is_handled_off(of_lane))
         is_suspect |= of_lane.count(_is_underfilled(of_lane)) >= UNDERFILLED_MIN
         from_us = _available_from_us(of_lane, held_until_us, expectation)
         is_suspect |= of_lane.any(_has_waited_long(of_lane, from_us, expectation))
-        waited |= of_lane.any(_has_waited(of_lane, from_us)).astype(np.int64) << lane
+        waited |= np.where(of_lane.any(_has_waited(of_lane, from_us)), waited_bit(lane), 0)
     return {
         "group": messages["group"][begins],
         "is_suspect": is_suspect,
@@ -61,6 +62,11 @@ def groups(messages: Columns, expectation: Expectation) -> Columns:
         "later": later,
         "shared": shared,
     }
+
+
+def waited_bit(lane: int) -> int:
+    """Return the bit of a lane in `waited`; the last of very many share one."""
+    return 1 << min(lane, _BITS_MAX)
 
 
 class _OfLane:

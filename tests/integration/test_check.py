@@ -138,9 +138,12 @@ def test_what_is_no_history_is_refused_in_one_line(spark: SparkSession, tmp_path
 def test_what_is_lawful_under_a_load_is_allowed_and_what_warms_up_not_measured(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    """The anomaly counts and is named with its reason; the message is judged like any other."""
+    """The anomaly counts and is named with its reason; so is one to warm up. A column and a file more do not matter."""
     events = [replace(e, phase="warm_up") if e.idx == 0 else e for e in CASES["C7"].events]
     _write(tmp_path / "events.parquet", events)
+    table = pq.read_table(tmp_path / "events.parquet")
+    pq.write_table(table.append_column("noted", [["by a stranger"] * len(table)]), tmp_path / "events.parquet")
+    (tmp_path / "notes.txt").write_text("no Parquet", encoding="utf-8")
 
     verdict = judge(
         spark,

@@ -234,6 +234,23 @@ def test_every_hand_written_anomaly_is_suspect_and_sane_groups_are_not() -> None
     assert picked == set(CASES)
 
 
+@pytest.mark.parametrize("queue_count", [2, 64, 200])
+def test_a_wait_is_noticed_in_the_last_of_many_queues(queue_count: int) -> None:
+    """A message waits while its queue says it is empty, however many queues there are."""
+    queues = tuple(f"q{number}" for number in range(queue_count))
+    receive = received(queues[-1], 0, 20_000, sent_at_us=0)
+    events = [published(0, 0, queue=queues[-1]), receive, deleted(receive, 20_100)]
+    seconds = [Activity(second=at, served_count=0, empty_count=1, answered_by_us=at * 1_000_000) for at in range(19)]
+    expectation = replace(EXPECTATION, queues=queues, visibility_timeout_seconds=dict.fromkeys(queues, 30))
+
+    waited = Question(
+        groups={"waited": events}, expectation=expectation, around=Surroundings(activity={queues[-1]: seconds})
+    )
+
+    assert waited.suspect() == {"waited"}
+    assert replace(waited, around=Surroundings(activity={queues[0]: seconds})).suspect() == set()
+
+
 def _long_polls() -> list[Event]:
     """Return a sane group whose receives were asked for before the one before them was answered."""
     return [replace(e, invoked_at_us=50_000) if e.kind == Kind.RECEIVED else e for e in sane()]
