@@ -71,7 +71,7 @@ class Ledger:
             positions += range(count)
         messages = itertools.chain.from_iterable([call.messages for call in calls])
         idx, attempts, intended, groups, deduplication_ids, *parts, phases = zip(*messages, strict=True)
-        columns = (
+        columns: tuple[Sequence[Any], ...] = (
             *(call_ids, queues, [invoked_at_us] * len(idx), positions, groups, deduplication_ids, idx),
             *([self._run] * len(idx), intended, attempts, phases),
             [short_hash("".join(of_body)) for of_body in zip(*parts, strict=True)],
