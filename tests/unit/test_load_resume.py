@@ -10,20 +10,10 @@ from sluice.errors import ConfigError
 from spark_load import profile, resume
 from spark_load.cli.watching import Gauge
 from spark_load.plan import Plan
-from spark_load.site import Site
 from spark_load.tasks import Run
+from tests.sites import ONE_QUEUE
 
 QUICK = "messages_per_second: 10\nduration_seconds: 1\ngroup_count: 1\n"
-SITE = Site(
-    endpoint_url=None,
-    region="us-east-1",
-    topic_arn="arn:aws:sns:us-east-1:000000000000:events.fifo",
-    topic="events.fifo",
-    queue_urls={"billing.fifo": "https://sqs/billing.fifo"},
-    dead_letter_queues={},
-    visibility_timeout_seconds={"billing.fifo": 30},
-    max_receive_count={"billing.fifo": 5},
-)
 
 
 def _resumed(folder: Path) -> Run:
@@ -31,7 +21,7 @@ def _resumed(folder: Path) -> Run:
     run = Run(
         id="r",
         folder=folder,
-        site=SITE,
+        site=ONE_QUEUE,
         plan=Plan(profile.parse(QUICK, source="quick"), 1),
         clock_id="c",
         clock_offset_us=0,
@@ -76,7 +66,7 @@ def test_what_was_done_before_a_run_was_resumed_is_in_its_rows(tmp_path: Path) -
     )
 
     resume.tell_board(board, done)
-    published, billing = Gauge(run.plan.profile, list(SITE.queue_urls), clock).rows(board.everyone())
+    published, billing = Gauge(run.plan.profile, list(ONE_QUEUE.queue_urls), clock).rows(board.everyone())
 
     assert (published.done, published.expected, published.per_second) == (8, 11, 0)
     assert (billing.sent, billing.done, billing.waiting, billing.per_second) == (8, 5, 3, 0)

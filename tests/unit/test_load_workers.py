@@ -11,27 +11,15 @@ import pytest
 from sluice.clock import SystemClock
 from spark_load import profile, workers
 from spark_load.plan import Plan
-from spark_load.site import Site
 from spark_load.tasks import Run
+from tests.sites import ONE_QUEUE
 
-SITE = Site(
-    endpoint_url=None,
-    region="us-east-1",
-    topic_arn="arn:aws:sns:us-east-1:000000000000:events.fifo",
-    topic="events.fifo",
-    queue_urls={"billing.fifo": "https://sqs/billing.fifo"},
-    dead_letter_queues={},
-    visibility_timeout_seconds={"billing.fifo": 30},
-    max_receive_count={"billing.fifo": 5},
-    environment="local",
-    consumers={"billing.fifo": "billing"},
-)
 TWO = "messages_per_second: 10\nduration_seconds: 1\ngroup_count: 1\nconsumer: worker\nconsumers_per_queue: 2\n"
 
 
 def _run(folder: Path) -> Run:
     plan = Plan(profile.parse(TWO, source="two"), 1)
-    return Run(id="r", folder=folder, site=SITE, plan=plan, clock_id="c", clock_offset_us=0)
+    return Run(id="r", folder=folder, site=ONE_QUEUE, plan=plan, clock_id="c", clock_offset_us=0)
 
 
 def test_workers_that_are_told_to_stop_before_they_begin_are_not_started(tmp_path: Path) -> None:
