@@ -76,6 +76,19 @@ def reason(error: Exception) -> str:
     return (told or lines or [type(error).__name__])[0].rpartition("HistoryError: ")[2][:300]
 
 
+def read_history(spark: SparkSession, folder: Path) -> DataFrame:
+    """Return the events of a folder of Parquet, whatever columns and files there are besides.
+
+    Raises:
+        HistoryError: it is no history of ours.
+    """
+    try:
+        history = spark.read.option("pathGlobFilter", "*.parquet").parquet(str(folder))
+    except (PySparkException, Py4JError) as error:
+        raise HistoryError(f"{folder} is no history of Sluice: {reason(error)}") from error
+    return history.select(SCHEMA.names)
+
+
 def judge(
     spark: SparkSession,
     place: Path,
@@ -104,7 +117,7 @@ def judge(
     excused = _excused(run["target"], allowed)
     looked = clear(spark, place, expectation)
     told, seen = looked.facts, looked.seen
-    history = spark.read.option("pathGlobFilter", "*.parquet").parquet(str(place)).select(SCHEMA.names)
+    history = read_history(spark, place)
     surrounded = around(history, told)
     counts = {**told.counts, **seen}
     unfinished = _unfinished(told.recorded, run)

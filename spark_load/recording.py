@@ -10,8 +10,6 @@ from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from py4j.protocol import Py4JError
-from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 
@@ -21,7 +19,7 @@ from sluice.declaration import Environment
 from sluice.errors import ConfigError, HistoryError
 from sluice.history import SCHEMA_VERSION, Kind, Outcome, detail_of
 from sluice.verdict import Verdict
-from spark_load.judge import compact, judge, reason
+from spark_load.judge import compact, judge, read_history
 from spark_load.tasks import JOURNALS
 from wire.journal import SCHEMA, SUFFIX
 
@@ -124,7 +122,7 @@ def check(
     """
     check_place(place)
     folder = _settled(spark, place)
-    told = _told(_parquet(spark, folder), place)
+    told = _told(read_history(spark, folder), place)
     return judge(
         spark,
         folder,
@@ -204,14 +202,6 @@ def _settled(spark: SparkSession, place: Path) -> Path:
         return folder
     compact(spark, folder, place / _HISTORY)
     return place / _HISTORY
-
-
-def _parquet(spark: SparkSession, folder: Path) -> DataFrame:
-    try:
-        history = spark.read.option("pathGlobFilter", "*.parquet").parquet(str(folder))
-    except (PySparkException, Py4JError) as error:
-        raise HistoryError(f"{folder} is no history of Sluice: {reason(error)}") from error
-    return history.select(SCHEMA.names)
 
 
 # --- what it tells of itself -----------------------------------------------------------------------------------------
