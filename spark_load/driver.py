@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from py4j.protocol import Py4JError
+from pydantic import ValidationError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
@@ -20,7 +21,7 @@ from sluice.clock import Clock, SystemClock, clock_id, wall_minus_monotonic_us
 from sluice.declaration import Environment
 from sluice.errors import HistoryError
 from sluice.verdict import Verdict
-from spark_load import report, resume
+from spark_load import report, resume, shapes
 from spark_load.envelopes import run_of
 from spark_load.judge import compact, judge
 from spark_load.offering import Watch, last_line, offer, slots
@@ -47,7 +48,6 @@ __all__ = [
 RUN_FILE = "run.json"
 _HISTORY = "history"
 _UNFINISHED = "the driver did not live to see the end of the load"
-_TUPLES = ("queues", "effects_recorded")  # JSON has lists
 _STOPPED = "it was stopped before its end"
 
 
@@ -249,18 +249,22 @@ def find_stored(folder: Path) -> Stored:
     """Return the run whose folder that is.
 
     Raises:
-        HistoryError: the folder is no run's.
+        HistoryError: the folder is no run's, or what it says of the run is damaged.
     """
+    path = folder / RUN_FILE
+    instead = f"see the folders in runs/, or judge its record alone: python -m spark_load check {folder / JOURNALS}"
     try:
-        said = json.loads((folder / RUN_FILE).read_text(encoding="utf-8"))
-        described, expectation = said["described"], said["expectation"]
-        plan = Plan(Profile(**described["profile"]), described["seed"])
-        expected = Expectation(**(expectation | {name: tuple(expectation[name]) for name in _TUPLES}))
-        return Stored(folder, plan, expected, described, tuple(said["unknowns"]))
-    except (OSError, ValueError, KeyError, TypeError) as error:
+        said = shapes.read(path, shapes.RUN, instead=instead)
+    except FileNotFoundError as error:
         raise HistoryError(
-            f"{folder} is not the folder of a run ({RUN_FILE} is missing or damaged); see the folders in runs/"
+            f"{folder} is not the folder of a run ({RUN_FILE} is missing); see the folders in runs/"
         ) from error
+    described = said["described"]
+    try:
+        profile = Profile(**described["profile"])
+    except ValidationError as error:
+        raise shapes.damaged(path, error, instead=instead, inside="described.profile") from error
+    return Stored(folder, Plan(profile, described["seed"]), said["expectation"], described, said["unknowns"])
 
 
 def rejudge(spark: SparkSession, stored: Stored) -> Verdict:

@@ -6,7 +6,6 @@ later it is not, because it would be a second message, and it stays unknown whet
 """
 
 import fcntl
-import json
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -22,7 +21,7 @@ from sluice.declaration import Environment
 from sluice.errors import ConfigError, HistoryError
 from sluice.history import Kind, Outcome
 from sluice.verdict import Status
-from spark_load import report
+from spark_load import report, shapes
 from spark_load.coordination import EARLIER, Board, Progress
 from spark_load.judge import compact
 from spark_load.site import Site
@@ -83,15 +82,12 @@ def check_broken(described: Mapping[str, Any], folder: Path, site: Site) -> None
         )
 
 
-def _status(folder: Path) -> str | None:
-    path = folder / report.VERDICT_FILE
+def _status(folder: Path) -> Status | None:
     try:
-        status: str = json.loads(path.read_text(encoding="utf-8"))["status"]
+        said = shapes.read(folder / report.VERDICT_FILE, shapes.JUDGED, instead="move it away to go on")
     except FileNotFoundError:
         return None
-    except (OSError, ValueError, KeyError) as error:
-        raise HistoryError(f"{path} cannot be read; move it away to go on") from error
-    return status
+    return said["status"]
 
 
 def allowed(described: Mapping[str, Any]) -> dict[str, str]:

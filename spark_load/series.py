@@ -70,13 +70,6 @@ type Series = dict[str, Any]
 
 `waiting` is what was acknowledged and not yet received once, at the end of the bin; `again` what came another time.
 """
-FIELDS = frozenset(
-    (
-        *("schema_version", "run", "accuracy", "started_at_us", "bin_seconds", "bin_count", "warm_up", "published"),
-        *("queues", "ranks", "failed", "visibility", "groups"),
-    )
-)
-"""Of every Series."""
 
 
 def series(history: DataFrame, *, expectation: Expectation, violations: Sequence[Violation] = ()) -> Series:

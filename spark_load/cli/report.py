@@ -49,7 +49,11 @@ def report(folder: Path, output: Path | None) -> None:
     is repeated, not made anew; the exit code is 0, whatever it says.
     """
     verdict = told.read_verdict(folder)
-    said = told.read_series(folder, verdict)
+    said = None
+    try:
+        said = told.read_series(folder, verdict)
+    except HistoryError as error:
+        click.echo(f"spark_load: {error}", err=True)
     if said is None:
         if not (folder / driver.RUN_FILE).exists():
             raise HistoryError(

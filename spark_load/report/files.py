@@ -1,15 +1,11 @@
 """The files of a run's folder that tell of its verdict, written and read back."""
 
 import json
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
-from sluice.anomalies import ANOMALIES
 from sluice.errors import HistoryError
-from sluice.history import Event
 from sluice.verdict import SCHEMA_VERSION, Holding, Property, Verdict, Violation
-from spark_load import series
+from spark_load import series, shapes
 from spark_load.report import junit
 from spark_load.report.summary import markdown
 
@@ -18,6 +14,7 @@ SUMMARY_FILE = "summary.md"
 JUNIT_FILE = "junit.xml"
 SERIES_FILE = "series.json"
 PAGE_FILE = "report.html"
+_FROM_HISTORY = "it is made again from the history"
 
 
 def write(verdict: Verdict, folder: Path) -> None:
@@ -82,79 +79,60 @@ def read_verdict(folder: Path) -> Verdict:
         HistoryError: there is none, or it is damaged, or newer than this version of Sluice.
     """
     path = folder / VERDICT_FILE
+    again = f"judge the run again: python -m spark_load check {folder}"
     try:
-        said = json.loads(path.read_text(encoding="utf-8"))
+        version = shapes.read(path, shapes.VERSIONED, instead=again).get("schema_version", SCHEMA_VERSION)
     except FileNotFoundError as error:
         raise HistoryError(
             f"{folder} is not the folder of a run with a verdict ({VERDICT_FILE} is missing); see the folders in runs/,"
             " or judge it first: python -m spark_load check FOLDER"
         ) from error
-    except (OSError, ValueError, RecursionError) as error:
-        raise _damaged(path) from error
-    if isinstance(said, dict) and isinstance(version := said.get("schema_version"), int) and version > SCHEMA_VERSION:
+    if version > SCHEMA_VERSION:
         raise HistoryError(
             f"{path} has schema version {version}, this version of Sluice reads up to {SCHEMA_VERSION}:"
             " read it with the version that wrote it, or a newer one"
         )
-    try:
-        return verdict_of(said)
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise _damaged(path) from error
-
-
-def _damaged(path: Path) -> HistoryError:
-    return HistoryError(f"{path} is damaged; judge the run again: python -m spark_load check {path.parent}")
-
-
-def verdict_of(said: Mapping[str, Any]) -> Verdict:
-    """Return the verdict that JSON tells of.
-
-    Raises:
-        KeyError, TypeError, ValueError, AttributeError: it tells of none.
-    """
-    verdict = Verdict(
-        properties=tuple(_property(one) for one in said["properties"]),
-        violations=tuple(violation_of(one) for one in said["violations"]),
-        unknowns=tuple(map(str, said["unknowns"])),
-        measures=dict(said["measures"]),
-        run=dict(said["run"]),
-    )
-    parts = verdict.measures.get("queues", {}), verdict.run.get("profile", {})
-    if not all(isinstance(part, Mapping) for part in parts):
-        raise TypeError("queues and profile are mappings")
-    if verdict.status.value != said["status"]:
-        raise ValueError(f"the status is {said['status']!r}, its parts say {verdict.status.value!r}")
+    said = shapes.read(path, shapes.VERDICT, instead=again)
+    verdict = _verdict(said)
+    if verdict.status is not said["status"]:
+        raise HistoryError(
+            f"{path} is damaged: its status is {said['status'].value}, and what it tells makes"
+            f" {verdict.status.value}; {again}"
+        )
     return verdict
 
 
-def _property(said: Mapping[str, Any]) -> Property:
-    return Property(
-        anomaly=ANOMALIES[said["anomaly"]].id,
-        opportunities=int(said["opportunities"]),
-        violation_count=int(said["violations"]),
-        allowed_because=said["allowed_because"],
-        is_unknown=said["holding"] == Holding.UNKNOWN,
-    )
-
-
-def violation_of(said: Mapping[str, Any]) -> Violation:
-    """Return the violation that JSON tells of."""
-    return Violation(
-        anomaly=ANOMALIES[said["anomaly"]].id,
-        message_group_id=said["message_group_id"],
-        queue=said["queue"],
-        idxs=tuple(said["idxs"]),
-        sentence=said["sentence"],
-        witness=tuple(Event(**event) for event in said["witness"]),
+def _verdict(said: shapes.VerdictShape) -> Verdict:
+    return Verdict(
+        properties=tuple(
+            Property(
+                anomaly=one["anomaly"],
+                opportunities=one["opportunities"],
+                violation_count=one["violations"],
+                allowed_because=one["allowed_because"],
+                is_unknown=one["holding"] is Holding.UNKNOWN,
+            )
+            for one in said["properties"]
+        ),
+        violations=tuple(Violation(**one) for one in said["violations"]),
+        unknowns=said["unknowns"],
+        measures=dict(said["measures"]),
+        run=dict(said["run"]),
     )
 
 
 def read_series(folder: Path, verdict: Verdict) -> series.Series | None:
-    """Return what the page's charts show; None when it is not there, damaged, or of another run or version."""
+    """Return what the page's charts show; None when it is not there, or of another run or version.
+
+    Raises:
+        HistoryError: it is damaged.
+    """
+    path = folder / SERIES_FILE
     try:
-        said = json.loads((folder / SERIES_FILE).read_text(encoding="utf-8"))
-        is_ours = (said["schema_version"], said["run"]) == (series.SCHEMA_VERSION, verdict.run["run"])
-        is_whole = said.keys() >= series.FIELDS
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        of_what = shapes.read(path, shapes.SERIES_OF, instead=_FROM_HISTORY)
+    except FileNotFoundError:
         return None
-    return dict(said) if is_ours and is_whole else None
+    if (of_what["schema_version"], of_what["run"]) != (series.SCHEMA_VERSION, verdict.run.get("run")):
+        return None
+    said = shapes.read(path, shapes.SERIES, instead=_FROM_HISTORY)
+    return dict(said)

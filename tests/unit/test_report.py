@@ -19,7 +19,7 @@ from spark_load.cli.report import report as report_command
 from spark_load.report import comparison, junit, page, timeline, units
 from spark_load.report.comparison import Limits, compare
 from spark_load.report.thresholds import held
-from spark_load.series import FIELDS
+from spark_load.shapes import SeriesShape
 from tests import reported
 from tests.anomalies import CASES
 
@@ -125,13 +125,22 @@ def _damage(**changes: Any) -> Callable[[Path], object]:
     ("damage", "said"),
     [
         (lambda path: path.unlink(), "is not the folder of a run with a verdict"),
-        (lambda path: path.write_text("{", encoding="utf-8"), "is damaged; judge the run again"),
-        (lambda path: path.write_bytes(b"\xff\xfe"), "is damaged; judge the run again"),
-        (lambda path: path.write_text("[]", encoding="utf-8"), "is damaged; judge the run again"),
-        (_damage(properties=[{"anomaly": "Z9"}]), "is damaged; judge the run again"),
-        (_damage(status="valid"), "is damaged; judge the run again"),
-        (_damage(measures={"queues": 7}), "is damaged; judge the run again"),
-        (_damage(run={"profile": "smoke"}), "is damaged; judge the run again"),
+        (
+            lambda path: path.write_text("{", encoding="utf-8"),
+            "(Invalid JSON: EOF while parsing an object at line 1 column 1); judge the run again: ",
+        ),
+        (lambda path: path.write_bytes(b"\xff\xfe"), "(Invalid JSON: "),
+        (lambda path: path.write_text("[" * 100_000, encoding="utf-8"), "(Invalid JSON: recursion limit exceeded"),
+        (lambda path: path.write_text("[]", encoding="utf-8"), "it is [], allowed is an object"),
+        (_damage(properties=[{"anomaly": "Z9"}]), "properties.0.anomaly is 'Z9', allowed is one of A1, "),
+        (
+            _damage(status="valid"),
+            "its status is valid, and what it tells makes invalid; judge the run again: python -m spark_load check /",
+        ),
+        (_damage(measures={"queues": 7}), "measures.queues is 7, allowed is an object"),
+        (_damage(measures={"queues": {}}), "measures is {'queues': {}}, events is missing"),
+        (_damage(run={"profile": "smoke"}), "run.profile is 'smoke', allowed is an object"),
+        (_damage(run={"run": "r", "known_deviations": {"Z9": ""}}), "allowed is one of A1, "),
         (_damage(schema_version=2), "has schema version 2, this version of Sluice reads up to 1"),
     ],
 )
@@ -142,23 +151,57 @@ def test_a_verdict_that_cannot_be_read_is_refused_with_what_to_do(
     report.write(reported.invalid(), tmp_path)
     damage(tmp_path / report.VERDICT_FILE)
 
-    with pytest.raises(HistoryError, match=said):
+    with pytest.raises(HistoryError) as refused:
         report.read_verdict(tmp_path)
+
+    assert said in str(refused.value)
 
 
 def test_series_of_another_run_or_version_are_not_used(tmp_path: Path) -> None:
-    """They are made again; so are damaged ones."""
+    """They are made again."""
     verdict = reported.valid()
     said = reported.series_of(verdict)
 
     report.write_series(said, tmp_path)
     assert report.read_series(tmp_path, verdict) == json.loads(json.dumps(said))
-    assert said.keys() == FIELDS
-    for stored in ({**said, "run": "other"}, {**said, "schema_version": 2}, {}, {"schema_version": 1, "run": "r"}):
+    assert said.keys() == SeriesShape.__required_keys__
+    for stored in ({**said, "run": "other"}, {"schema_version": 2, "run": said["run"]}):
         report.write_series(stored, tmp_path)
         assert report.read_series(tmp_path, verdict) is None
-    (tmp_path / report.SERIES_FILE).write_text("{", encoding="utf-8")
+    (tmp_path / report.SERIES_FILE).unlink()
     assert report.read_series(tmp_path, verdict) is None
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"bin_count": "4"}, "bin_count is '4', allowed is a valid integer"),
+        ({"bin_seconds": 0}, "bin_seconds is 0, allowed is greater than 0"),
+        ({"bin_seconds": float("nan")}, "bin_seconds is nan, allowed is a finite number"),
+        ({"started_at_us": 10**400}, "allowed is less than or equal to 9007199254740992"),
+        ({"published": [1]}, "published has 1 values, allowed are as many as bin_count, "),
+        ({"failed": {"Throttled": []}}, "failed.Throttled has 0 values, allowed are as many as bin_count, "),
+        (
+            {"ranks": [{"groups": 0, "messages": 0, "latency_us": {}}]},
+            "ranks.0.groups is 0, allowed is greater than or",
+        ),
+        ({"groups": {"g": [{"kind": "eaten"}]}}, "groups.g.0.kind is 'eaten', allowed is one of opened, closed, "),
+        ({"warm_up": [0]}, "warm_up is [0], List should have at least 2 items"),
+    ],
+)
+def test_series_of_nonsense_are_refused_with_field_and_value(
+    tmp_path: Path, changes: dict[str, Any], said: str
+) -> None:
+    """All fields there, and what is in them cannot be drawn."""
+    verdict = reported.valid()
+    report.write_series(reported.series_of(verdict) | changes, tmp_path)
+
+    with pytest.raises(HistoryError) as refused:
+        report.read_series(tmp_path, verdict)
+
+    assert str(refused.value).startswith(f"{tmp_path}/series.json is damaged: ")
+    assert said in str(refused.value)
+    assert str(refused.value).endswith("; it is made again from the history")
 
 
 def test_judging_again_removes_the_page_of_the_older_verdict(tmp_path: Path) -> None:
