@@ -98,6 +98,7 @@ class Property:
         violation_count: how often it did.
         allowed_because: why this target may show it (`deviations`); None when it may not.
         is_unknown: whether the run cannot say.
+        crossed: what was above its threshold, a sentence each; of a group it is told by a violation instead.
     """
 
     anomaly: str
@@ -105,6 +106,7 @@ class Property:
     violation_count: int = 0
     allowed_because: str | None = None
     is_unknown: bool = False
+    crossed: tuple[str, ...] = ()
 
     @property
     def holding(self) -> Holding:
@@ -126,6 +128,7 @@ class Property:
             "opportunities": self.opportunities,
             "violations": self.violation_count,
             "allowed_because": self.allowed_because,
+            "crossed": list(self.crossed),
         }
 
 
@@ -159,6 +162,12 @@ class Verdict:
         }
         said = [by_holding[p.holding] for p in self.properties if p.holding in by_holding]
         return compose([*said, *([Status.UNKNOWN] if self.unknowns else [])])
+
+    @property
+    def crossed(self) -> list[str]:
+        """Return what was above a threshold, a sentence each with its anomaly; of groups see `violations`."""
+        crossed = [one for one in self.properties if one.holding is Holding.CROSSED]
+        return [f"{one.anomaly}: {sentence}" for one in crossed for sentence in one.crossed]
 
     @property
     def exit_code(self) -> int:

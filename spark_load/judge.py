@@ -144,6 +144,7 @@ def judge(
                 violation_count=found.counts.get(anomaly.id, 0) + len(crossed.get(anomaly.id, ())),
                 allowed_because=excused.get(anomaly.id),
                 is_unknown=anomaly.id in reasons,
+                crossed=crossed.get(anomaly.id, ()),
             )
             for anomaly in JUDGED
         ),

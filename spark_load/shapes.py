@@ -191,6 +191,7 @@ class _Property(TypedDict):
     violations: _Count
     allowed_because: str | None
     holding: Holding
+    crossed: NotRequired[tuple[str, ...]]
 
 
 class _Violation(TypedDict):

@@ -32,7 +32,7 @@ def finish(verdict: Verdict, folder: Path, *, as_json: bool) -> None:
         click.echo(json.dumps(verdict.as_json(), indent=2))
     else:
         report.show(verdict, Console())
-    why = [*verdict.unknowns, *(f"{one.anomaly}: {one.sentence}" for one in verdict.violations)]
+    why = [*verdict.unknowns, *(f"{one.anomaly}: {one.sentence}" for one in verdict.violations), *verdict.crossed]
     for reason in why[:_REASONS_MAX]:
         click.echo(reason, err=True)
     pages = (folder / report.VERDICT_FILE, folder / report.SUMMARY_FILE, folder / report.PAGE_FILE)

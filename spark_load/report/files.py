@@ -111,6 +111,7 @@ def _verdict(said: shapes.VerdictShape) -> Verdict:
                 violation_count=one["violations"],
                 allowed_because=one["allowed_because"],
                 is_unknown=one["holding"] is Holding.UNKNOWN,
+                crossed=one.get("crossed", ()),
             )
             for one in said["properties"]
         ),

@@ -66,7 +66,7 @@ def _message(one: Property) -> str:
 
 
 def _witnesses(one: Property, verdict: Verdict) -> str:
-    return "\n".join(
+    lines = [
         line
         for violation in verdict.violations
         if violation.anomaly == one.anomaly
@@ -74,7 +74,8 @@ def _witnesses(one: Property, verdict: Verdict) -> str:
             f"group {violation.message_group_id}, {violation.queue or 'all queues'}: {violation.sentence}",
             *(f"    {event_line(event.as_dict())}" for event in violation.witness),
         )
-    )
+    ]
+    return "\n".join([*one.crossed, *lines])
 
 
 def _clean(text: str) -> str:

@@ -38,6 +38,7 @@ def markdown(verdict: Verdict) -> str:
     parts = [
         f"# {verdict.status.value.upper()} — {escaped(str(verdict.run.get('run', '')))}",
         *([_bullets("Not known", tuple(map(escaped, verdict.unknowns)))] if verdict.unknowns else []),
+        *([_bullets("Crossed", tuple(map(escaped, verdict.crossed)))] if verdict.crossed else []),
         *([_violations(verdict)] if verdict.violations else []),
         _properties(verdict),
         _measures(verdict.measures),

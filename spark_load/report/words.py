@@ -27,7 +27,8 @@ def reasons(verdict: Verdict) -> list[str]:
         f" in {one.opportunities:,} opportunities. {ANOMALIES[one.anomaly].definition}"
         for one in sorted(told, key=lambda one: one.holding is Holding.CROSSED)
     ]
-    return [*found, *(f"Not known: {reason}" for reason in verdict.unknowns), *([] if told else [exercised(verdict)])]
+    unknown = [f"Not known: {reason}" for reason in verdict.unknowns]
+    return [*found, *verdict.crossed, *unknown, *([] if told else [exercised(verdict)])]
 
 
 def exercised(verdict: Verdict) -> str:

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 from py4j.protocol import Py4JNetworkError
 
+from sluice.verdict import EXIT_CROSSED
 from spark_load import driver, session
 from spark_load.cli import ending
 from tests import reported
@@ -23,6 +24,15 @@ def test_a_session_that_died_does_not_hide_why_a_run_ends(monkeypatch: pytest.Mo
 
     with pytest.raises(ZeroDivisionError), session.running(1):
         _ = 1 / 0
+
+
+def test_a_crossed_threshold_is_said_at_the_very_end(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Where people look: what was seen, and what is allowed."""
+    with pytest.raises(SystemExit) as ended:
+        ending.finish(reported.crossed(), tmp_path, as_json=True)
+
+    assert ended.value.code == EXIT_CROSSED
+    assert "H3: latency in shipping was 2.33 s, allowed are 2.2 s\n" in capsys.readouterr().err
 
 
 def test_ctrl_c_while_a_page_is_drawn_costs_no_verdict(

@@ -100,6 +100,26 @@ def test_junit_survives_what_xml_cannot_hold() -> None:
     assert "group g\ufffd\ufffd<&>" in "".join(suite.itertext())
 
 
+@pytest.mark.parametrize(
+    "told",
+    [
+        report.markdown,
+        junit.xml,
+        lambda verdict: page.html(verdict, reported.series_of(verdict)),
+        lambda verdict: json.dumps(verdict.as_json()),
+    ],
+    ids=["summary", "junit", "page", "json"],
+)
+def test_what_crossed_a_threshold_is_named_with_what_was_seen_and_allowed(told: Callable[[Verdict], str]) -> None:
+    """Wherever the verdict is read; and not where the target may be so slow."""
+    sentence = "latency in shipping was 2.33 s, allowed are 2.2 s"
+    crossed = reported.crossed()
+    allowed = tuple(replace(one, allowed_because="it is known to be") for one in crossed.properties)
+
+    assert sentence in told(crossed)
+    assert replace(crossed, properties=allowed).crossed == []
+
+
 # --- stored and read back --------------------------------------------------------------------------------------------
 
 
