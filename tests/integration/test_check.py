@@ -10,6 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
+from sluice.checker import Thresholds
 from sluice.errors import HistoryError
 from sluice.history import Event, Kind, recording_detail
 from sluice.verdict import Holding, Status, Verdict
@@ -151,6 +152,7 @@ def test_what_is_lawful_under_a_load_is_allowed_and_what_warms_up_not_measured(
         plan=None,
         expectation=EXPECTATION,
         run={"run": RUN, "target": "endpoint", "recorders": {}, "max_receive_count": {}},
+        thresholds=Thresholds(latency_seconds_max=0.001),
         allowed={"C7": "two producers publish each group"},
     )
 
@@ -161,6 +163,8 @@ def test_what_is_lawful_under_a_load_is_allowed_and_what_warms_up_not_measured(
     assert verdict.measures["published"]["count"] == 2
     assert {of["received"]["count"] for of in verdict.measures["queues"].values()} == {2}
     assert verdict.measures["percentiles"] == "exact"
+    assert [one.partition(" was ")[0] for one in verdict.crossed] == [f"H3: latency in {queue}" for queue in QUEUES]
+    assert {one.partition(", ")[2] for one in verdict.crossed} == {"allowed are 0.001 s"}
 
 
 def test_how_a_history_is_cut_changes_nothing(

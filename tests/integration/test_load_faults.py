@@ -539,6 +539,9 @@ def test_half_the_calls_throttled_is_valid_and_crosses_its_threshold(
     assert (verdict.status, verdict.unknowns) == (Status.VALID, ())
     assert verdict.exit_code == EXIT_CROSSED
     assert [one.anomaly for one in verdict.properties if one.holding is Holding.CROSSED] == ["H6"]
+    (crossed,) = verdict.crossed
+    assert crossed.startswith("H6: ")
+    assert crossed.endswith("allowed are 1.0%")
     assert {of["received"]["count"] for of in verdict.measures["queues"].values()} == {400}
 
 
