@@ -226,6 +226,19 @@ class Plan:
         return deduplication_id(self.identity(planned, run))
 
 
+def silence_seconds(profile: Profile) -> float:
+    """Return the longest time in which no message is due, from the start of the load to its first end marker.
+
+    The rate is linear within a phase, so the longest gaps are those beside where phases begin and end.
+    """
+    begun = np.floor(np.cumsum([0, *(step.message_count for step in profile.steps)])).astype(np.int64)
+    near = np.unique(begun[:, None] + np.arange(-2, 3))
+    numbers = near[(near >= 0) & (near < profile.measured_count)]
+    seconds = _inverse_us(profile.steps, numbers) / 1e6
+    gaps = np.diff(seconds)[np.diff(numbers) == 1]
+    return float(max([seconds[0], *gaps, profile.end_markers_after_seconds - seconds[-1]]))
+
+
 def _as_arrow(column: Any, type_: pa.DataType) -> pa.Array:
     """Return a numpy column as Arrow's, without a copy; `pa.array` would import pandas for it first."""
     assert column.dtype.itemsize * 8 == type_.bit_width, "columns are computed as what they are sent as"

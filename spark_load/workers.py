@@ -14,6 +14,7 @@ from pathlib import Path
 
 from sluice.clock import Clock, SystemClock
 from sluice.errors import EndpointError
+from spark_load.plan import silence_seconds
 from spark_load.profile import Profile
 from spark_load.tasks import Run
 
@@ -34,13 +35,7 @@ class _Worker:
 
 def idle_seconds(profile: Profile) -> float:
     """Return how long nothing must have come before a worker ends: longer than the plan itself is ever silent."""
-    longest = silence = 0.0
-    for step in profile.steps:
-        is_silent = step.message_count < max(1, step.duration_seconds / profile.drain_timeout_seconds)
-        silence = silence + step.duration_seconds if is_silent else 0.0
-        longest = max(longest, silence)
-    before_the_end = silence + profile.end_markers_after_seconds - profile.duration_seconds
-    return profile.drain_timeout_seconds + max(longest, before_the_end)
+    return profile.drain_timeout_seconds + silence_seconds(profile)
 
 
 def work(run: Run) -> dict[str, str | None]:

@@ -1,5 +1,7 @@
 """What the load test hands to the real worker is what an outbox would have made."""
 
+import pytest
+
 from messaging.envelope import decode
 from sluice.history import Identity, identity_of
 from spark_load.envelopes import Envelopes, run_of
@@ -49,11 +51,27 @@ def _in_phases(*phases: tuple[float, float]) -> Profile:
 
 
 def test_a_worker_waits_longer_than_the_plan_is_silent() -> None:
-    """Phases in which nothing is offered, or hardly anything, and what comes behind the load, end no worker."""
+    """Phases in which nothing is offered, or hardly anything, and what comes behind the load, end no worker.
+
+    Neither does a ramp from nothing: of 0 to 1/s in an hour the second message is due when half the square of the
+    seconds is 3,600, and of 1/s to 0 the last two are as far apart.
+    """
     steady = Profile(messages_per_second=1, duration_seconds=10, group_count=1, drain_timeout_seconds=20)
 
-    assert 20 < idle_seconds(steady) < 25
-    assert idle_seconds(_in_phases((5, 1), (50, 0), (5, 1))) == 70
-    assert idle_seconds(_in_phases((5, 1), (50, 0), (40, 0), (5, 1), (60, 0), (5, 1))) == 110
-    assert idle_seconds(_in_phases((5, 1), (100, 0.02), (5, 1))) == 120
-    assert idle_seconds(_in_phases((5, 1), (50, 0))) == 20 + 50 + 0.5
+    up, down = (
+        Profile(
+            phases=(Phase(duration_seconds=3_600, messages_per_second=first, to_per_second=last),),
+            group_count=1,
+            drain_timeout_seconds=20,
+        )
+        for first, last in ((0, 1), (1, 0))
+    )
+
+    assert idle_seconds(steady) == 20 + 1.5
+    assert idle_seconds(_in_phases((5, 1), (50, 0), (5, 1))) == 20 + 51
+    assert idle_seconds(_in_phases((5, 1), (50, 0), (40, 0), (5, 1), (60, 0), (5, 1))) == 20 + 91
+    assert idle_seconds(_in_phases((5, 1), (100, 0.02), (5, 1))) == 20 + 50
+    assert idle_seconds(_in_phases((50, 0), (5, 1))) == 20 + 50
+    assert idle_seconds(_in_phases((5, 1), (50, 0))) == 20 + 51.5
+    assert idle_seconds(up) == pytest.approx(20 + 84.853, abs=0.001)
+    assert idle_seconds(down) == pytest.approx(20 + 84.853 + 0.5, abs=0.001)
