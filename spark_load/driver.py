@@ -197,7 +197,6 @@ def resume_load(
             attempt=described["attempts"],
         )
         resume.end_tasks(run, clock)
-        run = replace(run, looked_at_us=clock.now_us())
         done = resume.read(spark, run)
         resume.check_time(done, environment, clock.now_us())
         run = replace(run, resumed_at_us=resume.next_offset_us(spark, run, plan_rows(spark, run)))

@@ -5,10 +5,9 @@ it sees is for whoever waits, and for knowing when to go on. Only journals count
 """
 
 import json
-import math
 import signal
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -21,6 +20,7 @@ from pyspark.sql import SparkSession
 from sluice.clock import NotReached, eventually
 from sluice.errors import HistoryError, MessagingError
 from sluice.history import Kind
+from spark_load import resume
 from spark_load.consume import consume
 from spark_load.coordination import EARLIER, Progress
 from spark_load.dead_letters import FAILURES, DeadLetters
@@ -106,6 +106,7 @@ class _Offering:
             self._consuming = pool.submit(consume(spark, run).collect)
         self._publishing: Future[Any] = pool.submit(publish(spark, run).collect)
         self._letters = DeadLetters(at, run)
+        self._forgotten: Sequence[int] = ()
 
     def carry_out(self) -> list[str]:
         """Go through all steps and return what went wrong; a step that fails does not keep the rest from happening."""
@@ -133,33 +134,21 @@ class _Offering:
             present = [one for one in self._board.everyone() if one.role != EARLIER]
             return self._is_any_over() or len(present) >= expected
 
-        seconds = self._seconds_to_begin()
-        try:
-            eventually(
-                are_ready,
-                timeout_seconds=min(seconds, _READY_SECONDS),
-                describe=f"{expected} Spark tasks to be ready",
-                clock=self._clock,
-            )
-        except NotReached as error:
-            if seconds > _READY_SECONDS:
-                raise
-            raise NotReached(
-                "the tasks were not ready before what is to be published again would have been a second message;"
-                " run it anew, on a machine with less to do"
-            ) from error
-        self._board.start(self._begin_us())
+        eventually(
+            are_ready,
+            timeout_seconds=_READY_SECONDS,
+            describe=f"{expected} Spark tasks to be ready",
+            clock=self._clock,
+        )
+        begin_us = self._begin_us()
+        self._board.start(begin_us)
+        self._forgotten = resume.forgotten(self._run, begin_us)
         if self._profile.warm_up_count and not self._run.attempt:
             self._enter("warming up")
             self._await(
                 self._is_warm, self._profile.warm_up_seconds * _SLACK + _SLACK_SECONDS, "the warm-up to be consumed"
             )
         self._board.measure(self._begin_us())
-
-    def _seconds_to_begin(self) -> float:
-        """Return for how long what a resumed run publishes again is still remembered; without end when nothing is."""
-        by_us = self._run.begin_by_us
-        return math.inf if by_us is None else (by_us - self._clock.now_us()) / 1e6
 
     def _begin_us(self) -> int:
         """Return when the plan begins, which is in the past where a run is resumed in the midst of it."""
@@ -253,7 +242,9 @@ class _Offering:
             self._watch("stopping", self._board.everyone())
 
     def failures(self) -> Iterator[str]:
-        """Yield why a job failed, when both are over."""
+        """Yield what was not published again, and why a job failed; when both are over."""
+        if self._forgotten:
+            yield resume.told(self._forgotten)
         for name, job in (("consumers", self._consuming), ("publishers", self._publishing)):
             try:
                 job.result()

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from spark_load.transport import is_throttled
 
-_RETRY_SECONDS_MAX = 30  # far inside the deduplication window, so a retry is never a second message
+RETRY_SECONDS_MAX = 30  # far inside the deduplication window, so a retry is never a second message
 _RETRY_PAUSE_SECONDS = 0.5
 _THROTTLED_SECONDS_MAX = 180  # a refusal had no effect, but an answer that says 503 may have had one
 _BACKOFF_SECONDS = 0.05
@@ -76,4 +76,4 @@ class Trouble:
             longest: float = min(_BACKOFF_SECONDS_MAX, _BACKOFF_SECONDS * 2 ** min(tries, _DOUBLINGS_MAX))
             return longest * self._uniform(f"{group}.{tries}")
         self._down_since = now if self._down_since is None else self._down_since
-        return None if now - min(since, self._down_since) > _RETRY_SECONDS_MAX else _RETRY_PAUSE_SECONDS
+        return None if now - min(since, self._down_since) > RETRY_SECONDS_MAX else _RETRY_PAUSE_SECONDS

@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 from spark_load.agenda import Due
 from spark_load.coordination import Progress
 from spark_load.publisher import Publisher
-from spark_load.resume import left
+from spark_load.resume import left, remembered
 from spark_load.tasks import PUBLISHER, SUMMARY_SCHEMA, Desk, Run, desk
 from spark_load.transport import Transport
 from spark_load.transport.ledger import Ledger
@@ -70,7 +70,7 @@ def publish_share(run: Run, rows: Iterator[Due]) -> Progress:
                 board=at.board,
                 clock=at.clock,
                 name=at.name,
-            ).publish(rows)
+            ).publish(remembered(run, at.board, rows) if run.begin_by_us else rows)
         finally:
             transport.close()
 

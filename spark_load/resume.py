@@ -2,13 +2,15 @@
 
 A message that was acknowledged is not published again, nor are its repeats. One whose last publish was never answered
 may be in the topic: while the service still remembers its deduplication id it is published again, which is safe;
-later it is not, because it would be a second message, and it stays unknown whether there is a first.
+later it is not, because it would be a second message, and it stays unknown whether there is a first. What comes behind
+it in its group is published all the same: the message is in before that or never, so nothing is out of order.
 """
 
 import fcntl
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
@@ -22,15 +24,17 @@ from sluice.errors import ConfigError, HistoryError
 from sluice.history import Kind, Outcome
 from sluice.verdict import Status
 from spark_load import report, shapes
+from spark_load.agenda import Due
 from spark_load.coordination import EARLIER, Board, Progress
 from spark_load.judge import compact
+from spark_load.pacing import RETRY_SECONDS_MAX
 from spark_load.site import Site
 from spark_load.tasks import JOURNALS, Run
 
-RESENT_WITHIN_SECONDS = limits.DEDUPLICATION_WINDOW_SECONDS - 60
-_REMEMBERED_SECONDS = limits.DEDUPLICATION_WINDOW_SECONDS - 5
+RESENT_WITHIN_SECONDS = limits.DEDUPLICATION_WINDOW_SECONDS - RETRY_SECONDS_MAX - 5
 _QUIET_SECONDS = 3
 _ENDED_SECONDS = 60
+_NAMED_MAX = 10
 _EARLIER, _LOCK = "earlier", ".lock"
 
 
@@ -200,18 +204,14 @@ def check_time(done: Done, environment: Environment, now_us: int) -> None:
 
 
 def left(spark: SparkSession, run: Run, rows: DataFrame) -> DataFrame:
-    """Return the rows of the plan that are to be published yet, as `run` looked at the journals.
-
-    How old an unanswered publish may be is reckoned when it will go out again: what is left is paced as planned.
-    """
-    before = _sent_before(spark, run, rows)
-    may_be_in = F.coalesce(F.col("age_us") > RESENT_WITHIN_SECONDS * 1_000_000, F.expr("false"))
-    return rows.join(before.where(F.col("is_acked") | may_be_in).select("idx"), "idx", "left_anti").select(rows.columns)
+    """Return the rows of the plan that were not acknowledged; of those in `begin_by_us` not all may be sent again."""
+    acked = _sent_before(spark, run).where("is_acked").select("idx")
+    return rows.join(acked, "idx", "left_anti").select(rows.columns)
 
 
-def _sent_before(spark: SparkSession, run: Run, rows: DataFrame) -> DataFrame:
-    """Return the messages that were published, and how old an unanswered publish is when the next is planned."""
-    published = (
+def _sent_before(spark: SparkSession, run: Run) -> DataFrame:
+    """Return the messages that were published, and since when one may be in whose publish was not answered."""
+    return (
         spark.read.parquet(str(run.folder / _EARLIER))
         .where((F.col("kind") == Kind.PUBLISHED.value) & (F.col("message_run") == run.id))
         .groupBy("idx")
@@ -220,20 +220,45 @@ def _sent_before(spark: SparkSession, run: Run, rows: DataFrame) -> DataFrame:
             F.min(F.when(F.col("outcome") == Outcome.INFO.value, F.col("invoked_at_us"))).alias("unanswered_at_us"),
         )
     )
-    sent_at_us = run.looked_at_us + F.greatest(F.lit(0), F.col("offset_us") - run.resumed_at_us)
-    first = rows.where("publish_attempt = 1").select("idx", "offset_us")
-    age_us = (sent_at_us - F.col("unanswered_at_us")).alias("age_us")
-    return published.join(first, "idx").select("idx", "is_acked", age_us)
 
 
-def begin_by_us(spark: SparkSession, run: Run, rows: DataFrame) -> int | None:
-    """Return when publishing has to have begun, or what is published again would be new; None when nothing is."""
-    resent = _sent_before(spark, run, rows).where(
-        ~F.col("is_acked") & (F.col("age_us") <= RESENT_WITHIN_SECONDS * 1_000_000)
+def begin_by_us(spark: SparkSession, run: Run, rows: DataFrame) -> dict[int, int]:
+    """Return the messages that were never answered, to when the run has to go on for them to be published again.
+
+    Later, what is published as planned would come when the service has forgotten it.
+    """
+    unanswered = _sent_before(spark, run).where(~F.col("is_acked") & F.col("unanswered_at_us").isNotNull())
+    until_us = F.col("unanswered_at_us") + RESENT_WITHIN_SECONDS * 1_000_000
+    waits_us = F.greatest(F.lit(0), F.col("offset_us") - run.resumed_at_us)
+    found = (
+        rows.where("publish_attempt = 1").join(unanswered, "idx").select("idx", (until_us - waits_us).alias("by_us"))
     )
-    oldest = resent.agg(F.max("age_us").alias("age_us")).first()
-    age_us: int | None = None if oldest is None else oldest["age_us"]
-    return None if age_us is None else run.looked_at_us + _REMEMBERED_SECONDS * 1_000_000 - age_us
+    return {row["idx"]: row["by_us"] for row in found.collect()}
+
+
+def forgotten(run: Run, begun_us: int) -> Sequence[int]:
+    """Return the messages that may not be published again, as the plan began at that instant."""
+    return sorted(idx for idx, by_us in run.begin_by_us.items() if begun_us + run.resumed_at_us > by_us)
+
+
+def remembered(run: Run, board: Board, rows: Iterator[Due]) -> Iterator[Due]:
+    """Yield the rows that may be published, once the driver has said when the plan begins.
+
+    The first is asked for before that: then all of them were sorted.
+    """
+    first = list(islice(rows, 1))
+    not_again = frozenset(forgotten(run, board.await_start()))
+    yield from (row for row in chain(first, rows) if row.idx not in not_again)
+
+
+def told(idxs: Sequence[int]) -> str:
+    """Return which messages were not published again, and why, as a sentence."""
+    named = ", ".join(map(str, idxs[:_NAMED_MAX])) + (", …" if len(idxs) > _NAMED_MAX else "")
+    return (
+        f"{len(idxs)} message(s) whose publish was never answered were not published again, for after"
+        f" {limits.DEDUPLICATION_WINDOW_SECONDS} s each might have become a second message (idx {named}); to"
+        " know what became of them, run it anew"
+    )
 
 
 def next_offset_us(spark: SparkSession, run: Run, rows: DataFrame) -> int:

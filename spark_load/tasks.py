@@ -1,8 +1,8 @@
 """What the Spark tasks of a run have in common: who they are, and what is installed on their clients."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -39,8 +39,8 @@ class Run:
         saboteur: name of one to install, for the red path.
         attempt: 0, and one more each time it is resumed.
         resumed_at_us: how far into the plan this attempt begins.
-        looked_at_us: when the journals of the attempts before were looked at.
-        begin_by_us: when this attempt has to have begun; None when it does not matter.
+        begin_by_us: of what was sent before and never answered, until when this attempt has to begin, or it may not be
+            sent again.
     """
 
     id: str
@@ -53,8 +53,7 @@ class Run:
     saboteur: str | None = None
     attempt: int = 0
     resumed_at_us: int = 0
-    looked_at_us: int = 0
-    begin_by_us: int | None = None
+    begin_by_us: Mapping[int, int] = field(default_factory=dict)
 
     @property
     def journals(self) -> Path:

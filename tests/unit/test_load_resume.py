@@ -1,6 +1,8 @@
 """What a resumed run needs to know of the attempt before it, where no Spark is needed to tell."""
 
 import os
+from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -8,6 +10,7 @@ import pytest
 from sluice.clock import VirtualClock
 from sluice.errors import ConfigError
 from spark_load import profile, resume
+from spark_load.agenda import Due
 from spark_load.cli.watching import Gauge
 from spark_load.plan import Plan
 from spark_load.tasks import Run
@@ -70,6 +73,43 @@ def test_what_was_done_before_a_run_was_resumed_is_in_its_rows(tmp_path: Path) -
 
     assert (published.done, published.expected, published.per_second) == (8, 11, 0)
     assert (billing.sent, billing.done, billing.waiting, billing.per_second) == (8, 5, 3, 0)
+
+
+def test_what_the_service_has_forgotten_is_not_published_again_and_all_else_is(tmp_path: Path) -> None:
+    """Also what comes behind it in its group; which ones is known to driver and tasks alike, and said."""
+    clock = VirtualClock()
+    run = replace(_resumed(tmp_path), resumed_at_us=2_000_000, begin_by_us={3: 1_000, 4: 999, -1: 998})
+    board = run.board(clock)
+    board.start(1_000 - run.resumed_at_us)
+    rows = [Due(3, 1, 0, 5), Due(4, 1, 0, 6), Due(5, 1, 0, 7), Due(4, 2, 0, 8), Due(-1, 1, 0, 9)]
+
+    sent = list(resume.remembered(run, board, iter(rows)))
+
+    assert sent == [Due(3, 1, 0, 5), Due(5, 1, 0, 7)]
+    assert resume.forgotten(run, 1_000 - run.resumed_at_us) == [-1, 4]
+    assert resume.forgotten(run, 999 - run.resumed_at_us) == [-1]
+    assert resume.told(range(12)) == (
+        "12 message(s) whose publish was never answered were not published again, for after 300 s each might have"
+        " become a second message (idx 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, …); to know what became of them, run it anew"
+    )
+
+
+def test_a_publisher_asks_for_its_share_before_it_waits_for_the_beginning(tmp_path: Path) -> None:
+    """What it will send is sorted by then; Spark begins to when it is asked."""
+    run = replace(_resumed(tmp_path), begin_by_us={1: 0})
+    clock = VirtualClock()
+    asked = []
+
+    def rows() -> Iterator[Due]:
+        asked.append(clock.monotonic())
+        run.board(clock).start(1)
+        yield Due(1, 1, 0, 0)
+
+    remembered = resume.remembered(run, run.board(clock), rows())
+
+    assert asked == []  # the publisher says first that it is there, or the driver would wait for it, and it for him
+    assert list(remembered) == []
+    assert asked == [0]
 
 
 def test_tasks_that_go_on_writing_are_to_be_ended_first(tmp_path: Path) -> None:
