@@ -90,7 +90,8 @@ def _show(made: Estimate, named: NamedProfile, environment: Environment, console
     for name, value in _rows(made):
         table.add_row(name, value)
     console.print(table)
-    limits = Table("at the peak", "used", "allowed", "share", box=None, pad_edge=False)
+    when = "on average" if made.target == "localstack" else "at the peak"
+    limits = Table(when, "used", "allowed", "share", box=None, pad_edge=False)
     for use in made.uses:
         colour = "red" if use.share > 1 else "yellow" if use.share > _NEARLY else "green"
         limits.add_row(

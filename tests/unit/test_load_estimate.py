@@ -1,6 +1,7 @@
 """What a profile will take, worked out by hand; and what is said where it cannot work."""
 
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -280,6 +281,14 @@ def test_the_command_says_it_as_json() -> None:
     assert said["price_date"] == "2026-11-21"
     assert said["cost_usd"] == pytest.approx(sum(said["cost"].values()))
     assert len(said["assumptions"]) == 4
+
+
+@pytest.mark.parametrize(("environment", "when"), [("local", "on average"), ("prod", "at the peak")])
+def test_the_command_says_when_so_much_of_a_limit_is_used(environment: str, when: str) -> None:
+    """AWS refuses what is too much for a second; LocalStack works a peak off later."""
+    ran = CliRunner().invoke(plan_command, ["ramp", "--env", environment])
+
+    assert re.findall(r"^(.*?) +used +allowed +share *$", ran.stdout, re.MULTILINE) == [when]
 
 
 def test_the_command_ends_with_3_when_it_cannot_work(tmp_path: Path) -> None:
