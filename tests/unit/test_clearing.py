@@ -16,7 +16,7 @@ from sluice.history import Event, Kind, answer_detail
 from spark_load.clearing import cleared, group_names, read
 from spark_load.columns import NONE, Events, alike, hashes
 from spark_load.facts import count, facts
-from spark_load.measures import joined, measures, nothing
+from spark_load.measures import _rounded, joined, measures, nothing
 from spark_load.narrow import narrow
 from tests.histories import EXPECTATION, full, published, received
 from wire.journal import SCHEMA
@@ -209,6 +209,41 @@ def test_many_values_are_rounded_and_say_so() -> None:
     for q in (50, 95, 99):
         true = in_order[math.ceil(q / 100 * 6_000) - 1]
         assert 0 <= true - found["lateness_us"][f"p{q}"] <= abs(true) / 4_096
+
+
+def test_a_value_is_rounded_down_to_its_first_thirteen_bits() -> None:
+    """Smaller ones stay as they are; of those below zero down is away from it."""
+    values = [0, 1, -1, 8_191, 8_192, 8_193, -8_193, 16_387, 2**40 + 1]
+
+    rounded = _rounded(np.array(values))
+
+    assert rounded.tolist() == [0, 1, -1, 8_191, 8_192, 8_192, -8_194, 16_384, 2**40]
+
+
+def test_parts_that_overlap_are_joined_in_the_order_of_their_values() -> None:
+    """Of 5, 5, 5 and 1 the half at or below is 5; one rounded part makes the whole approximate."""
+    many = [round(math.exp(power)) for power in _random.uniform(0, 20, 5_001)]
+
+    assert _measured(_late([5, 5, 5], "one"), _late([1], "other"))["lateness_us"]["p50"] == 5
+    assert _measured(_late([5], "one"), _late(many, "other"))["percentiles"] != "exact"
+
+
+def test_publishing_began_with_the_first_measured_message() -> None:
+    """What warmed up before it, and what was refused, is no part of the rate."""
+    refused = published(9, 50, outcome="fail", error="Throttling")
+    warm_up = published(8, 0, phase="warm_up")
+
+    found = _measured([warm_up, refused, published(0, 100, took_ms=5), published(1, 120, took_ms=7)])
+
+    assert found["published"] == {"count": 2, "seconds": 0.027, "per_second": 2 / 0.027}
+
+
+@pytest.mark.parametrize("kinds", [("opened", "closed"), ("closed", "opened")])
+def test_a_recorder_has_finished_whatever_is_counted_first(kinds: tuple[str, str]) -> None:
+    """Its first and its last event may be in different files."""
+    parts = [count(Events(_table([Event(kind=one, worker="one", task_attempt=0)])), EXPECTATION) for one in kinds]
+
+    assert facts(pa.concat_tables(parts), EXPECTATION).recorded == {"one": {0: True}}
 
 
 def test_events_are_counted_by_hand() -> None:
