@@ -3,6 +3,7 @@
 A fenced block is marked by comments in the lines before it, which no reader sees:
 
     <!-- run -->              its commands are run; `<!-- run: billing parks -->` where something else is declared
+    <!-- ends: 1 -->          with this exit code, and not with 0
     <!-- not run: WHY -->     they are not
     <!-- file: NAME -->       it is saved under that name
     <!-- given: WHAT -->      something happens first that a reader is told of
@@ -44,7 +45,7 @@ DECLARED: Mapping[str | None, Mapping[str, Any]] = {
     "billing parks": {"poison": Poison.PARK, "gaps": Gaps.HALT},
 }
 _BLOCK = re.compile(r"((?:^<!-- [^\n]+ -->\n)*)^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-_MARK = re.compile(r"<!-- (run|not run|file|given)(?:: (.+))? -->")
+_MARK = re.compile(r"<!-- (run|ends|not run|file|given)(?:: (.+))? -->")
 # A process is forked from one that has imported everything, which takes seconds.
 _forked = multiprocessing.get_context("forkserver")
 _forked.set_forkserver_preload([__name__, "tests.integration.outbox.market", "examples.services.__main__", "pandas"])
@@ -94,8 +95,8 @@ class Reader:
         """Save a file."""
         (self._folder / name).write_text(inside, encoding="utf-8")
 
-    def run(self, command: list[str], *, declared: Mapping[str, Any]) -> str:
-        """Run a command of Python's to its good end, and return what it printed."""
+    def run(self, command: list[str], *, declared: Mapping[str, Any], exit_code: int = 0) -> str:
+        """Run a command of Python's to its end, and return what it printed."""
         assert command[0] == "python", command
         printed = self._folder / "printed"
         process = _forked.Process(
@@ -108,7 +109,7 @@ class Reader:
             process.kill()
             process.join()
         assert ended is not None, f"{shlex.join(command)} did not end within {PATIENCE_SECONDS} s: {said}"
-        assert ended == 0, f"{shlex.join(command)} ended with {ended}: {said}"
+        assert ended == exit_code, f"{shlex.join(command)} ended with {ended}: {said}"
         process.close()
         return said
 
@@ -208,7 +209,7 @@ def reader(emulated: localstack.Running, tmp_path: Path) -> Iterator[Reader]:
         ("operators.md", ("A parked group", "A gap")),
         pytest.param("operators.md", (), marks=pytest.mark.slow),
         pytest.param("recorder.md", ("Judge",), marks=pytest.mark.slow),
-        pytest.param("recorder.md", (), marks=pytest.mark.slow),
+        pytest.param("recorder.md", (), marks=[pytest.mark.slow, pytest.mark.timeout(900)]),
     ],
 )
 def test_a_guides_commands_print_what_it_says(reader: Reader, guide: str, left_out: tuple[str, ...]) -> None:
@@ -222,8 +223,9 @@ def test_a_guides_commands_print_what_it_says(reader: Reader, guide: str, left_o
         if (name := block.marks.get("file")) is not None:
             reader.save(name, block.inside)
         if "run" in block.marks:
-            declared = DECLARED[block.marks["run"]]
-            printed = "".join(reader.run(command, declared=declared) for command in block.commands)
+            declared, exit_code = DECLARED[block.marks["run"]], int(block.marks.get("ends") or 0)
+            ran = (reader.run(command, declared=declared, exit_code=exit_code) for command in block.commands)
+            printed = "".join(ran)
         elif block.language == "text":
             assert printed is not None, "a block of text comes after commands"
             _assert_printed(printed, block.inside)
