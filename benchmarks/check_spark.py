@@ -16,6 +16,7 @@ from spark_load import clearing, session
 from spark_load.judge import judge
 from spark_load.messages import messages
 from spark_load.narrow import SCHEMA
+from spark_load.parquet import pieces
 
 _CORES = 2
 _clock = SystemClock()
@@ -44,7 +45,7 @@ def _drained(frame: DataFrame) -> None:
 
 
 def _exchange(spark: SparkSession, folder: Path) -> None:
-    _drained(clearing.exchanged(spark, folder, EXPECTATION))
+    _drained(clearing.exchanged(spark, pieces(folder)[0], EXPECTATION))
 
 
 def _rollup(spark: SparkSession, folder: Path) -> None:
@@ -52,7 +53,7 @@ def _rollup(spark: SparkSession, folder: Path) -> None:
         found = messages({name: rows.column(name).to_numpy() for name in SCHEMA.names}, EXPECTATION)
         yield "messages", str(len(found["idx"])).encode()
 
-    _drained(clearing.looked_at(clearing.exchanged(spark, folder, EXPECTATION), rollup))
+    _drained(clearing.behind(clearing.exchanged(spark, pieces(folder)[0], EXPECTATION), rollup))
 
 
 def _judge(spark: SparkSession, folder: Path) -> dict[str, object]:

@@ -1,70 +1,44 @@
 """One pass over a whole history in Spark: what its events add up to, and which groups the checker has to look at.
 
-Spark brings together what belongs together, and spreads it over its executors; what is done with it is done on whole
-columns, in Python. A task reads pieces of the Parquet files, narrows their events and hands each partition of groups
-its share as one block of bytes, which Spark carries as it is: that is the one exchange. Behind it a task has all blocks
-of its groups, and clears those that are as they should be.
+Spark spreads the work over its executors, and brings together what belongs together; what is done with it is done on
+whole columns, in Python. A task reads row groups of the Parquet files, narrows their events, and clears the groups that
+are as they should be. Of a history in buckets it reads all of one bucket, and has whole groups. Of any other it hands
+each partition of groups its share as one block of bytes, which Spark carries as it is: that is the one exchange.
 """
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import cycle
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from sluice.checker import Activity, Expectation
+from sluice.errors import HistoryError
 from spark_load.columns import Events, hashes
 from spark_load.facts import COUNTED, Facts, count, facts
 from spark_load.measures import Seen, joined, nothing, observed
 from spark_load.messages import messages
 from spark_load.narrow import SCHEMA, narrow
+from spark_load.parquet import BUCKETS_MAX, Piece, pieces, read
+from spark_load.session import reason
 from spark_load.suspects import groups, waited_bit
-from wire import journal
 
 _PARTITION_EVENTS = 500_000
-_PARTITIONS_MAX = 10_000
-_PIECE_SCHEMA = "task int, path string, row_group int"
+_PIECE_SCHEMA = "task int, path string, row_group int, events long, bucket int"
 _BLOCK_SCHEMA = "partition int, what string, block binary"
 _BLOCK = pa.schema({"partition": pa.int32(), "what": pa.string(), "block": pa.binary()})
 _COUNTED, _NAMES, _ROWS, _MAYBE, _SEEN = "counted", "names", "rows", "suspects", "seen"
 _NAMES_SCHEMA = pa.schema({"group": pa.uint64(), "name": pa.string()})
 _MAYBE_SCHEMA = pa.schema({"name": pa.string(), "is_suspect": pa.bool_(), "waited": pa.int64()})
-_FEW_TEXTS = ["kind", "outcome", "queue", "phase", "worker", "clock_id", "error", "message_group_id", "message_run"]
-_READ = [
-    *_FEW_TEXTS,
-    "detail",
-    "task_attempt",
-    "call_id",
-    "idx",
-    "intended_at_us",
-    "invoked_at_us",
-    "responded_at_us",
-    "batch_position",
-    "deduplication_id",
-    "sns_message_id",
-    "sns_sequence_number",
-    "sqs_message_id",
-    "sqs_sequence_number",
-    "receive_count",
-    "receipt_handle_hash",
-    "sent_at_us",
-    "visibility_timeout_seconds",
-    "max_number_of_messages",
-    "wait_time_seconds",
-    "body_hash",
-    "attributes_hash",
-    "md5_ok",
-]
-_READ_SCHEMA = pa.schema(
-    [
-        (name, pa.dictionary(pa.int32(), pa.string()) if name in _FEW_TEXTS else journal.SCHEMA.field(name).type)
-        for name in _READ
-    ]
-)
+
+type Look = Callable[[pa.Table, pa.Table], Iterable[tuple[str, bytes]]]
+"""Is given narrow rows and the names of whole groups, see `cleared`; says what it found, and its bytes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,6 +63,9 @@ def clear(spark: SparkSession, history: Path, expectation: Expectation) -> Clear
         spark: its executors see the folder.
         history: folder of Parquet, columns as in `sluice.history`, settled.
         expectation: what the run was set up to be.
+
+    Raises:
+        HistoryError: a file of it is damaged, or not what it says it is.
     """
 
     def look(rows: pa.Table, names: pa.Table) -> Iterator[tuple[str, bytes]]:
@@ -97,7 +74,11 @@ def clear(spark: SparkSession, history: Path, expectation: Expectation) -> Clear
         yield _SEEN, json.dumps(seen).encode()
 
     found: dict[str, list[bytes]] = {what: [] for what in (_COUNTED, _MAYBE, _SEEN)}
-    for what, block in _pairs(looked_at(exchanged(spark, history, expectation), look).toArrow()):
+    try:
+        blocks = looked_at(spark, history, expectation, look).toArrow()
+    except (PySparkException, Py4JError) as error:
+        raise HistoryError(f"{history} cannot be judged: {reason(error)}") from error
+    for what, block in _pairs(blocks):
         found[what].append(block)
     told = facts(_table(found[_COUNTED], COUNTED), expectation)
     return Cleared(
@@ -122,42 +103,75 @@ def suspects(maybe: pa.Table, activity: Mapping[str, Sequence[Activity]], expect
     return [row["name"] for row in maybe.to_pylist() if row["is_suspect"] or row["waited"] & said_empty]
 
 
-def _pieces(history: Path) -> list[tuple[str, int, int]]:
-    """Return the row groups of all files: path, number, and how many events are in it."""
-    found = []
-    for path in sorted(history.glob("*.parquet")):
-        metadata = pq.read_metadata(path)
-        found += [(str(path), number, metadata.row_group(number).num_rows) for number in range(metadata.num_row_groups)]
-    return found
+def looked_at(spark: SparkSession, history: Path, expectation: Expectation, look: Look) -> DataFrame:
+    """Return what was counted of the events of a history, and what `look` says of each part of its groups."""
+    found, bucket_count = pieces(history)
+    if bucket_count is None:
+        return behind(exchanged(spark, found, expectation), look)
+    return _of_buckets(spark, found, bucket_count, expectation, look)
+
+
+def _spread(spark: SparkSession, tasks: Iterable[int], found: Iterable[Piece], task_count: int) -> DataFrame:
+    """Return pieces as rows, each in the partition that is its task."""
+    told = [(task, one.path, one.row_group, one.events, one.bucket) for task, one in zip(tasks, found, strict=False)]
+    return spark.createDataFrame(told, _PIECE_SCHEMA).repartitionById(task_count, "task")
+
+
+def _told(batches: Iterable[pa.RecordBatch]) -> Iterator[Piece]:
+    for batch in batches:
+        for row in batch.to_pylist():
+            yield Piece(row["path"], row["row_group"], row["events"], row["bucket"])
+
+
+# --- in buckets ------------------------------------------------------------------------------------------------------
+
+
+def _of_buckets(
+    spark: SparkSession, found: Sequence[Piece], bucket_count: int, expectation: Expectation, look: Look
+) -> DataFrame:
+    def judge(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        rows, names = [SCHEMA.empty_table()], [_NAMES_SCHEMA.empty_table()]
+        for piece in _told(batches):
+            events = read(piece)
+            yield _batch([(0, _COUNTED, _bytes(count(events, expectation)))])
+            rows.append(_held_to(piece, narrow(events, expectation), bucket_count))
+            names.append(group_names(events))
+        yield from _judged(pa.concat_tables(rows), pa.concat_tables(names), look)
+
+    return _spread(spark, (one.bucket for one in found), found, bucket_count).mapInArrow(judge, _BLOCK_SCHEMA)
+
+
+def _held_to(piece: Piece, rows: pa.Table, bucket_count: int) -> pa.Table:
+    if (rows.column("group").to_numpy() % np.uint64(bucket_count) != np.uint64(piece.bucket)).any():
+        raise HistoryError(
+            f"{piece.path} says that its groups are in buckets, and row group {piece.row_group} has one that is of"
+            " another; judge the journals it was made of, or write it anew without what it says of sluice.buckets"
+        )
+    return rows
+
+
+def _judged(rows: pa.Table, names: pa.Table, look: Look) -> Iterator[pa.RecordBatch]:
+    if rows.num_rows:
+        yield _batch((0, what, block) for what, block in look(rows, names))
 
 
 # --- before the exchange ---------------------------------------------------------------------------------------------
 
 
-def exchanged(spark: SparkSession, history: Path, expectation: Expectation) -> DataFrame:
-    """Return a history as blocks, each in the partition it belongs to: the arguments are those of `clear`."""
-    pieces = _pieces(history)
-    partition_count = min(max(1, round(sum(rows for _, _, rows in pieces) / _PARTITION_EVENTS)), _PARTITIONS_MAX)
+def exchanged(spark: SparkSession, found: Sequence[Piece], expectation: Expectation) -> DataFrame:
+    """Return pieces of a history as blocks, each in the partition it belongs to."""
+    partition_count = min(max(1, round(sum(one.events for one in found) / _PARTITION_EVENTS)), BUCKETS_MAX)
 
     def narrowed(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for batch in batches:
-            for piece in batch.to_pylist():
-                yield _blocks(read(piece["path"], piece["row_group"]), expectation, partition_count)
+        for piece in _told(batches):
+            yield _blocks(read(piece), expectation, partition_count)
 
-    told = [(at % partition_count, path, number) for at, (path, number, _) in enumerate(pieces)]
+    tasks = cycle(range(partition_count))
     return (
-        spark.createDataFrame(told, _PIECE_SCHEMA)
-        .repartitionById(partition_count, "task")
+        _spread(spark, tasks, found, partition_count)
         .mapInArrow(narrowed, _BLOCK_SCHEMA)
         .repartitionById(partition_count, "partition")
     )
-
-
-def read(path: str, row_group: int) -> Events:
-    """Return the events of a row group of a Parquet file."""
-    with pq.ParquetFile(path, read_dictionary=_FEW_TEXTS) as file:
-        table = file.read_row_group(row_group, columns=_READ, use_threads=False)
-    return Events(table.select(_READ).cast(_READ_SCHEMA))  # a stranger's Parquet may say how Arrow is to hold a text
 
 
 def _blocks(events: Events, expectation: Expectation, partition_count: int) -> pa.RecordBatch:
@@ -207,12 +221,12 @@ def _table(blocks: Sequence[bytes], schema: pa.Schema) -> pa.Table:
 # --- behind it -------------------------------------------------------------------------------------------------------
 
 
-def looked_at(blocks: DataFrame, look: Callable[[pa.Table, pa.Table], Iterable[tuple[str, bytes]]]) -> DataFrame:
-    """Return what was counted of the events as it is, and what `look` says of each partition of groups.
+def behind(blocks: DataFrame, look: Look) -> DataFrame:
+    """Return what was counted of the events, and what `look` says of the groups of each partition.
 
     Args:
         blocks: what `exchanged` returns.
-        look: is given the rows and the names of whole groups, see `cleared`; says what it found, and its bytes.
+        look: is given all rows of a partition.
     """
 
     def judge(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -223,9 +237,7 @@ def looked_at(blocks: DataFrame, look: Callable[[pa.Table, pa.Table], Iterable[t
                     yield _batch([(0, what, block)])
                 else:
                     mine[what].append(block)
-        if mine[_ROWS]:
-            rows, names = _table(mine.pop(_ROWS), SCHEMA), _table(mine.pop(_NAMES), _NAMES_SCHEMA)
-            yield _batch((0, what, block) for what, block in look(rows, names))
+        yield from _judged(_table(mine.pop(_ROWS), SCHEMA), _table(mine.pop(_NAMES), _NAMES_SCHEMA), look)
 
     return blocks.mapInArrow(judge, _BLOCK_SCHEMA)
 

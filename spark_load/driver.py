@@ -22,8 +22,9 @@ from sluice.declaration import Environment
 from sluice.errors import HistoryError
 from sluice.verdict import Verdict
 from spark_load import report, resume, shapes
+from spark_load.compacting import compact
 from spark_load.envelopes import run_of
-from spark_load.judge import compact, judge
+from spark_load.judge import judge
 from spark_load.offering import Watch, last_line, offer, slots
 from spark_load.plan import Plan
 from spark_load.profile import NamedProfile, Profile

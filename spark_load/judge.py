@@ -1,17 +1,15 @@
-"""From journals to a verdict: compact, clear what is clean, hand the rest to the checker, measure, decide."""
+"""From a history to a verdict: clear what is clean, hand the rest to the checker, measure, decide."""
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql.pandas.types import from_arrow_schema
 
 from sluice import deviations
 from sluice.anomalies import ANOMALIES, JUDGED, Severity
@@ -32,48 +30,11 @@ from spark_load.facts import CALLS, Facts, around
 from spark_load.findings import findings
 from spark_load.measures import measures
 from spark_load.plan import Plan
-from wire.journal import SCHEMA, SUFFIX, read_journal
+from spark_load.session import reason
+from wire.journal import SCHEMA
 
 _NO_THRESHOLDS = Thresholds()
 _NOTHING_ALLOWED: Mapping[str, str] = {}
-
-
-def compact(spark: SparkSession, journals: Path, history: Path) -> None:
-    """Write every journal of a run into one Parquet history, settled.
-
-    Raises:
-        HistoryError: there is no journal, one is damaged or of another version, or the history cannot be written.
-    """
-    paths = sorted(str(path) for path in journals.glob(f"*{SUFFIX}"))
-    if not paths:
-        raise HistoryError(f"{journals} holds no journals: nothing was recorded; run the load test again")
-
-    def read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for batch in batches:
-            for path in batch.column("path").to_pylist():
-                yield from read_journal(Path(path)).to_batches()
-
-    try:
-        (
-            spark.createDataFrame([(path,) for path in paths], "path string")
-            .repartition(len(paths))
-            .mapInArrow(read, from_arrow_schema(SCHEMA))
-            .write.mode("overwrite")
-            .parquet(str(history))
-        )
-    except (PySparkException, Py4JError) as error:
-        raise HistoryError(f"the journals in {journals} cannot be read: {reason(error)}") from error
-    except OSError as error:
-        raise HistoryError(
-            f"cannot write to {history} ({error.strerror}); copy the history to where you can"
-        ) from error
-
-
-def reason(error: Exception) -> str:
-    """Return the line of a Spark error that says why: our own, where one of ours was raised in a task."""
-    lines = [line for line in str(error).splitlines() if line.strip() and not line.lstrip().startswith("at ")]
-    told = [line for line in lines if "HistoryError: " in line]
-    return (told or lines or [type(error).__name__])[0].rpartition("HistoryError: ")[2][:300]
 
 
 def read_history(spark: SparkSession, folder: Path) -> DataFrame:

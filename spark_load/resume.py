@@ -25,8 +25,8 @@ from sluice.history import Kind, Outcome
 from sluice.verdict import Status
 from spark_load import report, shapes
 from spark_load.agenda import Due
+from spark_load.compacting import compact
 from spark_load.coordination import EARLIER, Board, Progress
-from spark_load.judge import compact
 from spark_load.pacing import RETRY_SECONDS_MAX
 from spark_load.site import Site
 from spark_load.tasks import JOURNALS, Run

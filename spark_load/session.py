@@ -45,6 +45,13 @@ _DRIVER = {
     "spark.driver.memory": "2g",
     "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile=file:{_LOGGING}",
 }
+_WORKERS = {
+    # Of Spark's Python workers: memory is used again. Else glibc and Arrow give it back to the system after every
+    # column and take it anew, page by page, which is a quarter of what judging costs.
+    "spark.executorEnv.ARROW_DEFAULT_MEMORY_POOL": "system",
+    "spark.executorEnv.MALLOC_MMAP_THRESHOLD_": "4000000000",
+    "spark.executorEnv.MALLOC_TRIM_THRESHOLD_": "4000000000",
+}
 _LOOPBACK = {"spark.driver.bindAddress": "127.0.0.1", "spark.driver.host": "127.0.0.1"}
 _PORTS = {"spark": 7077, "sc": 15002}
 _RUNS_ONCE = re.compile(r"local(\[[^,]*\])?")  # these masters never run a task again, whatever is set
@@ -116,10 +123,19 @@ def running(slots: int, cluster: Cluster = HERE) -> Iterator[SparkSession]:
             session.stop()
 
 
+def reason(error: Exception) -> str:
+    """Return the line of a Spark error that says why: our own, where one of ours was raised in a task."""
+    lines = [line for line in str(error).splitlines() if line.strip() and not line.lstrip().startswith("at ")]
+    told = [line for line in lines if "HistoryError: " in line]
+    return (told or lines or [type(error).__name__])[0].rpartition("HistoryError: ")[2][:300]
+
+
 def _local(slots: int) -> SparkSession:
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     os.environ["PYSPARK_PYTHON"] = sys.executable  # else workers start whatever python3 is on PATH
-    return _made(SparkSession.builder.master(f"local[{slots}]"), _DRIVER | _LOOPBACK | _NEVER_TWICE | _QUERIES)
+    return _made(
+        SparkSession.builder.master(f"local[{slots}]"), _DRIVER | _LOOPBACK | _WORKERS | _NEVER_TWICE | _QUERIES
+    )
 
 
 def _elsewhere(cluster: Cluster) -> SparkSession:
@@ -130,7 +146,7 @@ def _elsewhere(cluster: Cluster) -> SparkSession:
         return _made(SparkSession.builder.remote(cluster.remote), _QUERIES)
     if cluster.master is not None:
         _reach(cluster.master, "spark")
-        return _made(SparkSession.builder.master(cluster.master), _DRIVER | _NEVER_TWICE | _QUERIES)
+        return _made(SparkSession.builder.master(cluster.master), _DRIVER | _WORKERS | _NEVER_TWICE | _QUERIES)
     return _made(SparkSession.builder, _QUERIES)
 
 

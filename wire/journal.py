@@ -8,7 +8,7 @@ batch. A journal that ends without a `closed` event tells that its recorder did 
 
 import os
 import threading
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields
 from pathlib import Path
 from types import TracebackType
@@ -16,6 +16,7 @@ from typing import Any, Self
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.ipc
 
 from sluice.clock import Clock, SystemClock
@@ -27,6 +28,7 @@ _TYPES = {"string": pa.string(), "int32": pa.int32(), "int64": pa.int64(), "bool
 SCHEMA: pa.Schema = pa.schema([(name, _TYPES[arrow]) for name, arrow in COLUMNS])
 """The event row as an Arrow schema."""
 _BUFFERED_EVENTS_MAX = 500
+_PART_EVENTS = 1_000_000
 _LASTING = frozenset(("schema_version", "run", "phase", "host", "clock_id", "worker", "task_attempt"))
 _END_OF_STREAM = bytes.fromhex("ffffffff00000000")  # https://arrow.apache.org/docs/format/Columnar.html (2026-11-21)
 _CALL = ["kind", "call_id", "batch_position"]  # what an intent and its answer share
@@ -155,14 +157,45 @@ def read_journal(path: Path) -> pa.Table:
     Raises:
         HistoryError: the file is no journal, or one of another schema version.
     """
-    table = pa.Table.from_batches(_batches(path), schema=SCHEMA).combine_chunks()
+    return pa.concat_tables([SCHEMA.empty_table(), *read_parts(path)]).combine_chunks()
+
+
+def read_parts(path: Path, *, events_max: int = _PART_EVENTS) -> Iterator[pa.Table]:
+    """Yield what `read_journal` returns in parts, because it may be larger than memory.
+
+    A call without an answer waits for the next part: only those nobody ever answered come later than they were written.
+
+    Args:
+        path: of the journal.
+        events_max: about how many a part has.
+
+    Raises:
+        HistoryError: the file is no journal, or one of another schema version.
+    """
+    read, count = [SCHEMA.empty_table()], 0
+    for batch in _batches(path):
+        read.append(_of_this_version(path, pa.Table.from_batches([batch])))
+        count += batch.num_rows
+        if count >= events_max:
+            part = settled(pa.concat_tables(read))
+            is_open = pc.and_(pc.is_valid(part.column("call_id")), _is_intent(part))
+            yield part.filter(pc.invert(is_open))
+            read, count = [part.filter(is_open)], 0
+    yield settled(pa.concat_tables(read))
+
+
+def _of_this_version(path: Path, table: pa.Table) -> pa.Table:
     others = [one for one in table.column("schema_version").unique().to_pylist() if one != SCHEMA_VERSION]
     if others:
         raise HistoryError(
             f"{path} is of version {others[0]}, allowed is {SCHEMA_VERSION}; judge it with the version of Sluice that"
             " wrote it"
         )
-    return settled(table)
+    return table
+
+
+def _is_intent(table: pa.Table) -> pa.ChunkedArray:
+    return pc.and_(pc.is_null(table.column("responded_at_us")), pc.is_null(table.column("error")))
 
 
 def settled(table: pa.Table) -> pa.Table:
@@ -173,7 +206,17 @@ def settled(table: pa.Table) -> pa.Table:
     rank = says_more * len(table) - at  # of those that say the most, the first has the highest
     calls = pa.table({name: table.column(name) for name in _CALL} | {"rank": rank}).filter(pa.array(~is_loose))
     highest = calls.group_by(_CALL).aggregate([("rank", "max")]).column("rank_max").to_numpy()
-    return table.take(pa.array(np.sort(np.concatenate((at[is_loose], -highest % max(1, len(table)))))))
+    return taken(table, np.sort(np.concatenate((at[is_loose], -highest % max(1, len(table))))))
+
+
+def taken(table: pa.Table, at: np.ndarray) -> pa.Table:
+    """Return the rows at those places; of most events most columns say nothing, and are not looked at."""
+    places = pa.array(at)
+    columns = [
+        pa.nulls(len(at), column.type) if column.null_count == len(column) else column.take(places)
+        for column in table.columns
+    ]
+    return pa.table(columns, names=table.column_names)
 
 
 def _batches(path: Path) -> Iterable[pa.RecordBatch]:

@@ -14,7 +14,7 @@ from sluice.checker import Thresholds
 from sluice.errors import HistoryError
 from sluice.history import Event, Kind, recording_detail
 from sluice.verdict import Holding, Status, Verdict
-from spark_load import clearing, recording
+from spark_load import clearing, parquet, recording
 from spark_load.clearing import clear
 from spark_load.judge import judge
 from spark_load.recording import Queue
@@ -170,26 +170,50 @@ def test_what_is_lawful_under_a_load_is_allowed_and_what_warms_up_not_measured(
 def test_how_a_history_is_cut_changes_nothing(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Many files, row groups and partitions find the same suspects and measures as one of each."""
+    """Many files, row groups and partitions, in buckets or not, find the same suspects and measures as one of each."""
     broken = {"B7", "C1", "E1", "G1"}
     groups = {**{name: CASES[name].events for name in broken}, **{f"sane {number}": sane() for number in range(20)}}
     events = [replace(event, message_group_id=name) for name, of_group in groups.items() for event in of_group]
-    whole, cut = tmp_path / "whole", tmp_path / "cut"
+    whole, cut, settled = tmp_path / "whole", tmp_path / "cut", tmp_path / "settled"
+    settled.mkdir()
     _write(whole / "events.parquet", events)
     for number in range(3):
         _write(cut / f"{number}.parquet", events[number::3], row_group_size=40)
+        parquet.write([_table(events[number::3])], settled / f"{number}.parquet", 4)
     found = clear(spark, whole, EXPECTATION)
     monkeypatch.setattr(clearing, "_PARTITION_EVENTS", 80)
 
-    again = clear(spark, cut, EXPECTATION)
+    for place in (cut, settled):
+        again = clear(spark, place, EXPECTATION)
 
-    assert set(found.suspects) == set(again.suspects) == broken
-    assert len(again.suspects) == len(broken)
-    assert again.seen == found.seen
-    assert again.facts == found.facts
+        assert set(found.suspects) == set(again.suspects) == broken
+        assert len(again.suspects) == len(broken)
+        assert again.seen == found.seen
+        assert again.facts == found.facts
     assert found.facts.counts["events"] == len(events)
+
+
+def test_buckets_that_are_none_are_noticed(spark: SparkSession, tmp_path: Path) -> None:
+    """A file that says of its groups what is not so would split them: it is refused, and says what to do."""
+    path = tmp_path / "events.parquet"
+    parquet.write([_table([replace(event, message_group_id=name) for name in "abcd" for event in sane()])], path, 2)
+    said = pq.read_metadata(path).metadata
+    parts = [pq.ParquetFile(path).read_row_group(number) for number in (1, 0)]
+    with pq.ParquetWriter(path, parts[0].schema) as writer:
+        for part in parts:
+            writer.write_table(part)
+        writer.add_key_value_metadata(said)
+
+    with pytest.raises(
+        HistoryError, match=r"events\.parquet says that its groups are in buckets, and row group [01] has"
+    ):
+        recording.check(spark, tmp_path, _KNOWN, "endpoint")
 
 
 def _write(path: Path, events: Sequence[Event], **said: Any) -> None:
     path.parent.mkdir(exist_ok=True)
-    pq.write_table(pa.Table.from_pylist([asdict(event) for event in events], schema=SCHEMA), path, **said)
+    pq.write_table(_table(events), path, **said)
+
+
+def _table(events: Sequence[Event]) -> pa.Table:
+    return pa.Table.from_pylist([asdict(event) for event in events], schema=SCHEMA)

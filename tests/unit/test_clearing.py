@@ -13,11 +13,12 @@ import pytest
 
 from sluice.checker import Activity, Expectation
 from sluice.history import Event, Kind, answer_detail
-from spark_load.clearing import cleared, group_names, read
+from spark_load.clearing import cleared, group_names
 from spark_load.columns import NONE, Events, alike, hashes
 from spark_load.facts import count, facts
 from spark_load.measures import _rounded, joined, measures, nothing
 from spark_load.narrow import narrow
+from spark_load.parquet import pieces, read
 from tests.histories import EXPECTATION, full, published, received
 from wire.journal import SCHEMA
 
@@ -125,7 +126,8 @@ def test_how_a_file_holds_its_texts_does_not_matter(type_: pa.DataType, tmp_path
     other = table.cast(pa.schema([(one.name, type_ if one.type == pa.string() else one.type) for one in table.schema]))
     pq.write_table(other, tmp_path / "events.parquet")
 
-    rows = narrow(read(str(tmp_path / "events.parquet"), 0), EXPECTATION)
+    (piece,), _ = pieces(tmp_path)
+    rows = narrow(read(piece), EXPECTATION)
 
     assert rows.equals(narrow(Events(table), EXPECTATION))
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from sluice.clock import VirtualClock
 from sluice.errors import HistoryError
 from sluice.history import COLUMNS, Event, settle
-from wire.journal import SCHEMA, Journal, read_journal, settled
+from wire.journal import SCHEMA, Journal, read_journal, read_parts, settled
 
 COMMON = {"run": "r", "host": "h", "clock_id": "c", "worker": "publish-0", "task_attempt": 0}
 
@@ -96,6 +96,28 @@ def test_a_journal_is_read_up_to_where_it_is_torn_wherever_that_is(tmp_path: Pat
     assert all(kinds == whole[: len(kinds)] for kinds in read)
     assert [len(kinds) for kinds in read] == sorted(len(kinds) for kinds in read)
     assert {len(kinds) for kinds in read} == {0, 1, 2, 3, 4, 5}
+
+
+def test_a_journal_larger_than_memory_is_read_in_parts(tmp_path: Path) -> None:
+    """An intent waits for its answer in a later part; one without stays; together they are what the whole is."""
+    with Journal(tmp_path, "j", common=COMMON) as journal:
+        for number in range(30):
+            journal.add(kind="published", call_id=f"c{number}", invoked_at_us=number)
+            if number >= 10 and number != 12:  # answers come ten calls behind
+                journal.add(kind="published", call_id=f"c{number - 10}", invoked_at_us=number, responded_at_us=number)
+            journal.flush()
+
+    parts = list(read_parts(journal.path, events_max=7))
+    whole = read_journal(journal.path).to_pylist()
+
+    together = [row for part in parts for row in part.to_pylist()]
+    assert len(parts) > 4
+    assert sorted(map(str, together)) == sorted(map(str, whole))
+    assert len(whole) == 32
+    assert {row["call_id"] for row in whole if row["call_id"] and row["responded_at_us"] is None} == {
+        "c2",
+        *(f"c{number}" for number in range(20, 30)),
+    }
 
 
 _EVENTS = st.builds(

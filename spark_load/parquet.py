@@ -1,0 +1,169 @@
+"""Histories as Parquet: written of journals, with whole groups together; read a row group at a time.
+
+A file that was written here has its events in *buckets*: a row group is of one bucket, and all events of a message
+group are in the same bucket of every file. Who judges groups reads bucket after bucket, and nothing has to be
+exchanged. Other files with the columns of a history are as good; they take an exchange.
+"""
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from spark_load.columns import Events, hashes
+from wire import journal
+
+BUCKETS_MAX = 10_000
+_BUCKETS = b"sluice.buckets"
+_FEW_TEXTS = ("kind", "outcome", "queue", "phase", "worker", "clock_id", "error", "message_group_id", "message_run")
+_FEW_WRITTEN = (*_FEW_TEXTS, "run", "host", "detail")
+_READ = (
+    *_FEW_TEXTS,
+    "detail",
+    "task_attempt",
+    "call_id",
+    "idx",
+    "intended_at_us",
+    "invoked_at_us",
+    "responded_at_us",
+    "batch_position",
+    "deduplication_id",
+    "sns_message_id",
+    "sns_sequence_number",
+    "sqs_message_id",
+    "sqs_sequence_number",
+    "receive_count",
+    "receipt_handle_hash",
+    "sent_at_us",
+    "visibility_timeout_seconds",
+    "max_number_of_messages",
+    "wait_time_seconds",
+    "body_hash",
+    "attributes_hash",
+    "md5_ok",
+)
+_CODED = pa.dictionary(pa.int32(), pa.string())
+_WRITTEN = pa.schema([(one.name, _CODED if one.name in _FEW_WRITTEN else one.type) for one in journal.SCHEMA])
+_TYPES = {name: _CODED if name in _FEW_TEXTS else journal.SCHEMA.field(name).type for name in _READ}
+_HASHED = int(hashes(pa.array(["sluice"]))[0])  # files of another way to hash have other buckets
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """A row group of a file.
+
+    Args:
+        path: of the file.
+        row_group: its number.
+        events: how many are in it.
+        bucket: of the groups in it; 0 where the file has none.
+    """
+
+    path: str
+    row_group: int
+    events: int
+    bucket: int
+
+
+def write(tables: Iterable[pa.Table], path: Path, bucket_count: int) -> None:
+    """Write events to a file, each table in buckets.
+
+    Args:
+        tables: columns as in `sluice.history`.
+        path: made anew.
+        bucket_count: the same for all files of a history.
+    """
+    buckets: list[int] = []
+    with pq.ParquetWriter(path, _WRITTEN, use_dictionary=list(_FEW_WRITTEN), store_schema=False) as writer:
+        for table in tables:
+            coded = _coded(table)
+            of_bucket = _bucket(Events(coded), bucket_count)
+            ordered = journal.taken(coded, np.argsort(of_bucket, kind="stable"))
+            end = 0
+            for bucket, count in enumerate(np.bincount(of_bucket).tolist()):
+                begin, end = end, end + count
+                if count:
+                    writer.write_table(ordered.slice(begin, count), row_group_size=count)
+                    buckets.append(bucket)
+        told = {"count": bucket_count, "hashed": _HASHED, "of": buckets}
+        writer.add_key_value_metadata({_BUCKETS: json.dumps(told)})
+
+
+def _coded(table: pa.Table) -> pa.Table:
+    """Return the events with texts that repeat as dictionaries."""
+    columns = [
+        column.combine_chunks().dictionary_encode() if name in _FEW_WRITTEN else column
+        for name, column in zip(table.column_names, table.columns, strict=True)
+    ]
+    return pa.table(columns, schema=_WRITTEN)
+
+
+def _bucket(events: Events, bucket_count: int) -> np.ndarray:
+    """Return the bucket of each event; what is of no group is spread evenly."""
+    group = events.hashes("message_group_id")
+    spread = np.where(group == 0, np.arange(len(events), dtype=np.uint64), group)
+    return (spread % np.uint64(bucket_count)).astype(np.uint16)
+
+
+def pieces(history: Path) -> tuple[list[Piece], int | None]:
+    """Return the row groups of all files of a folder, and how many buckets they are in; None where they are in none."""
+    found: list[Piece] = []
+    counts: set[int | None] = set()
+    for path in sorted(history.glob("*.parquet")):
+        metadata = pq.read_metadata(path)
+        count, buckets = _said(metadata)
+        counts.add(count)
+        found += [
+            Piece(str(path), number, metadata.row_group(number).num_rows, bucket)
+            for number, bucket in enumerate(buckets)
+        ]
+    return found, counts.pop() if len(counts) == 1 else None
+
+
+def _said(metadata: pq.FileMetaData) -> tuple[int | None, list[int]]:
+    """Return how many buckets there are, and that of each row group; where a file has none of ours, None and zeros."""
+    none = None, [0] * metadata.num_row_groups
+    try:
+        said = json.loads((metadata.metadata or {})[_BUCKETS])
+        count, buckets = said["count"], said["of"]
+        are_ours = said["hashed"] == _HASHED and len(buckets) == metadata.num_row_groups
+        are_in_range = 0 < count <= BUCKETS_MAX and all(0 <= bucket < count for bucket in buckets)
+    except (KeyError, TypeError, ValueError):
+        return none
+    return (count, buckets) if are_ours and are_in_range else none
+
+
+def read(piece: Piece) -> Events:
+    """Return the events of a row group, those columns of them that are judged."""
+    metadata = _metadata(piece.path, Path(piece.path).stat().st_mtime_ns)
+    row_group = metadata.row_group(piece.row_group)
+    said = [at for at in range(row_group.num_columns) if _says_something(row_group.column(at))]
+    names = [name for at in said if (name := row_group.column(at).path_in_schema) in _TYPES]
+    with pq.ParquetFile(piece.path, metadata=metadata, read_dictionary=_FEW_TEXTS) as file:
+        table = file.read_row_group(piece.row_group, columns=names, use_threads=False)
+    return Events(
+        pa.table(
+            {
+                # a stranger's Parquet may say how Arrow is to hold a text
+                name: table.column(name).cast(type_) if name in names else pa.nulls(piece.events, type_)
+                for name, type_ in _TYPES.items()
+            }
+        )
+    )
+
+
+@lru_cache(maxsize=1000)
+def _metadata(path: str, _: int) -> pq.FileMetaData:
+    """Return what stands at the end of a file, as long as it is the same file: a bucket of many takes little else."""
+    return pq.read_metadata(path)
+
+
+def _says_something(chunk: pq.ColumnChunkMetaData) -> bool:
+    """Return whether a column says anything here; in doubt it does."""
+    known = chunk.statistics
+    return known is None or not known.has_null_count or known.null_count < chunk.num_values

@@ -1,0 +1,105 @@
+"""Histories as files: in buckets of whole groups, and as others write them."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, replace
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from sluice.history import Event
+from spark_load.columns import NONE, Events
+from spark_load.parquet import Piece, pieces, read, write
+from tests.histories import sane
+from wire.journal import SCHEMA
+
+_SAID = b"sluice.buckets"
+
+
+def _table(events: Sequence[Event]) -> pa.Table:
+    return pa.Table.from_pylist([asdict(event) for event in events], schema=SCHEMA)
+
+
+def _groups(names: Sequence[str]) -> list[Event]:
+    return [replace(event, message_group_id=name) for name in names for event in sane()]
+
+
+def _names(parts: Sequence[Events]) -> set[str]:
+    told = [events.codes("message_group_id") for events in parts]
+    return {name for codes, names in told for code in codes if (name := names[code]) is not None}
+
+
+def test_whole_groups_are_in_one_bucket_of_every_file(tmp_path: Path) -> None:
+    """Whatever file an event is in; what is of no group is spread; nothing is lost, nothing doubled."""
+    events = _groups([f"g{number}" for number in range(40)]) + [Event(kind="poll", queue="billing")] * 100
+    for number in range(3):
+        parts = [_table(events[number::3][:99]), _table(events[number::3][99:])]
+        write(parts, tmp_path / f"{number}.parquet", 4)
+
+    found, bucket_count = pieces(tmp_path)
+
+    assert bucket_count == 4
+    names = [_names([read(one) for one in found if one.bucket == bucket]) for bucket in range(4)]
+    assert sorted(name for of_bucket in names for name in of_bucket) == sorted({*(f"g{n}" for n in range(40))})
+    assert all(names)
+    assert sum(one.events for one in found) == len(events)
+    groupless = [
+        sum(int((read(one).hashes("message_group_id") == 0).sum()) for one in found if one.bucket == bucket)
+        for bucket in range(4)
+    ]
+    assert sum(groupless) == 100
+    assert min(groupless) > 10
+    back = [row for path in tmp_path.iterdir() for row in pq.read_table(path).cast(SCHEMA).to_pylist()]
+    assert sorted(map(str, back)) == sorted(str(asdict(event)) for event in events)
+
+
+def test_a_column_that_says_nothing_reads_as_one_that_does(tmp_path: Path) -> None:
+    """It is not read at all: the numbers are unknown, the texts none."""
+    write([_table([Event(kind="poll", queue="billing"), Event(kind="poll", idx=7)])], tmp_path / "e.parquet", 1)
+
+    events = read(pieces(tmp_path)[0][0])
+
+    assert (len(events), events.numbers("idx").tolist()) == (2, [NONE, 7])
+    assert events.numbers("receive_count").tolist() == [NONE, NONE]
+    assert events.hashes("sqs_message_id").tolist() == events.hashes("call_id").tolist() == [0, 0]
+    assert events.told("error", str, object).tolist() == ["None", "None"]
+    assert events.codes("queue")[1][events.codes("queue")[0][0]] == "billing"
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        None,
+        "",
+        "{",
+        "[]",
+        "null",
+        {"count": 2, "of": [0]},
+        {"count": 2, "of": [0, 2]},
+        {"count": 2, "of": [0, -1]},
+        {"count": 2, "of": [0, "1"]},
+        {"count": 0, "of": [0, 0]},
+        {"count": 10**9, "of": [0, 1]},
+        {"count": "2", "of": [0, 1]},
+        {"hashed": 5},
+    ],
+)
+def test_what_is_no_bucket_of_ours_is_read_as_none(said: object, tmp_path: Path) -> None:
+    """Files of others, of another way to hash, and damaged ones; and when only one file of several is."""
+    write([_table(_groups(["a", "b", "c", "d"]))], tmp_path / "ours.parquet", 2)
+    ours = json.loads(pq.read_metadata(tmp_path / "ours.parquet").metadata[_SAID])
+    assert (pieces(tmp_path)[1], ours["count"], ours["of"]) == (2, 2, [0, 1])
+    table = pq.read_table(tmp_path / "ours.parquet")
+    text = json.dumps({**ours, **said}) if isinstance(said, dict) else said
+    table = table.replace_schema_metadata(None if text is None else {_SAID: text})
+    pq.write_table(table, tmp_path / "theirs.parquet", row_group_size=-(-len(table) // 2))
+
+    found, bucket_count = pieces(tmp_path)
+
+    assert bucket_count is None
+    assert [one for one in found if "theirs" in one.path] == [
+        Piece(str(tmp_path / "theirs.parquet"), number, len(table) // 2, 0) for number in range(2)
+    ]
+    assert sum(len(read(one)) for one in found) == 2 * len(table)
