@@ -41,6 +41,8 @@ def test_a_queue_is_named_with_its_timeout(text: str, name: str, queue: Queue) -
         "",
         "a.fifo=43201",
         "a.fifo=30:d:1001",
+        "a.fifo=30:d:0",
+        "a.fifo=30:a.fifo",
     ],
 )
 def test_a_queue_said_otherwise_is_refused(text: str) -> None:

@@ -2,7 +2,9 @@
 
 import pytest
 
-from spark_load.series import BINS_MAX, bin_width_us, rank_table, waiting
+from sluice.verdict import Violation
+from spark_load.series import BINS_MAX, GROUPS_MAX, _told_groups, bin_width_us, rank_table, waiting
+from tests.histories import published
 
 
 @pytest.mark.parametrize(
@@ -21,6 +23,29 @@ def test_groups_are_ranked_by_size() -> None:
     """One hot group, ten of one size, nine with one message."""
     assert rank_table({1_000: 1, 7: 10, 1: 9}) == [(1_000, 0, 1), (7, 1, 10), (1, 11, 9)]
     assert rank_table({}) == []
+
+
+def _found(anomaly: str, group: str, *at_ms: int) -> Violation:
+    witness = tuple(published(0, at, message_group_id=group) for at in at_ms)
+    return Violation(anomaly=anomaly, message_group_id=group, queue=None, idxs=(0,), sentence="", witness=witness)
+
+
+def test_a_timeline_spans_all_that_was_found_in_its_group() -> None:
+    """From the first call of a witness to the last answer, which takes 5 ms here."""
+    found = [_found("A1", "g", 100), _found("B1", "g", 50, 70), _found("C1", "g", 120)]
+
+    assert _told_groups(found) == {"g": (50_000, 125_000)}
+
+
+def test_every_anomaly_is_told_of_before_one_is_told_of_twice() -> None:
+    """There is room for a few groups; what is found in one of them later still belongs to it."""
+    many = [_found("A1", f"a{number}", 10) for number in range(GROUPS_MAX + 1)]
+    found = [*many, _found("B1", "b", 10), _found("A1", "a0", 90)]
+
+    told = _told_groups(found)
+
+    assert list(told) == ["a0", "b", *(f"a{number}" for number in range(1, GROUPS_MAX - 1))]
+    assert told["a0"] == (10_000, 95_000)
 
 
 def test_what_waits_is_never_less_than_nothing() -> None:
