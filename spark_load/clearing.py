@@ -26,11 +26,11 @@ from spark_load.measures import Seen, joined, nothing, observed
 from spark_load.messages import messages
 from spark_load.narrow import SCHEMA, narrow
 from spark_load.parquet import BUCKETS_MAX, Piece, pieces, read
+from spark_load.reading import spread, told
 from spark_load.session import reason
 from spark_load.suspects import groups, waited_bit
 
 _PARTITION_EVENTS = 500_000
-_PIECE_SCHEMA = "task int, path string, row_group int, events long, bucket int"
 _BLOCK_SCHEMA = "partition int, what string, block binary"
 _BLOCK = pa.schema({"partition": pa.int32(), "what": pa.string(), "block": pa.binary()})
 _COUNTED, _NAMES, _ROWS, _MAYBE, _SEEN = "counted", "names", "rows", "suspects", "seen"
@@ -111,18 +111,6 @@ def looked_at(spark: SparkSession, history: Path, expectation: Expectation, look
     return _of_buckets(spark, found, bucket_count, expectation, look)
 
 
-def _spread(spark: SparkSession, tasks: Iterable[int], found: Iterable[Piece], task_count: int) -> DataFrame:
-    """Return pieces as rows, each in the partition that is its task."""
-    told = [(task, one.path, one.row_group, one.events, one.bucket) for task, one in zip(tasks, found, strict=False)]
-    return spark.createDataFrame(told, _PIECE_SCHEMA).repartitionById(task_count, "task")
-
-
-def _told(batches: Iterable[pa.RecordBatch]) -> Iterator[Piece]:
-    for batch in batches:
-        for row in batch.to_pylist():
-            yield Piece(row["path"], row["row_group"], row["events"], row["bucket"])
-
-
 # --- in buckets ------------------------------------------------------------------------------------------------------
 
 
@@ -131,14 +119,14 @@ def _of_buckets(
 ) -> DataFrame:
     def judge(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         rows, names = [SCHEMA.empty_table()], [_NAMES_SCHEMA.empty_table()]
-        for piece in _told(batches):
+        for piece in told(batches):
             events = read(piece)
             yield _batch([(0, _COUNTED, _bytes(count(events, expectation)))])
             rows.append(_held_to(piece, narrow(events, expectation), bucket_count))
             names.append(group_names(events))
         yield from _judged(pa.concat_tables(rows), pa.concat_tables(names), look)
 
-    return _spread(spark, (one.bucket for one in found), found, bucket_count).mapInArrow(judge, _BLOCK_SCHEMA)
+    return spread(spark, ((one.bucket, one) for one in found), bucket_count).mapInArrow(judge, _BLOCK_SCHEMA)
 
 
 def _held_to(piece: Piece, rows: pa.Table, bucket_count: int) -> pa.Table:
@@ -163,12 +151,11 @@ def exchanged(spark: SparkSession, found: Sequence[Piece], expectation: Expectat
     partition_count = min(max(1, round(sum(one.events for one in found) / _PARTITION_EVENTS)), BUCKETS_MAX)
 
     def narrowed(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for piece in _told(batches):
+        for piece in told(batches):
             yield _blocks(read(piece), expectation, partition_count)
 
-    tasks = cycle(range(partition_count))
     return (
-        _spread(spark, tasks, found, partition_count)
+        spread(spark, zip(cycle(range(partition_count)), found, strict=False), partition_count)
         .mapInArrow(narrowed, _BLOCK_SCHEMA)
         .repartitionById(partition_count, "partition")
     )

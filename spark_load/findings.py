@@ -1,18 +1,23 @@
 """The checker, on the groups that are suspect."""
 
 import json
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-from pyspark.sql import DataFrame, Window
+import pyarrow.compute as pc
+from pyspark.sql import DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 
 from sluice.anomalies import ANOMALIES, Severity
 from sluice.checker import Expectation, Surroundings, check_group
 from sluice.history import Event
 from sluice.verdict import Violation
+from spark_load.parquet import buckets_of, pieces, read_groups
+from spark_load.reading import read_history, spread, told
+from wire.journal import SCHEMA
 
 _WITNESSED_MAX = 8  # violations shown of each anomaly; all are counted
 _UNKNOWNS_MAX = 20
@@ -36,18 +41,21 @@ class Findings:
     unknowns: tuple[str, ...] = ()
 
 
-def findings(history: DataFrame, suspects: Collection[str], expectation: Expectation, around: Surroundings) -> Findings:
+def findings(
+    spark: SparkSession, history: Path, suspects: Collection[str], expectation: Expectation, around: Surroundings
+) -> Findings:
     """Run the checker on every suspect group.
 
     Args:
-        history: all events.
+        spark: its executors see the folder.
+        history: folder of Parquet, columns as in `sluice.history`, settled.
         suspects: names of groups.
         expectation: what the run was set up to be, without what the history cannot prove.
         around: what happened outside the groups.
     """
     if not suspects:
         return Findings(counts={})
-    found = _checked(history, suspects, expectation, around).cache()
+    found = _checked(spark, history, suspects, expectation, around).cache()
     counts = {row["anomaly"]: row["count"] for row in found.groupBy("anomaly").count().collect()}
     in_order = Window.partitionBy("anomaly").orderBy("sort_key")
     first = (
@@ -72,10 +80,10 @@ def _is_shown(anomaly: str) -> bool:
 
 
 def _checked(
-    history: DataFrame, suspects: Collection[str], expectation: Expectation, around: Surroundings
+    spark: SparkSession, history: Path, suspects: Collection[str], expectation: Expectation, around: Surroundings
 ) -> DataFrame:
-    def check(table: pa.Table) -> pa.Table:
-        finding = check_group([Event(**row) for row in table.to_pylist()], expectation, around)
+    def check(group: pa.Table) -> pa.Table:
+        finding = check_group([Event(**row) for row in group.to_pylist()], expectation, around)
         rows = [
             {
                 "anomaly": violation.anomaly,
@@ -86,11 +94,25 @@ def _checked(
         ] + [{"anomaly": _UNKNOWN, "sort_key": text, "finding": text} for text in finding.unknowns]
         return pa.Table.from_pylist(rows, schema=_ARROW)
 
-    names = history.sparkSession.createDataFrame([(name,) for name in suspects], "message_group_id string")
-    return (
-        history.join(F.broadcast(names), "message_group_id", "left_semi")
-        .groupBy("message_group_id")
-        .applyInArrow(check, _SCHEMA)
+    names = frozenset(suspects)
+
+    def check_all(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        events = pa.concat_tables([SCHEMA.empty_table(), *(read_groups(piece, names) for piece in told(batches))])
+        for name in events.column("message_group_id").unique():
+            yield from check(events.filter(pc.equal(events.column("message_group_id"), name))).to_batches()
+
+    found, bucket_count = pieces(history)
+    if bucket_count is None:
+        few = spark.createDataFrame([(name,) for name in suspects], "message_group_id string")
+        return (
+            read_history(spark, history)
+            .join(F.broadcast(few), "message_group_id", "left_semi")
+            .groupBy("message_group_id")
+            .applyInArrow(check, _SCHEMA)
+        )
+    theirs = buckets_of(suspects, bucket_count)
+    return spread(spark, [(one.bucket, one) for one in found if one.bucket in theirs], bucket_count).mapInArrow(
+        check_all, _SCHEMA
     )
 
 

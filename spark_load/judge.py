@@ -6,8 +6,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from py4j.protocol import Py4JError
-from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
@@ -22,7 +20,6 @@ from sluice.checker import (
     check_run,
     check_thresholds,
 )
-from sluice.errors import HistoryError
 from sluice.history import Kind, Outcome
 from sluice.verdict import Property, Verdict, Violation
 from spark_load.clearing import clear
@@ -30,24 +27,10 @@ from spark_load.facts import CALLS, Facts, around
 from spark_load.findings import findings
 from spark_load.measures import measures
 from spark_load.plan import Plan
-from spark_load.session import reason
-from wire.journal import SCHEMA
+from spark_load.reading import read_history
 
 _NO_THRESHOLDS = Thresholds()
 _NOTHING_ALLOWED: Mapping[str, str] = {}
-
-
-def read_history(spark: SparkSession, folder: Path) -> DataFrame:
-    """Return the events of a folder of Parquet, whatever columns and files there are besides.
-
-    Raises:
-        HistoryError: it is no history of ours.
-    """
-    try:
-        history = spark.read.option("pathGlobFilter", "*.parquet").parquet(str(folder))
-    except (PySparkException, Py4JError) as error:
-        raise HistoryError(f"{folder} is no history of Sluice: {reason(error)}") from error
-    return history.select(SCHEMA.names)
 
 
 def judge(
@@ -82,7 +65,7 @@ def judge(
     surrounded = around(history, told)
     counts = {**told.counts, **seen}
     unfinished = _unfinished(told.recorded, run)
-    found = findings(history, looked.suspects, _provable(told, expectation, run, unfinished), surrounded)
+    found = findings(spark, place, looked.suspects, _provable(told, expectation, run, unfinished), surrounded)
     measured = measures(seen, expectation) | {
         "groups": counts["groups"],
         "suspect_groups": len(looked.suspects),

@@ -6,13 +6,14 @@ exchanged. Other files with the columns of a history are as good; they take an e
 """
 
 import json
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from spark_load.columns import Events, hashes
@@ -103,6 +104,11 @@ def _coded(table: pa.Table) -> pa.Table:
     return pa.table(columns, schema=_WRITTEN)
 
 
+def buckets_of(groups: Iterable[str], bucket_count: int) -> frozenset[int]:
+    """Return the buckets these groups are in."""
+    return frozenset((hashes(pa.array(sorted(groups), pa.string())) % np.uint64(bucket_count)).tolist())
+
+
 def _bucket(events: Events, bucket_count: int) -> np.ndarray:
     """Return the bucket of each event; what is of no group is spread evenly."""
     group = events.hashes("message_group_id")
@@ -140,7 +146,7 @@ def _said(metadata: pq.FileMetaData) -> tuple[int | None, list[int]]:
 
 def read(piece: Piece) -> Events:
     """Return the events of a row group, those columns of them that are judged."""
-    metadata = _metadata(piece.path, Path(piece.path).stat().st_mtime_ns)
+    metadata = _metadata_of(piece)
     row_group = metadata.row_group(piece.row_group)
     said = [at for at in range(row_group.num_columns) if _says_something(row_group.column(at))]
     names = [name for at in said if (name := row_group.column(at).path_in_schema) in _TYPES]
@@ -155,6 +161,21 @@ def read(piece: Piece) -> Events:
             }
         )
     )
+
+
+def read_groups(piece: Piece, groups: Collection[str]) -> pa.Table:
+    """Return whole events of a row group, only those of some message groups."""
+    with pq.ParquetFile(piece.path, metadata=_metadata_of(piece), read_dictionary=_FEW_TEXTS) as file:
+        (name,) = file.read_row_group(piece.row_group, columns=["message_group_id"], use_threads=False).columns
+        is_theirs = pc.is_in(name, pa.array(sorted(groups), pa.string()))
+        if not pc.any(is_theirs).as_py():
+            return journal.SCHEMA.empty_table()
+        table = file.read_row_group(piece.row_group, columns=journal.SCHEMA.names, use_threads=False)
+    return table.filter(is_theirs).select(journal.SCHEMA.names).cast(journal.SCHEMA)
+
+
+def _metadata_of(piece: Piece) -> pq.FileMetaData:
+    return _metadata(piece.path, Path(piece.path).stat().st_mtime_ns)
 
 
 @lru_cache(maxsize=1000)

@@ -20,7 +20,8 @@ from sluice.errors import ConfigError, HistoryError
 from sluice.history import SCHEMA_VERSION, Kind, Outcome, detail_of
 from sluice.verdict import Verdict
 from spark_load.compacting import compact
-from spark_load.judge import judge, read_history
+from spark_load.judge import judge
+from spark_load.reading import read_history
 from spark_load.tasks import JOURNALS
 from wire.journal import SCHEMA, SUFFIX
 

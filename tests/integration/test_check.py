@@ -10,12 +10,13 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
-from sluice.checker import Thresholds
+from sluice.checker import Surroundings, Thresholds
 from sluice.errors import HistoryError
 from sluice.history import Event, Kind, recording_detail
 from sluice.verdict import Holding, Status, Verdict
 from spark_load import clearing, parquet, recording
 from spark_load.clearing import clear
+from spark_load.findings import findings
 from spark_load.judge import judge
 from spark_load.recording import Queue
 from tests.anomalies import CASES
@@ -170,7 +171,7 @@ def test_what_is_lawful_under_a_load_is_allowed_and_what_warms_up_not_measured(
 def test_how_a_history_is_cut_changes_nothing(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Many files, row groups and partitions, in buckets or not, find the same suspects and measures as one of each."""
+    """Many files, row groups and partitions, in buckets or not: the same suspects, measures and violations."""
     broken = {"B7", "C1", "E1", "G1"}
     groups = {**{name: CASES[name].events for name in broken}, **{f"sane {number}": sane() for number in range(20)}}
     events = [replace(event, message_group_id=name) for name, of_group in groups.items() for event in of_group]
@@ -191,6 +192,9 @@ def test_how_a_history_is_cut_changes_nothing(
         assert again.seen == found.seen
         assert again.facts == found.facts
     assert found.facts.counts["events"] == len(events)
+    shown = [findings(spark, place, broken, EXPECTATION, Surroundings()) for place in (whole, cut, settled)]
+    assert set(shown[0].counts) == broken
+    assert shown[0] == shown[1] == shown[2]
 
 
 def test_buckets_that_are_none_are_noticed(spark: SparkSession, tmp_path: Path) -> None:
