@@ -8,7 +8,7 @@ import pytest
 
 from sluice.environments import environment
 from sluice.errors import ConfigError, HistoryError
-from spark_load.recording import Queue, _expectation, _Told, check_place, declared_queues, parse_queue
+from spark_load.recording import Queue, _expectation, _Told, check_place, declared_queues, parse_queue, parse_queues
 from wire.journal import SCHEMA
 
 
@@ -54,6 +54,21 @@ def test_a_queue_said_otherwise_is_refused(text: str) -> None:
         f"queue is {text!r}, allowed is NAME=VISIBILITY_SECONDS[:DLQ[:MAX_RECEIVE_COUNT]],"
         " such as orders.fifo=30:orders-dlq.fifo:5, with at most 43200 seconds and 1000 receives"
     )
+
+
+@pytest.mark.parametrize(
+    ("texts", "said"),
+    [
+        (["a=30", "b=30", "a=60"], "queue 'a' is given twice, allowed is once"),
+        (["a=30:d", "d=30"], "queue 'd' is the DLQ of 'a', and given as a queue of its own; leave one of the two out"),
+    ],
+)
+def test_queues_that_contradict_each_other_are_refused(texts: list[str], said: str) -> None:
+    """Which of the two is meant nobody knows."""
+    with pytest.raises(ConfigError) as refused:
+        parse_queues(texts)
+
+    assert str(refused.value) == said
 
 
 def test_a_declared_environment_knows_its_queues() -> None:
