@@ -23,6 +23,7 @@ from sluice.errors import HistoryError
 from sluice.verdict import Verdict
 from spark_load import report, resume, shapes
 from spark_load.compacting import compact
+from spark_load.damage import readable
 from spark_load.envelopes import run_of
 from spark_load.judge import judge
 from spark_load.offering import Watch, last_line, offer, slots
@@ -274,16 +275,17 @@ def rejudge(spark: SparkSession, stored: Stored) -> Verdict:
         HistoryError: its history is not there, damaged, or of another version.
     """
     compact(spark, stored.folder / JOURNALS, stored.folder / _HISTORY)
-    verdict = judge(
-        spark,
-        stored.folder / _HISTORY,
-        plan=stored.plan,
-        expectation=stored.expectation,
-        run=stored.described,
-        unknowns=stored.unknowns,
-        thresholds=stored.plan.profile.thresholds(),
-        allowed=dict(stored.plan.profile.allowed()) | resume.allowed(stored.described),
-    )
+    with readable(stored.folder / _HISTORY):
+        verdict = judge(
+            spark,
+            stored.folder / _HISTORY,
+            plan=stored.plan,
+            expectation=stored.expectation,
+            run=stored.described,
+            unknowns=stored.unknowns,
+            thresholds=stored.plan.profile.thresholds(),
+            allowed=dict(stored.plan.profile.allowed()) | resume.allowed(stored.described),
+        )
     report.write(verdict, stored.folder)
     return verdict
 

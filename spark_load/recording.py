@@ -20,6 +20,7 @@ from sluice.errors import ConfigError, HistoryError
 from sluice.history import SCHEMA_VERSION, Kind, Outcome, detail_of
 from sluice.verdict import Verdict
 from spark_load.compacting import compact
+from spark_load.damage import readable
 from spark_load.judge import judge
 from spark_load.reading import read_history
 from spark_load.tasks import JOURNALS
@@ -124,6 +125,19 @@ def check(
     """
     check_place(place)
     folder = _settled(spark, place)
+    with readable(folder):
+        return _judged(spark, place, folder, queues, target, has_other_producers=has_other_producers)
+
+
+def _judged(
+    spark: SparkSession,
+    place: Path,
+    folder: Path,
+    queues: Mapping[str, Queue],
+    target: str,
+    *,
+    has_other_producers: bool,
+) -> Verdict:
     told = _told(read_history(spark, folder), place)
     return judge(
         spark,

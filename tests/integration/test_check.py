@@ -135,6 +135,25 @@ def test_what_is_no_history_is_refused_in_one_line(spark: SparkSession, tmp_path
     )
     assert said(parquet("none", rows())) == (" is a history without an event, allowed is one run; check each by itself")
     assert said(garbled) == " is no history of Sluice: part.parquet is no Parquet"
+    for damage in (_zeroed, _cut):
+        place = parquet(damage.__name__, rows(*sane()))
+        damage(place / "part.parquet")
+        assert said(place).startswith("/part.parquet cannot be read: ")
+        assert said(place).endswith("; copy it anew, or judge the journals it was made of")
+
+
+def _zeroed(path: Path) -> None:
+    """Write zeros over a page of a column, as a bad disk may."""
+    group = pq.read_metadata(path).row_group(0)
+    with path.open("r+b") as file:
+        file.seek(next(of.data_page_offset for of in map(group.column, range(99)) if of.path_in_schema == "idx"))
+        file.write(bytes(20))
+
+
+def _cut(path: Path) -> None:
+    """Leave bytes out in the middle, as a broken copy may: the end is there, and says that there is more."""
+    said = path.read_bytes()
+    path.write_bytes(said[:1_000] + said[-9_000:])
 
 
 def test_what_is_lawful_under_a_load_is_allowed_and_what_warms_up_not_measured(
