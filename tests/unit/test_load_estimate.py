@@ -150,13 +150,20 @@ FAST = Profile(
     ("profile", "region", "refusals"),
     [
         (FAST, "us-east-1", ()),
-        (
-            replace(FAST, duplicate_share=0.6),
-            "us-east-1",
+        (replace(FAST, duplicate_share=0.5), "us-east-1", ()),  # 30,000, and no more
+        *(
             (
-                "publish, SNS FIFO in us-east-1: 32,000 messages/s at the peak, allowed is 30,000; lower the rate, or"
-                " choose destination 'queue'",
-            ),
+                again,
+                "us-east-1",
+                (
+                    "publish, SNS FIFO in us-east-1: 32,000 messages/s at the peak, allowed is 30,000; lower the rate,"
+                    " or choose destination 'queue'",
+                ),
+            )
+            for again in (
+                replace(FAST, duplicate_share=0.6),
+                replace(FAST, late_duplicate_share=0.6, late_duplicate_after_seconds=400),
+            )
         ),
         (
             FAST,
