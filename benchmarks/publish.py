@@ -2,6 +2,9 @@
 
 Everybody sends calls of ten messages of 1 KiB to one process on the loopback that answers at once. Ours is the whole
 pipeline: the plan in Spark, the exchange by group, pacing, signing, sending, and two rows of history for each message.
+
+Whether more tasks publish more is measured at a rate for each that leaves cores free, at an endpoint with a limit of
+its own: two cores cannot show more of tasks that go as fast as they can.
 """
 
 import json
@@ -26,10 +29,13 @@ from benchmarks.rounds import Measured, interleaved
 from sluice.delays import percentile
 
 _HERE = Path(__file__).resolve().parent
-_MESSAGES = {"sockets": 100_000, "crt": 30_000, "boto3": 3_000}
+_MESSAGES = {"sockets": 300_000, "crt": 50_000, "boto3": 3_000}
 _CALLS = {"boto3": 200, "aiobotocore": 400, "locust": 200}
-_SCALED_MESSAGES = 50_000
-_TASKS = (1, 2)
+_TASKS = (1, 2, 3, 4)
+_TASK_PER_SECOND, _LIMIT_PER_SECOND = 4_000, 14_000
+_SCALED_SECONDS, _LINGER_SECONDS = 5, 0.02
+_FEW_MESSAGES = 100
+_CALL_MESSAGES = 10
 _GOAL_PER_SECOND = 700_000
 _DELAY_SECONDS, _SPREAD_SECONDS = 0.02, 0.02
 _SHARES = (0.5, 0.9, 0.99)
@@ -51,10 +57,11 @@ class _Cell:
 
 
 class _Scaled(NamedTuple):
-    """What so many tasks do: messages a second, and a processor second."""
+    """What so many tasks do: messages a second, microseconds of processor time a message, and seconds late."""
 
     rate: Measured
     cost: Measured
+    late: Measured
 
 
 type _Ask = Callable[..., dict[str, Any]]
@@ -72,6 +79,7 @@ def measure(_: Mapping[str, str], rounds: int) -> Section:
             sink.running(0) as plain,
             sink.running(0, certificate) as tls,
             sink.running(_DELAY_SECONDS, spread_seconds=_SPREAD_SECONDS) as slow,
+            sink.running(0, calls_per_second=_LIMIT_PER_SECOND / _CALL_MESSAGES) as limited,
             _publishers() as ask,
             _publishers("--alone") as ask_alone,
         ):
@@ -80,7 +88,7 @@ def measure(_: Mapping[str, str], rounds: int) -> Section:
                 one(transport="sockets", service="sqs", url=tls, messages=20_000, tasks=tasks, rate=None)
             cells = _cells(urls, {_SPARK: ask, _ALONE: ask_alone})
             found = interleaved(cells, rounds)
-            scaled = _scaled(plain, ask, rounds)
+            scaled = _scaled(limited, ask, rounds)
             latencies = ask(transport="sockets", service="sqs", url=slow, messages=3_000, tasks=1, rate=500.0)
     return _section(found, scaled, latencies["latencies_us"])
 
@@ -146,15 +154,24 @@ def _theirs(client: str, service: str, url: str) -> float:
 
 
 def _scaled(url: str, ask: _Ask, rounds: int) -> dict[int, _Scaled]:
+    """Return what tasks do that are offered the same each, without what a job costs that publishes next to nothing."""
     costs: dict[int, list[float]] = {tasks: [] for tasks in _TASKS}
+    lates: dict[int, list[float]] = {tasks: [] for tasks in _TASKS}
 
     def rate(tasks: int) -> float:
-        took = ask(transport="sockets", service="sqs", url=url, messages=_SCALED_MESSAGES, tasks=tasks, rate=None)
-        costs[tasks].append(took["messages"] / took["processor_seconds"])
-        return float(took["messages"] / took["seconds"])
+        per_second = _TASK_PER_SECOND * tasks
+        job = {"transport": "sockets", "service": "sqs", "url": url, "tasks": tasks, "rate": per_second}
+        few = ask(**job, messages=_FEW_MESSAGES, linger_seconds=_LINGER_SECONDS)
+        took = ask(**job, messages=per_second * _SCALED_SECONDS, linger_seconds=_LINGER_SECONDS)
+        more = took["messages"] - few["messages"]
+        costs[tasks].append(1e6 * (took["processor_seconds"] - few["processor_seconds"]) / more)
+        lates[tasks].append((percentile(took["late_us"], 0.99) or 0) / 1e6)
+        return float(took["messages"] / took["load_seconds"])
 
     rates = interleaved({tasks: partial(rate, tasks) for tasks in _TASKS}, rounds)
-    return {tasks: _Scaled(rates[tasks], Measured(tuple(costs[tasks]))) for tasks in _TASKS}
+    return {
+        tasks: _Scaled(rates[tasks], Measured(tuple(costs[tasks])), Measured(tuple(lates[tasks]))) for tasks in _TASKS
+    }
 
 
 def _section(found: Mapping[_Cell, Measured], scaled: Mapping[int, _Scaled], latencies_us: list[int]) -> Section:
@@ -198,14 +215,21 @@ def _plot(found: Mapping[_Cell, Measured]) -> str:
 
 
 def _scaling(scaled: Mapping[int, _Scaled]) -> str:
-    one = scaled[1]
-    rows = [(tasks, *_told(found.rate, one.rate), *_told(found.cost, one.cost)) for tasks, found in scaled.items()]
-    head = ("tasks", "messages/s", "noise", "to one", "messages a processor second", "noise", "to one")
+    one = scaled[1].rate
+    rows = [
+        (
+            tasks,
+            f"{_TASK_PER_SECOND * tasks:,}",
+            f"{found.rate.median:,.0f}",
+            found.rate.over(one).ratio,
+            f"{found.late.median:.2f}",
+            f"{found.cost.median:.0f}",
+            found.cost.noise,
+        )
+        for tasks, found in scaled.items()
+    ]
+    head = ("tasks", "offered/s", "answered/s", "to one", "99% answered within, s", "processor µs a message", "noise")
     return table(head, rows, text_columns=0)
-
-
-def _told(one: Measured, to: Measured) -> tuple[str, str, str]:
-    return f"{one.median:,.0f}", one.noise, one.over(to).ratio
 
 
 def _accuracy(latencies_us: list[int]) -> str:

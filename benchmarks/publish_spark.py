@@ -4,7 +4,7 @@ With `--alone` one publisher runs in this process, without Spark: what is left i
 
 A line of input is JSON: transport, service, url, messages, tasks, and a rate, or none for as fast as it goes. A line of
 output says what it took: the whole job, plan and exchange included, by the processor time of this process, the JVM and
-the Python workers.
+the Python workers. Of what had a rate it says, too, what the history recorded.
 """
 
 import json
@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import SparkSession
 
@@ -24,7 +25,7 @@ from sluice.clock import SystemClock, clock_id, wall_minus_monotonic_us
 from spark_load import session
 from spark_load.plan import Plan
 from spark_load.profile import Profile
-from spark_load.publish import due, publish, publish_share
+from spark_load.publish import publish, publish_share
 from spark_load.site import Site
 from spark_load.tasks import Run
 from wire.journal import read_journal
@@ -44,7 +45,15 @@ def main() -> None:
 
 
 def _took(
-    spark: SparkSession | None, *, transport: str, service: str, url: str, messages: int, tasks: int, rate: float | None
+    spark: SparkSession | None,
+    *,
+    transport: str,
+    service: str,
+    url: str,
+    messages: int,
+    tasks: int,
+    rate: float | None,
+    linger_seconds: float = 0,
 ) -> dict[str, Any]:
     profile = Profile(
         messages_per_second=rate or 1_000_000,
@@ -53,6 +62,7 @@ def _took(
         payload_bytes=_BODY_BYTES - _AROUND_BYTES,
         destination="topic" if service == "sns" else "queue",
         publish_tasks=tasks,
+        publish_linger_seconds=linger_seconds,
         catch_up_ratio=100,
     )
     with tempfile.TemporaryDirectory(prefix="sluice-bench-") as folder:
@@ -74,7 +84,7 @@ def _took(
             "messages": done - _GROUPS,  # end markers are small, and not counted
             "seconds": seconds,
             "processor_seconds": processor,
-            "latencies_us": _latencies_us(run.journals) if rate else [],
+            **(_recorded(run.journals) if rate else {}),
         }
 
 
@@ -82,17 +92,19 @@ def _published(spark: SparkSession | None, run: Run) -> int:
     if spark is not None:
         return sum(row["done"] for row in publish(spark, run).collect())
     rows = run.plan.batch(np.arange(run.plan.row_count)).sort_by([("offset_us", "ascending")])
-    return publish_share(run, due(rows)).done
+    return publish_share(run, iter([rows])).done
 
 
-def _latencies_us(journals: Path) -> list[int]:
-    found: list[int] = []
-    for path in journals.iterdir():
-        table = read_journal(path)
-        table = table.filter(pc.equal(table.column("kind"), "published"))
-        took = pc.subtract(table.column("responded_at_us"), table.column("invoked_at_us"))
-        found += took.to_pylist()
-    return found
+def _recorded(journals: Path) -> dict[str, Any]:
+    """Return how long answers took, how late messages were answered, and how long the load took."""
+    table = pa.concat_tables(map(read_journal, journals.iterdir()))
+    table = table.filter(pc.and_(pc.equal(table.column("kind"), "published"), pc.greater_equal(table.column("idx"), 0)))
+    asked, answered = table.column("invoked_at_us"), table.column("responded_at_us")
+    return {
+        "latencies_us": pc.subtract(answered, asked).to_pylist(),
+        "late_us": pc.subtract(answered, table.column("intended_at_us")).to_pylist(),
+        "load_seconds": (pc.max(answered).as_py() - pc.min(asked).as_py()) / 1e6,
+    }
 
 
 def _site(url: str) -> Site:

@@ -26,6 +26,7 @@ from xml.sax.saxutils import escape
 import click
 
 from benchmarks import source
+from sluice.clock import SystemClock
 
 _ENTRY_ID = re.compile(rb"PublishBatchRequestEntries\.member\.\d+\.Id=([^&]+)")
 _JSON_ID = re.compile(rb'"Id": ?"([^"]+)"')  # inside a body its quotes are escaped
@@ -71,10 +72,18 @@ def _sent(ids: tuple[bytes, ...]) -> bytes:
 
 
 @contextmanager
-def running(delay_seconds: float, tls: tuple[Path, Path] | None = None, *, spread_seconds: float = 0) -> Iterator[str]:
+def running(
+    delay_seconds: float,
+    tls: tuple[Path, Path] | None = None,
+    *,
+    spread_seconds: float = 0,
+    calls_per_second: float | None = None,
+) -> Iterator[str]:
     """Yield the URL of a sink, which ends with the block; with TLS, by that certificate and key."""
     command = [sys.executable, "-m", "benchmarks.sink"]
     command += ["--delay-seconds", str(delay_seconds), "--spread-seconds", str(spread_seconds)]
+    if calls_per_second is not None:
+        command += ["--calls-per-second", str(calls_per_second)]
     if tls is not None:
         command += ["--certificate", str(tls[0]), "--key", str(tls[1])]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
@@ -136,18 +145,31 @@ async def _serve(delay_seconds: Callable[[], float], tls: ssl.SSLContext | None)
 @click.command()
 @click.option("--delay-seconds", default=0.0, show_default=True, help="Before each answer.")
 @click.option("--spread-seconds", default=0.0, show_default=True, help="Mean of an exponential delay behind it.")
+@click.option("--calls-per-second", type=float, help="Answer no more than these; others wait for their turn.")
 @click.option("--certificate", type=click.Path(exists=True), help="Speak TLS.")
 @click.option("--key", type=click.Path(exists=True), help="Of the certificate.")
-def main(delay_seconds: float, spread_seconds: float, certificate: str | None, key: str | None) -> None:
+def main(
+    delay_seconds: float,
+    spread_seconds: float,
+    calls_per_second: float | None,
+    certificate: str | None,
+    key: str | None,
+) -> None:
     """Print the URL, then answer until ended."""
     tls = None
     if certificate is not None:
         tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
         tls.load_cert_chain(certificate, key)
-    draws = random.Random(0)
+    draws, clock, free_at = random.Random(0), SystemClock(), 0.0
 
     def delay() -> float:
-        return delay_seconds + (draws.expovariate(1 / spread_seconds) if spread_seconds else 0)
+        nonlocal free_at
+        waits = 0.0
+        if calls_per_second is not None:
+            now = clock.monotonic()
+            free_at = max(free_at, now) + 1 / calls_per_second
+            waits = free_at - now
+        return waits + delay_seconds + (draws.expovariate(1 / spread_seconds) if spread_seconds else 0)
 
     asyncio.run(_serve(delay, tls))
 

@@ -6,20 +6,12 @@ Pure bookkeeping: no clock, no calls. Who empties it decides when.
 import heapq
 from collections import deque
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple
 
-
-class Due(NamedTuple):
-    """One publish that is to be made: fields of `plan.Planned`."""
-
-    idx: int
-    publish_attempt: int
-    group_number: int
-    offset_us: int
+from spark_load.transport import Message
 
 
 class Agenda:
-    """The publishes that are due.
+    """The messages that are due.
 
     Args:
         lane_count: how many addresses there are; group g goes to the lane g modulo their number.
@@ -28,13 +20,13 @@ class Agenda:
 
     def __init__(self, *, lane_count: int, is_batched: bool) -> None:
         self._lane_count, self._is_batched = lane_count, is_batched
-        self._groups: dict[int, deque[Due]] = {}  # with a message waiting, resting or on its way
-        self._ready: list[list[tuple[int, int]]] = [[] for _ in range(lane_count)]  # heaps: offset, group
+        self._groups: dict[int, deque[Message]] = {}  # with a message waiting, resting or on its way
+        self._ready: list[list[tuple[int, int]]] = [[] for _ in range(lane_count)]  # heaps: intended instant, group
         self._resting: list[tuple[float, int]] = []
         self._abandoned: set[int] = set()
         self.waiting_count = 0
 
-    def add(self, due: Iterable[Due]) -> int:
+    def add(self, due: Iterable[Message]) -> int:
         """Put messages behind those of their groups; return how many were not, because their group was abandoned."""
         refused = 0
         for one in due:
@@ -52,7 +44,7 @@ class Agenda:
 
     def _make_ready(self, group: int) -> None:
         """Let the group's first message go, before what was to go later: what is overdue waits for nothing else."""
-        heapq.heappush(self._ready[group % self._lane_count], (self._groups[group][0].offset_us, group))
+        heapq.heappush(self._ready[group % self._lane_count], (self._groups[group][0].intended_at_us, group))
 
     @property
     def is_empty(self) -> bool:
@@ -64,13 +56,13 @@ class Agenda:
         return len(self._ready[lane])
 
     def head_us(self, lane: int) -> int | None:
-        """Return the offset of the message that would go first; None when none may."""
+        """Return the intended instant of the message that would go first; None when none may."""
         ready = self._ready[lane]
         return ready[0][0] if ready else None
 
-    def take(self, lane: int, room: int) -> list[Due]:
+    def take(self, lane: int, room: int) -> list[Message]:
         """Take the messages of one call, at most `room`. Their groups wait until they are settled."""
-        taken: list[Due] = []
+        taken: list[Message] = []
         ready = self._ready[lane]
         while ready and len(taken) < room:
             waiting = self._groups[heapq.heappop(ready)[1]]
@@ -91,7 +83,7 @@ class Agenda:
             else:
                 del self._groups[group]
 
-    def put_back(self, group: int, messages: Sequence[Due], *, until: float) -> None:
+    def put_back(self, group: int, messages: Sequence[Message], *, until: float) -> None:
         """Put messages of a group before what waits there; nothing of it goes until that instant."""
         self._groups[group].extendleft(reversed(messages))
         self.waiting_count += len(messages)

@@ -10,7 +10,9 @@ import json
 from typing import Protocol
 
 from sluice.history import END_TYPE, is_end_marker
-from spark_load.plan import Plan, message_group_id
+from spark_load.frames import Body, Frame
+from spark_load.plan import Plan
+from spark_load.transport import Message
 
 VERSION = 1
 _TYPE = "load.message"
@@ -28,8 +30,8 @@ class Bodies(Protocol):
     def number(self, idx: int, group_number: int) -> int:
         """Return the idx a planned message has in the history."""
 
-    def body_parts(self, idx: int, group_number: int) -> tuple[str, str, str]:
-        """Return the body of a planned message, of whose parts the second needs no escaping."""
+    def framed(self, message: Message) -> Body:
+        """Return the body of a message, which has its number."""
 
 
 class Plain:
@@ -47,9 +49,9 @@ class Plain:
         """Return the idx itself."""
         return idx
 
-    def body_parts(self, idx: int, group_number: int) -> tuple[str, str, str]:
-        """Return the body of a planned message, of whose parts the second needs no escaping."""
-        return self._plan.body_parts(idx, group_number, self._run)
+    def framed(self, message: Message) -> Body:
+        """Return the body of the message in the plan."""
+        return self._plan.framed(message.planned_idx, message.message_group_id, self._run)
 
 
 def bodies(plan: Plan, run: str) -> Bodies:
@@ -60,8 +62,8 @@ def bodies(plan: Plan, run: str) -> Bodies:
 class Envelopes:
     """Numbers a publish task's messages, each group from 1.
 
-    A message has its number from the first time its body is asked for. A publisher asks in the group's order, and for
-    the next one only when it is done with this one, so numbers have no holes and stand in order.
+    A message has its number from the first time it is asked for. A publisher asks in the order in which it will publish
+    the group, so numbers have no holes and stand in order.
 
     Args:
         plan: with one producer for each group.
@@ -72,33 +74,34 @@ class Envelopes:
         self._plan, self._run = plan, run
         self._last: dict[int, int] = {}
         self._numbers: dict[int, int] = {}
+        self._frames = {type_: _frame(run, type_) for type_ in (_TYPE, END_TYPE)}
 
     def number(self, idx: int, group_number: int) -> int:
         """Return the idx a planned message has in the history: its number in its group, of an end marker negative."""
-        seq = self._seq(idx, group_number)
-        return -seq if is_end_marker(idx) else seq
-
-    def _seq(self, idx: int, group_number: int) -> int:
         seq = self._numbers.get(idx)
         if seq is None:
             seq = self._last[group_number] = self._last.get(group_number, 0) + 1
             self._numbers[idx] = seq
-        return seq
+        return -seq if is_end_marker(idx) else seq
 
-    def body_parts(self, idx: int, group_number: int) -> tuple[str, str, str]:
-        """Return the body of a planned message: the same again for a repeat; in parts, as `Plan.body_parts`."""
-        type_ = END_TYPE if is_end_marker(idx) else _TYPE
-        data = {"payload": self._plan.payload(idx)}
-        hashed = json.dumps([type_, data], sort_keys=True, separators=(",", ":"))
-        said = {
-            "sluice": VERSION,
-            "id": f"{self._run}.{idx}",
-            "type": type_,
-            "group": message_group_id(group_number),
-            "seq": self._seq(idx, group_number),
-            "epoch": int(self._run.removeprefix(_RUN)),
-            "at": None,
-            "hash": hashlib.sha256(hashed.encode()).hexdigest(),
-            "data": data,
-        }
-        return json.dumps(said, separators=(",", ":")), "", ""
+    def framed(self, message: Message) -> Body:
+        """Return the envelope of a message: the same again for a repeat."""
+        type_ = END_TYPE if is_end_marker(message.planned_idx) else _TYPE
+        payload = self._plan.payload(message.planned_idx)
+        hashed = json.dumps([type_, {"payload": payload}], sort_keys=True, separators=(",", ":"))
+        hash_ = hashlib.sha256(hashed.encode()).hexdigest()
+        values = (message.planned_idx, message.message_group_id, abs(message.idx), hash_, payload)
+        return self._frames[type_], values
+
+
+def _frame(run: str, type_: str) -> Frame:
+    """Return the frame of envelopes of a type, for the values id, group, number, hash and payload."""
+    epoch = int(run.removeprefix(_RUN))
+    return Frame(
+        f'{{"sluice":{VERSION},"id":"{run}.',
+        f'","type":"{type_}","group":"',
+        '","seq":',
+        f',"epoch":{epoch},"at":null,"hash":"',
+        '","data":{"payload":"',
+        '"}}',
+    )

@@ -22,7 +22,9 @@ import numpy as np
 import pyarrow as pa
 
 from sluice.history import Identity, deduplication_id
+from spark_load import frames
 from spark_load.dice import uniform
+from spark_load.frames import Body, Frame
 from spark_load.profile import Phase, Profile
 
 WARM_UP, MEASURE = "warm_up", "measure"
@@ -214,12 +216,11 @@ class Plan:
 
     def body(self, idx: int, group_number: int, run: str) -> str:
         """Return the body of a planned message: what `make_body` makes of its identity and payload, sooner."""
-        return "".join(self.body_parts(idx, group_number, run))
+        return frames.text(self.framed(idx, message_group_id(group_number), run))
 
-    def body_parts(self, idx: int, group_number: int, run: str) -> tuple[str, str, str]:
-        """Return the body in three: what stands before the payload, the payload, and what stands behind it."""
-        group, end = message_group_id(group_number), "true" if idx < 0 else "false"
-        return f'{_head(run)}{group}","idx":{idx},"end":{end},"payload":"', self.payload(idx), '"}'
+    def framed(self, idx: int, group_id: str, run: str) -> Body:
+        """Return the body of a planned message as a frame and values."""
+        return _frame(run, is_end=idx < 0), (group_id, idx, self.payload(idx))
 
     def deduplication_id(self, planned: Planned, run: str) -> str:
         """Return the deduplication id: the same for a message and its repeat."""
@@ -246,8 +247,9 @@ def _as_arrow(column: Any, type_: pa.DataType) -> pa.Array:
 
 
 @lru_cache(maxsize=4)
-def _head(run: str) -> str:
-    return f'{{"run":{json.dumps(run)},"group":"'
+def _frame(run: str, *, is_end: bool) -> Frame:
+    end = "true" if is_end else "false"
+    return Frame(f'{{"run":{json.dumps(run)},"group":"', '","idx":', f',"end":{end},"payload":"', '"}')
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,8 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
@@ -24,7 +26,6 @@ from sluice.errors import ConfigError, HistoryError
 from sluice.history import Kind, Outcome
 from sluice.verdict import Status
 from spark_load import report, shapes
-from spark_load.agenda import Due
 from spark_load.compacting import compact
 from spark_load.coordination import EARLIER, Board, Progress
 from spark_load.pacing import RETRY_SECONDS_MAX
@@ -241,14 +242,15 @@ def forgotten(run: Run, begun_us: int) -> Sequence[int]:
     return sorted(idx for idx, by_us in run.begin_by_us.items() if begun_us + run.resumed_at_us > by_us)
 
 
-def remembered(run: Run, board: Board, rows: Iterator[Due]) -> Iterator[Due]:
+def remembered(run: Run, board: Board, rows: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Yield the rows that may be published, once the driver has said when the plan begins.
 
-    The first is asked for before that: then all of them were sorted.
+    The first batch is asked for before that: then all of them were sorted.
     """
     first = list(islice(rows, 1))
-    not_again = frozenset(forgotten(run, board.await_start()))
-    yield from (row for row in chain(first, rows) if row.idx not in not_again)
+    not_again = pa.array(forgotten(run, board.await_start()), pa.int64())
+    for batch in chain(first, rows):
+        yield batch.filter(pc.invert(pc.is_in(batch.column("idx"), not_again)))
 
 
 def told(idxs: Sequence[int]) -> str:

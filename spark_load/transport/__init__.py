@@ -13,6 +13,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
+from spark_load.frames import Body
+
 BOTO3, CRT, SOCKETS = "boto3", "crt", "sockets"
 NAMES = (BOTO3, CRT, SOCKETS)
 CONNECT_SECONDS_MAX = 5
@@ -21,18 +23,17 @@ _THROTTLED = ("Throttl", "TooManyRequests", "RequestLimit", "RequestThrottled", 
 
 
 class Message(NamedTuple):
-    """One message as it is published.
+    """One message as it is published, without its body. Both ids are values as those of `frames.Body`.
 
     Args:
-        idx: of the message.
+        idx: of the message, in the history.
         publish_attempt: the how-manieth publish of it the plan asks for, from 1.
         intended_at_us: when the plan wanted it published, microseconds UTC.
         message_group_id: its group.
         deduplication_id: the same for every publish of it.
-        head: start of its body.
-        plain: middle of its body, of nothing but letters, digits, `-` and `_`: no encoding has to escape these.
-        foot: end of its body.
         phase: part of the run it belongs to, as in the history.
+        group_number: of its group, in the plan.
+        planned_idx: of the message, in the plan.
     """
 
     idx: int
@@ -40,15 +41,9 @@ class Message(NamedTuple):
     intended_at_us: int
     message_group_id: str
     deduplication_id: str
-    head: str
-    plain: str = ""
-    foot: str = ""
-    phase: str | None = None
-
-    @property
-    def body(self) -> str:
-        """Return the whole body."""
-        return f"{self.head}{self.plain}{self.foot}"
+    phase: str
+    group_number: int
+    planned_idx: int
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -58,10 +53,12 @@ class Call:
     Args:
         address: topic ARN or queue URL.
         messages: at most ten.
+        bodies: of the messages.
     """
 
     address: str
     messages: Sequence[Message]
+    bodies: Sequence[Body]
 
 
 @dataclass(frozen=True, slots=True, eq=False)

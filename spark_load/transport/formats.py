@@ -3,34 +3,51 @@
 import html
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import batched
 from json.encoder import encode_basestring_ascii
 from typing import Any, NamedTuple
+from urllib.parse import quote_plus
 
 from sluice import limits
 from sluice.history import Outcome
-from spark_load.transport import Call, Message
+from spark_load.frames import Frame
+from spark_load.transport import Call
 
 _OK, _FAIL, _INFO = Outcome.OK.value, Outcome.FAIL.value, Outcome.INFO.value
 _NOT_IN_ANSWER = "NotInAnswer"
+_TEMPLATES_KEPT = 64
 _IDS = tuple(str(position) for position in range(limits.PUBLISH_BATCH_ENTRIES_MAX))
-_FIELD = re.compile(r"<(Id|MessageId|SequenceNumber|Code|SenderFault)>([^<]*)</")
+_FIELD = re.compile(r"<(member|Id|MessageId|SequenceNumber|Code|SenderFault)>([^<]*)")
 _CODE = re.compile(r"<Code>([^<]*)</Code>")
 
 
 class Said(NamedTuple):
-    """What an answer says of one message."""
+    """What an answer says of a call: a column each, an entry for each of its messages.
 
-    outcome: str
-    error: str | None = None
-    message_id: str | None = None
-    sequence_number: str | None = None
+    Args:
+        outcomes: as in the history.
+        errors: None where there was none.
+        message_ids: None where none was given, as with the next.
+        sequence_numbers: as the service says them.
+    """
+
+    outcomes: Sequence[str]
+    errors: Sequence[str | None]
+    message_ids: Sequence[str | None]
+    sequence_numbers: Sequence[str | None]
+
+    @classmethod
+    def alike(cls, count: int, outcome: str, error: str | None = None) -> "Said":
+        """Return the same for all, without ids."""
+        nothing = [None] * count
+        return cls([outcome] * count, [error] * count, nothing, nothing)
 
 
-_MISSING = Said(_INFO, _NOT_IN_ANSWER)
+type _Entry = tuple[str, str | None, str | None, str | None]
+"""Of one message, as in `Said`."""
+_MISSING: _Entry = (_INFO, _NOT_IN_ANSWER, None, None)
 
 
 class Unreadable(Exception):
@@ -52,40 +69,55 @@ class Format:
     service: str
     headers: tuple[tuple[str, str], ...]
     encode: Callable[[Call], bytes]
-    decode: Callable[[str], Mapping[str, Said]]
+    decode: Callable[[str], Mapping[str, _Entry]]
     error_code: Callable[[Mapping[str, str], str], str | None]
 
-    def said(self, call: Call, body: str) -> list[Said]:
-        """Return what a good answer says of each message of its call, in order; raise Unreadable."""
+    def said(self, call: Call, body: str) -> Said:
+        """Return what a good answer says of a call's messages; raise Unreadable."""
         by_id = self.decode(body)
-        return [by_id.get(id_, _MISSING) for id_ in _IDS[: len(call.messages)]]
+        return Said(*zip(*[by_id.get(id_, _MISSING) for id_ in _IDS[: len(call.messages)]], strict=True))
+
+
+def _values(call: Call) -> tuple[object, ...]:
+    """Return what stands in the gaps of a call: of each message the values of its body, and its two ids."""
+    values: list[object] = []
+    for message, (_, of_body) in zip(call.messages, call.bodies, strict=True):
+        values += of_body
+        values += (message.message_group_id, message.deduplication_id)
+    return tuple(values)
+
+
+def _frames(call: Call) -> tuple[Frame, ...]:
+    return tuple([frame for frame, _ in call.bodies])
 
 
 # --- SQS -------------------------------------------------------------------------------------------------------------
 
 
-def _json(text: str) -> str:
-    return encode_basestring_ascii(text)[1:-1]
-
-
-def _json_entry(position: int, message: Message) -> str:
-    return (
-        f'{{"Id": "{position}", "MessageBody": "{_json(message.head)}{message.plain}{_json(message.foot)}",'
-        f' "MessageGroupId": {encode_basestring_ascii(message.message_group_id)},'
-        f' "MessageDeduplicationId": {encode_basestring_ascii(message.deduplication_id)}}}'
-    )
-
-
 def _json_call(call: Call) -> bytes:
-    entries = ", ".join([_json_entry(position, message) for position, message in enumerate(call.messages)])
-    return f'{{"QueueUrl": {encode_basestring_ascii(call.address)}, "Entries": [{entries}]}}'.encode("ascii")
+    return (_json_template(call.address, _frames(call)) % _values(call)).encode("ascii")
 
 
-def _json_said(body: str) -> dict[str, Said]:
+@lru_cache(_TEMPLATES_KEPT)
+def _json_template(address: str, frames: tuple[Frame, ...]) -> str:
+    entries = ", ".join(map(_json_entry, range(len(frames)), frames))
+    return f'{{"QueueUrl": {_json(address)}, "Entries": [{entries}]}}'
+
+
+def _json_entry(position: int, frame: Frame) -> str:
+    body = frame.escaped(lambda piece: encode_basestring_ascii(piece)[1:-1])
+    return f'{{"Id": "{position}", "MessageBody": "{body}", "MessageGroupId": "%s", "MessageDeduplicationId": "%s"}}'
+
+
+def _json(text: str) -> str:
+    return Frame(text).escaped(encode_basestring_ascii)
+
+
+def _json_said(body: str) -> dict[str, _Entry]:
     try:
         answer = json.loads(body)
         taken = {
-            entry["Id"]: Said(_OK, None, entry.get("MessageId"), entry.get("SequenceNumber"))
+            entry["Id"]: (_OK, None, entry.get("MessageId"), entry.get("SequenceNumber"))
             for entry in answer.get("Successful") or ()
         }
         refused = {entry["Id"]: _refused(entry, entry.get("SenderFault")) for entry in answer.get("Failed") or ()}
@@ -94,9 +126,9 @@ def _json_said(body: str) -> dict[str, Said]:
     return taken | refused
 
 
-def _refused(entry: Mapping[str, Any], sender_fault: object) -> Said:
+def _refused(entry: Mapping[str, Any], sender_fault: object) -> _Entry:
     """Return what a failed entry says: the sender's fault had no effect, the service's may have had one."""
-    return Said(_FAIL if sender_fault else _INFO, entry.get("Code"))
+    return _FAIL if sender_fault else _INFO, entry.get("Code"), None, None
 
 
 def _json_error(headers: Mapping[str, str], body: str) -> str | None:
@@ -114,70 +146,29 @@ def _json_error(headers: Mapping[str, str], body: str) -> str | None:
 # --- SNS -------------------------------------------------------------------------------------------------------------
 
 
-_UNRESERVED = bytes(range(128)).translate(
-    None, bytes(c for c in range(128) if not (chr(c).isalnum() or chr(c) in "_.-~"))
-)
-_ESCAPED = {bytes((c,)): b"%%%02X" % c for c in range(256)} | {b" ": b"+"}
-_REPLACEMENTS_KEPT = 256
-_IN_ORDER = b"%+"  # what escapes are made of comes first
-
-
-def form_quoted(text: str) -> bytes:
-    """Return what `quote_plus` does, in a tenth of its time: one replacement for each byte that occurs."""
-    quoted = text.encode()
-    reserved = quoted.translate(None, _UNRESERVED)
-    if reserved:
-        for one, escaped in _replacements(reserved):
-            quoted = quoted.replace(one, escaped)
-    return quoted
-
-
-@lru_cache(_REPLACEMENTS_KEPT)
-def _replacements(reserved: bytes) -> tuple[tuple[bytes, bytes], ...]:
-    """Return what is replaced by what where these bytes occur: the same for bodies of one make."""
-    found = set(reserved)
-    ordered = (*(byte for byte in _IN_ORDER if byte in found), *found.difference(_IN_ORDER))
-    return tuple((bytes((byte,)), _ESCAPED[bytes((byte,))]) for byte in ordered)
-
-
-def _form_entry(position: int, message: Message, quoted: tuple[bytes, ...]) -> bytes:
-    head, foot, group_id, deduplication_id = quoted
-    body = b"%b%b%b" % (head, message.plain.encode("ascii"), foot)
-    return _FORM_ENTRIES[position] % (body, group_id, deduplication_id)
-
-
 def _form_call(call: Call) -> bytes:
-    texts = [text for one in call.messages for text in (one.head, one.foot, one.message_group_id, one.deduplication_id)]
-    quoted = _all_form_quoted([*texts, call.address])
-    entries = map(_form_entry, range(len(call.messages)), call.messages, batched(quoted[:-1], 4))
-    return b"".join((b"Action=PublishBatch&Version=2010-03-31&TopicArn=", quoted[-1], *entries))
+    return (_form_template(call.address, _frames(call)) % _values(call)).encode("ascii")
 
 
-_FORM_ENTRIES = tuple(
-    b"".join(
-        (
-            b"&PublishBatchRequestEntries.member.%d.Id=%d" % (position + 1, position),
-            b"&PublishBatchRequestEntries.member.%d.Message=%%b" % (position + 1),
-            b"&PublishBatchRequestEntries.member.%d.MessageGroupId=%%b" % (position + 1),
-            b"&PublishBatchRequestEntries.member.%d.MessageDeduplicationId=%%b" % (position + 1),
-        )
-    )
-    for position in range(limits.PUBLISH_BATCH_ENTRIES_MAX)
-)
+@lru_cache(_TEMPLATES_KEPT)
+def _form_template(address: str, frames: tuple[Frame, ...]) -> str:
+    topic = Frame(address).escaped(quote_plus)
+    entries = "".join(map(_form_entry, range(len(frames)), frames))
+    return f"Action=PublishBatch&Version=2010-03-31&TopicArn={topic}{entries}"
 
 
-def _all_form_quoted(texts: list[str]) -> list[bytes]:
-    """Return each text quoted; all at once, unless one of them has what they are kept apart with."""
-    quoted = form_quoted("\0".join(texts)).split(b"%00")
-    return quoted if len(quoted) == len(texts) else [form_quoted(text) for text in texts]
+def _form_entry(position: int, frame: Frame) -> str:
+    start = f"&PublishBatchRequestEntries.member.{position + 1}"
+    body = frame.escaped(quote_plus)
+    return f"{start}.Id={position}{start}.Message={body}{start}.MessageGroupId=%s{start}.MessageDeduplicationId=%s"
 
 
-def _xml_said(body: str) -> dict[str, Said]:
+def _xml_said(body: str) -> dict[str, _Entry]:
     if "<PublishBatchResult" not in body:
         raise Unreadable
-    said = {}
+    said: dict[str, _Entry] = {}
     for entry in _members(body, "Successful"):
-        said[entry["Id"]] = Said(_OK, None, entry.get("MessageId"), entry.get("SequenceNumber"))
+        said[entry["Id"]] = _OK, None, entry.get("MessageId"), entry.get("SequenceNumber")
     for entry in _members(body, "Failed"):
         said[entry["Id"]] = _refused(entry, entry.get("SenderFault") == "true")
     return said
@@ -187,7 +178,12 @@ def _members(body: str, list_name: str) -> list[dict[str, str]]:
     """Return the members of one list of the answer; text between tags holds no `<`, so no parser is needed."""
     _, _, rest = body.partition(f"<{list_name}>")
     listed, _, _ = rest.partition(f"</{list_name}>")
-    members = [dict(_FIELD.findall(member)) for member in listed.split("<member>")[1:]]
+    members: list[dict[str, str]] = []
+    for name, value in _FIELD.findall(listed):
+        if name == "member":
+            members.append({})
+        elif members:
+            members[-1][name] = value
     if "&" in listed:
         members = [{name: html.unescape(value) for name, value in member.items()} for member in members]
     return [member for member in members if "Id" in member]

@@ -153,29 +153,37 @@ class HttpTransport:
         asked = self._on_their_way.pop(response.key)
         said, is_answered = self._said(asked.call, response)
         self._ledger.answered(asked, said, responded_at_us=response.at_us if is_answered else None)
-        errors = {position: one.error or one.outcome for position, one in enumerate(said) if one.outcome != _OK}
-        return Answer(asked.call, errors)
+        return Answer(asked.call, _errors(said))
 
-    def _said(self, call: Call, response: Response) -> tuple[list[Said], bool]:
+    def _said(self, call: Call, response: Response) -> tuple[Said, bool]:
         """Return what a response says of each message, and whether it is an answer at all."""
+        count = len(call.messages)
         if response.error is not None:
             outcome = Outcome.FAIL if response.error in NEVER_LEFT else Outcome.INFO
-            return [Said(outcome.value, response.error)] * len(call.messages), False
+            return Said.alike(count, outcome.value, response.error), False
         body = response.body.decode("utf-8", "replace")
         if response.status >= 300:
             # A refusal had no effect. A server error may have had one.
             outcome = Outcome.FAIL if response.status < 500 else Outcome.INFO
             code = self._format.error_code(response.headers or {}, body) or str(response.status)
-            return [Said(outcome.value, code)] * len(call.messages), True
+            return Said.alike(count, outcome.value, code), True
         try:
             return self._format.said(call, body), True
         except Unreadable:
-            return [Said(Outcome.INFO.value, "ResponseParserError")] * len(call.messages), False
+            return Said.alike(count, Outcome.INFO.value, "ResponseParserError"), False
 
     def close(self) -> None:
         """Write down what was answered, and close every connection."""
         self._ledger.flush()
         self._exchange.close()
+
+
+def _errors(said: Said) -> dict[int, str]:
+    """Return position to error code, of the messages that were not taken."""
+    if said.outcomes.count(_OK) == len(said.outcomes):
+        return {}
+    told = zip(said.outcomes, said.errors, strict=True)
+    return {position: error or outcome for position, (outcome, error) in enumerate(told) if outcome != _OK}
 
 
 def is_overdue(sent_at: float, now: float) -> bool:

@@ -7,6 +7,7 @@ from typing import Any
 import pyarrow as pa
 
 from sluice.history import Kind, Outcome, pad_sequence_number, short_hash
+from spark_load import frames
 from spark_load.transport import Call
 from spark_load.transport.formats import Said
 from wire.journal import SCHEMA, Journal
@@ -17,21 +18,22 @@ _REPEATED = pa.schema(
     [
         SCHEMA.field(name)
         for name in (
-            *("call_id", "queue", "invoked_at_us", "batch_position", "message_group_id", "deduplication_id", "idx"),
-            *("message_run", "intended_at_us", "publish_attempt", "phase", "body_hash"),
+            *("call_id", "queue", "invoked_at_us", "batch_position", "idx", "publish_attempt", "intended_at_us"),
+            *("message_group_id", "deduplication_id", "phase", "body_hash"),
         )
     ]
 )
 """What an intent says, and its answer again."""
+_NO_ROWS = pa.RecordBatch.from_pylist([], schema=_REPEATED)
 
 
 class Asked:
-    """A call that was written down, and what its answer repeats: rows of `_REPEATED`."""
+    """A call that was written down, and where: what its answer repeats are rows of `_REPEATED` from `start` on."""
 
-    __slots__ = ("call", "rows")
+    __slots__ = ("call", "rows", "start")
 
-    def __init__(self, call: Call, rows: pa.RecordBatch) -> None:
-        self.call, self.rows = call, rows
+    def __init__(self, call: Call, rows: pa.RecordBatch, start: int) -> None:
+        self.call, self.rows, self.start = call, rows, start
 
 
 class Ledger:
@@ -48,17 +50,14 @@ class Ledger:
         self._journal, self._journal_name, self._run = journal, journal.path.stem, run
         self._names, self._prefix = names, service
         self._calls = itertools.count()
-        self._unwritten: list[tuple[Asked, int | None, Sequence[Said]]] = []
+        self._unwritten: list[tuple[Asked, int | None, Said]] = []
 
     def asked(self, calls: Sequence[Call], *, invoked_at_us: int) -> list[Asked]:
         """Write down what is about to be asked, and what was answered since; nothing is left unwritten."""
         rows = self._rows(calls, invoked_at_us)
-        self._write([rows])
-        ends = itertools.accumulate(len(call.messages) for call in calls)
-        return [
-            Asked(call, rows.slice(end - len(call.messages), len(call.messages)))
-            for call, end in zip(calls, ends, strict=True)
-        ]
+        self._write(rows)
+        starts = itertools.accumulate([len(call.messages) for call in calls], initial=0)
+        return [Asked(call, rows, start) for call, start in zip(calls, starts, strict=False)]
 
     def _rows(self, calls: Sequence[Call], invoked_at_us: int) -> pa.RecordBatch:
         call_ids: list[str] = []
@@ -70,44 +69,57 @@ class Ledger:
             queues += [self._queue(call.address)] * count
             positions += range(count)
         messages = itertools.chain.from_iterable([call.messages for call in calls])
-        idx, attempts, intended, groups, deduplication_ids, *parts, phases = zip(*messages, strict=True)
-        columns: tuple[Sequence[Any], ...] = (
-            *(call_ids, queues, [invoked_at_us] * len(idx), positions, groups, deduplication_ids, idx),
-            *([self._run] * len(idx), intended, attempts, phases),
-            [short_hash("".join(of_body)) for of_body in zip(*parts, strict=True)],
-        )
+        *planned, _, _ = zip(*messages, strict=True)
+        hashes = [short_hash(frames.text(body)) for call in calls for body in call.bodies]
+        asked_at = [invoked_at_us] * len(hashes)
+        columns: tuple[Sequence[Any], ...] = (call_ids, queues, asked_at, positions, *planned, hashes)
         arrays = [_array(column, field.type) for column, field in zip(columns, _REPEATED, strict=True)]
         return pa.RecordBatch.from_arrays(arrays, schema=_REPEATED)
 
     def _queue(self, address: str) -> str:
         return self._names.get(address) or short_name(address)
 
-    def answered(self, asked: Asked, said: Sequence[Said], *, responded_at_us: int | None) -> None:
-        """Remember what a call was answered, message by message; None as the instant when there was no answer."""
+    def answered(self, asked: Asked, said: Said, *, responded_at_us: int | None) -> None:
+        """Remember what a call was answered; None as the instant when there was no answer."""
         self._unwritten.append((asked, responded_at_us, said))
 
     def flush(self) -> None:
         """Write down what was answered."""
         if self._unwritten:
-            self._write([])
+            self._write(_NO_ROWS)
 
-    def _write(self, intents: list[pa.RecordBatch]) -> None:
+    def _write(self, intents: pa.RecordBatch) -> None:
         answered, self._unwritten = self._unwritten, []
-        rows = pa.concat_batches([*(asked.rows for asked, _, _ in answered), *intents])
-        said = [one for _, _, of_call in answered for one in of_call]
-        responded_at_us = [at for _, at, of_call in answered for _ in of_call]
-        missing = len(rows) - len(said)
-        said += [Said(_INFO)] * missing
-        outcomes, errors, message_ids, numbers = zip(*said, strict=True)
+        said = [*(of_call for _, _, of_call in answered), Said.alike(len(intents), _INFO)]
+        instants = [at for asked, at, _ in answered for _ in asked.call.messages] + [None] * len(intents)
+        outcomes, errors, message_ids, numbers = map(_joined, zip(*said, strict=True))
+        rows = _gathered([asked for asked, _, _ in answered], intents)
         told = dict(zip(_REPEATED.names, rows.columns, strict=True)) | {
             "kind": _PUBLISHED,
+            "message_run": self._run,
             "outcome": outcomes,
-            "responded_at_us": responded_at_us + [None] * missing,
+            "responded_at_us": instants,
             "error": _array(errors, SCHEMA.field("error").type),
             f"{self._prefix}_message_id": message_ids,
             f"{self._prefix}_sequence_number": [pad_sequence_number(number) for number in numbers],
         }
         self._journal.add_columns(len(rows), told)
+
+
+def _gathered(asked: Sequence[Asked], intents: pa.RecordBatch) -> pa.RecordBatch:
+    """Return the rows of calls, and then others. Slices of what was sent together would cost more than all of it."""
+    sends = {id(rows): rows for rows in (*(one.rows for one in asked), intents)}
+    starts = dict(zip(sends, itertools.accumulate(map(len, sends.values()), initial=0), strict=False))
+    at: list[int] = []
+    for one in asked:
+        start = starts[id(one.rows)] + one.start
+        at += range(start, start + len(one.call.messages))
+    at += range(starts[id(intents)], starts[id(intents)] + len(intents))
+    return pa.concat_batches(list(sends.values())).take(pa.array(at, pa.int64()))
+
+
+def _joined(columns: Sequence[Sequence[str | None]]) -> list[str | None]:
+    return list(itertools.chain.from_iterable(columns))
 
 
 def _array(values: Sequence[Any], type_: pa.DataType) -> pa.Array:

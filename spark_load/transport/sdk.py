@@ -8,6 +8,7 @@ from typing import Any
 
 from botocore.exceptions import BotoCoreError, ClientError
 
+from spark_load import frames
 from spark_load.transport import Answer, Call
 from wire.recorder import Recorder
 
@@ -91,9 +92,9 @@ def _entries(call: Call, *, body: str) -> list[dict[str, str]]:
     return [
         {
             "Id": str(position),
-            body: message.body,
+            body: frames.text(framed),
             "MessageGroupId": message.message_group_id,
             "MessageDeduplicationId": message.deduplication_id,
         }
-        for position, message in enumerate(call.messages)
+        for position, (message, framed) in enumerate(zip(call.messages, call.bodies, strict=True))
     ]

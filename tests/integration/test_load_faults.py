@@ -18,6 +18,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from pyspark.sql import SparkSession
 
@@ -28,11 +29,9 @@ from sluice.history import Event, Kind
 from sluice.model import Refusal
 from sluice.verdict import EXIT_CROSSED, Holding, Status, Verdict
 from spark_load import driver, judge, profile, publish, resume, site
-from spark_load.agenda import Due
 from spark_load.coordination import Progress
 from spark_load.plan import Plan
-from spark_load.publisher import Publisher
-from spark_load.tasks import PUBLISHER, Run, desk
+from spark_load.tasks import Run
 from tests.integration import loopback
 from tests.integration.conftest import PROJECT
 from wire.journal import Journal, read_journal
@@ -90,34 +89,14 @@ def _run_of(folder: Path, where: site.Site, text: str = QUICK) -> Run:
 def _publish(run: Run) -> Progress:
     """Publish the whole plan from now on, as a task does."""
     run.board(SystemClock(run.clock_offset_us)).start(SystemClock(run.clock_offset_us).now_us())
-    rows = sorted(
-        (Due(one.idx, one.publish_attempt, one.group_number, one.offset_us) for one in _planned(run.plan)),
-        key=lambda due: due.offset_us,
-    )
-    with desk(run, PUBLISHER) as at:
-        transport = publish._transport(run, at)
-        try:
-            return Publisher(
-                run.plan,
-                run=run.id,
-                addresses=publish._addresses(run),
-                transport=transport,
-                board=at.board,
-                clock=at.clock,
-                name=at.name,
-            ).publish(iter(rows))
-        finally:
-            transport.close()
+    rows = run.plan.batch(np.arange(run.plan.row_count)).sort_by([("offset_us", "ascending")])
+    return publish.publish_share(run, iter([rows]))
 
 
 def told(value: int | None) -> int:
     """Return what an event says, which it has to."""
     assert value is not None
     return value
-
-
-def _planned(plan: Plan) -> Iterator[Any]:
-    return itertools.chain.from_iterable(plan.rows(number) for number in range(plan.row_count))
 
 
 def _events(run: Run, name: str) -> list[Event]:

@@ -4,9 +4,11 @@ import pytest
 
 from messaging.envelope import decode
 from sluice.history import Identity, identity_of
+from spark_load import frames
 from spark_load.envelopes import Envelopes, run_of
-from spark_load.plan import Plan
+from spark_load.plan import Plan, message_group_id
 from spark_load.profile import Phase, Profile
+from spark_load.transport import Message
 from spark_load.workers import idle_seconds
 
 _PLAN = Plan(Profile(messages_per_second=10, duration_seconds=10, group_count=3, payload_bytes=40), seed=5)
@@ -15,7 +17,9 @@ _RUN = run_of(1_767_225_600_000_000)
 
 def test_the_worker_reads_what_the_load_test_writes() -> None:
     """Decoded by the runtime's own code: hash, version and types are right; the payload is the plan's."""
-    decoded = decode("".join(Envelopes(_PLAN, _RUN).body_parts(7, 2)))
+    envelopes = Envelopes(_PLAN, _RUN)
+
+    decoded = decode(_body(envelopes, 7, 2))
 
     assert (decoded.event.group, decoded.seq, decoded.epoch) == ("g000002", 1, 1_767_225_600_000_000)
     assert decoded.event.id == f"{_RUN}.7"
@@ -27,7 +31,7 @@ def test_each_group_counts_from_one_and_a_repeat_has_the_number_of_its_message()
     envelopes = Envelopes(_PLAN, _RUN)
     asked = [(3, 0), (4, 1), (9, 0), (3, 0), (-1, 0)]
 
-    bodies = ["".join(envelopes.body_parts(idx, group)) for idx, group in asked]
+    bodies = [_body(envelopes, idx, group) for idx, group in asked]
 
     found = [identity_of(body=body, deduplication_id=None, message_group_id=None) for body in bodies]
     assert found == [
@@ -39,6 +43,11 @@ def test_each_group_counts_from_one_and_a_repeat_has_the_number_of_its_message()
     ]
     assert [envelopes.number(idx, group) for idx, group in asked] == [1, 1, 2, 1, -3]
     assert bodies[3] == bodies[0]
+
+
+def _body(envelopes: Envelopes, idx: int, group: int) -> str:
+    number, group_id = envelopes.number(idx, group), message_group_id(group)
+    return frames.text(envelopes.framed(Message(number, 1, 0, group_id, f"{_RUN}.{idx}", "measure", group, idx)))
 
 
 def _in_phases(*phases: tuple[float, float]) -> Profile:

@@ -5,12 +5,12 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
 from sluice.clock import VirtualClock
 from sluice.errors import ConfigError
 from spark_load import profile, resume
-from spark_load.agenda import Due
 from spark_load.cli.watching import Gauge
 from spark_load.plan import Plan
 from spark_load.tasks import Run
@@ -81,11 +81,11 @@ def test_what_the_service_has_forgotten_is_not_published_again_and_all_else_is(t
     run = replace(_resumed(tmp_path), resumed_at_us=2_000_000, begin_by_us={3: 1_000, 4: 999, -1: 998})
     board = run.board(clock)
     board.start(1_000 - run.resumed_at_us)
-    rows = [Due(3, 1, 0, 5), Due(4, 1, 0, 6), Due(5, 1, 0, 7), Due(4, 2, 0, 8), Due(-1, 1, 0, 9)]
+    batches = [pa.RecordBatch.from_pydict({"idx": idx}) for idx in ([3, 4], [5, 4], [-1])]
 
-    sent = list(resume.remembered(run, board, iter(rows)))
+    sent = [batch.column("idx").to_pylist() for batch in resume.remembered(run, board, iter(batches))]
 
-    assert sent == [Due(3, 1, 0, 5), Due(5, 1, 0, 7)]
+    assert sent == [[3], [5], []]
     assert resume.forgotten(run, 1_000 - run.resumed_at_us) == [-1, 4]
     assert resume.forgotten(run, 999 - run.resumed_at_us) == [-1]
     assert resume.told(range(12)) == (
@@ -100,15 +100,15 @@ def test_a_publisher_asks_for_its_share_before_it_waits_for_the_beginning(tmp_pa
     clock = VirtualClock()
     asked = []
 
-    def rows() -> Iterator[Due]:
+    def rows() -> Iterator[pa.RecordBatch]:
         asked.append(clock.monotonic())
         run.board(clock).start(1)
-        yield Due(1, 1, 0, 0)
+        yield pa.RecordBatch.from_pydict({"idx": [1]})
 
     remembered = resume.remembered(run, run.board(clock), rows())
 
     assert asked == []  # the publisher says first that it is there, or the driver would wait for it, and it for him
-    assert list(remembered) == []
+    assert sum(map(len, remembered)) == 0
     assert asked == [0]
 
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
-from urllib.parse import parse_qsl, quote_plus
+from urllib.parse import parse_qsl
 from xml.sax.saxutils import escape
 
 import boto3
@@ -17,13 +17,11 @@ from botocore.auth import SigV4Auth
 from botocore.awsrequest import AWSRequest
 from botocore.config import Config
 from botocore.credentials import Credentials
-from hypothesis import given
-from hypothesis import strategies as st
 
 from sluice.clock import SystemClock
 from sluice.errors import ConfigError
+from spark_load.frames import Body, Frame
 from spark_load.transport import NAMES, Answer, Call, Message, Transport
-from spark_load.transport.formats import form_quoted
 from spark_load.transport.ledger import Ledger
 from spark_load.transport.opening import opened
 from tests.unit.capturing import Captured, Reply, capturing
@@ -33,7 +31,7 @@ from wire.recorder import Recorder
 TOPIC = "arn:aws:sns:us-east-1:000000000000:t.fifo"
 QUEUE = "http://localhost:4566/000000000000/q.fifo"
 ADDRESSES = {"sns": TOPIC, "sqs": QUEUE}
-PLANNED = Message(7, 1, 5_000, "g000001", "r.7", '{"run":"r","group":"g000001","idx":7}', "", "", "measure")
+PLANNED = Message(7, 1, 5_000, "g000001", "r.7", "measure", 1, 7)
 
 
 @pytest.fixture(autouse=True)
@@ -76,8 +74,11 @@ def _ask(transport: Transport, *calls: Call) -> list[Answer]:
     return answers
 
 
-def _messages(*bodies: str) -> list[Message]:
-    return [PLANNED._replace(idx=at, deduplication_id=f"r.{at}", head=body) for at, body in enumerate(bodies)]
+def _call(address: str, *bodies: str, first: int = 0) -> Call:
+    """Return a call of messages with those bodies, numbered from `first`."""
+    numbers = range(first, first + len(bodies))
+    messages = [PLANNED._replace(idx=at, deduplication_id=f"r.{at}") for at in numbers]
+    return Call(address, messages, [(Frame(body), ()) for body in bodies])
 
 
 def _taken(request: Captured) -> Reply:
@@ -112,7 +113,9 @@ def test_all_transports_say_the_same_on_the_wire(tmp_path: Path, service: str) -
     with capturing(_taken) as server:
         for name in NAMES:
             with _open(name, service, server.url, tmp_path) as transport:
-                _ask(transport, Call(ADDRESSES[service], [*_messages(*AWKWARD), PLANNED._replace(plain="aB3-_")]))
+                awkward = _call(ADDRESSES[service], *AWKWARD)
+                framed: Body = (Frame('"%', "%s &", "\\"), ("aB3-_.~", -7))
+                _ask(transport, Call(awkward.address, [*awkward.messages, PLANNED], [*awkward.bodies, framed]))
             said.append(_meaning(server.captured.pop()))
 
     assert said[0]["path"] == "/"
@@ -137,7 +140,7 @@ def _meaning(request: Captured) -> dict[str, Any]:
 def test_the_signature_is_the_one_botocore_makes(tmp_path: Path, service: str, name: str) -> None:
     """Botocore's own signer, given what came and the same instant, arrives at the same signature."""
     with capturing(_taken) as server, _open(name, service, server.url, tmp_path) as transport:
-        _ask(transport, Call(ADDRESSES[service], _messages(*AWKWARD)))
+        _ask(transport, _call(ADDRESSES[service], *AWKWARD))
     came = server.captured[0]
 
     names = came.headers["authorization"].split("SignedHeaders=")[1].split(",")[0].split(";")
@@ -204,9 +207,7 @@ def test_all_transports_write_the_same_history(tmp_path: Path, service: str, cas
 
 def _written(name: str, service: str, url: str, folder: Path) -> tuple[dict[int, str], list[dict[str, Any]]]:
     with _open(name, service, url, folder) as transport:
-        answers = _ask(
-            transport, Call(ADDRESSES[service], _messages("a", '{"run":"r","group":"g000001","idx":1}', "ü"))
-        )
+        answers = _ask(transport, _call(ADDRESSES[service], "a", '{"run":"r","group":"g000001","idx":1}', "ü"))
     rows = read_journal(folder / f"{name}.arrows").to_pylist()[1:-1]
     return dict(answers[0].errors), [_without_times(row) for row in rows]
 
@@ -235,8 +236,7 @@ def test_every_intent_is_on_disk_before_the_call_leaves(tmp_path: Path, name: st
         return _taken(request)
 
     with capturing(look) as server, _open(name, "sqs", server.url, tmp_path) as transport:
-        first, second = _messages("a", "b", "c", "d")[:2], _messages("a", "b", "c", "d")[2:]
-        _ask(transport, Call(QUEUE, first), Call(QUEUE, second))
+        _ask(transport, _call(QUEUE, "a", "b"), _call(QUEUE, "c", "d", first=2))
 
     assert sorted(seen) == [[(0, "info"), (1, "info")], [(2, "info"), (3, "info")]]
 
@@ -250,7 +250,7 @@ def test_a_connection_is_used_again_and_a_closed_one_is_not(tmp_path: Path, name
         return _taken(request)._replace(headers=(("Connection", "close"),) if next(ends) else ())
 
     with capturing(reply) as server, _open(name, "sqs", server.url, tmp_path) as transport:
-        answers = [_ask(transport, Call(QUEUE, _messages("a")))[0].errors for _ in range(6)]
+        answers = [_ask(transport, _call(QUEUE, "a"))[0].errors for _ in range(6)]
 
     assert answers == [{}] * 6
 
@@ -281,7 +281,7 @@ def test_many_calls_are_on_their_way_at_once(tmp_path: Path, name: str) -> None:
         return _taken(request)
 
     with capturing(reply) as server, _open(name, "sqs", server.url, tmp_path) as transport:
-        answers = _ask(transport, *(Call(QUEUE, _messages("a")) for _ in range(40)))
+        answers = _ask(transport, *(_call(QUEUE, "a") for _ in range(40)))
 
     assert [answer.errors for answer in answers] == [{}] * 40
 
@@ -295,10 +295,7 @@ def test_recorded_latencies_are_those_of_the_endpoint(tmp_path: Path, name: str)
         return _taken(request)
 
     with capturing(reply) as server, _open(name, "sqs", server.url, tmp_path) as transport:
-        _ask(
-            transport,
-            *(Call(QUEUE, [PLANNED._replace(idx=at, deduplication_id=f"r.{at}", head="x" * at)]) for at in range(8)),
-        )
+        _ask(transport, *(_call(QUEUE, "x" * at, first=at) for at in range(8)))
 
     rows = read_journal(tmp_path / f"{name}.arrows").to_pylist()[1:-1]
     excess = {row["idx"]: (row["responded_at_us"] - row["invoked_at_us"]) / 1e6 - row["idx"] / 20 for row in rows}
@@ -320,9 +317,9 @@ def test_a_call_that_is_never_answered_is_given_up_and_nobody_knows(
         return _taken(request)
 
     with capturing(reply) as server, _open(name, "sqs", server.url, tmp_path) as transport:
-        first = _ask(transport, Call(QUEUE, _messages("a")))[0]
+        first = _ask(transport, _call(QUEUE, "a"))[0]
         answer.set()
-        second = _ask(transport, Call(QUEUE, _messages("b")))[0]
+        second = _ask(transport, _call(QUEUE, "b"))[0]
 
     assert (first.errors, second.errors) == ({0: "ReadTimeoutError"}, {})
     rows = read_journal(tmp_path / f"{name}.arrows").to_pylist()[1:-1]
@@ -334,18 +331,12 @@ def test_an_endpoint_without_tls_is_not_spoken_to_without_it(tmp_path: Path, nam
     """Where the URL says https: no message leaves."""
     with capturing(_taken) as server:
         with _open(name, "sqs", server.url.replace("http:", "https:"), tmp_path) as transport:
-            errors = _ask(transport, Call(QUEUE, _messages("a")))[0].errors
+            errors = _ask(transport, _call(QUEUE, "a"))[0].errors
 
         assert errors[0] in {"SSLError", "EndpointConnectionError"}
         assert server.captured == []
     rows = read_journal(tmp_path / f"{name}.arrows").to_pylist()[1:-1]
     assert rows[0]["outcome"] in {"info", "fail"}
-
-
-@given(st.text(st.characters(exclude_categories=["Cs"])))
-def test_a_form_is_quoted_as_botocore_quotes_it(text: str) -> None:
-    """Whatever the text."""
-    assert form_quoted(text).decode() == quote_plus(text)
 
 
 @pytest.mark.parametrize("cut", [None, 1, 7, 40])
@@ -356,7 +347,7 @@ def test_an_answer_is_read_however_it_is_cut(tmp_path: Path, cut: int | None) ->
         return _taken(request)._replace(chunk_bytes=cut)
 
     with capturing(reply) as server, _open("sockets", "sqs", server.url, tmp_path) as transport:
-        answers = [_ask(transport, Call(QUEUE, _messages("a", "b")))[0].errors for _ in range(2)]
+        answers = [_ask(transport, _call(QUEUE, "a", "b"))[0].errors for _ in range(2)]
 
     assert answers == [{}, {}]
 
@@ -371,6 +362,6 @@ def test_what_cannot_be_written_down_is_not_sent(tmp_path: Path, monkeypatch: py
     with capturing(_taken) as server, suppress(OSError), _open(name, "sqs", server.url, tmp_path) as transport:
         monkeypatch.setattr(Journal, "flush", fail)
         with pytest.raises(OSError, match="No space left"):
-            _ask(transport, Call(QUEUE, _messages("a")))
+            _ask(transport, _call(QUEUE, "a"))
 
     assert server.captured == []
