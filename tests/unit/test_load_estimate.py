@@ -259,6 +259,13 @@ def test_what_will_disappoint_is_said(profile: Profile, warning: str) -> None:
     assert estimate(profile, queue_count=1).warnings == (warning,)
 
 
+def test_consumers_that_begin_late_on_purpose_are_no_disappointment() -> None:
+    """Whoever lets a backlog build knows that they fall behind."""
+    waiting = replace(HUNDRED, handler_seconds=0.1, consume_after_seconds=10)
+
+    assert estimate(waiting, queue_count=1).warnings == ()
+
+
 def test_localstack_is_told_to_be_slow() -> None:
     """A topic passes on 90/s to each of three queues there, and 270/s to one."""
     profile = Profile(messages_per_second=120, duration_seconds=10, group_count=100)
