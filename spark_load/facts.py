@@ -3,6 +3,8 @@
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from functools import reduce
+from operator import or_
 from typing import Any
 
 import numpy as np
@@ -17,6 +19,7 @@ from spark_load.columns import NONE, Events
 from spark_load.transport import is_throttled
 
 CALLS = (Kind.PUBLISHED.value, Kind.POLL.value, Kind.DELETED.value, Kind.VISIBILITY_CHANGED.value)
+_NEVER_US = 2**62
 _FRAMES = (Kind.OPENED.value, Kind.CLOSED.value)
 _NAMED = ("kind", "outcome", "queue", "error", "clock_id")
 _AROUND = (Kind.REDRIVEN.value, Kind.FAULT.value, Kind.PROBE.value)
@@ -94,6 +97,25 @@ def around(history: DataFrame, told: Facts) -> Surroundings:
     if told.counts["around"]:
         few = history.where(F.col("kind").isin(*_AROUND)).collect()
     return replace(surroundings(Event(**row.asDict()) for row in few), activity=told.activity)
+
+
+def may_have_moved(history: DataFrame, expectation: Expectation, surrounded: Surroundings) -> list[str]:
+    """Return the groups with a receive that was asked for before a move task to its queue began, and answered after.
+
+    What it brought may have come back with the task, and the checker leaves that open. Whatever else may have was
+    received more than once, or from a DLQ, and its group is suspect for that.
+    """
+    asked_us = F.coalesce("invoked_at_us", F.lit(0)) - expectation.clock_bound_us
+    answered_us = F.coalesce("responded_at_us", F.lit(_NEVER_US))
+    during = [
+        (F.col("queue") == move.destination) & (asked_us <= move.began_at_us) & (answered_us >= move.began_at_us)
+        for move in surrounded.moves
+    ]
+    if not during:
+        return []
+    is_ours = (F.col("kind") == Kind.RECEIVED.value) & (F.col("message_run") == expectation.run)
+    groups = history.where(is_ours & reduce(or_, during) & F.col("message_group_id").isNotNull())
+    return [row["message_group_id"] for row in groups.select("message_group_id").distinct().collect()]
 
 
 def count(events: Events, expectation: Expectation) -> pa.Table:

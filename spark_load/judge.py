@@ -23,7 +23,7 @@ from sluice.checker import (
 from sluice.history import Kind, Outcome
 from sluice.verdict import Property, Verdict, Violation
 from spark_load.clearing import clear
-from spark_load.facts import CALLS, Facts, around
+from spark_load.facts import CALLS, Facts, around, may_have_moved
 from spark_load.findings import findings
 from spark_load.measures import measures
 from spark_load.plan import Plan
@@ -65,10 +65,11 @@ def judge(
     surrounded = around(history, told)
     counts = {**told.counts, **seen}
     unfinished = _unfinished(told.recorded, run)
-    found = findings(spark, place, looked.suspects, _provable(told, expectation, run, unfinished), surrounded)
+    suspects = {*looked.suspects, *may_have_moved(history, expectation, surrounded)}
+    found = findings(spark, place, suspects, _provable(told, expectation, run, unfinished), surrounded)
     measured = measures(seen, expectation) | {
         "groups": counts["groups"],
-        "suspect_groups": len(looked.suspects),
+        "suspect_groups": len(suspects),
         "events": counts["events"],
     }
     run_facts = _run_facts(told, counts, measured, plan, unfinished)

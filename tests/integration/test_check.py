@@ -102,6 +102,26 @@ def test_what_nobody_asked_for_and_who_else_published_is_left_open(spark: SparkS
     assert among_others.unknowns == ("group g1: 2 message(s) received whose publishing may not be on record",)
 
 
+@pytest.mark.parametrize(("began_ms", "may_be_back"), [(110, 0), (122, 1)])
+def test_what_came_while_a_move_task_began_is_left_open(
+    spark: SparkSession, tmp_path: Path, began_ms: int, may_be_back: int
+) -> None:
+    """The second message is received from 120 to 125 ms; between two receives nothing can have come back unseen."""
+    move = Event(
+        kind=Kind.REDRIVEN.value,
+        queue="billing-dlq",
+        invoked_at_us=began_ms * 1_000,
+        responded_at_us=900_000,
+        detail='{"destination": "billing"}',
+    )
+
+    verdict = recording.check(spark, _record(tmp_path, [*sane(), move]), _KNOWN, "endpoint")
+
+    assert verdict.measures["suspect_groups"] == may_be_back
+    assert sum("may have come back to billing with a move task" in one for one in verdict.unknowns) == may_be_back
+    assert verdict.status is (Status.UNKNOWN if may_be_back else Status.VALID)
+
+
 def test_what_is_no_history_is_refused_in_one_line(spark: SparkSession, tmp_path: Path) -> None:
     """Another version, other columns, two runs, no event at all; and what is no Parquet."""
 
