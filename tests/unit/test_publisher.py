@@ -309,6 +309,21 @@ def test_the_warm_up_comes_first_and_the_load_begins_when_the_driver_says(tmp_pa
     assert max(phases["warm_up"]) < min(phases["measure"])
 
 
+def test_nothing_of_the_load_goes_with_a_late_warm_up(tmp_path: Path) -> None:
+    """The warm-up's calls are answered a second after its end; the load's times are the driver's all the same: from 0.
+
+    The first of its messages is the 200th, the warm-up's own are due in the two seconds from 0.
+    """
+    clock = VirtualClock()
+    service = Service(clock, stalled=(0, 3))
+
+    _published(tmp_path, clock, service, warm_up_seconds=2)
+
+    intended = {idx: at for _, idx, at in service.sent()}
+    assert intended[200] == 0
+    assert [idx for idx in range(200) if not 0 <= intended[idx] < 2] == []
+
+
 def test_a_stop_is_obeyed(tmp_path: Path) -> None:
     """Within a fraction of a second, with the rest unsent."""
     clock = VirtualClock()
