@@ -84,7 +84,11 @@ def measure(_: Mapping[str, str], rounds: int) -> Section:
             _publishers("--alone") as ask_alone,
         ):
             urls = {False: plain, True: tls}
-            for one, tasks in ((ask, 1), (ask, 2), (ask_alone, 1)):  # what comes first pays for what is made once
+            for one, tasks in (
+                (ask, 1),
+                (ask, max(_TASKS)),
+                (ask_alone, 1),
+            ):  # what comes first pays for what is made once
                 one(transport="sockets", service="sqs", url=tls, messages=20_000, tasks=tasks, rate=None)
             cells = _cells(urls, {_SPARK: ask, _ALONE: ask_alone})
             found = interleaved(cells, rounds)

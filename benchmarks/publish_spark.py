@@ -33,7 +33,8 @@ from wire.journal import read_journal
 _BODY_BYTES = 1_024
 _AROUND_BYTES = 99  # what stands around the payload
 _GROUPS = 1_000
-_SLOTS = 2
+_SLOTS = 4
+_STARTING_US = 4_000_000  # until every task waits for the load to begin
 _clock = SystemClock()
 
 
@@ -76,8 +77,7 @@ def _took(
             transport=transport,
         )
         began, began_processor = _clock.monotonic(), processor_seconds(os.getpid())
-        run.board(_clock).start(_clock.now_us())
-        run.board(_clock).measure(_clock.now_us())
+        run.board(_clock).start(_clock.now_us() + (_STARTING_US if rate else 0))
         done = _published(spark, run)
         seconds, processor = _clock.monotonic() - began, processor_seconds(os.getpid()) - began_processor
         return {

@@ -28,12 +28,12 @@ _NO_ROWS = pa.RecordBatch.from_pylist([], schema=_REPEATED)
 
 
 class Asked:
-    """A call that was written down, and where: what its answer repeats are rows of `_REPEATED` from `start` on."""
+    """A call that was written down, and what its answer repeats: rows of `_REPEATED`."""
 
-    __slots__ = ("call", "rows", "start")
+    __slots__ = ("call", "rows")
 
-    def __init__(self, call: Call, rows: pa.RecordBatch, start: int) -> None:
-        self.call, self.rows, self.start = call, rows, start
+    def __init__(self, call: Call, rows: pa.RecordBatch) -> None:
+        self.call, self.rows = call, rows
 
 
 class Ledger:
@@ -56,8 +56,11 @@ class Ledger:
         """Write down what is about to be asked, and what was answered since; nothing is left unwritten."""
         rows = self._rows(calls, invoked_at_us)
         self._write(rows)
-        starts = itertools.accumulate([len(call.messages) for call in calls], initial=0)
-        return [Asked(call, rows, start) for call, start in zip(calls, starts, strict=False)]
+        ends = itertools.accumulate(len(call.messages) for call in calls)
+        return [
+            Asked(call, rows.slice(end - len(call.messages), len(call.messages)))
+            for call, end in zip(calls, ends, strict=True)
+        ]
 
     def _rows(self, calls: Sequence[Call], invoked_at_us: int) -> pa.RecordBatch:
         call_ids: list[str] = []
@@ -93,7 +96,7 @@ class Ledger:
         said = [*(of_call for _, _, of_call in answered), Said.alike(len(intents), _INFO)]
         instants = [at for asked, at, _ in answered for _ in asked.call.messages] + [None] * len(intents)
         outcomes, errors, message_ids, numbers = map(_joined, zip(*said, strict=True))
-        rows = _gathered([asked for asked, _, _ in answered], intents)
+        rows = pa.concat_batches([*(asked.rows for asked, _, _ in answered), intents])
         told = dict(zip(_REPEATED.names, rows.columns, strict=True)) | {
             "kind": _PUBLISHED,
             "message_run": self._run,
@@ -104,18 +107,6 @@ class Ledger:
             f"{self._prefix}_sequence_number": [pad_sequence_number(number) for number in numbers],
         }
         self._journal.add_columns(len(rows), told)
-
-
-def _gathered(asked: Sequence[Asked], intents: pa.RecordBatch) -> pa.RecordBatch:
-    """Return the rows of calls, and then others. Slices of what was sent together would cost more than all of it."""
-    sends = {id(rows): rows for rows in (*(one.rows for one in asked), intents)}
-    starts = dict(zip(sends, itertools.accumulate(map(len, sends.values()), initial=0), strict=False))
-    at: list[int] = []
-    for one in asked:
-        start = starts[id(one.rows)] + one.start
-        at += range(start, start + len(one.call.messages))
-    at += range(starts[id(intents)], starts[id(intents)] + len(intents))
-    return pa.concat_batches(list(sends.values())).take(pa.array(at, pa.int64()))
 
 
 def _joined(columns: Sequence[Sequence[str | None]]) -> list[str | None]:
