@@ -14,20 +14,18 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
-from py4j.protocol import Py4JError
-from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from sluice.checker import Activity, Expectation
 from sluice.errors import HistoryError
 from spark_load.columns import Events, hashes
+from spark_load.damage import readable
 from spark_load.facts import COUNTED, Facts, count, facts
 from spark_load.measures import Seen, joined, nothing, observed
 from spark_load.messages import messages
 from spark_load.narrow import SCHEMA, narrow
 from spark_load.parquet import BUCKETS_MAX, Piece, pieces, read
 from spark_load.reading import spread, told
-from spark_load.session import reason
 from spark_load.suspects import groups, waited_bit
 
 _PARTITION_EVENTS = 500_000
@@ -74,10 +72,8 @@ def clear(spark: SparkSession, history: Path, expectation: Expectation) -> Clear
         yield _SEEN, json.dumps(seen).encode()
 
     found: dict[str, list[bytes]] = {what: [] for what in (_COUNTED, _MAYBE, _SEEN)}
-    try:
+    with readable(history):
         blocks = looked_at(spark, history, expectation, look).toArrow()
-    except (PySparkException, Py4JError) as error:
-        raise HistoryError(f"{history} cannot be judged: {reason(error)}") from error
     for what, block in _pairs(blocks):
         found[what].append(block)
     told = facts(_table(found[_COUNTED], COUNTED), expectation)

@@ -26,18 +26,23 @@ def readable(folder: Path) -> Iterator[None]:
     try:
         yield
     except (PySparkException, Py4JError, pa.ArrowException, OSError) as error:
-        damaged = next((path for path in sorted(folder.glob("*.parquet")) if not _is_whole(path)), folder)
-        raise HistoryError(
-            f"{damaged} cannot be read: {reason(error)}; copy it anew, or judge the journals it was made of"
-        ) from error
+        for path in sorted(folder.glob("*.parquet")):
+            if (why := _damage(path)) is not None:
+                raise HistoryError(
+                    f"{path} cannot be read: {why}; copy it anew, or judge the journals it was made of"
+                ) from error
+        raise HistoryError(f"{folder} cannot be judged: {reason(error)}") from error
 
 
-def _is_whole(path: Path) -> bool:
-    """Return whether every page can be read; a row group at a time, because all of them may be larger than memory."""
+def _damage(path: Path) -> str | None:
+    """Return why a page cannot be read, None where all can.
+
+    A row group at a time, because all of them may be larger than memory.
+    """
     try:
         with pq.ParquetFile(path) as file:
             for number in range(file.num_row_groups):
                 file.read_row_group(number)
-    except (pa.ArrowException, OSError):
-        return False
-    return True
+    except (pa.ArrowException, OSError) as error:
+        return " ".join(str(error).split())[:300]
+    return None
