@@ -374,6 +374,14 @@ def test_dead_letters_are_read_moved_back_and_handled_then(place: _Place) -> Non
     assert _is_sane(place)
 
 
+def test_from_a_dlq_that_had_nothing_nothing_is_brought_back(place: _Place) -> None:
+    """A move task there would be one more the judge has to reckon with."""
+    letters = _poisoned(place)
+
+    assert letters.bring_back([]) == 0
+    assert [event for event in place.events() if event.kind == Kind.REDRIVEN] == []
+
+
 def _lose(place: _Place) -> None:
     place.sqs.purge_queue(QueueUrl=place.run.site.urls[QUEUE])
 
