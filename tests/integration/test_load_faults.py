@@ -482,7 +482,10 @@ def _writer_of(journal: Path) -> int:
 def test_a_killed_task_is_unknown_and_the_run_goes_on_and_ends_valid(
     spark: SparkSession, endpoint: loopback.Endpoint, tmp_path: Path, task: str
 ) -> None:
-    """What it had received and could not write down any more comes again; nothing of it is called lost or doubled."""
+    """What it had received and could not write down any more comes again; nothing of it is called lost or doubled.
+
+    Its journal counts: without it the run is unknown, and still nothing is called lost.
+    """
     where = site.find(LOCAL, endpoint_url=endpoint.url)
     killed: list[int] = []
 
@@ -494,12 +497,16 @@ def test_a_killed_task_is_unknown_and_the_run_goes_on_and_ends_valid(
 
     broken, stored = _load(spark, where, tmp_path, kill)
     whole = _go_on(spark, stored, where)
+    (stored.folder / "journals" / f"{task}-0.arrows").unlink()
+    without = driver.rejudge(spark, driver.find_stored(stored.folder))
 
     assert killed
     assert (broken.status, broken.violations) == (Status.UNKNOWN, ())
     assert any("recorder(s) did not finish" in reason and task in reason for reason in broken.unknowns)
     assert (whole.status, whole.unknowns, whole.violations) == (Status.VALID, (), ())
     assert {of["received"]["count"] for of in whole.measures["queues"].values()} == {800}
+    assert (without.status, without.violations) == (Status.UNKNOWN, ())
+    assert any("recorder(s) did not finish" in reason and task in reason for reason in without.unknowns)
 
 
 @pytest.mark.slow
