@@ -5,6 +5,7 @@ Each engine is a process of its own and says what each of its rounds took; its m
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -28,7 +29,16 @@ _SIZES = (1_000_000, 10_000_000)
 _LARGE_SIZE = 100_000_000
 _WARM_UP = 150_000
 _BAD_SHARE = 0.001
+_SLICES = 30  # so that files are of many sizes of history, and their row groups not too small
+_BUCKET_EVENTS = 1_000_000
 _WATCH_SECONDS = 0.2
+_STEPS = {
+    "judge": "judging, as the load test wrote it",
+    "judge exchanged": "judging, as anybody wrote it",
+    "exchange": "of it, reading and exchange",
+    "rollup": "of it, reading, exchange and rollup",
+    "duckdb": "DuckDB, six checks",
+}
 _CORES = os.cpu_count() or 1
 
 
@@ -59,39 +69,48 @@ def measure(_: Mapping[str, str], rounds: int) -> Section:
     rows: list[Sequence[object]] = []
     with tempfile.TemporaryDirectory(prefix="sluice-check-") as name:
         folder = Path(name)
-        check_history.write(folder / "warm-up", events=_WARM_UP, bad_share=_BAD_SHARE, slice_count=20_000)
+        check_history.write_both(folder / "warm-up", events=_WARM_UP, slice_count=20_000, bucket_count=2)
         for size in (*_SIZES, *([_LARGE_SIZE] if os.environ.get(LARGE) else [])):
             for bad_share in (0, _BAD_SHARE):
-                place = folder / f"{size}-{bad_share}"
-                made = check_history.write(place, events=size, bad_share=bad_share)
-                rows += _rows(folder / "warm-up", place, made.events, bad_share, rounds if size < _LARGE_SIZE else 1)
+                rows += _rows(folder, size, bad_share, rounds if size < _LARGE_SIZE else 1)
     head = ["events", "broken groups", "what", "M events/s", "noise", "of all cores", "to judging", "peak memory, GB"]
     return Section(tables={"check": table(head, rows, text_columns=3)}, plots={})
 
 
-def _rows(warm_up: Path, place: Path, events: int, bad_share: float, rounds: int) -> list[Sequence[object]]:
-    ours, our_bytes = _run([sys.executable, "-m", "benchmarks.check_spark", str(warm_up), str(place), str(rounds)])
-    theirs, their_bytes = _run([locked.PYTHON, "benchmarks/check_duckdb.py", str(place), str(rounds + 1)])
-    steps = {
-        "exchange alone": (ours["exchange"], ""),
-        "exchange and rollup": (ours["rollup"], ""),
-        "judging, all of it": (ours["judge"], f"{our_bytes / 1e9:.1f}"),
-        "DuckDB, six checks": (theirs["duckdb"], f"{their_bytes / 1e9:.1f}"),
-    }
-    judged = ours["judge"].processor_seconds
+def _rows(folder: Path, size: int, bad_share: float, rounds: int) -> list[Sequence[object]]:
+    """Measure one history, written twice; return its rows."""
+    made = check_history.write_both(
+        folder / "measured",
+        events=size,
+        bad_share=bad_share,
+        slice_count=max(100_000, size // _SLICES // 10 * 10),
+        bucket_count=max(2, round(size / _BUCKET_EVENTS)),
+    )
+    judged, our_bytes = _ours(folder, ["judge"], rounds)
+    others, other_bytes = _ours(folder, [*([] if bad_share else ["exchange", "rollup"]), "judge exchanged"], rounds)
+    plain = str(folder / "measured" / check_history.PLAIN)
+    theirs, their_bytes = _run([locked.PYTHON, "benchmarks/check_duckdb.py", plain, str(rounds + 1)])
+    shutil.rmtree(folder / "measured")
+    memory = {"judge": our_bytes, "judge exchanged": other_bytes, "duckdb": their_bytes}
+    mine = judged["judge"].processor_seconds
     return [
         (
-            f"{events / 1e6:.1f} M",
+            f"{made.events / 1e6:.1f} M",
             f"{bad_share:.1%}" if bad_share else "none",
-            name,
-            took.per_second(events),
+            _STEPS[name],
+            took.per_second(made.events),
             took.seconds.noise,
-            took.per_processor_second(events),
-            f"{judged.median / took.processor_seconds.median:.2f}",
-            memory,
+            took.per_processor_second(made.events),
+            mine.over(took.processor_seconds).ratio,
+            f"{memory[name] / 1e9:.1f}" if name in memory else "",
         )
-        for name, (took, memory) in steps.items()
+        for name, took in (judged | others | theirs).items()
     ]
+
+
+def _ours(folder: Path, steps: Sequence[str], rounds: int) -> tuple[dict[str, Took], int]:
+    places = [str(folder / name) for name in ("warm-up", "measured")]
+    return _run([sys.executable, "-m", "benchmarks.check_spark", *places, *steps, str(rounds)])
 
 
 def _run(command: Sequence[str]) -> tuple[dict[str, Took], int]:

@@ -4,7 +4,7 @@ Everything happens one after the other and nothing goes wrong, but in the groups
 numpy, a slice of messages at a time, so that a hundred million events need neither a service nor memory.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 
 from sluice.checker import Expectation
 from sluice.history import Kind, Outcome, answer_detail
+from spark_load import parquet
 from wire.journal import SCHEMA
 
 RUN = "benchmark"
@@ -28,11 +29,13 @@ EXPECTATION = Expectation(
     max_receive_count=dict.fromkeys(QUEUES, 5),
 )
 EVENTS_OF_MESSAGE = 1 + 2 * len(QUEUES) + len(QUEUES) / 10  # a poll brings ten
+PLAIN, BUCKETED = "plain", "bucketed"
 _SLICE = 100_000  # messages; a multiple of _BATCH
 _BATCH = 10
 _BEGAN_US = 1_763_700_000_000_000
 _STEP_US = 100
 _GROUPS = 10_000
+_BAD_APART = 100  # of so many groups one is broken, until enough are
 _FEW = [
     "run",
     "phase",
@@ -60,12 +63,18 @@ class Made:
 
 
 def write(
-    folder: Path, *, events: int, bad_share: float = 0, group_count: int = _GROUPS, slice_count: int = _SLICE
+    folder: Path,
+    *,
+    events: int,
+    bad_share: float = 0,
+    group_count: int = _GROUPS,
+    slice_count: int = _SLICE,
+    bucket_count: int | None = None,
 ) -> Made:
     """Write a history of about that many events; `bad_share` of the groups are broken.
 
     A broken group has one message that billing does not get, gets twice, gets behind a later one, or gets while
-    its predecessor is held. They are not the largest groups, nor so small that they have no three messages.
+    its predecessor is held. One of them is among the hottest, the others are ordinary, with at least some messages.
 
     Args:
         folder: made anew.
@@ -73,28 +82,38 @@ def write(
         bad_share: of the groups.
         group_count: their sizes are Zipf's.
         slice_count: messages made at a time, a multiple of ten.
+        bucket_count: written as the load test does, in so many buckets; else as anybody may.
     """
     folder.mkdir(parents=True)
     messages = max(1, round(events / EVENTS_OF_MESSAGE / slice_count)) * slice_count
     random = np.random.default_rng(7)
     cumulated = np.cumsum(1 / np.arange(1, group_count + 1))
-    bad = np.arange(3, 3 + round(group_count * bad_share))
-    count = sum(_put(folder / f"{worker}-frame.parquet", [_frame(worker)]) for worker in WORKERS)
+    bad = 3 + max(1, group_count // _BAD_APART) * np.arange(round(group_count * bad_share))
+    bad_groups = frozenset(f"g{number}" for number in bad)
+
+    def put(path: Path, table: pa.Table) -> int:
+        if bucket_count is None:
+            pq.write_table(table, path, use_dictionary=_FEW)
+        else:
+            parquet.write([table], path, bucket_count)
+        return int(table.num_rows)
+
+    count = sum(put(folder / f"{worker}-frame.parquet", _frame(worker)) for worker in WORKERS)
     for start in range(0, messages, slice_count):
         group = np.searchsorted(cumulated, random.random(slice_count) * cumulated[-1])
         made = _Slice(np.arange(start, start + slice_count), np.arange(start, start + slice_count), group, bad)
-        count, bad = count + made.write(folder), bad[:0]
+        count, bad = count + made.write(folder, put), bad[:0]
     ends = np.arange(group_count)
-    count += _Slice(messages + ends, -1 - ends, ends, bad).write(folder)
-    return Made(
-        events=count, bad_groups=frozenset(f"g{number}" for number in range(3, 3 + round(group_count * bad_share)))
+    count += _Slice(messages + ends, -1 - ends, ends, bad).write(folder, put)
+    return Made(events=count, bad_groups=bad_groups)
+
+
+def write_both(folder: Path, *, events: int, bucket_count: int, slice_count: int, bad_share: float = 0) -> Made:
+    """Write the same history twice: to PLAIN as anybody may, to BUCKETED as the load test does; both as `write`."""
+    write(folder / PLAIN, events=events, bad_share=bad_share, slice_count=slice_count)
+    return write(
+        folder / BUCKETED, events=events, bad_share=bad_share, slice_count=slice_count, bucket_count=bucket_count
     )
-
-
-def _put(path: Path, tables: list[pa.Table]) -> int:
-    table = pa.concat_tables(tables)
-    pq.write_table(table, path, use_dictionary=_FEW)
-    return int(table.num_rows)
 
 
 class _Slice:
@@ -111,11 +130,11 @@ class _Slice:
         self._place, self._idx, self._group = place, idx, group
         self._bad = dict(zip(bad.tolist(), _KINDS_OF_BAD * len(bad), strict=False))
 
-    def write(self, folder: Path) -> int:
+    def write(self, folder: Path, put: Callable[[Path, pa.Table], int]) -> int:
         """Write a file for each worker; return how many events they hold."""
         of_worker = [[self._published()], *(self._consumed(queue) for queue in range(len(QUEUES)))]
         return sum(
-            _put(folder / f"{worker}-{self._place[0]:012d}.parquet", tables)
+            put(folder / f"{worker}-{self._place[0]:012d}.parquet", pa.concat_tables(tables))
             for worker, tables in zip(WORKERS, of_worker, strict=True)
         )
 

@@ -1,15 +1,18 @@
-"""The checker on a large history, and its bounds: `python -m benchmarks.check_spark WARM_UP FOLDER TIMES`."""
+"""The checker on a large history, and its bounds: `python -m benchmarks.check_spark`.
+
+Arguments: a small history to warm up on, the one that is measured, steps, how many times.
+"""
 
 import json
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
-from benchmarks.check_history import EXPECTATION, RUN, WORKERS
+from benchmarks.check_history import BUCKETED, EXPECTATION, PLAIN, RUN, WORKERS
 from benchmarks.processes import processor_seconds
 from sluice.clock import SystemClock
 from spark_load import clearing, session
@@ -24,14 +27,22 @@ _clock = SystemClock()
 
 def main() -> None:
     """Print a line of JSON for each time and step: its name, seconds, processor seconds, and what was found."""
-    warm_up, folder, times = Path(sys.argv[1]), Path(sys.argv[2]), int(sys.argv[3])
+    warm_up, measured, *names = sys.argv[1:-1]
+    times = int(sys.argv[-1])
+    steps = {
+        "exchange": (_exchange, PLAIN),
+        "rollup": (_rollup, PLAIN),
+        "judge exchanged": (_judge, PLAIN),
+        "judge": (_judge, BUCKETED),
+    }
     with session.running(_CORES) as spark:
-        for place in (warm_up, *[folder] * times):
-            for name, step in _STEPS.items():
+        for number in range(-1, times):
+            for name in names:
+                step, how = steps[name]
                 began, began_processor = _clock.monotonic(), processor_seconds(os.getpid())
-                found = step(spark, place)
+                found = step(spark, Path(warm_up if number < 0 else measured) / how)
                 took = {
-                    "is_warm_up": place == warm_up,
+                    "is_warm_up": number < 0,
                     "step": name,
                     "seconds": _clock.monotonic() - began,
                     "processor_seconds": processor_seconds(os.getpid()) - began_processor,
@@ -76,12 +87,6 @@ def _judge(spark: SparkSession, folder: Path) -> dict[str, object]:
         "violations": {one.anomaly: one.violation_count for one in verdict.properties if one.violation_count},
     }
 
-
-_STEPS: dict[str, Callable[[SparkSession, Path], object]] = {
-    "exchange": _exchange,
-    "rollup": _rollup,
-    "judge": _judge,
-}
 
 if __name__ == "__main__":
     main()

@@ -15,7 +15,7 @@ from spark_load import parquet
 from spark_load.session import reason
 from wire.journal import SUFFIX, read_parts
 
-_BUCKET_BYTES = 250_000_000  # of journals: half a million events, most of which they tell twice
+_BUCKET_BYTES = 500_000_000  # of journals: about a million events, most of which they tell twice
 
 
 def compact(spark: SparkSession, journals: Path, history: Path) -> None:

@@ -52,6 +52,7 @@ _WORKERS = {
     "spark.executorEnv.MALLOC_MMAP_THRESHOLD_": "4000000000",
     "spark.executorEnv.MALLOC_TRIM_THRESHOLD_": "4000000000",
 }
+_PRELOADED = {"spark.python.daemon.module": "spark_load.daemon"}
 _LOOPBACK = {"spark.driver.bindAddress": "127.0.0.1", "spark.driver.host": "127.0.0.1"}
 _PORTS = {"spark": 7077, "sc": 15002}
 _RUNS_ONCE = re.compile(r"local(\[[^,]*\])?")  # these masters never run a task again, whatever is set
@@ -134,7 +135,8 @@ def _local(slots: int) -> SparkSession:
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     os.environ["PYSPARK_PYTHON"] = sys.executable  # else workers start whatever python3 is on PATH
     return _made(
-        SparkSession.builder.master(f"local[{slots}]"), _DRIVER | _LOOPBACK | _WORKERS | _NEVER_TWICE | _QUERIES
+        SparkSession.builder.master(f"local[{slots}]"),
+        _DRIVER | _LOOPBACK | _PRELOADED | _WORKERS | _NEVER_TWICE | _QUERIES,
     )
 
 

@@ -1,0 +1,16 @@
+"""Spark's Python daemon on this machine: what tasks need is loaded once, before workers are forked from it.
+
+Each of them would load it for itself else, and a load test has one for each publisher and consumer.
+"""
+
+import pyspark.sql.pandas.serializers
+import pyspark.worker  # noqa: F401 (what is loaded here is used in the tasks)
+from pyspark.daemon import manager
+
+import spark_load.clearing
+import spark_load.compacting
+import spark_load.findings
+import spark_load.tasks  # noqa: F401
+
+if __name__ == "__main__":
+    manager()
