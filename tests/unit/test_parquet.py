@@ -103,3 +103,11 @@ def test_what_is_no_bucket_of_ours_is_read_as_none(said: object, tmp_path: Path)
         Piece(str(tmp_path / "theirs.parquet"), number, len(table) // 2, 0) for number in range(2)
     ]
     assert sum(len(read(one)) for one in found) == 2 * len(table)
+
+
+def test_files_in_different_buckets_are_in_none(tmp_path: Path) -> None:
+    """Each is right by itself; together a group would be in two."""
+    for count in (2, 3):
+        write([_table(_groups(["a", "b", "c", "d"]))], tmp_path / f"{count}.parquet", count)
+
+    assert pieces(tmp_path)[1] is None
