@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import uuid
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -34,7 +35,8 @@ def compact(spark: SparkSession, journals: Path, history: Path) -> None:
         raise HistoryError(f"{journals} holds no journals: nothing was recorded; run the load test again")
     size = sum(path.stat().st_size for path in paths)
     bucket_count = min(max(1, round(size / _BUCKET_BYTES)), parquet.BUCKETS_MAX)
-    partial = history.with_name(f"{history.name}.partial")
+    history = history.resolve()
+    partial = history.with_name(f"{history.name}.partial-{uuid.uuid4().hex[:8]}")  # somebody may check it, too
 
     def write(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
@@ -43,21 +45,25 @@ def compact(spark: SparkSession, journals: Path, history: Path) -> None:
             yield batch
 
     try:
-        shutil.rmtree(partial, ignore_errors=True)
         partial.mkdir()
-        told = spark.createDataFrame([(str(path),) for path in paths], "path string").repartition(len(paths))
-        told.mapInArrow(write, "path string").write.format("noop").mode("overwrite").save()
-        shutil.rmtree(history, ignore_errors=True)
+        told = spark.createDataFrame([(at, str(path)) for at, path in enumerate(paths)], "task int, path string")
+        written = told.repartitionById(len(paths), "task").mapInArrow(write, "task int, path string")
+        written.write.format("noop").mode("overwrite").save()
+        if history.exists():
+            shutil.rmtree(history)
         partial.rename(history)
     except (PySparkException, Py4JError) as error:
         raise HistoryError(f"the journals in {journals} do not become a history: {reason(error)}") from error
     except OSError as error:
         raise _unwritten(history, error) from error
+    finally:
+        shutil.rmtree(partial, ignore_errors=True)
 
 
 def _write(path: Path, folder: Path, bucket_count: int) -> None:
     try:
-        parquet.write(read_parts(path), folder / f"{path.stem}.parquet", bucket_count)
+        # Spark does not see files whose names begin with a dot or an underscore, and a recorder's may.
+        parquet.write(read_parts(path), folder / f"journal-{path.stem}.parquet", bucket_count)
     except OSError as error:
         raise _unwritten(folder, error) from error
 

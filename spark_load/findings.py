@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from pyspark.sql import DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 
@@ -17,7 +17,7 @@ from sluice.history import Event
 from sluice.verdict import Violation
 from spark_load.parquet import buckets_of, pieces, read_groups
 from spark_load.reading import read_history, spread, told
-from wire.journal import SCHEMA
+from wire.journal import SCHEMA, taken
 
 _WITNESSED_MAX = 8  # violations shown of each anomaly; all are counted
 _UNKNOWNS_MAX = 20
@@ -98,8 +98,11 @@ def _checked(
 
     def check_all(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         events = pa.concat_tables([SCHEMA.empty_table(), *(read_groups(piece, names) for piece in told(batches))])
-        for name in events.column("message_group_id").unique():
-            yield from check(events.filter(pc.equal(events.column("message_group_id"), name))).to_batches()
+        group = events.column("message_group_id").combine_chunks().dictionary_encode().indices.to_numpy()
+        ordered, end = taken(events, np.argsort(group, kind="stable")), 0
+        for count in np.bincount(group).tolist():
+            begin, end = end, end + count
+            yield from check(ordered.slice(begin, count)).to_batches()
 
     found, bucket_count = pieces(history)
     if bucket_count is None:

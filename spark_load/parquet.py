@@ -93,7 +93,7 @@ def write(tables: Iterable[pa.Table], path: Path, bucket_count: int) -> None:
     Args:
         tables: columns as in `sluice.history`.
         path: made anew.
-        bucket_count: the same for all files of a history.
+        bucket_count: the same for all files of a history, at most BUCKETS_MAX.
     """
     buckets: list[int] = []
     with pq.ParquetWriter(path, _WRITTEN, **_HOW) as writer:
@@ -105,7 +105,7 @@ def write(tables: Iterable[pa.Table], path: Path, bucket_count: int) -> None:
             for bucket, count in enumerate(np.bincount(of_bucket).tolist()):
                 begin, end = end, end + count
                 if count:
-                    writer.write_table(ordered.slice(begin, count), row_group_size=count)
+                    writer.write_table(_slim(ordered.slice(begin, count)), row_group_size=count)
                     buckets.append(bucket)
         told = {"count": bucket_count, "hashed": _HASHED, "of": buckets}
         writer.add_key_value_metadata({_BUCKETS: json.dumps(told)})
@@ -118,6 +118,17 @@ def _coded(table: pa.Table) -> pa.Table:
         for name, column in zip(table.column_names, table.columns, strict=True)
     ]
     return pa.table(columns, schema=_WRITTEN)
+
+
+def _slim(table: pa.Table) -> pa.Table:
+    """Return the events without the texts of others, where those are many: a slice has the whole dictionary."""
+    columns = [
+        column.cast(pa.string()).combine_chunks().dictionary_encode()
+        if pa.types.is_dictionary(column.type) and sum(len(one.dictionary) for one in column.chunks) > len(column)
+        else column
+        for column in table.columns
+    ]
+    return pa.table(columns, schema=table.schema)
 
 
 def buckets_of(groups: Iterable[str], bucket_count: int) -> frozenset[int]:
@@ -157,7 +168,8 @@ def _said(metadata: pq.FileMetaData) -> tuple[int | None, list[int]]:
         count, buckets = said["count"], said["of"]
         are_ours = said["hashed"] == _HASHED and len(buckets) == metadata.num_row_groups
         are_in_range = 0 < count <= BUCKETS_MAX and all(0 <= bucket < count for bucket in buckets)
-    except (KeyError, TypeError, ValueError):
+        are_in_range &= all(isinstance(number, int) for number in (count, *buckets))
+    except (KeyError, TypeError, ValueError, RecursionError):
         return none
     return (count, buckets) if are_ours and are_in_range else none
 
@@ -196,7 +208,7 @@ def _metadata_of(piece: Piece) -> pq.FileMetaData:
     return _metadata(piece.path, Path(piece.path).stat().st_mtime_ns)
 
 
-@lru_cache(maxsize=1000)
+@lru_cache(maxsize=32)
 def _metadata(path: str, _: int) -> pq.FileMetaData:
     """Return what stands at the end of a file, as long as it is the same file: a bucket of many takes little else."""
     return pq.read_metadata(path)

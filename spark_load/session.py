@@ -49,7 +49,7 @@ _WORKERS = {
     # Of Spark's Python workers: memory is used again. Else glibc and Arrow give it back to the system after every
     # column and take it anew, page by page, which is a quarter of what judging costs.
     "spark.executorEnv.ARROW_DEFAULT_MEMORY_POOL": "system",
-    "spark.executorEnv.MALLOC_MMAP_THRESHOLD_": "4000000000",
+    "spark.executorEnv.MALLOC_MMAP_THRESHOLD_": "33554432",  # the most that every glibc takes
     "spark.executorEnv.MALLOC_TRIM_THRESHOLD_": "4000000000",
 }
 _PRELOADED = {"spark.python.daemon.module": "spark_load.daemon"}

@@ -164,6 +164,7 @@ def read_parts(path: Path, *, events_max: int = _PART_EVENTS) -> Iterator[pa.Tab
     """Yield what `read_journal` returns in parts, because it may be larger than memory.
 
     A call without an answer waits for the next part: only those nobody ever answered come later than they were written.
+    So an answer has to be behind its intent, and the only one, as recorders write it.
 
     Args:
         path: of the journal.
@@ -230,6 +231,7 @@ def _batches(path: Path) -> Iterable[pa.RecordBatch]:
                     f"{path} has other columns than this version of Sluice writes; judge it with the version that did"
                 )
             while (batch := _next_batch(stream)) is not None:
+                batch.validate(full=True)  # else what is damaged within ends in a crash, and nobody says where
                 yield batch
     except (pa.ArrowInvalid, OSError) as error:
         raise HistoryError(f"{path} is no journal of Sluice ({error})") from error

@@ -31,7 +31,7 @@ _KNOWN = {
 
 def _record(folder: Path, events: Sequence[Event], *, one_group_in: int = 1) -> Path:
     """Write the events as the flight recorder does: nobody planned them, there are no end markers."""
-    with Journal(folder, "recorded-1", common={"run": RUN, "worker": "recorded-1", "task_attempt": 0}) as journal:
+    with Journal(folder, "_recorded-1", common={"run": RUN, "worker": "recorded-1", "task_attempt": 0}) as journal:
         journal.add(kind=Kind.TOPOLOGY.value, detail=recording_detail(one_group_in))
         for event in events:
             if (event.idx or 0) >= 0:

@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.ipc
 import pytest
@@ -96,6 +97,17 @@ def test_a_journal_is_read_up_to_where_it_is_torn_wherever_that_is(tmp_path: Pat
     assert all(kinds == whole[: len(kinds)] for kinds in read)
     assert [len(kinds) for kinds in read] == sorted(len(kinds) for kinds in read)
     assert {len(kinds) for kinds in read} == {0, 1, 2, 3, 4, 5}
+
+
+def test_a_journal_that_is_damaged_within_is_refused_by_name(tmp_path: Path) -> None:
+    """Its frame is whole, and what it says of where its texts begin is not: that would end a process, not a read."""
+    with Journal(tmp_path, "j", common=COMMON) as journal:
+        backwards = pa.py_buffer(np.array([0, 9, 3, 9], dtype=np.int32))
+        texts = pa.StringArray.from_buffers(3, backwards, pa.py_buffer(b"published"))
+        journal.add_columns(3, {"kind": "published", "call_id": texts})
+
+    with pytest.raises(HistoryError, match=r"j\.arrows is no journal of Sluice"):
+        read_journal(journal.path)
 
 
 def test_a_journal_larger_than_memory_is_read_in_parts(tmp_path: Path) -> None:

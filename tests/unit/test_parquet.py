@@ -55,6 +55,15 @@ def test_whole_groups_are_in_one_bucket_of_every_file(tmp_path: Path) -> None:
     assert sorted(map(str, back)) == sorted(str(asdict(event)) for event in events)
 
 
+def test_a_bucket_has_the_names_of_its_own_groups_only(tmp_path: Path) -> None:
+    """Of many groups, else every bucket would have the names of all."""
+    write([_table([Event(kind="poll", message_group_id=f"g{n}") for n in range(1000)])], tmp_path / "e.parquet", 10)
+
+    counts = [len(read(one).codes("message_group_id")[1]) - 1 for one in pieces(tmp_path)[0]]
+
+    assert sum(counts) == 1000
+
+
 def test_a_column_that_says_nothing_reads_as_one_that_does(tmp_path: Path) -> None:
     """It is not read at all: the numbers are unknown, the texts none."""
     write([_table([Event(kind="poll", queue="billing"), Event(kind="poll", idx=7)])], tmp_path / "e.parquet", 1)
@@ -83,6 +92,9 @@ def test_a_column_that_says_nothing_reads_as_one_that_does(tmp_path: Path) -> No
         {"count": 0, "of": [0, 0]},
         {"count": 10**9, "of": [0, 1]},
         {"count": "2", "of": [0, 1]},
+        {"count": 2.5, "of": [0, 1]},
+        {"count": 2, "of": [0, 0.5]},
+        "[" * 100_000,
         {"hashed": 5},
     ],
 )
