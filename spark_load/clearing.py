@@ -19,7 +19,6 @@ from pyspark.sql import DataFrame, SparkSession
 from sluice.checker import Activity, Expectation
 from sluice.errors import HistoryError
 from spark_load.columns import Events, hashes
-from spark_load.damage import readable
 from spark_load.facts import COUNTED, Facts, count, facts
 from spark_load.measures import Seen, joined, nothing, observed
 from spark_load.messages import messages
@@ -61,9 +60,6 @@ def clear(spark: SparkSession, history: Path, expectation: Expectation) -> Clear
         spark: its executors see the folder.
         history: folder of Parquet, columns as in `sluice.history`, settled.
         expectation: what the run was set up to be.
-
-    Raises:
-        HistoryError: a file of it is damaged, or not what it says it is.
     """
 
     def look(rows: pa.Table, names: pa.Table) -> Iterator[tuple[str, bytes]]:
@@ -72,9 +68,7 @@ def clear(spark: SparkSession, history: Path, expectation: Expectation) -> Clear
         yield _SEEN, json.dumps(seen).encode()
 
     found: dict[str, list[bytes]] = {what: [] for what in (_COUNTED, _MAYBE, _SEEN)}
-    with readable(history):
-        blocks = looked_at(spark, history, expectation, look).toArrow()
-    for what, block in _pairs(blocks):
+    for what, block in _pairs(looked_at(spark, history, expectation, look).toArrow()):
         found[what].append(block)
     told = facts(_table(found[_COUNTED], COUNTED), expectation)
     return Cleared(

@@ -16,6 +16,7 @@ from spark_load import parquet
 from spark_load.session import reason
 from wire.journal import SUFFIX, read_parts
 
+_BUCKETS_MIN = 2  # so that a history of any size is judged by more than one core
 _BUCKET_BYTES = 500_000_000  # of journals: about a million events, most of which they tell twice
 
 
@@ -34,7 +35,7 @@ def compact(spark: SparkSession, journals: Path, history: Path) -> None:
     if not paths:
         raise HistoryError(f"{journals} holds no journals: nothing was recorded; run the load test again")
     size = sum(path.stat().st_size for path in paths)
-    bucket_count = min(max(1, round(size / _BUCKET_BYTES)), parquet.BUCKETS_MAX)
+    bucket_count = min(max(_BUCKETS_MIN, round(size / _BUCKET_BYTES)), parquet.BUCKETS_MAX)
     history = history.resolve()
     partial = history.with_name(f"{history.name}.partial-{uuid.uuid4().hex[:8]}")  # somebody may check it, too
 

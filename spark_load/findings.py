@@ -94,10 +94,11 @@ def _checked(
         ] + [{"anomaly": _UNKNOWN, "sort_key": text, "finding": text} for text in finding.unknowns]
         return pa.Table.from_pylist(rows, schema=_ARROW)
 
-    names = frozenset(suspects)
+    names = sorted(suspects)
 
     def check_all(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        events = pa.concat_tables([SCHEMA.empty_table(), *(read_groups(piece, names) for piece in told(batches))])
+        wanted = pa.array(names, pa.string())
+        events = pa.concat_tables([SCHEMA.empty_table(), *(read_groups(piece, wanted) for piece in told(batches))])
         group = events.column("message_group_id").combine_chunks().dictionary_encode().indices.to_numpy()
         ordered, end = taken(events, np.argsort(group, kind="stable")), 0
         for count in np.bincount(group).tolist():

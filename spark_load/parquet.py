@@ -6,7 +6,7 @@ exchanged. Other files with the columns of a history are as good; they take an e
 """
 
 import json
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -150,7 +150,7 @@ def pieces(history: Path) -> tuple[list[Piece], int | None]:
     found: list[Piece] = []
     counts: set[int | None] = set()
     for path in sorted(history.glob("*.parquet")):
-        metadata = pq.read_metadata(path)
+        metadata = _metadata_of(path)
         count, buckets = _said(metadata)
         counts.add(count)
         found += [
@@ -176,7 +176,7 @@ def _said(metadata: pq.FileMetaData) -> tuple[int | None, list[int]]:
 
 def read(piece: Piece) -> Events:
     """Return the events of a row group, those columns of them that are judged."""
-    metadata = _metadata_of(piece)
+    metadata = _metadata_of(Path(piece.path))
     row_group = metadata.row_group(piece.row_group)
     said = [at for at in range(row_group.num_columns) if _says_something(row_group.column(at))]
     names = [name for at in said if (name := row_group.column(at).path_in_schema) in _TYPES]
@@ -193,19 +193,19 @@ def read(piece: Piece) -> Events:
     )
 
 
-def read_groups(piece: Piece, groups: Collection[str]) -> pa.Table:
-    """Return whole events of a row group, only those of some message groups."""
-    with pq.ParquetFile(piece.path, metadata=_metadata_of(piece), read_dictionary=_FEW_TEXTS) as file:
+def read_groups(piece: Piece, groups: pa.Array) -> pa.Table:
+    """Return whole events of a row group, only those of the message groups with these names."""
+    with pq.ParquetFile(piece.path, metadata=_metadata_of(Path(piece.path)), read_dictionary=_FEW_TEXTS) as file:
         (name,) = file.read_row_group(piece.row_group, columns=["message_group_id"], use_threads=False).columns
-        is_theirs = pc.is_in(name, pa.array(sorted(groups), pa.string()))
+        is_theirs = pc.is_in(name, groups)
         if not pc.any(is_theirs).as_py():
             return journal.SCHEMA.empty_table()
         table = file.read_row_group(piece.row_group, columns=journal.SCHEMA.names, use_threads=False)
     return table.filter(is_theirs).select(journal.SCHEMA.names).cast(journal.SCHEMA)
 
 
-def _metadata_of(piece: Piece) -> pq.FileMetaData:
-    return _metadata(piece.path, Path(piece.path).stat().st_mtime_ns)
+def _metadata_of(path: Path) -> pq.FileMetaData:
+    return _metadata(str(path), path.stat().st_mtime_ns)
 
 
 @lru_cache(maxsize=32)

@@ -175,24 +175,25 @@ def read_parts(path: Path, *, events_max: int = _PART_EVENTS) -> Iterator[pa.Tab
     """
     read, count = [SCHEMA.empty_table()], 0
     for batch in _batches(path):
-        read.append(_of_this_version(path, pa.Table.from_batches([batch])))
+        read.append(pa.Table.from_batches([batch]))
         count += batch.num_rows
         if count >= events_max:
-            part = settled(pa.concat_tables(read))
+            part = _settled(path, read)
             is_open = pc.and_(pc.is_valid(part.column("call_id")), _is_intent(part))
             yield part.filter(pc.invert(is_open))
             read, count = [part.filter(is_open)], 0
-    yield settled(pa.concat_tables(read))
+    yield _settled(path, read)
 
 
-def _of_this_version(path: Path, table: pa.Table) -> pa.Table:
+def _settled(path: Path, read: list[pa.Table]) -> pa.Table:
+    table = pa.concat_tables(read).combine_chunks()
     others = [one for one in table.column("schema_version").unique().to_pylist() if one != SCHEMA_VERSION]
     if others:
         raise HistoryError(
             f"{path} is of version {others[0]}, allowed is {SCHEMA_VERSION}; judge it with the version of Sluice that"
             " wrote it"
         )
-    return table
+    return settled(table)
 
 
 def _is_intent(table: pa.Table) -> pa.ChunkedArray:
