@@ -18,7 +18,6 @@ from sluice.clock import SystemClock
 from spark_load import clearing, session
 from spark_load.judge import judge
 from spark_load.messages import messages
-from spark_load.narrow import SCHEMA
 from spark_load.parquet import pieces
 
 _CORES = 2
@@ -60,9 +59,8 @@ def _exchange(spark: SparkSession, folder: Path) -> None:
 
 
 def _rollup(spark: SparkSession, folder: Path) -> None:
-    def rollup(rows: pa.Table, _: pa.Table) -> Iterator[tuple[str, bytes]]:
-        found = messages({name: rows.column(name).to_numpy() for name in SCHEMA.names}, EXPECTATION)
-        yield "messages", str(len(found["idx"])).encode()
+    def rollup(rows: clearing.Rows, _: pa.Table) -> Iterator[tuple[str, bytes]]:
+        yield "messages", str(len(messages(rows.taken(), EXPECTATION)["idx"])).encode()
 
     _drained(clearing.behind(clearing.exchanged(spark, pieces(folder)[0], EXPECTATION), rollup))
 

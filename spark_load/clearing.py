@@ -18,7 +18,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from sluice.checker import Activity, Expectation
 from sluice.errors import HistoryError
-from spark_load.columns import Events, hashes
+from spark_load.columns import Columns, Events, hashes
 from spark_load.facts import COUNTED, Facts, count, facts
 from spark_load.measures import Seen, joined, nothing, observed
 from spark_load.messages import messages
@@ -34,7 +34,28 @@ _COUNTED, _NAMES, _ROWS, _MAYBE, _SEEN = "counted", "names", "rows", "suspects",
 _NAMES_SCHEMA = pa.schema({"group": pa.uint64(), "name": pa.string()})
 _MAYBE_SCHEMA = pa.schema({"name": pa.string(), "is_suspect": pa.bool_(), "waited": pa.int64()})
 
-type Look = Callable[[pa.Table, pa.Table], Iterable[tuple[str, bytes]]]
+
+class Rows:
+    """Narrow rows as they come, on their way to columns; each column is given up when it has been joined."""
+
+    def __init__(self) -> None:
+        self._parts: dict[str, list[np.ndarray]] = {name: [] for name in SCHEMA.names}
+        self.add(SCHEMA.empty_table())
+
+    def add(self, rows: pa.Table) -> None:
+        """Take some more."""
+        for name, parts in self._parts.items():
+            parts.append(rows.column(name).to_numpy())
+
+    def __len__(self) -> int:
+        return sum(map(len, self._parts["group"]))
+
+    def taken(self) -> Columns:
+        """Return the columns; they are not here any more."""
+        return {name: np.concatenate(self._parts.pop(name)) for name in SCHEMA.names}
+
+
+type Look = Callable[[Rows, pa.Table], Iterable[tuple[str, bytes]]]
 """Is given narrow rows and the names of whole groups, see `cleared`; says what it found, and its bytes."""
 
 
@@ -62,7 +83,7 @@ def clear(spark: SparkSession, history: Path, expectation: Expectation) -> Clear
         expectation: what the run was set up to be.
     """
 
-    def look(rows: pa.Table, names: pa.Table) -> Iterator[tuple[str, bytes]]:
+    def look(rows: Rows, names: pa.Table) -> Iterator[tuple[str, bytes]]:
         maybe, seen = cleared(rows, names, expectation)
         yield _MAYBE, _bytes(maybe)
         yield _SEEN, json.dumps(seen).encode()
@@ -108,13 +129,13 @@ def _of_buckets(
     spark: SparkSession, found: Sequence[Piece], bucket_count: int, expectation: Expectation, look: Look
 ) -> DataFrame:
     def judge(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        rows, names = [SCHEMA.empty_table()], [_NAMES_SCHEMA.empty_table()]
+        rows, names = Rows(), [_NAMES_SCHEMA.empty_table()]
         for piece in told(batches):
-            events = read(piece)
-            yield _batch([(0, _COUNTED, _bytes(count(events, expectation)))])
-            rows.append(_held_to(piece, narrow(events, expectation), bucket_count))
-            names.append(group_names(events))
-        yield from _judged(pa.concat_tables(rows), pa.concat_tables(names), look)
+            for events in read(piece):
+                yield _batch([(0, _COUNTED, _bytes(count(events, expectation)))])
+                rows.add(_held_to(piece, narrow(events, expectation), bucket_count))
+                names.append(group_names(events))
+        yield from _judged(rows, pa.concat_tables(names), look)
 
     return spread(spark, ((one.bucket, one) for one in found), bucket_count).mapInArrow(judge, _BLOCK_SCHEMA)
 
@@ -128,8 +149,8 @@ def _held_to(piece: Piece, rows: pa.Table, bucket_count: int) -> pa.Table:
     return rows
 
 
-def _judged(rows: pa.Table, names: pa.Table, look: Look) -> Iterator[pa.RecordBatch]:
-    if rows.num_rows:
+def _judged(rows: Rows, names: pa.Table, look: Look) -> Iterator[pa.RecordBatch]:
+    if len(rows):
         yield _batch((0, what, block) for what, block in look(rows, names))
 
 
@@ -142,7 +163,8 @@ def exchanged(spark: SparkSession, found: Sequence[Piece], expectation: Expectat
 
     def narrowed(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for piece in told(batches):
-            yield _blocks(read(piece), expectation, partition_count)
+            for events in read(piece):
+                yield _blocks(events, expectation, partition_count)
 
     return (
         spread(spark, zip(cycle(range(partition_count)), found, strict=False), partition_count)
@@ -207,14 +229,16 @@ def behind(blocks: DataFrame, look: Look) -> DataFrame:
     """
 
     def judge(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        mine: dict[str, list[bytes]] = {_NAMES: [], _ROWS: []}
+        rows, names = Rows(), list[bytes]()
         for batch in batches:
             for what, block in _pairs(batch):
                 if what == _COUNTED:
                     yield _batch([(0, what, block)])
+                elif what == _ROWS:
+                    rows.add(_table([block], SCHEMA))
                 else:
-                    mine[what].append(block)
-        yield from _judged(_table(mine.pop(_ROWS), SCHEMA), _table(mine.pop(_NAMES), _NAMES_SCHEMA), look)
+                    names.append(block)
+        yield from _judged(rows, _table(names, _NAMES_SCHEMA), look)
 
     return blocks.mapInArrow(judge, _BLOCK_SCHEMA)
 
@@ -223,15 +247,15 @@ def _pairs(table: pa.Table | pa.RecordBatch) -> Iterator[tuple[str, bytes]]:
     return zip(table.column("what").to_pylist(), table.column("block").to_pylist(), strict=True)
 
 
-def cleared(rows: pa.Table, names: pa.Table, expectation: Expectation) -> tuple[pa.Table, Seen]:
+def cleared(rows: Rows, names: pa.Table, expectation: Expectation) -> tuple[pa.Table, Seen]:
     """Return the groups that may be suspect, see `suspects.groups`, and what was observed of their messages.
 
     Args:
-        rows: what `narrow` returns, of whole groups; at least one.
+        rows: what `narrow` returns, of whole groups; at least one. They are taken.
         names: of the groups, and the hashes that stand for them; each as often as it likes.
         expectation: what the run was set up to be.
     """
-    told = messages({name: rows.column(name).to_numpy() for name in SCHEMA.names}, expectation)
+    told = messages(rows.taken(), expectation)
     judged = groups(told, expectation)
     suspect = pa.table({name: judged[name] for name in ("group", "is_suspect", "waited")}).filter(
         pa.array(judged["is_suspect"] | (judged["waited"] != 0))

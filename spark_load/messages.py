@@ -47,21 +47,22 @@ def messages(rows: Columns, expectation: Expectation) -> Columns:
     first, place = alike(mixed(rows["group"], rows["idx"]))
     all_ = _Placed(rows, place, len(first))
     published = all_.where(rows["lane"] == 0)
-    told = all_.where(rows["kind"] != DELETED)
     found: Columns = {
         "group": rows["group"][first],
         "idx": rows["idx"][first],
         "is_warm_up": all_.any(rows["is_warm_up"]),
         "is_odd": all_.any(rows["is_odd"] | (rows["lane"] == NO_LANE) | _is_double(rows)),
     }
-    found["is_odd"] |= told.differ(*CONTENT)
+    found["is_odd"] |= all_.where(rows["kind"] != DELETED).differ(*CONTENT)
     found |= _published(published, expectation)
     for lane in lanes(expectation):
         found |= _received(lane, all_, expectation)
     found["is_odd"] = np.logical_or.reduce([found.pop(name) for name in [*found] if name.startswith("is_odd")])
     planned = _planned(found["idx"]) if expectation.is_planned else found["low_0"]
     order = np.lexsort((planned, found["group"]))
-    return {name: column[order] for name, column in found.items()}
+    for name in found:  # one at a time: a group may be a tenth of a history
+        found[name] = found[name][order]
+    return found
 
 
 def _planned(idx: np.ndarray) -> np.ndarray:

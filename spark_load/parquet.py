@@ -6,7 +6,7 @@ exchanged. Other files with the columns of a history are as good; they take an e
 """
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -21,6 +21,7 @@ from spark_load.columns import Events, hashes
 from wire import journal
 
 BUCKETS_MAX = 10_000
+_READ_EVENTS = 400_000
 _BUCKETS = b"sluice.buckets"
 _FEW_TEXTS = (
     "kind",
@@ -174,23 +175,23 @@ def _said(metadata: pq.FileMetaData) -> tuple[int | None, list[int]]:
     return (count, buckets) if are_ours and are_in_range else none
 
 
-def read(piece: Piece) -> Events:
-    """Return the events of a row group, those columns of them that are judged."""
+def read(piece: Piece) -> Iterator[Events]:
+    """Yield the events of a row group, a part at a time, those columns of them that are judged."""
     metadata = _metadata_of(Path(piece.path))
     row_group = metadata.row_group(piece.row_group)
     said = [at for at in range(row_group.num_columns) if _says_something(row_group.column(at))]
     names = [name for at in said if (name := row_group.column(at).path_in_schema) in _TYPES]
     with pq.ParquetFile(piece.path, metadata=metadata, read_dictionary=_FEW_TEXTS) as file:
-        table = file.read_row_group(piece.row_group, columns=names, use_threads=False)
-    return Events(
-        pa.table(
-            {
-                # a stranger's Parquet may say how Arrow is to hold a text
-                name: table.column(name).cast(type_) if name in names else pa.nulls(piece.events, type_)
-                for name, type_ in _TYPES.items()
-            }
-        )
-    )
+        for batch in file.iter_batches(_READ_EVENTS, row_groups=[piece.row_group], columns=names, use_threads=False):
+            yield Events(
+                pa.table(
+                    {
+                        # a stranger's Parquet may say how Arrow is to hold a text
+                        name: batch.column(name).cast(type_) if name in names else pa.nulls(batch.num_rows, type_)
+                        for name, type_ in _TYPES.items()
+                    }
+                )
+            )
 
 
 def read_groups(piece: Piece, groups: pa.Array) -> pa.Table:

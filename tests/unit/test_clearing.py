@@ -13,7 +13,7 @@ import pytest
 
 from sluice.checker import Activity, Expectation
 from sluice.history import Event, Kind, answer_detail
-from spark_load.clearing import cleared, group_names
+from spark_load.clearing import Rows, cleared, group_names
 from spark_load.columns import NONE, Events, alike, hashes
 from spark_load.facts import count, facts
 from spark_load.measures import _rounded, joined, measures, nothing
@@ -31,8 +31,13 @@ def _table(events: Sequence[Event]) -> pa.Table:
 
 
 def _seen(events: Sequence[Event], expectation: Expectation = EXPECTATION) -> dict[str, Any]:
-    told = Events(_table(events))
-    return cleared(narrow(told, expectation), group_names(told), expectation)[1]
+    return _cleared(Events(_table(events)), expectation)[1]
+
+
+def _cleared(told: Events, expectation: Expectation = EXPECTATION) -> tuple[pa.Table, dict[str, Any]]:
+    rows = Rows()
+    rows.add(narrow(told, expectation))
+    return cleared(rows, group_names(told), expectation)
 
 
 def _measured(*parts: Sequence[Event]) -> dict[str, Any]:
@@ -111,9 +116,8 @@ def test_the_order_of_events_and_chunks_does_not_matter() -> None:
     events = full()
     shuffled = [events[at] for at in _random.permutation(len(events))]
     chunks = pa.concat_tables([_table(shuffled[at : at + 3]) for at in range(0, len(shuffled), 3)])
-    told = Events(chunks)
 
-    maybe, seen = cleared(narrow(told, EXPECTATION), group_names(told), EXPECTATION)
+    maybe, seen = _cleared(Events(chunks))
 
     assert seen == _seen(events)
     assert not maybe.column("is_suspect").to_pylist().count(True)
@@ -127,7 +131,8 @@ def test_how_a_file_holds_its_texts_does_not_matter(type_: pa.DataType, tmp_path
     pq.write_table(other, tmp_path / "events.parquet")
 
     (piece,), _ = pieces(tmp_path)
-    rows = narrow(read(piece), EXPECTATION)
+    (events,) = read(piece)
+    rows = narrow(events, EXPECTATION)
 
     assert rows.equals(narrow(Events(table), EXPECTATION))
 

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -41,12 +42,17 @@ def test_whole_groups_are_in_one_bucket_of_every_file(tmp_path: Path) -> None:
     found, bucket_count = pieces(tmp_path)
 
     assert bucket_count == 4
-    names = [_names([read(one) for one in found if one.bucket == bucket]) for bucket in range(4)]
+    names = [_names([part for one in found if one.bucket == bucket for part in read(one)]) for bucket in range(4)]
     assert sorted(name for of_bucket in names for name in of_bucket) == sorted({*(f"g{n}" for n in range(40))})
     assert all(names)
     assert sum(one.events for one in found) == len(events)
     groupless = [
-        sum(int((read(one).hashes("message_group_id") == 0).sum()) for one in found if one.bucket == bucket)
+        sum(
+            int((part.hashes("message_group_id") == 0).sum())
+            for one in found
+            if one.bucket == bucket
+            for part in read(one)
+        )
         for bucket in range(4)
     ]
     assert sum(groupless) == 100
@@ -59,7 +65,7 @@ def test_a_bucket_has_the_names_of_its_own_groups_only(tmp_path: Path) -> None:
     """Of many groups, else every bucket would have the names of all."""
     write([_table([Event(kind="poll", message_group_id=f"g{n}") for n in range(1000)])], tmp_path / "e.parquet", 10)
 
-    counts = [len(read(one).codes("message_group_id")[1]) - 1 for one in pieces(tmp_path)[0]]
+    counts = [len(part.codes("message_group_id")[1]) - 1 for one in pieces(tmp_path)[0] for part in read(one)]
 
     assert sum(counts) == 1000
 
@@ -68,13 +74,34 @@ def test_a_column_that_says_nothing_reads_as_one_that_does(tmp_path: Path) -> No
     """It is not read at all: the numbers are unknown, the texts none."""
     write([_table([Event(kind="poll", queue="billing"), Event(kind="poll", idx=7)])], tmp_path / "e.parquet", 1)
 
-    events = read(pieces(tmp_path)[0][0])
+    (events,) = read(pieces(tmp_path)[0][0])
 
     assert (len(events), events.numbers("idx").tolist()) == (2, [NONE, 7])
     assert events.numbers("receive_count").tolist() == [NONE, NONE]
     assert events.hashes("sqs_message_id").tolist() == events.hashes("call_id").tolist() == [0, 0]
     assert events.told("error", str, object).tolist() == ["None", "None"]
     assert events.codes("queue")[1][events.codes("queue")[0][0]] == "billing"
+
+
+def test_a_large_row_group_is_read_in_parts(tmp_path: Path) -> None:
+    """Memory does not grow with it; every event is read once, in order, with its own texts."""
+    count = 450_000
+    names = pa.array([f"g{number}" for number in range(1000)])
+    columns = {
+        "idx": pa.array(range(count)),
+        "message_group_id": names.take(pa.array([n % 1000 for n in range(count)])),
+    }
+    nulls = pa.nulls(count)
+    table = pa.table({one.name: columns.get(one.name, nulls).cast(one.type) for one in SCHEMA})
+    pq.write_table(table, tmp_path / "e.parquet")
+
+    (piece,), _ = pieces(tmp_path)
+    parts = list(read(piece))
+
+    assert max(map(len, parts)) <= 400_000
+    assert np.array_equal(np.concatenate([part.numbers("idx") for part in parts]), np.arange(count))
+    told = [[texts[code] for code in codes[:3]] for codes, texts in (part.codes("message_group_id") for part in parts)]
+    assert told[:2] == [["g0", "g1", "g2"]] * 2
 
 
 @pytest.mark.parametrize(
@@ -114,7 +141,7 @@ def test_what_is_no_bucket_of_ours_is_read_as_none(said: object, tmp_path: Path)
     assert [one for one in found if "theirs" in one.path] == [
         Piece(str(tmp_path / "theirs.parquet"), number, len(table) // 2, 0) for number in range(2)
     ]
-    assert sum(len(read(one)) for one in found) == 2 * len(table)
+    assert sum(len(part) for one in found for part in read(one)) == 2 * len(table)
 
 
 def test_files_in_different_buckets_are_in_none(tmp_path: Path) -> None:

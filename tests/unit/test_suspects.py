@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from sluice.checker import Activity, Expectation, Finding, Surroundings, check_group
 from sluice.history import Event, Kind, settle
 from spark_load import suspects as under_test
-from spark_load.clearing import cleared, group_names, suspects
+from spark_load.clearing import Rows, cleared, group_names, suspects
 from spark_load.columns import Events
 from spark_load.narrow import narrow
 from tests.anomalies import CASES
@@ -168,8 +168,9 @@ class Question:
         """Return the names of those that are."""
         events = [event for name, events in self.groups.items() for event in _in_group(events, name)]
         table = pa.Table.from_pylist([asdict(event) for event in events], schema=SCHEMA)
-        rows, names = narrow(Events(table), self.expectation), group_names(Events(table))
-        maybe, _ = cleared(rows, names, self.expectation)
+        rows = Rows()
+        rows.add(narrow(Events(table), self.expectation))
+        maybe, _ = cleared(rows, group_names(Events(table)), self.expectation)
         return set(suspects(maybe, self.around.activity, self.expectation))
 
 
