@@ -30,6 +30,7 @@ _LARGE_SIZE = 100_000_000
 _WARM_UP = 150_000
 _BAD_SHARE = 0.001
 _SLICES = 30  # so that files are of many sizes of history, and their row groups not too small
+_SLICE_MAX = 500_000  # messages: about what a part of a journal holds
 _BUCKET_EVENTS = 1_000_000
 _WATCH_SECONDS = 0.2
 _STEPS = {
@@ -83,7 +84,7 @@ def _rows(folder: Path, size: int, bad_share: float, rounds: int) -> list[Sequen
         folder / "measured",
         events=size,
         bad_share=bad_share,
-        slice_count=max(100_000, size // _SLICES // 10 * 10),
+        slice_count=min(max(100_000, size // _SLICES // 10 * 10), _SLICE_MAX),
         bucket_count=max(2, round(size / _BUCKET_EVENTS)),
     )
     judged, our_bytes = _ours(folder, ["judge"], rounds)

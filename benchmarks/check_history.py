@@ -69,7 +69,6 @@ def write(
     bad_share: float = 0,
     group_count: int = _GROUPS,
     slice_count: int = _SLICE,
-    bucket_count: int | None = None,
 ) -> Made:
     """Write a history of about that many events; `bad_share` of the groups are broken.
 
@@ -82,7 +81,6 @@ def write(
         bad_share: of the groups.
         group_count: their sizes are Zipf's.
         slice_count: messages made at a time, a multiple of ten.
-        bucket_count: written as the load test does, in so many buckets; else as anybody may.
     """
     folder.mkdir(parents=True)
     messages = max(1, round(events / EVENTS_OF_MESSAGE / slice_count)) * slice_count
@@ -92,10 +90,7 @@ def write(
     bad_groups = frozenset(f"g{number}" for number in bad)
 
     def put(path: Path, table: pa.Table) -> int:
-        if bucket_count is None:
-            pq.write_table(table, path, use_dictionary=_FEW)
-        else:
-            parquet.write([table], path, bucket_count)
+        pq.write_table(table, path, use_dictionary=_FEW)
         return int(table.num_rows)
 
     count = sum(put(folder / f"{worker}-frame.parquet", _frame(worker)) for worker in WORKERS)
@@ -109,11 +104,13 @@ def write(
 
 
 def write_both(folder: Path, *, events: int, bucket_count: int, slice_count: int, bad_share: float = 0) -> Made:
-    """Write the same history twice: to PLAIN as anybody may, to BUCKETED as the load test does; both as `write`."""
-    write(folder / PLAIN, events=events, bad_share=bad_share, slice_count=slice_count)
-    return write(
-        folder / BUCKETED, events=events, bad_share=bad_share, slice_count=slice_count, bucket_count=bucket_count
-    )
+    """Write the same history twice: to PLAIN as anybody may, to BUCKETED as the load test does; see `write`."""
+    made = write(folder / PLAIN, events=events, bad_share=bad_share, slice_count=slice_count)
+    (folder / BUCKETED).mkdir()
+    for worker in WORKERS:
+        parts = (pq.read_table(path) for path in sorted((folder / PLAIN).glob(f"{worker}-*")))
+        parquet.write((part.cast(SCHEMA) for part in parts), folder / BUCKETED, worker, bucket_count)
+    return made
 
 
 class _Slice:

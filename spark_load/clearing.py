@@ -23,11 +23,14 @@ from spark_load.facts import COUNTED, Facts, count, facts
 from spark_load.measures import Seen, joined, nothing, observed
 from spark_load.messages import messages
 from spark_load.narrow import SCHEMA, narrow
-from spark_load.parquet import BUCKETS_MAX, Piece, pieces, read
+from spark_load.parquet import Piece, pieces, read
 from spark_load.reading import spread, told
 from spark_load.suspects import groups, waited_bit
 
 _PARTITION_EVENTS = 500_000
+_PARTITIONS_MAX = 10_000
+_ROWS_AT_FIRST = 1 << 22  # of 8 bytes: from there on pages are mapped when they are touched, and moved, not copied
+_GROWTH = 1.1
 _BLOCK_SCHEMA = "partition int, what string, block binary"
 _BLOCK = pa.schema({"partition": pa.int32(), "what": pa.string(), "block": pa.binary()})
 _COUNTED, _NAMES, _ROWS, _MAYBE, _SEEN = "counted", "names", "rows", "suspects", "seen"
@@ -36,23 +39,27 @@ _MAYBE_SCHEMA = pa.schema({"name": pa.string(), "is_suspect": pa.bool_(), "waite
 
 
 class Rows:
-    """Narrow rows as they come, on their way to columns; each column is given up when it has been joined."""
+    """Narrow rows as they come, as columns that grow: a group may be a tenth of a history, and is here once."""
 
     def __init__(self) -> None:
-        self._parts: dict[str, list[np.ndarray]] = {name: [] for name in SCHEMA.names}
-        self.add(SCHEMA.empty_table())
+        self._columns: Columns = {one.name: np.empty(_ROWS_AT_FIRST, one.type.to_pandas_dtype()) for one in SCHEMA}
+        self._count = 0
 
     def add(self, rows: pa.Table) -> None:
-        """Take some more."""
-        for name, parts in self._parts.items():
-            parts.append(rows.column(name).to_numpy())
+        """Copy some more."""
+        begin, self._count = self._count, self._count + rows.num_rows
+        for name, column in self._columns.items():
+            if self._count > len(column):
+                column.resize(max(self._count, int(len(column) * _GROWTH)), refcheck=False)
+            column[begin : self._count] = rows.column(name).to_numpy()
 
     def __len__(self) -> int:
-        return sum(map(len, self._parts["group"]))
+        return self._count
 
     def taken(self) -> Columns:
         """Return the columns; they are not here any more."""
-        return {name: np.concatenate(self._parts.pop(name)) for name in SCHEMA.names}
+        columns, self._columns = self._columns, {}
+        return {name: column[: self._count] for name, column in columns.items()}
 
 
 type Look = Callable[[Rows, pa.Table], Iterable[tuple[str, bytes]]]
@@ -129,24 +136,35 @@ def _of_buckets(
     spark: SparkSession, found: Sequence[Piece], bucket_count: int, expectation: Expectation, look: Look
 ) -> DataFrame:
     def judge(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        rows, names = Rows(), [_NAMES_SCHEMA.empty_table()]
-        for piece in told(batches):
-            for events in read(piece):
-                yield _batch([(0, _COUNTED, _bytes(count(events, expectation)))])
-                rows.add(_held_to(piece, narrow(events, expectation), bucket_count))
-                names.append(group_names(events))
+        mine, rows, names = list(told(batches)), Rows(), [_NAMES_SCHEMA.empty_table()]
+        for events in read(mine):
+            yield _batch([(0, _COUNTED, _bytes(count(events, expectation)))])
+            told_of = narrow(events, expectation)
+            if _is_astray(told_of, mine[0].bucket, bucket_count):
+                raise _refused(mine, bucket_count, expectation)
+            rows.add(told_of)
+            names.append(group_names(events))
         yield from _judged(rows, pa.concat_tables(names), look)
 
     return spread(spark, ((one.bucket, one) for one in found), bucket_count).mapInArrow(judge, _BLOCK_SCHEMA)
 
 
-def _held_to(piece: Piece, rows: pa.Table, bucket_count: int) -> pa.Table:
-    if (rows.column("group").to_numpy() % np.uint64(bucket_count) != np.uint64(piece.bucket)).any():
-        raise HistoryError(
-            f"{piece.path} says that its groups are in buckets, and row group {piece.row_group} has one that is of"
-            " another; judge the journals it was made of, or write it anew without what it says of sluice.buckets"
-        )
-    return rows
+def _is_astray(rows: pa.Table, bucket: int, bucket_count: int) -> bool:
+    """Return whether one of the groups is of another bucket."""
+    return bool((rows.column("group").to_numpy() % np.uint64(bucket_count) != np.uint64(bucket)).any())
+
+
+def _refused(mine: Sequence[Piece], bucket_count: int, expectation: Expectation) -> HistoryError:
+    path = next(
+        one.path
+        for one in mine
+        for events in read([one])
+        if _is_astray(narrow(events, expectation), one.bucket, bucket_count)
+    )
+    return HistoryError(
+        f"{path} says that its message groups are of one bucket, and has one of another; judge the journals it was made"
+        " of, or write it anew without what it says of sluice.buckets"
+    )
 
 
 def _judged(rows: Rows, names: pa.Table, look: Look) -> Iterator[pa.RecordBatch]:
@@ -159,12 +177,11 @@ def _judged(rows: Rows, names: pa.Table, look: Look) -> Iterator[pa.RecordBatch]
 
 def exchanged(spark: SparkSession, found: Sequence[Piece], expectation: Expectation) -> DataFrame:
     """Return pieces of a history as blocks, each in the partition it belongs to."""
-    partition_count = min(max(1, round(sum(one.events for one in found) / _PARTITION_EVENTS)), BUCKETS_MAX)
+    partition_count = min(max(1, round(sum(one.events for one in found) / _PARTITION_EVENTS)), _PARTITIONS_MAX)
 
     def narrowed(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for piece in told(batches):
-            for events in read(piece):
-                yield _blocks(events, expectation, partition_count)
+        for events in read(told(batches)):
+            yield _blocks(events, expectation, partition_count)
 
     return (
         spread(spark, zip(cycle(range(partition_count)), found, strict=False), partition_count)

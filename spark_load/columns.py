@@ -126,8 +126,8 @@ def alike(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return where one of each value is, and the number of its value for each row."""
     order = np.argsort(values)
     begins = starts(values[order])
-    number = np.empty(len(values), dtype=np.int64)
-    number[order] = np.repeat(np.arange(len(begins)), np.diff(begins, append=len(values)))
+    number = np.empty(len(values), dtype=np.int32)
+    number[order] = np.repeat(np.arange(len(begins), dtype=np.int32), np.diff(begins, append=len(values)))
     return order[begins], number
 
 

@@ -21,7 +21,7 @@ _BUCKET_BYTES = 500_000_000  # of journals: about a million events, most of whic
 
 
 def compact(spark: SparkSession, journals: Path, history: Path) -> None:
-    """Write every journal of a run into a history, a file of Parquet for each; what was there before is replaced.
+    """Write every journal of a run into a history, files of Parquet for each; what was there before is replaced.
 
     Args:
         spark: its executors read and write the folders.
@@ -64,7 +64,7 @@ def compact(spark: SparkSession, journals: Path, history: Path) -> None:
 def _write(path: Path, folder: Path, bucket_count: int) -> None:
     try:
         # Spark does not see files whose names begin with a dot or an underscore, and a recorder's may.
-        parquet.write(read_parts(path), folder / f"journal-{path.stem}.parquet", bucket_count)
+        parquet.write(read_parts(path), folder, f"journal-{path.stem}", bucket_count)
     except OSError as error:
         raise _unwritten(folder, error) from error
 

@@ -36,7 +36,7 @@ def messages(rows: Columns, expectation: Expectation) -> Columns:
     """Return one row for each message of each group, all of a group together and in the order of the plan.
 
     Args:
-        rows: narrow ones of whole groups, in any order; at least one.
+        rows: narrow ones of whole groups, in any order; at least one. Columns are given up on the way.
         expectation: what the run was set up to be.
 
     Returns:
@@ -54,6 +54,8 @@ def messages(rows: Columns, expectation: Expectation) -> Columns:
         "is_odd": all_.any(rows["is_odd"] | (rows["lane"] == NO_LANE) | _is_double(rows)),
     }
     found["is_odd"] |= all_.where(rows["kind"] != DELETED).differ(*CONTENT)
+    for name in ("group", "is_odd", "is_warm_up", *CONTENT):
+        del rows[name]
     found |= _published(published, expectation)
     for lane in lanes(expectation):
         found |= _received(lane, all_, expectation)

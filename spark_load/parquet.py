@@ -1,14 +1,14 @@
 """Histories as Parquet: written of journals, with whole groups together; read a row group at a time.
 
-A file that was written here has its events in *buckets*: a row group is of one bucket, and all events of a message
-group are in the same bucket of every file. Who judges groups reads bucket after bucket, and nothing has to be
-exchanged. Other files with the columns of a history are as good; they take an exchange.
+A journal is written in *buckets*, a file for each: all events of a message group are in the same bucket of every
+journal. Who judges groups reads bucket after bucket, and nothing has to be exchanged. Other files with the columns of a
+history are as good; they take an exchange.
 """
 
 import json
 from collections.abc import Iterable, Iterator
+from contextlib import ExitStack
 from dataclasses import dataclass
-from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,7 @@ import pyarrow.parquet as pq
 from spark_load.columns import Events, hashes
 from wire import journal
 
-BUCKETS_MAX = 10_000
+BUCKETS_MAX = 256  # whoever writes them has so many files open, and processes are often allowed 1,024
 _READ_EVENTS = 400_000
 _BUCKETS = b"sluice.buckets"
 _FEW_TEXTS = (
@@ -73,43 +73,49 @@ _HASHED = int(hashes(pa.array(["sluice"]))[0])  # files of another way to hash h
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """A row group of a file.
+    """Row groups of a file.
 
     Args:
         path: of the file.
-        row_group: its number.
-        events: how many are in it.
-        bucket: of the groups in it; 0 where the file has none.
+        row_group: number of the first.
+        row_group_count: how many.
+        events: how many are in them.
+        bucket: of the groups in it; 0 where the file is of none.
     """
 
     path: str
     row_group: int
+    row_group_count: int
     events: int
     bucket: int
 
 
-def write(tables: Iterable[pa.Table], path: Path, bucket_count: int) -> None:
-    """Write events to a file, each table in buckets.
+def write(tables: Iterable[pa.Table], folder: Path, name: str, bucket_count: int) -> None:
+    """Write events to a file for each bucket, a row group of each table.
 
     Args:
         tables: columns as in `sluice.history`.
-        path: made anew.
-        bucket_count: the same for all files of a history, at most BUCKETS_MAX.
+        folder: where the files are made anew.
+        name: their names begin with it.
+        bucket_count: the same for all of a history, at most BUCKETS_MAX.
     """
-    buckets: list[int] = []
-    with pq.ParquetWriter(path, _WRITTEN, **_HOW) as writer:
+    with ExitStack() as files:
+        writers = [
+            files.enter_context(pq.ParquetWriter(folder / f"{name}-{bucket:03d}.parquet", _WRITTEN, **_HOW))
+            for bucket in range(bucket_count)
+        ]
+        for bucket, writer in enumerate(writers):
+            told = {"count": bucket_count, "bucket": bucket, "hashed": _HASHED}
+            writer.add_key_value_metadata({_BUCKETS: json.dumps(told)})
         for table in tables:
             coded = _coded(table)
             of_bucket = _bucket(Events(coded), bucket_count)
             ordered = journal.taken(coded, np.argsort(of_bucket, kind="stable"))
             end = 0
-            for bucket, count in enumerate(np.bincount(of_bucket).tolist()):
+            for writer, count in zip(writers, np.bincount(of_bucket, minlength=bucket_count).tolist(), strict=True):
                 begin, end = end, end + count
                 if count:
                     writer.write_table(_slim(ordered.slice(begin, count)), row_group_size=count)
-                    buckets.append(bucket)
-        told = {"count": bucket_count, "hashed": _HASHED, "of": buckets}
-        writer.add_key_value_metadata({_BUCKETS: json.dumps(told)})
 
 
 def _coded(table: pa.Table) -> pa.Table:
@@ -147,72 +153,85 @@ def _bucket(events: Events, bucket_count: int) -> np.ndarray:
 
 
 def pieces(history: Path) -> tuple[list[Piece], int | None]:
-    """Return the row groups of all files of a folder, and how many buckets they are in; None where they are in none."""
-    found: list[Piece] = []
-    counts: set[int | None] = set()
-    for path in sorted(history.glob("*.parquet")):
-        metadata = _metadata_of(path)
-        count, buckets = _said(metadata)
-        counts.add(count)
-        found += [
-            Piece(str(path), number, metadata.row_group(number).num_rows, bucket)
-            for number, bucket in enumerate(buckets)
-        ]
-    return found, counts.pop() if len(counts) == 1 else None
+    """Return what can be read of a folder by itself, and how many buckets it is in; None where it is in none.
+
+    Of a history in buckets that is a file of one of them, else a row group.
+    """
+    files = [(str(path), *_footer(path)) for path in sorted(history.glob("*.parquet"))]
+    counts = {count for _, _, count, _ in files}
+    bucket_count = counts.pop() if len(counts) == 1 else None
+    if bucket_count is not None:
+        return [Piece(path, 0, len(sizes), sum(sizes), bucket) for path, sizes, _, bucket in files], bucket_count
+    return [Piece(path, at, 1, size, 0) for path, sizes, *_ in files for at, size in enumerate(sizes)], None
 
 
-def _said(metadata: pq.FileMetaData) -> tuple[int | None, list[int]]:
-    """Return how many buckets there are, and that of each row group; where a file has none of ours, None and zeros."""
-    none = None, [0] * metadata.num_row_groups
+def _footer(path: Path) -> tuple[list[int], int | None, int]:
+    """Return of a file the sizes of its row groups, of how many buckets it is one, and which: or None and 0."""
+    metadata = pq.read_metadata(path)
+    return [metadata.row_group(number).num_rows for number in range(metadata.num_row_groups)], *_said(metadata)
+
+
+def _said(metadata: pq.FileMetaData) -> tuple[int | None, int]:
+    """Return how many buckets there are, and that of the file; where it is of none of ours, None and 0."""
     try:
         said = json.loads((metadata.metadata or {})[_BUCKETS])
-        count, buckets = said["count"], said["of"]
-        are_ours = said["hashed"] == _HASHED and len(buckets) == metadata.num_row_groups
-        are_in_range = 0 < count <= BUCKETS_MAX and all(0 <= bucket < count for bucket in buckets)
-        are_in_range &= all(isinstance(number, int) for number in (count, *buckets))
+        count, bucket = said["count"], said["bucket"]
+        are_numbers = isinstance(count, int) and isinstance(bucket, int)
+        is_ours = said["hashed"] == _HASHED and are_numbers and 0 <= bucket < count <= BUCKETS_MAX
     except (KeyError, TypeError, ValueError, RecursionError):
-        return none
-    return (count, buckets) if are_ours and are_in_range else none
+        return None, 0
+    return (count, bucket) if is_ours else (None, 0)
 
 
-def read(piece: Piece) -> Iterator[Events]:
-    """Yield the events of a row group, a part at a time, those columns of them that are judged."""
-    metadata = _metadata_of(Path(piece.path))
-    row_group = metadata.row_group(piece.row_group)
-    said = [at for at in range(row_group.num_columns) if _says_something(row_group.column(at))]
-    names = [name for at in said if (name := row_group.column(at).path_in_schema) in _TYPES]
-    with pq.ParquetFile(piece.path, metadata=metadata, read_dictionary=_FEW_TEXTS) as file:
-        for batch in file.iter_batches(_READ_EVENTS, row_groups=[piece.row_group], columns=names, use_threads=False):
-            yield Events(
-                pa.table(
-                    {
-                        # a stranger's Parquet may say how Arrow is to hold a text
-                        name: batch.column(name).cast(type_) if name in names else pa.nulls(batch.num_rows, type_)
-                        for name, type_ in _TYPES.items()
-                    }
-                )
-            )
+def read(found: Iterable[Piece]) -> Iterator[Events]:
+    """Yield the events of pieces, many at a time, those columns of them that are judged."""
+    held: list[pa.Table] = []
+    for table in _parts(found):
+        if sum(map(len, held)) + len(table) > _READ_EVENTS and held:
+            yield _joined(held)
+            held = []
+        held.append(table)
+    if held:
+        yield _joined(held)
+
+
+def _parts(found: Iterable[Piece]) -> Iterator[pa.Table]:
+    for piece in found:
+        with pq.ParquetFile(piece.path, read_dictionary=_FEW_TEXTS) as file:
+            for number in _numbers(piece):
+                row_group = file.metadata.row_group(number)
+                said = [at for at in range(row_group.num_columns) if _says_something(row_group.column(at))]
+                names = [name for at in said if (name := row_group.column(at).path_in_schema) in _TYPES]
+                for batch in file.iter_batches(_READ_EVENTS, row_groups=[number], columns=names, use_threads=False):
+                    yield pa.table(
+                        {
+                            # a stranger's Parquet may say how Arrow is to hold a text
+                            name: batch.column(name).cast(type_) if name in names else pa.nulls(batch.num_rows, type_)
+                            for name, type_ in _TYPES.items()
+                        }
+                    )
+
+
+def _joined(tables: list[pa.Table]) -> Events:
+    table = pa.concat_tables(tables)
+    return Events(table if len(tables) == 1 else table.unify_dictionaries().combine_chunks())
 
 
 def read_groups(piece: Piece, groups: pa.Array) -> pa.Table:
-    """Return whole events of a row group, only those of the message groups with these names."""
-    with pq.ParquetFile(piece.path, metadata=_metadata_of(Path(piece.path)), read_dictionary=_FEW_TEXTS) as file:
-        (name,) = file.read_row_group(piece.row_group, columns=["message_group_id"], use_threads=False).columns
-        is_theirs = pc.is_in(name, groups)
-        if not pc.any(is_theirs).as_py():
-            return journal.SCHEMA.empty_table()
-        table = file.read_row_group(piece.row_group, columns=journal.SCHEMA.names, use_threads=False)
-    return table.filter(is_theirs).select(journal.SCHEMA.names).cast(journal.SCHEMA)
+    """Return whole events of a piece, only those of the message groups with these names."""
+    tables = [journal.SCHEMA.empty_table()]
+    with pq.ParquetFile(piece.path, read_dictionary=_FEW_TEXTS) as file:
+        for number in _numbers(piece):
+            (name,) = file.read_row_group(number, columns=["message_group_id"], use_threads=False).columns
+            is_theirs = pc.is_in(name, groups)
+            if pc.any(is_theirs).as_py():
+                table = file.read_row_group(number, columns=journal.SCHEMA.names, use_threads=False)
+                tables.append(table.filter(is_theirs).select(journal.SCHEMA.names).cast(journal.SCHEMA))
+    return pa.concat_tables(tables)
 
 
-def _metadata_of(path: Path) -> pq.FileMetaData:
-    return _metadata(str(path), path.stat().st_mtime_ns)
-
-
-@lru_cache(maxsize=32)
-def _metadata(path: str, _: int) -> pq.FileMetaData:
-    """Return what stands at the end of a file, as long as it is the same file: a bucket of many takes little else."""
-    return pq.read_metadata(path)
+def _numbers(piece: Piece) -> range:
+    return range(piece.row_group, piece.row_group + piece.row_group_count)
 
 
 def _says_something(chunk: pq.ColumnChunkMetaData) -> bool:

@@ -1,6 +1,7 @@
 """How Spark reads a history: as its own rows, or piece by piece in Python tasks."""
 
 from collections.abc import Iterable, Iterator
+from dataclasses import astuple
 from pathlib import Path
 
 import pyarrow as pa
@@ -13,7 +14,7 @@ from spark_load.parquet import Piece
 from spark_load.session import reason
 from wire.journal import SCHEMA
 
-_PIECE_SCHEMA = "task int, path string, row_group int, events long, bucket int"
+_PIECE_SCHEMA = "task int, path string, row_group int, row_group_count int, events long, bucket int"
 
 
 def read_history(spark: SparkSession, folder: Path) -> DataFrame:
@@ -31,7 +32,7 @@ def read_history(spark: SparkSession, folder: Path) -> DataFrame:
 
 def spread(spark: SparkSession, tasks: Iterable[tuple[int, Piece]], task_count: int) -> DataFrame:
     """Return pieces as rows, each in the partition that is its task; `told` makes pieces of them again."""
-    rows = [(task, one.path, one.row_group, one.events, one.bucket) for task, one in tasks]
+    rows = [(task, *astuple(one)) for task, one in tasks]
     return spark.createDataFrame(rows, _PIECE_SCHEMA).repartitionById(task_count, "task")
 
 

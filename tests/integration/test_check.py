@@ -219,7 +219,7 @@ def test_how_a_history_is_cut_changes_nothing(
     _write(whole / "events.parquet", events)
     for number in range(3):
         _write(cut / f"{number}.parquet", events[number::3], row_group_size=40)
-        parquet.write([_table(events[number::3])], settled / f"{number}.parquet", 4)
+        parquet.write([_table(events[number::3][part::2]) for part in range(2)], settled, str(number), 4)
     found = clear(spark, whole, EXPECTATION)
     monkeypatch.setattr(clearing, "_PARTITION_EVENTS", 80)
 
@@ -238,18 +238,15 @@ def test_how_a_history_is_cut_changes_nothing(
 
 def test_buckets_that_are_none_are_noticed(spark: SparkSession, tmp_path: Path) -> None:
     """A file that says of its groups what is not so would split them: it is refused, and says what to do."""
-    path = tmp_path / "events.parquet"
-    parquet.write([_table([replace(event, message_group_id=name) for name in "abcd" for event in sane()])], path, 2)
-    said = pq.read_metadata(path).metadata
-    parts = [pq.ParquetFile(path).read_row_group(number) for number in (1, 0)]
-    with pq.ParquetWriter(path, parts[0].schema) as writer:
-        for part in parts:
-            writer.write_table(part)
-        writer.add_key_value_metadata(said)
+    parquet.write(
+        [_table([replace(event, message_group_id=name) for name in "abcd" for event in sane()])], tmp_path, "e", 2
+    )
+    paths = [tmp_path / f"e-{bucket:03d}.parquet" for bucket in range(2)]
+    files = [(pq.read_table(path), pq.read_metadata(path).metadata) for path in paths]
+    for path, (table, _), (_, said) in zip(paths, files, reversed(files), strict=True):
+        pq.write_table(table.replace_schema_metadata(said), path)
 
-    with pytest.raises(
-        HistoryError, match=r"events\.parquet says that its groups are in buckets, and row group [01] has"
-    ):
+    with pytest.raises(HistoryError, match=r"e-00[01]\.parquet says that its message groups are of one bucket, and"):
         recording.check(spark, tmp_path, _KNOWN, "endpoint")
 
 

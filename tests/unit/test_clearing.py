@@ -130,8 +130,7 @@ def test_how_a_file_holds_its_texts_does_not_matter(type_: pa.DataType, tmp_path
     other = table.cast(pa.schema([(one.name, type_ if one.type == pa.string() else one.type) for one in table.schema]))
     pq.write_table(other, tmp_path / "events.parquet")
 
-    (piece,), _ = pieces(tmp_path)
-    (events,) = read(piece)
+    (events,) = read(pieces(tmp_path)[0])
     rows = narrow(events, EXPECTATION)
 
     assert rows.equals(narrow(Events(table), EXPECTATION))

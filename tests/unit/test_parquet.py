@@ -37,21 +37,19 @@ def test_whole_groups_are_in_one_bucket_of_every_file(tmp_path: Path) -> None:
     events = _groups([f"g{number}" for number in range(40)]) + [Event(kind="poll", queue="billing")] * 100
     for number in range(3):
         parts = [_table(events[number::3][:99]), _table(events[number::3][99:])]
-        write(parts, tmp_path / f"{number}.parquet", 4)
+        write(parts, tmp_path, str(number), 4)
 
     found, bucket_count = pieces(tmp_path)
 
     assert bucket_count == 4
-    names = [_names([part for one in found if one.bucket == bucket for part in read(one)]) for bucket in range(4)]
+    names = [_names([*read(one for one in found if one.bucket == bucket)]) for bucket in range(4)]
     assert sorted(name for of_bucket in names for name in of_bucket) == sorted({*(f"g{n}" for n in range(40))})
     assert all(names)
     assert sum(one.events for one in found) == len(events)
     groupless = [
         sum(
             int((part.hashes("message_group_id") == 0).sum())
-            for one in found
-            if one.bucket == bucket
-            for part in read(one)
+            for part in read(one for one in found if one.bucket == bucket)
         )
         for bucket in range(4)
     ]
@@ -63,18 +61,18 @@ def test_whole_groups_are_in_one_bucket_of_every_file(tmp_path: Path) -> None:
 
 def test_a_bucket_has_the_names_of_its_own_groups_only(tmp_path: Path) -> None:
     """Of many groups, else every bucket would have the names of all."""
-    write([_table([Event(kind="poll", message_group_id=f"g{n}") for n in range(1000)])], tmp_path / "e.parquet", 10)
+    write([_table([Event(kind="poll", message_group_id=f"g{n}") for n in range(1000)])], tmp_path, "e", 10)
 
-    counts = [len(part.codes("message_group_id")[1]) - 1 for one in pieces(tmp_path)[0] for part in read(one)]
+    counts = [len(part.codes("message_group_id")[1]) - 1 for one in pieces(tmp_path)[0] for part in read([one])]
 
     assert sum(counts) == 1000
 
 
 def test_a_column_that_says_nothing_reads_as_one_that_does(tmp_path: Path) -> None:
     """It is not read at all: the numbers are unknown, the texts none."""
-    write([_table([Event(kind="poll", queue="billing"), Event(kind="poll", idx=7)])], tmp_path / "e.parquet", 1)
+    write([_table([Event(kind="poll", queue="billing"), Event(kind="poll", idx=7)])], tmp_path, "e", 1)
 
-    (events,) = read(pieces(tmp_path)[0][0])
+    (events,) = read(pieces(tmp_path)[0])
 
     assert (len(events), events.numbers("idx").tolist()) == (2, [NONE, 7])
     assert events.numbers("receive_count").tolist() == [NONE, NONE]
@@ -95,8 +93,7 @@ def test_a_large_row_group_is_read_in_parts(tmp_path: Path) -> None:
     table = pa.table({one.name: columns.get(one.name, nulls).cast(one.type) for one in SCHEMA})
     pq.write_table(table, tmp_path / "e.parquet")
 
-    (piece,), _ = pieces(tmp_path)
-    parts = list(read(piece))
+    parts = list(read(pieces(tmp_path)[0]))
 
     assert max(map(len, parts)) <= 400_000
     assert np.array_equal(np.concatenate([part.numbers("idx") for part in parts]), np.arange(count))
@@ -112,41 +109,42 @@ def test_a_large_row_group_is_read_in_parts(tmp_path: Path) -> None:
         "{",
         "[]",
         "null",
-        {"count": 2, "of": [0]},
-        {"count": 2, "of": [0, 2]},
-        {"count": 2, "of": [0, -1]},
-        {"count": 2, "of": [0, "1"]},
-        {"count": 0, "of": [0, 0]},
-        {"count": 10**9, "of": [0, 1]},
-        {"count": "2", "of": [0, 1]},
-        {"count": 2.5, "of": [0, 1]},
-        {"count": 2, "of": [0, 0.5]},
+        {"bucket": 2},
+        {"bucket": -1},
+        {"bucket": "1"},
+        {"bucket": 0.5},
+        {"bucket": None},
+        {"count": 0},
+        {"count": 10**9},
+        {"count": "2"},
+        {"count": 2.5},
         "[" * 100_000,
         {"hashed": 5},
     ],
 )
 def test_what_is_no_bucket_of_ours_is_read_as_none(said: object, tmp_path: Path) -> None:
     """Files of others, of another way to hash, and damaged ones; and when only one file of several is."""
-    write([_table(_groups(["a", "b", "c", "d"]))], tmp_path / "ours.parquet", 2)
-    ours = json.loads(pq.read_metadata(tmp_path / "ours.parquet").metadata[_SAID])
-    assert (pieces(tmp_path)[1], ours["count"], ours["of"]) == (2, 2, [0, 1])
-    table = pq.read_table(tmp_path / "ours.parquet")
+    write([_table(_groups(["a", "b", "c", "d"]))], tmp_path, "ours", 2)
+    path = tmp_path / "ours-001.parquet"
+    ours = json.loads(pq.read_metadata(path).metadata[_SAID])
+    assert (pieces(tmp_path)[1], ours["count"], ours["bucket"]) == (2, 2, 1)
+    table = pq.read_table(path)
     text = json.dumps({**ours, **said}) if isinstance(said, dict) else said
-    table = table.replace_schema_metadata(None if text is None else {_SAID: text})
-    pq.write_table(table, tmp_path / "theirs.parquet", row_group_size=-(-len(table) // 2))
+    theirs = table.replace_schema_metadata(None if text is None else {_SAID: text})
+    pq.write_table(theirs, tmp_path / "theirs.parquet", row_group_size=-(-len(table) // 2))
 
     found, bucket_count = pieces(tmp_path)
 
     assert bucket_count is None
     assert [one for one in found if "theirs" in one.path] == [
-        Piece(str(tmp_path / "theirs.parquet"), number, len(table) // 2, 0) for number in range(2)
+        Piece(str(tmp_path / "theirs.parquet"), number, 1, len(table) // 2, 0) for number in range(2)
     ]
-    assert sum(len(part) for one in found for part in read(one)) == 2 * len(table)
+    assert sum(map(len, read(found))) == sum(len(pq.read_table(path)) for path in tmp_path.iterdir())
 
 
 def test_files_in_different_buckets_are_in_none(tmp_path: Path) -> None:
     """Each is right by itself; together a group would be in two."""
     for count in (2, 3):
-        write([_table(_groups(["a", "b", "c", "d"]))], tmp_path / f"{count}.parquet", count)
+        write([_table(_groups(["a", "b", "c", "d"]))], tmp_path, str(count), count)
 
     assert pieces(tmp_path)[1] is None
