@@ -94,6 +94,7 @@ def _rows(folder: Path, size: int, bad_share: float, rounds: int) -> list[Sequen
     shutil.rmtree(folder / "measured")
     memory = {"judge": our_bytes, "judge exchanged": other_bytes, "duckdb": their_bytes}
     mine = judged["judge"].processor_seconds
+    found = judged | others | theirs
     return [
         (
             f"{made.events / 1e6:.1f} M",
@@ -105,7 +106,7 @@ def _rows(folder: Path, size: int, bad_share: float, rounds: int) -> list[Sequen
             mine.over(took.processor_seconds).ratio,
             f"{memory[name] / 1e9:.1f}" if name in memory else "",
         )
-        for name, took in (judged | others | theirs).items()
+        for name, took in ((name, found[name]) for name in _STEPS if name in found)
     ]
 
 

@@ -139,10 +139,10 @@ def _of_buckets(
         mine, rows, names = list(told(batches)), Rows(), [_NAMES_SCHEMA.empty_table()]
         for events in read(mine):
             yield _batch([(0, _COUNTED, _bytes(count(events, expectation)))])
-            told_of = narrow(events, expectation)
-            if _is_astray(told_of, mine[0].bucket, bucket_count):
+            narrowed = narrow(events, expectation)
+            if _is_astray(narrowed, mine[0].bucket, bucket_count):
                 raise _refused(mine, bucket_count, expectation)
-            rows.add(told_of)
+            rows.add(narrowed)
             names.append(group_names(events))
         yield from _judged(rows, pa.concat_tables(names), look)
 
