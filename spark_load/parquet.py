@@ -1,28 +1,31 @@
-"""Histories as Parquet: written of journals, with whole groups together; read a row group at a time.
+"""Histories as Parquet: written of journals, with whole groups together; read as many events at a time as fit.
 
 A journal is written in *buckets*, a file for each: all events of a message group are in the same bucket of every
 journal. Who judges groups reads bucket after bucket, and nothing has to be exchanged. Other files with the columns of a
-history are as good; they take an exchange.
+history are as good; they take an exchange. Ours never say how Arrow is to read them; whoever writes them anew with
+Arrow keeps what we said of buckets, and says that.
 """
 
 import json
-from collections.abc import Iterable, Iterator
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from sluice.errors import HistoryError
 from spark_load.columns import Events, hashes
 from wire import journal
 
-BUCKETS_MAX = 256  # whoever writes them has so many files open, and processes are often allowed 1,024
+BUCKETS_MAX = 128  # whoever writes them has so many files open, and a process may be allowed no more than 256
 _READ_EVENTS = 400_000
-_BUCKETS = b"sluice.buckets"
+_BUCKETS, _BY_ARROW = b"sluice.buckets", b"ARROW:schema"
 _FEW_TEXTS = (
     "kind",
     "outcome",
@@ -105,7 +108,7 @@ def write(tables: Iterable[pa.Table], folder: Path, name: str, bucket_count: int
             for bucket in range(bucket_count)
         ]
         for bucket, writer in enumerate(writers):
-            told = {"count": bucket_count, "bucket": bucket, "hashed": _HASHED}
+            told = {"name": name, "count": bucket_count, "bucket": bucket, "hashed": _HASHED}
             writer.add_key_value_metadata({_BUCKETS: json.dumps(told)})
         for table in tables:
             coded = _coded(table)
@@ -152,45 +155,84 @@ def _bucket(events: Events, bucket_count: int) -> np.ndarray:
     return found
 
 
+class _Said(NamedTuple):
+    """What a file says of its bucket: whose, of how many, which."""
+
+    name: str
+    bucket_count: int
+    bucket: int
+
+
 def pieces(history: Path) -> tuple[list[Piece], int | None]:
     """Return what can be read of a folder by itself, and how many buckets it is in; None where it is in none.
 
-    Of a history in buckets that is a file of one of them, else a row group.
+    Of a history in buckets that is a file of one of them, else as many row groups as are read at a time.
+
+    Raises:
+        HistoryError: it is in buckets, and has not all of them.
     """
     files = [(str(path), *_footer(path)) for path in sorted(history.glob("*.parquet"))]
-    counts = {count for _, _, count, _ in files}
-    bucket_count = counts.pop() if len(counts) == 1 else None
-    if bucket_count is not None:
-        return [Piece(path, 0, len(sizes), sum(sizes), bucket) for path, sizes, _, bucket in files], bucket_count
-    return [Piece(path, at, 1, size, 0) for path, sizes, *_ in files for at, size in enumerate(sizes)], None
+    said = [one for *_, one in files if one is not None]
+    if not said or len(said) < len(files) or len({one.bucket_count for one in said}) > 1:
+        return [Piece(path, *part, 0) for path, sizes, _ in files for part in _cut(sizes)], None
+    _hold_to_all(history, said)
+    return [
+        Piece(path, 0, len(sizes), sum(sizes), one.bucket) for (path, sizes, _), one in zip(files, said, strict=True)
+    ], said[0].bucket_count
 
 
-def _footer(path: Path) -> tuple[list[int], int | None, int]:
-    """Return of a file the sizes of its row groups, of how many buckets it is one, and which: or None and 0."""
+def _cut(sizes: Sequence[int]) -> Iterator[tuple[int, int, int]]:
+    """Yield neighbouring row groups that are read together: the first, how many, and their events."""
+    first = events = 0
+    for number, size in enumerate(sizes):
+        if number > first and events + size > _READ_EVENTS:
+            yield first, number - first, events
+            first, events = number, 0
+        events += size
+    if sizes:
+        yield first, len(sizes) - first, events
+
+
+def _hold_to_all(history: Path, said: Sequence[_Said]) -> None:
+    buckets: dict[str, list[int]] = defaultdict(list)
+    for one in said:
+        buckets[one.name].append(one.bucket)
+    for name, found in buckets.items():
+        if sorted(found) != list(range(said[0].bucket_count)):
+            raise HistoryError(
+                f"{history} is not whole: of {name} there are buckets {sorted(found)}, allowed is each of"
+                f" 0 to {said[0].bucket_count - 1} once; copy it anew, or judge the journals it was made of"
+            )
+
+
+def _footer(path: Path) -> tuple[list[int], _Said | None]:
+    """Return the sizes of a file's row groups, and of which bucket it is; None where it is of none of ours."""
     metadata = pq.read_metadata(path)
-    return [metadata.row_group(number).num_rows for number in range(metadata.num_row_groups)], *_said(metadata)
+    return [metadata.row_group(number).num_rows for number in range(metadata.num_row_groups)], _said(metadata)
 
 
-def _said(metadata: pq.FileMetaData) -> tuple[int | None, int]:
-    """Return how many buckets there are, and that of the file; where it is of none of ours, None and 0."""
+def _said(metadata: pq.FileMetaData) -> _Said | None:
+    told = metadata.metadata or {}
     try:
-        said = json.loads((metadata.metadata or {})[_BUCKETS])
-        count, bucket = said["count"], said["bucket"]
-        are_numbers = isinstance(count, int) and isinstance(bucket, int)
-        is_ours = said["hashed"] == _HASHED and are_numbers and 0 <= bucket < count <= BUCKETS_MAX
+        said = json.loads(told[_BUCKETS])
+        one = _Said(said["name"], said["count"], said["bucket"])
+        are_as_written = tuple(map(type, one)) == (str, int, int) and said["hashed"] == _HASHED
+        is_ours = are_as_written and 0 <= one.bucket < one.bucket_count <= BUCKETS_MAX
     except (KeyError, TypeError, ValueError, RecursionError):
-        return None, 0
-    return (count, bucket) if is_ours else (None, 0)
+        return None
+    return one if is_ours and _BY_ARROW not in told else None
 
 
 def read(found: Iterable[Piece]) -> Iterator[Events]:
     """Yield the events of pieces, many at a time, those columns of them that are judged."""
     held: list[pa.Table] = []
+    count = 0
     for table in _parts(found):
-        if sum(map(len, held)) + len(table) > _READ_EVENTS and held:
+        if held and count + len(table) > _READ_EVENTS:
             yield _joined(held)
-            held = []
+            held, count = [], 0
         held.append(table)
+        count += len(table)
     if held:
         yield _joined(held)
 
@@ -214,7 +256,7 @@ def _parts(found: Iterable[Piece]) -> Iterator[pa.Table]:
 
 def _joined(tables: list[pa.Table]) -> Events:
     table = pa.concat_tables(tables)
-    return Events(table if len(tables) == 1 else table.unify_dictionaries().combine_chunks())
+    return Events(table if len(tables) == 1 else table.combine_chunks())
 
 
 def read_groups(piece: Piece, groups: pa.Array) -> pa.Table:

@@ -1,6 +1,7 @@
 """Histories as files: in buckets of whole groups, and as others write them."""
 
 import json
+import re
 from collections.abc import Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -10,7 +11,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from sluice.errors import HistoryError
 from sluice.history import Event
+from spark_load import parquet
 from spark_load.columns import NONE, Events
 from spark_load.parquet import Piece, pieces, read, write
 from tests.histories import sane
@@ -101,6 +104,57 @@ def test_a_large_row_group_is_read_in_parts(tmp_path: Path) -> None:
     assert told[:2] == [["g0", "g1", "g2"]] * 2
 
 
+def test_small_row_groups_are_read_together(tmp_path: Path) -> None:
+    """However many there are, of whichever files; every event keeps its own texts."""
+    events = [
+        replace(event, message_group_id=f"g{number}", detail=f"{number % 7}", queue=None if number % 3 else "billing")
+        for number in range(30)
+        for event in sane()
+    ]
+    for number in range(3):
+        pq.write_table(_table(events[number::3][::-1]), tmp_path / f"{number}.parquet", row_group_size=7)
+
+    found, _ = pieces(tmp_path)
+    (together,) = read(found)
+
+    assert [one.row_group_count for one in found] == [-(-one.events // 7) for one in found]
+    told = {name: together.codes(name) for name in ("message_group_id", "kind", "queue", "detail")}
+    rows = [tuple(texts[codes[at]] for codes, texts in told.values()) for at in range(len(together))]
+    expected = [event for number in range(3) for event in events[number::3][::-1]]
+    assert rows == [(one.message_group_id, one.kind, one.queue, one.detail) for one in expected]
+
+
+def test_row_groups_are_cut_where_as_many_as_are_read_at_a_time_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each is in one piece; one that is larger is a piece by itself."""
+    monkeypatch.setattr(parquet, "_READ_EVENTS", 10)
+    with pq.ParquetWriter(tmp_path / "e.parquet", SCHEMA) as writer:
+        for size in (4, 6, 1, 25, 3):
+            writer.write_table(_table([Event(kind="poll")] * size))
+
+    found, _ = pieces(tmp_path)
+
+    assert [(one.row_group, one.row_group_count, one.events) for one in found] == [
+        (0, 2, 10),
+        (2, 1, 1),
+        (3, 1, 25),
+        (4, 1, 3),
+    ]
+
+
+@pytest.mark.parametrize("gone", range(3))
+def test_a_history_without_one_of_its_buckets_is_refused(gone: int, tmp_path: Path) -> None:
+    """Its groups would be missing, and nobody know."""
+    for name in ("a", "b"):
+        write([_table(_groups(["a", "b", "c", "d"]))], tmp_path, name, 3)
+    (tmp_path / f"b-00{gone}.parquet").unlink()
+
+    left = [bucket for bucket in range(3) if bucket != gone]
+    with pytest.raises(HistoryError, match=re.escape(f"of b there are buckets {left}, allowed is each of 0 to 2 once")):
+        pieces(tmp_path)
+
+
 @pytest.mark.parametrize(
     "said",
     [
@@ -109,6 +163,8 @@ def test_a_large_row_group_is_read_in_parts(tmp_path: Path) -> None:
         "{",
         "[]",
         "null",
+        "by Arrow",
+        {"name": 1},
         {"bucket": 2},
         {"bucket": -1},
         {"bucket": "1"},
@@ -129,15 +185,16 @@ def test_what_is_no_bucket_of_ours_is_read_as_none(said: object, tmp_path: Path)
     ours = json.loads(pq.read_metadata(path).metadata[_SAID])
     assert (pieces(tmp_path)[1], ours["count"], ours["bucket"]) == (2, 2, 1)
     table = pq.read_table(path)
-    text = json.dumps({**ours, **said}) if isinstance(said, dict) else said
+    text = json.dumps(ours | said) if isinstance(said, dict) else json.dumps(ours) if said == "by Arrow" else said
     theirs = table.replace_schema_metadata(None if text is None else {_SAID: text})
-    pq.write_table(theirs, tmp_path / "theirs.parquet", row_group_size=-(-len(table) // 2))
+    size = -(-len(table) // 2)
+    pq.write_table(theirs, tmp_path / "theirs.parquet", row_group_size=size, store_schema=said == "by Arrow")
 
     found, bucket_count = pieces(tmp_path)
 
     assert bucket_count is None
     assert [one for one in found if "theirs" in one.path] == [
-        Piece(str(tmp_path / "theirs.parquet"), number, 1, len(table) // 2, 0) for number in range(2)
+        Piece(str(tmp_path / "theirs.parquet"), 0, 2, len(table), 0)
     ]
     assert sum(map(len, read(found))) == sum(len(pq.read_table(path)) for path in tmp_path.iterdir())
 
