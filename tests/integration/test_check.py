@@ -244,7 +244,9 @@ def test_buckets_that_are_none_are_noticed(spark: SparkSession, tmp_path: Path) 
     paths = [tmp_path / f"e-{bucket:03d}.parquet" for bucket in range(2)]
     files = [(pq.read_table(path), pq.read_metadata(path).metadata) for path in paths]
     for path, (table, _), (_, said) in zip(paths, files, reversed(files), strict=True):
-        pq.write_table(table.replace_schema_metadata(said), path, store_schema=False)
+        with pq.ParquetWriter(path, table.schema, store_schema=False) as writer:
+            writer.write_table(table)
+            writer.add_key_value_metadata(said)
 
     with pytest.raises(HistoryError, match=r"e-00[01]\.parquet says that its message groups are of one bucket, and"):
         recording.check(spark, tmp_path, _KNOWN, "endpoint")
