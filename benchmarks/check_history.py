@@ -4,7 +4,7 @@ Everything happens one after the other and nothing goes wrong, but in the groups
 numpy, a slice of messages at a time, so that a hundred million events need neither a service nor memory.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -89,17 +89,13 @@ def write(
     bad = 3 + max(1, group_count // _BAD_APART) * np.arange(round(group_count * bad_share))
     bad_groups = frozenset(f"g{number}" for number in bad)
 
-    def put(path: Path, table: pa.Table) -> int:
-        pq.write_table(table, path, use_dictionary=_FEW)
-        return int(table.num_rows)
-
-    count = sum(put(folder / f"{worker}-frame.parquet", _frame(worker)) for worker in WORKERS)
+    count = sum(_put(folder / f"{worker}-frame.parquet", _frame(worker)) for worker in WORKERS)
     for start in range(0, messages, slice_count):
         group = np.searchsorted(cumulated, random.random(slice_count) * cumulated[-1])
         made = _Slice(np.arange(start, start + slice_count), np.arange(start, start + slice_count), group, bad)
-        count, bad = count + made.write(folder, put), bad[:0]
+        count, bad = count + made.write(folder), bad[:0]
     ends = np.arange(group_count)
-    count += _Slice(messages + ends, -1 - ends, ends, bad).write(folder, put)
+    count += _Slice(messages + ends, -1 - ends, ends, bad).write(folder)
     return Made(events=count, bad_groups=bad_groups)
 
 
@@ -111,6 +107,11 @@ def write_both(folder: Path, *, events: int, bucket_count: int, slice_count: int
         parts = (pq.read_table(path) for path in sorted((folder / PLAIN).glob(f"{worker}-*")))
         parquet.write((part.cast(SCHEMA) for part in parts), folder / BUCKETED, worker, bucket_count)
     return made
+
+
+def _put(path: Path, table: pa.Table) -> int:
+    pq.write_table(table, path, use_dictionary=_FEW)
+    return int(table.num_rows)
 
 
 class _Slice:
@@ -127,11 +128,11 @@ class _Slice:
         self._place, self._idx, self._group = place, idx, group
         self._bad = dict(zip(bad.tolist(), _KINDS_OF_BAD * len(bad), strict=False))
 
-    def write(self, folder: Path, put: Callable[[Path, pa.Table], int]) -> int:
+    def write(self, folder: Path) -> int:
         """Write a file for each worker; return how many events they hold."""
         of_worker = [[self._published()], *(self._consumed(queue) for queue in range(len(QUEUES)))]
         return sum(
-            put(folder / f"{worker}-{self._place[0]:012d}.parquet", pa.concat_tables(tables))
+            _put(folder / f"{worker}-{self._place[0]:012d}.parquet", pa.concat_tables(tables))
             for worker, tables in zip(WORKERS, of_worker, strict=True)
         )
 

@@ -88,6 +88,9 @@ def clear(spark: SparkSession, history: Path, expectation: Expectation) -> Clear
         spark: its executors see the folder.
         history: folder of Parquet, columns as in `sluice.history`, settled.
         expectation: what the run was set up to be.
+
+    Raises:
+        HistoryError: it is in buckets, and has not all of them.
     """
 
     def look(rows: Rows, names: pa.Table) -> Iterator[tuple[str, bytes]]:

@@ -242,21 +242,24 @@ def _parts(found: Iterable[Piece]) -> Iterator[pa.Table]:
         with pq.ParquetFile(piece.path, read_dictionary=_FEW_TEXTS) as file:
             for number in _numbers(piece):
                 row_group = file.metadata.row_group(number)
-                said = [at for at in range(row_group.num_columns) if _says_something(row_group.column(at))]
-                names = [name for at in said if (name := row_group.column(at).path_in_schema) in _TYPES]
+                columns = map(row_group.column, range(row_group.num_columns))
+                names = [one.path_in_schema for one in columns if one.path_in_schema in _TYPES and _says_something(one)]
                 for batch in file.iter_batches(_READ_EVENTS, row_groups=[number], columns=names, use_threads=False):
-                    yield pa.table(
-                        {
-                            # a stranger's Parquet may say how Arrow is to hold a text
-                            name: batch.column(name).cast(type_) if name in names else pa.nulls(batch.num_rows, type_)
-                            for name, type_ in _TYPES.items()
-                        }
-                    )
+                    yield _filled(batch)
+
+
+def _filled(batch: pa.RecordBatch) -> pa.Table:
+    """Return events with all columns that are judged, of our types: a stranger's Parquet may say how to hold a text."""
+    return pa.table(
+        {
+            name: batch.column(name).cast(type_) if name in batch.schema.names else pa.nulls(batch.num_rows, type_)
+            for name, type_ in _TYPES.items()
+        }
+    )
 
 
 def _joined(tables: list[pa.Table]) -> Events:
-    table = pa.concat_tables(tables)
-    return Events(table if len(tables) == 1 else table.combine_chunks())
+    return Events(pa.concat_tables(tables).combine_chunks())
 
 
 def read_groups(piece: Piece, groups: pa.Array) -> pa.Table:

@@ -50,7 +50,7 @@ _WORKERS = {
     # column and take it anew, page by page, which is a quarter of what judging costs.
     "spark.executorEnv.ARROW_DEFAULT_MEMORY_POOL": "system",
     "spark.executorEnv.MALLOC_MMAP_THRESHOLD_": "33554432",  # the most that every glibc takes
-    "spark.executorEnv.MALLOC_TRIM_THRESHOLD_": "500000000",
+    "spark.executorEnv.MALLOC_TRIM_THRESHOLD_": "500000000",  # what only the hottest group needed is given back
 }
 _PRELOADED = {"spark.python.daemon.module": "spark_load.daemon"}
 _LOOPBACK = {"spark.driver.bindAddress": "127.0.0.1", "spark.driver.host": "127.0.0.1"}

@@ -222,6 +222,7 @@ def test_how_a_history_is_cut_changes_nothing(
         parquet.write([_table(events[number::3][part::2]) for part in range(2)], settled, str(number), 4)
     found = clear(spark, whole, EXPECTATION)
     monkeypatch.setattr(clearing, "_PARTITION_EVENTS", 80)
+    monkeypatch.setattr(parquet, "_READ_EVENTS", 80)  # here, where pieces are cut
 
     for place in (cut, settled):
         again = clear(spark, place, EXPECTATION)
