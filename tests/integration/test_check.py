@@ -16,8 +16,10 @@ from sluice.history import Event, Kind, recording_detail
 from sluice.verdict import Holding, Status, Verdict
 from spark_load import clearing, parquet, recording
 from spark_load.clearing import clear
+from spark_load.compacting import compact
 from spark_load.findings import findings
 from spark_load.judge import judge
+from spark_load.parquet import pieces
 from spark_load.recording import Queue
 from tests.anomalies import CASES
 from tests.histories import EXPECTATION, QUEUES, RUN, sane
@@ -235,6 +237,13 @@ def test_how_a_history_is_cut_changes_nothing(
     shown = [findings(spark, place, broken, EXPECTATION, Surroundings()) for place in (whole, cut, settled)]
     assert set(shown[0].counts) == broken
     assert shown[0] == shown[1] == shown[2]
+
+
+def test_a_small_history_has_work_for_two_cores(spark: SparkSession, tmp_path: Path) -> None:
+    """However few its journals hold; else one core would judge what two can."""
+    compact(spark, _record(tmp_path / "journals", sane()), tmp_path / "history")
+
+    assert pieces(tmp_path / "history")[1] == 2
 
 
 def test_buckets_that_are_none_are_noticed(spark: SparkSession, tmp_path: Path) -> None:
