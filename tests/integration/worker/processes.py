@@ -6,6 +6,7 @@ timeouts of seconds. LocalStack, unlike AWS, does not deduplicate at a topic (GA
 
 import contextlib
 import json
+import signal
 import socket
 import uuid
 from collections import Counter, defaultdict
@@ -191,12 +192,30 @@ class Workshop:
         }
 
     def await_effects(self, consumer: str = "billing") -> None:
-        """Wait until everything that was published was done."""
-        eventually(
-            lambda: sum(map(len, self.effects(consumer).values())) >= sum(map(len, self.expected().values())),
-            timeout_seconds=PATIENCE_SECONDS,
-            describe="everything to be done",
-        )
+        """Wait until everything that was published was done, and the inbox is past every end marker."""
+
+        def is_done() -> bool:
+            groups = inbox_tables.groups.c
+            ours = select(groups.group_id, groups.last_seq).where(groups.consumer == consumer)
+            with databases.reading(self.engine) as connection:
+                passed = dict(connection.execute(ours).all())
+            is_past = all(passed.get(group, 0) >= len(deeds) for group, deeds in self._published.items())
+            return is_past and _count(self.effects(consumer)) >= _count(self.expected())
+
+        eventually(is_done, timeout_seconds=PATIENCE_SECONDS, describe="everything to be done")
+
+    def finish(self, *workers: MessagingProcess) -> None:
+        """Wait until everything was done and deleted, and end the workers.
+
+        What was published reaches its queues after the answer: an empty queue by itself may be one nothing has come
+        to, and its worker one that does not listen to signals yet.
+        """
+        for name, url in self.urls.items():
+            self.await_effects(name)
+            self.await_counts(url, (0, 0, 0))
+        for worker in workers:
+            worker.send(signal.SIGTERM)
+        assert [worker.ended() for worker in workers] == [0] * len(workers)
 
     def counts(self, url: str) -> tuple[int, ...]:
         """Return how many of a queue's messages are visible, in flight and delayed."""
@@ -274,6 +293,10 @@ class Workshop:
             assert self.counts(url) == (0, 0, 0)
             assert self.counts(self.dead_letter_urls[name]) == (0, 0, 0)
         assert self.parked_count() == 0
+
+
+def _count(numbers: Mapping[str, Sequence[int]]) -> int:
+    return sum(map(len, numbers.values()))
 
 
 class DatabaseLine(Line):

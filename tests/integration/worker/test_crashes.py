@@ -70,10 +70,7 @@ def test_w7_workers_killed_anywhere_lose_double_and_reorder_nothing(workshop: Wo
     for failpoint in _WITH_WHAT_WAS_SET_ASIDE:
         _killed_at(workshop, failpoint)
     with workshop.worker() as worker:
-        workshop.await_effects()
-        workshop.await_counts(workshop.urls["billing"], (0, 0, 0))
-        worker.send(signal.SIGTERM)
-        assert worker.ended() == 0
+        workshop.finish(worker)
 
     workshop.assert_all_done()
     assert workshop.findings() == {}

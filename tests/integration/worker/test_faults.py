@@ -67,10 +67,7 @@ def test_l7_who_is_frozen_in_a_transaction_commits_nothing_afterwards(on_server:
             eventually(other_waits, timeout_seconds=PATIENCE_SECONDS, describe="the other to wait for the row")
             frozen.send(signal.SIGCONT)
             frozen.await_said("lost: somebody else may have it")
-            on_server.await_effects()
-            on_server.await_counts(on_server.urls["billing"], (0, 0, 0))
-            other.send(signal.SIGTERM)
-            assert other.ended() == 0
+            on_server.finish(other)
 
     on_server.assert_all_done()
 
@@ -97,10 +94,7 @@ def test_l7_a_delete_that_comes_late_deletes_nothing_of_anybody_else(on_server: 
             frozen.send(signal.SIGTERM)
             assert frozen.ended() == 0
             second.open()
-            on_server.await_effects()
-            on_server.await_counts(on_server.urls["billing"], (0, 0, 0))
-            other.send(signal.SIGTERM)
-            assert other.ended() == 0
+            on_server.finish(other)
 
     on_server.assert_all_done()
 
@@ -118,10 +112,7 @@ def test_l7_who_stays_frozen_in_a_transaction_holds_nobody_up_for_ever(
             gate.await_reached()
             frozen.send(signal.SIGSTOP)
             with workshop.worker() as other:
-                workshop.await_effects()
-                workshop.await_counts(workshop.urls["billing"], (0, 0, 0))
-                other.send(signal.SIGTERM)
-                assert other.ended() == 0
+                workshop.finish(other)
 
         workshop.assert_all_done()
 
@@ -147,10 +138,7 @@ def test_a_restart_of_the_database_uses_up_no_attempt(
             worker.await_said("the database does not do it")
             private_postgres.ensure_postgres_running()
             workshop.publish({group: [{}] for group in groups})
-            workshop.await_effects()
-            workshop.await_counts(workshop.urls["billing"], (0, 0, 0))
-            worker.send(signal.SIGTERM)
-            assert worker.ended() == 0
+            workshop.finish(worker)
 
         workshop.assert_all_done()
         assert set(workshop.receive_counts()) == {1}
@@ -173,10 +161,7 @@ def test_s1_a_worker_ends_in_time_though_its_database_has_fallen_silent(on_serve
             assert worker.ended() == 0
             took_seconds = clock.monotonic() - asked_at
     with on_server.worker() as other:
-        on_server.await_effects()
-        on_server.await_counts(on_server.urls["billing"], (0, 0, 0))
-        other.send(signal.SIGTERM)
-        assert other.ended() == 0
+        on_server.finish(other)
 
     on_server.assert_all_done()
     assert took_seconds < on_server.environment.consumers[0].stop_timeout_seconds + 2
@@ -204,10 +189,7 @@ def test_w6_a_worker_outlives_an_endpoint_that_is_gone_for_a_while(
         )
         workshop.publish({"busy": [{}], "free": [{}]})
         line.mend()
-        workshop.await_effects()
-        workshop.await_counts(workshop.urls["billing"], (0, 0, 0))
-        worker.send(signal.SIGTERM)
-        assert worker.ended() == 0
+        workshop.finish(worker)
 
     workshop.assert_all_done()
 
@@ -223,11 +205,7 @@ def test_w16_two_consumers_in_one_database_do_everything_once_each(
         workshop.publish({f"group-{number}": [{}, {"retries": 1}, {}] for number in range(4)})
         workshop.end_groups()
         with workshop.worker(consumer="billing") as billing, workshop.worker(consumer="shipping") as shipping:
-            for url in workshop.urls.values():
-                workshop.await_counts(url, (0, 0, 0))
-            for worker in (billing, shipping):
-                worker.send(signal.SIGTERM)
-            assert (billing.ended(), shipping.ended()) == (0, 0)
+            workshop.finish(billing, shipping)
 
         workshop.assert_all_done()
         assert workshop.findings() == {}

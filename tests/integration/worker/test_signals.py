@@ -76,6 +76,7 @@ def test_s1_what_a_poll_brings_after_sigterm_is_worked_on(workshop: Workshop) ->
     """The polls were open when the signal came, and a message came after it; one poll brings it, once: S1, S5."""
     workshop.publish({"early": [{}]})
     with workshop.worker() as worker:
+        workshop.await_effects()
         workshop.await_counts(workshop.urls["billing"], (0, 0, 0))
         worker.send(signal.SIGTERM)
         worker.await_said("stopping")
@@ -104,9 +105,7 @@ def test_s3_what_a_stubborn_handler_holds_is_given_back_before_the_end(workshop:
     assert worker.said("stopped")[0]["unfinished"] == 1
     _assert_nothing_in_flight(workshop)
     with workshop.worker() as successor:
-        workshop.await_effects()
-        successor.send(signal.SIGTERM)
-        assert successor.ended() == 0
+        workshop.finish(successor)
     workshop.assert_all_done()
 
 
@@ -124,9 +123,7 @@ def test_s5_rolling_restarts_under_load_leave_the_dlq_empty(workshop: Workshop, 
             replaced.send(signal.SIGTERM)
             assert replaced.ended() == 0
         workshop.end_groups()
-        workshop.await_counts(workshop.urls["billing"], (0, 0, 0))
-        worker.send(signal.SIGTERM)
-        assert worker.ended() == 0
+        workshop.finish(worker)
 
     workshop.assert_all_done()
     assert workshop.findings() == {}
