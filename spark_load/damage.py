@@ -40,7 +40,7 @@ def _damage(path: Path) -> str | None:
     A row group at a time, because all of them may be larger than memory.
     """
     try:
-        with pq.ParquetFile(path) as file:
+        with pq.ParquetFile(path, page_checksum_verification=True) as file:
             for number in range(file.num_row_groups):
                 file.read_row_group(number)
     except (pa.ArrowException, OSError) as error:

@@ -19,7 +19,7 @@ from spark_load.clearing import clear
 from spark_load.compacting import compact
 from spark_load.findings import findings
 from spark_load.judge import judge
-from spark_load.parquet import pieces
+from spark_load.parquet import pieces, write
 from spark_load.recording import Queue
 from tests.anomalies import CASES
 from tests.histories import EXPECTATION, QUEUES, RUN, sane
@@ -162,13 +162,32 @@ def test_what_is_no_history_is_refused_in_one_line(spark: SparkSession, tmp_path
         damage(place / "part.parquet")
         assert said(place).startswith("/part.parquet cannot be read: ")
         assert said(place).endswith("; copy it anew, or judge the journals it was made of")
+    for column in ("schema_version", "idx"):  # the first is read by Spark, the second in its Python tasks
+        (tmp_path / column).mkdir()
+        write([rows(*sane())], tmp_path / column, "part", 1)
+        _flip_in(tmp_path / column / "part-000.parquet", column)
+        assert said(tmp_path / column).startswith("/part-000.parquet cannot be read: ")
+        assert "CRC checksum verification failed" in said(tmp_path / column)
+
+
+def _chunk(path: Path, column: str) -> pq.ColumnChunkMetaData:
+    group = pq.read_metadata(path).row_group(0)
+    return next(of for of in map(group.column, range(group.num_columns)) if of.path_in_schema == column)
+
+
+def _flip_in(path: Path, column: str) -> None:
+    """Flip a bit of a column's last page: what is left is Parquet."""
+    chunk = _chunk(path, column)
+    begin = chunk.data_page_offset if chunk.dictionary_page_offset is None else chunk.dictionary_page_offset
+    said = bytearray(path.read_bytes())
+    said[begin + chunk.total_compressed_size - 1] ^= 1
+    path.write_bytes(said)
 
 
 def _zeroed(path: Path) -> None:
     """Write zeros over a page of a column, as a bad disk may."""
-    group = pq.read_metadata(path).row_group(0)
     with path.open("r+b") as file:
-        file.seek(next(of.data_page_offset for of in map(group.column, range(99)) if of.path_in_schema == "idx"))
+        file.seek(_chunk(path, "idx").data_page_offset)
         file.write(bytes(20))
 
 
@@ -244,6 +263,20 @@ def test_a_small_history_has_work_for_two_cores(spark: SparkSession, tmp_path: P
     compact(spark, _record(tmp_path / "journals", sane()), tmp_path / "history")
 
     assert pieces(tmp_path / "history")[1] == 2
+
+
+def test_a_history_that_is_kept_elsewhere_stays_there(spark: SparkSession, tmp_path: Path) -> None:
+    """A link to a larger disk is followed, and what was there before is replaced there."""
+    (tmp_path / "disk").mkdir()
+    (tmp_path / "disk" / "old.parquet").touch()
+    (tmp_path / "history").symlink_to(tmp_path / "disk")
+
+    compact(spark, _record(tmp_path / "journals", sane()), tmp_path / "history")
+
+    assert (tmp_path / "history").readlink() == tmp_path / "disk"
+    names = sorted(path.name for path in (tmp_path / "disk").iterdir())
+    assert names == [f"journal-_recorded-1-{bucket:03d}.parquet" for bucket in range(2)]
+    assert list(tmp_path.glob("*.partial*")) == []
 
 
 def test_buckets_that_are_none_are_noticed(spark: SparkSession, tmp_path: Path) -> None:

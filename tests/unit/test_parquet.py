@@ -211,3 +211,24 @@ def test_files_in_different_buckets_are_in_none(tmp_path: Path) -> None:
         write([_table(_groups(["a", "b", "c", "d"]))], tmp_path, str(count), count)
 
     assert pieces(tmp_path)[1] is None
+
+
+def test_a_bit_that_flipped_is_not_another_history(tmp_path: Path) -> None:
+    """In any column of ours: it is an error, though what is left is Parquet and can be read."""
+    write([_table(_groups([f"g{number}" for number in range(20)]))], tmp_path, "e", 1)
+    (path,) = tmp_path.iterdir()
+    whole, group = path.read_bytes(), pq.read_metadata(path).row_group(0)
+    told = [
+        column
+        for column in map(group.column, range(group.num_columns))
+        if column.path_in_schema in parquet._READ and column.statistics.null_count < column.num_values
+    ]
+    assert len(told) > 15
+
+    for column in told:
+        begin = column.data_page_offset if column.dictionary_page_offset is None else column.dictionary_page_offset
+        torn = bytearray(whole)
+        torn[begin + column.total_compressed_size - 1] ^= 1  # of the last page's values
+        path.write_bytes(torn)
+        with pytest.raises(OSError, match="CRC checksum verification failed"):
+            list(read(pieces(tmp_path)[0]))
