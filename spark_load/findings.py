@@ -17,7 +17,7 @@ from sluice.history import Event
 from sluice.verdict import Violation
 from spark_load.parquet import buckets_of, pieces, read_groups
 from spark_load.reading import read_history, spread, told
-from wire.journal import SCHEMA, taken
+from wire.journal import SCHEMA, events_of, taken
 
 _WITNESSED_MAX = 8  # violations shown of each anomaly; all are counted
 _UNKNOWNS_MAX = 20
@@ -83,7 +83,7 @@ def _checked(
     spark: SparkSession, history: Path, suspects: Collection[str], expectation: Expectation, around: Surroundings
 ) -> DataFrame:
     def check(group: pa.Table) -> pa.Table:
-        finding = check_group([Event(**row) for row in group.to_pylist()], expectation, around)
+        finding = check_group(events_of(group), expectation, around)
         rows = [
             {
                 "anomaly": violation.anomaly,
@@ -101,6 +101,7 @@ def _checked(
         events = pa.concat_tables([SCHEMA.empty_table(), *(read_groups(piece, wanted) for piece in told(batches))])
         group = events.column("message_group_id").combine_chunks().dictionary_encode().indices.to_numpy()
         ordered, end = taken(events, np.argsort(group, kind="stable")), 0
+        del events  # one of the groups may be a tenth of a history
         for count in np.bincount(group).tolist():
             begin, end = end, end + count
             yield from check(ordered.slice(begin, count)).to_batches()

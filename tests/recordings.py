@@ -8,7 +8,7 @@ from typing import Any
 
 from sluice.checker import Expectation, Finding, check_group, surroundings
 from sluice.history import Event
-from wire.journal import SUFFIX, read_journal
+from wire.journal import SUFFIX, events_of, read_journal
 from wire.simulator import Simulator
 
 QUEUE, DEAD, TOPIC = "billing.fifo", "billing-dead.fifo", "orders.fifo"
@@ -88,7 +88,7 @@ class Shop:
 
 def recorded(folder: Path) -> list[Event]:
     """Return the events of every journal in the folder."""
-    return [Event(**row) for path in sorted(folder.glob(f"*{SUFFIX}")) for row in read_journal(path).to_pylist()]
+    return [event for path in sorted(folder.glob(f"*{SUFFIX}")) for event in events_of(read_journal(path))]
 
 
 def judged(events: list[Event], **more: Any) -> dict[str, Finding]:

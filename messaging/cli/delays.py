@@ -9,7 +9,6 @@ from rich.table import Table
 
 from sluice.delays import measured, percentile
 from sluice.errors import ConfigError
-from sluice.history import Event
 
 
 @click.command()
@@ -17,13 +16,12 @@ from sluice.history import Event
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def delays(folder: Path, as_json: bool) -> None:
     """Tell where the time went in the recorded history of FOLDER: outbox wait, API time, receive wait."""
-    from wire.journal import SUFFIX, read_journal  # noqa: PLC0415 (pyarrow is loaded by those who record)
+    from wire.journal import SUFFIX, events_of, read_journal  # noqa: PLC0415 (pyarrow is loaded by those who record)
 
     paths = sorted(folder.glob(f"*{SUFFIX}"))
     if not paths:
         raise ConfigError(f"{folder} holds no journals (*{SUFFIX}); name the folder given to --record")
-    events = [Event(**row) for path in paths for row in read_journal(path).to_pylist()]
-    found = measured(events)
+    found = measured([event for path in paths for event in events_of(read_journal(path))])
     parts = {"outbox wait": found.outbox_wait, "API time": found.api_time, "receive wait": found.receive_wait}
     rows = {
         name: {"count": len(values), **{f"p{share}": percentile(values, share / 100) for share in (50, 95, 99)}}

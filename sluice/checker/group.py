@@ -135,11 +135,11 @@ class Group:
     def is_moved(self, queue: str, idx: int) -> bool:
         """Return whether the message, for all that is known, left the queue and came back with a move task."""
         moves = [move for move in self.around.moves if move.destination == queue]
-        times = [event for event in self.received.get(queue, ()) if event.idx == idx] if moves else []
-        return any(
-            not self.is_after(times[0], move.began_at_us) and responded(times[-1]) >= move.began_at_us
-            for move in moves
-            if times
+        if not moves:
+            return False
+        times = [event for event in self.received.get(queue, ()) if event.idx == idx]
+        return bool(times) and any(
+            not self.is_after(times[0], move.began_at_us) and responded(times[-1]) >= move.began_at_us for move in moves
         )
 
     def is_bound(self, queue: str, idx: int | None) -> bool:
@@ -192,7 +192,8 @@ class Group:
     def tries(self, event: Event) -> list[Event]:
         """Return every delete and visibility change of the same instance, by time of answer."""
         handles = {sibling.receipt_handle_hash for sibling in self.siblings(event)} - {None}
-        return sorted((one for handle in handles for one in self._tried(event, handle)), key=by_time)
+        found = [one for handle in handles for one in self._tried(event, handle)]
+        return sorted(found, key=by_time) if len(handles) > 1 else found  # what was tried with one is by time
 
     def _tried(self, event: Event, handle: str | None) -> list[Event]:
         """Return what was tried with a handle on the message of this receive, as far as it says on which."""

@@ -20,7 +20,7 @@ from sluice.history import Event, Kind
 from sluice.verdict import Holding, Status, Verdict
 from spark_load import driver, profile, report, site
 from spark_load.coordination import Progress
-from wire.journal import Journal, read_journal
+from wire.journal import Journal, events_of, read_journal
 from wire.recorder import Recorder
 from wire.saboteurs import SABOTEURS
 
@@ -270,7 +270,7 @@ def test_queues_that_are_not_empty_are_refused(empty: site.Site) -> None:
 
 
 def _recorded(path: Path) -> list[Event]:
-    return [Event(**row) for row in read_journal(path).to_pylist()]
+    return events_of(read_journal(path))
 
 
 def _journal(folder: Path) -> Journal:

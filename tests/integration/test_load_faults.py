@@ -34,7 +34,7 @@ from spark_load.plan import Plan
 from spark_load.tasks import Run
 from tests.integration import loopback
 from tests.integration.conftest import PROJECT
-from wire.journal import Journal, read_journal
+from wire.journal import Journal, events_of, read_journal
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
 
@@ -100,7 +100,7 @@ def told(value: int | None) -> int:
 
 
 def _events(run: Run, name: str) -> list[Event]:
-    return [Event(**row) for row in read_journal(run.journals / f"{name}-{run.attempt}.arrows").to_pylist()]
+    return events_of(read_journal(run.journals / f"{name}-{run.attempt}.arrows"))
 
 
 def _published(run: Run) -> list[Event]:

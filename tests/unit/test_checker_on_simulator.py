@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from sluice.checker import Expectation, Finding, Surroundings, check_group, surroundings
 from sluice.history import Event, Identity, Kind, deduplication_id, make_body
-from wire.journal import Journal, read_journal
+from wire.journal import Journal, events_of, read_journal
 from wire.recorder import Recorder
 from wire.simulator import Simulator
 
@@ -146,7 +146,7 @@ class _Life:
 
     def events(self) -> list[Event]:
         self.journal.close()
-        return [*(Event(**row) for row in read_journal(self.journal.path).to_pylist()), *self.moves]
+        return [*events_of(read_journal(self.journal.path)), *self.moves]
 
 
 def _publish(group: str) -> Step:

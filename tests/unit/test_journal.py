@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from sluice.clock import VirtualClock
 from sluice.errors import HistoryError
 from sluice.history import COLUMNS, Event, settle
-from wire.journal import SCHEMA, Journal, read_journal, read_parts, settled
+from wire.journal import SCHEMA, Journal, events_of, read_journal, read_parts, settled
 
 COMMON = {"run": "r", "host": "h", "clock_id": "c", "worker": "publish-0", "task_attempt": 0}
 
@@ -147,3 +147,24 @@ _EVENTS = st.builds(
 def test_a_table_is_settled_as_a_list_of_events_is(events: list[Event]) -> None:
     """Whatever intents and answers there are, the same rows remain, in the same order."""
     assert settled(_table(events)).to_pylist() == _table(settle(events)).to_pylist()
+
+
+def test_rows_become_the_events_they_were() -> None:
+    """Every type, with nulls and without, dictionaries and chunks as they come; what repeats is there once."""
+    events = [
+        Event(kind="received", queue=queue, idx=idx, md5_ok=is_ok, receipt_handle_hash=handle, receive_count=1)
+        for queue, idx, is_ok, handle in (("q", 2**40, True, None), ("q", None, False, "h" * 40), ("r", -1, None, "é"))
+    ]
+    table = _table(events)
+    coded = table.set_column(
+        table.column_names.index("queue"), "queue", table.column("queue").combine_chunks().dictionary_encode()
+    )
+
+    made = events_of(pa.concat_tables([table, table]))
+
+    assert made == [*events, *events]
+    assert {type(event.idx) for event in made} == {int, type(None)}
+    assert made[0].queue is made[4].queue
+    assert events_of(coded) == events
+    assert events_of(table.slice(1, 1)) == [events[1]]
+    assert events_of(SCHEMA.empty_table()) == []

@@ -20,7 +20,7 @@ from spark_load.plan import Plan
 from spark_load.profile import Profile
 from spark_load.site import Site
 from spark_load.tasks import Desk, Run
-from wire.journal import Journal, read_journal
+from wire.journal import Journal, events_of, read_journal
 from wire.recorder import Recorder
 from wire.saboteurs import sabotage
 from wire.simulator import Simulator
@@ -99,7 +99,7 @@ class _Place:
 
     def events(self) -> list[Event]:
         self.at.journal.flush()
-        return [Event(**row) for row in read_journal(self.at.journal.path).to_pylist()]
+        return events_of(read_journal(self.at.journal.path))
 
     def told(self, *kinds: Kind) -> list[tuple[str, int | None]]:
         """Return (kind, idx) of what happened, in order of the answers."""

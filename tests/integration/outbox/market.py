@@ -36,7 +36,7 @@ from sluice import deviations, environments, history, naming
 from sluice.checker import Expectation, Finding, check_group
 from sluice.clock import clock_id, eventually
 from sluice.declaration import Environment
-from wire.journal import SUFFIX, Journal, read_journal
+from wire.journal import SUFFIX, Journal, events_of, read_journal
 from wire.recorder import Recorder, host_name
 
 TOPIC = naming.topic_name(environments.environment("local"))
@@ -249,7 +249,7 @@ class Market:
     def events(self) -> list[history.Event]:
         """Return the whole history, settled."""
         paths = sorted(self.history.glob(f"*{SUFFIX}"))
-        return [history.Event(**row) for path in paths for row in read_journal(path).to_pylist()]
+        return [event for path in paths for event in events_of(read_journal(path))]
 
     def findings(self) -> dict[str, Finding]:
         """Return what the checker objects to, by group; groups it does not object to are left out."""

@@ -27,7 +27,7 @@ from sluice.clock import clock_id, eventually
 from sluice.declaration import Consumer, Environment, Removal
 from tests.integration.outbox.market import PATIENCE_SECONDS, Line, MessagingProcess, is_unlawful
 from tests.integration.worker.deeds import Base, Deed, Gate
-from wire.journal import SUFFIX, Journal, read_journal
+from wire.journal import SUFFIX, Journal, events_of, read_journal
 from wire.recorder import Recorder, host_name
 
 _MEANT = ("C7",)  # numbers are published out of turn to make gaps
@@ -251,7 +251,7 @@ class Workshop:
         """Return the whole history, settled."""
         self._journal.flush()
         paths = sorted(self.history.glob(f"*{SUFFIX}"))
-        return [history.Event(**row) for path in paths for row in read_journal(path).to_pylist()]
+        return [event for path in paths for event in events_of(read_journal(path))]
 
     def receive_counts(self) -> Counter[int]:
         """Return how many messages came at most so often, by receive count."""
