@@ -82,8 +82,8 @@ def _is_shown(anomaly: str) -> bool:
 def _checked(
     spark: SparkSession, history: Path, suspects: Collection[str], expectation: Expectation, around: Surroundings
 ) -> DataFrame:
-    def check(group: pa.Table) -> pa.Table:
-        finding = check_group(events_of(group), expectation, around)
+    def check(events: list[Event]) -> pa.Table:
+        finding = check_group(events, expectation, around)
         rows = [
             {
                 "anomaly": violation.anomaly,
@@ -98,13 +98,9 @@ def _checked(
 
     def check_all(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         wanted = pa.array(names, pa.string())
-        events = pa.concat_tables([SCHEMA.empty_table(), *(read_groups(piece, wanted) for piece in told(batches))])
-        group = events.column("message_group_id").combine_chunks().dictionary_encode().indices.to_numpy()
-        ordered, end = taken(events, np.argsort(group, kind="stable")), 0
-        del events  # one of the groups may be a tenth of a history
-        for count in np.bincount(group).tolist():
-            begin, end = end, end + count
-            yield from check(ordered.slice(begin, count)).to_batches()
+        groups = _groups(pa.concat_tables([SCHEMA.empty_table(), *(read_groups(one, wanted) for one in told(batches))]))
+        while groups:  # the rows are gone when the last one's events are made: it may be a tenth of a history
+            yield from check(events_of(groups.pop())).to_batches()
 
     found, bucket_count = pieces(history)
     if bucket_count is None:
@@ -113,12 +109,23 @@ def _checked(
             read_history(spark, history)
             .join(F.broadcast(few), "message_group_id", "left_semi")
             .groupBy("message_group_id")
-            .applyInArrow(check, _SCHEMA)
+            .applyInArrow(lambda group: check(events_of(group)), _SCHEMA)
         )
     theirs = buckets_of(suspects, bucket_count)
     return spread(spark, [(one.bucket, one) for one in found if one.bucket in theirs], bucket_count).mapInArrow(
         check_all, _SCHEMA
     )
+
+
+def _groups(events: pa.Table) -> list[pa.Table]:
+    """Return the events of each group."""
+    group = events.column("message_group_id").combine_chunks().dictionary_encode().indices.to_numpy()
+    ordered = taken(events, np.argsort(group, kind="stable"))
+    counts = np.bincount(group)
+    return [
+        ordered.slice(end - count, count)
+        for end, count in zip(np.cumsum(counts).tolist(), counts.tolist(), strict=True)
+    ]
 
 
 def _violation(said: Mapping[str, Any]) -> Violation:
