@@ -245,8 +245,11 @@ def _parts(found: Iterable[Piece]) -> Iterator[pa.Table]:
                 row_group = file.metadata.row_group(number)
                 columns = map(row_group.column, range(row_group.num_columns))
                 names = [one.path_in_schema for one in columns if one.path_in_schema in _TYPES and _says_something(one)]
+                count = 0
                 for batch in file.iter_batches(_READ_EVENTS, row_groups=[number], columns=names, use_threads=False):
+                    count += len(batch)
                     yield _filled(batch)
+                _hold_to_count(piece, count, row_group.num_rows)
 
 
 def _filled(batch: pa.RecordBatch) -> pa.Table:
@@ -269,11 +272,18 @@ def read_groups(piece: Piece, groups: pa.Array) -> pa.Table:
     with _opened(piece) as file:
         for number in _numbers(piece):
             (name,) = file.read_row_group(number, columns=["message_group_id"], use_threads=False).columns
+            _hold_to_count(piece, len(name), file.metadata.row_group(number).num_rows)
             is_theirs = pc.is_in(name, groups)
             if pc.any(is_theirs).as_py():
                 table = file.read_row_group(number, columns=journal.SCHEMA.names, use_threads=False)
                 tables.append(table.filter(is_theirs).select(journal.SCHEMA.names).cast(journal.SCHEMA))
     return pa.concat_tables(tables)
+
+
+def _hold_to_count(piece: Piece, found: int, said: int) -> None:
+    """Make sure that no page was skipped: one with a damaged head is, and its checksum is of what stands behind it."""
+    if found != said:
+        raise OSError(f"{piece.path} has {found} events where its end says {said}")
 
 
 def _opened(piece: Piece) -> pq.ParquetFile:

@@ -153,7 +153,11 @@ def test_rows_become_the_events_they_were() -> None:
     """Every type, with nulls and without, dictionaries and chunks as they come; what repeats is there once."""
     events = [
         Event(kind="received", queue=queue, idx=idx, md5_ok=is_ok, receipt_handle_hash=handle, receive_count=1)
-        for queue, idx, is_ok, handle in (("q", 2**40, True, None), ("q", None, False, "h" * 40), ("r", -1, None, "é"))
+        for queue, idx, is_ok, handle in (
+            ("billing", 2**40, True, None),
+            ("billing", None, False, "h" * 40),
+            ("audit", -1, None, "é"),
+        )
     ]
     table = _table(events)
     coded = table.set_column(

@@ -15,7 +15,7 @@ from sluice.errors import HistoryError
 from sluice.history import Event
 from spark_load import parquet
 from spark_load.columns import NONE, Events
-from spark_load.parquet import Piece, pieces, read, write
+from spark_load.parquet import Piece, pieces, read, read_groups, write
 from tests.histories import sane
 from wire.journal import SCHEMA
 
@@ -227,8 +227,14 @@ def test_a_bit_that_flipped_is_not_another_history(tmp_path: Path) -> None:
 
     for column in told:
         begin = column.data_page_offset if column.dictionary_page_offset is None else column.dictionary_page_offset
-        torn = bytearray(whole)
-        torn[begin + column.total_compressed_size - 1] ^= 1  # of the last page's values
-        path.write_bytes(torn)
-        with pytest.raises(OSError, match="CRC checksum verification failed"):
-            list(read(pieces(tmp_path)[0]))
+        end = begin + column.total_compressed_size
+        for at in (column.data_page_offset + 1, end - 1):  # its page's type, and a value
+            torn = bytearray(whole)
+            torn[at] ^= 1
+            path.write_bytes(torn)
+            (found,), _ = pieces(tmp_path)
+            with pytest.raises((OSError, pa.ArrowException)):
+                list(read([found]))
+            if column.path_in_schema == "message_group_id":
+                with pytest.raises((OSError, pa.ArrowException)):
+                    read_groups(found, pa.array(["g1"]))
