@@ -30,6 +30,7 @@ from spark_load.offering import Watch, last_line, offer, slots
 from spark_load.plan import Plan
 from spark_load.profile import NamedProfile, Profile
 from spark_load.publish import plan_rows
+from spark_load.reading import reader
 from spark_load.series import Series, series
 from spark_load.site import Site
 from spark_load.tasks import JOURNALS, Run
@@ -297,7 +298,7 @@ def aggregate(spark: SparkSession, stored: Stored, verdict: Verdict) -> Series:
         HistoryError: the history is not there, or damaged.
     """
     try:
-        history = spark.read.parquet(str(stored.folder / _HISTORY))
+        history = reader(spark).parquet(str(stored.folder / _HISTORY))
         said = series(history, expectation=stored.expectation, violations=verdict.violations)
     except (PySparkException, Py4JError) as error:
         raise HistoryError(

@@ -7,7 +7,7 @@ from pathlib import Path
 import pyarrow as pa
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame, DataFrameReader, SparkSession
 
 from sluice.errors import HistoryError
 from spark_load.parquet import Piece
@@ -17,6 +17,11 @@ from wire.journal import SCHEMA
 _PIECE_SCHEMA = "task int, path string, row_group int, row_group_count int, events long, bucket int"
 
 
+def reader(spark: SparkSession) -> DataFrameReader:
+    """Return what reads Parquet, and holds those pages to their checksum that have one."""
+    return spark.read.option("parquet.page.verify-checksum.enabled", "true")
+
+
 def read_history(spark: SparkSession, folder: Path) -> DataFrame:
     """Return the events of a folder of Parquet, whatever columns and files there are besides.
 
@@ -24,7 +29,7 @@ def read_history(spark: SparkSession, folder: Path) -> DataFrame:
         HistoryError: it is no history of ours.
     """
     try:
-        history = spark.read.option("pathGlobFilter", "*.parquet").parquet(str(folder))
+        history = reader(spark).option("pathGlobFilter", "*.parquet").parquet(str(folder))
     except (PySparkException, Py4JError) as error:
         raise HistoryError(f"{folder} is no history of Sluice: {reason(error)}") from error
     return history.select(SCHEMA.names)

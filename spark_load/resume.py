@@ -29,6 +29,7 @@ from spark_load import report, shapes
 from spark_load.compacting import compact
 from spark_load.coordination import EARLIER, Board, Progress
 from spark_load.pacing import RETRY_SECONDS_MAX
+from spark_load.reading import reader
 from spark_load.site import Site
 from spark_load.tasks import JOURNALS, Run
 
@@ -158,7 +159,7 @@ def read(spark: SparkSession, run: Run) -> Done:
         HistoryError: they are damaged, or there are none.
     """
     compact(spark, run.folder / JOURNALS, run.folder / _EARLIER)
-    history = spark.read.parquet(str(run.folder / _EARLIER))
+    history = reader(spark).parquet(str(run.folder / _EARLIER))
     began = history.agg(F.min("invoked_at_us").alias("at")).first()
     phases = (
         history.where(F.col("kind") == Kind.PHASE.value).select(F.get_json_object("detail", "$.phase").alias("phase"))
@@ -213,7 +214,8 @@ def left(spark: SparkSession, run: Run, rows: DataFrame) -> DataFrame:
 def _sent_before(spark: SparkSession, run: Run) -> DataFrame:
     """Return the messages that were published, and since when one may be in whose publish was not answered."""
     return (
-        spark.read.parquet(str(run.folder / _EARLIER))
+        reader(spark)
+        .parquet(str(run.folder / _EARLIER))
         .where((F.col("kind") == Kind.PUBLISHED.value) & (F.col("message_run") == run.id))
         .groupBy("idx")
         .agg(

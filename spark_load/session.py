@@ -36,7 +36,6 @@ _QUERIES = {
     "spark.sql.requireAllClusterKeysForDistribution": "false",
     "spark.sql.execution.arrow.maxRecordsPerBatch": "1000",
     "spark.sql.session.timeZone": "UTC",
-    "parquet.page.verify-checksum.enabled": "true",  # of histories whose pages have one
     # A publisher runs and keeps its journal also when nothing is left to publish: Spark would leave out its whole job.
     "spark.sql.adaptive.optimizer.excludedRules": "org.apache.spark.sql.execution.adaptive.AQEPropagateEmptyRelation",
 }

@@ -36,6 +36,7 @@ from wire.process_journal import ProcessJournal
 from wire.rows import OPERATIONS, Identify, Row, Rows
 
 _NO_EFFECT = (EndpointConnectionError, ConnectTimeoutError)  # the request never left
+_CUT = "IncompleteRead"
 _MINE = "sluice_recorder"
 _log = logging.getLogger(__name__)
 
@@ -207,6 +208,9 @@ class Recorder:
     def _see_answer(self, http_response: Any, parsed: dict[str, Any], context: dict[str, Any], **_: Any) -> None:
         call = context[_MINE]
         responded_at_us = self._clock.now_us()
+        if _is_cut(http_response):
+            self._add_unanswered(call, Outcome.INFO, _CUT)
+            return
         if http_response.status_code >= 300:
             # A refusal had no effect. A server error may have had one, and so may a try before the last.
             is_refused = http_response.status_code < 500 and not _was_repeated(context)
@@ -232,8 +236,11 @@ class Recorder:
         if "invoked_at_us" not in call:
             return  # it failed before it was sent
         never_left = isinstance(exception, _NO_EFFECT) and not _was_repeated(context)
+        self._add_unanswered(call, Outcome.FAIL if never_left else Outcome.INFO, type(exception).__name__)
+
+    def _add_unanswered(self, call: Mapping[str, Any], outcome: Outcome, error: str) -> None:
         for row in call["operation"].failed(self._rows, call):
-            self._add(call, row, Outcome.FAIL if never_left else Outcome.INFO, error=type(exception).__name__)
+            self._add(call, row, outcome, error=error)
 
     def _add(self, call: Mapping[str, Any], row: Row, outcome: Outcome, **more: Any) -> bool:
         """Write a row of a call, unless it is of a group that is left out; return whether it was written."""
@@ -243,6 +250,15 @@ class Recorder:
         said = {"call_id": call["call_id"], "invoked_at_us": call["invoked_at_us"], "outcome": outcome.value}
         self._journal.add(**said | row | more)
         return True
+
+
+def _is_cut(http_response: Any) -> bool:
+    """Return whether the connection ended before the answer did: botocore then reads of SQS an answer without entries.
+
+    Seen with botocore 1.44.5 and urllib3 2.8.0: a receive whose answer was cut said that the queue was empty.
+    """
+    said = http_response.headers.get("content-length", "")
+    return said.isdecimal() and len(http_response.content) < int(said)
 
 
 def _was_repeated(context: Mapping[str, Any]) -> bool:

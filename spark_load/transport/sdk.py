@@ -7,6 +7,7 @@ from contextlib import suppress
 from typing import Any
 
 from botocore.exceptions import BotoCoreError, ClientError
+from botocore.parsers import ResponseParserError
 
 from spark_load import frames
 from spark_load.transport import Answer, Call
@@ -57,7 +58,7 @@ class SdkTransport:
             answer = self._call(call)
         except ClientError as error:
             return dict.fromkeys(positions, error.response["Error"].get("Code", ""))
-        except BotoCoreError as error:
+        except (BotoCoreError, ResponseParserError) as error:
             return dict.fromkeys(positions, type(error).__name__)
         acknowledged = {entry["Id"] for entry in answer.get("Successful", [])}
         codes = {entry["Id"]: entry.get("Code", "") for entry in answer.get("Failed", [])}

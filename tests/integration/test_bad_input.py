@@ -243,7 +243,7 @@ def test_an_interrupted_run_leaves_no_verdict_and_no_process(deployed: localstac
         text=True,
         process_group=0,
     )
-    eventually(lambda: list(tmp_path.glob("*/board/start.json")), timeout_seconds=90, describe="the load to start")
+    eventually(lambda: list(tmp_path.glob("*/board-*/start.json")), timeout_seconds=90, describe="the load to start")
 
     os.killpg(running.pid, signal.SIGINT)
     _, said = running.communicate(timeout=60)

@@ -19,12 +19,16 @@ class Captured(NamedTuple):
 
 
 class Reply(NamedTuple):
-    """What to answer; status 0 closes the connection without a word. With `chunk_bytes` it comes in such chunks."""
+    """What to answer; status 0 closes the connection without a word. With `chunk_bytes` it comes in such chunks.
+
+    With `missing_bytes` the connection ends that much before the answer does.
+    """
 
     status: int = 200
     body: bytes = b"{}"
     headers: tuple[tuple[str, str], ...] = ()
     chunk_bytes: int | None = None
+    missing_bytes: int = 0
 
 
 @dataclass(slots=True)
@@ -53,10 +57,12 @@ def capturing(reply: Callable[[Captured], Reply]) -> Iterator[Server]:
                 return
             self.send_response(answer.status)
             size = answer.chunk_bytes
-            length = ("Content-Length", str(len(answer.body))) if size is None else ("Transfer-Encoding", "chunked")
+            whole = len(answer.body) + answer.missing_bytes
+            length = ("Content-Length", str(whole)) if size is None else ("Transfer-Encoding", "chunked")
             for name, value in (length, *answer.headers):
                 self.send_header(name, value)
             self.end_headers()
+            self.close_connection = answer.missing_bytes > 0
             if size is None:
                 self.wfile.write(answer.body)
             else:

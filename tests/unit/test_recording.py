@@ -22,6 +22,7 @@ from sluice.errors import ConfigError, HistoryError
 from sluice.history import Kind, is_sampled, recording_detail, stable_idx
 from tests import recordings
 from tests.recordings import DEAD, QUEUE, TOPIC, Shop, anomalies, doubts, judged, recorded
+from tests.unit.capturing import Reply, capturing
 from wire.journal import read_journal
 from wire.recorder import Recording, record
 from wire.saboteurs import sabotage
@@ -467,3 +468,24 @@ def test_what_cannot_be_recorded_is_refused_at_once(tmp_path: Path) -> None:
         record(shop.clients, occupied)
     with record(shop.clients, tmp_path / "fine"):  # a refusal leaves the clients as they were
         shop.order("ann", 1)
+
+
+@pytest.mark.parametrize("kept_bytes", [0, 12])
+def test_a_receive_whose_answer_was_cut_said_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kept_bytes: int
+) -> None:
+    """To botocore it is one without messages; a queue that had some would have said that it was empty."""
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "k")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "s")
+    body = b'{"Messages": []}'
+    cut = Reply(body=body[:kept_bytes], missing_bytes=len(body) - kept_bytes)
+    replies = iter([cut, Reply(body=body)])
+    with capturing(lambda _: next(replies)) as server:
+        config = Config(retries={"total_max_attempts": 1})
+        sqs = botocore.session.get_session().create_client("sqs", "us-east-1", endpoint_url=server.url, config=config)
+        with record([sqs], tmp_path / "cut"):
+            for _ in range(2):
+                sqs.receive_message(QueueUrl=f"{server.url}/1/{QUEUE}")
+
+    polls = [event for event in recorded(tmp_path / "cut") if event.kind == Kind.POLL]
+    assert [(one.outcome, one.error) for one in polls] == [("info", "IncompleteRead"), ("ok", None)]

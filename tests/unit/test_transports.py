@@ -353,6 +353,24 @@ def test_an_answer_is_read_however_it_is_cut(tmp_path: Path, cut: int | None) ->
 
 
 @pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("service", ["sns", "sqs"])
+@pytest.mark.parametrize("kept_bytes", [0, 30])
+def test_an_answer_that_is_cut_is_none(tmp_path: Path, service: str, name: str, kept_bytes: int) -> None:
+    """The connection ended in the midst of it: nobody knows what was taken, and the publisher goes on."""
+
+    def reply(request: Captured) -> Reply:
+        whole = _taken(request).body
+        return Reply(body=whole[:kept_bytes], missing_bytes=len(whole) - kept_bytes)
+
+    with capturing(reply) as server, _open(name, service, server.url, tmp_path) as transport:
+        (answer,) = _ask(transport, _call(ADDRESSES[service], "a", "b"))
+
+    assert set(answer.errors) == {0, 1}
+    rows = [row for row in read_journal(tmp_path / f"{name}.arrows").to_pylist() if row["kind"] == "published"]
+    assert [(row["outcome"], row["responded_at_us"]) for row in rows if row["error"]] == [("info", None)] * 2
+
+
+@pytest.mark.parametrize("name", NAMES)
 def test_what_cannot_be_written_down_is_not_sent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     """The disk is full: the publisher hears of it at once, and the server of nothing."""
 
