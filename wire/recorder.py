@@ -208,9 +208,6 @@ class Recorder:
     def _see_answer(self, http_response: Any, parsed: dict[str, Any], context: dict[str, Any], **_: Any) -> None:
         call = context[_MINE]
         responded_at_us = self._clock.now_us()
-        if _is_cut(http_response):
-            self._add_unanswered(call, Outcome.INFO, _CUT)
-            return
         if http_response.status_code >= 300:
             # A refusal had no effect. A server error may have had one, and so may a try before the last.
             is_refused = http_response.status_code < 500 and not _was_repeated(context)
@@ -218,6 +215,9 @@ class Recorder:
             for row in call["operation"].failed(self._rows, call):
                 outcome = Outcome.FAIL if is_refused else Outcome.INFO
                 self._add(call, row, outcome, responded_at_us=responded_at_us, error=error)
+            return
+        if _is_cut(http_response):
+            self._add_unanswered(call, Outcome.INFO, _CUT)
             return
         for row, outcome in call["operation"].answered(self._rows, call, parsed):
             self._add(call, row, outcome, responded_at_us=responded_at_us)
