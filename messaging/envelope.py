@@ -4,8 +4,10 @@ The body is one JSON object, because raw delivery hides everything SNS knows. Wh
 
     {"sluice": 1, "id": …, "type": …, "group": …, "seq": …, "epoch": …, "at": …, "trace": {…}, "hash": …, "data": …}
 
-`seq` counts 1, 2, 3 … in its group without a hole; `epoch` rises when a producer's database was restored and counts
-again what it had counted before. AWS's own SequenceNumber orders but has holes, so it shows no loss.
+`seq` counts 1, 2, 3 … in its group without a hole. `epoch` says when this counting began, in seconds since 1970: a
+group that was forgotten, or whose database was restored, counts anew under a later one. After a restore it goes on from
+what the database remembers, and `first` says from where. AWS's own SequenceNumber orders but has holes, so it shows no
+loss.
 """
 
 import hashlib
@@ -25,8 +27,9 @@ VERSION = 1
 TOMBSTONE = "sluice.tombstone"
 """The type of what is published in place of an event that was skipped: the number is used, nothing happened."""
 _SEQ_MAX = 2**63 - 1
-# Of body, for what is known at the commit only: two numbers of up to 19 digits for one each, an instant for `null`.
-_NUMBERS_BYTES, _INSTANT_BYTES = 2 * 18, 30
+# Of body, for what is known at the commit only: two numbers of up to 19 digits for one each, a third one with its name,
+# an instant for `null`.
+_NUMBERS_BYTES, _INSTANT_BYTES = 2 * 18 + len(',"first":') + 19, 30
 _TYPE = re.compile(r"[A-Za-z0-9_.-]{1,256}")
 _ATTRIBUTE_NAME = re.compile(r"(?!(?i:aws\.|amazon\.))(?!\.)(?!.*\.\.)[A-Za-z0-9_.-]{1,256}(?<!\.)")
 _IDENTIFIER = re.compile(r"[A-Za-z0-9!\"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~]{1,128}")
@@ -106,14 +109,16 @@ class Envelope:
 
     Args:
         event: what happened.
-        seq: its place in its group, from 1 and without holes.
-        epoch: of the producer's numbers, from 1.
+        seq: its place in its group, without holes.
+        epoch: when the group began to count, in seconds since 1970; a producer that numbers by itself may count 1, 2 …
+        first: the first number of the group in this epoch.
         committed_at: what stands for `at` where the event has none.
     """
 
     event: Event
     seq: int
     epoch: int
+    first: int = 1
     committed_at: datetime | None = None
 
     @cached_property
@@ -128,6 +133,7 @@ class Envelope:
             "group": event.group,
             "seq": self.seq,
             "epoch": self.epoch,
+            **({} if self.first == 1 else {"first": self.first}),
             "at": None if at is None else at.astimezone(UTC).isoformat(),
             **({"trace": dict(event.trace)} if event.trace else {}),
             "hash": event.content_hash,
@@ -163,6 +169,8 @@ def decode(body: str) -> Envelope:
         _require(type(said.get(name)) is kind, name, said.get(name), f"a value of type {kind.__name__}")
     for name in ("seq", "epoch"):
         _require(1 <= said[name] <= _SEQ_MAX, name, said[name], f"1 to {_SEQ_MAX}")
+    first = said.get("first", 1)
+    _require(type(first) is int and 1 <= first <= said["seq"], "first", first, f"1 to seq, which is {said['seq']}")
     _require("data" in said, "data", None, "a value")
     data = _copied("data", said["data"])  # JSON knows no Infinity, and Python reads one
     hashed = _content_hash(said["type"], data)
@@ -175,7 +183,7 @@ def decode(body: str) -> Envelope:
         at=_instant(said.get("at")),
         trace=said.get("trace", {}),
     )
-    return Envelope(event=event, seq=said["seq"], epoch=said["epoch"])
+    return Envelope(event=event, seq=said["seq"], epoch=said["epoch"], first=first)
 
 
 def attributes_bytes(attributes: Mapping[str, str]) -> int:

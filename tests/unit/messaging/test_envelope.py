@@ -140,6 +140,15 @@ def test_data_too_deep_for_json_is_refused() -> None:
         Event(type="t", group="g", data=data)
 
 
+def test_where_a_restored_group_begins_travels_and_otherwise_is_not_said() -> None:
+    """A consumer that sees number 58 first has to know whether 57 others are missing."""
+    restored = Envelope(event=PLACED, seq=60, epoch=1_763_839_801, first=58)
+
+    assert decode(restored.body).first == 58
+    assert decode(Envelope(event=PLACED, seq=60, epoch=1).body).first == 1
+    assert "first" not in json.loads(Envelope(event=PLACED, seq=60, epoch=1).body)
+
+
 def test_deep_data_that_json_can_say_is_decoded() -> None:
     """Two thousand lists in one another are more than Python's own recursion takes."""
     body = Envelope(event=PLACED, seq=1, epoch=1).body
@@ -295,6 +304,9 @@ def test_a_tombstone_has_the_place_of_what_it_stands_for_and_nothing_else_of_it(
         (changed(type="order.lost"), "hash is "),
         (changed(group=None), "group is None, allowed is a value of type str"),
         (changed(group=""), f"group is '', allowed is {IDENTIFIER}"),
+        (changed(first=4), "first is 4, allowed is 1 to seq, which is 3"),
+        (changed(first=0), "first is 0, allowed is 1 to seq, which is 3"),
+        (changed(first=True), "first is True, allowed is 1 to seq, which is 3"),
         (changed(seq="3"), "seq is '3', allowed is a value of type int"),
         (changed(seq=True), "seq is True, allowed is a value of type int"),
         (changed(seq=0), "seq is 0, allowed is 1 to 9223372036854775807"),

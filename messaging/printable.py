@@ -1,0 +1,33 @@
+"""Text from outside, made fit to be stored, logged and shown: bounded, and without a character that does anything.
+
+What a message, a handler or a database says may be an escape sequence of a terminal, half a surrogate pair that UTF-8
+cannot store, a NUL that Postgres cannot, ten megabytes, or an object whose `__str__` raises.
+"""
+
+CHARACTERS_MAX = 2_000
+"""Of a reason, in the inbox and in a log line."""
+
+
+def printable(value: object, *, characters_max: int = CHARACTERS_MAX) -> str:
+    """Return a value as one line of printable text, cut where it is longer than that.
+
+    Every character that is not printable, line breaks included, stands as its escape: `\\x1b`, `\\n`, `\\ud800`. That a
+    text was cut is said at its end, within the bound.
+
+    Args:
+        value: anything; what cannot even be turned into text is named by its type.
+        characters_max: of what is returned.
+    """
+    try:
+        text = value if type(value) is str else str(value)
+    except BaseException as error:  # somebody else's __str__ may raise anything
+        text = f"{type(value).__name__}, whose text cannot be had: {type(error).__name__}"
+    shown = "".join(map(_escaped, text[: characters_max + 1]))
+    if len(shown) <= characters_max:
+        return shown
+    end = f"… (of {len(text)} characters)"
+    return shown[: max(0, characters_max - len(end))] + end[:characters_max]
+
+
+def _escaped(character: str) -> str:
+    return character if character.isprintable() else character.encode("unicode_escape").decode()

@@ -1,0 +1,53 @@
+"""Text from outside: whatever it is, one printable line comes of it, no longer than asked."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from messaging.printable import CHARACTERS_MAX, printable
+
+
+class Silent:
+    """Has no text."""
+
+    def __str__(self) -> str:
+        """Raise what no handler of errors expects."""
+        raise KeyboardInterrupt("no text")
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [
+        ("order-1", "order-1"),
+        ("Ärger, 注文", "Ärger, 注文"),
+        ("\x1b[2J\x1b]0;title\x07", "\\x1b[2J\\x1b]0;title\\x07"),
+        ("one\r\ntwo\tthree", "one\\r\\ntwo\\tthree"),
+        ("\x9b31m\x7f\x00", "\\x9b31m\\x7f\\x00"),
+        ("a\ud800b", "a\\ud800b"),
+        ("evil\u202etxt.exe", "evil\\u202etxt.exe"),
+        (5, "5"),
+        (None, "None"),
+        (Silent(), "Silent, whose text cannot be had: KeyboardInterrupt"),
+    ],
+)
+def test_it_is_shown_as_it_is_or_as_its_escape(value: object, shown: str) -> None:
+    """Nothing that a terminal would act on is left, and nothing that a reader needs is lost."""
+    assert printable(value) == shown
+
+
+def test_what_is_long_is_cut_and_says_so() -> None:
+    """Ten megabytes become a line."""
+    shown = printable("\x1b" * 10_000_000)
+
+    assert len(shown) == CHARACTERS_MAX
+    assert shown.endswith("… (of 10000000 characters)")
+
+
+@given(text=st.text(st.characters(exclude_categories=())), most=st.integers(0, 100))
+def test_it_is_always_printable_bounded_and_storable(text: str, most: int) -> None:
+    """For any text and any bound."""
+    shown = printable(text, characters_max=most)
+
+    assert shown.isprintable()
+    assert len(shown) <= most
+    assert shown.encode()
