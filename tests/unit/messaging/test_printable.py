@@ -50,4 +50,4 @@ def test_it_is_always_printable_bounded_and_storable(text: str, most: int) -> No
 
     assert shown.isprintable()
     assert len(shown) <= most
-    assert shown.encode()
+    assert shown.encode().decode() == shown
