@@ -111,7 +111,7 @@ def _run(url: str, endpoint: str, kind: str) -> Seen:
                 interval_seconds=1,
             )
             seconds = _clock.monotonic() - began
-        found = _seen(engine, received, counts.so_far(), seconds, is_ordered=kind == FIFO)
+        found = _seen(engine, received, counts.so_far(), seconds)
     sqs.delete_queue(QueueUrl=made)
     return found
 
@@ -160,7 +160,7 @@ def _is_empty(sqs: Any, url: str) -> bool:
     return all(int(asked["Attributes"][name]) == 0 for name in names)
 
 
-def _seen(engine: Engine, received: Counter[str], counted: Counter[str], seconds: float, *, is_ordered: bool) -> Seen:
+def _seen(engine: Engine, received: Counter[str], counted: Counter[str], seconds: float) -> Seen:
     with databases.reading(engine) as connection:
         rows = connection.execute(select(_effects.c.group_id, _effects.c.seq).order_by(_effects.c.id)).all()
     depths = [depth for numbers in _by_group(rows).values() for depth in disorder(numbers)]
@@ -172,7 +172,7 @@ def _seen(engine: Engine, received: Counter[str], counted: Counter[str], seconds
         dropped=counted[metrics.DUPLICATES],
         twice=happened.total() - len(happened),
         missing=_MESSAGES - len(happened),
-        open=inbox_of(is_ordered=is_ordered).counts(engine)["open_exceptions"],
+        open=inbox_of().counts(engine)["open_exceptions"],
         seconds=seconds,
     )
 

@@ -92,9 +92,9 @@ def working(engine: Engine, queue: Queue, handlers: Handlers, conditions: Condit
         thread.join()
 
 
-def inbox_of(*, is_ordered: bool) -> Inbox:
+def inbox_of() -> Inbox:
     """Return the worker's inbox."""
-    return Inbox(Policy(consumer=_CONSUMER, is_ordered=is_ordered))
+    return Inbox(Policy(consumer=_CONSUMER))
 
 
 def _parts(
@@ -108,7 +108,7 @@ def _parts(
     counts: Counts,
 ) -> Parts:
     wait, kept, performer = PollWait(stop), Kept(), Performer(handlers=handlers)
-    inbox = inbox_of(is_ordered=conditions.is_ordered)
+    inbox = inbox_of()
     heartbeat = Heartbeat(queue, timeout_seconds=conditions.timeout_seconds, clock=_clock)
     work_settings = WorkSettings(
         consumer=_CONSUMER,

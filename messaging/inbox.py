@@ -36,7 +36,7 @@ from messaging import databases
 from messaging.envelope import TOMBSTONE, Envelope, decode
 from messaging.inbox_exceptions import Exceptions
 from messaging.inbox_tables import DEAD, exceptions, groups, parked
-from messaging.sequence import Action, Arrival, Decision, Known, Position, State, decide, needs_known
+from messaging.sequence import Action, Arrival, Decision, Known, Position, State, baseline, decide, needs_known
 from sluice.clock import Clock
 from sluice.declaration import Consumer, Gaps, Poison
 
@@ -44,11 +44,10 @@ _INSERTS: dict[str, Callable[[Table], sqlite.Insert | postgresql.Insert]] = {
     "sqlite": sqlite.insert,
     "postgresql": postgresql.insert,
 }
-_FIRST_SEQ = 1
 NEVER_US = (1 << 63) - 1
 """Until when a dead message is waited for, whatever is declared about missing ones."""
 FORGOTTEN_MAX = 1_000
-"""Groups forgotten in one transaction."""
+"""Groups, and closed exceptions, forgotten in one transaction."""
 _DUE_MAX = 100
 _DIED = "whoever tried it came to no end; see the workers' logs"
 
@@ -63,8 +62,9 @@ class Policy:
         parks_gaps: set aside what comes behind a missing number.
         gap_wait_us: how long it may be missing, microseconds; None is until somebody acts.
         records_gaps: whether a missing number means something: not where a filter policy leaves some out.
-        is_ordered: False for a standard queue, where a lower number may come for the first time after a higher one;
-            what is missing has to be recorded there, or news could not be told from a repeat.
+        joined_at_us: when the consumer joined a topic that was in use, microseconds UTC: groups that are older begin
+            with whatever comes of them first. None is from the beginning: every group begins with its first number.
+        memory_us: how long the inbox remembers a group nothing came for, microseconds; None is for ever.
     """
 
     consumer: str
@@ -72,10 +72,11 @@ class Policy:
     parks_gaps: bool = False
     gap_wait_us: int | None = None
     records_gaps: bool = True
-    is_ordered: bool = True
+    joined_at_us: int | None = None
+    memory_us: int | None = None
 
     @classmethod
-    def declared(cls, consumer: Consumer, *, is_ordered: bool = True) -> "Policy":
+    def declared(cls, consumer: Consumer) -> "Policy":
         """Return what a consumer declares."""
         return cls(
             consumer=consumer.name,
@@ -83,7 +84,8 @@ class Policy:
             parks_gaps=consumer.gaps is not Gaps.RECORD,
             gap_wait_us=consumer.gap_wait_seconds * 1_000_000 if consumer.gaps is Gaps.WAIT else None,
             records_gaps=consumer.filter_policy is None,
-            is_ordered=is_ordered,
+            joined_at_us=None if consumer.joined_at is None else round(consumer.joined_at.timestamp() * 1_000_000),
+            memory_us=consumer.inbox_retention_seconds * 1_000_000,
         )
 
     @property
@@ -111,6 +113,7 @@ class Arrived:
             event_id=self.envelope.event.id,
             sqs_message_id=self.sqs_message_id,
             receive_count=self.receive_count,
+            first=self.envelope.first,
         )
 
 
@@ -161,15 +164,15 @@ class Inbox:
         return decision
 
     def begin_group(self, connection: Connection, arrived: Arrived) -> None:
-        """Let a group, or an epoch of it, begin with the number of a message, unless it has begun. The caller commits.
+        """Let a group, or an epoch of it, begin in front of a message, unless it has begun. The caller commits.
 
-        Done before a second attempt: a first message that dies with its worker every time would leave nothing behind,
-        and the one behind it would begin the group.
+        Done before a second attempt: where a group begins with whatever comes first, a first message that dies with its
+        worker every time would leave nothing behind, and the one behind it would begin the group.
         """
-        arrival, group_id = arrived.arrival, arrived.envelope.event.group
-        at, _ = self._lock(connection, group_id, arrival)
-        if arrival.epoch > at.epoch and not at.is_parked:
-            self._write(connection, group_id, _beginning(arrival))
+        group_id = arrived.envelope.event.group
+        at, _ = self._lock(connection, group_id, arrived.arrival)
+        begun = {"epoch": at.epoch, "first_seq": at.first_seq, "last_seq": at.last_seq}
+        self._write(connection, group_id, {**begun, "last_event_id": at.last_event_id})
 
     def require_writable(self, connection: Connection) -> None:
         """Change nothing, in a way that fails where the inbox cannot be written."""
@@ -204,16 +207,14 @@ class Inbox:
         row = connection.execute(self._of(group_id).with_for_update()).one_or_none()
         at = None if row is None else _position(row)
         if at is not None and not at.is_awaiting:
-            following = Arrival(epoch=at.epoch, seq=at.last_seq + 1, event_id="", sqs_message_id="", receive_count=0)
-            self._begin_parking(connection, group_id, at, following, now_us, until_us=NEVER_US)
+            self._begin_parking(connection, group_id, at, now_us, until_us=NEVER_US)
 
     # --- what was set aside -------------------------------------------------------------------------------------------
 
     def due(self, engine: Engine) -> list[str]:
         """Return up to a hundred parked groups in which something can be done now, in order of groups.
 
-        They are those in which `next_parked` changes anything: one too many would be asked for again and again, one too
-        few never.
+        Must match what `next_parked` changes exactly, or groups spin or stall.
         """
         head = parked.alias("head")
         here = (parked.c.consumer == groups.c.consumer, parked.c.group_id == groups.c.group_id)
@@ -226,8 +227,7 @@ class Inbox:
         is_current = head.c.epoch == groups.c.epoch
         is_passed = or_(head.c.epoch < groups.c.epoch, and_(is_current, head.c.seq <= groups.c.last_seq))
         is_next = or_(
-            and_(is_current, head.c.seq == groups.c.last_seq + 1),
-            and_(_IS_THERE, true() if not self.policy.parks_gaps else head.c.epoch > groups.c.epoch),
+            head.c.seq == groups.c.last_seq + 1, and_(_IS_THERE, true() if not self.policy.parks_gaps else false())
         )
         with databases.reading(engine) as connection, databases.explaining_missing_tables():
             now_us = databases.now_us(connection, self._clock)
@@ -235,8 +235,9 @@ class Inbox:
             is_over = self._is_over(now_us)
             can_do = or_(
                 is_passed,
-                and_(is_next, is_ready),
-                and_(_IS_THERE, or_(head.c.seq.is_(None), not_(is_next))),
+                and_(is_current, is_next, is_ready),
+                and_(_IS_THERE, or_(head.c.seq.is_(None), head.c.epoch > groups.c.epoch)),
+                and_(_IS_THERE, is_current, not_(is_next)),
                 and_(not_(_IS_THERE), is_over),
             )
             found = select(groups.c.group_id).select_from(groups.outerjoin(head, is_head))
@@ -248,9 +249,14 @@ class Inbox:
         """Return whether a number that is awaited is given up, or how long it is waited for is to be settled first."""
         if not self.policy.parks:
             return true()
+        is_unexpected: ColumnElement[bool] = false()
+        if self.policy.joined_at_us is not None:
+            began_before = groups.c.epoch < -(-self.policy.joined_at_us // 1_000_000)
+            is_missing = or_(groups.c.awaits_until_us.is_(None), groups.c.awaits_until_us < NEVER_US)
+            is_unexpected = and_(groups.c.last_seq < groups.c.first_seq, began_before, is_missing)
         if self.policy.gap_wait_us is None:
-            return false()
-        return or_(groups.c.awaits_until_us.is_(None), groups.c.awaits_until_us <= now_us)
+            return is_unexpected
+        return or_(is_unexpected, groups.c.awaits_until_us.is_(None), groups.c.awaits_until_us <= now_us)
 
     def begin_attempt(self, connection: Connection, group_id: str, *, attempts_max: int) -> bool:
         """Count an attempt at the next message of a parked group, and return whether to make it; the caller commits.
@@ -295,6 +301,8 @@ class Inbox:
             if not at.is_awaiting:
                 self._end_parking(connection, group_id, at, now_us)
             return None
+        if head.epoch > at.epoch and not at.is_awaiting:
+            at = self._begin_epoch(connection, group_id, head, now_us)
         if not self._is_next(at, head):
             self._await_next(connection, group_id, at, now_us)
             return None
@@ -302,9 +310,17 @@ class Inbox:
 
     def _is_next(self, at: Position, head: Row[Any]) -> bool:
         """Return whether it is the turn of the first message that is set aside."""
-        if (head.epoch, head.seq) == (at.epoch, at.last_seq + 1):
-            return True
-        return not at.is_awaiting and (head.epoch > at.epoch or not self.policy.parks_gaps)
+        if head.epoch != at.epoch:
+            return False
+        return bool(head.seq == at.last_seq + 1) or not (at.is_awaiting or self.policy.parks_gaps)
+
+    def _begin_epoch(self, connection: Connection, group_id: str, head: Row[Any], now_us: int) -> Position:
+        """Go on to the next epoch of a parked group, and return where it is: all of the one before is accounted for."""
+        arrival = _arrival_of(head)
+        first_seq = self._baseline(arrival, now_us, is_known=True)
+        begun = {"epoch": arrival.epoch, "first_seq": first_seq, "last_seq": first_seq - 1, "last_event_id": None}
+        self._write(connection, group_id, {**begun, "awaits_seq": None, "awaits_until_us": None})
+        return Position(epoch=arrival.epoch, first_seq=first_seq, last_seq=first_seq - 1, is_parked=True)
 
     def retry_parked(
         self, connection: Connection, message: ParkedMessage, *, reason: str, delay_us: int, is_held: bool
@@ -344,13 +360,17 @@ class Inbox:
             }
 
     def forget(self, connection: Connection, keep_seconds: float) -> int:
-        """Delete up to a thousand groups nothing came for since, and exceptions closed before; return how many groups.
+        """Delete up to a thousand groups nothing came for since, and as many exceptions closed before.
 
         Groups that are parked stay, and exceptions that stay keep theirs.
+
+        Returns:
+            How many of that of which there were more; under FORGOTTEN_MAX, nothing is left to forget.
         """
         before_us = databases.now_us(connection, self._clock) - round(keep_seconds * 1_000_000)
-        mine = exceptions.c.consumer == self.policy.consumer
-        connection.execute(delete(exceptions).where(mine, exceptions.c.closed_at_us < before_us))
+        mine = (exceptions.c.consumer == self.policy.consumer, exceptions.c.closed_at_us < before_us)
+        closed = select(exceptions.c.id).where(*mine).order_by(exceptions.c.closed_at_us).limit(FORGOTTEN_MAX)
+        closed_count = connection.execute(delete(exceptions).where(exceptions.c.id.in_(closed))).rowcount
         has_exceptions = exists().where(
             exceptions.c.consumer == groups.c.consumer, exceptions.c.group_id == groups.c.group_id
         )
@@ -365,22 +385,31 @@ class Inbox:
             .order_by(groups.c.updated_at_us)
             .limit(FORGOTTEN_MAX)
         )
-        return connection.execute(
+        group_count = connection.execute(
             delete(groups).where(groups.c.consumer == self.policy.consumer, groups.c.group_id.in_(old))
         ).rowcount
+        return max(closed_count, group_count)
 
     # --- the steps ----------------------------------------------------------------------------------------------------
 
     def _lock(self, connection: Connection, group_id: str, arrival: Arrival) -> tuple[Position, int]:
-        """Return where the consumer is in the group, its row locked and made where missing, and the instant."""
-        # Of a standard queue any number may be the first to come: there an epoch begins at 1.
-        is_ordered = self.policy.is_ordered
-        beginning = {"epoch": 0 if is_ordered else arrival.epoch, "first_seq": 0 if is_ordered else _FIRST_SEQ}
-        values = {"consumer": self.policy.consumer, "group_id": group_id, "last_seq": 0, **beginning}
+        """Return where the consumer is in the group, its row locked and made where missing, and the instant.
+
+        Where the message begins an epoch, it is in front of the epoch's baseline; nothing says so in the row yet.
+        """
+        values = {"consumer": self.policy.consumer, "group_id": group_id, "epoch": 0, "first_seq": 0, "last_seq": 0}
         if self._clock is not None:
             values["updated_at_us"] = self._clock.now_us()
         row = connection.execute(_locking(connection.dialect.name, is_timed=self._clock is None), values).one()
-        return _position(row), row.updated_at_us
+        at = _position(row)
+        if arrival.epoch > at.epoch and not at.is_parked:
+            first_seq = self._baseline(arrival, row.updated_at_us, is_known=at.epoch > 0)
+            at = Position(epoch=arrival.epoch, first_seq=first_seq, last_seq=first_seq - 1)
+        return at, row.updated_at_us
+
+    def _baseline(self, arrival: Arrival, now_us: int, *, is_known: bool) -> int:
+        joined_at_us, memory_us = self.policy.joined_at_us, self.policy.memory_us
+        return baseline(arrival, is_known=is_known, joined_at_us=joined_at_us, memory_us=memory_us, now_us=now_us)
 
     def _known(self, connection: Connection, group_id: str, arrival: Arrival) -> Known | None:
         return self._exceptions.known(connection, group_id, arrival.epoch, arrival.seq)
@@ -401,22 +430,19 @@ class Inbox:
         is_closed = may_close and self._exceptions.close(connection, envelope, now_us)
         if envelope.event.type == TOMBSTONE and not is_closed:
             self._exceptions.write_skipped(connection, group_id, epoch, seq, now_us, reason="tombstone")
+            is_closed = True
         if (epoch, seq) <= (at.epoch, at.last_seq):
+            if decision.state is State.FILLED and not is_closed:
+                self._exceptions.write_filled(connection, envelope, now_us)
             return
-        if epoch == at.epoch:
-            first_seq, awaited = at.first_seq, at.last_seq + 1
-        else:
-            first_seq = awaited = seq if self.policy.is_ordered else _FIRST_SEQ
-        self._exceptions.write_missing(connection, group_id, epoch, (awaited, seq - 1), now_us)
+        self._exceptions.write_missing(connection, group_id, epoch, (at.last_seq + 1, seq - 1), now_us)
         last_seq = self._exceptions.over_skipped(connection, group_id, epoch, seq) if at.is_parked else seq
         advanced = {
             "epoch": epoch,
-            "first_seq": first_seq,
+            "first_seq": at.first_seq,
             "last_seq": last_seq,
             "last_event_id": envelope.event.id if is_handled and last_seq == seq else None,
         }
-        if epoch != at.epoch and at.is_parked:
-            advanced |= {"awaits_seq": None, "awaits_until_us": None}  # that was a number of the old epoch
         self._write(connection, group_id, advanced)
 
     def _go_on_without(
@@ -427,7 +453,7 @@ class Inbox:
         if (arrival.epoch, arrival.seq) <= (at.epoch, at.last_seq):
             return
         if self.policy.parks_poison:
-            self._begin_parking(connection, arrived.envelope.event.group, at, arrival, now_us, until_us=NEVER_US)
+            self._begin_parking(connection, arrived.envelope.event.group, at, now_us, until_us=NEVER_US)
         else:
             self._advance(connection, arrived.envelope, at, decision, now_us, is_handled=False)
 
@@ -437,7 +463,7 @@ class Inbox:
         group_id = envelope.event.group
         if not at.is_parked:
             until_us = self._gives_up_at_us(now_us)
-            self._begin_parking(connection, group_id, at, arrived.arrival, now_us, until_us=until_us)
+            self._begin_parking(connection, group_id, at, now_us, until_us=until_us)
         row = _INSERTS[connection.dialect.name](parked).values(
             consumer=self.policy.consumer,
             group_id=group_id,
@@ -452,22 +478,12 @@ class Inbox:
         connection.execute(row.on_conflict_do_nothing())
 
     def _begin_parking(
-        self,
-        connection: Connection,
-        group_id: str,
-        at: Position,
-        arrival: Arrival,
-        now_us: int,
-        *,
-        until_us: int | None,
+        self, connection: Connection, group_id: str, at: Position, now_us: int, *, until_us: int | None
     ) -> None:
-        """Let a group wait for the number after its last; where an epoch begins, for the one given."""
-        if arrival.epoch == at.epoch:
-            last_seq = self._exceptions.over_skipped(connection, group_id, at.epoch, at.last_seq)
-            begun: dict[str, Any] = {"last_seq": last_seq}
-        else:
-            begun = _beginning(arrival)
-        awaits = {"awaits_seq": begun["last_seq"] + 1, "awaits_until_us": until_us}
+        """Let a group wait for the number after its last."""
+        last_seq = self._exceptions.over_skipped(connection, group_id, at.epoch, at.last_seq)
+        begun = {"epoch": at.epoch, "first_seq": at.first_seq, "last_seq": last_seq, "last_event_id": at.last_event_id}
+        awaits = {"awaits_seq": last_seq + 1, "awaits_until_us": until_us}
         since = {} if at.is_parked else {"parked_at_us": now_us}
         self._write(connection, group_id, {**begun, **awaits, **since})
 
@@ -479,6 +495,8 @@ class Inbox:
         at, until_us = _position(row), row.awaits_until_us
         if not at.is_awaiting:
             return at
+        if until_us != NEVER_US and self._is_unexpected(at):
+            return self._begin_later(connection, group_id, at)
         if not self.policy.parks or (
             self.policy.gap_wait_us is not None and until_us is not None and until_us <= now_us
         ):
@@ -490,6 +508,18 @@ class Inbox:
                 connection, group_id, {"awaits_until_us": NEVER_US if is_dead else self._gives_up_at_us(now_us)}
             )
         return at
+
+    def _is_unexpected(self, at: Position) -> bool:
+        """Return whether nothing of the epoch has come that was waited for, and the consumer joined after it began."""
+        joined_at_us = self.policy.joined_at_us
+        return joined_at_us is not None and at.last_seq < at.first_seq and at.epoch * 1_000_000 < joined_at_us
+
+    def _begin_later(self, connection: Connection, group_id: str, at: Position) -> Position:
+        """Raise a group's baseline to what is set aside: that the consumer joined later was declared meanwhile."""
+        last_seq = self._last_given_up(connection, group_id, at)
+        begun = {"first_seq": last_seq + 1, "last_seq": last_seq}
+        self._write(connection, group_id, {**begun, "awaits_seq": None, "awaits_until_us": None})
+        return Position(epoch=at.epoch, first_seq=last_seq + 1, last_seq=last_seq, is_parked=True)
 
     def _give_up(self, connection: Connection, group_id: str, at: Position, now_us: int) -> Position:
         """Go on to what is set aside, or to the last that anything is known about; what is between is missing."""
@@ -574,9 +604,17 @@ _CHANGE = update(groups).where(
 )
 
 
-def _beginning(arrival: Arrival) -> dict[str, Any]:
-    """Return a group's row in front of a message that begins it, or an epoch of it."""
-    return {"epoch": arrival.epoch, "first_seq": arrival.seq, "last_seq": arrival.seq - 1, "last_event_id": None}
+def _arrival_of(head: Row[Any]) -> Arrival:
+    """Return a message that is set aside as the sequence sees it."""
+    envelope = decode(head.body)
+    return Arrival(
+        epoch=head.epoch,
+        seq=head.seq,
+        event_id=head.event_id,
+        sqs_message_id=head.sqs_message_id,
+        receive_count=0,
+        first=envelope.first,
+    )
 
 
 @cache

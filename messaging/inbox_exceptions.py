@@ -87,6 +87,12 @@ class Exceptions:
                 self._insert(connection, group_id, epoch, (first, seq - 1), GAP, now_us, closed_at_us)
             first = through + 1
 
+    def write_filled(self, connection: Connection, envelope: Envelope, now_us: int) -> None:
+        """Write down that a number nobody expected has come: from now on it is a repeat."""
+        group_id, epoch, seq = envelope.event.group, envelope.epoch, envelope.seq
+        self._insert(connection, group_id, epoch, (seq, seq), FILLED, now_us, now_us)
+        self._update(connection, group_id, epoch, seq, {"event_id": envelope.event.id})
+
     def write_skipped(
         self, connection: Connection, group_id: str, epoch: int, seq: int, now_us: int, *, reason: str
     ) -> None:

@@ -23,6 +23,7 @@ _NUMBER = BigInteger().with_variant(Integer, "sqlite")  # only INTEGER counts by
 GAP, FILLED, DEAD, REDRIVEN, SKIPPED = "gap", "filled", "dead", "redriven", "skipped"
 _PARKED = "parked_at_us IS NOT NULL"
 _OPEN = "closed_at_us IS NULL"
+_CLOSED = "closed_at_us IS NOT NULL"
 
 groups = Table(
     "sluice_inbox_group",
@@ -73,6 +74,13 @@ exceptions = Table(
         "group_id",
         sqlite_where=text(_OPEN),
         postgresql_where=text(_OPEN),
+    ),
+    Index(
+        "sluice_inbox_exception_closed",
+        "consumer",
+        "closed_at_us",
+        sqlite_where=text(_CLOSED),
+        postgresql_where=text(_CLOSED),
     ),
     comment="numbers that did not simply come and pass: seq to through, open until they are accounted for",
     sqlite_autoincrement=True,

@@ -1,7 +1,8 @@
 """What a numbered message means to a consumer that is somewhere in its group: pure, without a database.
 
-A producer's numbers are 1, 2, 3 … in each group and epoch, so a consumer can tell a repeat from news and see a hole.
-Where it has been is one row per group; numbers that did not simply come and pass have a row of their own (`Known`).
+A producer's numbers are 1, 2, 3 … in each group and epoch, so a consumer can tell a repeat from news and see a hole,
+also in front of the first message it sees. Where it has been is one row per group; numbers that did not simply come and
+pass have a row of their own (`Known`).
 """
 
 from dataclasses import dataclass
@@ -36,8 +37,10 @@ class Arrival:
     """A message as the sequence sees it.
 
     Args:
+        epoch: when its group began to count, seconds since 1970; or a count of epochs, from 1.
         sqs_message_id: a redriven copy has another one, or a lower receive count.
         receive_count: how often it was received.
+        first: the first number of its group in the epoch.
     """
 
     epoch: int
@@ -45,6 +48,7 @@ class Arrival:
     event_id: str
     sqs_message_id: str
     receive_count: int
+    first: int = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,8 +57,8 @@ class Position:
 
     Args:
         epoch: of the numbers; 0 before the first message.
-        first_seq: number of the first message it saw in that epoch.
-        last_seq: everything up to here is accounted for.
+        first_seq: the baseline, the first number of the epoch that is expected here.
+        last_seq: everything from the baseline up to here is accounted for.
         last_event_id: the event that had that number; None when it was skipped or died.
         awaits_seq: the number a parked group waits for.
         is_parked: whether later numbers are set aside.
@@ -99,11 +103,32 @@ class Decision:
     reason: str = ""
 
 
+def baseline(arrival: Arrival, *, is_known: bool, joined_at_us: int | None, memory_us: int | None, now_us: int) -> int:
+    """Return the first number that is expected of an epoch whose first message is here.
+
+    That is the first the producer gave, so what did not come before this message is missing. It is the message's own
+    number where the consumer cannot have seen the beginning: the group is older than the consumer, or so old that the
+    inbox may have forgotten it.
+
+    Args:
+        arrival: the first message of the epoch that came.
+        is_known: whether the inbox knows the group from an earlier epoch.
+        joined_at_us: when the consumer joined; None is before everything.
+        memory_us: how long the inbox remembers a group nothing came for; None is for ever.
+        now_us: the instant. All in microseconds.
+    """
+    began_us = arrival.epoch * 1_000_000
+    is_older = joined_at_us is not None and began_us < joined_at_us
+    is_instant = arrival.epoch >= _INSTANTS_FROM
+    may_be_forgotten = not is_known and is_instant and memory_us is not None and began_us + memory_us <= now_us
+    return arrival.seq if is_older or may_be_forgotten else arrival.first
+
+
 def decide(at: Position, known: Known | None, arrival: Arrival, *, parks_gaps: bool) -> Decision:
     """Return what an arriving message is and what is to be done with it.
 
     Args:
-        at: where the consumer is in the message's group.
+        at: where the consumer is in the message's group; in front of the epoch's baseline where the epoch begins here.
         known: what is written down about its number; needs to be looked up only where `needs_known` says so.
         arrival: the message.
         parks_gaps: set aside what comes behind a missing number, instead of handling it.
@@ -114,11 +139,10 @@ def decide(at: Position, known: Known | None, arrival: Arrival, *, parks_gaps: b
         return _decide_known(at, known, arrival)
     if (arrival.epoch, arrival.seq) <= (at.epoch, at.last_seq):
         return _decide_old(at, arrival)
-    if arrival.epoch == at.epoch and arrival.seq > at.last_seq + 1:
-        return Decision(State.GAP, Action.PARK if at.is_parked or parks_gaps else Action.HANDLE)
-    # The last of an epoch may be set aside when the next one begins: it comes first.
-    if arrival.epoch > at.epoch and at.is_parked:
+    if arrival.epoch > at.epoch:  # the group is parked, and the last of its epoch may be set aside: it comes first
         return Decision(State.GAP, Action.PARK)
+    if arrival.seq > at.last_seq + 1:
+        return Decision(State.GAP, Action.PARK if at.is_parked or parks_gaps else Action.HANDLE)
     return Decision(State.CONTIGUOUS, Action.HANDLE)
 
 
@@ -145,10 +169,15 @@ def _decide_known(at: Position, known: Known, arrival: Arrival) -> Decision:
 def _decide_old(at: Position, arrival: Arrival) -> Decision:
     if arrival.epoch < at.epoch:
         return Decision(State.LATE, Action.REJECT, f"is of epoch {arrival.epoch}, and epoch {at.epoch} has begun")
-    if arrival.seq < at.first_seq:
-        said = f"comes before {at.first_seq}, the first of its group that was seen here"
-        return Decision(State.LATE, Action.REJECT, said)
+    if arrival.seq < at.first_seq:  # a replay, a backfill, a redrive: news, since what came of it would be known
+        return Decision(State.FILLED, Action.HANDLE)
     if arrival.seq == at.last_seq and at.last_event_id not in (None, arrival.event_id):
-        said = f"has the number of event {at.last_event_id}; was the producer's database restored without begin-epoch?"
-        return Decision(State.LATE, Action.REJECT, said)
+        reason = (
+            f"has the number of event {at.last_event_id}; was the producer's database restored without begin-epoch?"
+        )
+        return Decision(State.LATE, Action.REJECT, reason)
     return Decision(State.DUPLICATE, Action.DROP)
+
+
+_INSTANTS_FROM = 1_000_000_000
+"""An epoch from here on is an instant, which is after 2001; below, a count of epochs."""

@@ -8,6 +8,7 @@ import ipaddress
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
+from datetime import datetime
 from enum import Enum
 from types import UnionType
 from typing import Any, NoReturn, get_args, get_origin
@@ -114,6 +115,8 @@ class Consumer:
         poison: what becomes of a group whose message is dead-lettered.
         gaps: what a worker does when a number of a group is missing.
         gap_wait_seconds: how long it waits for the number, when it waits.
+        joined_at: when it joined a topic that was in use already, aware; groups that are older begin with whatever
+            comes of them first. None: it is there from the topic's first message, and a group's first is expected.
         inbox_retention_seconds: how long the inbox remembers a group nothing came for.
     """
 
@@ -137,6 +140,7 @@ class Consumer:
     poison: Poison = Poison.SKIP
     gaps: Gaps = Gaps.RECORD
     gap_wait_seconds: int = 300
+    joined_at: datetime | None = None
     inbox_retention_seconds: int = 5_184_000
 
     @property
@@ -364,6 +368,12 @@ def _check_inbox(consumer: Consumer, prefix: str) -> None:
             allowed="Poison.SKIP and Gaps.RECORD with a filter policy: it leaves lawful gaps that look like losses",
         )
     _require_range(prefix + "gap_wait_seconds", consumer.gap_wait_seconds, 1, 86_400, "seconds")
+    _require(
+        consumer.joined_at is None or consumer.joined_at.utcoffset() is not None,
+        field=prefix + "joined_at",
+        seen=consumer.joined_at,
+        allowed="an instant with its time zone, such as datetime(2026, 11, 22, tzinfo=UTC), or None",
+    )
     longest = 2 * consumer.message_retention_seconds + consumer.dead_letter_retention_seconds
     _require(
         longest < consumer.inbox_retention_seconds <= _INBOX_RETENTION_SECONDS_MAX,

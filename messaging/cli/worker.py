@@ -183,7 +183,7 @@ def _parts(
     recorder: Recorder | None,
 ) -> Parts:
     clock, wait, tally, kept = SystemClock(), PollWait(stop), Tally(), Kept()
-    inbox = Inbox(Policy.declared(place.consumer, is_ordered=settings.is_ordered))
+    inbox = Inbox(Policy.declared(place.consumer))
     heartbeat = Heartbeat(prompt, timeout_seconds=work_settings.timeout_seconds, clock=clock)
     work = Work(
         place.engine,

@@ -16,11 +16,11 @@ START_US = 1_767_225_600_000_000  # 2026-01-01
 
 
 def arrived(
-    seq: int, *, group: str = "a", epoch: int = 1, copy: str = "", receive_count: int = 1, **more: Any
+    seq: int, *, group: str = "a", epoch: int = 1, first: int = 1, copy: str = "", receive_count: int = 1, **more: Any
 ) -> Arrived:
     """Return a message with its number; `copy` makes another message of the same event, `more` another event."""
     event = Event(**{"type": "order.placed", "group": group, "data": None, "id": f"{group}-{epoch}-{seq}"} | more)
-    envelope = Envelope(event=event, seq=seq, epoch=epoch)
+    envelope = Envelope(event=event, seq=seq, epoch=epoch, first=first)
     return Arrived(
         envelope=envelope,
         body=envelope.body,

@@ -60,14 +60,27 @@ def test_d9_live_traffic_goes_to_the_end_while_a_group_is_drained(parking: Ledge
 
 
 def test_the_first_message_of_a_group_may_die(parking: Ledger) -> None:
-    """Its number is the baseline, and the group waits for it."""
-    assert parking.bury(7)
-    assert parking.come(8) == [PARK]
-    assert parking.waits_for() == 7
+    """The group waits for it, though nothing of it was ever handled."""
+    assert parking.bury(1)
+    assert parking.come(2) == [PARK]
+    assert parking.waits_for() == 1
 
-    assert parking.come(7, copy="-redriven") == [HANDLE]
-    assert parking.drain() == [8]
-    assert parking.at() == (1, 7, 8)
+    assert parking.come(1, copy="-redriven") == [HANDLE]
+    assert parking.drain() == [2]
+    assert parking.at() == (1, 1, 2)
+
+
+def test_the_first_message_of_a_group_older_than_its_consumer_may_die(engine: Engine) -> None:
+    """Its number is the baseline, and the group waits for it; what was before is not waited for."""
+    late = Ledger(engine, parks_poison=True, parks_gaps=True, joined_at_us=START_US)
+    assert late.bury(7)
+    assert late.come(8) == [PARK]
+    assert late.waits_for() == 7
+    assert late.drain() == []
+
+    assert late.come(7, copy="-redriven") == [HANDLE]
+    assert late.drain() == [8]
+    assert late.at() == (1, 7, 8)
 
 
 def test_a_group_in_which_nothing_was_set_aside_is_unparked_too(parking: Ledger) -> None:
@@ -322,6 +335,7 @@ def test_who_comes_second_takes_nothing_back(parking: Ledger) -> None:
 
 def test_a_new_epoch_comes_behind_what_is_set_aside_of_the_old_one(parking: Ledger) -> None:
     """Nothing of the old epoch is dropped, whether the dead message is still out or just back."""
+    parking.come(1, 2, 3, 4)
     parking.bury(5)
     parking.come(6)
     assert parking.come(1, epoch=2) == [PARK]
@@ -331,6 +345,19 @@ def test_a_new_epoch_comes_behind_what_is_set_aside_of_the_old_one(parking: Ledg
 
     assert parking.drain() == [6, 1, 2]
     assert (parking.at(), parking.is_parked()) == ((2, 1, 2), False)
+
+
+def test_a_new_epoch_behind_what_is_set_aside_waits_for_its_first_number(parking: Ledger) -> None:
+    """The first of its messages is lost: what is behind it waits, until it comes or an operator gives it up."""
+    parking.come(1, 3)
+    assert parking.come(42, 43, epoch=2, first=41) == [PARK, PARK]
+    parking.come(2)
+
+    assert parking.drain() == [3]
+    assert (parking.at(), parking.waits_for()) == ((2, 41, 40), 41)
+    assert parking.come(41, epoch=2, first=41) == [HANDLE]
+    assert parking.drain() == [42, 43]
+    assert (parking.at(), parking.is_parked()) == ((2, 41, 43), False)
 
 
 def test_w5_what_cannot_be_read_parks_its_group(parking: Ledger) -> None:

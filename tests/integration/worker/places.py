@@ -248,7 +248,7 @@ class World:
         max_attempts: int = MAX_ATTEMPTS,
     ) -> None:
         self.engine, self.consumer = engine, consumer
-        self.policy = Policy(consumer=consumer, is_ordered=is_ordered) if policy is None else policy
+        self.policy = Policy(consumer=consumer) if policy is None else policy
         self.simulator = Simulator() if simulator is None else simulator
         self.clock = self.simulator.clock
         self.inbox = Inbox(self.policy, clock=self.clock)

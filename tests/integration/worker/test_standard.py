@@ -54,7 +54,7 @@ class _Service:
         work = Work(
             engine,
             queue,
-            Inbox(Policy.declared(consumer, is_ordered=False), clock=clock),
+            Inbox(Policy.declared(consumer), clock=clock),
             Performer(handlers=Handlers({"*": self._handle})),
             Heartbeat(queue, timeout_seconds=30, clock=clock),
             settings=WorkSettings(

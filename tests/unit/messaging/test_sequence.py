@@ -1,10 +1,13 @@
 """What a number means to a consumer: every case, by hand."""
 
+from typing import Any
+
 import pytest
 
-from messaging.sequence import Action, Arrival, Decision, Known, Position, State, decide, needs_known
+from messaging.sequence import Action, Arrival, Decision, Known, Position, State, baseline, decide, needs_known
 
-NOBODY = Position(epoch=0, first_seq=0, last_seq=0)
+BEGINS = Position(epoch=2, first_seq=1, last_seq=0)
+BEGINS_AT_900 = Position(epoch=2, first_seq=900, last_seq=899)
 AT_5 = Position(epoch=2, first_seq=3, last_seq=5, last_event_id="e5")
 DEAD_5 = Position(epoch=2, first_seq=3, last_seq=5, last_event_id=None)
 PARKED = Position(epoch=2, first_seq=3, last_seq=5, last_event_id="e5", awaits_seq=6, is_parked=True)
@@ -14,13 +17,16 @@ NEXT = Decision(State.CONTIGUOUS, Action.HANDLE)
 DUPLICATE = Decision(State.DUPLICATE, Action.DROP)
 ASIDE = Decision(State.GAP, Action.PARK)
 LATE = Decision(State.LATE, Action.HANDLE)
+FILLED = Decision(State.FILLED, Action.HANDLE)
 DYING = Decision(State.LATE, Action.BURN)
 
 
-def comes(seq: int, *, epoch: int = 2, event_id: str | None = None, copy: str = "m", count: int = 1) -> Arrival:
+def comes(
+    seq: int, *, epoch: int = 2, event_id: str | None = None, copy: str = "m", count: int = 1, first: int = 1
+) -> Arrival:
     """Return a message, received so often."""
     event_id = f"e{seq}" if event_id is None else event_id
-    return Arrival(epoch=epoch, seq=seq, event_id=event_id, sqs_message_id=copy, receive_count=count)
+    return Arrival(epoch=epoch, seq=seq, event_id=event_id, sqs_message_id=copy, receive_count=count, first=first)
 
 
 def refused(reason: str) -> Decision:
@@ -31,17 +37,17 @@ def refused(reason: str) -> Decision:
 @pytest.mark.parametrize(
     ("at", "arrival", "expected"),
     [
-        (NOBODY, comes(1, epoch=1), NEXT),
-        (NOBODY, comes(900, epoch=7), NEXT),
+        (BEGINS, comes(1), NEXT),
+        (BEGINS, comes(2), Decision(State.GAP, Action.HANDLE)),
+        (BEGINS_AT_900, comes(900), NEXT),
         (AT_5, comes(6), NEXT),
-        (AT_5, comes(1, epoch=3), NEXT),
-        (AT_5, comes(900, epoch=3), NEXT),
         (AT_5, comes(5), DUPLICATE),
         (AT_5, comes(4), DUPLICATE),
         (AT_5, comes(3), DUPLICATE),
         (AT_5, comes(4, event_id="another"), DUPLICATE),
         (DEAD_5, comes(5, event_id="another"), DUPLICATE),
-        (AT_5, comes(2), refused("comes before 3, the first of its group that was seen here")),
+        (AT_5, comes(2), FILLED),
+        (PARKED, comes(2), FILLED),
         (
             AT_5,
             comes(5, event_id="another"),
@@ -64,17 +70,59 @@ def test_a_number_of_which_nothing_is_written_down(at: Position, arrival: Arriva
 
 @pytest.mark.parametrize(
     ("at", "parks_gaps", "action"),
-    [(AT_5, False, Action.HANDLE), (AT_5, True, Action.PARK), (PARKED, False, Action.PARK)],
+    [
+        (AT_5, False, Action.HANDLE),
+        (AT_5, True, Action.PARK),
+        (PARKED, False, Action.PARK),
+        (BEGINS, False, Action.HANDLE),
+        (BEGINS, True, Action.PARK),
+    ],
 )
 def test_what_comes_behind_a_missing_number(at: Position, *, parks_gaps: bool, action: Action) -> None:
     """It is handled, unless the consumer waits for what is missing, or is waiting already."""
     assert decide(at, None, comes(8), parks_gaps=parks_gaps) == Decision(State.GAP, action)
 
 
-@pytest.mark.parametrize("parks_gaps", [True, False])
-def test_where_a_consumer_begins_nothing_is_missing(*, parks_gaps: bool) -> None:
-    """G3: the first message it sees is its beginning."""
-    assert decide(NOBODY, None, comes(900), parks_gaps=parks_gaps) == NEXT
+_NOW_US = 1_763_839_800_000_000  # 2025-11-22
+_DAY_US = 86_400_000_000
+_TODAY = _NOW_US // 1_000_000 - 60
+
+
+@pytest.mark.parametrize(
+    ("arrival", "given", "first"),
+    [
+        (comes(1, epoch=_TODAY), {}, 1),
+        (comes(41, epoch=_TODAY), {}, 1),
+        (comes(41, epoch=1), {}, 1),
+        (comes(41, epoch=_TODAY, first=40), {}, 40),
+        (comes(41, epoch=_TODAY), {"joined_at_us": _NOW_US}, 41),
+        (comes(41, epoch=1), {"joined_at_us": _NOW_US}, 41),
+        (comes(41, epoch=_TODAY), {"joined_at_us": _NOW_US - _DAY_US}, 1),
+        (comes(41, epoch=_TODAY), {"memory_us": _DAY_US}, 1),
+        (comes(41, epoch=_TODAY - 86_400), {"memory_us": _DAY_US}, 41),
+        (comes(41, epoch=_TODAY - 86_400), {"memory_us": _DAY_US, "is_known": True}, 1),
+        (comes(41, epoch=1), {"memory_us": _DAY_US}, 1),
+    ],
+    ids=[
+        "the first",
+        "a later one",
+        "a later one of a producer that counts epochs",
+        "a later one after a restore",
+        "older than the consumer",
+        "of a producer that counts epochs, and the consumer joined late",
+        "younger than the consumer",
+        "younger than what the inbox remembers",
+        "so old that it may be forgotten",
+        "so old, and known",
+        "no telling how old",
+    ],
+)
+def test_g3_what_is_expected_before_the_first_message_that_comes(
+    arrival: Arrival, given: dict[str, Any], first: int
+) -> None:
+    """G3: everything from the group's first number on, unless the consumer cannot have seen that."""
+    known: dict[str, Any] = {"is_known": False, "joined_at_us": None, "memory_us": None}
+    assert baseline(arrival, now_us=_NOW_US, **(known | given)) == first
 
 
 @pytest.mark.parametrize(
@@ -117,13 +165,13 @@ REFUSED = Known(state="dead", sqs_message_id="m", receive_count=2, is_refused=Tr
     ("arrival", "expected"),
     [
         (comes(2, count=3), DYING),
-        (comes(2, copy="another"), refused("comes before 3, the first of its group that was seen here")),
+        (comes(2, copy="another"), FILLED),
         (comes(4, copy="another"), DUPLICATE),
     ],
-    ids=["on its way to the DLQ", "brought back", "of a number that has come"],
+    ids=["on its way to the DLQ", "brought back, from before the baseline", "of a number that has come"],
 )
-def test_d13_a_message_that_died_of_its_number_is_refused_again(arrival: Arrival, expected: Decision) -> None:
-    """D13: bringing it back makes its number no better; it had never counted as missing."""
+def test_d13_a_message_that_died_of_its_number_is_judged_anew(arrival: Arrival, expected: Decision) -> None:
+    """D13: it had never counted as missing; an older version refused what came before its first message."""
     assert decide(AT_5, REFUSED, arrival, parks_gaps=False) == expected
 
 
@@ -135,12 +183,12 @@ def test_d13_a_dead_message_of_a_parked_group_is_its_next() -> None:
 @pytest.mark.parametrize(
     ("at", "arrival", "needed"),
     [
-        (NOBODY, comes(1), False),
+        (BEGINS, comes(1), False),
+        (AT_5, comes(2), True),
         (AT_5, comes(6), False),
         (AT_5, comes(8), False),
         (AT_5, comes(5), True),
         (AT_5, comes(9, epoch=1), True),
-        (AT_5, comes(1, epoch=3), False),
         (PARKED, comes(6), True),
         (PARKED, comes(1, epoch=3), True),
     ],
