@@ -8,11 +8,12 @@ SQLite: https://www.sqlite.org/pragma.html#pragma_synchronous, https://www.sqlit
 SQLAlchemy: https://docs.sqlalchemy.org/en/21/dialects/sqlite.html (read 2026-11-21).
 """
 
+import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import psycopg
 from sqlalchemy import (
@@ -28,6 +29,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError, InterfaceError, NoSuchModuleError, OperationalError
+from sqlalchemy.orm import Session
 
 from messaging.errors import OutboxError
 from sluice.clock import Clock
@@ -40,6 +42,8 @@ _FULL = 2
 REFUSED = "the database refuses the credentials, which were read at the start ({said}); correct them where they changed"
 """Said by what ends for that, with what the server said."""
 _UNDEFINED_TABLE = "42P01"
+_SAVEPOINT = "sluice_handler"
+_TRANSACTION_ID, _TRANSACTION_ID_IF_ANY = text("SELECT txid_current()"), text("SELECT txid_current_if_assigned()")
 # SQLSTATE classes and states after which the same transaction may succeed: connection, resources, shutdown, lost races.
 _AWAY = ("08", "53", "57P", "40001", "40P01", "55P03", "25P03", "25006")
 _ONLY_READ = "25006"  # by a connection to what was the primary before a failover
@@ -139,8 +143,11 @@ def now_us(connection: Connection, clock: Clock | None) -> int:
     return int(connection.execute(text(_NOW_US[connection.dialect.name])).scalar_one())
 
 
-def is_away(error: DBAPIError) -> bool:
-    """Return whether the database, and not what it was asked, is why: the same transaction may succeed later."""
+def may_pass(error: DBAPIError) -> bool:
+    """Return whether the same transaction may succeed later: the database is away, or this transaction lost a race.
+
+    Which of the two it is, only another transaction tells.
+    """
     state = getattr(error.orig, "sqlstate", None)
     if state is not None:
         return bool(state.startswith(_AWAY))
@@ -172,6 +179,80 @@ class Refusals:
 def is_only_read(error: DBAPIError) -> bool:
     """Return whether the server only reads: all connections of the pool are to it, and have to be made anew."""
     return getattr(error.orig, "sqlstate", None) == _ONLY_READ
+
+
+class BegunTransaction:
+    """The transaction a session is in, watched while a handler runs: the handler may end it, and begin another.
+
+    SQLAlchemy sees what is done through the session, but not a statement `ROLLBACK`, nor the driver's own methods. So
+    Postgres is asked for the transaction's id. SQLite has none, and commits every statement by itself once a
+    transaction was ended so: there such a statement is refused, and a savepoint tells whether SQLite ended the
+    transaction itself, as it does on some errors.
+    https://www.postgresql.org/docs/18/functions-info.html#FUNCTIONS-INFO-SNAPSHOT,
+    https://www.sqlite.org/c3ref/set_authorizer.html, https://www.sqlite.org/lang_transaction.html (read 2026-11-22)
+
+    Args:
+        session: in a transaction.
+    """
+
+    def __init__(self, session: Session) -> None:
+        self._session, self._transaction = session, session.get_transaction()
+        self._connection = session.connection()
+        self._driver: Any = self._connection.connection.driver_connection
+        self._id: int | None = None
+        self.has_refused_end = False
+
+    def __enter__(self) -> Self:
+        if self._is_sqlite:
+            self._connection.exec_driver_sql(f"SAVEPOINT {_SAVEPOINT}")
+            for name in ("commit", "rollback"):
+                event.listen(self._connection, name, self._let_go)
+            self._driver.set_authorizer(self._authorize)
+        else:
+            self._id = self._connection.execute(_TRANSACTION_ID).scalar_one()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._is_sqlite:
+            for name in ("commit", "rollback"):
+                event.remove(self._connection, name, self._let_go)
+            self._let_go()
+
+    @property
+    def _is_sqlite(self) -> bool:
+        return self._connection.dialect.name == "sqlite"
+
+    def _authorize(self, action: int, *_: object) -> int:
+        if action != sqlite3.SQLITE_TRANSACTION:
+            return sqlite3.SQLITE_OK
+        self.has_refused_end = True
+        return sqlite3.SQLITE_DENY
+
+    def _let_go(self, *_: object) -> None:
+        """Refuse nothing any more: SQLAlchemy commits or rolls back, and knows it."""
+        with suppress(sqlite3.ProgrammingError):  # a handler may have closed it
+            self._driver.set_authorizer(None)
+
+    def is_current(self) -> bool:
+        """Return whether the session is in it still, as far as that is known here without asking."""
+        is_same = self._session.get_transaction() is self._transaction
+        return is_same and (not self._is_sqlite or bool(self._driver.in_transaction))
+
+    def is_whole(self) -> bool:
+        """Return whether the database is in it still, so that a commit commits all of it. Called once, after the block.
+
+        Raises:
+            DBAPIError: the database does not answer.
+        """
+        if not self._is_sqlite:
+            return bool(self._connection.execute(_TRANSACTION_ID_IF_ANY).scalar_one() == self._id)
+        try:
+            self._connection.exec_driver_sql(f"RELEASE SAVEPOINT {_SAVEPOINT}")
+        except OperationalError as error:
+            if "no such savepoint" not in str(error.orig):
+                raise
+            return False
+        return True
 
 
 def has_failed(connection: Connection) -> bool:

@@ -7,11 +7,13 @@
 
 What a handler writes through `session`, the inbox's mark that the message was handled, and what it adds to an outbox
 there are committed together or not at all. It neither commits nor rolls back. It may be called again for the same
-message, after a rollback: what it does elsewhere has to bear that.
+message, after a rollback: what it does elsewhere has to bear that. An `async def` handler runs on an event loop of its
+lane, with the same session, transaction and deadline.
 """
 
 import importlib
-from collections.abc import Callable, Iterable, Mapping
+import inspect
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
 from types import ModuleType
 from typing import Protocol
@@ -86,7 +88,7 @@ class Context:
         consumer: name of the consumer.
         seq: place of the event in its group.
         epoch: of the producer's numbers.
-        attempt: the how-manieth this is, from 1.
+        attempt: number of the attempt, from 1: how often the message was received.
         is_last_attempt: whether the message goes to the DLQ when this one fails.
         is_late: whether the group has gone on without it meanwhile, so that later events came before.
         attributes: message attributes, text by name.
@@ -103,8 +105,8 @@ class Context:
     hold: Holding
 
 
-type Handler = Callable[[Session, Event, Context], Outcome | None]
-"""Returning nothing means Ack. An exception means Retry, a PermanentError Reject."""
+type Handler = Callable[[Session, Event, Context], Outcome | Awaitable[Outcome | None] | None]
+"""Returning nothing means Ack. An exception means Retry, a PermanentError Reject. It may be `async def`."""
 
 
 def handler(*types: str) -> Callable[[Handler], Handler]:
@@ -168,6 +170,11 @@ def _by_type(name: str, values: Iterable[object]) -> dict[str, Handler]:
     found: dict[str, Handler] = {}
     for function in values:
         for type_ in getattr(function, _MARK, ()):
+            if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
+                raise ConfigError(
+                    f"handler {function.__name__} of module {name} yields, allowed is a function or `async def` that"
+                    " returns an outcome: nothing would ever run it"
+                )
             if found.setdefault(type_, function) is not function:  # type: ignore[arg-type]
                 raise ConfigError(f"module {name} has two handlers for {type_!r}, allowed is one; merge them")
     if not found:

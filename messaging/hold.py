@@ -44,12 +44,22 @@ class Hold:
         clock: measures the timeout.
         timeout_seconds: visibility timeout of the queue.
         seconds_max: it is given up after so long, whoever works on it.
+        asked_at: when the receive began that brought it, by the clock: its timeout began then or later, however long
+            the answer was on its way. None is now.
     """
 
-    def __init__(self, message: Received, *, clock: Clock, timeout_seconds: int, seconds_max: float) -> None:
+    def __init__(
+        self,
+        message: Received,
+        *,
+        clock: Clock,
+        timeout_seconds: int,
+        seconds_max: float,
+        asked_at: float | None = None,
+    ) -> None:
         self.message = message
         self._clock = clock
-        self._received_at = clock.monotonic()
+        self._received_at = clock.monotonic() if asked_at is None else asked_at
         self._ends_at = self._received_at + timeout_seconds
         self._margin_seconds = min(MARGIN_SECONDS, timeout_seconds / 10)
         self.gives_up_at = self._received_at + min(seconds_max, limits.VISIBILITY_TIMEOUT_SECONDS_MAX - MARGIN_SECONDS)

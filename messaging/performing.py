@@ -1,30 +1,34 @@
 """Calling a handler inside its transaction, and making one of three outcomes of whatever comes of it.
 
-Whether the message is fresh from the queue or was set aside makes no difference here.
+Whether the message is fresh from the queue or was set aside makes no difference here. A handler is somebody else's
+code: it may raise anything, end the transaction behind SQLAlchemy's back, or fork. Nothing is committed but the transaction
+that was begun, with the inbox's mark in it.
 """
 
-import re
-from asyncio import CancelledError
-from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from typing import Protocol
 
 import structlog
-from sqlalchemy.exc import DBAPIError
+from sqlalchemy.exc import DatabaseError, DBAPIError
 from sqlalchemy.orm import Session
 
-from messaging import databases, failpoints
+from messaging import async_handlers, databases, failpoints
+from messaging.databases import BegunTransaction
 from messaging.envelope import Envelope
 from messaging.errors import HoldLost, PermanentError, TransientError
 from messaging.failpoints import Failpoint
 from messaging.handlers import Ack, Context, Handlers, Outcome, Reject, Retry
 from messaging.hold import Guard
+from messaging.printable import printable
 from messaging.tracing import NoTracing, Tracing
 
 _log = structlog.get_logger()
+_ENDED = "the handler ended its transaction, allowed is neither commit nor rollback: the worker does that"
 _WENT_ON = "the handler went on after an error of the database, allowed is to let it pass, or a savepoint around it"
-_REASON_CHARACTERS_MAX = 2_000
-_NOT_STORED = re.compile("[\x00\ud800-\udfff]")  # Postgres knows no NUL, and UTF-8 no half of a pair
+_FORKED = 70  # EX_SOFTWARE: the exit code of a child that came back from a handler
 
 
 class Recorder(Protocol):
@@ -72,56 +76,108 @@ class Performer:
 
         Raises:
             HoldLost: the message may be somebody else's; nothing was committed.
-            DBAPIError: the database is away; whether it was committed is unknown when it went away meanwhile.
+            DBAPIError: the database did not do it, or ended the connection; whether it was committed is unknown when
+                that came of the commit.
         """
         with self.tracing.handling(envelope.event, context) as told:
-            outcome = _storable(self._outcome(lambda: self._perform(session, envelope, context, guard, before_commit)))
+            outcome = self._attempt(session, envelope, context, guard, before_commit)
             told(outcome)
         return outcome
 
-    def _perform(
+    def _attempt(
         self, session: Session, envelope: Envelope, context: Context, guard: Guard, before_commit: str
     ) -> Outcome:
+        begun = BegunTransaction(session)
+        outcome = _shielded(lambda: self._handled(session, envelope, context, begun), guard)
+        if not isinstance(outcome, Ack):
+            return outcome
+        self.failpoint(before_commit)
+        guard.check()
+        return _shielded(lambda: _committed(session), guard)
+
+    def _handled(self, session: Session, envelope: Envelope, context: Context, begun: BegunTransaction) -> Outcome:
+        """Call the handler; Ack means that its transaction can be committed."""
         event = envelope.event
         handler = self.handlers.find(event.type)
         if handler is None:
             return Reject(f"there is no handler for {event.type!r}; add one, or one for '*'")
-        transaction = session.get_transaction()
-        said = handler(session, event, context)
-        outcome = Ack() if said is None else said
-        if session.get_transaction() is not transaction:
-            return Retry(reason="the handler committed or rolled back, allowed is neither: the worker does")
-        if isinstance(outcome, Ack):
-            self.failpoint(before_commit)
-            session.flush()  # what it brings to light is the handler's, and needs no gate
-            if databases.has_failed(session.connection()):
-                return Retry(reason=_WENT_ON)
-            guard.check()
-            session.commit()
-        elif not isinstance(outcome, Retry | Reject):
-            return Retry(reason=f"the handler returned {said!r}, allowed is Ack, Retry, Reject or nothing")
-        return outcome
-
-    def _outcome(self, perform: Callable[[], Outcome]) -> Outcome:
-        try:
-            return perform()
-        except HoldLost:
-            raise
-        except PermanentError as error:
-            return Reject(str(error))
-        except TransientError as error:
-            return Retry(reason=str(error))
-        except (Exception, SystemExit, CancelledError) as error:  # whatever a handler does wrong, the worker goes on
-            if isinstance(error, DBAPIError) and databases.is_away(error):
+        with _in_this_process(), begun:
+            try:
+                returned = async_handlers.awaited(handler(session, event, context))
+            except DatabaseError:
+                if begun.has_refused_end:
+                    return Retry(reason=_ENDED)
                 raise
-            _log.warning("the handler failed", exc_info=True)
-            return Retry(reason=f"{type(error).__name__}: {error}")
+            if not begun.is_current():
+                return Retry(reason=_ENDED)
+            if not isinstance(returned, Ack | None):
+                return _refused(returned)
+            session.flush()  # what it brings to light is the handler's, and needs no gate
+        if databases.has_failed(session.connection()):
+            return Retry(reason=_WENT_ON)
+        return Ack() if begun.is_whole() else Retry(reason=_ENDED)
 
 
-def _storable(outcome: Outcome) -> Outcome:
-    """Return it with a reason that a database can store, whatever a handler has made it of."""
-    if isinstance(outcome, Ack):
-        return outcome
-    return replace(
-        outcome, reason=_NOT_STORED.sub("\N{REPLACEMENT CHARACTER}", outcome.reason)[:_REASON_CHARACTERS_MAX]
-    )
+def _committed(session: Session) -> Outcome:
+    with _in_this_process():
+        session.commit()
+    return Ack()
+
+
+def _refused(returned: object) -> Outcome:
+    """Return what a handler returned, other than Ack, with a reason that can be stored."""
+    match returned:
+        case Retry():
+            return Retry(delay_seconds=returned.delay_seconds, reason=_reason(returned.reason))
+        case Reject():
+            return Reject(_reason(returned.reason))
+    return Retry(reason=printable(f"the handler returned {_shown(returned)}, allowed is Ack, Retry, Reject or nothing"))
+
+
+def _reason(given: object) -> str:
+    return "the handler gave no reason" if given is None or given == "" else printable(given)
+
+
+def _shown(returned: object) -> str:
+    try:
+        return repr(returned)
+    except BaseException:  # somebody else's __repr__ may raise anything
+        return f"a {type(returned).__name__}"
+
+
+def _shielded(act: Callable[[], Outcome], guard: Guard) -> Outcome:
+    """Return the outcome, whatever somebody else's code raises meanwhile: only a signal ends a worker.
+
+    Raises:
+        HoldLost: the guard says so, too.
+        DBAPIError: the database may be why, and whoever asks it again will know.
+    """
+    try:
+        return act()
+    except HoldLost as error:
+        guard.check()
+        return Retry(reason=_raised(error))
+    except PermanentError as error:
+        return Reject(_reason(error))
+    except TransientError as error:
+        return Retry(reason=_reason(error))
+    except BaseException as error:
+        if isinstance(error, DBAPIError) and databases.may_pass(error):
+            raise
+        _log.warning("the handler failed", exc_info=True)
+        return Retry(reason=_raised(error))
+
+
+def _raised(error: BaseException) -> str:
+    return printable(f"{type(error).__name__}: {printable(error)}")
+
+
+@contextmanager
+def _in_this_process() -> Iterator[None]:
+    """End a child process that comes back from a handler that forked: it would commit, and delete, on our sockets."""
+    pid = os.getpid()
+    try:
+        yield
+    finally:
+        if os.getpid() != pid:
+            os._exit(_FORKED)

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 
 import structlog
 from sqlalchemy import Engine
-from sqlalchemy.exc import DataError, DBAPIError, IntegrityError
+from sqlalchemy.exc import DBAPIError
 from sqlalchemy.orm import Session
 
 from messaging import databases
@@ -28,6 +28,7 @@ from messaging.handlers import Ack, Context, Reject, Retry
 from messaging.hold import Heartbeat, Hold
 from messaging.inbox import Arrived, Inbox
 from messaging.performing import Performer, Recorder
+from messaging.printable import printable
 from messaging.queue import Queue, Received
 from messaging.relay import Wait
 from messaging.sequence import Action, Decision, State
@@ -38,7 +39,8 @@ from sluice.declaration import RETRY_SECONDS_MAX
 
 _log = structlog.get_logger()
 _TRIES = 3
-"""How often a delete or a release is tried; then the message comes again by itself, and the inbox knows it."""
+"""How often a delete, a release, or a transaction that fails by itself is tried in one receive. Then the message comes
+again by itself, and the inbox knows it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +111,7 @@ class Groups:
         To give the message back would use up an attempt at it, and then at all that follow it.
         """
         with self._left:
-            if group_id in self._active:
+            if group_id in self._active and not self._active[group_id].is_done:
                 self._active[group_id].lose("its group was received again")
                 _log.warning("its group's last handler still runs, and is waited for")
             while group_id in self._active and hold.remaining_seconds() > 0 and not wait.is_stopped():
@@ -165,13 +167,19 @@ class Work:
         self._groups = Groups()
         self.is_database_away = False
 
-    def do(self, message: Received) -> Ending:
-        """Work on a message, and return how it ended."""
+    def do(self, message: Received, *, asked_at: float | None = None) -> Ending:
+        """Work on a message, and return how it ended.
+
+        Args:
+            message: as it was received.
+            asked_at: when that receive began, by the clock; None is now.
+        """
         hold = Hold(
             message,
             clock=self._clock,
             timeout_seconds=self._settings.timeout_seconds,
             seconds_max=self._settings.hold_seconds_max,
+            asked_at=asked_at,
         )
         group_id = message.message_group_id if self._settings.is_ordered else None
         told = {"group": message.message_group_id, "sqs_message_id": message.sqs_message_id}
@@ -215,9 +223,13 @@ class Work:
 
     def _settled(self, hold: Hold, arrived: Arrived) -> Ending:
         begun_at_us = self._clock.now_us()
-        if arrived.receive_count > 1 or self._settings.max_attempts == 1:
-            self._patiently(hold, lambda: self._begin_group(hold, arrived))
-        match self._patiently(hold, lambda: self._transact(hold, arrived)):
+        try:
+            if arrived.receive_count > 1 or self._settings.max_attempts == 1:
+                self._patiently(hold, lambda: self._begin_group(hold, arrived))
+            ended = self._patiently(hold, lambda: self._transact(hold, arrived))
+        except _TransactionFailed as failed:
+            ended = Retry(reason=str(failed))
+        match ended:
             case Retry() as outcome:
                 return self._again(hold, arrived, outcome)
             case Reject(reason) | Decision(action=Action.REJECT, reason=reason):
@@ -321,6 +333,9 @@ class Work:
             is_dead = self._patiently(hold, buried)
         except HoldLost as lost:
             return self._lost(lost)
+        except _TransactionFailed as failed:
+            _log.error("not written down as dead", reason=reason, error=str(failed))
+            return Back(0)
         if is_dead is None:
             return Back(0)  # the worker stops while the database is away
         if not is_dead:
@@ -334,25 +349,32 @@ class Work:
     def _patiently[T](self, hold: Hold, transact: Callable[[], T]) -> T | None:
         """Return what a transaction returns; while the database is away, wait for it, so that no attempt is used up.
 
+        Whether the database is away for everyone, or only this transaction failed, another transaction tells.
+
         Returns:
             None when the worker stops meanwhile.
 
         Raises:
             HoldLost: it was away for longer than the message can be held.
+            _TransactionFailed: this transaction failed, again and again, while another one did not.
         """
-        failures = 0
+        failures = own_failures = 0
         while not (failures and self._wait.is_stopped()):
             hold.check()
             try:
                 done = transact()
             except (DBAPIError, OutboxError) as error:
-                if isinstance(error, DataError | IntegrityError):
-                    raise  # it is this message's, and no other meets it
                 failures += 1
-                self.is_database_away = True
-                _log.error("the database does not do it", error=_said(error), failures=failures)
                 if isinstance(error, DBAPIError) and databases.is_only_read(error):
                     self._engine.dispose()
+                if isinstance(error, DBAPIError) and self._answers():
+                    own_failures += 1
+                    if own_failures == _TRIES or not databases.may_pass(error):
+                        raise _TransactionFailed(_reason(error)) from error
+                    _log.warning("the transaction failed, and is tried again", error=_reason(error))
+                else:
+                    self.is_database_away = True
+                    _log.error("the database does not do it", error=_reason(error), failures=failures)
                 self._wait.wait(self._settings.database_backoff.seconds(failures, self._chance.random()))
             else:
                 self.is_database_away = False
@@ -362,13 +384,18 @@ class Work:
     def is_ready(self) -> bool:
         """Return whether the database lets the inbox be written; asked only after it did not."""
         if self.is_database_away:
-            try:
-                with self._engine.begin() as connection:
-                    self._inbox.require_writable(connection)
-                self.is_database_away = False
-            except DBAPIError as error:
-                _log.error("the database does not do it", error=_said(error))
+            self.is_database_away = not self._answers()
         return not self.is_database_away
+
+    def _answers(self) -> bool:
+        """Return whether the database lets the inbox be written, by another transaction than a message's."""
+        try:
+            with self._engine.begin() as connection:
+                self._inbox.require_writable(connection)
+        except DBAPIError as error:
+            _log.error("the database does not do it", error=_reason(error))
+            return False
+        return True
 
     def _end(self, hold: Hold, ending: Ending) -> None:
         hold.finish()
@@ -402,8 +429,13 @@ class Work:
         return False
 
 
-def _said(error: DBAPIError | OutboxError) -> str:
-    return str(error.orig if isinstance(error, DBAPIError) else error).strip()
+class _TransactionFailed(Exception):
+    """Raised when a message's transaction fails, and the database does not do so for others."""
+
+
+def _reason(error: DBAPIError | OutboxError) -> str:
+    """Return what the database says, as a line."""
+    return printable(f"{type(error).__name__}: {str(error.orig if isinstance(error, DBAPIError) else error).strip()}")
 
 
 def _arrived(message: Received) -> Arrived:

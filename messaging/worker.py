@@ -87,7 +87,9 @@ class WorkerSettings:
     ) -> "WorkerSettings":
         """Return what a consumer declares; with other lanes where they are given."""
         drain_seconds = max(0.0, consumer.stop_timeout_seconds - _LAST_SECONDS)
-        wait_seconds = max(_WAIT_SECONDS_MIN, min(limits.WAIT_SECONDS_MAX, int(drain_seconds / 2)))
+        # A hold counts from the poll that brought the message: a third of the timeout at most may be gone by then.
+        longest_seconds = min(limits.WAIT_SECONDS_MAX, drain_seconds / 2, consumer.visibility_timeout_seconds / 3)
+        wait_seconds = max(_WAIT_SECONDS_MIN, int(longest_seconds))
         return cls(
             lanes=consumer.lanes if lanes is None else lanes,
             wait_seconds=wait_seconds if idle_seconds is None else _WAIT_SECONDS_MIN,
@@ -124,6 +126,7 @@ class Lane:
         if not self._work.is_ready():
             self._rest()
             return False
+        asked_at = self._clock.monotonic()
         try:
             message = self._queue.receive(attempt_id=self._attempt_id(), wait_seconds=self._settings.wait_seconds)
         except (TransientError, HoldLost) as error:
@@ -135,7 +138,7 @@ class Lane:
         self._attempt, self._failures = None, 0
         if message is None:
             return False
-        self._work.do(message)
+        self._work.do(message, asked_at=asked_at)
         self.active_at = self._clock.monotonic()
         return True
 
@@ -298,7 +301,7 @@ class Worker:
                 self._forgot_at = now
                 self._forget()
         except DBAPIError as error:
-            if not databases.is_away(error):
+            if not databases.may_pass(error):
                 raise
             _log.warning("the database does not answer", error=str(error.orig).strip())
 

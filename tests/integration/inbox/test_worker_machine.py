@@ -42,10 +42,10 @@ class TakesAnyParked(Inbox):
 class DeletesBefore(DeletesFirst):
     """Broken: deletes a message before it is handled; a queue that does not answer is no reason not to handle it."""
 
-    def do(self, message: Received) -> Ending:
+    def do(self, message: Received, *, asked_at: float | None = None) -> Ending:
         """Delete, then work."""
         with suppress(TransientError):
-            return super().do(message)
+            return super().do(message, asked_at=asked_at)
         return Lost()
 
 

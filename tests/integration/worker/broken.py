@@ -15,10 +15,10 @@ from messaging.work import Back, Done, Ending, Work
 class DeletesFirst(Work):
     """Broken: deletes a message before it is handled, so that a crash loses it (W7)."""
 
-    def do(self, message: Received) -> Ending:
+    def do(self, message: Received, *, asked_at: float | None = None) -> Ending:
         """Delete, then work."""
         self._queue.delete(message.receipt_handle)
-        return super().do(message)
+        return super().do(message, asked_at=asked_at)
 
 
 class DeletesFailed(Work):

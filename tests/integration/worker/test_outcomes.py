@@ -115,7 +115,7 @@ def test_what_rolls_back_by_itself_has_failed(world: World) -> None:
 
     world.work_off(world.worker())
 
-    said = "attempt 3: the handler committed or rolled back, allowed is neither: the worker does"
+    said = "attempt 3: the handler ended its transaction, allowed is neither commit nor rollback: the worker does that"
     assert (world.effects(), world.exceptions()) == ([], {("a", 1): ("dead", said)})
 
 
@@ -260,8 +260,8 @@ def test_what_only_the_commit_brings_to_light_is_the_handlers_failure(on_postgre
 
 
 @pytest.mark.parametrize("said", [Reject("a\0b\ud800"), RuntimeError("a\0b\ud800")], ids=["Reject", "error"])
-def test_a_reason_no_database_can_store_is_stored_without_what_it_cannot(world_anywhere: World, said: Said) -> None:
-    """Postgres knows no NUL, and neither database half a surrogate pair; the message is dead all the same."""
+def test_a_reason_no_database_can_store_is_stored_with_escapes(world_anywhere: World, said: Said) -> None:
+    """Postgres knows no NUL, and neither database half a surrogate pair: they stand as their escapes."""
     world = world_anywhere
     world.send("a")
     world.says["a", 1] = [said] * MAX_ATTEMPTS
@@ -271,7 +271,7 @@ def test_a_reason_no_database_can_store_is_stored_without_what_it_cannot(world_a
     ((state, reason),) = world.exceptions().values()
     assert (state, places(world.dead())) == ("dead", [("a", 1)])
     assert reason is not None
-    assert reason.endswith("a�b�")
+    assert reason.endswith("a\\x00b\\ud800")
 
 
 # --- a database that is away ------------------------------------------------------------------------------------------

@@ -1,0 +1,53 @@
+"""Handlers that are `async def`: run on an event loop of the lane that works on the message.
+
+The handler has the lane's thread, transaction and deadline like any other; its session is the ordinary one, and a
+statement it executes blocks its own lane only. The loop stays from message to message, so that a client that belongs to
+it can be kept. What a handler started and left running is cancelled before its transaction is committed: nothing of an
+attempt outlives it.
+"""
+
+import asyncio
+import contextvars
+import inspect
+import threading
+from collections.abc import Awaitable
+
+
+class _Lane(threading.local):
+    runner: asyncio.Runner | None = None
+
+
+_lane = _Lane()
+
+
+def awaited(returned: object) -> object:
+    """Return what a handler returned; where it is something to await, what comes of that."""
+    if not inspect.isawaitable(returned):
+        return returned
+    if _lane.runner is None:
+        _lane.runner = asyncio.Runner()
+    try:
+        return _lane.runner.run(_alone(returned), context=contextvars.copy_context())
+    except Exception:
+        raise
+    except BaseException:  # SystemExit, for one, leaves the loop in the middle of its work
+        close()
+        raise
+
+
+async def _alone(handling: Awaitable[object]) -> object:
+    """Await it, and let nothing that it started go on."""
+    try:
+        return await handling
+    finally:
+        started = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in started:
+            task.cancel()
+        await asyncio.gather(*started, return_exceptions=True)
+
+
+def close() -> None:
+    """Close the loop of the lane whose thread this is, where it has one."""
+    runner, _lane.runner = _lane.runner, None
+    if runner is not None:
+        runner.close()
