@@ -12,7 +12,7 @@ from sqlalchemy import Engine
 from messaging.handlers import Handlers
 from messaging.hold import Heartbeat
 from messaging.inbox import Inbox, Policy
-from messaging.parking import Drainer, Kept
+from messaging.parking import Drainer, ShutdownGuard
 from messaging.performing import Performer
 from messaging.protection import Protection
 from messaging.queue import Queue
@@ -107,7 +107,7 @@ def _parts(
     tally: Tally,
     counts: Counts,
 ) -> Parts:
-    wait, kept, performer = PollWait(stop), Kept(), Performer(handlers=handlers)
+    wait, shutdown, performer = PollWait(stop), ShutdownGuard(), Performer(handlers=handlers)
     inbox = inbox_of()
     heartbeat = Heartbeat(queue, timeout_seconds=conditions.timeout_seconds, clock=_clock)
     work_settings = WorkSettings(
@@ -135,8 +135,17 @@ def _parts(
         queue=queue,
         inbox=inbox,
         heartbeat=heartbeat,
-        drainer=Drainer(engine, inbox, performer, settings=work_settings, chance=chance, tally=tally, kept=kept),
-        kept=kept,
+        drainer=Drainer(
+            engine,
+            inbox,
+            performer,
+            settings=work_settings,
+            clock=_clock,
+            chance=chance,
+            tally=tally,
+            shutdown=shutdown,
+        ),
+        shutdown=shutdown,
         lanes=[Lane(queue, work, settings=settings, wait=wait, clock=_clock, chance=one) for one in chances],
         protection=Protection(None, _clock),
         measured=counts,

@@ -8,6 +8,7 @@ import inspect
 import re
 from collections.abc import Mapping
 from dataclasses import MISSING, Field, dataclass, fields
+from datetime import datetime
 from enum import Enum
 from typing import Any, get_type_hints
 
@@ -31,6 +32,7 @@ _UNITS_OF = {
     "Consumer.cpu": "CPU units, 1,024 a vCPU",
     "Consumer.filter_policy": "mapping of attribute to conditions",
     "Consumer.image": "image",
+    "Consumer.joined_at": "aware datetime",
     "Consumer.handlers": "Python module",
     "Environment.image": "image",
     "Environment.account": "account id",
@@ -124,6 +126,7 @@ _REFUSED: dict[str, tuple[Mapping[str, object], ...]] = {
         {"gaps": Gaps.WAIT, "filter_policy": {"region": ["eu"]}},
     ),
     "Consumer.gap_wait_seconds": ({"gap_wait_seconds": 0},),
+    "Consumer.joined_at": ({"joined_at": datetime.fromisoformat("2026-11-22")},),
     "Consumer.inbox_retention_seconds": ({"inbox_retention_seconds": 86_400},),
     "NewNetwork.cidr": ({"cidr": "10.0.0.0/8"},),
     "NewNetwork.availability_zones": ({"availability_zones": 4},),

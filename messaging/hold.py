@@ -131,6 +131,11 @@ class Heartbeat:
         """Return how often to call `beat`."""
         return max(0.1, min(1.0, self._timeout_seconds / 20))
 
+    @property
+    def patience_seconds(self) -> float:
+        """Return how long a handler that was given up has to end."""
+        return self._timeout_seconds / 4
+
     def holds(self) -> list[Hold]:
         """Return what is held now, in the order it was received."""
         with self._lock:
@@ -153,7 +158,7 @@ class Heartbeat:
 
         Until then nobody else has it: it was extended last before it was given up, for a whole timeout.
         """
-        since = self._clock.monotonic() - self._timeout_seconds / 4
+        since = self._clock.monotonic() - self.patience_seconds
         return [hold for hold in self.holds() if hold.gives_up_at <= since and not hold.is_done]
 
     def beat(self) -> None:

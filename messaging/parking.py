@@ -1,12 +1,15 @@
-"""Messages that were set aside, taken up again in order: by every worker, one group at a time.
+"""Messages that were set aside, taken up again in order: by every worker, several groups side by side.
 
 The group's row is locked from taking a message up to its commit, and whoever finds it locked goes on with another. A
-message that fails is tried again with backoff; with its attempts used up it is held, and its group with it, until an
-operator retries, replaces or skips it: it is not in the queue any more, so no DLQ can take it.
+handler that does not end holds up its own group, and no other. A message that fails is tried again with backoff; with
+its attempts used up it is held, and its group with it, until an operator retries, replaces or skips it: it is in no
+queue any more, so no DLQ can take it.
 """
 
 import random
-from contextlib import suppress
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 
 import structlog
 from sqlalchemy import Engine
@@ -15,52 +18,77 @@ from sqlalchemy.orm import Session
 
 from messaging import databases
 from messaging.errors import HoldLost
-from messaging.handlers import Ack, Context, Reject, Retry
+from messaging.handlers import Ack, Context, Outcome, Reject, Retry
 from messaging.inbox import Inbox, ParkedMessage
 from messaging.performing import Performer
+from messaging.printable import printable
 from messaging.tally import Tally
 from messaging.work import WorkSettings
 from sluice import metrics
+from sluice.clock import Clock
 
 _log = structlog.get_logger()
 _IN_A_ROW_MAX = 1_000
 
 
-class Kept:
-    """What stands for a hold where there is no message in a queue: ours until the worker has to end."""
+class ShutdownGuard:
+    """Says whether anything may be committed still: until the worker has to end."""
 
     def __init__(self) -> None:
-        self._is_lost = False
+        self.is_over = False
 
-    def lose(self) -> None:
+    def end(self) -> None:
         """Let no commit begin any more."""
-        self._is_lost = True
+        self.is_over = True
+
+
+class DrainLease:
+    """One attempt at a message that was set aside: its handler has as long as one on a lane.
+
+    Args:
+        message: what is tried.
+        clock: measures it.
+        seconds_max: it is given up after so long.
+        shutdown: ends it before.
+    """
+
+    def __init__(self, message: ParkedMessage, *, clock: Clock, seconds_max: float, shutdown: ShutdownGuard) -> None:
+        self.message = message
+        self._clock, self._seconds_max, self._shutdown = clock, seconds_max, shutdown
+        self._gives_up_at = clock.monotonic() + seconds_max
 
     def check(self) -> None:
-        """Do nothing until the worker has to end.
+        """Do nothing while something may be committed.
 
         Raises:
-            HoldLost: it has to.
+            HoldLost: the worker ends, or its time is over.
         """
-        if self._is_lost:
+        if self._shutdown.is_over:
             raise HoldLost("the worker ends")
+        if self.overdue_seconds() >= 0:
+            raise HoldLost(f"its handler took longer than {self._seconds_max:g} s, allowed is less")
 
     def remaining_seconds(self) -> float:
-        """Return that there is no telling."""
-        return 0.0 if self._is_lost else float("inf")
+        """Return how long something may be committed yet."""
+        return 0.0 if self._shutdown.is_over else max(0.0, -self.overdue_seconds())
+
+    def overdue_seconds(self) -> float:
+        """Return for how long its time has been over; negative while it is not."""
+        return self._clock.monotonic() - self._gives_up_at
 
 
 class Drainer:
-    """Handles parked messages whose turn has come. Runs on one thread, `step` by `step`.
+    """Handles parked messages whose turn has come: any number of threads, each a group of its own at a time.
 
     Args:
         engine: of the consumer's database.
         inbox: the consumer's.
         performer: calls the handlers.
         settings: how it is done.
+        clock: measures how long a handler takes.
         chance: for the jitter; a seeded one in tests.
         tally: counts what happens.
-        kept: ends it.
+        shutdown: ends it.
     """
 
     def __init__(
@@ -70,41 +98,58 @@ class Drainer:
         performer: Performer,
         *,
         settings: WorkSettings,
+        clock: Clock,
         chance: random.Random,
         tally: Tally,
-        kept: Kept,
+        shutdown: ShutdownGuard,
     ) -> None:
         self._engine, self._inbox, self._performer, self._settings = engine, inbox, performer, settings
-        self._chance, self._tally, self._kept = chance, tally, kept
+        self._clock, self._chance, self._tally, self._shutdown = clock, chance, tally, shutdown
+        self._lock = threading.Lock()
+        self._claimed: set[str] = set()
+        self._leases: list[DrainLease] = []
 
     def step(self) -> int:
-        """Handle what can be handled now, and return how many messages were.
+        """Drain what can be drained now, group by group, and return how many messages were handled."""
+        return sum(self.drain(group_id) for group_id in self.claim())
 
-        A database that is away is no error: there is another step.
+    def claim(self) -> list[str]:
+        """Claim the groups in which something is due and which nobody in this process has claimed, and return them.
+
+        Whoever gets a group has to drain it. A database that is away is no error: there is another look.
         """
-        handled = 0
-        with suppress(HoldLost):
-            for group_id in self._due():
-                try:
-                    handled += self._drain(group_id)
-                except DBAPIError as error:  # the groups behind it need not wait
-                    _log.error("the database does not do it", group=group_id, error=str(error.orig).strip())
-        return handled
-
-    def _due(self) -> list[str]:
         try:
-            return self._inbox.due(self._engine)
+            due = self._inbox.due(self._engine)
         except DBAPIError as error:
-            _log.error("the database does not do it", error=str(error.orig).strip())
+            _log.error("the database does not do it", error=printable(error.orig))
             return []
+        with self._lock:
+            found = [group_id for group_id in due if group_id not in self._claimed]
+            self._claimed.update(found)
+        return found
+
+    def drain(self, group_id: str) -> int:
+        """Handle what is next of a claimed group, as long as there is something, and return how many messages were."""
+        try:
+            with suppress(HoldLost), structlog.contextvars.bound_contextvars(group=group_id):
+                return self._drain(group_id)
+        except DBAPIError as error:
+            _log.error("the database does not do it", group=group_id, error=printable(error.orig))
+        finally:
+            with self._lock:
+                self._claimed.discard(group_id)
+        return 0
+
+    def leases(self) -> list[DrainLease]:
+        """Return the attempts that are under way."""
+        with self._lock:
+            return list(self._leases)
 
     def _drain(self, group_id: str) -> int:
-        with structlog.contextvars.bound_contextvars(group=group_id):
-            for handled in range(_IN_A_ROW_MAX):
-                self._kept.check()
-                if not self._handle_next(group_id):
-                    return handled
-        return _IN_A_ROW_MAX
+        handled = 0
+        while handled < _IN_A_ROW_MAX and not self._shutdown.is_over and self._handle_next(group_id):
+            handled += 1
+        return handled
 
     def _handle_next(self, group_id: str) -> bool:
         with self._engine.begin() as connection:
@@ -116,21 +161,9 @@ class Drainer:
                 session.commit()
                 return False
             self._performer.failpoint("in_drain")
-            context = self._context(message)
-            try:
-                outcome = self._performer.perform(
-                    session, message.envelope, context, self._kept, before_commit="before_drain_commit"
-                )
-            except HoldLost:
-                session.rollback()
-                self._end_attempt(message)
-                raise
-            except DBAPIError as error:
-                session.rollback()
-                if self._is_database_away():
-                    self._end_attempt(message)
-                    raise
-                outcome = Retry(reason=str(error.orig).strip())
+            with self._leased(message) as lease:
+                context = self._context(message, lease)
+                outcome = self._performed(session, message, context, lease)
         told = {"seq": message.envelope.seq, "event_id": message.envelope.event.id, "attempt": context.attempt}
         if isinstance(outcome, Ack):
             self._performer.failpoint("after_drain_commit")
@@ -140,7 +173,43 @@ class Drainer:
         self._put_back(message, context, outcome)
         return False
 
-    def _context(self, message: ParkedMessage) -> Context:
+    def _performed(self, session: Session, message: ParkedMessage, context: Context, lease: DrainLease) -> Outcome:
+        """Return how the attempt went; its transaction has ended.
+
+        Raises:
+            HoldLost: the worker ends; the attempt does not count.
+            DBAPIError: the database is away; neither does it.
+        """
+        try:
+            return self._performer.perform(
+                session, message.envelope, context, lease, before_commit="before_drain_commit"
+            )
+        except HoldLost as lost:
+            session.rollback()
+            if self._shutdown.is_over:
+                self._end_attempt(message)
+                raise
+            return Retry(reason=str(lost))
+        except DBAPIError as error:
+            session.rollback()
+            if self._is_database_away():
+                self._end_attempt(message)
+                raise
+            return Retry(reason=printable(error.orig))
+
+    @contextmanager
+    def _leased(self, message: ParkedMessage) -> Iterator[DrainLease]:
+        seconds_max = self._settings.hold_seconds_max
+        lease = DrainLease(message, clock=self._clock, seconds_max=seconds_max, shutdown=self._shutdown)
+        with self._lock:
+            self._leases.append(lease)
+        try:
+            yield lease
+        finally:
+            with self._lock:
+                self._leases.remove(lease)
+
+    def _context(self, message: ParkedMessage, lease: DrainLease) -> Context:
         return Context(
             consumer=self._settings.consumer,
             seq=message.envelope.seq,
@@ -149,7 +218,7 @@ class Drainer:
             is_last_attempt=message.attempts >= self._settings.max_attempts,
             is_late=False,
             attributes=message.attributes,
-            hold=self._kept,
+            hold=lease,
         )
 
     def _is_database_away(self) -> bool:

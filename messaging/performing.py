@@ -1,8 +1,8 @@
 """Calling a handler inside its transaction, and making one of three outcomes of whatever comes of it.
 
 Whether the message is fresh from the queue or was set aside makes no difference here. A handler is somebody else's
-code: it may raise anything, end the transaction behind SQLAlchemy's back, or fork. Nothing is committed but the transaction
-that was begun, with the inbox's mark in it.
+code: it may raise anything, end the transaction behind SQLAlchemy's back, or fork. Nothing is committed but the
+transaction that was begun, with the inbox's mark in it.
 """
 
 import os

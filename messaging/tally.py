@@ -13,10 +13,10 @@ class Tally:
         self._lock = threading.Lock()
         self._counts: Counter[str] = Counter()
 
-    def add(self, name: str) -> None:
-        """Count one more of that metric."""
+    def add(self, name: str, count: int = 1) -> None:
+        """Count one more of that metric, or so many."""
         with self._lock:
-            self._counts[name] += 1
+            self._counts[name] += count
 
     def take(self) -> dict[str, float]:
         """Return what was counted since the last time, by the name of the metric; zero where nothing was."""

@@ -10,18 +10,19 @@ import threading
 import uuid
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from queue import Empty, SimpleQueue
 
 import structlog
 from sqlalchemy import Engine
 from sqlalchemy.exc import DBAPIError
 
-from messaging import databases
+from messaging import async_handlers, databases
 from messaging.backoff import Backoff
 from messaging.errors import HoldLost, OutboxError, TransientError
 from messaging.hold import Heartbeat
 from messaging.inbox import FORGOTTEN_MAX, Inbox
 from messaging.metrics import Metrics
-from messaging.parking import Drainer, Kept
+from messaging.parking import Drainer, ShutdownGuard
 from messaging.protection import Protection
 from messaging.queue import Queue
 from messaging.relay import Wait
@@ -170,7 +171,7 @@ class Parts:
     inbox: Inbox
     heartbeat: Heartbeat
     drainer: Drainer
-    kept: Kept
+    shutdown: ShutdownGuard
     lanes: Sequence[Lane]
     protection: Protection
     measured: Metrics
@@ -192,6 +193,7 @@ class Worker:
         self._has_ended, self._refusals = threading.Event(), databases.Refusals(parts.engine)
         self._measured_at = self._forgot_at = clock.monotonic()
         self._drained_at = clock.monotonic()
+        self._claimed: SimpleQueue[str] = SimpleQueue()
 
     def run(self) -> None:
         """Work until stopped, then end within the drain time. Runs in the main thread, which signals interrupt.
@@ -201,16 +203,18 @@ class Worker:
                 nothing is known to bring about.
         """
         lanes = [self._thread(f"lane-{number}", self._run_lane, lane) for number, lane in enumerate(self._parts.lanes)]
-        drainer = self._thread("drainer", self._run_drainer)
+        # As many parked groups at once as live ones; a thread more looks which are due.
+        drainers = [self._thread(f"drain-{number}", self._run_drain) for number in range(len(lanes))]
+        workers = [*lanes, *drainers, self._thread("drainer", self._run_drainer)]
         helpers = [self._thread("heartbeat", self._run_heartbeat), self._thread("care", self._run_care)]
         _log.info("working", lanes=len(lanes), queue=self._parts.queue.url)
         fault: str | None = None
         while not self._stop.is_asked():
             self._stop.wait(_TICK_SECONDS)
-            fault = self._fault([*lanes, drainer])
+            fault = self._fault(workers)
             if fault is not None or self._is_idle():
                 self._stop.ask()
-        self._end([*lanes, drainer], helpers)
+        self._end(workers, helpers)
         if fault is not None:
             raise OutboxError(f"{fault}; start the worker again")
 
@@ -221,13 +225,22 @@ class Worker:
             return f"{', '.join(ended)} ended by itself, see the log above"
         if self._refusals.said is not None:
             return databases.REFUSED.format(said=self._refusals.said)
-        for hold in self._parts.heartbeat.overdue():
-            message = hold.message
-            return (
-                f"the handler of {message.sqs_message_id} of group {message.message_group_id} was given up and has not"
-                " ended, allowed is one that asks `context.hold.check()` or takes less than ten visibility timeouts"
-            )
-        return None
+        overdue = [
+            f"{hold.message.sqs_message_id} of group {hold.message.message_group_id}"
+            for hold in self._parts.heartbeat.overdue()
+        ]
+        patience_seconds = self._parts.heartbeat.patience_seconds
+        for lease in self._parts.drainer.leases():
+            if lease.overdue_seconds() >= patience_seconds:
+                envelope = lease.message.envelope
+                overdue.append(f"number {envelope.seq} of group {envelope.event.group}, which was set aside,")
+        if not overdue:
+            return None
+        self._parts.tally.add(metrics.OVERDUE, len(overdue))
+        return (
+            f"the handler of {overdue[0]} was given up and has not ended, allowed is one that asks"
+            " `context.hold.check()` or takes less than ten visibility timeouts"
+        )
 
     def _end(self, workers: Sequence[threading.Thread], helpers: Sequence[threading.Thread]) -> None:
         _log.info("stopping", drain_seconds=self._settings.drain_seconds)
@@ -235,7 +248,8 @@ class Worker:
         for thread in workers:
             thread.join(max(0.0, deadline - self._clock.monotonic()))
         unfinished = self._parts.heartbeat.holds()
-        self._parts.kept.lose()
+        unfinished_count = len(unfinished) + len(self._parts.drainer.leases())
+        self._parts.shutdown.end()
         for hold in unfinished:
             hold.lose("the worker ends")
         for thread in workers:  # a handler that asks its hold ends now
@@ -248,7 +262,7 @@ class Worker:
                 self._parts.queue.release(hold.message.receipt_handle, 0)
             except (HoldLost, TransientError) as error:
                 _log.warning("not given back: it comes again when its visibility timeout ends", error=str(error))
-        _log.info("stopped", unfinished=len(unfinished))
+        _log.info("stopped", unfinished=unfinished_count)
 
     def _thread(self, name: str, run: Callable[..., None], *arguments: object) -> threading.Thread:
         # A handler nobody can end must not keep the process: what it has open is rolled back with it.
@@ -263,15 +277,28 @@ class Worker:
             except Exception:  # whatever it is, the other lanes and the next message need this one
                 _log.exception("a message was not worked on, and comes again when its visibility timeout ends")
                 lane.fail()
+        async_handlers.close()
 
     def _run_drainer(self) -> None:
         while not self._stop.is_asked():
             try:
-                if self._parts.drainer.step():
-                    self._drained_at = self._clock.monotonic()
-            except Exception:  # the next step may do it
+                for group_id in self._parts.drainer.claim():
+                    self._claimed.put(group_id)
+            except Exception:  # the next look may do it
                 _log.exception("what was set aside was not looked at")
             self._stop.wait(_TICK_SECONDS)
+
+    def _run_drain(self) -> None:
+        while not self._stop.is_asked():
+            try:
+                group_id = self._claimed.get(timeout=_TICK_SECONDS)
+                if self._parts.drainer.drain(group_id):
+                    self._drained_at = self._clock.monotonic()
+            except Empty:
+                continue
+            except Exception:  # the next look finds it due again
+                _log.exception("what was set aside was not handled")
+        async_handlers.close()
 
     def _run_heartbeat(self) -> None:
         while not self._has_ended.wait(self._parts.heartbeat.interval_seconds):
@@ -323,7 +350,7 @@ class Worker:
 
     def _is_idle(self) -> bool:
         idle_seconds = self._settings.idle_seconds
-        if idle_seconds is None or self._parts.heartbeat.holds():
+        if idle_seconds is None or self._parts.heartbeat.holds() or self._parts.drainer.leases():
             return False
         last = max([self._drained_at, *(lane.active_at for lane in self._parts.lanes)])
         return self._clock.monotonic() - last >= idle_seconds

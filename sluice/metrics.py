@@ -11,9 +11,10 @@ OUTBOX_PUBLISHED = "OutboxPublished"
 
 HANDLED, DUPLICATES, RETRIED = "InboxHandled", "InboxDuplicates", "InboxRetried"
 DEAD, PARKED, LOST, NOT_DELETED = "InboxDead", "InboxParked", "InboxLost", "InboxNotDeleted"
+OVERDUE = "InboxOverdue"
 PARKED_GROUPS, PARKED_MESSAGES = "InboxParkedGroups", "InboxParkedMessages"
 HELD_MESSAGES, OPEN_EXCEPTIONS = "InboxHeldMessages", "InboxOpenExceptions"
-EVENTS = (HANDLED, DUPLICATES, RETRIED, DEAD, PARKED, LOST, NOT_DELETED)
+EVENTS = (HANDLED, DUPLICATES, RETRIED, DEAD, PARKED, LOST, NOT_DELETED, OVERDUE)
 """What a worker counts since it last wrote them."""
 
 UNITS = {

@@ -15,7 +15,7 @@ from messaging.handlers import Handlers
 from messaging.hold import Heartbeat
 from messaging.inbox import Inbox, Policy
 from messaging.metrics import NoMetrics
-from messaging.parking import Drainer, Kept
+from messaging.parking import Drainer, ShutdownGuard
 from messaging.performing import Performer, Recorder
 from messaging.preflight import faults
 from messaging.protection import Protection
@@ -182,7 +182,7 @@ def _parts(
     is_measured: bool,
     recorder: Recorder | None,
 ) -> Parts:
-    clock, wait, tally, kept = SystemClock(), PollWait(stop), Tally(), Kept()
+    clock, wait, tally, shutdown = SystemClock(), PollWait(stop), Tally(), ShutdownGuard()
     inbox = Inbox(Policy.declared(place.consumer))
     heartbeat = Heartbeat(prompt, timeout_seconds=work_settings.timeout_seconds, clock=clock)
     work = Work(
@@ -205,8 +205,17 @@ def _parts(
         queue=prompt,
         inbox=inbox,
         heartbeat=heartbeat,
-        drainer=Drainer(place.engine, inbox, performer, settings=work_settings, chance=chance, tally=tally, kept=kept),
-        kept=kept,
+        drainer=Drainer(
+            place.engine,
+            inbox,
+            performer,
+            settings=work_settings,
+            clock=clock,
+            chance=chance,
+            tally=tally,
+            shutdown=shutdown,
+        ),
+        shutdown=shutdown,
         lanes=[Lane(source, work, settings=settings, wait=wait, clock=clock, chance=one) for one in chances],
         protection=Protection(
             os.environ.get("ECS_AGENT_URI"),

@@ -30,6 +30,8 @@ CREATE TABLE sluice_inbox_exception (
     CONSTRAINT sluice_inbox_exception_place UNIQUE (consumer, group_id, epoch, seq)
 );
 
+CREATE INDEX sluice_inbox_exception_closed ON sluice_inbox_exception (consumer, closed_at_us) WHERE closed_at_us IS NOT NULL;
+
 CREATE INDEX sluice_inbox_exception_open ON sluice_inbox_exception (consumer, group_id) WHERE closed_at_us IS NULL;
 
 CREATE TABLE sluice_inbox_group (

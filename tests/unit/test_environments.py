@@ -3,6 +3,7 @@
 import math
 import re
 from dataclasses import asdict, fields, replace
+from datetime import datetime
 from typing import Any
 
 import pytest
@@ -330,6 +331,11 @@ CONSUMER_REFUSALS: list[tuple[dict[str, Any], str]] = [
         "Consumer('billing').gaps is <Gaps.WAIT: 'wait'>" + FILTERED_RULE,
     ),
     ({"gap_wait_seconds": 0}, "Consumer('billing').gap_wait_seconds is 0, allowed is 1 to 86400 seconds" + EDIT),
+    (
+        {"joined_at": datetime.fromisoformat("2026-11-22")},
+        "Consumer('billing').joined_at is datetime.datetime(2026, 11, 22, 0, 0), allowed is an instant with its time"
+        " zone, such as datetime(2026, 11, 22, tzinfo=UTC), or None" + EDIT,
+    ),
     (
         {"gap_wait_seconds": 86_401},
         "Consumer('billing').gap_wait_seconds is 86401, allowed is 1 to 86400 seconds" + EDIT,
@@ -1208,6 +1214,7 @@ def _pinned_consumers(**changes: object) -> tuple[dict[str, object], ...]:
         "poison": Poison.SKIP,
         "gaps": Gaps.RECORD,
         "gap_wait_seconds": 300,
+        "joined_at": None,
         "inbox_retention_seconds": 5_184_000,
     }
     return tuple(

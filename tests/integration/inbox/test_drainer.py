@@ -138,7 +138,7 @@ def test_a_worker_that_ends_commits_nothing_more_and_uses_up_no_attempt(world: W
     world.calls.clear()
 
     def end(*_: object) -> None:
-        worker.kept.lose()
+        worker.shutdown.end()
 
     world.says["a", 2] = [end]
     assert worker.drainer.step() == 0

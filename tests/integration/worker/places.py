@@ -25,7 +25,7 @@ from messaging.failpoints import Failpoint
 from messaging.handlers import ANY, Context, Handler, Handlers, Outcome
 from messaging.hold import Heartbeat
 from messaging.inbox import Inbox, Policy
-from messaging.parking import Drainer, Kept
+from messaging.parking import Drainer, ShutdownGuard
 from messaging.performing import Performer
 from messaging.queue import Queue, Received
 from messaging.tally import Tally
@@ -211,7 +211,7 @@ class Hands:
     performer: Performer
     work: Work
     lane: Lane
-    kept: Kept
+    shutdown: ShutdownGuard
     drainer: Drainer
     tally: Tally
     wait: ClockWait
@@ -336,7 +336,7 @@ class World:
         inbox = self.inbox if inbox is None else inbox
         sqs, line = self.simulator.client("sqs"), Line()
         line.attach(sqs)
-        queue, wait, tally, kept = Queue(sqs, self.url), ClockWait(self.simulator), Tally(), Kept()
+        queue, wait, tally, shutdown = Queue(sqs, self.url), ClockWait(self.simulator), Tally(), ShutdownGuard()
         performer = Performer(handlers=self.handlers if handlers is None else handlers, failpoint=failpoint)
         heartbeat = Heartbeat(queue, timeout_seconds=self.settings.timeout_seconds, clock=clock)
         work = kind(
@@ -366,15 +366,16 @@ class World:
             performer=performer,
             work=work,
             lane=Lane(queue, work, settings=settings, wait=wait, clock=clock, chance=chance),
-            kept=kept,
+            shutdown=shutdown,
             drainer=Drainer(
                 self.engine,
                 inbox,
                 performer,
                 settings=self.settings,
+                clock=clock,
                 chance=chance,
                 tally=tally,
-                kept=kept,
+                shutdown=shutdown,
             ),
             tally=tally,
             wait=wait,
@@ -395,7 +396,7 @@ class World:
         assert message is not None, "nothing can be received"
         return message
 
-    def _handle(self, session: Session, event: Event, context: Context) -> Outcome | None:
+    def _handle(self, session: Session, event: Event, context: Context) -> Any:
         place = (event.group, context.seq)
         call = Call(
             place=place,

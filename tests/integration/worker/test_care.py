@@ -51,7 +51,7 @@ def worker(world: World, kept: Kept) -> Worker:
         inbox=world.inbox,
         heartbeat=hands.heartbeat,
         drainer=hands.drainer,
-        kept=hands.kept,
+        shutdown=hands.shutdown,
         lanes=[hands.lane],
         protection=Protection(None, world.clock),
         measured=kept,
