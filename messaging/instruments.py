@@ -1,4 +1,4 @@
-"""Metrics of OpenTelemetry: what is written for CloudWatch, under the same names. Loaded where OpenTelemetry is.
+"""Metrics of OpenTelemetry: the measurements that are written for CloudWatch. Loaded where OpenTelemetry is.
 
 Readers and exporters are the meter provider's, which the handlers' module sets, as it does for traces.
 https://opentelemetry.io/docs/specs/otel/metrics/api/ (read 2026-11-22).
@@ -6,12 +6,13 @@ https://opentelemetry.io/docs/specs/otel/metrics/api/ (read 2026-11-22).
 
 from collections.abc import Iterable, Mapping
 
-from opentelemetry.metrics import Meter, get_meter
+from opentelemetry.metrics import Counter, Meter, get_meter
+from opentelemetry.metrics import _Gauge as Gauge
 
 from sluice import metrics
 
-_UNITS = {"Seconds": "s", "Count": "1"}
-"""CloudWatch's unit to that of UCUM."""
+_UNITS = {"Seconds": "s", "Count": "{count}"}
+"""CloudWatch's unit to that of UCUM. A plain 1 would be a ratio to an exporter."""
 
 
 def meter() -> Meter:
@@ -30,12 +31,14 @@ class InstrumentMetrics:
 
     def __init__(self, meter: Meter, names: Iterable[str], dimensions: Mapping[str, str]) -> None:
         self._attributes = dict(dimensions)
-        by_kind: tuple[list[str], list[str]] = ([], [])
+        self._counters: dict[str, Counter] = {}
+        self._gauges: dict[str, Gauge] = {}
         for name in names:
-            by_kind[name not in metrics.COUNTED].append(name)
-        counted, gauges = by_kind
-        self._counters = {name: meter.create_counter(name, unit=_UNITS[metrics.UNITS[name]]) for name in counted}
-        self._gauges = {name: meter.create_gauge(name, unit=_UNITS[metrics.UNITS[name]]) for name in gauges}
+            described = (metrics.opentelemetry_name(name), _UNITS[metrics.UNITS[name]])
+            if name in metrics.COUNTED:
+                self._counters[name] = meter.create_counter(*described)
+            else:
+                self._gauges[name] = meter.create_gauge(*described)
 
     def put(self, values: Mapping[str, float]) -> None:
         """Add to the counters, and set the gauges."""

@@ -44,9 +44,22 @@ def prometheus_name(name: str) -> str:
 
     Conventions: https://prometheus.io/docs/practices/naming/ (read 2026-11-22).
     """
-    words = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).lower()
     unit = "_seconds" if UNITS[name] == "Seconds" else ""
-    return f"sluice_{words}{unit}{'_total' if name in COUNTED else ''}"
+    return f"sluice_{'_'.join(_words(name))}{unit}{'_total' if name in COUNTED else ''}"
+
+
+def opentelemetry_name(name: str) -> str:
+    """Return a metric's name in OpenTelemetry, in lower case: InboxParkedGroups is sluice.inbox.parked_groups.
+
+    An exporter to Prometheus makes the same name of it as `prometheus_name`. Conventions:
+    https://opentelemetry.io/docs/specs/semconv/general/naming/ (read 2026-11-22).
+    """
+    part, *words = _words(name)
+    return f"sluice.{part}.{'_'.join(words)}"
+
+
+def _words(name: str) -> list[str]:
+    return re.sub(r"(?<=[a-z])(?=[A-Z])", " ", name).lower().split()
 
 
 def inbox_dimensions(environment: Environment, consumer: Consumer) -> dict[str, str]:

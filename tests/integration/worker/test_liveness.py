@@ -13,12 +13,12 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from sqlalchemy import Engine
+from sqlalchemy import Engine, event
+from sqlalchemy.exc import OperationalError
 from sqlalchemy.orm import Session
 from structlog.testing import capture_logs
 
 from emulator import localstack
-from messaging import databases, schema
 from messaging.backoff import Backoff
 from messaging.envelope import Event
 from messaging.handlers import Ack, Context, Outcome, Reject
@@ -33,6 +33,7 @@ from sluice import metrics
 from sluice.clock import SystemClock, eventually
 from tests.integration.conftest import PROJECT
 from tests.integration.outbox.market import MessagingProcess
+from tests.integration.outbox.test_signs import relay_process
 from tests.integration.worker import processes
 from tests.integration.worker.places import Fault, Hands, World, seeded
 
@@ -80,9 +81,10 @@ class Checked:
         )
 
     @contextmanager
-    def running(self) -> Iterator[None]:
+    def running(self, drain_seconds: float = 0.3) -> Iterator[None]:
         """Run the worker meanwhile."""
-        worker = Worker(self.parts, settings=SETTINGS, stop=self.stop, clock=SystemClock())
+        settings = replace(SETTINGS, drain_seconds=drain_seconds)
+        worker = Worker(self.parts, settings=settings, stop=self.stop, clock=SystemClock())
         with ThreadPoolExecutor(1) as pool:
             ended = pool.submit(worker.run)
             try:
@@ -251,14 +253,22 @@ def test_lanes_that_are_idle_busy_or_cut_off_are_never_overdue(world: World) -> 
         overdue.append(signs.liveness.overdue())
         return Ack()
 
+    def answers_nothing(_: object) -> None:
+        world.simulator.advance(300)  # as long as a handler may take: then the connection is closed
+        overdue.append(signs.liveness.overdue())
+        raise OperationalError("BEGIN", None, Exception("the database gave no answer for 300 s"))
+
     world.says["a", 1] = [takes_long]
     world.send("a")
     for turn in range(60):
         if turn == 20:
             worker.line.faults = [Fault(operation="ReceiveMessage", unreachable=True)] * 20
-        worker.work.is_database_away = 40 <= turn < 60
+        if turn == 40:
+            worker.work.is_database_away = True
+            event.listen(world.engine, "begin", answers_nothing)
         lane.step()
         overdue.append(signs.liveness.overdue())
+    event.remove(world.engine, "begin", answers_nothing)
 
     assert world.effects() == [("a", 1)]
     assert world.clock.monotonic() - began_at > 5 * promises.polling
@@ -280,10 +290,10 @@ def test_a_healthy_worker_passes_the_check_for_several_promises(on_file: Engine,
         world.says["a", 1] = [sends_the_next]
         world.send("a")
     with capture_logs() as logged, checked.running():
-        until = clock.monotonic() + 7
+        until = clock.monotonic() + 9
 
         def has_passed() -> bool:
-            found = checked.check()
+            found = check(path, "--within", "8")
             assert found[0] == 0, found
             return clock.monotonic() > until
 
@@ -293,6 +303,23 @@ def test_a_healthy_worker_passes_the_check_for_several_promises(on_file: Engine,
     assert ran == ["heartbeat", "lane-0"]
     assert (len(world.called) > 20) == is_busy
     assert [entry for entry in logged if "part" in entry] == []
+
+
+def test_a_worker_that_stops_is_still_looked_after(on_file: Engine, path: Path) -> None:
+    """What hangs while it drains is overdue as before."""
+    world = World(on_file)
+    world.send("a")
+    checked = Checked(world, path, promising(working=PROMISED_SECONDS))
+    with capture_logs() as logged, checked.running(drain_seconds=20), hanging(world, ("a", 1)) as hangs:
+        assert hangs.wait(PATIENCE_SECONDS)
+        checked.stop.ask()
+        overdue = eventually(
+            lambda: [entry["part"] for entry in logged if str(entry["event"]).startswith("no sign of life")],
+            timeout_seconds=PATIENCE_SECONDS,
+            describe="what hangs to be logged",
+        )
+
+    assert overdue == ["lane-0"]
 
 
 def test_a_worker_that_has_ended_is_expected_nothing_of(on_file: Engine, path: Path) -> None:
@@ -404,22 +431,6 @@ def test_a_worker_that_is_frozen_or_killed_fails_the_check(
     """One that goes on passes it again, and one that has ended has no file any more."""
     with processes.opened(on_file, emulated, tmp_path, processes.consumer()) as workshop:
         frozen_killed_and_ended(lambda: workshop.worker(SLUICE_ALIVE_FILE=str(path)), path)
-
-
-def relay_process(tmp_path: Path, *options: str) -> MessagingProcess:
-    """Start a relay that has nothing to publish."""
-    dsn = f"sqlite:///{tmp_path / 'outbox.db'}"
-    engine = databases.engine(dsn)
-    with engine.begin() as connection:
-        schema.create(connection)
-    engine.dispose()
-    place = ("--dsn", dsn, "--topic-arn", "arn:aws:sns:us-east-1:000000000000:t.fifo")
-    keys = {"AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "test"}
-    return MessagingProcess(
-        ["relay", *place, "--endpoint-url", "http://127.0.0.1:9", *options],
-        environment=keys,
-        log=tmp_path / "relay.log",
-    )
 
 
 def test_a_relay_that_is_frozen_or_killed_fails_the_check(path: Path, tmp_path: Path) -> None:
