@@ -1,4 +1,4 @@
-"""Metrics, behind one small protocol; off unless asked for.
+"""Metrics, behind one small protocol; off unless asked for. Any number of sinks get the same measurements.
 
 On ECS a metric is a line of the log: CloudWatch Logs makes metrics of lines in its embedded metric format, whoever
 sends them. The `awslogs` driver is enough: no agent, no header, and neither a right nor an endpoint more for the task.
@@ -8,10 +8,15 @@ https://docs.aws.amazon.com/AmazonCloudWatch/latest/monitoring/CloudWatch_Embedd
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Protocol, TextIO
 
+import structlog
+
+from messaging.printable import printable
 from sluice.clock import Clock
+
+_log = structlog.get_logger()
 
 
 class Metrics(Protocol):
@@ -26,6 +31,25 @@ class NoMetrics:
 
     def put(self, values: Mapping[str, float]) -> None:
         """Do nothing."""
+
+
+class EveryMetrics:
+    """Gives each measurement to several sinks. One that fails costs neither the others' nor the caller's.
+
+    Args:
+        sinks: in the order they are given it.
+    """
+
+    def __init__(self, sinks: Sequence[Metrics]) -> None:
+        self._sinks = tuple(sinks)
+
+    def put(self, values: Mapping[str, float]) -> None:
+        """Give it to each."""
+        for sink in self._sinks:
+            try:
+                sink.put(values)
+            except Exception as error:  # a closed pipe, an exporter that is nobody's here
+                _log.warning("a measurement was lost", sink=type(sink).__name__, error=printable(error))
 
 
 class EmbeddedMetrics:

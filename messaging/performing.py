@@ -101,7 +101,7 @@ class Performer:
         handler = self.handlers.find(event.type)
         if handler is None:
             return Reject(f"there is no handler for {event.type!r}; add one, or one for '*'")
-        with _in_this_process(), begun:
+        with begun, _in_this_process():
             try:
                 returned = async_handlers.awaited(handler(session, event, context))
             except DatabaseError:

@@ -21,7 +21,11 @@ from messaging.errors import HoldLost, TransientError
 from sluice import limits
 from sluice.errors import EndpointError
 
-_CONNECT_SECONDS, _ANSWER_SECONDS = 4, 10
+CONNECT_SECONDS = 4
+"""A connection that took longer has failed; a client that waits less for an answer waits less for this, too."""
+_ANSWER_SECONDS = 10
+CALL_SECONDS_MAX = CONNECT_SECONDS + limits.WAIT_SECONDS_MAX + _ANSWER_SECONDS
+"""A call, a long poll among them, that took longer has failed."""
 # With another code AWS answers for the same: the handle's visibility timeout is over, or its message was received anew.
 _WORTHLESS = ("ReceiptHandleIsInvalid", "InvalidParameterValue", "MessageNotInflight")
 
@@ -42,7 +46,7 @@ def client(
         answer_seconds: how long it waits for an answer; as it is, longer than a long poll takes.
     """
     config = Config(
-        connect_timeout=min(_CONNECT_SECONDS, answer_seconds),
+        connect_timeout=min(CONNECT_SECONDS, answer_seconds),
         read_timeout=answer_seconds,
         retries={"total_max_attempts": 1},
         max_pool_connections=connections,

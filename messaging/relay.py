@@ -9,7 +9,7 @@ minutes, and after that the consumer's inbox does: SNS knows no token.
 
 import random
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -21,6 +21,7 @@ from messaging.backoff import Backoff
 from messaging.errors import LeaseLost, OutboxError
 from messaging.failpoints import Failpoint
 from messaging.lease import Lease
+from messaging.liveness import Watch
 from messaging.metrics import Metrics, NoMetrics
 from messaging.publisher import BatchRefused
 from messaging.store import DELETED_MAX, HEADS_MAX, Head, Outcome, Refused, Retry, Sent, Store
@@ -154,6 +155,12 @@ class Relay:
         """Let another lead at once."""
         self._lease.release()
 
+    def measure_last(self) -> None:
+        """Write what was published since the last measurement; nothing where there is nothing. No database is asked."""
+        if self._published_count:
+            self._metrics.put({metrics.OUTBOX_PUBLISHED: self._published_count})
+            self._published_count = 0
+
     def _lead(self) -> bool:
         if not self.is_leading:
             asked_at = self._clock.monotonic()
@@ -262,14 +269,33 @@ class Wait(Protocol):
         """Return whether the relay is to stop."""
 
 
-def run(relay: Relay, wait: Wait, settings: RelaySettings, *, chance: random.Random) -> None:
+def run(
+    relay: Relay, wait: Wait, settings: RelaySettings, *, chance: random.Random, watch: Watch | None = None
+) -> None:
     """Run a relay until it is told to stop; then let another lead.
 
     A database that does not answer is tried again after a while: nothing is lost meanwhile, it is the outbox.
 
+    Args:
+        relay: what is run.
+        wait: between two steps.
+        settings: how long.
+        chance: for the jitter.
+        watch: shows after every step that the loop goes on; None is nowhere.
+
     Raises:
         OutboxError: it refuses the credentials, which are read once, at the start.
     """
+    look = (lambda _: None) if watch is None else watch.look
+    try:
+        _run(relay, wait, settings, chance, look)
+    finally:
+        relay.measure_last()
+
+
+def _run(
+    relay: Relay, wait: Wait, settings: RelaySettings, chance: random.Random, look: Callable[[float], None]
+) -> None:
     failures = 0
     while not wait.is_stopped():
         try:
@@ -282,11 +308,15 @@ def run(relay: Relay, wait: Wait, settings: RelaySettings, *, chance: random.Ran
             failures += 1
             is_busy = False
             _log.error("the database does not answer", error=str(error.orig))
+        pause_seconds = 0.0
         if not is_busy:
             seconds = settings.poll_seconds if relay.is_leading else _STANDBY_SECONDS
             if failures:
                 seconds = settings.backoff.seconds(failures, chance.random())
-            wait.wait(seconds * (0.75 + chance.random() / 2))
+            pause_seconds = seconds * (0.75 + chance.random() / 2)
+        look(pause_seconds)
+        if not is_busy:
+            wait.wait(pause_seconds)
     try:
         relay.close()
     except (OperationalError, InterfaceError) as error:

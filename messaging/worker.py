@@ -21,6 +21,7 @@ from messaging.backoff import Backoff
 from messaging.errors import HoldLost, OutboxError, TransientError
 from messaging.hold import Heartbeat
 from messaging.inbox import FORGOTTEN_MAX, Inbox
+from messaging.liveness import AliveFile, Liveness, Signs, Watch
 from messaging.metrics import Metrics
 from messaging.parking import Drainer, ShutdownGuard
 from messaging.protection import Protection
@@ -30,7 +31,7 @@ from messaging.tally import Tally
 from messaging.waiting import Stop
 from messaging.work import Work
 from sluice import limits, metrics
-from sluice.clock import Clock
+from sluice.clock import Clock, SystemClock
 from sluice.declaration import Consumer
 from sluice.errors import ConfigError
 
@@ -43,6 +44,7 @@ _FORGET_TIMES_MAX = 100
 _WAIT_SECONDS_MIN = 1  # shorter polls cost more than they bring
 _LAST_SECONDS = 2.0  # of the stop timeout: for giving back what was not finished, and for ending
 _GRACE_SECONDS = 1.0
+_LOOK_SECONDS = 30.0  # the main loop looks each second; a machine that is busy, or a slow disk, may keep it that long
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,19 +113,30 @@ class Lane:
         wait: after a failure; ends when the worker stops.
         clock: tells how old an attempt id is.
         chance: for jitter and attempt ids; a seeded one in tests.
+        signs: takes its signs of life; None is nobody.
     """
 
     def __init__(
-        self, queue: Queue, work: Work, *, settings: WorkerSettings, wait: Wait, clock: Clock, chance: random.Random
+        self,
+        queue: Queue,
+        work: Work,
+        *,
+        settings: WorkerSettings,
+        wait: Wait,
+        clock: Clock,
+        chance: random.Random,
+        signs: Signs | None = None,
     ) -> None:
         self._queue, self._work, self._settings, self._wait = queue, work, settings, wait
         self._clock, self._chance = clock, chance
+        self._signs = Signs(Liveness(clock)) if signs is None else signs
         self._attempt: tuple[str, float] | None = None
         self._failures = 0
         self.active_at = clock.monotonic()
 
     def step(self) -> bool:
         """Poll once and work on what comes; return whether something came."""
+        self._sign()
         if not self._work.is_ready():
             self._rest()
             return False
@@ -139,9 +152,17 @@ class Lane:
         self._attempt, self._failures = None, 0
         if message is None:
             return False
+        self._signs.working()
         self._work.do(message, asked_at=asked_at)
         self.active_at = self._clock.monotonic()
         return True
+
+    def _sign(self) -> None:
+        """Give a sign of life: what comes next is a poll, or a database that may not answer for long."""
+        if self._work.is_database_away:
+            self._signs.working()
+        else:
+            self._signs.polling()
 
     def fail(self) -> None:
         """Rest after an error nobody thought of."""
@@ -164,7 +185,10 @@ class Lane:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parts:
-    """What a worker is put together from."""
+    """What a worker is put together from.
+
+    `signs` takes the signs of life of all its threads, and `alive` is where they are shown; None is nowhere.
+    """
 
     engine: Engine
     queue: Queue
@@ -176,6 +200,8 @@ class Parts:
     protection: Protection
     measured: Metrics
     tally: Tally
+    signs: Signs = field(default_factory=lambda: Signs(Liveness(SystemClock())))
+    alive: AliveFile | None = None
 
 
 class Worker:
@@ -194,6 +220,7 @@ class Worker:
         self._measured_at = self._forgot_at = clock.monotonic()
         self._drained_at = clock.monotonic()
         self._claimed: SimpleQueue[str] = SimpleQueue()
+        self._watch = Watch(parts.signs.liveness, parts.alive, within_seconds=_LOOK_SECONDS, clock=clock)
 
     def run(self) -> None:
         """Work until stopped, then end within the drain time. Runs in the main thread, which signals interrupt.
@@ -210,6 +237,7 @@ class Worker:
         _log.info("working", lanes=len(lanes), queue=self._parts.queue.url)
         fault: str | None = None
         while not self._stop.is_asked():
+            self._watch.look()
             self._stop.wait(_TICK_SECONDS)
             fault = self._fault(workers)
             if fault is not None or self._is_idle():
@@ -246,7 +274,7 @@ class Worker:
         _log.info("stopping", drain_seconds=self._settings.drain_seconds)
         deadline = self._clock.monotonic() + self._settings.drain_seconds
         for thread in workers:
-            thread.join(max(0.0, deadline - self._clock.monotonic()))
+            self._join(thread, deadline)
         unfinished = self._parts.heartbeat.holds()
         unfinished_count = len(unfinished) + len(self._parts.drainer.leases())
         self._parts.shutdown.end()
@@ -262,13 +290,25 @@ class Worker:
                 self._parts.queue.release(hold.message.receipt_handle, 0)
             except (HoldLost, TransientError) as error:
                 _log.warning("not given back: it comes again when its visibility timeout ends", error=str(error))
+        self._measure_last()
         _log.info("stopped", unfinished=unfinished_count)
+
+    def _join(self, thread: threading.Thread, deadline: float) -> None:
+        """Wait for a thread's end, and look after the others meanwhile."""
+        while thread.is_alive() and (left := deadline - self._clock.monotonic()) > 0:
+            self._watch.look()
+            thread.join(min(left, _TICK_SECONDS))
 
     def _thread(self, name: str, run: Callable[..., None], *arguments: object) -> threading.Thread:
         # A handler nobody can end must not keep the process: what it has open is rolled back with it.
-        thread = threading.Thread(target=run, args=arguments, name=name, daemon=True)
+        thread = threading.Thread(target=self._run_part, args=(run, *arguments), name=name, daemon=True)
         thread.start()
         return thread
+
+    def _run_part(self, run: Callable[..., None], *arguments: object) -> None:
+        run(*arguments)
+        async_handlers.close()
+        self._parts.signs.ended()  # not where it broke off
 
     def _run_lane(self, lane: Lane) -> None:
         while not self._stop.is_asked():
@@ -277,10 +317,10 @@ class Worker:
             except Exception:  # whatever it is, the other lanes and the next message need this one
                 _log.exception("a message was not worked on, and comes again when its visibility timeout ends")
                 lane.fail()
-        async_handlers.close()
 
     def _run_drainer(self) -> None:
         while not self._stop.is_asked():
+            self._parts.signs.working()
             try:
                 for group_id in self._parts.drainer.claim():
                     self._claimed.put(group_id)
@@ -290,6 +330,7 @@ class Worker:
 
     def _run_drain(self) -> None:
         while not self._stop.is_asked():
+            self._parts.signs.working()
             try:
                 group_id = self._claimed.get(timeout=_TICK_SECONDS)
                 if self._parts.drainer.drain(group_id):
@@ -298,14 +339,15 @@ class Worker:
                 continue
             except Exception:  # the next look finds it due again
                 _log.exception("what was set aside was not handled")
-        async_handlers.close()
 
     def _run_heartbeat(self) -> None:
+        self._parts.signs.beating()
         while not self._has_ended.wait(self._parts.heartbeat.interval_seconds):
             try:
                 self._parts.heartbeat.beat()
             except Exception:  # the next beat may do it
                 _log.exception("nothing was extended")
+            self._parts.signs.beating()
 
     def _run_care(self) -> None:
         while not self._stop.is_asked():
@@ -345,8 +387,13 @@ class Worker:
             metrics.PARKED_MESSAGES: counted["parked_messages"],
             metrics.HELD_MESSAGES: counted["held_messages"],
             metrics.OPEN_EXCEPTIONS: counted["open_exceptions"],
+            metrics.STUCK_PARTS: len(self._parts.signs.liveness.overdue()),
         }
         self._parts.measured.put({**self._parts.tally.take(), **gauges})
+
+    def _measure_last(self) -> None:
+        """Write what was counted since the last time, without the gauges: a database may not answer in time."""
+        self._parts.measured.put(self._parts.tally.take())
 
     def _is_idle(self) -> bool:
         idle_seconds = self._settings.idle_seconds

@@ -1,5 +1,7 @@
 """The metrics the runtime writes and the alarms read: names, units and dimensions, once."""
 
+import re
+
 from sluice import naming
 from sluice.declaration import Consumer, Environment
 
@@ -14,16 +16,20 @@ DEAD, PARKED, LOST, NOT_DELETED = "InboxDead", "InboxParked", "InboxLost", "Inbo
 OVERDUE = "InboxOverdue"
 PARKED_GROUPS, PARKED_MESSAGES = "InboxParkedGroups", "InboxParkedMessages"
 HELD_MESSAGES, OPEN_EXCEPTIONS = "InboxHeldMessages", "InboxOpenExceptions"
+STUCK_PARTS = "WorkerStuckParts"
 EVENTS = (HANDLED, DUPLICATES, RETRIED, DEAD, PARKED, LOST, NOT_DELETED, OVERDUE)
 """What a worker counts since it last wrote them."""
 
-UNITS = {
-    OUTBOX_LAG: "Seconds",
-    OUTBOX_PENDING: "Count",
-    OUTBOX_QUARANTINED: "Count",
-    OUTBOX_PUBLISHED: "Count",
-    **dict.fromkeys((*EVENTS, PARKED_GROUPS, PARKED_MESSAGES, HELD_MESSAGES, OPEN_EXCEPTIONS), "Count"),
-}
+COUNTED = frozenset((*EVENTS, OUTBOX_PUBLISHED))
+"""What is counted since it was last written, and is summed; all else is a gauge, what is at one moment."""
+
+INBOX = (*EVENTS, PARKED_GROUPS, PARKED_MESSAGES, HELD_MESSAGES, OPEN_EXCEPTIONS, STUCK_PARTS)
+"""What a worker writes."""
+
+OUTBOX = (OUTBOX_LAG, OUTBOX_PENDING, OUTBOX_QUARANTINED, OUTBOX_PUBLISHED)
+"""What a relay writes while it leads."""
+
+UNITS = dict.fromkeys((*OUTBOX, *INBOX), "Count") | {OUTBOX_LAG: "Seconds"}
 """Name to CloudWatch's unit."""
 
 OUTBOX_INTERVAL_SECONDS = 30
@@ -32,6 +38,29 @@ OUTBOX_INTERVAL_SECONDS = 30
 
 INBOX_INTERVAL_SECONDS = 60
 """How often each worker writes its own."""
+
+
+def prometheus_name(name: str) -> str:
+    """Return a metric's name in Prometheus: InboxHandled is sluice_inbox_handled_total.
+
+    Conventions: https://prometheus.io/docs/practices/naming/ (read 2026-11-22).
+    """
+    unit = "_seconds" if UNITS[name] == "Seconds" else ""
+    return f"sluice_{'_'.join(_words(name))}{unit}{'_total' if name in COUNTED else ''}"
+
+
+def opentelemetry_name(name: str) -> str:
+    """Return a metric's name in OpenTelemetry, in lower case: InboxParkedGroups is sluice.inbox.parked_groups.
+
+    An exporter to Prometheus makes the same name of it as `prometheus_name`. Conventions:
+    https://opentelemetry.io/docs/specs/semconv/general/naming/ (read 2026-11-22).
+    """
+    part, *words = _words(name)
+    return f"sluice.{part}.{'_'.join(words)}"
+
+
+def _words(name: str) -> list[str]:
+    return re.sub(r"(?<=[a-z])(?=[A-Z])", " ", name).lower().split()
 
 
 def inbox_dimensions(environment: Environment, consumer: Consumer) -> dict[str, str]:

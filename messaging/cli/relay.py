@@ -11,12 +11,14 @@ import click
 from messaging import databases, failpoints, publisher
 from messaging.cli.exits import PARTLY
 from messaging.cli.place import Place, at_place
-from messaging.cli.running import embedded_metrics, log_to, metrics_option, recording
+from messaging.cli.running import alive_option, log_to, measuring, metrics_options, recording
 from messaging.lease import Lease
+from messaging.liveness import SLACK_SECONDS, AliveFile, Liveness, Watch
 from messaging.relay import Relay, RelaySettings, Wait, run
 from messaging.store import Store
 from messaging.waiting import CommitWait, PollWait, Stop
 from sluice import metrics, naming
+from sluice.clock import SystemClock
 from sluice.declaration import Environment
 from sluice.endpoint import checked_url
 from sluice.errors import ConfigError
@@ -35,7 +37,8 @@ _LISTEN_POLL_SECONDS = 5  # with LISTEN a poll is only there for what was missed
     "--keep", type=float, default=7, show_default=True, metavar="DAYS", help="What was sent can be sent again so long."
 )
 @click.option("--listen", is_flag=True, help="Wake at commits of Outbox(notify=True): Postgres only.")
-@metrics_option
+@metrics_options
+@alive_option
 @click.option(
     "--record",
     type=click.Path(file_okay=False, path_type=Path),
@@ -53,6 +56,8 @@ def relay(
     keep: float,
     listen: bool,
     is_measured: bool,
+    prometheus: tuple[str, int] | None,
+    alive: AliveFile | None,
     record: Path | None,
     until_empty: bool,
 ) -> None:
@@ -69,10 +74,18 @@ def relay(
     )
     if listen and place.engine.dialect.name != "postgresql":
         raise ConfigError(f"--listen is given with {place.engine.dialect.name}, allowed is postgresql; leave it out")
+    measured = measuring(
+        metrics.OUTBOX,
+        metrics.dimensions(place.environment),
+        interval_seconds=metrics.OUTBOX_INTERVAL_SECONDS,
+        is_embedded=is_measured,
+        prometheus=prometheus,
+    )
     checked = None if endpoint_url is None else checked_url(endpoint_url)
     sns = publisher.client(checked, place.environment.region)
     arn = topic_arn or _topic_arn(place.environment, checked)
-    databases.end_waits(place.engine, max(lease, _ANSWER_SECONDS))
+    answer_seconds = max(lease, _ANSWER_SECONDS)
+    databases.end_waits(place.engine, answer_seconds)
     stop = Stop()
     stop.on_signals()
     store = Store(place.engine, place.topic)
@@ -83,13 +96,17 @@ def relay(
             publisher.Publisher(sns, arn),
             settings=settings,
             failpoint=failpoints.from_environment(os.environ, failpoints.RELAY),
-            measured=embedded_metrics(metrics.dimensions(place.environment)) if is_measured else None,
+            measured=measured,
             recorder=recorder,
         )
         wait: Wait = CommitWait(place.engine, place.topic, stop) if listen else PollWait(stop)
         if until_empty:
             wait = _UntilEmpty(wait, store, leading)
-        run(leading, wait, settings, chance=random.Random())  # noqa: S311 (jitter is no secret)
+        # A step publishes once, and ends when the database gives no answer in time.
+        step_seconds = publisher.CALL_SECONDS_MAX + answer_seconds + SLACK_SECONDS
+        clock = SystemClock()
+        watch = Watch(Liveness(clock), alive, within_seconds=step_seconds, clock=clock)
+        run(leading, wait, settings, chance=random.Random(), watch=watch)  # noqa: S311 (jitter is no secret)
     if until_empty and (left := store.lag()).quarantined_count:
         click.echo(
             f"{left.quarantined_count} quarantined, {left.pending_count} waiting behind; see `outbox ls`", err=True

@@ -1,8 +1,8 @@
-"""What the long-running commands share: their log, their metrics, their history."""
+"""What the long-running commands share: their log, their metrics, their signs of life, their history."""
 
 import os
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -10,27 +10,115 @@ from typing import Any
 import click
 import structlog
 
-from messaging.metrics import EmbeddedMetrics, Metrics
+from messaging.liveness import AliveFile
+from messaging.metrics import EmbeddedMetrics, EveryMetrics, Metrics
 from sluice import metrics
 from sluice.clock import SystemClock, clock_id
+from sluice.errors import ConfigError
+
+_log = structlog.get_logger()
+_PORT_MAX = 65_535
+_LOCAL = "127.0.0.1"  # metrics name queues and topics: they are shown to others only on request
 
 
-def metrics_option(command: Callable[..., None]) -> Callable[..., None]:
-    """Give a command `--metrics`."""
-    option = click.option(
+def metrics_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Give a command `--metrics` and `--prometheus`."""
+    embedded = click.option(
         "--metrics/--no-metrics",
         "is_measured",
         default=lambda: "ECS_CONTAINER_METADATA_URI_V4" in os.environ,
         help="Write metrics to standard output, as CloudWatch Logs reads them.  [default: on ECS]",
     )
+    scraped = click.option(
+        "--prometheus",
+        metavar="[HOST:]PORT",
+        callback=_address,
+        help="Serve metrics there for Prometheus; port 0 is any that is free.  [default host: 127.0.0.1]",
+    )
+    return embedded(scraped(command))
+
+
+def _address(_: click.Context, __: click.Parameter, value: str | None) -> tuple[str, int] | None:
+    """Return host and port of `[HOST:]PORT`; an IPv6 address stands in brackets."""
+    if value is None:
+        return None
+    host, _colon, port = value.rpartition(":")
+    is_port = port.isascii() and port.isdigit() and len(port) <= len(str(_PORT_MAX)) and int(port) <= _PORT_MAX
+    if not is_port or (":" in host and not host.startswith("[")):
+        raise click.BadParameter(f"{value!r} is no address, allowed is PORT or HOST:PORT, such as 9464 or [::1]:9464")
+    return host.removeprefix("[").removesuffix("]") or _LOCAL, int(port)
+
+
+def measuring(
+    names: Sequence[str],
+    dimensions: Mapping[str, str],
+    *,
+    interval_seconds: float,
+    is_embedded: bool,
+    prometheus: tuple[str, int] | None,
+) -> Metrics:
+    """Return what takes measurements: standard output, OpenTelemetry and Prometheus, each where it is wanted.
+
+    OpenTelemetry is where somebody has imported it: the handlers' module, which is loaded before this is called.
+
+    Args:
+        names: of all metrics there may be.
+        dimensions: what they are of.
+        interval_seconds: how often is measured.
+        is_embedded: whether they are written to standard output.
+        prometheus: host and port to serve them at.
+
+    Raises:
+        ConfigError: prometheus-client is not installed, or nothing can listen there.
+    """
+    sinks: list[Metrics] = []
+    if is_embedded:
+        clock, namespace, units = SystemClock(), metrics.NAMESPACE, metrics.UNITS
+        sinks.append(EmbeddedMetrics(sys.stdout, clock=clock, namespace=namespace, dimensions=dimensions, units=units))
+    if "opentelemetry" in sys.modules:
+        from messaging.instruments import InstrumentMetrics, meter  # noqa: PLC0415 (only where OpenTelemetry is)
+
+        sinks.append(InstrumentMetrics(meter(), names, dimensions))
+    if prometheus is not None:
+        sinks.append(_served(prometheus, names, dimensions, interval_seconds))
+    return EveryMetrics(sinks)
+
+
+def _served(
+    address: tuple[str, int], names: Sequence[str], dimensions: Mapping[str, str], interval_seconds: float
+) -> Metrics:
+    try:
+        from messaging.prometheus import PrometheusMetrics, serve  # noqa: PLC0415 (only on request)
+    except ModuleNotFoundError as error:
+        raise ConfigError(
+            f"--prometheus is given, and there is no module {error.name}; pip install prometheus-client or leave it out"
+        ) from error
+    host, port = address
+    kept = PrometheusMetrics(names, dimensions, interval_seconds=interval_seconds, clock=SystemClock())
+    served_port = serve(kept, host=host, port=port)
+    _log.info("serving metrics", host=host, port=served_port)
+    return kept
+
+
+def alive_option(command: Callable[..., None]) -> Callable[..., None]:
+    """Give a command `--alive`, and hand it the file where one is named. It is removed when the command ends."""
+    option = click.option(
+        "--alive",
+        envvar="SLUICE_ALIVE_FILE",
+        type=click.Path(path_type=Path),
+        callback=_alive_file,
+        metavar="FILE",
+        help="Show signs of life there, for `python -m messaging alive FILE`; a file of its own for each process.",
+    )
     return option(command)
 
 
-def embedded_metrics(dimensions: Mapping[str, str]) -> Metrics:
-    """Return what writes metrics to standard output."""
-    return EmbeddedMetrics(
-        sys.stdout, clock=SystemClock(), namespace=metrics.NAMESPACE, dimensions=dimensions, units=metrics.UNITS
-    )
+def _alive_file(context: click.Context, _: click.Parameter, path: Path | None) -> AliveFile | None:
+    if path is None:
+        return None
+    file = AliveFile(path, SystemClock())
+    context.call_on_close(file.remove)
+    return file
 
 
 @contextmanager

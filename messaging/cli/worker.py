@@ -3,18 +3,20 @@
 import os
 import random
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import click
 
 from messaging import databases, failpoints, queue, schema
 from messaging.cli.place import ConsumerPlace, at_consumer
-from messaging.cli.running import embedded_metrics, log_to, metrics_option, recording
+from messaging.cli.running import alive_option, log_to, measuring, metrics_options, recording
 from messaging.errors import OutboxError, TransientError
 from messaging.handlers import Handlers
 from messaging.hold import Heartbeat
 from messaging.inbox import Inbox, Policy
-from messaging.metrics import NoMetrics
+from messaging.liveness import AliveFile, Liveness, Promises, Signs, WatchedTracing
+from messaging.metrics import Metrics
 from messaging.parking import Drainer, ShutdownGuard
 from messaging.performing import Performer, Recorder
 from messaging.preflight import faults
@@ -46,7 +48,8 @@ _BUSY_SECONDS = 1_800  # protected from scale-in without a rest; longer where a 
     metavar="SECONDS",
     help="Stop when nothing came for so long.",
 )
-@metrics_option
+@metrics_options
+@alive_option
 @click.option(
     "--record",
     type=click.Path(file_okay=False, path_type=Path),
@@ -61,6 +64,8 @@ def worker(
     lanes: int | None,
     idle_seconds: float | None,
     is_measured: bool,
+    prometheus: tuple[str, int] | None,
+    alive: AliveFile | None,
     record: Path | None,
 ) -> None:
     """Hand a consumer's messages to its handlers, each group in order, until SIGTERM or Ctrl-C.
@@ -76,6 +81,13 @@ def worker(
     stop.on_signals()
     consumer, engine = place.consumer, place.engine
     handlers = _handlers(consumer, module)
+    measured = measuring(
+        metrics.INBOX,
+        metrics.inbox_dimensions(place.environment, consumer),
+        interval_seconds=metrics.INBOX_INTERVAL_SECONDS,
+        is_embedded=is_measured,
+        prometheus=prometheus,
+    )
     hold_seconds_max = float(_TIMEOUTS_MAX * consumer.visibility_timeout_seconds)
     databases.end_waits(engine, hold_seconds_max)
     _require_tables(place)
@@ -115,7 +127,8 @@ def worker(
             work_settings,
             settings,
             stop,
-            is_measured=is_measured,
+            measured=measured,
+            alive=alive,
             recorder=recorder,
         )
         Worker(parts, settings=settings, stop=stop, clock=SystemClock()).run()
@@ -179,10 +192,12 @@ def _parts(
     settings: WorkerSettings,
     stop: Stop,
     *,
-    is_measured: bool,
+    measured: Metrics,
+    alive: AliveFile | None,
     recorder: Recorder | None,
 ) -> Parts:
     clock, wait, tally, shutdown = SystemClock(), PollWait(stop), Tally(), ShutdownGuard()
+    signs = _signs(settings, work_settings)
     inbox = Inbox(Policy.declared(place.consumer))
     heartbeat = Heartbeat(prompt, timeout_seconds=work_settings.timeout_seconds, clock=clock)
     work = Work(
@@ -199,7 +214,7 @@ def _parts(
         recorder=recorder,
     )
     chance, *chances = [random.Random() for _ in range(settings.lanes + 1)]  # noqa: S311 (nor is an attempt id)
-    dimensions = metrics.inbox_dimensions(place.environment, place.consumer)
+    watched = replace(performer, tracing=WatchedTracing(performer.tracing, signs))
     return Parts(
         engine=place.engine,
         queue=prompt,
@@ -208,7 +223,7 @@ def _parts(
         drainer=Drainer(
             place.engine,
             inbox,
-            performer,
+            watched,
             settings=work_settings,
             clock=clock,
             chance=chance,
@@ -216,12 +231,27 @@ def _parts(
             shutdown=shutdown,
         ),
         shutdown=shutdown,
-        lanes=[Lane(source, work, settings=settings, wait=wait, clock=clock, chance=one) for one in chances],
+        lanes=[
+            Lane(source, work, settings=settings, wait=wait, clock=clock, chance=one, signs=signs) for one in chances
+        ],
         protection=Protection(
             os.environ.get("ECS_AGENT_URI"),
             clock,
             busy_seconds_max=max(_BUSY_SECONDS, 2 * work_settings.hold_seconds_max),
         ),
-        measured=embedded_metrics(dimensions) if is_measured else NoMetrics(),
+        measured=measured,
         tally=tally,
+        signs=signs,
+        alive=alive,
     )
+
+
+def _signs(settings: WorkerSettings, work_settings: WorkSettings) -> Signs:
+    """Return what takes the worker's signs of life."""
+    promises = Promises.of_worker(
+        lanes=settings.lanes,
+        rest_seconds_max=settings.backoff.cap_seconds,
+        timeout_seconds=work_settings.timeout_seconds,
+        handler_seconds_max=work_settings.hold_seconds_max,
+    )
+    return Signs(Liveness(SystemClock()), promises)

@@ -160,7 +160,9 @@ class Lives(RuleBasedStateMachine):
         return self._do(number, lambda hands: hands.drainer.step() > 0)
 
     def _do(self, number: int, step: Any) -> bool:
-        """Let a worker step; one that dies is replaced."""
+        """Let a worker step, unless it is in the middle of one; one that dies is replaced."""
+        if any(hands is self.hands[number] for hands in self.world.at_work):
+            return False
         self.world.at_work.append(self.hands[number])
         try:
             return bool(step(self.hands[number]))

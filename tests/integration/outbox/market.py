@@ -47,7 +47,8 @@ _RUN = "epoch-1"  # what messages of the first epoch say they are from
 
 
 _forked = multiprocessing.get_context("forkserver")
-_forked.set_forkserver_preload([__name__, "pandas"])  # which pyarrow looks for when it makes its first array
+# The commands, and pandas, which pyarrow looks for when it makes its first array.
+_forked.set_forkserver_preload([__name__, "messaging.cli.relay", "messaging.cli.worker", "pandas"])
 
 
 class MessagingProcess:

@@ -81,3 +81,17 @@ class CommitsUngated(Work):
                 session, arrived.envelope, context, _NoGate(), before_commit="before_commit"
             )
         return decision if isinstance(outcome, Ack) else outcome
+
+
+class CommitsWhatIsThere(Work):
+    """Broken: commits whatever transaction the handler left behind (W8)."""
+
+    def _transact(self, hold: Hold, arrived: Arrived) -> Decision | Retry | Reject:
+        with Session(self._engine) as session:
+            decision = self._inbox.admit(session.connection(), arrived)
+            event = arrived.envelope.event
+            handler = self._performer.handlers.find(event.type)
+            assert handler is not None
+            handler(session, event, self._context(hold, arrived, decision))
+            session.commit()
+        return decision

@@ -12,10 +12,10 @@ from messaging.protection import Protection
 from messaging.waiting import Stop
 from messaging.worker import Parts, Worker, WorkerSettings
 from sluice import metrics
-from tests.integration.worker.places import World
+from tests.integration.worker.places import Hands, World
 
 SETTINGS = WorkerSettings(lanes=1, wait_seconds=0, drain_seconds=1, keep_inbox_seconds=86_400)
-NOTHING = {name: 0.0 for name in metrics.UNITS if name.startswith("Inbox")}
+NOTHING = dict.fromkeys(metrics.INBOX, 0.0)
 
 
 class Kept:
@@ -72,6 +72,32 @@ def test_metrics_are_written_once_a_minute_and_say_what_happened_since(
     happened = {metrics.HANDLED: 2, metrics.DEAD: 1, metrics.RETRIED: 1, metrics.DUPLICATES: 1}
     is_open = {metrics.OPEN_EXCEPTIONS: 1}
     assert kept.put_so_far == [NOTHING | happened | is_open, NOTHING | is_open]
+
+
+def test_what_was_counted_since_the_last_measurement_is_written_at_the_end(
+    world: World, worker: Worker, kept: Kept, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without asking a database that may not answer in time; nothing is counted twice or left out."""
+    world.simulator.advance(61)
+    worker.care()
+    world.send("b", "b")
+    world.work_off(counting(worker, world))
+    monkeypatch.setattr(world.inbox, "counts", None)
+
+    worker._end([], [])
+
+    is_open = {metrics.OPEN_EXCEPTIONS: 1}
+    happened = {metrics.HANDLED: 2, metrics.DEAD: 1, metrics.RETRIED: 1, metrics.DUPLICATES: 1}
+    last = dict.fromkeys(metrics.EVENTS, 0.0) | {metrics.HANDLED: 2}
+    assert kept.put_so_far == [NOTHING | happened | is_open, last]
+    assert worker._parts.tally.take() == dict.fromkeys(metrics.EVENTS, 0.0)
+
+
+def counting(worker: Worker, world: World) -> Hands:
+    """Return hands that count into a worker's tally."""
+    hands = world.worker()
+    hands.work._tally = worker._parts.tally
+    return hands
 
 
 def test_w15_the_inbox_forgets_a_group_nothing_came_for_but_not_what_is_open(world: World, worker: Worker) -> None:

@@ -1,0 +1,214 @@
+"""Whatever a handler does: no message is ever gone without its effect, a dead letter, or a parked row."""
+
+import asyncio
+import contextvars
+import itertools
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from sqlalchemy import Engine
+from sqlalchemy.orm import Session
+
+from messaging import async_handlers
+from messaging.envelope import Event
+from messaging.handlers import Ack, Context, Outcome, Reject
+from messaging.inbox import Policy
+from messaging.inbox_tables import parked
+from messaging.printable import CHARACTERS_MAX
+from tests.integration.worker.broken import CommitsWhatIsThere
+from tests.integration.worker.misdeeds import ENDINGS, MISDEEDS
+from tests.integration.worker.places import MAX_ATTEMPTS, World, places
+
+_consumers = (f"consumer-{number}" for number in itertools.count())
+
+
+def _misbehaving(misdeed: str, ending: str) -> Any:
+    def handle(session: Session, _: Event, __: Context) -> object:
+        MISDEEDS[misdeed](session)
+        return ENDINGS[ending]()
+
+    return handle
+
+
+def _assert_accounted_for(world: World) -> None:
+    """The first message has its effect once or is dead, with a reason that can be shown; the second has its effect."""
+    effects, dead = world.effects(), places(world.dead())
+    assert world.left() == []
+    assert effects.count(("a", 1)) + dead.count(("a", 1)) == 1, (effects, dead)
+    assert effects.count(("a", 2)) == 1
+    assert world.positions() == {"a": 2}
+    if ("a", 1) in dead:
+        state, reason = world.exceptions()["a", 1]
+        assert (state, bool(reason)) == ("dead", True)
+        assert reason is not None
+        assert reason.isprintable()
+        assert len(reason) <= CHARACTERS_MAX + len("attempt 3: ")
+
+
+@pytest.mark.parametrize("ending", ENDINGS)
+@pytest.mark.parametrize("misdeed", MISDEEDS)
+def test_a_message_whose_handler_always_misbehaves_is_done_once_or_dead_with_a_reason(
+    engine: Engine, misdeed: str, ending: str
+) -> None:
+    """Every misdeed with every way to end, on both databases; the lane outlives it, and nothing else is written."""
+    world = World(engine)
+    world.send("a", "a")
+    world.says["a", 1] = [_misbehaving(misdeed, ending)] * 3 * MAX_ATTEMPTS
+
+    world.work_off(world.worker())
+
+    _assert_accounted_for(world)
+    assert _written_by_nobody(world) == []
+    assert len([call for call in world.calls if call.place == ("a", 1)]) <= 3 * MAX_ATTEMPTS
+
+
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    deeds=st.lists(st.tuples(st.sampled_from(sorted(MISDEEDS)), st.sampled_from(sorted(ENDINGS))), max_size=4),
+    is_parking=st.booleans(),
+)
+def test_nor_is_it_when_it_misbehaves_in_another_way_each_time(
+    engine: Engine, deeds: list[tuple[str, str]], *, is_parking: bool
+) -> None:
+    """Any sequence of them, then a handler that behaves; with parking a dead message is brought back."""
+    consumer = next(_consumers)
+    policy = Policy(consumer=consumer, parks_poison=is_parking, parks_gaps=is_parking)
+    world = World(engine, consumer=consumer, policy=policy)
+    world.send("a", "a")
+    world.says["a", 1] = [_misbehaving(*deed) for deed in deeds]
+    worker = world.worker()
+
+    world.work_off(worker)
+    if is_parking and world.dead():
+        assert places(world.dead()) == [("a", 1)]
+        world.says.clear()
+        world.redrive()
+        world.work_off(worker)
+        worker.drainer.step()
+        assert world.effects() == [("a", 1), ("a", 2)]
+
+    _assert_accounted_for(world)
+
+
+@pytest.mark.parametrize("ending", ["Ack", "Reject(5)", "ValueError", "no text", "KeyboardInterrupt", "GeneratorExit"])
+@pytest.mark.parametrize("misdeed", MISDEEDS)
+def test_a_parked_message_whose_handler_misbehaves_is_done_once_or_held_with_a_reason(
+    engine: Engine, misdeed: str, ending: str
+) -> None:
+    """It is in no queue any more: where it has no effect, its row stays."""
+    world = World(engine, policy=Policy(consumer="billing", parks_poison=True, parks_gaps=True))
+    world.says["a", 1] = [Reject("no such customer")]
+    world.says["a", 2] = [_misbehaving(misdeed, ending)] * 3 * MAX_ATTEMPTS
+    worker = world.worker()
+    world.send("a", "a")
+    world.work_off(worker)
+    world.redrive()
+    world.work_off(worker)
+
+    for _ in range(2 * MAX_ATTEMPTS):
+        worker.drainer.step()
+        world.simulator.advance(301)
+
+    assert world.effects().count(("a", 2)) + world.parked().count(("a", 2)) == 1
+    assert _written_by_nobody(world) == []
+    with engine.connect() as connection:
+        for row in connection.execute(parked.select()):
+            assert row.held_at_us is not None
+            assert row.last_error
+            assert row.last_error.isprintable()
+
+
+def _written_by_nobody(world: World) -> list[Any]:
+    """Return what handlers wrote after they had ended their transaction."""
+    other = World.__new__(World)
+    other.engine, other.consumer = world.engine, "nobody"
+    return other.effects()
+
+
+def test_a_worker_that_commits_whatever_is_there_is_caught(on_postgres: Engine) -> None:
+    """Negative control: a rollback below the ORM, and the message is gone."""
+    world = World(on_postgres)
+    world.send("a", "a")
+    world.says["a", 1] = [_misbehaving("statement ROLLBACK", "Ack")]
+
+    world.work_off(world.worker(kind=CommitsWhatIsThere))
+
+    with pytest.raises(AssertionError):
+        _assert_accounted_for(world)
+
+
+# --- async def --------------------------------------------------------------------------------------------------------
+
+_marked: contextvars.ContextVar[str] = contextvars.ContextVar("_marked", default="")
+
+
+def test_an_async_handler_is_done_in_its_transaction_and_on_its_lanes_loop(world_anywhere: World) -> None:
+    """Its effect is committed with the inbox's mark, once; the loop is the same for the next message."""
+    world = world_anywhere
+    loops = []
+
+    async def handle(_: Session, __: Event, ___: Context) -> Outcome:
+        await asyncio.sleep(0)
+        loops.append(asyncio.get_running_loop())
+        return Ack()
+
+    world.says["a", 1], world.says["a", 2] = [handle], [handle]
+    world.send("a", "a")
+
+    world.work_off(world.worker())
+    async_handlers.close()
+
+    assert world.effects() == [("a", 1), ("a", 2)]
+    assert len(loops) == 2
+    assert loops[0] is loops[1]
+    assert (world.dead(), world.positions()) == ([], {"a": 2})
+
+
+@pytest.mark.parametrize("ending", ENDINGS)
+def test_an_async_handler_may_end_in_every_way(engine: Engine, ending: str) -> None:
+    """What it returns or raises means what it means for any other."""
+
+    async def handle(_: Session, __: Event, ___: Context) -> Any:
+        await asyncio.sleep(0)
+        return ENDINGS[ending]()
+
+    world = World(engine)
+    behaviour: Any = handle
+    world.says["a", 1] = [behaviour] * 3 * MAX_ATTEMPTS
+    world.send("a", "a")
+
+    world.work_off(world.worker())
+    async_handlers.close()
+
+    _assert_accounted_for(world)
+    assert (("a", 1) in world.effects()) == (ending in ("Ack", "nothing"))
+
+
+def test_what_an_async_handler_started_ends_with_its_attempt(world: World) -> None:
+    """Nothing goes on behind the back of a transaction that is committed; and it sees its caller's context."""
+    seen: list[str] = []
+
+    async def goes_on() -> None:
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            seen.append(f"cancelled in {_marked.get()}")
+            raise
+
+    async def handle(_: Session, __: Event, ___: Context) -> None:
+        task = asyncio.create_task(goes_on())
+        await asyncio.sleep(0)
+        assert not task.done()
+
+    world.says["a", 1] = [handle]
+    world.send("a")
+    token = _marked.set("the lane's context")
+
+    world.work_off(world.worker())
+    _marked.reset(token)
+    async_handlers.close()
+
+    assert seen == ["cancelled in the lane's context"]
+    assert world.effects() == [("a", 1)]
