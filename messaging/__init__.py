@@ -2,12 +2,34 @@
 
 A producer needs `Outbox` and `Event`, a consumer `handler` and what a handler gets and returns; everything else is
 behind `python -m messaging`.
+
+Each name is imported when it is first used: `python -m messaging --help` passes here too, and needs no SQLAlchemy.
 """
 
-from messaging.envelope import Event
-from messaging.errors import PermanentError, TransientError
-from messaging.handlers import Ack, Context, Outcome, Reject, Retry, handler
-from messaging.outbox import Outbox
+import importlib
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from messaging.envelope import Event
+    from messaging.errors import PermanentError, TransientError
+    from messaging.handlers import Ack, Context, Outcome, Reject, Retry, handler
+    from messaging.outbox import Outbox
+else:
+    _MODULES = {
+        "envelope": ("Event",),
+        "errors": ("PermanentError", "TransientError"),
+        "handlers": ("Ack", "Context", "Outcome", "Reject", "Retry", "handler"),
+        "outbox": ("Outbox",),
+    }
+
+    def __getattr__(name: str) -> object:
+        """Return one of `__all__`, from its module."""
+        for module, names in _MODULES.items():
+            if name in names:
+                found = globals()[name] = getattr(importlib.import_module(f"{__name__}.{module}"), name)
+                return found
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
 
 __all__ = [
     "Ack",

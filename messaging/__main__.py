@@ -4,30 +4,15 @@ import sys
 import traceback
 
 import click
-from botocore.exceptions import BotoCoreError, ClientError
-from sqlalchemy.exc import SQLAlchemyError
 
-from messaging.cli.delays import delays
-from messaging.cli.dlq import dlq
+from messaging.cli import output
+from messaging.cli.commands import cli
 from messaging.cli.exits import COULD_NOT, REFUSED
-from messaging.cli.inbox import inbox
-from messaging.cli.outbox import outbox
-from messaging.cli.relay import relay
-from messaging.cli.worker import worker
+from messaging.printable import printable
 from sluice.errors import ConfigError, MessagingError
 
-
-@click.group(context_settings={"help_option_names": ["-h", "--help"]})
-def cli() -> None:
-    """What producers and consumers run, and what operators use to look after it.
-
-    \b
-    Exit codes: 0 done, 1 partly done, 2 could not, 3 wrong usage or refused.
-    """
-
-
-for _command in (relay, outbox, delays, worker, inbox, dlq):
-    cli.add_command(_command)
+_CHARACTERS_MAX = 5_000  # of what is said of a failure
+_TRACEBACK_CHARACTERS_MAX = 100_000
 
 
 def main() -> None:
@@ -35,27 +20,40 @@ def main() -> None:
     try:
         cli(standalone_mode=False, prog_name="python -m messaging")
     except click.Abort:
-        click.echo("stopped", err=True)
+        output.line("stopped", is_error=True)
         sys.exit(130)
-    except click.ClickException as error:
-        error.show()
+    except click.exceptions.NoArgsIsHelpError as error:  # `python -m messaging dlq`
+        output.lines(error.format_message(), is_error=True)
         sys.exit(REFUSED)
+    except click.ClickException as error:
+        _fail(_refusal(error), REFUSED)
     except ConfigError as error:
         _fail(str(error), REFUSED)
     except MessagingError as error:
         _fail(str(error), COULD_NOT)
-    except SQLAlchemyError as error:
-        said = str(getattr(error, "orig", None) or error).strip().splitlines()
-        _fail(f"the database does not do it ({said[0] if said else type(error).__name__}); look at --dsn", COULD_NOT)
-    except (BotoCoreError, ClientError) as error:
-        _fail(f"AWS does not answer as hoped ({error}); look at credentials, region and --endpoint-url", COULD_NOT)
-    except Exception:  # Python would exit with 1, which means partly done
-        traceback.print_exc()
-        sys.exit(COULD_NOT)
+    except Exception as error:  # Python would exit with 1, which means partly done
+        _fail_unforeseen(error)
+
+
+def _refusal(error: click.ClickException) -> str:
+    said = " ".join(error.format_message().split()).removesuffix(".")
+    context = error.ctx if isinstance(error, click.UsageError) else None
+    return said if context is None else f"{said}; see `{context.command_path} --help`"
+
+
+def _fail_unforeseen(error: Exception) -> None:
+    from messaging.cli import failures  # noqa: PLC0415 (loads what failed, which is heavy)
+
+    said = failures.sentence(error)
+    if said is not None:
+        _fail(said, COULD_NOT)
+    text = "".join(traceback.format_exception(error)).rstrip()
+    output.lines(text[-_TRACEBACK_CHARACTERS_MAX:], is_error=True)
+    sys.exit(COULD_NOT)
 
 
 def _fail(said: str, code: int) -> None:
-    click.echo(f"messaging: {said}", err=True)
+    output.line(f"messaging: {printable(said, characters_max=_CHARACTERS_MAX)}", is_error=True)
     sys.exit(code)
 
 

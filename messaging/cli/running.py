@@ -2,28 +2,17 @@
 
 import os
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import click
 import structlog
 
+from messaging.cli import log_text
 from messaging.metrics import EmbeddedMetrics, Metrics
 from sluice import metrics
 from sluice.clock import SystemClock, clock_id
-
-
-def metrics_option(command: Callable[..., None]) -> Callable[..., None]:
-    """Give a command `--metrics`."""
-    option = click.option(
-        "--metrics/--no-metrics",
-        "is_measured",
-        default=lambda: "ECS_CONTAINER_METADATA_URI_V4" in os.environ,
-        help="Write metrics to standard output, as CloudWatch Logs reads them.  [default: on ECS]",
-    )
-    return option(command)
 
 
 def embedded_metrics(dimensions: Mapping[str, str]) -> Metrics:
@@ -58,17 +47,26 @@ def recording(folder: Path | None, *, run: str, worker: str, client: Any, names:
         yield recorder
 
 
-def log_to(stream: Any) -> None:
-    """Log as lines of JSON; for people, where people look on."""
-    render: Any = structlog.dev.ConsoleRenderer() if stream.isatty() else structlog.processors.JSONRenderer()
+def log_to(stream: Any, level: str = "info") -> None:
+    """Log as lines of JSON; for people, where people look on.
+
+    Args:
+        stream: where to.
+        level: what is logged, and all that is worse.
+    """
+    is_terminal = stream.isatty()
+    render: Any = structlog.processors.JSONRenderer()
+    if is_terminal:
+        render = structlog.dev.ConsoleRenderer(exception_formatter=structlog.dev.plain_traceback)
     structlog.configure(
         processors=[
             structlog.contextvars.merge_contextvars,
             structlog.processors.add_log_level,
             structlog.processors.TimeStamper(fmt="iso", utc=True),
             structlog.processors.format_exc_info,
+            log_text.shown if is_terminal else log_text.bounded,
             render,
         ],
-        wrapper_class=structlog.make_filtering_bound_logger("info"),
+        wrapper_class=structlog.make_filtering_bound_logger(level),
         logger_factory=structlog.PrintLoggerFactory(stream),
     )
