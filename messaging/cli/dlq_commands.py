@@ -1,4 +1,4 @@
-"""`python -m messaging dlq …`: its commands and their options. What each does is in `messaging.cli.dlq` and beside it."""
+"""`python -m messaging dlq …`: its commands and their options. What each does is in `dlq`, `dlq_acts`, `dlq_moving`."""
 
 from typing import Any
 

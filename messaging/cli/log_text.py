@@ -4,6 +4,7 @@ What a handler raised, or a database answered, may have ten megabytes, or be the
 """
 
 from collections.abc import Callable, Mapping, MutableMapping
+from dataclasses import dataclass
 from typing import Any
 
 from messaging.printable import printable
@@ -26,6 +27,7 @@ def bounded(_: Any, __: str, line: Line) -> Line:
 def shown(_: Any, __: str, line: Line) -> Line:
     """Bound every text of a line and make it printable; an exception keeps its line breaks."""
     plain = {name: _each(value, _printable) for name, value in line.items() if name != _EXCEPTION}
+    plain["event"] = str(plain["event"])
     if _EXCEPTION not in line:
         return plain
     text = _cut(str(line[_EXCEPTION]))
@@ -34,8 +36,22 @@ def shown(_: Any, __: str, line: Line) -> Line:
     }
 
 
-def _printable(text: str) -> str:
-    return printable(text, characters_max=CHARACTERS_MAX)
+@dataclass(frozen=True, slots=True)
+class _Shown:
+    """Text with escapes, which structlog would escape again where it were a string."""
+
+    text: str
+
+    def __repr__(self) -> str:
+        return self.text
+
+    def __str__(self) -> str:
+        return self.text
+
+
+def _printable(text: str) -> str | _Shown:
+    found = printable(text, characters_max=CHARACTERS_MAX)
+    return found if found == text else _Shown(found)
 
 
 def _cut(text: str) -> str:
@@ -47,7 +63,7 @@ def _cut(text: str) -> str:
     return text[:kept] + left_out + text[-kept:]
 
 
-def _each(value: object, change: Callable[[str], str], depth: int = 0) -> Any:
+def _each(value: object, change: Callable[[str], object], depth: int = 0) -> Any:
     """Return a value whose texts are changed; what is no JSON becomes text, as the renderer would make it."""
     if value is None or isinstance(value, bool | int | float):
         return value
