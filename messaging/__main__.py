@@ -11,6 +11,8 @@ from messaging.cli.exits import COULD_NOT, REFUSED
 from messaging.printable import printable
 from sluice.errors import ConfigError, MessagingError
 
+__all__ = ["cli", "main"]
+
 _CHARACTERS_MAX = 5_000  # of what is said of a failure
 _TRACEBACK_CHARACTERS_MAX = 100_000
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import structlog
 from sqlalchemy import Engine
 
 from messaging import databases, inbox_tables, queue, schema, tables
@@ -69,8 +70,10 @@ def database(tmp_path: Path, hostile: str) -> Iterator[Engine]:
 @pytest.fixture
 def run(
     graveyard: Graveyard, database: Engine, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> Run:
-    """Return what runs a command line; every line it prints is printable."""
+) -> Iterator[Run]:
+    """Yield what runs a command line; every line it prints is printable."""
+    log = structlog.get_config()
+    monkeypatch.setattr("messaging.waiting.Stop.on_signals", lambda _: None)
     monkeypatch.setattr(queue, "client", lambda *_, **__: graveyard.tools_sqs)
     monkeypatch.setenv("SLUICE_CONSUMER", "billing")
     monkeypatch.setenv("SLUICE_DSN", str(database.url))
@@ -89,7 +92,8 @@ def run(
         assert [line for line in f"{out}\n{err}".split("\n") if not line.isprintable()] == []
         return code, out, err
 
-    return run
+    yield run
+    structlog.configure(**log)
 
 
 def _texts(value: Any) -> Iterator[str]:

@@ -3,10 +3,11 @@
 import json
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+import structlog
 from sqlalchemy import select
 
 from messaging import databases, schema, tables
@@ -27,8 +28,10 @@ type Run = Callable[..., tuple[int, str, str]]
 
 
 @pytest.fixture
-def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
-    """Return what runs a command line, and returns its exit code, standard output and standard error."""
+def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Iterator[Run]:
+    """Yield what runs a command line, and returns its exit code, standard output and standard error."""
+    log = structlog.get_config()
+    monkeypatch.setattr("messaging.waiting.Stop.on_signals", lambda _: None)
     for name in ("SLUICE_ENV", "SLUICE_CONSUMER", "SLUICE_DSN", "SLUICE_DATABASE_SECRET_ARN", "AWS_ENDPOINT_URL"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "test")
@@ -43,7 +46,8 @@ def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> 
             code = int(ended.code or 0)
         return code, *capsys.readouterr()
 
-    return run
+    yield run
+    structlog.configure(**log)
 
 
 @pytest.fixture
@@ -181,7 +185,6 @@ def test_handlers_that_cannot_be_imported_end_with_3(
     """One line, and never the exit code the module asks for."""
     (tmp_path / "sluice_test_broken.py").write_text(f"{source}\n", encoding="utf-8")
     monkeypatch.syspath_prepend(tmp_path)
-    monkeypatch.setattr("messaging.waiting.Stop.on_signals", lambda _: None)
 
     code, out, err = run("worker", "--consumer", "billing", "--dsn", dsn, "--handlers", "sluice_test_broken")
 
