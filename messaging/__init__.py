@@ -2,9 +2,11 @@
 
 A producer needs `Outbox` and `Event`, a consumer `handler` and what a handler gets and returns; everything else is
 behind `python -m messaging`.
+
+Each name is imported when it is first used: `python -m messaging --help` passes here too, and needs no SQLAlchemy.
 """
 
-from importlib import import_module
+import importlib
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -12,6 +14,22 @@ if TYPE_CHECKING:
     from messaging.errors import PermanentError, TransientError
     from messaging.handlers import Ack, Context, Outcome, Reject, Retry, handler
     from messaging.outbox import Outbox
+else:
+    _MODULES = {
+        "envelope": ("Event",),
+        "errors": ("PermanentError", "TransientError"),
+        "handlers": ("Ack", "Context", "Outcome", "Reject", "Retry", "handler"),
+        "outbox": ("Outbox",),
+    }
+
+    def __getattr__(name: str) -> object:
+        """Return one of `__all__`, from its module."""
+        for module, names in _MODULES.items():
+            if name in names:
+                found = globals()[name] = getattr(importlib.import_module(f"{__name__}.{module}"), name)
+                return found
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
 
 __all__ = [
     "Ack",
@@ -25,23 +43,3 @@ __all__ = [
     "TransientError",
     "handler",
 ]
-
-_MODULES = {
-    "Event": "envelope",
-    "Outbox": "outbox",
-    **dict.fromkeys(("PermanentError", "TransientError"), "errors"),
-    **dict.fromkeys(("Ack", "Context", "Outcome", "Reject", "Retry", "handler"), "handlers"),
-}
-
-if not TYPE_CHECKING:  # it would take any name for one of these
-
-    def __getattr__(name: str) -> object:
-        """Import a name where it is first used: `python -m messaging alive` needs none, and runs every few seconds."""
-        if name not in _MODULES:
-            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        return getattr(import_module(f"messaging.{_MODULES[name]}"), name)
-
-
-def __dir__() -> list[str]:
-    """Return the names there are, imported or not."""
-    return sorted({*globals(), *__all__})

@@ -2,38 +2,19 @@
 
 import sys
 import traceback
-from importlib import import_module
 
 import click
 
+from messaging.cli import output
+from messaging.cli.commands import cli
 from messaging.cli.exits import COULD_NOT, REFUSED
+from messaging.printable import printable
 from sluice.errors import ConfigError, MessagingError
 
-_COMMANDS = ("alive", "delays", "dlq", "inbox", "outbox", "relay", "worker")
+__all__ = ["cli", "main"]
 
-
-class _Commands(click.Group):
-    """Imports a command when it is called: a health check runs `alive` every few seconds, and needs no database."""
-
-    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 (click's)
-        """Return their names."""
-        return list(_COMMANDS)
-
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002 (click's)
-        """Return one, which is named as its module is."""
-        if cmd_name not in _COMMANDS:
-            return None
-        command: click.Command = getattr(import_module(f"messaging.cli.{cmd_name}"), cmd_name)
-        return command
-
-
-@click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
-def cli() -> None:
-    """What producers and consumers run, and what operators use to look after it.
-
-    \b
-    Exit codes: 0 done, 1 partly done, 2 could not, 3 wrong usage or refused.
-    """
+_CHARACTERS_MAX = 5_000  # of what is said of a failure
+_TRACEBACK_CHARACTERS_MAX = 100_000
 
 
 def main() -> None:
@@ -41,38 +22,40 @@ def main() -> None:
     try:
         cli(standalone_mode=False, prog_name="python -m messaging")
     except click.Abort:
-        click.echo("stopped", err=True)
+        output.line("stopped", is_error=True)
         sys.exit(130)
-    except click.ClickException as error:
-        error.show()
+    except click.exceptions.NoArgsIsHelpError as error:  # `python -m messaging dlq`
+        output.lines(error.format_message(), is_error=True)
         sys.exit(REFUSED)
+    except click.ClickException as error:
+        _fail(_refusal(error), REFUSED)
     except ConfigError as error:
         _fail(str(error), REFUSED)
     except MessagingError as error:
         _fail(str(error), COULD_NOT)
     except Exception as error:  # Python would exit with 1, which means partly done
-        explained = _explained(error)
-        if explained is not None:
-            _fail(explained, COULD_NOT)
-        traceback.print_exc()
-        sys.exit(COULD_NOT)
+        _fail_unforeseen(error)
 
 
-def _explained(error: Exception) -> str | None:
-    """Return in a line what the database or AWS means; None where it is neither."""
-    from botocore.exceptions import BotoCoreError, ClientError  # noqa: PLC0415 (`alive` never gets here)
-    from sqlalchemy.exc import SQLAlchemyError  # noqa: PLC0415
+def _refusal(error: click.ClickException) -> str:
+    said = " ".join(error.format_message().split()).removesuffix(".")
+    context = error.ctx if isinstance(error, click.UsageError) else None
+    return said if context is None else f"{said}; see `{context.command_path} --help`"
 
-    if isinstance(error, SQLAlchemyError):
-        said = str(getattr(error, "orig", None) or error).strip().splitlines()
-        return f"the database does not do it ({said[0] if said else type(error).__name__}); look at --dsn"
-    if isinstance(error, BotoCoreError | ClientError):
-        return f"AWS does not answer as hoped ({error}); look at credentials, region and --endpoint-url"
-    return None
+
+def _fail_unforeseen(error: Exception) -> None:
+    from messaging.cli import failures  # noqa: PLC0415 (loads what failed, which is heavy)
+
+    said = failures.sentence(error)
+    if said is not None:
+        _fail(said, COULD_NOT)
+    text = "".join(traceback.format_exception(error)).rstrip()
+    output.lines(text[-_TRACEBACK_CHARACTERS_MAX:], is_error=True)
+    sys.exit(COULD_NOT)
 
 
 def _fail(said: str, code: int) -> None:
-    click.echo(f"messaging: {said}", err=True)
+    output.line(f"messaging: {printable(said, characters_max=_CHARACTERS_MAX)}", is_error=True)
     sys.exit(code)
 
 

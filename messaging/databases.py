@@ -17,6 +17,7 @@ from typing import Any, Self
 
 import psycopg
 from sqlalchemy import (
+    URL,
     BigInteger,
     ColumnElement,
     Connection,
@@ -35,6 +36,8 @@ from messaging.errors import OutboxError
 from sluice.clock import Clock
 from sluice.errors import ConfigError
 
+_DRIVERS = {"sqlite": "pysqlite", "postgresql": "psycopg"}
+_PORT_MAX = 65_535
 _BUSY_SECONDS = 5
 _REFUSALS = ("authentication failed", "no pg_hba.conf entry", "is not permitted to log in")
 _LOOK_SECONDS = 0.1  # after which a wait for Postgres looks whether Ctrl-C was pressed, as psycopg has it
@@ -74,26 +77,43 @@ def engine(url: str) -> Engine:
     """Return an engine on a database, e.g. `sqlite:///outbox.db` or `postgresql://user@host/name`.
 
     Raises:
-        ConfigError: the URL is none, or of another kind of database.
+        ConfigError: the URL is none, or of another kind of database, or for another driver.
     """
     try:
         parsed = make_url(url)
-        if parsed.get_backend_name() not in _NOW_US:
-            raise ConfigError(
-                f"database is {parsed.get_backend_name()!r}, allowed is one of {', '.join(_NOW_US)}; give --dsn such as"
-                " postgresql://user@host/name"
-            )
+        _check_url(parsed)
         # Any number of connections: who asks for them has a bound of its own, its threads.
         pooled = {} if parsed.database in (None, "", ":memory:") else {"pool_size": 0}
         connect = _CONNECT.get(parsed.get_driver_name(), {})
         made = create_engine(parsed, pool_pre_ping=True, hide_parameters=True, connect_args=connect, **pooled)
     except (ArgumentError, NoSuchModuleError) as error:
         raise ConfigError(
-            f"database URL cannot be read ({error}); give one such as postgresql://user@host/name"
+            f"database URL cannot be read ({str(error).splitlines()[0]}); give one such as postgresql://user@host/name"
+        ) from error
+    except (ValueError, TypeError) as error:  # their text may be a part of the password
+        raise ConfigError(
+            "database URL has a port or an option that cannot be read, allowed is a number where one belongs, and"
+            " escapes such as %2F in a password; give one such as postgresql://user@host:5432/name"
         ) from error
     if made.dialect.name == "sqlite":
         make_durable(made)
     return made
+
+
+def _check_url(url: URL) -> None:
+    backend, _, driver = url.drivername.partition("+")
+    if backend not in _DRIVERS:
+        raise ConfigError(
+            f"database is {backend!r}, allowed is one of {', '.join(_DRIVERS)}; give --dsn such as"
+            " postgresql://user@host/name"
+        )
+    if driver not in ("", _DRIVERS[backend]):
+        raise ConfigError(
+            f"database driver is {driver!r}, allowed is {_DRIVERS[backend]}; give --dsn such as"
+            f" {backend}+{_DRIVERS[backend]}://…, or without a driver"
+        )
+    if url.port is not None and not 1 <= url.port <= _PORT_MAX:
+        raise ConfigError(f"database port is {url.port}, allowed is 1 to {_PORT_MAX}; correct --dsn")
 
 
 def require_there(engine: Engine, *, part: str = "outbox") -> None:

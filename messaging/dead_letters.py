@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from types import TracebackType
 from typing import Any, Self
 
+from messaging.dead_letter_limits import HOLD_SECONDS
 from messaging.envelope import Envelope, decode
 from messaging.errors import DeadLetterError, EnvelopeError, HoldLost, TransientError
 from messaging.failpoints import Failpoint, unarmed
@@ -23,8 +24,6 @@ from sluice import limits
 from sluice.clock import Clock
 from sluice.errors import ConfigError
 
-HOLD_SECONDS = 120
-"""How long what was received stays hidden when nobody gives it back, because the process died."""
 _POLL_SECONDS = 1
 _READ_MAX = 10_000
 _SAFE_SHARE = 0.75  # of its hold; afterwards nothing is begun with a letter

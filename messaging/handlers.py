@@ -21,6 +21,7 @@ from typing import Protocol
 from sqlalchemy.orm import Session
 
 from messaging.envelope import Event
+from messaging.printable import printable
 from sluice import limits
 from sluice.errors import ConfigError
 
@@ -28,6 +29,7 @@ ANY = "*"
 """The type of a handler for every event that has no handler of its own."""
 _MARK = "__sluice_types__"
 _OURS = "sluice."
+_RAISED_CHARACTERS_MAX = 500
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,7 +145,7 @@ class Handlers:
         """Return the handlers of a module by its name.
 
         Raises:
-            ConfigError: there is no such module, or it has none, or two for one type.
+            ConfigError: there is no such module, it cannot be imported, or it has none, or two for one type.
         """
         missing = ConfigError(
             f"handlers are {name!r}, and there is no such module; put it on the Python path, or correct"
@@ -153,10 +155,14 @@ class Handlers:
             raise missing
         try:
             module = importlib.import_module(name)
-        except ModuleNotFoundError as error:
-            if error.name is None or not (name == error.name or name.startswith(f"{error.name}.")):
-                raise
-            raise missing from error
+        except (Exception, SystemExit) as error:  # whatever a module does when it is imported
+            if isinstance(error, ModuleNotFoundError) and error.name and f"{name}.".startswith(f"{error.name}."):
+                raise missing from error
+            raise ConfigError(
+                f"handlers are {name!r}, and importing that module raised {type(error).__name__}:"
+                f" {printable(error, characters_max=_RAISED_CHARACTERS_MAX)}; mend the module, or correct"
+                " Consumer.handlers in sluice/environments.py"
+            ) from error
         return cls.of(module)
 
     def find(self, type_: str) -> Handler | None:

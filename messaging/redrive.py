@@ -26,8 +26,6 @@ from sluice import limits
 from sluice.clock import Clock
 from sluice.errors import ConfigError
 
-RATE_MIN, RATE_MAX = 0.1, 500
-"""Messages per second; slower, and what was received would be there again before its turn."""
 _FAILURES_MAX = 10  # one after the other; then nobody is there to send to
 _HOLD_SHARE = 0.5  # of the hold: what is received at once can be sent within it
 _TASKS = 10

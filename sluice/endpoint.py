@@ -1,22 +1,33 @@
 """What counts as an endpoint URL, told once for every command line."""
 
+import ipaddress
+import re
 from urllib.parse import urlsplit
 
 from sluice.errors import ConfigError
+
+_LABEL = re.compile(r"(?!-)[a-z0-9-]{1,63}(?<!-)")
 
 
 def checked_url(text: str) -> str:
     """Return an endpoint URL without its trailing slash.
 
     Raises:
-        ConfigError: it is no http or https URL with a host, or its port is none.
+        ConfigError: it is no http or https URL with a host that has a name as DNS knows them, or its port is none.
     """
     refused = ConfigError(f"endpoint is {text!r}, allowed is a URL such as http://127.0.0.1:4566")
     try:
         parts = urlsplit(text)
-        is_legal = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+        is_legal = parts.scheme in ("http", "https") and _is_host(parts.hostname or "") and parts.port != 0
     except ValueError:
         raise refused from None
-    if not is_legal or any(character.isspace() for character in text):
+    if not is_legal or any(one.isspace() or not one.isprintable() for one in text):
         raise refused
     return text.rstrip("/")
+
+
+def _is_host(name: str) -> bool:
+    """Return whether botocore takes it, which otherwise raises a ValueError: an IPv6 address, or labels of DNS."""
+    if ":" in name:
+        return bool(ipaddress.IPv6Address(name))
+    return all(map(_LABEL.fullmatch, name.removesuffix(".").split(".")))

@@ -9,6 +9,7 @@ from sluice.errors import ConfigError, MessagingError
 from sluice.verdict import EXIT_CODES, EXIT_REFUSED, Status
 from spark_load.cli.check import check
 from spark_load.cli.planning import plan, profiles
+from spark_load.cli.printing import error_line
 from spark_load.cli.report import compare, report
 from spark_load.cli.resume import resume
 from spark_load.cli.run import run
@@ -40,22 +41,23 @@ def main() -> None:
     try:
         cli(standalone_mode=False, prog_name="python -m spark_load")
     except Stopped as stopped:
-        click.echo(str(stopped), err=True)
+        error_line(str(stopped))
         sys.exit(_STOPPED)
     except click.Abort:
-        click.echo("stopped; no verdict was written", err=True)
+        error_line("stopped; no verdict was written")
         sys.exit(_STOPPED)
     except click.ClickException as error:
         error.show()
         sys.exit(EXIT_REFUSED)
     except ConfigError as error:
-        click.echo(f"spark_load: {error}", err=True)
+        error_line(f"spark_load: {error}")
         sys.exit(EXIT_REFUSED)
     except MessagingError as error:
-        click.echo(f"spark_load: {error}", err=True)
+        error_line(f"spark_load: {error}")
         sys.exit(_COULD_NOT)
     except Exception:  # Python would exit with 1, which means INVALID: a crash is unknown
-        traceback.print_exc()
+        for line in traceback.format_exc().rstrip().split("\n"):
+            error_line(line)
         sys.exit(_COULD_NOT)
 
 

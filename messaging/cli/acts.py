@@ -1,24 +1,13 @@
-"""What every act of an operator has on the command line: a reason, a dry run, and one transaction."""
+"""What every act of an operator has: who acts, a dry run, and one transaction."""
 
 import getpass
 from collections.abc import Callable
 from datetime import UTC, datetime
 
-import click
 from sqlalchemy import Connection, Engine
 
 from messaging import databases
-
-
-def meant(command: Callable[..., None]) -> Callable[..., None]:
-    """Give a command the will to do it."""
-    option = click.option("--yes", "is_meant", is_flag=True, help="Do it. Without, it is only said what would be done.")
-    return option(command)
-
-
-def acting(command: Callable[..., None]) -> Callable[..., None]:
-    """Give a command what every audited act takes: a reason, and the will to do it."""
-    return meant(click.option("--reason", required=True, help="Why; the audit keeps it.")(command))
+from messaging.cli import output
 
 
 def actor() -> str:
@@ -39,7 +28,7 @@ def act(engine: Engine, said: str, do: Callable[[Connection], object], *, is_mea
 
 def say(said: str, *, is_meant: bool) -> None:
     """Say what was done, or would be."""
-    click.echo(f"done: {said}" if is_meant else f"would {said}; add --yes to do it")
+    output.line(f"done: {said}" if is_meant else f"would {said}; add --yes to do it")
 
 
 def written(at_us: int) -> str:

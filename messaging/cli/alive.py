@@ -2,9 +2,8 @@
 
 from pathlib import Path
 
-import click
-
 from messaging import alive as signs
+from messaging.cli import output
 from sluice.clock import SystemClock, clock_id
 from sluice.errors import MessagingError
 
@@ -13,24 +12,8 @@ class NotAlive(MessagingError):
     """Raised when a process is not to be taken for alive."""
 
 
-@click.command()
-@click.argument("file", type=click.Path(path_type=Path), envvar="SLUICE_ALIVE_FILE")
-@click.option(
-    "--within",
-    "within_seconds",
-    type=click.FloatRange(0, min_open=True),
-    metavar="SECONDS",
-    help="How old its last sign of life may be.  [default: as the process itself promised]",
-)
-def alive(file: Path, within_seconds: float | None) -> None:
-    """Check that the worker or relay with `--alive FILE` makes progress: 0 if so, 2 if not. For health checks.
-
-    \b
-    It fails when the process is dead, frozen or has not looked after itself in time, and when a lane, a drainer or the
-    heartbeat gives no sign of life. A queue or a database that is away is no reason.
-      python -m messaging worker --consumer billing --alive /dev/shm/alive
-      python -m messaging alive /dev/shm/alive
-    """
+def alive(*, file: Path, within_seconds: float | None) -> None:
+    """Run the command."""
     try:
         sign = signs.read(file)
     except (OSError, ValueError) as error:
@@ -41,4 +24,4 @@ def alive(file: Path, within_seconds: float | None) -> None:
     if problem is not None:
         raise NotAlive(problem)
     age_seconds = now_seconds - sign.monotonic_seconds
-    click.echo(f"process {sign.pid} is alive, its last sign of life is {age_seconds:.1f} s old")
+    output.line(f"process {sign.pid} is alive, its last sign of life is {age_seconds:.1f} s old")

@@ -1,21 +1,14 @@
-"""`python -m messaging delays`."""
+"""What `python -m messaging delays` does."""
 
-import json
 from pathlib import Path
 
-import click
-from rich.console import Console
-from rich.table import Table
-
+from messaging.cli import output
 from sluice.delays import measured, percentile
 from sluice.errors import ConfigError
 
 
-@click.command()
-@click.argument("folder", type=click.Path(exists=True, file_okay=False, path_type=Path))
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-def delays(folder: Path, as_json: bool) -> None:
-    """Tell where the time went in the recorded history of FOLDER: outbox wait, API time, receive wait."""
+def delays(*, folder: Path, as_json: bool) -> None:
+    """Run the command."""
     from wire.journal import SUFFIX, events_of, read_journal  # noqa: PLC0415 (pyarrow is loaded by those who record)
 
     paths = sorted(folder.glob(f"*{SUFFIX}"))
@@ -28,12 +21,12 @@ def delays(folder: Path, as_json: bool) -> None:
         for name, values in parts.items()
     }
     if as_json:
-        click.echo(json.dumps({"unit": "seconds", "delays": rows}, indent=2))
+        output.as_json({"unit": "seconds", "delays": rows})
         return
-    shown = Table("delay", "messages", "p50", "p95", "p99")
-    for name, row in rows.items():
-        shown.add_row(name, str(row["count"]), *(_seconds(row[f"p{share}"]) for share in (50, 95, 99)))
-    Console().print(shown)
+    output.table(
+        ("delay", "messages", "p50", "p95", "p99"),
+        [(name, row["count"], *(_seconds(row[f"p{share}"]) for share in (50, 95, 99))) for name, row in rows.items()],
+    )
 
 
 def _seconds(value: float | None) -> str:

@@ -1,4 +1,4 @@
-"""`python -m messaging dlq …`: the acts on one message, and on one number of a group."""
+"""What `python -m messaging dlq …` does to one message, and to one number of a group."""
 
 import json
 import os
@@ -10,9 +10,10 @@ import click
 from sqlalchemy import Engine
 
 from messaging import databases, dead_letters, failpoints, inbox_operations
-from messaging.cli.acts import act, acting, actor, say, written
-from messaging.cli.dlq_place import at_dlq, queue_client
-from messaging.cli.place import ConsumerPlace, at_consumer
+from messaging.cli import output
+from messaging.cli.acts import act, actor, say, written
+from messaging.cli.dlq_place import queue_client
+from messaging.cli.place import ConsumerPlace
 from messaging.dead_letters import DeadLetterQueue, Destination, Letter, Reading
 from messaging.inbox_operations import Operator
 from sluice import naming
@@ -29,15 +30,8 @@ class _Wanted:
     body_of: Callable[[Letter], str]
 
 
-@click.command()
-@click.argument("group_id", metavar="[GROUP]", required=False)
-@click.argument("seq", metavar="[SEQ]", type=click.IntRange(1), required=False)
-@click.option("--data", type=click.File(encoding="utf-8"), help="The event's data, as JSON; `-` reads standard input.")
-@click.option("--message-id", metavar="ID", help="The message, where it is no envelope; see `dlq inspect`.")
-@click.option("--body", type=click.File(encoding="utf-8"), help="Its whole body; `-` reads standard input.")
-@acting
-@at_dlq
 def replace(
+    *,
     place: ConsumerPlace,
     queue: DeadLetterQueue,
     group_id: str | None,
@@ -48,15 +42,7 @@ def replace(
     reason: str,
     is_meant: bool,
 ) -> None:
-    """Bring a message back with other data: the same event and number, what it says put right.
-
-    \b
-      dlq replace order-1 7 --data right.json --reason "..." --yes
-      dlq replace --message-id ID --body whole.json --reason "..." --yes
-
-    It is looked for in the inbox, among what is set aside and held, and in the DLQ. From there it is sent to the
-    consumer's queue, under a fresh deduplication id, and then deleted. The audit keeps the old body.
-    """
+    """Run `dlq replace`."""
     operator = Operator(consumer=place.consumer.name, actor=actor(), reason=reason)
     given = tuple(one is not None for one in (group_id, seq, data, message_id, body))
     if given == (False, False, False, True, True):
@@ -149,15 +135,8 @@ def _write_down(engine: Engine, operator: Operator, action: str, letter: Letter)
         operator.write_down(connection, action, letter)
 
 
-@click.command("purge-one")
-@click.option("--message-id", metavar="ID", required=True, help="The message; see `dlq inspect`.")
-@acting
-@at_dlq
-def purge_one(place: ConsumerPlace, queue: DeadLetterQueue, message_id: str, reason: str, is_meant: bool) -> None:
-    """Delete one message of the DLQ for good. The audit keeps its body.
-
-    Its number stays open in the inbox, and a parked group waits on: `dlq skip` gives it up.
-    """
+def purge_one(*, place: ConsumerPlace, queue: DeadLetterQueue, message_id: str, reason: str, is_meant: bool) -> None:
+    """Run `dlq purge-one`."""
     operator = Operator(consumer=place.consumer.name, actor=actor(), reason=reason)
     described = f"message {message_id}"
     engine = place.engine
@@ -171,40 +150,22 @@ def purge_one(place: ConsumerPlace, queue: DeadLetterQueue, message_id: str, rea
     say(f"delete {described} of {queue.name}, which is {what}", is_meant=is_meant)
 
 
-@click.command()
-@click.argument("group_id", metavar="GROUP")
-@click.argument("seq", metavar="SEQ", type=click.IntRange(1))
-@acting
-@at_consumer
-def retry(place: ConsumerPlace, group_id: str, seq: int, reason: str, is_meant: bool) -> None:
-    """Have a held message, whose attempts were used up while its group was parked, tried again as it is."""
+def retry(*, place: ConsumerPlace, group_id: str, seq: int, reason: str, is_meant: bool) -> None:
+    """Run `dlq retry`."""
     operator = Operator(consumer=place.consumer.name, actor=actor(), reason=reason)
     said = f"have message {seq} of group {group_id} tried again"
     act(place.engine, said, lambda connection: operator.retry(connection, group_id, seq), is_meant=is_meant)
 
 
-@click.command()
-@click.argument("group_id", metavar="GROUP")
-@click.argument("seq", metavar="SEQ", type=click.IntRange(1))
-@acting
-@at_consumer
-def skip(place: ConsumerPlace, group_id: str, seq: int, reason: str, is_meant: bool) -> None:
-    """Give a number of a group up: the consumer goes on without it, and drops it should it come after all.
-
-    For a number that is dead, missing or held, or that the group waits for. A copy in the DLQ stays there.
-    """
+def skip(*, place: ConsumerPlace, group_id: str, seq: int, reason: str, is_meant: bool) -> None:
+    """Run `dlq skip`."""
     operator = Operator(consumer=place.consumer.name, actor=actor(), reason=reason)
     said = f"give up number {seq} of group {group_id}"
     act(place.engine, said, lambda connection: operator.skip(connection, group_id, seq), is_meant=is_meant)
 
 
-@click.command()
-@click.option(
-    "--limit", "most", type=click.IntRange(1, 100_000), default=50, show_default=True, help="At most so many."
-)
-@at_consumer
-def audit(place: ConsumerPlace, most: int) -> None:
-    """Print what operators did to the consumer's messages, newest first, as lines of JSON."""
+def audit(*, place: ConsumerPlace, most: int) -> None:
+    """Run `dlq audit`."""
     with databases.reading(place.engine) as connection, databases.explaining_missing_tables():
         for row in inbox_operations.audited(connection, place.consumer.name, most=most):
-            click.echo(json.dumps({**row, "at": written(row["at_us"])}))
+            output.as_json({**row, "at": written(row["at_us"])}, indent=None)

@@ -1,67 +1,28 @@
-"""`python -m messaging dlq redrive`."""
+"""What `python -m messaging dlq redrive` does."""
 
-import json
 import os
-import re
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-
-import click
-from rich.console import Console
-from rich.progress import Progress
 
 from messaging import dead_letters, failpoints
-from messaging.cli.acts import meant
-from messaging.cli.dlq_place import at_dlq, queue_client, stoppable
+from messaging.cli import output
+from messaging.cli.dlq_commands import NATIVE
+from messaging.cli.dlq_place import queue_client, stoppable
 from messaging.cli.exits import COULD_NOT, PARTLY
 from messaging.cli.place import ConsumerPlace
+from messaging.dead_letter_limits import RATE_MAX
 from messaging.dead_letters import DeadLetterQueue, Destination, Reading
 from messaging.pace import Pace
-from messaging.redrive import RATE_MAX, RATE_MIN, Choice, Left, MoveTasks, Redrive, Result, batch_of, new_run
+from messaging.redrive import Choice, Left, MoveTasks, Redrive, Result, batch_of, new_run
 from sluice import limits, naming
 from sluice.clock import SystemClock
 from sluice.errors import ConfigError
 
-_UNITS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
 _FOLLOW_SECONDS = 2
 _TROUBLES = {Left.BEHIND, Left.BOUNCED, Left.FAILED, Left.LATE}
-CLIENT, NATIVE = "client", "native"
 
 
-class _Age(click.ParamType[int]):
-    name = "age"
-
-    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        found = re.fullmatch(r"([0-9]{1,6})([smhd])", value)
-        if found is None:
-            self.fail(
-                f"{value!r} is no age, allowed is a number of seconds, minutes, hours or days such as 90m", param, ctx
-            )
-        return int(found[1]) * _UNITS[found[2]]
-
-
-@click.command()
-@click.option(
-    "--engine",
-    type=click.Choice([CLIENT, NATIVE]),
-    default=CLIENT,
-    show_default=True,
-    help="From here, each group in order; or a move task of SQS, which needs no process and knows no filters.",
-)
-@click.option("--to", "to", metavar="QUEUE", help="Name of the queue to send to.  [default: the consumer's]")
-@click.option("--rate", type=click.FloatRange(RATE_MIN, RATE_MAX), metavar="N", help="At most so many a second.")
-@click.option("--group", "groups", multiple=True, help="Only this group; may be repeated, as the next two.")
-@click.option("--type", "types", multiple=True, help="Only events of this type.")
-@click.option("--event-id", "event_ids", multiple=True, help="Only this event.")
-@click.option("--older-than", type=_Age(), metavar="AGE", help="Only what died longer ago: 90s, 15m, 2h, 7d.")
-@click.option("--canary", type=click.IntRange(1), metavar="N", help="Bring so many back, and say what to look at.")
-@click.option("--run", metavar="ID", help="Finish the run of that id, which died.")
-@click.option("--no-wait", is_flag=True, help="Native: start it and end; `dlq status` tells how far it is.")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-@meant
-@at_dlq
 def redrive(
+    *,
     place: ConsumerPlace,
     queue: DeadLetterQueue,
     engine: str,
@@ -77,16 +38,7 @@ def redrive(
     as_json: bool,
     is_meant: bool,
 ) -> None:
-    """Bring dead letters back to the consumer's queue, each group in its order.
-
-    \b
-    A message is sent, then deleted: it is never in neither queue. Should this die in between, it is in both; the same
-    command with the printed --run finishes it, and the inbox drops what comes twice.
-    A message that does not match a filter stays, and all of its group behind it: they cannot be had without it.
-    What was brought back and died again is left alone, so a run ends.
-
-    Exit code 1: some are left that should have come. 2: none came.
-    """
+    """Run the command."""
     choice = Choice(
         groups=frozenset(groups),
         types=frozenset(types),
@@ -132,14 +84,14 @@ def _say_what_would_be(
     about = sum(queue.counts.values())
     if as_json:
         said = {"is_done": False, "source": queue.name, "destination": destination, "about": about}
-        click.echo(json.dumps(said | {"seen": len(letters), "matching": matching, "canary": canary}, indent=2))
+        output.as_json(said | {"seen": len(letters), "matching": matching, "canary": canary})
         return
     if not letters:
-        click.echo(f"nothing to be had in {queue.name}; SQS says about {about}")
+        output.line(f"nothing to be had in {queue.name}; SQS says about {about}")
         return
     how_many = f"{'what matches' if canary is None else f'up to {canary}'} of "
     met = "" if choice.is_any else f"; of the first {len(letters)} to be had {matching} match"
-    click.echo(
+    output.line(
         f"would send {'' if choice.is_any and canary is None else how_many}about {about} messages of {queue.name} to"
         f" {destination}{met}; add --yes to do it"
     )
@@ -154,7 +106,7 @@ def _redrive_from_here(
     run: str | None,
     as_json: bool,
 ) -> None:
-    with stoppable() as (stop, clock), _progress(sum(queue.counts.values())) as advance:
+    with stoppable() as (stop, clock), output.progress(sum(queue.counts.values())) as advance:
         run = new_run(clock) if run is None else run
         redrive = Redrive(
             queue,
@@ -169,33 +121,33 @@ def _redrive_from_here(
             failpoint=failpoints.from_environment(os.environ, failpoints.DEAD_LETTERS),
             on_moved=lambda _: advance(1),
         )
-        click.echo(f"run {run}: {queue.name} to {destination.name}", err=True)
+        output.line(f"run {run}: {queue.name} to {destination.name}", is_error=True)
         result = redrive.work()
     if as_json:
         said = {"is_done": True, "run": run, "source": queue.name, "destination": destination.name}
         moved = [{"group": group, "seq": seq} for group, seq in result.moved]
         left = {"left": result.left_counts(), "error": result.error, "is_whole": result.is_whole}
-        click.echo(json.dumps(said | {"moved": moved} | left, indent=2))
+        output.as_json(said | {"moved": moved} | left)
     else:
         _show(result, run, canary)
     _exit(result)
 
 
 def _show(result: Result, run: str, canary: int | None) -> None:
-    click.echo(f"{len(result.moved)} brought back")
+    output.line(f"{len(result.moved)} brought back")
     for why in Left:
         count = sum(one is why for one in result.left.values())
         if count:
-            click.echo(f"{count} left: {why.value}")
+            output.line(f"{count} left: {why.value}")
     if any(why is Left.UNWANTED for why in result.left.values()):
-        click.echo("what is behind a message that does not match cannot be had without it, and stays too")
+        output.line("what is behind a message that does not match cannot be had without it, and stays too")
     if result.error is not None:
-        click.echo(f"the last error: {result.error}", err=True)
+        output.line(f"the last error: {result.error}", is_error=True)
     if not result.is_whole:
-        click.echo(f"stopped before the end; go on with --run {run}", err=True)
+        output.line(f"stopped before the end; go on with --run {run}", is_error=True)
     elif canary is not None and result.moved:
         places = ", ".join(f"number {seq} of group {group}" for group, seq in result.moved[:10])
-        click.echo(
+        output.line(
             f"look whether the consumer handles {places}: its log, its effect, and whether `dlq ls` shows it again."
             " Then bring the rest back without --canary"
         )
@@ -234,16 +186,16 @@ def _redrive_natively(
 ) -> None:
     about = sum(queue.counts.values())
     if not is_meant:
-        click.echo(
+        output.line(
             f"would let SQS move about {about} messages of {queue.name} to {destination}, between what comes there"
             " meanwhile; add --yes to do it"
         )
         return
     tasks.start(destination_arn, rate=rate)
     if no_wait:
-        click.echo(f"SQS moves about {about} messages of {queue.name}; see `dlq status`, `dlq cancel`")
+        output.line(f"SQS moves about {about} messages of {queue.name}; see `dlq status`, `dlq cancel`")
         return
-    with stoppable() as (stop, clock), _progress(about) as advance:
+    with stoppable() as (stop, clock), output.progress(about) as advance:
         seen = 0
         for task in tasks.followed(clock=clock, every_seconds=_FOLLOW_SECONDS):
             advance(task.moved - seen)
@@ -252,20 +204,11 @@ def _redrive_natively(
                 break
     if as_json:
         said = {"is_done": True, "status": task.status, "moved": task.moved, "failure": task.failure}
-        click.echo(json.dumps({"source": queue.name, "destination": destination} | said, indent=2))
+        output.as_json({"source": queue.name, "destination": destination} | said)
     else:
         why = f": {task.failure}" if task.failure else ""
-        click.echo(f"{task.status.lower()}, about {task.moved} moved{why}")
+        output.line(f"{task.status.lower()}, about {task.moved} moved{why}")
     if not task.has_ended:
-        click.echo("SQS goes on without this process; see `dlq status`, `dlq cancel`", err=True)
+        output.line("SQS goes on without this process; see `dlq status`, `dlq cancel`", is_error=True)
     if task.status != "COMPLETED":
         sys.exit(PARTLY if task.moved or not task.has_ended else COULD_NOT)
-
-
-@contextmanager
-def _progress(total: int) -> Iterator[Callable[[int], None]]:
-    """Yield what is told how many more are done; people who look on see a bar."""
-    console = Console(stderr=True)
-    with Progress(console=console, transient=True, disable=not console.is_terminal) as bar:
-        shown = bar.add_task("messages", total=total)
-        yield lambda count: bar.update(shown, advance=count)

@@ -1,4 +1,4 @@
-"""`python -m messaging relay`."""
+"""What `python -m messaging relay` does."""
 
 import os
 import random
@@ -6,12 +6,12 @@ import sys
 from pathlib import Path
 
 import boto3
-import click
 
 from messaging import databases, failpoints, publisher
+from messaging.cli import output
 from messaging.cli.exits import PARTLY
-from messaging.cli.place import Place, at_place
-from messaging.cli.running import alive_option, log_to, measuring, metrics_options, recording
+from messaging.cli.place import Place
+from messaging.cli.running import log_to, measuring, recording
 from messaging.lease import Lease
 from messaging.liveness import SLACK_SECONDS, AliveFile, Liveness, Watch
 from messaging.relay import Relay, RelaySettings, Wait, run
@@ -28,26 +28,8 @@ _ANSWER_SECONDS = 30  # of a database; a lease that is longer allows more
 _LISTEN_POLL_SECONDS = 5  # with LISTEN a poll is only there for what was missed
 
 
-@click.command()
-@click.option("--topic-arn", envvar="SLUICE_TOPIC_ARN", metavar="ARN", help="Where to publish.  [default: by name]")
-@click.option("--endpoint-url", envvar="AWS_ENDPOINT_URL", metavar="URL", help="Where SNS is.  [default: AWS]")
-@click.option("--poll", type=float, default=0.1, show_default=True, metavar="SECONDS", help="Between two looks.")
-@click.option("--lease", type=float, default=30, show_default=True, metavar="SECONDS", help="A silent leader leads on.")
-@click.option(
-    "--keep", type=float, default=7, show_default=True, metavar="DAYS", help="What was sent can be sent again so long."
-)
-@click.option("--listen", is_flag=True, help="Wake at commits of Outbox(notify=True): Postgres only.")
-@metrics_options
-@alive_option
-@click.option(
-    "--record",
-    type=click.Path(file_okay=False, path_type=Path),
-    metavar="DIR",
-    help="Write the history of what was taken and published there, for the checker.",
-)
-@click.option("--until-empty", is_flag=True, help="Stop when nothing more can be published.")
-@at_place
 def relay(
+    *,
     place: Place,
     topic_arn: str | None,
     endpoint_url: str | None,
@@ -60,13 +42,10 @@ def relay(
     alive: AliveFile | None,
     record: Path | None,
     until_empty: bool,
+    log_level: str,
 ) -> None:
-    """Publish what is committed to the outbox, each group in order, until SIGTERM or Ctrl-C.
-
-    Any number of relays may run for a topic: one leads, the others stand by.
-    With --until-empty it ends with 1 when messages are left that SNS refuses.
-    """
-    log_to(sys.stderr)
+    """Run the command."""
+    log_to(sys.stderr, log_level)
     settings = RelaySettings(
         poll_seconds=max(poll, _LISTEN_POLL_SECONDS) if listen else poll,
         lease_seconds=lease,
@@ -108,8 +87,8 @@ def relay(
         watch = Watch(Liveness(clock), alive, within_seconds=step_seconds, clock=clock)
         run(leading, wait, settings, chance=random.Random(), watch=watch)  # noqa: S311 (jitter is no secret)
     if until_empty and (left := store.lag()).quarantined_count:
-        click.echo(
-            f"{left.quarantined_count} quarantined, {left.pending_count} waiting behind; see `outbox ls`", err=True
+        output.line(
+            f"{left.quarantined_count} quarantined, {left.pending_count} waiting behind; see `outbox ls`", is_error=True
         )
         sys.exit(PARTLY)
 

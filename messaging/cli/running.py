@@ -2,51 +2,20 @@
 
 import os
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import click
 import structlog
 
-from messaging.liveness import AliveFile
+from messaging.cli import log_text
 from messaging.metrics import EmbeddedMetrics, EveryMetrics, Metrics
 from sluice import metrics
 from sluice.clock import SystemClock, clock_id
 from sluice.errors import ConfigError
 
 _log = structlog.get_logger()
-_PORT_MAX = 65_535
-_LOCAL = "127.0.0.1"  # metrics name queues and topics: they are shown to others only on request
-
-
-def metrics_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Give a command `--metrics` and `--prometheus`."""
-    embedded = click.option(
-        "--metrics/--no-metrics",
-        "is_measured",
-        default=lambda: "ECS_CONTAINER_METADATA_URI_V4" in os.environ,
-        help="Write metrics to standard output, as CloudWatch Logs reads them.  [default: on ECS]",
-    )
-    scraped = click.option(
-        "--prometheus",
-        metavar="[HOST:]PORT",
-        callback=_address,
-        help="Serve metrics there for Prometheus; port 0 is any that is free.  [default host: 127.0.0.1]",
-    )
-    return embedded(scraped(command))
-
-
-def _address(_: click.Context, __: click.Parameter, value: str | None) -> tuple[str, int] | None:
-    """Return host and port of `[HOST:]PORT`; an IPv6 address stands in brackets."""
-    if value is None:
-        return None
-    host, _colon, port = value.rpartition(":")
-    is_port = port.isascii() and port.isdigit() and len(port) <= len(str(_PORT_MAX)) and int(port) <= _PORT_MAX
-    if not is_port or (":" in host and not host.startswith("[")):
-        raise click.BadParameter(f"{value!r} is no address, allowed is PORT or HOST:PORT, such as 9464 or [::1]:9464")
-    return host.removeprefix("[").removesuffix("]") or _LOCAL, int(port)
 
 
 def measuring(
@@ -100,27 +69,6 @@ def _served(
     return kept
 
 
-def alive_option(command: Callable[..., None]) -> Callable[..., None]:
-    """Give a command `--alive`, and hand it the file where one is named. It is removed when the command ends."""
-    option = click.option(
-        "--alive",
-        envvar="SLUICE_ALIVE_FILE",
-        type=click.Path(path_type=Path),
-        callback=_alive_file,
-        metavar="FILE",
-        help="Show signs of life there, for `python -m messaging alive FILE`; a file of its own for each process.",
-    )
-    return option(command)
-
-
-def _alive_file(context: click.Context, _: click.Parameter, path: Path | None) -> AliveFile | None:
-    if path is None:
-        return None
-    file = AliveFile(path, SystemClock())
-    context.call_on_close(file.remove)
-    return file
-
-
 @contextmanager
 def recording(folder: Path | None, *, run: str, worker: str, client: Any, names: Mapping[str, str]) -> Iterator[Any]:
     """Yield what writes the history, attached to the client; None, at no cost, where no folder is given.
@@ -146,17 +94,26 @@ def recording(folder: Path | None, *, run: str, worker: str, client: Any, names:
         yield recorder
 
 
-def log_to(stream: Any) -> None:
-    """Log as lines of JSON; for people, where people look on."""
-    render: Any = structlog.dev.ConsoleRenderer() if stream.isatty() else structlog.processors.JSONRenderer()
+def log_to(stream: Any, level: str = "info") -> None:
+    """Log as lines of JSON; for people, where people look on.
+
+    Args:
+        stream: where to.
+        level: what is logged, and all that is worse.
+    """
+    is_terminal = stream.isatty()
+    render: Any = structlog.processors.JSONRenderer()
+    if is_terminal:
+        render = structlog.dev.ConsoleRenderer(exception_formatter=structlog.dev.plain_traceback)
     structlog.configure(
         processors=[
             structlog.contextvars.merge_contextvars,
             structlog.processors.add_log_level,
             structlog.processors.TimeStamper(fmt="iso", utc=True),
             structlog.processors.format_exc_info,
+            log_text.shown if is_terminal else log_text.bounded,
             render,
         ],
-        wrapper_class=structlog.make_filtering_bound_logger("info"),
+        wrapper_class=structlog.make_filtering_bound_logger(level),
         logger_factory=structlog.PrintLoggerFactory(stream),
     )

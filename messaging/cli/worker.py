@@ -1,4 +1,4 @@
-"""`python -m messaging worker`."""
+"""What `python -m messaging worker` does."""
 
 import os
 import random
@@ -6,11 +6,9 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
-import click
-
 from messaging import databases, failpoints, queue, schema
-from messaging.cli.place import ConsumerPlace, at_consumer
-from messaging.cli.running import alive_option, log_to, measuring, metrics_options, recording
+from messaging.cli.place import ConsumerPlace
+from messaging.cli.running import log_to, measuring, recording
 from messaging.errors import OutboxError, TransientError
 from messaging.handlers import Handlers
 from messaging.hold import Heartbeat
@@ -37,27 +35,8 @@ _TIMEOUTS_MAX = 10
 _BUSY_SECONDS = 1_800  # protected from scale-in without a rest; longer where a handler may take longer
 
 
-@click.command()
-@click.option("--queue-url", envvar="SLUICE_QUEUE_URL", metavar="URL", help="Where messages are.  [default: by name]")
-@click.option("--handlers", "module", metavar="MODULE", help="With the handlers.  [default: as declared]")
-@click.option("--lanes", type=click.IntRange(1, 256), help="Message groups worked on at once.  [default: as declared]")
-@click.option(
-    "--until-idle",
-    "idle_seconds",
-    type=click.FloatRange(0),
-    metavar="SECONDS",
-    help="Stop when nothing came for so long.",
-)
-@metrics_options
-@alive_option
-@click.option(
-    "--record",
-    type=click.Path(file_okay=False, path_type=Path),
-    metavar="DIR",
-    help="Write the history of what was received, handled and deleted there, for the checker.",
-)
-@at_consumer
 def worker(
+    *,
     place: ConsumerPlace,
     queue_url: str | None,
     module: str | None,
@@ -67,16 +46,10 @@ def worker(
     prometheus: tuple[str, int] | None,
     alive: AliveFile | None,
     record: Path | None,
+    log_level: str,
 ) -> None:
-    """Hand a consumer's messages to its handlers, each group in order, until SIGTERM or Ctrl-C.
-
-    \b
-    Each effect is committed with the inbox's mark that the message was handled, so a message that comes twice has one
-    effect. Any number of workers may run for a consumer; a message group is with one of them at a time.
-      python -m messaging inbox schema --apply --dsn sqlite:///billing.db
-      python -m messaging worker --consumer billing --dsn sqlite:///billing.db
-    """
-    log_to(sys.stderr)
+    """Run the command."""
+    log_to(sys.stderr, log_level)
     stop = Stop()
     stop.on_signals()
     consumer, engine = place.consumer, place.engine

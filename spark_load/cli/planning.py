@@ -5,12 +5,14 @@ import sys
 
 import click
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 from sluice.declaration import Environment
 from sluice.prices import PRICE_DATE, PRICE_REGION
 from sluice.verdict import EXIT_REFUSED
 from spark_load import profile
+from spark_load.cli.printing import error_line
 from spark_load.estimate import ASSUMPTIONS, Estimate, estimate_for
 from spark_load.profile import NamedProfile
 from spark_load.report import units
@@ -77,13 +79,13 @@ def plan(profile_name: str, environment_name: str, target: Target | None, as_jso
     else:
         _show(made, named, environment, _console())
     for reason in made.refusals:
-        click.echo(reason, err=True)
+        error_line(reason)
     if made.refusals:
         sys.exit(EXIT_REFUSED)
 
 
 def _show(made: Estimate, named: NamedProfile, environment: Environment, console: Console) -> None:
-    console.print(f"{named.name} on {environment.name} ({made.target}), {made.queue_count} queues\n")
+    console.print(f"{escape(named.name)} on {environment.name} ({made.target}), {made.queue_count} queues\n")
     table = Table(box=None, show_header=False, pad_edge=False)
     table.add_column(no_wrap=True)
     table.add_column()
@@ -101,7 +103,7 @@ def _show(made: Estimate, named: NamedProfile, environment: Environment, console
     console.print(limits)
     console.print(f"\nAssumed: {'; '.join(ASSUMPTIONS)}.")
     for warning in made.warnings:
-        console.print(f"[yellow]warning:[/yellow] {warning}")
+        console.print(f"[yellow]warning:[/yellow] {escape(warning)}")
 
 
 def _rows(made: Estimate) -> list[tuple[str, str]]:

@@ -1,6 +1,5 @@
 """`report` and `compare`: what stored runs have to tell."""
 
-import json
 import math
 import sys
 from pathlib import Path
@@ -13,6 +12,7 @@ from rich.markdown import Markdown
 from sluice.errors import ConfigError, HistoryError
 from spark_load import driver, session
 from spark_load import report as told
+from spark_load.cli.printing import error_line, print_json
 from spark_load.report import comparison
 
 _SLOTS = 2
@@ -53,7 +53,7 @@ def report(folder: Path, output: Path | None) -> None:
     try:
         said = told.read_series(folder, verdict)
     except HistoryError as error:
-        click.echo(f"spark_load: {error}", err=True)
+        error_line(f"spark_load: {error}")
     if said is None:
         if not (folder / driver.RUN_FILE).exists():
             raise HistoryError(
@@ -120,7 +120,7 @@ def compare(
             " compare runs of one profile, or add --force"
         )
     if as_json:
-        click.echo(json.dumps(compared.as_json(), indent=2))
+        print_json(compared.as_json())
     else:
         Console().print(Markdown(comparison.markdown(compared)))
     sys.exit(compared.exit_code)

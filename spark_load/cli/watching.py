@@ -177,7 +177,7 @@ def table(phase: str, rows: Sequence[Row]) -> Table:
     shown.add_column("seen so far, no verdict")
     for row in rows:
         shown.add_row(
-            row.name,
+            Text(row.name),
             _count(row.sent),
             _count(row.done),
             _count(row.expected),

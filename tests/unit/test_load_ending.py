@@ -1,5 +1,7 @@
 """How a command ends when something else ends before it."""
 
+import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -50,3 +52,28 @@ def test_ctrl_c_while_a_page_is_drawn_costs_no_verdict(
     assert capsys.readouterr().err == (
         f"no page was drawn: stopped; to try again: python -m spark_load report {tmp_path}\n"
     )
+
+
+@pytest.mark.parametrize(
+    "odd", ["order[/x]", "tenant[a]", ":smile:", "\x1b[2J\x1b]0;t\x07", "\x9b31m\x7f", "a\nforged"]
+)
+@pytest.mark.parametrize("form", ["json", "summary"])
+def test_what_a_history_names_is_printed_as_text(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], odd: str, form: str
+) -> None:
+    """No markup, and nothing that a terminal acts on: not in the summary, not in the reasons, not in JSON."""
+    verdict = reported.invalid()
+    violation = replace(verdict.violations[0], message_group_id=odd, sentence=f"of {odd}")
+    verdict = replace(verdict, violations=(violation,), unknowns=(f"what became of {odd}",))
+
+    with pytest.raises(SystemExit):
+        ending.finish(verdict, tmp_path, as_json=form == "json")
+
+    out, err = capsys.readouterr()
+    assert [line for line in f"{out}\n{err}".split("\n") if not line.isprintable()] == []
+    escaped = "".join(one if one.isprintable() else one.encode("unicode_escape").decode() for one in odd)
+    assert err.splitlines()[:2] == [f"what became of {escaped}", f"{violation.anomaly}: of {escaped}"]
+    if form == "json":
+        assert json.loads(out)["unknowns"] == [f"what became of {odd}"]
+    elif odd.isprintable():
+        assert f"group {odd}," in " ".join(out.split())

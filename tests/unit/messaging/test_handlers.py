@@ -124,12 +124,29 @@ def test_a_name_that_is_none_is_refused(name: str) -> None:
         Handlers.load(name)
 
 
-def test_a_module_that_imports_what_is_not_there_says_so_itself(folder: Path) -> None:
-    """That the module is missing would be a lie: it is there, and what it needs is not."""
-    (folder / "sluice_test_broken.py").write_text("import sluice_test_needed\n", encoding="utf-8")
+@pytest.mark.parametrize(
+    ("source", "raised"),
+    [
+        ("import sluice_test_needed", "ModuleNotFoundError: No module named 'sluice_test_needed'"),
+        ("from messaging import nothing", "ImportError: cannot import name 'nothing' from 'messaging'"),
+        ("def f(:", "SyntaxError: invalid syntax (sluice_test_broken.py, line 1)"),
+        ("import sys; sys.exit(0)", "SystemExit: 0"),
+        ("import os; os.environ['SLUICE_TEST_UNSET']", "KeyError: 'SLUICE_TEST_UNSET'"),
+        ("raise RuntimeError('\\x1b[2J\\n' + 10_000_000 * 'x')", "RuntimeError: \\x1b[2J\\nxxx"),
+    ],
+)
+def test_a_module_that_cannot_be_imported_is_refused(folder: Path, source: str, raised: str) -> None:
+    """One line says what it raised; the process does not end as the module would have it."""
+    (folder / "sluice_test_broken.py").write_text(f"{source}\n", encoding="utf-8")
 
-    with pytest.raises(ModuleNotFoundError, match="sluice_test_needed"):
+    with pytest.raises(ConfigError) as refused:
         Handlers.load("sluice_test_broken")
+
+    said = str(refused.value)
+    assert said.startswith(f"handlers are 'sluice_test_broken', and importing that module raised {raised}")
+    assert said.endswith("; mend the module, or correct Consumer.handlers in sluice/environments.py")
+    assert said.isprintable()
+    assert len(said) < 800
 
 
 @pytest.mark.parametrize("seconds", [0, 0.5, 43_200, None])

@@ -14,7 +14,7 @@ from opentelemetry.sdk.metrics.export import InMemoryMetricReader, NumberDataPoi
 from prometheus_client import CollectorRegistry, generate_latest
 from structlog.testing import capture_logs
 
-from messaging.cli import running
+from messaging.cli import options, running
 from messaging.instruments import InstrumentMetrics
 from messaging.metrics import EmbeddedMetrics, EveryMetrics
 from messaging.prometheus import PrometheusMetrics, serve
@@ -161,6 +161,7 @@ def test_every_metric_has_a_name_in_prometheus() -> None:
         "InboxParked": "sluice_inbox_parked_total",
         "InboxLost": "sluice_inbox_lost_total",
         "InboxNotDeleted": "sluice_inbox_not_deleted_total",
+        "InboxOverdue": "sluice_inbox_overdue_total",
         "InboxParkedGroups": "sluice_inbox_parked_groups",
         "InboxParkedMessages": "sluice_inbox_parked_messages",
         "InboxHeldMessages": "sluice_inbox_held_messages",
@@ -211,7 +212,7 @@ def test_a_port_that_is_taken_is_refused(collector: PrometheusMetrics, taken_por
 )
 def test_an_address_is_a_port_with_or_without_a_host(given: str | None, address: tuple[str, int] | None) -> None:
     """Without one only this machine can ask."""
-    assert running._address(CONTEXT, OPTION, given) == address
+    assert options._address(CONTEXT, OPTION, given) == address
 
 
 CONTEXT, OPTION = click.Context(click.Command("worker")), click.Option(["--prometheus"])
@@ -221,7 +222,7 @@ CONTEXT, OPTION = click.Context(click.Command("worker")), click.Option(["--prome
 def test_what_is_no_address_is_refused(given: str) -> None:
     """With what is allowed; nothing is looked up."""
     with pytest.raises(click.BadParameter, match=r"is no address, allowed is PORT or HOST:PORT, such as 9464"):
-        running._address(CONTEXT, OPTION, given)
+        options._address(CONTEXT, OPTION, given)
 
 
 def test_without_its_package_prometheus_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,6 @@
+"""What bounds work on a DLQ: numbers the command line shows before it loads what does the work."""
+
+HOLD_SECONDS = 120
+"""How long what was received stays hidden when nobody gives it back, because the process died."""
+RATE_MIN, RATE_MAX = 0.1, 500
+"""Messages per second; slower, and what was received would be there again before its turn."""
