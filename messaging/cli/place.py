@@ -6,11 +6,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-import boto3
 import click
 from sqlalchemy import Engine
 
-from messaging import databases
+from messaging import databases, secret
 from messaging.secret import database_url
 from sluice import environments, naming
 from sluice.declaration import Consumer, Environment
@@ -177,7 +176,7 @@ def dsn_from_secret(environment: Environment) -> str:
     secret_arn = os.environ.get(_SECRET_VARIABLE)
     if secret_arn is None:
         raise ConfigError(_NO_DATABASE)
-    return database_url(boto3.client("secretsmanager", region_name=environment.region), secret_arn)
+    return database_url(secret.client(environment.region), secret_arn, ca=os.environ.get(secret.CA_VARIABLE))
 
 
 def as_command(command: Callable[..., None], placed: Callable[..., None]) -> Callable[..., None]:
