@@ -131,6 +131,7 @@ def begin_epoch(place: Place, reason: str, is_meant: bool) -> None:
     """Begin another epoch, once, after the database was restored to an earlier state and before producers start.
 
     Numbers given from now on repeat numbers given before the restore; the epoch tells consumers that they are new.
+    Groups go on from their last numbers; those that the restore lost begin a later epoch by themselves.
     """
     _act(place, reason, is_meant, "begin another epoch", lambda operator, at: operator.begin_epoch(at))
 

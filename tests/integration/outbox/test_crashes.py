@@ -171,16 +171,16 @@ def test_a_leader_stopped_in_the_middle_of_a_write_holds_nobody_up_for_longer_th
 
     def write_and_stop() -> None:
         with stopped.writing() as connection:
-            connection.execute(insert(tables.topics).values(topic=TOPIC, epoch=7))
+            connection.execute(insert(tables.groups).values(topic=TOPIC, group_id="g", last_seq=7))
             eventually(second.acquire, timeout_seconds=PATIENCE_SECONDS, describe="another to lead")
-            connection.execute(select(tables.topics))
+            connection.execute(select(tables.groups))
 
     with pytest.raises(LeaseLost, match="relay stopped stopped in the middle of a write"):
         write_and_stop()
 
     assert (stopped.token, second.token) == (None, 2)
     with postgres.connect() as connection:
-        assert connection.execute(select(tables.topics)).all() == []
+        assert connection.execute(select(tables.groups)).all() == []
 
 
 def test_a_relay_outlives_a_restart_of_its_database(
