@@ -112,9 +112,10 @@ def test_a_resend_under_a_new_id_would_be_seen(market: Market) -> None:
 @pytest.mark.parametrize("engine", [pytest.param(SQLITE, marks=pytest.mark.slow), POSTGRES], indirect=True)
 def test_a_relay_stopped_past_its_lease_notices_and_changes_nothing(market: Market, line: Line) -> None:
     """SIGSTOP in the middle of a publish; what it still publishes when it goes on is known by its id: P13."""
-    market.trade(20, seed=1)
-    line.hold()
     with market.relay(endpoint_url=line.url) as stopped:
+        stopped.await_said("leading")
+        line.hold()
+        market.trade(20, seed=1)
         eventually(lambda: line.is_asked, timeout_seconds=PATIENCE_SECONDS, describe="the leader to publish")
         stopped.send(signal.SIGSTOP)
         market.run_out_lease()
