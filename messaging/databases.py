@@ -25,6 +25,7 @@ from sqlalchemy import (
     ExceptionContext,
     create_engine,
     event,
+    literal,
     literal_column,
     text,
 )
@@ -44,11 +45,15 @@ _LOOK_SECONDS = 0.1  # after which a wait for Postgres looks whether Ctrl-C was 
 _FULL = 2
 REFUSED = "the database refuses the credentials, which were read at the start ({said}); correct them where they changed"
 """Said by what ends for that, with what the server said."""
+NO_TABLES = "the {part}'s tables are not in this database; create them with `python -m messaging {part} schema --apply`"
+"""Said of a database without the tables of outbox or inbox."""
 _UNDEFINED_TABLE = "42P01"
 _SAVEPOINT = "sluice_handler"
 _TRANSACTION_ID, _TRANSACTION_ID_IF_ANY = text("SELECT txid_current()"), text("SELECT txid_current_if_assigned()")
 # SQLSTATE classes and states after which the same transaction may succeed: connection, resources, shutdown, lost races.
 _AWAY = ("08", "53", "57P", "40001", "40P01", "55P03", "25P03", "25006")
+_LOCKED = ("55P03", "40P01")  # lock_timeout, deadlock
+_LOCK_MILLISECONDS = 200
 _ONLY_READ = "25006"  # by a connection to what was the primary before a failover
 _IN_ERROR = 3  # libpq's PQTRANS_INERROR
 _ONLY_READS = "sluice_only_reads"
@@ -57,15 +62,13 @@ _ONLY_READS = "sluice_only_reads"
 # (read 2026-11-21).
 # A host that is gone without a word is noticed within half a minute, not after the two hours of the system's keepalive.
 # https://www.postgresql.org/docs/18/libpq-connect.html (read 2026-11-21).
-_CONNECT = {
-    "psycopg": {
-        "prepare_threshold": None,
-        "connect_timeout": 5,
-        "keepalives_idle": 10,
-        "keepalives_interval": 5,
-        "keepalives_count": 3,
-        "tcp_user_timeout": 20_000,
-    }
+_CONNECT: dict[str, Any] = {
+    "prepare_threshold": None,
+    "connect_timeout": 5,
+    "keepalives_idle": 10,
+    "keepalives_interval": 5,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 20_000,
 }
 _NOW_US = {
     "sqlite": "SELECT CAST((julianday('now') - 2440587.5) * 86400000000.0 AS INTEGER)",
@@ -84,7 +87,7 @@ def engine(url: str) -> Engine:
         _check_url(parsed)
         # Any number of connections: who asks for them has a bound of its own, its threads.
         pooled = {} if parsed.database in (None, "", ":memory:") else {"pool_size": 0}
-        connect = _CONNECT.get(parsed.get_driver_name(), {})
+        connect = _CONNECT if parsed.get_driver_name() == "psycopg" else {}
         made = create_engine(parsed, pool_pre_ping=True, hide_parameters=True, connect_args=connect, **pooled)
     except (ArgumentError, NoSuchModuleError) as error:
         raise ConfigError(
@@ -275,6 +278,20 @@ class BegunTransaction:
         return True
 
 
+def wait_briefly(connection: Connection) -> None:
+    """Let the rest of a transaction on Postgres give up where another holds a lock for longer than a moment.
+
+    https://www.postgresql.org/docs/18/runtime-config-client.html (read 2026-11-21)
+    """
+    if connection.dialect.name == "postgresql":
+        connection.execute(text(f"SET LOCAL lock_timeout = '{_LOCK_MILLISECONDS}ms'"))
+
+
+def is_locked(error: DBAPIError) -> bool:
+    """Return whether the transaction gave up because another held a lock, or the other would have waited for it."""
+    return getattr(error.orig, "sqlstate", None) in _LOCKED
+
+
 def has_failed(connection: Connection) -> bool:
     """Return whether a statement of the transaction has failed, so that its commit would silently be a rollback."""
     driver: Any = connection.connection.driver_connection
@@ -306,6 +323,14 @@ def _connected(seconds: float, _: Any, __: Any, arguments: Sequence[Any], named:
     return connection
 
 
+def listening(engine: Engine, channel: str) -> psycopg.Connection[Any]:
+    """Return a connection of its own to an engine's Postgres, with the same timeouts, that listens to a channel."""
+    url = engine.url.set(drivername="postgresql").render_as_string(hide_password=False)
+    connection: psycopg.Connection[Any] = psycopg.connect(url, autocommit=True, **_CONNECT)
+    connection.execute(psycopg.sql.SQL("LISTEN {}").format(psycopg.sql.Identifier(channel)))
+    return connection
+
+
 class _Impatient(psycopg.Connection[Any]):
     """A connection that is closed when an answer takes too long."""
 
@@ -320,9 +345,16 @@ class _Impatient(psycopg.Connection[Any]):
             raise psycopg.OperationalError(f"the database gave no answer for {self.seconds_max:g} s") from error
 
 
-def now_us_sql(dialect: str) -> ColumnElement[int]:
+def now_us_sql(dialect: str, clock: Clock | None = None) -> ColumnElement[int]:
     """Return that instant as an expression, for a statement that is asked anyway."""
+    if clock is not None:
+        return literal(clock.now_us(), BigInteger)
     return literal_column(_NOW_US[dialect].removeprefix("SELECT "), BigInteger)
+
+
+def in_seconds(instant_us: ColumnElement[int]) -> ColumnElement[int]:
+    """Return an instant in microseconds as whole seconds."""
+    return instant_us // literal_column("1000000", BigInteger)
 
 
 def require_durable(connection: Connection) -> None:
@@ -351,7 +383,4 @@ def explaining_missing_tables() -> Iterator[None]:
         if not is_undefined or "sluice_" not in said:
             raise
         part = "inbox" if "sluice_inbox" in said else "outbox"
-        raise OutboxError(
-            f"the {part}'s tables are not in this database; create them with"
-            f" `python -m messaging {part} schema --apply`"
-        ) from error
+        raise OutboxError(NO_TABLES.format(part=part)) from error

@@ -14,11 +14,10 @@ from typing import Any
 
 from sqlalchemy import Connection, Row, func, insert, select, update
 
-from messaging import databases
+from messaging import databases, tables
 from messaging.envelope import decode
 from messaging.errors import OutboxError
-from messaging.outbox import epoch_of
-from messaging.tables import PENDING, QUARANTINED, SENT, audit, messages, topics
+from messaging.tables import PENDING, QUARANTINED, SENT, audit, messages
 from sluice.clock import Clock
 
 _SHOWN = (
@@ -90,14 +89,17 @@ class Operator:
         self._change(connection, found, "skip", values)
 
     def begin_epoch(self, connection: Connection) -> int:
-        """Begin another epoch, after the database was restored to an earlier state, and return it.
+        """Begin another epoch for every group, after the database was restored to an earlier state, and return it.
 
-        Numbers given after the restore repeat numbers that were given before; the epoch tells them apart.
+        Numbers given after the restore repeat numbers that were given before; the epoch tells them apart. Each group
+        goes on from its last number, which is what `first` of its next messages says. A group that the restore lost
+        gets a later epoch by itself, when its next event makes its counter anew.
         """
-        epoch = epoch_of(connection, self.topic) + 1
-        changed = connection.execute(update(topics).where(topics.c.topic == self.topic).values(epoch=epoch))
-        if changed.rowcount == 0:
-            connection.execute(insert(topics).values(topic=self.topic, epoch=epoch))
+        ours = tables.groups.c.topic == self.topic
+        last = connection.execute(select(func.max(tables.groups.c.epoch)).where(ours)).scalar()
+        epoch = max(databases.now_us(connection, self.clock) // 1_000_000, (last or 0) + 1)
+        begun = {"epoch": epoch, "first_seq": tables.groups.c.last_seq + 1}
+        connection.execute(update(tables.groups).where(ours).values(begun))
         self._write_down(connection, "epoch", detail={"epoch": epoch})
         return epoch
 

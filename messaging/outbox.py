@@ -4,15 +4,21 @@ Numbers are given once, as the last thing before the commit: one counter row for
 commit, taken in the order of topics and groups. So a group's numbers are in the order of its commits and without a
 hole, whatever was rolled back, and two transactions that share groups never wait for each other in a circle. Writers of
 one group queue on its counter: that is what order means.
+
+A group's epoch is the second in which its counter was made, by the database's clock. A counter that was not used for
+long is deleted (`Store.forget_groups`); the group's next event makes it anew, under a later epoch, and counts from 1.
+The epoch is evaluated by the statement that makes the counter. So it needs nothing that is shared between groups, and
+whichever of a writer and the deletion comes first, no (epoch, seq) is given twice.
 """
 
 import json
-from collections.abc import Callable, Iterable, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from sqlalchemy import Connection, Table, func, insert, select
+from sqlalchemy import Connection, Row, Table, func, insert, select
 from sqlalchemy import event as hooks
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.orm import Session, SessionTransaction, scoped_session
@@ -76,34 +82,49 @@ class Outbox:
                 connection.execute(select(func.pg_notify(channel(self.topic), "")))
 
     def _numbered(self, connection: Connection, events: Sequence[Event]) -> list[dict[str, Any]]:
-        counts: dict[str, int] = {}
-        for one in events:
-            counts[one.group] = counts.get(one.group, 0) + 1
-        epoch = epoch_of(connection, self.topic)
-        last = self._allocate(connection, counts)
+        counts = Counter(event.group for event in events)
+        counters = self._allocate(connection, counts)
         at_us = databases.now_us(connection, self._clock)
         at = _EPOCH + timedelta(microseconds=at_us)
-        following = {group: last[group] - count + 1 for group, count in counts.items()}
+        following = {group: counters[group].last_seq - count + 1 for group, count in counts.items()}
         rows = []
-        for one in events:
-            envelope = Envelope(event=one, seq=following[one.group], epoch=epoch, committed_at=at)
+        for event in events:
+            counter = counters[event.group]
+            envelope = Envelope(
+                event=event,
+                seq=following[event.group],
+                epoch=counter.epoch,
+                first=counter.first_seq,
+                committed_at=at,
+            )
             rows.append(self._row(envelope, at_us))
-            following[one.group] += 1
+            following[event.group] += 1
         return rows
 
-    def _allocate(self, connection: Connection, counts: dict[str, int]) -> dict[str, int]:
-        """Return group -> last number after taking as many as asked; rows are locked in the order given.
+    def _allocate(self, connection: Connection, counts: Mapping[str, int]) -> dict[str, Row[Any]]:
+        """Return each group's counter after taking as many numbers as given; rows are locked in the order given.
 
         A reader that sees number n also sees n - 1: Postgres shows a commit before it lets go of the counter's lock.
         """
         made = _INSERTS[connection.dialect.name](tables.groups)
-        values = [{"topic": self.topic, "group_id": group, "last_seq": count} for group, count in counts.items()]
+        now_us = databases.now_us_sql(connection.dialect.name, self._clock)
+        values = [
+            {
+                "topic": self.topic,
+                "group_id": group,
+                "epoch": databases.in_seconds(now_us),
+                "last_seq": count,
+                "updated_at_us": now_us,
+            }
+            for group, count in counts.items()
+        ]
+        columns = tables.groups.c
         taken = made.values(values).on_conflict_do_update(
             index_elements=["topic", "group_id"],
-            set_={"last_seq": tables.groups.c.last_seq + made.excluded.last_seq},
+            set_={"last_seq": columns.last_seq + made.excluded.last_seq, "updated_at_us": made.excluded.updated_at_us},
         )
-        answered = connection.execute(taken.returning(tables.groups.c.group_id, tables.groups.c.last_seq))
-        return dict(answered.all())
+        returned = taken.returning(columns.group_id, columns.epoch, columns.first_seq, columns.last_seq)
+        return {row.group_id: row for row in connection.execute(returned)}
 
     def _row(self, envelope: Envelope, at_us: int) -> dict[str, Any]:
         return {
@@ -211,9 +232,3 @@ def _after_rollback(session: Session, previous: SessionTransaction) -> None:
 def _after_end(session: Session, transaction: SessionTransaction) -> None:
     if transaction.parent is None:
         _unit_of(session).end()
-
-
-def epoch_of(connection: Connection, topic: str) -> int:
-    """Return the epoch of a topic's numbers: 1 until somebody began another."""
-    found = connection.execute(select(tables.topics.c.epoch).where(tables.topics.c.topic == topic)).scalar()
-    return 1 if found is None else int(found)

@@ -8,6 +8,7 @@ AWS: https://docs.aws.amazon.com/sns/latest/api/API_PublishBatch.html, API_Batch
 (read 2026-11-21).
 """
 
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -17,8 +18,10 @@ from botocore.exceptions import BotoCoreError, ClientError
 from botocore.parsers import ResponseParserError
 
 from messaging.envelope import attributes_bytes
+from messaging.printable import printable
 from messaging.store import Head, Outcome, Refused, Retry, Sent
 from sluice import limits
+from sluice.errors import ConfigError, EndpointError
 
 CALL_SECONDS_MAX = 12
 """A call that took longer has failed."""
@@ -27,16 +30,55 @@ _CONNECT_SECONDS = 4
 _ENTRYS_FAULT = ("InvalidParameter", "Validation", "BatchRequestTooLong", "InvalidBatchEntryId")
 # An entry refused so may pass later as it is: rights, keys, pace, a topic that is being made.
 _NOT_THE_ENTRYS = ("Auth", "AccessDenied", "KMS", "Throttl", "NotFound", "Expired", "InvalidClientToken", "Signature")
+_TOPIC_ARN = re.compile(r"arn:aws[a-z-]*:sns:[a-z0-9-]+:[0-9]{12}:[A-Za-z0-9_-]{1,256}(\.fifo)?")
+CONFIG = Config(
+    connect_timeout=_CONNECT_SECONDS,
+    read_timeout=CALL_SECONDS_MAX - _CONNECT_SECONDS,
+    retries={"total_max_attempts": 1},
+)
+"""Of a client that tries once."""
 
 
 def client(endpoint_url: str | None, region: str) -> Any:
     """Return an SNS client that tries once: the relay owns the retries."""
-    config = Config(
-        connect_timeout=_CONNECT_SECONDS,
-        read_timeout=CALL_SECONDS_MAX - _CONNECT_SECONDS,
-        retries={"total_max_attempts": 1},
-    )
-    return boto3.client("sns", endpoint_url=endpoint_url, region_name=region, config=config)
+    return boto3.client("sns", endpoint_url=endpoint_url, region_name=region, config=CONFIG)
+
+
+def check_topic(sns: Any, topic_arn: str) -> str | None:
+    """Return why a topic could not be looked at now, or None: it is there, and FIFO.
+
+    Raises:
+        ConfigError: the ARN cannot be that of a FIFO topic.
+        EndpointError: there is no such topic.
+
+    AWS: https://docs.aws.amazon.com/sns/latest/api/API_GetTopicAttributes.html (read 2026-11-21).
+    """
+    shown = f"'{printable(topic_arn, characters_max=300)}'"
+    found = _TOPIC_ARN.fullmatch(topic_arn)
+    next_step = "correct --topic-arn"
+    if found is None:
+        raise ConfigError(
+            f"topic is {shown}, allowed is an ARN such as arn:aws:sns:eu-central-1:123456789012:NAME.fifo; {next_step}"
+        )
+    if found[1] is None:  # which is in the name of every FIFO topic, and of no other
+        raise ConfigError(
+            f"topic {topic_arn} is a standard topic, allowed is a FIFO topic: it keeps order; {next_step}"
+        )
+    try:
+        _ = sns.get_topic_attributes(TopicArn=topic_arn)["Attributes"]
+    except ClientError as error:
+        code = str(error.response.get("Error", {}).get("Code", ""))
+        if code.startswith("NotFound"):
+            raise EndpointError(
+                f"topic {topic_arn} is not at {sns.meta.endpoint_url}; deploy the environment's stacks there, or"
+                " correct --topic-arn, --env or --endpoint-url"
+            ) from error
+        if code.startswith(("InvalidParameter", "Validation")):
+            raise ConfigError(f"topic is {shown}, which SNS does not take ({printable(error)}); {next_step}") from error
+        return printable(error)
+    except (BotoCoreError, ResponseParserError, KeyError) as error:
+        return printable(f"{type(error).__name__}: {error}")
+    return None
 
 
 class BatchRefused(Exception):

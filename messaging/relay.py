@@ -8,13 +8,15 @@ minutes, and after that the consumer's inbox does: SNS knows no token.
 """
 
 import random
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
 from typing import Protocol
 
 import structlog
-from sqlalchemy.exc import InterfaceError, OperationalError
+from sqlalchemy import Connection
+from sqlalchemy.exc import InterfaceError, OperationalError, SQLAlchemyError
 
 from messaging import databases, failpoints, publisher
 from messaging.backoff import Backoff
@@ -23,6 +25,7 @@ from messaging.failpoints import Failpoint
 from messaging.lease import Lease
 from messaging.liveness import Watch
 from messaging.metrics import Metrics, NoMetrics
+from messaging.printable import printable
 from messaging.publisher import BatchRefused
 from messaging.store import DELETED_MAX, HEADS_MAX, Head, Outcome, Refused, Retry, Sent, Store
 from sluice import metrics
@@ -31,6 +34,10 @@ from sluice.errors import ConfigError
 
 _log = structlog.get_logger()
 _POLL_SECONDS_MIN, _POLL_SECONDS_MAX = 0.001, 60
+_LEASE_SECONDS_MAX = 86_400
+_KEEP_GROUPS_SECONDS_MAX = 315_360_000  # ten years, as the declaration has it
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_INSTANT_US_MAX = 253_402_300_799_999_999  # the last that datetime knows
 _STANDBY_SECONDS = 1  # a lease that was given back leads nobody for about so long
 _FORGET_TIMES_MAX = 100
 
@@ -43,7 +50,9 @@ class RelaySettings:
         poll_seconds: rest between two looks when nothing is due, before jitter; a third of the lease at most.
         lease_seconds: how long a leader that says nothing remains leader; longer than two calls may take.
         keep_sent_seconds: how long what was sent can be sent again; then it is deleted.
-        backoff: between two tries of a group.
+        keep_groups_seconds: how long a group that is not used goes on counting; the largest `inbox_retention_seconds`
+            of the topic's consumers, and longer than `keep_sent_seconds`.
+        backoff: between two tries of a group; its longest delay fits into a lease's bound, a day.
 
     Raises:
         ConfigError: a value, or their relation, cannot be right.
@@ -52,25 +61,38 @@ class RelaySettings:
     poll_seconds: float = 0.1
     lease_seconds: float = 30
     keep_sent_seconds: float = 7 * 86_400
+    keep_groups_seconds: float = 60 * 86_400
     backoff: Backoff = field(default_factory=lambda: Backoff(base_seconds=0.5, cap_seconds=60, floor_seconds=0.1))
 
     def __post_init__(self) -> None:
+        # `not a <= value <= b` refuses what is no number, too.
         if not _POLL_SECONDS_MIN <= self.poll_seconds <= _POLL_SECONDS_MAX:
             raise ConfigError(
                 f"poll is {self.poll_seconds:g} s, allowed is {_POLL_SECONDS_MIN} to {_POLL_SECONDS_MAX}; change --poll"
             )
-        if self.lease_seconds <= 2 * publisher.CALL_SECONDS_MAX:
+        if not 2 * publisher.CALL_SECONDS_MAX < self.lease_seconds <= _LEASE_SECONDS_MAX:
             raise ConfigError(
-                f"lease is {self.lease_seconds:g} s, allowed is more than {2 * publisher.CALL_SECONDS_MAX}: a call may"
-                f" take {publisher.CALL_SECONDS_MAX}, and nobody may take over meanwhile; change --lease"
+                f"lease is {self.lease_seconds:g} s, allowed is more than {2 * publisher.CALL_SECONDS_MAX}, up to"
+                f" {_LEASE_SECONDS_MAX}: a call may take {publisher.CALL_SECONDS_MAX}, and nobody may take over"
+                " meanwhile; change --lease"
             )
         if self.poll_seconds > self.lease_seconds / 3:
             raise ConfigError(
                 f"poll is {self.poll_seconds:g} s, allowed is up to {self.lease_seconds / 3:g}, a third of the lease,"
                 " which is renewed between two looks; change --poll or --lease"
             )
-        if self.keep_sent_seconds < 0:
-            raise ConfigError(f"keep is {self.keep_sent_seconds:g} s, allowed is 0 or more; change --keep")
+        if not 0 < self.keep_groups_seconds <= _KEEP_GROUPS_SECONDS_MAX:
+            raise ConfigError(
+                f"inbox_retention_seconds is {self.keep_groups_seconds:g}, allowed is more than 0, up to"
+                f" {_KEEP_GROUPS_SECONDS_MAX}; correct sluice/environments.py"
+            )
+        if not 0 <= self.keep_sent_seconds < self.keep_groups_seconds:
+            raise ConfigError(
+                f"keep is {self.keep_sent_seconds:g} s, allowed is 0 or more, less than {self.keep_groups_seconds:g}:"
+                " the consumers' inboxes (inbox_retention_seconds) forget what is sent again later; change --keep"
+            )
+        if not self.backoff.cap_seconds <= _LEASE_SECONDS_MAX:
+            raise ConfigError(f"backoff is up to {self.backoff.cap_seconds:g} s, allowed is up to {_LEASE_SECONDS_MAX}")
 
 
 class Publish(Protocol):
@@ -126,12 +148,19 @@ class Relay:
         self._looked_at, self._looked_at_us = 0.0, 0
         self._renewed_at = 0.0
         self._measured_at = float("-inf")
-        self._published_count = 0
+        self._counts: Counter[type[Outcome]] = Counter()
+        self._measured_count = 0
+        self._stands_by_for: int | None = None
 
     @property
     def is_leading(self) -> bool:
         """Return whether it leads, as far as it knows."""
         return self._lease.token is not None
+
+    @property
+    def is_standing_by(self) -> bool:
+        """Return whether another leads, as far as it knows."""
+        return self._stands_by_for is not None
 
     def step(self) -> bool:
         """Lead, look for heads that are due, or publish one batch of them. Return whether there may be more to do.
@@ -152,14 +181,25 @@ class Relay:
         return True
 
     def close(self) -> None:
-        """Let another lead at once."""
-        self._lease.release()
+        """Let another lead at once, and say what was done."""
+        is_given_back = False
+        try:
+            is_given_back = self._lease.release()
+        except (SQLAlchemyError, OutboxError) as error:
+            _log.warning("the lease was not given back and runs out by itself", error=_said(error))
+        _log.info(
+            "stopped",
+            owner=self._lease.owner,
+            published=self._counts[Sent],
+            retried=self._counts[Retry],
+            refused=self._counts[Refused],
+            lease_given_back=is_given_back,
+        )
 
     def measure_last(self) -> None:
         """Write what was published since the last measurement; nothing where there is nothing. No database is asked."""
-        if self._published_count:
-            self._metrics.put({metrics.OUTBOX_PUBLISHED: self._published_count})
-            self._published_count = 0
+        if count := self._published_since_measured():
+            self._metrics.put({metrics.OUTBOX_PUBLISHED: count})
 
     def _lead(self) -> bool:
         if not self.is_leading:
@@ -167,10 +207,21 @@ class Relay:
             if self._lease.acquire():
                 self._renewed_at, self._after, self._was_due = asked_at, "", False
                 self._batches.clear()  # what it took when it led before
+                self._stands_by_for = None
                 _log.info("leading", owner=self._lease.owner, token=self._lease.token)
+            else:
+                self._stand_by()
         elif self._clock.monotonic() - self._renewed_at > self._settings.lease_seconds / 3:
             self._renew()
         return self.is_leading
+
+    def _stand_by(self) -> None:
+        """Say who leads, once for each that does."""
+        leader = self._lease.seen
+        if leader is not None and leader.token != self._stands_by_for:
+            self._stands_by_for = leader.token
+            until = (_EPOCH + timedelta(microseconds=min(leader.expires_at_us, _INSTANT_US_MAX))).isoformat()
+            _log.info("standing by", owner=self._lease.owner, leader=leader.owner, token=leader.token, until=until)
 
     def _renew(self) -> None:
         asked_at = self._clock.monotonic()
@@ -229,10 +280,10 @@ class Relay:
 
     def _report(self, batch: Sequence[Head], outcomes: Sequence[Outcome]) -> None:
         for head, outcome in zip(batch, outcomes, strict=True):
+            self._counts[type(outcome)] += 1
             told = {"group": head.group_id, "seq": head.group_seq, "event_id": head.event_id}
             match outcome:
                 case Sent():
-                    self._published_count += 1
                     _log.debug("published", **told, sns_message_id=outcome.sns_message_id)
                 case Retry():
                     _log.warning("not published, will be tried again", **told, error=outcome.error)
@@ -249,14 +300,26 @@ class Relay:
                 metrics.OUTBOX_LAG: lag.seconds,
                 metrics.OUTBOX_PENDING: lag.pending_count,
                 metrics.OUTBOX_QUARANTINED: lag.quarantined_count,
-                metrics.OUTBOX_PUBLISHED: self._published_count,
+                metrics.OUTBOX_PUBLISHED: self._published_since_measured(),
             }
         )
-        self._published_count = 0
-        for _ in range(_FORGET_TIMES_MAX):
-            with self._lease.writing() as connection:
-                if self._store.forget_sent(connection, self._settings.keep_sent_seconds) < DELETED_MAX:
-                    break
+        self._forget(self._store.forget_sent, self._settings.keep_sent_seconds)
+        self._forget(self._store.forget_groups, self._settings.keep_groups_seconds)
+
+    def _published_since_measured(self) -> int:
+        before, self._measured_count = self._measured_count, self._counts[Sent]
+        return self._measured_count - before
+
+    def _forget(self, forget: Callable[[Connection, float], int], keep_seconds: float) -> None:
+        """Delete what is old, until there is nothing more, or a producer is in the way: then at the next time."""
+        try:
+            for _ in range(_FORGET_TIMES_MAX):
+                with self._lease.writing() as connection:
+                    if forget(connection, keep_seconds) < DELETED_MAX:
+                        break
+        except OperationalError as error:
+            if not databases.is_locked(error):
+                raise
 
 
 class Wait(Protocol):
@@ -272,7 +335,7 @@ class Wait(Protocol):
 def run(
     relay: Relay, wait: Wait, settings: RelaySettings, *, chance: random.Random, watch: Watch | None = None
 ) -> None:
-    """Run a relay until it is told to stop; then let another lead.
+    """Run a relay until it is told to stop; then let another lead, whatever it ended for.
 
     A database that does not answer is tried again after a while: nothing is lost meanwhile, it is the outbox.
 
@@ -291,6 +354,7 @@ def run(
         _run(relay, wait, settings, chance, look)
     finally:
         relay.measure_last()
+        relay.close()
 
 
 def _run(
@@ -303,11 +367,11 @@ def _run(
             failures = 0
         except (OperationalError, InterfaceError) as error:
             if databases.is_refused(error.orig):
-                said = databases.REFUSED.format(said=str(error.orig).strip().splitlines()[0])
-                raise OutboxError(f"{said}; start the relay again") from error
+                refused = databases.REFUSED.format(said=str(error.orig).strip().splitlines()[0])
+                raise OutboxError(f"{refused}; start the relay again") from error
             failures += 1
             is_busy = False
-            _log.error("the database does not answer", error=str(error.orig))
+            _log.error("the database does not answer", error=_said(error))
         pause_seconds = 0.0
         if not is_busy:
             seconds = settings.poll_seconds if relay.is_leading else _STANDBY_SECONDS
@@ -317,7 +381,7 @@ def _run(
         look(pause_seconds)
         if not is_busy:
             wait.wait(pause_seconds)
-    try:
-        relay.close()
-    except (OperationalError, InterfaceError) as error:
-        _log.warning("the lease was not given back and runs out by itself", error=str(error.orig))
+
+
+def _said(error: Exception) -> str:
+    return printable(getattr(error, "orig", None) or error)

@@ -9,16 +9,29 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import Connection, Engine, RowMapping, bindparam, case, delete, func, select, text, update
+from sqlalchemy import (
+    Connection,
+    Engine,
+    RowMapping,
+    bindparam,
+    case,
+    delete,
+    exists,
+    func,
+    select,
+    text,
+    tuple_,
+    update,
+)
 
 from messaging import databases
-from messaging.tables import PENDING, QUARANTINED, SENT, messages
+from messaging.tables import PENDING, QUARANTINED, SENT, groups, messages
 from sluice.clock import Clock
 
 HEADS_MAX = 100
 """Groups looked at in one go."""
 DELETED_MAX = 1_000
-"""Messages forgotten in one transaction."""
+"""Messages, or counters of groups, forgotten in one transaction."""
 
 # A walk from group to group along the index: the cost is of the groups looked at, not of what waits in them.
 _HEADS = text(
@@ -163,18 +176,69 @@ class Store:
     def forget_sent(self, connection: Connection, keep_seconds: float) -> int:
         """Delete up to a thousand messages sent longer ago than that; return how many.
 
+        Their groups count as used now, unless they were used since: a message may be sent long after its commit, and
+        `forget_groups` goes by when the group was used last.
+
         Args:
             connection: of `Lease.writing`.
             keep_seconds: how long what was sent can be sent again.
+
+        Raises:
+            OperationalError: a producer is about to use one of the groups; see `databases.is_locked`.
         """
-        before_us = databases.now_us(connection, self._clock) - round(keep_seconds * 1_000_000)
-        old = (
-            select(messages.c.id)
+        databases.wait_briefly(connection)
+        now_us = databases.now_us(connection, self._clock)
+        before_us = now_us - round(keep_seconds * 1_000_000)
+        old = connection.execute(
+            select(messages.c.id, messages.c.group_id)
             .where(messages.c.topic == self._topic, messages.c.status == SENT, messages.c.sent_at_us < before_us)
             .order_by(messages.c.sent_at_us)
             .limit(DELETED_MAX)
+        ).all()
+        unused = (
+            groups.c.topic == self._topic,
+            groups.c.group_id.in_({row.group_id for row in old}),
+            groups.c.updated_at_us < before_us,
         )
-        return connection.execute(delete(messages).where(messages.c.id.in_(old))).rowcount
+        connection.execute(update(groups).where(*unused).values(updated_at_us=now_us))
+        is_old = (messages.c.id.in_([row.id for row in old]), messages.c.status == SENT)
+        return connection.execute(delete(messages).where(*is_old)).rowcount
+
+    def forget_groups(self, connection: Connection, keep_seconds: float) -> int:
+        """Delete up to a thousand counters not used for longer than that, of groups without a message; return how many.
+
+        The next event of such a group makes its counter anew: from 1, under a later epoch (`messaging.outbox`). No copy
+        of the old numbers is on its way by then: the declaration holds every `inbox_retention_seconds` longer than the
+        way of a message through queue, DLQ and back, and a counter was used at its group's last commit and, where its
+        last message was sent later, once more by `forget_sent`. So consumers see a later epoch that begins at 1.
+
+        A producer may be using one of them. Its number is in the counter then, which is no longer the one that was
+        found, and stays. If the deletion is first, the producer waits for it and makes the counter anew.
+
+        Args:
+            connection: of `Lease.writing`.
+            keep_seconds: the largest `inbox_retention_seconds` of the topic's consumers.
+
+        Raises:
+            OperationalError: a producer is about to use one of the groups; see `databases.is_locked`.
+        """
+        databases.wait_briefly(connection)
+        before_us = databases.now_us(connection, self._clock) - round(keep_seconds * 1_000_000)
+        left = exists().where(messages.c.topic == groups.c.topic, messages.c.group_id == groups.c.group_id)
+        unused = (
+            select(groups.c.topic, groups.c.group_id, groups.c.epoch, groups.c.last_seq)
+            .where(
+                groups.c.topic == self._topic,
+                groups.c.updated_at_us < before_us,
+                groups.c.epoch < before_us // 1_000_000,  # or, after a clock was put back, the next might not be later
+                ~left,
+            )
+            .order_by(groups.c.updated_at_us)
+            .limit(DELETED_MAX)
+        )
+        # Postgres compares the last number again after it waited for a producer's commit.
+        found = tuple_(groups.c.topic, groups.c.group_id, groups.c.epoch, groups.c.last_seq).in_(unused)
+        return connection.execute(delete(groups).where(found)).rowcount
 
 
 def _marks(outcome: Outcome, now_us: int, delay_us: int) -> dict[str, Any]:

@@ -23,21 +23,17 @@ _NUMBER = BigInteger().with_variant(Integer, "sqlite")  # only INTEGER counts by
 PENDING, SENT, QUARANTINED = "pending", "sent", "quarantined"
 _UNFINISHED = "status <> 'sent'"
 
-topics = Table(
-    "sluice_outbox_topic",
-    metadata,
-    Column("topic", Text, primary_key=True),
-    Column("epoch", BigInteger, nullable=False),
-    comment="which life of this database its numbers are from",
-)
-
 groups = Table(
     "sluice_outbox_group",
     metadata,
     Column("topic", Text, nullable=False),
     Column("group_id", Text, nullable=False),
+    Column("epoch", BigInteger, nullable=False, server_default=text("1")),
+    Column("first_seq", BigInteger, nullable=False, server_default=text("1")),
     Column("last_seq", BigInteger, nullable=False),
+    Column("updated_at_us", BigInteger, nullable=False, server_default=text("0")),
     PrimaryKeyConstraint("topic", "group_id"),
+    Index("sluice_outbox_group_unused", "topic", "updated_at_us"),
     comment="the last number of each group; locked from its allocation to the commit, so numbers are in commit order",
 )
 
@@ -90,6 +86,7 @@ leases = Table(
     Column("owner", Text, nullable=False),
     Column("token", BigInteger, nullable=False),
     Column("expires_at_us", BigInteger, nullable=False),
+    Column("lease_us", BigInteger, nullable=False, server_default=text("30000000")),
     comment="which relay leads; every takeover raises the token",
 )
 

@@ -12,6 +12,7 @@ import psycopg
 import structlog
 from sqlalchemy import Engine
 
+from messaging import databases
 from messaging.outbox import channel
 
 _log = structlog.get_logger()
@@ -74,8 +75,7 @@ class CommitWait:
     _SLICE_SECONDS = 0.25  # a signal is noticed that late at most
 
     def __init__(self, engine: Engine, topic: str, stop: Stop) -> None:
-        self._url = engine.url.set(drivername="postgresql").render_as_string(hide_password=False)
-        self._channel, self._stop = channel(topic), stop
+        self._engine, self._channel, self._stop = engine, channel(topic), stop
         self._connection: psycopg.Connection | None = None
 
     def wait(self, seconds: float) -> None:
@@ -102,8 +102,7 @@ class CommitWait:
 
     def _listening(self) -> psycopg.Connection:
         if self._connection is None:
-            self._connection = psycopg.connect(self._url, autocommit=True)
-            self._connection.execute(psycopg.sql.SQL("LISTEN {}").format(psycopg.sql.Identifier(self._channel)))
+            self._connection = databases.listening(self._engine, self._channel)
         return self._connection
 
     @staticmethod

@@ -94,6 +94,7 @@ def begin_epoch(**given: Any) -> None:
     """Begin another epoch, once, after the database was restored to an earlier state and before producers start.
 
     Numbers given from now on repeat numbers given before the restore; the epoch tells consumers that they are new.
+    Groups go on from their last numbers; those that the restore lost begin a later epoch by themselves.
     """
     from messaging.cli import outbox
 

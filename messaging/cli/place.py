@@ -5,10 +5,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-import boto3
 from sqlalchemy import Engine
 
-from messaging import databases
+from messaging import databases, secret
 from messaging.cli.options import SECRET_VARIABLE
 from messaging.secret import database_url
 from sluice import environments, naming
@@ -120,7 +119,7 @@ def dsn_from_secret(environment: Environment) -> str:
     secret_arn = os.environ.get(SECRET_VARIABLE)
     if secret_arn is None:
         raise ConfigError(_NO_DATABASE)
-    return database_url(boto3.client("secretsmanager", region_name=environment.region), secret_arn)
+    return database_url(secret.client(environment.region), secret_arn, ca=os.environ.get(secret.CA_VARIABLE))
 
 
 _NO_DATABASE = f"no database is named: give --dsn, or set SLUICE_DSN or {SECRET_VARIABLE}"

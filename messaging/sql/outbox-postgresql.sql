@@ -42,20 +42,20 @@ CREATE TABLE sluice_outbox_audit (
 CREATE TABLE sluice_outbox_group (
     topic TEXT NOT NULL,
     group_id TEXT NOT NULL,
+    epoch BIGINT DEFAULT 1 NOT NULL,
+    first_seq BIGINT DEFAULT 1 NOT NULL,
     last_seq BIGINT NOT NULL,
+    updated_at_us BIGINT DEFAULT 0 NOT NULL,
     PRIMARY KEY (topic, group_id)
 );
+
+CREATE INDEX sluice_outbox_group_unused ON sluice_outbox_group (topic, updated_at_us);
 
 CREATE TABLE sluice_outbox_lease (
     topic TEXT NOT NULL,
     owner TEXT NOT NULL,
     token BIGINT NOT NULL,
     expires_at_us BIGINT NOT NULL,
-    PRIMARY KEY (topic)
-);
-
-CREATE TABLE sluice_outbox_topic (
-    topic TEXT NOT NULL,
-    epoch BIGINT NOT NULL,
+    lease_us BIGINT DEFAULT 30000000 NOT NULL,
     PRIMARY KEY (topic)
 );

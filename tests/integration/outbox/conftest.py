@@ -13,6 +13,7 @@ import pytest
 from sqlalchemy import Engine, make_url, text
 
 from messaging import databases, schema
+from tests.integration.outbox.endpoint import Endpoint, serving
 
 VARIABLE = "SLUICE_TEST_DSN"
 """Names a Postgres to use instead of a private one; each test makes a schema in it and drops it."""
@@ -79,6 +80,15 @@ def engine(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Engine]:
     else:
         with _with_tables(f"sqlite:///{tmp_path / 'outbox.db'}") as made:
             yield made
+
+
+@pytest.fixture
+def endpoint(monkeypatch: pytest.MonkeyPatch) -> Iterator[Endpoint]:
+    """Yield a server in SNS's place that answers what a test says."""
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "nobody")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "checks")
+    with serving() as made:
+        yield made
 
 
 @contextmanager

@@ -43,7 +43,6 @@ TOPIC = naming.topic_name(environments.environment("local"))
 QUEUE = "billing"
 PATIENCE_SECONDS = 60
 _VISIBILITY_SECONDS = 120
-_RUN = "epoch-1"  # what messages of the first epoch say they are from
 
 
 _forked = multiprocessing.get_context("forkserver")
@@ -259,9 +258,15 @@ class Market:
             if event.message_group_id is not None:
                 by_group[event.message_group_id].append(event)
         assert by_group, "there is nothing to judge"
-        expectation = Expectation(run=_RUN, queues=(QUEUE,), visibility_timeout_seconds={QUEUE: _VISIBILITY_SECONDS})
-        found = {group: check_group(events, expectation) for group, events in by_group.items()}
+        found = {group: check_group(events, self._expectation(group)) for group, events in by_group.items()}
         return {group: finding for group, finding in found.items() if finding.unknowns or is_unlawful(finding)}
+
+    def _expectation(self, group: str) -> Expectation:
+        """Return what is expected of a group: its messages say they are from the run of its epoch."""
+        with databases.reading(self.engine) as connection:
+            epoch = connection.scalars(select(tables.groups.c.epoch).where(tables.groups.c.group_id == group)).one()
+        timeouts = {QUEUE: _VISIBILITY_SECONDS}
+        return Expectation(run=f"epoch-{epoch}", queues=(QUEUE,), visibility_timeout_seconds=timeouts)
 
 
 def is_unlawful(finding: Finding, *, meant: tuple[str, ...] = ()) -> bool:

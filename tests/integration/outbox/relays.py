@@ -167,7 +167,7 @@ class World:
 
     def lease(self) -> Lease:
         """Return one candidate's lease."""
-        return Lease(self.engine, TOPIC, lease_seconds=SETTINGS.lease_seconds, clock=self.clock)
+        return Lease(self.engine, TOPIC, lease_seconds=SETTINGS.lease_seconds, clock=self.clock, own_clock=self.clock)
 
     def relay(self, publish: Publish | None = None, *, kind: type[Relay] = Relay, **more: Any) -> Relay:
         """Return a relay that has not done anything yet."""

@@ -112,9 +112,10 @@ def test_a_resend_under_a_new_id_would_be_seen(market: Market) -> None:
 @pytest.mark.parametrize("engine", [pytest.param(SQLITE, marks=pytest.mark.slow), POSTGRES], indirect=True)
 def test_a_relay_stopped_past_its_lease_notices_and_changes_nothing(market: Market, line: Line) -> None:
     """SIGSTOP in the middle of a publish; what it still publishes when it goes on is known by its id: P13."""
-    market.trade(20, seed=1)
-    line.hold()
     with market.relay(endpoint_url=line.url) as stopped:
+        stopped.await_said("leading")
+        line.hold()
+        market.trade(20, seed=1)
         eventually(lambda: line.is_asked, timeout_seconds=PATIENCE_SECONDS, describe="the leader to publish")
         stopped.send(signal.SIGSTOP)
         market.run_out_lease()
@@ -171,16 +172,16 @@ def test_a_leader_stopped_in_the_middle_of_a_write_holds_nobody_up_for_longer_th
 
     def write_and_stop() -> None:
         with stopped.writing() as connection:
-            connection.execute(insert(tables.topics).values(topic=TOPIC, epoch=7))
+            connection.execute(insert(tables.groups).values(topic=TOPIC, group_id="g", last_seq=7))
             eventually(second.acquire, timeout_seconds=PATIENCE_SECONDS, describe="another to lead")
-            connection.execute(select(tables.topics))
+            connection.execute(select(tables.groups))
 
     with pytest.raises(LeaseLost, match="relay stopped stopped in the middle of a write"):
         write_and_stop()
 
     assert (stopped.token, second.token) == (None, 2)
     with postgres.connect() as connection:
-        assert connection.execute(select(tables.topics)).all() == []
+        assert connection.execute(select(tables.groups)).all() == []
 
 
 def test_a_relay_outlives_a_restart_of_its_database(

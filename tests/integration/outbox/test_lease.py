@@ -12,7 +12,7 @@ from messaging.lease import Lease
 from messaging.relay import Relay, RelaySettings
 from messaging.store import Sent, Store
 from sluice.clock import VirtualClock, eventually
-from tests.integration.outbox.relays import TOPIC, World
+from tests.integration.outbox.relays import TOPIC, World, work
 
 HOUR_US = 3_600_000_000
 EXPIRED_SECONDS = 31
@@ -28,8 +28,10 @@ def clock() -> VirtualClock:
     return VirtualClock(1_767_225_600_000_000)
 
 
-def _lease(engine: Engine, owner: str, clock: VirtualClock | None, topic: str = TOPIC) -> Lease:
-    return Lease(engine, topic, lease_seconds=30, owner=owner, clock=clock)
+def _lease(
+    engine: Engine, owner: str, clock: VirtualClock | None, topic: str = TOPIC, own_clock: VirtualClock | None = None
+) -> Lease:
+    return Lease(engine, topic, lease_seconds=30, owner=owner, clock=clock, own_clock=own_clock)
 
 
 def _row(engine: Engine) -> tuple[str, int, int]:
@@ -202,6 +204,106 @@ def test_p18_the_clocks_of_the_relays_hosts_do_not_matter(
     off.step()
 
     assert (led_early, off.is_leading) == (False, True)
+
+
+@pytest.fixture
+def own() -> VirtualClock:
+    """Return the monotonic clock of a host that stands by."""
+    return VirtualClock()
+
+
+def _put_back(clock: VirtualClock, seconds: int) -> VirtualClock:
+    return VirtualClock(clock.now_us() - seconds * 1_000_000)
+
+
+def test_p18_a_database_clock_that_is_put_back_leaves_no_leader_for_a_lease_only(
+    engine: Engine, clock: VirtualClock, own: VirtualClock
+) -> None:
+    """P18: the leader is dead, and its lease runs out in an hour; who stands by goes by the time it sees pass."""
+    dead, standby = _lease(engine, "dead", clock), _lease(engine, "standby", _put_back(clock, 3_600), own_clock=own)
+    dead.acquire()
+
+    led = [standby.acquire()]
+    own.sleep(30)
+    led.append(standby.acquire())
+    own.sleep(0.000001)
+    led.append(standby.acquire())
+
+    assert led == [False, False, True]
+    assert _row(engine) == ("standby", 2, clock.now_us() - HOUR_US + 30_000_000)
+    with pytest.raises(LeaseLost):
+        dead.renew()
+
+
+def test_p18_a_leader_that_renews_is_left_alone_whatever_the_clocks_say(
+    engine: Engine, clock: VirtualClock, own: VirtualClock
+) -> None:
+    """P18: for as long as a lease nothing changed, by no clock of anybody."""
+    leader, standby = _lease(engine, "leader", clock), _lease(engine, "standby", _put_back(clock, 3_600), own_clock=own)
+    leader.acquire()
+
+    led = []
+    for _ in range(10):
+        led.append(standby.acquire())
+        own.sleep(29)
+        clock.sleep(0.000001)  # it hardly runs, but it runs
+        leader.renew()
+
+    assert led == [False] * 10
+    assert standby.seen is not None
+    assert (standby.seen.owner, standby.seen.token, standby.seen.lease_us) == ("leader", 1, 30_000_000)
+
+
+def test_a_standby_waits_for_as_long_as_the_leaders_lease_is(
+    engine: Engine, clock: VirtualClock, own: VirtualClock
+) -> None:
+    """Which need not be its own: the row says what was promised."""
+    long = Lease(engine, TOPIC, lease_seconds=300, owner="long", clock=clock)
+    standby = _lease(engine, "standby", _put_back(clock, 3_600), own_clock=own)
+    long.acquire()
+    standby.acquire()
+
+    own.sleep(299)
+    early = standby.acquire()
+    own.sleep(2)
+
+    assert (early, standby.acquire()) == (False, True)
+
+
+def test_p13_of_two_that_lead_by_a_clock_that_was_put_forward_one_writes(engine: Engine) -> None:
+    """P13: an hour ahead, the lease of a leader that is alive has run out; its token is stale at its next write."""
+    world = World(engine)
+    world.commit("a")
+    leader, other = world.relay(), world.lease()
+    leader.step()
+    world.clock.sleep(3_600)
+
+    taken = other.acquire()
+    work(leader)
+
+    assert (taken, leader.is_leading, other.token) == (True, False, 2)
+    assert world.statuses() == {("a", 1): "pending"}
+    assert world.places() == []
+
+
+def test_p13_a_lease_that_was_renewed_meanwhile_is_not_taken_over(
+    postgres: Engine, clock: VirtualClock, own: VirtualClock
+) -> None:
+    """P13: found unchanged for too long, but renewed before it could be taken."""
+    leader, standby = _lease(postgres, "leader", clock), _lease(postgres, "standby", clock, own_clock=own)
+    leader.acquire()
+    standby.acquire()
+    own.sleep(EXPIRED_SECONDS)
+    clock.sleep(1)
+
+    with ThreadPoolExecutor(1) as pool:
+        with leader.writing():
+            taking = pool.submit(standby.acquire)
+            eventually(lambda: _is_blocked(postgres), timeout_seconds=10, describe="the takeover to wait")
+        taken = taking.result(timeout=10)
+
+    assert not taken
+    assert _row(postgres)[:2] == ("leader", 1)
 
 
 def test_no_tables_no_lead(engine: Engine, clock: VirtualClock) -> None:

@@ -4,12 +4,13 @@ import json
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
-from sqlalchemy import Engine
+from sqlalchemy import Engine, insert, make_url, select, update
 from sqlalchemy.orm import Session
 
 from messaging import Event, Outbox, databases, operations, tables
@@ -115,18 +116,59 @@ def test_resend_publishes_again_under_a_fresh_id_and_before_what_waits(world: Wo
     assert set(world.statuses().values()) == {"sent"}
 
 
-def test_another_epoch_goes_on_counting_and_says_so(world: World) -> None:
-    """Numbers given before have the epoch they were given in; twice is two epochs."""
-    world.commit("a")
-    with world.engine.begin() as connection:
-        assert OPERATOR.begin_epoch(connection) == 2
-        assert OPERATOR.begin_epoch(connection) == 3
+def _numbers(messages: list[dict[str, Any]]) -> list[tuple[str, int, int, int]]:
+    """Return group, epoch, first and number of each message."""
+    envelopes = [decode(message["Body"]) for message in messages]
+    return [(one.event.group, one.epoch, one.first, one.seq) for one in envelopes]
 
+
+def test_another_epoch_goes_on_counting_and_says_so(world: World) -> None:
+    """Numbers given before have the epoch they were given in; each group says where it goes on; other topics do not."""
+    operator = replace(OPERATOR, clock=world.clock)
+    began = world.clock.now_us() // 1_000_000
+    world.commit("a", "a", "b")
+    with world.engine.begin() as connection:
+        others = insert(tables.groups).values(topic="others.fifo", group_id="a", last_seq=7)
+        connection.execute(others)
+    world.clock.sleep(100)
+
+    with world.engine.begin() as connection:
+        assert operator.begin_epoch(connection) == began + 100
+    world.clock.sleep(100)
+    world.commit("a", "b", "c")
     world.commit("a")
     work(world.relay())
 
-    envelopes = [decode(message["Body"]) for message in world.received()]
-    assert [(one.epoch, one.seq) for one in envelopes] == [(1, 1), (3, 2)]
+    assert sorted(_numbers(world.received())) == [
+        ("a", began, 1, 1),
+        ("a", began, 1, 2),
+        ("a", began + 100, 3, 3),
+        ("a", began + 100, 3, 4),
+        ("b", began, 1, 1),
+        ("b", began + 100, 2, 2),
+        ("c", began + 200, 1, 1),
+    ]
+    with world.engine.connect() as connection:
+        theirs = tables.groups.c.topic == "others.fifo"
+        columns = (tables.groups.c.epoch, tables.groups.c.first_seq, tables.groups.c.last_seq)
+        assert connection.execute(select(*columns).where(theirs)).one() == (1, 1, 7)
+    assert json.loads(_audited(world)[0]["detail"]) == {"epoch": began + 100}
+
+
+def test_each_epoch_is_later_than_all_before(world: World) -> None:
+    """Within one second, and where the clock was put back; a topic without groups has one too."""
+    operator = replace(OPERATOR, clock=world.clock)
+    now = world.clock.now_us() // 1_000_000
+    with world.engine.begin() as connection:
+        of_nothing = operator.begin_epoch(connection)
+    world.commit("a")
+
+    with world.engine.begin() as connection:
+        begun = [operator.begin_epoch(connection) for _ in range(2)]
+        connection.execute(update(tables.groups).values(epoch=now + 1_000))
+        begun.append(operator.begin_epoch(connection))
+
+    assert (of_nothing, begun) == (now, [now + 1, now + 2, now + 1_001])
 
 
 def test_every_act_is_audited_with_its_reason(blocked: World) -> None:
@@ -205,7 +247,9 @@ def test_a_database_secret_becomes_a_url(more: dict[str, Any], port: int) -> Non
     """What means something in a URL is escaped."""
     url = database_url(Secrets(json.dumps(RDS | more)), "arn:secret")
 
-    assert url == f"postgresql://sluice:p%40ss%2Fw%3Ard@db.internal:{port}/shop"
+    assert url == (
+        f"postgresql://sluice:p%40ss%2Fw%3Ard@db.internal:{port}/shop?sslmode=verify-full&sslrootcert=system"
+    )
     assert databases.engine(url).url.password == RDS["password"]
 
 
@@ -224,8 +268,8 @@ def test_a_secret_that_lacks_something_is_refused_and_not_shown(text: str, absen
         database_url(Secrets(text), "arn:secret")
 
     assert str(refused.value) == (
-        f"secret arn:secret lacks {absent}, allowed is JSON with username, password, host, dbname and perhaps port;"
-        " correct the secret"
+        f"secret arn:secret lacks {absent}, allowed is JSON with username, password, host, dbname and perhaps port"
+        " and sslmode; correct the secret"
     )
 
 
@@ -237,6 +281,50 @@ def test_a_secret_with_a_port_that_is_none_is_refused(port: Any) -> None:
 
     assert str(refused.value) == (
         "secret arn:secret has a port that is none, allowed is 1 to 65535; correct the secret"
+    )
+
+
+def test_a_secret_may_say_how_much_tls_it_takes(tmp_path: Path) -> None:
+    """Everything else is verified: by the file with certificates that is named, or by those OpenSSL trusts."""
+    ca = tmp_path / "ca.pem"
+    ca.touch()
+
+    def query(ca: str | None, **more: str) -> dict[str, Any]:
+        return dict(make_url(database_url(Secrets(json.dumps(RDS | more)), "arn:secret", ca=ca)).query)
+
+    assert query(None) == {"sslmode": "verify-full", "sslrootcert": "system"}
+    assert query(str(ca)) == {"sslmode": "verify-full", "sslrootcert": str(ca)}
+    assert query(str(ca), sslmode="verify-ca") == {"sslmode": "verify-ca", "sslrootcert": str(ca)}
+    for weaker in ("disable", "allow", "prefer", "require"):
+        assert query(str(ca), sslmode=weaker) == {"sslmode": weaker}
+
+
+@pytest.mark.parametrize("mode", ["", "verify_full", "VERIFY-FULL", True, None, 1])
+def test_a_secret_with_an_sslmode_that_is_none_is_refused(mode: Any) -> None:
+    """A misspelt one is no choice."""
+    with pytest.raises(ConfigError) as refused:
+        database_url(Secrets(json.dumps(RDS | {"sslmode": mode})), "arn:secret")
+
+    assert str(refused.value) == (
+        "secret arn:secret has an sslmode that is none, allowed is one of disable, allow, prefer, require, verify-ca,"
+        " verify-full; correct the secret"
+    )
+
+
+def test_certificates_that_are_not_there_are_refused(tmp_path: Path) -> None:
+    """A name that no file has; and none at all, where not every certificate of the system will do."""
+    with pytest.raises(ConfigError) as absent:
+        database_url(Secrets(json.dumps(RDS)), "arn:secret", ca=f"{tmp_path}/none\n.pem")
+    with pytest.raises(ConfigError) as unset:
+        database_url(Secrets(json.dumps(RDS | {"sslmode": "verify-ca"})), "arn:secret")
+
+    assert str(absent.value) == (
+        f"SLUICE_DATABASE_CA is '{tmp_path}/none\\n.pem', allowed is a file with the certificates the database's server"
+        " is verified by; correct it, or leave it out"
+    )
+    assert str(unset.value) == (
+        "secret arn:secret has the sslmode verify-ca and SLUICE_DATABASE_CA is not set, allowed is verify-ca with"
+        " certificates of your own; set it, or use verify-full"
     )
 
 
@@ -371,6 +459,16 @@ def test_what_is_wrong_is_one_line_and_an_exit_code(tmp_path: Path) -> None:
             3,
             "messaging: poll is 11 s, allowed is up to 10, a third of the lease, which is renewed between two looks;"
             " change --poll or --lease\n",
+        ),
+        ("relay", "--lease", "nan", "--dsn", without_tables): (
+            3,
+            "messaging: lease is nan s, allowed is more than 24, up to 86400: a call may take 12, and nobody may take"
+            " over meanwhile; change --lease\n",
+        ),
+        ("relay", "--keep", "1e300", "--dsn", without_tables): (
+            3,
+            "messaging: keep is 8.64e+304 s, allowed is 0 or more, less than 5.184e+06: the consumers' inboxes"
+            " (inbox_retention_seconds) forget what is sent again later; change --keep\n",
         ),
         ("relay", "--endpoint-url", "localhost", "--dsn", without_tables): (
             3,

@@ -7,13 +7,9 @@ in just that way and has to be caught.
 import io
 import itertools
 import json
-import socket
 import sqlite3
-import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
-from urllib.parse import parse_qsl
 
 import pytest
 from hypothesis import HealthCheck, example, given, settings
@@ -31,6 +27,7 @@ from messaging.store import HEADS_MAX, Head, Retry, Sent
 from sluice import limits, metrics
 from sluice.clock import VirtualClock
 from sluice.errors import ConfigError
+from tests.integration.outbox.endpoint import Endpoint
 from tests.integration.outbox.relays import (
     QUEUES,
     SETTINGS,
@@ -310,48 +307,6 @@ def test_p10_a_new_id_on_resend_is_caught(world: World) -> None:
     """P10: negative control."""
     with pytest.raises(AssertionError, match="not the same again"):
         resends(world, lambda world, publish: world.relay(NewIdOnResend(publish)), Fault(lost=True))
-
-
-class Endpoint:
-    """A server in SNS's place: gives the answers it is told, and keeps what it was asked."""
-
-    def __init__(self) -> None:
-        self.answers: list[tuple[int, str]] = []
-        self.asked: list[dict[str, str]] = []
-        endpoint = self
-
-        class Handler(BaseHTTPRequestHandler):
-            def do_POST(self) -> None:
-                asked = self.rfile.read(int(self.headers["Content-Length"]))
-                endpoint.asked.append(dict(parse_qsl(asked.decode())))
-                status, body = endpoint.answers.pop(0)
-                if status == 0:
-                    self.connection.shutdown(socket.SHUT_RDWR)
-                    return
-                self.send_response(status)
-                self.send_header("Content-Length", str(len(body)))
-                self.end_headers()
-                self.wfile.write(body.encode())
-
-            def log_message(self, format: str, *args: object) -> None:
-                """Say nothing."""
-
-        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.url = f"http://127.0.0.1:{self.server.server_port}"
-
-
-@pytest.fixture
-def endpoint(monkeypatch: pytest.MonkeyPatch) -> Iterator[Endpoint]:
-    """Yield a server that answers what a test says."""
-    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "nobody")
-    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "checks")
-    made = Endpoint()
-    serving = threading.Thread(target=made.server.serve_forever, kwargs={"poll_interval": 0.01})
-    serving.start()
-    yield made
-    made.server.shutdown()
-    made.server.server_close()
-    serving.join()
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from sqlalchemy import event as hooks
 from sqlalchemy.exc import DBAPIError, IntegrityError
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column, scoped_session, sessionmaker
 
-from messaging import Event, Outbox, tables
+from messaging import Event, Outbox, databases, tables
 from messaging.errors import OutboxError
 from messaging.outbox import channel
 from sluice.clock import VirtualClock
@@ -297,16 +297,23 @@ def test_without_a_session_events_are_written_with_the_connection(engine: Engine
     assert stored(engine) == [(TOPIC, "a", 1, 2), (TOPIC, "b", 1, 1), (TOPIC, "b", 2, 3)]
 
 
-def test_numbers_are_of_the_topics_epoch(engine: Engine, session: Session) -> None:
-    """One until somebody began another."""
-    OUTBOX.add(session, said(1))
-    session.commit()
-    session.execute(insert(tables.topics).values(topic=TOPIC, epoch=3))
-    OUTBOX.add(session, said(2))
-    session.commit()
+def test_a_groups_epoch_is_the_second_it_began_to_count_in(engine: Engine) -> None:
+    """By the database's clock, or the one that is given; each group has its own, and keeps it."""
+    clock = VirtualClock(1_767_225_600_900_000)
+    outbox = Outbox(TOPIC, clock=clock)
+    for group in ("a", "b", "a"):
+        with engine.begin() as connection:
+            outbox.write(connection, [said(1, group=group)])
+        clock.sleep(10)
+    with engine.begin() as connection:
+        before_us = databases.now_us(connection, None)
+        OUTBOX.write(connection, [said(1, group="now")])
+        after_us = databases.now_us(connection, None)
+        bodies = map(json.loads, connection.scalars(select(tables.messages.c.body).order_by(tables.messages.c.id)))
 
-    bodies = session.execute(select(tables.messages.c.body).order_by(tables.messages.c.id)).scalars()
-    assert [(json.loads(body)["epoch"], json.loads(body)["seq"]) for body in bodies] == [(1, 1), (3, 2)]
+    *given, now = [(body["group"], body["epoch"], body["seq"]) for body in bodies]
+    assert given == [("a", 1_767_225_600, 1), ("b", 1_767_225_610, 1), ("a", 1_767_225_600, 2)]
+    assert before_us // 1_000_000 <= now[1] <= after_us // 1_000_000
 
 
 def test_a_commit_tells_who_listens_where_that_is_asked_for(postgres: Engine) -> None:

@@ -56,10 +56,10 @@ def test_x2_threads_that_read_and_then_write_wait_for_each_other(opened: Engine)
 def test_x2_a_deferred_transaction_would_fail_at_once(path: Path) -> None:
     """X2, negative control: who read before another wrote may not write, and is not even made to wait."""
     first, second = (sqlite3.connect(path, isolation_level=None, timeout=60) for _ in range(2))
-    write = "INSERT INTO sluice_outbox_topic VALUES (?, 1)"
+    write = "INSERT INTO sluice_outbox_group (topic, group_id, last_seq) VALUES (?, 'g', 1)"
 
     first.execute("BEGIN")
-    first.execute("SELECT * FROM sluice_outbox_topic").fetchall()
+    first.execute("SELECT * FROM sluice_outbox_group").fetchall()
     second.execute(write, ("second",))
     with pytest.raises(sqlite3.OperationalError, match="database is locked"):
         first.execute(write, ("first",))
