@@ -23,7 +23,7 @@ from tests.chaos.schedule import Kind, chosen
 
 _SHOWN_MAX = 20
 _STOPPED = 130
-_BROKEN = "tests.chaos.broken_handlers"
+_HANDLERS, _BROKEN = "tests.chaos.handlers", "tests.chaos.broken_handlers"
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
@@ -84,7 +84,7 @@ def cli(
         workers=workers,
         producers=producers,
         is_cold=is_cold,
-        **({"handlers": _BROKEN} if is_broken else {}),
+        handlers=_BROKEN if is_broken else _HANDLERS,
     )
     planned = settings.faults
     if is_plan:
@@ -140,6 +140,8 @@ def as_text(settings: Settings, report: Report, status: Status) -> str:
             f"  {name}: {count} effects, {judgement.late_counts.get(name, 0)} of them late as its inbox lists"
             for name, count in sorted(report.done.items())
         ),
+        *_table("poison", report.poison),
+        *_table("in the inboxes", report.inboxes),
         *_table("faults", report.faults),
         *_table("on the wire", report.wire),
         *_table("processes started", report.started),

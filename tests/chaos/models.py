@@ -20,6 +20,7 @@ class Happened(Base):
     position: Mapped[int]
     group_id: Mapped[str]
     payload: Mapped[str]
+    poison: Mapped[str | None]
 
 
 class Effect(Base):

@@ -7,6 +7,7 @@ own rows to know how far it is, so that a commit whose answer was lost is not ma
 import json
 import os
 import uuid
+from bisect import bisect
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
@@ -66,6 +67,7 @@ class Task:
         consumers: whose handlers an event may be poison to.
         poisons: kinds of poison.
         poison_share: share of commits that have one.
+        mended_at_seconds: when an operator mends something; an event stays poison until the first or second time after.
         topic: name of the topic.
         dsn: of the database.
         journal: folder for what it tried.
@@ -80,6 +82,7 @@ class Task:
     consumers: tuple[str, ...]
     poisons: tuple[Kind, ...]
     poison_share: float
+    mended_at_seconds: tuple[float, ...]
     topic: str
     dsn: str
     journal: Path
@@ -97,7 +100,7 @@ class Task:
             poison = {
                 "kind": rng.choice(self.poisons),
                 "consumer": rng.choice(self.consumers),
-                "heals_after": rng.randint(1, 3),
+                "heals_after": bisect(self.mended_at_seconds, self._due_seconds(number)) + rng.randint(1, 2),
             }
         return Commit(
             groups=tuple(groups),
@@ -105,6 +108,13 @@ class Task:
             is_tried_before=rng.random() < _ROLLED_BACK_SHARE,
             has_savepoint=rng.random() < _SAVEPOINT_SHARE,
         )
+
+    def due_at_us(self, number: int) -> int:
+        """Return when the commit of that number is to be made."""
+        return self.begins_at_us + round(self._due_seconds(number) * 1_000_000)
+
+    def _due_seconds(self, number: int) -> float:
+        return self.seconds * number / self.commits
 
 
 def produce(task: Task) -> None:
@@ -119,7 +129,7 @@ def produce(task: Task) -> None:
                 if number is None:
                     number = committed_count(engine, task.name)
                     continue
-                _await_turn(task, number, clock)
+                clock.sleep((task.due_at_us(number) - clock.now_us()) / 1_000_000)
                 _Transactions(engine, outbox, task, journal).commit(number)
                 number += 1
             except DBAPIError:
@@ -133,11 +143,6 @@ def committed_count(engine: Engine, producer: str) -> int:
     with databases.reading(engine) as connection:
         of = select(func.count(func.distinct(Happened.number))).where(Happened.producer == producer)
         return int(connection.execute(of).scalar_one())
-
-
-def _await_turn(task: Task, number: int, clock: SystemClock) -> None:
-    due_at_us = task.begins_at_us + round(task.seconds * 1_000_000 * number / task.commits)
-    clock.sleep((due_at_us - clock.now_us()) / 1_000_000)
 
 
 class _Transactions:
@@ -185,6 +190,7 @@ class _Transactions:
                     position=place,
                     group_id=event.group,
                     payload=event.data["payload"],
+                    poison=None if event.data["poison"] is None else event.data["poison"]["kind"],
                 )
             )
             self._outbox.add(session, event)

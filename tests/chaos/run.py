@@ -137,6 +137,8 @@ class Report:
         events: what they put into the outbox.
         rolled_back: events that were rolled back.
         done: effects, by consumer.
+        poison: events that were poison to a consumer, by kind.
+        inboxes: what the inboxes wrote down of single numbers, by consumer and state.
         faults: what was done, by kind.
         wire: what happened on the lines.
         exits: how processes ended, by role.
@@ -150,6 +152,8 @@ class Report:
     events: int
     rolled_back: int
     done: dict[str, int]
+    poison: dict[str, int]
+    inboxes: dict[str, int]
     faults: dict[str, int]
     wire: dict[str, int]
     exits: dict[str, int]
@@ -262,6 +266,7 @@ class Run:
             consumers=tuple(CONSUMERS),
             poisons=poisons,
             poison_share=self.settings.poison_share,
+            mended_at_seconds=tuple(one.at_seconds for one in self.settings.faults if one.kind is Kind.REDRIVE),
             topic=naming.topic_name(self.environment),
             dsn=dsn,
             journal=self.folder / "tried",
@@ -391,6 +396,8 @@ class Run:
             events=len(found.committed),
             rolled_back=len(found.rolled_back),
             done=dict(Counter(one.consumer for one in found.done)),
+            poison=evidence.poison(self.database.engine),
+            inboxes=dict(Counter(f"{one.consumer}: {one.state}" for one in found.listed)),
             faults=dict(injector.counts),
             wire=dict(self.lines.counts),
             exits=dict(self.fleet.exits + codes),
