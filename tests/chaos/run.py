@@ -22,7 +22,7 @@ from tests.chaos.fleet import OPERATOR, PRODUCER, RELAY, Fleet, Slot
 from tests.chaos.handlers import HEALED, heal, healed_count
 from tests.chaos.judge import Judgement, judge
 from tests.chaos.lines import Lines
-from tests.chaos.schedule import POISONS, Fault, Kind, Targets, schedule
+from tests.chaos.schedule import BY_DEFAULT, POISONS, Fault, Kind, Targets, schedule
 from tests.integration.worker.processes import Workshop
 
 _TICK_SECONDS = 0.1
@@ -56,7 +56,7 @@ class Settings:
     commits: int = 1_000
     seconds: float = 60.0
     every_seconds: float = 1.5
-    kinds: tuple[Kind, ...] = tuple(Kind)
+    kinds: tuple[Kind, ...] = BY_DEFAULT
     poison_share: float = 0.01
     groups: int = 24
     producers: int = 4
@@ -210,13 +210,14 @@ class Run:
                 unknown = self._harm(injector)
             finally:
                 injector.end_all()
+            may_settle = unknown is None
             unknown = unknown or self._drain(workshop)
             codes = Counter(
                 f"{role}: exit code {code}, at the end"
                 for role in (RELAY, *CONSUMERS)
                 for code in self.fleet.stop(role)
             )
-            return self._report(workshop, injector, codes, unknown)
+            return self._report(workshop, injector, codes, unknown, may_settle=may_settle)
 
     # --- processes ----------------------------------------------------------------------------------------------------
 
@@ -382,10 +383,14 @@ class Run:
             self.tell(f"{max(0.0, now - (self._begun_at or now)):5.0f} s, {doing}: {shown}")
         self.clock.sleep(_TICK_SECONDS)
 
-    def _report(self, workshop: Workshop, injector: Injector, codes: Counter[str], unknown: str | None) -> Report:
+    def _report(
+        self, workshop: Workshop, injector: Injector, codes: Counter[str], unknown: str | None, *, may_settle: bool
+    ) -> Report:
+        """Return what became of it; what stands still with every queue empty is settled, drained or not."""
         tried = producers.tried(self.folder / "tried")
         dead = evidence.dead_letters(workshop.sqs, workshop.dead_letter_urls)
-        is_settled = not dead and not self._is_anything_queued(workshop) and unknown is None
+        unsent = evidence.progress(self.database.engine).unsent
+        is_settled = may_settle and not (dead or unsent or self._is_anything_queued(workshop))
         found = evidence.gathered(self.database.engine, tried, dead, is_settled=is_settled)
         started = Counter[str]()
         for slot in self.fleet.slots.values():

@@ -32,6 +32,8 @@ class Kind(StrEnum):
 
 POISONS = (Kind.REJECT, Kind.RAISE, Kind.HANG, Kind.DIE, Kind.ROLLBACK)
 """What an event can do to its handler: these belong to the events and have no place in time."""
+BY_DEFAULT = tuple(kind for kind in Kind if kind is not Kind.ROLLBACK)
+"""All but what is known to lose messages today: a handler that rolls back below the ORM."""
 WIRE = (Kind.CUT, Kind.STALL, Kind.SLOW, Kind.LOSE, Kind.ANSWER)
 """What is done to a line between a process and its database or endpoint."""
 ANSWERS = ("500", "503", "throttled", "garbage", "cut-short", "after-500", "after-garbage")

@@ -1,28 +1,32 @@
 """A chaos run: its schedule follows from its seed, its judge finds what is wrong, and a short one is valid."""
 
+import contextlib
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
+import boto3
 import pytest
+from botocore.config import Config
+from botocore.exceptions import BotoCoreError, ClientError
 
 from emulator import localstack
 from sluice.errors import ConfigError
 from sluice.verdict import Status
 from tests.chaos import database
 from tests.chaos.judge import Anomaly, Committed, Done, Evidence, Judgement, Listed, Published, judge
-from tests.chaos.lines import canned
+from tests.chaos.lines import Lines, canned
 from tests.chaos.producers import Task, tried
 from tests.chaos.run import Run, Settings
 from tests.chaos.schedule import POISONS, WIRE, Kind, chosen, schedule
+from tests.integration import loopback
 
 _SETTINGS = Settings(
     seed=11,
     commits=160,
     seconds=14,
-    kinds=tuple(kind for kind in Kind if kind is not Kind.ROLLBACK),
     groups=12,
     producers=2,
     poison_share=0.02,
@@ -131,6 +135,42 @@ def test_a_canned_answer_is_one_of_http_and_the_one_that_is_cut_is_shorter_than_
         assert (length > len(body)) == (name == "cut-short")
     assert b"ThrottlingException" in canned("throttled", is_json=True)
     assert b"<Code>Throttling</Code>" in canned("throttled", is_json=False)
+
+
+@pytest.fixture
+def endpoint() -> Iterator[loopback.Endpoint]:
+    """Yield an endpoint that answers at once."""
+    with loopback.running() as made:
+        yield made
+
+
+def test_a_line_does_to_its_calls_what_it_is_told_until_it_is_mended(endpoint: loopback.Endpoint) -> None:
+    """Of an answer that is lost the call was done, of one that is replaced only after it was asked for so."""
+    once = Config(retries={"total_max_attempts": 1})
+    with Lines() as lines:
+        url = lines.to_endpoint("relay-0:endpoint", endpoint.url)
+        sqs = boto3.client("sqs", endpoint_url=url, region_name="us-east-1", config=once)
+
+        def made(name: str) -> bool:
+            with contextlib.suppress(BotoCoreError, ClientError):
+                sqs.create_queue(QueueName=name)
+            direct = boto3.client("sqs", endpoint_url=endpoint.url, region_name="us-east-1")
+            return any(name in one for one in direct.list_queues().get("QueueUrls", []))
+
+        assert made("before")
+        lines.suffer("relay-0:endpoint", Kind.CUT)
+        assert not made("cut")
+        lines.suffer("all:endpoint", Kind.ANSWER, "503")
+        assert not made("refused")
+        lines.suffer("all:endpoint", Kind.ANSWER, "after-500")
+        assert made("done-and-refused")
+        lines.suffer("relay-0:endpoint", Kind.LOSE)
+        assert made("done-and-lost")
+        lines.suffer("relay-1:endpoint", Kind.CUT)
+        lines.suffer("relay-0:endpoint", None)
+        sqs.create_queue(QueueName="after")
+
+    assert {**lines.counts, "connections cut": 0} == {"answers lost": 1, "answers replaced": 2, "connections cut": 0}
 
 
 # --- the judge: negative controls -------------------------------------------------------------------------------------
