@@ -171,7 +171,7 @@ def _stop(_number: int, _frame: FrameType | None) -> NoReturn:
 
 def main() -> None:
     """Run the command line; every expected failure is one line and an exit code."""
-    for number in (signal.SIGTERM, signal.SIGHUP):
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, _stop)
     try:
         cli(standalone_mode=False, prog_name="python -m tests.chaos")

@@ -1,10 +1,11 @@
 """The processes of a run: each has a slot, and whatever becomes of it, another one takes its place."""
 
-import ctypes
 import multiprocessing
+import multiprocessing.connection
 import os
 import signal
 import sys
+import threading
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -16,7 +17,6 @@ from sluice import environments
 from sluice.clock import SystemClock, eventually
 from sluice.declaration import Environment
 
-_PR_SET_PDEATHSIG = 1
 _AGAIN_SECONDS = 0.5  # a process that ends at once must not take all the machine
 _END_SECONDS = 60
 PRODUCER, RELAY, OPERATOR = "producer", "relay", "operator"
@@ -40,12 +40,20 @@ def run_command(arguments: Sequence[str], environment: Mapping[str, str], declar
 
 def _begin(log: str, target: Callable[..., None], arguments: tuple[Any, ...]) -> None:
     """Begin a process: its output goes to its log, and it dies with the run, whatever that dies of."""
-    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)  # the fork server, its parent, ends with the run
+    threading.Thread(target=_follow_run, daemon=True).start()
     output = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     for stream in (sys.stdout, sys.stderr):
         os.dup2(output, stream.fileno())
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the run's, which ends them
     target(*arguments)
+
+
+def _follow_run() -> None:
+    """Die when the run has died."""
+    run = multiprocessing.parent_process()
+    assert run is not None, "it was started by a run"
+    multiprocessing.connection.wait([run.sentinel])
+    os.kill(os.getpid(), signal.SIGKILL)
 
 
 class Slot:
