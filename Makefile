@@ -6,12 +6,16 @@ ENV := local
 PROFILE := smoke
 YES :=
 WORKERS ?= 8
+SEED ?= 1
+COMMITS ?= 1000
 # Recipes read what was given from the environment: neither make nor the shell takes it for anything but a value.
 override ENV := $(value ENV)
 override PROFILE := $(value PROFILE)
 override WORKERS := $(value WORKERS)
+override SEED := $(value SEED)
+override COMMITS := $(value COMMITS)
 override YES := $(value YES)
-export ENV PROFILE WORKERS YES
+export ENV PROFILE WORKERS YES SEED COMMITS
 
 export PATH := $(CURDIR)/.venv/node/bin:$(CURDIR)/node_modules/.bin:$(CURDIR)/.venv/bin:$(PATH)
 export CDK_DISABLE_CLI_TELEMETRY := 1
@@ -110,6 +114,10 @@ destroy: setup ## Delete the stacks of ENV; any but local asks first
 .PHONY: load
 load: setup ## Run the load test PROFILE against the deployed ENV; on AWS it names the cost and asks first, unless YES=1
 	@python -m spark_load run --env "$$ENV" $${YES:+--yes} -- "$$PROFILE"
+
+.PHONY: chaos
+chaos: setup ## SEED=1 COMMITS=1000: producers, relays and workers under a schedule of faults, judged from their databases
+	@python -m tests.chaos --seed "$$SEED" --commits "$$COMMITS"
 
 .PHONY: bench
 bench: setup ## Measure outbox, relay, worker and load test: docs/benchmarks.md (a quiet machine; python -m benchmarks --help: parts)
