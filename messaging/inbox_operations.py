@@ -91,6 +91,28 @@ class Operator:
             connection.execute(update(groups).where(*place).values(passed))
         self._write_down(connection, "skip", group_id, seq, {} if message is None else _kept(message))
 
+    def lower_baseline(self, connection: Connection, group_id: str, seq: int) -> None:
+        """Expect a group's numbers from an earlier one on: those before its baseline are missing until they come.
+
+        Raises:
+            DeadLetterError: nothing has come of the group, or the number is not before its baseline.
+        """
+        place = (groups.c.consumer == self.consumer, groups.c.group_id == group_id)
+        group = connection.execute(select(groups).where(*place).with_for_update()).one_or_none()
+        if group is None:
+            raise DeadLetterError(f"nothing of group {group_id!r} has come to {self.consumer}; see `inbox ls`")
+        if not 1 <= seq < group.first_seq:
+            raise DeadLetterError(
+                f"number is {seq}, allowed is 1 to {group.first_seq - 1}: the baseline of group {group_id!r} of"
+                f" {self.consumer} is {group.first_seq}; see `inbox ls`"
+            )
+        now_us = databases.now_us(connection, self.clock)
+        numbers = (seq, group.first_seq - 1)
+        Exceptions(self.consumer).write_missing(connection, group_id, group.epoch, numbers, now_us)
+        connection.execute(update(groups).where(*place).values(first_seq=seq))
+        kept = {"epoch": group.epoch, "first_seq": group.first_seq}
+        self._write_down(connection, "lower-baseline", group_id, seq, kept)
+
     def write_down(self, connection: Connection, action: str, letter: Letter) -> None:
         """Write down what is about to be done to a message in the DLQ, with its body."""
         seq = None if letter.envelope is None else letter.envelope.seq
@@ -171,6 +193,23 @@ def parked_message(connection: Connection, consumer: str, group_id: str, seq: in
     """Return the row of a message that is set aside, of the earliest epoch; None when there is none."""
     place = (parked.c.consumer == consumer, parked.c.group_id == group_id, parked.c.seq == seq)
     return connection.execute(select(parked).where(*place).order_by(parked.c.epoch).limit(1)).one_or_none()
+
+
+def listed_groups(
+    connection: Connection, consumer: str, *, group_id: str | None, most: int
+) -> tuple[list[dict[str, Any]], int]:
+    """Return up to `most` groups, by their ids, and how many there are.
+
+    Each is a dict of group_id, epoch, first_seq, last_seq, awaits_seq, parked_at_us, updated_at_us.
+    """
+    names = ("group_id", "epoch", "first_seq", "last_seq", "awaits_seq", "parked_at_us", "updated_at_us")
+    here = [groups.c.consumer == consumer]
+    if group_id is not None:
+        here.append(groups.c.group_id == group_id)
+    count = connection.execute(select(func.count()).select_from(groups).where(*here)).scalar_one()
+    columns = (groups.c[name] for name in names)
+    found = select(*columns).where(*here).order_by(groups.c.group_id).limit(most)
+    return [dict(row) for row in connection.execute(found).mappings()], int(count)
 
 
 def parked_groups(connection: Connection, consumer: str, *, most: int) -> list[dict[str, Any]]:

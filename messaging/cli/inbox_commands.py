@@ -4,13 +4,17 @@ from typing import Any
 
 import click
 
-from messaging.cli.options import at_consumer, json_option
+from messaging.cli.options import at_consumer, audited, json_option, limit_option
 from messaging.cli.schema_command import schema_command
+from messaging.cli.values import SEQ
 
 
 @click.group("inbox")
 def group() -> None:
-    """Look after a consumer's inbox: its tables, and how many messages wait in it. What to do about them: `dlq`."""
+    """Look after a consumer's inbox: its tables, its groups, and how many messages wait in it.
+
+    What to do about messages that wait: `dlq`.
+    """
 
 
 group.add_command(schema_command("inbox"))
@@ -33,3 +37,31 @@ def status(**given: Any) -> None:
     from messaging.cli import inbox
 
     inbox.status(**given)
+
+
+@group.command("ls")
+@click.option("--group", "group_id", help="Only this message group.")
+@limit_option(100_000, default=50)
+@json_option
+@at_consumer
+def ls(**given: Any) -> None:
+    """List groups: where each begins for this consumer (its baseline), and how far it is."""
+    from messaging.cli import inbox
+
+    inbox.ls(**given)
+
+
+@group.command("lower-baseline")
+@click.argument("group_id", metavar="GROUP")
+@click.argument("seq", metavar="SEQ", type=SEQ)
+@audited
+@at_consumer
+def lower_baseline(**given: Any) -> None:
+    """Expect the numbers of a group from SEQ on: those before its baseline are missing until they come.
+
+    For a group that began where it should not have, of a consumer that joined late. What comes from before a baseline
+    is handled in any case, once, and told that it is late; missing numbers are listed (`dlq ls`), and rung for.
+    """
+    from messaging.cli import inbox
+
+    inbox.lower_baseline(**given)

@@ -340,3 +340,66 @@ def test_what_is_parked_and_open_is_listed(held: Engine) -> None:
         (one["state"], one["seq"], one["through"], one["reason"]) for one in opened
     ]
     assert nobodys == []
+
+
+# --- the baseline -----------------------------------------------------------------------------------------------------
+
+
+def _late(engine: Engine) -> Inbox:
+    """Return the inbox of a consumer that joined late, in which group a begins with 5."""
+    late = Inbox(Policy(consumer="billing", joined_at_us=2**62))
+    assert _admit(engine, late, 5, 6) == [Action.HANDLE] * 2
+    return late
+
+
+def test_a_lowered_baseline_makes_what_is_before_it_missing(inbox: Engine) -> None:
+    """It is listed until it comes; what is further before is still not expected."""
+    late = _late(inbox)
+
+    with inbox.begin() as connection:
+        OPERATOR.lower_baseline(connection, "a", 3)
+
+    with inbox.connect() as connection:
+        (gap,) = inbox_operations.open_exceptions(connection, "billing", most=10)
+        (group,), count = inbox_operations.listed_groups(connection, "billing", group_id="a", most=10)
+    assert (gap["seq"], gap["through"], gap["state"]) == (3, 4, "gap")
+    assert (group["first_seq"], group["last_seq"], count) == (3, 6, 1)
+    assert _admit(inbox, late, 3, 4, 3) == [Action.HANDLE, Action.HANDLE, Action.DROP]
+    with inbox.connect() as connection:
+        assert inbox_operations.open_exceptions(connection, "billing", most=10) == []
+        (row,) = inbox_operations.audited(connection, "billing", most=10)
+    assert (row["action"], row["seq"], json.loads(row["detail"])) == (
+        "lower-baseline",
+        3,
+        {"epoch": 1, "first_seq": 5},
+    )
+
+
+def test_what_came_already_is_not_missing_when_the_baseline_is_lowered(inbox: Engine) -> None:
+    """A replay may have brought some of it."""
+    late = _late(inbox)
+    assert _admit(inbox, late, 2) == [Action.HANDLE]
+
+    with inbox.begin() as connection:
+        OPERATOR.lower_baseline(connection, "a", 1)
+
+    with inbox.connect() as connection:
+        found = inbox_operations.open_exceptions(connection, "billing", most=10)
+    assert [(row["seq"], row["through"]) for row in found] == [(1, 1), (3, 4)]
+    assert _admit(inbox, late, 2, 1) == [Action.DROP, Action.HANDLE]
+
+
+@pytest.mark.parametrize(
+    ("group", "seq", "said"),
+    [
+        ("a", 5, "number is 5, allowed is 1 to 4: the baseline of group 'a' of billing is 5"),
+        ("a", 0, "number is 0, allowed is 1 to 4"),
+        ("b", 1, "nothing of group 'b' has come to billing"),
+    ],
+)
+def test_a_baseline_is_only_lowered(inbox: Engine, group: str, seq: int, said: str) -> None:
+    """To raise it would be to give numbers up, which is `skip`'s."""
+    _late(inbox)
+
+    with inbox.begin() as connection, pytest.raises(DeadLetterError, match=said):
+        OPERATOR.lower_baseline(connection, group, seq)

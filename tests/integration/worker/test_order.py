@@ -9,8 +9,10 @@ import json
 
 import pytest
 import structlog
+from sqlalchemy import Engine
 
 from messaging.handlers import Ack, Reject, Retry
+from messaging.inbox import Policy
 from messaging.work import Work
 from sluice import metrics
 from tests.integration.worker.broken import DeletesFailed
@@ -147,3 +149,26 @@ def test_w10_nothing_of_a_failure_is_kept_for_the_next_message(world: World) -> 
     assert (last.place, last.attempt, last.is_last_attempt, last.is_late) == (("a", 3), 1, False, False)
     assert world.effects() == [("a", 1), ("a", 3)]
     assert structlog.contextvars.get_contextvars() == {}
+
+
+@pytest.mark.parametrize("parks", [False, True], ids=["skip and record", "park and halt"])
+def test_g3_a_new_groups_first_message_that_comes_last_is_handled(engine: Engine, *, parks: bool) -> None:
+    """G3: SNS could not deliver it, and it is brought back when its successors have come: nothing dies of it."""
+    world = World(engine, policy=Policy(consumer="billing", parks_poison=parks, parks_gaps=parks))
+    worker = world.worker()
+    world.put(envelope("order-1", 2))
+    world.put(envelope("order-1", 3))
+    world.work_off(worker)
+    before, seen = world.effects(), world.inbox.counts(engine)
+
+    world.put(envelope("order-1", 1))
+    world.work_off(worker)
+    worker.drainer.step()
+
+    in_order = [("order-1", 1), ("order-1", 2), ("order-1", 3)]
+    assert before == ([] if parks else in_order[1:])
+    assert seen["parked_groups" if parks else "open_exceptions"] == 1
+    assert world.effects() == (in_order if parks else [*in_order[1:], in_order[0]])
+    assert [call.is_late for call in world.calls if call.place == in_order[0]] == [not parks]
+    assert (world.dead(), world.left(), world.parked()) == ([], [], [])
+    assert world.inbox.counts(engine)["open_exceptions"] == 0

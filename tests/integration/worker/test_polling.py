@@ -8,18 +8,19 @@ import pytest
 from botocore.awsrequest import AWSResponse, HeadersDict
 from sqlalchemy import Engine, event
 from sqlalchemy.orm import Session
+from structlog.testing import capture_logs
 
 from messaging import queue
 from messaging.backoff import Backoff
 from messaging.envelope import Event
 from messaging.errors import OutboxError, TransientError
 from messaging.handlers import Ack, Context, Outcome, Retry
-from messaging.hold import Heartbeat
+from messaging.hold import Heartbeat, Hold
 from messaging.metrics import NoMetrics
 from messaging.protection import Protection
-from messaging.queue import Queue
+from messaging.queue import Queue, Received
 from messaging.waiting import Stop
-from messaging.work import Back
+from messaging.work import Back, Groups
 from messaging.worker import Lane, Parts, Worker, WorkerSettings
 from sluice import limits
 from sluice.clock import SystemClock
@@ -295,9 +296,9 @@ def test_s2_a_worker_ends_in_time_though_its_database_does_not_answer_a_commit(o
 
 
 def join_lanes() -> None:
-    """Wait for the lanes a worker has left behind."""
+    """Wait for the threads a worker has left behind, which have connections."""
     for thread in threading.enumerate():
-        if thread.name.startswith("lane-"):
+        if thread.name.startswith(("lane-", "drain")):
             thread.join(30)
 
 
@@ -350,3 +351,42 @@ def test_a_lane_that_is_gone_ends_the_worker(on_file: Engine, monkeypatch: pytes
 
     with pytest.raises(OutboxError, match="lane-0 ended by itself"):
         worker_of(world, hands, Stop(), SETTINGS).run()
+
+
+def test_a_hold_counts_from_the_poll_that_brought_the_message(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However long the answer was on its way: its visibility timeout began when SQS handed it out."""
+    world.send("a")
+    worker = world.worker()
+    receive, remaining = worker.queue.receive, []
+
+    def receive_slowly(**named: Any) -> Received | None:
+        message = receive(**named)
+        world.simulator.advance(12)
+        return message
+
+    monkeypatch.setattr(worker.queue, "receive", receive_slowly)
+    world.says["a", 1] = [lambda _, __, context: remaining.append(context.hold.remaining_seconds())]
+
+    worker.lane.step()
+
+    assert remaining == [pytest.approx(TIMEOUT_SECONDS - 12, abs=0.1)]
+    assert world.effects() == [("a", 1)]
+
+
+def test_w12_a_lane_that_only_ends_its_message_is_no_handler_that_still_runs(world: World) -> None:
+    """W12: between its delete and its leaving the group's next message may come: nothing is lost or logged."""
+    world.send("a", "b")
+    worker = world.worker()
+    ending, following = (
+        Hold(world.receive(worker), clock=world.clock, timeout_seconds=30, seconds_max=300) for _ in range(2)
+    )
+    groups = Groups()
+    worker.wait.is_over = True  # so that nobody waits here
+
+    with capture_logs() as logged, groups.alone("a", ending, worker.wait):
+        ending.finish()
+        with groups.alone("a", following, worker.wait) as is_alone:
+            assert not is_alone
+
+    ending.check()
+    assert logged == []

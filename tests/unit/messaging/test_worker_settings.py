@@ -50,3 +50,22 @@ def test_a_worker_that_is_to_end_when_idle_polls_for_a_second() -> None:
     settings = WorkerSettings.declared(Consumer(name="billing"), lanes=9, is_ordered=False, idle_seconds=3)
 
     assert (settings.lanes, settings.wait_seconds, settings.idle_seconds, settings.is_ordered) == (9, 1, 3, False)
+
+
+@pytest.mark.parametrize(
+    ("visibility_seconds", "stop_seconds", "wait_seconds"), [(300, 120, 20), (60, 30, 14), (24, 20, 8), (4, 3, 1)]
+)
+def test_a_poll_takes_a_third_of_the_visibility_timeout_at_most(
+    visibility_seconds: int, stop_seconds: int, wait_seconds: int
+) -> None:
+    """A hold counts from the poll's beginning, and something has to be left of it; half of the drain time bounds it."""
+    declared = Consumer(
+        name="billing",
+        visibility_timeout_seconds=visibility_seconds,
+        stop_timeout_seconds=stop_seconds,
+        processing_seconds=0.5,
+    )
+
+    settings = WorkerSettings.declared(declared, lanes=None, is_ordered=True, idle_seconds=None)
+
+    assert settings.wait_seconds == wait_seconds
