@@ -171,7 +171,10 @@ def test_a_relay_serves_its_metrics(tmp_path: Path) -> None:
     ("address", "line"),
     [
         ("{port}", "messaging: --prometheus is 127.0.0.1:{port} (Address already in use), allowed is an address of"),
-        ("no-port", "Error: Invalid value for '--prometheus': 'no-port' is no address, allowed is PORT or HOST:PORT,"),
+        (
+            "no-port",
+            "messaging: Invalid value for '--prometheus': 'no-port' is no address, allowed is PORT or HOST:PORT,",
+        ),
     ],
 )
 def test_an_address_where_nothing_can_be_served_is_refused(tmp_path: Path, address: str, line: str) -> None:

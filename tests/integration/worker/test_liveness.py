@@ -454,8 +454,12 @@ def test_a_file_that_cannot_be_written_is_refused_at_the_start(tmp_path: Path) -
     [
         (["{folder}"], 2, "messaging: no sign of life in '{folder}' (Is a directory); is it what --alive names?"),
         (["{folder}/pipe"], 2, "messaging: no sign of life in '{folder}/pipe' (0 bytes that no worker or relay has"),
-        (["{folder}/alive", "--within", "0"], 3, "Error: Invalid value for '--within': 0.0 is not in the range x>0."),
-        ([], 3, "Error: Missing argument 'FILE'."),
+        (
+            ["{folder}/alive", "--within", "0"],
+            3,
+            "messaging: Invalid value for '--within': it is '0', allowed is a number of seconds from 0.001",
+        ),
+        ([], 3, "messaging: Missing argument 'FILE'"),
     ],
 )
 def test_the_check_of_what_is_no_file_of_signs_ends_at_once(
