@@ -5,6 +5,7 @@ https://aws.amazon.com/builders-library/timeouts-retries-and-backoff-with-jitter
 """
 
 from dataclasses import dataclass
+from math import inf
 
 from sluice.errors import ConfigError
 
@@ -27,7 +28,7 @@ class Backoff:
     floor_seconds: float
 
     def __post_init__(self) -> None:
-        if not 0 < self.floor_seconds <= self.base_seconds <= self.cap_seconds:
+        if not 0 < self.floor_seconds <= self.base_seconds <= self.cap_seconds < inf:
             raise ConfigError(
                 f"backoff is {self.floor_seconds:g} <= {self.base_seconds:g} <= {self.cap_seconds:g} s, allowed is"
                 " 0 < floor <= base <= cap"

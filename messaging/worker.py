@@ -10,6 +10,7 @@ import threading
 import uuid
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from math import inf
 from queue import Empty, SimpleQueue
 
 import structlog
@@ -81,7 +82,10 @@ class WorkerSettings:
                 f"wait is {self.wait_seconds} s, allowed is 0 to {longest:g}: what a poll brings after SIGTERM has to"
                 " be worked on in time"
             )
-        if self.idle_seconds is not None and self.idle_seconds < 0:
+        for name, seconds in (("drain", self.drain_seconds), ("keep inbox", self.keep_inbox_seconds)):
+            if not 0 <= seconds < inf:
+                raise ConfigError(f"{name} is {seconds:g} s, allowed is 0 or more, and finite")
+        if self.idle_seconds is not None and not 0 <= self.idle_seconds < inf:
             raise ConfigError(f"idle is {self.idle_seconds:g} s, allowed is 0 or more; change --until-idle")
 
     @classmethod

@@ -20,6 +20,8 @@ IN_TIME = "what a poll brings after SIGTERM has to be worked on in time"
         ({"wait_seconds": 21, "drain_seconds": 90}, f"wait is 21 s, allowed is 0 to 20: {IN_TIME}"),
         ({"wait_seconds": 10, "drain_seconds": 9.5}, f"wait is 10 s, allowed is 0 to 9.5: {IN_TIME}"),
         ({"idle_seconds": -0.5}, "idle is -0.5 s, allowed is 0 or more; change --until-idle"),
+        ({"idle_seconds": float("nan")}, "idle is nan s, allowed is 0 or more; change --until-idle"),
+        ({"keep_inbox_seconds": float("inf")}, "keep inbox is inf s, allowed is 0 or more, and finite"),
     ],
 )
 def test_what_cannot_be_right_is_refused(changed: dict[str, float], said: str) -> None:
