@@ -22,7 +22,7 @@ from messaging.waiting import Stop
 from messaging.worker import WorkerSettings
 from sluice import metrics
 from sluice.clock import SystemClock, eventually
-from tests.integration.worker.places import World, seeded
+from tests.integration.worker.places import Hands, World, seeded
 from tests.integration.worker.test_hold import MachineClock
 from tests.integration.worker.test_polling import join_lanes, worker_of
 from wire.simulator import Simulator
@@ -33,8 +33,14 @@ SETTINGS = WorkerSettings(lanes=2, wait_seconds=0, drain_seconds=0.5, keep_inbox
 
 
 def _parked(engine: Engine, *groups: str) -> World:
-    """Return a consumer in which the second message of each group is set aside, and the first one is back."""
+    """Return a consumer on the machine's clock, in which each group has a message set aside whose turn it is."""
     world = World(engine, policy=PARKS, simulator=Simulator(MachineClock()), timeout_seconds=2)
+    _park(world, *groups)
+    return world
+
+
+def _park(world: World, *groups: str) -> Hands:
+    """Let the second message of each group be set aside, and the first one be back; return who did it."""
     worker = world.worker(poll_seconds=0)
     for group in groups:
         world.says[group, 1] = [Reject("no such customer")]
@@ -43,7 +49,7 @@ def _parked(engine: Engine, *groups: str) -> World:
     world.redrive()
     world.work_off(worker, steps_max=100_000)
     assert world.parked() == [(group, 2) for group in groups]
-    return world
+    return worker
 
 
 @contextmanager
@@ -113,12 +119,7 @@ class _Keeping:
 def test_a_handler_that_asks_learns_that_its_time_is_over_and_that_was_an_attempt(engine: Engine) -> None:
     """As on a lane; the reason says how long it took, and the next attempt may succeed."""
     world = World(engine, policy=PARKS)
-    worker = world.worker()
-    world.says["a", 1] = [Reject("no such customer")]
-    world.send("a", "a")
-    world.work_off(worker)
-    world.redrive()
-    world.work_off(worker)
+    worker = _park(world, "a")
     remaining = []
 
     def takes_long(_: Session, __: Event, context: Context) -> None:
@@ -141,12 +142,7 @@ def test_a_handler_that_asks_learns_that_its_time_is_over_and_that_was_an_attemp
 def test_a_group_is_with_one_thread_of_a_process_at_a_time(engine: Engine) -> None:
     """Who has claimed a group keeps it until it is drained; then it can be claimed again."""
     world = World(engine, policy=PARKS)
-    worker = world.worker()
-    world.says["a", 1] = [Reject("no such customer")]
-    world.send("a", "a")
-    world.work_off(worker)
-    world.redrive()
-    world.work_off(worker)
+    worker = _park(world, "a")
 
     assert (worker.drainer.claim(), worker.drainer.claim()) == (["a"], [])
     assert worker.drainer.drain("a") == 1
