@@ -43,6 +43,7 @@ _TICK_SECONDS = 1.0
 _FORGET_SECONDS = 3_600
 _FORGET_TIMES_MAX = 100
 _WAIT_SECONDS_MIN = 1  # shorter polls cost more than they bring
+_EARLY_SECONDS = 0.1  # after an empty answer long before the poll's end: a proxy's page reads as one
 _LAST_SECONDS = 2.0  # of the stop timeout: for giving back what was not finished, and for ending
 _GRACE_SECONDS = 1.0
 _LOOK_SECONDS = 30.0  # the main loop looks each second; a machine that is busy, or a slow disk, may keep it that long
@@ -155,6 +156,8 @@ class Lane:
             return False
         self._attempt, self._failures = None, 0
         if message is None:
+            if self._clock.monotonic() - asked_at < self._settings.wait_seconds / 2:
+                self._wait.wait(_EARLY_SECONDS)
             return False
         self._signs.working()
         self._work.do(message, asked_at=asked_at)

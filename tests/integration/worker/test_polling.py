@@ -390,3 +390,24 @@ def test_w12_a_lane_that_only_ends_its_message_is_no_handler_that_still_runs(wor
 
     ending.check()
     assert logged == []
+
+
+def test_an_empty_answer_long_before_the_polls_end_is_not_asked_for_again_at_once(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A proxy's page with status 200 reads as an empty queue: it would be polled as fast as it answers."""
+    worker = world.worker()
+    monkeypatch.setattr(worker.queue, "receive", lambda **_: None)
+
+    assert not worker.lane.step()
+
+    assert worker.wait.waits == [0.1]
+
+
+def test_an_empty_answer_at_the_polls_end_is_what_it_is(world: World) -> None:
+    """The next poll begins at once."""
+    worker = world.worker()
+
+    assert not worker.lane.step()
+
+    assert worker.wait.waits == []
