@@ -26,7 +26,7 @@ from sluice import limits
 VERSION = 1
 TOMBSTONE = "sluice.tombstone"
 """The type of what is published in place of an event that was skipped: the number is used, nothing happened."""
-_SEQ_MAX = 2**63 - 1
+_SEQ_MAX = 2**63 - 2  # of a database's largest number, so that there is a next one
 # Of body, for what is known at the commit only: two numbers of up to 19 digits for one each, a third one with its name,
 # an instant for `null`.
 _NUMBERS_BYTES, _INSTANT_BYTES = 2 * 18 + len(',"first":') + 19, 30

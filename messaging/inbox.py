@@ -35,7 +35,7 @@ from sqlalchemy.dialects import postgresql, sqlite
 from messaging import databases
 from messaging.envelope import TOMBSTONE, Envelope, decode
 from messaging.inbox_exceptions import Exceptions
-from messaging.inbox_tables import DEAD, exceptions, groups, parked
+from messaging.inbox_tables import DEAD, consumers, exceptions, groups, parked
 from messaging.sequence import Action, Arrival, Decision, Known, Position, State, baseline, decide, needs_known
 from sluice.clock import Clock
 from sluice.declaration import Consumer, Gaps, Poison
@@ -64,7 +64,6 @@ class Policy:
         records_gaps: whether a missing number means something: not where a filter policy leaves some out.
         joined_at_us: when the consumer joined a topic that was in use, microseconds UTC: groups that are older begin
             with whatever comes of them first. None is from the beginning: every group begins with its first number.
-        memory_us: how long the inbox remembers a group nothing came for, microseconds; None is for ever.
     """
 
     consumer: str
@@ -73,7 +72,6 @@ class Policy:
     gap_wait_us: int | None = None
     records_gaps: bool = True
     joined_at_us: int | None = None
-    memory_us: int | None = None
 
     @classmethod
     def declared(cls, consumer: Consumer) -> "Policy":
@@ -85,7 +83,6 @@ class Policy:
             gap_wait_us=consumer.gap_wait_seconds * 1_000_000 if consumer.gaps is Gaps.WAIT else None,
             records_gaps=consumer.filter_policy is None,
             joined_at_us=None if consumer.joined_at is None else round(consumer.joined_at.timestamp() * 1_000_000),
-            memory_us=consumer.inbox_retention_seconds * 1_000_000,
         )
 
     @property
@@ -253,7 +250,7 @@ class Inbox:
         if self.policy.joined_at_us is not None:
             began_before = groups.c.epoch < -(-self.policy.joined_at_us // 1_000_000)
             is_missing = or_(groups.c.awaits_until_us.is_(None), groups.c.awaits_until_us < NEVER_US)
-            is_unexpected = and_(groups.c.last_seq < groups.c.first_seq, began_before, is_missing)
+            is_unexpected = and_(groups.c.first_seq == 1, groups.c.last_seq == 0, began_before, is_missing)
         if self.policy.gap_wait_us is None:
             return is_unexpected
         return or_(is_unexpected, groups.c.awaits_until_us.is_(None), groups.c.awaits_until_us <= now_us)
@@ -302,7 +299,7 @@ class Inbox:
                 self._end_parking(connection, group_id, at, now_us)
             return None
         if head.epoch > at.epoch and not at.is_awaiting:
-            at = self._begin_epoch(connection, group_id, head, now_us)
+            at = self._begin_epoch(connection, group_id, at, head, now_us)
         if not self._is_next(at, head):
             self._await_next(connection, group_id, at, now_us)
             return None
@@ -314,13 +311,14 @@ class Inbox:
             return False
         return bool(head.seq == at.last_seq + 1) or not (at.is_awaiting or self.policy.parks_gaps)
 
-    def _begin_epoch(self, connection: Connection, group_id: str, head: Row[Any], now_us: int) -> Position:
-        """Go on to the next epoch of a parked group, and return where it is: all of the one before is accounted for."""
-        arrival = _arrival_of(head)
-        first_seq = self._baseline(arrival, now_us, is_known=True)
-        begun = {"epoch": arrival.epoch, "first_seq": first_seq, "last_seq": first_seq - 1, "last_event_id": None}
+    def _begin_epoch(
+        self, connection: Connection, group_id: str, before: Position, head: Row[Any], now_us: int
+    ) -> Position:
+        """Go on to the next epoch of a parked group, which waits for nothing of the one before; return where it is."""
+        at = self._entered(connection, group_id, before, _arrival_of(head), now_us)
+        begun = {"epoch": at.epoch, "first_seq": at.first_seq, "last_seq": at.last_seq, "last_event_id": None}
         self._write(connection, group_id, {**begun, "awaits_seq": None, "awaits_until_us": None})
-        return Position(epoch=arrival.epoch, first_seq=first_seq, last_seq=first_seq - 1, is_parked=True)
+        return at
 
     def retry_parked(
         self, connection: Connection, message: ParkedMessage, *, reason: str, delay_us: int, is_held: bool
@@ -362,33 +360,54 @@ class Inbox:
     def forget(self, connection: Connection, keep_seconds: float) -> int:
         """Delete up to a thousand groups nothing came for since, and as many exceptions closed before.
 
-        Groups that are parked stay, and exceptions that stay keep theirs.
+        Parked groups stay, and with them all that is known of them. Exceptions that stay keep their group, and a group
+        that is in use keeps what came from before its baseline: or that would be handled again.
 
         Returns:
             How many of that of which there were more; under FORGOTTEN_MAX, nothing is left to forget.
         """
         before_us = databases.now_us(connection, self._clock) - round(keep_seconds * 1_000_000)
-        mine = (exceptions.c.consumer == self.policy.consumer, exceptions.c.closed_at_us < before_us)
-        closed = select(exceptions.c.id).where(*mine).order_by(exceptions.c.closed_at_us).limit(FORGOTTEN_MAX)
-        closed_count = connection.execute(delete(exceptions).where(exceptions.c.id.in_(closed))).rowcount
+        # Whoever works on a group has its row locked: what is only looked up here, and not where it is deleted, may
+        # have changed by then.
+        is_old = and_(
+            groups.c.consumer == self.policy.consumer,
+            groups.c.updated_at_us < before_us,
+            groups.c.parked_at_us.is_(None),
+        )
+        closed_count = self._forget_closed(connection, before_us)
         has_exceptions = exists().where(
             exceptions.c.consumer == groups.c.consumer, exceptions.c.group_id == groups.c.group_id
         )
-        old = (
-            select(groups.c.group_id)
-            .where(
-                groups.c.consumer == self.policy.consumer,
-                groups.c.updated_at_us < before_us,
-                groups.c.parked_at_us.is_(None),
-                ~has_exceptions,
-            )
-            .order_by(groups.c.updated_at_us)
-            .limit(FORGOTTEN_MAX)
-        )
+        old = select(groups.c.group_id).where(is_old, ~has_exceptions).order_by(groups.c.updated_at_us)
         group_count = connection.execute(
-            delete(groups).where(groups.c.consumer == self.policy.consumer, groups.c.group_id.in_(old))
+            delete(groups).where(is_old, groups.c.group_id.in_(old.limit(FORGOTTEN_MAX)))
         ).rowcount
+        if group_count:
+            self._remember_forgetting(connection, before_us)
         return max(closed_count, group_count)
+
+    def _forget_closed(self, connection: Connection, before_us: int) -> int:
+        is_of_group = and_(
+            groups.c.consumer == exceptions.c.consumer,
+            groups.c.group_id == exceptions.c.group_id,
+        )
+        is_before_baseline = and_(groups.c.epoch == exceptions.c.epoch, exceptions.c.seq < groups.c.first_seq)
+        is_kept = exists().where(
+            is_of_group,
+            or_(groups.c.parked_at_us.is_not(None), and_(groups.c.updated_at_us >= before_us, is_before_baseline)),
+        )
+        mine = (exceptions.c.consumer == self.policy.consumer, exceptions.c.closed_at_us < before_us)
+        closed = select(exceptions.c.id).where(*mine, ~is_kept).order_by(exceptions.c.closed_at_us)
+        found = exceptions.c.id.in_(closed.limit(FORGOTTEN_MAX))
+        return connection.execute(delete(exceptions).where(found)).rowcount
+
+    def _remember_forgetting(self, connection: Connection, before_us: int) -> None:
+        made = _INSERTS[connection.dialect.name](consumers).values(
+            consumer=self.policy.consumer, forgotten_before_us=before_us
+        )
+        latest = {"forgotten_before_us": made.excluded.forgotten_before_us}
+        is_later = made.excluded.forgotten_before_us > consumers.c.forgotten_before_us
+        connection.execute(made.on_conflict_do_update(index_elements=["consumer"], set_=latest, where=is_later))
 
     # --- the steps ----------------------------------------------------------------------------------------------------
 
@@ -403,13 +422,28 @@ class Inbox:
         row = connection.execute(_locking(connection.dialect.name, is_timed=self._clock is None), values).one()
         at = _position(row)
         if arrival.epoch > at.epoch and not at.is_parked:
-            first_seq = self._baseline(arrival, row.updated_at_us, is_known=at.epoch > 0)
-            at = Position(epoch=arrival.epoch, first_seq=first_seq, last_seq=first_seq - 1)
+            at = self._entered(connection, group_id, at, arrival, row.updated_at_us)
         return at, row.updated_at_us
 
-    def _baseline(self, arrival: Arrival, now_us: int, *, is_known: bool) -> int:
-        joined_at_us, memory_us = self.policy.joined_at_us, self.policy.memory_us
-        return baseline(arrival, is_known=is_known, joined_at_us=joined_at_us, memory_us=memory_us, now_us=now_us)
+    def _entered(
+        self, connection: Connection, group_id: str, before: Position, arrival: Arrival, now_us: int
+    ) -> Position:
+        """Return where a group is that enters an epoch, and write down what is missing at the end of the one before."""
+        is_known = before.epoch > 0
+        if is_known:  # after a restore the producer goes on from the last number it remembers
+            missing = (before.last_seq + 1, arrival.first - 1)
+            self._exceptions.write_missing(connection, group_id, before.epoch, missing, now_us)
+        is_first = is_known or arrival.seq == arrival.first
+        first_seq = baseline(
+            arrival,
+            joined_at_us=self.policy.joined_at_us,
+            forgotten_before_us=None if is_first else self._forgotten_before_us(connection),
+        )
+        return Position(epoch=arrival.epoch, first_seq=first_seq, last_seq=first_seq - 1, is_parked=before.is_parked)
+
+    def _forgotten_before_us(self, connection: Connection) -> int | None:
+        mine = consumers.c.consumer == self.policy.consumer
+        return connection.execute(select(consumers.c.forgotten_before_us).where(mine)).scalar()
 
     def _known(self, connection: Connection, group_id: str, arrival: Arrival) -> Known | None:
         return self._exceptions.known(connection, group_id, arrival.epoch, arrival.seq)
@@ -510,9 +544,13 @@ class Inbox:
         return at
 
     def _is_unexpected(self, at: Position) -> bool:
-        """Return whether nothing of the epoch has come that was waited for, and the consumer joined after it began."""
+        """Return whether a group waits for its number 1, and the consumer joined after it began.
+
+        That was declared since: else the group would have begun with the message that came first.
+        """
         joined_at_us = self.policy.joined_at_us
-        return joined_at_us is not None and at.last_seq < at.first_seq and at.epoch * 1_000_000 < joined_at_us
+        is_at_1 = (at.first_seq, at.last_seq) == (1, 0)
+        return is_at_1 and joined_at_us is not None and at.epoch * 1_000_000 < joined_at_us
 
     def _begin_later(self, connection: Connection, group_id: str, at: Position) -> Position:
         """Raise a group's baseline to what is set aside: that the consumer joined later was declared meanwhile."""

@@ -50,6 +50,14 @@ groups = Table(
     comment="how far each consumer is in each group; its row is locked while one of the group's messages is handled",
 )
 
+consumers = Table(
+    "sluice_inbox_consumer",
+    metadata,
+    Column("consumer", Text, primary_key=True),
+    Column("forgotten_before_us", BigInteger, nullable=False),
+    comment="up to when each consumer has forgotten groups nothing came for: an older one may have been known",
+)
+
 exceptions = Table(
     "sluice_inbox_exception",
     metadata,

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import Connection, Row, func, insert, select, update
+from sqlalchemy import Connection, Row, case, func, insert, select, update
 
 from messaging import databases, tables
 from messaging.envelope import decode
@@ -98,7 +98,8 @@ class Operator:
         ours = tables.groups.c.topic == self.topic
         last = connection.execute(select(func.max(tables.groups.c.epoch)).where(ours)).scalar()
         epoch = max(databases.now_us(connection, self.clock) // 1_000_000, (last or 0) + 1)
-        begun = {"epoch": epoch, "first_seq": tables.groups.c.last_seq + 1}
+        later = case((tables.groups.c.epoch >= epoch, tables.groups.c.epoch + 1), else_=epoch)  # made since
+        begun = {"epoch": later, "first_seq": tables.groups.c.last_seq + 1}
         connection.execute(update(tables.groups).where(ours).values(begun))
         self._write_down(connection, "epoch", detail={"epoch": epoch})
         return epoch

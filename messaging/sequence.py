@@ -103,7 +103,7 @@ class Decision:
     reason: str = ""
 
 
-def baseline(arrival: Arrival, *, is_known: bool, joined_at_us: int | None, memory_us: int | None, now_us: int) -> int:
+def baseline(arrival: Arrival, *, joined_at_us: int | None, forgotten_before_us: int | None) -> int:
     """Return the first number that is expected of an epoch whose first message is here.
 
     That is the first the producer gave, so what did not come before this message is missing. It is the message's own
@@ -112,15 +112,13 @@ def baseline(arrival: Arrival, *, is_known: bool, joined_at_us: int | None, memo
 
     Args:
         arrival: the first message of the epoch that came.
-        is_known: whether the inbox knows the group from an earlier epoch.
         joined_at_us: when the consumer joined; None is before everything.
-        memory_us: how long the inbox remembers a group nothing came for; None is for ever.
-        now_us: the instant. All in microseconds.
+        forgotten_before_us: groups nothing came for since then may be forgotten; None where none is. Both are
+            microseconds UTC.
     """
-    began_us = arrival.epoch * 1_000_000
+    began_us = arrival.epoch * 1_000_000  # a count of epochs is no instant, and before every one
     is_older = joined_at_us is not None and began_us < joined_at_us
-    is_instant = arrival.epoch >= _INSTANTS_FROM
-    may_be_forgotten = not is_known and is_instant and memory_us is not None and began_us + memory_us <= now_us
+    may_be_forgotten = forgotten_before_us is not None and began_us < forgotten_before_us
     return arrival.seq if is_older or may_be_forgotten else arrival.first
 
 
@@ -177,7 +175,3 @@ def _decide_old(at: Position, arrival: Arrival) -> Decision:
         )
         return Decision(State.LATE, Action.REJECT, reason)
     return Decision(State.DUPLICATE, Action.DROP)
-
-
-_INSTANTS_FROM = 1_000_000_000
-"""An epoch from here on is an instant, which is after 2001; below, a count of epochs."""

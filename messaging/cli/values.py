@@ -6,7 +6,7 @@ import click
 
 _UNITS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
 
-SEQ = click.IntRange(1, 2**63 - 1)
+SEQ = click.IntRange(1, 2**63 - 2)
 """A number of a group: more than 64 bits no database holds."""
 
 

@@ -11,6 +11,12 @@ CREATE TABLE sluice_inbox_audit (
     PRIMARY KEY (id)
 );
 
+CREATE TABLE sluice_inbox_consumer (
+    consumer TEXT NOT NULL,
+    forgotten_before_us BIGINT NOT NULL,
+    PRIMARY KEY (consumer)
+);
+
 CREATE TABLE sluice_inbox_exception (
     id BIGSERIAL NOT NULL,
     consumer TEXT NOT NULL,

@@ -10,6 +10,12 @@ CREATE TABLE sluice_inbox_audit (
     detail TEXT
 );
 
+CREATE TABLE sluice_inbox_consumer (
+    consumer TEXT NOT NULL,
+    forgotten_before_us BIGINT NOT NULL,
+    PRIMARY KEY (consumer)
+);
+
 CREATE TABLE sluice_inbox_exception (
     id INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT,
     consumer TEXT NOT NULL,

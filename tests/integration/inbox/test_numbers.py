@@ -1,16 +1,18 @@
 """What a number means, and what is written down about it."""
 
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from sqlalchemy import Engine, select
+from sqlalchemy import Engine, select, text
 
 from messaging import databases, schema
 from messaging.envelope import TOMBSTONE
 from messaging.inbox_tables import exceptions
 from messaging.sequence import Action, Decision, State
+from sluice.clock import eventually
 from tests.integration.inbox.ledger import START_US, Ledger, arrived
 
 HANDLE, DROP, PARK, REJECT, BURN = Action.HANDLE, Action.DROP, Action.PARK, Action.REJECT, Action.BURN
@@ -74,14 +76,98 @@ def test_g3_that_a_consumer_joined_late_may_be_declared_later(engine: Engine) ->
     assert declared.waits_for("dead") == 1
 
 
-def test_g3_a_group_the_inbox_may_have_forgotten_begins_where_it_goes_on(engine: Engine) -> None:
-    """G3: it began longer ago than the inbox remembers; a younger one is known, or something is missing."""
-    memory_us = 86_400_000_000
-    ledger = Ledger(engine, parks_gaps=True, memory_us=memory_us)
-    old, young = (START_US - memory_us) // 1_000_000, START_US // 1_000_000
+@pytest.mark.parametrize("epoch", [START_US // 1_000_000, 1], ids=["instant", "count"])
+def test_g3_a_group_the_inbox_may_have_forgotten_begins_where_it_goes_on(engine: Engine, epoch: int) -> None:
+    """G3: it began before the last time groups were forgotten; a younger one is known, or something is missing."""
+    ledger = Ledger(engine, parks_gaps=True)
+    ledger.come(1, 2, 3, epoch=epoch)
+    ledger.clock.sleep(100)
+    with engine.begin() as connection:
+        assert ledger.inbox.forget(connection, keep_seconds=50) == 1
 
-    assert ledger.decide(501, group="old", epoch=old) == Decision(State.CONTIGUOUS, HANDLE)
-    assert ledger.decide(501, group="young", epoch=young) == Decision(State.GAP, PARK)
+    assert ledger.decide(4, epoch=epoch) == Decision(State.CONTIGUOUS, HANDLE)
+    assert ledger.decide(4, group="young", epoch=START_US // 1_000_000 + 60) == Decision(State.GAP, PARK)
+
+
+def test_g3_a_first_message_that_dies_with_its_worker_is_waited_for_by_a_consumer_that_joined_late(
+    engine: Engine,
+) -> None:
+    """G3: it is the group's baseline from its second attempt on, and what is behind it does not pass it."""
+    late = Ledger(engine, parks_poison=True, parks_gaps=True, joined_at_us=START_US)
+    with engine.begin() as connection:
+        late.inbox.begin_group(connection, arrived(41, receive_count=2))
+
+    assert late.come(42) == [PARK]
+    assert late.drain() == []
+    assert late.come(41, copy="-redriven") == [HANDLE]
+    assert late.drain() == [42]
+
+
+def test_g3_the_tail_of_an_epoch_is_missing_when_the_next_one_begins_behind_it(engine: Engine) -> None:
+    """G3: a restored producer remembers number 10, which never came: it is listed, and handled when it comes."""
+    ledger = Ledger(engine)
+    ledger.come(8, 9, first=8)
+
+    assert ledger.decide(11, epoch=2, first=11) == Decision(State.CONTIGUOUS, HANDLE)
+
+    assert ledger.known() == [(10, 10, "gap", True)]
+    assert ledger.decide(10, first=8) == Decision(State.FILLED, HANDLE)
+    assert ledger.come(10, first=8) == [DROP]
+
+
+def test_w15_a_group_that_is_being_worked_on_is_not_forgotten(on_postgres: Engine) -> None:
+    """W15: whoever forgets waits for its row, and looks again: or what is set aside behind it would be lost."""
+    ledger = Ledger(on_postgres, parks_gaps=True)
+    ledger.come(1, 2)
+    ledger.clock.sleep(200)
+    with ThreadPoolExecutor(1) as pool, on_postgres.connect() as working:
+        ledger.inbox.admit(working, arrived(4))
+        forgetting = pool.submit(_forget, ledger)
+        eventually(lambda: _is_waiting(on_postgres), timeout_seconds=10, describe="who forgets to wait")
+        working.commit()
+        assert forgetting.result(10) == 0
+
+    assert ledger.set_aside() == [4]
+    assert ledger.come(3) == [HANDLE]
+    assert ledger.drain() == [4]
+
+
+def _forget(ledger: Ledger) -> int:
+    with ledger.engine.begin() as connection:
+        return ledger.inbox.forget(connection, keep_seconds=100)
+
+
+def _is_waiting(engine: Engine) -> bool:
+    waiting = text("SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE 'DELETE%'")
+    with engine.connect() as connection:
+        return bool(connection.execute(waiting).scalar_one())
+
+
+def test_w15_what_is_given_up_further_on_stays_so_while_the_group_is_parked(engine: Engine) -> None:
+    """W15: it would be waited for, and nobody knew of it any more."""
+    ledger = Ledger(engine, parks_poison=True, parks_gaps=True)
+    ledger.come(1, 3, 4, 5)
+    ledger.skip(4)
+    ledger.clock.sleep(200)
+    _forget(ledger)
+
+    ledger.come(2)
+
+    assert ledger.drain() == [3, 5]
+
+
+def test_w15_what_came_from_before_the_baseline_is_known_as_long_as_the_group(engine: Engine) -> None:
+    """W15: a second replay is a repeat; of a group nothing came for, all is forgotten together."""
+    ledger = Ledger(engine, joined_at_us=START_US)
+    ledger.come(41, 42, 5)
+    ledger.clock.sleep(200)
+    ledger.come(43)
+    _forget(ledger)
+
+    assert ledger.come(5) == [DROP]
+    ledger.clock.sleep(200)
+    assert _forget(ledger) == 1
+    assert (ledger.at(), ledger.known()) == (None, [])
 
 
 def test_g3_where_a_consumer_joined_late_the_first_number_seen_is_a_baseline(engine: Engine) -> None:

@@ -98,10 +98,9 @@ _TODAY = _NOW_US // 1_000_000 - 60
         (comes(41, epoch=_TODAY), {"joined_at_us": _NOW_US}, 41),
         (comes(41, epoch=1), {"joined_at_us": _NOW_US}, 41),
         (comes(41, epoch=_TODAY), {"joined_at_us": _NOW_US - _DAY_US}, 1),
-        (comes(41, epoch=_TODAY), {"memory_us": _DAY_US}, 1),
-        (comes(41, epoch=_TODAY - 86_400), {"memory_us": _DAY_US}, 41),
-        (comes(41, epoch=_TODAY - 86_400), {"memory_us": _DAY_US, "is_known": True}, 1),
-        (comes(41, epoch=1), {"memory_us": _DAY_US}, 1),
+        (comes(41, epoch=_TODAY), {"forgotten_before_us": _NOW_US - _DAY_US}, 1),
+        (comes(41, epoch=_TODAY - 86_400), {"forgotten_before_us": _NOW_US - _DAY_US}, 41),
+        (comes(41, epoch=1), {"forgotten_before_us": _NOW_US - _DAY_US}, 41),
     ],
     ids=[
         "the first",
@@ -111,18 +110,16 @@ _TODAY = _NOW_US // 1_000_000 - 60
         "older than the consumer",
         "of a producer that counts epochs, and the consumer joined late",
         "younger than the consumer",
-        "younger than what the inbox remembers",
+        "younger than what was forgotten",
         "so old that it may be forgotten",
-        "so old, and known",
-        "no telling how old",
+        "no telling how old, and something was forgotten",
     ],
 )
 def test_g3_what_is_expected_before_the_first_message_that_comes(
     arrival: Arrival, given: dict[str, Any], first: int
 ) -> None:
     """G3: everything from the group's first number on, unless the consumer cannot have seen that."""
-    known: dict[str, Any] = {"is_known": False, "joined_at_us": None, "memory_us": None}
-    assert baseline(arrival, now_us=_NOW_US, **(known | given)) == first
+    assert baseline(arrival, **({"joined_at_us": None, "forgotten_before_us": None} | given)) == first
 
 
 @pytest.mark.parametrize(
