@@ -1,6 +1,9 @@
 """The runtime from the shell."""
 
+import atexit
+import os
 import sys
+import threading
 import traceback
 
 import click
@@ -59,5 +62,21 @@ def _fail(said: str, code: int) -> None:
     sys.exit(code)
 
 
+def _end() -> None:
+    """End, also where a handler has left threads at work that Python would wait for: nobody would start another."""
+    code: object = 0
+    try:
+        main()
+    except SystemExit as end:
+        code = end.code
+    ours = (threading.main_thread(), threading.current_thread())
+    if any(not thread.daemon and thread not in ours for thread in threading.enumerate()):
+        atexit._run_exitfuncs()  # noqa: SLF001 (has no public name)
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code if isinstance(code, int) else 0)
+    sys.exit(code)  # type: ignore[arg-type]
+
+
 if __name__ == "__main__":
-    main()
+    _end()

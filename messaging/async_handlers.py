@@ -26,13 +26,14 @@ def awaited(returned: object) -> object:
         return returned
     if _lane.runner is None:
         _lane.runner = asyncio.Runner()
+    loop = _lane.runner.get_loop()
     try:
         return _lane.runner.run(_alone(returned), context=contextvars.copy_context())
-    except Exception:
-        raise
-    except BaseException:  # SystemExit, for one, leaves the loop in the middle of its work
-        close()
-        raise
+    finally:
+        if loop.is_closed():  # by the handler
+            _lane.runner = None
+        elif asyncio.all_tasks(loop):  # it was stopped in the middle of its work, as by SystemExit
+            close()
 
 
 async def _alone(handling: Awaitable[object]) -> object:

@@ -8,8 +8,9 @@ SQLite: https://www.sqlite.org/pragma.html#pragma_synchronous, https://www.sqlit
 SQLAlchemy: https://docs.sqlalchemy.org/en/21/dialects/sqlite.html (read 2026-11-21).
 """
 
+import re
 import sqlite3
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
@@ -49,6 +50,10 @@ NO_TABLES = "the {part}'s tables are not in this database; create them with `pyt
 """Said of a database without the tables of outbox or inbox."""
 _UNDEFINED_TABLE = "42P01"
 _SAVEPOINT = "sluice_handler"
+_ENDS_TRANSACTION = re.compile(
+    r"(\s|--[^\n]*\n|/\*.*?\*/|;)*(COMMIT|END|ABORT|ROLLBACK(?!\s+((WORK|TRANSACTION)\s+)?TO\b)|PREPARE\s+TRANSACTION)\b",
+    re.IGNORECASE | re.DOTALL,
+)
 _TRANSACTION_ID, _TRANSACTION_ID_IF_ANY = text("SELECT txid_current()"), text("SELECT txid_current_if_assigned()")
 # SQLSTATE classes and states after which the same transaction may succeed: connection, resources, shutdown, lost races.
 _AWAY = ("08", "53", "57P", "40001", "40P01", "55P03", "25P03", "25006")
@@ -172,8 +177,8 @@ def may_pass(error: DBAPIError) -> bool:
     Which of the two it is, only another transaction tells.
     """
     state = getattr(error.orig, "sqlstate", None)
-    if state is not None:
-        return bool(state.startswith(_AWAY))
+    if isinstance(state, str):
+        return state.startswith(_AWAY)
     is_busy = "database is locked" in str(error.orig)
     no_answer = isinstance(error, OperationalError | InterfaceError) and not _is_sqlite(error)
     return error.connection_invalidated or is_busy or no_answer
@@ -199,18 +204,32 @@ class Refusals:
             self.said = str(context.original_exception).strip().splitlines()[0]
 
 
+def forget_connections(engine: Engine) -> None:
+    """Let everything from now on be asked over new connections; a database in memory has only the one."""
+    if not (engine.dialect.name == "sqlite" and engine.url.database in (None, "", ":memory:")):
+        engine.dispose()
+
+
 def is_only_read(error: DBAPIError) -> bool:
     """Return whether the server only reads: all connections of the pool are to it, and have to be made anew."""
     return getattr(error.orig, "sqlstate", None) == _ONLY_READ
 
 
-class BegunTransaction:
-    """The transaction a session is in, watched while a handler runs: the handler may end it, and begin another.
+class TransactionEnded(Exception):
+    """Raised where a handler's transaction would be ended by anybody but the worker, or has been."""
 
-    SQLAlchemy sees what is done through the session, but not a statement `ROLLBACK`, nor the driver's own methods. So
-    Postgres is asked for the transaction's id. SQLite has none, and commits every statement by itself once a
-    transaction was ended so: there such a statement is refused, and a savepoint tells whether SQLite ended the
-    transaction itself, as it does on some errors.
+    ENDED = "the handler ended its transaction, allowed is neither commit nor rollback: the worker does that"
+    FAILED = "the handler went on after an error of the database, allowed is to let it pass, or a savepoint around it"
+
+
+class BegunTransaction:
+    """The transaction a session is in, guarded while a handler runs: only `commit` commits it, and all of it.
+
+    A commit through SQLAlchemy, and a statement that ends a transaction, are refused where they are tried. A rollback
+    through the session is seen. What the driver is told itself is not: so before the commit, after all hooks of the
+    session, the database is asked whether it is still that transaction, Postgres for its id, SQLite for a savepoint,
+    which ends with its transaction. SQLite commits every statement by itself once its transaction has ended, so there
+    the driver is refused too.
     https://www.postgresql.org/docs/18/functions-info.html#FUNCTIONS-INFO-SNAPSHOT,
     https://www.sqlite.org/c3ref/set_authorizer.html, https://www.sqlite.org/lang_transaction.html (read 2026-11-22)
 
@@ -222,60 +241,95 @@ class BegunTransaction:
         self._session, self._transaction = session, session.get_transaction()
         self._connection = session.connection()
         self._driver: Any = self._connection.connection.driver_connection
+        self._is_sqlite = self._connection.dialect.name == "sqlite"
         self._id: int | None = None
-        self.has_refused_end = False
+        self._is_committing = self.has_refused_driver = False
+        self._hooks: dict[str, Callable[..., None]] = {
+            "commit": self._on_commit,
+            "rollback": self._on_rollback,
+            "before_cursor_execute": self._on_statement,
+        }
 
     def __enter__(self) -> Self:
         if self._is_sqlite:
             self._connection.exec_driver_sql(f"SAVEPOINT {_SAVEPOINT}")
-            for name in ("commit", "rollback"):
-                event.listen(self._connection, name, self._let_go)
             self._driver.set_authorizer(self._authorize)
         else:
             self._id = self._connection.execute(_TRANSACTION_ID).scalar_one()
+        for name, hook in self._hooks.items():
+            event.listen(self._connection, name, hook)
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self._is_sqlite:
-            for name in ("commit", "rollback"):
-                event.remove(self._connection, name, self._let_go)
-            self._let_go()
+        for name, hook in self._hooks.items():
+            event.remove(self._connection, name, hook)
+        self._let_go()
 
-    @property
-    def _is_sqlite(self) -> bool:
-        return self._connection.dialect.name == "sqlite"
-
-    def _authorize(self, action: int, *_: object) -> int:
-        if action != sqlite3.SQLITE_TRANSACTION:
-            return sqlite3.SQLITE_OK
-        self.has_refused_end = True
-        return sqlite3.SQLITE_DENY
-
-    def _let_go(self, *_: object) -> None:
-        """Refuse nothing any more: SQLAlchemy commits or rolls back, and knows it."""
-        with suppress(sqlite3.ProgrammingError):  # a handler may have closed it
-            self._driver.set_authorizer(None)
-
-    def is_current(self) -> bool:
-        """Return whether the session is in it still, as far as that is known here without asking."""
-        is_same = self._session.get_transaction() is self._transaction
-        return is_same and (not self._is_sqlite or bool(self._driver.in_transaction))
-
-    def is_whole(self) -> bool:
-        """Return whether the database is in it still, so that a commit commits all of it. Called once, after the block.
+    def require_open(self) -> None:
+        """Do nothing while the session is in it, as far as that is known here without asking.
 
         Raises:
-            DBAPIError: the database does not answer.
+            TransactionEnded: it is not, or a statement of it has failed.
         """
+        is_same = self._session.get_transaction() is self._transaction
+        if not is_same or (self._is_sqlite and not self._driver.in_transaction):
+            raise TransactionEnded(TransactionEnded.ENDED)
+        if has_failed(self._connection):
+            raise TransactionEnded(TransactionEnded.FAILED)
+
+    def commit(self) -> None:
+        """Commit it, and with it all that was done since it was begun.
+
+        Raises:
+            TransactionEnded: it has ended meanwhile; nothing was committed here.
+            DBAPIError: the database did not do it; whether it was committed is unknown when the connection is lost.
+        """
+        self._is_committing = True
+        self._session.commit()
+
+    def _on_commit(self, connection: Connection) -> None:
+        reason = self._why_not(connection)
+        self._let_go()
+        if reason is not None:
+            # SQLAlchemy takes it for committed, and would give the connection back with the transaction open.
+            self._driver.rollback()
+            raise TransactionEnded(reason)
+
+    def _why_not(self, connection: Connection) -> str | None:
+        if self._is_committing and has_failed(connection):
+            return TransactionEnded.FAILED
+        return None if self._is_committing and self._is_whole(connection) else TransactionEnded.ENDED
+
+    def _is_whole(self, connection: Connection) -> bool:
         if not self._is_sqlite:
-            return bool(self._connection.execute(_TRANSACTION_ID_IF_ANY).scalar_one() == self._id)
+            return bool(connection.execute(_TRANSACTION_ID_IF_ANY).scalar_one() == self._id)
         try:
-            self._connection.exec_driver_sql(f"RELEASE SAVEPOINT {_SAVEPOINT}")
+            connection.exec_driver_sql(f"RELEASE SAVEPOINT {_SAVEPOINT}")
         except OperationalError as error:
             if "no such savepoint" not in str(error.orig):
                 raise
             return False
         return True
+
+    def _on_rollback(self, _: Connection) -> None:
+        self._let_go()
+
+    def _on_statement(self, _: Connection, __: object, statement: str, *___: object) -> None:
+        if not self._is_committing and _ENDS_TRANSACTION.match(statement):
+            raise TransactionEnded(TransactionEnded.ENDED)
+
+    def _authorize(self, action: int, *_: object) -> int:
+        is_write = action in (sqlite3.SQLITE_INSERT, sqlite3.SQLITE_UPDATE, sqlite3.SQLITE_DELETE)
+        if action != sqlite3.SQLITE_TRANSACTION and not (is_write and not self._driver.in_transaction):
+            return sqlite3.SQLITE_OK
+        self.has_refused_driver = True
+        return sqlite3.SQLITE_DENY
+
+    def _let_go(self) -> None:
+        """Refuse the driver nothing any more."""
+        if self._is_sqlite:
+            with suppress(sqlite3.ProgrammingError):  # a handler may have closed it
+                self._driver.set_authorizer(None)
 
 
 def wait_briefly(connection: Connection) -> None:

@@ -155,7 +155,7 @@ class Handlers:
             raise missing
         try:
             module = importlib.import_module(name)
-        except (Exception, SystemExit) as error:  # whatever a module does when it is imported
+        except BaseException as error:  # whatever a module does when it is imported
             if isinstance(error, ModuleNotFoundError) and error.name and f"{name}.".startswith(f"{error.name}."):
                 raise missing from error
             raise ConfigError(
@@ -175,10 +175,10 @@ class Handlers:
 def _by_type(name: str, values: Iterable[object]) -> dict[str, Handler]:
     found: dict[str, Handler] = {}
     for function in values:
-        for type_ in getattr(function, _MARK, ()):
+        for type_ in inspect.getattr_static(function, _MARK, ()):
             if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
                 raise ConfigError(
-                    f"handler {function.__name__} of module {name} yields, allowed is a function or `async def` that"
+                    f"the handler of {type_!r} in module {name} yields, allowed is a function or `async def` that"
                     " returns an outcome: nothing would ever run it"
                 )
             if found.setdefault(type_, function) is not function:  # type: ignore[arg-type]

@@ -7,7 +7,7 @@ meanwhile is taken up again here, by `next_parked`.
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
 
@@ -120,11 +120,30 @@ class ParkedMessage:
 
     Args:
         attempts: how often it was tried since, this time counted.
+        at: where its group is before it.
+        taken_at_us: when it was taken up.
     """
 
     envelope: Envelope
     attributes: Mapping[str, str]
     attempts: int
+    at: Position
+    taken_at_us: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Admission:
+    """What was decided about a message, and where its group was then: it is marked once its handler has returned.
+
+    Args:
+        decision: what the message is, and what is to be done with it.
+        at: where its group is before it.
+        decided_at_us: when that was.
+    """
+
+    decision: Decision
+    at: Position
+    decided_at_us: int
 
 
 class Inbox:
@@ -139,11 +158,11 @@ class Inbox:
         self.policy, self._clock = policy, clock
         self._exceptions = Exceptions(policy.consumer, records_gaps=policy.records_gaps)
 
-    def admit(self, connection: Connection, arrived: Arrived) -> Decision:
-        """Decide about a message, and write down what follows; the caller handles it, commits, then deletes it.
+    def admit(self, connection: Connection, arrived: Arrived) -> Admission:
+        """Decide about a message, with its group's row locked; the caller handles it, marks it, commits, deletes it.
 
-        With `handle` the number counts as handled once the caller commits; with `park` the message is in the database.
-        With any other action nothing was written that has to be kept.
+        With `park` the message is in the database once the caller commits. With any other action nothing was written
+        that has to be kept.
 
         Raises:
             OutboxError: the tables are missing.
@@ -154,11 +173,16 @@ class Inbox:
             at, now_us = self._lock(connection, group_id, arrival)
         known = self._known(connection, group_id, arrival) if needs_known(at, arrival) else None
         decision = decide(at, known, arrival, parks_gaps=self.policy.parks_gaps)
-        if decision.action is Action.HANDLE:
-            self._advance(connection, arrived.envelope, at, decision, now_us)
-        elif decision.action is Action.PARK:
+        if decision.action is Action.PARK:
             self._park(connection, arrived, at, now_us)
-        return decision
+        return Admission(decision=decision, at=at, decided_at_us=now_us)
+
+    def mark(self, connection: Connection, envelope: Envelope, admission: Admission) -> None:
+        """Count a message as handled, in the transaction of its effect, after its handler: the caller commits.
+
+        Not before: a handler that commits by itself would have the message count, whatever becomes of its effect.
+        """
+        self._advance(connection, envelope, admission.at, admission.decision, admission.decided_at_us)
 
     def begin_group(self, connection: Connection, arrived: Arrived) -> None:
         """Let a group, or an epoch of it, begin in front of a message, unless it has begun. The caller commits.
@@ -209,7 +233,7 @@ class Inbox:
     # --- what was set aside -------------------------------------------------------------------------------------------
 
     def due(self, engine: Engine) -> list[str]:
-        """Return up to a hundred parked groups in which something can be done now, in order of groups.
+        """Return up to a hundred parked groups in which something can be done now, those with fewest attempts first.
 
         Must match what `next_parked` changes exactly, or groups spin or stall.
         """
@@ -239,8 +263,8 @@ class Inbox:
             )
             found = select(groups.c.group_id).select_from(groups.outerjoin(head, is_head))
             mine = (groups.c.consumer == self.policy.consumer, groups.c.parked_at_us.is_not(None))
-            due = found.where(*mine, can_do).order_by(groups.c.group_id).limit(_DUE_MAX)
-            return list(connection.execute(due).scalars())
+            due = found.where(*mine, can_do).order_by(func.coalesce(head.c.attempts, 0), groups.c.group_id)
+            return list(connection.execute(due.limit(_DUE_MAX)).scalars())
 
     def _is_over(self, now_us: int) -> ColumnElement[bool]:
         """Return whether a number that is awaited is given up, or how long it is waited for is to be settled first."""
@@ -255,32 +279,35 @@ class Inbox:
             return is_unexpected
         return or_(is_unexpected, groups.c.awaits_until_us.is_(None), groups.c.awaits_until_us <= now_us)
 
-    def begin_attempt(self, connection: Connection, group_id: str, *, attempts_max: int) -> bool:
-        """Count an attempt at the next message of a parked group, and return whether to make it; the caller commits.
+    def begin_attempt(self, connection: Connection, group_id: str, *, attempts_max: int) -> ParkedMessage | None:
+        """Count an attempt at the next message of a parked group, and return it where one is made; the caller commits.
 
         It is counted before it is made: a message that kills its worker every time is held in the end, as one in the
-        queue would be dead-lettered. When it is nobody's turn, what else there is to do for the group is done.
+        queue would be dead-lettered. None when it is nobody's turn: what else there is to do for the group is done.
         """
         turn = self._turn(connection, group_id)
         if turn is None:
-            return False
-        _, head, now_us = turn
-        is_used_up = head.attempts >= attempts_max
-        said = {"held_at_us": now_us, "last_error": _DIED} if is_used_up else {"attempts": head.attempts + 1}
-        here = (parked.c.consumer == self.policy.consumer, parked.c.group_id == group_id)
-        connection.execute(
-            update(parked).where(*here, parked.c.epoch == head.epoch, parked.c.seq == head.seq).values(said)
-        )
-        return not is_used_up
+            return None
+        message = _taken_up(*turn)
+        is_used_up = message.attempts >= attempts_max
+        used_up = {"held_at_us": message.taken_at_us, "last_error": _DIED}
+        values = used_up if is_used_up else {"attempts": message.attempts + 1}
+        connection.execute(update(parked).where(*self._place(message.envelope)).values(values))
+        return None if is_used_up else replace(message, attempts=message.attempts + 1)
 
     def next_parked(self, connection: Connection, group_id: str) -> ParkedMessage | None:
-        """Take up the next message of a parked group, or end its parking; the caller handles it and commits.
+        """Take up the next message of a parked group, or end its parking; the caller handles it, marks it and commits.
 
-        Its number counts as handled, and its row is gone, once the caller commits. None when there is nothing to handle
-        now: commit then as well.
+        None when there is nothing to handle now: commit then as well.
         """
         turn = self._turn(connection, group_id)
-        return None if turn is None else self._take(connection, *turn)
+        return None if turn is None else _taken_up(*turn)
+
+    def mark_parked(self, connection: Connection, message: ParkedMessage) -> None:
+        """Count a parked message as handled, after its handler: its row is gone once the caller commits."""
+        envelope, decision = message.envelope, Decision(State.CONTIGUOUS, Action.HANDLE)
+        self._advance(connection, envelope, message.at, decision, message.taken_at_us)
+        connection.execute(delete(parked).where(*self._place(envelope)))
 
     def _turn(self, connection: Connection, group_id: str) -> tuple[Position, Row[Any], int] | None:
         """Return where a parked group is, the message whose turn it is, and the instant; None when it is nobody's.
@@ -602,12 +629,6 @@ class Inbox:
         awaits = {"awaits_seq": at.last_seq + 1, "awaits_until_us": self._gives_up_at_us(now_us)}
         self._write(connection, group_id, awaits)
 
-    def _take(self, connection: Connection, at: Position, head: Row[Any], now_us: int) -> ParkedMessage:
-        envelope = decode(head.body)
-        self._advance(connection, envelope, at, Decision(State.CONTIGUOUS, Action.HANDLE), now_us)
-        connection.execute(delete(parked).where(*self._place(envelope)))
-        return ParkedMessage(envelope=envelope, attributes=json.loads(head.attributes), attempts=head.attempts)
-
     def _unpark(self, connection: Connection, group_id: str, now_us: int) -> None:
         ended = {"parked_at_us": None, "awaits_seq": None, "awaits_until_us": None, "updated_at_us": now_us}
         self._write(connection, group_id, ended)
@@ -640,6 +661,16 @@ class Inbox:
 _CHANGE = update(groups).where(
     groups.c.consumer == bindparam("of_consumer"), groups.c.group_id == bindparam("of_group")
 )
+
+
+def _taken_up(at: Position, head: Row[Any], now_us: int) -> ParkedMessage:
+    return ParkedMessage(
+        envelope=decode(head.body),
+        attributes=json.loads(head.attributes),
+        attempts=head.attempts,
+        at=at,
+        taken_at_us=now_us,
+    )
 
 
 def _arrival_of(head: Row[Any]) -> Arrival:

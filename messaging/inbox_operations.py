@@ -66,30 +66,41 @@ class Operator:
         self._change(connection, found, {"body": body})
         self._write_down(connection, "replace", group_id, seq, _kept(found))
 
-    def skip(self, connection: Connection, group_id: str, seq: int) -> None:
+    def skip(self, connection: Connection, group_id: str, seq: int, *, epoch: int | None = None) -> None:
         """Give a number up: the group goes on without it. The audit keeps the body where it was parked.
 
+        Args:
+            connection: in a transaction, which the caller commits.
+            group_id: the group.
+            seq: the number.
+            epoch: of the number; None is the one in which it is dead, missing, set aside or next.
+
         Raises:
-            DeadLetterError: nothing has come of the group, or the number is no missing, dead or parked one, nor next.
+            DeadLetterError: nothing has come of the group, or the number is no missing, dead or parked one, nor next;
+                or it is so in several epochs, and none is named.
         """
         place = (groups.c.consumer == self.consumer, groups.c.group_id == group_id)
         group = connection.execute(select(groups).where(*place).with_for_update()).one_or_none()
         if group is None:
             raise DeadLetterError(f"nothing of group {group_id!r} has come to {self.consumer}; see `dlq ls`")
-        known = Exceptions(self.consumer)
-        exception = known.find(connection, group_id, group.epoch, seq)
-        message = self._parked(connection, group_id, group.epoch, seq)
         last_parked = self._last_parked(connection, group_id, group.epoch)
-        self._require_open(group, seq, exception, last_parked=last_parked)
+        is_awaited = group.last_seq < seq <= max(group.last_seq + 1, last_parked)  # what is behind may never be sent
+        epoch = self._epoch_of(connection, group, seq, epoch, is_awaited=is_awaited)
+        is_current = epoch == group.epoch
+        known = Exceptions(self.consumer)
+        exception = known.find(connection, group_id, epoch, seq)
+        message = self._parked(connection, group_id, epoch, seq)
+        self._require_open(group, seq, exception, is_awaited=is_awaited and is_current)
         now_us = databases.now_us(connection, self.clock)
-        known.write_skipped(connection, group_id, group.epoch, seq, now_us, reason=self.reason)
+        known.write_skipped(connection, group_id, epoch, seq, now_us, reason=self.reason)
         if message is not None:
-            connection.execute(delete(parked).where(*self._at(parked, group_id, group.epoch, seq)))
-        if seq == group.last_seq + 1:
+            connection.execute(delete(parked).where(*self._at(parked, group_id, epoch, seq)))
+        if is_current and seq == group.last_seq + 1:
             last_seq = known.over_skipped(connection, group_id, group.epoch, seq)
             passed = {"last_seq": last_seq, "last_event_id": None, "updated_at_us": now_us}
             connection.execute(update(groups).where(*place).values(passed))
-        self._write_down(connection, "skip", group_id, seq, {} if message is None else _kept(message))
+        kept = {} if message is None else _kept(message)
+        self._write_down(connection, "skip", group_id, seq, {"epoch": epoch, **kept})
 
     def lower_baseline(self, connection: Connection, group_id: str, seq: int) -> None:
         """Expect a group's numbers from an earlier one on: those before its baseline are missing until they come.
@@ -142,9 +153,26 @@ class Operator:
         here = (parked.c.consumer == self.consumer, parked.c.group_id == group_id, parked.c.epoch == epoch)
         return connection.execute(select(func.max(parked.c.seq)).where(*here)).scalar_one() or 0
 
-    def _require_open(self, group: Row[Any], seq: int, exception: Row[Any] | None, *, last_parked: int) -> None:
+    def _epoch_of(
+        self, connection: Connection, group: Row[Any], seq: int, epoch: int | None, *, is_awaited: bool
+    ) -> int:
+        """Return the epoch whose number is meant: numbers of a later one repeat those of an earlier one."""
+        if epoch is not None:
+            return epoch
+        is_open = (exceptions.c.closed_at_us.is_(None), exceptions.c.seq <= seq, exceptions.c.through >= seq)
+        mine = (exceptions.c.consumer == self.consumer, exceptions.c.group_id == group.group_id)
+        found = set(connection.execute(select(exceptions.c.epoch).where(*mine, *is_open)).scalars())
+        found |= {group.epoch} if is_awaited else set()
+        if len(found) > 1:
+            epochs = ", ".join(map(str, sorted(found)))
+            raise DeadLetterError(
+                f"number {seq} of group {group.group_id!r} of {self.consumer} is open in epochs {epochs}, allowed is"
+                " one; give --epoch"
+            )
+        return int(found.pop()) if found else int(group.epoch)
+
+    def _require_open(self, group: Row[Any], seq: int, exception: Row[Any] | None, *, is_awaited: bool) -> None:
         is_missing = exception is not None and exception.closed_at_us is None
-        is_awaited = group.last_seq < seq <= max(group.last_seq + 1, last_parked)  # what is behind may never be sent
         is_skipped = exception is not None and exception.state == SKIPPED
         if is_skipped or not (is_missing or is_awaited):
             seen = "given up already" if is_skipped else "handled" if seq <= group.last_seq else "not due yet"

@@ -10,6 +10,7 @@ import random
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
 
 import structlog
 from sqlalchemy import Engine
@@ -153,12 +154,12 @@ class Drainer:
 
     def _handle_next(self, group_id: str) -> bool:
         with self._engine.begin() as connection:
-            if not self._inbox.begin_attempt(connection, group_id, attempts_max=self._settings.max_attempts):
-                return False
+            begun = self._inbox.begin_attempt(connection, group_id, attempts_max=self._settings.max_attempts)
+        if begun is None:
+            return False
         with Session(self._engine) as session:
-            message = self._inbox.next_parked(session.connection(), group_id)
+            message = self._taken_up(session, group_id, begun)
             if message is None:
-                session.commit()
                 return False
             self._performer.failpoint("in_drain")
             with self._leased(message) as lease:
@@ -173,6 +174,24 @@ class Drainer:
         self._put_back(message, context, outcome)
         return False
 
+    def _taken_up(self, session: Session, group_id: str, begun: ParkedMessage) -> ParkedMessage | None:
+        """Return the message an attempt was begun at; None when somebody else has it, and the attempt is none.
+
+        Raises:
+            DBAPIError: the database is away; the attempt is none either.
+        """
+        try:
+            message = self._inbox.next_parked(session.connection(), group_id)
+            if message is not None:
+                return message
+            session.commit()
+        except DBAPIError:
+            session.rollback()
+            self._end_attempt(begun)
+            raise
+        self._end_attempt(begun)
+        return None
+
     def _performed(self, session: Session, message: ParkedMessage, context: Context, lease: DrainLease) -> Outcome:
         """Return how the attempt went; its transaction has ended.
 
@@ -181,8 +200,9 @@ class Drainer:
             DBAPIError: the database is away; neither does it.
         """
         try:
+            mark = partial(self._inbox.mark_parked, message=message)
             return self._performer.perform(
-                session, message.envelope, context, lease, before_commit="before_drain_commit"
+                session, message.envelope, context, lease, mark=mark, before_commit="before_drain_commit"
             )
         except HoldLost as lost:
             session.rollback()

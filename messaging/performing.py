@@ -2,7 +2,7 @@
 
 Whether the message is fresh from the queue or was set aside makes no difference here. A handler is somebody else's
 code: it may raise anything, end the transaction behind SQLAlchemy's back, or fork. Nothing is committed but the
-transaction that was begun, with the inbox's mark in it.
+transaction that was begun, with the inbox's mark in it, which is written when the handler has returned.
 """
 
 import os
@@ -12,22 +12,21 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 import structlog
+from sqlalchemy import Connection
 from sqlalchemy.exc import DatabaseError, DBAPIError
 from sqlalchemy.orm import Session
 
 from messaging import async_handlers, databases, failpoints
-from messaging.databases import BegunTransaction
-from messaging.envelope import Envelope
+from messaging.databases import BegunTransaction, TransactionEnded
+from messaging.envelope import Envelope, Event
 from messaging.errors import HoldLost, PermanentError, TransientError
 from messaging.failpoints import Failpoint
-from messaging.handlers import Ack, Context, Handlers, Outcome, Reject, Retry
+from messaging.handlers import Ack, Context, Handler, Handlers, Outcome, Reject, Retry
 from messaging.hold import Guard
 from messaging.printable import printable
 from messaging.tracing import NoTracing, Tracing
 
 _log = structlog.get_logger()
-_ENDED = "the handler ended its transaction, allowed is neither commit nor rollback: the worker does that"
-_WENT_ON = "the handler went on after an error of the database, allowed is to let it pass, or a savepoint around it"
 _FORKED = 70  # EX_SOFTWARE: the exit code of a child that came back from a handler
 
 
@@ -63,15 +62,23 @@ class Performer:
     tracing: Tracing = field(default_factory=NoTracing)
 
     def perform(
-        self, session: Session, envelope: Envelope, context: Context, guard: Guard, *, before_commit: str
+        self,
+        session: Session,
+        envelope: Envelope,
+        context: Context,
+        guard: Guard,
+        *,
+        mark: Callable[[Connection], None],
+        before_commit: str,
     ) -> Outcome:
-        """Call the handler and commit; anything but Ack means that nothing was committed.
+        """Call the handler, mark the message as handled and commit; anything but Ack means that nothing was committed.
 
         Args:
-            session: in whose transaction the inbox has been written.
+            session: in whose transaction the group of the message is locked.
             envelope: the message.
             context: for the handler.
             guard: whose message it has to be still when it is committed.
+            mark: writes into the transaction that the message is handled.
             before_commit: name of the failpoint.
 
         Raises:
@@ -80,47 +87,48 @@ class Performer:
                 that came of the commit.
         """
         with self.tracing.handling(envelope.event, context) as told:
-            outcome = self._attempt(session, envelope, context, guard, before_commit)
+            outcome = self._attempt(session, envelope, context, guard, mark, before_commit)
             told(outcome)
         return outcome
 
     def _attempt(
-        self, session: Session, envelope: Envelope, context: Context, guard: Guard, before_commit: str
+        self,
+        session: Session,
+        envelope: Envelope,
+        context: Context,
+        guard: Guard,
+        mark: Callable[[Connection], None],
+        before_commit: str,
     ) -> Outcome:
-        begun = BegunTransaction(session)
-        outcome = _shielded(lambda: self._handled(session, envelope, context, begun), guard)
-        if not isinstance(outcome, Ack):
-            return outcome
-        self.failpoint(before_commit)
-        guard.check()
-        return _shielded(lambda: _committed(session), guard)
-
-    def _handled(self, session: Session, envelope: Envelope, context: Context, begun: BegunTransaction) -> Outcome:
-        """Call the handler; Ack means that its transaction can be committed."""
         event = envelope.event
         handler = self.handlers.find(event.type)
         if handler is None:
             return Reject(f"there is no handler for {event.type!r}; add one, or one for '*'")
-        with begun, _in_this_process():
-            try:
-                returned = async_handlers.awaited(handler(session, event, context))
-            except DatabaseError:
-                if begun.has_refused_end:
-                    return Retry(reason=_ENDED)
-                raise
-            if not begun.is_current():
-                return Retry(reason=_ENDED)
-            if not isinstance(returned, Ack | None):
-                return _refused(returned)
-            session.flush()  # what it brings to light is the handler's, and needs no gate
-        if databases.has_failed(session.connection()):
-            return Retry(reason=_WENT_ON)
-        return Ack() if begun.is_whole() else Retry(reason=_ENDED)
+        with BegunTransaction(session) as begun:
+            outcome = _shielded(lambda: _handled(handler, session, event, context, begun), guard, begun)
+            if isinstance(outcome, Ack):
+                self.failpoint(before_commit)
+                guard.check()
+                outcome = _shielded(lambda: _committed(session, mark, begun), guard, begun)
+        return outcome
 
 
-def _committed(session: Session) -> Outcome:
+def _handled(handler: Handler, session: Session, event: Event, context: Context, begun: BegunTransaction) -> Outcome:
+    """Call the handler; after Ack its transaction can be committed."""
     with _in_this_process():
-        session.commit()
+        returned = async_handlers.awaited(handler(session, event, context))
+        begun.require_open()
+        if not isinstance(returned, Ack | None):
+            return _refused(returned)
+        session.flush()  # what it brings to light is the handler's, and needs no gate
+        begun.require_open()
+    return Ack()
+
+
+def _committed(session: Session, mark: Callable[[Connection], None], begun: BegunTransaction) -> Outcome:
+    with _in_this_process():
+        mark(session.connection())
+        begun.commit()
     return Ack()
 
 
@@ -145,7 +153,7 @@ def _shown(returned: object) -> str:
         return f"a {type(returned).__name__}"
 
 
-def _shielded(act: Callable[[], Outcome], guard: Guard) -> Outcome:
+def _shielded(act: Callable[[], Outcome], guard: Guard, begun: BegunTransaction) -> Outcome:
     """Return the outcome, whatever somebody else's code raises meanwhile: only a signal ends a worker.
 
     Raises:
@@ -159,13 +167,22 @@ def _shielded(act: Callable[[], Outcome], guard: Guard) -> Outcome:
         return Retry(reason=_raised(error))
     except PermanentError as error:
         return Reject(_reason(error))
-    except TransientError as error:
+    except (TransientError, TransactionEnded) as error:
         return Retry(reason=_reason(error))
     except BaseException as error:
+        if isinstance(error, DatabaseError) and begun.has_refused_driver:
+            return Retry(reason=TransactionEnded.ENDED)
         if isinstance(error, DBAPIError) and databases.may_pass(error):
             raise
-        _log.warning("the handler failed", exc_info=True)
+        _log_failure()
         return Retry(reason=_raised(error))
+
+
+def _log_failure() -> None:
+    try:
+        _log.warning("the handler failed", exc_info=True)
+    except BaseException as error:  # an exception may be made so that no traceback of it can be
+        _log.warning("the handler failed, and its traceback cannot be shown", error=_raised(error))
 
 
 def _raised(error: BaseException) -> str:

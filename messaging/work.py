@@ -14,6 +14,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 
 import structlog
 from sqlalchemy import Engine
@@ -275,7 +276,8 @@ class Work:
     def _transact(self, hold: Hold, arrived: Arrived) -> Decision | Retry | Reject:
         """Do everything in one transaction: the decision when it was committed or there was nothing to commit."""
         with Session(self._engine) as session:
-            decision = self._inbox.admit(session.connection(), arrived)
+            admission = self._inbox.admit(session.connection(), arrived)
+            decision = admission.decision
             if decision.action is Action.PARK:
                 hold.check()
                 session.commit()
@@ -283,8 +285,9 @@ class Work:
                 self._failpoint("in_transaction")
                 hold.check()  # it may have waited long for the group's row
                 context = self._context(hold, arrived, decision)
+                mark = partial(self._inbox.mark, envelope=arrived.envelope, admission=admission)
                 outcome = self._performer.perform(
-                    session, arrived.envelope, context, hold, before_commit="before_commit"
+                    session, arrived.envelope, context, hold, mark=mark, before_commit="before_commit"
                 )
                 if not isinstance(outcome, Ack):
                     return outcome
@@ -366,7 +369,7 @@ class Work:
             except (DBAPIError, OutboxError) as error:
                 failures += 1
                 if isinstance(error, DBAPIError) and databases.is_only_read(error):
-                    self._engine.dispose()
+                    databases.forget_connections(self._engine)
                 if isinstance(error, DBAPIError) and self._answers():
                     own_failures += 1
                     if own_failures == _TRIES or not databases.may_pass(error):
@@ -388,14 +391,25 @@ class Work:
         return not self.is_database_away
 
     def _answers(self) -> bool:
-        """Return whether the database lets the inbox be written, by another transaction than a message's."""
+        """Return whether the database lets the inbox be written, by another transaction than a message's.
+
+        Where it does not, it is asked once more over new connections: a handler may have set a role, a search path or
+        `query_only` that stay with the connection it had.
+        """
         try:
-            with self._engine.begin() as connection:
-                self._inbox.require_writable(connection)
-        except DBAPIError as error:
-            _log.error("the database does not do it", error=_reason(error))
-            return False
+            self._require_writable()
+        except DBAPIError:
+            databases.forget_connections(self._engine)
+            try:
+                self._require_writable()
+            except DBAPIError as error:
+                _log.error("the database does not do it", error=_reason(error))
+                return False
         return True
+
+    def _require_writable(self) -> None:
+        with self._engine.begin() as connection:
+            self._inbox.require_writable(connection)
 
     def _end(self, hold: Hold, ending: Ending) -> None:
         hold.finish()

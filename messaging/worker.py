@@ -43,6 +43,7 @@ _TICK_SECONDS = 1.0
 _FORGET_SECONDS = 3_600
 _FORGET_TIMES_MAX = 100
 _WAIT_SECONDS_MIN = 1  # shorter polls cost more than they bring
+_DRAINS_MIN = 2
 _EARLY_SECONDS = 0.1  # after an empty answer long before the poll's end: a proxy's page reads as one
 _LAST_SECONDS = 2.0  # of the stop timeout: for giving back what was not finished, and for ending
 _GRACE_SECONDS = 1.0
@@ -237,8 +238,9 @@ class Worker:
                 nothing is known to bring about.
         """
         lanes = [self._thread(f"lane-{number}", self._run_lane, lane) for number, lane in enumerate(self._parts.lanes)]
-        # As many parked groups at once as live ones; a thread more looks which are due.
-        drainers = [self._thread(f"drain-{number}", self._run_drain) for number in range(len(lanes))]
+        # As many parked groups at once as live ones, and never one alone; a thread more looks which are due.
+        count = max(_DRAINS_MIN, len(lanes))
+        drainers = [self._thread(f"drain-{number}", self._run_drain) for number in range(count)]
         workers = [*lanes, *drainers, self._thread("drainer", self._run_drainer)]
         helpers = [self._thread("heartbeat", self._run_heartbeat), self._thread("care", self._run_care)]
         _log.info("working", lanes=len(lanes), queue=self._parts.queue.url)

@@ -157,11 +157,11 @@ def retry(*, place: ConsumerPlace, group_id: str, seq: int, reason: str, is_mean
     act(place.engine, said, lambda connection: operator.retry(connection, group_id, seq), is_meant=is_meant)
 
 
-def skip(*, place: ConsumerPlace, group_id: str, seq: int, reason: str, is_meant: bool) -> None:
+def skip(*, place: ConsumerPlace, group_id: str, seq: int, epoch: int | None, reason: str, is_meant: bool) -> None:
     """Run `dlq skip`."""
     operator = Operator(consumer=place.consumer.name, actor=actor(), reason=reason)
     said = f"give up number {seq} of group {group_id}"
-    act(place.engine, said, lambda connection: operator.skip(connection, group_id, seq), is_meant=is_meant)
+    act(place.engine, said, lambda connection: operator.skip(connection, group_id, seq, epoch=epoch), is_meant=is_meant)
 
 
 def audit(*, place: ConsumerPlace, most: int) -> None:

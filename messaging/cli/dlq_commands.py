@@ -166,6 +166,7 @@ def retry(**given: Any) -> None:
 @group.command()
 @click.argument("group_id", metavar="GROUP")
 @click.argument("seq", metavar="SEQ", type=SEQ)
+@click.option("--epoch", type=SEQ, help="Of the number, where it is open in several.")
 @audited
 @at_consumer
 def skip(**given: Any) -> None:

@@ -7,6 +7,8 @@ from collections.abc import Callable, Mapping, MutableMapping
 from dataclasses import dataclass
 from typing import Any
 
+import structlog
+
 from messaging.printable import printable
 
 CHARACTERS_MAX = 20_000
@@ -17,6 +19,17 @@ _EXCEPTION = "exception"
 """Where structlog puts a traceback, the one text that has lines of its own."""
 
 type Line = MutableMapping[str, Any]
+
+
+def with_traceback(logger: Any, name: str, line: Line) -> Line:
+    """Render the exception of a line; one that is made so that no traceback of it can be is named."""
+    found = line.get("exc_info")
+    try:
+        return structlog.processors.format_exc_info(logger, name, line)
+    except BaseException as error:  # somebody else's exception may raise anything while it is looked at
+        rest = {key: value for key, value in line.items() if key != "exc_info"}
+        raised = found[0] if isinstance(found, tuple) else type(found)
+        return rest | {_EXCEPTION: f"{printable(raised)}, whose traceback cannot be had: {type(error).__name__}"}
 
 
 def bounded(_: Any, __: str, line: Line) -> Line:

@@ -110,7 +110,7 @@ def log_to(stream: Any, level: str = "info") -> None:
             structlog.contextvars.merge_contextvars,
             structlog.processors.add_log_level,
             structlog.processors.TimeStamper(fmt="iso", utc=True),
-            structlog.processors.format_exc_info,
+            log_text.with_traceback,
             log_text.shown if is_terminal else log_text.bounded,
             render,
         ],

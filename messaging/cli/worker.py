@@ -54,6 +54,7 @@ def worker(
     stop.on_signals()
     consumer, engine = place.consumer, place.engine
     handlers = _handlers(consumer, module)
+    stop.on_signals()  # again: the module may have set its own
     measured = measuring(
         metrics.INBOX,
         metrics.inbox_dimensions(place.environment, consumer),

@@ -185,7 +185,7 @@ def test_what_a_handler_raises_is_its_spans_error(traced: Traced) -> None:
     performer = Performer(handlers=Handlers({"order.placed": fails}), tracing=traced.tracing)
     with in_memory_world() as world, Session(world.engine) as session:
         outcome = performer.perform(
-            session, Envelope(event=PLACED, seq=3, epoch=1), CONTEXT, Held(), before_commit="never"
+            session, Envelope(event=PLACED, seq=3, epoch=1), CONTEXT, Held(), mark=lambda _: None, before_commit="never"
         )
 
     span = traced.consumed()

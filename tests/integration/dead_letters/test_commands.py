@@ -20,6 +20,7 @@ from messaging.inbox import Arrived, Inbox, Policy
 from sluice import naming
 from sluice.errors import ConfigError, EndpointError
 from tests.integration.dead_letters.graveyard import BILLING, DEAD, LOCAL, QUEUE, UNDELIVERED, Graveyard, envelope
+from tests.integration.inbox.ledger import handled
 from wire.simulator import Simulator
 
 INBOX = Inbox(Policy(consumer="billing", parks_poison=True))
@@ -58,7 +59,7 @@ def _hold(database: Engine) -> None:
     """Set 3 of group a aside and use up its attempts; 1 was handled."""
     for seq in (1, 3, 2):
         with database.begin() as connection:
-            Inbox(Policy(consumer="billing", parks_gaps=True)).admit(connection, _arrived("a", seq))
+            handled(Inbox(Policy(consumer="billing", parks_gaps=True)), connection, _arrived("a", seq))
     with database.begin() as connection:
         message = INBOX.next_parked(connection, "a")
         connection.rollback()

@@ -14,6 +14,7 @@ from messaging.inbox_operations import Operator
 from messaging.inbox_tables import exceptions, groups
 from messaging.sequence import Action
 from tests.integration.dead_letters.graveyard import envelope
+from tests.integration.inbox.ledger import handled, taken
 
 OPERATOR = Operator(consumer="billing", actor="ada", reason="the cause is mended")
 PARKING = Inbox(Policy(consumer="billing", parks_poison=True, parks_gaps=True))
@@ -30,7 +31,7 @@ def _admit(engine: Engine, inbox: Inbox, *numbers: int) -> list[Action]:
     done = []
     for seq in numbers:
         with engine.begin() as connection:
-            done.append(inbox.admit(connection, _arrived("a", seq)).action)
+            done.append(handled(inbox, connection, _arrived("a", seq)).action)
     return done
 
 
@@ -59,7 +60,7 @@ def _drained(engine: Engine) -> list[int]:
     done: list[int] = []
     while True:
         with engine.begin() as connection:
-            message = PARKING.next_parked(connection, "a")
+            message = taken(PARKING, connection)
         if message is None:
             return done
         done.append(message.envelope.seq)
@@ -258,7 +259,7 @@ def test_a_tombstone_after_a_skip_is_one_number_still(inbox: Engine) -> None:
         OPERATOR.skip(connection, "a", 2)
 
     with inbox.begin() as connection:
-        assert PARKING.admit(connection, _arrived("a", 2, type=TOMBSTONE, data=None)).action is Action.DROP
+        assert PARKING.admit(connection, _arrived("a", 2, type=TOMBSTONE, data=None)).decision.action is Action.DROP
     assert _drained(inbox) == [3]
     assert _exceptions(inbox) == [(2, 2, "skipped", False)]
 

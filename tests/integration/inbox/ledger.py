@@ -30,6 +30,22 @@ def arrived(
     )
 
 
+def handled(inbox: Inbox, connection: Connection, came: Arrived) -> Decision:
+    """Admit a message, and mark it where it is to be handled, as the worker does around its handler."""
+    admission = inbox.admit(connection, came)
+    if admission.decision.action is Action.HANDLE:
+        inbox.mark(connection, came.envelope, admission)
+    return admission.decision
+
+
+def taken(inbox: Inbox, connection: Connection, group: str = "a") -> ParkedMessage | None:
+    """Take up what is next of what was set aside, and mark it, as the drainer does around its handler."""
+    message = inbox.next_parked(connection, group)
+    if message is not None:
+        inbox.mark_parked(connection, message)
+    return message
+
+
 class Ledger:
     """One consumer's inbox.
 
@@ -58,7 +74,7 @@ class Ledger:
     def decide(self, seq: int, **more: Any) -> Decision:
         """Let a message come, and commit what follows from it."""
         with self.engine.begin() as connection:
-            return self.inbox.admit(connection, arrived(seq, **more))
+            return handled(self.inbox, connection, arrived(seq, **more))
 
     def come(self, *seqs: int, **more: Any) -> list[Action]:
         """Let messages come, and return what was done with each."""
@@ -82,7 +98,7 @@ class Ledger:
     def take(self, group: str = "a") -> ParkedMessage | None:
         """Take up what is next of what was set aside, and commit."""
         with self.engine.begin() as connection:
-            return self.inbox.next_parked(connection, group)
+            return taken(self.inbox, connection, group)
 
     def drain(self) -> list[int]:
         """Take up everything that can be, as a drainer does; return the numbers."""
@@ -95,7 +111,7 @@ class Ledger:
     def begin(self, group: str = "a", *, attempts_max: int = 5) -> bool:
         """Begin an attempt at what is next of what was set aside, and commit that."""
         with self.engine.begin() as connection:
-            return self.inbox.begin_attempt(connection, group, attempts_max=attempts_max)
+            return self.inbox.begin_attempt(connection, group, attempts_max=attempts_max) is not None
 
     def fail(self, connection: Connection, message: ParkedMessage, *, is_held: bool, delay_us: int = 0) -> None:
         """Write down that a parked message failed."""

@@ -9,7 +9,7 @@ from sqlalchemy import Connection, Engine, text
 
 from messaging.sequence import Action, Decision, State
 from sluice.clock import SystemClock, eventually
-from tests.integration.inbox.ledger import Ledger, arrived
+from tests.integration.inbox.ledger import Ledger, arrived, handled, taken
 from tests.integration.outbox.interleaving import is_waiting
 
 _SECONDS_MAX = 20
@@ -61,8 +61,8 @@ def test_w9_of_two_with_copies_of_a_message_the_second_waits(
     copy = arrived(seq, copy="-again")
 
     with on_postgres.connect() as first:
-        assert ledger.inbox.admit(first, arrived(seq)) == _HANDLED
-        with _waiting(on_postgres, lambda connection: ledger.inbox.admit(connection, copy)) as acting:
+        assert handled(ledger.inbox, first, arrived(seq)) == _HANDLED
+        with _waiting(on_postgres, lambda connection: handled(ledger.inbox, connection, copy)) as acting:
             first.commit() if is_committed else first.rollback()
             assert acting.result(_SECONDS_MAX) == second
 
@@ -73,8 +73,8 @@ def test_w9_of_two_with_copies_of_a_message_the_second_waits(
 def test_d9_a_live_message_waits_for_the_drainer(parking: Ledger, expected: Decision, *, is_committed: bool) -> None:
     """D9: it comes next when the last parked one was handled and its group unparked, and is set aside when not."""
     with parking.engine.connect() as drainer:
-        assert parking.inbox.next_parked(drainer, "a") is not None
-        with _waiting(parking.engine, lambda live: parking.inbox.admit(live, arrived(3))) as acting:
+        assert taken(parking.inbox, drainer) is not None
+        with _waiting(parking.engine, lambda live: handled(parking.inbox, live, arrived(3))) as acting:
             drainer.commit() if is_committed else drainer.rollback()
             assert acting.result(_SECONDS_MAX) == expected
 
@@ -101,7 +101,7 @@ def test_a_drainer_leaves_a_group_alone_whose_message_is_being_handled(parking: 
     """A live message has the group: what is set aside behind it has to wait for its commit."""
     with parking.engine.connect() as live, parking.engine.connect() as drainer:
         drainer.execute(text("SET LOCAL lock_timeout = '1ms'"))
-        assert parking.inbox.admit(live, arrived(2, copy="-again")) == _HANDLED
+        assert handled(parking.inbox, live, arrived(2, copy="-again")) == _HANDLED
         assert parking.inbox.next_parked(drainer, "a") is None
         live.commit()
 
@@ -112,7 +112,7 @@ def test_a_drainer_leaves_a_group_alone_whose_message_is_being_handled(parking: 
 def test_a_skip_waits_for_the_message_it_is_about(parking: Ledger) -> None:
     """An operator and a drainer are at one number: who comes second finds it handled, and is told."""
     with parking.engine.connect() as drainer:
-        assert parking.inbox.next_parked(drainer, "a") is not None
+        assert taken(parking.inbox, drainer) is not None
 
         def skip(connection: Connection) -> str:
             with pytest.raises(Exception, match="is handled") as raised:

@@ -13,7 +13,7 @@ from messaging.envelope import TOMBSTONE
 from messaging.inbox_tables import exceptions
 from messaging.sequence import Action, Decision, State
 from sluice.clock import eventually
-from tests.integration.inbox.ledger import START_US, Ledger, arrived
+from tests.integration.inbox.ledger import START_US, Ledger, arrived, handled
 
 HANDLE, DROP, PARK, REJECT, BURN = Action.HANDLE, Action.DROP, Action.PARK, Action.REJECT, Action.BURN
 
@@ -218,7 +218,7 @@ def test_g6_what_is_rolled_back_has_not_come(engine: Engine) -> None:
     ledger.come(1)
 
     with engine.connect() as connection:
-        ledger.inbox.admit(connection, arrived(2))
+        handled(ledger.inbox, connection, arrived(2))
         connection.rollback()
 
     assert ledger.at() == (1, 1, 1)

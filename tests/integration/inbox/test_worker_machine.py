@@ -1,6 +1,7 @@
 """Three workers, a queue, a DLQ and operators, and everything that can happen to them, in any order."""
 
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -9,7 +10,7 @@ from sqlalchemy import Connection, Engine, Row, select
 
 from messaging import databases
 from messaging.errors import TransientError
-from messaging.inbox import Arrived, Inbox, Policy
+from messaging.inbox import Admission, Arrived, Inbox, Policy
 from messaging.inbox_tables import groups
 from messaging.queue import Received
 from messaging.sequence import Action, Decision, Position
@@ -52,10 +53,12 @@ class DeletesBefore(DeletesFirst):
 class KnowsNoRepeat(Inbox):
     """Broken: has what was handled handled again (W7)."""
 
-    def admit(self, connection: Connection, arrived: Arrived) -> Decision:
+    def admit(self, connection: Connection, arrived: Arrived) -> Admission:
         """Admit everything."""
-        decision = super().admit(connection, arrived)
-        return Decision(decision.state, Action.HANDLE) if decision.action is Action.DROP else decision
+        admission = super().admit(connection, arrived)
+        if admission.decision.action is not Action.DROP:
+            return admission
+        return replace(admission, decision=Decision(admission.decision.state, Action.HANDLE))
 
 
 def _machine(name: str, **more: object) -> type[Lives]:

@@ -1,5 +1,6 @@
 """Workers that are broken, each in one way: a check that never fails proves nothing, so each is caught by one."""
 
+from functools import partial
 from typing import Any
 
 from sqlalchemy.orm import Session
@@ -33,7 +34,10 @@ class InboxApart(Work):
 
     def _transact(self, hold: Hold, arrived: Arrived) -> Decision | Retry | Reject:
         with Session(self._engine) as session:
-            decision = self._inbox.admit(session.connection(), arrived)
+            admission = self._inbox.admit(session.connection(), arrived)
+            decision = admission.decision
+            if decision.action is Action.HANDLE:
+                self._inbox.mark(session.connection(), arrived.envelope, admission)
             session.commit()
         return decision if decision.action is not Action.HANDLE else self._handle(hold, arrived, decision)
 
@@ -45,7 +49,9 @@ class InboxApart(Work):
         return decision if isinstance(outcome, Ack) else outcome
 
     def _performed(self, session: Session, arrived: Arrived, context: Context, hold: Any) -> Outcome:
-        return self._performer.perform(session, arrived.envelope, context, hold, before_commit="before_commit")
+        return self._performer.perform(
+            session, arrived.envelope, context, hold, mark=lambda _: None, before_commit="before_commit"
+        )
 
 
 class RemembersInMemory(InboxApart):
@@ -75,10 +81,12 @@ class CommitsUngated(Work):
 
     def _transact(self, hold: Hold, arrived: Arrived) -> Decision | Retry | Reject:
         with Session(self._engine) as session:
-            decision = self._inbox.admit(session.connection(), arrived)
+            admission = self._inbox.admit(session.connection(), arrived)
+            decision = admission.decision
             context = self._context(hold, arrived, decision)
+            mark = partial(self._inbox.mark, envelope=arrived.envelope, admission=admission)
             outcome = self._performer.perform(
-                session, arrived.envelope, context, _NoGate(), before_commit="before_commit"
+                session, arrived.envelope, context, _NoGate(), mark=mark, before_commit="before_commit"
             )
         return decision if isinstance(outcome, Ack) else outcome
 
@@ -88,10 +96,11 @@ class CommitsWhatIsThere(Work):
 
     def _transact(self, hold: Hold, arrived: Arrived) -> Decision | Retry | Reject:
         with Session(self._engine) as session:
-            decision = self._inbox.admit(session.connection(), arrived)
+            admission = self._inbox.admit(session.connection(), arrived)
+            self._inbox.mark(session.connection(), arrived.envelope, admission)
             event = arrived.envelope.event
             handler = self._performer.handlers.find(event.type)
             assert handler is not None
-            handler(session, event, self._context(hold, arrived, decision))
+            handler(session, event, self._context(hold, arrived, admission.decision))
             session.commit()
-        return decision
+        return admission.decision

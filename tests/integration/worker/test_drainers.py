@@ -5,9 +5,11 @@ from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from sqlalchemy import Engine, select
+from sqlalchemy.exc import OperationalError
 from sqlalchemy.orm import Session
 from structlog.testing import capture_logs
 
@@ -22,7 +24,7 @@ from messaging.waiting import Stop
 from messaging.worker import WorkerSettings
 from sluice import metrics
 from sluice.clock import SystemClock, eventually
-from tests.integration.worker.places import Hands, World, seeded
+from tests.integration.worker.places import MAX_ATTEMPTS, Hands, World, seeded
 from tests.integration.worker.test_hold import MachineClock
 from tests.integration.worker.test_polling import join_lanes, worker_of
 from wire.simulator import Simulator
@@ -178,3 +180,36 @@ def test_a_drainer_that_goes_one_by_one_is_caught(on_postgres: Engine) -> None:
         pool.submit(worker_of(world, replace(hands, drainer=broken), stop, SETTINGS).run).result(PATIENCE_SECONDS)
 
     assert ("b", 2) not in world.effects()
+
+
+def test_an_attempt_that_is_not_made_does_not_count(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The database was busy, or another worker had the group, between its count and the handler."""
+    world = World(engine, policy=PARKS)
+    worker = _park(world, "a")
+    busy: Any = OperationalError("SELECT", {}, Exception("database is locked"))
+    with monkeypatch.context() as patched:
+        patched.setattr(world.inbox, "next_parked", lambda *_: None)
+        assert [worker.drainer.step() for _ in range(MAX_ATTEMPTS)] == [0] * MAX_ATTEMPTS
+        patched.setattr(world.inbox, "next_parked", _raising(busy))
+        assert [worker.drainer.step() for _ in range(MAX_ATTEMPTS)] == [0] * MAX_ATTEMPTS
+    world.calls.clear()
+
+    assert worker.drainer.step() == 1
+    assert [call.attempt for call in world.calls] == [1]
+
+
+def _raising(error: Exception) -> Any:
+    def act(*_: object) -> None:
+        raise error
+
+    return act
+
+
+def test_those_with_fewest_attempts_are_due_first(engine: Engine) -> None:
+    """A group whose handler hangs, and takes its worker along, does not come first again."""
+    world = World(engine, policy=PARKS)
+    _park(world, "a", "b")
+    with engine.begin() as connection:
+        assert world.inbox.begin_attempt(connection, "a", attempts_max=MAX_ATTEMPTS)
+
+    assert world.inbox.due(engine) == ["b", "a"]

@@ -12,8 +12,7 @@ from messaging.envelope import Event
 from messaging.errors import HoldLost
 from messaging.handlers import Ack, Context, Outcome, Retry
 from messaging.hold import MARGIN_SECONDS, Heartbeat, Hold
-from messaging.inbox import Arrived, Inbox
-from messaging.sequence import Decision
+from messaging.inbox import Admission, Arrived, Inbox
 from messaging.work import Done, Lost, Work
 from sluice.clock import SystemClock, VirtualClock, eventually
 from tests.integration.worker.broken import CommitsUngated
@@ -357,7 +356,7 @@ class WaitsForRow(Inbox):
         super().__init__(world.policy, clock=world.clock)
         self._world, self._seconds = world, seconds
 
-    def admit(self, connection: Connection, arrived: Arrived) -> Decision:
+    def admit(self, connection: Connection, arrived: Arrived) -> Admission:
         """Wait, then admit."""
         self._world.simulator.advance(self._seconds)
         return super().admit(connection, arrived)

@@ -119,14 +119,14 @@ def test_what_rolls_back_by_itself_has_failed(world: World) -> None:
     assert (world.effects(), world.exceptions()) == ([], {("a", 1): ("dead", said)})
 
 
-def test_what_commits_by_itself_is_done_all_the_same(world: World) -> None:
-    """The inbox's mark is there with the effect, so it is known when it comes again, and deleted."""
+def test_what_commits_by_itself_has_failed(world: World) -> None:
+    """The commit is refused: it would be of the effect, or of half of it, without the inbox's mark."""
     world.send("a")
     world.says["a", 1] = [lambda session, *_: session.commit()]
 
     world.work_off(world.worker())
 
-    assert (world.called, world.effects()) == ([("a", 1)], [("a", 1)])
+    assert (world.called, world.effects()) == ([("a", 1), ("a", 1)], [("a", 1)])
     assert (world.dead(), world.exceptions()) == ([], {})
 
 

@@ -222,3 +222,19 @@ def test_a_traceback_keeps_its_lines_and_is_printable(run: Run, monkeypatch: pyt
     assert (code, out) == (2, "")
     assert err.startswith("Traceback (most recent call last):\n  File ")
     assert err.endswith("RuntimeError: \\x1b[2J\n")
+
+
+_LEAVES_A_THREAD = """
+import concurrent.futures, sys, threading
+import messaging.__main__ as runtime
+concurrent.futures.ThreadPoolExecutor().submit(threading.Event().wait)
+runtime.main = lambda: sys.exit(2)
+runtime._end()
+"""
+
+
+def test_a_thread_that_a_handler_has_left_at_work_keeps_no_process() -> None:
+    """Python would wait for an executor's thread for ever; whoever supervises the process would start no other."""
+    ended = subprocess.run([sys.executable, "-c", _LEAVES_A_THREAD], timeout=60, check=False)
+
+    assert ended.returncode == 2

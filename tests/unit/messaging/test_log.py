@@ -111,3 +111,18 @@ def test_what_is_less_than_the_level_is_not_logged(level: str, logged: str) -> N
     log.error("e")
 
     assert "".join(json.loads(line)["event"] for line in stream.getvalue().splitlines()) == logged
+
+
+def test_an_exception_that_no_traceback_can_be_made_of_is_named() -> None:
+    """A line is lost, or a lane ends, where somebody else's exception raises while it is looked at."""
+    stream = io.StringIO()
+    log_to(stream)
+    error = SyntaxError("bad")
+    error.filename, error.lineno, error.text, error.offset = "t", 3, "abc def", "7"  # type: ignore[assignment]
+
+    try:
+        raise error
+    except SyntaxError:
+        structlog.get_logger().exception("it failed")
+
+    assert "whose traceback cannot be had: TypeError" in json.loads(stream.getvalue())["exception"]

@@ -39,7 +39,7 @@ def test_what_is_no_number_or_an_absurd_one_is_refused(name: str, value: float, 
     assert str(refused.value) == said.format(f"{value:g}")
 
 
-@pytest.mark.parametrize("value", [math.inf, 1e300, 86_401])
+@pytest.mark.parametrize("value", [1e300, 86_401])
 def test_a_backoff_of_more_than_a_day_is_refused(value: float) -> None:
     """It would be none."""
     with pytest.raises(ConfigError) as refused:
