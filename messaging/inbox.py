@@ -49,6 +49,8 @@ NEVER_US = (1 << 63) - 1
 FORGOTTEN_MAX = 1_000
 """Groups, and closed exceptions, forgotten in one transaction."""
 _DUE_MAX = 100
+_CLAIM_US = 2_000_000
+"""How long nobody else begins an attempt at a parked message: its handler is called at once, with the row locked."""
 _DIED = "whoever tried it came to no end; see the workers' logs"
 
 
@@ -283,7 +285,8 @@ class Inbox:
         """Count an attempt at the next message of a parked group, and return it where one is made; the caller commits.
 
         It is counted before it is made: a message that kills its worker every time is held in the end, as one in the
-        queue would be dead-lettered. None when it is nobody's turn: what else there is to do for the group is done.
+        queue would be dead-lettered. For a moment it is not ready for anybody else, who would count another attempt.
+        None when it is nobody's turn: what else there is to do for the group is done.
         """
         turn = self._turn(connection, group_id)
         if turn is None:
@@ -291,16 +294,17 @@ class Inbox:
         message = _taken_up(*turn)
         is_used_up = message.attempts >= attempts_max
         used_up = {"held_at_us": message.taken_at_us, "last_error": _DIED}
-        values = used_up if is_used_up else {"attempts": message.attempts + 1}
+        claimed = {"attempts": message.attempts + 1, "not_before_us": message.taken_at_us + _CLAIM_US}
+        values = used_up if is_used_up else claimed
         connection.execute(update(parked).where(*self._place(message.envelope)).values(values))
         return None if is_used_up else replace(message, attempts=message.attempts + 1)
 
     def next_parked(self, connection: Connection, group_id: str) -> ParkedMessage | None:
-        """Take up the next message of a parked group, or end its parking; the caller handles it, marks it and commits.
+        """Take up the message an attempt was begun at; the caller handles it, marks it and commits.
 
-        None when there is nothing to handle now: commit then as well.
+        None when it is not there to be handled any more: commit then as well.
         """
-        turn = self._turn(connection, group_id)
+        turn = self._turn(connection, group_id, is_begun=True)
         return None if turn is None else _taken_up(*turn)
 
     def mark_parked(self, connection: Connection, message: ParkedMessage) -> None:
@@ -309,7 +313,9 @@ class Inbox:
         self._advance(connection, envelope, message.at, decision, message.taken_at_us)
         connection.execute(delete(parked).where(*self._place(envelope)))
 
-    def _turn(self, connection: Connection, group_id: str) -> tuple[Position, Row[Any], int] | None:
+    def _turn(
+        self, connection: Connection, group_id: str, *, is_begun: bool = False
+    ) -> tuple[Position, Row[Any], int] | None:
         """Return where a parked group is, the message whose turn it is, and the instant; None when it is nobody's.
 
         A group that is locked is somebody else's. One that is empty is unparked, one with a hole begins to wait.
@@ -330,7 +336,8 @@ class Inbox:
         if not self._is_next(at, head):
             self._await_next(connection, group_id, at, now_us)
             return None
-        return None if head.held_at_us is not None or head.not_before_us > now_us else (at, head, now_us)
+        is_ready = is_begun or head.not_before_us <= now_us
+        return (at, head, now_us) if is_ready and head.held_at_us is None else None
 
     def _is_next(self, at: Position, head: Row[Any]) -> bool:
         """Return whether it is the turn of the first message that is set aside."""
@@ -362,7 +369,7 @@ class Inbox:
     def end_attempt(self, connection: Connection, message: ParkedMessage) -> None:
         """Take back an attempt that was not the message's: its worker had to end, or the database went away."""
         is_last = parked.c.attempts == message.attempts
-        fewer = {"attempts": message.attempts - 1}
+        fewer = {"attempts": message.attempts - 1, "not_before_us": 0}
         connection.execute(update(parked).where(*self._place(message.envelope), is_last).values(fewer))
 
     # --- looking after it ---------------------------------------------------------------------------------------------

@@ -81,6 +81,7 @@ def test_a_message_that_kills_every_worker_is_held(world: World, at: str) -> Non
     for _ in range(MAX_ATTEMPTS):
         with pytest.raises(Killed):
             world.worker(failpoint=dying(at)).drainer.step()
+        world.simulator.advance(3)
 
     assert world.worker(failpoint=dying(at)).drainer.step() == 0
     assert world.inbox.counts(world.engine)["held_messages"] == 1

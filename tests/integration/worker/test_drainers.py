@@ -212,4 +212,5 @@ def test_those_with_fewest_attempts_are_due_first(engine: Engine) -> None:
     with engine.begin() as connection:
         assert world.inbox.begin_attempt(connection, "a", attempts_max=MAX_ATTEMPTS)
 
+    world.simulator.advance(3)
     assert world.inbox.due(engine) == ["b", "a"]
