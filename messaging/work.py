@@ -391,20 +391,15 @@ class Work:
         return not self.is_database_away
 
     def _answers(self) -> bool:
-        """Return whether the database lets the inbox be written, by another transaction than a message's.
-
-        Where it does not, it is asked once more over new connections: a handler may have set a role, a search path or
-        `query_only` that stay with the connection it had.
-        """
+        """Return whether the database lets the inbox be written, by another transaction than a message's."""
         try:
             self._require_writable()
-        except DBAPIError:
-            databases.forget_connections(self._engine)
-            try:
-                self._require_writable()
-            except DBAPIError as error:
-                _log.error("the database does not do it", error=_reason(error))
-                return False
+        except DBAPIError as error:
+            _log.error("the database does not do it", error=_reason(error))
+            if not databases.may_pass(error):
+                # A handler may have set a role, a search path or `query_only`, which stay with the connection it had.
+                databases.forget_connections(self._engine)
+            return False
         return True
 
     def _require_writable(self) -> None:

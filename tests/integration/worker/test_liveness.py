@@ -150,7 +150,7 @@ def hanging(world: World, place: tuple[str, int]) -> Iterator[threading.Event]:
 def join_threads() -> None:
     """Wait for the threads a worker has left behind."""
     for thread in threading.enumerate():
-        if thread.name in {"lane-0", "drain-0", "drainer", "heartbeat", "care"}:
+        if thread.name.startswith(("lane-", "drain", "heartbeat", "care")):
             thread.join(PATIENCE_SECONDS)
 
 
@@ -198,9 +198,10 @@ def test_a_drainer_whose_handler_hangs_fails_the_check(on_file: Engine, path: Pa
     checked = Checked(world, path, promising(working=4 * PROMISED_SECONDS))  # drainer looks every second
     with capture_logs() as logged, checked.running(), hanging(world, ("a", 2)) as hangs:
         assert hangs.wait(PATIENCE_SECONDS)
-        checked.await_failed("no sign of life from drain-0 (")
+        checked.await_failed("no sign of life from drain-")
 
-    assert [entry["part"] for entry in logged if str(entry["event"]).startswith("no sign of life")] == ["drain-0"]
+    (part,) = [entry["part"] for entry in logged if str(entry["event"]).startswith("no sign of life")]
+    assert part in ("drain-0", "drain-1")
 
 
 def test_a_drainer_promises_anew_for_each_message(world: World, path: Path) -> None:
@@ -327,7 +328,7 @@ def test_a_worker_that_has_ended_is_expected_nothing_of(on_file: Engine, path: P
     checked = Checked(World(on_file), path, promising())
     with checked.running():
         eventually(
-            lambda: set(checked.signs.liveness._due_at) == {"lane-0", "drain-0", "drainer", "heartbeat"},
+            lambda: set(checked.signs.liveness._due_at) == {"lane-0", "drain-0", "drain-1", "drainer", "heartbeat"},
             timeout_seconds=PATIENCE_SECONDS,
             describe="every part to promise something",
         )
