@@ -192,10 +192,14 @@ def test_a_heartbeat_that_is_gone_fails_the_check(on_file: Engine, path: Path, m
         checked.await_failed("no sign of life from heartbeat (")
 
 
-def test_a_drainer_whose_handler_hangs_fails_the_check(on_file: Engine, path: Path) -> None:
+def test_a_drainer_whose_handler_hangs_fails_the_check(
+    on_file: Engine, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """It is named, though lanes and heartbeat go on."""
     world = parking(World(on_file, policy=PARKS), following=1)
     checked = Checked(world, path, promising(working=4 * PROMISED_SECONDS))  # drainer looks every second
+    pause = threading.Event()  # a lane that polls without a pause leaves the interpreter to nobody else
+    monkeypatch.setattr(checked.hands.queue, "receive", lambda **_: pause.wait(0.05) or None)
     with capture_logs() as logged, checked.running(), hanging(world, ("a", 2)) as hangs:
         assert hangs.wait(PATIENCE_SECONDS)
         checked.await_failed("no sign of life from drain-")
