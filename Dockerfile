@@ -12,7 +12,7 @@ RUN pip install --no-cache-dir --require-hashes --requirement requirements-worke
     && useradd --uid 10001 --no-log-init --no-create-home --shell /usr/sbin/nologin sluice
 
 COPY sluice sluice/
-COPY messaging messaging/
+COPY messaging sluice/messaging/
 COPY examples examples/
 
 USER 10001

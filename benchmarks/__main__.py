@@ -15,8 +15,8 @@ from benchmarks import backlog, check, delays, lanes, places, publish, relay, re
 from benchmarks.places import POSTGRES
 from benchmarks.report import Section
 from benchmarks.rounds import Measured
-from messaging import databases
 from sluice.clock import SystemClock
+from sluice.messaging.database import engines
 
 _BENCHMARKS: dict[str, Callable[[Mapping[str, str], int], Section]] = {
     "relay": relay.measure,
@@ -72,8 +72,8 @@ def main(names: tuple[str, ...], rounds: int) -> None:
 
 def _machine(postgres: str, rounds: int, load: float) -> str:
     """Return what the numbers depend on besides the code."""
-    engine = databases.engine(postgres)
-    with databases.reading(engine) as connection:
+    engine = engines.engine(postgres)
+    with engines.reading(engine) as connection:
         version = connection.execute(text("SHOW server_version")).scalar_one()
     engine.dispose()
     flush = Measured(tuple(_flush_milliseconds() for _ in range(rounds)))

@@ -11,10 +11,10 @@ from benchmarks.charts import Line, lines
 from benchmarks.places import POSTGRES, TOPIC
 from benchmarks.report import Section, table
 from benchmarks.rounds import Measured, interleaved
-from messaging.envelope import Event
-from messaging.store import Store
-from messaging.tables import SENT, messages
 from sluice.clock import SystemClock
+from sluice.messaging.envelope import Event
+from sluice.messaging.outbox.store import Store
+from sluice.messaging.outbox.tables import SENT, messages
 
 _SIZES = (1_000, 10_000, 100_000)
 _SMALL_GROUPS = 10

@@ -13,10 +13,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from sluice.checker import Expectation
-from sluice.history import Kind, Outcome, answer_detail
-from spark_load import parquet
-from wire.journal import SCHEMA
+from sluice.history.checker import Expectation
+from sluice.history.events import Kind, Outcome, answer_detail
+from sluice.recorder.journal import SCHEMA
+from spark_load.history import parquet_files
 
 RUN = "benchmark"
 QUEUES = ("billing.fifo", "shipping.fifo", "audit.fifo")
@@ -105,7 +105,7 @@ def write_both(folder: Path, *, events: int, bucket_count: int, slice_count: int
     (folder / BUCKETED).mkdir()
     for worker in WORKERS:
         parts = (pq.read_table(path) for path in sorted((folder / PLAIN).glob(f"{worker}-*")))
-        parquet.write((part.cast(SCHEMA) for part in parts), folder / BUCKETED, worker, bucket_count)
+        parquet_files.write((part.cast(SCHEMA) for part in parts), folder / BUCKETED, worker, bucket_count)
     return made
 
 

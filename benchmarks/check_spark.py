@@ -15,10 +15,11 @@ from pyspark.sql import DataFrame, SparkSession
 from benchmarks.check_history import BUCKETED, EXPECTATION, PLAIN, RUN, WORKERS
 from benchmarks.processes import processor_seconds
 from sluice.clock import SystemClock
-from spark_load import clearing, session
-from spark_load.judge import judge
-from spark_load.messages import messages
-from spark_load.parquet import pieces
+from spark_load.history.parquet_files import pieces
+from spark_load.judge.judge import judge
+from spark_load.judge.screening import buckets
+from spark_load.judge.screening.rollup import messages
+from spark_load.runtime import spark_session
 
 _CORES = 2
 _clock = SystemClock()
@@ -34,7 +35,7 @@ def main() -> None:
         "judge exchanged": (_judge, PLAIN),
         "judge": (_judge, BUCKETED),
     }
-    with session.running(_CORES) as spark:
+    with spark_session.running(_CORES) as spark:
         for number in range(-1, times):
             for name in names:
                 step, how = steps[name]
@@ -55,14 +56,14 @@ def _drained(frame: DataFrame) -> None:
 
 
 def _exchange(spark: SparkSession, folder: Path) -> None:
-    _drained(clearing.exchanged(spark, pieces(folder)[0], EXPECTATION))
+    _drained(buckets.exchanged(spark, pieces(folder)[0], EXPECTATION))
 
 
 def _rollup(spark: SparkSession, folder: Path) -> None:
-    def rollup(rows: clearing.Rows, _: pa.Table) -> Iterator[tuple[str, bytes]]:
+    def rollup(rows: buckets.Rows, _: pa.Table) -> Iterator[tuple[str, bytes]]:
         yield "messages", str(len(messages(rows.taken(), EXPECTATION)["idx"])).encode()
 
-    _drained(clearing.behind(clearing.exchanged(spark, pieces(folder)[0], EXPECTATION), rollup))
+    _drained(buckets.behind(buckets.exchanged(spark, pieces(folder)[0], EXPECTATION), rollup))
 
 
 def _judge(spark: SparkSession, folder: Path) -> dict[str, object]:

@@ -16,15 +16,16 @@ from benchmarks.places import POSTGRES, TOPIC
 from benchmarks.relay import ARN
 from benchmarks.report import Section, table
 from benchmarks.rounds import Measured
-from messaging import databases, publisher
-from messaging.envelope import Event
-from messaging.lease import Lease
-from messaging.outbox import Outbox
-from messaging.publisher import Publisher
-from messaging.relay import Relay, RelaySettings, run
-from messaging.store import Store
-from messaging.waiting import CommitWait, PollWait, Stop
 from sluice.clock import SystemClock, eventually
+from sluice.messaging.database import engines
+from sluice.messaging.database.waiting import CommitWait, PollWait, Stop
+from sluice.messaging.envelope import Event
+from sluice.messaging.outbox.outbox import Outbox
+from sluice.messaging.outbox.store import Store
+from sluice.messaging.relay import publisher
+from sluice.messaging.relay.lease import Lease
+from sluice.messaging.relay.publisher import Publisher
+from sluice.messaging.relay.relay import Relay, RelaySettings, run
 
 _POLLS_SECONDS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0)
 _LISTENING_POLL_SECONDS = 5.0  # of `relay --listen`
@@ -85,7 +86,7 @@ def measure(urls: Mapping[str, str], rounds: int) -> Section:
 
 def _once(writers: Engine, publish: Publisher, cell: _Cell, chance: random.Random, seen: _Seen) -> None:
     """Run a relay; leave it alone for a while, then write to it at instants that have nothing to do with its own."""
-    engine = databases.engine(writers.url.render_as_string(hide_password=False))
+    engine = engines.engine(writers.url.render_as_string(hide_password=False))
     asked = count()
     hooks.listen(engine, "before_cursor_execute", lambda *_: next(asked))
     settings, taken, stop = RelaySettings(poll_seconds=cell.poll_seconds), _Taken(), Stop()

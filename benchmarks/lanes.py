@@ -20,14 +20,15 @@ from benchmarks.report import Section, table
 from benchmarks.rounds import Measured, interleaved
 from benchmarks.workers import Conditions, Counts, working
 from emulator import localstack
-from messaging import databases, queue, schema
-from messaging.envelope import Envelope, Event
-from messaging.handlers import ANY, Ack, Handlers
-from messaging.queue import Queue
-from messaging.tally import Tally
 from sluice import limits, metrics, prices
 from sluice.clock import SystemClock, eventually
 from sluice.declaration import Consumer
+from sluice.messaging.database import engines, schema
+from sluice.messaging.envelope import Envelope, Event
+from sluice.messaging.handlers import ANY, Ack, Handlers
+from sluice.messaging.sqs import queue
+from sluice.messaging.sqs.queue import Queue
+from sluice.messaging.telemetry.tally import Tally
 
 REGION = "eu-central-1"
 LOG = Path("runs") / "benchmarks-localstack.log"
@@ -160,7 +161,7 @@ def _running(cell: _Cell, url: str, sqs: Any, source: Queue) -> Iterator[Counts]
 @contextmanager
 def inboxed(url: str) -> Iterator[Engine]:
     """Yield an engine on the database, its inbox made anew."""
-    engine = databases.engine(url)
+    engine = engines.engine(url)
     try:
         with engine.begin() as connection:
             schema.INBOX.drop_all(connection)

@@ -9,9 +9,10 @@ from pathlib import Path
 
 from sqlalchemy import Engine, text
 
-from messaging import databases, schema, tables
-from messaging.envelope import Event
-from messaging.outbox import Outbox
+from sluice.messaging.database import engines, schema
+from sluice.messaging.envelope import Event
+from sluice.messaging.outbox import tables
+from sluice.messaging.outbox.outbox import Outbox
 
 TOPIC = "benchmark.fifo"
 POSTGRES, SQLITE = "Postgres", "SQLite"
@@ -33,7 +34,7 @@ def both() -> Iterator[dict[str, str]]:
 @contextmanager
 def fresh(url: str) -> Iterator[Engine]:
     """Yield an engine on the database, its outbox made anew."""
-    engine = databases.engine(url)
+    engine = engines.engine(url)
     try:
         with engine.begin() as connection:
             tables.metadata.drop_all(connection)

@@ -26,7 +26,7 @@ from benchmarks import locked, sink
 from benchmarks.charts import Bar, bars
 from benchmarks.report import Section, table
 from benchmarks.rounds import Measured, interleaved
-from sluice.delays import percentile
+from sluice.history.delays import percentile
 
 _HERE = Path(__file__).resolve().parent
 _MESSAGES = {"sockets": 300_000, "crt": 50_000, "boto3": 3_000}

@@ -22,13 +22,13 @@ from pyspark.sql import SparkSession
 
 from benchmarks.processes import processor_seconds
 from sluice.clock import SystemClock, clock_id, wall_minus_monotonic_us
-from spark_load import session
-from spark_load.plan import Plan
-from spark_load.profile import Profile
-from spark_load.publish import publish, publish_share
-from spark_load.site import Site
-from spark_load.tasks import Run
-from wire.journal import read_journal
+from sluice.recorder.journal import read_journal
+from spark_load.plan.plan import Plan
+from spark_load.profiles.profile import Profile
+from spark_load.publish.job import publish, publish_share
+from spark_load.runtime import spark_session
+from spark_load.runtime.deployment import Site
+from spark_load.runtime.task_context import Run
 
 _BODY_BYTES = 1_024
 _AROUND_BYTES = 99  # what stands around the payload
@@ -40,7 +40,7 @@ _clock = SystemClock()
 
 def main() -> None:
     """Do one job after the other until the input ends."""
-    with nullcontext() if "--alone" in sys.argv else session.running(_SLOTS) as spark:
+    with nullcontext() if "--alone" in sys.argv else spark_session.running(_SLOTS) as spark:
         for line in sys.stdin:
             print(json.dumps(_took(spark, **json.loads(line))), flush=True)
 

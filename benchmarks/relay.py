@@ -11,13 +11,13 @@ from benchmarks.charts import Bar, bars
 from benchmarks.places import TOPIC
 from benchmarks.report import Section, table
 from benchmarks.rounds import Measured, interleaved
-from messaging import publisher
-from messaging.envelope import Event
-from messaging.lease import Lease
-from messaging.publisher import Publisher
-from messaging.relay import Relay, RelaySettings
-from messaging.store import Head, Outcome, Store
 from sluice.clock import SystemClock
+from sluice.messaging.envelope import Event
+from sluice.messaging.outbox.store import Head, Outcome, Store
+from sluice.messaging.relay import publisher
+from sluice.messaging.relay.lease import Lease
+from sluice.messaging.relay.publisher import Publisher
+from sluice.messaging.relay.relay import Relay, RelaySettings
 
 ARN = f"arn:aws:sns:eu-central-1:000000000000:{TOPIC}"
 _WAITING = {1: 1_500, 10: 4_000, 1_000: 5_000}

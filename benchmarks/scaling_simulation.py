@@ -16,8 +16,8 @@ import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from sluice import backlog
-from sluice.backlog import AGE, EMPTY_RECEIVES, IN_FLIGHT, RECEIVED, RUNNING, VISIBLE, Term
+from sluice.scaling import backlog
+from sluice.scaling.backlog import AGE, EMPTY_RECEIVES, IN_FLIGHT, RECEIVED, RUNNING, VISIBLE, Term
 
 _MINUTE = 60
 _LONG_POLL_SECONDS = 20

@@ -9,7 +9,7 @@ import json
 import uuid
 from itertools import count
 
-from messaging.envelope import Envelope, Event
+from sluice.messaging.envelope import Envelope, Event
 
 _GROUPS = 1_000
 _numbers = count()

@@ -22,12 +22,13 @@ from benchmarks.report import Section, table
 from benchmarks.rounds import Measured
 from benchmarks.workers import Conditions, inbox_of, working
 from emulator import localstack
-from messaging import databases, queue
-from messaging.envelope import Event
-from messaging.handlers import ANY, Ack, Context, Handlers, Outcome, Retry
-from messaging.queue import Queue
 from sluice import metrics
 from sluice.clock import SystemClock, eventually
+from sluice.messaging.database import engines
+from sluice.messaging.envelope import Event
+from sluice.messaging.handlers import ANY, Ack, Context, Handlers, Outcome, Retry
+from sluice.messaging.sqs import queue
+from sluice.messaging.sqs.queue import Queue
 
 FIFO, STANDARD = "FIFO queue", "standard queue"
 _MESSAGES, _GROUPS, _LANES = 600, 20, 8
@@ -161,7 +162,7 @@ def _is_empty(sqs: Any, url: str) -> bool:
 
 
 def _seen(engine: Engine, received: Counter[str], counted: Counter[str], seconds: float) -> Seen:
-    with databases.reading(engine) as connection:
+    with engines.reading(engine) as connection:
         rows = connection.execute(select(_effects.c.group_id, _effects.c.seq).order_by(_effects.c.id)).all()
     depths = [depth for numbers in _by_group(rows).values() for depth in disorder(numbers)]
     happened = Counter((row.group_id, row.seq) for row in rows)

@@ -9,19 +9,19 @@ from dataclasses import dataclass
 
 from sqlalchemy import Engine
 
-from messaging.handlers import Handlers
-from messaging.hold import Heartbeat
-from messaging.inbox import Inbox, Policy
-from messaging.parking import Drainer, ShutdownGuard
-from messaging.performing import Performer
-from messaging.protection import Protection
-from messaging.queue import Queue
-from messaging.tally import Tally
-from messaging.waiting import PollWait, Stop
-from messaging.work import Work, WorkSettings
-from messaging.worker import Lane, Parts, Worker, WorkerSettings
 from sluice import metrics
 from sluice.clock import SystemClock
+from sluice.messaging.database.waiting import PollWait, Stop
+from sluice.messaging.handlers import Handlers
+from sluice.messaging.inbox.inbox import Inbox, Policy
+from sluice.messaging.sqs.queue import Queue
+from sluice.messaging.telemetry.tally import Tally
+from sluice.messaging.worker.drainer import Drainer, ShutdownGuard
+from sluice.messaging.worker.handler_runner import Performer
+from sluice.messaging.worker.message_lease import Heartbeat
+from sluice.messaging.worker.processor import Work, WorkSettings
+from sluice.messaging.worker.scale_in_protection import Protection
+from sluice.messaging.worker.worker import Lane, Parts, Worker, WorkerSettings
 
 _CONSUMER = "benchmark"
 _clock = SystemClock()

@@ -15,10 +15,11 @@ from benchmarks.charts import Bar, bars
 from benchmarks.places import POSTGRES, SQLITE, TOPIC
 from benchmarks.report import Section, table
 from benchmarks.rounds import Measured, interleaved
-from messaging import databases, tables
-from messaging.envelope import Envelope, Event
-from messaging.outbox import Outbox
 from sluice.clock import SystemClock
+from sluice.messaging.database import engines
+from sluice.messaging.envelope import Envelope, Event
+from sluice.messaging.outbox import tables
+from sluice.messaging.outbox.outbox import Outbox
 
 _WRITERS = (1, 8)
 _SECONDS = 1.5
@@ -79,7 +80,7 @@ def _write(url: str, cell: _Cell, number: int) -> float:
 
 @cache
 def _engine(url: str) -> Engine:
-    return databases.engine(url)
+    return engines.engine(url)
 
 
 def _to_outbox(outbox: Outbox, connection: Connection, event: Event) -> None:

@@ -11,11 +11,11 @@ from botocore.exceptions import BotoCoreError, ClientError
 
 from contract_tests import account, targets
 from contract_tests.given import Given
+from contract_tests.promises import PROMISES, Promiser
 from emulator import localstack
 from sluice.endpoint import checked_url
 from sluice.errors import ConfigError, EndpointError
-from sluice.promises import PROMISES, Promiser
-from wire.simulator import ENDPOINT_URL
+from sluice.simulator.hook import ENDPOINT_URL
 
 OWN = "SLUICE_CONTRACT_OWN"
 """Set where the run started its own LocalStack."""

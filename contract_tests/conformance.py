@@ -17,13 +17,13 @@ from typing import Any
 
 import click
 
+from contract_tests.promises import PROMISES, Promiser
 from contract_tests.results import Status, one_line
 from docs import conformance_page
 from emulator import localstack, peers
 from emulator.processes import Supervised
 from sluice.clock import SystemClock
 from sluice.errors import EndpointError
-from sluice.promises import PROMISES, Promiser
 
 _PROJECT = Path(__file__).resolve().parent.parent
 _WORK = Path("runs") / "conformance"

@@ -17,14 +17,14 @@ import pytest
 from contract_tests import account, choice, mutation, results, targets
 from contract_tests.deployed import Deployment, require
 from contract_tests.given import Given, GivenResources
+from contract_tests.promises import CORE, PROMISES, Promiser
 from contract_tests.resources import Resources
 from emulator import localstack
 from sluice import deviations
 from sluice.clock import waiting_on
 from sluice.declaration import Environment
 from sluice.errors import EndpointError, MessagingError
-from sluice.promises import CORE, PROMISES, Promiser
-from wire.saboteurs import sabotage
+from sluice.saboteurs import sabotage
 
 _ENDPOINT = "SLUICE_CONTRACT_ENDPOINT"
 _TARGET = "SLUICE_CONTRACT_TARGET"
@@ -122,7 +122,7 @@ def _promise_id(item: pytest.Item) -> str:
         raise pytest.UsageError(f"{item.nodeid} has {len(markers)} promise markers, allowed is exactly one")
     (id_,) = markers[0].args
     if id_ not in PROMISES:
-        raise pytest.UsageError(f"{item.nodeid} names promise {id_!r}, which sluice/promises/ does not have")
+        raise pytest.UsageError(f"{item.nodeid} names promise {id_!r}, which contract_tests/promises/ does not have")
     return str(id_)
 
 

@@ -1,6 +1,6 @@
 """Rule mutants: the model with one rule broken, as emulators are known to break it, and which promise notices.
 
-A mutant overrides one rule of `sluice.model` (a method, a function or a number). Those with a GAP id are deviations of
+A mutant overrides one rule of `sluice.simulator.model` (a method, a function or a number). Those with a GAP id are deviations of
 LocalStack 4.14.0 found by experiment; the others are mistakes an implementation can make. `--mutants` runs every
 promise against every mutant on the simulator.
 """
@@ -12,30 +12,19 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from sluice import limits
-from sluice.model import (
-    batches,
-    delivery,
-    fifo,
-    message,
-    moving,
-    publishing,
-    queue,
-    refusal,
-    sending,
-    settings,
-    sns,
-    sqs,
-)
-from sluice.model.delivery import Delivery
-from sluice.model.fifo import FifoQueue
-from sluice.model.message import Message
-from sluice.model.moving import MoveTasks, Task
-from sluice.model.queue import Queue
-from sluice.model.receiving import Receiving
-from sluice.model.sns import Sns
-from sluice.model.sqs import Sqs
-from sluice.model.topic import Subscription, Topic
-from wire.simulator import Simulator
+from sluice.simulator.hook import Simulator
+from sluice.simulator.model import batches, message, refusal
+from sluice.simulator.model.message import Message
+from sluice.simulator.model.queues import fifo, moving, queue, sending, settings, sqs
+from sluice.simulator.model.queues.fifo import FifoQueue
+from sluice.simulator.model.queues.moving import MoveTasks, Task
+from sluice.simulator.model.queues.queue import Queue
+from sluice.simulator.model.queues.receiving import Receiving
+from sluice.simulator.model.queues.sqs import Sqs
+from sluice.simulator.model.topics import delivery, publishing, sns
+from sluice.simulator.model.topics.delivery import Delivery
+from sluice.simulator.model.topics.sns import Sns
+from sluice.simulator.model.topics.topic import Subscription, Topic
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ import pytest
 from contract_tests import targets
 from contract_tests.mutants import MUTANTS, Mutant
 from contract_tests.resources import Resources
-from wire import simulator
+from sluice.simulator import hook
 
 _PROPERTY = "mutants"
 _GRACE_SECONDS = 0.02
@@ -48,7 +48,7 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool:
 
 def _forget(given: dict[str, Any]) -> None:
     """Empty the simulator: what it is made of is then what the rules are now, and no run meets another's queues."""
-    simulated = simulator.of(given["resources"]._target.make_client("sqs"))
+    simulated = hook.of(given["resources"]._target.make_client("sqs"))
     assert simulated is not None, "--mutants goes with --target simulator"
     simulated.reset()
 
@@ -79,7 +79,7 @@ def _fate(test: Callable[..., None], given: dict[str, Any], mutant: Mutant) -> s
     sqs, sns = target.make_client("sqs"), target.make_client("sns")
     resources = Resources(target, sqs, sns, prefix=f"ct-{uuid.uuid4().hex[:10]}")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(simulator, "_GRACE_SECONDS", _GRACE_SECONDS)
+        patch.setattr(hook, "_GRACE_SECONDS", _GRACE_SECONDS)
         patch.setattr(mutant.owner, mutant.rule, mutant.instead)
         _forget(given)
         try:

@@ -19,11 +19,11 @@ from typing import Any
 import pytest
 
 from contract_tests import targets
+from contract_tests.promises import PROMISES
 from emulator import localstack
 from sluice import deviations
 from sluice.deviations import Deviation
 from sluice.errors import EndpointError
-from sluice.promises import PROMISES
 
 _EVIDENCE_LENGTH_MAX = 300
 _LACKS = ("InvalidAction", "UnknownOperationException", "UnknownOperation", "NotImplemented", "NotImplementedException")

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 
 from sluice.clock import waiting_on
-from wire.simulator import Simulator
+from sluice.simulator.hook import Simulator
 
 
 @pytest.fixture

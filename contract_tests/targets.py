@@ -15,7 +15,7 @@ from botocore.config import Config
 from contract_tests import account
 from emulator.localstack import MODIFIED
 from sluice.clock import Clock, SystemClock
-from wire.simulator import ENDPOINT_URL, Simulator
+from sluice.simulator.hook import ENDPOINT_URL, Simulator
 
 _CONFIG = Config(retries={"total_max_attempts": 1}, connect_timeout=5, read_timeout=30, max_pool_connections=20)
 _PATIENT = _CONFIG.merge(Config(retries={"mode": "standard", "total_max_attempts": 5}))  # AWS throttles

@@ -2,17 +2,17 @@
 
 from pathlib import Path
 
+from contract_tests.promises import CORE, PROMISES, Evidence
+from contract_tests.promises.untested import NOT_TESTED
 from docs import conformance_page, pitfalls_page, stacks_page
 from sluice import deviations
-from sluice.promises import CORE, PROMISES, Evidence
-from sluice.promises.untested import NOT_TESTED
 
 _DOCS = Path(__file__).resolve().parent
 _PROMISES = _DOCS / "promises.md"
 _STACKS = _DOCS / "architecture" / "stacks.md"
 _HEAD = """# Promises
 
-Generated from `sluice/promises/` by `make docs`; do not edit.
+Generated from `contract_tests/promises/` by `make docs`; do not edit.
 
 Each promise has one contract test that carries its id, and each saboteur named here turns that test red (`make prove`).
 Evidence says how we know that AWS behaves so: *recorded* from AWS with a date, *old* (asserted on AWS, undated),

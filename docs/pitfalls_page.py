@@ -124,7 +124,7 @@ REASONS: Mapping[str, str] = {
     "D4": _NATIVE + " On the way back:",
     "D5": _NATIVE + " Why a message died is in the inbox, not in attributes.",
     "D14": "The declaration refuses it:"
-    " `tests/unit/test_environments.py::test_a_consumer_refuses_what_cannot_be_right`.",
+    " `tests/unit/declaration/test_environments.py::test_a_consumer_refuses_what_cannot_be_right`.",
     "G2": "The declaration refuses Poison.PARK, Gaps.WAIT and Gaps.HALT with a filter policy, and no gap is written"
     " down under one.",
     "S4": "A lane holds one message, and a group is with one lane: there is no second to give back.",

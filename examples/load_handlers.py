@@ -1,12 +1,12 @@
 """What the workers of a load test do with a message: it has been in the inbox, and that is all.
 
-`python -m spark_load run --consumer worker` starts `python -m messaging worker --handlers examples.load_handlers`.
+`python -m spark_load run --consumer worker` starts `sluice worker --handlers examples.load_handlers`.
 """
 
 from sqlalchemy.orm import Session
 
-from messaging import Ack, Context, Event, Outcome, handler
-from messaging.handlers import ANY
+from sluice.messaging import Ack, Context, Event, Outcome, handler
+from sluice.messaging.handlers import ANY
 
 
 @handler(ANY)

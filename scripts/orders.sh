@@ -10,13 +10,13 @@ export SLUICE_DSN=sqlite:///runs/orders.db
 python -m examples.orders init
 python -m examples.services init
 python -m examples.orders run --count 200 --groups 10 --rollbacks 0.2 --seed 1
-python -m messaging relay --until-empty
+sluice relay --until-empty
 workers=()
 for consumer in billing shipping audit; do
-  python -m messaging worker --consumer "$consumer" --until-idle 5 &
+  sluice worker --consumer "$consumer" --until-idle 5 &
   workers+=($!)
 done
 for worker in "${workers[@]}"; do wait "$worker"; done
-python -m messaging inbox status --consumer billing
+sluice inbox status --consumer billing
 python -m examples.orders check
 python -m examples.services check

@@ -13,8 +13,9 @@ from enum import Enum
 from types import UnionType
 from typing import Any, NoReturn, get_args, get_origin
 
-from sluice import backlog, filters, limits
+from sluice import filters, limits
 from sluice.errors import ConfigError
+from sluice.scaling import backlog
 
 RETRY_SECONDS_MAX = 300
 """A worker waits so long at most before it tries a failing message again."""

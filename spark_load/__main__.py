@@ -6,14 +6,14 @@ import traceback
 import click
 
 from sluice.errors import ConfigError, MessagingError
-from sluice.verdict import EXIT_CODES, EXIT_REFUSED, Status
+from sluice.history.checker.verdict import EXIT_CODES, EXIT_REFUSED, Status
 from spark_load.cli.check import check
 from spark_load.cli.planning import plan, profiles
 from spark_load.cli.printing import error_line
 from spark_load.cli.report import compare, report
 from spark_load.cli.resume import resume
 from spark_load.cli.run import run
-from spark_load.driver import Stopped
+from spark_load.run.driver import Stopped
 
 _COULD_NOT = EXIT_CODES[Status.UNKNOWN]
 _STOPPED = 130

@@ -12,14 +12,14 @@ from typing import Annotated, Any, NotRequired, TypedDict
 
 from pydantic import AfterValidator, ConfigDict, Field, TypeAdapter, ValidationError, with_config
 
-from sluice.anomalies import ANOMALIES
-from sluice.checker import Expectation
 from sluice.errors import HistoryError
-from sluice.history import Event, Kind
-from sluice.verdict import Holding, Status
-from spark_load.series import BINS_MAX
-from spark_load.transport import NAMES
-from wire.saboteurs import SABOTEURS
+from sluice.history.checker import Expectation
+from sluice.history.checker.anomalies import ANOMALIES
+from sluice.history.checker.verdict import Holding, Status
+from sluice.history.events import Event, Kind
+from sluice.saboteurs import SABOTEURS
+from spark_load.judge.series import BINS_MAX
+from spark_load.publish.transport import NAMES
 
 _INT_MAX = 2**53  # what a program that reads JSON as floating point still holds; as an instant, the year 2255
 _BRIEF = reprlib.Repr(maxlevel=1, maxstring=80, maxlong=80, maxother=80)

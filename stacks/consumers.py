@@ -1,6 +1,6 @@
 """The workers: an ECS service on Fargate for each consumer, in private subnets without a way to the internet.
 
-What runs in the container is fixed here: `python -m messaging worker`, told by SLUICE_ENV and SLUICE_CONSUMER who it is
+What runs in the container is fixed here: `sluice worker`, told by SLUICE_ENV and SLUICE_CONSUMER who it is
 and by SLUICE_DATABASE_SECRET_ARN where the inbox is. Queues are found by name (`sluice.naming`). The relay is told its
 topic by SLUICE_TOPIC_ARN: to make the ARN itself it would have to ask STS for the account, and has no way there.
 """

@@ -1,4 +1,4 @@
-"""The CloudWatch metrics the expressions of `sluice.backlog` are made of, by the ids they have there.
+"""The CloudWatch metrics the expressions of `sluice.scaling.backlog` are made of, by the ids they have there.
 
 AWS: https://docs.aws.amazon.com/AWSSimpleQueueService/latest/SQSDeveloperGuide/sqs-available-cloudwatch-metrics.html,
 https://docs.aws.amazon.com/AmazonCloudWatch/latest/monitoring/Container-Insights-metrics-ECS.html (read 2026-11-21).
@@ -7,9 +7,10 @@ https://docs.aws.amazon.com/AmazonCloudWatch/latest/monitoring/Container-Insight
 import aws_cdk as cdk
 from aws_cdk import aws_cloudwatch as cloudwatch
 
-from sluice import backlog, naming
 from sluice import metrics as written
+from sluice import naming
 from sluice.declaration import Consumer, Environment
+from sluice.scaling import backlog
 
 MINUTE = cdk.Duration.minutes(1)
 

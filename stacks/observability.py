@@ -19,9 +19,10 @@ from aws_cdk import aws_sns as sns
 from aws_cdk import aws_sns_subscriptions as subscriptions
 from constructs import Construct
 
-from sluice import backlog, naming
+from sluice import naming
 from sluice.declaration import Consumer, Environment, Gaps
 from sluice.metrics import OUTBOX_LAG, OUTBOX_PENDING, OUTBOX_PUBLISHED, OUTBOX_QUARANTINED, PARKED_GROUPS
+from sluice.scaling import backlog
 from stacks import metrics
 from stacks.nag import acknowledge
 
@@ -148,7 +149,7 @@ class Alarms(Construct):
             metrics.outbox_metric(self._environment, OUTBOX_QUARANTINED, "Maximum"),
             threshold=1,
             missing=_NOT_BREACHING,  # without a relay `lagging` rings
-            description="SNS refuses a message as it is, and its group waits behind it. See `python -m messaging"
+            description="SNS refuses a message as it is, and its group waits behind it. See `sluice"
             " outbox ls`, mend what refuses it, then unquarantine or skip it.",
         )
 
@@ -163,7 +164,7 @@ class Alarms(Construct):
             of_minutes=minutes,
             missing=_IGNORE,
             description=f"A group has been parked for {minutes} minutes: a message is missing, dead or held, and what"
-            " follows it is set aside. See `python -m messaging dlq ls`, then redrive, replace, retry or skip it.",
+            " follows it is set aside. See `sluice dlq ls`, then redrive, replace, retry or skip it.",
         )
 
     def _watch_queues(self, consumer: Consumer) -> None:

@@ -1,6 +1,6 @@
 """A consumer's service scaled on the backlog each of its tasks has in front of it, from and to zero if declared.
 
-The expression and why it is as it is: `sluice/backlog.py` and docs/decisions/0005-idle-lanes.md. It stands in the
+The expression and why it is as it is: `sluice/scaling/backlog.py` and docs/decisions/0005-idle-lanes.md. It stands in the
 policy itself: there is no Lambda and no custom metric. No policy on CPU beside it: it would scale in tasks at work.
 """
 
@@ -12,8 +12,9 @@ from aws_cdk import aws_ecs as ecs
 from aws_cdk import aws_iam as iam
 from constructs import Construct
 
-from sluice import backlog, naming
+from sluice import naming
 from sluice.declaration import Consumer, Environment
+from sluice.scaling import backlog
 from stacks import metrics
 
 # As long as it takes until what was scaled is seen in the metrics: docs/decisions/0006-late-metrics.md.

@@ -10,9 +10,10 @@ from examples.orders.checking import differences
 from examples.orders.models import Base
 from examples.orders.service import Shop
 from examples.orders.trade import trade
-from messaging import Outbox, databases, schema
 from sluice import environments, naming
 from sluice.errors import MessagingError
+from sluice.messaging import Outbox
+from sluice.messaging.database import engines, schema
 
 _at_database = click.option(
     "--dsn", envvar="SLUICE_DSN", default="sqlite:///orders.db", show_default=True, help="Where.  [$SLUICE_DSN]"
@@ -29,7 +30,7 @@ def cli() -> None:
 @_at_database
 def init(dsn: str) -> None:
     """Create the tables of the shop and of its outbox."""
-    with databases.engine(dsn).begin() as connection:
+    with engines.engine(dsn).begin() as connection:
         Base.metadata.create_all(connection)
         schema.create(connection)
     click.echo("the tables are there")
@@ -57,7 +58,7 @@ def run(dsn: str, environment_name: str, *, notify: bool, **choices: Any) -> Non
 @_at_database
 def check(dsn: str, environment_name: str) -> None:
     """Compare orders and outbox; exit code 1 and a line each where they differ."""
-    with databases.reading(_engine(dsn)) as connection:
+    with engines.reading(_engine(dsn)) as connection:
         found = differences(connection, _topic(environment_name))
     for sentence in found:
         click.echo(sentence)
@@ -67,8 +68,8 @@ def check(dsn: str, environment_name: str) -> None:
 
 
 def _engine(dsn: str) -> Engine:
-    engine = databases.engine(dsn)
-    databases.require_there(engine)
+    engine = engines.engine(dsn)
+    engines.require_there(engine)
     return engine
 
 

@@ -7,8 +7,8 @@ from sqlalchemy import Connection, select
 from sqlalchemy.orm import Session, selectinload
 
 from examples.orders.models import Order
-from messaging.envelope import decode
-from messaging.tables import messages
+from sluice.messaging.envelope import decode
+from sluice.messaging.outbox.tables import messages
 
 
 def differences(connection: Connection, topic: str) -> list[str]:

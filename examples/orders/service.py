@@ -3,7 +3,7 @@
 from sqlalchemy.orm import Session
 
 from examples.orders.models import CANCELLED, OPEN, PAID, Order, OrderLine
-from messaging import Event, Outbox
+from sluice.messaging import Event, Outbox
 
 
 class OrderClosedError(Exception):

@@ -7,8 +7,8 @@ from sqlalchemy import Engine
 
 from examples.services.checking import differences
 from examples.services.models import Base
-from messaging import databases, schema
 from sluice.errors import MessagingError
+from sluice.messaging.database import engines, schema
 
 _SERVICES = click.option(
     "--dsn", envvar="SLUICE_DSN", required=True, metavar="URL", help="The services' database.  [$SLUICE_DSN]"
@@ -21,7 +21,7 @@ def cli() -> None:
 
     \b
       python -m examples.services init
-      python -m messaging worker --consumer billing --until-idle 5
+      sluice worker --consumer billing --until-idle 5
       python -m examples.services check
     """
 
@@ -30,7 +30,7 @@ def cli() -> None:
 @_SERVICES
 def init(dsn: str) -> None:
     """Create the services' tables, and the inbox's."""
-    engine = databases.engine(dsn)
+    engine = engines.engine(dsn)
     with engine.begin() as connection:
         Base.metadata.create_all(connection)
         schema.create(connection, schema.INBOX)
@@ -44,7 +44,7 @@ def init(dsn: str) -> None:
 def check(dsn: str, orders: str | None) -> None:
     """Compare the services with the orders; exit code 1 and a line each where they differ."""
     shop, services = _engine(dsn if orders is None else orders), _engine(dsn)
-    with databases.reading(shop) as one, databases.reading(services) as other:
+    with engines.reading(shop) as one, engines.reading(services) as other:
         found = differences(one, other)
     for sentence in found:
         click.echo(sentence)
@@ -54,8 +54,8 @@ def check(dsn: str, orders: str | None) -> None:
 
 
 def _engine(dsn: str) -> Engine:
-    engine = databases.engine(dsn)
-    databases.require_there(engine)
+    engine = engines.engine(dsn)
+    engines.require_there(engine)
     return engine
 
 

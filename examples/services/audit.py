@@ -3,7 +3,7 @@
 from sqlalchemy.orm import Session
 
 from examples.services.models import Entry
-from messaging import Ack, Context, Event, Outcome, handler
+from sluice.messaging import Ack, Context, Event, Outcome, handler
 
 
 @handler("*")

@@ -3,7 +3,7 @@
 from sqlalchemy.orm import Session
 
 from examples.services.models import Invoice
-from messaging import Ack, Context, Event, Outcome, Reject, handler
+from sluice.messaging import Ack, Context, Event, Outcome, Reject, handler
 
 
 @handler("order.placed", "order.line_added", "order.paid", "order.cancelled")

@@ -5,9 +5,9 @@ import click
 from sluice import prices
 from sluice.declaration import Environment
 from sluice.errors import ConfigError
-from spark_load.estimate import estimate_for
-from spark_load.profile import NamedProfile
-from spark_load.site import Site
+from spark_load.profiles.estimate import estimate_for
+from spark_load.profiles.profile import NamedProfile
+from spark_load.runtime.deployment import Site
 
 
 def account_of(site: Site) -> str:

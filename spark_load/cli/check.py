@@ -6,9 +6,12 @@ from pathlib import Path
 import click
 
 from sluice.errors import ConfigError
-from spark_load import driver, recording, report, session
+from spark_load import report
 from spark_load.cli.ending import draw, finish
 from spark_load.cli.where import on_a_cluster
+from spark_load.judge import recording
+from spark_load.run import driver
+from spark_load.runtime import spark_session
 
 _JUDGING_SLOTS = 2
 
@@ -42,7 +45,7 @@ def check(
     environment_name: str | None,
     target: str | None,
     other_producers: bool,
-    cluster: session.Cluster,
+    cluster: spark_session.Cluster,
 ) -> None:
     """Judge HISTORY: the folder of a run, of journals (*.arrows), or of Parquet.
 
@@ -66,7 +69,7 @@ def check(
         raise ConfigError(f"{history} is a run, which knows its queues: leave out --queue and --env")
     recording.check_place(history)
     stored = driver.find_stored(history) if is_run else None
-    with session.running(_JUDGING_SLOTS, cluster) as spark:
+    with spark_session.running(_JUDGING_SLOTS, cluster) as spark:
         if stored is not None:
             verdict = driver.rejudge(spark, stored if target is None else _retargeted(stored, target))
             draw(spark, history, verdict)

@@ -8,9 +8,10 @@ from pyspark.sql import SparkSession
 from rich.console import Console
 
 from sluice.errors import HistoryError
-from sluice.verdict import Verdict
-from spark_load import driver, report
+from sluice.history.checker.verdict import Verdict
+from spark_load import report
 from spark_load.cli.printing import error_line, print_json
+from spark_load.run import driver
 
 _REASONS_MAX = 5  # repeated at the very end, where people look; the summary has them all
 

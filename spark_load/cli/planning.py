@@ -9,14 +9,14 @@ from rich.markup import escape
 from rich.table import Table
 
 from sluice.declaration import Environment
+from sluice.history.checker.verdict import EXIT_REFUSED
 from sluice.prices import PRICE_DATE, PRICE_REGION
-from sluice.verdict import EXIT_REFUSED
-from spark_load import profile
 from spark_load.cli.printing import error_line
-from spark_load.estimate import ASSUMPTIONS, Estimate, estimate_for
-from spark_load.profile import NamedProfile
+from spark_load.profiles import profile
+from spark_load.profiles.estimate import ASSUMPTIONS, Estimate, estimate_for
+from spark_load.profiles.load_estimate import Target
+from spark_load.profiles.profile import NamedProfile
 from spark_load.report import units
-from spark_load.volume import Target
 
 _NEARLY = 0.8  # of a limit: told in yellow
 _WIDE = 240

@@ -10,10 +10,11 @@ from rich.console import Console
 from rich.markdown import Markdown
 
 from sluice.errors import ConfigError, HistoryError
-from spark_load import driver, session
 from spark_load import report as told
 from spark_load.cli.printing import error_line, print_json
 from spark_load.report import comparison
+from spark_load.run import driver
+from spark_load.runtime import spark_session
 
 _SLOTS = 2
 _RUN = click.Path(file_okay=False, path_type=Path)
@@ -61,7 +62,7 @@ def report(folder: Path, output: Path | None) -> None:
                 f" read {folder / told.SUMMARY_FILE}"
             )
         stored = driver.find_stored(folder)
-        with session.running(_SLOTS) as spark:
+        with spark_session.running(_SLOTS) as spark:
             said = driver.aggregate(spark, stored, verdict)
     path = folder / told.PAGE_FILE if output is None else output
     told.write_page(verdict, said, path)

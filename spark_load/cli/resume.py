@@ -5,17 +5,18 @@ from pathlib import Path
 import click
 
 from sluice.errors import ConfigError
-from spark_load import driver, session, site
 from spark_load.cli.ending import draw, finish
 from spark_load.cli.watching import Watcher
 from spark_load.cli.where import on_a_cluster
+from spark_load.run import driver
+from spark_load.runtime import deployment, spark_session
 
 
 @click.command()
 @click.argument("folder", metavar="RUN", type=click.Path(file_okay=False, path_type=Path))
 @click.option("--json", "as_json", is_flag=True, help="Print the verdict as JSON on standard output.")
 @on_a_cluster
-def resume(folder: Path, as_json: bool, cluster: session.Cluster) -> None:
+def resume(folder: Path, as_json: bool, cluster: spark_session.Cluster) -> None:
     """Go on with the run in the folder RUN, whose driver, tasks or endpoint died.
 
     What was acknowledged is not published again; what was never answered is, but only as long as the service takes it
@@ -34,10 +35,10 @@ def resume(folder: Path, as_json: bool, cluster: session.Cluster) -> None:
             f"{folder.name} loaded environment {stored.described['environment']!r}, which is not declared here; allowed"
             f" is one of {', '.join(environments.ENVIRONMENTS)}"
         )
-    found = site.find(environment, endpoint_url=stored.described["endpoint_url"], is_used=True)
+    found = deployment.find(environment, endpoint_url=stored.described["endpoint_url"], is_used=True)
     with Watcher(stored.plan.profile, list(found.queue_urls)) as watch:
         watch("starting Spark", [])
-        with session.running(driver.slots(stored.plan.profile, found), cluster) as spark:
+        with spark_session.running(driver.slots(stored.plan.profile, found), cluster) as spark:
             verdict = driver.resume_load(spark, stored, environment=environment, site=found, watch=watch)
             draw(spark, stored.folder, verdict)
     finish(verdict, folder, as_json=as_json)

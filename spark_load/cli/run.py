@@ -12,14 +12,16 @@ from pydantic import ValidationError
 from sluice.clock import SystemClock
 from sluice.declaration import Environment, Removal
 from sluice.errors import ConfigError
-from spark_load import driver, profile, session, site
+from sluice.saboteurs import SABOTEURS, saboteur
 from spark_load.cli.asking import require_meant
 from spark_load.cli.ending import draw, finish
 from spark_load.cli.watching import Watcher
 from spark_load.cli.where import on_a_cluster
-from spark_load.profile import NamedProfile
-from spark_load.transport import BOTO3, NAMES
-from wire.saboteurs import SABOTEURS, saboteur
+from spark_load.profiles import profile
+from spark_load.profiles.profile import NamedProfile
+from spark_load.publish.transport import BOTO3, NAMES
+from spark_load.run import driver
+from spark_load.runtime import deployment, spark_session
 
 
 @click.command()
@@ -79,7 +81,7 @@ def run(
     as_json: bool,
     is_meant: bool,
     force: bool,
-    cluster: session.Cluster,
+    cluster: spark_session.Cluster,
 ) -> None:
     """Run the load test PROFILE: a name that `profiles` lists, or the path of a YAML file.
 
@@ -102,14 +104,14 @@ def run(
             f"environment {environment.name!r} keeps its messages (removal is 'retain'), and a load test fills its"
             " queues: name an environment that may be destroyed, or add --force"
         )
-    found = site.find(environment, endpoint_url=endpoint_url or None)
+    found = deployment.find(environment, endpoint_url=endpoint_url or None)
     is_on_aws = found.endpoint_url is None or target == "aws"
     if is_on_aws:
         require_meant(found, environment, named, is_meant=is_meant, is_terminal=sys.stdin.isatty())
     folder = driver.make_folder(runs_dir, environment, named.name, SystemClock())
     with Watcher(named.profile, list(found.queue_urls)) as watch:
         watch("starting Spark", [])
-        with session.running(driver.slots(named.profile, found), cluster) as spark:
+        with spark_session.running(driver.slots(named.profile, found), cluster) as spark:
             verdict = driver.run_load(
                 spark,
                 folder=folder,

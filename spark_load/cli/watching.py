@@ -13,9 +13,9 @@ from rich.table import Table
 from rich.text import Text
 
 from sluice.clock import Clock, SystemClock
-from spark_load.coordination import Progress
-from spark_load.profile import Profile
+from spark_load.profiles.profile import Profile
 from spark_load.report import units
+from spark_load.runtime.coordinator import Progress
 
 _QUIET_LINE_SECONDS = 10
 _RATE_SECONDS = 10

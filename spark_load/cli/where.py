@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from spark_load.session import Cluster
+from spark_load.runtime.spark_session import Cluster
 
 
 def on_a_cluster(command: Callable[..., None]) -> Callable[..., None]:

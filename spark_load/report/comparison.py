@@ -4,9 +4,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sluice.anomalies import ANOMALIES
-from sluice.verdict import EXIT_CODES, EXIT_CROSSED, Holding, Status, Verdict
-from spark_load.profile import Profile
+from sluice.history.checker.anomalies import ANOMALIES
+from sluice.history.checker.verdict import EXIT_CODES, EXIT_CROSSED, Holding, Status, Verdict
+from spark_load.profiles.profile import Profile
 from spark_load.report import units
 from spark_load.report.summary import escaped
 

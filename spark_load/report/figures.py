@@ -5,9 +5,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from spark_load.judge.series import Series
 from spark_load.report import charts, units
 from spark_load.report.charts import Axis, Line
-from spark_load.series import Series
 
 _QUEUE_COLOURS = 6
 _QUEUE_DASHES: tuple[tuple[int, ...], ...] = ((), (6, 2), (2, 2), (8, 2, 2, 2), (1, 3), (10, 4))

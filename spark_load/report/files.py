@@ -4,8 +4,9 @@ import json
 from pathlib import Path
 
 from sluice.errors import HistoryError
-from sluice.verdict import SCHEMA_VERSION, Holding, Property, Verdict, Violation
-from spark_load import series, shapes
+from sluice.history.checker.verdict import SCHEMA_VERSION, Holding, Property, Verdict, Violation
+from spark_load import shapes
+from spark_load.judge import series
 from spark_load.report import junit
 from spark_load.report.summary import markdown
 

@@ -3,8 +3,8 @@
 import re
 from xml.etree import ElementTree as ET
 
-from sluice.anomalies import ANOMALIES
-from sluice.verdict import Holding, Property, Status, Verdict
+from sluice.history.checker.anomalies import ANOMALIES
+from sluice.history.checker.verdict import Holding, Property, Status, Verdict
 from spark_load.report.summary import event_line
 
 _NO_XML = re.compile(r"[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")

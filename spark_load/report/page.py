@@ -10,13 +10,13 @@ from typing import Any
 
 import yaml
 
-from sluice.anomalies import ANOMALIES
-from sluice.verdict import EXIT_CROSSED, Holding, Property, Verdict, Violation
+from sluice.history.checker.anomalies import ANOMALIES
+from sluice.history.checker.verdict import EXIT_CROSSED, Holding, Property, Verdict, Violation
+from spark_load.judge.series import Series
 from spark_load.report import figures, timeline, units, words
 from spark_load.report.figures import Figure, Table
 from spark_load.report.summary import event_line
 from spark_load.report.thresholds import Held, held
-from spark_load.series import Series
 
 _TEMPLATE = Path(__file__).resolve().parent / "page.html"
 _SIGNS = {

@@ -7,8 +7,8 @@ from typing import Any
 from rich.console import Console
 from rich.markdown import Markdown
 
-from sluice.anomalies import ANOMALIES
-from sluice.verdict import Holding, Verdict
+from sluice.history.checker.anomalies import ANOMALIES
+from sluice.history.checker.verdict import Holding, Verdict
 
 _MARKS = {
     Holding.HOLDS: "holds",

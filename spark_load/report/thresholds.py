@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from sluice.verdict import Holding, Property, Verdict
+from sluice.history.checker.verdict import Holding, Property, Verdict
 from spark_load.report import units
 
 _WAITS = {

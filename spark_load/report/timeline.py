@@ -6,13 +6,13 @@ from typing import Any
 
 import altair as alt
 
-from sluice.anomalies import ANOMALIES
-from sluice.history import Kind, Outcome, is_end_marker
-from sluice.verdict import Violation
+from sluice.history.checker.anomalies import ANOMALIES
+from sluice.history.checker.verdict import Violation
+from sluice.history.events import Kind, Outcome, is_end_marker
+from spark_load.judge.series import Series
 from spark_load.report import charts, units
 from spark_load.report.charts import Axis, Bar
 from spark_load.report.figures import Figure
-from spark_load.series import Series
 
 _MESSAGES_MAX = 6
 _US = 1_000_000

@@ -1,7 +1,7 @@
 """A verdict in words: what it means, and why it is what it is."""
 
-from sluice.anomalies import ANOMALIES
-from sluice.verdict import EXIT_CROSSED, Holding, Status, Verdict
+from sluice.history.checker.anomalies import ANOMALIES
+from sluice.history.checker.verdict import EXIT_CROSSED, Holding, Status, Verdict
 from spark_load.report import units
 
 _MEANS = {

@@ -16,7 +16,7 @@ import click
 from emulator import localstack
 from sluice.clock import SystemClock
 from sluice.errors import ConfigError, MessagingError
-from sluice.verdict import EXIT_CODES, EXIT_REFUSED, Status, compose
+from sluice.history.checker.verdict import EXIT_CODES, EXIT_REFUSED, Status, compose
 from tests.chaos import database
 from tests.chaos.run import Report, Run, Settings
 from tests.chaos.schedule import Kind, chosen

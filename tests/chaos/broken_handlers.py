@@ -5,7 +5,7 @@ A run with them has to be found INVALID; a run that cannot be proves nothing.
 
 from sqlalchemy.orm import Session
 
-from messaging import Ack, Context, Event, Outcome, handler
+from sluice.messaging import Ack, Context, Event, Outcome, handler
 from tests.chaos.handlers import effect, illness, suffer
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from sqlalchemy import Engine, text
 
-from messaging import databases, schema
+from sluice.messaging.database import engines, schema
 from tests.chaos.models import Base
 
 _RESTART_SECONDS_MAX = 60
@@ -23,7 +23,7 @@ class Database:
     def __init__(self, server: Any) -> None:
         self._server = server
         self._restarting: threading.Thread | None = None
-        self.engine: Engine = databases.engine(server.get_uri())
+        self.engine: Engine = engines.engine(server.get_uri())
 
     def prepare(self) -> None:
         """Create the tables, and have the server remember when each transaction was committed."""

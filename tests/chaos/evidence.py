@@ -6,7 +6,7 @@ from typing import Any
 
 from sqlalchemy import Connection, Engine, text
 
-from messaging import databases
+from sluice.messaging.database import engines
 from tests.chaos.judge import Committed, Done, Evidence, Listed, Published
 from tests.chaos.producers import Tried
 
@@ -44,13 +44,13 @@ class Progress:
 
 def progress(engine: Engine) -> Progress:
     """Return how far the run is."""
-    with databases.reading(engine) as connection:
+    with engines.reading(engine) as connection:
         return Progress(tuple(connection.execute(_PROGRESS).one()))
 
 
 def held(engine: Engine) -> list[tuple[str, str, int]]:
     """Return consumer, group and number of messages that wait for an operator."""
-    with databases.reading(engine) as connection:
+    with engines.reading(engine) as connection:
         return [(consumer, group, seq) for consumer, group, seq in connection.execute(_HELD)]
 
 
@@ -58,7 +58,7 @@ def gathered(
     engine: Engine, tried: Mapping[str, Tried], dead: Iterable[tuple[str, str]], *, is_settled: bool
 ) -> Evidence:
     """Return all evidence there is."""
-    with databases.reading(engine) as connection:
+    with engines.reading(engine) as connection:
         return Evidence(
             acknowledged=frozenset(one for one, known in tried.items() if known is Tried.COMMITTED),
             rolled_back=frozenset(one for one, known in tried.items() if known is Tried.ROLLED_BACK),
@@ -101,11 +101,11 @@ def sent(connection: Connection) -> list[tuple[str, int]]:
 
 def commits(engine: Engine) -> int:
     """Return how many transactions the producers committed."""
-    with databases.reading(engine) as connection:
+    with engines.reading(engine) as connection:
         return int(connection.execute(_COMMITS).scalar_one())
 
 
 def poison(engine: Engine) -> dict[str, int]:
     """Return how many events were poison to a consumer, by kind."""
-    with databases.reading(engine) as connection:
+    with engines.reading(engine) as connection:
         return {str(kind): int(count) for kind, count in connection.execute(_POISON)}

@@ -12,8 +12,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from messaging.__main__ import main
 from sluice import environments
+from sluice.__main__ import main
 from sluice.clock import SystemClock, eventually
 from sluice.declaration import Environment
 
@@ -30,7 +30,7 @@ def preload() -> None:
 
 
 def run_command(arguments: Sequence[str], environment: Mapping[str, str], declared: Environment) -> None:
-    """Be `python -m messaging …`, where an environment is declared besides the others."""
+    """Be `sluice …`, where an environment is declared besides the others."""
     os.environ.clear()
     os.environ.update(environment)
     environments.ENVIRONMENTS[declared.name] = declared

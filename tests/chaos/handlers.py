@@ -7,8 +7,8 @@ from typing import Any
 
 from sqlalchemy.orm import Session
 
-from messaging import Ack, Context, Event, Outcome, Reject, handler
 from sluice.clock import SystemClock
+from sluice.messaging import Ack, Context, Event, Outcome, Reject, handler
 from tests.chaos.models import Effect
 from tests.chaos.schedule import Kind
 

@@ -19,8 +19,9 @@ from sqlalchemy import Engine, func, select
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.orm import Session
 
-from messaging import Event, Outbox, databases
 from sluice.clock import SystemClock
+from sluice.messaging import Event, Outbox
+from sluice.messaging.database import engines
 from tests.chaos.models import Happened
 from tests.chaos.schedule import Kind
 
@@ -119,7 +120,7 @@ class Task:
 
 def produce(task: Task) -> None:
     """Commit until all is committed; a database that does not answer is tried again."""
-    engine = databases.engine(task.dsn)
+    engine = engines.engine(task.dsn)
     outbox, clock = Outbox(task.topic), SystemClock()
     task.journal.mkdir(exist_ok=True)
     with (task.journal / f"{task.name}-{os.getpid()}-{clock.now_us()}.jsonl").open("a", encoding="utf-8") as journal:
@@ -140,7 +141,7 @@ def produce(task: Task) -> None:
 
 def committed_count(engine: Engine, producer: str) -> int:
     """Return how many commits of a producer there are."""
-    with databases.reading(engine) as connection:
+    with engines.reading(engine) as connection:
         of = select(func.count(func.distinct(Happened.number))).where(Happened.producer == producer)
         return int(connection.execute(of).scalar_one())
 

@@ -10,10 +10,10 @@ from random import Random
 from sqlalchemy.exc import DBAPIError
 
 from emulator import localstack
-from messaging import databases
 from sluice import naming
 from sluice.clock import SystemClock
 from sluice.declaration import Consumer, Environment, Gaps, Poison, Removal
+from sluice.messaging.database import engines
 from tests.chaos import evidence, fleet, producers
 from tests.chaos.database import Database
 from tests.chaos.evidence import Progress
@@ -23,7 +23,7 @@ from tests.chaos.handlers import HEALED, heal, healed_count
 from tests.chaos.judge import Judgement, judge
 from tests.chaos.lines import Lines
 from tests.chaos.schedule import POISONS, Fault, Kind, Targets, schedule
-from tests.integration.worker.processes import Workshop
+from tests.support.worker_processes import Workshop
 
 _TICK_SECONDS = 0.1
 _TELL_SECONDS = 5.0
@@ -301,7 +301,7 @@ class Run:
             heal(self._healed, healed_count(self._healed) + 1)
             self._command("dlq", "redrive", "--consumer", fault.target, "--yes")
             return
-        with databases.reading(self.database.engine) as connection:
+        with engines.reading(self.database.engine) as connection:
             sent = evidence.sent(connection)
         rng = Random(f"resend/{self.settings.seed}/{fault.at_seconds}")  # noqa: S311 (no secret)
         for group, seq in rng.sample(sent, k=min(3, len(sent))):

@@ -9,7 +9,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from emulator import localstack
-from spark_load import session
+from spark_load.runtime import spark_session
 
 PROJECT = Path(__file__).resolve().parents[2]
 _SLOTS = 6
@@ -28,7 +28,7 @@ def keys() -> Iterator[None]:
 @pytest.fixture(scope="session")
 def spark(keys: None) -> Iterator[SparkSession]:
     """Yield a Spark session with room for the tiny profile."""
-    with session.running(_SLOTS) as running:
+    with spark_session.running(_SLOTS) as running:
         yield running
 
 

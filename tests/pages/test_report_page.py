@@ -7,9 +7,14 @@ from typing import Any
 import pytest
 
 from spark_load.report import page as drawn
-from tests import reported
+from tests.support import finished_runs
 
-_MADE = {"valid": reported.valid, "invalid": reported.invalid, "unknown": reported.unknown, "crossed": reported.crossed}
+_MADE = {
+    "valid": finished_runs.valid,
+    "invalid": finished_runs.invalid,
+    "unknown": finished_runs.unknown,
+    "crossed": finished_runs.crossed,
+}
 _CHARTS = 7  # throughput, backlog, latency and ranks of two queues, failures
 _CONTRAST = (Path(__file__).parent / "report_contrast.js").read_text(encoding="utf-8")
 
@@ -20,7 +25,7 @@ def reports(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     folder = tmp_path_factory.mktemp("reports")
     pages = {name: folder / f"{name}.html" for name in _MADE}
     for name, made in _MADE.items():
-        pages[name].write_text(drawn.html(made(), reported.series_of(made())), encoding="utf-8")
+        pages[name].write_text(drawn.html(made(), finished_runs.series_of(made())), encoding="utf-8")
     return pages
 
 
@@ -132,7 +137,7 @@ def test_the_numbers_of_a_chart_are_a_table_away(page: Any, reports: dict[str, P
     page.get_by_text("billing over time", exact=True).click()
 
     rows = page.locator(".numbers:visible tbody tr")
-    assert rows.count() == reported.series_of(reported.valid())["bin_count"]
+    assert rows.count() == finished_runs.series_of(finished_runs.valid())["bin_count"]
     first = rows.first.locator("th, td").all_inner_texts()
     assert first[:5] == ["0 s", "12", "11", "0", "1"]
     assert all(text.endswith(("ms", " s")) for text in first[5:])

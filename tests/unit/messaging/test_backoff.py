@@ -5,8 +5,8 @@ import statistics
 
 import pytest
 
-from messaging.backoff import Backoff
 from sluice.errors import ConfigError
+from sluice.messaging.backoff import Backoff
 
 BACKOFF = Backoff(base_seconds=1, cap_seconds=10, floor_seconds=0.5)
 

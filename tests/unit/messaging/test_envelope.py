@@ -8,14 +8,14 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from messaging import Event
-from messaging.envelope import TOMBSTONE, Envelope, decode
-from messaging.errors import EnvelopeError
-from messaging.publisher import Publisher
-from messaging.store import Head, Sent
-from sluice.model.message import size_bytes
-from tests.unit.messaging.strategies import events, numbers
-from wire.simulator import Simulator
+from sluice.messaging import Event
+from sluice.messaging.envelope import TOMBSTONE, Envelope, decode
+from sluice.messaging.errors import EnvelopeError
+from sluice.messaging.outbox.store import Head, Sent
+from sluice.messaging.relay.publisher import Publisher
+from sluice.simulator.hook import Simulator
+from sluice.simulator.model.message import size_bytes
+from tests.support.envelope_strategies import events, numbers
 
 LIMIT = 262_144
 AT = datetime(2026, 11, 21, 9, 30, tzinfo=timezone(timedelta(hours=2)))

@@ -5,8 +5,8 @@ import sys
 
 import pytest
 
-from messaging import failpoints
 from sluice.errors import ConfigError
+from sluice.messaging import failpoints
 
 WALK = """
 import os

@@ -8,11 +8,11 @@ from types import ModuleType
 import pytest
 from sqlalchemy.orm import Session
 
-from messaging import Ack, Context, Event, Outcome, Reject, Retry, handler
-from messaging.envelope import TOMBSTONE
-from messaging.handlers import ANY, Handlers
-from sluice import history
 from sluice.errors import ConfigError
+from sluice.history import events
+from sluice.messaging import Ack, Context, Event, Outcome, Reject, Retry, handler
+from sluice.messaging.envelope import TOMBSTONE
+from sluice.messaging.handlers import ANY, Handlers
 
 
 @handler("order.placed", "order.paid")
@@ -46,7 +46,7 @@ def test_without_one_for_all_a_type_nobody_is_marked_with_has_none() -> None:
     assert Handlers.of(a_module(bill=bill)).find("order.shipped") is None
 
 
-@pytest.mark.parametrize("type_", [TOMBSTONE, history.END_TYPE])
+@pytest.mark.parametrize("type_", [TOMBSTONE, events.END_TYPE])
 def test_what_sluice_sends_itself_is_for_no_handler(type_: str) -> None:
     """Not even for the one for all."""
     find = Handlers.of(a_module(log=log)).find(type_)

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from messaging.printable import CHARACTERS_MAX, printable
+from sluice.messaging.printable import CHARACTERS_MAX, printable
 
 
 class Silent:

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from messaging.metrics import EmbeddedMetrics
 from sluice import metrics
 from sluice.clock import VirtualClock
 from sluice.declaration import Environment
+from sluice.messaging.telemetry.metrics import EmbeddedMetrics
 from tests.unit.stacks.expected import of_queue
 from tests.unit.stacks.extra import FULL
 from tests.unit.stacks.synthesis import OBSERVABILITY, Resource, Stacks, of_kind, outputs
@@ -104,7 +104,7 @@ def test_the_first_message_sns_refuses_for_good_rings(full: list[Resource]) -> N
 
     assert alarm == {
         "AlarmName": "sluice-full-relay-quarantined",
-        "AlarmDescription": "SNS refuses a message as it is, and its group waits behind it. See `python -m messaging"
+        "AlarmDescription": "SNS refuses a message as it is, and its group waits behind it. See `sluice"
         " outbox ls`, mend what refuses it, then unquarantine or skip it.",
         "Namespace": "Sluice",
         "MetricName": "OutboxQuarantined",

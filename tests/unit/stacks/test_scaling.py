@@ -155,7 +155,7 @@ def test_the_target_follows_from_latency_lanes_and_processing_time(full: list[Re
 def test_what_is_deployed_is_what_is_simulated(
     resources: Mapping[str, list[Resource]], environment: Environment
 ) -> None:
-    """Word for word the expression `sluice.backlog` evaluates on time series."""
+    """Word for word the expression `sluice.scaling.backlog` evaluates on time series."""
     expressions = [_queries(one)[-1]["Expression"] for one in _tracking(resources[environment.name])]
 
     assert expressions == [consumer.clamped_backlog_per_task.text() for consumer in environment.consumers]

@@ -1,0 +1,158 @@
+"""`sluice`: its commands and their options.
+
+A command has two halves. Here, and in the modules `*_commands`, are its options and its help, which need nothing but
+click. What it does is a function that takes exactly these options, in a module of its own, imported when the command
+runs: `--help` and wrong usage load neither SQLAlchemy nor boto3.
+"""
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from sluice.cli.dlq import commands
+from sluice.cli.options import (
+    alive_option,
+    at_consumer,
+    at_place,
+    endpoint_option,
+    json_option,
+    log_level_option,
+    metrics_options,
+)
+from sluice.cli.tables import inbox_commands, outbox_commands
+from sluice.cli.values import Number
+
+_DAY_SECONDS = 86_400
+_KEEP_DAYS_MAX = 36_500
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+def cli() -> None:
+    """What producers and consumers run, and what operators use to look after it.
+
+    \b
+    Exit codes: 0 done, 1 partly done, 2 could not, 3 wrong usage or refused.
+    """
+
+
+@cli.command()
+@click.option("--topic-arn", envvar="SLUICE_TOPIC_ARN", metavar="ARN", help="Where to publish.  [default: by name]")
+@endpoint_option("SNS")
+@click.option(
+    "--poll",
+    type=Number("seconds", 0.001, 60),
+    default=0.1,
+    show_default=True,
+    metavar="SECONDS",
+    help="Between two looks.",
+)
+@click.option(
+    "--lease",
+    type=Number("seconds", 0, _DAY_SECONDS),
+    default=30,
+    show_default=True,
+    metavar="SECONDS",
+    help="A silent leader leads on.",
+)
+@click.option(
+    "--keep",
+    type=Number("days", 0, _KEEP_DAYS_MAX),
+    default=7,
+    show_default=True,
+    metavar="DAYS",
+    help="What was sent can be sent again so long.",
+)
+@click.option("--listen", is_flag=True, help="Wake at commits of Outbox(notify=True): Postgres only.")
+@metrics_options
+@alive_option
+@click.option(
+    "--record",
+    type=click.Path(file_okay=False, path_type=Path),
+    metavar="DIR",
+    help="Write the history of what was taken and published there, for the checker.",
+)
+@click.option("--until-empty", is_flag=True, help="Stop when nothing more can be published.")
+@log_level_option
+@at_place
+def relay(**given: Any) -> None:
+    """Publish what is committed to the outbox, each group in order, until SIGTERM or Ctrl-C.
+
+    Any number of relays may run for a topic: one leads, the others stand by.
+    With --until-empty it ends with 1 when messages are left that SNS refuses.
+    """
+    from sluice.cli.services import relay as body
+
+    body.relay(**given)
+
+
+@cli.command()
+@click.option("--queue-url", envvar="SLUICE_QUEUE_URL", metavar="URL", help="Where messages are.  [default: by name]")
+@click.option("--handlers", "module", metavar="MODULE", help="With the handlers.  [default: as declared]")
+@click.option("--lanes", type=click.IntRange(1, 256), help="Message groups worked on at once.  [default: as declared]")
+@click.option(
+    "--until-idle",
+    "idle_seconds",
+    type=Number("seconds", 0, _DAY_SECONDS),
+    metavar="SECONDS",
+    help="Stop when nothing came for so long.",
+)
+@metrics_options
+@alive_option
+@click.option(
+    "--record",
+    type=click.Path(file_okay=False, path_type=Path),
+    metavar="DIR",
+    help="Write the history of what was received, handled and deleted there, for the checker.",
+)
+@log_level_option
+@at_consumer
+def worker(**given: Any) -> None:
+    """Hand a consumer's messages to its handlers, each group in order, until SIGTERM or Ctrl-C.
+
+    \b
+    Each effect is committed with the inbox's mark that the message was handled, so a message that comes twice has one
+    effect. Any number of workers may run for a consumer; a message group is with one of them at a time.
+      sluice inbox schema --apply --dsn sqlite:///billing.db
+      sluice worker --consumer billing --dsn sqlite:///billing.db
+    """
+    from sluice.cli.services import worker as body
+
+    body.worker(**given)
+
+
+@cli.command()
+@click.argument("folder", type=click.Path(exists=True, file_okay=False, path_type=Path))
+@json_option
+def delays(**given: Any) -> None:
+    """Tell where the time went in the recorded history of FOLDER: outbox wait, API time, receive wait."""
+    from sluice.cli.services import delays as body
+
+    body.delays(**given)
+
+
+@cli.command()
+@click.argument("file", type=click.Path(path_type=Path), envvar="SLUICE_ALIVE_FILE")
+@click.option(
+    "--within",
+    "within_seconds",
+    type=Number("seconds", 0.001, _DAY_SECONDS),
+    metavar="SECONDS",
+    help="How old its last sign of life may be.  [default: as the process itself promised]",
+)
+def alive(**given: Any) -> None:
+    """Check that the worker or relay with `--alive FILE` makes progress: 0 if so, 2 if not. For health checks.
+
+    \b
+    It fails when the process is dead, frozen or has not looked after itself in time, and when a lane, a drainer or the
+    heartbeat gives no sign of life. A queue or a database that is away is no reason.
+      sluice worker --consumer billing --alive /dev/shm/alive
+      sluice alive /dev/shm/alive
+    """
+    from sluice.cli.services import alive as body
+
+    body.alive(**given)
+
+
+for _group in (outbox_commands.group, inbox_commands.group, commands.group):
+    cli.add_command(_group)

@@ -1,0 +1,174 @@
+"""What `sluice dlq …` does to one message, and to one number of a group."""
+
+import json
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TextIO
+
+import click
+from sqlalchemy import Engine
+
+from sluice import naming
+from sluice.cli import output
+from sluice.cli.dlq.place import queue_client
+from sluice.cli.place import ConsumerPlace
+from sluice.cli.tables.acts import act, actor, say, written
+from sluice.clock import SystemClock
+from sluice.errors import ConfigError
+from sluice.messaging import failpoints
+from sluice.messaging.database import engines
+from sluice.messaging.inbox import operations
+from sluice.messaging.inbox.operations import Operator
+from sluice.messaging.sqs import dead_letter_queue
+from sluice.messaging.sqs.dead_letter_queue import DeadLetterQueue, Destination, Letter, Reading
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Wanted:
+    """The message that is meant: what it is called, by what it is known, and its body, put right."""
+
+    described: str
+    matches: Callable[[Letter], bool]
+    body_of: Callable[[Letter], str]
+
+
+def replace(
+    *,
+    place: ConsumerPlace,
+    queue: DeadLetterQueue,
+    group_id: str | None,
+    seq: int | None,
+    data: TextIO | None,
+    message_id: str | None,
+    body: TextIO | None,
+    reason: str,
+    is_meant: bool,
+) -> None:
+    """Run `dlq replace`."""
+    operator = Operator(consumer=place.consumer.name, actor=actor(), reason=reason)
+    given = tuple(one is not None for one in (group_id, seq, data, message_id, body))
+    if given == (False, False, False, True, True):
+        assert message_id is not None
+        assert body is not None
+        _replace_dead(place, queue, operator, _named(message_id, body), is_meant=is_meant)
+        return
+    if given != (True, True, True, False, False):
+        raise click.UsageError("give GROUP and SEQ with --data, or --message-id with --body")
+    assert group_id is not None
+    assert seq is not None
+    assert data is not None
+    said = _json(data)
+    if _is_parked(place, group_id, seq):
+        act(
+            place.engine,
+            f"replace message {seq} of group {group_id}, which is held, and have it tried again",
+            lambda connection: operator.replace(connection, group_id, seq, said),
+            is_meant=is_meant,
+        )
+    else:
+        _replace_dead(place, queue, operator, _numbered(group_id, seq, said), is_meant=is_meant)
+
+
+def _text(given: TextIO, option: str) -> str:
+    try:
+        return given.read()
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{option} is no text in UTF-8 ({error.reason} at byte {error.start}); give one") from error
+
+
+def _json(data: TextIO) -> object:
+    try:
+        return json.loads(_text(data, "--data"))
+    except (ValueError, RecursionError) as error:
+        raise ConfigError(
+            f"--data is no JSON ({error}); give the event's data, as `dlq inspect --json` shows it"
+        ) from error
+
+
+def _is_parked(place: ConsumerPlace, group_id: str, seq: int) -> bool:
+    with engines.reading(place.engine) as connection, engines.explaining_missing_tables():
+        return operations.parked_message(connection, place.consumer.name, group_id, seq) is not None
+
+
+def _numbered(group_id: str, seq: int, data: object) -> _Wanted:
+    def matches(letter: Letter) -> bool:
+        return letter.message_group_id == group_id and letter.envelope is not None and letter.envelope.seq == seq
+
+    def body_of(letter: Letter) -> str:
+        assert letter.envelope is not None
+        return dead_letter_queue.with_data(letter.envelope, data)
+
+    return _Wanted(described=f"message {seq} of group {group_id}", matches=matches, body_of=body_of)
+
+
+def _named(message_id: str, body: TextIO) -> _Wanted:
+    whole = _text(body, "--body").strip()
+    return _Wanted(
+        described=f"message {message_id}",
+        matches=lambda letter: letter.sqs_message_id == message_id,
+        body_of=lambda letter: dead_letter_queue.checked_body(letter, whole),
+    )
+
+
+def _replace_dead(
+    place: ConsumerPlace, queue: DeadLetterQueue, operator: Operator, wanted: _Wanted, *, is_meant: bool
+) -> None:
+    sqs = queue_client(place.environment, place.endpoint_url)
+    destination = Destination(sqs, naming.queue_name(place.environment, place.consumer))
+    engine, failpoint = place.engine, failpoints.from_environment(os.environ, failpoints.DEAD_LETTERS)
+    with Reading(queue, clock=SystemClock()) as reading:
+        letter = dead_letter_queue.find(reading, wanted.described, wanted.matches)
+        body = wanted.body_of(letter)
+        if is_meant:
+            _write_down(engine, operator, "replace", letter)
+            fresh = dead_letter_queue.replacing(letter, body)
+            dead_letter_queue.move(
+                reading,
+                letter,
+                lambda one: destination.send(one, deduplication_id=fresh, body=body),
+                failpoint=failpoint,
+            )
+    say(f"replace {wanted.described} of {queue.name} and send it to {destination.name}", is_meant=is_meant)
+
+
+def _write_down(engine: Engine, operator: Operator, action: str, letter: Letter) -> None:
+    """Write an act down before it is done: afterwards the body may be nowhere else."""
+    with engine.begin() as connection, engines.explaining_missing_tables():
+        operator.write_down(connection, action, letter)
+
+
+def purge_one(*, place: ConsumerPlace, queue: DeadLetterQueue, message_id: str, reason: str, is_meant: bool) -> None:
+    """Run `dlq purge-one`."""
+    operator = Operator(consumer=place.consumer.name, actor=actor(), reason=reason)
+    described = f"message {message_id}"
+    engine = place.engine
+    with Reading(queue, clock=SystemClock()) as reading:
+        letter = dead_letter_queue.find(reading, described, lambda one: one.sqs_message_id == message_id)
+        if is_meant:
+            _write_down(engine, operator, "purge-one", letter)
+            reading.delete(letter)
+    envelope = letter.envelope
+    what = "no envelope" if envelope is None else f"number {envelope.seq} of group {envelope.event.group}"
+    say(f"delete {described} of {queue.name}, which is {what}", is_meant=is_meant)
+
+
+def retry(*, place: ConsumerPlace, group_id: str, seq: int, reason: str, is_meant: bool) -> None:
+    """Run `dlq retry`."""
+    operator = Operator(consumer=place.consumer.name, actor=actor(), reason=reason)
+    said = f"have message {seq} of group {group_id} tried again"
+    act(place.engine, said, lambda connection: operator.retry(connection, group_id, seq), is_meant=is_meant)
+
+
+def skip(*, place: ConsumerPlace, group_id: str, seq: int, epoch: int | None, reason: str, is_meant: bool) -> None:
+    """Run `dlq skip`."""
+    operator = Operator(consumer=place.consumer.name, actor=actor(), reason=reason)
+    said = f"give up number {seq} of group {group_id}"
+    act(place.engine, said, lambda connection: operator.skip(connection, group_id, seq, epoch=epoch), is_meant=is_meant)
+
+
+def audit(*, place: ConsumerPlace, most: int) -> None:
+    """Run `dlq audit`."""
+    with engines.reading(place.engine) as connection, engines.explaining_missing_tables():
+        for row in operations.audited(connection, place.consumer.name, most=most):
+            output.as_json({**row, "at": written(row["at_us"])}, indent=None)

@@ -1,0 +1,203 @@
+"""What `sluice dlq …` does to look at dead letters and at SQS's move tasks."""
+
+import json
+import sys
+from typing import Any
+
+from sqlalchemy import Engine
+
+from sluice import environments, naming
+from sluice.cli import output
+from sluice.cli.dlq.place import queue_client, stoppable
+from sluice.cli.exits import COULD_NOT, PARTLY
+from sluice.cli.place import ConsumerPlace, consumer_of, inbox_database
+from sluice.cli.tables.acts import say, written
+from sluice.declaration import Consumer, Environment
+from sluice.endpoint import checked_url
+from sluice.errors import EndpointError
+from sluice.messaging.database import engines
+from sluice.messaging.inbox import operations
+from sluice.messaging.sqs import dead_letter_queue
+from sluice.messaging.sqs.dead_letter_queue import DeadLetterQueue, Letter, Reading
+from sluice.messaging.sqs.redrive import MoveTask, MoveTasks
+
+_ROWS_MAX = 1_000
+_SHOWN_CHARACTERS = 500
+
+
+def ls(
+    *, environment_name: str, consumer_name: str | None, dsn: str | None, endpoint_url: str | None, as_json: bool
+) -> None:
+    """Run `dlq ls`."""
+    environment = environments.environment(environment_name)
+    consumers = environment.consumers if consumer_name is None else (consumer_of(environment, consumer_name),)
+    sqs = queue_client(environment, None if endpoint_url is None else checked_url(endpoint_url))
+    with inbox_database(environment, dsn) as database:
+        found = [_listed(sqs, environment, consumer, database) for consumer in consumers]
+    if not any(queue["is_there"] for one in found for queue in one["queues"]):
+        names = ", ".join(queue["queue"] for one in found for queue in one["queues"])
+        raise EndpointError(
+            f"none of {names} is at {sqs.meta.endpoint_url}; deploy the environment's stacks there, or correct --env or"
+            " --endpoint-url"
+        )
+    if as_json:
+        output.as_json({"environment": environment.name, "is_approximate": True, "consumers": found})
+    else:
+        for one in found:
+            _show_listed(one)
+
+
+def _listed(sqs: Any, environment: Environment, consumer: Consumer, database: Engine | None) -> dict[str, Any]:
+    names = {
+        "dead": naming.dead_letter_queue_name(environment, consumer),
+        "undelivered": naming.undelivered_queue_name(environment, consumer),
+    }
+    listed: dict[str, Any] = {
+        "consumer": consumer.name,
+        "queues": [{"holds": holds, "queue": name, **_queue(sqs, name)} for holds, name in names.items()],
+    }
+    if database is not None:
+        with engines.reading(database) as connection, engines.explaining_missing_tables():
+            listed["parked"] = operations.parked_groups(connection, consumer.name, most=_ROWS_MAX)
+            listed["exceptions"] = operations.open_exceptions(connection, consumer.name, most=_ROWS_MAX)
+    return listed
+
+
+def _queue(sqs: Any, name: str) -> dict[str, Any]:
+    try:
+        queue = DeadLetterQueue(sqs, name)
+    except EndpointError:
+        return {"is_there": False}
+    running = MoveTasks(sqs, queue.arn).running()
+    return {"is_there": True, **queue.counts, "move_task": None if running is None else _task_said(running)}
+
+
+def _show_listed(one: dict[str, Any]) -> None:
+    output.line(one["consumer"])
+    for queue in one["queues"]:
+        output.line(f"  {queue['holds']:<12} {_queue_line(queue)}  {queue['queue']}")
+    for group in one.get("parked", ()):
+        waits = f"waits for number {group['last_seq'] + 1}"
+        output.line(
+            f"  parked       group {group['group_id']} {waits} since {written(group['parked_at_us'])};"
+            f" {group['parked_count']} set aside"
+        )
+        for held in group["held"]:
+            output.line(f"    held       number {held['seq']} after {held['attempts']} attempts: {held['last_error']}")
+    for found in one.get("exceptions", ()):
+        numbers = str(found["seq"]) if found["seq"] == found["through"] else f"{found['seq']} to {found['through']}"
+        output.line(
+            f"  {found['state']:<12} group {found['group_id']} number {numbers} since {written(found['seen_at_us'])}"
+            + (f": {found['reason']}" if found["reason"] else "")
+        )
+
+
+def _queue_line(queue: dict[str, Any]) -> str:
+    if not queue["is_there"]:
+        return "is not there"
+    line = f"about {queue['visible'] + queue['delayed']}"
+    if queue["in_flight"]:
+        line += f", {queue['in_flight']} in flight"
+    if queue["move_task"]:
+        line += f", a move task has moved {queue['move_task']['moved']}"
+    return line
+
+
+def inspect(*, place: ConsumerPlace, queue: DeadLetterQueue, most: int, as_json: bool) -> None:
+    """Run `dlq inspect`."""
+    with stoppable() as (stop, clock), Reading(queue, clock=clock) as reading:
+        letters = dead_letter_queue.peek(reading, most, is_stopped=stop.is_asked)
+        groups: dict[str, list[dict[str, Any]]] = {}
+        for letter in letters:
+            groups.setdefault(letter.message_group_id, []).append(_letter_said(letter, _known(place, letter)))
+    if as_json:
+        said = [{"group": group, "first": len(rows), "messages": rows} for group, rows in groups.items()]
+        output.as_json({"queue": queue.name, "may_be_more": True, "groups": said})
+    else:
+        for group, rows in groups.items():
+            _show_group(group, rows)
+        if not groups:
+            about = queue.counts
+            flying = about["in_flight"]
+            output.line(f"nothing to be had in {queue.name}; SQS says about {about['visible']}, and in flight {flying}")
+    if stop.is_asked():
+        output.line("stopped; what was seen is given back", is_error=True)
+        sys.exit(PARTLY)
+
+
+def _known(place: ConsumerPlace, letter: Letter) -> dict[str, Any] | None:
+    if place.database is None:
+        return None
+    with engines.reading(place.database) as connection, engines.explaining_missing_tables():
+        return operations.known_of(connection, place.consumer.name, letter)
+
+
+def _letter_said(letter: Letter, known: dict[str, Any] | None) -> dict[str, Any]:
+    said: dict[str, Any] = {
+        "sqs_message_id": letter.sqs_message_id,
+        "in_dlq_since": written(letter.sent_at_us),
+        "receive_count": letter.receive_count,
+        "attributes": {name: one.get("StringValue", "(binary)") for name, one in letter.attributes.items()},
+        "known": known,
+    }
+    if letter.envelope is None:
+        return said | {"undecodable": letter.fault, "body": letter.body}
+    envelope = letter.envelope
+    event = {"type": envelope.event.type, "seq": envelope.seq, "epoch": envelope.epoch, "event_id": envelope.event.id}
+    return said | event | {"data": envelope.event.data}
+
+
+def _show_group(group: str, rows: list[dict[str, Any]]) -> None:
+    output.line(f"first {len(rows)} of group {group}, more may be behind")
+    for row in rows:
+        if "undecodable" in row:
+            output.line(f"  message {row['sqs_message_id']} is no envelope: {row['undecodable']}")
+        else:
+            output.line(f"  number {row['seq']} (epoch {row['epoch']}), {row['type']}, event {row['event_id']}")
+            output.line(f"    message {row['sqs_message_id']}")
+        output.line(f"    here since {row['in_dlq_since']}, received {row['receive_count']} times")
+        if row["known"] is not None:
+            known = row["known"]
+            output.line(f"    {known['state']} since {written(known['seen_at_us'])}: {known['reason']}")
+        shown = row["body"] if "undecodable" in row else json.dumps(row["data"], ensure_ascii=False)
+        cut = "" if len(shown) <= _SHOWN_CHARACTERS else f"… ({len(shown)} characters; --json shows all)"
+        output.line(f"    {shown[:_SHOWN_CHARACTERS]}{cut}")
+
+
+def status(*, place: ConsumerPlace, queue: DeadLetterQueue, as_json: bool) -> None:
+    """Run `dlq status`."""
+    tasks = [
+        _task_said(task) for task in MoveTasks(queue_client(place.environment, place.endpoint_url), queue.arn).listed()
+    ]
+    if as_json:
+        output.as_json({"queue": queue.name, "is_approximate": True, "tasks": tasks})
+        return
+    for task in tasks:
+        of = "" if task["to_move"] is None else f" of about {task['to_move']}"
+        why = f": {task['failure']}" if task["failure"] else ""
+        output.line(f"{task['status']:<10} started {task['started_at']}, moved about {task['moved']}{of}{why}")
+    if not tasks:
+        output.line(f"no move tasks of {queue.name}")
+
+
+def cancel(*, place: ConsumerPlace, queue: DeadLetterQueue, is_meant: bool) -> None:
+    """Run `dlq cancel`."""
+    tasks = MoveTasks(queue_client(place.environment, place.endpoint_url), queue.arn)
+    running = tasks.running()
+    if running is None:
+        output.line(f"no move task runs on {queue.name}; see `dlq status`", is_error=True)
+        sys.exit(COULD_NOT)
+    moved = tasks.cancel(running) if is_meant else running.moved
+    say(f"cancel the move task of {queue.name}, which has moved about {moved}", is_meant=is_meant)
+
+
+def _task_said(task: MoveTask) -> dict[str, Any]:
+    return {
+        "status": task.status,
+        "started_at": written(task.started_at_us),
+        "moved": task.moved,
+        "to_move": task.to_move,
+        "rate": task.rate,
+        "destination_arn": task.destination_arn,
+        "failure": task.failure,
+    }

@@ -1,0 +1,215 @@
+"""What `sluice dlq redrive` does."""
+
+import os
+import sys
+
+from sluice import limits, naming
+from sluice.cli import output
+from sluice.cli.dlq.commands import NATIVE
+from sluice.cli.dlq.place import queue_client, stoppable
+from sluice.cli.exits import COULD_NOT, PARTLY
+from sluice.cli.place import ConsumerPlace
+from sluice.clock import SystemClock
+from sluice.errors import ConfigError
+from sluice.messaging import failpoints
+from sluice.messaging.sqs import dead_letter_queue
+from sluice.messaging.sqs.dead_letter_limits import RATE_MAX
+from sluice.messaging.sqs.dead_letter_queue import DeadLetterQueue, Destination, Reading
+from sluice.messaging.sqs.rate_limit import Pace
+from sluice.messaging.sqs.redrive import Choice, Left, MoveTasks, Redrive, Result, batch_of, new_run
+
+_FOLLOW_SECONDS = 2
+_TROUBLES = {Left.BEHIND, Left.BOUNCED, Left.FAILED, Left.LATE}
+
+
+def redrive(
+    *,
+    place: ConsumerPlace,
+    queue: DeadLetterQueue,
+    engine: str,
+    to: str | None,
+    rate: float | None,
+    groups: tuple[str, ...],
+    types: tuple[str, ...],
+    event_ids: tuple[str, ...],
+    older_than: int | None,
+    canary: int | None,
+    run: str | None,
+    no_wait: bool,
+    as_json: bool,
+    is_meant: bool,
+) -> None:
+    """Run the command."""
+    choice = Choice(
+        groups=frozenset(groups),
+        types=frozenset(types),
+        event_ids=frozenset(event_ids),
+        before_us=None if older_than is None else SystemClock().now_us() - older_than * 1_000_000,
+    )
+    name = _destination_name(place, queue, to)
+    sqs = queue_client(place.environment, place.endpoint_url)
+    if engine == NATIVE:
+        _require_plain(choice, canary=canary, run=run)
+        if queue.name == naming.undelivered_queue_name(place.environment, place.consumer):
+            raise ConfigError(
+                "--engine is 'native' with --undelivered, allowed is client: SQS takes back only what came from a queue"
+            )
+        destination_arn = Destination(sqs, name).arn  # given, it is also for what was sent to the DLQ by hand
+        _redrive_natively(
+            MoveTasks(sqs, queue.arn), queue, name, destination_arn, _whole(rate), no_wait, as_json, is_meant
+        )
+    else:
+        if no_wait:
+            raise ConfigError("--no-wait is given with the client engine, allowed is native; leave it out")
+        destination = Destination(sqs, name)
+        if is_meant:
+            _redrive_from_here(queue, destination, choice, rate, canary, run, as_json)
+        else:
+            _say_what_would_be(queue, name, choice, canary, as_json)
+
+
+def _destination_name(place: ConsumerPlace, queue: DeadLetterQueue, to: str | None) -> str:
+    name = naming.queue_name(place.environment, place.consumer) if to is None else to
+    if name == queue.name or not name.endswith(limits.FIFO_SUFFIX):
+        raise ConfigError(f"--to is {name!r}, allowed is the name of another FIFO queue, which ends with .fifo")
+    return name
+
+
+def _say_what_would_be(
+    queue: DeadLetterQueue, destination: str, choice: Choice, canary: int | None, as_json: bool
+) -> None:
+    """Say what a run would meet first, and give it back."""
+    with stoppable() as (stop, clock), Reading(queue, clock=clock) as reading:
+        letters = dead_letter_queue.peek(reading, limits.RECEIVE_MESSAGES_MAX, is_stopped=stop.is_asked)
+    matching = sum(choice.matches(letter) for letter in letters)
+    about = sum(queue.counts.values())
+    if as_json:
+        said = {"is_done": False, "source": queue.name, "destination": destination, "about": about}
+        output.as_json(said | {"seen": len(letters), "matching": matching, "canary": canary})
+        return
+    if not letters:
+        output.line(f"nothing to be had in {queue.name}; SQS says about {about}")
+        return
+    how_many = f"{'what matches' if canary is None else f'up to {canary}'} of "
+    met = "" if choice.is_any else f"; of the first {len(letters)} to be had {matching} match"
+    output.line(
+        f"would send {'' if choice.is_any and canary is None else how_many}about {about} messages of {queue.name} to"
+        f" {destination}{met}; add --yes to do it"
+    )
+
+
+def _redrive_from_here(
+    queue: DeadLetterQueue,
+    destination: Destination,
+    choice: Choice,
+    rate: float | None,
+    canary: int | None,
+    run: str | None,
+    as_json: bool,
+) -> None:
+    with stoppable() as (stop, clock), output.progress(sum(queue.counts.values())) as advance:
+        run = new_run(clock) if run is None else run
+        redrive = Redrive(
+            queue,
+            destination,
+            run=run,
+            pace=Pace(rate, clock=clock),
+            clock=clock,
+            choice=choice,
+            batch=batch_of(rate, queue.hold_seconds),
+            most=canary,
+            is_stopped=stop.is_asked,
+            failpoint=failpoints.from_environment(os.environ, failpoints.DEAD_LETTERS),
+            on_moved=lambda _: advance(1),
+        )
+        output.line(f"run {run}: {queue.name} to {destination.name}", is_error=True)
+        result = redrive.work()
+    if as_json:
+        said = {"is_done": True, "run": run, "source": queue.name, "destination": destination.name}
+        moved = [{"group": group, "seq": seq} for group, seq in result.moved]
+        left = {"left": result.left_counts(), "error": result.error, "is_whole": result.is_whole}
+        output.as_json(said | {"moved": moved} | left)
+    else:
+        _show(result, run, canary)
+    _exit(result)
+
+
+def _show(result: Result, run: str, canary: int | None) -> None:
+    output.line(f"{len(result.moved)} brought back")
+    for why in Left:
+        count = sum(one is why for one in result.left.values())
+        if count:
+            output.line(f"{count} left: {why.value}")
+    if any(why is Left.UNWANTED for why in result.left.values()):
+        output.line("what is behind a message that does not match cannot be had without it, and stays too")
+    if result.error is not None:
+        output.line(f"the last error: {result.error}", is_error=True)
+    if not result.is_whole:
+        output.line(f"stopped before the end; go on with --run {run}", is_error=True)
+    elif canary is not None and result.moved:
+        places = ", ".join(f"number {seq} of group {group}" for group, seq in result.moved[:10])
+        output.line(
+            f"look whether the consumer handles {places}: its log, its effect, and whether `dlq ls` shows it again."
+            " Then bring the rest back without --canary"
+        )
+
+
+def _exit(result: Result) -> None:
+    if not result.moved and (result.left or not result.is_whole):
+        sys.exit(COULD_NOT)
+    if not result.is_whole or _TROUBLES & set(result.left.values()):
+        sys.exit(PARTLY)
+
+
+def _require_plain(choice: Choice, *, canary: int | None, run: str | None) -> None:
+    if not choice.is_any or canary is not None or run is not None:
+        raise ConfigError(
+            "--engine is 'native' with a filter, --canary or --run, allowed are --to, --rate and --no-wait: a move task"
+            " moves everything; use the client engine, or leave them out"
+        )
+
+
+def _whole(rate: float | None) -> int | None:
+    if rate is not None and rate != int(rate):
+        raise ConfigError(f"--rate is {rate:g} with the native engine, allowed are whole numbers from 1 to {RATE_MAX}")
+    return None if rate is None else int(rate)
+
+
+def _redrive_natively(
+    tasks: MoveTasks,
+    queue: DeadLetterQueue,
+    destination: str,
+    destination_arn: str,
+    rate: int | None,
+    no_wait: bool,
+    as_json: bool,
+    is_meant: bool,
+) -> None:
+    about = sum(queue.counts.values())
+    if not is_meant:
+        output.line(
+            f"would let SQS move about {about} messages of {queue.name} to {destination}, between what comes there"
+            " meanwhile; add --yes to do it"
+        )
+        return
+    tasks.start(destination_arn, rate=rate)
+    if no_wait:
+        output.line(f"SQS moves about {about} messages of {queue.name}; see `dlq status`, `dlq cancel`")
+        return
+    with stoppable() as (stop, clock), output.progress(about) as advance:
+        seen = 0
+        for task in tasks.followed(clock=clock, every_seconds=_FOLLOW_SECONDS):
+            advance(task.moved - seen)
+            seen = task.moved
+            if stop.is_asked():
+                break
+    if as_json:
+        said = {"is_done": True, "status": task.status, "moved": task.moved, "failure": task.failure}
+        output.as_json({"source": queue.name, "destination": destination} | said)
+    else:
+        why = f": {task.failure}" if task.failure else ""
+        output.line(f"{task.status.lower()}, about {task.moved} moved{why}")
+    if not task.has_ended:
+        output.line("SQS goes on without this process; see `dlq status`, `dlq cancel`", is_error=True)
+    if task.status != "COMPLETED":
+        sys.exit(PARTLY if task.moved or not task.has_ended else COULD_NOT)

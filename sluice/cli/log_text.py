@@ -1,0 +1,94 @@
+"""Text in log lines: bounded everywhere, and printable where a terminal shows it.
+
+What a handler raised, or a database answered, may have ten megabytes, or be the escape sequences of a terminal.
+"""
+
+from collections.abc import Callable, Mapping, MutableMapping
+from dataclasses import dataclass
+from typing import Any
+
+import structlog
+
+from sluice.messaging.printable import printable
+
+CHARACTERS_MAX = 20_000
+"""Of one text of a line."""
+_DEPTH_MAX = 4
+_ITEMS_MAX = 100
+_EXCEPTION = "exception"
+"""Where structlog puts a traceback, the one text that has lines of its own."""
+
+type Line = MutableMapping[str, Any]
+
+
+def with_traceback(logger: Any, name: str, line: Line) -> Line:
+    """Render the exception of a line; one that is made so that no traceback of it can be is named."""
+    found = line.get("exc_info")
+    try:
+        return structlog.processors.format_exc_info(logger, name, line)
+    except BaseException as error:  # somebody else's exception may raise anything while it is looked at
+        rest = {key: value for key, value in line.items() if key != "exc_info"}
+        raised = found[0] if isinstance(found, tuple) else type(found)
+        return rest | {_EXCEPTION: f"{printable(raised)}, whose traceback cannot be had: {type(error).__name__}"}
+
+
+def bounded(_: Any, __: str, line: Line) -> Line:
+    """Bound every text of a line; JSON escapes it."""
+    return {name: _each(value, _cut) for name, value in line.items()}
+
+
+def shown(_: Any, __: str, line: Line) -> Line:
+    """Bound every text of a line and make it printable; an exception keeps its line breaks."""
+    plain = {name: _each(value, _printable) for name, value in line.items() if name != _EXCEPTION}
+    plain["event"] = str(plain["event"])
+    if _EXCEPTION not in line:
+        return plain
+    text = _cut(str(line[_EXCEPTION]))
+    return plain | {
+        _EXCEPTION: "\n".join(printable(one, characters_max=2 * CHARACTERS_MAX) for one in text.split("\n"))
+    }
+
+
+@dataclass(frozen=True, slots=True)
+class _Shown:
+    """Text with escapes, which structlog would escape again where it were a string."""
+
+    text: str
+
+    def __repr__(self) -> str:
+        return self.text
+
+    def __str__(self) -> str:
+        return self.text
+
+
+def _printable(text: str) -> str | _Shown:
+    found = printable(text, characters_max=CHARACTERS_MAX)
+    return found if found == text else _Shown(found)
+
+
+def _cut(text: str) -> str:
+    """Leave out the middle: a traceback begins with where, and ends with what."""
+    if len(text) <= CHARACTERS_MAX:
+        return text
+    left_out = f" … ({len(text)} characters, the middle is left out) … "
+    kept = (CHARACTERS_MAX - len(left_out)) // 2
+    return text[:kept] + left_out + text[-kept:]
+
+
+def _each(value: object, change: Callable[[str], object], depth: int = 0) -> Any:
+    """Return a value whose texts are changed; what is no JSON becomes text, as the renderer would make it."""
+    if value is None or isinstance(value, bool | int | float):
+        return value
+    if isinstance(value, Mapping) and depth < _DEPTH_MAX and len(value) <= _ITEMS_MAX:
+        return {change(str(name)): _each(inner, change, depth + 1) for name, inner in value.items()}
+    if isinstance(value, list | tuple) and depth < _DEPTH_MAX and len(value) <= _ITEMS_MAX:
+        return [_each(inner, change, depth + 1) for inner in value]
+    return change(value if isinstance(value, str) else _text(value))
+
+
+def _text(value: object) -> str:
+    try:
+        return repr(value)
+    except Exception as error:  # somebody else's __repr__ may raise anything
+        return f"{type(value).__name__}, whose text cannot be had: {type(error).__name__}"

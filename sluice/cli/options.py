@@ -1,0 +1,207 @@
+"""Options that several commands have. Nothing heavy is imported here: `--help` and wrong usage need only these."""
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import click
+
+from sluice import limits
+from sluice.messaging.sqs.dead_letter_limits import HOLD_SECONDS
+
+_PORT_MAX = 65_535
+_LOCAL = "127.0.0.1"  # metrics name queues and topics: they are shown to others only on request
+
+type Command = Callable[..., None]
+
+SECRET_VARIABLE = "SLUICE_DATABASE_SECRET_ARN"  # noqa: S105 (its name)
+
+
+def environment_option(meant: str) -> Callable[[Command], Command]:
+    """Return the option `--env`."""
+    return click.option(
+        "--env",
+        "environment_name",
+        envvar="SLUICE_ENV",
+        default="local",
+        show_default=True,
+        help=f"{meant}  [$SLUICE_ENV]",
+    )
+
+
+def dsn_option(meant: str) -> Callable[[Command], Command]:
+    """Return the option `--dsn`."""
+    return click.option(
+        "--dsn",
+        envvar="SLUICE_DSN",
+        metavar="URL",
+        help=f"{meant} or postgresql://user@host/name.  [default: $SLUICE_DSN, else the secret ${SECRET_VARIABLE}]",
+    )
+
+
+def endpoint_option(service: str) -> Callable[[Command], Command]:
+    """Return the option `--endpoint-url`."""
+    return click.option(
+        "--endpoint-url", envvar="AWS_ENDPOINT_URL", metavar="URL", help=f"Where {service} is.  [default: AWS]"
+    )
+
+
+def json_option(command: Command) -> Command:
+    """Give a command `--json`."""
+    return click.option("--json", "as_json", is_flag=True, help="Print JSON.")(command)
+
+
+def limit_option(most: int, *, default: int) -> Callable[[Command], Command]:
+    """Return the option `--limit`."""
+    return click.option(
+        "--limit", "most", type=click.IntRange(1, most), default=default, show_default=True, help="At most so many."
+    )
+
+
+def metrics_options(command: Command) -> Command:
+    """Give a command `--metrics` and `--prometheus`."""
+    embedded = click.option(
+        "--metrics/--no-metrics",
+        "is_measured",
+        default=lambda: "ECS_CONTAINER_METADATA_URI_V4" in os.environ,
+        help="Write metrics to standard output, as CloudWatch Logs reads them.  [default: on ECS]",
+    )
+    scraped = click.option(
+        "--prometheus",
+        metavar="[HOST:]PORT",
+        callback=_address,
+        help="Serve metrics there for Prometheus; port 0 is any that is free.  [default host: 127.0.0.1]",
+    )
+    return embedded(scraped(command))
+
+
+def _address(_: click.Context, __: click.Parameter, value: str | None) -> tuple[str, int] | None:
+    """Return host and port of `[HOST:]PORT`; an IPv6 address stands in brackets."""
+    if value is None:
+        return None
+    host, _colon, port = value.rpartition(":")
+    is_port = port.isascii() and port.isdigit() and len(port) <= len(str(_PORT_MAX)) and int(port) <= _PORT_MAX
+    if not is_port or (":" in host and not host.startswith("[")):
+        raise click.BadParameter(f"{value!r} is no address, allowed is PORT or HOST:PORT, such as 9464 or [::1]:9464")
+    return host.removeprefix("[").removesuffix("]") or _LOCAL, int(port)
+
+
+def alive_option(command: Command) -> Command:
+    """Give a command `--alive`, and hand it the `AliveFile` where one is named. It is removed when the command ends."""
+    option = click.option(
+        "--alive",
+        envvar="SLUICE_ALIVE_FILE",
+        type=click.Path(path_type=Path),
+        callback=_alive_file,
+        metavar="FILE",
+        help="Show signs of life there, for `sluice alive FILE`; a file of its own for each process.",
+    )
+    return option(command)
+
+
+def _alive_file(context: click.Context, _: click.Parameter, path: Path | None) -> Any:
+    if path is None:
+        return None
+    from sluice.clock import SystemClock
+    from sluice.messaging.telemetry.liveness import AliveFile
+
+    file = AliveFile(path, SystemClock())
+    context.call_on_close(file.remove)
+    return file
+
+
+def log_level_option(command: Command) -> Command:
+    """Give a command `--log-level`."""
+    option = click.option(
+        "--log-level",
+        type=click.Choice(["debug", "info", "warning", "error"]),
+        envvar="SLUICE_LOG_LEVEL",
+        default="info",
+        show_default=True,
+        help="What is logged, and all that is worse.  [$SLUICE_LOG_LEVEL]",
+    )
+    return option(command)
+
+
+def confirmation_option(command: Command) -> Command:
+    """Give a command `--yes`."""
+    option = click.option("--yes", "is_meant", is_flag=True, help="Do it. Without, it is only said what would be done.")
+    return option(command)
+
+
+def audited(command: Command) -> Command:
+    """Give a command what every audited act takes: a reason, and `--yes`."""
+    return confirmation_option(click.option("--reason", required=True, help="Why; the audit keeps it.")(command))
+
+
+def at_place(command: Command) -> Command:
+    """Give a command `--env` and `--dsn`, and hand it the `Place` they name."""
+
+    @environment_option("Declared environment whose topic is meant.")
+    @dsn_option("The outbox's database, e.g. sqlite:///outbox.db")
+    def placed(environment_name: str, dsn: str | None, **given: Any) -> None:
+        from sluice.cli import place
+
+        with place.outbox_place(environment_name, dsn) as found:
+            command(place=found, **given)
+
+    return _as_command(command, placed)
+
+
+def at_consumer(command: Command) -> Command:
+    """Give a command `--env`, `--consumer`, `--dsn` and `--endpoint-url`, and hand it the `ConsumerPlace`.
+
+    A database is opened where one is named. A command that needs one asks the place for its `engine`.
+    """
+
+    @environment_option("Declared environment whose consumer is meant.")
+    @click.option(
+        "--consumer",
+        "consumer_name",
+        envvar="SLUICE_CONSUMER",
+        metavar="NAME",
+        help="The consumer that is meant.  [$SLUICE_CONSUMER]",
+    )
+    @dsn_option("The database of the consumer's inbox, e.g. sqlite:///billing.db")
+    @endpoint_option("SQS")
+    def placed(
+        environment_name: str, consumer_name: str | None, dsn: str | None, endpoint_url: str | None, **given: Any
+    ) -> None:
+        from sluice.cli import place
+
+        with place.consumer_place(environment_name, consumer_name, dsn, endpoint_url) as found:
+            command(place=found, **given)
+
+    return _as_command(command, placed)
+
+
+def at_dlq(command: Command) -> Command:
+    """Give a command the options of `at_consumer`, `--undelivered`, `--hold` and `--force`; hand it place and DLQ."""
+
+    @at_consumer
+    @click.option("--undelivered", is_flag=True, help="What SNS could not deliver, not what the consumer gave up.")
+    @click.option(
+        "--hold",
+        "hold_seconds",
+        type=click.IntRange(2, limits.VISIBILITY_TIMEOUT_SECONDS_MAX),
+        default=HOLD_SECONDS,
+        show_default=True,
+        metavar="SECONDS",
+        help="What was received is there again after so long, should this process die.",
+    )
+    @click.option("--force", is_flag=True, help="Also where the DLQ has a DLQ of its own, and looking moves messages.")
+    def placed(place: Any, undelivered: bool, hold_seconds: int, force: bool, **given: Any) -> None:
+        from sluice.cli.dlq import place as dlq_place
+
+        found = dlq_place.dlq_of(place, is_undelivered=undelivered, hold_seconds=hold_seconds, is_forced=force)
+        command(place=place, queue=found, **given)
+
+    return _as_command(command, placed)
+
+
+def _as_command(command: Command, placed: Command) -> Command:
+    """Return `placed` under the command's name, with the options of both."""
+    placed.__name__, placed.__doc__ = command.__name__, command.__doc__
+    placed.__click_params__ = getattr(command, "__click_params__", []) + placed.__click_params__  # type: ignore[attr-defined]
+    return placed

@@ -1,0 +1,84 @@
+"""The only module of the command line that prints: what it is given is text, and nothing a terminal acts on.
+
+A group may be called `order[/x]`, which is markup to rich; a payload, a handler's error or a server's message may hold
+the escape sequences of a terminal. Everything printed passes through `printable`, tables take their cells as text, and
+JSON escapes what is not printable. A test holds that no other module here prints.
+"""
+
+import json
+import sys
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+
+import click
+
+from sluice.messaging.printable import printable
+
+CHARACTERS_MAX = 100_000
+"""Of one line, or one cell of a table."""
+_WIDTH_MAX = 1_000_000
+"""Of a table in a file or a pipe: wider than any, so that nothing is wrapped or cut."""
+
+
+def line(text: str, *, is_error: bool = False) -> None:
+    """Print one line; a line break in it stands as its escape."""
+    click.echo(printable(text, characters_max=CHARACTERS_MAX), err=is_error)
+
+
+def lines(text: str, *, is_error: bool = False) -> None:
+    """Print text that has lines of its own, each one as `line` does."""
+    for one in text.split("\n"):
+        line(one, is_error=is_error)
+
+
+def as_json(value: object, *, indent: int | None = 2) -> None:
+    """Print JSON that says exactly the value: what is not printable is escaped as JSON escapes it.
+
+    Args:
+        value: what `json.dumps` takes.
+        indent: None prints all of it as one line.
+    """
+    is_unicode = (getattr(sys.stdout, "encoding", None) or "utf-8").lower().startswith("utf")
+    text = json.dumps(value, indent=indent, ensure_ascii=not is_unicode)
+    click.echo("\n".join(map(_printable_json, text.split("\n"))))
+
+
+def _printable_json(text: str) -> str:
+    return text if text.isprintable() else "".join(map(_escaped, text))
+
+
+def _escaped(character: str) -> str:
+    if character.isprintable():
+        return character
+    units = character.encode("utf-16-be", "surrogatepass").hex()  # JSON escapes UTF-16, two units beyond U+FFFF
+    return "".join(f"\\u{units[at : at + 4]}" for at in range(0, len(units), 4))
+
+
+def table(columns: Sequence[str], rows: Iterable[Sequence[object]], *, title: str | None = None) -> None:
+    """Print a table: on a terminal folded to its width, else as wide as it is."""
+    from rich.console import Console  # noqa: PLC0415 (what prints no table needs no rich)
+    from rich.table import Table  # noqa: PLC0415
+    from rich.text import Text  # noqa: PLC0415
+
+    def cell(value: object) -> Text:
+        return Text(printable(value, characters_max=CHARACTERS_MAX))
+
+    shown = Table(title=None if title is None else cell(title))
+    for name in columns:
+        shown.add_column(name, overflow="fold")
+    for row in rows:
+        shown.add_row(*map(cell, row))
+    console = Console()
+    (console if console.is_terminal else Console(width=_WIDTH_MAX)).print(shown)
+
+
+@contextmanager
+def progress(total: int) -> Iterator[Callable[[int], None]]:
+    """Yield what is called with how many more are done; on a terminal, standard error shows a bar."""
+    from rich.console import Console  # noqa: PLC0415
+    from rich.progress import Progress  # noqa: PLC0415
+
+    console = Console(stderr=True)
+    with Progress(console=console, transient=True, disable=not console.is_terminal) as bar:
+        shown = bar.add_task("messages", total=total)
+        yield lambda count: bar.update(shown, advance=count)

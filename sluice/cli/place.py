@@ -1,0 +1,125 @@
+"""Where a command acts: an environment's topic and the database of its outbox, or a consumer and that of its inbox."""
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from sqlalchemy import Engine
+
+from sluice import environments, naming
+from sluice.cli.options import SECRET_VARIABLE
+from sluice.declaration import Consumer, Environment
+from sluice.endpoint import checked_url
+from sluice.errors import ConfigError
+from sluice.messaging.database import credentials, engines
+from sluice.messaging.database.credentials import database_url
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """An environment and its database."""
+
+    environment: Environment
+    engine: Engine
+
+    @property
+    def topic(self) -> str:
+        """Return the name of the environment's topic."""
+        return naming.topic_name(self.environment)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConsumerPlace:
+    """A consumer of an environment, where SQS is, and the database of its inbox where one is named.
+
+    Args:
+        database: None where none is named; `engine` is for commands that cannot do without.
+        endpoint_url: of SQS; None means AWS.
+    """
+
+    environment: Environment
+    consumer: Consumer
+    database: Engine | None
+    endpoint_url: str | None
+
+    @property
+    def engine(self) -> Engine:
+        """Return the engine of the inbox's database.
+
+        Raises:
+            ConfigError: none is named.
+        """
+        if self.database is None:
+            raise ConfigError(_NO_DATABASE)
+        return self.database
+
+
+@contextmanager
+def outbox_place(environment_name: str, dsn: str | None) -> Iterator[Place]:
+    """Yield an environment with the database of its outbox."""
+    environment = environments.environment(environment_name)
+    engine = engines.engine(dsn or dsn_from_secret(environment))
+    engines.require_there(engine)
+    try:
+        yield Place(environment, engine)
+    finally:
+        engine.dispose()
+
+
+@contextmanager
+def consumer_place(
+    environment_name: str, consumer_name: str | None, dsn: str | None, endpoint_url: str | None
+) -> Iterator[ConsumerPlace]:
+    """Yield a consumer with the database of its inbox, where one is named."""
+    environment = environments.environment(environment_name)
+    consumer = consumer_of(environment, consumer_name)
+    endpoint_url = None if endpoint_url is None else checked_url(endpoint_url)
+    with inbox_database(environment, dsn) as database:
+        yield ConsumerPlace(environment=environment, consumer=consumer, database=database, endpoint_url=endpoint_url)
+
+
+def consumer_of(environment: Environment, name: str | None) -> Consumer:
+    """Return the consumer of that name.
+
+    Raises:
+        ConfigError: there is none in the environment, or none is named.
+    """
+    found = {one.name: one for one in environment.consumers}
+    allowed = f"environment {environment.name!r} has {', '.join(found)}"
+    if name is None:
+        raise ConfigError(f"no consumer is named, and {allowed}; give --consumer, or set SLUICE_CONSUMER")
+    if name not in found:
+        raise ConfigError(
+            f"consumer is {name!r}, and {allowed}; correct --consumer, or declare it in sluice/environments.py"
+        )
+    return found[name]
+
+
+@contextmanager
+def inbox_database(environment: Environment, dsn: str | None) -> Iterator[Engine | None]:
+    """Yield the engine of the inbox's database; None where neither a URL nor the secret is given."""
+    if dsn is None and SECRET_VARIABLE not in os.environ:
+        yield None
+        return
+    engine = engines.engine(dsn or dsn_from_secret(environment))
+    engines.require_there(engine, part="inbox")
+    try:
+        yield engine
+    finally:
+        engine.dispose()
+
+
+def dsn_from_secret(environment: Environment) -> str:
+    """Return the database's URL from the secret the stacks name.
+
+    Raises:
+        ConfigError: none is named, or it holds something else.
+    """
+    secret_arn = os.environ.get(SECRET_VARIABLE)
+    if secret_arn is None:
+        raise ConfigError(_NO_DATABASE)
+    return database_url(credentials.client(environment.region), secret_arn, ca=os.environ.get(credentials.CA_VARIABLE))
+
+
+_NO_DATABASE = f"no database is named: give --dsn, or set SLUICE_DSN or {SECRET_VARIABLE}"

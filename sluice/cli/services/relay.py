@@ -1,0 +1,160 @@
+"""What `sluice relay` does."""
+
+import os
+import random
+import sys
+from pathlib import Path
+
+import boto3
+import structlog
+from sqlalchemy.exc import InterfaceError, OperationalError
+
+from sluice import metrics, naming
+from sluice.cli import output
+from sluice.cli.exits import PARTLY
+from sluice.cli.place import Place
+from sluice.cli.services.running import log_to, measuring, recording
+from sluice.clock import SystemClock
+from sluice.declaration import Environment
+from sluice.endpoint import checked_url
+from sluice.errors import ConfigError
+from sluice.messaging import failpoints
+from sluice.messaging.database import engines, schema
+from sluice.messaging.database.waiting import CommitWait, PollWait, Stop
+from sluice.messaging.errors import OutboxError
+from sluice.messaging.outbox.store import Lag, Store
+from sluice.messaging.relay import publisher
+from sluice.messaging.relay.lease import Lease
+from sluice.messaging.relay.relay import Relay, RelaySettings, Wait, run
+from sluice.messaging.telemetry.liveness import SLACK_SECONDS, AliveFile, Liveness, Watch
+
+_log = structlog.get_logger()
+_DAY_SECONDS = 86_400
+_ANSWER_SECONDS = 30  # of a database; a lease that is longer allows more
+_LISTEN_POLL_SECONDS = 5  # with LISTEN a poll is only there for what was missed
+
+
+def relay(
+    *,
+    place: Place,
+    topic_arn: str | None,
+    endpoint_url: str | None,
+    poll: float,
+    lease: float,
+    keep: float,
+    listen: bool,
+    is_measured: bool,
+    prometheus: tuple[str, int] | None,
+    alive: AliveFile | None,
+    record: Path | None,
+    until_empty: bool,
+    log_level: str,
+) -> None:
+    """Run the command."""
+    log_to(sys.stderr, log_level)
+    settings = RelaySettings(
+        poll_seconds=max(poll, _LISTEN_POLL_SECONDS) if listen else poll,
+        lease_seconds=lease,
+        keep_sent_seconds=keep * _DAY_SECONDS,
+        keep_groups_seconds=max(consumer.inbox_retention_seconds for consumer in place.environment.consumers),
+    )
+    if listen and place.engine.dialect.name != "postgresql":
+        raise ConfigError(f"--listen is given with {place.engine.dialect.name}, allowed is postgresql; leave it out")
+    measured = measuring(
+        metrics.OUTBOX,
+        metrics.dimensions(place.environment),
+        interval_seconds=metrics.OUTBOX_INTERVAL_SECONDS,
+        is_embedded=is_measured,
+        prometheus=prometheus,
+    )
+    checked = None if endpoint_url is None else checked_url(endpoint_url)
+    sns = publisher.client(checked, place.environment.region)
+    arn = topic_arn or _topic_arn(place.environment, checked)
+    answer_seconds = max(lease, _ANSWER_SECONDS)
+    engines.end_waits(place.engine, answer_seconds)
+    stop = Stop()
+    stop.on_signals()
+    failpoint = failpoints.from_environment(os.environ, failpoints.RELAY)
+    _require_tables(place)
+    holder = Lease(place.engine, place.topic, lease_seconds=lease)
+    database = place.engine.dialect.name
+    started = {"owner": holder.owner, "topic": place.topic, "topic_arn": arn, "database": database, "listen": listen}
+    _log.info("starting", **started, poll_seconds=settings.poll_seconds, lease_seconds=settings.lease_seconds)
+    if (why := publisher.check_topic(sns, arn)) is not None:
+        _log.warning("the topic could not be looked at", topic_arn=arn, error=why)
+    store = Store(place.engine, place.topic)
+    with recording(record, run=place.topic, worker="relay", client=sns, names={arn: place.topic}) as recorder:
+        leading = Relay(
+            store,
+            holder,
+            publisher.Publisher(sns, arn),
+            settings=settings,
+            failpoint=failpoint,
+            measured=measured,
+            recorder=recorder,
+        )
+        wait: Wait = CommitWait(place.engine, place.topic, stop) if listen else PollWait(stop)
+        ending = _UntilEmpty(wait, store, leading)
+        # A step publishes once, and ends when the database gives no answer in time.
+        step_seconds = publisher.CALL_SECONDS_MAX + answer_seconds + SLACK_SECONDS
+        clock = SystemClock()
+        watch = Watch(Liveness(clock), alive, within_seconds=step_seconds, clock=clock)
+        chance = random.Random()  # noqa: S311 (jitter is no secret)
+        run(leading, ending if until_empty else wait, settings, chance=chance, watch=watch)
+    if until_empty:
+        _tell_left(store.lag(), is_finished=ending.is_finished)
+
+
+def _tell_left(left: Lag, *, is_finished: bool) -> None:
+    """Exit with 1 where messages are left: refused by SNS, or, when stopped before the end, not published yet."""
+    if left.quarantined_count or (left.pending_count and not is_finished):
+        pending = "waiting behind" if is_finished else "not published yet"
+        output.line(
+            f"{left.quarantined_count} quarantined, {left.pending_count} {pending}; see `outbox ls`", is_error=True
+        )
+        sys.exit(PARTLY)
+
+
+class _UntilEmpty:
+    """Waits as another does, and stops when nothing but what is blocked is left."""
+
+    def __init__(self, wait: Wait, store: Store, leading: Relay) -> None:
+        self._wait, self._store, self._relay = wait, store, leading
+        self.is_finished = False
+
+    def wait(self, seconds: float) -> None:
+        """Wait, unless nothing is left to wait for: asked only here, where nothing was due."""
+        is_known = self._relay.is_leading or self._relay.is_standing_by
+        self.is_finished = is_known and self._store.is_finished()
+        if not self.is_stopped():
+            self._wait.wait(seconds)
+
+    def is_stopped(self) -> bool:
+        """Return whether to stop."""
+        return self.is_finished or self._wait.is_stopped()
+
+
+def _require_tables(place: Place) -> None:
+    """Refuse a database without the outbox's tables; of one that does not answer nothing is known yet."""
+    try:
+        with engines.reading(place.engine) as connection:
+            found = schema.drift(connection, schema.OUTBOX)
+    except (OperationalError, InterfaceError) as error:
+        if not engines.may_pass(error) or engines.is_refused(error.orig):
+            raise
+        return
+    if any(sentence.startswith("table ") for sentence in found):
+        raise OutboxError(engines.NO_TABLES.format(part="outbox"))
+    if found:
+        raise OutboxError(
+            f"the outbox's tables are not as this version needs them ({found[0]}); see `sluice outbox"
+            " check`, and `outbox schema`"
+        )
+
+
+def _topic_arn(environment: Environment, endpoint_url: str | None) -> str:
+    account = environment.account
+    if account is None:
+        sts = boto3.client("sts", endpoint_url=endpoint_url, region_name=environment.region, config=publisher.CONFIG)
+        account = sts.get_caller_identity()["Account"]
+    return naming.topic_arn(environment, account)

@@ -1,0 +1,119 @@
+"""What the long-running commands share: their log, their metrics, their signs of life, their history."""
+
+import os
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import structlog
+
+from sluice import metrics
+from sluice.cli import log_text
+from sluice.clock import SystemClock, clock_id
+from sluice.errors import ConfigError
+from sluice.messaging.telemetry.metrics import EmbeddedMetrics, EveryMetrics, Metrics
+
+_log = structlog.get_logger()
+
+
+def measuring(
+    names: Sequence[str],
+    dimensions: Mapping[str, str],
+    *,
+    interval_seconds: float,
+    is_embedded: bool,
+    prometheus: tuple[str, int] | None,
+) -> Metrics:
+    """Return what takes measurements: standard output, OpenTelemetry and Prometheus, each where it is wanted.
+
+    OpenTelemetry is where somebody has imported it: the handlers' module, which is loaded before this is called.
+
+    Args:
+        names: of all metrics there may be.
+        dimensions: what they are of.
+        interval_seconds: how often is measured.
+        is_embedded: whether they are written to standard output.
+        prometheus: host and port to serve them at.
+
+    Raises:
+        ConfigError: prometheus-client is not installed, or nothing can listen there.
+    """
+    sinks: list[Metrics] = []
+    if is_embedded:
+        clock, namespace, units = SystemClock(), metrics.NAMESPACE, metrics.UNITS
+        sinks.append(EmbeddedMetrics(sys.stdout, clock=clock, namespace=namespace, dimensions=dimensions, units=units))
+    if "opentelemetry" in sys.modules:
+        from sluice.messaging.telemetry.instruments import InstrumentMetrics, meter  # noqa: PLC0415 (only where OpenTelemetry is)
+
+        sinks.append(InstrumentMetrics(meter(), names, dimensions))
+    if prometheus is not None:
+        sinks.append(_served(prometheus, names, dimensions, interval_seconds))
+    return EveryMetrics(sinks)
+
+
+def _served(
+    address: tuple[str, int], names: Sequence[str], dimensions: Mapping[str, str], interval_seconds: float
+) -> Metrics:
+    try:
+        from sluice.messaging.telemetry.prometheus import PrometheusMetrics, serve  # noqa: PLC0415 (only on request)
+    except ModuleNotFoundError as error:
+        raise ConfigError(
+            f"--prometheus is given, and there is no module {error.name}; pip install prometheus-client or leave it out"
+        ) from error
+    host, port = address
+    kept = PrometheusMetrics(names, dimensions, interval_seconds=interval_seconds, clock=SystemClock())
+    served_port = serve(kept, host=host, port=port)
+    _log.info("serving metrics", host=host, port=served_port)
+    return kept
+
+
+@contextmanager
+def recording(folder: Path | None, *, run: str, worker: str, client: Any, names: Mapping[str, str]) -> Iterator[Any]:
+    """Yield what writes the history, attached to the client; None, at no cost, where no folder is given.
+
+    Args:
+        folder: of the journals.
+        run: what they are of.
+        worker: what records; process and time make it unique.
+        client: whose calls are recorded.
+        names: queue URL or topic ARN to its name in the history.
+    """
+    if folder is None:
+        yield None
+        return
+    from sluice.recorder.journal import Journal  # noqa: PLC0415 (pyarrow is loaded by those who record)
+    from sluice.recorder.recorder import Recorder, host_name  # noqa: PLC0415
+
+    worker = f"{worker}-{os.getpid()}-{SystemClock().now_us()}"
+    common = {"run": run, "worker": worker, "host": host_name(), "clock_id": clock_id()}
+    with Journal(folder, worker, common=common) as journal:
+        recorder = Recorder(journal, names=names)
+        recorder.attach(client)
+        yield recorder
+
+
+def log_to(stream: Any, level: str = "info") -> None:
+    """Log as lines of JSON; for people, where people look on.
+
+    Args:
+        stream: where to.
+        level: what is logged, and all that is worse.
+    """
+    is_terminal = stream.isatty()
+    render: Any = structlog.processors.JSONRenderer()
+    if is_terminal:
+        render = structlog.dev.ConsoleRenderer(exception_formatter=structlog.dev.plain_traceback)
+    structlog.configure(
+        processors=[
+            structlog.contextvars.merge_contextvars,
+            structlog.processors.add_log_level,
+            structlog.processors.TimeStamper(fmt="iso", utc=True),
+            log_text.with_traceback,
+            log_text.shown if is_terminal else log_text.bounded,
+            render,
+        ],
+        wrapper_class=structlog.make_filtering_bound_logger(level),
+        logger_factory=structlog.PrintLoggerFactory(stream),
+    )

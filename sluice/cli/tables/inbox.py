@@ -1,0 +1,60 @@
+"""What `sluice inbox …` does."""
+
+from sluice.cli import output
+from sluice.cli.place import ConsumerPlace
+from sluice.cli.tables.acts import act, actor, written
+from sluice.cli.tables.schema import tell_drift
+from sluice.messaging.database import engines, schema
+from sluice.messaging.inbox import operations
+from sluice.messaging.inbox.inbox import Inbox, Policy
+from sluice.messaging.inbox.operations import Operator
+
+_COLUMNS = ("group", "epoch", "baseline", "last number", "parked", "last message")
+
+
+def check(*, place: ConsumerPlace) -> None:
+    """Run `inbox check`."""
+    tell_drift(place.engine, schema.INBOX)
+
+
+def status(*, place: ConsumerPlace, as_json: bool) -> None:
+    """Run `inbox status`."""
+    counted = Inbox(Policy.declared(place.consumer)).counts(place.engine)
+    if as_json:
+        output.as_json({"consumer": place.consumer.name, **counted})
+        return
+    output.line(", ".join(f"{count} {name.replace('_', ' ')}" for name, count in counted.items()))
+
+
+def ls(*, place: ConsumerPlace, group_id: str | None, most: int, as_json: bool) -> None:
+    """Run `inbox ls`."""
+    name = place.consumer.name
+    with engines.reading(place.engine) as connection, engines.explaining_missing_tables():
+        found, count = operations.listed_groups(connection, name, group_id=group_id, most=most)
+    if as_json:
+        output.as_json({"consumer": name, "count": count, "groups": found})
+        return
+    rows = [
+        (
+            row["group_id"],
+            row["epoch"],
+            row["first_seq"],
+            row["last_seq"],
+            "" if row["parked_at_us"] is None else f"since {written(row['parked_at_us'])}",
+            written(row["updated_at_us"]),
+        )
+        for row in found
+    ]
+    output.table(_COLUMNS, rows, title=name)
+    output.line(f"{len(found)} of {count}", is_error=True)
+
+
+def lower_baseline(*, place: ConsumerPlace, group_id: str, seq: int, reason: str, is_meant: bool) -> None:
+    """Run `inbox lower-baseline`."""
+    operator = Operator(consumer=place.consumer.name, actor=actor(), reason=reason)
+    act(
+        place.engine,
+        f"expect the numbers of group {group_id} from {seq} on",
+        lambda connection: operator.lower_baseline(connection, group_id, seq),
+        is_meant=is_meant,
+    )

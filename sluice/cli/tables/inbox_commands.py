@@ -1,0 +1,67 @@
+"""`sluice inbox …`: its commands and their options. What each does is in `sluice.cli.tables.inbox`."""
+
+from typing import Any
+
+import click
+
+from sluice.cli.options import at_consumer, audited, json_option, limit_option
+from sluice.cli.tables.schema_command import schema_command
+from sluice.cli.values import SEQ
+
+
+@click.group("inbox")
+def group() -> None:
+    """Look after a consumer's inbox: its tables, its groups, and how many messages wait in it.
+
+    What to do about messages that wait: `dlq`.
+    """
+
+
+group.add_command(schema_command("inbox"))
+
+
+@group.command()
+@at_consumer
+def check(**given: Any) -> None:
+    """Compare the database's tables with what this version needs; exit code 1 and a line each where they differ."""
+    from sluice.cli.tables import inbox
+
+    inbox.check(**given)
+
+
+@group.command()
+@json_option
+@at_consumer
+def status(**given: Any) -> None:
+    """Tell how many groups are parked, messages set aside or held, and numbers missing or dead."""
+    from sluice.cli.tables import inbox
+
+    inbox.status(**given)
+
+
+@group.command("ls")
+@click.option("--group", "group_id", help="Only this message group.")
+@limit_option(100_000, default=50)
+@json_option
+@at_consumer
+def ls(**given: Any) -> None:
+    """List groups: where each begins for this consumer (its baseline), and how far it is."""
+    from sluice.cli.tables import inbox
+
+    inbox.ls(**given)
+
+
+@group.command("lower-baseline")
+@click.argument("group_id", metavar="GROUP")
+@click.argument("seq", metavar="SEQ", type=SEQ)
+@audited
+@at_consumer
+def lower_baseline(**given: Any) -> None:
+    """Expect the numbers of a group from SEQ on: those before its baseline are missing until they come.
+
+    For a group that began where it should not have, of a consumer that joined late. What comes from before a baseline
+    is handled in any case, once, and told that it is late; missing numbers are listed (`dlq ls`), and rung for.
+    """
+    from sluice.cli.tables import inbox
+
+    inbox.lower_baseline(**given)

@@ -1,0 +1,123 @@
+"""`sluice outbox …`: its commands and their options. What each does is in `sluice.cli.tables.outbox`."""
+
+from typing import Any
+
+import click
+
+from sluice.cli.options import at_place, audited, json_option, limit_option
+from sluice.cli.tables.schema_command import schema_command
+from sluice.cli.values import SEQ
+
+_STATUSES = ["pending", "sent", "quarantined"]
+
+
+@click.group("outbox")
+def group() -> None:
+    """Look at an outbox and act on its messages; every act takes a reason and is written down.
+
+    \b
+    A message is pending, then sent; or quarantined, when SNS refuses it for good, and its group waits:
+      sluice outbox ls
+      sluice outbox unquarantine GROUP SEQ --reason "..." --yes
+    """
+
+
+@group.command()
+@click.option("--status", type=click.Choice(_STATUSES), help="Only these.  [default: what is not sent]")
+@click.option("--group", "group_id", help="Only this message group.")
+@limit_option(100_000, default=50)
+@json_option
+@at_place
+def ls(**given: Any) -> None:
+    """List messages of the outbox, by group and number."""
+    from sluice.cli.tables import outbox
+
+    outbox.ls(**given)
+
+
+@group.command()
+@json_option
+@at_place
+def lag(**given: Any) -> None:
+    """Tell how long the oldest unpublished message has waited, and how many there are."""
+    from sluice.cli.tables import outbox
+
+    outbox.lag(**given)
+
+
+@group.command()
+@click.argument("group_id", metavar="GROUP")
+@click.argument("group_seq", metavar="SEQ", type=SEQ)
+@audited
+@at_place
+def resend(**given: Any) -> None:
+    """Publish a sent message again, under a fresh deduplication id.
+
+    For consumers that lost it. Those that did not drop it: the event is the same.
+    """
+    from sluice.cli.tables import outbox
+
+    outbox.resend(**given)
+
+
+@group.command()
+@click.argument("group_id", metavar="GROUP")
+@click.argument("group_seq", metavar="SEQ", type=SEQ)
+@audited
+@at_place
+def unquarantine(**given: Any) -> None:
+    """Try a quarantined message again as it is, after its cause was mended."""
+    from sluice.cli.tables import outbox
+
+    outbox.unquarantine(**given)
+
+
+@group.command()
+@click.argument("group_id", metavar="GROUP")
+@click.argument("group_seq", metavar="SEQ", type=SEQ)
+@audited
+@at_place
+def skip(**given: Any) -> None:
+    """Give a quarantined message up: a tombstone with its number is published in its place.
+
+    Consumers see no hole; the audit keeps the body.
+    """
+    from sluice.cli.tables import outbox
+
+    outbox.skip(**given)
+
+
+@group.command("begin-epoch")
+@audited
+@at_place
+def begin_epoch(**given: Any) -> None:
+    """Begin another epoch, once, after the database was restored to an earlier state and before producers start.
+
+    Numbers given from now on repeat numbers given before the restore; the epoch tells consumers that they are new.
+    Groups go on from their last numbers; those that the restore lost begin a later epoch by themselves.
+    """
+    from sluice.cli.tables import outbox
+
+    outbox.begin_epoch(**given)
+
+
+@group.command()
+@limit_option(100_000, default=50)
+@at_place
+def audit(**given: Any) -> None:
+    """Print what operators did, newest first, as lines of JSON."""
+    from sluice.cli.tables import outbox
+
+    outbox.audit(**given)
+
+
+group.add_command(schema_command("outbox"))
+
+
+@group.command()
+@at_place
+def check(**given: Any) -> None:
+    """Compare the database's tables with what this version needs; exit code 1 and a line each where they differ."""
+    from sluice.cli.tables import outbox
+
+    outbox.check(**given)

@@ -1,0 +1,40 @@
+"""The tables of outbox and inbox from the command line: their SQL, their creation, and what differs."""
+
+import sys
+
+import click
+from sqlalchemy import Engine, MetaData
+
+from sluice import environments
+from sluice.cli import output
+from sluice.cli.exits import PARTLY
+from sluice.cli.place import dsn_from_secret
+from sluice.messaging.database import engines, schema
+
+_PARTS = {"outbox": schema.OUTBOX, "inbox": schema.INBOX}
+
+
+def create(*, part: str, kind: str | None, is_applied: bool, environment_name: str, dsn: str | None) -> None:
+    """Run the command `schema` of outbox or inbox."""
+    of = _PARTS[part]
+    if is_applied == (kind is not None):
+        raise click.UsageError("give one of --sql postgresql, --sql sqlite, or --apply with --dsn")
+    if kind is not None:
+        output.lines(schema.sql(kind, of).removesuffix("\n"))
+        return
+    engine = engines.engine(dsn or dsn_from_secret(environments.environment(environment_name)))
+    with engine.begin() as connection:
+        schema.create(connection, of)
+    engine.dispose()
+    output.line(f"the {part}'s tables are there", is_error=True)
+
+
+def tell_drift(engine: Engine, of: MetaData) -> None:
+    """Print where a database's tables differ from what is needed, a line each; then exit with 1."""
+    with engine.connect() as connection:
+        found = schema.drift(connection, of)
+    for sentence in found:
+        output.line(sentence)
+    if found:
+        sys.exit(PARTLY)
+    output.line("the tables are as this version needs them", is_error=True)

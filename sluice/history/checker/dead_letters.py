@@ -1,0 +1,303 @@
+"""F: dead letters, and their way back."""
+
+from collections.abc import Iterator
+
+from sluice.history.checker.expectation import Move
+from sluice.history.checker.group import NEVER_US, Group, responded
+from sluice.history.checker.ordering import overtaken
+from sluice.history.checker.verdict import Violation
+from sluice.history.events import Event
+
+
+def _pairs(group: Group) -> Iterator[tuple[str, str]]:
+    """Yield each queue of which all receives are on record, with its DLQ."""
+    for queue in group.expectation.queues:
+        dead_letter_queue = group.expectation.dead_letter_queues.get(queue)
+        if dead_letter_queue is not None and group.is_proven(queue):
+            yield queue, dead_letter_queue
+
+
+def _receives(group: Group, queue: str, idx: int | None) -> list[Event]:
+    return [event for event in group.received.get(queue, []) if event.idx == idx]
+
+
+def _dead(group: Group, queue: str) -> Iterator[tuple[int, Event]]:
+    """Yield (idx, first receive from the queue's DLQ) of what is certainly that queue's own dead letter."""
+    dead_letter_queue = group.expectation.dead_letter_queues.get(queue, "")
+    for idx, event in sorted(group.first_received.get(dead_letter_queue, {}).items()):
+        if _stray_from(group, dead_letter_queue, event) is None:
+            yield idx, event
+
+
+def _stray_from(group: Group, dead_letter_queue: str, event: Event) -> Event | None:
+    """Return the receive that shows a dead letter to be of a queue with another DLQ."""
+    owners = {queue for queue, its in group.expectation.dead_letter_queues.items() if its == dead_letter_queue}
+    found = {
+        queue: group.instances[queue, id_][0]
+        for queue in group.expectation.queues
+        for id_ in (event.sqs_message_id, event.deduplication_id)
+        if id_ is not None and (queue, id_) in group.instances
+    }
+    return None if owners & set(found) else next(iter(found.values()), None)
+
+
+def premature(group: Group) -> Iterator[Violation]:
+    """F1."""
+    for queue, _ in _pairs(group):
+        most = group.expectation.max_receive_count.get(queue)
+        for idx, dead in _dead(group, queue):
+            receives = _receives(group, queue, idx)
+            possible = len(receives) + group.expectation.lost_receives.get(queue, 0)
+            if most is not None and possible < most:
+                yield group.violation(
+                    "F1",
+                    queue,
+                    [idx],
+                    f"dead-lettered after {possible} receive(s), {most} were allowed",
+                    [*receives[-5:], dead],
+                )
+
+
+def late(group: Group) -> Iterator[Violation]:
+    """F2."""
+    for (queue, _), receives in sorted(group.instances.items()):
+        most = group.expectation.max_receive_count.get(queue)
+        if most is None or queue not in group.expectation.dead_letter_queues:
+            continue
+        for event in receives:
+            is_over = event.receive_count is not None and event.receive_count > most
+            if is_over and group.is_bound(queue, event.idx):
+                yield group.violation(
+                    "F2",
+                    queue,
+                    [event.idx],
+                    f"delivered the {event.receive_count}th time, and {most} were allowed",
+                    [one for one in receives if responded(one) <= responded(event)][-3:],
+                )
+                break
+
+
+def absent(group: Group) -> Iterator[Violation]:
+    """F3."""
+    for (queue, id_), receives in sorted(group.instances.items()):
+        most, last = group.expectation.max_receive_count.get(queue), receives[-1]
+        dead_letter_queue = group.expectation.dead_letter_queues.get(queue)
+        empty_us = group.around.empty_since_us.get(dead_letter_queue or "")
+        if most is None or empty_us is None or not group.is_proven(queue) or (last.receive_count or 0) < most:
+            continue
+        free_us = group.possible_lease_end_us(last) + group.expectation.clock_bound_us
+        polls = sum(group.around.polls(queue, from_us=free_us, until_us=empty_us))
+        is_seen = group.is_dead_lettered(queue, last.idx) or any(
+            one.sqs_message_id == id_
+            for dead in group.expectation.dead_letter_queues.values()
+            for one in group.received.get(dead, [])
+        )
+        is_left = not is_seen and not group.may_be_deleted(last) and group.is_bound(queue, last.idx)
+        if polls and is_left:
+            yield group.violation(
+                "F3",
+                queue,
+                [last.idx],
+                f"used up its {most} receives, was not deleted, and never was in {dead_letter_queue}",
+                receives[-6:],
+            )
+
+
+def wrong_target(group: Group) -> Iterator[Violation]:
+    """F4."""
+    for dead_letter_queue in sorted(set(group.expectation.dead_letter_queues.values())):
+        for idx, event in sorted(group.first_received.get(dead_letter_queue, {}).items()):
+            source = _stray_from(group, dead_letter_queue, event)
+            if source is not None:
+                yield group.violation(
+                    "F4",
+                    source.queue,
+                    [idx],
+                    f"a message of {source.queue} was found in {dead_letter_queue}",
+                    [source, event],
+                )
+
+
+def after_delete(group: Group) -> Iterator[Violation]:
+    """F5."""
+    for queue in group.expectation.queues:
+        for idx, dead in _dead(group, queue):
+            if len(group.ids.get((queue, idx), ())) != 1:
+                continue  # another copy may be the dead one
+            for event in _receives(group, queue, idx):
+                delete = group.settled_delete(event)
+                if delete is not None and group.is_before(delete, dead):
+                    yield group.violation(
+                        "F5", queue, [idx], "dead-lettered after it was deleted", [event, delete, dead]
+                    )
+                    break
+
+
+def content(group: Group) -> Iterator[Violation]:
+    """F6."""
+    for queue in group.expectation.queues:
+        for idx, dead in _dead(group, queue):
+            source = group.first_received.get(queue, {}).get(idx)
+            changed = _changed(group, queue, dead, source)
+            if changed is not None:
+                witness = source if source is not None else group.publishes[idx][0]
+                yield group.violation("F6", queue, [idx], f"in the DLQ {changed}", [witness, dead])
+
+
+def _changed(group: Group, queue: str, dead: Event, source: Event | None) -> str | None:
+    """Return what is not as it should be in the DLQ."""
+    ids = group.ids.get((queue, dead.idx or 0), [])
+    published = {one.body_hash for one in group.publishes.get(dead.idx or 0, [])}
+    if published and dead.body_hash is not None and not {dead.body_hash, None} & published:
+        return "its body is another"
+    if source is None or dead.idx is None:
+        return None
+    if None not in (source.attributes_hash, dead.attributes_hash) and source.attributes_hash != dead.attributes_hash:
+        return "its attributes are others"
+    if dead.deduplication_id is not None and ids and dead.deduplication_id not in ids:
+        return f"its deduplication id is {dead.deduplication_id}, and not its message id"
+    return None
+
+
+def order(group: Group) -> Iterator[Violation]:
+    """F7."""
+    for queue in group.expectation.queues:
+        dead = dict(_dead(group, queue))
+        first = group.first_received.get(queue, {})
+        came = sorted((idx for idx in dead if idx in first), key=lambda idx: responded(first[idx]))
+        for later, earlier in overtaken(group, came, dead):
+            last = _receives(group, queue, later)
+            gone = [event for event in last if responded(event) < responded(dead[later])]
+            if gone and group.is_before(gone[-1], first[earlier]):
+                yield group.violation(
+                    "F7",
+                    queue,
+                    [later, earlier],
+                    "the first was dead-lettered before the second was received, and stands behind it in the DLQ",
+                    [gone[-1], first[earlier], dead[earlier], dead[later]],
+                )
+
+
+# --- the way back ----------------------------------------------------------------------------------------------------
+
+
+def _moves(group: Group) -> Iterator[tuple[str, str, Move]]:
+    """Yield (queue, DLQ, the move task) where exactly one task brought dead letters back."""
+    for queue, dead_letter_queue in _pairs(group):
+        moves = [one for one in group.around.moves if (one.source, one.destination) == (dead_letter_queue, queue)]
+        if len(moves) == 1:
+            yield queue, dead_letter_queue, moves[0]
+
+
+def _buried(group: Group, dead_letter_queue: str, move: Move) -> Iterator[tuple[int, Event]]:
+    """Yield (idx, last receive from the DLQ) of what was there when the task began and nobody may have deleted."""
+    for idx in sorted(group.first_received.get(dead_letter_queue, {})):
+        before = [event for event in _receives(group, dead_letter_queue, idx) if responded(event) < move.began_at_us]
+        if before and not group.may_be_deleted(before[-1]):
+            yield idx, before[-1]
+
+
+def _after(group: Group, queue: str, idx: int, move: Move) -> list[Event]:
+    return [event for event in _receives(group, queue, idx) if responded(event) >= move.began_at_us]
+
+
+def redrive_loss(group: Group) -> Iterator[Violation]:
+    """F8."""
+    for queue, dead_letter_queue, move in _moves(group):
+        empty = [group.around.empty_since_us.get(name) for name in (queue, dead_letter_queue)]
+        is_over = all(since is not None and since > move.ended_at_us for since in empty)
+        for idx, dead in _buried(group, dead_letter_queue, move) if is_over else ():
+            if not _after(group, queue, idx, move) and not _after(group, dead_letter_queue, idx, move):
+                yield group.violation(
+                    "F8",
+                    queue,
+                    [idx],
+                    f"brought back from {dead_letter_queue}, and in neither queue since",
+                    [*_receives(group, queue, idx)[:1], dead],
+                )
+
+
+def redrive_duplicate(group: Group) -> Iterator[Violation]:
+    """F9."""
+    for queue, dead_letter_queue, move in _moves(group):
+        most = group.expectation.max_receive_count.get(queue, NEVER_US)
+        for idx, dead in _buried(group, dead_letter_queue, move):
+            back = _after(group, queue, idx, move)
+            new = {event.sqs_message_id: event for event in reversed(back) if event.sqs_message_id is not None}
+            still = [
+                event
+                for event in _after(group, dead_letter_queue, idx, move)
+                if group.is_after(event, move.ended_at_us)
+            ]
+            is_again = len(back) + group.expectation.lost_receives.get(queue, 0) >= most
+            if len(new) > 1:
+                yield group.violation(
+                    "F9", queue, [idx], f"brought back once, and {len(new)} messages since", [dead, *new.values()][:6]
+                )
+            elif back and still and not is_again:
+                yield group.violation(
+                    "F9", queue, [idx], f"brought back, and still in {dead_letter_queue}", [dead, back[0], still[0]]
+                )
+
+
+def redrive_reorder(group: Group) -> Iterator[Violation]:
+    """F10."""
+    for queue, dead_letter_queue, move in _moves(group):
+        buried = dict(_buried(group, dead_letter_queue, move))
+        back = {idx: events[0] for idx in buried if (events := _after(group, queue, idx, move))}
+        in_dlq = sorted(back, key=lambda idx: responded(group.first_received[dead_letter_queue][idx]))
+        for later, earlier in overtaken(group, in_dlq, back):
+            first = group.first_received[dead_letter_queue]
+            if group.is_before(first[later], first[earlier]):
+                yield group.violation(
+                    "F10",
+                    queue,
+                    [later, earlier],
+                    "the first stood before the second in the DLQ, and came back behind it",
+                    [first[later], first[earlier], back[earlier], back[later]],
+                )
+
+
+def stale_identity(group: Group) -> Iterator[Violation]:
+    """F11."""
+    for queue in group.expectation.queues:
+        for idx, dead in _dead(group, queue):
+            back = [event for event in _receives(group, queue, idx) if group.is_before(dead, event)]
+            if not back or len(group.ids.get((queue, idx), ())) > 2:
+                continue
+            if dead.sqs_message_id is not None and back[0].sqs_message_id == dead.sqs_message_id:
+                yield group.violation(
+                    "F11", queue, [idx], "came back from the DLQ with the message id it had there", [dead, back[0]]
+                )
+
+
+def poison_escape(group: Group) -> Iterator[Violation]:
+    """F12."""
+    for queue in group.expectation.queues:
+        dead = dict(_dead(group, queue))
+        for idx, event in dead.items():
+            receives = [one for one in _receives(group, queue, idx) if responded(one) < responded(event)]
+            ahead = [_ahead(group, one, set(dead)) for one in receives]
+            if receives and all(one is not None for one in ahead):
+                yield group.violation(
+                    "F12",
+                    queue,
+                    [ahead[0].idx if ahead[0] is not None else None, idx],
+                    "the second was dead-lettered, and in every answer it stood behind the first, which was too",
+                    [*(one for one in ahead[:1] if one is not None), receives[0], event],
+                )
+
+
+def _ahead(group: Group, event: Event, dead: set[int]) -> Event | None:
+    """Return the dead-lettered message in front of this one in the same answer."""
+    return next(
+        (
+            one
+            for one in group.received.get(event.queue or "", [])
+            if one.call_id == event.call_id
+            and (one.batch_position or 0) < (event.batch_position or 0)
+            and one.idx != event.idx
+            and one.idx in dead
+        ),
+        None,
+    )

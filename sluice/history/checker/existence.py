@@ -1,0 +1,255 @@
+"""A and E: what should be there and is not, and what should not be there and is."""
+
+from bisect import bisect_left
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from sluice.history.checker.group import Group, invoked, is_same_receive, responded
+from sluice.history.checker.verdict import Violation
+from sluice.history.events import Event, Outcome
+
+
+@dataclass(frozen=True, slots=True)
+class Missing:
+    """An acked message and the queues it was not received from, by what that proves.
+
+    Args:
+        idx: of the message.
+        drained: queues that were drained, so it is not to come any more.
+        overtaken: queues not drained where a later message came.
+        open: queues that leave it open.
+        excused: queues a fault is documented to keep it from.
+        is_received_somewhere: whether another of its queues delivered it.
+    """
+
+    idx: int
+    drained: tuple[str, ...] = ()
+    overtaken: tuple[str, ...] = ()
+    open: tuple[str, ...] = ()
+    excused: tuple[str, ...] = ()
+    is_received_somewhere: bool = False
+
+
+def missing(group: Group) -> Iterator[Missing]:
+    """Yield what was acked and did not come from every queue it was to reach."""
+    last_in_order = {
+        queue: max((group.order[idx] for idx in first if idx in group.order), default="")
+        for queue, first in group.first_received.items()
+    }
+    for idx in sorted(group.acked):
+        expected = group.expected_queues(idx)
+        absent = [
+            queue
+            for queue in expected
+            if idx not in group.first_received.get(queue, {}) and not group.is_dead_lettered(queue, idx)
+        ]
+        if not absent:
+            continue
+        excused = tuple(queue for queue in absent if _is_excused(group, queue, idx))
+        drained = tuple(queue for queue in absent if queue not in excused and group.is_drained(queue))
+        overtaken = tuple(
+            queue
+            for queue in absent
+            if queue not in (*excused, *drained)
+            and group.is_proven(queue)
+            and idx in group.order
+            and group.order[idx] < last_in_order.get(queue, "")
+        )
+        yield Missing(
+            idx=idx,
+            drained=drained,
+            overtaken=overtaken,
+            open=tuple(queue for queue in absent if queue not in (*excused, *drained, *overtaken)),
+            excused=excused,
+            is_received_somewhere=len(absent) < len(expected),
+        )
+
+
+def _is_excused(group: Group, queue: str, idx: int) -> bool:
+    return any(
+        invoked(publish) <= fault.ended_at_us and fault.began_at_us <= responded(publish)
+        for publish in group.publishes[idx]
+        for fault in group.around.faults
+        if fault.queue == queue
+    )
+
+
+def lost(group: Group) -> Iterator[Violation]:
+    """A1."""
+    for one in missing(group):
+        if one.drained and not one.is_received_somewhere:
+            yield group.violation(
+                "A1",
+                None,
+                [one.idx],
+                f"acknowledged, and received from none of {', '.join(one.drained)}, all drained",
+                [group.acked[one.idx], *_end_markers(group, one.drained)],
+            )
+
+
+def lost_prefix(group: Group) -> Iterator[Violation]:
+    """A2."""
+    for one in missing(group):
+        for queue in one.overtaken:
+            later_idx, later = max(
+                ((idx, event) for idx, event in group.first_received[queue].items() if idx in group.order),
+                key=lambda found: group.order[found[0]],
+            )
+            yield group.violation(
+                "A2",
+                queue,
+                [one.idx, later_idx],
+                "the second message was received, the first, before it in the group, never was",
+                [group.acked[one.idx], later],
+            )
+
+
+def vanished(group: Group) -> Iterator[Violation]:
+    """A3."""
+    for (queue, _), receives in sorted(group.instances.items()):
+        last, end = receives[-1], group.end_marker(queue)
+        if queue not in group.expectation.queues or end is None or not group.is_drained(queue):
+            continue
+        is_left = not group.may_be_deleted(last) and not group.may_be_dead_lettered(last)
+        is_over = not is_same_receive(last, end) and group.is_after(end, group.possible_lease_end_us(last))
+        if is_left and is_over and group.is_bound(queue, last.idx):
+            yield group.violation(
+                "A3",
+                queue,
+                [last.idx],
+                "received, never deleted, its lease ended, and it never came again, though the queue was drained",
+                [last, end],
+            )
+
+
+def phantom(group: Group) -> Iterator[Violation]:
+    """A4."""
+    if not group.expectation.is_publishing_recorded:
+        return
+    published = sorted((one for tries in group.publishes.values() for one in tries), key=invoked)
+    for queue, first in sorted(group.first_received.items()):
+        for idx, event in sorted(first.items()):
+            if idx not in group.publishes:
+                before = bisect_left(published, responded(event), key=invoked)
+                witness = [*published[before - 1 : before], event]  # what the group had last, and what nobody gave it
+                yield group.violation("A4", queue, [idx], "received, and no publish of it was ever tried", witness)
+
+
+def aborted_delivery(group: Group) -> Iterator[Violation]:
+    """A5."""
+    if not group.expectation.is_publishing_recorded:
+        return
+    for idx, publishes in sorted(group.publishes.items()):
+        seen = _first_seen(group, idx)
+        if seen is not None and all(publish.outcome == Outcome.FAIL for publish in publishes):
+            yield group.violation(
+                "A5", seen.queue, [idx], "received, although every publish of it was refused", [publishes[-1], seen]
+            )
+
+
+def recovered(group: Group) -> Iterator[Violation]:
+    """A7, which is lawful."""
+    for idx, publishes in sorted(group.publishes.items()):
+        unanswered = [publish for publish in publishes if publish.outcome == Outcome.INFO]
+        seen = _first_seen(group, idx)
+        if seen is not None and unanswered and idx not in group.acked:
+            yield group.violation(
+                "A7", seen.queue, [idx], "received; nobody knew whether it was published", [unanswered[0], seen]
+            )
+
+
+def resurrected(group: Group) -> Iterator[Violation]:
+    """A8."""
+    for (queue, _), receives in sorted(group.instances.items()):
+        if queue not in group.expectation.queues:
+            continue
+        for number, one in enumerate(receives):
+            delete = group.settled_delete(one)
+            later = [other for other in receives[number + 1 :] if delete is not None and group.is_before(delete, other)]
+            if delete is not None and later:
+                yield group.violation("A8", queue, [one.idx], "received after it was deleted", [one, delete, later[0]])
+                break
+
+
+def fan_out_incomplete(group: Group) -> Iterator[Violation]:
+    """E1."""
+    for one in missing(group):
+        if one.drained and one.is_received_somewhere:
+            seen = [first[one.idx] for first in group.first_received.values() if one.idx in first]
+            yield group.violation(
+                "E1",
+                None,
+                [one.idx],
+                f"received from some queues, but not from {', '.join(one.drained)}, which were drained",
+                [group.acked[one.idx], seen[0], *_end_markers(group, one.drained)],
+            )
+
+
+def wrong_queue(group: Group) -> Iterator[Violation]:
+    """E2."""
+    expectation = group.expectation
+    known = {*expectation.dead_letter_queues.values(), *expectation.subscription_dead_letter_queues.values()}
+    for queue, first in sorted(group.first_received.items()):
+        for idx, event in sorted(first.items()):
+            if queue in known or queue in group.expected_queues(idx):
+                continue
+            yield group.violation(
+                "E2",
+                queue,
+                [idx],
+                f"received from {queue}, and meant for {', '.join(group.expected_queues(idx))}",
+                [*group.publishes.get(idx, [])[:1], event],
+            )
+
+
+def fan_out_skew(group: Group) -> Iterator[Violation]:
+    """E3."""
+    allowed = group.expectation.fan_out_skew_seconds_max
+    if allowed is None:
+        return
+    for idx in sorted(group.publishes):
+        queues = [group.first_received.get(queue, {}) for queue in group.expected_queues(idx)]
+        came = [of_queue[idx] for of_queue in queues if idx in of_queue]
+        if not came:
+            continue
+        first, last = min(came, key=responded), max(came, key=invoked)
+        apart_us = invoked(last) - responded(first) - group.bound_us(first, last)
+        if apart_us > allowed * 1_000_000:
+            yield group.violation(
+                "E3",
+                last.queue,
+                [idx],
+                f"came from {last.queue} {apart_us / 1e6:.1f} s after {first.queue}, allowed are {allowed:g} s",
+                [first, last],
+            )
+
+
+def subscription_dead_lettered(group: Group) -> Iterator[Violation]:
+    """E4."""
+    for queue, dead_letter_queue in sorted(group.expectation.subscription_dead_letter_queues.items()):
+        for idx, event in sorted(group.first_received.get(dead_letter_queue, {}).items()):
+            yield group.violation(
+                "E4",
+                queue,
+                [idx],
+                f"SNS could not deliver it to {queue}, and put it into {dead_letter_queue}",
+                [*group.publishes.get(idx, [])[:1], event],
+            )
+
+
+def dropped_in_fault(group: Group) -> Iterator[Violation]:
+    """E5, which is lawful."""
+    for one in missing(group):
+        for queue in one.excused:
+            yield group.violation(
+                "E5", queue, [one.idx], "published during a fault that loses messages", [group.acked[one.idx]]
+            )
+
+
+def _first_seen(group: Group, idx: int) -> Event | None:
+    seen = [first[idx] for _, first in sorted(group.first_received.items()) if idx in first]
+    return seen[0] if seen else None
+
+
+def _end_markers(group: Group, queues: Sequence[str]) -> list[Event]:
+    return [end for queue in queues[:3] if (end := group.end_marker(queue)) is not None]

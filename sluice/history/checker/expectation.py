@@ -1,0 +1,185 @@
+"""What a run was set up to be, and what happened around its groups."""
+
+from bisect import bisect_left
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from sluice import limits
+from sluice.history.events import Event, Kind, Outcome, detail_of
+
+_EMPTY_PROBES_MIN = 3
+_SECOND_US = 1_000_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Expectation:
+    """What the run was set up to be.
+
+    Args:
+        run: id of the run; messages of another one are foreign.
+        queues: every queue subscribed to the topic, by name. A message sent straight to one belongs to that one only.
+        visibility_timeout_seconds: of each of those queues; of one that is not named nobody knows how long a message is
+            held, unless the receive says it.
+        dead_letter_queues: the DLQ of each of those queues.
+        subscription_dead_letter_queues: where SNS puts what it could not deliver to each of those queues.
+        max_receive_count: of each of those queues; what depends on one that is not named is not judged.
+        deduplication_window_seconds: of the target.
+        clock_bound_us: how far two clocks of the run may be apart, microseconds; 0 when there is one clock.
+        unproven_queues: queue to why some of what was received from it may not be in the history. That something was
+            not received from there proves nothing.
+        lost_receives: queue to how many receives were asked of it and never answered: each may have leased messages.
+        is_publishing_recorded: whether every publish is in the history, if only as an intent.
+        is_planned: whether idx counts the messages of a group in the order they were meant to be published. Of anyone's
+            recorded messages it only tells them apart (`history.stable_idx`): what they were meant to be is not judged.
+        effects_recorded: the queues whose consumers wrote down every effect; elsewhere a missing one proves nothing.
+        fan_out_skew_seconds_max: allowed between a message's first and last queue; None does not judge it.
+        passed_over_seconds_max: allowed for a group with an available message while others are served; None likewise.
+        stuck_seconds_max: allowed for a group with an available message to stand still at all; None likewise.
+    """
+
+    run: str
+    queues: tuple[str, ...]
+    visibility_timeout_seconds: Mapping[str, int]
+    dead_letter_queues: Mapping[str, str] = field(default_factory=dict)
+    subscription_dead_letter_queues: Mapping[str, str] = field(default_factory=dict)
+    max_receive_count: Mapping[str, int] = field(default_factory=dict)
+    deduplication_window_seconds: int = limits.DEDUPLICATION_WINDOW_SECONDS
+    clock_bound_us: int = 0
+    unproven_queues: Mapping[str, str] = field(default_factory=dict)
+    lost_receives: Mapping[str, int] = field(default_factory=dict)
+    is_publishing_recorded: bool = True
+    is_planned: bool = True
+    effects_recorded: tuple[str, ...] = ()
+    fan_out_skew_seconds_max: float | None = None
+    passed_over_seconds_max: float | None = None
+    stuck_seconds_max: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Activity:
+    """The receives asked of a queue in one second.
+
+    Args:
+        second: since 1970.
+        served_count: answered with messages.
+        empty_count: long polls answered with none.
+        answered_by_us: when the last of both was answered, microseconds UTC.
+    """
+
+    second: int
+    served_count: int
+    empty_count: int
+    answered_by_us: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Move:
+    """A move task that ended well: everything in `source` when it began went to `destination`."""
+
+    source: str
+    destination: str
+    began_at_us: int
+    ended_at_us: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fault:
+    """A fault that was injected and is documented to lose what was published to `queue` meanwhile."""
+
+    queue: str
+    began_at_us: int
+    ended_at_us: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Surroundings:
+    """What happened around the groups: the same for all of them.
+
+    Args:
+        activity: queue to its seconds, ascending.
+        moves: of dead letters back into a queue.
+        faults: that lose messages.
+        empty_since_us: queue to the instant from which probes found nothing in it any more.
+    """
+
+    activity: Mapping[str, Sequence[Activity]] = field(default_factory=dict)
+    moves: tuple[Move, ...] = ()
+    faults: tuple[Fault, ...] = ()
+    empty_since_us: Mapping[str, int] = field(default_factory=dict)
+
+    def polls(self, queue: str, *, from_us: int, until_us: int) -> tuple[int, int]:
+        """Return how many receives between the two instants brought something, and how many long polls nothing.
+
+        Counted are the seconds that lie between them as a whole, with all their answers.
+        """
+        seconds = self.activity.get(queue, ())
+        first = bisect_left(seconds, -(-from_us // _SECOND_US), key=lambda one: one.second)
+        after = bisect_left(seconds, until_us // _SECOND_US, key=lambda one: one.second)
+        counted = [one for one in seconds[first:after] if one.answered_by_us <= until_us]
+        return sum(one.served_count for one in counted), sum(one.empty_count for one in counted)
+
+    def last_poll_us(self, queue: str) -> int:
+        """Return when the last receive of a queue was answered; 0 when there was none."""
+        return max((one.answered_by_us for one in self.activity.get(queue, ())), default=0)
+
+
+def surroundings(events: Iterable[Event]) -> Surroundings:
+    """Return what the events that belong to no group say: polls, move tasks, faults and probes.
+
+    A move task names its destination and a lossy fault itself in `detail` (`destination`, `is_lossy`).
+    """
+    ungrouped = sorted(
+        (event for event in events if event.queue is not None), key=lambda event: event.invoked_at_us or 0
+    )
+    of_kind: dict[str, list[Event]] = defaultdict(list)
+    for event in ungrouped:
+        of_kind[event.kind].append(event)
+    ended = [
+        one for one in of_kind[Kind.REDRIVEN] if one.outcome == Outcome.OK and "destination" in detail_of(one.detail)
+    ]
+    return Surroundings(
+        activity=_activity(of_kind[Kind.POLL]),
+        moves=tuple(
+            Move(
+                source=one.queue or "",
+                destination=str(detail_of(one.detail)["destination"]),
+                began_at_us=one.invoked_at_us or 0,
+                ended_at_us=one.responded_at_us or 0,
+            )
+            for one in ended
+        ),
+        faults=tuple(
+            Fault(queue=one.queue or "", began_at_us=one.invoked_at_us or 0, ended_at_us=one.responded_at_us or 0)
+            for one in of_kind[Kind.FAULT]
+            if detail_of(one.detail).get("is_lossy") is True
+        ),
+        empty_since_us=_empty_since_us(of_kind[Kind.PROBE]),
+    )
+
+
+def _activity(polls: Iterable[Event]) -> dict[str, list[Activity]]:
+    seconds: dict[tuple[str, int], list[Event]] = defaultdict(list)
+    for poll in polls:
+        if poll.outcome == Outcome.OK and poll.invoked_at_us is not None and poll.responded_at_us is not None:
+            seconds[poll.queue or "", poll.invoked_at_us // _SECOND_US].append(poll)
+    activity: dict[str, list[Activity]] = defaultdict(list)
+    for (queue, second), asked in sorted(seconds.items()):
+        served = sum(detail_of(poll.detail).get("received") != 0 for poll in asked)
+        empty = sum(detail_of(poll.detail).get("received") == 0 and bool(poll.wait_time_seconds) for poll in asked)
+        answered_by_us = max(poll.responded_at_us or 0 for poll in asked)
+        activity[queue].append(
+            Activity(second=second, served_count=served, empty_count=empty, answered_by_us=answered_by_us)
+        )
+    return dict(activity)
+
+
+def _empty_since_us(probes: Iterable[Event]) -> dict[str, int]:
+    trailing: dict[str, list[int]] = defaultdict(list)
+    for probe in probes:
+        counts = (probe.visible_count, probe.in_flight_count, probe.delayed_count)
+        if any(counts):
+            trailing[probe.queue or ""].clear()
+        elif probe.responded_at_us is not None and None not in counts:
+            trailing[probe.queue or ""].append(probe.responded_at_us)
+    return {queue: times[0] for queue, times in trailing.items() if len(times) >= _EMPTY_PROBES_MIN}

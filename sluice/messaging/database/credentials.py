@@ -1,0 +1,97 @@
+"""The database's address, from the secret the stacks name.
+
+What is sent to the database over a network goes over TLS, to a server whose certificate is for its host: verify-full,
+unless the secret itself says otherwise.
+"""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import boto3
+from botocore.config import Config
+from sqlalchemy import URL
+
+from sluice.errors import ConfigError
+from sluice.messaging.printable import printable
+
+CA_VARIABLE = "SLUICE_DATABASE_CA"
+"""Names a file with the certificates the database's server is verified by."""
+_FIELDS = ("username", "password", "host", "dbname")
+_PORT, _PORT_MAX = 5432, 65_535
+# https://www.postgresql.org/docs/18/libpq-ssl.html, https://www.postgresql.org/docs/18/libpq-connect.html
+# (read 2026-11-21)
+_SSL_MODES = ("disable", "allow", "prefer", "require", "verify-ca", "verify-full")
+_VERIFY_CA, _VERIFY_FULL = "verify-ca", "verify-full"
+_CONFIG = Config(connect_timeout=4, read_timeout=10, retries={"total_max_attempts": 3})
+
+
+def client(region: str) -> Any:
+    """Return a Secrets Manager client that gives up within a minute: nothing runs without the secret."""
+    return boto3.client("secretsmanager", region_name=region, config=_CONFIG)
+
+
+def database_url(secrets: Any, secret_arn: str, *, ca: str | None = None) -> str:
+    """Return the URL of the database whose credentials are in a secret, as RDS writes it.
+
+    Args:
+        secrets: a Secrets Manager client.
+        secret_arn: of the secret: JSON with username, password, host, dbname and perhaps port and sslmode.
+        ca: file with the certificates its server is verified by; None means those OpenSSL trusts.
+
+    Raises:
+        ConfigError: the secret holds something else, or the file is not there; the secret's values are not shown.
+
+    AWS: https://docs.aws.amazon.com/secretsmanager/latest/userguide/reference_secret_json_structure.html
+    (read 2026-11-21).
+    """
+    text = secrets.get_secret_value(SecretId=secret_arn).get("SecretString", "")
+    try:
+        said = json.loads(text)
+    except ValueError:
+        said = None
+    said = said if isinstance(said, dict) else {}
+    absent = [name for name in _FIELDS if not isinstance(said.get(name), str) or not said[name]]
+    if absent:
+        raise ConfigError(
+            f"secret {secret_arn} lacks {', '.join(absent)}, allowed is JSON with {', '.join(_FIELDS)} and perhaps"
+            " port and sslmode; correct the secret"
+        )
+    port = str(said.get("port", _PORT))
+    if not port.isdecimal() or not 1 <= int(port) <= _PORT_MAX:
+        raise ConfigError(
+            f"secret {secret_arn} has a port that is none, allowed is 1 to {_PORT_MAX}; correct the secret"
+        )
+    url = URL.create(
+        "postgresql",
+        username=said["username"],
+        password=said["password"],
+        host=said["host"],
+        port=int(port),
+        database=said["dbname"],
+        query=_tls(said.get("sslmode", _VERIFY_FULL), secret_arn, ca),
+    )
+    return url.render_as_string(hide_password=False)
+
+
+def _tls(mode: object, secret_arn: str, ca: str | None) -> Mapping[str, str]:
+    """Return what tells libpq how to use TLS."""
+    if not isinstance(mode, str) or mode not in _SSL_MODES:
+        raise ConfigError(
+            f"secret {secret_arn} has an sslmode that is none, allowed is one of {', '.join(_SSL_MODES)}; correct the"
+            " secret"
+        )
+    if mode not in (_VERIFY_CA, _VERIFY_FULL):
+        return {"sslmode": mode}
+    if ca is not None and not Path(ca).is_file():
+        raise ConfigError(
+            f"{CA_VARIABLE} is '{printable(ca, characters_max=300)}', allowed is a file with the certificates the"
+            " database's server is verified by; correct it, or leave it out"
+        )
+    if ca is None and mode == _VERIFY_CA:  # which libpq refuses with the system's certificates: anybody can have one
+        raise ConfigError(
+            f"secret {secret_arn} has the sslmode {_VERIFY_CA} and {CA_VARIABLE} is not set, allowed is {_VERIFY_CA}"
+            f" with certificates of your own; set it, or use {_VERIFY_FULL}"
+        )
+    return {"sslmode": mode, "sslrootcert": "system" if ca is None else ca}

@@ -1,0 +1,132 @@
+"""The schema of outbox and inbox as SQL to ship, and what differs between it and a database.
+
+Hosts own their migrations: they put the SQL into them, and `outbox check` and `inbox check` say later whether what is
+there still is what this version needs. Producers need the one, consumers the other; both fit into one database.
+"""
+
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import (
+    BigInteger,
+    Connection,
+    Dialect,
+    Index,
+    MetaData,
+    PrimaryKeyConstraint,
+    Table,
+    UniqueConstraint,
+    inspect,
+)
+from sqlalchemy.dialects.postgresql.base import PGDialect
+from sqlalchemy.dialects.sqlite.base import SQLiteDialect
+from sqlalchemy.schema import ColumnCollectionConstraint, CreateIndex, CreateTable
+from sqlalchemy.types import TypeEngine
+
+from sluice.messaging.errors import OutboxError
+from sluice.messaging.inbox import tables as inbox_tables
+from sluice.messaging.outbox import tables
+
+_DIALECTS: dict[str, Dialect] = {"sqlite": SQLiteDialect(), "postgresql": PGDialect()}  # type: ignore[no-untyped-call]
+FOLDER = Path(__file__).parent / "sql"
+OUTBOX, INBOX = tables.metadata, inbox_tables.metadata
+
+
+def names() -> tuple[str, ...]:
+    """Return the kinds of database there is SQL for."""
+    return tuple(_DIALECTS)
+
+
+def sql(name: str, of: MetaData = OUTBOX) -> str:
+    """Return the statements that create the tables of outbox or inbox in that kind of database.
+
+    Raises:
+        OutboxError: there are none for it.
+    """
+    if name not in _DIALECTS:
+        raise OutboxError(f"database is {name!r}, allowed is one of {', '.join(_DIALECTS)}")
+    statements = []
+    for table in of.sorted_tables:
+        statements.append(_compiled(CreateTable(table), _DIALECTS[name]))
+        indexes = sorted(table.indexes, key=lambda index: index.name or "")
+        statements += [_compiled(CreateIndex(index), _DIALECTS[name]) for index in indexes]
+    return "\n\n".join(statements) + "\n"
+
+
+def _compiled(statement: CreateTable | CreateIndex, dialect: Dialect) -> str:
+    lines = str(statement.compile(dialect=dialect)).strip().splitlines()
+    return "\n".join(line.rstrip().replace("\t", "    ") for line in lines) + ";"
+
+
+def create(connection: Connection, of: MetaData = OUTBOX) -> None:
+    """Create the tables and indexes that are not there."""
+    of.create_all(connection)
+
+
+def drift(connection: Connection, of: MetaData = OUTBOX) -> list[str]:
+    """Return, in a sentence each, what a database's tables lack or have otherwise; nothing when they fit."""
+    found = inspect(connection)
+    existing = set(found.get_table_names())
+    said = [f"table {table.name} is missing" for table in of.sorted_tables if table.name not in existing]
+    for table in of.sorted_tables:
+        if table.name in existing:
+            said += _column_drift(connection, table) + _index_drift(connection, table)
+    return said
+
+
+def _column_drift(connection: Connection, table: Table) -> list[str]:
+    seen = {column["name"]: column for column in inspect(connection).get_columns(table.name)}
+    said = []
+    for column in table.columns:
+        if column.name not in seen:
+            said.append(f"column {table.name}.{column.name} is missing")
+            continue
+        there = seen[column.name]
+        wanted = column.type.dialect_impl(connection.dialect)
+        if not _holds(connection, there["type"], wanted):
+            expected = column.type.compile(connection.dialect)
+            said.append(f"column {table.name}.{column.name} is {there['type']}, expected is {expected}")
+        if bool(there["nullable"]) and not column.nullable:
+            said.append(f"column {table.name}.{column.name} may be NULL, expected is NOT NULL")
+        if column.server_default is not None and there["default"] is None:
+            said.append(f"column {table.name}.{column.name} has no default")
+    extra = [name for name, one in seen.items() if name not in table.columns and _is_required(one)]
+    return said + [f"column {table.name}.{name} is required and not known here" for name in extra]
+
+
+def _holds(connection: Connection, there: TypeEngine[Any], wanted: TypeEngine[Any]) -> bool:
+    """Return whether a column of one type takes all that one of the other takes; SQLite's take any length."""
+    if there._type_affinity is not wanted._type_affinity:  # noqa: SLF001 (has no public name)
+        return False
+    is_short = isinstance(wanted, BigInteger) and not isinstance(there, BigInteger)
+    return connection.dialect.name == "sqlite" or not (is_short or getattr(there, "length", None))
+
+
+def _is_required(column: object) -> bool:
+    assert isinstance(column, dict)
+    return not column["nullable"] and column["default"] is None
+
+
+def _index_drift(connection: Connection, table: Table) -> list[str]:
+    found = inspect(connection)
+    indexes = [(tuple(map(str, one["column_names"])), one["unique"]) for one in found.get_indexes(table.name)]
+    unique = {tuple(one["column_names"]) for one in found.get_unique_constraints(table.name)}
+    unique |= {columns for columns, is_unique in indexes if is_unique}
+    unique.add(tuple(found.get_pk_constraint(table.name)["constrained_columns"]))
+    plain = {columns for columns, is_unique in indexes if not is_unique}  # Postgres lists constraints' own too
+    said = [
+        f"{table.name} has no unique constraint on ({', '.join(columns)})"
+        for columns in sorted(
+            _names(one) for one in table.constraints if isinstance(one, UniqueConstraint | PrimaryKeyConstraint)
+        )
+        if columns not in unique
+    ]
+    return said + [
+        f"{table.name} has no index on ({', '.join(columns)})"
+        for columns in sorted(_names(index) for index in table.indexes)
+        if columns not in plain
+    ]
+
+
+def _names(columned: Index | ColumnCollectionConstraint) -> tuple[str, ...]:
+    return tuple(str(column.name) for column in columned.columns)

@@ -1,0 +1,286 @@
+"""The message on the wire: an event with its place in its group, versioned, refused before it is stored.
+
+The body is one JSON object, because raw delivery hides everything SNS knows. Whoever consumes it needs nothing else:
+
+    {"sluice": 1, "id": …, "type": …, "group": …, "seq": …, "epoch": …, "at": …, "trace": {…}, "hash": …, "data": …}
+
+`seq` counts 1, 2, 3 … in its group without a hole. `epoch` says when this counting began, in seconds since 1970: a
+group that was forgotten, or whose database was restored, counts anew under a later one. After a restore it goes on from
+what the database remembers, and `first` says from where. AWS's own SequenceNumber orders but has holes, so it shows no
+loss.
+"""
+
+import hashlib
+import json
+import re
+import uuid
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from functools import cached_property
+from typing import Any
+
+from sluice import limits
+from sluice.messaging.errors import EnvelopeError
+
+VERSION = 1
+TOMBSTONE = "sluice.tombstone"
+"""The type of what is published in place of an event that was skipped: the number is used, nothing happened."""
+_SEQ_MAX = 2**63 - 2  # of a database's largest number, so that there is a next one
+# Of body, for what is known at the commit only: two numbers of up to 19 digits for one each, a third one with its name,
+# an instant for `null`.
+_NUMBERS_BYTES, _INSTANT_BYTES = 2 * 18 + len(',"first":') + 19, 30
+_TYPE = re.compile(r"[A-Za-z0-9_.-]{1,256}")
+_ATTRIBUTE_NAME = re.compile(r"(?!(?i:aws\.|amazon\.))(?!\.)(?!.*\.\.)[A-Za-z0-9_.-]{1,256}(?<!\.)")
+_IDENTIFIER = re.compile(r"[A-Za-z0-9!\"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~]{1,128}")
+_NOT_ALLOWED = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Event:
+    """Something that happened in a producer, checked when it is made.
+
+    AWS: https://docs.aws.amazon.com/AWSSimpleQueueService/latest/APIReference/API_SendMessage.html (characters, group),
+    https://docs.aws.amazon.com/AWSSimpleQueueService/latest/SQSDeveloperGuide/sqs-message-metadata.html (attributes),
+    https://docs.aws.amazon.com/sns/latest/dg/sns-large-payload-raw-message-delivery.html (more than ten attributes are
+    lost on raw delivery) (read 2026-11-21).
+
+    Args:
+        type: what happened, e.g. `order.placed`; also sent as the message attribute `type`, for filter policies.
+        group: message group, within which order is kept: usually the id of the thing it happened to.
+        data: anything JSON can say.
+        attributes: further message attributes, text by name, for filter policies; at most nine.
+        id: unique among all events for ever; the deduplication id of its message.
+        at: when it happened, aware; None means when it is committed.
+        trace: trace context as headers, e.g. `traceparent`, carried to the consumer.
+
+    Raises:
+        EnvelopeError: a field cannot be sent; the message names it.
+    """
+
+    type: str
+    group: str
+    data: Any
+    attributes: Mapping[str, str] = field(default_factory=dict, hash=False)
+    id: str = field(default_factory=lambda: str(uuid.uuid4()))
+    at: datetime | None = None
+    trace: Mapping[str, str] = field(default_factory=dict, hash=False)
+
+    def __post_init__(self) -> None:
+        _require(_matches(_TYPE, self.type), "type", self.type, "1 to 256 letters, digits and . _ -")
+        for name, seen in (("group", self.group), ("id", self.id)):
+            _require(_matches(_IDENTIFIER, seen), name, seen, "1 to 128 ASCII letters, digits and punctuation")
+        is_in_order = self.at is None or _is_instant(self.at)
+        _require(is_in_order, "at", self.at, "an aware datetime in the years 1 to 9999 UTC, or None")
+        _check_attributes(self.attributes)
+        _check_trace(self.trace)
+        # Copies, data as JSON will hand it over: what the caller does to its own afterwards changes no message.
+        object.__setattr__(self, "attributes", dict(self.attributes))
+        object.__setattr__(self, "trace", dict(self.trace))
+        object.__setattr__(self, "data", _copied("data", self.data))
+        _check_characters("data", self.data)
+        if (size_bytes := self.size_bytes) > limits.PUBLISH_BYTES_MAX:
+            raise EnvelopeError(
+                f"data makes a message of {size_bytes} bytes with its attributes, allowed are"
+                f" {limits.PUBLISH_BYTES_MAX}; keep what is large elsewhere and send where it is"
+            )
+
+    @cached_property
+    def content_hash(self) -> str:
+        """Return the SHA-256, in hex, of type and data: what makes two events of one id the same."""
+        return _content_hash(self.type, self.data)
+
+    @property
+    def size_bytes(self) -> int:
+        """Return what the message will count for at most, in bytes: body, and names, types and values of attributes."""
+        body = len(Envelope(event=self, seq=1, epoch=1).body.encode())
+        not_yet = _NUMBERS_BYTES + (_INSTANT_BYTES if self.at is None else 0)
+        return body + not_yet + attributes_bytes(self.message_attributes)
+
+    @property
+    def message_attributes(self) -> dict[str, str]:
+        """Return all message attributes, text by name."""
+        return {"type": self.type, **self.attributes}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Envelope:
+    """An event with its number: what travels.
+
+    Args:
+        event: what happened.
+        seq: its place in its group, without holes.
+        epoch: when the group began to count, in seconds since 1970; a producer that numbers by itself may count 1, 2 …
+        first: the first number of the group in this epoch.
+        committed_at: what stands for `at` where the event has none.
+    """
+
+    event: Event
+    seq: int
+    epoch: int
+    first: int = 1
+    committed_at: datetime | None = None
+
+    @cached_property
+    def body(self) -> str:
+        """Return the message body: the same text every time, so that a repeat repeats it."""
+        event = self.event
+        at = self.committed_at if event.at is None else event.at
+        said = {
+            "sluice": VERSION,
+            "id": event.id,
+            "type": event.type,
+            "group": event.group,
+            "seq": self.seq,
+            "epoch": self.epoch,
+            **({} if self.first == 1 else {"first": self.first}),
+            "at": None if at is None else at.astimezone(UTC).isoformat(),
+            **({"trace": dict(event.trace)} if event.trace else {}),
+            "hash": event.content_hash,
+            "data": event.data,
+        }
+        return _as_json(said)
+
+    @property
+    def deduplication_id(self) -> str:
+        """Return the deduplication id every publish of it carries."""
+        return self.event.id
+
+    def as_tombstone(self) -> "Envelope":
+        """Return what is published in its place when it is skipped: same number, nothing in it."""
+        event = replace(self.event, type=TOMBSTONE, data=None, attributes={}, id=str(uuid.uuid4()))
+        return replace(self, event=event)
+
+
+def decode(body: str) -> Envelope:
+    """Return the envelope a body holds; message attributes do not travel in it, so its event has none.
+
+    Raises:
+        EnvelopeError: the body is no envelope, one of another version, or its content is not what was sent.
+    """
+    try:
+        said = json.loads(body)
+    except (ValueError, RecursionError) as error:
+        raise EnvelopeError(f"body is no JSON ({error}); it is not from a Sluice outbox") from error
+    version = said.get("sluice") if isinstance(said, dict) else None
+    if type(version) is not int or version != VERSION:  # True == 1
+        raise EnvelopeError(f"sluice is {version!r}, allowed is {VERSION}; upgrade whoever is behind")
+    for name, kind in (("id", str), ("type", str), ("group", str), ("seq", int), ("epoch", int), ("hash", str)):
+        _require(type(said.get(name)) is kind, name, said.get(name), f"a value of type {kind.__name__}")
+    for name in ("seq", "epoch"):
+        _require(1 <= said[name] <= _SEQ_MAX, name, said[name], f"1 to {_SEQ_MAX}")
+    first = said.get("first", 1)
+    _require(type(first) is int and 1 <= first <= said["seq"], "first", first, f"1 to seq, which is {said['seq']}")
+    _require("data" in said, "data", None, "a value")
+    data = _copied("data", said["data"])  # JSON knows no Infinity, and Python reads one
+    hashed = _content_hash(said["type"], data)
+    _require(said["hash"] == hashed, "hash", said["hash"], f"{hashed}, which is that of type and data")
+    event = Event(
+        type=said["type"],
+        group=said["group"],
+        data=data,
+        id=said["id"],
+        at=_instant(said.get("at")),
+        trace=said.get("trace", {}),
+    )
+    return Envelope(event=event, seq=said["seq"], epoch=said["epoch"], first=first)
+
+
+def attributes_bytes(attributes: Mapping[str, str]) -> int:
+    """Return what text attributes count for, in bytes: name, type and value."""
+    return sum(len(name.encode()) + len("String") + len(value.encode()) for name, value in attributes.items())
+
+
+def _require(is_met: object, name: str, seen: object, allowed: str) -> None:
+    if not is_met:
+        shown = repr(seen)
+        shown = shown if len(shown) <= 200 else f"{shown[:199]}…"
+        raise EnvelopeError(f"{name} is {shown}, allowed is {allowed}")
+
+
+def _is_instant(seen: object) -> bool:
+    try:
+        return isinstance(seen, datetime) and seen.utcoffset() is not None and bool(seen.astimezone(UTC))
+    except OverflowError:
+        return False
+
+
+def _matches(pattern: re.Pattern[str], seen: object) -> bool:
+    return isinstance(seen, str) and pattern.fullmatch(seen) is not None
+
+
+def _check_attributes(attributes: Mapping[str, str]) -> None:
+    _require(isinstance(attributes, Mapping), "attributes", attributes, "text by name")
+    most = limits.MESSAGE_ATTRIBUTES_MAX
+    if len(attributes) >= most:
+        raise EnvelopeError(
+            f"attributes are {len(attributes)}, allowed are {most - 1}: `type` is one too, and SNS loses a message with"
+            f" more than {most}"
+        )
+    for name, value in attributes.items():
+        _require(
+            _matches(_ATTRIBUTE_NAME, name) and name != "type",
+            "attributes",
+            name,
+            "names of 1 to 256 letters, digits and . _ -, without 'AWS.' or 'Amazon.' in front, single inner dots, and"
+            " not 'type'",
+        )
+        _require(isinstance(value, str) and value, f"attributes[{name!r}]", value, "text that is not empty")
+        _check_characters(f"attributes[{name!r}]", value, is_escaped=False)
+
+
+def _check_trace(trace: Mapping[str, str]) -> None:
+    is_text = isinstance(trace, Mapping) and all(isinstance(one, str) for pair in trace.items() for one in pair)
+    _require(is_text, "trace", trace, "text by name, as a propagator writes it")
+    for name, value in trace.items():
+        _check_characters(f"trace[{name!r}]", value)
+
+
+def _copied(name: str, value: object) -> Any:
+    try:
+        return json.loads(_as_json([[value]]))[0][0]
+    except (TypeError, ValueError, RecursionError) as error:
+        raise EnvelopeError(f"{name} is nothing JSON can say ({error}); allowed is what json.dumps takes") from error
+
+
+def _check_characters(name: str, value: object, *, is_escaped: bool = True) -> None:
+    """Refuse characters AWS refuses; control characters in a body are escaped by JSON and never reach it."""
+    for path, text in _texts(name, value):
+        found = _NOT_ALLOWED.search(re.sub("[\x00-\x1f]", " ", text) if is_escaped else text)
+        if found is not None:
+            raise EnvelopeError(
+                f"{path} has U+{ord(found[0]):04X} at character {found.start()}, allowed is what XML 1.0 allows: tab,"
+                " newline, return and all from U+0020 on but surrogates, U+FFFE and U+FFFF"
+            )
+
+
+def _texts(path: str, value: object) -> Iterator[tuple[str, str]]:
+    """Yield (path, text) for every text in a JSON value, names too; without recursion, since JSON may be deep."""
+    waiting = [(path, value)]
+    while waiting:
+        path, value = waiting.pop()
+        if isinstance(value, str):
+            yield path, value
+        elif isinstance(value, Mapping):
+            waiting += [(f"a name in {path}", name) for name in value]
+            waiting += [(f"{path}[{name!r}]", inner) for name, inner in value.items()]
+        elif isinstance(value, list):
+            waiting += [(f"{path}[{number}]", inner) for number, inner in enumerate(value)]
+
+
+def _as_json(value: object) -> str:
+    return json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+
+
+def _content_hash(type_: str, data: object) -> str:
+    canonical = json.dumps([type_, data], sort_keys=True, allow_nan=False, separators=(",", ":"))
+    return hashlib.sha256(canonical.encode()).hexdigest()
+
+
+def _instant(written: object) -> datetime | None:
+    if written is None:
+        return None
+    try:
+        return datetime.fromisoformat(str(written))
+    except ValueError as error:
+        raise EnvelopeError(f"at is {written!r}, allowed is an instant as ISO 8601 writes it, or null") from error

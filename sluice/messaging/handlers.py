@@ -1,0 +1,196 @@
+"""Handlers: what a consumer does with an event, and how it says how that went.
+
+    @handler("order.placed")
+    def invoice(session: Session, event: Event, context: Context) -> Outcome:
+        session.add(Invoice(order=event.group, cents=event.data["total_cents"]))
+        return Ack()
+
+What a handler writes through `session`, the inbox's mark that the message was handled, and what it adds to an outbox
+there are committed together or not at all. It neither commits nor rolls back. It may be called again for the same
+message, after a rollback: what it does elsewhere has to bear that. An `async def` handler runs on an event loop of its
+lane, with the same session, transaction and deadline.
+"""
+
+import importlib
+import inspect
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from dataclasses import dataclass
+from types import ModuleType
+from typing import Protocol
+
+from sqlalchemy.orm import Session
+
+from sluice import limits
+from sluice.errors import ConfigError
+from sluice.messaging.envelope import Event
+from sluice.messaging.printable import printable
+
+ANY = "*"
+"""The type of a handler for every event that has no handler of its own."""
+_MARK = "__sluice_types__"
+_OURS = "sluice."
+_RAISED_CHARACTERS_MAX = 500
+
+
+@dataclass(frozen=True, slots=True)
+class Ack:
+    """It is done."""
+
+
+@dataclass(frozen=True, slots=True)
+class Retry:
+    """Not now: roll back, and bring it again. On its last attempt it goes to the DLQ instead.
+
+    Args:
+        delay_seconds: from now; None leaves it to the worker's backoff.
+        reason: for log and inbox.
+
+    Raises:
+        ConfigError: a delay no queue knows.
+    """
+
+    delay_seconds: float | None = None
+    reason: str = "the handler asked for a retry"
+
+    def __post_init__(self) -> None:
+        seconds, most = self.delay_seconds, limits.VISIBILITY_TIMEOUT_SECONDS_MAX
+        if seconds is not None and not 0 <= seconds <= most:
+            raise ConfigError(f"Retry.delay_seconds is {seconds:g}, allowed is 0 to {most}, or None for the backoff")
+
+
+@dataclass(frozen=True, slots=True)
+class Reject:
+    """Never, as it is: roll back, and let it go to the DLQ.
+
+    Args:
+        reason: for whoever looks at it at three in the morning.
+    """
+
+    reason: str
+
+
+type Outcome = Ack | Retry | Reject
+
+
+class Holding(Protocol):
+    """Tells whether a message is still the worker's."""
+
+    def check(self) -> None:
+        """Raise HoldLost when it may be somebody else's."""
+
+    def remaining_seconds(self) -> float:
+        """Return how long it certainly still is."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Context:
+    """What a handler may want to know besides the event.
+
+    Args:
+        consumer: name of the consumer.
+        seq: place of the event in its group.
+        epoch: of the producer's numbers.
+        attempt: number of the attempt, from 1: how often the message was received.
+        is_last_attempt: whether the message goes to the DLQ when this one fails.
+        is_late: whether the group has gone on without it meanwhile, so that later events came before.
+        attributes: message attributes, text by name.
+        hold: long work asks it now and then: `context.hold.check()` ends a handler whose work could not be committed.
+    """
+
+    consumer: str
+    seq: int
+    epoch: int
+    attempt: int
+    is_last_attempt: bool
+    is_late: bool
+    attributes: Mapping[str, str]
+    hold: Holding
+
+
+type Handler = Callable[[Session, Event, Context], Outcome | Awaitable[Outcome | None] | None]
+"""Returning nothing means Ack. An exception means Retry, a PermanentError Reject. It may be `async def`."""
+
+
+def handler(*types: str) -> Callable[[Handler], Handler]:
+    """Mark a function as the handler of events of these types; `*` is every type without one of its own."""
+
+    def marked(function: Handler) -> Handler:
+        setattr(function, _MARK, types)
+        return function
+
+    return marked
+
+
+class Handlers:
+    """The handlers of one consumer.
+
+    Args:
+        by_type: type of event to handler.
+    """
+
+    def __init__(self, by_type: Mapping[str, Handler]) -> None:
+        self._by_type = dict(by_type)
+
+    @classmethod
+    def of(cls, module: ModuleType) -> "Handlers":
+        """Return the handlers marked in a module.
+
+        Raises:
+            ConfigError: there are none, or two for one type.
+        """
+        return cls(_by_type(module.__name__, vars(module).values()))
+
+    @classmethod
+    def load(cls, name: str) -> "Handlers":
+        """Return the handlers of a module by its name.
+
+        Raises:
+            ConfigError: there is no such module, it cannot be imported, or it has none, or two for one type.
+        """
+        missing = ConfigError(
+            f"handlers are {name!r}, and there is no such module; put it on the Python path, or correct"
+            " Consumer.handlers in sluice/environments.py"
+        )
+        if not all(part.isidentifier() for part in name.split(".")):
+            raise missing
+        try:
+            module = importlib.import_module(name)
+        except BaseException as error:  # whatever a module does when it is imported
+            if isinstance(error, ModuleNotFoundError) and error.name and f"{name}.".startswith(f"{error.name}."):
+                raise missing from error
+            raise ConfigError(
+                f"handlers are {name!r}, and importing that module raised {type(error).__name__}:"
+                f" {printable(error, characters_max=_RAISED_CHARACTERS_MAX)}; mend the module, or correct"
+                " Consumer.handlers in sluice/environments.py"
+            ) from error
+        return cls.of(module)
+
+    def find(self, type_: str) -> Handler | None:
+        """Return the handler of that type of event, None when there is none; Sluice's own types are done by nothing."""
+        if type_.startswith(_OURS):
+            return _nothing
+        return self._by_type.get(type_, self._by_type.get(ANY))
+
+
+def _by_type(name: str, values: Iterable[object]) -> dict[str, Handler]:
+    found: dict[str, Handler] = {}
+    for function in values:
+        for type_ in inspect.getattr_static(function, _MARK, ()):
+            if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
+                raise ConfigError(
+                    f"the handler of {type_!r} in module {name} yields, allowed is a function or `async def` that"
+                    " returns an outcome: nothing would ever run it"
+                )
+            if found.setdefault(type_, function) is not function:  # type: ignore[arg-type]
+                raise ConfigError(f"module {name} has two handlers for {type_!r}, allowed is one; merge them")
+    if not found:
+        raise ConfigError(f"module {name} has no handlers, allowed is one or more functions under @handler(type)")
+    return found
+
+
+def _nothing(_: Session, __: Event, ___: Context) -> Outcome:
+    """Do nothing: a tombstone, or an end marker, is only a number that is accounted for."""
+    return Ack()
+
+
+__all__ = ["ANY", "Ack", "Context", "Handler", "Handlers", "Outcome", "Reject", "Retry", "handler"]

@@ -1,0 +1,159 @@
+"""What is written down about numbers that did not simply come and pass: a row for each, or one for a range of missing.
+
+The rows of a group and epoch never overlap. A row is open until its number is accounted for.
+"""
+
+from typing import Any
+
+from sqlalchemy import Connection, Row, func, insert, select, update
+
+from sluice.messaging.envelope import TOMBSTONE, Envelope
+from sluice.messaging.inbox.sequence import Arrival, Known
+from sluice.messaging.inbox.tables import DEAD, FILLED, GAP, REDRIVEN, SKIPPED, exceptions
+
+
+class Exceptions:
+    """One consumer's exceptions. Whoever writes has locked the row of the group.
+
+    Args:
+        consumer: its name.
+        records_gaps: False where a hole is lawful: then its row is closed from the beginning.
+    """
+
+    def __init__(self, consumer: str, *, records_gaps: bool = True) -> None:
+        self._consumer, self._records_gaps = consumer, records_gaps
+
+    def find(self, connection: Connection, group_id: str, epoch: int, seq: int) -> Row[Any] | None:
+        """Return the row a number is in, be it one of a range."""
+        up_to = (exceptions.c.epoch == epoch, exceptions.c.seq <= seq)
+        last = select(exceptions).where(*self._of(group_id), *up_to).order_by(exceptions.c.seq.desc()).limit(1)
+        row = connection.execute(last).one_or_none()
+        return row if row is not None and row.through >= seq else None
+
+    def known(self, connection: Connection, group_id: str, epoch: int, seq: int) -> Known | None:
+        """Return what is written down about a number."""
+        row = self.find(connection, group_id, epoch, seq)
+        if row is None:
+            return None
+        return Known(
+            state=row.state,
+            sqs_message_id=row.sqs_message_id,
+            receive_count=row.receive_count,
+            is_refused=row.state == DEAD and row.closed_at_us is not None,
+        )
+
+    def over_skipped(self, connection: Connection, group_id: str, epoch: int, last_seq: int) -> int:
+        """Return the last of the numbers directly behind that were given up."""
+        while (row := self.find(connection, group_id, epoch, last_seq + 1)) is not None and row.state == SKIPPED:
+            last_seq = row.through
+        return last_seq
+
+    def last(self, connection: Connection, group_id: str, epoch: int) -> int:
+        """Return the last number anything is written down about, 0 when there is none."""
+        found = select(func.max(exceptions.c.through)).where(*self._of(group_id), exceptions.c.epoch == epoch)
+        return connection.execute(found).scalar_one() or 0
+
+    def write_dead(
+        self, connection: Connection, group_id: str, arrival: Arrival, now_us: int, *, reason: str, is_refused: bool
+    ) -> None:
+        """Write down that a number's message dies; closed, when the number was refused and so is not missing."""
+        row = self.find(connection, group_id, arrival.epoch, arrival.seq)
+        if row is None:
+            self._insert(connection, group_id, arrival.epoch, (arrival.seq, arrival.seq), DEAD, now_us, None)
+        else:
+            self._split(connection, row, arrival.seq)
+        said = {
+            "state": DEAD,
+            "event_id": arrival.event_id,
+            "sqs_message_id": arrival.sqs_message_id,
+            "receive_count": arrival.receive_count,
+            "reason": reason,
+            "closed_at_us": now_us if is_refused else None,
+        }
+        self._update(connection, group_id, arrival.epoch, arrival.seq, said)
+
+    def write_missing(
+        self, connection: Connection, group_id: str, epoch: int, numbers: tuple[int, int], now_us: int
+    ) -> None:
+        """Write down as missing what of those numbers, first to last, is not written down as something else."""
+        first, last = numbers
+        if first > last:
+            return
+        closed_at_us = None if self._records_gaps else now_us
+        within = (exceptions.c.epoch == epoch, exceptions.c.seq.between(first, last))
+        ranges = select(exceptions.c.seq, exceptions.c.through).where(*self._of(group_id), *within)
+        for seq, through in [*connection.execute(ranges.order_by(exceptions.c.seq)).all(), (last + 1, last + 1)]:
+            if first < seq:
+                self._insert(connection, group_id, epoch, (first, seq - 1), GAP, now_us, closed_at_us)
+            first = through + 1
+
+    def write_filled(self, connection: Connection, envelope: Envelope, now_us: int) -> None:
+        """Write down that a number nobody expected has come: from now on it is a repeat."""
+        group_id, epoch, seq = envelope.event.group, envelope.epoch, envelope.seq
+        self._insert(connection, group_id, epoch, (seq, seq), FILLED, now_us, now_us)
+        self._update(connection, group_id, epoch, seq, {"event_id": envelope.event.id})
+
+    def write_skipped(
+        self, connection: Connection, group_id: str, epoch: int, seq: int, now_us: int, *, reason: str
+    ) -> None:
+        """Write down that a number is given up, over what was written down about it."""
+        row = self.find(connection, group_id, epoch, seq)
+        if row is None:
+            self._insert(connection, group_id, epoch, (seq, seq), SKIPPED, now_us, now_us)
+        else:
+            self._split(connection, row, seq)
+        said = {"state": SKIPPED, "reason": reason, "closed_at_us": now_us}
+        self._update(connection, group_id, epoch, seq, said)
+
+    def close(self, connection: Connection, envelope: Envelope, now_us: int) -> bool:
+        """Write down that a number that was dead or missing has come after all; return whether it was."""
+        group_id, epoch, seq = envelope.event.group, envelope.epoch, envelope.seq
+        row = self.find(connection, group_id, epoch, seq)
+        if row is None or row.state not in (DEAD, GAP):
+            return False
+        came = REDRIVEN if row.state == DEAD else FILLED
+        state = SKIPPED if envelope.event.type == TOMBSTONE else came
+        self._split(connection, row, seq)
+        closed = {"state": state, "event_id": envelope.event.id, "closed_at_us": now_us}
+        self._update(connection, group_id, epoch, seq, closed)
+        return True
+
+    def _of(self, group_id: str) -> tuple[Any, ...]:
+        return exceptions.c.consumer == self._consumer, exceptions.c.group_id == group_id
+
+    def _split(self, connection: Connection, row: Row[Any], seq: int) -> None:
+        """Give a number of a range a row of its own."""
+        if row.seq == row.through:
+            return
+        parts = [(row.seq, seq - 1), (seq, seq), (seq + 1, row.through)]
+        kept, *others = [(first, last) for first, last in parts if first <= last]
+        connection.execute(update(exceptions).where(exceptions.c.id == row.id).values(seq=kept[0], through=kept[1]))
+        for part in others:
+            self._insert(connection, row.group_id, row.epoch, part, row.state, row.seen_at_us, row.closed_at_us)
+
+    def _update(self, connection: Connection, group_id: str, epoch: int, seq: int, said: dict[str, Any]) -> None:
+        here = (exceptions.c.epoch == epoch, exceptions.c.seq == seq)
+        connection.execute(update(exceptions).where(*self._of(group_id), *here).values(said))
+
+    def _insert(
+        self,
+        connection: Connection,
+        group_id: str,
+        epoch: int,
+        numbers: tuple[int, int],
+        state: str,
+        seen_at_us: int,
+        closed_at_us: int | None,
+    ) -> None:
+        connection.execute(
+            insert(exceptions).values(
+                consumer=self._consumer,
+                group_id=group_id,
+                epoch=epoch,
+                seq=numbers[0],
+                through=numbers[1],
+                state=state,
+                seen_at_us=seen_at_us,
+                closed_at_us=closed_at_us,
+            )
+        )

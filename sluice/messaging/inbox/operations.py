@@ -1,0 +1,301 @@
+"""What operators do to a consumer's inbox: each to one number of a group, for a reason, and written down with it.
+
+A parked message whose attempts are used up is held: `retry` has it tried again, `replace` with other data. `skip` gives
+a number up, whether its message is parked, in the DLQ or nowhere: the group goes on without it, and should it come
+after all, it is dropped. The worker's drainer sees each of them by itself.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import ColumnElement, Connection, Row, and_, delete, func, insert, or_, select, update
+
+from sluice.clock import Clock
+from sluice.messaging.database import engines
+from sluice.messaging.envelope import decode
+from sluice.messaging.errors import DeadLetterError
+from sluice.messaging.inbox.gaps import Exceptions
+from sluice.messaging.inbox.inbox import NEVER_US
+from sluice.messaging.inbox.tables import SKIPPED, audit, exceptions, groups, parked
+from sluice.messaging.sqs.dead_letter_queue import Letter, with_data
+
+_OPEN_MAX = 1_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Operator:
+    """Who acts on which consumer's inbox, and why.
+
+    Args:
+        consumer: name of the consumer.
+        actor: who.
+        reason: why; not empty.
+        clock: for tests; None means the database's own.
+    """
+
+    consumer: str
+    actor: str
+    reason: str
+    clock: Clock | None = None
+
+    def __post_init__(self) -> None:
+        if not self.reason.strip():
+            raise DeadLetterError("the reason is empty, allowed is a sentence: it is what the audit will say")
+
+    def retry(self, connection: Connection, group_id: str, seq: int) -> None:
+        """Have a held message tried again, as it is and with all its attempts.
+
+        Raises:
+            DeadLetterError: there is no such message, or it is not held.
+        """
+        found = self._held(connection, group_id, seq)
+        self._change(connection, found, {})
+        self._write_down(connection, "retry", group_id, seq, _kept(found))
+
+    def replace(self, connection: Connection, group_id: str, seq: int, data: object) -> None:
+        """Have a held message tried again with other data. The audit keeps its old body.
+
+        Raises:
+            DeadLetterError: there is no such message, or it is not held.
+            EnvelopeError: the data cannot be sent.
+        """
+        found = self._held(connection, group_id, seq)
+        body = with_data(decode(found.body), data)
+        self._change(connection, found, {"body": body})
+        self._write_down(connection, "replace", group_id, seq, _kept(found))
+
+    def skip(self, connection: Connection, group_id: str, seq: int, *, epoch: int | None = None) -> None:
+        """Give a number up: the group goes on without it. The audit keeps the body where it was parked.
+
+        Args:
+            connection: in a transaction, which the caller commits.
+            group_id: the group.
+            seq: the number.
+            epoch: of the number; None is the one in which it is dead, missing, set aside or next.
+
+        Raises:
+            DeadLetterError: nothing has come of the group, or the number is no missing, dead or parked one, nor next;
+                or it is so in several epochs, and none is named.
+        """
+        place = (groups.c.consumer == self.consumer, groups.c.group_id == group_id)
+        group = connection.execute(select(groups).where(*place).with_for_update()).one_or_none()
+        if group is None:
+            raise DeadLetterError(f"nothing of group {group_id!r} has come to {self.consumer}; see `dlq ls`")
+        last_parked = self._last_parked(connection, group_id, group.epoch)
+        is_awaited = group.last_seq < seq <= max(group.last_seq + 1, last_parked)  # what is behind may never be sent
+        epoch = self._epoch_of(connection, group, seq, epoch, is_awaited=is_awaited)
+        is_current = epoch == group.epoch
+        known = Exceptions(self.consumer)
+        exception = known.find(connection, group_id, epoch, seq)
+        message = self._parked(connection, group_id, epoch, seq)
+        self._require_open(group, seq, exception, is_awaited=is_awaited and is_current)
+        now_us = engines.now_us(connection, self.clock)
+        known.write_skipped(connection, group_id, epoch, seq, now_us, reason=self.reason)
+        if message is not None:
+            connection.execute(delete(parked).where(*self._at(parked, group_id, epoch, seq)))
+        if is_current and seq == group.last_seq + 1:
+            last_seq = known.over_skipped(connection, group_id, group.epoch, seq)
+            passed = {"last_seq": last_seq, "last_event_id": None, "updated_at_us": now_us}
+            connection.execute(update(groups).where(*place).values(passed))
+        kept = {} if message is None else _kept(message)
+        self._write_down(connection, "skip", group_id, seq, {"epoch": epoch, **kept})
+
+    def lower_baseline(self, connection: Connection, group_id: str, seq: int) -> None:
+        """Expect a group's numbers from an earlier one on: those before its baseline are missing until they come.
+
+        Raises:
+            DeadLetterError: nothing has come of the group, or the number is not before its baseline.
+        """
+        place = (groups.c.consumer == self.consumer, groups.c.group_id == group_id)
+        group = connection.execute(select(groups).where(*place).with_for_update()).one_or_none()
+        if group is None:
+            raise DeadLetterError(f"nothing of group {group_id!r} has come to {self.consumer}; see `inbox ls`")
+        if not 1 <= seq < group.first_seq:
+            raise DeadLetterError(
+                f"number is {seq}, allowed is 1 to {group.first_seq - 1}: the baseline of group {group_id!r} of"
+                f" {self.consumer} is {group.first_seq}; see `inbox ls`"
+            )
+        now_us = engines.now_us(connection, self.clock)
+        numbers = (seq, group.first_seq - 1)
+        Exceptions(self.consumer).write_missing(connection, group_id, group.epoch, numbers, now_us)
+        connection.execute(update(groups).where(*place).values(first_seq=seq))
+        kept = {"epoch": group.epoch, "first_seq": group.first_seq}
+        self._write_down(connection, "lower-baseline", group_id, seq, kept)
+
+    def write_down(self, connection: Connection, action: str, letter: Letter) -> None:
+        """Write down what is about to be done to a message in the DLQ, with its body."""
+        seq = None if letter.envelope is None else letter.envelope.seq
+        kept = {"sqs_message_id": letter.sqs_message_id, "fault": letter.fault, "body": letter.body}
+        self._write_down(connection, action, letter.message_group_id, seq, kept)
+
+    def _held(self, connection: Connection, group_id: str, seq: int) -> Row[Any]:
+        found = parked_message(connection, self.consumer, group_id, seq)
+        where = f"message {seq} of group {group_id!r} of {self.consumer}"
+        if found is None:
+            raise DeadLetterError(f"{where} is not set aside in the inbox; see `dlq ls`")
+        if found.held_at_us is None:
+            raise DeadLetterError(
+                f"{where} is set aside and waits for its turn, allowed is held: it is tried by itself; see `dlq ls`"
+            )
+        return found
+
+    def _change(self, connection: Connection, found: Row[Any], values: Mapping[str, Any]) -> None:
+        fresh = {"attempts": 0, "not_before_us": 0, "held_at_us": None, "last_error": None}
+        place = self._at(parked, found.group_id, found.epoch, found.seq)
+        connection.execute(update(parked).where(*place).values({**fresh, **values}))
+
+    def _parked(self, connection: Connection, group_id: str, epoch: int, seq: int) -> Row[Any] | None:
+        return connection.execute(select(parked).where(*self._at(parked, group_id, epoch, seq))).one_or_none()
+
+    def _last_parked(self, connection: Connection, group_id: str, epoch: int) -> int:
+        here = (parked.c.consumer == self.consumer, parked.c.group_id == group_id, parked.c.epoch == epoch)
+        return connection.execute(select(func.max(parked.c.seq)).where(*here)).scalar_one() or 0
+
+    def _epoch_of(
+        self, connection: Connection, group: Row[Any], seq: int, epoch: int | None, *, is_awaited: bool
+    ) -> int:
+        """Return the epoch whose number is meant: numbers of a later one repeat those of an earlier one."""
+        if epoch is not None:
+            return epoch
+        is_open = (exceptions.c.closed_at_us.is_(None), exceptions.c.seq <= seq, exceptions.c.through >= seq)
+        mine = (exceptions.c.consumer == self.consumer, exceptions.c.group_id == group.group_id)
+        found = set(connection.execute(select(exceptions.c.epoch).where(*mine, *is_open)).scalars())
+        found |= {group.epoch} if is_awaited else set()
+        if len(found) > 1:
+            epochs = ", ".join(map(str, sorted(found)))
+            raise DeadLetterError(
+                f"number {seq} of group {group.group_id!r} of {self.consumer} is open in epochs {epochs}, allowed is"
+                " one; give --epoch"
+            )
+        return int(found.pop()) if found else int(group.epoch)
+
+    def _require_open(self, group: Row[Any], seq: int, exception: Row[Any] | None, *, is_awaited: bool) -> None:
+        is_missing = exception is not None and exception.closed_at_us is None
+        is_skipped = exception is not None and exception.state == SKIPPED
+        if is_skipped or not (is_missing or is_awaited):
+            seen = "given up already" if is_skipped else "handled" if seq <= group.last_seq else "not due yet"
+            raise DeadLetterError(
+                f"number {seq} of group {group.group_id!r} of {self.consumer} is {seen}, allowed is one that is"
+                f" missing, dead or set aside, or the next, which is {group.last_seq + 1}; see `dlq ls`"
+            )
+
+    def _at(self, table: Any, group_id: str, epoch: int, seq: int) -> tuple[Any, ...]:
+        columns = table.c
+        return (
+            columns.consumer == self.consumer,
+            columns.group_id == group_id,
+            columns.epoch == epoch,
+            columns.seq == seq,
+        )
+
+    def _write_down(
+        self, connection: Connection, action: str, group_id: str, seq: int | None, detail: Mapping[str, Any]
+    ) -> None:
+        connection.execute(
+            insert(audit).values(
+                at_us=engines.now_us(connection, self.clock),
+                actor=self.actor,
+                action=action,
+                consumer=self.consumer,
+                group_id=group_id,
+                seq=seq,
+                reason=self.reason,
+                detail=json.dumps(detail, ensure_ascii=False),
+            )
+        )
+
+
+def _kept(message: Row[Any]) -> dict[str, Any]:
+    return {
+        "event_id": message.event_id,
+        "sqs_message_id": message.sqs_message_id,
+        "attempts": message.attempts,
+        "last_error": message.last_error,
+        "body": message.body,
+    }
+
+
+def parked_message(connection: Connection, consumer: str, group_id: str, seq: int) -> Row[Any] | None:
+    """Return the row of a message that is set aside, of the earliest epoch; None when there is none."""
+    place = (parked.c.consumer == consumer, parked.c.group_id == group_id, parked.c.seq == seq)
+    return connection.execute(select(parked).where(*place).order_by(parked.c.epoch).limit(1)).one_or_none()
+
+
+def listed_groups(
+    connection: Connection, consumer: str, *, group_id: str | None, most: int
+) -> tuple[list[dict[str, Any]], int]:
+    """Return up to `most` groups, by their ids, and how many there are.
+
+    Each is a dict of group_id, epoch, first_seq, last_seq, awaits_seq, parked_at_us, updated_at_us.
+    """
+    names = ("group_id", "epoch", "first_seq", "last_seq", "awaits_seq", "parked_at_us", "updated_at_us")
+    here = [groups.c.consumer == consumer]
+    if group_id is not None:
+        here.append(groups.c.group_id == group_id)
+    count = connection.execute(select(func.count()).select_from(groups).where(*here)).scalar_one()
+    columns = (groups.c[name] for name in names)
+    found = select(*columns).where(*here).order_by(groups.c.group_id).limit(most)
+    return [dict(row) for row in connection.execute(found).mappings()], int(count)
+
+
+def parked_groups(connection: Connection, consumer: str, *, most: int) -> list[dict[str, Any]]:
+    """Return up to so many parked groups, those parked longest first.
+
+    Each is a dict of group_id, last_seq, awaits_seq, awaits_until_us, parked_at_us, and of what is set aside in it:
+    parked_count, held (a list of dicts of seq, attempts, last_error).
+    """
+    here = (groups.c.consumer == consumer, groups.c.parked_at_us.is_not(None))
+    columns = (groups.c[name] for name in ("group_id", "last_seq", "awaits_seq", "awaits_until_us", "parked_at_us"))
+    rows = connection.execute(select(*columns).where(*here).order_by(groups.c.parked_at_us).limit(most))
+    return [_parked_group(connection, consumer, dict(row)) for row in rows.mappings().all()]
+
+
+def _parked_group(connection: Connection, consumer: str, row: Mapping[str, Any]) -> dict[str, Any]:
+    until_us = None if row["awaits_until_us"] == NEVER_US else row["awaits_until_us"]
+    return {**row, "awaits_until_us": until_us, **_set_aside(connection, consumer, row["group_id"])}
+
+
+def _set_aside(connection: Connection, consumer: str, group_id: str) -> dict[str, Any]:
+    here = (parked.c.consumer == consumer, parked.c.group_id == group_id)
+    count = connection.execute(select(func.count()).select_from(parked).where(*here)).scalar_one()
+    columns = (parked.c.seq, parked.c.attempts, parked.c.last_error)
+    held = select(*columns).where(*here, parked.c.held_at_us.is_not(None)).order_by(parked.c.epoch, parked.c.seq)
+    return {"parked_count": count, "held": [dict(row) for row in connection.execute(held.limit(10)).mappings()]}
+
+
+def open_exceptions(connection: Connection, consumer: str, *, most: int) -> list[dict[str, Any]]:
+    """Return up to so many ranges of numbers that are dead or missing, the longest known first.
+
+    Each is a dict of group_id, epoch, seq, through, state, reason, event_id, receive_count, seen_at_us.
+    """
+    names = ("group_id", "epoch", "seq", "through", "state", "reason", "event_id", "receive_count", "seen_at_us")
+    here = (exceptions.c.consumer == consumer, exceptions.c.closed_at_us.is_(None))
+    columns = (exceptions.c[name] for name in names)
+    found = select(*columns).where(*here).order_by(exceptions.c.seen_at_us, exceptions.c.id).limit(most)
+    return [dict(row) for row in connection.execute(found).mappings()]
+
+
+def known_of(connection: Connection, consumer: str, letter: Letter) -> dict[str, Any] | None:
+    """Return what is written down about a dead letter: a dict of state, reason, receive_count, seen_at_us."""
+    is_same: ColumnElement[bool] = exceptions.c.sqs_message_id.in_(letter.first_ids)
+    if letter.envelope is not None:
+        is_same = or_(
+            is_same,
+            and_(
+                exceptions.c.epoch == letter.envelope.epoch,
+                exceptions.c.seq <= letter.envelope.seq,
+                exceptions.c.through >= letter.envelope.seq,
+            ),
+        )
+    columns = (exceptions.c[name] for name in ("state", "reason", "receive_count", "seen_at_us"))
+    here = (exceptions.c.consumer == consumer, exceptions.c.group_id == letter.message_group_id)
+    row = connection.execute(select(*columns).where(*here, is_same).limit(1)).mappings().one_or_none()
+    return None if row is None else dict(row)
+
+
+def audited(connection: Connection, consumer: str, *, most: int) -> list[dict[str, Any]]:
+    """Return the last `most` things operators did, newest first."""
+    rows = connection.execute(select(audit).where(audit.c.consumer == consumer).order_by(audit.c.id.desc()).limit(most))
+    return [dict(row) for row in rows.mappings()]

@@ -1,0 +1,165 @@
+"""What operators do to an outbox. Each is done to one message, for a reason, and written down with it.
+
+A message goes from pending to sent, or to quarantined when SNS refuses it for good; then its group waits. After the
+cause is mended `unquarantine` lets it be tried again. `skip` gives it up: a tombstone with its number is published in
+its place, so that consumers see no hole. `resend` publishes again what was sent, under a fresh deduplication id, for
+consumers that lost it; the others' inbox knows it.
+"""
+
+import json
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import Connection, Row, case, func, insert, select, update
+
+from sluice.clock import Clock
+from sluice.messaging.database import engines
+from sluice.messaging.envelope import decode
+from sluice.messaging.errors import OutboxError
+from sluice.messaging.outbox import tables
+from sluice.messaging.outbox.tables import PENDING, QUARANTINED, SENT, audit, messages
+
+_SHOWN = (
+    "group_id",
+    "group_seq",
+    "status",
+    "type",
+    "event_id",
+    "attempts",
+    "last_error",
+    "created_at_us",
+    "sent_at_us",
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Operator:
+    """Who acts on which topic's outbox, and why.
+
+    Args:
+        topic: name of the topic.
+        actor: who.
+        reason: why; not empty.
+        clock: for tests; None means the database's own.
+    """
+
+    topic: str
+    actor: str
+    reason: str
+    clock: Clock | None = None
+
+    def __post_init__(self) -> None:
+        if not self.reason.strip():
+            raise OutboxError("the reason is empty, allowed is a sentence: it is what the audit will say")
+
+    def resend(self, connection: Connection, group_id: str, group_seq: int) -> None:
+        """Publish again what was sent, under a fresh deduplication id.
+
+        Raises:
+            OutboxError: there is no such message, or it was not sent.
+        """
+        found = self._find(connection, group_id, group_seq, SENT)
+        self._change(connection, found, "resend", {"status": PENDING, "deduplication_id": str(uuid.uuid4())})
+
+    def unquarantine(self, connection: Connection, group_id: str, group_seq: int) -> None:
+        """Try a quarantined message again, as it is and under its own deduplication id.
+
+        Raises:
+            OutboxError: there is no such message, or it is not quarantined.
+        """
+        found = self._find(connection, group_id, group_seq, QUARANTINED)
+        self._change(connection, found, "unquarantine", {"status": PENDING})
+
+    def skip(self, connection: Connection, group_id: str, group_seq: int) -> None:
+        """Give a quarantined message up: publish a tombstone in its place. The audit keeps its body.
+
+        Raises:
+            OutboxError: there is no such message, or it is not quarantined.
+        """
+        found = self._find(connection, group_id, group_seq, QUARANTINED)
+        tombstone = decode(found.body).as_tombstone()
+        values = {
+            "status": PENDING,
+            "type": tombstone.event.type,
+            "body": tombstone.body,
+            "attributes": json.dumps(tombstone.event.message_attributes),
+            "deduplication_id": tombstone.deduplication_id,
+        }
+        self._change(connection, found, "skip", values)
+
+    def begin_epoch(self, connection: Connection) -> int:
+        """Begin another epoch for every group, after the database was restored to an earlier state, and return it.
+
+        Numbers given after the restore repeat numbers that were given before; the epoch tells them apart. Each group
+        goes on from its last number, which is what `first` of its next messages says. A group that the restore lost
+        gets a later epoch by itself, when its next event makes its counter anew.
+        """
+        ours = tables.groups.c.topic == self.topic
+        last = connection.execute(select(func.max(tables.groups.c.epoch)).where(ours)).scalar()
+        epoch = max(engines.now_us(connection, self.clock) // 1_000_000, (last or 0) + 1)
+        later = case((tables.groups.c.epoch >= epoch, tables.groups.c.epoch + 1), else_=epoch)  # made since
+        begun = {"epoch": later, "first_seq": tables.groups.c.last_seq + 1}
+        connection.execute(update(tables.groups).where(ours).values(begun))
+        self._write_down(connection, "epoch", detail={"epoch": epoch})
+        return epoch
+
+    def _find(self, connection: Connection, group_id: str, group_seq: int, status: str) -> Row[Any]:
+        place = (messages.c.topic == self.topic, messages.c.group_id == group_id, messages.c.group_seq == group_seq)
+        found = connection.execute(select(messages).where(*place).with_for_update()).one_or_none()
+        where = f"message {group_seq} of group {group_id!r} of {self.topic}"
+        if found is None:
+            raise OutboxError(f"{where} is not in the outbox; see `outbox ls --group {group_id}`")
+        if found.status != status:
+            raise OutboxError(f"{where} is {found.status}, allowed is {status}; see `outbox ls --group {group_id}`")
+        return found
+
+    def _change(self, connection: Connection, found: Row[Any], action: str, values: Mapping[str, Any]) -> None:
+        fresh = {"attempts": 0, "not_before_us": 0, "last_error": None}
+        connection.execute(update(messages).where(messages.c.id == found.id).values({**fresh, **values}))
+        kept = {"event_id": found.event_id, "type": found.type, "last_error": found.last_error, "body": found.body}
+        self._write_down(connection, action, place=(found.group_id, found.group_seq), detail=kept)
+
+    def _write_down(
+        self, connection: Connection, action: str, *, detail: Mapping[str, Any], place: tuple[str, int] | None = None
+    ) -> None:
+        group_id, group_seq = (None, None) if place is None else place
+        connection.execute(
+            insert(audit).values(
+                at_us=engines.now_us(connection, self.clock),
+                actor=self.actor,
+                action=action,
+                topic=self.topic,
+                group_id=group_id,
+                group_seq=group_seq,
+                reason=self.reason,
+                detail=json.dumps(detail, ensure_ascii=False),
+            )
+        )
+
+
+def listed(
+    connection: Connection, topic: str, *, status: str | None, group_id: str | None, most: int
+) -> tuple[list[dict[str, Any]], int]:
+    """Return up to `most` messages, unfinished ones unless a status is given, by group and number; and how many match.
+
+    Each is a dict of group_id, group_seq, status, type, event_id, attempts, last_error, created_at_us, sent_at_us.
+    """
+    wanted = [messages.c.topic == topic, messages.c.status != SENT if status is None else messages.c.status == status]
+    if group_id is not None:
+        wanted.append(messages.c.group_id == group_id)
+    count = connection.execute(select(func.count()).select_from(messages).where(*wanted)).scalar_one()
+    rows = connection.execute(
+        select(*(messages.c[name] for name in _SHOWN))
+        .where(*wanted)
+        .order_by(messages.c.group_id, messages.c.group_seq)
+        .limit(most)
+    )
+    return [dict(row) for row in rows.mappings()], int(count)
+
+
+def audited(connection: Connection, topic: str, *, most: int) -> list[dict[str, Any]]:
+    """Return the last `most` things operators did, newest first."""
+    rows = connection.execute(select(audit).where(audit.c.topic == topic).order_by(audit.c.id.desc()).limit(most))
+    return [dict(row) for row in rows.mappings()]

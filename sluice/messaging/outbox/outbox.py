@@ -1,0 +1,235 @@
+"""The outbox, as a producer sees it: an event added in a transaction is committed with it, or not at all.
+
+Numbers are given once, as the last thing before the commit: one counter row for each group, locked from then to the
+commit, taken in the order of topics and groups. So a group's numbers are in the order of its commits and without a
+hole, whatever was rolled back, and two transactions that share groups never wait for each other in a circle. Writers of
+one group queue on its counter: that is what order means.
+
+A group's epoch is the second in which its counter was made, by the database's clock. A counter that was not used for
+long is deleted (`Store.forget_groups`); the group's next event makes it anew, under a later epoch, and counts from 1.
+The epoch is evaluated by the statement that makes the counter. So it needs nothing that is shared between groups, and
+whichever of a writer and the deletion comes first, no (epoch, seq) is given twice.
+"""
+
+import json
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from sqlalchemy import Connection, Row, Table, func, insert, select
+from sqlalchemy import event as hooks
+from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.orm import Session, SessionTransaction, scoped_session
+
+from sluice.clock import Clock
+from sluice.messaging.database import engines
+from sluice.messaging.envelope import Envelope, Event
+from sluice.messaging.errors import OutboxError
+from sluice.messaging.outbox import tables
+
+_INSERTS: dict[str, Callable[[Table], sqlite.Insert | postgresql.Insert]] = {
+    "sqlite": sqlite.insert,
+    "postgresql": postgresql.insert,
+}
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_UNIT = "sluice_outbox"
+
+
+def channel(topic: str) -> str:
+    """Return the Postgres channel that tells of commits to a topic's outbox."""
+    return f"sluice_outbox:{topic}"[:63]  # Postgres takes no longer names
+
+
+class Outbox:
+    """Where a producer puts what has to be published to one topic. Any number of threads may share one.
+
+    Args:
+        topic: name of the topic (`sluice.naming.topic_name`).
+        notify: tell a waiting relay of each commit, on Postgres: the message leaves at once instead of at the next
+            poll. Postgres lets transactions that notify commit one after the other, so leave it off where thousands
+            commit a second. https://www.postgresql.org/docs/18/sql-notify.html (read 2026-11-21)
+        clock: for tests; None means the database's own.
+    """
+
+    def __init__(self, topic: str, *, notify: bool = False, clock: Clock | None = None) -> None:
+        self.topic, self._notify, self._clock = topic, notify, clock
+
+    def add(self, session: "Session | scoped_session[Any]", event: Event) -> None:
+        """Publish the event if, and only if, the session's transaction commits.
+
+        Neither flushes nor commits. What is added inside a savepoint goes with it when that is rolled back.
+
+        Raises:
+            OutboxError: the session is in the middle of its commit, and the numbers have been given.
+        """
+        session = session() if isinstance(session, scoped_session) else session
+        _unit_of(session).add(session, self, event)
+
+    def write(self, connection: Connection, events: Iterable[Event]) -> None:
+        """Number and store events now. For code without a Session: call it once, last before the commit.
+
+        Raises:
+            OutboxError: the tables are missing, or the database would not keep what it commits.
+        """
+        listed = sorted(events, key=lambda one: one.group)  # stable: within a group as given
+        if not listed:
+            return
+        engines.require_durable(connection)
+        with engines.explaining_missing_tables():
+            connection.execute(insert(tables.messages), self._numbered(connection, listed))
+            if self._notify and connection.dialect.name == "postgresql":
+                connection.execute(select(func.pg_notify(channel(self.topic), "")))
+
+    def _numbered(self, connection: Connection, events: Sequence[Event]) -> list[dict[str, Any]]:
+        counts = Counter(event.group for event in events)
+        counters = self._allocate(connection, counts)
+        at_us = engines.now_us(connection, self._clock)
+        at = _EPOCH + timedelta(microseconds=at_us)
+        following = {group: counters[group].last_seq - count + 1 for group, count in counts.items()}
+        rows = []
+        for event in events:
+            counter = counters[event.group]
+            envelope = Envelope(
+                event=event,
+                seq=following[event.group],
+                epoch=counter.epoch,
+                first=counter.first_seq,
+                committed_at=at,
+            )
+            rows.append(self._row(envelope, at_us))
+            following[event.group] += 1
+        return rows
+
+    def _allocate(self, connection: Connection, counts: Mapping[str, int]) -> dict[str, Row[Any]]:
+        """Return each group's counter after taking as many numbers as given; rows are locked in the order given.
+
+        A reader that sees number n also sees n - 1: Postgres shows a commit before it lets go of the counter's lock.
+        """
+        made = _INSERTS[connection.dialect.name](tables.groups)
+        now_us = engines.now_us_sql(connection.dialect.name, self._clock)
+        values = [
+            {
+                "topic": self.topic,
+                "group_id": group,
+                "epoch": engines.in_seconds(now_us),
+                "last_seq": count,
+                "updated_at_us": now_us,
+            }
+            for group, count in counts.items()
+        ]
+        columns = tables.groups.c
+        taken = made.values(values).on_conflict_do_update(
+            index_elements=["topic", "group_id"],
+            set_={"last_seq": columns.last_seq + made.excluded.last_seq, "updated_at_us": made.excluded.updated_at_us},
+        )
+        returned = taken.returning(columns.group_id, columns.epoch, columns.first_seq, columns.last_seq)
+        return {row.group_id: row for row in connection.execute(returned)}
+
+    def _row(self, envelope: Envelope, at_us: int) -> dict[str, Any]:
+        return {
+            "topic": self.topic,
+            "group_id": envelope.event.group,
+            "group_seq": envelope.seq,
+            "event_id": envelope.event.id,
+            "type": envelope.event.type,
+            "body": envelope.body,
+            "attributes": json.dumps(envelope.event.message_attributes, ensure_ascii=False),
+            "deduplication_id": envelope.deduplication_id,
+            "created_at_us": at_us,
+        }
+
+
+class _Unit:
+    """What one session has added and not yet committed, to whatever outboxes."""
+
+    def __init__(self) -> None:
+        self._added: list[_Added] = []
+        self._numbered_in: SessionTransaction | None = None
+        self._kept: SessionTransaction | None = None
+
+    def add(self, session: Session, outbox: Outbox, event: Event) -> None:
+        if not session.in_transaction():
+            session.begin()
+        if session.get_transaction() is self._numbered_in:
+            raise OutboxError(
+                f"event {event.id} was added while its session commits, after the numbers were given; add it earlier,"
+                " in before_flush for example"
+            )
+        within = session.get_nested_transaction() or session.get_transaction()
+        self._added.append(_Added(outbox, event, within))
+
+    def number(self, session: Session) -> None:
+        """Write what was added."""
+        by_topic: dict[str, list[_Added]] = {}
+        for one in self._added:
+            by_topic.setdefault(one.outbox.topic, []).append(one)
+        for _, added in sorted(by_topic.items()):
+            added[0].outbox.write(session.connection(), [one.event for one in added])
+        self._numbered_in = session.get_transaction()
+
+    def keep(self, savepoint: SessionTransaction) -> None:
+        """Let a savepoint commit; the second time it is what is around it that commits, and nothing would be written.
+
+        Raises:
+            OutboxError: it is the second time.
+        """
+        if self._added and savepoint is self._kept:
+            raise OutboxError(
+                f"a transaction with event {self._added[0].event.id} commits around an open savepoint; end the"
+                " savepoint first"
+            )
+        self._kept = savepoint
+
+    def forget(self, rolled_back: SessionTransaction) -> None:
+        self._added = [one for one in self._added if not one.is_within(rolled_back)]
+
+    def end(self) -> None:
+        self._added.clear()
+        self._numbered_in = self._kept = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Added:
+    """An event, where to, and the transaction it was added in."""
+
+    outbox: Outbox
+    event: Event
+    transaction: SessionTransaction | None
+
+    def is_within(self, ended: SessionTransaction) -> bool:
+        """Return whether the transaction is that one or was inside of it, committed into it perhaps."""
+        one = self.transaction
+        while one is not None and one is not ended:
+            one = one.parent
+        return one is ended
+
+
+def _unit_of(session: Session) -> _Unit:
+    unit = session.info.setdefault(_UNIT, _Unit())
+    assert isinstance(unit, _Unit)
+    return unit
+
+
+# Of all sessions: the first event of a session may be added by a before_flush hook, in the middle of the commit.
+@hooks.listens_for(Session, "before_commit")
+def _before_commit(session: Session) -> None:
+    """Write what was added: after everything else of the transaction, so that the counters are its last locks."""
+    unit, savepoint = _unit_of(session), session.get_nested_transaction()
+    if savepoint is not None:
+        unit.keep(savepoint)
+        return
+    session.flush()  # what the commit does next anyway
+    unit.number(session)
+
+
+@hooks.listens_for(Session, "after_soft_rollback")
+def _after_rollback(session: Session, previous: SessionTransaction) -> None:
+    _unit_of(session).forget(previous)
+
+
+@hooks.listens_for(Session, "after_transaction_end")
+def _after_end(session: Session, transaction: SessionTransaction) -> None:
+    if transaction.parent is None:
+        _unit_of(session).end()

@@ -1,0 +1,189 @@
+"""Which relay leads, and a token that every write of a leader is held against.
+
+There is one row per topic. A write begins by touching that row under its own token, which renews the lease and keeps
+everybody else from taking over until the write is committed; when nothing is touched, another leads and nothing is
+written. Times are the database's, so the clocks of the relays' hosts do not matter.
+
+The database's clock may be put back, and a dead leader's lease would then hold for that much longer. So who stands by
+also takes over when the row did not change for longer than the lease its holder promised, by its own monotonic clock.
+Should that be wrong, as when the clock is put forward, the token fences: of two that think they lead, one writes.
+"""
+
+import os
+import platform
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from sqlalchemy import Connection, Engine, func, insert, select, update
+from sqlalchemy.exc import IntegrityError, InternalError
+
+from sluice.clock import Clock, SystemClock
+from sluice.messaging.database import engines
+from sluice.messaging.errors import LeaseLost
+from sluice.messaging.outbox.tables import leases
+
+_IDLE_TOO_LONG = "25P03"  # SQLSTATE idle_in_transaction_session_timeout
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Holding:
+    """What the row says: who leads, until when by the database's clock, and how long its lease is."""
+
+    owner: str
+    token: int
+    expires_at_us: int
+    lease_us: int
+
+
+class Lease:
+    """The leadership of one topic's outbox, as one relay has it or wants it. Runs on one thread.
+
+    Args:
+        engine: the outbox's database.
+        topic: name of the topic.
+        lease_seconds: how long a leader that says nothing remains leader.
+        owner: shown to operators; None means host, process and a random part.
+        clock: stands for the database's in tests; None means the database's own.
+        own_clock: measures how long another's lease has not changed; None means this machine's.
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        topic: str,
+        *,
+        lease_seconds: float,
+        owner: str | None = None,
+        clock: Clock | None = None,
+        own_clock: Clock | None = None,
+    ) -> None:
+        self._engine, self._topic, self._clock = engine, topic, clock
+        self._own_clock = SystemClock() if own_clock is None else own_clock
+        self._lease_us = round(lease_seconds * 1_000_000)
+        self._seen_since = 0.0
+        self.owner = f"{platform.node()}/{os.getpid()}/{uuid.uuid4().hex[:6]}" if owner is None else owner
+        self.token: int | None = None
+        self.seen: Holding | None = None
+
+    def acquire(self) -> bool:
+        """Lead, when nobody does; return whether this one leads now. `seen` is who leads otherwise.
+
+        Raises:
+            OutboxError: the tables are missing.
+        """
+        with engines.explaining_missing_tables(), self._transaction() as connection:
+            holding, now_us = self._find(connection), engines.now_us(connection, self._clock)
+            if holding is not None and self._is_over(holding, now_us):
+                self.token = self._take_over(connection, holding, now_us)
+        if holding is None:
+            self.token = self._first()
+        return self.token is not None
+
+    def _find(self, connection: Connection) -> Holding | None:
+        columns = (leases.c.owner, leases.c.token, leases.c.expires_at_us, leases.c.lease_us)
+        found = connection.execute(select(*columns).where(leases.c.topic == self._topic)).mappings().one_or_none()
+        return None if found is None else Holding(**found)
+
+    def _is_over(self, holding: Holding, now_us: int) -> bool:
+        """Return whether the lease ran out, by the database's clock or, unchanged since it was first seen, by ours."""
+        now = self._own_clock.monotonic()
+        if holding != self.seen:
+            self.seen, self._seen_since = holding, now
+        return holding.expires_at_us <= now_us or now - self._seen_since > holding.lease_us / 1_000_000
+
+    def _take_over(self, connection: Connection, holding: Holding, now_us: int) -> int | None:
+        """Return the new token; None when the lease was renewed, or another was first."""
+        unchanged = (
+            leases.c.topic == self._topic,
+            leases.c.token == holding.token,
+            leases.c.expires_at_us == holding.expires_at_us,
+        )
+        taken = {
+            "owner": self.owner,
+            "token": leases.c.token + 1,
+            "expires_at_us": now_us + self._lease_us,
+            "lease_us": self._lease_us,
+        }
+        changed = update(leases).where(*unchanged).values(taken).returning(leases.c.token)
+        return connection.execute(changed).scalar()
+
+    def _first(self) -> int | None:
+        """Lead a topic that nobody ever led; None when another is first."""
+        try:
+            with self._transaction() as connection:
+                made = {
+                    "topic": self._topic,
+                    "owner": self.owner,
+                    "token": 1,
+                    "expires_at_us": engines.now_us(connection, self._clock) + self._lease_us,
+                    "lease_us": self._lease_us,
+                }
+                connection.execute(insert(leases).values(made))
+        except IntegrityError:
+            return None
+        return 1
+
+    @contextmanager
+    def writing(self) -> Iterator[Connection]:
+        """Yield a connection in a transaction nobody takes over during, and renew the lease with it.
+
+        Raises:
+            LeaseLost: another leads; nothing was written.
+        """
+        with self._transaction() as connection:
+            self._touch(connection, engines.now_us(connection, self._clock) + self._lease_us)
+            yield connection
+
+    def renew(self) -> None:
+        """Remain leader.
+
+        Raises:
+            LeaseLost: another leads.
+        """
+        with self.writing():
+            pass
+
+    def release(self) -> bool:
+        """Let another lead at once; return whether there was a lease to give back, and nobody had it already."""
+        if self.token is None:
+            return False
+        try:
+            with self._transaction() as connection:
+                self._touch(connection, 0)
+        except LeaseLost:
+            return False
+        finally:
+            self.token = None
+        return True
+
+    @contextmanager
+    def _transaction(self) -> Iterator[Connection]:
+        """Yield a connection in a transaction that Postgres ends when nothing comes for as long as a lease.
+
+        It holds the lease's row. Whoever stops in the middle, or whose host is gone, would keep all others from leading
+        until the connection is found dead, which takes hours.
+        https://www.postgresql.org/docs/18/runtime-config-client.html (read 2026-11-21)
+
+        Raises:
+            LeaseLost: Postgres has ended it.
+        """
+        try:
+            with self._engine.begin() as connection:
+                if connection.dialect.name == "postgresql":
+                    bound = ("idle_in_transaction_session_timeout", f"{self._lease_us // 1_000}ms")
+                    connection.execute(select(func.set_config(*bound, True)))  # noqa: FBT003 (this transaction only)
+                yield connection
+        except InternalError as error:
+            if getattr(error.orig, "sqlstate", None) != _IDLE_TOO_LONG:
+                raise
+            self.token = None
+            raise LeaseLost(f"relay {self.owner} stopped in the middle of a write to {self._topic}") from error
+
+    def _touch(self, connection: Connection, expires_at_us: int) -> None:
+        mine = (leases.c.topic == self._topic, leases.c.token == self.token)
+        touched = connection.execute(update(leases).where(*mine).values(expires_at_us=expires_at_us))
+        if touched.rowcount != 1:
+            token, self.token = self.token, None
+            raise LeaseLost(f"relay {self.owner} led {self._topic} with token {token}, and another leads now")

@@ -1,0 +1,162 @@
+"""Publishing, at the rim: a batch goes out once, and each entry has an outcome of its own.
+
+An answer of HTTP 200 can hold failures, and the entries around a failed one are in. An answer that never came says
+nothing. A call refused as a whole is repeated entry by entry, so that one bad entry cannot hold the others back; what
+is refused for reasons that are not the message's (rights, keys, throttling) is tried again.
+
+AWS: https://docs.aws.amazon.com/sns/latest/api/API_PublishBatch.html, API_BatchResultErrorEntry.html
+(read 2026-11-21).
+"""
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+import boto3
+from botocore.config import Config
+from botocore.exceptions import BotoCoreError, ClientError
+from botocore.parsers import ResponseParserError
+
+from sluice import limits
+from sluice.errors import ConfigError, EndpointError
+from sluice.messaging.envelope import attributes_bytes
+from sluice.messaging.outbox.store import Head, Outcome, Refused, Retry, Sent
+from sluice.messaging.printable import printable
+
+CALL_SECONDS_MAX = 12
+"""A call that took longer has failed."""
+_CONNECT_SECONDS = 4
+# A whole call refused so: one of its entries is at fault.
+_ENTRYS_FAULT = ("InvalidParameter", "Validation", "BatchRequestTooLong", "InvalidBatchEntryId")
+# An entry refused so may pass later as it is: rights, keys, pace, a topic that is being made.
+_NOT_THE_ENTRYS = ("Auth", "AccessDenied", "KMS", "Throttl", "NotFound", "Expired", "InvalidClientToken", "Signature")
+_TOPIC_ARN = re.compile(r"arn:aws[a-z-]*:sns:[a-z0-9-]+:[0-9]{12}:[A-Za-z0-9_-]{1,256}(\.fifo)?")
+CONFIG = Config(
+    connect_timeout=_CONNECT_SECONDS,
+    read_timeout=CALL_SECONDS_MAX - _CONNECT_SECONDS,
+    retries={"total_max_attempts": 1},
+)
+"""Of a client that tries once."""
+
+
+def client(endpoint_url: str | None, region: str) -> Any:
+    """Return an SNS client that tries once: the relay owns the retries."""
+    return boto3.client("sns", endpoint_url=endpoint_url, region_name=region, config=CONFIG)
+
+
+def check_topic(sns: Any, topic_arn: str) -> str | None:
+    """Return why a topic could not be looked at now, or None: it is there, and FIFO.
+
+    Raises:
+        ConfigError: the ARN cannot be that of a FIFO topic.
+        EndpointError: there is no such topic.
+
+    AWS: https://docs.aws.amazon.com/sns/latest/api/API_GetTopicAttributes.html (read 2026-11-21).
+    """
+    shown = f"'{printable(topic_arn, characters_max=300)}'"
+    found = _TOPIC_ARN.fullmatch(topic_arn)
+    next_step = "correct --topic-arn"
+    if found is None:
+        raise ConfigError(
+            f"topic is {shown}, allowed is an ARN such as arn:aws:sns:eu-central-1:123456789012:NAME.fifo; {next_step}"
+        )
+    if found[1] is None:  # which is in the name of every FIFO topic, and of no other
+        raise ConfigError(
+            f"topic {topic_arn} is a standard topic, allowed is a FIFO topic: it keeps order; {next_step}"
+        )
+    try:
+        _ = sns.get_topic_attributes(TopicArn=topic_arn)["Attributes"]
+    except ClientError as error:
+        code = str(error.response.get("Error", {}).get("Code", ""))
+        if code.startswith("NotFound"):
+            raise EndpointError(
+                f"topic {topic_arn} is not at {sns.meta.endpoint_url}; deploy the environment's stacks there, or"
+                " correct --topic-arn, --env or --endpoint-url"
+            ) from error
+        if code.startswith(("InvalidParameter", "Validation")):
+            raise ConfigError(f"topic is {shown}, which SNS does not take ({printable(error)}); {next_step}") from error
+        return printable(error)
+    except (BotoCoreError, ResponseParserError, KeyError) as error:
+        return printable(f"{type(error).__name__}: {error}")
+    return None
+
+
+class BatchRefused(Exception):
+    """Raised when a call of several entries was refused for one of them: each has to be tried by itself."""
+
+
+class Publisher:
+    """Publishes heads to one topic.
+
+    Args:
+        sns: a client that does not retry by itself.
+        topic_arn: ARN of the FIFO topic.
+    """
+
+    def __init__(self, sns: Any, topic_arn: str) -> None:
+        self._sns, self._topic_arn = sns, topic_arn
+
+    def publish(self, heads: Sequence[Head]) -> list[Outcome]:
+        """Publish a batch of `batches`, and return each head's outcome, in the order given.
+
+        Raises:
+            BatchRefused: SNS refused the call for the sake of one entry and does not say which; none is in.
+        """
+        entries = [_entry(str(position), head) for position, head in enumerate(heads)]
+        try:
+            answer = self._sns.publish_batch(TopicArn=self._topic_arn, PublishBatchRequestEntries=entries)
+        # KeyError: botocore misses in an answer that is XML, as a proxy's page may be, what SNS would have said.
+        except (BotoCoreError, ResponseParserError, KeyError) as error:
+            return [Retry(f"{type(error).__name__}: {error}")] * len(heads)
+        except ClientError as error:
+            return _refused(heads, error)
+        results = {one["Id"]: _sent(one) for one in answer.get("Successful", [])}
+        results |= {one["Id"]: _failed(one) for one in answer.get("Failed", [])}
+        unsaid = Retry("the answer does not name it")
+        return [results.get(str(position), unsaid) for position, _ in enumerate(heads)]
+
+
+def _refused(heads: Sequence[Head], error: ClientError) -> list[Outcome]:
+    said = str(error)
+    code = error.response.get("Error", {}).get("Code", "")  # a proxy's page may be XML and no error of AWS
+    if not code.startswith(_ENTRYS_FAULT) or "TopicArn" in said:
+        return [Retry(said)] * len(heads)
+    if len(heads) > 1:
+        raise BatchRefused(said) from error
+    return [Refused(said)]
+
+
+def batches(heads: Sequence[Head]) -> list[list[Head]]:
+    """Return the heads in batches that fit one call: ten entries, and the bytes of all together."""
+    made: list[list[Head]] = []
+    room = 0
+    for head in heads:
+        size = len(head.body.encode()) + attributes_bytes(head.attributes)
+        if not made or len(made[-1]) == limits.PUBLISH_BATCH_ENTRIES_MAX or size > room:
+            made.append([])
+            room = limits.PUBLISH_BYTES_MAX
+        made[-1].append(head)
+        room -= size
+    return made
+
+
+def _entry(id_: str, head: Head) -> dict[str, Any]:
+    return {
+        "Id": id_,
+        "Message": head.body,
+        "MessageGroupId": head.group_id,
+        "MessageDeduplicationId": head.deduplication_id,
+        "MessageAttributes": {
+            name: {"DataType": "String", "StringValue": value} for name, value in head.attributes.items()
+        },
+    }
+
+
+def _sent(entry: dict[str, Any]) -> Outcome:
+    return Sent(entry["MessageId"], entry.get("SequenceNumber"))
+
+
+def _failed(entry: dict[str, Any]) -> Outcome:
+    code = entry.get("Code", "")
+    said = f"{code}: {entry.get('Message', '')}"
+    return Refused(said) if entry.get("SenderFault") and not code.startswith(_NOT_THE_ENTRYS) else Retry(said)

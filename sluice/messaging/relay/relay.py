@@ -1,0 +1,389 @@
+"""The relay: takes what was committed to the outbox to the topic, each group in the order of its numbers.
+
+One relay leads a topic; others stand by. The leader reads heads, one per group, lets go of the database, publishes up
+to ten of them in one call, and writes down what became of each under its token. A message is taken only when the one in
+front of it is sent, so there is never more than one of a group on its way. What has no answer is sent again with the
+same deduplication id. Should a paused leader publish after another took over, the topic deduplicates it for five
+minutes, and after that the consumer's inbox does: SNS knows no token.
+"""
+
+import random
+from collections import Counter, deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import Protocol
+
+import structlog
+from sqlalchemy import Connection
+from sqlalchemy.exc import InterfaceError, OperationalError, SQLAlchemyError
+
+from sluice import metrics
+from sluice.clock import Clock, SystemClock
+from sluice.errors import ConfigError
+from sluice.messaging import failpoints
+from sluice.messaging.backoff import Backoff
+from sluice.messaging.database import engines
+from sluice.messaging.errors import LeaseLost, OutboxError
+from sluice.messaging.failpoints import Failpoint
+from sluice.messaging.outbox.store import DELETED_MAX, HEADS_MAX, Head, Outcome, Refused, Retry, Sent, Store
+from sluice.messaging.printable import printable
+from sluice.messaging.relay import publisher
+from sluice.messaging.relay.lease import Lease
+from sluice.messaging.relay.publisher import BatchRefused
+from sluice.messaging.telemetry.liveness import Watch
+from sluice.messaging.telemetry.metrics import Metrics, NoMetrics
+
+_log = structlog.get_logger()
+_POLL_SECONDS_MIN, _POLL_SECONDS_MAX = 0.001, 60
+_LEASE_SECONDS_MAX = 86_400
+_KEEP_GROUPS_SECONDS_MAX = 315_360_000  # ten years, as the declaration has it
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_INSTANT_US_MAX = 253_402_300_799_999_999  # the last that datetime knows
+_STANDBY_SECONDS = 1  # a lease that was given back leads nobody for about so long
+_FORGET_TIMES_MAX = 100
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RelaySettings:
+    """How a relay goes about it.
+
+    Args:
+        poll_seconds: rest between two looks when nothing is due, before jitter; a third of the lease at most.
+        lease_seconds: how long a leader that says nothing remains leader; longer than two calls may take.
+        keep_sent_seconds: how long what was sent can be sent again; then it is deleted.
+        keep_groups_seconds: how long a group that is not used goes on counting; the largest `inbox_retention_seconds`
+            of the topic's consumers, and longer than `keep_sent_seconds`.
+        backoff: between two tries of a group; its longest delay fits into a lease's bound, a day.
+
+    Raises:
+        ConfigError: a value, or their relation, cannot be right.
+    """
+
+    poll_seconds: float = 0.1
+    lease_seconds: float = 30
+    keep_sent_seconds: float = 7 * 86_400
+    keep_groups_seconds: float = 60 * 86_400
+    backoff: Backoff = field(default_factory=lambda: Backoff(base_seconds=0.5, cap_seconds=60, floor_seconds=0.1))
+
+    def __post_init__(self) -> None:
+        # `not a <= value <= b` refuses what is no number, too.
+        if not _POLL_SECONDS_MIN <= self.poll_seconds <= _POLL_SECONDS_MAX:
+            raise ConfigError(
+                f"poll is {self.poll_seconds:g} s, allowed is {_POLL_SECONDS_MIN} to {_POLL_SECONDS_MAX}; change --poll"
+            )
+        if not 2 * publisher.CALL_SECONDS_MAX < self.lease_seconds <= _LEASE_SECONDS_MAX:
+            raise ConfigError(
+                f"lease is {self.lease_seconds:g} s, allowed is more than {2 * publisher.CALL_SECONDS_MAX}, up to"
+                f" {_LEASE_SECONDS_MAX}: a call may take {publisher.CALL_SECONDS_MAX}, and nobody may take over"
+                " meanwhile; change --lease"
+            )
+        if self.poll_seconds > self.lease_seconds / 3:
+            raise ConfigError(
+                f"poll is {self.poll_seconds:g} s, allowed is up to {self.lease_seconds / 3:g}, a third of the lease,"
+                " which is renewed between two looks; change --poll or --lease"
+            )
+        if not 0 < self.keep_groups_seconds <= _KEEP_GROUPS_SECONDS_MAX:
+            raise ConfigError(
+                f"inbox_retention_seconds is {self.keep_groups_seconds:g}, allowed is more than 0, up to"
+                f" {_KEEP_GROUPS_SECONDS_MAX}; correct sluice/environments.py"
+            )
+        if not 0 <= self.keep_sent_seconds < self.keep_groups_seconds:
+            raise ConfigError(
+                f"keep is {self.keep_sent_seconds:g} s, allowed is 0 or more, less than {self.keep_groups_seconds:g}:"
+                " the consumers' inboxes (inbox_retention_seconds) forget what is sent again later; change --keep"
+            )
+        if not self.backoff.cap_seconds <= _LEASE_SECONDS_MAX:
+            raise ConfigError(f"backoff is up to {self.backoff.cap_seconds:g} s, allowed is up to {_LEASE_SECONDS_MAX}")
+
+
+class Publish(Protocol):
+    """Publishes a batch."""
+
+    def publish(self, heads: Sequence[Head]) -> list[Outcome]:
+        """Return each head's outcome, in the order given; raise BatchRefused where each has to be tried alone."""
+
+
+class Recorder(Protocol):
+    """Writes down what happens, for the checker; `sluice.recorder.recorder.Recorder` is one."""
+
+    def outboxed(self, *, body: str, deduplication_id: str, created_at_us: int, taken_at_us: int, attempt: int) -> None:
+        """Take in that a message was taken from the outbox to be published."""
+
+
+class Relay:
+    """One relay of one topic. Runs on one thread; `step` by `step`, or until stopped with `run`.
+
+    Args:
+        store: the topic's part of the outbox.
+        lease: its leadership.
+        publish: where messages go.
+        settings: how it goes about it.
+        clock: measures how long the lease still holds.
+        chance: for the jitter; a seeded one in tests.
+        failpoint: where a test lets it die.
+        measured: where metrics go.
+        recorder: where history goes.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        lease: Lease,
+        publish: Publish,
+        *,
+        settings: RelaySettings,
+        clock: Clock | None = None,
+        chance: random.Random | None = None,
+        failpoint: Failpoint = failpoints.unarmed,
+        measured: Metrics | None = None,
+        recorder: Recorder | None = None,
+    ) -> None:
+        self._store, self._lease, self._publish, self._settings = store, lease, publish, settings
+        self._clock = SystemClock() if clock is None else clock
+        self._chance = random.Random() if chance is None else chance  # noqa: S311 (jitter is no secret)
+        self._failpoint, self._recorder = failpoint, recorder
+        self._metrics = NoMetrics() if measured is None else measured
+        self._after = ""
+        self._was_due = False
+        self._batches: deque[list[Head]] = deque()
+        self._looked_at, self._looked_at_us = 0.0, 0
+        self._renewed_at = 0.0
+        self._measured_at = float("-inf")
+        self._counts: Counter[type[Outcome]] = Counter()
+        self._measured_count = 0
+        self._stands_by_for: int | None = None
+
+    @property
+    def is_leading(self) -> bool:
+        """Return whether it leads, as far as it knows."""
+        return self._lease.token is not None
+
+    @property
+    def is_standing_by(self) -> bool:
+        """Return whether another leads, as far as it knows."""
+        return self._stands_by_for is not None
+
+    def step(self) -> bool:
+        """Lead, look for heads that are due, or publish one batch of them. Return whether there may be more to do.
+
+        Raises:
+            OutboxError: the tables are missing.
+        """
+        try:
+            if not self._lead():
+                return False
+            self._measure()
+            if not self._batches:
+                return self._look()
+            self._send(self._batches.popleft())
+        except LeaseLost as lost:
+            _log.warning("lease lost", why=str(lost))
+            return False
+        return True
+
+    def close(self) -> None:
+        """Let another lead at once, and say what was done."""
+        is_given_back = False
+        try:
+            is_given_back = self._lease.release()
+        except (SQLAlchemyError, OutboxError) as error:
+            _log.warning("the lease was not given back and runs out by itself", error=_said(error))
+        _log.info(
+            "stopped",
+            owner=self._lease.owner,
+            published=self._counts[Sent],
+            retried=self._counts[Retry],
+            refused=self._counts[Refused],
+            lease_given_back=is_given_back,
+        )
+
+    def measure_last(self) -> None:
+        """Write what was published since the last measurement; nothing where there is nothing. No database is asked."""
+        if count := self._published_since_measured():
+            self._metrics.put({metrics.OUTBOX_PUBLISHED: count})
+
+    def _lead(self) -> bool:
+        if not self.is_leading:
+            asked_at = self._clock.monotonic()
+            if self._lease.acquire():
+                self._renewed_at, self._after, self._was_due = asked_at, "", False
+                self._batches.clear()  # what it took when it led before
+                self._stands_by_for = None
+                _log.info("leading", owner=self._lease.owner, token=self._lease.token)
+            else:
+                self._stand_by()
+        elif self._clock.monotonic() - self._renewed_at > self._settings.lease_seconds / 3:
+            self._renew()
+        return self.is_leading
+
+    def _stand_by(self) -> None:
+        """Say who leads, once for each that does."""
+        leader = self._lease.seen
+        if leader is not None and leader.token != self._stands_by_for:
+            self._stands_by_for = leader.token
+            until = (_EPOCH + timedelta(microseconds=min(leader.expires_at_us, _INSTANT_US_MAX))).isoformat()
+            _log.info("standing by", owner=self._lease.owner, leader=leader.owner, token=leader.token, until=until)
+
+    def _renew(self) -> None:
+        asked_at = self._clock.monotonic()
+        self._lease.renew()
+        self._renewed_at = asked_at
+
+    def _look(self) -> bool:
+        """Take the heads of the next groups that are due; return False when a whole walk over all found none."""
+        self._looked_at = self._clock.monotonic()
+        heads, self._looked_at_us = self._store.heads(self._after)
+        due = [head for head in heads if head.is_due(self._looked_at_us)]
+        self._batches.extend(publisher.batches(due))
+        self._was_due = self._was_due or bool(due)
+        if len(heads) == HEADS_MAX:
+            self._after = heads[-1].group_id
+            return True
+        was_due, self._was_due, self._after = self._was_due, False, ""
+        return was_due
+
+    def _send(self, batch: Sequence[Head]) -> None:
+        self._failpoint("after_claim")
+        if self._clock.monotonic() - self._renewed_at > self._settings.lease_seconds - publisher.CALL_SECONDS_MAX:
+            self._renew()  # the call has to end while nobody else may lead
+        self._record(batch)
+        self._failpoint("before_publish")
+        try:
+            outcomes = self._publish.publish(batch)
+        except BatchRefused:
+            self._batches.extendleft([head] for head in reversed(batch))
+            return
+        self._failpoint("after_publish")
+        asked_at = self._clock.monotonic()
+        with self._lease.writing() as connection:
+            self._failpoint("before_mark")
+            delays_us = [self._delay_us(head) for head in batch]
+            self._store.mark(connection, list(zip(batch, outcomes, delays_us, strict=True)))
+        self._renewed_at = asked_at
+        self._failpoint("after_mark")
+        self._report(batch, outcomes)
+
+    def _record(self, batch: Sequence[Head]) -> None:
+        if self._recorder is None:
+            return
+        taken_at_us = self._looked_at_us + round((self._clock.monotonic() - self._looked_at) * 1_000_000)
+        for head in batch:
+            self._recorder.outboxed(
+                body=head.body,
+                deduplication_id=head.deduplication_id,
+                created_at_us=head.created_at_us,
+                taken_at_us=taken_at_us,
+                attempt=head.attempts + 1,
+            )
+
+    def _delay_us(self, head: Head) -> int:
+        return round(self._settings.backoff.seconds(head.attempts + 1, self._chance.random()) * 1_000_000)
+
+    def _report(self, batch: Sequence[Head], outcomes: Sequence[Outcome]) -> None:
+        for head, outcome in zip(batch, outcomes, strict=True):
+            self._counts[type(outcome)] += 1
+            told = {"group": head.group_id, "seq": head.group_seq, "event_id": head.event_id}
+            match outcome:
+                case Sent():
+                    _log.debug("published", **told, sns_message_id=outcome.sns_message_id)
+                case Retry():
+                    _log.warning("not published, will be tried again", **told, error=outcome.error)
+                case Refused():
+                    _log.error("quarantined: its group is blocked", **told, error=outcome.error)
+
+    def _measure(self) -> None:
+        if self._clock.monotonic() - self._measured_at < metrics.OUTBOX_INTERVAL_SECONDS:
+            return
+        self._measured_at = self._clock.monotonic()
+        lag = self._store.lag()
+        self._metrics.put(
+            {
+                metrics.OUTBOX_LAG: lag.seconds,
+                metrics.OUTBOX_PENDING: lag.pending_count,
+                metrics.OUTBOX_QUARANTINED: lag.quarantined_count,
+                metrics.OUTBOX_PUBLISHED: self._published_since_measured(),
+            }
+        )
+        self._forget(self._store.forget_sent, self._settings.keep_sent_seconds)
+        self._forget(self._store.forget_groups, self._settings.keep_groups_seconds)
+
+    def _published_since_measured(self) -> int:
+        before, self._measured_count = self._measured_count, self._counts[Sent]
+        return self._measured_count - before
+
+    def _forget(self, forget: Callable[[Connection, float], int], keep_seconds: float) -> None:
+        """Delete what is old, until there is nothing more, or a producer is in the way: then at the next time."""
+        try:
+            for _ in range(_FORGET_TIMES_MAX):
+                with self._lease.writing() as connection:
+                    if forget(connection, keep_seconds) < DELETED_MAX:
+                        break
+        except OperationalError as error:
+            if not engines.is_locked(error):
+                raise
+
+
+class Wait(Protocol):
+    """Waits until there may be something to do, or the relay is to stop."""
+
+    def wait(self, seconds: float) -> None:
+        """Wait that long at most."""
+
+    def is_stopped(self) -> bool:
+        """Return whether the relay is to stop."""
+
+
+def run(
+    relay: Relay, wait: Wait, settings: RelaySettings, *, chance: random.Random, watch: Watch | None = None
+) -> None:
+    """Run a relay until it is told to stop; then let another lead, whatever it ended for.
+
+    A database that does not answer is tried again after a while: nothing is lost meanwhile, it is the outbox.
+
+    Args:
+        relay: what is run.
+        wait: between two steps.
+        settings: how long.
+        chance: for the jitter.
+        watch: shows after every step that the loop goes on; None is nowhere.
+
+    Raises:
+        OutboxError: it refuses the credentials, which are read once, at the start.
+    """
+    look = (lambda _: None) if watch is None else watch.look
+    try:
+        _run(relay, wait, settings, chance, look)
+    finally:
+        relay.measure_last()
+        relay.close()
+
+
+def _run(
+    relay: Relay, wait: Wait, settings: RelaySettings, chance: random.Random, look: Callable[[float], None]
+) -> None:
+    failures = 0
+    while not wait.is_stopped():
+        try:
+            is_busy = relay.step()
+            failures = 0
+        except (OperationalError, InterfaceError) as error:
+            if engines.is_refused(error.orig):
+                refused = engines.REFUSED.format(said=str(error.orig).strip().splitlines()[0])
+                raise OutboxError(f"{refused}; start the relay again") from error
+            failures += 1
+            is_busy = False
+            _log.error("the database does not answer", error=_said(error))
+        pause_seconds = 0.0
+        if not is_busy:
+            seconds = settings.poll_seconds if relay.is_leading else _STANDBY_SECONDS
+            if failures:
+                seconds = settings.backoff.seconds(failures, chance.random())
+            pause_seconds = seconds * (0.75 + chance.random() / 2)
+        look(pause_seconds)
+        if not is_busy:
+            wait.wait(pause_seconds)
+
+
+def _said(error: Exception) -> str:
+    return printable(getattr(error, "orig", None) or error)

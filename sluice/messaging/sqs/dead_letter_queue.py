@@ -1,0 +1,355 @@
+"""A DLQ as an operator reads it: what is in front of each group, why it is there, and what becomes of one letter.
+
+A FIFO queue hands out the first messages of a group, at most ten at once, and nothing of that group until they are
+deleted or given back. So nobody sees the whole of a DLQ without emptying it, and whoever looks has to give back what he
+saw: a `Reading` does, in order, when its block ends, however it ends.
+
+AWS: https://docs.aws.amazon.com/AWSSimpleQueueService/latest/SQSDeveloperGuide/FIFO-queues-understanding-logic.html,
+https://docs.aws.amazon.com/AWSSimpleQueueService/latest/APIReference/API_SendMessage.html (read 2026-11-21).
+"""
+
+import hashlib
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
+from types import TracebackType
+from typing import Any, Self
+
+from sluice import limits
+from sluice.clock import Clock
+from sluice.errors import ConfigError
+from sluice.messaging.envelope import Envelope, decode
+from sluice.messaging.errors import DeadLetterError, EnvelopeError, HoldLost, TransientError
+from sluice.messaging.failpoints import Failpoint, unarmed
+from sluice.messaging.sqs.dead_letter_limits import HOLD_SECONDS
+from sluice.messaging.sqs.queue import Queue, explained, url_of
+
+_POLL_SECONDS = 1
+_READ_MAX = 10_000
+_SAFE_SHARE = 0.75  # of its hold; afterwards nothing is begun with a letter
+RUN_CHARACTERS_MAX = 19
+"""Of a run's id: with a message id, which has up to 100, a deduplication id has at most the 128 that are allowed."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Letter:
+    """A message in a DLQ, as it was received.
+
+    Args:
+        first_ids: SQS message ids it may have had in the queue it died in: a FIFO DLQ has that as deduplication id, and
+            whether it keeps it as message id too is written nowhere [DLQ-04].
+        attributes: message attributes of all types, by name, as SQS has them.
+        sent_at_us: when it came into the DLQ.
+        envelope: what its body holds; None when it is no envelope.
+        fault: why it is none.
+    """
+
+    sqs_message_id: str
+    first_ids: frozenset[str]
+    receipt_handle: str
+    message_group_id: str
+    body: str
+    attributes: Mapping[str, Mapping[str, Any]]
+    trace_header: str | None
+    receive_count: int
+    sent_at_us: int
+    envelope: Envelope | None
+    fault: str | None
+
+
+@contextmanager
+def asking() -> Iterator[None]:
+    """Raise whatever a call meets that names no receipt handle as TransientError: nothing can be wrong with one."""
+    try:
+        with explained():
+            yield
+    except HoldLost as error:
+        raise TransientError(str(error)) from error
+
+
+class DeadLetterQueue(Queue):
+    """A DLQ, found by its name.
+
+    Args:
+        sqs: a client that does not retry by itself.
+        name: of the queue.
+        hold_seconds: how long what is received stays hidden when nobody gives it back.
+
+    Raises:
+        EndpointError: there is no such queue.
+        TransientError: it could not be asked.
+    """
+
+    def __init__(self, sqs: Any, name: str, *, hold_seconds: int = HOLD_SECONDS) -> None:
+        super().__init__(sqs, url_of(sqs, name))
+        self.name, self.hold_seconds = name, hold_seconds
+        self._found = self.attributes()
+
+    @property
+    def arn(self) -> str:
+        """Return its ARN."""
+        return self._found["QueueArn"]
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """Return how many messages are visible, in flight and delayed: approximately, as SQS knows it, when opened."""
+        return counts(self._found)
+
+    def require_no_policy(self) -> None:
+        """Refuse a DLQ that has a DLQ itself: every look at a message brings it nearer to being moved there.
+
+        Raises:
+            ConfigError: it has one.
+        """
+        policy = self._found.get("RedrivePolicy")
+        if policy:
+            raise ConfigError(
+                f"queue {self.name} has a redrive policy of its own ({policy}), allowed is none: what is looked at too"
+                " often would be moved on; give --force to look all the same"
+            )
+
+    def receive_some(self, most: int) -> list[Letter]:
+        """Return up to ten messages, which stay hidden for the hold.
+
+        Raises:
+            TransientError: the queue could not be asked.
+        """
+        with asking():
+            answer = self._sqs.receive_message(
+                QueueUrl=self.url,
+                MaxNumberOfMessages=min(most, limits.RECEIVE_MESSAGES_MAX),
+                WaitTimeSeconds=_POLL_SECONDS,
+                VisibilityTimeout=self.hold_seconds,
+                MessageSystemAttributeNames=["All"],
+                MessageAttributeNames=["All"],
+            )
+        return [_letter(message) for message in answer.get("Messages", [])]
+
+
+class Destination:
+    """A FIFO queue that letters are sent to.
+
+    Args:
+        sqs: a client that does not retry by itself.
+        name: of the queue.
+
+    Raises:
+        EndpointError: there is no such queue.
+        TransientError: it could not be asked.
+    """
+
+    def __init__(self, sqs: Any, name: str) -> None:
+        self._sqs, self.name = sqs, name
+        self._url = url_of(sqs, name)
+
+    @property
+    def arn(self) -> str:
+        """Return its ARN."""
+        return Queue(self._sqs, self._url).attributes()["QueueArn"]
+
+    def send(self, letter: Letter, *, deduplication_id: str, body: str | None = None) -> str:
+        """Send a copy with its group, attributes of all types and trace header; return the copy's SQS message id.
+
+        Args:
+            letter: what is copied.
+            deduplication_id: under its own one, SQS would take it for the message it remembers, and drop it.
+            body: in place of its own; None keeps that.
+
+        Raises:
+            TransientError: it is not certain that it is there.
+        """
+        more: dict[str, Any] = {}
+        if letter.trace_header is not None:
+            header = {"StringValue": letter.trace_header, "DataType": "String"}
+            more["MessageSystemAttributes"] = {"AWSTraceHeader": header}
+        if letter.attributes:
+            more["MessageAttributes"] = dict(letter.attributes)
+        with asking():
+            answer = self._sqs.send_message(
+                QueueUrl=self._url,
+                MessageBody=letter.body if body is None else body,
+                MessageGroupId=letter.message_group_id,
+                MessageDeduplicationId=deduplication_id,
+                **more,
+            )
+            return str(answer["MessageId"])
+
+
+class Reading:
+    """What was received from a DLQ and is still there; given back in order when the block ends.
+
+    Args:
+        queue: the DLQ.
+        clock: measures how long it is ours.
+    """
+
+    def __init__(self, queue: DeadLetterQueue, *, clock: Clock) -> None:
+        self._queue, self._clock = queue, clock
+        self._held: dict[str, tuple[str, float]] = {}  # SQS message id -> receipt handle, safe until
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._release()
+
+    def receive(self, most: int = limits.RECEIVE_MESSAGES_MAX) -> list[Letter]:
+        """Return up to ten letters nobody holds, each group's in order; none when there are no more to be had.
+
+        Raises:
+            TransientError: the queue could not be asked.
+        """
+        asked_at = self._clock.monotonic()
+        letters = self._queue.receive_some(most)
+        for letter in letters:
+            self._held.pop(letter.sqs_message_id, None)  # given out again, it is the last in order
+            safe_until = asked_at + self._queue.hold_seconds * _SAFE_SHARE
+            self._held[letter.sqs_message_id] = (letter.receipt_handle, safe_until)
+        return letters
+
+    def is_safe(self, letter: Letter) -> bool:
+        """Return whether something can be begun with a letter: it stays ours for a while yet."""
+        return letter.sqs_message_id in self._held and self._clock.monotonic() < self._held[letter.sqs_message_id][1]
+
+    def delete(self, letter: Letter) -> None:
+        """Delete a letter.
+
+        Raises:
+            HoldLost: it was hidden for too long, and is there again.
+            TransientError: the queue could not be asked; it may be deleted.
+        """
+        self._queue.delete(letter.receipt_handle)
+        self._held.pop(letter.sqs_message_id, None)
+
+    def _release(self) -> None:
+        """Give everything back, the first received first; what cannot be given back comes by itself after its hold."""
+        handles = [handle for handle, _ in self._held.values()]
+        for start in range(0, len(handles), limits.RECEIVE_MESSAGES_MAX):
+            with suppress(TransientError):
+                self._queue.extend([(handle, 0) for handle in handles[start : start + limits.RECEIVE_MESSAGES_MAX]])
+
+
+def counts(attributes: Mapping[str, str]) -> dict[str, int]:
+    """Return how many messages a queue has visible, in flight and delayed, from its attributes."""
+    suffixes = {"visible": "", "in_flight": "NotVisible", "delayed": "Delayed"}
+    return {name: int(attributes[f"ApproximateNumberOfMessages{suffix}"]) for name, suffix in suffixes.items()}
+
+
+def peek(reading: Reading, most: int, *, is_stopped: Callable[[], bool]) -> list[Letter]:
+    """Return up to so many letters, the first of some groups, which stay hidden until the reading ends.
+
+    Raises:
+        TransientError: the queue could not be asked.
+    """
+    found: dict[str, Letter] = {}
+    while len(found) < most and not is_stopped():
+        letters = reading.receive(min(most - len(found), limits.RECEIVE_MESSAGES_MAX))
+        if not letters or letters[0].sqs_message_id in found:  # there are no others, or their hold is over
+            break
+        found |= {letter.sqs_message_id: letter for letter in letters}
+    return list(found.values())
+
+
+def find(reading: Reading, described: str, is_wanted: Callable[[Letter], bool]) -> Letter:
+    """Return the first letter that is wanted among those that can be seen; all that were seen stay hidden.
+
+    Raises:
+        DeadLetterError: it is not among them.
+        TransientError: the queue could not be asked.
+    """
+    seen: set[str] = set()
+    for letter in _unseen(reading, seen):
+        if is_wanted(letter):
+            return letter
+    raise DeadLetterError(
+        f"{described} is not among the {len(seen)} messages that can be seen, which are at most the first"
+        f" {limits.RECEIVE_MESSAGES_MAX} of each group; where `dlq inspect` shows so many of its group, it may be"
+        " behind them: bring these back (`dlq redrive`) or delete them (`dlq purge-one`) first, or give its number up"
+        " where it is (`dlq skip`); else somebody may read now: try again"
+    )
+
+
+def _unseen(reading: Reading, seen: set[str]) -> Iterator[Letter]:
+    while len(seen) < _READ_MAX and (letters := reading.receive()):
+        for letter in letters:
+            if letter.sqs_message_id in seen:
+                return
+            seen.add(letter.sqs_message_id)
+            yield letter
+
+
+def move(reading: Reading, letter: Letter, send: Callable[[Letter], object], *, failpoint: Failpoint = unarmed) -> None:
+    """Send a copy of a letter, and when that is confirmed delete it: at any time it is in one of the queues, or both.
+
+    Raises:
+        HoldLost: it was sent, and is in the DLQ again.
+        TransientError: it may have been sent, and may not have been deleted.
+    """
+    failpoint("before_send")
+    send(letter)
+    failpoint("after_send")
+    failpoint("before_delete")
+    reading.delete(letter)
+    failpoint("after_delete")
+
+
+def deduplication_id(kind: str, run: str, sqs_message_id: str) -> str:
+    """Return the id a copy is sent under: another one than the message's own, and the same in every try of a run."""
+    return f"{kind}:{run}:{sqs_message_id}"
+
+
+def replacing(letter: Letter, body: str) -> str:
+    """Return the deduplication id of a letter's replacement: the same for the same body, another for another."""
+    run = hashlib.sha256(body.encode()).hexdigest()[:RUN_CHARACTERS_MAX]
+    return deduplication_id("replace", run, letter.sqs_message_id)
+
+
+def with_data(envelope: Envelope, data: object) -> str:
+    """Return the body of the same event, with the same number, that says something else.
+
+    Raises:
+        EnvelopeError: that cannot be sent.
+    """
+    return replace(envelope, event=replace(envelope.event, data=data)).body
+
+
+def checked_body(letter: Letter, body: str) -> str:
+    """Return a body that can take the place of an undecodable one.
+
+    Raises:
+        EnvelopeError: it is no envelope, or one of another group.
+    """
+    group = decode(body).event.group
+    if group != letter.message_group_id:
+        raise EnvelopeError(
+            f"group is {group!r}, allowed is {letter.message_group_id!r}, the message's own; correct the body"
+        )
+    return body
+
+
+def _letter(message: Mapping[str, Any]) -> Letter:
+    system = message["Attributes"]
+    try:
+        envelope, fault = decode(message["Body"]), None
+    except EnvelopeError as error:
+        envelope, fault = None, str(error)
+    return Letter(
+        sqs_message_id=message["MessageId"],
+        first_ids=frozenset({message["MessageId"], system.get("MessageDeduplicationId", message["MessageId"])}),
+        receipt_handle=message["ReceiptHandle"],
+        message_group_id=system.get("MessageGroupId", ""),
+        body=message["Body"],
+        attributes={name: _sendable(one) for name, one in message.get("MessageAttributes", {}).items()},
+        trace_header=system.get("AWSTraceHeader"),
+        receive_count=int(system["ApproximateReceiveCount"]),
+        sent_at_us=int(system["SentTimestamp"]) * 1_000,
+        envelope=envelope,
+        fault=fault,
+    )
+
+
+def _sendable(attribute: Mapping[str, Any]) -> dict[str, Any]:
+    """Return an attribute without the fields SQS reserves, and refuses."""
+    return {name: attribute[name] for name in ("DataType", "StringValue", "BinaryValue") if name in attribute}

@@ -1,0 +1,221 @@
+"""A queue, at the rim: receive one message, hold it, give it back, delete it.
+
+Every call is tried once: who calls owns the retries. A refusal means one of two things, and they are told apart: the
+receipt handle is worth nothing any more (somebody else may have the message), or the queue could not be asked.
+
+AWS: https://docs.aws.amazon.com/AWSSimpleQueueService/latest/APIReference/API_ReceiveMessage.html,
+API_DeleteMessage.html, API_ChangeMessageVisibility.html (read 2026-11-21).
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import boto3
+from botocore.config import Config
+from botocore.exceptions import BotoCoreError, ClientError
+from botocore.parsers import ResponseParserError
+
+from sluice import limits
+from sluice.errors import EndpointError
+from sluice.messaging.errors import HoldLost, TransientError
+
+CONNECT_SECONDS = 4
+"""A connection that took longer has failed; a client that waits less for an answer waits less for this, too."""
+_ANSWER_SECONDS = 10
+CALL_SECONDS_MAX = CONNECT_SECONDS + limits.WAIT_SECONDS_MAX + _ANSWER_SECONDS
+"""A call, a long poll among them, that took longer has failed."""
+# With another code AWS answers for the same: the handle's visibility timeout is over, or its message was received anew.
+_WORTHLESS = ("ReceiptHandleIsInvalid", "InvalidParameterValue", "MessageNotInflight")
+
+
+def client(
+    endpoint_url: str | None,
+    region: str,
+    *,
+    connections: int,
+    answer_seconds: float = limits.WAIT_SECONDS_MAX + _ANSWER_SECONDS,
+) -> Any:
+    """Return an SQS client that tries once.
+
+    Args:
+        endpoint_url: None is AWS's.
+        region: of the queue.
+        connections: threads it serves at once.
+        answer_seconds: how long it waits for an answer; as it is, longer than a long poll takes.
+    """
+    config = Config(
+        connect_timeout=min(CONNECT_SECONDS, answer_seconds),
+        read_timeout=answer_seconds,
+        retries={"total_max_attempts": 1},
+        max_pool_connections=connections,
+    )
+    return boto3.client("sqs", endpoint_url=endpoint_url, region_name=region, config=config)
+
+
+def url_of(sqs: Any, name: str) -> str:
+    """Return the URL of the queue of that name.
+
+    Raises:
+        EndpointError: there is none.
+        TransientError: it could not be asked.
+    """
+    try:
+        with explained():
+            return str(sqs.get_queue_url(QueueName=name)["QueueUrl"])
+    except TransientError as error:
+        cause = error.__cause__
+        if isinstance(cause, ClientError) and "NonExistentQueue" in str(cause.response["Error"].get("Code")):
+            raise EndpointError(
+                f"queue {name} is not at {sqs.meta.endpoint_url}; deploy the environment's stacks there, or correct"
+                " --env or --endpoint-url"
+            ) from error
+        raise
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Received:
+    """A message as it was received.
+
+    Args:
+        receive_count: how often it was received, this time counted.
+        attributes: text attributes, by name; those of other types are left out.
+        trace_header: of X-Ray, when it was sent with one.
+    """
+
+    sqs_message_id: str
+    receipt_handle: str
+    message_group_id: str | None
+    body: str
+    receive_count: int
+    attributes: Mapping[str, str] = field(default_factory=dict)
+    trace_header: str | None = None
+
+
+class Queue:
+    """One queue as a worker uses it. Any number of threads may share one.
+
+    Args:
+        sqs: a client that does not retry by itself.
+        url: of the queue.
+    """
+
+    def __init__(self, sqs: Any, url: str) -> None:
+        self._sqs, self.url = sqs, url
+
+    def receive(self, *, attempt_id: str | None, wait_seconds: int) -> Received | None:
+        """Return the next message whose group nobody works on; None when the wait brought none.
+
+        Args:
+            attempt_id: repeated with a call whose answer was lost, it brings the same message again; without, the group
+                stands still for a visibility timeout. None for a standard queue, which knows none.
+            wait_seconds: of the long poll.
+
+        Raises:
+            TransientError: the queue could not be asked.
+        """
+        attempt = {} if attempt_id is None else {"ReceiveRequestAttemptId": attempt_id}
+        with explained():
+            answer = self._sqs.receive_message(
+                QueueUrl=self.url,
+                MaxNumberOfMessages=1,
+                WaitTimeSeconds=wait_seconds,
+                MessageSystemAttributeNames=["All"],
+                MessageAttributeNames=["All"],
+                **attempt,
+            )
+        messages = answer.get("Messages", [])
+        return _received(messages[0]) if messages else None
+
+    def delete(self, receipt_handle: str) -> None:
+        """Delete a message.
+
+        Raises:
+            HoldLost: the handle is worth nothing any more; the message will come again.
+            TransientError: the queue could not be asked; it may be deleted.
+        """
+        with explained():
+            self._sqs.delete_message(QueueUrl=self.url, ReceiptHandle=receipt_handle)
+
+    def release(self, receipt_handle: str, delay_seconds: int) -> None:
+        """Give a message back: it can be received again after so long.
+
+        Raises:
+            HoldLost: the handle is worth nothing any more.
+            TransientError: the queue could not be asked; the message comes back when its visibility timeout ends.
+        """
+        with explained():
+            self._sqs.change_message_visibility(
+                QueueUrl=self.url, ReceiptHandle=receipt_handle, VisibilityTimeout=delay_seconds
+            )
+
+    def extend(self, extended: Sequence[tuple[str, int]]) -> list[HoldLost | TransientError | None]:
+        """Hide up to ten messages for longer, (receipt handle, seconds from now) each; return what each met, in order.
+
+        An answer of HTTP 200 can hold failures.
+
+        Raises:
+            TransientError: the queue could not be asked.
+        """
+        entries = [
+            {"Id": str(position), "ReceiptHandle": handle, "VisibilityTimeout": seconds}
+            for position, (handle, seconds) in enumerate(extended)
+        ]
+        with explained():
+            answer = self._sqs.change_message_visibility_batch(QueueUrl=self.url, Entries=entries)
+        extended_ids = {one["Id"] for one in answer.get("Successful", [])}
+        failed = {one["Id"]: one for one in answer.get("Failed", [])}
+        return [
+            None if str(position) in extended_ids else _entry_error(failed.get(str(position)))
+            for position, _ in enumerate(extended)
+        ]
+
+    def attributes(self) -> dict[str, str]:
+        """Return the queue's attributes as they are now.
+
+        Raises:
+            TransientError: the queue could not be asked, or there is none.
+        """
+        with explained():
+            answer = self._sqs.get_queue_attributes(QueueUrl=self.url, AttributeNames=["All"])
+        return dict(answer["Attributes"])
+
+
+@contextmanager
+def explained() -> Iterator[None]:
+    """Raise what botocore raises as one of the two things it can mean."""
+    try:
+        yield
+    # KeyError: botocore misses in an answer that is none of SQS, as a proxy's page may be, what that would have said.
+    except (BotoCoreError, ResponseParserError, KeyError) as error:
+        raise TransientError(
+            f"the queue does not answer ({type(error).__name__}: {error}); look at --endpoint-url"
+        ) from error
+    except ClientError as error:
+        code = str(error.response.get("Error", {}).get("Code", ""))
+        raise _meant(code, str(error)) from error
+
+
+def _entry_error(entry: Mapping[str, Any] | None) -> HoldLost | TransientError:
+    if entry is None:
+        return TransientError("the answer does not name it")
+    return _meant(str(entry.get("Code", "")), f"{entry.get('Code')}: {entry.get('Message', '')}")
+
+
+def _meant(code: str, said: str) -> HoldLost | TransientError:
+    return HoldLost(said) if code.rpartition(".")[2] in _WORTHLESS else TransientError(said)
+
+
+def _received(message: Mapping[str, Any]) -> Received:
+    system = message.get("Attributes", {})
+    attributes = message.get("MessageAttributes", {})
+    return Received(
+        sqs_message_id=message["MessageId"],
+        receipt_handle=message["ReceiptHandle"],
+        message_group_id=system.get("MessageGroupId"),
+        body=message["Body"],
+        receive_count=int(system["ApproximateReceiveCount"]),
+        attributes={name: one["StringValue"] for name, one in attributes.items() if "StringValue" in one},
+        trace_header=system.get("AWSTraceHeader"),
+    )

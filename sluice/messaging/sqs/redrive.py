@@ -1,0 +1,367 @@
+"""Bringing dead letters back: message by message from here (client), or by SQS itself (native).
+
+The client takes each group's messages in order, and each one in three steps: send, confirmed, delete. A message that
+cannot be sent, or is not to be, stays, and so does what is behind it in its group. The native engine is a move task of
+SQS: it knows no filter and no order between what it brings and what comes meanwhile.
+
+AWS: https://docs.aws.amazon.com/AWSSimpleQueueService/latest/APIReference/API_StartMessageMoveTask.html,
+API_ListMessageMoveTasks.html, API_CancelMessageMoveTask.html (read 2026-11-21).
+"""
+
+import re
+import secrets
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from enum import StrEnum
+from typing import Any
+
+from sluice import limits
+from sluice.clock import Clock
+from sluice.errors import ConfigError
+from sluice.messaging.errors import HoldLost, TransientError
+from sluice.messaging.failpoints import Failpoint, unarmed
+from sluice.messaging.sqs import dead_letter_queue
+from sluice.messaging.sqs.dead_letter_queue import (
+    DeadLetterQueue,
+    Destination,
+    Letter,
+    Reading,
+    asking,
+    deduplication_id,
+)
+from sluice.messaging.sqs.rate_limit import Pace
+
+_FAILURES_MAX = 10  # one after the other; then nobody is there to send to
+_HOLD_SHARE = 0.5  # of the hold: what is received at once can be sent within it
+_TASKS = 10
+_UNSEEN_MAX = 15  # looks for a task SQS does not list yet
+_ENDED = ("COMPLETED", "CANCELLED", "FAILED")
+
+
+class Left(StrEnum):
+    """Why a message was left in the DLQ."""
+
+    UNWANTED = "it does not match"
+    BEHIND = "it is behind one of its group that was left"
+    BOUNCED = "it was brought back in this run, and died again"
+    FAILED = "it could not be sent, or not be deleted"
+    LATE = "its turn did not come: its hold was over, or the run was stopped"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Choice:
+    """Which messages are brought back: all that match everything given.
+
+    Args:
+        groups: of these groups; empty means any.
+        types: of these types.
+        event_ids: these events.
+        before_us: that came into the DLQ before that instant; None means whenever.
+    """
+
+    groups: frozenset[str] = frozenset()
+    types: frozenset[str] = frozenset()
+    event_ids: frozenset[str] = frozenset()
+    before_us: int | None = None
+
+    @property
+    def is_any(self) -> bool:
+        """Return whether everything matches."""
+        return self == Choice()
+
+    def matches(self, letter: Letter) -> bool:
+        """Return whether a message matches; what is no envelope has neither type nor event."""
+        event = None if letter.envelope is None else letter.envelope.event
+        return (
+            (not self.groups or letter.message_group_id in self.groups)
+            and (not self.types or (event is not None and event.type in self.types))
+            and (not self.event_ids or (event is not None and event.id in self.event_ids))
+            and (self.before_us is None or letter.sent_at_us < self.before_us)
+        )
+
+
+@dataclass(slots=True)
+class Result:
+    """What a run did.
+
+    Args:
+        moved: place of each message that was brought back: (group, number; None of what is no envelope).
+        left: SQS message id of what was left -> why.
+        error: what the last message that failed met.
+        is_whole: whether it came to its end; False where it was stopped or gave up.
+    """
+
+    moved: list[tuple[str, int | None]] = field(default_factory=list)
+    left: dict[str, Left] = field(default_factory=dict)
+    error: str | None = None
+    is_whole: bool = True
+
+    def left_counts(self) -> dict[str, int]:
+        """Return how many were left, by why."""
+        return {why.name.lower(): count for why, count in Counter(self.left.values()).items()}
+
+
+class Redrive:
+    """One run of the client engine.
+
+    Args:
+        source: the DLQ.
+        destination: where messages go.
+        run: its id; a run that died is finished by another one with the same id.
+        choice: which messages.
+        pace: how fast.
+        batch: how many are received at once; see `batch_of`.
+        most: stop after so many; None is all.
+        clock: measures how long what was received is ours.
+        is_stopped: asked between two messages.
+        failpoint: where a test lets it die.
+        on_moved: told of each message.
+
+    Raises:
+        ConfigError: the id cannot be one.
+    """
+
+    def __init__(
+        self,
+        source: DeadLetterQueue,
+        destination: Destination,
+        *,
+        run: str,
+        pace: Pace,
+        clock: Clock,
+        choice: Choice = Choice(),
+        batch: int = limits.RECEIVE_MESSAGES_MAX,
+        most: int | None = None,
+        is_stopped: Callable[[], bool] = lambda: False,
+        failpoint: Failpoint = unarmed,
+        on_moved: Callable[[Letter], None] = lambda _: None,
+    ) -> None:
+        self._source, self._destination, self._run = source, destination, checked_run(run)
+        self._choice, self._pace, self._clock = choice, pace, clock
+        self._batch, self._most, self._is_stopped = batch, most, is_stopped
+        self._failpoint, self._on_moved = failpoint, on_moved
+        self._sent: dict[str, str] = {}  # SQS message id in the DLQ -> that of its copy
+        self._copies: set[str] = set()
+        self._failures = 0
+        self.result = Result()
+
+    def work(self) -> Result:
+        """Go through the DLQ until a pass brings nothing back, or the DLQ cannot be asked; return what was done."""
+        try:
+            while self._pass() and not self._is_over():
+                pass
+            self.result.is_whole = not self._is_over() or self._is_enough()
+        except TransientError as error:
+            self.result.error, self.result.is_whole = str(error), False
+        return self.result
+
+    def _pass(self) -> bool:
+        """Touch every message that can be had once; return whether any was brought back."""
+        moved_before = len(self.result.moved)
+        seen: set[str] = set()
+        blocked: set[str] = set()
+        with Reading(self._source, clock=self._clock) as reading:
+            while not self._is_over() and (letters := reading.receive(self._batch)):
+                for letter in letters:
+                    if letter.sqs_message_id not in seen and not self._is_over():
+                        seen.add(letter.sqs_message_id)
+                        self._touch(reading, letter, blocked)
+        return len(self.result.moved) > moved_before
+
+    def _touch(self, reading: Reading, letter: Letter, blocked: set[str]) -> None:
+        why = self._why_left(letter, blocked) or self._bring_back(reading, letter)
+        if why is None:
+            self.result.left.pop(letter.sqs_message_id, None)
+            self._on_moved(letter)
+        else:
+            self.result.left[letter.sqs_message_id] = why
+            blocked.add(letter.message_group_id)
+
+    def _why_left(self, letter: Letter, blocked: set[str]) -> Left | None:
+        if letter.first_ids & self._copies:
+            return Left.BOUNCED
+        if not self._choice.matches(letter):
+            return Left.UNWANTED
+        return Left.BEHIND if letter.message_group_id in blocked else None
+
+    def _bring_back(self, reading: Reading, letter: Letter) -> Left | None:
+        self._pace.take()
+        if self._is_stopped() or not reading.is_safe(letter):
+            return Left.LATE
+        try:
+            dead_letter_queue.move(reading, letter, self._send, failpoint=self._failpoint)
+        except (HoldLost, TransientError) as error:
+            self._failures += 1
+            self.result.error = str(error)
+            return Left.FAILED
+        self._failures = 0
+        seq = None if letter.envelope is None else letter.envelope.seq
+        self.result.moved.append((letter.message_group_id, seq))
+        return None
+
+    def _send(self, letter: Letter) -> None:
+        """Send it, unless that is done and only its delete failed."""
+        if letter.sqs_message_id not in self._sent:
+            fresh = deduplication_id("redrive", self._run, letter.sqs_message_id)
+            copy_id = self._destination.send(letter, deduplication_id=fresh)
+            self._sent[letter.sqs_message_id] = copy_id
+            self._copies.add(copy_id)
+
+    def _is_enough(self) -> bool:
+        return self._most is not None and len(self.result.moved) >= self._most
+
+    def _is_over(self) -> bool:
+        return self._is_stopped() or self._is_enough() or self._failures >= _FAILURES_MAX
+
+
+def new_run(clock: Clock) -> str:
+    """Return an id for a run, of the instant and chance."""
+    return f"{datetime.fromtimestamp(clock.now_us() / 1_000_000, UTC):%Y%m%d-%H%M}-{secrets.token_hex(2)}"
+
+
+def checked_run(run: str) -> str:
+    """Return the id of a run.
+
+    Raises:
+        ConfigError: it cannot be one.
+    """
+    if not re.fullmatch(rf"[A-Za-z0-9_.-]{{1,{dead_letter_queue.RUN_CHARACTERS_MAX}}}", run):
+        raise ConfigError(
+            f"run is {run!r}, allowed are 1 to {dead_letter_queue.RUN_CHARACTERS_MAX} letters, digits and . _ -; give the"
+            " --run that was printed, or none"
+        )
+    return run
+
+
+def batch_of(rate: float | None, hold_seconds: int) -> int:
+    """Return how many messages may be received at once, so that each has its turn while it is ours.
+
+    Args:
+        rate: messages per second; None is as fast as it goes.
+        hold_seconds: how long they are.
+
+    Raises:
+        ConfigError: not even one.
+    """
+    most = limits.RECEIVE_MESSAGES_MAX
+    if rate is None:
+        return most
+    if rate * hold_seconds * _HOLD_SHARE < 1:
+        raise ConfigError(
+            f"--rate is {rate:g} a second with a --hold of {hold_seconds} s, allowed is a hold of at least"
+            f" {1 / (rate * _HOLD_SHARE):g} s; raise one of them"
+        )
+    return min(most, int(rate * hold_seconds * _HOLD_SHARE))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MoveTask:
+    """A move task of SQS, as it is listed.
+
+    Args:
+        handle: to cancel it; None when it has ended.
+        moved: how many, approximately.
+        to_move: how many there were when it began, approximately; None is unknown.
+        failure: why it failed.
+    """
+
+    status: str
+    handle: str | None
+    moved: int
+    to_move: int | None
+    destination_arn: str | None
+    rate: int | None
+    started_at_us: int
+    failure: str | None
+
+    @property
+    def has_ended(self) -> bool:
+        """Return whether it has."""
+        return self.status in _ENDED
+
+
+class MoveTasks:
+    """The move tasks of a DLQ; SQS runs one at a time.
+
+    Args:
+        sqs: a client that does not retry by itself.
+        source_arn: of the DLQ.
+    """
+
+    def __init__(self, sqs: Any, source_arn: str) -> None:
+        self._sqs, self._source_arn = sqs, source_arn
+        self._before_us = 0  # when the one before the one started here began
+
+    def start(self, destination_arn: str, *, rate: int | None) -> None:
+        """Start one.
+
+        Args:
+            destination_arn: where messages go.
+            rate: messages per second at most; None leaves it to SQS.
+
+        Raises:
+            TransientError: SQS does not.
+        """
+        self._before_us = max((task.started_at_us for task in self.listed()), default=0)
+        limited = {} if rate is None else {"MaxNumberOfMessagesPerSecond": rate}
+        with asking():
+            self._sqs.start_message_move_task(SourceArn=self._source_arn, DestinationArn=destination_arn, **limited)
+
+    def listed(self) -> list[MoveTask]:
+        """Return those SQS still tells of, the latest first.
+
+        Raises:
+            TransientError: the queue could not be asked.
+        """
+        with asking():
+            answer = self._sqs.list_message_move_tasks(SourceArn=self._source_arn, MaxResults=_TASKS)
+        return [_task(one) for one in answer.get("Results", [])]
+
+    def running(self) -> MoveTask | None:
+        """Return the one that runs and can be cancelled."""
+        return next((task for task in self.listed() if task.handle is not None), None)
+
+    def cancel(self, task: MoveTask) -> int:
+        """Cancel it, and return how many it has moved, approximately; those stay where they are.
+
+        Raises:
+            TransientError: SQS does not.
+        """
+        with asking():
+            answer = self._sqs.cancel_message_move_task(TaskHandle=task.handle)
+        return int(answer["ApproximateNumberOfMessagesMoved"])
+
+    def followed(self, *, clock: Clock, every_seconds: float) -> Iterator[MoveTask]:
+        """Yield the one that was started here again and again, until it has ended; who has seen enough stops asking.
+
+        Raises:
+            TransientError: the queue could not be asked, or does not tell of it.
+        """
+        unseen = 0
+        while unseen < _UNSEEN_MAX:
+            task = next((task for task in self.listed() if task.started_at_us > self._before_us), None)
+            if task is None:
+                unseen += 1
+            else:
+                yield task
+                if task.has_ended:
+                    return
+            clock.sleep(every_seconds)
+        raise TransientError("SQS was told to move messages and tells of no such task; see `dlq status`")
+
+
+def _task(listed: dict[str, Any]) -> MoveTask:
+    started = listed["StartedTimestamp"]
+    milliseconds = started.timestamp() * 1_000 if isinstance(started, datetime) else started
+    return MoveTask(
+        status=listed["Status"],
+        handle=listed.get("TaskHandle"),
+        moved=int(listed.get("ApproximateNumberOfMessagesMoved", 0)),
+        to_move=listed.get("ApproximateNumberOfMessagesToMove"),
+        destination_arn=listed.get("DestinationArn"),
+        rate=listed.get("MaxNumberOfMessagesPerSecond"),
+        started_at_us=round(milliseconds * 1_000),
+        failure=listed.get("FailureReason"),
+    )

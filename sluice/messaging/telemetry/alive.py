@@ -1,0 +1,119 @@
+"""The file by which a running process shows that it is alive, and what a health check makes of it.
+
+The process writes it every few seconds: when, within how many seconds it will do so again, and which of its parts are
+overdue. Its age is measured by the machine's monotonic clock, so setting the wall clock changes nothing.
+
+The check runs every few seconds in every container: this module imports the standard library only.
+"""
+
+import json
+import math
+import os
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+
+from sluice.messaging.printable import printable
+
+_BYTES_MAX = 65_536
+"""Of a file that is read: thousands of parts fit in."""
+_NAMES_MAX = 5
+"""Of overdue parts, in a line; the rest are counted."""
+
+
+class NoSign(ValueError):
+    """Raised when a file is not one that `write` has written."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sign:
+    """One sign of life of a process.
+
+    Args:
+        pid: of the process, for people: a container's check may see other numbers.
+        clock_id: of the monotonic clock, from `sluice.clock.clock_id`; another one means another boot.
+        monotonic_seconds: when it was written, by that clock.
+        written_at: the same instant for people, ISO 8601 in UTC.
+        within_seconds: the next one is due so long after this one.
+        overdue: parts that gave no sign of life in time, and how many seconds they are late.
+    """
+
+    pid: int
+    clock_id: str
+    monotonic_seconds: float
+    written_at: str
+    within_seconds: float
+    overdue: Mapping[str, float]
+
+    def __post_init__(self) -> None:
+        numbers = (self.monotonic_seconds, self.within_seconds, *self.overdue.values())
+        if type(self.pid) is not int or not all(map(_is_number, numbers)):
+            raise NoSign("a number is none")
+        if not all(isinstance(text, str) for text in (self.clock_id, self.written_at, *self.overdue)):
+            raise NoSign("a text is none")
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+
+
+def write(path: Path, sign: Sign) -> None:
+    """Replace the file as a whole: a reader sees the sign before or this one, never half of it.
+
+    Raises:
+        OSError: it cannot be written; the file is as it was.
+    """
+    written = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        written.write_text(json.dumps(asdict(sign)) + "\n", encoding="utf-8")
+        written.replace(path)
+    except OSError:
+        written.unlink(missing_ok=True)
+        raise
+
+
+def read(path: Path) -> Sign:
+    """Return the last sign of life.
+
+    Raises:
+        OSError: the file cannot be read.
+        NoSign: it was not written by `write`.
+    """
+    # Without O_NONBLOCK a named pipe would be waited for.
+    with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK), "rb") as file:  # noqa: PTH123 (a descriptor)
+        content = file.read(_BYTES_MAX)
+    try:
+        found = json.loads(content)
+        return Sign(**{field.name: found[field.name] for field in fields(Sign)})
+    except (ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError) as error:
+        raise NoSign(f"{len(content)} bytes that no worker or relay has written") from error
+
+
+def problem(sign: Sign, *, now_seconds: float, clock_id: str, within_seconds: float | None) -> str | None:
+    """Return in a sentence why a process is not to be taken for alive; None when it is.
+
+    Args:
+        sign: its last.
+        now_seconds: by the machine's monotonic clock.
+        clock_id: of that clock.
+        within_seconds: how old the sign may be; None is as old as the process promised.
+    """
+    age = now_seconds - sign.monotonic_seconds
+    allowed = sign.within_seconds if within_seconds is None else within_seconds
+    pid = f"process {sign.pid}"
+    if sign.clock_id != clock_id or age < 0:
+        return f"{pid} wrote its last sign of life at {printable(sign.written_at, characters_max=40)}, before this boot"
+    if age > allowed:
+        return f"{pid} gave no sign of life for {age:.1f} s, allowed is {allowed:g} s: it is stuck, stopped or dead"
+    if sign.overdue:
+        return f"no sign of life from {_listed(sign.overdue)} of {pid}, see its log"
+    return None
+
+
+def _listed(overdue: Mapping[str, float]) -> str:
+    listed = [
+        f"{printable(name, characters_max=60)} ({seconds:.0f} s overdue)"
+        for name, seconds in list(overdue.items())[:_NAMES_MAX]
+    ]
+    more = len(overdue) - len(listed)
+    return ", ".join(listed) + (f" and {more} more" if more > 0 else "")

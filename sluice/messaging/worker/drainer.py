@@ -1,0 +1,268 @@
+"""Messages that were set aside, taken up again in order: by every worker, several groups side by side.
+
+The group's row is locked from taking a message up to its commit, and whoever finds it locked goes on with another. A
+handler that does not end holds up its own group, and no other. A message that fails is tried again with backoff; with
+its attempts used up it is held, and its group with it, until an operator retries, replaces or skips it: it is in no
+queue any more, so no DLQ can take it.
+"""
+
+import random
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from functools import partial
+
+import structlog
+from sqlalchemy import Engine
+from sqlalchemy.exc import DBAPIError
+from sqlalchemy.orm import Session
+
+from sluice import metrics
+from sluice.clock import Clock
+from sluice.messaging.database import engines
+from sluice.messaging.errors import HoldLost
+from sluice.messaging.handlers import Ack, Context, Outcome, Reject, Retry
+from sluice.messaging.inbox.inbox import Inbox, ParkedMessage
+from sluice.messaging.printable import printable
+from sluice.messaging.telemetry.tally import Tally
+from sluice.messaging.worker.handler_runner import Performer
+from sluice.messaging.worker.processor import WorkSettings
+
+_log = structlog.get_logger()
+_IN_A_ROW_MAX = 1_000
+
+
+class ShutdownGuard:
+    """Says whether anything may be committed still: until the worker has to end."""
+
+    def __init__(self) -> None:
+        self.is_over = False
+
+    def end(self) -> None:
+        """Let no commit begin any more."""
+        self.is_over = True
+
+
+class DrainLease:
+    """One attempt at a message that was set aside: its handler has as long as one on a lane.
+
+    Args:
+        message: what is tried.
+        clock: measures it.
+        seconds_max: it is given up after so long.
+        shutdown: ends it before.
+    """
+
+    def __init__(self, message: ParkedMessage, *, clock: Clock, seconds_max: float, shutdown: ShutdownGuard) -> None:
+        self.message = message
+        self._clock, self._seconds_max, self._shutdown = clock, seconds_max, shutdown
+        self._gives_up_at = clock.monotonic() + seconds_max
+
+    def check(self) -> None:
+        """Do nothing while something may be committed.
+
+        Raises:
+            HoldLost: the worker ends, or its time is over.
+        """
+        if self._shutdown.is_over:
+            raise HoldLost("the worker ends")
+        if self.overdue_seconds() >= 0:
+            raise HoldLost(f"its handler took longer than {self._seconds_max:g} s, allowed is less")
+
+    def remaining_seconds(self) -> float:
+        """Return how long something may be committed yet."""
+        return 0.0 if self._shutdown.is_over else max(0.0, -self.overdue_seconds())
+
+    def overdue_seconds(self) -> float:
+        """Return for how long its time has been over; negative while it is not."""
+        return self._clock.monotonic() - self._gives_up_at
+
+
+class Drainer:
+    """Handles parked messages whose turn has come: any number of threads, each a group of its own at a time.
+
+    Args:
+        engine: of the consumer's database.
+        inbox: the consumer's.
+        performer: calls the handlers.
+        settings: how it is done.
+        clock: measures how long a handler takes.
+        chance: for the jitter; a seeded one in tests.
+        tally: counts what happens.
+        shutdown: ends it.
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        inbox: Inbox,
+        performer: Performer,
+        *,
+        settings: WorkSettings,
+        clock: Clock,
+        chance: random.Random,
+        tally: Tally,
+        shutdown: ShutdownGuard,
+    ) -> None:
+        self._engine, self._inbox, self._performer, self._settings = engine, inbox, performer, settings
+        self._clock, self._chance, self._tally, self._shutdown = clock, chance, tally, shutdown
+        self._lock = threading.Lock()
+        self._claimed: set[str] = set()
+        self._leases: list[DrainLease] = []
+
+    def step(self) -> int:
+        """Drain what can be drained now, group by group, and return how many messages were handled."""
+        return sum(self.drain(group_id) for group_id in self.claim())
+
+    def claim(self) -> list[str]:
+        """Claim the groups in which something is due and which nobody in this process has claimed, and return them.
+
+        Whoever gets a group has to drain it. A database that is away is no error: there is another look.
+        """
+        try:
+            due = self._inbox.due(self._engine)
+        except DBAPIError as error:
+            _log.error("the database does not do it", error=printable(error.orig))
+            return []
+        with self._lock:
+            found = [group_id for group_id in due if group_id not in self._claimed]
+            self._claimed.update(found)
+        return found
+
+    def drain(self, group_id: str) -> int:
+        """Handle what is next of a claimed group, as long as there is something, and return how many messages were."""
+        try:
+            with suppress(HoldLost), structlog.contextvars.bound_contextvars(group=group_id):
+                return self._drain(group_id)
+        except DBAPIError as error:
+            _log.error("the database does not do it", group=group_id, error=printable(error.orig))
+        finally:
+            with self._lock:
+                self._claimed.discard(group_id)
+        return 0
+
+    def leases(self) -> list[DrainLease]:
+        """Return the attempts that are under way."""
+        with self._lock:
+            return list(self._leases)
+
+    def _drain(self, group_id: str) -> int:
+        handled = 0
+        while handled < _IN_A_ROW_MAX and not self._shutdown.is_over and self._handle_next(group_id):
+            handled += 1
+        return handled
+
+    def _handle_next(self, group_id: str) -> bool:
+        with self._engine.begin() as connection:
+            begun = self._inbox.begin_attempt(connection, group_id, attempts_max=self._settings.max_attempts)
+        if begun is None:
+            return False
+        with Session(self._engine) as session:
+            message = self._taken_up(session, group_id, begun)
+            if message is None:
+                return False
+            self._performer.failpoint("in_drain")
+            with self._leased(message) as lease:
+                context = self._context(message, lease)
+                outcome = self._performed(session, message, context, lease)
+        told = {"seq": message.envelope.seq, "event_id": message.envelope.event.id, "attempt": context.attempt}
+        if isinstance(outcome, Ack):
+            self._performer.failpoint("after_drain_commit")
+            self._tally.add(metrics.HANDLED)
+            _log.info("handled after it was set aside", **told)
+            return True
+        self._put_back(message, context, outcome)
+        return False
+
+    def _taken_up(self, session: Session, group_id: str, begun: ParkedMessage) -> ParkedMessage | None:
+        """Return the message an attempt was begun at; None when somebody else has it, and the attempt is none.
+
+        Raises:
+            DBAPIError: the database is away; the attempt is none either.
+        """
+        try:
+            message = self._inbox.next_parked(session.connection(), group_id)
+            if message is not None:
+                return message
+            session.commit()
+        except DBAPIError:
+            session.rollback()
+            self._end_attempt(begun)
+            raise
+        self._end_attempt(begun)
+        return None
+
+    def _performed(self, session: Session, message: ParkedMessage, context: Context, lease: DrainLease) -> Outcome:
+        """Return how the attempt went; its transaction has ended.
+
+        Raises:
+            HoldLost: the worker ends; the attempt does not count.
+            DBAPIError: the database is away; neither does it.
+        """
+        try:
+            mark = partial(self._inbox.mark_parked, message=message)
+            return self._performer.perform(
+                session, message.envelope, context, lease, mark=mark, before_commit="before_drain_commit"
+            )
+        except HoldLost as lost:
+            session.rollback()
+            if self._shutdown.is_over:
+                self._end_attempt(message)
+                raise
+            return Retry(reason=str(lost))
+        except DBAPIError as error:
+            session.rollback()
+            if self._is_database_away():
+                self._end_attempt(message)
+                raise
+            return Retry(reason=printable(error.orig))
+
+    @contextmanager
+    def _leased(self, message: ParkedMessage) -> Iterator[DrainLease]:
+        seconds_max = self._settings.hold_seconds_max
+        lease = DrainLease(message, clock=self._clock, seconds_max=seconds_max, shutdown=self._shutdown)
+        with self._lock:
+            self._leases.append(lease)
+        try:
+            yield lease
+        finally:
+            with self._lock:
+                self._leases.remove(lease)
+
+    def _context(self, message: ParkedMessage, lease: DrainLease) -> Context:
+        return Context(
+            consumer=self._settings.consumer,
+            seq=message.envelope.seq,
+            epoch=message.envelope.epoch,
+            attempt=message.attempts,
+            is_last_attempt=message.attempts >= self._settings.max_attempts,
+            is_late=False,
+            attributes=message.attributes,
+            hold=lease,
+        )
+
+    def _is_database_away(self) -> bool:
+        try:
+            with engines.reading(self._engine):
+                return False
+        except DBAPIError:
+            return True
+
+    def _end_attempt(self, message: ParkedMessage) -> None:
+        with suppress(DBAPIError), self._engine.begin() as connection:  # else it counts: there is nobody to tell
+            self._inbox.end_attempt(connection, message)
+
+    def _put_back(self, message: ParkedMessage, context: Context, outcome: Retry | Reject) -> None:
+        is_held = isinstance(outcome, Reject) or context.is_last_attempt
+        delay = outcome.delay_seconds if isinstance(outcome, Retry) else 0.0
+        if delay is None:
+            delay = self._settings.backoff.seconds(context.attempt, self._chance.random())
+        with self._engine.begin() as connection:
+            delay_us = round(delay * 1_000_000)
+            self._inbox.retry_parked(connection, message, reason=outcome.reason, delay_us=delay_us, is_held=is_held)
+        self._tally.add(metrics.DEAD if is_held else metrics.RETRIED)
+        told = {"seq": message.envelope.seq, "event_id": message.envelope.event.id, "reason": outcome.reason}
+        if is_held:
+            _log.error("held: its group waits for an operator; see `dlq ls`", **told)
+        else:
+            _log.info("not handled, and tried again", **told, delay_seconds=round(delay, 1))

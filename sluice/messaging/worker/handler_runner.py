@@ -1,0 +1,202 @@
+"""Calling a handler inside its transaction, and making one of three outcomes of whatever comes of it.
+
+Whether the message is fresh from the queue or was set aside makes no difference here. A handler is somebody else's
+code: it may raise anything, end the transaction behind SQLAlchemy's back, or fork. Nothing is committed but the
+transaction that was begun, with the inbox's mark in it, which is written when the handler has returned.
+"""
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import structlog
+from sqlalchemy import Connection
+from sqlalchemy.exc import DatabaseError, DBAPIError
+from sqlalchemy.orm import Session
+
+from sluice.messaging import failpoints
+from sluice.messaging.database import engines
+from sluice.messaging.database.engines import BegunTransaction, TransactionEnded
+from sluice.messaging.envelope import Envelope, Event
+from sluice.messaging.errors import HoldLost, PermanentError, TransientError
+from sluice.messaging.failpoints import Failpoint
+from sluice.messaging.handlers import Ack, Context, Handler, Handlers, Outcome, Reject, Retry
+from sluice.messaging.printable import printable
+from sluice.messaging.telemetry.tracing import NoTracing, Tracing
+from sluice.messaging.worker import async_handlers
+from sluice.messaging.worker.message_lease import Guard
+
+_log = structlog.get_logger()
+_FORKED = 70  # EX_SOFTWARE: the exit code of a child that came back from a handler
+
+
+class Recorder(Protocol):
+    """Writes down what happens, for the checker; `sluice.recorder.recorder.Recorder` is one."""
+
+    def handled(
+        self,
+        *,
+        queue_url: str,
+        body: str,
+        sqs_message_id: str,
+        receive_count: int,
+        begun_at_us: int,
+        is_parked: bool,
+        state: str,
+    ) -> None:
+        """Take in that a message's effect was committed, or that it was set aside."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Performer:
+    """Performs messages with a consumer's handlers.
+
+    Args:
+        handlers: by type of event.
+        failpoint: where a test lets the worker die.
+        tracing: where spans go.
+    """
+
+    handlers: Handlers
+    failpoint: Failpoint = failpoints.unarmed
+    tracing: Tracing = field(default_factory=NoTracing)
+
+    def perform(
+        self,
+        session: Session,
+        envelope: Envelope,
+        context: Context,
+        guard: Guard,
+        *,
+        mark: Callable[[Connection], None],
+        before_commit: str,
+    ) -> Outcome:
+        """Call the handler, mark the message as handled and commit; anything but Ack means that nothing was committed.
+
+        Args:
+            session: in whose transaction the group of the message is locked.
+            envelope: the message.
+            context: for the handler.
+            guard: whose message it has to be still when it is committed.
+            mark: writes into the transaction that the message is handled.
+            before_commit: name of the failpoint.
+
+        Raises:
+            HoldLost: the message may be somebody else's; nothing was committed.
+            DBAPIError: the database did not do it, or ended the connection; whether it was committed is unknown when
+                that came of the commit.
+        """
+        with self.tracing.handling(envelope.event, context) as told:
+            outcome = self._attempt(session, envelope, context, guard, mark, before_commit)
+            told(outcome)
+        return outcome
+
+    def _attempt(
+        self,
+        session: Session,
+        envelope: Envelope,
+        context: Context,
+        guard: Guard,
+        mark: Callable[[Connection], None],
+        before_commit: str,
+    ) -> Outcome:
+        event = envelope.event
+        handler = self.handlers.find(event.type)
+        if handler is None:
+            return Reject(f"there is no handler for {event.type!r}; add one, or one for '*'")
+        with BegunTransaction(session) as begun:
+            outcome = _shielded(lambda: _handled(handler, session, event, context, begun), guard, begun)
+            if isinstance(outcome, Ack):
+                self.failpoint(before_commit)
+                guard.check()
+                outcome = _shielded(lambda: _committed(session, mark, begun), guard, begun)
+        return outcome
+
+
+def _handled(handler: Handler, session: Session, event: Event, context: Context, begun: BegunTransaction) -> Outcome:
+    """Call the handler; after Ack its transaction can be committed."""
+    with _in_this_process():
+        returned = async_handlers.awaited(handler(session, event, context))
+        begun.require_open()
+        if not isinstance(returned, Ack | None):
+            return _refused(returned)
+        session.flush()  # what it brings to light is the handler's, and needs no gate
+        begun.require_open()
+    return Ack()
+
+
+def _committed(session: Session, mark: Callable[[Connection], None], begun: BegunTransaction) -> Outcome:
+    with _in_this_process():
+        mark(session.connection())
+        begun.commit()
+    return Ack()
+
+
+def _refused(returned: object) -> Outcome:
+    """Return what a handler returned, other than Ack, with a reason that can be stored."""
+    match returned:
+        case Retry():
+            return Retry(delay_seconds=returned.delay_seconds, reason=_reason(returned.reason))
+        case Reject():
+            return Reject(_reason(returned.reason))
+    return Retry(reason=printable(f"the handler returned {_shown(returned)}, allowed is Ack, Retry, Reject or nothing"))
+
+
+def _reason(given: object) -> str:
+    return "the handler gave no reason" if given is None or given == "" else printable(given)
+
+
+def _shown(returned: object) -> str:
+    try:
+        return repr(returned)
+    except BaseException:  # somebody else's __repr__ may raise anything
+        return f"a {type(returned).__name__}"
+
+
+def _shielded(act: Callable[[], Outcome], guard: Guard, begun: BegunTransaction) -> Outcome:
+    """Return the outcome, whatever somebody else's code raises meanwhile: only a signal ends a worker.
+
+    Raises:
+        HoldLost: the guard says so, too.
+        DBAPIError: the database may be why, and whoever asks it again will know.
+    """
+    try:
+        return act()
+    except HoldLost as error:
+        guard.check()
+        return Retry(reason=_raised(error))
+    except PermanentError as error:
+        return Reject(_reason(error))
+    except (TransientError, TransactionEnded) as error:
+        return Retry(reason=_reason(error))
+    except BaseException as error:
+        if isinstance(error, DatabaseError) and begun.has_refused_driver:
+            return Retry(reason=TransactionEnded.ENDED)
+        if isinstance(error, DBAPIError) and engines.may_pass(error):
+            raise
+        _log_failure()
+        return Retry(reason=_raised(error))
+
+
+def _log_failure() -> None:
+    try:
+        _log.warning("the handler failed", exc_info=True)
+    except BaseException as error:  # an exception may be made so that no traceback of it can be
+        _log.warning("the handler failed, and its traceback cannot be shown", error=_raised(error))
+
+
+def _raised(error: BaseException) -> str:
+    return printable(f"{type(error).__name__}: {printable(error)}")
+
+
+@contextmanager
+def _in_this_process() -> Iterator[None]:
+    """End a child process that comes back from a handler that forked: it would commit, and delete, on our sockets."""
+    pid = os.getpid()
+    try:
+        yield
+    finally:
+        if os.getpid() != pid:
+            os._exit(_FORKED)

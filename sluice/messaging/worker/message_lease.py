@@ -1,0 +1,203 @@
+"""How long a received message is still ours, and one thread that makes it longer.
+
+The queue hides a message for its visibility timeout and then gives it to somebody else, whatever its first receiver is
+doing. A `Hold` knows until when it is certainly hidden; the `Heartbeat` extends it at half of the timeout; what could
+not be extended in time, or was refused, is lost, and nothing may be committed for it any more.
+
+AWS: https://docs.aws.amazon.com/AWSSimpleQueueService/latest/SQSDeveloperGuide/sqs-visibility-timeout.html: "Extending
+the visibility timeout doesn't reset the 12-hour limit" of the receive (read 2026-11-21).
+"""
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Protocol
+
+import structlog
+
+from sluice import limits
+from sluice.clock import Clock
+from sluice.messaging.errors import HoldLost, TransientError
+from sluice.messaging.sqs.queue import Queue, Received
+
+MARGIN_SECONDS = 1.0
+"""What is left of a timeout that nothing is begun in: an answer may have been that long on its way. A tenth of a short
+timeout, which would have nothing left."""
+_BATCH = 10
+_log = structlog.get_logger()
+
+
+class Guard(Protocol):
+    """Is asked right before a commit."""
+
+    def check(self) -> None:
+        """Do nothing, or raise HoldLost when nothing may be committed any more."""
+
+
+class Hold:
+    """One received message, as long as it is ours.
+
+    Two threads use it: the lane that works on the message, and the heartbeat.
+
+    Args:
+        message: what was received.
+        clock: measures the timeout.
+        timeout_seconds: visibility timeout of the queue.
+        seconds_max: it is given up after so long, whoever works on it.
+        asked_at: when the receive began that brought it, by the clock: its timeout began then or later, however long
+            the answer was on its way. None is now.
+    """
+
+    def __init__(
+        self,
+        message: Received,
+        *,
+        clock: Clock,
+        timeout_seconds: int,
+        seconds_max: float,
+        asked_at: float | None = None,
+    ) -> None:
+        self.message = message
+        self._clock = clock
+        self._received_at = clock.monotonic() if asked_at is None else asked_at
+        self._ends_at = self._received_at + timeout_seconds
+        self._margin_seconds = min(MARGIN_SECONDS, timeout_seconds / 10)
+        self.gives_up_at = self._received_at + min(seconds_max, limits.VISIBILITY_TIMEOUT_SECONDS_MAX - MARGIN_SECONDS)
+        self._why_lost: str | None = None
+        self.in_use = threading.Lock()
+        """Held while a call about it is under way; what is done is marked under it."""
+        self.is_done = False
+
+    @property
+    def delay_seconds_max(self) -> int:
+        """Return how long it can be hidden from now on at most: the limit counts from its receive."""
+        elapsed = self._clock.monotonic() - self._received_at
+        return max(0, int(limits.VISIBILITY_TIMEOUT_SECONDS_MAX - elapsed - MARGIN_SECONDS))
+
+    def remaining_seconds(self) -> float:
+        """Return how long it is certainly ours."""
+        return 0.0 if self._why_lost is not None else max(0.0, self._ends_at - self._clock.monotonic())
+
+    def check(self) -> None:
+        """Do nothing while it is ours.
+
+        Raises:
+            HoldLost: it may be somebody else's.
+        """
+        if self._why_lost is not None:
+            raise HoldLost(self._why_lost)
+        if self._clock.monotonic() >= self._ends_at - self._margin_seconds:
+            raise HoldLost("its visibility timeout is over")
+
+    def extended(self, asked_at: float, seconds: int) -> None:
+        """Take in that it is hidden for longer, from when that was asked for."""
+        self._ends_at = asked_at + seconds
+
+    def lose(self, why: str) -> None:
+        """Let no commit begin for it any more.
+
+        One that is under way is not waited for, it may never end: the inbox knows the message if it came through.
+        """
+        if self._why_lost is None:
+            self._why_lost = why
+
+    def finish(self) -> None:
+        """Have it extended no more. Waits for a call that does so."""
+        with self.in_use:
+            self.is_done = True
+
+
+class Heartbeat:
+    """Extends what is held. `beat` by `beat`; a thread of the worker calls it again and again.
+
+    Args:
+        queue: where the messages are from.
+        timeout_seconds: visibility timeout of the queue; each is extended to so much from now.
+        clock: tells what is due.
+    """
+
+    def __init__(self, queue: Queue, *, timeout_seconds: int, clock: Clock) -> None:
+        self._queue, self._timeout_seconds, self._clock = queue, timeout_seconds, clock
+        self._holds: list[Hold] = []
+        self._lock = threading.Lock()
+
+    @staticmethod
+    def answer_seconds(timeout_seconds: int) -> float:
+        """Return how long to wait for an answer, so that a call nobody answers leaves time for three further ones."""
+        return max(1.0, min(5.0, timeout_seconds / 10))
+
+    @property
+    def interval_seconds(self) -> float:
+        """Return how often to call `beat`."""
+        return max(0.1, min(1.0, self._timeout_seconds / 20))
+
+    @property
+    def patience_seconds(self) -> float:
+        """Return how long a handler that was given up has to end."""
+        return self._timeout_seconds / 4
+
+    def holds(self) -> list[Hold]:
+        """Return what is held now, in the order it was received."""
+        with self._lock:
+            return list(self._holds)
+
+    @contextmanager
+    def keeping(self, hold: Hold) -> Iterator[None]:
+        """Extend it until the end of the block."""
+        with self._lock:
+            self._holds.append(hold)
+        try:
+            yield
+        finally:
+            hold.finish()
+            with self._lock:
+                self._holds.remove(hold)
+
+    def overdue(self) -> list[Hold]:
+        """Return what was given up a while ago and is worked on all the same: only the end of the process ends that.
+
+        Until then nobody else has it: it was extended last before it was given up, for a whole timeout.
+        """
+        since = self._clock.monotonic() - self.patience_seconds
+        return [hold for hold in self.holds() if hold.gives_up_at <= since and not hold.is_done]
+
+    def beat(self) -> None:
+        """Extend what has less than half of its timeout left, and give up what was held for too long."""
+        now = self._clock.monotonic()
+        due = []
+        for hold in self.holds():
+            if now >= hold.gives_up_at:
+                hold.lose("it was held for as long as a handler may take")
+            elif hold.remaining_seconds() <= self._timeout_seconds / 2:
+                due.append(hold)
+        for begin in range(0, len(due), _BATCH):
+            self._extend(due[begin : begin + _BATCH])
+
+    def _extend(self, due: list[Hold]) -> None:
+        locked = [hold for hold in due if hold.in_use.acquire(blocking=False)]  # else its lane is ending it
+        try:
+            wanted = [
+                hold for hold in locked if not hold.is_done and 0 < hold.remaining_seconds() < hold.delay_seconds_max
+            ]
+            if wanted:
+                self._ask(wanted)
+        finally:
+            for hold in locked:
+                hold.in_use.release()
+
+    def _ask(self, wanted: list[Hold]) -> None:
+        asked_at = self._clock.monotonic()
+        asked = [(hold, min(self._timeout_seconds, hold.delay_seconds_max)) for hold in wanted]
+        try:
+            met = self._queue.extend([(hold.message.receipt_handle, seconds) for hold, seconds in asked])
+        except (TransientError, HoldLost) as error:
+            _log.warning("not extended, will be tried again", error=str(error), messages=len(wanted))
+            return
+        for (hold, seconds), said in zip(asked, met, strict=True):
+            match said:
+                case None:
+                    hold.extended(asked_at, seconds)
+                case HoldLost():
+                    hold.lose(str(said))
+                case TransientError():
+                    _log.warning("not extended, will be tried again", error=str(said))

@@ -1,0 +1,130 @@
+"""Scale-in protection: ECS stops another task, or waits, while this one works on messages.
+
+The worker says again and again whether it is busy; the agent is told when that changes and before its protection
+expires. It is a courtesy, not a promise: a task that is stopped all the same finishes or releases what it holds. So
+nothing here fails: an agent that does not answer is asked again later, and protection ends by itself.
+
+A rolling update does not end a protected task of the old version, and CloudFormation gives it up after three hours. So
+a worker that always has work is left unprotected for a moment now and then.
+
+AWS: https://docs.aws.amazon.com/AmazonECS/latest/developerguide/task-scale-in-protection-endpoint.html (a refusal by
+ECS is an answer of HTTP 200 with `failure` in place of `protection`; by IAM, or in time, `error`),
+https://docs.aws.amazon.com/AmazonECS/latest/developerguide/task-scale-in-protection.html (rolling updates),
+https://docs.aws.amazon.com/AmazonECS/latest/APIReference/API_UpdateTaskProtection.html (each call counts the minutes
+anew), https://github.com/aws/amazon-ecs-agent/blob/master/ecs-agent/tmds/handlers/taskprotection/v1/handlers/handlers.go
+(the agent refuses fields it does not know) (read 2026-11-21).
+"""
+
+import json
+from http.client import HTTPException
+from math import inf
+from urllib.error import HTTPError
+from urllib.request import ProxyHandler, Request, build_opener
+
+import structlog
+
+from sluice.clock import Clock
+from sluice.messaging.backoff import Backoff
+
+_log = structlog.get_logger()
+_EXPIRES_MINUTES = 10
+_RENEW_SECONDS = _EXPIRES_MINUTES * 60 / 2
+_IDLE_SECONDS = 5  # between two messages nobody calls
+_REST_SECONDS = 60
+_ANSWER_BYTES_MAX = 65_536
+_RETRY = Backoff(base_seconds=5, cap_seconds=120, floor_seconds=5)
+
+
+class Protection:
+    """Protects the task it runs in from scale-in while the worker is busy. One thread uses it.
+
+    Args:
+        agent_uri: ECS_AGENT_URI of the task; None where there is no ECS, and nothing is done.
+        clock: what it goes by.
+        busy_seconds_max: how long it protects without a rest: more than a handler takes; an update waits for it.
+        timeout_seconds: for an answer of the agent.
+    """
+
+    def __init__(
+        self, agent_uri: str | None, clock: Clock, *, busy_seconds_max: float = 1_800, timeout_seconds: float = 5
+    ) -> None:
+        self._url = None if agent_uri is None else f"{agent_uri}/task-protection/v1/state"
+        self._clock = clock
+        self._busy_seconds_max, self._timeout_seconds = busy_seconds_max, timeout_seconds
+        # The agent is on the task's own link: a proxy for everything else cannot reach it.
+        self._opener = build_opener(ProxyHandler({}))
+        self._busy_at, self._rest_until = -inf, -inf
+        self._since: float | None = None
+        self._renew_at, self._protected_until = -inf, -inf
+        self._failure_count, self._retry_at = 0, -inf
+
+    def want(self, *, is_busy: bool) -> None:
+        """Take note of whether any lane works on a message, and tell the agent what that changes.
+
+        Runs: every second or so; safe to repeat. A call may take `timeout_seconds`: nothing urgent shares its thread.
+        """
+        now = self._clock.monotonic()
+        if is_busy:
+            self._busy_at = now
+        is_wanted = self._is_wanted(now)
+        is_due = now >= self._renew_at if is_wanted else now < self._protected_until
+        if is_due and now >= self._retry_at:
+            self._put(is_enabled=is_wanted)
+
+    def stop(self) -> None:
+        """Give up protection, where there may be any; tried once, since it expires by itself."""
+        if self._clock.monotonic() < self._protected_until:
+            self._put(is_enabled=False)
+
+    def _is_wanted(self, now: float) -> bool:
+        if now - self._busy_at >= _IDLE_SECONDS or now < self._rest_until:
+            self._since = None
+            return False
+        if self._since is None:
+            self._since = now
+        if now - self._since >= self._busy_seconds_max:
+            self._rest_until = now + _REST_SECONDS
+        return now >= self._rest_until
+
+    def _put(self, *, is_enabled: bool) -> None:
+        if self._url is None:
+            return
+        refused = self._refused(self._url, is_enabled=is_enabled)
+        now = self._clock.monotonic()
+        if is_enabled:  # what had no answer may have been done
+            self._protected_until = now + _EXPIRES_MINUTES * 60
+        if refused is None:
+            self._failure_count, self._renew_at = 0, now + _RENEW_SECONDS if is_enabled else -inf
+            self._protected_until = self._protected_until if is_enabled else -inf
+        else:
+            self._failure_count += 1
+            self._retry_at = now + _RETRY.seconds(self._failure_count, 1)
+            _log.warning(
+                "scale-in protection was not changed; tried again later, and it expires by itself",
+                is_enabled=is_enabled,
+                failure_count=self._failure_count,
+                refused=refused,
+            )
+
+    def _refused(self, url: str, *, is_enabled: bool) -> str | None:
+        """Tell the agent; return what was in the way, None when it is done."""
+        said: dict[str, object] = {"ProtectionEnabled": is_enabled}
+        if is_enabled:
+            said["ExpiresInMinutes"] = _EXPIRES_MINUTES
+        try:
+            request = Request(
+                url, data=json.dumps(said).encode(), method="PUT", headers={"Content-Type": "application/json"}
+            )
+            answer = json.loads(self._asked(request))
+        except (OSError, HTTPException, ValueError, RecursionError) as error:
+            return f"{type(error).__name__}: {error}"
+        return None if isinstance(answer, dict) and "protection" in answer else f"the agent says {answer!r:.500}"
+
+    def _asked(self, request: Request) -> bytes:
+        try:
+            answer = self._opener.open(request, timeout=self._timeout_seconds)
+        except HTTPError as error:  # its body says why
+            answer = error
+        with answer:
+            said: bytes = answer.read(_ANSWER_BYTES_MAX)
+        return said

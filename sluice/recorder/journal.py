@@ -1,0 +1,266 @@
+"""Where events go first: one Arrow IPC stream per process attempt, flushed before the call that would hide them.
+
+Who has few events adds them one by one; who has thousands a second adds them in columns, which costs a tenth.
+
+Everything flushed survives the death of the process; what a dead process leaves behind is read up to its last whole
+batch. A journal that ends without a `closed` event tells that its recorder did not finish.
+"""
+
+import os
+import threading
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import fields
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.ipc
+
+from sluice.clock import Clock, SystemClock
+from sluice.errors import HistoryError
+from sluice.history.events import COLUMNS, SCHEMA_VERSION, Event, Kind
+
+SUFFIX = ".arrows"
+_TYPES = {"string": pa.string(), "int32": pa.int32(), "int64": pa.int64(), "bool": pa.bool_()}
+SCHEMA: pa.Schema = pa.schema([(name, _TYPES[arrow]) for name, arrow in COLUMNS])
+"""The event row as an Arrow schema."""
+_BUFFERED_EVENTS_MAX = 500
+_PART_EVENTS = 1_000_000
+_LASTING = frozenset(("schema_version", "run", "phase", "host", "clock_id", "worker", "task_attempt"))
+_END_OF_STREAM = bytes.fromhex("ffffffff00000000")  # https://arrow.apache.org/docs/format/Columnar.html (2026-11-21)
+_CALL = ["kind", "call_id", "batch_position"]  # what an intent and its answer share
+_DEFAULTS = {column.name: column.default for column in fields(Event)}
+
+
+class Journal:
+    """Writes events to `folder/name.arrows`; opened and closed by an event each. Threads may share one.
+
+    Args:
+        folder: created when missing.
+        name: of the recorder, unique in the folder.
+        common: fields every event of this journal has (run, worker, host, …).
+
+    Raises:
+        HistoryError: the folder cannot be written, or the name was used before.
+    """
+
+    def __init__(self, folder: Path, name: str, *, common: dict[str, Any], clock: Clock | None = None) -> None:
+        self._clock = SystemClock() if clock is None else clock
+        self._common = common
+        self._buffer: list[dict[str, Any]] = []
+        self._repeated: dict[str, tuple[Any, pa.Array]] = {}
+        self._lock = threading.RLock()
+        self.path = folder / f"{name}{SUFFIX}"
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            self.path.touch(exist_ok=False)
+            self._file = pa.OSFile(str(self.path), "wb")
+        except FileExistsError as error:
+            raise HistoryError(f"{self.path} exists: a journal is written once; choose another run") from error
+        except OSError as error:
+            raise HistoryError(
+                f"cannot write the history to {folder} ({error.strerror}); choose another --runs-dir"
+            ) from error
+        self._write(SCHEMA.serialize())
+        self.add(kind=Kind.OPENED.value, invoked_at_us=self._clock.now_us())
+        self.flush()
+
+    def _write(self, bytes_: Any) -> None:
+        try:
+            self._file.write(bytes_)
+        except OSError as error:
+            why = os.strerror(error.errno) if error.errno else str(error)
+            raise HistoryError(
+                f"cannot write {self.path} ({why}); what was written before is kept: make room, then resume the run"
+            ) from error
+
+    def add(self, **values: Any) -> None:
+        """Buffer one event; unknown field names are a TypeError."""
+        unknown = values.keys() - _DEFAULTS.keys()
+        if unknown:
+            raise TypeError(f"an event has no field {sorted(unknown)[0]!r}")
+        with self._lock:
+            self._buffer.append(self._common | values)
+            if len(self._buffer) >= _BUFFERED_EVENTS_MAX:
+                self.flush()
+
+    def add_columns(self, count: int, columns: Mapping[str, Sequence[Any] | pa.Array | str | int | None]) -> None:
+        """Hand events to the operating system, all at once, behind whatever was added before.
+
+        Args:
+            count: how many.
+            columns: name to the values, a sequence or an Arrow array with one for each event; or to the one value all
+                of them have.
+        """
+        unknown = columns.keys() - _DEFAULTS.keys()
+        if unknown:
+            raise TypeError(f"an event has no field {sorted(unknown)[0]!r}")
+        with self._lock:
+            self.flush()
+            told = {**_DEFAULTS, **self._common, **columns}
+            made = [self._column(name, told[name], count) for name, _ in COLUMNS]
+            self._write(pa.RecordBatch.from_arrays(made, schema=SCHEMA).serialize())
+
+    def _column(self, name: str, told: Any, count: int) -> pa.Array:
+        if isinstance(told, pa.Array):
+            return told
+        if isinstance(told, list | tuple):
+            return pa.array(told, SCHEMA.field(name).type)
+        value, repeated = self._repeated.get(name, (None, None))
+        if repeated is None or value != told or len(repeated) < count:
+            repeated = pa.repeat(pa.scalar(told, SCHEMA.field(name).type), 2 * count)
+            self._repeated[name] = (told, repeated)
+        return repeated[:count]
+
+    def flush(self) -> None:
+        """Hand every buffered event to the operating system: from here on it survives this process."""
+        with self._lock:
+            told, self._buffer = self._buffer, []
+            if told:
+                made = [self._cells(name, [one.get(name, _DEFAULTS[name]) for one in told]) for name, _ in COLUMNS]
+                self._write(pa.RecordBatch.from_arrays(made, schema=SCHEMA).serialize())
+
+    def _cells(self, name: str, values: list[Any]) -> pa.Array:
+        """Return a column; what is the same in every batch, and most of an event is, costs nothing again."""
+        is_one = name in _LASTING or values[0] is None
+        return self._column(
+            name, values[0] if is_one and values.count(values[0]) == len(values) else values, len(values)
+        )
+
+    def close(self) -> None:
+        """Write the `closed` event. Without it everything this recorder did not say is unknown."""
+        self.add(kind=Kind.CLOSED.value, invoked_at_us=self._clock.now_us())
+        self.flush()
+        self._write(_END_OF_STREAM)
+        self._file.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Close after success; after an error only flush, so that the journal tells it is incomplete."""
+        if error is None:
+            self.close()
+        else:
+            self.flush()
+            self._file.close()
+
+
+def read_journal(path: Path) -> pa.Table:
+    """Return the settled events of one journal, as far as it was written: a table of SCHEMA.
+
+    Raises:
+        HistoryError: the file is no journal, or one of another schema version.
+    """
+    return pa.concat_tables([SCHEMA.empty_table(), *read_parts(path)]).combine_chunks()
+
+
+def read_parts(path: Path, *, events_max: int = _PART_EVENTS) -> Iterator[pa.Table]:
+    """Yield what `read_journal` returns in parts, because it may be larger than memory.
+
+    A call without an answer waits for the next part: only those nobody ever answered come later than they were written.
+    So an answer has to be behind its intent, and the only one, as recorders write it.
+
+    Args:
+        path: of the journal.
+        events_max: about how many a part has.
+
+    Raises:
+        HistoryError: the file is no journal, or one of another schema version.
+    """
+    read, count = [SCHEMA.empty_table()], 0
+    for batch in _batches(path):
+        read.append(pa.Table.from_batches([batch]))
+        count += batch.num_rows
+        if count >= events_max:
+            part = _settled(path, read)
+            is_open = pc.and_(pc.is_valid(part.column("call_id")), _is_intent(part))
+            yield part.filter(pc.invert(is_open))
+            read, count = [part.filter(is_open)], 0
+    yield _settled(path, read)
+
+
+def _settled(path: Path, read: list[pa.Table]) -> pa.Table:
+    table = pa.concat_tables(read).combine_chunks()
+    others = [one for one in table.column("schema_version").unique().to_pylist() if one != SCHEMA_VERSION]
+    if others:
+        raise HistoryError(
+            f"{path} is of version {others[0]}, allowed is {SCHEMA_VERSION}; judge it with the version of Sluice that"
+            " wrote it"
+        )
+    return settled(table)
+
+
+def _is_intent(table: pa.Table) -> pa.ChunkedArray:
+    return pc.and_(pc.is_null(table.column("responded_at_us")), pc.is_null(table.column("error")))
+
+
+def settled(table: pa.Table) -> pa.Table:
+    """Return the events with each call's intent and answer made one, in the order given, as `sluice.history.events.settle`."""
+    at = np.arange(len(table))
+    is_loose = table.column("call_id").is_null().to_numpy()
+    says_more = 2 * table.column("responded_at_us").is_valid().to_numpy() + table.column("error").is_valid().to_numpy()
+    rank = says_more * len(table) - at  # of those that say the most, the first has the highest
+    calls = pa.table({name: table.column(name) for name in _CALL} | {"rank": rank}).filter(pa.array(~is_loose))
+    highest = calls.group_by(_CALL).aggregate([("rank", "max")]).column("rank_max").to_numpy()
+    return taken(table, np.sort(np.concatenate((at[is_loose], -highest % max(1, len(table))))))
+
+
+def taken(table: pa.Table, at: np.ndarray) -> pa.Table:
+    """Return the rows at those places; of most events most columns say nothing, and are not looked at."""
+    places = pa.array(at)
+    columns = [
+        pa.nulls(len(at), column.type) if column.null_count == len(column) else column.take(places)
+        for column in table.columns
+    ]
+    return pa.table(columns, names=table.column_names)
+
+
+def events_of(table: pa.Table) -> list[Event]:
+    """Return the rows as events, made a column at a time: a tenth of the time, and what repeats is there once."""
+    made = [Event.__new__(Event) for _ in range(len(table))]
+    for name, column in zip(table.column_names, table.columns, strict=True):
+        coded = column.combine_chunks().dictionary_encode()
+        values = np.array([*coded.dictionary.to_pylist(), None], dtype=object)
+        codes = coded.indices.fill_null(len(values) - 1).to_numpy()
+        put = getattr(Event, name).__set__  # of its slot: an event is frozen once it is made
+        deque(map(put, made, values[codes]), maxlen=0)
+    return made
+
+
+def _batches(path: Path) -> Iterable[pa.RecordBatch]:
+    try:
+        if _is_torn_in_its_head(path):  # its writer died, or had no room, before it had said what it would write
+            return
+        with pa.OSFile(str(path), "rb") as file:
+            stream = pa.ipc.open_stream(file)
+            if stream.schema != SCHEMA:
+                raise HistoryError(
+                    f"{path} has other columns than this version of Sluice writes; judge it with the version that did"
+                )
+            while (batch := _next_batch(stream)) is not None:
+                batch.validate(full=True)  # else what is damaged within ends in a crash, and nobody says where
+                yield batch
+    except (pa.ArrowInvalid, OSError) as error:
+        raise HistoryError(f"{path} is no journal of Sluice ({error})") from error
+
+
+def _is_torn_in_its_head(path: Path) -> bool:
+    head: bytes = SCHEMA.serialize().to_pybytes()
+    with path.open("rb") as file:
+        begun = file.read(len(head))
+    return begun != head and head.startswith(begun)
+
+
+def _next_batch(stream: pa.ipc.RecordBatchStreamReader) -> pa.RecordBatch | None:
+    """Return the next whole batch; None at the end, and where a dead writer stopped in the middle of one."""
+    try:
+        return stream.read_next_batch()
+    except (StopIteration, pa.ArrowInvalid, OSError):
+        return None

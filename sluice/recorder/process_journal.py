@@ -1,0 +1,120 @@
+"""A journal for whichever process writes: a forked child must not write into its parent's."""
+
+import contextlib
+import os
+import secrets
+import threading
+import weakref
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from sluice.clock import Clock, SystemClock, clock_id, wall_minus_monotonic_us
+from sluice.errors import HistoryError
+from sluice.recorder.journal import Journal
+
+_CLOCK = "clock-{}"
+
+
+class ProcessJournal:
+    """Writes into `folder/worker-host-pid-….arrows`, and after a fork, in the child, into another.
+
+    Threads may share one.
+
+    Args:
+        folder: created when missing.
+        worker: the beginning of the journals' names; the whole name is the worker of their events.
+        common: further fields every event has; `host` is part of the name.
+        opening: fields of the event that is written first into each.
+        clock: None means this machine's, the same for every process that records into the folder.
+
+    Raises:
+        HistoryError: the folder cannot be written.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        worker: str,
+        common: Mapping[str, Any],
+        opening: Mapping[str, Any],
+        clock: Clock | None,
+    ) -> None:
+        self.folder = folder
+        self._worker, self._common, self._opening = worker, common, opening
+        self._clock_id, self.clock = _shared_clock(folder) if clock is None else ("given", clock)
+        self._lock = threading.Lock()
+        self._journal: Journal | None = self._opened()
+        _all.add(self)
+
+    def _opened(self) -> Journal:
+        name = f"{self._worker}-{self._common['host']}-{os.getpid()}-{secrets.token_hex(4)}"
+        common = {**self._common, "worker": name, "clock_id": self._clock_id, "task_attempt": 0}
+        journal = Journal(self.folder, name, common=common, clock=self.clock)
+        journal.add(invoked_at_us=self.clock.now_us(), **self._opening)
+        return journal
+
+    def _of_this_process(self) -> Journal:
+        if self._journal is None:
+            with self._lock:
+                if self._journal is None:
+                    self._journal = self._opened()
+        return self._journal
+
+    def forget(self) -> None:
+        """Leave the journal to the process that opened it. Runs in a child, just after the fork."""
+        self._lock = threading.Lock()  # the parent's may be held by a thread that is not here
+        self._journal = None
+
+    @property
+    def path(self) -> Path:
+        """Return the file of this process."""
+        return self._of_this_process().path
+
+    def add(self, **values: Any) -> None:
+        """Buffer one event."""
+        self._of_this_process().add(**values)
+
+    def flush(self) -> None:
+        """Hand every buffered event to the operating system."""
+        if self._journal is not None:
+            self._journal.flush()
+
+    def close(self) -> None:
+        """Write the `closed` event, if this process wrote any."""
+        if self._journal is not None:
+            self._journal.close()
+
+
+_all: "weakref.WeakSet[ProcessJournal]" = weakref.WeakSet()
+
+
+def _forget_all() -> None:
+    for journal in list(_all):
+        journal.forget()
+
+
+os.register_at_fork(after_in_child=_forget_all)
+
+
+def _shared_clock(folder: Path) -> tuple[str, Clock]:
+    """Return an id and the clock of it: every process of this machine that uses the folder gets the same.
+
+    The first writes down by how much its wall clock is ahead of the machine's monotonic one, the others read it: an
+    adjustment of the wall clock between two starts then does not put their events out of order.
+    """
+    machine = clock_id()
+    path = folder / _CLOCK.format(machine)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        if not path.exists():
+            mine = path.with_name(f".{path.name}-{os.getpid()}-{secrets.token_hex(4)}")
+            mine.write_text(str(wall_minus_monotonic_us()), encoding="ascii")
+            with contextlib.suppress(FileExistsError):
+                os.link(mine, path)  # as a whole, or not at all
+            mine.unlink()
+        offset_us = int(path.read_text(encoding="ascii"))
+    except (OSError, ValueError) as error:
+        raise HistoryError(f"cannot record to {folder} ({error}); choose another folder") from error
+    return f"{machine}{offset_us:+d}", SystemClock(offset_us)

@@ -1,0 +1,293 @@
+"""What the calls of boto3 clients say as events: the rows a recorder writes, from parameters and answers."""
+
+import hashlib
+import json
+import re
+from base64 import b64encode
+from collections import OrderedDict
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Protocol
+
+from sluice.history.events import Identity, Kind, Outcome, answer_detail, pad_sequence_number, short_hash, unwrapped
+
+_HANDLES_MAX = 20_000
+
+type Row = dict[str, Any]
+type Answered = list[tuple[Row, Outcome]]
+
+
+class Identify(Protocol):
+    """Says which message a body and its ids are of; None when they do not tell."""
+
+    def __call__(self, *, body: str, deduplication_id: str | None, message_group_id: str | None) -> Identity | None:
+        """Return the identity."""
+
+
+def short_name(address: str) -> str:
+    """Return the name at the end of a queue URL or an ARN."""
+    return re.split("[:/]", address)[-1]
+
+
+class Rows:
+    """Makes the rows of one process, and remembers what was behind the receipt handles it saw.
+
+    Args:
+        names: queue URL or topic ARN to the name used in the history; what is not there has the name at its own end.
+        identify: which message a body is.
+    """
+
+    def __init__(self, *, names: Mapping[str, str], identify: Identify) -> None:
+        self._names, self._identify = names, identify
+        self._planned: dict[str, tuple[int, int, str | None]] = {}
+        self._handles: OrderedDict[str, Row] = OrderedDict()
+
+    def plan(
+        self, *, deduplication_id: str, intended_at_us: int, publish_attempt: int, phase: str | None = None
+    ) -> None:
+        """Remember what the next publish with that id is."""
+        self._planned[deduplication_id] = (intended_at_us, publish_attempt, phase)
+
+    def name_of(self, address: str) -> str:
+        """Return the history's name for a queue URL or topic ARN."""
+        return self._names.get(address) or short_name(address)
+
+    def of_message(self, *, body: str, deduplication_id: str | None, message_group_id: str | None) -> Row:
+        """Return the fields that say which message it is."""
+        identity = self._identify(body=body, deduplication_id=deduplication_id, message_group_id=message_group_id)
+        return {
+            "message_group_id": message_group_id,
+            "idx": None if identity is None else identity.idx,
+            "message_run": None if identity is None else identity.run,
+        }
+
+    def publish(self, address: str, entry: Mapping[str, Any], position: int | None) -> Row:
+        """Return the event of one message being published or sent."""
+        body, deduplication_id = _body(entry), entry.get("MessageDeduplicationId")
+        intended_at_us, attempt, phase = self._planned.pop(deduplication_id or "", (None, None, None))
+        return {
+            "kind": Kind.PUBLISHED.value,
+            "queue": self.name_of(address),
+            "batch_position": position,
+            "deduplication_id": deduplication_id,
+            "intended_at_us": intended_at_us,
+            "publish_attempt": attempt,
+            "phase": phase,
+            "body_hash": short_hash(body),
+            "attributes_hash": _attributes_hash(entry.get("MessageAttributes")),
+            **self.of_message(
+                body=body, deduplication_id=deduplication_id, message_group_id=entry.get("MessageGroupId")
+            ),
+        }
+
+    def handle(self, kind: Kind, url: str, entry: Mapping[str, Any], position: int | None) -> Row:
+        """Return the event of a delete or a visibility change, with what is known of the message behind the handle."""
+        hashed = short_hash(entry.get("ReceiptHandle", ""))
+        return {
+            "kind": kind.value,
+            "queue": self.name_of(url),
+            "batch_position": position,
+            "receipt_handle_hash": hashed,
+            "visibility_timeout_seconds": entry.get("VisibilityTimeout"),
+            **self._handles.get(hashed, {}),
+        }
+
+    def poll(self, params: Mapping[str, Any], received_count: int) -> Row:
+        """Return the event of one receive call."""
+        return {
+            "kind": Kind.POLL.value,
+            "queue": self.name_of(params["QueueUrl"]),
+            "visibility_timeout_seconds": params.get("VisibilityTimeout"),
+            "receive_request_attempt_id": params.get("ReceiveRequestAttemptId"),
+            "max_number_of_messages": params.get("MaxNumberOfMessages", 1),
+            "wait_time_seconds": params.get("WaitTimeSeconds"),
+            "detail": answer_detail(received_count),
+        }
+
+    def received(self, params: Mapping[str, Any], message: Mapping[str, Any], position: int, count: int) -> Row:
+        """Return the event of one of the received messages, and remember its receipt handle."""
+        attributes = message.get("Attributes", {})
+        whole = message.get("Body", "")
+        body, envelope = unwrapped(whole)
+        deduplication_id = attributes.get("MessageDeduplicationId")
+        of_message = {
+            **self.of_message(
+                body=body, deduplication_id=deduplication_id, message_group_id=attributes.get("MessageGroupId")
+            ),
+            "sqs_message_id": message.get("MessageId"),
+        }
+        hashed = short_hash(message.get("ReceiptHandle", ""))
+        self._remember(hashed, of_message)
+        return {
+            "kind": Kind.RECEIVED.value,
+            "queue": self.name_of(params["QueueUrl"]),
+            "batch_position": position,
+            "deduplication_id": deduplication_id,
+            "sns_message_id": envelope.get("MessageId"),
+            "sns_sequence_number": pad_sequence_number(envelope.get("SequenceNumber")),
+            "sqs_sequence_number": pad_sequence_number(attributes.get("SequenceNumber")),
+            "receive_count": _whole(attributes.get("ApproximateReceiveCount")),
+            "receipt_handle_hash": hashed,
+            "sent_at_us": _ms_to_us(attributes.get("SentTimestamp")),
+            "first_received_at_us": _ms_to_us(attributes.get("ApproximateFirstReceiveTimestamp")),
+            "visibility_timeout_seconds": params.get("VisibilityTimeout"),
+            "receive_request_attempt_id": params.get("ReceiveRequestAttemptId"),
+            "max_number_of_messages": params.get("MaxNumberOfMessages", 1),
+            "body_hash": short_hash(body),
+            "attributes_hash": _received_attributes_hash(params, message),
+            "md5_ok": message.get("MD5OfBody") == hashlib.md5(whole.encode(), usedforsecurity=False).hexdigest(),
+            "detail": answer_detail(count),
+            **of_message,
+        }
+
+    def _remember(self, handle_hash: str, of_message: Row) -> None:
+        self._handles[handle_hash] = of_message
+        if len(self._handles) > _HANDLES_MAX:
+            self._handles.popitem(last=False)
+
+
+def _body(entry: Mapping[str, Any]) -> str:
+    """Return what a queue will get of a message: of one that differs by protocol, the part meant for SQS."""
+    body = str(entry.get("Message", entry.get("MessageBody", "")))
+    if entry.get("MessageStructure") == "json":
+        try:
+            by_protocol = json.loads(body)
+            return str(by_protocol.get("sqs", by_protocol["default"]))
+        except (ValueError, KeyError, AttributeError):
+            pass  # SNS refuses it
+    return body
+
+
+def _whole(text: str | None) -> int | None:
+    return None if text is None else int(text)
+
+
+def _ms_to_us(text: str | None) -> int | None:
+    return None if text is None else int(text) * 1_000
+
+
+def _received_attributes_hash(params: Mapping[str, Any], message: Mapping[str, Any]) -> str | None:
+    """Return the hash over the attributes that came, where all were asked for: some say nothing about the others."""
+    is_all = not {"All", ".*"}.isdisjoint(params.get("MessageAttributeNames", ()))
+    return _attributes_hash(message.get("MessageAttributes")) if is_all else None
+
+
+def _attributes_hash(attributes: Mapping[str, Any] | None) -> str | None:
+    if not attributes:
+        return None
+    return short_hash(json.dumps(attributes, sort_keys=True, default=lambda raw: b64encode(raw).decode()))
+
+
+class _Intended:
+    """An operation that is written down before it happens: its rows are known from its parameters.
+
+    Args:
+        address: the parameter that says where; a call without it has nothing to do with topics and queues.
+        make: rows, address, entry, position -> row.
+        ok_fields: entry of the answer -> fields to add.
+        entries: the parameter that lists the entries; None for an operation on one message.
+    """
+
+    def __init__(
+        self,
+        address: str,
+        make: Callable[[Rows, str, Mapping[str, Any], int | None], Row],
+        ok_fields: Callable[[Mapping[str, Any]], Row] = lambda _: {},
+        *,
+        entries: str | None = None,
+    ) -> None:
+        self._address, self._make, self._ok_fields, self._entries = address, make, ok_fields, entries
+
+    def before(self, rows: Rows, params: Mapping[str, Any]) -> list[Row]:
+        """Return the rows of a call that is about to be made."""
+        address = params.get(self._address, params.get("TargetArn"))
+        if address is None:
+            return []
+        if self._entries is None:
+            return [self._make(rows, address, params, None)]
+        return [self._make(rows, address, entry, at) for at, entry in enumerate(params.get(self._entries, []))]
+
+    def answered(self, rows: Rows, call: Mapping[str, Any], parsed: Mapping[str, Any]) -> Answered:
+        """Return the rows of a call that was answered, each with its outcome."""
+        if self._entries is None:
+            return [(row | self._ok_fields(parsed), Outcome.OK) for row in call["rows"]]
+        good = {entry["Id"]: entry for entry in parsed.get("Successful", [])}
+        bad = {entry["Id"]: entry for entry in parsed.get("Failed", [])}
+        return [
+            self._answered_entry(row, entry["Id"], good, bad)
+            for row, entry in zip(call["rows"], call["params"][self._entries], strict=True)
+        ]
+
+    def _answered_entry(
+        self, row: Row, id_: str, good: Mapping[str, Any], bad: Mapping[str, Any]
+    ) -> tuple[Row, Outcome]:
+        if id_ in good:
+            return row | self._ok_fields(good[id_]), Outcome.OK
+        if id_ in bad:
+            outcome = Outcome.FAIL if bad[id_].get("SenderFault") else Outcome.INFO
+            return row | {"error": bad[id_].get("Code")}, outcome
+        return row | {"error": "NotInAnswer"}, Outcome.INFO
+
+    def failed(self, rows: Rows, call: Mapping[str, Any]) -> list[Row]:
+        """Return the rows of a call that was refused or never answered."""
+        return list(call["rows"])
+
+
+class _Receive:
+    """ReceiveMessage: nothing is known before the answer."""
+
+    def before(self, rows: Rows, params: Mapping[str, Any]) -> list[Row]:
+        """Return no rows."""
+        return []
+
+    def answered(self, rows: Rows, call: Mapping[str, Any], parsed: Mapping[str, Any]) -> Answered:
+        """Return the poll, and what it brought."""
+        params = call["params"]
+        messages: Sequence[Mapping[str, Any]] = parsed.get("Messages", [])
+        return [
+            (rows.poll(params, len(messages)), Outcome.OK),
+            *((rows.received(params, message, at, len(messages)), Outcome.OK) for at, message in enumerate(messages)),
+        ]
+
+    def failed(self, rows: Rows, call: Mapping[str, Any]) -> list[Row]:
+        """Return the poll, which brought nothing."""
+        return [rows.poll(call["params"], 0)]
+
+
+def _sns_ok(entry: Mapping[str, Any]) -> Row:
+    return {
+        "sns_message_id": entry.get("MessageId"),
+        "sns_sequence_number": pad_sequence_number(entry.get("SequenceNumber")),
+    }
+
+
+def _sqs_ok(entry: Mapping[str, Any]) -> Row:
+    return {
+        "sqs_message_id": entry.get("MessageId"),
+        "sqs_sequence_number": pad_sequence_number(entry.get("SequenceNumber")),
+    }
+
+
+def _deleted(rows: Rows, url: str, entry: Mapping[str, Any], at: int | None) -> Row:
+    return rows.handle(Kind.DELETED, url, entry, at)
+
+
+def _changed(rows: Rows, url: str, entry: Mapping[str, Any], at: int | None) -> Row:
+    return rows.handle(Kind.VISIBILITY_CHANGED, url, entry, at)
+
+
+OPERATIONS: Mapping[str, Mapping[str, _Intended | _Receive]] = {
+    "sns": {
+        "Publish": _Intended("TopicArn", Rows.publish, _sns_ok),
+        "PublishBatch": _Intended("TopicArn", Rows.publish, _sns_ok, entries="PublishBatchRequestEntries"),
+    },
+    "sqs": {
+        "SendMessage": _Intended("QueueUrl", Rows.publish, _sqs_ok),
+        "SendMessageBatch": _Intended("QueueUrl", Rows.publish, _sqs_ok, entries="Entries"),
+        "ReceiveMessage": _Receive(),
+        "DeleteMessage": _Intended("QueueUrl", _deleted),
+        "DeleteMessageBatch": _Intended("QueueUrl", _deleted, entries="Entries"),
+        "ChangeMessageVisibility": _Intended("QueueUrl", _changed),
+        "ChangeMessageVisibilityBatch": _Intended("QueueUrl", _changed, entries="Entries"),
+    },
+}
+"""Service -> operation -> what it says. Of other operations a recorder knows nothing."""

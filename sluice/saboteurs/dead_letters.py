@@ -1,0 +1,105 @@
+"""Breaks dead-letter queues, and the way back from them."""
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from botocore.awsrequest import AWSResponse
+
+from sluice.saboteurs.base import (
+    QUEUE_ATTRIBUTES,
+    RECEIVE,
+    Hook,
+    Saboteur,
+    ignore,
+    misreport,
+    of_each,
+    omit,
+    with_attribute,
+)
+
+
+class _WithholdDeadLetters(Hook):
+    operations = RECEIVE
+
+    def answered(self, params: Mapping[str, Any], parsed: dict[str, Any], http_response: AWSResponse) -> None:
+        if "dlq" in params["QueueUrl"]:
+            parsed.pop("Messages", None)
+
+
+class _EndChains(Hook):
+    operations = ("sqs.CreateQueue",)
+
+    def rewrite(self, operation: str, params: dict[str, Any]) -> None:
+        if "dlq" in params["QueueName"]:
+            params["Attributes"].pop("RedrivePolicy", None)
+
+
+def _quote_receive_count(parsed: dict[str, Any]) -> None:
+    if text := parsed["Attributes"].get("RedrivePolicy"):
+        policy = json.loads(text)
+        parsed["Attributes"]["RedrivePolicy"] = json.dumps(policy | {"maxReceiveCount": str(policy["maxReceiveCount"])})
+
+
+def _count_move(task: dict[str, Any]) -> None:
+    task["ApproximateNumberOfMessagesMoved"] += 1
+
+
+SABOTEURS = (
+    Saboteur("withhold-dead-letters", "delivers nothing from a DLQ", _WithholdDeadLetters),
+    Saboteur(
+        "ignore-redrive-policy",
+        "makes queues without the redrive policy asked for",
+        omit("RedrivePolicy", of=("sqs.CreateQueue", "sqs.SetQueueAttributes")),
+    ),
+    Saboteur("end-chains", "makes DLQs without a DLQ of their own", _EndChains),
+    Saboteur(
+        "quote-receive-count",
+        "reports maxReceiveCount as a string",
+        misreport(_quote_receive_count, QUEUE_ATTRIBUTES),
+    ),
+    Saboteur(
+        "hide-source-queue",
+        "lists all queues of a DLQ but the last",
+        misreport(lambda parsed: parsed.update(queueUrls=parsed["queueUrls"][:-1]), "sqs.ListDeadLetterSourceQueues"),
+    ),
+    Saboteur(
+        "disguise-source",
+        "names another queue as the one a dead letter came from",
+        misreport(with_attribute("DeadLetterQueueSourceArn", "arn:aws:sqs:disguised"), *RECEIVE),
+    ),
+    Saboteur("ignore-move-task", "confirms a move task and does not start it", ignore("sqs.StartMessageMoveTask")),
+    Saboteur(
+        "redirect-move-tasks",
+        "moves dead letters to their source, whatever the destination",
+        omit("DestinationArn", of=("sqs.StartMessageMoveTask",)),
+    ),
+    Saboteur(
+        "hurry-move-tasks",
+        "ignores the rate of a move task",
+        omit("MaxNumberOfMessagesPerSecond", of=("sqs.StartMessageMoveTask",)),
+    ),
+    Saboteur(
+        "miscount-moves",
+        "reports one message moved too many",
+        misreport(of_each("Results", _count_move), "sqs.ListMessageMoveTasks"),
+    ),
+    Saboteur(
+        "report-moves-done",
+        "reports every move task as completed",
+        misreport(of_each("Results", lambda task: task.update(Status="COMPLETED")), "sqs.ListMessageMoveTasks"),
+    ),
+    Saboteur(
+        "reverse-move-tasks",
+        "lists the oldest move task first",
+        misreport(lambda parsed: parsed["Results"].reverse(), "sqs.ListMessageMoveTasks"),
+    ),
+    Saboteur(
+        "scramble-task-handles",
+        "gives out task handles that lead nowhere",
+        misreport(lambda parsed: parsed.update(TaskHandle="c2NyYW1ibGVk"), "sqs.StartMessageMoveTask"),
+    ),
+    Saboteur(
+        "ignore-cancel", "confirms that a move task is cancelled and lets it run", ignore("sqs.CancelMessageMoveTask")
+    ),
+)

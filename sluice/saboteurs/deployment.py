@@ -1,0 +1,114 @@
+"""Breaks what a deployed environment reports of its queues, topics, policies and alarms."""
+
+import json
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from botocore.awsrequest import AWSResponse
+
+from sluice.saboteurs.base import QUEUE_ATTRIBUTES, TOPIC_ATTRIBUTES, Hook, Saboteur, misreport, without_attribute
+
+
+class _ShareUndeliveredQueue(Hook):
+    operations = ("sns.GetSubscriptionAttributes",)
+
+    def __init__(self, every: int) -> None:
+        super().__init__(every)
+        self._first: str | None = None
+
+    def answered(self, params: Mapping[str, Any], parsed: dict[str, Any], http_response: AWSResponse) -> None:
+        if self._first is None:
+            self._first = parsed["Attributes"]["RedrivePolicy"]
+        parsed["Attributes"]["RedrivePolicy"] = self._first
+
+
+def _without_encryption(parsed: dict[str, Any]) -> None:
+    for name in ("SqsManagedSseEnabled", "KmsMasterKeyId"):
+        parsed["Attributes"].pop(name, None)
+
+
+def _shorten_retention(parsed: dict[str, Any]) -> None:
+    parsed["Attributes"]["MessageRetentionPeriod"] = "60"
+
+
+def _hide_subscription(parsed: dict[str, Any]) -> None:
+    parsed["Subscriptions"].pop()
+
+
+def _rewrite_policy(rewrite: Callable[[dict[str, Any]], None]) -> Callable[[dict[str, Any]], None]:
+    def edit(parsed: dict[str, Any]) -> None:
+        policy = json.loads(parsed["Attributes"]["Policy"])
+        rewrite(policy)
+        parsed["Attributes"]["Policy"] = json.dumps(policy)
+
+    return edit
+
+
+def _allow_plain_http(policy: dict[str, Any]) -> None:
+    policy["Statement"] = [statement for statement in policy["Statement"] if statement["Effect"] != "Deny"]
+
+
+def _allow_foreign_sources(policy: dict[str, Any]) -> None:
+    for statement in policy["Statement"]:
+        if statement["Effect"] == "Allow":
+            statement.pop("Condition")
+
+
+def _mute_alarms(parsed: dict[str, Any]) -> None:
+    for alarm in parsed["MetricAlarms"]:
+        alarm["AlarmActions"] = []
+
+
+def _raise_thresholds(parsed: dict[str, Any]) -> None:
+    for alarm in parsed["MetricAlarms"]:
+        alarm["Threshold"] += 1
+
+
+SABOTEURS = (
+    Saboteur(
+        "lose-redrive-policy",
+        "reports queues without their redrive policy",
+        misreport(without_attribute("RedrivePolicy"), QUEUE_ATTRIBUTES),
+    ),
+    Saboteur(
+        "lose-encryption",
+        "reports queues without their encryption",
+        misreport(_without_encryption, QUEUE_ATTRIBUTES),
+    ),
+    Saboteur(
+        "shorten-retention",
+        "reports queues that keep messages for a minute",
+        misreport(_shorten_retention, QUEUE_ATTRIBUTES),
+    ),
+    Saboteur(
+        "widen-topic-scope",
+        "reports topics that deduplicate across groups",
+        misreport(without_attribute("FifoThroughputScope"), TOPIC_ATTRIBUTES),
+    ),
+    Saboteur(
+        "hide-subscription",
+        "lists all subscriptions but the last",
+        misreport(_hide_subscription, "sns.ListSubscriptionsByTopic"),
+    ),
+    Saboteur(
+        "share-undelivered-queue",
+        "reports the first subscription's DLQ for all",
+        _ShareUndeliveredQueue,
+    ),
+    Saboteur(
+        "allow-plain-http",
+        "reports policies that deny nothing",
+        misreport(_rewrite_policy(_allow_plain_http), QUEUE_ATTRIBUTES, TOPIC_ATTRIBUTES),
+    ),
+    Saboteur(
+        "allow-foreign-sources",
+        "reports policies that allow without a condition",
+        misreport(_rewrite_policy(_allow_foreign_sources), QUEUE_ATTRIBUTES, TOPIC_ATTRIBUTES),
+    ),
+    Saboteur("mute-alarms", "reports alarms that tell nobody", misreport(_mute_alarms, "cloudwatch.DescribeAlarms")),
+    Saboteur(
+        "raise-thresholds",
+        "reports alarms that ring later",
+        misreport(_raise_thresholds, "cloudwatch.DescribeAlarms"),
+    ),
+)

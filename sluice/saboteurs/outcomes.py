@@ -1,0 +1,58 @@
+"""Breaks what is said to have come of a call: refusals, and the entries of a batch that failed or did not."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from botocore.awsrequest import AWSResponse
+
+from sluice.saboteurs.base import Hook, Saboteur, misreport
+
+_BATCHES = ("sqs.SendMessageBatch", "sqs.DeleteMessageBatch", "sqs.ChangeMessageVisibilityBatch")
+
+
+class _HideErrors(Hook):
+    operations = ("sqs", "sns")  # a service alone is all of its operations
+
+    def answered(self, params: Mapping[str, Any], parsed: dict[str, Any], http_response: AWSResponse) -> None:
+        http_response.status_code = 200
+
+
+class _BlurErrors(Hook):
+    operations = ("sqs", "sns")
+
+    def answered(self, params: Mapping[str, Any], parsed: dict[str, Any], http_response: AWSResponse) -> None:
+        if "Error" in parsed:
+            parsed["Error"]["Message"] = "Bad Request"
+
+
+class _LoseBatchEntries(Hook):
+    operations = _BATCHES
+
+    def __init__(self, every: int) -> None:
+        super().__init__(every)
+        self._lost: list[dict[str, Any]] = []
+
+    def rewrite(self, operation: str, params: dict[str, Any]) -> None:
+        self._lost = params["Entries"][1:]
+        params["Entries"] = params["Entries"][:1]
+
+    def answered(self, params: Mapping[str, Any], parsed: dict[str, Any], http_response: AWSResponse) -> None:
+        if "Successful" in parsed:
+            lost = [{"Id": entry["Id"], "MessageId": "lost", "SequenceNumber": "0"} for entry in self._lost]
+            parsed["Successful"] += lost
+
+
+def _hide_failures(parsed: dict[str, Any]) -> None:
+    parsed["Successful"] += [{"Id": failed["Id"], "MessageId": "hidden"} for failed in parsed.pop("Failed", [])]
+
+
+SABOTEURS = (
+    Saboteur("hide-errors", "turns refusals into success", _HideErrors),
+    Saboteur("blur-errors", "gives every refusal the same text", _BlurErrors),
+    Saboteur("lose-batch-entries", "confirms a batch and does its first entry only", _LoseBatchEntries),
+    Saboteur(
+        "hide-batch-failures",
+        "reports failed entries of a batch as done",
+        misreport(_hide_failures, *_BATCHES),
+    ),
+)

@@ -1,0 +1,83 @@
+"""Breaks what a queue is made of, and what it tells of itself."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from botocore.awsrequest import AWSResponse
+
+from sluice.saboteurs.base import QUEUE_ATTRIBUTES, Hook, IgnoreCall, Saboteur, ignore, misreport
+
+
+class _ForgetAttributes(Hook):
+    operations = ("sqs.CreateQueue",)
+
+    def rewrite(self, operation: str, params: dict[str, Any]) -> None:
+        if "Attributes" in params:
+            kept = {name: value for name, value in params["Attributes"].items() if name == "FifoQueue"}
+            params["Attributes"] = kept
+
+
+class _MoveQueues(Hook):
+    operations = ("sqs.CreateQueue",)
+
+    def __init__(self, every: int) -> None:
+        super().__init__(every)
+        self._made: set[str] = set()
+
+    def answered(self, params: Mapping[str, Any], parsed: dict[str, Any], http_response: AWSResponse) -> None:
+        if params["QueueName"] in self._made and "QueueUrl" in parsed:
+            parsed["QueueUrl"] = parsed["QueueUrl"].removesuffix(".fifo") + "-moved.fifo"
+        self._made.add(params["QueueName"])
+
+
+class _IgnoreTags(IgnoreCall):
+    operations = ("sqs.TagQueue", "sqs.CreateQueue", "sns.TagResource")
+
+    def rewrite(self, operation: str, params: dict[str, Any]) -> None:
+        params.pop("tags", None)
+
+    def answer(self, operation: str, params: Mapping[str, Any]) -> tuple[AWSResponse, dict[str, Any]] | None:
+        return None if operation == "sqs.CreateQueue" else super().answer(operation, params)
+
+
+class _TellAllAttributes(Hook):
+    operations = ("sqs.GetQueueAttributes",)
+
+    def rewrite(self, operation: str, params: dict[str, Any]) -> None:
+        params["AttributeNames"] = ["All"]
+
+
+def _undercount(parsed: dict[str, Any]) -> None:
+    for name in parsed.get("Attributes", {}):
+        if name.startswith("ApproximateNumber"):
+            parsed["Attributes"][name] = "0"
+
+
+def _shrink_messages(parsed: dict[str, Any]) -> None:
+    if "MaximumMessageSize" in parsed.get("Attributes", {}):
+        parsed["Attributes"]["MaximumMessageSize"] = "262144"
+
+
+SABOTEURS = (
+    Saboteur("forget-attributes", "makes queues without the attributes asked for", _ForgetAttributes),
+    Saboteur("move-queues", "answers another URL when a queue is created again", _MoveQueues),
+    Saboteur(
+        "ignore-attribute-changes",
+        "confirms a change of attributes and does not do it",
+        ignore("sqs.SetQueueAttributes"),
+    ),
+    Saboteur("ignore-purge", "confirms a purge and does not do it", ignore("sqs.PurgeQueue")),
+    Saboteur("ignore-tags", "confirms tags and does not keep them", _IgnoreTags),
+    Saboteur("tell-all-attributes", "tells every attribute whatever was asked for", _TellAllAttributes),
+    Saboteur(
+        "undercount-queue",
+        "reports queues as empty",
+        misreport(_undercount, QUEUE_ATTRIBUTES),
+    ),
+    Saboteur("shrink-messages", "reports queues of small messages", misreport(_shrink_messages, QUEUE_ATTRIBUTES)),
+    Saboteur(
+        "hide-queues",
+        "lists no queue",
+        misreport(lambda parsed: parsed.pop("QueueUrls", None), "sqs.ListQueues"),
+    ),
+)

@@ -1,0 +1,255 @@
+"""Breaks receives: which messages come, in which order, and what is said of them."""
+
+import contextlib
+import copy
+import itertools
+from collections import defaultdict, deque
+from collections.abc import Mapping
+from typing import Any
+
+import botocore.session
+from botocore.awsrequest import AWSResponse
+from botocore.client import BaseClient
+from botocore.exceptions import ClientError
+
+from sluice.limits import RECEIVE_MESSAGES_MAX
+from sluice.saboteurs.base import (
+    ALL_SENDS,
+    RECEIVE,
+    Hook,
+    Saboteur,
+    answer_with,
+    body,
+    entries,
+    misreport,
+    of_each,
+    omit,
+    with_attribute,
+)
+from sluice.simulator import hook
+
+
+class _LeakGroup(Hook):
+    operations = ("sqs.SendMessage", *RECEIVE)
+
+    def __init__(self, every: int) -> None:
+        super().__init__(every)
+        self._waiting: dict[str, list[dict[str, Any]]] = defaultdict(list)
+        self._numbers = itertools.count()
+
+    def rewrite(self, operation: str, params: dict[str, Any]) -> None:
+        if operation == "sqs.SendMessage":
+            self._waiting[params["QueueUrl"]].append(copy.deepcopy(params))
+
+    def answered(self, params: Mapping[str, Any], parsed: dict[str, Any], http_response: AWSResponse) -> None:
+        if "MessageBody" in params:
+            return
+        waiting = self._waiting[params["QueueUrl"]]
+        delivered = [message["Body"] for message in parsed.get("Messages", [])]
+        waiting[:] = [sent for sent in waiting if sent["MessageBody"] not in delivered]
+        if not delivered and waiting and self.strikes():
+            parsed["Messages"] = [self._forge(waiting.pop(0))]
+
+    def _forge(self, sent: Mapping[str, Any]) -> dict[str, Any]:
+        number = next(self._numbers)
+        return {
+            "MessageId": f"forged-{number}",
+            "ReceiptHandle": f"forged-{number}",
+            "Body": sent["MessageBody"],
+            "Attributes": {"MessageGroupId": sent.get("MessageGroupId", ""), "ApproximateReceiveCount": "1"},
+        }
+
+
+class _WithholdLater(Hook):
+    operations = RECEIVE
+
+    def __init__(self, every: int) -> None:
+        super().__init__(every)
+        self._served: set[str] = set()
+
+    def answered(self, params: Mapping[str, Any], parsed: dict[str, Any], http_response: AWSResponse) -> None:
+        if params["QueueUrl"] in self._served:
+            parsed.pop("Messages", None)
+        elif parsed.get("Messages"):
+            self._served.add(params["QueueUrl"])
+
+
+class _DropMessages(Hook):
+    operations = RECEIVE
+
+    def attach(self, client: BaseClient) -> None:
+        super().attach(client)
+        # Drops go through a client of their own, so that neither the recorder nor another saboteur takes part.
+        credentials = client._request_signer._credentials.get_frozen_credentials()  # noqa: SLF001 (nothing public)
+        self._own = botocore.session.get_session().create_client(
+            "sqs",
+            endpoint_url=client.meta.endpoint_url,
+            region_name=client.meta.region_name,
+            aws_access_key_id=credentials.access_key,
+            aws_secret_access_key=credentials.secret_key,
+            aws_session_token=credentials.token,
+        )
+        hook.join(self._own, client)
+
+    def answered(self, params: Mapping[str, Any], parsed: dict[str, Any], http_response: AWSResponse) -> None:
+        kept = []
+        for message in parsed.pop("Messages", []):
+            if self.strikes():
+                # Received with a visibility timeout of 0 it cannot be deleted; then it is only withheld.
+                with contextlib.suppress(ClientError):
+                    self._own.delete_message(QueueUrl=params["QueueUrl"], ReceiptHandle=message["ReceiptHandle"])
+            else:
+                kept.append(message)
+        if kept:
+            parsed["Messages"] = kept
+
+
+class _DeliverTwice(Hook):
+    operations = RECEIVE
+
+    def __init__(self, every: int) -> None:
+        super().__init__(every)
+        self._again: dict[str, deque[dict[str, Any]]] = defaultdict(deque)
+
+    def answer(self, operation: str, params: Mapping[str, Any]) -> tuple[AWSResponse, dict[str, Any]] | None:
+        again = self._again[params["QueueUrl"]]
+        return answer_with(Messages=[again.popleft()]) if again else None
+
+    def answered(self, params: Mapping[str, Any], parsed: dict[str, Any], http_response: AWSResponse) -> None:
+        for message in parsed.get("Messages", []):
+            if not message["MessageId"].startswith("again-") and self.strikes():
+                self._again[params["QueueUrl"]].append({**message, "MessageId": "again-" + message["MessageId"]})
+
+
+class _ReverseBatch(Hook):
+    operations = RECEIVE
+
+    def answered(self, params: Mapping[str, Any], parsed: dict[str, Any], http_response: AWSResponse) -> None:
+        if len(parsed.get("Messages", [])) > 1 and self.strikes():
+            parsed["Messages"].reverse()
+
+
+class _SwapBodies(Hook):
+    operations = (*ALL_SENDS, *RECEIVE)
+
+    def __init__(self, every: int) -> None:
+        super().__init__(every)
+        self._first: dict[str, list[str]] = defaultdict(list)
+        self._published: list[str] = []
+
+    def rewrite(self, operation: str, params: dict[str, Any]) -> None:
+        if operation in ALL_SENDS:
+            sent = self._first[params["QueueUrl"]] if "QueueUrl" in params else self._published
+            sent.extend(body(entry) for entry in entries(operation, params))
+
+    def answered(self, params: Mapping[str, Any], parsed: dict[str, Any], http_response: AWSResponse) -> None:
+        for message in parsed.get("Messages", []):
+            first = (self._first[params["QueueUrl"]] or self._published)[:2]
+            if message["Body"] in first:
+                message["Body"] = first[len(first) - 1 - first.index(message["Body"])]
+
+
+class _EachMessage(Hook):
+    """Changes messages it strikes, one by one."""
+
+    operations = RECEIVE
+
+    def answered(self, params: Mapping[str, Any], parsed: dict[str, Any], http_response: AWSResponse) -> None:
+        for message in parsed.get("Messages", []):
+            if self.strikes():
+                self.edit(message)
+
+    def edit(self, message: dict[str, Any]) -> None:
+        """Change the message in place."""
+
+
+class _CorruptBodies(_EachMessage):
+    def edit(self, message: dict[str, Any]) -> None:
+        message["Body"] = message["Body"][:-3] + "\N{REPLACEMENT CHARACTER}" + message["Body"][-2:]
+
+
+class _ChangeMessageIds(_EachMessage):
+    def edit(self, message: dict[str, Any]) -> None:
+        message["MessageId"] = f"changed-{self._opportunities}-{message['MessageId']}"
+
+
+class _RenumberMessages(_EachMessage):
+    def edit(self, message: dict[str, Any]) -> None:
+        message.setdefault("Attributes", {})["SequenceNumber"] = str(self._opportunities)
+
+
+class _WidenAttributeNames(Hook):
+    operations = RECEIVE
+
+    def rewrite(self, operation: str, params: dict[str, Any]) -> None:
+        params["MessageSystemAttributeNames"] = params["MessageAttributeNames"] = ["All"]
+
+
+class _FillReceives(Hook):
+    operations = RECEIVE
+
+    def rewrite(self, operation: str, params: dict[str, Any]) -> None:
+        params.setdefault("MaxNumberOfMessages", RECEIVE_MESSAGES_MAX)
+
+
+def _show_empty_lists(parsed: dict[str, Any]) -> None:
+    parsed.setdefault("Messages", [])
+
+
+def _blank_checksums(parsed: dict[str, Any]) -> None:
+    for said in (parsed, *parsed.get("Messages", [])):
+        for name in ("MD5OfBody", "MD5OfMessageBody", "MD5OfMessageAttributes"):
+            if name in said:
+                said[name] = "0" * 32
+
+
+SABOTEURS = (
+    Saboteur("leak-group", "delivers the next message of a blocked group", _LeakGroup),
+    Saboteur("withhold-later", "delivers nothing after the first delivery of a queue", _WithholdLater),
+    Saboteur("drop-messages", "deletes messages instead of delivering them", _DropMessages, ("E1",)),
+    Saboteur("deliver-twice", "delivers messages a second time, as new ones", _DeliverTwice, ("B1",)),
+    Saboteur("reverse-batch", "reverses the messages of an answer", _ReverseBatch, ("C2",)),
+    Saboteur("swap-bodies", "exchanges the first two messages of a queue", _SwapBodies),
+    Saboteur("corrupt-bodies", "changes a character of received bodies", _CorruptBodies, ("G1",)),
+    Saboteur("change-message-ids", "gives received messages other message ids", _ChangeMessageIds),
+    Saboteur("renumber-messages", "gives a message another sequence number at every receive", _RenumberMessages),
+    Saboteur("widen-attribute-names", "returns all attributes whatever was asked for", _WidenAttributeNames),
+    Saboteur("fill-receives", "brings ten messages where no number is given", _FillReceives),
+    Saboteur("show-empty-lists", "answers an empty receive with an empty list", misreport(_show_empty_lists, *RECEIVE)),
+    Saboteur(
+        "blank-checksums",
+        "answers checksums of nothing",
+        misreport(_blank_checksums, "sqs.SendMessage", *RECEIVE),
+    ),
+    Saboteur(
+        "drop-message-attributes",
+        "delivers messages without their attributes",
+        misreport(of_each("Messages", lambda message: message.pop("MessageAttributes", None)), *RECEIVE),
+    ),
+    Saboteur(
+        "drop-sender",
+        "delivers messages without the id of their sender",
+        misreport(of_each("Messages", lambda message: message.get("Attributes", {}).pop("SenderId", None)), *RECEIVE),
+    ),
+    Saboteur(
+        "regroup-messages",
+        "delivers all messages as of one group",
+        misreport(with_attribute("MessageGroupId", "regrouped"), *RECEIVE),
+    ),
+    Saboteur(
+        "freeze-sent-at",
+        "reports every message as sent at one instant",
+        misreport(with_attribute("SentTimestamp", "1700000000000"), *RECEIVE),
+    ),
+    Saboteur(
+        "freeze-receive-count",
+        "reports every receive as the first",
+        misreport(with_attribute("ApproximateReceiveCount", "1"), *RECEIVE),
+    ),
+    Saboteur(
+        "ignore-attempt-ids",
+        "takes a repeated receive for a new one",
+        omit("ReceiveRequestAttemptId", of=RECEIVE),
+    ),
+    Saboteur("ignore-wait", "answers a long poll at once", omit("WaitTimeSeconds", of=RECEIVE)),
+)

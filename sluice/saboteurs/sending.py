@@ -1,0 +1,135 @@
+"""Breaks sends and publishes: their ids, their order, and what of them is kept."""
+
+from collections import defaultdict
+from collections.abc import Mapping
+from typing import Any
+
+from botocore.awsrequest import AWSResponse
+
+from sluice.saboteurs.base import (
+    ALL_SENDS,
+    BATCH_SENDS,
+    SENDS,
+    Hook,
+    Saboteur,
+    address,
+    answer_with,
+    body,
+    entries,
+    omit,
+)
+
+
+class _ShortenIds(Hook):
+    operations = ALL_SENDS
+
+    def rewrite(self, operation: str, params: dict[str, Any]) -> None:
+        for entry in entries(operation, params):
+            for name in ("MessageGroupId", "MessageDeduplicationId"):
+                if name in entry:
+                    entry[name] = entry[name][:64]
+
+
+class _SaltDeduplicationIds(Hook):
+    operations = ("sqs.SendMessage", "sqs.SendMessageBatch")
+
+    def rewrite(self, operation: str, params: dict[str, Any]) -> None:
+        for entry in entries(operation, params):
+            if "MessageDeduplicationId" in entry and self.strikes():
+                entry["MessageDeduplicationId"] = f"{entry['MessageDeduplicationId'][:100]}.{self._opportunities}"
+
+
+class _ForgetDeduplication(Hook):
+    operations = ALL_SENDS
+
+    def __init__(self, every: int) -> None:
+        super().__init__(every)
+        self._sent: dict[tuple[str, str], int] = defaultdict(int)
+
+    def rewrite(self, operation: str, params: dict[str, Any]) -> None:
+        for entry in entries(operation, params):
+            given = entry.get("MessageDeduplicationId", "")
+            number = self._sent[address(params), given or body(entry)]
+            self._sent[address(params), given or body(entry)] += 1
+            if number and self.strikes():
+                entry["MessageDeduplicationId"] = f"{given[:100]}.again.{number}"
+
+
+class _SwallowRepeats(Hook):
+    operations = SENDS
+
+    def __init__(self, every: int) -> None:
+        super().__init__(every)
+        self._first: dict[tuple[str, str], dict[str, Any]] = {}
+
+    def key(self, params: Mapping[str, Any]) -> str:
+        """Return what makes two sends the same."""
+        return str(params.get("MessageDeduplicationId") or body(params))
+
+    def answer(self, operation: str, params: Mapping[str, Any]) -> tuple[AWSResponse, dict[str, Any]] | None:
+        first = self._first.get((address(params), self.key(params)))
+        return None if first is None else answer_with(**first)
+
+    def answered(self, params: Mapping[str, Any], parsed: dict[str, Any], http_response: AWSResponse) -> None:
+        said: dict[str, Any] = {name: parsed[name] for name in ("MessageId", "SequenceNumber") if name in parsed}
+        self._first.setdefault((address(params), self.key(params)), said)
+
+
+class _SwallowBodies(_SwallowRepeats):
+    def key(self, params: Mapping[str, Any]) -> str:
+        return body(params)
+
+
+class _FreezeSequenceNumbers(Hook):
+    operations = SENDS
+
+    def answered(self, params: Mapping[str, Any], parsed: dict[str, Any], http_response: AWSResponse) -> None:
+        if "SequenceNumber" in parsed:
+            parsed["SequenceNumber"] = "1"
+
+
+class _ReverseBatchSends(Hook):
+    operations = ("sqs.SendMessageBatch",)
+
+    def rewrite(self, operation: str, params: dict[str, Any]) -> None:
+        params["Entries"] = params["Entries"][::-1]
+
+
+class _LosePublishes(Hook):
+    operations = ("sns.Publish", "sns.PublishBatch")
+
+    def __init__(self, every: int) -> None:
+        super().__init__(every)
+        self._lost: list[dict[str, Any]] = []
+
+    def rewrite(self, operation: str, params: dict[str, Any]) -> None:
+        self._lost = [entry for entry in entries(operation, params) if self.strikes()]
+        if operation in BATCH_SENDS:
+            kept = [entry for entry in entries(operation, params) if entry not in self._lost]
+            params[BATCH_SENDS[operation]] = kept or self._lost[:1]  # an empty list would not pass validation
+
+    def answer(self, operation: str, params: Mapping[str, Any]) -> tuple[AWSResponse, dict[str, Any]] | None:
+        if self._lost and entries(operation, params)[0] in self._lost:
+            return (
+                answer_with(MessageId="lost") if operation == "sns.Publish" else answer_with(Successful=[], Failed=[])
+            )
+        return None
+
+    def answered(self, params: Mapping[str, Any], parsed: dict[str, Any], http_response: AWSResponse) -> None:
+        if "Successful" in parsed:
+            parsed["Successful"] += [{"Id": entry["Id"], "MessageId": "lost"} for entry in self._lost]
+
+
+SABOTEURS = (
+    Saboteur("shorten-ids", "cuts group and deduplication ids to 64 characters", _ShortenIds),
+    Saboteur("salt-deduplication-ids", "makes every deduplication id a new one", _SaltDeduplicationIds),
+    Saboteur("forget-deduplication", "gives every repeat a deduplication id of its own", _ForgetDeduplication, ("B1",)),
+    Saboteur(
+        "swallow-repeats", "drops every repeat of a deduplication id, for ever and across groups", _SwallowRepeats
+    ),
+    Saboteur("swallow-bodies", "drops every repeat of a body", _SwallowBodies),
+    Saboteur("freeze-sequence-numbers", "gives every send the same sequence number", _FreezeSequenceNumbers),
+    Saboteur("lose-trace", "sends without system attributes", omit("MessageSystemAttributes", of=("sqs.SendMessage",))),
+    Saboteur("reverse-batch-sends", "sends the entries of a batch in reverse", _ReverseBatchSends),
+    Saboteur("lose-publishes", "acknowledges publishes and drops them", _LosePublishes, ("A1",)),
+)

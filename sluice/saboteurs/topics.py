@@ -1,0 +1,104 @@
+"""Breaks topics, their subscriptions, and the copies they deliver."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from botocore.awsrequest import AWSResponse
+
+from sluice.saboteurs.base import RECEIVE, TOPIC_ATTRIBUTES, Hook, Saboteur, answer_with, ignore, misreport, omit
+
+
+class _IgnoreSubscribe(Hook):
+    operations = ("sns.Subscribe",)
+
+    def answer(self, operation: str, params: Mapping[str, Any]) -> tuple[AWSResponse, dict[str, Any]] | None:
+        return answer_with(SubscriptionArn=f"{params['TopicArn']}:ignored")
+
+
+class _LoseSecondSubscription(_IgnoreSubscribe):
+    def answer(self, operation: str, params: Mapping[str, Any]) -> tuple[AWSResponse, dict[str, Any]] | None:
+        self.strikes()
+        return super().answer(operation, params) if self._opportunities == 2 else None
+
+
+class _RenameRepeats(Hook):
+    operations = ("sns.Subscribe", "sns.CreateTopic")
+
+    def __init__(self, every: int) -> None:
+        super().__init__(every)
+        self._answered: set[str] = set()
+
+    def answered(self, params: Mapping[str, Any], parsed: dict[str, Any], http_response: AWSResponse) -> None:
+        for name in ("SubscriptionArn", "TopicArn"):
+            if name in parsed and parsed[name] in self._answered:
+                parsed[name] += "-again"
+            self._answered.add(parsed.get(name, ""))
+
+
+class _UnwrapDeliveries(Hook):
+    operations = ("sns.Subscribe",)
+
+    def rewrite(self, operation: str, params: dict[str, Any]) -> None:
+        params["Attributes"] = params.get("Attributes", {}) | {"RawMessageDelivery": "true"}
+
+
+class _ReusePublishIds(Hook):
+    operations = ("sns.Publish", *RECEIVE)
+
+    def __init__(self, every: int) -> None:
+        super().__init__(every)
+        self._published: dict[str, str] = {}
+
+    def answered(self, params: Mapping[str, Any], parsed: dict[str, Any], http_response: AWSResponse) -> None:
+        if "TopicArn" in params:
+            self._published = {name: parsed[name] for name in ("MessageId", "SequenceNumber") if name in parsed}
+            return
+        for message in parsed.get("Messages", []):
+            message["MessageId"] = self._published.get("MessageId", message["MessageId"])
+            message["Attributes"]["SequenceNumber"] = self._published.get("SequenceNumber", "")
+
+
+def _strip_topic(parsed: dict[str, Any]) -> None:
+    parsed["Attributes"] = {name: parsed["Attributes"][name] for name in ("Owner", "TopicArn")}
+
+
+SABOTEURS = (
+    Saboteur("ignore-subscribe", "confirms a subscription and does not make it", _IgnoreSubscribe),
+    Saboteur(
+        "lose-second-subscription", "confirms the second subscription and does not make it", _LoseSecondSubscription
+    ),
+    Saboteur("ignore-unsubscribe", "confirms an unsubscribe and does not do it", ignore("sns.Unsubscribe")),
+    Saboteur("rename-repeats", "gives a topic or subscription asked for again another ARN", _RenameRepeats),
+    Saboteur(
+        "strip-topic",
+        "reports topics without their attributes",
+        misreport(_strip_topic, TOPIC_ATTRIBUTES),
+    ),
+    Saboteur(
+        "ignore-message-size",
+        "makes topics of the usual message size",
+        omit("MaximumMessageSize", of=("sns.CreateTopic",)),
+    ),
+    Saboteur("unwrap-deliveries", "delivers without the envelope where one is wanted", _UnwrapDeliveries),
+    Saboteur(
+        "wrap-raw-deliveries",
+        "delivers with the envelope where none is wanted",
+        omit("RawMessageDelivery", of=("sns.Subscribe",)),
+    ),
+    Saboteur("reuse-publish-ids", "delivers copies under the ids of their publish", _ReusePublishIds),
+    Saboteur(
+        "ignore-filter-policy",
+        "delivers what a filter policy keeps out",
+        omit("FilterPolicy", "FilterPolicyScope", of=("sns.Subscribe",)),
+    ),
+    Saboteur(
+        "ignore-filter-scope",
+        "takes every filter policy for one of attributes",
+        omit("FilterPolicyScope", of=("sns.Subscribe",)),
+    ),
+    Saboteur(
+        "lose-undelivered",
+        "makes subscriptions without a DLQ",
+        omit("RedrivePolicy", of=("sns.Subscribe",)),
+    ),
+)

@@ -1,0 +1,81 @@
+"""Breaks what a consumer does with a message it holds: hide it for longer, give it back, delete it."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from botocore.awsrequest import AWSResponse
+
+from sluice.limits import VISIBILITY_TIMEOUT_SECONDS_MAX
+from sluice.saboteurs.base import RECEIVE, Hook, Saboteur, ignore, omit
+
+
+class _StretchVisibility(Hook):
+    operations = ("sqs.CreateQueue", "sqs.ReceiveMessage", "sqs.ChangeMessageVisibility")
+
+    def rewrite(self, operation: str, params: dict[str, Any]) -> None:
+        attributes = params.get("Attributes", {})
+        if attributes.get("VisibilityTimeout", "0") != "0":
+            attributes["VisibilityTimeout"] = str(VISIBILITY_TIMEOUT_SECONDS_MAX)
+        if params.get("VisibilityTimeout"):
+            params["VisibilityTimeout"] = VISIBILITY_TIMEOUT_SECONDS_MAX
+
+
+class _Sticky(Hook):
+    """Remembers a visibility timeout of each queue, and gives it to receives."""
+
+    def __init__(self, every: int) -> None:
+        super().__init__(every)
+        self._remembered: dict[str, int] = {}
+
+
+class _StickyVisibility(_Sticky):
+    operations = ("sqs.ChangeMessageVisibility", *RECEIVE)
+
+    def rewrite(self, operation: str, params: dict[str, Any]) -> None:
+        if operation == "sqs.ChangeMessageVisibility":
+            self._remembered[params["QueueUrl"]] = params["VisibilityTimeout"]
+        elif params["QueueUrl"] in self._remembered:
+            params["VisibilityTimeout"] = self._remembered[params["QueueUrl"]]
+
+
+class _StickyReceives(_Sticky):
+    operations = RECEIVE
+
+    def rewrite(self, operation: str, params: dict[str, Any]) -> None:
+        params.setdefault("VisibilityTimeout", self._remembered.get(params["QueueUrl"], 30))
+        self._remembered[params["QueueUrl"]] = params["VisibilityTimeout"]
+
+
+class _WithholdChanged(Hook):
+    operations = ("sqs.ChangeMessageVisibility", *RECEIVE)
+
+    def __init__(self, every: int) -> None:
+        super().__init__(every)
+        self._changed: set[str] = set()
+
+    def answered(self, params: Mapping[str, Any], parsed: dict[str, Any], http_response: AWSResponse) -> None:
+        if "ReceiptHandle" in params:
+            self._changed.add(params["QueueUrl"])
+        elif params["QueueUrl"] in self._changed:
+            parsed.pop("Messages", None)
+
+
+SABOTEURS = (
+    Saboteur(
+        "ignore-delete", "confirms a delete and does not do it", ignore("sqs.DeleteMessage", "sqs.DeleteMessageBatch")
+    ),
+    Saboteur(
+        "ignore-visibility-change",
+        "confirms a visibility change and does not do it",
+        ignore("sqs.ChangeMessageVisibility", "sqs.ChangeMessageVisibilityBatch"),
+    ),
+    Saboteur("stretch-visibility", "makes every visibility timeout twelve hours", _StretchVisibility),
+    Saboteur("sticky-visibility", "keeps a changed visibility timeout for the next receive", _StickyVisibility),
+    Saboteur("sticky-receives", "keeps a receive's visibility timeout for the next one", _StickyReceives),
+    Saboteur(
+        "ignore-receive-visibility",
+        "hides received messages for the queue's timeout",
+        omit("VisibilityTimeout", of=RECEIVE),
+    ),
+    Saboteur("withhold-changed", "delivers nothing after a visibility change of a queue", _WithholdChanged),
+)

@@ -1,0 +1,181 @@
+"""SQS and SNS behind boto3 without a server: `sluice.simulator.model` answers, and time passes only when it must.
+
+The hook is `before-send`, the last before the network: parameters are validated, saboteurs and recorders take part and
+errors are raised exactly as with the service. A long poll does not wait. When nobody else may act, it moves the clock
+to the next instant at which something can change.
+
+botocore: https://botocore.amazonaws.com/v1/documentation/api/latest/topics/events.html (read 2026-11-20).
+"""
+
+import functools
+import io
+import json
+import math
+import threading
+import weakref
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import botocore.session
+from botocore.awsrequest import AWSPreparedRequest, AWSResponse, HeadersDict
+from botocore.client import BaseClient
+from botocore.config import Config
+
+from sluice.clock import VirtualClock
+from sluice.simulator import query_protocol
+from sluice.simulator.model import Account, Refusal
+
+ENDPOINT_URL = "http://simulator.invalid"
+_REGION = "us-east-1"
+_CALL_SECONDS = 0.001  # no call is over in no time
+_GRACE_SECONDS = 0.1  # real: how long a poll waits for another thread to act before it moves the clock
+_START_US = 1_767_225_600_000_000  # 2026-01-01
+_simulators: "weakref.WeakKeyDictionary[BaseClient, Simulator]" = weakref.WeakKeyDictionary()
+
+
+@functools.cache
+def _session() -> botocore.session.Session:
+    return botocore.session.get_session()
+
+
+class _Raw(io.BytesIO):
+    """A body as urllib3 would hand it over."""
+
+    def stream(self, *_: object, **__: object) -> Iterator[bytes]:
+        """Yield all of it."""
+        yield self.read()
+
+
+class Simulator:
+    """Answers the clients made by it or attached to it from one account.
+
+    Used by any number of threads of one process.
+
+    Args:
+        clock: moves when told and when a long poll would wait; None starts one on 1 January 2026.
+    """
+
+    def __init__(self, clock: VirtualClock | None = None) -> None:
+        self.clock = VirtualClock(_START_US) if clock is None else clock
+        self._changed = threading.Condition()
+        self.reset()
+        self._calls = 0
+        self._callers: weakref.WeakSet[threading.Thread] = weakref.WeakSet()
+        self._deadlines: list[float] = []
+
+    def reset(self) -> None:
+        """Forget every queue, topic and message; time goes on."""
+        with self._changed:
+            self.account = Account(region=_REGION, base_url=ENDPOINT_URL)
+
+    def client(self, service: str) -> BaseClient:
+        """Return a new boto3-style client, of `sqs` or `sns`."""
+        made = _session().create_client(
+            service,
+            region_name=_REGION,
+            endpoint_url=ENDPOINT_URL,
+            aws_access_key_id="simulator",
+            aws_secret_access_key="simulator",  # noqa: S106 (nobody checks it)
+            config=Config(retries={"total_max_attempts": 1}),
+        )
+        self.attach(made)
+        return made
+
+    def attach(self, client: BaseClient) -> None:
+        """Answer this client's calls from now on."""
+        _simulators[client] = self
+        service = client.meta.service_model
+
+        def answer(request: AWSPreparedRequest, event_name: str, **_: Any) -> AWSResponse:
+            operation = service.operation_model(event_name.rpartition(".")[2])
+            sends_json = service.protocol == "json"
+            params = json.loads(request.body) if sends_json else query_protocol.decode(request.body, operation)
+            answered = self._answer(service.service_name, operation.name, params)
+            request_id = f"simulated-{self._calls}"
+            if sends_json:
+                return _json_response(request.url, answered, request_id)
+            return _xml_response(request.url, answered, operation, request_id)
+
+        client.meta.events.register_last(f"before-send.{service.service_name}", answer)
+
+    def advance(self, seconds: float) -> None:
+        """Let that much time pass."""
+        with self._changed:
+            self.clock.sleep(seconds)
+            self._calls += 1
+            self._changed.notify_all()
+
+    def _answer(self, service: str, operation: str, params: dict[str, Any]) -> dict[str, Any] | Refusal:
+        with self._changed:
+            self._callers.add(threading.current_thread())
+            self.clock.sleep(_CALL_SECONDS)
+            answered = self._ask(service, operation, params)
+            if operation == "ReceiveMessage" and answered == {}:
+                answered = self._poll(params)
+            return answered
+
+    def _ask(self, service: str, operation: str, params: dict[str, Any]) -> dict[str, Any] | Refusal:
+        self._calls += 1
+        self._changed.notify_all()
+        return self.account.call(service, operation, params, self.clock.monotonic())
+
+    def _poll(self, params: dict[str, Any]) -> dict[str, Any] | Refusal:
+        """Ask again until something comes or the poll's time is over."""
+        deadline = self.clock.monotonic() + self.account.sqs.wait_seconds(params)
+        answered: dict[str, Any] | Refusal = {}
+        self._deadlines.append(deadline)
+        try:
+            while answered == {} and self.clock.monotonic() < deadline:
+                if not self._somebody_acts():
+                    self._move_clock()
+                answered = self.account.call("sqs", "ReceiveMessage", params, self.clock.monotonic())
+        finally:
+            self._deadlines.remove(deadline)
+        return answered
+
+    def _somebody_acts(self) -> bool:
+        """Return whether another thread calls while this one waits; alone it does not wait."""
+        others = [one for one in self._callers if one.is_alive() and one is not threading.current_thread()]
+        seen = self._calls
+        return bool(others) and self._changed.wait_for(lambda: self._calls != seen, timeout=_GRACE_SECONDS)
+
+    def _move_clock(self) -> None:
+        """Move the clock to the next instant at which a poll ends or the model changes by itself."""
+        now = self.clock.monotonic()
+        change = self.account.next_change_at(now)
+        following = min([*self._deadlines, *([] if change is None else [change])])
+        # A microsecond more, so that rounding never falls short of the instant.
+        self.advance((math.ceil(max(0, following - now) * 1_000_000) + 1) / 1_000_000)
+
+
+def of(client: BaseClient) -> Simulator | None:
+    """Return what answers a client, None when it is the network."""
+    return _simulators.get(client)
+
+
+def join(client: BaseClient, other: BaseClient) -> None:
+    """Answer a client from what answers the other one: a simulator, or the network."""
+    simulator = of(other)
+    if simulator is not None:
+        simulator.attach(client)
+
+
+def _response(url: str, status: int, headers: Mapping[str, str], body: bytes) -> AWSResponse:
+    return AWSResponse(url, status, HeadersDict(headers), _Raw(body))
+
+
+def _json_response(url: str, answered: dict[str, Any] | Refusal, request_id: str) -> AWSResponse:
+    headers = {"x-amzn-RequestId": request_id, "Content-Type": "application/x-amz-json-1.0"}
+    if isinstance(answered, Refusal):
+        body = {"__type": f"com.amazonaws.sqs#{answered.shape}", "message": answered.text}
+        headers["x-amzn-query-error"] = f"{answered.code};Sender"
+        return _response(url, answered.status, headers, json.dumps(body).encode())
+    return _response(url, 200, headers, json.dumps(answered).encode())
+
+
+def _xml_response(url: str, answered: dict[str, Any] | Refusal, operation: Any, request_id: str) -> AWSResponse:
+    headers = {"x-amzn-RequestId": request_id, "Content-Type": "text/xml"}
+    if isinstance(answered, Refusal):
+        body = query_protocol.encode_error(answered.code, answered.text, request_id)
+        return _response(url, answered.status, headers, body)
+    return _response(url, 200, headers, query_protocol.encode(answered, operation, request_id))

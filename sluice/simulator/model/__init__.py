@@ -1,0 +1,11 @@
+"""What SQS FIFO and SNS FIFO do, as a pure state machine: parameters and an instant in, an answer or a refusal out.
+
+Standard library only, no clock, no network, no threads. Ids in brackets such as [GRP-10] are promise and fact ids; a
+rule without one is documented by AWS and not worth one here. Where sources disagree or nobody recorded AWS, the rule
+says so.
+"""
+
+from sluice.simulator.model.account import Account
+from sluice.simulator.model.refusal import Refusal
+
+__all__ = ["Account", "Refusal"]

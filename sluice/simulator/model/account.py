@@ -1,0 +1,53 @@
+"""One account and region: SQS, SNS and what passes between them."""
+
+import uuid
+from typing import Any
+
+from sluice.simulator.model.queues.sqs import Sqs
+from sluice.simulator.model.refusal import Refusal
+from sluice.simulator.model.topics.sns import Sns
+
+
+class Account:
+    """Everything two services remember.
+
+    Args:
+        region: of every ARN.
+        id_: twelve digits.
+        base_url: what queue URLs begin with, without the account.
+        seed: ids follow from it, so a program run twice gives the same answers.
+    """
+
+    def __init__(
+        self,
+        *,
+        region: str = "us-east-1",
+        id_: str = "000000000000",
+        base_url: str = "https://sqs.us-east-1.amazonaws.com",
+        seed: int = 0,
+    ) -> None:
+        self._seed, self._ids = seed, 0
+        self.sqs = Sqs(base_url=f"{base_url}/{id_}", arn_prefix=f"arn:aws:sqs:{region}:{id_}:", new_id=self._new_id)
+        self.sns = Sns(self.sqs.queues, arn_prefix=f"arn:aws:sns:{region}:{id_}:", new_id=self._new_id)
+
+    def _new_id(self) -> str:
+        self._ids += 1
+        return str(uuid.uuid5(uuid.NAMESPACE_OID, f"{self._seed} {self._ids}"))
+
+    def call(self, service: str, operation: str, params: dict[str, Any], now: float) -> dict[str, Any] | Refusal:
+        """Answer one call as AWS would at that instant, in seconds; instants never run backwards.
+
+        A receive never waits: who wants long polling asks again at `next_change_at`.
+        """
+        operations = (self.sqs if service == "sqs" else self.sns).operations
+        if operation not in operations:
+            return Refusal("UnsupportedOperation", f"{operation} is not modelled.")
+        self.sqs.settle(now)
+        try:
+            return operations[operation](params, now)
+        except Refusal as refusal:
+            return refusal
+
+    def next_change_at(self, now: float) -> float | None:
+        """Return the next instant at which time alone changes something, None when nothing will."""
+        return min(self.sqs.changes_at(now), default=None)

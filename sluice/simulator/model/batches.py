@@ -1,0 +1,42 @@
+"""What all batches of SQS have in common: what refuses them whole, and that entries do not touch each other."""
+
+import re
+from collections.abc import Callable
+
+from sluice.simulator.model.operation import Answer, Params
+from sluice.simulator.model.refusal import Refusal
+
+_ENTRIES_MAX = 10
+
+
+def check(entries: list[Params], kind: str) -> None:
+    """Refuse a batch as a whole [BAT-01..BAT-04]."""
+    prefix = "AWS.SimpleQueueService."
+    if not entries:
+        raise Refusal(prefix + "EmptyBatchRequest", f"There should be at least one {kind} in the request.")
+    if len(entries) > _ENTRIES_MAX:
+        raise Refusal(
+            prefix + "TooManyEntriesInBatchRequest",
+            f"Maximum number of entries per request are {_ENTRIES_MAX}. You have sent {len(entries)}.",
+        )
+    ids = [entry["Id"] for entry in entries]
+    if not all(re.fullmatch(r"[A-Za-z0-9_-]{1,80}", id_) for id_ in ids):
+        raise Refusal(
+            prefix + "InvalidBatchEntryId",
+            "A batch entry id can only contain alphanumeric characters, hyphens and underscores. "
+            "It can be at most 80 letters long.",
+        )
+    for number, id_ in enumerate(ids):
+        if id_ in ids[:number]:
+            raise Refusal(prefix + "BatchEntryIdsNotDistinct", f"Id {id_} repeated.")
+
+
+def handle_each(entries: list[Params], handle: Callable[[Params], Answer]) -> Answer:
+    """Handle every entry of a batch; what one is refused for does not touch the others [BAT-08, BAT-13]."""
+    successful, failed = [], []
+    for entry in entries:
+        try:
+            successful.append({"Id": entry["Id"]} | handle(entry))
+        except Refusal as refusal:
+            failed.append({"Id": entry["Id"], "Code": refusal.code, "Message": refusal.text, "SenderFault": True})
+    return ({"Successful": successful} if successful else {}) | ({"Failed": failed} if failed else {})

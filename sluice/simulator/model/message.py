@@ -1,0 +1,168 @@
+"""One message, and what a message may look like."""
+
+import base64
+import hashlib
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from sluice import limits
+from sluice.simulator.model.refusal import Refusal, invalid_parameter, invalid_value, missing
+
+_ID = re.compile(r"[0-9a-zA-Z!\"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~]{1,128}")
+_NOT_ALLOWED = re.compile("[^\t\n\r -\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+
+
+@dataclass(slots=True, kw_only=True)
+class Message:
+    """A message in one queue; instants are seconds.
+
+    Args:
+        number: its place among everything its queue was ever given.
+        retained_from: when its retention began.
+        visible_at: when it can be received again; later than now means in flight or delayed.
+        receives: ApproximateReceiveCount, which a DLQ continues [DLQ-07].
+        receives_here: receives from this queue, which its own maxReceiveCount limits.
+        handle: of the latest receive, the only one that counts on FIFO [VIS-05].
+    """
+
+    id: str
+    body: str
+    number: int
+    sent_at: float
+    retained_from: float
+    visible_at: float
+    group: str | None = None
+    deduplication_id: str | None = None
+    sequence_number: str | None = None
+    attributes: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    trace_header: str | None = None
+    receives: int = 0
+    receives_here: int = 0
+    first_received_at: float | None = None
+    received_at: float = 0.0
+    handle: str | None = None
+    source_arn: str | None = None
+
+    def is_visible(self, now: float) -> bool:
+        """Return whether it can be received, its group permitting."""
+        return self.visible_at <= now
+
+    def is_in_flight(self, now: float) -> bool:
+        """Return whether a consumer holds it."""
+        return self.receives_here > 0 and not self.is_visible(now)
+
+    def system_attributes(self) -> dict[str, str]:
+        """Return what ReceiveMessage reports about it [RCV-04]."""
+        first = self.sent_at if self.first_received_at is None else self.first_received_at
+        known = {
+            "SenderId": "AIDASSYFHUBOBT7F4XT75",
+            "SentTimestamp": _milliseconds(self.sent_at),
+            "ApproximateReceiveCount": str(self.receives),
+            "ApproximateFirstReceiveTimestamp": _milliseconds(first),
+            "SequenceNumber": self.sequence_number,
+            "MessageDeduplicationId": self.deduplication_id,
+            "MessageGroupId": self.group,
+            "AWSTraceHeader": self.trace_header,
+            "DeadLetterQueueSourceArn": self.source_arn,
+        }
+        return {name: value for name, value in known.items() if value is not None}
+
+
+def _milliseconds(instant: float) -> str:
+    return str(round(instant * 1_000))
+
+
+def content_id(body: str) -> str:
+    """Return the deduplication id a body stands for: of the body alone, not of attributes [RCV-05, DED-10]."""
+    return hashlib.sha256(body.encode()).hexdigest()
+
+
+def check_id(name: str, value: str) -> None:
+    """Refuse a group or deduplication id that is empty, too long or has other characters [SND-03, SND-05]."""
+    if not _ID.fullmatch(value):
+        raise invalid_parameter(
+            name, value, f"{name} can only include alphanumeric and punctuation characters. 1 to 128 in length."
+        )
+
+
+def check_content(entry: Mapping[str, Any]) -> None:
+    """Refuse a body or attributes SQS would not take."""
+    if not entry["MessageBody"]:
+        raise missing("MessageBody")  # [SND-12]
+    if _NOT_ALLOWED.search(entry["MessageBody"]):
+        raise Refusal("InvalidMessageContents", "Invalid characters found. Valid unicode characters are "  # [SND-15]
+                      "#x9 | #xA | #xD | #x20 to #xD7FF | #xE000 to #xFFFD | #x10000 to #x10FFFF")  # fmt: skip
+    if "MessageAttributes" in entry:
+        check_attributes(entry["MessageAttributes"])
+    for name in entry.get("MessageSystemAttributes", {}):
+        if name != "AWSTraceHeader":  # [SND-18]
+            raise invalid_value(f"Message system attribute name '{name}' is invalid.")
+
+
+def check_attributes(attributes: Mapping[str, Any]) -> None:
+    """Refuse attributes that are too many [SND-17], or whose name or value SQS would not take."""
+    most = limits.MESSAGE_ATTRIBUTES_MAX
+    if len(attributes) > most:
+        raise invalid_value(f"Number of message attributes [{len(attributes)}] exceeds the allowed maximum [{most}].")
+    for name, value in attributes.items():
+        if name.lower().startswith(("aws.", "amazon.")):  # text not recorded
+            raise invalid_value(f"Message (user) attribute name '{name}' starts with a reserved prefix.")
+        if not (value.get("StringValue") or value.get("BinaryValue")):  # [SND-16]
+            raise invalid_value(
+                f"Message (user) attribute '{name}' must contain a non-empty value of type '{value['DataType']}'."
+            )
+
+
+def check_size(entry: Mapping[str, Any], *, bytes_max: int) -> None:
+    """Refuse a message larger than its queue allows; an entry of a batch is told so in other words [SND-14, BAT-08]."""
+    if size_bytes(entry) > bytes_max:
+        are_invalid = "cannot be validated" if "Id" in entry else "are invalid"
+        raise invalid_value(
+            f"One or more parameters {are_invalid}. Reason: Message must be shorter than {bytes_max} bytes."
+        )
+
+
+def size_bytes(entry: Mapping[str, Any]) -> int:
+    """Return what counts as a message's size: body, attribute names, types and values."""
+    attributes = entry.get("MessageAttributes", {})
+    return len(entry["MessageBody"].encode()) + sum(
+        len(name.encode()) + len(value["DataType"].encode()) + len(_value(value)) for name, value in attributes.items()
+    )
+
+
+def _value(attribute: Mapping[str, Any]) -> bytes:
+    """Return an attribute's value; a binary one arrives as base64, as on the wire."""
+    if "BinaryValue" in attribute:
+        return base64.b64decode(attribute["BinaryValue"])
+    return str(attribute.get("StringValue", "")).encode()
+
+
+def md5(text: str) -> str:
+    """Return the checksum SQS gives for a body."""
+    return hashlib.md5(text.encode(), usedforsecurity=False).hexdigest()
+
+
+def md5_of_attributes(attributes: Mapping[str, Mapping[str, Any]]) -> str:
+    """Return the checksum SQS gives for message attributes.
+
+    AWS: SQSDeveloperGuide/sqs-message-metadata.html#sqs-attributes-md5-message-digest-calculation (read 2026-11-20).
+    """
+    digest = hashlib.md5(usedforsecurity=False)
+    for name, attribute in sorted(attributes.items()):
+        for part in (name.encode(), attribute["DataType"].encode()):
+            digest.update(len(part).to_bytes(4) + part)
+        value = _value(attribute)
+        digest.update((b"\2" if "BinaryValue" in attribute else b"\1") + len(value).to_bytes(4) + value)
+    return digest.hexdigest()
+
+
+def select_attributes(attributes: Mapping[str, Mapping[str, Any]], asked: list[str]) -> dict[str, Mapping[str, Any]]:
+    """Return the attributes that were asked for: all, by name or by `prefix.*` [RCV-07]."""
+    if {"All", ".*", "*"} & set(asked):
+        return dict(attributes)
+    prefixes = tuple(name.removesuffix("*") for name in asked if name.endswith(".*"))
+    return {
+        name: value for name, value in attributes.items() if name in asked or (prefixes and name.startswith(prefixes))
+    }

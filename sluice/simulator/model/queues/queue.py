@@ -1,0 +1,220 @@
+"""One queue's messages: what waits, what is in flight, what may be delivered next.
+
+The attributes a queue goes by are AWS's strings. Every method first needs `settle`, which lets time have its effect.
+"""
+
+import base64
+import binascii
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Any
+
+from sluice import limits
+from sluice.simulator.model.message import Message
+from sluice.simulator.model.refusal import Refusal, invalid_parameter
+
+PURGE_INTERVAL_SECONDS = 60
+type Bury = Callable[[Message], bool]
+"""Takes a message to the DLQ and returns whether there is one."""
+
+
+class Queue:
+    """A standard queue: the comparison. No order across consumers, no groups, no deduplication.
+
+    Args:
+        name: without URL or ARN.
+        attributes: as `settings` made them.
+        created_at: seconds.
+    """
+
+    is_fifo = False
+
+    def __init__(self, name: str, *, arn: str, url: str, attributes: dict[str, str], created_at: float) -> None:
+        self.name, self.arn, self.url, self.attributes = name, arn, url, attributes
+        self.created_at = self.modified_at = created_at
+        self.tags: dict[str, str] = {}
+        self.messages: dict[str, Message] = {}
+        self._purged_at: float | None = None
+        self._numbers = 0
+
+    def seconds(self, attribute: str) -> int:
+        """Return an attribute that is a number."""
+        return int(self.attributes[attribute])
+
+    def redrive_policy(self) -> dict[str, Any] | None:
+        """Return target and count, or None when nothing is dead-lettered."""
+        given = self.attributes.get("RedrivePolicy")
+        return None if given is None else json.loads(given)
+
+    def settle(self, now: float) -> None:
+        """Let what is older than the retention period go, also what is in flight [VIS-16, VIS-17]."""
+        for message in list(self.messages.values()):
+            if message.retained_from + self.seconds("MessageRetentionPeriod") <= now:
+                del self.messages[message.id]
+
+    def changes_at(self, now: float) -> Iterator[float]:
+        """Yield the instants after `now` at which time alone changes what can be received."""
+        for message in self.messages.values():
+            yield from (
+                instant
+                for instant in (message.visible_at, message.retained_from + self.seconds("MessageRetentionPeriod"))
+                if instant > now
+            )
+
+    def change_attributes(self, attributes: dict[str, str], now: float) -> None:
+        """Take new attributes; a new delay is for later messages only."""
+        self.attributes, self.modified_at = attributes, now
+
+    def add(self, message: Message) -> Message:
+        """Store a message at the end."""
+        self._numbers += 1
+        message.number = self._numbers
+        self.messages[message.id] = message
+        return message
+
+    def send(self, message: Message, now: float, *, delay_seconds: int | None = None) -> Message:
+        """Take a sent message and return the one the answer is about."""
+        delay = self.seconds("DelaySeconds") if delay_seconds is None else delay_seconds
+        message.visible_at = now + delay
+        return self.add(message)
+
+    def receive(self, most: int, *, visibility_seconds: int, now: float, bury: Bury) -> list[Message]:
+        """Return up to `most` messages, now in flight; what was received too often is buried instead [DLQ-01]."""
+        received: list[Message] = []
+        for message in self._candidates(now):
+            if self.is_exhausted(message) and bury(message):
+                del self.messages[message.id]
+                continue
+            self._deliver(message, visibility_seconds=visibility_seconds, now=now)
+            received.append(message)
+            if len(received) == most:  # before another group is begun
+                break
+        return received
+
+    def is_exhausted(self, message: Message) -> bool:
+        """Return whether a message had all the receives its redrive policy allows, as it stands now [DLQ-23]."""
+        policy = self.redrive_policy()
+        return policy is not None and message.receives_here >= policy["maxReceiveCount"]
+
+    def _candidates(self, now: float) -> Iterator[Message]:
+        yield from [message for message in self.in_order() if message.is_visible(now)]
+
+    def in_order(self) -> list[Message]:
+        """Return everything, the oldest first."""
+        return sorted(self.messages.values(), key=lambda message: message.number)
+
+    def _deliver(self, message: Message, *, visibility_seconds: int, now: float) -> None:
+        message.receives += 1
+        message.receives_here += 1
+        message.received_at = now
+        if message.first_received_at is None:
+            message.first_received_at = now
+        message.visible_at = now + visibility_seconds
+        message.handle = base64.b64encode(
+            f"{self.name} {message.id} {message.number} {message.receives_here}".encode()
+        ).decode()
+
+    def held(self, handle: str) -> Message | None:
+        """Return the message a receipt handle was given for, None when it is gone.
+
+        Raises:
+            Refusal: the handle is none of this queue's [VIS-07].
+        """
+        try:
+            queue, id_, _, _ = base64.b64decode(handle, validate=True).decode().split(" ")
+        except (binascii.Error, ValueError):
+            queue, id_ = "", ""
+        if queue != self.name:
+            raise Refusal(
+                "ReceiptHandleIsInvalid", f'The input receipt handle "{handle}" is not a valid receipt handle.'
+            )
+        return self.messages.get(id_)
+
+    def delete(self, handle: str, now: float) -> None:
+        """Delete by any handle ever given; deleting again is no error [VIS-02, VIS-07]."""
+        message = self.held(handle)
+        if message is not None:
+            self.check_delete(message, handle, now)
+            del self.messages[message.id]
+
+    def check_delete(self, message: Message, handle: str, now: float) -> None:
+        """Refuse nothing: on a standard queue a late delete works [VIS-02]."""
+
+    def change_visibility(self, handle: str, seconds: int, now: float) -> None:
+        """Hide a message in flight for that long from now, once [VIS-09]."""
+        if not 0 <= seconds <= limits.VISIBILITY_TIMEOUT_SECONDS_MAX:
+            raise self._beyond_limit(seconds)
+        message = self.held(handle)
+        if message is None:  # [VIS-06]
+            raise self._not_available(handle)
+        if not message.is_in_flight(now):
+            self.check_late_change(handle)
+            return
+        if now + seconds > message.received_at + limits.VISIBILITY_TIMEOUT_SECONDS_MAX:
+            raise self._beyond_limit(seconds)
+        self.check_change(message, handle)
+        message.visible_at = now + seconds
+
+    def check_late_change(self, handle: str) -> None:
+        """Refuse nothing: on a standard queue a change that comes too late does nothing [VIS-08]."""
+
+    def check_change(self, message: Message, handle: str) -> None:
+        """Refuse nothing: on a standard queue older handles work."""
+
+    @staticmethod
+    def _beyond_limit(seconds: int) -> Refusal:
+        return invalid_parameter(  # [VIS-13]
+            "VisibilityTimeout",
+            seconds,
+            "Total VisibilityTimeout for the message is beyond the limit "
+            f"[{limits.VISIBILITY_TIMEOUT_SECONDS_MAX} seconds]",
+        )
+
+    @staticmethod
+    def _not_available(handle: str) -> Refusal:
+        return invalid_parameter(
+            "ReceiptHandle", handle, "Message does not exist or is not available for visibility timeout change."
+        )
+
+    def purge(self, now: float) -> None:
+        """Remove everything, also what is in flight [PUR-02]; once a minute only [PUR-01]."""
+        if self._purged_at is not None and now < self._purged_at + PURGE_INTERVAL_SECONDS:
+            raise Refusal(
+                "AWS.SimpleQueueService.PurgeQueueInProgress",
+                f"Only one PurgeQueue operation on {self.name} is allowed every 60 seconds.",
+                status=403,
+            )
+        self._purged_at = now
+        self.messages.clear()
+
+    def take_dead_letter(self, message: Message, now: float, *, source_arn: str) -> None:
+        """Take a message that was received too often; identity, count and time of sending stay [DLQ-07, DLQ-08]."""
+        self.add(replace(message, receives_here=0, visible_at=now, handle=None, source_arn=source_arn))
+
+    def take_redriven(self, message: Message, now: float, *, id_: str) -> None:
+        """Take a message from a DLQ, as a new one [MOV-18]; that its count begins anew is documented only [MOV-19]."""
+        self.send(
+            replace(
+                message,
+                id=id_,
+                sent_at=now,
+                retained_from=now,
+                receives=0,
+                receives_here=0,
+                first_received_at=None,
+                handle=None,
+                source_arn=None,
+            ),
+            now,
+        )
+
+    def counts(self, now: float) -> dict[str, str]:
+        """Return the three counters; a blocked group changes nothing about them [GRP-15]."""
+        visible = sum(message.is_visible(now) for message in self.messages.values())
+        in_flight = sum(message.is_in_flight(now) for message in self.messages.values())
+        return {
+            "ApproximateNumberOfMessages": str(visible),
+            "ApproximateNumberOfMessagesNotVisible": str(in_flight),
+            "ApproximateNumberOfMessagesDelayed": str(len(self.messages) - visible - in_flight),
+        }

@@ -1,0 +1,119 @@
+"""The operations of SQS that take messages out of a queue: receives, and what is done with a receipt handle."""
+
+from collections.abc import Callable, Mapping
+
+from sluice import limits
+from sluice.simulator.model import batches
+from sluice.simulator.model.message import Message, check_id, md5, md5_of_attributes, select_attributes
+from sluice.simulator.model.operation import Answer, Params
+from sluice.simulator.model.queues.fifo import FifoQueue
+from sluice.simulator.model.queues.queue import Queue
+from sluice.simulator.model.refusal import invalid_parameter
+
+
+class Receiving:
+    """Receives, deletes and visibility changes, alone and in batches.
+
+    Args:
+        find: returns the queue a call is about.
+        queues: the account's by ARN, as they are at any time: a receive may bury in another one.
+    """
+
+    def __init__(self, find: Callable[[Params], Queue], queues: Mapping[str, Queue]) -> None:
+        self._find, self._queues = find, queues
+
+    def receive(self, params: Params, now: float) -> Answer:
+        """Receive once, without waiting; no message is an answer without `Messages` [RCV-03]."""
+        queue = self._find(params)
+        most, wait = params.get("MaxNumberOfMessages", 1), params.get("WaitTimeSeconds", 0)
+        if not 1 <= most <= limits.RECEIVE_MESSAGES_MAX:
+            raise invalid_parameter("MaxNumberOfMessages", most, "Must be between 1 and 10, if provided.")
+        if not 0 <= wait <= limits.WAIT_SECONDS_MAX:  # [RCV-02]
+            raise invalid_parameter("WaitTimeSeconds", wait, "Must be >= 0 and <= 20, if provided.")
+        visibility = params.get("VisibilityTimeout", queue.seconds("VisibilityTimeout"))  # [VIS-10]
+        if not 0 <= visibility <= limits.VISIBILITY_TIMEOUT_SECONDS_MAX:  # [RCV-14]
+            raise invalid_parameter("VisibilityTimeout", visibility, "Must be >= 0 and <= 43200, if provided.")
+        received = self._take(queue, params, most=most, visibility_seconds=visibility, now=now)
+        queue.settle(now)
+        asked = params.get("MessageSystemAttributeNames", params.get("AttributeNames", []))  # [RCV-06]
+        messages = [_as_received(message, asked, params.get("MessageAttributeNames", [])) for message in received]
+        return {"Messages": messages} if messages else {}
+
+    def _take(self, queue: Queue, params: Params, *, most: int, visibility_seconds: int, now: float) -> list[Message]:
+        attempt_id = params.get("ReceiveRequestAttemptId")
+        if attempt_id is None:
+            return self._take_new(queue, most=most, visibility_seconds=visibility_seconds, now=now)
+        if not isinstance(queue, FifoQueue):  # [RCV-13], text not recorded
+            raise invalid_parameter(
+                "ReceiveRequestAttemptId",
+                attempt_id,
+                "The request include parameter that is not valid for this queue type.",
+            )
+        check_id("ReceiveRequestAttemptId", attempt_id)
+        again = queue.retry(attempt_id, now, visibility_seconds=visibility_seconds)
+        if again is not None:
+            return again
+        received = self._take_new(queue, most=most, visibility_seconds=visibility_seconds, now=now)
+        queue.remember_attempt(attempt_id, received, now)
+        return received
+
+    def _take_new(self, queue: Queue, *, most: int, visibility_seconds: int, now: float) -> list[Message]:
+        def bury(message: Message) -> bool:
+            policy = queue.redrive_policy()
+            dead_letters = None if policy is None else self._queues.get(policy["deadLetterTargetArn"])
+            if dead_letters is None:
+                return False
+            dead_letters.take_dead_letter(message, now, source_arn=queue.arn)
+            return True
+
+        return queue.receive(most, visibility_seconds=visibility_seconds, now=now, bury=bury)
+
+    def delete(self, params: Params, now: float) -> Answer:
+        """Delete what a handle was given for."""
+        self._find(params).delete(params["ReceiptHandle"], now)
+        return {}
+
+    def delete_batch(self, params: Params, now: float) -> Answer:
+        """Delete several, each by itself."""
+        queue = self._find(params)
+        batches.check(params["Entries"], "DeleteMessageBatchRequestEntry")
+
+        def delete(entry: Params) -> Answer:
+            queue.delete(entry["ReceiptHandle"], now)
+            return {}
+
+        return batches.handle_each(params["Entries"], delete)
+
+    def change_visibility(self, params: Params, now: float) -> Answer:
+        """Hide or show again what a handle was given for."""
+        self._find(params).change_visibility(params["ReceiptHandle"], params["VisibilityTimeout"], now)
+        return {}
+
+    def change_visibility_batch(self, params: Params, now: float) -> Answer:
+        """Hide or show again several, each by itself; without a timeout an entry is given back."""
+        queue = self._find(params)
+        batches.check(params["Entries"], "ChangeMessageVisibilityBatchRequestEntry")
+
+        def change(entry: Params) -> Answer:
+            queue.change_visibility(entry["ReceiptHandle"], entry.get("VisibilityTimeout", 0), now)
+            return {}
+
+        return batches.handle_each(params["Entries"], change)
+
+
+def _as_received(message: Message, system: list[str], asked: list[str]) -> Answer:
+    attributes = message.system_attributes()
+    said = {name: value for name, value in attributes.items() if "All" in system or name in system}
+    chosen = select_attributes(message.attributes, asked)
+    answer: Answer = {
+        "MessageId": message.id,
+        "ReceiptHandle": message.handle,
+        "MD5OfBody": md5(message.body),
+        "Body": message.body,
+    }
+    if said:
+        answer["Attributes"] = said
+    if chosen:
+        answer["MD5OfMessageAttributes"] = md5_of_attributes(chosen)
+        answer["MessageAttributes"] = chosen
+    return answer

@@ -1,0 +1,116 @@
+"""The operations of SQS that put messages into a queue."""
+
+from collections.abc import Callable
+
+from sluice import limits
+from sluice.simulator.model import batches
+from sluice.simulator.model.message import (
+    Message,
+    check_content,
+    check_id,
+    check_size,
+    content_id,
+    md5,
+    md5_of_attributes,
+    size_bytes,
+)
+from sluice.simulator.model.operation import Answer, Params
+from sluice.simulator.model.queues.queue import Queue
+from sluice.simulator.model.refusal import Refusal, invalid_parameter, invalid_value, missing
+
+_NO_ID = "The queue should either have ContentBasedDeduplication enabled or MessageDeduplicationId provided explicitly"
+
+
+class Sending:
+    """Sends, alone and in batches.
+
+    Args:
+        find: returns the queue a call is about.
+        new_id: makes message ids.
+    """
+
+    def __init__(self, find: Callable[[Params], Queue], new_id: Callable[[], str]) -> None:
+        self._find, self._new_id = find, new_id
+
+    def send(self, params: Params, now: float) -> Answer:
+        """Send one message."""
+        queue = self._find(params)
+        check_content(params)
+        if queue.is_fifo and "MessageGroupId" not in params:
+            raise missing("MessageGroupId")  # [SND-02]
+        if self._lacks_id(queue, params):
+            raise invalid_value(_NO_ID)  # [SND-01]
+        return self._enqueue(queue, params, now)
+
+    @staticmethod
+    def _lacks_id(queue: Queue, entry: Params) -> bool:
+        is_by_content = queue.attributes.get("ContentBasedDeduplication") == "true"
+        return queue.is_fifo and "MessageDeduplicationId" not in entry and not is_by_content
+
+    def _enqueue(self, queue: Queue, entry: Params, now: float) -> Answer:
+        """Store one message of a send, single or batch, and return its answer [SND-10]."""
+        check_size(entry, bytes_max=queue.seconds("MaximumMessageSize"))
+        _check_parameters(queue, entry)
+        body = entry["MessageBody"]
+        attributes = entry.get("MessageAttributes", {})
+        trace = entry.get("MessageSystemAttributes", {}).get("AWSTraceHeader")
+        given = Message(
+            id=self._new_id(),
+            body=body,
+            number=0,
+            sent_at=now,
+            retained_from=now,
+            visible_at=now,
+            group=entry.get("MessageGroupId"),
+            # An id that is given goes before the content's [DED-11].
+            deduplication_id=entry.get("MessageDeduplicationId", content_id(body) if queue.is_fifo else None),
+            attributes=attributes,
+            trace_header=None if trace is None else trace["StringValue"],
+        )
+        sent = queue.send(given, now, delay_seconds=None if queue.is_fifo else entry.get("DelaySeconds"))
+        answer = {"MD5OfMessageBody": md5(body), "MessageId": sent.id}
+        if attributes:
+            answer["MD5OfMessageAttributes"] = md5_of_attributes(attributes)
+        if queue.is_fifo:
+            answer["SequenceNumber"] = str(sent.sequence_number)
+        return answer
+
+    def send_batch(self, params: Params, now: float) -> Answer:
+        """Send a batch: what concerns ids and groups fails it whole, other things fail an entry [BAT-05..BAT-09]."""
+        queue, entries = self._find(params), params["Entries"]
+        batches.check(entries, "SendMessageBatchRequestEntry")
+        total = sum(size_bytes(entry) for entry in entries)
+        if total > limits.MESSAGE_BYTES_MAX:
+            raise Refusal(
+                "AWS.SimpleQueueService.BatchRequestTooLong",
+                f"Batch requests cannot be longer than {limits.MESSAGE_BYTES_MAX} bytes. You have sent {total} bytes.",
+            )
+        if queue.is_fifo and any("MessageGroupId" not in entry for entry in entries):
+            raise invalid_value("The request must contain the parameter MessageGroupId.")  # [BAT-06, ERR-02]
+        if any(self._lacks_id(queue, entry) for entry in entries):
+            raise invalid_value(_NO_ID)
+
+        def send(entry: Params) -> Answer:
+            check_content(entry)
+            return self._enqueue(queue, entry, now)
+
+        return batches.handle_each(entries, send)
+
+
+def _check_parameters(queue: Queue, entry: Params) -> None:
+    for name in ("MessageGroupId", "MessageDeduplicationId"):
+        if name in entry:
+            check_id(name, entry[name])
+    delay = entry.get("DelaySeconds", 0)
+    if queue.is_fifo and delay:  # [SND-06]
+        raise invalid_parameter(
+            "DelaySeconds", delay, "The request include parameter that is not valid for this queue type."
+        )
+    if not 0 <= delay <= 900:
+        raise invalid_parameter("DelaySeconds", delay, "DelaySeconds must be >= 0 and <= 900.")
+    if not queue.is_fifo and "MessageDeduplicationId" in entry:
+        raise invalid_parameter(
+            "MessageDeduplicationId",
+            entry["MessageDeduplicationId"],
+            "The request includes a parameter that is not valid for this queue type.",
+        )

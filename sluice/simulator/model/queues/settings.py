@@ -1,0 +1,179 @@
+"""Queue attributes: defaults, and what AWS refuses."""
+
+import json
+import re
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from sluice import limits
+from sluice.simulator.model.refusal import Refusal, invalid_parameter, invalid_value
+
+_RANGES = {  # [CRE-18]
+    "DelaySeconds": (0, 900),
+    "MaximumMessageSize": (1_024, limits.MESSAGE_BYTES_MAX),
+    "MessageRetentionPeriod": (limits.MESSAGE_RETENTION_SECONDS_MIN, limits.MESSAGE_RETENTION_SECONDS_MAX),
+    "ReceiveMessageWaitTimeSeconds": (0, limits.WAIT_SECONDS_MAX),
+    "VisibilityTimeout": (0, limits.VISIBILITY_TIMEOUT_SECONDS_MAX),
+    "KmsDataKeyReusePeriodSeconds": (60, 86_400),
+}
+_CHOICES = {
+    "ContentBasedDeduplication": ("true", "false"),
+    "DeduplicationScope": ("queue", "messageGroup"),
+    "FifoThroughputLimit": ("perQueue", "perMessageGroupId"),
+    "SqsManagedSseEnabled": ("true", "false"),
+}
+_FREE = ("Policy", "RedrivePolicy", "RedriveAllowPolicy", "KmsMasterKeyId")
+_HIGH_THROUGHPUT = ("DeduplicationScope", "FifoThroughputLimit")
+SETTABLE = {*_RANGES, *_CHOICES, *_FREE, "FifoQueue"}
+ALLOWED_SOURCES_MAX = 10
+
+_DEFAULTS = {  # [CRE-01, CRE-02]
+    "DelaySeconds": "0",
+    "MaximumMessageSize": str(limits.MESSAGE_BYTES_MAX),
+    "MessageRetentionPeriod": "345600",
+    "ReceiveMessageWaitTimeSeconds": "0",
+    "SqsManagedSseEnabled": "true",
+    "VisibilityTimeout": "30",
+}
+_FIFO_DEFAULTS = {
+    "ContentBasedDeduplication": "false",
+    "DeduplicationScope": "queue",
+    "FifoQueue": "true",
+    "FifoThroughputLimit": "perQueue",
+}
+
+type FindQueue = Callable[[str], Mapping[str, str] | None]
+"""ARN to the attributes of that queue, None when there is none."""
+
+
+def defaults(*, is_fifo: bool) -> dict[str, str]:
+    """Return the attributes of a queue created with none."""
+    return _DEFAULTS | (_FIFO_DEFAULTS if is_fifo else {})
+
+
+def check_name(name: str, *, is_fifo: bool) -> None:
+    """Refuse a queue name, or a name that contradicts the queue's type [CRE-10, CRE-11, CRE-12]."""
+    stem = name.removesuffix(limits.FIFO_SUFFIX)
+    if not re.fullmatch(r"[A-Za-z0-9_-]+", stem) or len(name) > limits.QUEUE_NAME_CHARACTERS_MAX:
+        raise invalid_value("Can only include alphanumeric characters, hyphens, or underscores. 1 to 80 in length")
+    if is_fifo != name.endswith(limits.FIFO_SUFFIX):
+        raise invalid_value(
+            "The name of a FIFO queue can only include alphanumeric characters, hyphens, or underscores, must end with "
+            ".fifo suffix and be 1 to 80 in length."
+        )
+
+
+def check(given: Mapping[str, str], *, current: Mapping[str, str], arn: str, find_queue: FindQueue) -> dict[str, str]:
+    """Return the attributes a queue has after `given` is applied to `current`, in AWS's own spelling.
+
+    Raises:
+        Refusal: AWS would not take one of them; a bad name and a bad value have two codes [ERR-03].
+    """
+    is_fifo = "FifoQueue" in current
+    for name, value in given.items():
+        _check_one(name, value, is_fifo=is_fifo)
+    # A key of one's own takes the place of SQS's, and both at a time are refused [CRE-23, CRE-26].
+    applied = dict(current) | ({"SqsManagedSseEnabled": "false"} if given.get("KmsMasterKeyId") else {}) | dict(given)
+    if applied.get("KmsMasterKeyId") and applied["SqsManagedSseEnabled"] == "true":
+        raise Refusal(
+            "InvalidAttributeName",
+            "You can use one type of server-side encryption (SSE) at one time. "
+            "You can either enable KMS SSE or SQS SSE.",
+        )
+    if applied.get("FifoThroughputLimit") == "perMessageGroupId" and applied["DeduplicationScope"] != "messageGroup":
+        raise invalid_value(  # [CRE-16], text not recorded
+            "FifoThroughputLimit perMessageGroupId is allowed only when DeduplicationScope is messageGroup."
+        )
+    if given.get("RedrivePolicy"):
+        applied["RedrivePolicy"] = redrive_policy(
+            given["RedrivePolicy"], arn=arn, is_fifo=is_fifo, find_queue=find_queue
+        )
+    if given.get("RedriveAllowPolicy"):
+        _check_allow_policy(given["RedriveAllowPolicy"])
+    return {name: value for name, value in applied.items() if value != "" or name not in _FREE}
+
+
+def _check_one(name: str, value: str, *, is_fifo: bool) -> None:
+    if name not in SETTABLE or (not is_fifo and name in ("FifoQueue", "ContentBasedDeduplication")):
+        raise Refusal("InvalidAttributeName", f"Unknown Attribute {name}.")  # [CRE-07, CRE-13]
+    if not is_fifo and name in _HIGH_THROUGHPUT:
+        raise Refusal("InvalidAttributeName", f"You can specify the {name} only when FifoQueue is set to true.")
+    if name == "FifoQueue" and value != "true":  # [CRE-14]
+        raise Refusal(
+            "InvalidAttributeValue",
+            "Invalid value for the parameter FifoQueue. Reason: Modifying queue type is not supported.",
+        )
+    if not _is_allowed(name, value):
+        raise Refusal("InvalidAttributeValue", f"Invalid value for the parameter {name}.")
+
+
+def _is_allowed(name: str, value: str) -> bool:
+    if name in _RANGES:
+        least, most = _RANGES[name]
+        return value.isdecimal() and least <= int(value) <= most
+    return value in _CHOICES.get(name, (value,))
+
+
+def redrive_policy(given: str, *, arn: str, is_fifo: bool, find_queue: FindQueue) -> str:
+    """Return a redrive policy as AWS gives it back: the count is a number [DLQ-13]."""
+    target, count = _read_redrive_policy(given)
+    found = find_queue(target)
+    if found is None:
+        raise invalid_parameter("RedrivePolicy", given, "Dead letter target does not exist.")  # [DLQ-10]
+    if is_fifo != ("FifoQueue" in found):
+        # Two full stops [DLQ-09].
+        raise invalid_parameter("RedrivePolicy", given, "Dead-letter queue must be same type of queue as the source..")
+    if not _allows(found.get("RedriveAllowPolicy"), source=arn):  # [DLQ-18], text not recorded
+        raise invalid_parameter("RedrivePolicy", given, "The dead letter target does not allow this queue as a source.")
+    return json.dumps({"deadLetterTargetArn": target, "maxReceiveCount": count}, separators=(",", ":"))
+
+
+def _read_redrive_policy(given: str) -> tuple[str, int]:
+    """Return target and count of a well-formed policy [DLQ-11, DLQ-12, DLQ-14, DLQ-15]."""
+    policy = _json_map("RedrivePolicy", given)
+    for name in ("maxReceiveCount", "deadLetterTargetArn"):
+        if name not in policy:
+            raise invalid_parameter(
+                "RedrivePolicy", given, f"Redrive policy does not contain mandatory attribute: {name}."
+            )
+    if set(policy) - {"maxReceiveCount", "deadLetterTargetArn"}:
+        raise invalid_parameter(
+            "RedrivePolicy", given, "Only following attributes are supported: [maxReceiveCount, deadLetterTargetArn]."
+        )
+    target, count = str(policy["deadLetterTargetArn"]), str(policy["maxReceiveCount"])
+    if not count.isdecimal() or not limits.MAX_RECEIVE_COUNT_MIN <= int(count) <= limits.MAX_RECEIVE_COUNT_MAX:
+        raise invalid_parameter(
+            "RedrivePolicy",
+            given,
+            f"Invalid value for maxReceiveCount: {count}, valid values are from 1 to 1000 both inclusive.",
+        )
+    if not re.fullmatch(r"arn:aws[\w-]*:sqs:[\w-]+:\d{12}:[\w.-]+", target):
+        raise invalid_parameter("RedrivePolicy", given, "Only SQS queues are valid resources for deadLetterTargetArn.")
+    return target, int(count)
+
+
+def _json_map(name: str, given: str) -> dict[str, Any]:
+    try:
+        policy = json.loads(given)
+    except ValueError:
+        policy = None
+    if not isinstance(policy, dict):
+        raise invalid_value(f"Invalid value for the parameter {name}. Reason: Redrive policy is not a valid JSON map.")
+    return policy
+
+
+def _check_allow_policy(given: str) -> None:
+    """Refuse a malformed RedriveAllowPolicy [DLQ-18]; texts not recorded."""
+    policy = _json_map("RedriveAllowPolicy", given)
+    permission, sources = policy.get("redrivePermission"), policy.get("sourceQueueArns")
+    if permission not in ("allowAll", "denyAll", "byQueue") or (permission == "byQueue") != bool(sources):
+        raise invalid_parameter("RedriveAllowPolicy", given, "Amazon SQS can't create the redrive allow policy.")
+    if sources and len(sources) > ALLOWED_SOURCES_MAX:
+        raise invalid_parameter(
+            "RedriveAllowPolicy", given, "The maximum number of source queue ARNs you can specify is 10."
+        )
+
+
+def _allows(allow_policy: str | None, *, source: str) -> bool:
+    policy = {"redrivePermission": "allowAll"} if allow_policy is None else json.loads(allow_policy)
+    return bool(policy["redrivePermission"] == "allowAll" or source in policy.get("sourceQueueArns", ()))

@@ -1,0 +1,205 @@
+"""The operations of SQS on queues, and where all the others are found."""
+
+import json
+from collections.abc import Callable, Iterable, Mapping
+
+from sluice import limits
+from sluice.simulator.model.operation import Answer, Operation, Params
+from sluice.simulator.model.queues import settings
+from sluice.simulator.model.queues.fifo import FifoQueue
+from sluice.simulator.model.queues.moving import MoveTasks
+from sluice.simulator.model.queues.queue import Queue
+from sluice.simulator.model.queues.receiving import Receiving
+from sluice.simulator.model.queues.sending import Sending
+from sluice.simulator.model.refusal import Refusal, unknown_queue
+
+_NAME_FREE_AFTER_SECONDS = 60
+_LIST_MAX = 1_000
+_COMPUTED = ("QueueArn", "CreatedTimestamp", "LastModifiedTimestamp")
+_COUNTERS = ("", "NotVisible", "Delayed")
+_GETTABLE = {
+    *settings.SETTABLE,
+    *_COMPUTED,
+    *(f"ApproximateNumberOfMessages{which}" for which in _COUNTERS),
+}
+
+
+class Sqs:
+    """All queues of one account and region.
+
+    Args:
+        base_url: what queue URLs begin with.
+        arn_prefix: what queue ARNs begin with.
+        new_id: makes message and task ids.
+    """
+
+    def __init__(self, *, base_url: str, arn_prefix: str, new_id: Callable[[], str]) -> None:
+        self._base_url, self._arn_prefix = base_url, arn_prefix
+        self.queues: dict[str, Queue] = {}
+        self._deleted_at: dict[str, float] = {}
+        self._moves = MoveTasks(self.queues, new_id)
+        sending, receiving = Sending(self._of, new_id), Receiving(self._of, self.queues)
+        self.operations: Mapping[str, Operation] = {
+            "CreateQueue": self._create_queue,
+            "DeleteQueue": self._delete_queue,
+            "GetQueueUrl": lambda params, _: {"QueueUrl": self._named(params["QueueName"]).url},
+            "ListQueues": self._list_queues,
+            "GetQueueAttributes": self._get_queue_attributes,
+            "SetQueueAttributes": self._set_queue_attributes,
+            "ListDeadLetterSourceQueues": self._list_dead_letter_source_queues,
+            "SendMessage": sending.send,
+            "SendMessageBatch": sending.send_batch,
+            "ReceiveMessage": receiving.receive,
+            "DeleteMessage": receiving.delete,
+            "DeleteMessageBatch": receiving.delete_batch,
+            "ChangeMessageVisibility": receiving.change_visibility,
+            "ChangeMessageVisibilityBatch": receiving.change_visibility_batch,
+            "PurgeQueue": self._purge_queue,
+            "StartMessageMoveTask": self._moves.start,
+            "ListMessageMoveTasks": self._moves.list,
+            "CancelMessageMoveTask": self._moves.cancel,
+            "TagQueue": self._tag_queue,
+            "UntagQueue": self._untag_queue,
+            "ListQueueTags": self._list_queue_tags,
+        }
+
+    def settle(self, now: float) -> None:
+        """Let time have its effect."""
+        self._moves.settle(now)
+        for queue in self.queues.values():
+            queue.settle(now)
+
+    def changes_at(self, now: float) -> Iterable[float]:
+        """Yield the instants after `now` at which something changes by itself."""
+        yield from self._moves.changes_at(now)
+        for queue in self.queues.values():
+            yield from queue.changes_at(now)
+
+    def wait_seconds(self, params: Params) -> int:
+        """Return how long a receive waits for a message."""
+        own = self._of(params).seconds("ReceiveMessageWaitTimeSeconds")
+        return int(params.get("WaitTimeSeconds", own))
+
+    def _of(self, params: Params) -> Queue:
+        return self._named(params["QueueUrl"].rpartition("/")[2])
+
+    def _named(self, name: str) -> Queue:
+        queue = self.queues.get(self._arn_prefix + name)
+        if queue is None:
+            raise unknown_queue()
+        return queue
+
+    def _attributes_of(self, arn: str) -> Mapping[str, str] | None:
+        queue = self.queues.get(arn)
+        return None if queue is None else queue.attributes
+
+    def _create_queue(self, params: Params, now: float) -> Answer:
+        name, given = params["QueueName"], params.get("Attributes", {})
+        arn = self._arn_prefix + name
+        existing = self.queues.get(arn)
+        if existing is not None:
+            return self._create_again(existing, given)
+        is_fifo = given.get("FifoQueue") == "true"
+        if given.get("FifoQueue") == "false" and not name.endswith(limits.FIFO_SUFFIX):
+            raise Refusal("InvalidAttributeName", "Unknown Attribute FifoQueue.")  # [CRE-07]
+        settings.check_name(name, is_fifo=is_fifo)
+        attributes = settings.check(
+            given, current=settings.defaults(is_fifo=is_fifo), arn=arn, find_queue=self._attributes_of
+        )
+        if now < self._deleted_at.get(name, -_NAME_FREE_AFTER_SECONDS) + _NAME_FREE_AFTER_SECONDS:  # [CRE-20]
+            raise Refusal(
+                "AWS.SimpleQueueService.QueueDeletedRecently",
+                "You must wait 60 seconds after deleting a queue before you can create another with the same name.",
+            )
+        url = f"{self._base_url}/{name}"
+        kind = FifoQueue if is_fifo else Queue
+        self.queues[arn] = kind(name, arn=arn, url=url, attributes=attributes, created_at=now)
+        self.queues[arn].tags.update(params.get("tags", {}))  # [TAG-03]
+        return {"QueueUrl": url}
+
+    @staticmethod
+    def _create_again(existing: Queue, given: Mapping[str, str]) -> Answer:
+        """Return the URL when nothing given differs; no attributes never differ [CRE-04, CRE-05, CRE-06]."""
+        for name, value in given.items():
+            if not _same(existing.attributes.get(name), value):
+                raise Refusal(
+                    "QueueAlreadyExists",
+                    f"A queue already exists with the same name and a different value for attribute {name}",
+                    shape="QueueNameExists",
+                )
+        return {"QueueUrl": existing.url}
+
+    def _delete_queue(self, params: Params, now: float) -> Answer:
+        queue = self._of(params)
+        del self.queues[queue.arn]
+        self._deleted_at[queue.name] = now
+        return {}
+
+    def _list_queues(self, params: Params, now: float) -> Answer:
+        del now
+        prefix, most = params.get("QueueNamePrefix", ""), params.get("MaxResults", _LIST_MAX)
+        urls = sorted(queue.url for queue in self.queues.values() if queue.name.startswith(prefix))
+        return _page("QueueUrls", urls, params, most)
+
+    def _list_dead_letter_source_queues(self, params: Params, now: float) -> Answer:
+        """List the queues that name this one; the key begins with a small letter [DLQ-19]."""
+        del now
+        target = self._of(params).arn
+        policies = ((queue.url, queue.redrive_policy()) for queue in self.queues.values())
+        urls = sorted(url for url, policy in policies if policy is not None and policy["deadLetterTargetArn"] == target)
+        return {"queueUrls": []} | _page("queueUrls", urls, params, params.get("MaxResults", _LIST_MAX))
+
+    def _get_queue_attributes(self, params: Params, now: float) -> Answer:
+        queue, asked = self._of(params), params.get("AttributeNames", [])
+        for name in asked:
+            if name != "All" and name not in _GETTABLE:
+                raise Refusal("InvalidAttributeName", f"Unknown Attribute {name}.")
+        known = queue.attributes | queue.counts(now)
+        known["QueueArn"] = queue.arn
+        known["CreatedTimestamp"] = str(int(queue.created_at))
+        known["LastModifiedTimestamp"] = str(int(queue.modified_at))
+        said = {name: value for name, value in known.items() if "All" in asked or name in asked}
+        return {"Attributes": said} if said else {}
+
+    def _set_queue_attributes(self, params: Params, now: float) -> Answer:
+        queue = self._of(params)
+        attributes = settings.check(
+            params["Attributes"], current=queue.attributes, arn=queue.arn, find_queue=self._attributes_of
+        )
+        queue.change_attributes(attributes, now)
+        return {}
+
+    def _purge_queue(self, params: Params, now: float) -> Answer:
+        self._of(params).purge(now)
+        return {}
+
+    def _tag_queue(self, params: Params, now: float) -> Answer:
+        del now
+        self._of(params).tags.update(params["Tags"])
+        return {}
+
+    def _untag_queue(self, params: Params, now: float) -> Answer:
+        del now
+        queue = self._of(params)
+        queue.tags = {name: value for name, value in queue.tags.items() if name not in params["TagKeys"]}
+        return {}
+
+    def _list_queue_tags(self, params: Params, now: float) -> Answer:
+        del now
+        tags = self._of(params).tags
+        return {"Tags": dict(tags)} if tags else {}  # [TAG-01]
+
+
+def _same(stored: str | None, given: str) -> bool:
+    """Return whether two spellings of an attribute mean the same."""
+    try:
+        return bool(json.loads(stored or "") == json.loads(given))
+    except ValueError:
+        return stored == given
+
+
+def _page(key: str, items: list[str], params: Params, most: int) -> Answer:
+    start = int(params.get("NextToken") or 0)
+    page = items[start : start + most]
+    more = {"NextToken": str(start + most)} if "MaxResults" in params and start + most < len(items) else {}
+    return ({key: page} if page else {}) | more

@@ -1,0 +1,151 @@
+"""How a topic's copies get into queues: to whom, in which envelope, and whether the queue's policy lets them in."""
+
+import json
+import re
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+from sluice import limits
+from sluice.simulator.model.message import Message, size_bytes
+from sluice.simulator.model.operation import Answer, Params
+from sluice.simulator.model.queues.queue import Queue
+from sluice.simulator.model.topics.publishing import message_of
+from sluice.simulator.model.topics.topic import Published, Subscription, Topic
+
+
+class Delivery:
+    """Hands what is published to the subscribers.
+
+    Args:
+        queues: the account's by ARN, as they are at any time.
+        subscriptions_of: returns who is subscribed to a topic.
+        new_id: makes message ids.
+    """
+
+    def __init__(
+        self,
+        queues: Mapping[str, Queue],
+        subscriptions_of: Callable[[Topic], list[Subscription]],
+        new_id: Callable[[], str],
+    ) -> None:
+        self._queues, self._subscriptions_of, self._new_id = queues, subscriptions_of, new_id
+
+    def fan_out(self, topic: Topic, entry: Params, now: float) -> Answer:
+        """Deliver to every subscription, unless the topic remembers the id [SNS-18, SNS-19, SNS-20]."""
+        if not topic.is_fifo:
+            published = Published(self._new_id(), None, now)
+            self._deliver_to_all(topic, entry, published, None, now)
+            return {"MessageId": published.message_id}
+        deduplication_id = topic.deduplication_id(entry["Message"], entry.get("MessageDeduplicationId"))
+        key = topic.key(deduplication_id, entry["MessageGroupId"])
+        first = topic.first(key, now)
+        published = first or Published(self._new_id(), topic.next_sequence_number(), now)
+        if first is None:
+            topic.remember(key, published)
+            self._deliver_to_all(topic, entry, published, deduplication_id, now)
+        return {"MessageId": published.message_id, "SequenceNumber": published.sequence_number}
+
+    def _deliver_to_all(
+        self, topic: Topic, entry: Params, published: Published, deduplication_id: str | None, now: float
+    ) -> None:
+        for subscription in self._subscriptions_of(topic):
+            if subscription.wants(entry["Message"], entry.get("MessageAttributes", {})):
+                self._deliver(topic, subscription, entry, published, deduplication_id, now)
+
+    def _deliver(
+        self,
+        topic: Topic,
+        subscription: Subscription,
+        entry: Params,
+        published: Published,
+        deduplication_id: str | None,
+        now: float,
+    ) -> None:
+        """Put a copy into the queue, else into the subscription's DLQ [SNS-31, SNS-32], else nowhere [SNS-44]."""
+        is_raw = subscription.is_raw()
+        body = message_of(entry) if is_raw else envelope(topic, subscription, entry, published)
+        attributes = entry.get("MessageAttributes", {}) if is_raw else {}
+        for arn in (subscription.endpoint, subscription.dead_letter_arn()):
+            queue = self._queues.get(arn or "")
+            is_too_much = len(attributes) > limits.MESSAGE_ATTRIBUTES_MAX  # [SNS-83]
+            if queue is None or is_too_much or not may_send(queue, topic.arn):
+                continue
+            if size_bytes({"MessageBody": body, "MessageAttributes": attributes}) > queue.seconds("MaximumMessageSize"):
+                continue
+            copy = Message(
+                id=self._new_id(),
+                body=body,
+                number=0,
+                sent_at=now,
+                retained_from=now,
+                visible_at=now,
+                group=entry.get("MessageGroupId"),
+                deduplication_id=deduplication_id if queue.is_fifo else None,
+                attributes=attributes,
+            )
+            queue.send(copy, now)
+            queue.settle(now)
+            return
+
+
+def envelope(topic: Topic, subscription: Subscription, entry: Params, published: Published) -> str:
+    """Return what a queue without raw delivery gets; FIFO topics do not sign it."""
+    known = {
+        "Type": "Notification",
+        "MessageId": published.message_id,
+        "SequenceNumber": published.sequence_number,
+        "TopicArn": topic.arn,
+        "Subject": entry.get("Subject"),
+        "Message": message_of(entry),
+        "Timestamp": datetime.fromtimestamp(published.at, UTC).isoformat(timespec="milliseconds")[:-6] + "Z",
+        "UnsubscribeURL": f"https://sns.us-east-1.amazonaws.com/?Action=Unsubscribe&SubscriptionArn={subscription.arn}",
+        "MessageAttributes": {
+            name: {"Type": value["DataType"], "Value": value.get("StringValue", value.get("BinaryValue"))}
+            for name, value in entry.get("MessageAttributes", {}).items()
+        }
+        or None,
+    }
+    return json.dumps({name: value for name, value in known.items() if value is not None})
+
+
+def may_send(queue: Queue, topic_arn: str) -> bool:
+    """Return whether the queue's policy lets the topic send: without one, publishing succeeds in vain [SNS-44].
+
+    Reads what such policies are made of: Effect, the service principal, the action, and a condition on the source.
+    """
+    given = queue.attributes.get("Policy")
+    statements = [] if given is None else json.loads(given)["Statement"]
+    applying = [
+        statement
+        for statement in (statements if isinstance(statements, list) else [statements])
+        if _is_about(statement, topic_arn)
+    ]
+    effects = {statement["Effect"] for statement in applying}
+    return effects == {"Allow"}
+
+
+def _is_about(statement: Mapping[str, Any], topic_arn: str) -> bool:
+    principal = statement.get("Principal", "*")
+    services = _list(principal.get("Service", principal.get("AWS"))) if isinstance(principal, Mapping) else [principal]
+    actions = {action.lower() for action in _list(statement.get("Action", "*"))}
+    if not {"*", "sns.amazonaws.com"} & set(services) or not {"*", "sqs:*", "sqs:sendmessage"} & actions:
+        return False
+    for comparison, wanted in statement.get("Condition", {}).items():
+        for name, value in wanted.items():
+            if not _holds(comparison, name, _list(value), topic_arn):
+                return False
+    return True
+
+
+def _holds(comparison: str, name: str, values: list[str], topic_arn: str) -> bool:
+    if name.lower() == "aws:securetransport":
+        return values[0].lower() == "true"
+    if name.lower() not in ("aws:sourcearn", "aws:sourceaccount"):
+        return False
+    seen = topic_arn if name.lower() == "aws:sourcearn" else topic_arn.split(":")[4]
+    return any(re.fullmatch(re.escape(value).replace(r"\*", ".*"), seen) for value in values) != ("Not" in comparison)
+
+
+def _list(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else [value]

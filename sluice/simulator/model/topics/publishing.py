@@ -1,0 +1,118 @@
+"""What may be published, and what SNS says about the rest."""
+
+import json
+import re
+
+from sluice.simulator.model.message import check_id, size_bytes
+from sluice.simulator.model.operation import Params
+from sluice.simulator.model.refusal import Refusal, sns_invalid
+from sluice.simulator.model.topics.topic import Topic
+
+_ENTRIES_MAX = 10
+_NAME_BYTES_MAX = 256
+_NO_GROUP = "The MessageGroupId parameter is required for FIFO topics"
+_NO_ID = "The topic should either have ContentBasedDeduplication enabled or MessageDeduplicationId provided explicitly"
+
+
+def check_publish(topic: Topic, entry: Params) -> None:
+    """Refuse what a topic of this type cannot take [SNS-09, SNS-10, SNS-11, SNS-26]."""
+    if entry.get("Subject") == "":
+        raise sns_invalid("Subject")
+    if not entry["Message"]:
+        raise sns_invalid("Empty message")
+    if entry.get("MessageStructure") == "json":
+        message_of(entry)
+    _check_attributes(entry)
+    given = {name: entry[name] for name in ("MessageGroupId", "MessageDeduplicationId") if name in entry}
+    if topic.is_fifo and "MessageGroupId" not in given:
+        raise sns_invalid(_NO_GROUP)
+    if topic.is_fifo and "MessageDeduplicationId" not in given and not topic.is_by_content():
+        raise sns_invalid(_NO_ID)
+    if not topic.is_fifo and "MessageDeduplicationId" in given:
+        raise sns_invalid(
+            "MessageDeduplicationId Reason: "
+            "The request includes MessageDeduplicationId parameter that is not valid for this topic type"
+        )
+    for name, value in given.items():
+        try:
+            check_id(name, value)
+        except Refusal as refusal:  # the rule is SQS's [LIM-07], text not recorded
+            raise sns_invalid(f"{name} Reason: {refusal.text.partition('Reason: ')[2]}") from None
+
+
+def message_of(entry: Params) -> str:
+    """Return what a queue is sent: with structure json, the entry for sqs or else the default [SNS-53]."""
+    if entry.get("MessageStructure") != "json":
+        return str(entry["Message"])
+    try:
+        by_protocol = json.loads(entry["Message"])
+    except ValueError:
+        raise sns_invalid("Message Structure - JSON message body failed to parse") from None
+    if "default" not in by_protocol:
+        raise sns_invalid("Message Structure - No default entry in JSON message body")
+    return str(by_protocol.get("sqs", by_protocol["default"]))
+
+
+def _check_attributes(entry: Params) -> None:
+    """Refuse message attributes whose name or value is not in order [SNS-54, SNS-55]."""
+    for name, attribute in entry.get("MessageAttributes", {}).items():
+        _check_name(name)
+        type_ = attribute["DataType"]
+        kind = type_.partition(".")[0]
+        if kind not in ("String", "Number", "Binary"):
+            raise _bad_attribute(
+                f"The message attribute '{name}' has an invalid message attribute type, the set of supported type "
+                "prefixes is Binary, Number, and String."
+            )
+        field = "Binary" if kind == "Binary" else "String"
+        if f"{field}Value" not in attribute and attribute.keys() != {"DataType"}:
+            raise _bad_attribute(f"The message attribute '{name}' with type '{type_}' must use field '{field}'.")
+        if not attribute.get(f"{field}Value"):
+            raise _bad_attribute(
+                f"The message attribute '{name}' must contain non-empty message attribute value for message attribute "
+                f"type '{type_}'."
+            )
+
+
+def _check_name(name: str) -> None:
+    if len(name.encode()) > _NAME_BYTES_MAX:
+        raise _bad_attribute("Length of message attribute name must be less than 256 bytes.")
+    strange = re.search(r"[^A-Za-z0-9_.-]", name)
+    if strange:
+        raise _bad_attribute(
+            f"Invalid non-alphanumeric character '#x{ord(strange[0]):X}' was found in the message attribute name. "
+            "Can only include alphanumeric characters, hyphens, underscores, or dots."
+        )
+    for place, is_bad in (("starting", name.startswith(".")), ("ending", name.endswith("."))):
+        if is_bad:
+            raise _bad_attribute(f"Invalid message attribute name {place} with character '.' was found.")
+    if ".." in name:
+        raise _bad_attribute("Message attribute name can not have successive '.' character.")
+
+
+def _bad_attribute(text: str) -> Refusal:
+    return Refusal("ParameterValueInvalid", text)
+
+
+def check_batch(entries: list[Params]) -> None:
+    """Refuse a batch as a whole [SNS-25, SNS-27]."""
+    if not entries:
+        raise Refusal("EmptyBatchRequest", "The batch request doesn't contain any entries.")
+    if len(entries) > _ENTRIES_MAX:
+        raise Refusal("TooManyEntriesInBatchRequest", "The batch request contains more entries than permissible.")
+    ids = [entry["Id"] for entry in entries]
+    if len(set(ids)) < len(ids):
+        raise Refusal("BatchEntryIdsNotDistinct", "Two or more batch entries in the request have the same Id.")
+    for id_ in ids:
+        if len(id_) > 80:
+            raise Refusal("InvalidBatchEntryId", f"The Id of a batch entry in the batch request is too long: {id_}")
+        if not re.fullmatch(r"[A-Za-z0-9_-]+", id_):
+            raise Refusal(
+                "InvalidBatchEntryId",
+                f"The Id of a batch entry in the batch request contains an impermissible character: {id_}",
+            )
+
+
+def publish_bytes(entry: Params) -> int:
+    """Return what counts as a publish's size."""
+    return size_bytes({"MessageBody": entry["Message"], "MessageAttributes": entry.get("MessageAttributes", {})})

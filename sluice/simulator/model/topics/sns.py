@@ -1,0 +1,281 @@
+"""The operations of SNS that fan out to queues."""
+
+import re
+from collections.abc import Callable, Mapping
+
+from sluice import limits
+from sluice.simulator.model.filter_policy import check_policy
+from sluice.simulator.model.operation import Answer, Operation, Params
+from sluice.simulator.model.queues.queue import Queue
+from sluice.simulator.model.refusal import Refusal, sns_invalid
+from sluice.simulator.model.topics.delivery import Delivery
+from sluice.simulator.model.topics.publishing import check_batch, check_publish, publish_bytes
+from sluice.simulator.model.topics.topic import Subscription, Topic, check_attribute, check_redrive, check_topic
+
+_PAGE = 100
+_PROTOCOLS = ("http", "https", "email", "email-json", "sms", "sqs", "application", "lambda", "firehose")
+_ARN_PARTS = 6
+_SUBSCRIPTION_ATTRIBUTES = (
+    *("RawMessageDelivery", "FilterPolicy", "FilterPolicyScope", "RedrivePolicy", "DeliveryPolicy"),
+    *("ReplayPolicy", "SubscriptionRoleArn"),
+)
+
+
+class Sns:
+    """All topics of one account and region.
+
+    Args:
+        queues: the account's by ARN, as they are at any time.
+        arn_prefix: what topic ARNs begin with.
+        new_id: makes message and subscription ids.
+    """
+
+    def __init__(self, queues: Mapping[str, Queue], *, arn_prefix: str, new_id: Callable[[], str]) -> None:
+        self._arn_prefix, self._new_id = arn_prefix, new_id
+        self.topics: dict[str, Topic] = {}
+        self.subscriptions: dict[str, Subscription] = {}
+        self._delivery = Delivery(queues, self.subscriptions_of, new_id)
+        self.operations: Mapping[str, Operation] = {
+            "CreateTopic": self._create_topic,
+            "DeleteTopic": self._delete_topic,
+            "ListTopics": self._list_topics,
+            "GetTopicAttributes": self._get_topic_attributes,
+            "SetTopicAttributes": self._set_topic_attributes,
+            "Subscribe": self._subscribe,
+            "Unsubscribe": self._unsubscribe,
+            "ListSubscriptions": self._list_subscriptions,
+            "ListSubscriptionsByTopic": self._list_subscriptions_by_topic,
+            "GetSubscriptionAttributes": self._get_subscription_attributes,
+            "SetSubscriptionAttributes": self._set_subscription_attributes,
+            "Publish": self._publish,
+            "PublishBatch": self._publish_batch,
+            "TagResource": self._tag_resource,
+            "UntagResource": self._untag_resource,
+            "ListTagsForResource": self._list_tags_for_resource,
+        }
+
+    def _topic(self, arn: str) -> Topic:
+        parts = len(arn.split(":"))
+        if parts < _ARN_PARTS:  # [ERR-05]
+            raise sns_invalid(f"TopicArn Reason: An ARN must have at least 6 elements, not {parts}")
+        topic = self.topics.get(arn)
+        if topic is None:
+            raise Refusal("NotFound", "Topic does not exist", status=404)
+        return topic
+
+    def _subscription(self, arn: str) -> Subscription:
+        subscription = self.subscriptions.get(arn)
+        if subscription is None:
+            raise Refusal("NotFound", "Subscription does not exist", status=404)
+        return subscription
+
+    def subscriptions_of(self, topic: Topic) -> list[Subscription]:
+        """Return who is subscribed to a topic, in the order they did."""
+        return [subscription for subscription in self.subscriptions.values() if subscription.topic_arn == topic.arn]
+
+    def _create_topic(self, params: Params, now: float) -> Answer:
+        name, given = params["Name"], dict(params.get("Attributes", {}))
+        check_topic(name, given)
+        if given.get("FifoTopic") == "true":
+            given = {"ContentBasedDeduplication": "false"} | given
+        existing = self.topics.get(self._arn_prefix + name)
+        if existing is not None and any(existing.attributes.get(key) != value for key, value in given.items()):
+            raise sns_invalid("Attributes Reason: Topic already exists with different attributes")
+        tags = _tags(params.get("Tags", []))
+        if existing is not None and any(existing.tags.get(key) != value for key, value in tags.items()):
+            raise sns_invalid("Tags Reason: Topic already exists with different tags")
+        topic = existing or Topic(self._arn_prefix + name, given)
+        if existing is None and given.get("ArchivePolicy"):
+            topic.attributes["BeginningArchiveTime"] = str(now)
+        self.topics[topic.arn] = topic
+        topic.tags.update(tags)
+        return {"TopicArn": topic.arn}
+
+    def _delete_topic(self, params: Params, now: float) -> Answer:
+        """Delete a topic and its subscriptions; again is no error."""
+        del now
+        topic = self.topics.get(params["TopicArn"])
+        if topic is not None and topic.attributes.get("ArchivePolicy") not in (None, "", "{}"):  # [SNS-41]
+            raise Refusal("InvalidState", "Invalid state: Cannot delete a topic with an ArchivePolicy")
+        if topic is not None:
+            del self.topics[topic.arn]
+            for subscription in self.subscriptions_of(topic):
+                del self.subscriptions[subscription.arn]
+        return {}
+
+    def _list_topics(self, params: Params, now: float) -> Answer:
+        del now
+        return _page("Topics", [{"TopicArn": arn} for arn in self.topics], params)
+
+    def _get_topic_attributes(self, params: Params, now: float) -> Answer:
+        del now
+        topic = self._topic(params["TopicArn"])
+        known = {
+            "TopicArn": topic.arn,
+            "Owner": topic.arn.split(":")[4],
+            "DisplayName": "",
+            "SubscriptionsConfirmed": str(len(self.subscriptions_of(topic))),
+            "SubscriptionsPending": "0",
+            "SubscriptionsDeleted": str(topic.deleted_subscriptions),
+        }
+        return {"Attributes": known | topic.attributes}
+
+    def _set_topic_attributes(self, params: Params, now: float) -> Answer:
+        del now
+        topic = self._topic(params["TopicArn"])
+        name, value = params["AttributeName"], params.get("AttributeValue", "")
+        check_attribute(name, value, is_fifo=topic.is_fifo)
+        if name == "FifoThroughputScope" and topic.attributes.get(name) == "MessageGroup" and value != "MessageGroup":
+            raise sns_invalid("FifoThroughputScope cannot be changed from MessageGroup")  # [SNS-39], text not recorded
+        topic.attributes[name] = value
+        return {}
+
+    def _subscribe(self, params: Params, now: float) -> Answer:
+        """Subscribe a queue; the same again returns the same [SNS-36]."""
+        del now
+        topic, endpoint = self._topic(params["TopicArn"]), params.get("Endpoint", "")
+        self._check_endpoint(topic, params["Protocol"], endpoint)
+        attributes = dict(params.get("Attributes", {}))
+        for name, value in attributes.items():
+            self._check_subscription_attribute(topic, name, value, attributes, at_once=True)
+        for existing in self.subscriptions_of(topic):
+            if existing.endpoint == endpoint:
+                if any(existing.attributes.get(name) != value for name, value in attributes.items()):
+                    raise sns_invalid("Attributes Reason: Subscription already exists with different attributes")
+                return {"SubscriptionArn": existing.arn}
+        arn = f"{topic.arn}:{self._new_id()}"
+        self.subscriptions[arn] = Subscription(arn=arn, topic_arn=topic.arn, endpoint=endpoint, attributes=attributes)
+        return {"SubscriptionArn": arn}
+
+    @staticmethod
+    def _check_endpoint(topic: Topic, protocol: str, endpoint: str) -> None:
+        if protocol not in _PROTOCOLS:
+            raise sns_invalid(f"Amazon SNS does not support this protocol string: {protocol}")
+        if protocol != "sqs":
+            reason = "Invalid protocol type: " if topic.is_fifo else "this model delivers to sqs only, not to "
+            raise sns_invalid(reason + protocol)  # [SNS-07]
+        if not re.fullmatch(r"arn:[\w-]+:sqs:[\w-]+:\d{12}:[\w.-]+", endpoint):
+            raise sns_invalid("SQS endpoint ARN")  # [SNS-35]
+        if endpoint.endswith(limits.FIFO_SUFFIX) and not topic.is_fifo:  # [SNS-05]; the other way is allowed [SNS-06]
+            raise sns_invalid(
+                "Invalid parameter: Endpoint Reason: FIFO SQS Queues can not be subscribed to standard SNS topics"
+            )
+
+    @staticmethod
+    def _check_subscription_attribute(
+        topic: Topic, name: str, value: str, others: Mapping[str, str], *, at_once: bool = False
+    ) -> None:
+        """Refuse an attribute [SNS-61]; given with Subscribe, SNS words its reasons a little differently."""
+        reason = "Attributes Reason: " if at_once else ""
+        if name not in _SUBSCRIPTION_ATTRIBUTES:
+            raise sns_invalid("AttributeName")
+        if name == "RawMessageDelivery" and value.lower() not in ("true", "false"):
+            raise sns_invalid(f"{reason}{name}: Invalid value [{value}]. Must be true or false.")
+        if name == "FilterPolicyScope" and value not in ("MessageBody", "MessageAttributes"):  # [SNS-82]
+            raise sns_invalid(
+                f"{reason}{name}: Invalid value [{value}]. Please use either MessageBody or MessageAttributes"
+            )
+        if name == "FilterPolicy" and value:
+            check_policy(value, is_of_body=others.get("FilterPolicyScope") == "MessageBody")
+        if name == "RedrivePolicy" and value:
+            check_redrive(topic, value, reason)
+
+    def _unsubscribe(self, params: Params, now: float) -> Answer:
+        del now
+        subscription = self.subscriptions.pop(params["SubscriptionArn"], None)
+        if subscription is not None:
+            self.topics[subscription.topic_arn].deleted_subscriptions += 1
+        return {}
+
+    def _list_subscriptions(self, params: Params, now: float) -> Answer:
+        del now
+        return _page("Subscriptions", [_listed(each) for each in self.subscriptions.values()], params)
+
+    def _list_subscriptions_by_topic(self, params: Params, now: float) -> Answer:
+        del now
+        listed = [_listed(each) for each in self.subscriptions_of(self._topic(params["TopicArn"]))]
+        return _page("Subscriptions", listed, params)
+
+    def _get_subscription_attributes(self, params: Params, now: float) -> Answer:
+        del now
+        subscription = self._subscription(params["SubscriptionArn"])
+        known = {
+            "SubscriptionArn": subscription.arn,
+            "TopicArn": subscription.topic_arn,
+            "Protocol": "sqs",
+            "Endpoint": subscription.endpoint,
+            "Owner": subscription.arn.split(":")[4],
+            "RawMessageDelivery": "false",
+            "PendingConfirmation": "false",
+            "ConfirmationWasAuthenticated": "true",
+            "SubscriptionPrincipal": f"arn:aws:iam::{subscription.arn.split(':')[4]}:user/simulated",
+        }
+        scope = {"FilterPolicyScope": "MessageAttributes"} if subscription.attributes.get("FilterPolicy") else {}
+        return {"Attributes": known | scope | subscription.attributes}
+
+    def _set_subscription_attributes(self, params: Params, now: float) -> Answer:
+        del now
+        subscription = self._subscription(params["SubscriptionArn"])
+        name, value = params["AttributeName"], params.get("AttributeValue", "")
+        topic = self.topics[subscription.topic_arn]
+        self._check_subscription_attribute(topic, name, value, subscription.attributes)
+        subscription.attributes[name] = value
+        return {}
+
+    def _publish(self, params: Params, now: float) -> Answer:
+        topic = self._topic(params.get("TopicArn") or params.get("TargetArn", ""))  # [SNS-37]
+        check_publish(topic, params)
+        if publish_bytes(params) > topic.bytes_max():
+            raise sns_invalid("Message too long")
+        return self._delivery.fan_out(topic, params, now)
+
+    def _publish_batch(self, params: Params, now: float) -> Answer:
+        topic, entries = self._topic(params["TopicArn"]), params["PublishBatchRequestEntries"]
+        check_batch(entries)
+        for entry in entries:
+            check_publish(topic, entry)
+        if sum(publish_bytes(entry) for entry in entries) > topic.bytes_max():  # [SNS-28]
+            raise Refusal("BatchRequestTooLong", "The length of all the messages put together is more than the limit.")
+        return {
+            "Successful": [{"Id": entry["Id"]} | self._delivery.fan_out(topic, entry, now) for entry in entries],
+            "Failed": [],
+        }
+
+    def _tag_resource(self, params: Params, now: float) -> Answer:
+        del now
+        self._topic(params["ResourceArn"]).tags.update(_tags(params["Tags"]))
+        return {}
+
+    def _untag_resource(self, params: Params, now: float) -> Answer:
+        del now
+        topic = self._topic(params["ResourceArn"])
+        topic.tags = {name: value for name, value in topic.tags.items() if name not in params["TagKeys"]}
+        return {}
+
+    def _list_tags_for_resource(self, params: Params, now: float) -> Answer:
+        del now
+        tags = self._topic(params["ResourceArn"]).tags
+        return {"Tags": [{"Key": name, "Value": value} for name, value in tags.items()]}
+
+
+def _tags(given: list[Mapping[str, str]]) -> dict[str, str]:
+    tags = {tag["Key"]: tag["Value"] for tag in given}
+    if len(tags) < len(given):
+        raise sns_invalid("Duplicated keys are not allowed.")
+    return tags
+
+
+def _listed(subscription: Subscription) -> Answer:
+    return {
+        "SubscriptionArn": subscription.arn,
+        "Owner": subscription.arn.split(":")[4],
+        "Protocol": "sqs",
+        "Endpoint": subscription.endpoint,
+        "TopicArn": subscription.topic_arn,
+    }
+
+
+def _page(key: str, items: list[Answer], params: Params) -> Answer:
+    start = int(params.get("NextToken") or 0)
+    more = {"NextToken": str(start + _PAGE)} if start + _PAGE < len(items) else {}
+    return {key: items[start : start + _PAGE]} | more

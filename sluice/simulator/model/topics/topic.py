@@ -1,0 +1,158 @@
+"""One topic: its attributes, what it remembers of its publishes, who is subscribed."""
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from sluice import limits
+from sluice.simulator.model.filter_policy import accepts_attributes, accepts_body
+from sluice.simulator.model.message import content_id
+from sluice.simulator.model.refusal import sns_invalid
+
+FIRST_SEQUENCE_NUMBER = 10_000_000_000_000_000_000  # 20 digits
+SEQUENCE_STEP = 1_000
+_SETTABLE = {
+    *("ContentBasedDeduplication", "FifoThroughputScope", "ArchivePolicy", "MaximumMessageSize"),
+    *("DisplayName", "Policy", "DeliveryPolicy", "KmsMasterKeyId", "TracingConfig", "SignatureVersion"),
+}
+_ALLOWED = {
+    "FifoTopic": ("true", "false"),
+    "ContentBasedDeduplication": ("true", "false"),
+    "FifoThroughputScope": ("Topic", "MessageGroup"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Published:
+    """What a publish returned."""
+
+    message_id: str
+    sequence_number: str | None
+    at: float
+
+
+@dataclass(slots=True, kw_only=True)
+class Subscription:
+    """One subscription, confirmed at once because it is of the same account [SNS-36]."""
+
+    arn: str
+    topic_arn: str
+    endpoint: str
+    attributes: dict[str, str] = field(default_factory=dict)
+
+    def is_raw(self) -> bool:
+        """Return whether the queue gets the message without envelope [SNS-14]."""
+        return self.attributes.get("RawMessageDelivery") == "true"
+
+    def wants(self, body: str, attributes: Mapping[str, Mapping[str, Any]]) -> bool:
+        """Return whether the filter policy lets a message through [SNS-38]."""
+        if not self.attributes.get("FilterPolicy"):
+            return True
+        policy = json.loads(self.attributes["FilterPolicy"])
+        if self.attributes.get("FilterPolicyScope") != "MessageBody":
+            return accepts_attributes(policy, attributes)
+        try:
+            return accepts_body(policy, json.loads(body))
+        except ValueError:
+            return False
+
+    def dead_letter_arn(self) -> str | None:
+        """Return where goes what cannot be delivered."""
+        given = self.attributes.get("RedrivePolicy")
+        return None if not given else str(json.loads(given)["deadLetterTargetArn"])
+
+
+class Topic:
+    """A topic, FIFO or standard.
+
+    Args:
+        arn: ends in `.fifo` exactly when it is a FIFO topic.
+        attributes: as given, checked.
+    """
+
+    def __init__(self, arn: str, attributes: dict[str, str]) -> None:
+        self.arn, self.attributes = arn, attributes
+        self.tags: dict[str, str] = {}
+        self.deleted_subscriptions = 0
+        self._published: dict[tuple[str, str], Published] = {}
+        self._numbers = 0
+
+    @property
+    def is_fifo(self) -> bool:
+        """Return whether it is a FIFO topic."""
+        return self.attributes.get("FifoTopic") == "true"
+
+    def bytes_max(self) -> int:
+        """Return how long a message may be [SNS-29, SNS-30]."""
+        return int(self.attributes.get("MaximumMessageSize", limits.PUBLISH_BYTES_MAX))
+
+    def is_by_content(self) -> bool:
+        """Return whether a message without an id goes by its content."""
+        return self.attributes.get("ContentBasedDeduplication") == "true"
+
+    def deduplication_id(self, body: str, given: str | None) -> str:
+        """Return the id a message is delivered with [SNS-16]."""
+        return content_id(body) if given is None else given
+
+    def key(self, deduplication_id: str, group: str) -> tuple[str, str]:
+        """Return what makes two publishes one message: the id, per topic or per group [SNS-19, SNS-39]."""
+        return (group if self.attributes.get("FifoThroughputScope") == "MessageGroup" else "", deduplication_id)
+
+    def first(self, key: tuple[str, str], now: float) -> Published | None:
+        """Return what the first publish of the last five minutes returned: a repeat returns the same [SNS-18]."""
+        first = self._published.get(key)
+        return None if first is None or now >= first.at + limits.DEDUPLICATION_WINDOW_SECONDS else first
+
+    def remember(self, key: tuple[str, str], published: Published) -> None:
+        """Open an id's window."""
+        self._published[key] = published
+
+    def next_sequence_number(self) -> str:
+        """Return a number above all before; not the one the queues give the copies [SNS-12]."""
+        self._numbers += 1
+        return str(FIRST_SEQUENCE_NUMBER + self._numbers * SEQUENCE_STEP)
+
+
+def check_topic(name: str, attributes: Mapping[str, str]) -> None:
+    """Refuse a name, or a name that contradicts the topic's type [SNS-01], or an attribute."""
+    stem = name.removesuffix(limits.FIFO_SUFFIX)
+    is_fifo = attributes.get("FifoTopic") == "true"
+    well_formed = re.fullmatch(r"[A-Za-z0-9_-]+", stem) and len(name) <= limits.TOPIC_NAME_CHARACTERS_MAX
+    if not well_formed or is_fifo != name.endswith(limits.FIFO_SUFFIX):
+        raise sns_invalid("Topic Name")
+    for attribute, value in attributes.items():
+        if attribute != "FifoTopic":
+            check_attribute(attribute, value, is_fifo=is_fifo)
+
+
+def check_attribute(name: str, value: str, *, is_fifo: bool) -> None:
+    """Refuse an attribute that does not exist, cannot be changed [SNS-04] or has a value AWS would not take."""
+    if name not in _SETTABLE:
+        raise sns_invalid("AttributeName")
+    if value not in _ALLOWED.get(name, (value,)):
+        raise sns_invalid(f"Attributes Reason: {name}: Invalid value [{value}].")
+    if name == "ArchivePolicy" and value not in ("", "{}") and not (is_fifo and _is_archive_policy(value)):  # [SNS-40]
+        raise sns_invalid("Attributes Reason: ArchivePolicy: Invalid policy.")
+    if name == "MaximumMessageSize" and not (value.isdecimal() and 1_024 <= int(value) <= limits.MESSAGE_BYTES_MAX):
+        raise sns_invalid(f"Attributes Reason: MaximumMessageSize: Invalid value [{value}].")
+
+
+def _is_archive_policy(value: str) -> bool:
+    try:
+        days = str(json.loads(value)["MessageRetentionPeriod"])
+    except (ValueError, KeyError, TypeError):
+        return False
+    return days.isdecimal() and 1 <= int(days) <= limits.ARCHIVE_DAYS_MAX
+
+
+def check_redrive(topic: Topic, value: str, reason: str) -> None:
+    """Refuse a subscription's DLQ that is none of this account and Region, or standard [SNS-08, SNS-34]."""
+    target = str(json.loads(value).get("deadLetterTargetArn"))
+    if not re.fullmatch(r"arn:[\w-]+:sqs:[\w-]+:\d{12}:[\w.-]+", target):
+        raise sns_invalid(f"{reason}RedrivePolicy: deadLetterTargetArn is an invalid arn")
+    if topic.is_fifo and not target.endswith(limits.FIFO_SUFFIX):
+        raise sns_invalid("RedrivePolicy: must use a FIFO queue as DLQ for a FIFO Subscription to a FIFO Topic.")
+    if target.split(":")[3:5] != topic.arn.split(":")[3:5]:  # text not recorded
+        raise sns_invalid(f"{reason}RedrivePolicy: deadLetterTargetArn must be in the same account and Region")

@@ -1,0 +1,177 @@
+"""What the driver does when the queues are drained: read the dead letters, bring them back, see that all is empty.
+
+Its journal is the only evidence of what was in a DLQ. A dead letter that is to come back is read, given back and only
+then moved: a move task says how many it moved, and never which.
+"""
+
+import json
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from itertools import batched
+from typing import Any
+
+from botocore.exceptions import BotoCoreError, ClientError
+
+from sluice import limits
+from sluice.clock import NotReached, eventually
+from sluice.history.events import Kind, Outcome, identity_in
+from spark_load.runtime.task_context import Desk, Run
+
+_WAIT_SECONDS = 1
+_HELD_SECONDS = 600  # while it is read; a group shows at most ten of its dead letters until they are gone
+_READS_MAX = 100_000
+_MOVE_SECONDS_MAX = 600
+_COUNTERS = {
+    "visible_count": "ApproximateNumberOfMessages",
+    "in_flight_count": "ApproximateNumberOfMessagesNotVisible",
+    "delayed_count": "ApproximateNumberOfMessagesDelayed",
+}
+_PROBES = 3
+_PROBES_MAX = 12
+_PROBE_SECONDS, _PROBE_SECONDS_ON_AWS = 0.5, 30  # there counters are right after about a minute
+
+
+class DeadLetters:
+    """The DLQs of a run's queues and subscriptions. Strangers' messages are read as well, and left where they are.
+
+    Args:
+        at: what it works with.
+        run: whose dead letters they are.
+    """
+
+    def __init__(self, at: Desk, run: Run) -> None:
+        self._at, self._run, self._site = at, run, run.site
+        self._moves = 0
+
+    def read(self, *, keeps: bool) -> dict[str, int]:
+        """Read every DLQ until it gives nothing more, and return how many messages of this run were in each.
+
+        Args:
+            keeps: give them back at the end; else they are deleted, and the queues are left empty.
+
+        Raises:
+            BotoCoreError, ClientError: a queue could not be asked.
+        """
+        queues = (*self._site.dead_letter_queues.values(), *self._site.undelivered_queues.values())
+        return {queue: self._read(self._site.urls[queue], keeps=keeps) for queue in queues}
+
+    def _read(self, url: str, *, keeps: bool) -> int:
+        count, kept = 0, list[str]()
+        for messages in self._receives(url):
+            ours = [message["ReceiptHandle"] for message in messages if self._is_ours(message)]
+            count += len(ours)
+            if ours and not keeps:
+                self._at.sqs.delete_message_batch(QueueUrl=url, Entries=_entries(ours))
+            kept += [handle for message in messages if (handle := message["ReceiptHandle"]) not in ours or keeps]
+        for handles in batched(kept, limits.RECEIVE_MESSAGES_MAX):
+            self._at.sqs.change_message_visibility_batch(QueueUrl=url, Entries=_entries(handles, VisibilityTimeout=0))
+        return count
+
+    def _receives(self, url: str) -> Iterator[Sequence[Mapping[str, Any]]]:
+        for _ in range(_READS_MAX):
+            answer = self._at.sqs.receive_message(
+                QueueUrl=url,
+                MaxNumberOfMessages=limits.RECEIVE_MESSAGES_MAX,
+                WaitTimeSeconds=_WAIT_SECONDS,
+                VisibilityTimeout=_HELD_SECONDS,
+                MessageSystemAttributeNames=["All"],
+            )
+            if not answer.get("Messages"):
+                return
+            yield answer["Messages"]
+
+    def _is_ours(self, message: Mapping[str, Any]) -> bool:
+        identity = identity_in(message)
+        return identity is not None and identity.run == self._run.id
+
+    def bring_back(self, queues: Collection[str]) -> int:
+        """Have the dead letters in those queues moved back, and return how many messages were moved.
+
+        Args:
+            queues: names; what a subscription could not deliver stays where it is.
+
+        Raises:
+            BotoCoreError, ClientError: a task could not be started or asked for.
+            NotReached: a task did not end in time, or not well.
+        """
+        return sum(self._move(dead, queue) for queue, dead in self._site.dead_letter_queues.items() if dead in queues)
+
+    def _move(self, dead: str, queue: str) -> int:
+        arn, sqs = self._site.arns[dead], self._at.sqs
+        self._moves += 1
+        said = {
+            "kind": Kind.REDRIVEN.value,
+            "call_id": f"{self._at.journal.path.stem}/move-{self._moves}",
+            "queue": dead,
+            "invoked_at_us": self._at.clock.now_us(),
+            "detail": json.dumps({"destination": queue}),
+        }
+        self._at.journal.add(**said, outcome=Outcome.INFO.value)
+        self._at.journal.flush()
+        handle = sqs.start_message_move_task(SourceArn=arn).get("TaskHandle")
+
+        def ended() -> dict[str, Any] | None:
+            listed = sqs.list_message_move_tasks(SourceArn=arn, MaxResults=1).get("Results", [])
+            task: dict[str, Any] = listed[0] if listed else {"Status": "NOT_LISTED"}
+            return None if task["Status"] in ("RUNNING", "CANCELLING") else task
+
+        task = eventually(
+            ended,
+            timeout_seconds=_MOVE_SECONDS_MAX,
+            describe=f"the move task {handle or ''} of {dead} to end",
+            clock=self._at.clock,
+        )
+        assert task is not None, "eventually returns what is true"
+        moved = int(task.get("ApproximateNumberOfMessagesMoved", 0))
+        is_done = task["Status"] == "COMPLETED"
+        self._at.journal.add(
+            **said,
+            responded_at_us=self._at.clock.now_us(),
+            outcome=(Outcome.OK if is_done else Outcome.INFO).value,
+            error=None if is_done else task.get("FailureReason", task["Status"]),
+            moved_count=moved,
+        )
+        if not is_done:
+            raise NotReached(
+                f"the move task of {dead} ended as {task['Status']} ({task.get('FailureReason', 'no reason')})"
+            )
+        return moved
+
+    def probe(self) -> bool:
+        """Ask every queue how much is in it until all have said nothing three times on end; return whether they did."""
+        pause_seconds = _PROBE_SECONDS_ON_AWS if self._site.endpoint_url is None else _PROBE_SECONDS
+        in_a_row = 0
+        for _ in range(_PROBES_MAX):
+            counts = [self._probe(name, url) for name, url in self._site.urls.items()]
+            in_a_row = 0 if any(counts) else in_a_row + 1
+            if in_a_row == _PROBES:
+                return True
+            self._at.clock.sleep(pause_seconds)
+        return False
+
+    def _probe(self, name: str, url: str) -> int:
+        asked_at_us = self._at.clock.now_us()
+        counts = self._counts(url)
+        self._at.journal.add(
+            kind=Kind.PROBE.value,
+            queue=name,
+            invoked_at_us=asked_at_us,
+            responded_at_us=self._at.clock.now_us(),
+            **counts,
+        )
+        return sum(counts.values())
+
+    def are_queues_empty(self) -> bool:
+        """Return whether the consumers' queues say that nothing is in them; not written down."""
+        return not any(sum(self._counts(url).values()) for url in self._site.queue_urls.values())
+
+    def _counts(self, url: str) -> dict[str, int]:
+        attributes = self._at.sqs.get_queue_attributes(QueueUrl=url, AttributeNames=["All"])["Attributes"]
+        return {column: int(attributes[name]) for column, name in _COUNTERS.items()}
+
+
+FAILURES = (BotoCoreError, ClientError, NotReached)
+"""What may go wrong with it, and leaves the rest of the run to be judged."""
+
+
+def _entries(handles: Sequence[str], **more: Any) -> list[dict[str, Any]]:
+    return [{"Id": str(position), "ReceiptHandle": handle, **more} for position, handle in enumerate(handles)]

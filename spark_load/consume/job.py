@@ -1,0 +1,225 @@
+"""Consume every queue until the driver says that it is done: one Spark task is one consumer.
+
+SQS is no Spark source: a receive leases messages and cannot be replayed. So consumers are tasks that work and keep a
+journal; what they return does not matter. They work as a plain consumer does that somebody wrote without Sluice's
+worker: no inbox, no heartbeat. A message is deleted after it was handled, and what comes again is handled again.
+"""
+
+import uuid
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+from botocore.exceptions import BotoCoreError, ClientError
+from pyspark.sql import DataFrame, SparkSession
+
+from sluice.history.events import Identity, identity_in, is_end_marker
+from spark_load.consume.live_checks import Sightings
+from spark_load.consume.simulated_outcomes import Fate, fate, messages_per_receive
+from spark_load.runtime.coordinator import Progress
+from spark_load.runtime.task_context import CONSUMER, SUMMARY_SCHEMA, Desk, Run, desk
+
+_WAIT_SECONDS = 1
+_ERROR_PAUSE_SECONDS = 0.5
+_DELETE_TRIES = 3
+_BEFORE_START_SECONDS_MAX = 240
+_LAST_POLLS = 3
+_DRAIN_FACTOR_MAX = 10  # times as long as publishing; only for a driver that is gone, or messages that never end
+
+
+def consume(spark: SparkSession, run: Run) -> DataFrame:
+    """Return the job whose tasks consume all queues; nothing happens until its rows are asked for.
+
+    Runs `consumers_per_queue` tasks for each queue, for the whole run. Not safe to repeat.
+    """
+    slots = len(run.site.queue_urls) * run.plan.profile.consumers_per_queue
+
+    def slot(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        numbers = [number for batch in batches for number in batch.column("id").to_pylist()]
+        for number in numbers:
+            with desk(run, CONSUMER) as at:
+                progress = Consumer(at, run, run.queue_of(number)).consume()
+            yield pa.RecordBatch.from_pydict(
+                {"worker": [progress.worker], "done": [progress.done], "abandoned": [progress.abandoned]}
+            )
+
+    return spark.range(0, slots, 1, slots).mapInArrow(slot, SUMMARY_SCHEMA)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Message:
+    """A received message of this run."""
+
+    identity: Identity
+    body: str
+    id: str
+    receipt_handle: str
+    receive_count: int
+
+
+class Consumer:
+    """One consumer of one queue.
+
+    Args:
+        at: what it works with.
+        run: whose messages it consumes; a stranger's are left to whoever waits for them.
+        queue: name of the queue.
+    """
+
+    def __init__(self, at: Desk, run: Run, queue: str) -> None:
+        self._at, self._run, self._url = at, run, run.site.queue_urls[queue]
+        self._progress = Progress(worker=at.name, role="consume", queue=queue)
+        self._sightings = Sightings(self._progress, run.id, run.plan.profile)
+        self._unanswered: str | None = None
+        profile = run.plan.profile
+        seconds = profile.warm_up_seconds + profile.publish_seconds
+        self._deadline = at.clock.monotonic() + (
+            _BEFORE_START_SECONDS_MAX + seconds * _DRAIN_FACTOR_MAX + profile.drain_timeout_seconds
+        )
+        self._asked: dict[str, Any] = {
+            "QueueUrl": self._url,
+            "MaxNumberOfMessages": messages_per_receive(
+                profile, visibility_timeout_seconds=run.site.visibility_timeout_seconds[queue]
+            ),
+            "WaitTimeSeconds": _WAIT_SECONDS,
+            "MessageSystemAttributeNames": ["All"],
+        }
+        if profile.visibility_timeout_seconds is not None:
+            self._asked["VisibilityTimeout"] = profile.visibility_timeout_seconds
+
+    def consume(self) -> Progress:
+        """Receive, handle and delete until the driver says that it is done, or far too long has passed.
+
+        Which phase a message is of its publisher says: a poll begun in the warm-up may bring the load's first one.
+        """
+        board, profile = self._at.board, self._run.plan.profile
+        board.say(self._progress, now=True)
+        if profile.warm_up_count:
+            self._poll_until(lambda: board.is_measured() or self._is_over())
+        if profile.consume_after_seconds:
+            self._await_backlog()
+        self._poll_until(self._is_over)
+        if not board.is_stopped():
+            for _ in range(_LAST_POLLS):  # behind the last end marker there should be nothing: look
+                self.poll()
+        board.say(self._progress, now=True)
+        return self._progress
+
+    def _poll_until(self, is_over: Callable[[], bool]) -> None:
+        while not is_over():
+            self.poll()
+            self._at.clock.sleep(self._run.plan.profile.poll_pause_seconds)
+
+    def _await_backlog(self) -> None:
+        begun_us = self._at.board.await_measure(_BEFORE_START_SECONDS_MAX)
+        until_us = begun_us + round(self._run.plan.profile.consume_after_seconds * 1_000_000)
+        while self._at.clock.now_us() < until_us and not self._at.board.is_stopped():
+            self._at.clock.sleep(_WAIT_SECONDS)
+
+    def _is_over(self) -> bool:
+        board = self._at.board
+        return board.is_stopped() or board.is_finished() or self._at.clock.monotonic() > self._deadline
+
+    def poll(self) -> None:
+        """Receive once, and do with each message what the plan has for it."""
+        try:
+            self._work_on(self._receive())
+        except (BotoCoreError, ClientError):
+            self._at.clock.sleep(_ERROR_PAUSE_SECONDS)
+        self._at.board.say(self._progress)
+
+    def _receive(self) -> list[_Message]:
+        """Return the messages of this run that a receive brings.
+
+        A receive whose answer was lost is asked again once with its attempt id: it brings the same messages. Otherwise
+        they stay leased to nobody until their visibility timeout ends, and their groups wait for it.
+        """
+        attempt_id = self._unanswered or uuid.uuid4().hex
+        self._unanswered = None if self._unanswered else attempt_id
+        try:
+            answer = self._at.sqs.receive_message(**self._asked, ReceiveRequestAttemptId=attempt_id)
+        except ClientError as error:
+            if error.response["ResponseMetadata"]["HTTPStatusCode"] < 500:
+                self._unanswered = None  # refused: there is no answer to ask for again
+            raise
+        self._unanswered = None
+        found = [_message(message) for message in answer.get("Messages", [])]
+        for message in found:
+            self._sightings.look(
+                None if message is None else message.identity,
+                receive_count=1 if message is None else message.receive_count,
+            )
+        return [message for message in found if message is not None and message.identity.run == self._run.id]
+
+    def _work_on(self, messages: Sequence[_Message]) -> None:
+        handled = []
+        for message in messages:
+            match self._try(message):
+                case Fate.HANDLED:
+                    handled.append(message)
+                case Fate.FAILED:
+                    self._at.sqs.change_message_visibility(
+                        QueueUrl=self._url, ReceiptHandle=message.receipt_handle, VisibilityTimeout=0
+                    )
+                case Fate.CRASHED:
+                    pass
+        self._delete(handled)
+
+    def _try(self, message: _Message) -> Fate:
+        """Work on a message for its time, and write its effect down if it has one."""
+        plan = self._run.plan
+        begun_at_us = self._at.clock.now_us()
+        done = fate(
+            plan,
+            message.identity,
+            receive_count=message.receive_count,
+            is_redriven=plan.profile.redrive and self._at.board.is_redriven(),
+        )
+        if done is Fate.CRASHED or is_end_marker(message.identity.idx):
+            return done
+        self._at.clock.sleep(plan.profile.handler_seconds)
+        if done is Fate.HANDLED:
+            self._at.recorder.handled(
+                queue_url=self._url,
+                body=message.body,
+                sqs_message_id=message.id,
+                receive_count=message.receive_count,
+                begun_at_us=begun_at_us,
+                is_parked=False,
+                state="handled",
+            )
+        return done
+
+    def _delete(self, messages: Sequence[_Message]) -> None:
+        """Delete what was handled; what cannot be deleted comes again."""
+        left = list(messages)
+        for _ in range(_DELETE_TRIES):
+            if not left:
+                return
+            entries = [
+                {"Id": str(position), "ReceiptHandle": message.receipt_handle} for position, message in enumerate(left)
+            ]
+            try:
+                answer = self._at.sqs.delete_message_batch(QueueUrl=self._url, Entries=entries)
+            except (BotoCoreError, ClientError):
+                self._at.clock.sleep(_ERROR_PAUSE_SECONDS)
+                continue
+            gone = {int(entry["Id"]) for entry in answer.get("Successful", [])}
+            self._progress.done += len(gone)
+            self._progress.ended += sum(is_end_marker(left[position].identity.idx) for position in gone)
+            left = [message for position, message in enumerate(left) if position not in gone]
+
+
+def _message(said: dict[str, Any]) -> _Message | None:
+    attributes = said.get("Attributes", {})
+    identity = identity_in(said)
+    if identity is None:
+        return None
+    return _Message(
+        identity=identity,
+        body=said["Body"],
+        id=said["MessageId"],
+        receipt_handle=said["ReceiptHandle"],
+        receive_count=int(attributes.get("ApproximateReceiveCount", 1)),
+    )

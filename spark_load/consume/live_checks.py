@@ -1,0 +1,44 @@
+"""What a consumer sees that looks odd, counted as it goes: for whoever watches a run, never for its verdict.
+
+A consumer sees its own receives only, and judges nothing: a message that comes again may be lawful, one that seems to
+fall back behind another may be the generator's doing. The judge has the whole history.
+"""
+
+from collections import defaultdict
+
+from sluice.history.events import Identity, is_end_marker
+from spark_load.profiles.profile import Profile
+from spark_load.runtime.coordinator import Progress
+
+_GROUPS_MAX = 100_000  # remembered; beyond it the order of no further group is looked at
+
+
+class Sightings:
+    """Counts into a consumer's progress what it sees.
+
+    Args:
+        progress: of the consumer.
+        run: id of the run; messages of another are strangers.
+        profile: says whether a message may lawfully come behind a later one.
+    """
+
+    def __init__(self, progress: Progress, run: str, profile: Profile) -> None:
+        self._progress, self._run = progress, run
+        self._is_ordered = profile.producers_per_group == 1 and not profile.late_duplicate_share
+        self._last: dict[str, int] = defaultdict(lambda: -1)
+
+    def look(self, identity: Identity | None, *, receive_count: int) -> None:
+        """Count a received message if there is something odd about it."""
+        if identity is None or identity.run != self._run:
+            self._progress.strangers += 1
+        elif receive_count > 1:
+            self._progress.again += 1
+        elif self._is_ordered and not is_end_marker(identity.idx):
+            self._look_at_order(identity)
+
+    def _look_at_order(self, identity: Identity) -> None:
+        group, idx = identity.message_group_id, identity.idx
+        if group not in self._last and len(self._last) >= _GROUPS_MAX:
+            return
+        self._progress.fallen_back += idx <= self._last[group]
+        self._last[group] = max(idx, self._last[group])

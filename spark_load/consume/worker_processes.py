@@ -1,0 +1,166 @@
+"""The real worker as the load test's consumer: `sluice worker`, a process for each slot, recording.
+
+The load test imports nothing of what it loads. It starts the command a service would be started with, with its
+recorder on, and the worker's journals lie beside those of the tasks.
+"""
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from sluice.clock import Clock, SystemClock
+from sluice.errors import EndpointError
+from spark_load.plan.plan import silence_seconds
+from spark_load.profiles.profile import Profile
+from spark_load.runtime.task_context import Run
+
+HANDLERS = "examples.load_handlers"
+_LOGS = "workers"
+_LOOK_SECONDS = 0.2
+_STOP_SECONDS_MAX = 90
+_TABLES_SECONDS_MAX = 120
+
+
+@dataclass(frozen=True, slots=True)
+class _Worker:
+    queue: str
+    consumer: str
+    process: subprocess.Popen[bytes]
+    log: Path
+
+
+def idle_seconds(profile: Profile) -> float:
+    """Return how long nothing must have come before a worker ends: longer than the plan itself is ever silent."""
+    return profile.drain_timeout_seconds + silence_seconds(profile)
+
+
+def work(run: Run) -> dict[str, str | None]:
+    """Run the workers of every queue until nothing comes any more, or the driver says stop.
+
+    Returns:
+        The name of each worker's recorder to its queue; none where the driver said stop before they were to begin.
+
+    Raises:
+        EndpointError: a worker did not start, or ended with an error; the message has its last words.
+
+    Runs on the driver, in a thread of its own. May be run again: what was handled is in the inbox's database.
+    """
+    clock = SystemClock()
+    board = run.board(clock)
+    begin_us = board.await_start() + round(run.plan.profile.consume_after_seconds * 1_000_000)
+    while clock.now_us() < begin_us and not board.is_stopped():
+        clock.sleep(_LOOK_SECONDS)
+    if board.is_stopped():
+        return {}
+    databases = _databases(run)
+    started: list[_Worker] = []
+    try:
+        started.extend(  # one by one: where one cannot be started, those before it are known
+            _start(run, queue, consumer, number, databases[consumer])
+            for queue, consumer in run.site.consumers.items()
+            for number in range(run.plan.profile.consumers_per_queue)
+        )
+        while any(one.process.poll() is None for one in started) and not board.is_stopped():
+            clock.sleep(_LOOK_SECONDS)
+    finally:
+        _stop(started, clock)
+    for one in started:
+        _require_ended_well(one)
+    return {_recorder(run, one): one.queue for one in started}
+
+
+def _databases(run: Run) -> dict[str, str]:
+    """Return the URL of each consumer's inbox: $SLUICE_DSN, or an SQLite file of its own in the run's folder."""
+    given = os.environ.get("SLUICE_DSN")
+    if given is not None:
+        return dict.fromkeys(run.site.consumers.values(), given)
+    files = {consumer: run.folder / f"inbox-{consumer}.db" for consumer in run.site.consumers.values()}
+    missing = [file for file in files.values() if not file.exists()]
+    if missing:
+        _make_tables(missing[0])
+        for file in missing[1:]:
+            shutil.copyfile(missing[0], file)
+    return {consumer: f"sqlite:///{file}" for consumer, file in files.items()}
+
+
+def _start(run: Run, queue: str, consumer: str, number: int, dsn: str) -> _Worker:
+    logs = run.folder / _LOGS
+    logs.mkdir(exist_ok=True)
+    log = logs / f"{consumer}-{number}.log"
+    options = {
+        "--env": run.site.environment,
+        "--consumer": consumer,
+        "--handlers": HANDLERS,
+        "--dsn": dsn,
+        "--until-idle": f"{idle_seconds(run.plan.profile):g}",
+        "--record": str(run.journals),
+    }
+    given = [part for option in options.items() for part in option]
+    with log.open("ab") as said:
+        process = subprocess.Popen(_messaging("worker", *given), stdout=said, stderr=said, env=_environment(run))
+    return _Worker(queue, consumer, process, log)
+
+
+def _messaging(*arguments: str) -> list[str]:
+    return [sys.executable, "-m", "messaging", *arguments]
+
+
+def _environment(run: Run) -> Mapping[str, str]:
+    """Return the caller's environment, pointed to where the run is."""
+    endpoint = {} if run.site.endpoint_url is None else {"AWS_ENDPOINT_URL": run.site.endpoint_url}
+    return {**os.environ, **endpoint, "AWS_REGION": run.site.region}
+
+
+def _make_tables(file: Path) -> None:
+    draft = file.with_name(f".{file.name}")
+    try:
+        made = subprocess.run(
+            _messaging("inbox", "schema", "--apply", "--dsn", f"sqlite:///{draft}"),
+            capture_output=True,
+            text=True,
+            timeout=_TABLES_SECONDS_MAX,
+            check=False,
+        )
+    except subprocess.TimeoutExpired as error:
+        raise EndpointError(f"the inbox's tables were not made in {draft} within {_TABLES_SECONDS_MAX} s") from error
+    if made.returncode:
+        raise EndpointError(f"the inbox's tables were not made in {draft}: {_last(made.stderr)}")
+    draft.replace(file)
+
+
+def _stop(started: Sequence[_Worker], clock: Clock) -> None:
+    """Tell those that still run to finish what they have; end those that do not."""
+    deadline = clock.monotonic() + _STOP_SECONDS_MAX
+    for one in started:
+        if one.process.poll() is None:
+            one.process.terminate()
+    for one in started:
+        try:
+            one.process.wait(max(0.0, deadline - clock.monotonic()))
+        except subprocess.TimeoutExpired:
+            one.process.kill()
+            one.process.wait()
+
+
+def _require_ended_well(one: _Worker) -> None:
+    if one.process.returncode:
+        said = one.log.read_text(encoding="utf-8", errors="replace")
+        raise EndpointError(
+            f"a worker of {one.consumer} ended with {one.process.returncode}: {_last(said)}; see {one.log}"
+        )
+
+
+def _recorder(run: Run, one: _Worker) -> str:
+    """Return the name of a worker's recorder; one that no journal has when it never came to write one."""
+    named = f"worker-{one.consumer}-{one.process.pid}"
+    found = sorted(run.journals.glob(f"{named}-*"))
+    return found[-1].stem if found else named
+
+
+def _last(said: str) -> str:
+    lines = said.strip().splitlines()
+    return lines[-1][:300] if lines else "it said nothing"

@@ -1,0 +1,48 @@
+"""A damaged history: what Spark and Arrow say of it, as an error that names the file."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
+
+from sluice.errors import HistoryError
+from spark_load.runtime.spark_session import reason
+
+
+@contextmanager
+def readable(folder: Path) -> Iterator[None]:
+    """Name the damaged file where a history cannot be read: its end may be whole, and what stands before it not.
+
+    Args:
+        folder: of Parquet.
+
+    Raises:
+        HistoryError: what was read in the block is damaged.
+    """
+    try:
+        yield
+    except (PySparkException, Py4JError, pa.ArrowException, OSError) as error:
+        for path in sorted(folder.glob("*.parquet")):
+            if (why := _damage(path)) is not None:
+                raise HistoryError(
+                    f"{path} cannot be read: {why}; copy it anew, or judge the journals it was made of"
+                ) from error
+        raise HistoryError(f"{folder} cannot be judged: {reason(error)}") from error
+
+
+def _damage(path: Path) -> str | None:
+    """Return why a page cannot be read, None where all can.
+
+    A row group at a time, because all of them may be larger than memory.
+    """
+    try:
+        with pq.ParquetFile(path, page_checksum_verification=True) as file:
+            for number in range(file.num_row_groups):
+                file.read_row_group(number)
+    except (pa.ArrowException, OSError) as error:
+        return " ".join(str(error).split())[:300]
+    return None

@@ -1,0 +1,300 @@
+"""Histories as Parquet: written of journals, with whole groups together; read as many events at a time as fit.
+
+A journal is written in *buckets*, a file for each: all events of a message group are in the same bucket of every
+journal. Who judges groups reads bucket after bucket, and nothing has to be exchanged. Other files with the columns of a
+history are as good; they take an exchange. Ours never say how Arrow is to read them; whoever writes them anew with
+Arrow keeps what we said of buckets, and says that.
+"""
+
+import json
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from sluice.errors import HistoryError
+from sluice.recorder import journal
+from spark_load.judge.screening.columns import Events, hashes
+
+BUCKETS_MAX = 128  # whoever writes them has so many files open, and a process may be allowed no more than 256
+_READ_EVENTS = 400_000
+_BUCKETS, _BY_ARROW = b"sluice.buckets", b"ARROW:schema"
+_FEW_TEXTS = (
+    "kind",
+    "outcome",
+    "queue",
+    "phase",
+    "worker",
+    "clock_id",
+    "error",
+    "message_group_id",
+    "message_run",
+    "detail",
+)
+_FEW_WRITTEN = (*_FEW_TEXTS, "run", "host")
+_READ = (
+    *_FEW_TEXTS,
+    "task_attempt",
+    "call_id",
+    "idx",
+    "intended_at_us",
+    "invoked_at_us",
+    "responded_at_us",
+    "batch_position",
+    "deduplication_id",
+    "sns_message_id",
+    "sns_sequence_number",
+    "sqs_message_id",
+    "sqs_sequence_number",
+    "receive_count",
+    "receipt_handle_hash",
+    "sent_at_us",
+    "visibility_timeout_seconds",
+    "max_number_of_messages",
+    "wait_time_seconds",
+    "body_hash",
+    "attributes_hash",
+    "md5_ok",
+)
+_CODED = pa.dictionary(pa.int32(), pa.string())
+_WRITTEN = pa.schema([(one.name, _CODED if one.name in _FEW_WRITTEN else one.type) for one in journal.SCHEMA])
+_TYPES = {name: _CODED if name in _FEW_TEXTS else journal.SCHEMA.field(name).type for name in _READ}
+_HOW: dict[str, Any] = {
+    "use_dictionary": list(_FEW_WRITTEN),
+    "compression": "lz4",  # read in half the time of snappy, and no larger
+    "store_schema": False,
+    "write_page_checksum": True,  # else a byte that flipped is another number, and another verdict
+}
+_HASHED = int(hashes(pa.array(["sluice"]))[0])  # files of another way to hash have other buckets
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """Row groups of a file.
+
+    Args:
+        path: of the file.
+        row_group: number of the first.
+        row_group_count: how many.
+        events: how many are in them.
+        bucket: of the groups in it; 0 where the file is of none.
+    """
+
+    path: str
+    row_group: int
+    row_group_count: int
+    events: int
+    bucket: int
+
+
+def write(tables: Iterable[pa.Table], folder: Path, name: str, bucket_count: int) -> None:
+    """Write events to a file for each bucket, a row group of each table.
+
+    Args:
+        tables: columns as in `sluice.history.events`.
+        folder: where the files are made anew.
+        name: their names begin with it.
+        bucket_count: the same for all of a history, at most BUCKETS_MAX.
+    """
+    with ExitStack() as files:
+        writers = [
+            files.enter_context(pq.ParquetWriter(folder / f"{name}-{bucket:03d}.parquet", _WRITTEN, **_HOW))
+            for bucket in range(bucket_count)
+        ]
+        for bucket, writer in enumerate(writers):
+            told = {"name": name, "count": bucket_count, "bucket": bucket, "hashed": _HASHED}
+            writer.add_key_value_metadata({_BUCKETS: json.dumps(told)})
+        for table in tables:
+            coded = _coded(table)
+            of_bucket = _bucket(Events(coded), bucket_count)
+            ordered = journal.taken(coded, np.argsort(of_bucket, kind="stable"))
+            end = 0
+            for writer, count in zip(writers, np.bincount(of_bucket, minlength=bucket_count).tolist(), strict=True):
+                begin, end = end, end + count
+                if count:
+                    writer.write_table(_slim(ordered.slice(begin, count)), row_group_size=count)
+
+
+def _coded(table: pa.Table) -> pa.Table:
+    """Return the events with texts that repeat as dictionaries."""
+    columns = [
+        column.combine_chunks().dictionary_encode() if name in _FEW_WRITTEN else column
+        for name, column in zip(table.column_names, table.columns, strict=True)
+    ]
+    return pa.table(columns, schema=_WRITTEN)
+
+
+def _slim(table: pa.Table) -> pa.Table:
+    """Return the events without the texts of others, where those are many: a slice has the whole dictionary."""
+    columns = [
+        column.cast(pa.string()).combine_chunks().dictionary_encode()
+        if pa.types.is_dictionary(column.type) and sum(len(one.dictionary) for one in column.chunks) > len(column)
+        else column
+        for column in table.columns
+    ]
+    return pa.table(columns, schema=table.schema)
+
+
+def buckets_of(groups: Iterable[str], bucket_count: int) -> frozenset[int]:
+    """Return the buckets these groups are in."""
+    return frozenset((hashes(pa.array(sorted(groups), pa.string())) % np.uint64(bucket_count)).tolist())
+
+
+def _bucket(events: Events, bucket_count: int) -> np.ndarray:
+    """Return the bucket of each event; what is of no group is spread evenly, neighbours together."""
+    group = events.hashes("message_group_id")
+    found = (group % np.uint64(bucket_count)).astype(np.uint16)
+    groupless = np.flatnonzero(group == 0)
+    found[groupless] = np.arange(len(groupless)) * bucket_count // max(1, len(groupless))
+    return found
+
+
+class _Said(NamedTuple):
+    """What a file says of its bucket: whose, of how many, which."""
+
+    name: str
+    bucket_count: int
+    bucket: int
+
+
+def pieces(history: Path) -> tuple[list[Piece], int | None]:
+    """Return what can be read of a folder by itself, and how many buckets it is in; None where it is in none.
+
+    Of a history in buckets that is a file of one of them, else as many row groups as are read at a time.
+
+    Raises:
+        HistoryError: it is in buckets, and has not all of them.
+    """
+    files = [(str(path), *_footer(path)) for path in sorted(history.glob("*.parquet"))]
+    said = [one for *_, one in files if one is not None]
+    if not said or len(said) < len(files) or len({one.bucket_count for one in said}) > 1:
+        return [Piece(path, *part, 0) for path, sizes, _ in files for part in _cut(sizes)], None
+    _hold_to_all(history, said)
+    return [
+        Piece(path, 0, len(sizes), sum(sizes), one.bucket) for (path, sizes, _), one in zip(files, said, strict=True)
+    ], said[0].bucket_count
+
+
+def _cut(sizes: Sequence[int]) -> Iterator[tuple[int, int, int]]:
+    """Yield neighbouring row groups that are read together: the first, how many, and their events."""
+    first = events = 0
+    for number, size in enumerate(sizes):
+        if number > first and events + size > _READ_EVENTS:
+            yield first, number - first, events
+            first, events = number, 0
+        events += size
+    if sizes:
+        yield first, len(sizes) - first, events
+
+
+def _hold_to_all(history: Path, said: Sequence[_Said]) -> None:
+    buckets: dict[str, list[int]] = defaultdict(list)
+    for one in said:
+        buckets[one.name].append(one.bucket)
+    for name, found in buckets.items():
+        if sorted(found) != list(range(said[0].bucket_count)):
+            raise HistoryError(
+                f"{history} is not whole: of {name} there are buckets {sorted(found)}, allowed is each of"
+                f" 0 to {said[0].bucket_count - 1} once; copy it anew, or judge the journals it was made of"
+            )
+
+
+def _footer(path: Path) -> tuple[list[int], _Said | None]:
+    """Return the sizes of a file's row groups, and of which bucket it is; None where it is of none of ours."""
+    metadata = pq.read_metadata(path)
+    return [metadata.row_group(number).num_rows for number in range(metadata.num_row_groups)], _said(metadata)
+
+
+def _said(metadata: pq.FileMetaData) -> _Said | None:
+    told = metadata.metadata or {}
+    try:
+        said = json.loads(told[_BUCKETS])
+        one = _Said(said["name"], said["count"], said["bucket"])
+        are_as_written = tuple(map(type, one)) == (str, int, int) and said["hashed"] == _HASHED
+        is_ours = are_as_written and 0 <= one.bucket < one.bucket_count <= BUCKETS_MAX
+    except (KeyError, TypeError, ValueError, RecursionError):
+        return None
+    return one if is_ours and _BY_ARROW not in told else None
+
+
+def read(found: Iterable[Piece]) -> Iterator[Events]:
+    """Yield the events of pieces, many at a time, those columns of them that are judged."""
+    held: list[pa.Table] = []
+    count = 0
+    for table in _parts(found):
+        if held and count + len(table) > _READ_EVENTS:
+            yield _joined(held)
+            held, count = [], 0
+        held.append(table)
+        count += len(table)
+    if held:
+        yield _joined(held)
+
+
+def _parts(found: Iterable[Piece]) -> Iterator[pa.Table]:
+    for piece in found:
+        with _opened(piece) as file:
+            for number in _numbers(piece):
+                row_group = file.metadata.row_group(number)
+                columns = map(row_group.column, range(row_group.num_columns))
+                names = [one.path_in_schema for one in columns if one.path_in_schema in _TYPES and _says_something(one)]
+                count = 0
+                for batch in file.iter_batches(_READ_EVENTS, row_groups=[number], columns=names, use_threads=False):
+                    count += len(batch)
+                    yield _filled(batch)
+                _hold_to_count(piece, count, row_group.num_rows)
+
+
+def _filled(batch: pa.RecordBatch) -> pa.Table:
+    """Return events with all columns that are judged, of our types: a stranger's Parquet may say how to hold a text."""
+    return pa.table(
+        {
+            name: batch.column(name).cast(type_) if name in batch.schema.names else pa.nulls(batch.num_rows, type_)
+            for name, type_ in _TYPES.items()
+        }
+    )
+
+
+def _joined(tables: list[pa.Table]) -> Events:
+    return Events(pa.concat_tables(tables).combine_chunks())
+
+
+def read_groups(piece: Piece, groups: pa.Array) -> pa.Table:
+    """Return whole events of a piece, only those of the message groups with these names."""
+    tables = [journal.SCHEMA.empty_table()]
+    with _opened(piece) as file:
+        for number in _numbers(piece):
+            (name,) = file.read_row_group(number, columns=["message_group_id"], use_threads=False).columns
+            _hold_to_count(piece, len(name), file.metadata.row_group(number).num_rows)
+            is_theirs = pc.is_in(name, groups)
+            if pc.any(is_theirs).as_py():
+                table = file.read_row_group(number, columns=journal.SCHEMA.names, use_threads=False)
+                tables.append(table.filter(is_theirs).select(journal.SCHEMA.names).cast(journal.SCHEMA))
+    return pa.concat_tables(tables)
+
+
+def _hold_to_count(piece: Piece, found: int, said: int) -> None:
+    """Make sure that no page was skipped: one with a damaged head is, and its checksum is of what stands behind it."""
+    if found != said:
+        raise OSError(f"{piece.path} has {found} events where its end says {said}")
+
+
+def _opened(piece: Piece) -> pq.ParquetFile:
+    return pq.ParquetFile(piece.path, read_dictionary=_FEW_TEXTS, page_checksum_verification=True)
+
+
+def _numbers(piece: Piece) -> range:
+    return range(piece.row_group, piece.row_group + piece.row_group_count)
+
+
+def _says_something(chunk: pq.ColumnChunkMetaData) -> bool:
+    """Return whether a column says anything here; in doubt it does."""
+    known = chunk.statistics
+    return known is None or not known.has_null_count or known.null_count < chunk.num_values

@@ -1,0 +1,210 @@
+"""What a history says besides its groups: counts of all events, small enough for the driver."""
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from functools import reduce
+from operator import or_
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from pyspark.sql import DataFrame, Row
+from pyspark.sql import functions as F
+
+from sluice import limits
+from sluice.history.checker import Activity, Expectation, Surroundings, surroundings
+from sluice.history.events import Event, Kind, Outcome, detail_of
+from spark_load.judge.screening.columns import NONE, Events
+from spark_load.publish.transport import is_throttled
+
+CALLS = (Kind.PUBLISHED.value, Kind.POLL.value, Kind.DELETED.value, Kind.VISIBILITY_CHANGED.value)
+_NEVER_US = 2**62
+_FRAMES = (Kind.OPENED.value, Kind.CLOSED.value)
+_NAMED = ("kind", "outcome", "queue", "error", "clock_id")
+_AROUND = (Kind.REDRIVEN.value, Kind.FAULT.value, Kind.PROBE.value)
+
+
+type Counts = dict[str, Any]
+"""A row of COUNTED."""
+COUNTED = pa.schema(
+    {
+        **dict.fromkeys((*_NAMED, "worker"), pa.string()),
+        **dict.fromkeys(("attempt", "second"), pa.int64()),
+        **dict.fromkeys(("events", "received", "ended", "redelivered", "numbered", "summed", "enveloped"), pa.int64()),
+        **dict.fromkeys(("called", "served", "empty", "answered_by_us"), pa.int64()),
+    }
+)
+"""Of counts of events: what they have in common, then how many of them are of each sort.
+
+`worker` and `attempt` are told of frames only, `second` and `answered_by_us`, the last answer, of polls that had one.
+"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Facts:
+    """What the events of a whole history add up to.
+
+    Args:
+        counts: name to how many events there are of it.
+        recorded: recorder to its attempts, and whether each finished: then its journal has a `closed`.
+        failed_calls: error code to how many events tell of it.
+        unanswered_receives: queue to how many receives were never answered.
+        clocks: all there are.
+        activity: queue to its seconds, ascending.
+    """
+
+    counts: Mapping[str, int]
+    recorded: Mapping[str, Mapping[int, bool]]
+    failed_calls: Mapping[str, int]
+    unanswered_receives: Mapping[str, int]
+    clocks: frozenset[str | None]
+    activity: Mapping[str, list[Activity]]
+
+
+def facts(counted: pa.Table, expectation: Expectation) -> Facts:
+    """Return what the events add up to.
+
+    Args:
+        counted: what `count` returned for the parts of the history.
+        expectation: what the run was set up to be.
+    """
+    rows = counted.to_pylist()
+    failed: Counter[str] = Counter()
+    unanswered: Counter[str] = Counter()
+    recorded: dict[str, dict[int, bool]] = defaultdict(dict)
+    for row in rows:
+        if row["error"] is not None:
+            failed[row["error"]] += row["events"]
+        if row["kind"] == Kind.POLL and row["outcome"] == Outcome.INFO:
+            unanswered[row["queue"]] += row["events"]
+        if row["kind"] in _FRAMES:
+            attempts, attempt = recorded[row["worker"]], row["attempt"]
+            attempts[attempt] = attempts.get(attempt, False) or row["kind"] == Kind.CLOSED
+    return Facts(
+        counts=_counts(rows, expectation),
+        recorded=recorded,
+        failed_calls=failed,
+        unanswered_receives=unanswered,
+        clocks=frozenset(row["clock_id"] for row in rows if row["clock_id"] is not None),
+        activity=_activity(rows),
+    )
+
+
+def around(history: DataFrame, told: Facts) -> Surroundings:
+    """Return what happened around the groups: polls as they were counted, of the rest every event."""
+    few: Iterable[Row] = ()
+    if told.counts["around"]:
+        few = history.where(F.col("kind").isin(*_AROUND)).collect()
+    return replace(surroundings(Event(**row.asDict()) for row in few), activity=told.activity)
+
+
+def may_have_moved(history: DataFrame, expectation: Expectation, surrounded: Surroundings) -> list[str]:
+    """Return the groups with a receive that was asked for before a move task to its queue began, and answered after.
+
+    What it brought may have come back with the task, and the checker leaves that open. Whatever else may have was
+    received more than once, or from a DLQ, and its group is suspect for that.
+    """
+    asked_us = F.coalesce("invoked_at_us", F.lit(0)) - expectation.clock_bound_us
+    answered_us = F.coalesce("responded_at_us", F.lit(_NEVER_US))
+    during = [
+        (F.col("queue") == move.destination) & (asked_us <= move.began_at_us) & (answered_us >= move.began_at_us)
+        for move in surrounded.moves
+    ]
+    if not during:
+        return []
+    is_ours = (F.col("kind") == Kind.RECEIVED.value) & (F.col("message_run") == expectation.run)
+    groups = history.where(is_ours & reduce(or_, during) & F.col("message_group_id").isNotNull())
+    return [row["message_group_id"] for row in groups.select("message_group_id").distinct().collect()]
+
+
+def count(events: Events, expectation: Expectation) -> pa.Table:
+    """Return how many events there are of each kind, outcome, queue and so on, and of what sort: a table of COUNTED."""
+    is_frame = events.told("kind", lambda one: one in _FRAMES, bool)
+    is_ours = events.told("kind", lambda one: one == Kind.RECEIVED, bool)
+    is_ours &= events.told("message_run", lambda one: one == expectation.run, bool)
+    asked_us, answered_us = events.numbers("invoked_at_us"), events.numbers("responded_at_us")
+    is_answered = events.told("kind", lambda one: one == Kind.POLL, bool)
+    is_answered &= events.told("outcome", lambda one: one == Outcome.OK, bool) & (answered_us != NONE)
+    received_count = events.told("detail", _received_count, np.int64)
+    is_long = events.numbers("wait_time_seconds", 0) > 0
+    keys = {
+        **{name: events.codes(name)[0] for name in _NAMED},
+        "worker": np.where(is_frame, events.codes("worker")[0], -1),
+        "attempt": np.where(is_frame, events.numbers("task_attempt", 0), -1),
+        "second": np.where(is_answered & (asked_us != NONE), asked_us // 1_000_000, NONE),
+    }
+    sums = {
+        "events": np.ones(len(events), dtype=bool),
+        "received": is_ours,
+        "ended": is_ours & (events.numbers("idx", 0) < 0),
+        "redelivered": is_ours & (events.numbers("receive_count", 0) > 1),
+        "numbered": is_ours & events.is_known("sqs_sequence_number"),
+        "summed": is_ours & events.is_known("md5_ok"),
+        "enveloped": is_ours & events.is_known("sns_message_id"),
+        "called": events.is_known("call_id") & (events.numbers("batch_position", 0) == 0),
+        "served": is_answered & (received_count > 0),
+        "empty": is_answered & (received_count == 0) & is_long,
+    }
+    counted = (
+        pa.table(keys | sums | {"answered_by_us": np.where(is_answered, answered_us, NONE)})
+        .group_by(list(keys), use_threads=False)
+        .aggregate([*((name, "sum") for name in sums), ("answered_by_us", "max")])
+        .rename_columns([*keys, *sums, "answered_by_us"])
+    )
+    return _named(counted, events)
+
+
+def _named(counted: pa.Table, events: Events) -> pa.Table:
+    """Return the counts with the texts their codes stand for."""
+    columns = {name: counted.column(name).to_pylist() for name in COUNTED.names}
+    for name in (*_NAMED, "worker"):
+        values = events.codes(name)[1]
+        columns[name] = [None if code < 0 else values[code] for code in columns[name]]
+    columns["second"] = [None if second == NONE else second for second in columns["second"]]
+    return pa.table(columns, schema=COUNTED)
+
+
+def _received_count(detail: str | None) -> int:
+    """Return how many messages a poll brought, -1 where it does not say."""
+    said = detail_of(detail).get("received")
+    return said if isinstance(said, int) and 0 <= said <= limits.RECEIVE_MESSAGES_MAX else -1
+
+
+def _counts(rows: Iterable[Counts], expectation: Expectation) -> dict[str, int]:
+    dead = set(expectation.dead_letter_queues.values())
+    undelivered = set(expectation.subscription_dead_letter_queues.values())
+    counts: Counter[str] = Counter()
+    for row in rows:
+        kind, events = row["kind"], row["events"]
+        for name in ("events", "received", "ended", "redelivered", "numbered", "summed", "enveloped"):
+            counts[name] += row[name]
+        counts["foreign"] += (events - row["received"]) * (kind == Kind.RECEIVED)
+        counts["publishes"] += events * (kind == Kind.PUBLISHED)
+        counts["deleted"] += events * (kind == Kind.DELETED and row["outcome"] == Outcome.OK)
+        counts["dead"] += row["received"] * (row["queue"] in dead)
+        counts["undelivered_polls"] += events * (kind == Kind.POLL and row["queue"] in undelivered)
+        counts["handled"] += events * (kind == Kind.HANDLED)
+        counts["faults"] += events * (kind == Kind.FAULT)
+        counts["around"] += events * (kind in _AROUND)
+        counts["calls"] += row["called"] * (kind in CALLS)
+        counts["throttled"] += row["called"] * (kind in CALLS and is_throttled(row["error"] or ""))
+    return counts
+
+
+def _activity(rows: Iterable[Counts]) -> dict[str, list[Activity]]:
+    seconds: dict[tuple[str, int], list[Counts]] = defaultdict(list)
+    for row in rows:
+        if row["second"] is not None:
+            seconds[row["queue"], row["second"]].append(row)
+    activity: dict[str, list[Activity]] = defaultdict(list)
+    for (queue, second), same in sorted(seconds.items()):
+        activity[queue].append(
+            Activity(
+                second=second,
+                served_count=sum(row["served"] for row in same),
+                empty_count=sum(row["empty"] for row in same),
+                answered_by_us=max(row["answered_by_us"] for row in same),
+            )
+        )
+    return dict(activity)

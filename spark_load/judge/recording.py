@@ -1,0 +1,322 @@
+"""A history without a run: what somebody recorded, and what can be known of the service it was recorded in.
+
+What nobody says is derived where the history tells it, and else left open: a queue that is not named with its timeout
+proves neither losses nor leases, and nobody planned anything.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyspark.sql import DataFrame, Row, SparkSession
+from pyspark.sql import functions as F
+
+from sluice import limits, naming
+from sluice.declaration import Environment
+from sluice.errors import ConfigError, HistoryError
+from sluice.history.checker import Expectation
+from sluice.history.checker.verdict import Verdict
+from sluice.history.events import SCHEMA_VERSION, Kind, Outcome, detail_of
+from sluice.recorder.journal import SCHEMA, SUFFIX
+from spark_load.history.compaction import compact
+from spark_load.history.damage import readable
+from spark_load.history.reading import read_history
+from spark_load.judge.judge import judge
+from spark_load.runtime.task_context import JOURNALS
+
+_HISTORY = "history"
+_CONSUMED = (Kind.POLL.value, Kind.RECEIVED.value, Kind.DELETED.value)
+_OF_MESSAGES = (Kind.RECEIVED.value, Kind.DELETED.value, Kind.VISIBILITY_CHANGED.value)
+_FRAMES = (Kind.OPENED.value, Kind.CLOSED.value)
+_TYPES = {"int64": "INT64", "int32": "INT32", "bool": "BOOLEAN", "string": "BYTE_ARRAY (String)"}
+_UNNAMED = "of which nobody said what it was to receive; name it with --queue"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Queue:
+    """What is said of a queue.
+
+    Args:
+        visibility_timeout_seconds: of the queue.
+        dead_letter_queue: its DLQ; None when it has none.
+        undelivered_queue: where SNS puts what it could not deliver to it; None when nobody says.
+        max_receive_count: of its redrive policy.
+    """
+
+    visibility_timeout_seconds: int
+    dead_letter_queue: str | None = None
+    undelivered_queue: str | None = None
+    max_receive_count: int | None = None
+
+
+def parse_queue(text: str) -> tuple[str, Queue]:
+    """Return what `NAME=VISIBILITY_SECONDS[:DLQ[:MAX_RECEIVE_COUNT]]` says.
+
+    Raises:
+        ConfigError: it says something else.
+    """
+    name, _, rest = text.partition("=")
+    seconds, dead, most, *more = [*rest.split(":"), "", ""][: max(3, rest.count(":") + 1)]
+    is_timeout = seconds.isdecimal() and int(seconds) <= limits.VISIBILITY_TIMEOUT_SECONDS_MAX
+    is_count = not most or (most.isdecimal() and 0 < int(most) <= limits.MAX_RECEIVE_COUNT_MAX)
+    if not name or not is_timeout or not is_count or more or dead == name:
+        raise ConfigError(
+            f"queue is {text!r}, allowed is NAME=VISIBILITY_SECONDS[:DLQ[:MAX_RECEIVE_COUNT]],"
+            f" such as orders.fifo=30:orders-dlq.fifo:5, with at most {limits.VISIBILITY_TIMEOUT_SECONDS_MAX} seconds"
+            f" and {limits.MAX_RECEIVE_COUNT_MAX} receives"
+        )
+    return name, Queue(
+        visibility_timeout_seconds=int(seconds),
+        dead_letter_queue=dead or None,
+        max_receive_count=int(most) if most else None,
+    )
+
+
+def parse_queues(texts: Iterable[str]) -> dict[str, Queue]:
+    """Return what several of them say, by name.
+
+    Raises:
+        ConfigError: one says something else, one is given twice, or one is another's DLQ.
+    """
+    queues: dict[str, Queue] = {}
+    for text in texts:
+        name, queue = parse_queue(text)
+        if name in queues:
+            raise ConfigError(f"queue {name!r} is given twice, allowed is once")
+        queues[name] = queue
+    for name, queue in queues.items():
+        if queue.dead_letter_queue in queues:
+            raise ConfigError(
+                f"queue {queue.dead_letter_queue!r} is the DLQ of {name!r}, and given as a queue of its own;"
+                " leave one of the two out"
+            )
+    return queues
+
+
+def declared_queues(environment: Environment) -> dict[str, Queue]:
+    """Return what the declaration says of the queues of its consumers."""
+    return {
+        naming.queue_name(environment, consumer): Queue(
+            visibility_timeout_seconds=consumer.visibility_timeout_seconds,
+            dead_letter_queue=naming.dead_letter_queue_name(environment, consumer),
+            undelivered_queue=naming.undelivered_queue_name(environment, consumer),
+            max_receive_count=consumer.max_attempts,
+        )
+        for consumer in environment.consumers
+    }
+
+
+def check(
+    spark: SparkSession, place: Path, queues: Mapping[str, Queue], target: str, *, has_other_producers: bool = False
+) -> Verdict:
+    """Judge what was recorded: a folder of journals, or of Parquet.
+
+    Args:
+        spark: any session that reads the folder.
+        place: the folder.
+        queues: what is known of them, by name; none means what was received from is what there is.
+        target: key into `sluice.deviations`.
+        has_other_producers: whether somebody published who was not recorded: what came from nowhere may be of theirs.
+
+    Raises:
+        HistoryError: there is no history, or one of another version.
+    """
+    check_place(place)
+    folder = _settled(spark, place)
+    with readable(folder):
+        return _judged(spark, place, folder, queues, target, has_other_producers=has_other_producers)
+
+
+def _judged(
+    spark: SparkSession,
+    place: Path,
+    folder: Path,
+    queues: Mapping[str, Queue],
+    target: str,
+    *,
+    has_other_producers: bool,
+) -> Verdict:
+    told = _told(read_history(spark, folder), place)
+    return judge(
+        spark,
+        folder,
+        plan=None,
+        expectation=_expectation(told, queues, has_other_producers=has_other_producers),
+        run={
+            "run": told.run,
+            "history": str(place),
+            "target": target,
+            "recorders": dict.fromkeys(told.recorders),
+            "max_receive_count": {
+                name: one.max_receive_count for name, one in queues.items() if one.max_receive_count is not None
+            },
+            "one_group_in": told.one_group_in,
+        },
+        unknowns=told.unknowns,
+    )
+
+
+# --- reading ---------------------------------------------------------------------------------------------------------
+
+
+def check_place(place: Path) -> None:
+    """Raise an error where there is no history; before Spark starts, which takes a while.
+
+    Raises:
+        HistoryError: there is none, or its Parquet has other columns.
+    """
+    if not place.is_dir():
+        raise HistoryError(f"{place} is {'a file' if place.exists() else 'not there'}, allowed is a history's folder")
+    if not _folders(place):
+        raise HistoryError(
+            f"{place} holds no history, allowed are journals (*{SUFFIX}) or Parquet; name another folder"
+        )
+    folder = _folders(place)[0]
+    if not any(folder.glob(f"*{SUFFIX}")):
+        for path in sorted(folder.glob("*.parquet")):
+            _check_columns(path)
+
+
+def _check_columns(path: Path) -> None:
+    try:
+        schema = pq.read_metadata(path).schema
+    except (pa.ArrowInvalid, OSError) as error:
+        raise HistoryError(f"{path.parent} is no history of Sluice: {path.name} is no Parquet") from error
+    found = {column.path: _type(column) for column in (schema.column(at) for at in range(len(schema)))}
+    missing = [name for name in SCHEMA.names if name not in found]
+    if missing:
+        raise HistoryError(
+            f"{path.parent} has other columns than a history of Sluice, version {SCHEMA_VERSION}:"
+            f" {len(missing)} are missing, first {missing[0]!r}; name another folder"
+        )
+    for field_ in SCHEMA:
+        if found[field_.name] != (allowed := _TYPES[str(field_.type)]):
+            raise HistoryError(
+                f"{path.parent} is no history of Sluice: {field_.name} in {path.name} is {found[field_.name]}, allowed"
+                f" is {allowed}; write it as that"
+            )
+
+
+def _type(column: pq.ColumnSchema) -> str:
+    """Return the type of a column in Parquet's own words: what is stored, and what is meant by it."""
+    meant = str(column.logical_type).partition("(")[0]
+    return column.physical_type if meant == "None" else f"{column.physical_type} ({meant})"
+
+
+def _folders(place: Path) -> list[Path]:
+    """Return the folders a history may be read from, journals first: from them Parquet was made."""
+    journals = [folder for folder in (place, place / JOURNALS) if any(folder.glob(f"*{SUFFIX}"))]
+    return journals or [folder for folder in (place, place / _HISTORY) if any(folder.glob("*.parquet"))]
+
+
+def _settled(spark: SparkSession, place: Path) -> Path:
+    """Return the folder of the history as Parquet, made from journals where there are some."""
+    folder = _folders(place)[0]
+    if not any(folder.glob(f"*{SUFFIX}")):
+        return folder
+    compact(spark, folder, place / _HISTORY)
+    return place / _HISTORY
+
+
+# --- what it tells of itself -----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Told:
+    """What a history says of itself."""
+
+    run: str
+    recorders: Sequence[str]
+    is_whole: bool
+    queues: Sequence[str]
+    is_planned: bool
+    one_group_in: int
+    unknowns: tuple[str, ...] = field(default=())
+
+
+def _told(history: DataFrame, place: Path) -> _Told:
+    kind = F.col("kind")
+    is_framed = kind.isin(*_FRAMES, Kind.TOPOLOGY.value)
+    rows = (
+        history.groupBy(
+            "schema_version",
+            "run",
+            F.when(is_framed | kind.isin(*_CONSUMED), kind).alias("kind"),
+            F.when(is_framed, F.col("worker")).alias("worker"),
+            F.when(kind.isin(*_CONSUMED), F.col("queue")).alias("queue"),
+            F.when(kind == Kind.TOPOLOGY.value, F.col("detail")).alias("detail"),
+            (
+                kind.isin(*_OF_MESSAGES)
+                & F.col("message_group_id").isNull()
+                & (F.col("outcome") != Outcome.FAIL.value)  # of a handle that never was
+            ).alias("is_of_no_group"),
+        )
+        .count()
+        .collect()
+    )
+    _check_version(rows, place)
+    runs = sorted({row["run"] for row in rows})
+    if len(runs) != 1:
+        seen = f"of {len(runs)} runs ({', '.join(runs[:4])})" if runs else "without an event"
+        raise HistoryError(f"{place} is a history {seen}, allowed is one run; check each by itself")
+    opened, closed = (sorted(row["worker"] for row in rows if row["kind"] == one) for one in _FRAMES)
+    said = [detail_of(row["detail"]) for row in rows if row["kind"] == Kind.TOPOLOGY]
+    groupless_count = sum(row["count"] for row in rows if row["is_of_no_group"])
+    samples = sorted({one["one_group_in"] for one in said if isinstance(one.get("one_group_in"), int)})
+    return _Told(
+        run=runs[0],
+        recorders=opened,
+        is_whole=opened == closed and bool(opened),
+        queues=sorted({row["queue"] for row in rows if row["queue"] is not None}),
+        is_planned=all(one.get("is_planned", True) for one in said),
+        one_group_in=samples[-1] if samples else 1,
+        unknowns=(
+            *(["no recorder says that it finished: there may have been more"] if not opened else []),
+            *([_groupless(groupless_count)] if groupless_count else []),
+            *([f"recorders kept different groups: one in {', '.join(map(str, samples))}"] if len(samples) > 1 else []),
+        ),
+    )
+
+
+def _groupless(count: int) -> str:
+    return (
+        f"{count} receive(s) and delete(s) are of messages whose group is not on record, and not judged; receive with"
+        ' MessageSystemAttributeNames=["All"], and delete in the process that received'
+    )
+
+
+def _check_version(rows: Sequence[Row], place: Path) -> None:
+    others = sorted({row["schema_version"] or 0 for row in rows} - {SCHEMA_VERSION})
+    if others:
+        raise HistoryError(
+            f"{place} is a history of version {others[0]}, allowed is {SCHEMA_VERSION};"
+            " check it with the version of Sluice that wrote it"
+        )
+
+
+def _expectation(told: _Told, queues: Mapping[str, Queue], *, has_other_producers: bool) -> Expectation:
+    dead = {name for one in queues.values() for name in (one.dead_letter_queue, one.undelivered_queue)}
+    unnamed = [name for name in told.queues if name not in queues and name not in dead]
+    if queues and unnamed:
+        raise HistoryError(
+            f"messages came from {unnamed[0]!r}, which is not among the queues named; name it with --queue"
+        )
+    unproven = dict.fromkeys([] if queues else unnamed, _UNNAMED)
+    if not told.is_whole:
+        unproven = dict.fromkeys(queues or unnamed, "where not every recorder finished")
+    return Expectation(
+        run=told.run,
+        queues=tuple(queues or unnamed),
+        visibility_timeout_seconds={name: one.visibility_timeout_seconds for name, one in queues.items()},
+        dead_letter_queues={
+            name: one.dead_letter_queue for name, one in queues.items() if one.dead_letter_queue is not None
+        },
+        subscription_dead_letter_queues={
+            name: one.undelivered_queue for name, one in queues.items() if one.undelivered_queue is not None
+        },
+        unproven_queues=unproven,
+        is_publishing_recorded=told.is_whole and not has_other_producers,
+        is_planned=told.is_planned,
+    )

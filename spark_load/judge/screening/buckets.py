@@ -1,0 +1,286 @@
+"""One pass over a whole history in Spark: what its events add up to, and which groups the checker has to look at.
+
+Spark spreads the work over its executors, and brings together what belongs together; what is done with it is done on
+whole columns, in Python. A task reads row groups of the Parquet files, narrows their events, and clears the groups that
+are as they should be. Of a history in buckets it reads all of one bucket, and has whole groups. Of any other it hands
+each partition of groups its share as one block of bytes, which Spark carries as it is: that is the one exchange.
+"""
+
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import cycle
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+
+from sluice.errors import HistoryError
+from sluice.history.checker import Activity, Expectation
+from spark_load.history.parquet_files import Piece, pieces, read
+from spark_load.history.reading import spread, told
+from spark_load.judge.counts import COUNTED, Facts, count, facts
+from spark_load.judge.measures import Seen, joined, nothing, observed
+from spark_load.judge.screening.columns import Columns, Events, hashes
+from spark_load.judge.screening.encode import SCHEMA, narrow
+from spark_load.judge.screening.rollup import messages
+from spark_load.judge.screening.suspects import groups, waited_bit
+
+_PARTITION_EVENTS = 500_000
+_PARTITIONS_MAX = 10_000
+_ROWS_AT_FIRST = 1 << 22  # of 8 bytes: from there on pages are mapped when they are touched, and moved, not copied
+_GROWTH = 1.1
+_BLOCK_SCHEMA = "partition int, what string, block binary"
+_BLOCK = pa.schema({"partition": pa.int32(), "what": pa.string(), "block": pa.binary()})
+_COUNTED, _NAMES, _ROWS, _MAYBE, _SEEN = "counted", "names", "rows", "suspects", "seen"
+_NAMES_SCHEMA = pa.schema({"group": pa.uint64(), "name": pa.string()})
+_MAYBE_SCHEMA = pa.schema({"name": pa.string(), "is_suspect": pa.bool_(), "waited": pa.int64()})
+
+
+class Rows:
+    """Narrow rows as they come, as columns that grow: a group may be a tenth of a history, and is here once."""
+
+    def __init__(self) -> None:
+        self._columns: Columns = {one.name: np.empty(_ROWS_AT_FIRST, one.type.to_pandas_dtype()) for one in SCHEMA}
+        self._count = 0
+
+    def add(self, rows: pa.Table) -> None:
+        """Copy some more."""
+        begin, self._count = self._count, self._count + rows.num_rows
+        for name, column in self._columns.items():
+            if self._count > len(column):
+                column.resize(max(self._count, int(len(column) * _GROWTH)), refcheck=False)
+            column[begin : self._count] = rows.column(name).to_numpy()
+
+    def __len__(self) -> int:
+        return self._count
+
+    def taken(self) -> Columns:
+        """Return the columns; they are not here any more."""
+        columns, self._columns = self._columns, {}
+        return {name: column[: self._count] for name, column in columns.items()}
+
+
+type Look = Callable[[Rows, pa.Table], Iterable[tuple[str, bytes]]]
+"""Is given narrow rows and the names of whole groups, see `cleared`; says what it found, and its bytes."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cleared:
+    """What one pass over a history found.
+
+    Args:
+        facts: what its events add up to.
+        suspects: names of the groups the checker has to look at.
+        seen: what `measures.observed` saw, of all messages.
+    """
+
+    facts: Facts
+    suspects: list[str]
+    seen: Seen
+
+
+def clear(spark: SparkSession, history: Path, expectation: Expectation) -> Cleared:
+    """Look at a whole history once.
+
+    Args:
+        spark: its executors see the folder.
+        history: folder of Parquet, columns as in `sluice.history.events`, settled.
+        expectation: what the run was set up to be.
+
+    Raises:
+        HistoryError: it is in buckets, and has not all of them.
+    """
+
+    def look(rows: Rows, names: pa.Table) -> Iterator[tuple[str, bytes]]:
+        maybe, seen = cleared(rows, names, expectation)
+        yield _MAYBE, _bytes(maybe)
+        yield _SEEN, json.dumps(seen).encode()
+
+    found: dict[str, list[bytes]] = {what: [] for what in (_COUNTED, _MAYBE, _SEEN)}
+    for what, block in _pairs(looked_at(spark, history, expectation, look).toArrow()):
+        found[what].append(block)
+    told = facts(_table(found[_COUNTED], COUNTED), expectation)
+    return Cleared(
+        facts=told,
+        suspects=suspects(_table(found[_MAYBE], _MAYBE_SCHEMA), told.activity, expectation),
+        seen=joined([json.loads(block) for block in found[_SEEN]] or [nothing(expectation)]),
+    )
+
+
+def suspects(maybe: pa.Table, activity: Mapping[str, Sequence[Activity]], expectation: Expectation) -> list[str]:
+    """Return the names of the groups that are suspect, now that it is known which queues said they were empty.
+
+    Args:
+        maybe: what `cleared` returns.
+        activity: of each queue.
+        expectation: what the run was set up to be.
+    """
+    said_empty = 0
+    for lane, queue in enumerate(expectation.queues, 1):
+        if any(one.empty_count for one in activity.get(queue, ())):
+            said_empty |= waited_bit(lane)
+    return [row["name"] for row in maybe.to_pylist() if row["is_suspect"] or row["waited"] & said_empty]
+
+
+def looked_at(spark: SparkSession, history: Path, expectation: Expectation, look: Look) -> DataFrame:
+    """Return what was counted of the events of a history, and what `look` says of each part of its groups."""
+    found, bucket_count = pieces(history)
+    if bucket_count is None:
+        return behind(exchanged(spark, found, expectation), look)
+    return _of_buckets(spark, found, bucket_count, expectation, look)
+
+
+# --- in buckets ------------------------------------------------------------------------------------------------------
+
+
+def _of_buckets(
+    spark: SparkSession, found: Sequence[Piece], bucket_count: int, expectation: Expectation, look: Look
+) -> DataFrame:
+    def judge(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        mine, rows, names = list(told(batches)), Rows(), [_NAMES_SCHEMA.empty_table()]
+        for events in read(mine):
+            yield _batch([(0, _COUNTED, _bytes(count(events, expectation)))])
+            narrowed = narrow(events, expectation)
+            if _is_astray(narrowed, mine[0].bucket, bucket_count):
+                raise _refused(mine, bucket_count, expectation)
+            rows.add(narrowed)
+            names.append(group_names(events))
+        yield from _judged(rows, pa.concat_tables(names), look)
+
+    return spread(spark, ((one.bucket, one) for one in found), bucket_count).mapInArrow(judge, _BLOCK_SCHEMA)
+
+
+def _is_astray(rows: pa.Table, bucket: int, bucket_count: int) -> bool:
+    """Return whether one of the groups is of another bucket."""
+    return bool((rows.column("group").to_numpy() % np.uint64(bucket_count) != np.uint64(bucket)).any())
+
+
+def _refused(mine: Sequence[Piece], bucket_count: int, expectation: Expectation) -> HistoryError:
+    path = next(
+        one.path
+        for one in mine
+        for events in read([one])
+        if _is_astray(narrow(events, expectation), one.bucket, bucket_count)
+    )
+    return HistoryError(
+        f"{path} says that its message groups are of one bucket, and has one of another; judge the journals it was made"
+        " of, or write it anew without what it says of sluice.buckets"
+    )
+
+
+def _judged(rows: Rows, names: pa.Table, look: Look) -> Iterator[pa.RecordBatch]:
+    if len(rows):
+        yield _batch((0, what, block) for what, block in look(rows, names))
+
+
+# --- before the exchange ---------------------------------------------------------------------------------------------
+
+
+def exchanged(spark: SparkSession, found: Sequence[Piece], expectation: Expectation) -> DataFrame:
+    """Return pieces of a history as blocks, each in the partition it belongs to."""
+    partition_count = min(max(1, round(sum(one.events for one in found) / _PARTITION_EVENTS)), _PARTITIONS_MAX)
+
+    def narrowed(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for events in read(told(batches)):
+            yield _blocks(events, expectation, partition_count)
+
+    return (
+        spread(spark, zip(cycle(range(partition_count)), found, strict=False), partition_count)
+        .mapInArrow(narrowed, _BLOCK_SCHEMA)
+        .repartitionById(partition_count, "partition")
+    )
+
+
+def _blocks(events: Events, expectation: Expectation, partition_count: int) -> pa.RecordBatch:
+    """Return the counts of the events, and for each partition its rows and the names of its groups."""
+    blocks = [(0, _COUNTED, _bytes(count(events, expectation)))]
+    shares = _shares(narrow(events, expectation), partition_count)
+    names = _shares(group_names(events), partition_count)
+    for partition, (rows, named) in enumerate(zip(shares, names, strict=True)):
+        if rows.num_rows:
+            blocks += [(partition, _ROWS, _bytes(rows)), (partition, _NAMES, _bytes(named))]
+    return _batch(blocks)
+
+
+def group_names(events: Events) -> pa.Table:
+    """Return the groups' names and the hashes that stand for them."""
+    _, (*names, _) = events.codes("message_group_id")
+    texts = pa.array(names, pa.string())
+    return pa.table([pa.array(hashes(texts)), texts], schema=_NAMES_SCHEMA)
+
+
+def _shares(table: pa.Table, partition_count: int) -> Iterator[pa.Table]:
+    """Yield the rows of each partition in turn."""
+    of_partition = (table.column("group").to_numpy() % np.uint64(partition_count)).astype(np.uint16)  # sorted in one go
+    ordered = table.take(pa.array(np.argsort(of_partition, kind="stable"))).combine_chunks()
+    end = 0
+    for row_count in np.bincount(of_partition, minlength=partition_count).tolist():
+        begin, end = end, end + row_count
+        yield ordered.slice(begin, row_count)
+
+
+def _bytes(table: pa.Table) -> bytes:
+    (batch,) = table.combine_chunks().to_batches() or [pa.RecordBatch.from_pylist([], schema=table.schema)]
+    return bytes(batch.serialize())
+
+
+def _batch(blocks: Iterable[tuple[int, str, bytes]]) -> pa.RecordBatch:
+    columns = zip(*blocks, strict=True)
+    return pa.RecordBatch.from_arrays(
+        [pa.array(column, one.type) for column, one in zip(columns, _BLOCK, strict=True)], schema=_BLOCK
+    )
+
+
+def _table(blocks: Sequence[bytes], schema: pa.Schema) -> pa.Table:
+    return pa.Table.from_batches([pa.ipc.read_record_batch(block, schema) for block in blocks], schema=schema)
+
+
+# --- behind it -------------------------------------------------------------------------------------------------------
+
+
+def behind(blocks: DataFrame, look: Look) -> DataFrame:
+    """Return what was counted of the events, and what `look` says of the groups of each partition.
+
+    Args:
+        blocks: what `exchanged` returns.
+        look: is given all rows of a partition.
+    """
+
+    def judge(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        rows, names = Rows(), list[bytes]()
+        for batch in batches:
+            for what, block in _pairs(batch):
+                if what == _COUNTED:
+                    yield _batch([(0, what, block)])
+                elif what == _ROWS:
+                    rows.add(_table([block], SCHEMA))
+                else:
+                    names.append(block)
+        yield from _judged(rows, _table(names, _NAMES_SCHEMA), look)
+
+    return blocks.mapInArrow(judge, _BLOCK_SCHEMA)
+
+
+def _pairs(table: pa.Table | pa.RecordBatch) -> Iterator[tuple[str, bytes]]:
+    return zip(table.column("what").to_pylist(), table.column("block").to_pylist(), strict=True)
+
+
+def cleared(rows: Rows, names: pa.Table, expectation: Expectation) -> tuple[pa.Table, Seen]:
+    """Return the groups that may be suspect, see `suspects.groups`, and what was observed of their messages.
+
+    Args:
+        rows: what `narrow` returns, of whole groups; at least one. They are taken.
+        names: of the groups, and the hashes that stand for them; each as often as it likes.
+        expectation: what the run was set up to be.
+    """
+    told = messages(rows.taken(), expectation)
+    judged = groups(told, expectation)
+    suspect = pa.table({name: judged[name] for name in ("group", "is_suspect", "waited")}).filter(
+        pa.array(judged["is_suspect"] | (judged["waited"] != 0))
+    )
+    named = names.group_by(["group", "name"], use_threads=False).aggregate([])
+    return suspect.join(named, "group", join_type="inner", use_threads=False).select(_MAYBE_SCHEMA.names), observed(
+        told, judged, expectation
+    )

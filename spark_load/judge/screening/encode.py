@@ -1,0 +1,151 @@
+"""From events to narrow rows: numbers only, for Spark to bring each group together with little to carry.
+
+What is only compared for equality is hashed to 64 bits, a queue is its place in the expectation (its *lane*, from 1; 0
+is publishing), a sequence number its last 18 digits and the hash of the others.
+"""
+
+from collections.abc import Mapping
+
+import numpy as np
+import pyarrow as pa
+
+from sluice.history.checker import Expectation
+from sluice.history.events import Kind, Outcome, answer_detail
+from spark_load.judge.screening.columns import NONE, Columns, Events, mixed
+
+NO_IDX = -(2**62)
+NO_LANE = -1
+PUBLISHED, RECEIVED, DELETED, HANDLED, OTHER = range(5)
+OK, INFO, FAILED = range(3)
+WARM_UP = "warm_up"
+CONTENT = ("body", "attributes", "deduplication")
+_CODES: dict[str, int] = {
+    Kind.PUBLISHED: PUBLISHED,
+    Kind.RECEIVED: RECEIVED,
+    Kind.DELETED: DELETED,
+    Kind.HANDLED: HANDLED,
+}
+_OUTCOMES: dict[str, int] = {Outcome.OK: OK, Outcome.INFO: INFO}
+_ORDINARY = (*_CODES, Kind.OUTBOXED)
+_TO_TOPIC = 2  # added to the lane a message was published to, so that none is 0
+SCHEMA = pa.schema(
+    {
+        "group": pa.uint64(),
+        "instance": pa.uint64(),
+        "lane": pa.int16(),
+        "idx": pa.int64(),
+        "kind": pa.int8(),
+        "outcome": pa.int8(),
+        "is_odd": pa.bool_(),
+        "is_warm_up": pa.bool_(),
+        "asked_us": pa.int64(),
+        "answered_us": pa.int64(),
+        "call": pa.uint64(),
+        "position": pa.int32(),
+        "low": pa.int64(),
+        "high": pa.uint64(),
+        "handle": pa.uint64(),
+        "body": pa.uint64(),
+        "attributes": pa.uint64(),
+        "deduplication": pa.uint64(),
+        "since_us": pa.int64(),
+        "lease_seconds": pa.int32(),
+        "is_alone": pa.bool_(),
+    }
+)
+"""Of narrow rows.
+
+    group, instance             hashes: of the group, and of it, the lane and the SQS message id
+    outcome                     OK, INFO or FAILED
+    is_odd                      it does not belong into a run where nothing happens
+    asked_us, answered_us       the call
+    call, position              of a publish or receive
+    low, high                   of its sequence number
+    handle                      of a receive or delete the receipt handle, of a publish where to
+    since_us                    of a publish when it was meant, of a receive when it was sent
+    lease_seconds               of a receive; -1 when nobody knows
+    is_alone                    the only message of an answer that had room for more
+"""
+
+
+def narrow(events: Events, expectation: Expectation) -> pa.Table:
+    """Return the events that belong to a group of this run as a table of SCHEMA."""
+    kind = events.told("kind", lambda one: _code(one, _CODES, OTHER), np.int8)
+    queue_lane = events.told("queue", lambda one: _lane(one, expectation), np.int16)
+    is_published, is_received = kind == PUBLISHED, kind == RECEIVED
+    is_made = is_published | is_received
+    idx = events.numbers("idx", NO_IDX)
+    low, high = events.sequence_numbers("sns_sequence_number", "sqs_sequence_number")
+    handle = events.hashes("receipt_handle_hash")
+    group = events.hashes("message_group_id")
+    asked_us, answered_us = events.numbers("invoked_at_us"), events.numbers("responded_at_us")
+    outcome = events.told("outcome", lambda one: _code(one, _OUTCOMES, FAILED), np.int8)
+    is_odd = (
+        ~events.told("kind", lambda one: one in _ORDINARY, bool)
+        | (kind <= DELETED) & ~events.is_known("call_id")
+        | (asked_us == NONE)
+        | (answered_us == NONE)
+        | (answered_us < asked_us)
+        | (outcome != OK)
+        | (is_published | (high != 0)) & (low == NONE)
+        | (is_received | (kind == HANDLED)) & (queue_lane == NO_LANE)
+        | is_received & ~events.is_known("sqs_message_id")
+        | (is_received | (kind == DELETED)) & (handle == 0)
+        | is_received & (events.numbers("receive_count") != 1)
+        | is_received & (events.is_known("sns_message_id") | events.is_known("sns_sequence_number"))
+        | events.is_false("md5_ok")
+    )
+    lane = np.where(is_published, np.int16(0), queue_lane)
+    instance = np.where(lane > 0, events.hashes("sqs_message_id").view(np.int64), idx)
+    is_of_this_run = events.told("message_run", lambda one: one == expectation.run, bool)
+    is_kept = (group != 0) & (~(is_received | (kind == HANDLED)) | is_of_this_run)
+    is_kept &= is_odd | ~events.told("kind", lambda one: one == Kind.OUTBOXED, bool)
+    told: Columns = {
+        "group": group,
+        "instance": mixed(group, lane, instance),
+        "lane": lane,
+        "idx": idx,
+        "kind": kind,
+        "outcome": outcome,
+        "is_odd": is_odd,
+        "is_warm_up": events.told("phase", lambda one: one == WARM_UP, bool),
+        "asked_us": asked_us,
+        "answered_us": answered_us,
+        "call": np.where(is_made, events.hashes("call_id", is_made), np.uint64(0)),
+        "position": np.where(is_made, events.numbers("batch_position", 0), 0).astype(np.int32),
+        "low": low,
+        "high": high,
+        "handle": np.where(is_published, (queue_lane + _TO_TOPIC).astype(np.uint64), handle),
+        "body": events.hashes("body_hash"),
+        "attributes": events.hashes("attributes_hash"),
+        "deduplication": events.hashes("deduplication_id"),
+        "since_us": np.where(is_published, events.numbers("intended_at_us"), events.numbers("sent_at_us")),
+        "lease_seconds": np.where(is_received, _lease_seconds(events, expectation), -1).astype(np.int32),
+        "is_alone": is_received & (events.numbers("max_number_of_messages") > 1) & _is_of_one(events),
+    }
+    table = pa.table([pa.array(told[name]) for name in SCHEMA.names], schema=SCHEMA)
+    return table if is_kept.all() else table.filter(pa.array(is_kept))
+
+
+def sent_to(handle: np.ndarray) -> np.ndarray:
+    """Return the lanes messages were published to, from their publishes' handles; NO_LANE is the topic."""
+    return handle.astype(np.int64) - _TO_TOPIC
+
+
+def _code(value: str | None, codes: Mapping[str, int], otherwise: int) -> int:
+    return otherwise if value is None else codes.get(value, otherwise)
+
+
+def _lane(queue: str | None, expectation: Expectation) -> int:
+    return expectation.queues.index(queue) + 1 if queue in expectation.queues else NO_LANE
+
+
+def _lease_seconds(events: Events, expectation: Expectation) -> np.ndarray:
+    said = events.numbers("visibility_timeout_seconds", -1)
+    of_queue = expectation.visibility_timeout_seconds
+    usual = events.told("queue", lambda one: -1 if one is None else of_queue.get(one, -1), np.int64)
+    return np.where(said < 0, usual, said)
+
+
+def _is_of_one(events: Events) -> np.ndarray:
+    return events.told("detail", lambda one: one == answer_detail(1), bool)

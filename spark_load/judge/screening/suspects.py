@@ -1,0 +1,191 @@
+"""Which groups the checker has to look at: a cheap, conservative pass over the whole history.
+
+A group is cleared only when everything about it is as it should be: every message was published once after the other
+and acknowledged with ascending numbers; every acknowledged message was received exactly once from every queue, as
+published, in one ascending sequence, each after the previous lease had ended; each was deleted in time, and its
+effect, where that is written down, lies between receive and delete; none waited while its queue said it was empty; and
+nothing unusual (a lost answer, a visibility change, a dead letter, another attempt) happened to it. Whatever is not
+cleared is suspect. So suspect contains violated; the tests hold it to that.
+
+What concerns one event, one SQS message or one message is told by `messages`. Here each message is held against those
+before it, in the order of the plan: in a group that is as it should be that is the order of everything else, too.
+"""
+
+import numpy as np
+
+from sluice.history.checker import Expectation
+from sluice.history.checker.blocking import ENQUEUED_WITHIN_US, UNDERFILLED_MIN
+from spark_load.judge.screening.columns import NONE, Columns, starts
+from spark_load.judge.screening.encode import NO_IDX
+from spark_load.judge.screening.rollup import is_known, lanes
+
+_US = 1_000_000
+_BITS_MAX = 62
+
+
+def groups(messages: Columns, expectation: Expectation) -> Columns:
+    """Return one row for each group.
+
+    Args:
+        messages: what `messages.messages` returns.
+        expectation: what the run was set up to be.
+
+    Returns:
+        `group`; `is_suspect`; `waited`, with the bit of each lane set (`waited_bit`) where a message had been there for
+        a whole second when it came, which is suspect if that queue ever said it was empty; and for opportunities
+        `received` (receives of messages of this run), `later` (messages that came behind another from the same queue)
+        and `shared` (of them, in the same answer).
+    """
+    begins = starts(messages["group"])
+    is_suspect = np.logical_or.reduceat(messages["is_odd"] | _is_off(messages, expectation), begins)
+    received, later, shared, waited = (np.zeros(len(begins), dtype=np.int64) for _ in range(4))
+    for lane in (0, *lanes(expectation)):
+        of_lane = _OfLane(messages, lane, begins)
+        if lane == 0:
+            is_suspect |= of_lane.any(_is_published_off(of_lane))
+            continue
+        counts = np.add.reduceat(messages[f"count_{lane}"], begins)
+        received += counts
+        later += np.maximum(np.add.reduceat((messages[f"count_{lane}"] > 0).astype(np.int64), begins) - 1, 0)
+        shared += of_lane.count(_is_together(of_lane))
+        held_until_us = of_lane.highest_before("free_us")
+        is_suspect |= of_lane.any(_is_received_off(of_lane, held_until_us) | _is_handled_off(of_lane))
+        is_suspect |= of_lane.count(_is_underfilled(of_lane)) >= UNDERFILLED_MIN
+        from_us = _available_from_us(of_lane, held_until_us, expectation)
+        is_suspect |= of_lane.any(_has_waited_long(of_lane, from_us, expectation))
+        waited |= np.where(of_lane.any(_has_waited(of_lane, from_us)), waited_bit(lane), 0)
+    return {
+        "group": messages["group"][begins],
+        "is_suspect": is_suspect,
+        "waited": waited,
+        "received": received,
+        "later": later,
+        "shared": shared,
+    }
+
+
+def waited_bit(lane: int) -> int:
+    """Return the bit of a lane in `waited`; the last of very many share one."""
+    return 1 << min(lane, _BITS_MAX)
+
+
+class _OfLane:
+    """What was published (lane 0), or received from a queue: each message, and the one before it in its group.
+
+    Args:
+        messages: what `messages.messages` returns.
+        lane: which.
+        begins: where each group begins among the messages.
+    """
+
+    def __init__(self, messages: Columns, lane: int, begins: np.ndarray) -> None:
+        self._messages, self._lane, self._count = messages, lane, len(begins)
+        self._where = np.flatnonzero(messages[f"count_{lane}"] > 0)
+        self._of_group = np.searchsorted(begins, self._where, side="right") - 1
+        self.is_second = np.ones(len(self._where), dtype=bool)
+        self.is_second[starts(self._of_group)] = False
+
+    def __getitem__(self, name: str) -> np.ndarray:
+        return self._messages[f"{name}_{self._lane}"][self._where]
+
+    def before(self, name: str) -> np.ndarray:
+        """Return what the message before had; of the first of a group it says nothing, see `is_second`."""
+        here = self[name]
+        return np.concatenate((here[:1], here[:-1]))
+
+    def highest_before(self, name: str) -> np.ndarray:
+        """Return the highest known of all before in the group, NONE where there is none."""
+        values, ranks = np.unique(self[name], return_inverse=True)
+        ranks = ranks + self._of_group * len(values)  # so that a group begins above all before it
+        highest = np.concatenate((ranks[:1], np.maximum.accumulate(ranks)[:-1])) - self._of_group * len(values)
+        return np.where(self.is_second, values[np.where(self.is_second, highest, 0)], NONE) if len(values) else ranks
+
+    def any(self, flags: np.ndarray) -> np.ndarray:
+        """Return which groups have a message with the flag."""
+        return self.count(flags) > 0
+
+    def count(self, flags: np.ndarray) -> np.ndarray:
+        """Return how many messages of each group have the flag."""
+        return np.bincount(self._of_group[flags], minlength=self._count)
+
+
+def _is_off(messages: Columns, expectation: Expectation) -> np.ndarray:
+    """Return whether a message was not published, or not received from exactly the queues it was to reach."""
+    is_off = (messages["idx"] == NO_IDX) | (messages["count_0"] <= 0)
+    for lane in lanes(expectation):
+        is_owed = (messages["sent_to_0"] < 0) | (messages["sent_to_0"] == lane)
+        is_off |= messages[f"count_{lane}"] != is_owed
+    return is_off | _is_skewed(messages, expectation)
+
+
+def _is_skewed(messages: Columns, expectation: Expectation) -> np.ndarray:
+    """Return whether a message came from one queue too long after another."""
+    times = [messages[f"answered_us_{lane}"] for lane in lanes(expectation)]
+    if expectation.fan_out_skew_seconds_max is None or not times:
+        return np.zeros(len(messages["idx"]), dtype=bool)
+    latest = np.maximum.reduce(times)
+    earliest = np.where(latest == NONE, NONE, np.minimum.reduce([time - 1 for time in times]) + 1)
+    return latest - earliest > int(expectation.fan_out_skew_seconds_max * _US)
+
+
+def _is_together(of: _OfLane) -> np.ndarray:
+    """Return whether a message stands right behind the one before it in the same call, at the same time."""
+    is_same = of.is_second & is_known(of["call"], of["asked_us"], of["answered_us"])
+    for name in ("call", "asked_us", "answered_us"):
+        is_same &= of[name] == of.before(name)
+    return is_same & (of["position"] > of.before("position"))
+
+
+def _is_numbered_off(of: _OfLane) -> np.ndarray:
+    """Return whether the number is not above the one before it, or cannot be compared with it."""
+    low, before = of["low"], of.before("low")
+    is_above = (low > before) & (before != NONE) & (of["high"] == of.before("high"))
+    return of.is_second & ~is_above & ((low != NONE) | (before != NONE))
+
+
+def _is_published_off(of: _OfLane) -> np.ndarray:
+    """Return whether a message was published before the one before it was acknowledged, or with no higher number."""
+    is_together = _is_together(of) & (of["count"] == 1) & (of.before("count") == 1)
+    is_after = is_known(of["asked_us"], of.before("answered_us")) & (of["asked_us"] >= of.before("answered_us"))
+    return of.is_second & ~(is_together | is_after) | _is_numbered_off(of)
+
+
+def _is_received_off(of: _OfLane, held_until_us: np.ndarray) -> np.ndarray:
+    """Return whether a message came before those before it, while they were held, or with no higher number."""
+    answered_us, before_us = of["answered_us"], of.before("answered_us")
+    is_after = is_known(answered_us, before_us, held_until_us)
+    is_after &= (answered_us > before_us) & (answered_us >= held_until_us)
+    return of.is_second & ~(_is_together(of) | is_after) | _is_numbered_off(of)
+
+
+def _is_handled_off(of: _OfLane) -> np.ndarray:
+    """Return whether the effect of a message was begun before those of all before it were committed."""
+    from_us, until_us = of["handled_from_us"], of.highest_before("handled_until_us")
+    return is_known(from_us, until_us) & (from_us < until_us)
+
+
+def _is_underfilled(of: _OfLane) -> np.ndarray:
+    """Return whether the answer before had room for more, and this message had been there."""
+    is_there = is_known(of["since_us"], of.before("asked_us"))
+    is_there &= of["since_us"] + ENQUEUED_WITHIN_US < of.before("asked_us")
+    return of.is_second & of.before("is_alone") & is_there
+
+
+def _available_from_us(of: _OfLane, held_until_us: np.ndarray, expectation: Expectation) -> np.ndarray:
+    """Return when a message could have been received, NONE where nobody knows."""
+    from_us = np.maximum(of["since_us"] + ENQUEUED_WITHIN_US, held_until_us) + expectation.clock_bound_us
+    return np.where(is_known(of["since_us"], of["asked_us"]), from_us, NONE)
+
+
+def _has_waited(of: _OfLane, from_us: np.ndarray) -> np.ndarray:
+    """Return whether a whole second lay between when a message could have been received and when it was."""
+    return is_known(from_us) & (-(-from_us // _US) < of["asked_us"] // _US)
+
+
+def _has_waited_long(of: _OfLane, from_us: np.ndarray, expectation: Expectation) -> np.ndarray:
+    """Return whether a message waited for longer than is allowed."""
+    waits = (expectation.passed_over_seconds_max, expectation.stuck_seconds_max)
+    allowed = [seconds for seconds in waits if seconds is not None]
+    if not allowed:
+        return np.zeros(len(from_us), dtype=bool)
+    return is_known(from_us) & (of["asked_us"] - from_us > int(min(allowed) * _US))

@@ -1,0 +1,296 @@
+"""The plan: a pure function of (profile, seed, number). Any task computes its own part of it, and again alike.
+
+A message's group, repeat and fate follow from draws of (seed, idx), its time from idx alone, so nothing depends on how
+Spark cuts the work up. The messages of the warm-up come first, at negative times: the load proper begins at 0. End
+markers come after everything, one for each group, with idx -1 - (number of the group).
+
+Times are the inverse of the rate's integral: message n is due when the integral reaches n. Within a phase the rate is
+linear, so the integral is a parabola, and its inverse is exact.
+"""
+
+import base64
+import hashlib
+import heapq
+import json
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from sluice.history.events import Identity, deduplication_id
+from spark_load.plan import body_template
+from spark_load.plan.body_template import Body, Frame
+from spark_load.plan.hashed_random import uniform
+from spark_load.profiles.profile import Phase, Profile
+
+WARM_UP, MEASURE = "warm_up", "measure"
+SCHEMA = pa.schema(
+    [
+        pa.field("idx", pa.int64(), nullable=False),
+        pa.field("publish_attempt", pa.int32(), nullable=False),
+        pa.field("group_number", pa.int32(), nullable=False),
+        pa.field("offset_us", pa.int64(), nullable=False),
+        pa.field("task", pa.int32(), nullable=False),
+    ]
+)
+"""Of `Plan.batch`: the fields of `Planned`."""
+_GROUP, _REPEAT, _PRODUCER, _FATE = range(4)  # what is drawn for a message
+_GROUP_IDS_KEPT = 100_000
+_POOL_STARTS = 65_536
+_POOL_STRIDE = 40_503  # odd, so that as many messages in a row begin at different places of the pool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Planned:
+    """One publish.
+
+    Args:
+        idx: of the message; negative for an end marker.
+        publish_attempt: 1, or 2 for the intended repeat.
+        group_number: of its message group.
+        offset_us: when, in microseconds from the start of the load; negative in the warm-up.
+        task: which publish task does it.
+    """
+
+    idx: int
+    publish_attempt: int
+    group_number: int
+    offset_us: int
+    task: int
+
+    @property
+    def phase(self) -> str:
+        """Return which part of the run it belongs to, as in the history."""
+        return WARM_UP if self.offset_us < 0 else MEASURE
+
+
+@lru_cache(_GROUP_IDS_KEPT)
+def message_group_id(group_number: int) -> str:
+    """Return the message group id of a group."""
+    return f"g{group_number:06d}"
+
+
+@dataclass(frozen=True)
+class Plan:
+    """All publishes of one run."""
+
+    profile: Profile
+    seed: int
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Plan, (self.profile, self.seed)  # what was computed already is large, and soon computed again
+
+    @property
+    def row_count(self) -> int:
+        """Return how many numbers `rows` is defined for: every message and every end marker."""
+        return self.profile.message_count + self.profile.group_count
+
+    def rows(self, number: int) -> Iterator[Planned]:
+        """Yield the publishes of the number-th message or end marker, 0 <= number < row_count."""
+        for row in self.batch(np.array([number])).to_pylist():
+            yield Planned(**row)
+
+    def batch(self, numbers: Any) -> pa.RecordBatch:
+        """Return the publishes of many messages and end markers at once.
+
+        Args:
+            numbers: what `rows` takes, each: a numpy array, or an Arrow array of int64 without nulls.
+
+        Returns:
+            `SCHEMA`: one row per publish; the messages, then their repeats, then the end markers, each as in `numbers`.
+        """
+        numbers = np.asarray(numbers, dtype=np.int64)
+        is_message = numbers < self.profile.message_count
+        messages, ends = numbers[is_message], numbers[~is_message] - self.profile.message_count
+        if not len(ends):
+            columns = self._messages(messages)
+        elif not len(messages):
+            columns = self._end_markers(ends)
+        else:
+            both = zip(self._messages(messages), self._end_markers(ends), strict=True)
+            columns = tuple(np.concatenate(pair) for pair in both)
+        arrays = [_as_arrow(column, field.type) for column, field in zip(columns, SCHEMA, strict=True)]
+        return pa.RecordBatch.from_arrays(arrays, schema=SCHEMA)
+
+    def _messages(self, idx: Any) -> tuple[Any, ...]:
+        drawn = idx.astype(np.uint64)
+        groups = self._groups(uniform(self.seed, drawn, _GROUP))
+        offsets = self._offsets_us(idx)
+        tasks = self._shape.tasks[groups]
+        if self.profile.producers_per_group > 1:
+            which = uniform(self.seed, drawn, _PRODUCER) * self.profile.producers_per_group
+            tasks = (tasks + which.astype(np.int32)) % self.profile.publish_tasks
+        attempts = np.ones(len(idx), np.int32)
+        again, after_us = self._repeats(idx, drawn)
+        if not len(again):
+            return idx, attempts, groups, offsets, tasks
+        return (
+            np.concatenate((idx, idx[again])),
+            np.concatenate((attempts, np.full(len(again), 2, np.int32))),
+            np.concatenate((groups, groups[again])),
+            np.concatenate((offsets, offsets[again] + after_us)),
+            np.concatenate((tasks, tasks[again])),
+        )
+
+    def _groups(self, drawn: Any) -> Any:
+        shares = self._shape.cumulated
+        return np.minimum(np.searchsorted(shares, drawn, side="right"), len(shares) - 1).astype(np.int32)
+
+    def _repeats(self, idx: Any, drawn: Any) -> tuple[Any, Any]:
+        """Return which positions are published again, and how much later. What warms up is not."""
+        early, late = self.profile.duplicate_share, self.profile.late_duplicate_share
+        if not early and not late:
+            return np.empty(0, np.int64), np.empty(0, np.int64)
+        draw = uniform(self.seed, drawn, _REPEAT)
+        again = np.flatnonzero((draw < early + late) & (idx >= self.profile.warm_up_count))
+        early_us = round(self.profile.duplicate_after_seconds * 1e6)
+        late_us = round((self.profile.late_duplicate_after_seconds or 0) * 1e6)
+        return again, np.where(draw[again] < early, early_us, late_us)
+
+    def _end_markers(self, groups: Any) -> tuple[Any, ...]:
+        seconds = self.profile.end_markers_after_seconds + groups / self.profile.end_markers_per_second
+        return (
+            -1 - groups,
+            np.ones(len(groups), np.int32),
+            groups.astype(np.int32),
+            np.rint(seconds * 1e6).astype(np.int64),
+            self._shape.tasks[groups],
+        )
+
+    def _offsets_us(self, idx: Any) -> Any:
+        warm_up_count = self.profile.warm_up_count
+        is_measured = idx >= warm_up_count
+        if not warm_up_count or is_measured.all():
+            return _inverse_us(self.profile.steps, idx - warm_up_count)
+        early_us = np.rint(idx * 1e6 / self.profile.steps[0].messages_per_second).astype(np.int64)
+        early_us = np.minimum(early_us - round(self.profile.warm_up_seconds * 1e6), -1)  # the sign says the phase
+        return np.where(is_measured, _inverse_us(self.profile.steps, np.maximum(idx - warm_up_count, 0)), early_us)
+
+    @property
+    def _shape(self) -> "_Shape":
+        return _shape(self.profile.group_count, self.profile.group_skew, self.profile.publish_tasks)
+
+    @cached_property
+    def _first_failing(self) -> float:
+        """Return which idx is the first that may fail: that of the load proper, where anything fails at all."""
+        fails = self.profile.poison_share or self.profile.failure_share or self.profile.crash_share
+        return self.profile.warm_up_count if fails else math.inf
+
+    def _fate(self, idx: int) -> float:
+        """Return the draw that decides on a message's failure; of what never fails, one that decides on none."""
+        return uniform(self.seed, idx, _FATE) if idx >= self._first_failing else 1.0
+
+    def is_poison(self, idx: int) -> bool:
+        """Return whether a message fails at every receive. End markers and what warms up never fail in any way."""
+        return self._fate(idx) < self.profile.poison_share
+
+    def fails_first(self, idx: int) -> bool:
+        """Return whether a message is given back at its first receive, and succeeds after it."""
+        poison = self.profile.poison_share
+        return poison <= self._fate(idx) < poison + self.profile.failure_share
+
+    def crashes_first(self, idx: int) -> bool:
+        """Return whether the consumer of a message's first receive is to forget it."""
+        failing = self.profile.poison_share + self.profile.failure_share
+        return failing <= self._fate(idx) < failing + self.profile.crash_share
+
+    def identity(self, planned: Planned, run: str) -> Identity:
+        """Return the identity of a planned message in a run."""
+        return Identity(run=run, message_group_id=message_group_id(planned.group_number), idx=planned.idx)
+
+    @cached_property
+    def _pool(self) -> str:
+        size = _POOL_STARTS + self.profile.payload_bytes
+        return base64.urlsafe_b64encode(hashlib.shake_128(f"{self.seed}".encode()).digest(size)).decode()
+
+    def payload(self, idx: int) -> str:
+        """Return the payload of a message: of letters, digits, `-` and `_`, which no encoding has to escape."""
+        if idx < 0:
+            return ""
+        start = idx * _POOL_STRIDE % _POOL_STARTS
+        return self._pool[start : start + self.profile.payload_bytes]
+
+    def body(self, idx: int, group_number: int, run: str) -> str:
+        """Return the body of a planned message: what `make_body` makes of its identity and payload, sooner."""
+        return body_template.text(self.framed(idx, message_group_id(group_number), run))
+
+    def framed(self, idx: int, group_id: str, run: str) -> Body:
+        """Return the body of a planned message as a frame and values."""
+        return _frame(run, is_end=idx < 0), (group_id, idx, self.payload(idx))
+
+    def deduplication_id(self, planned: Planned, run: str) -> str:
+        """Return the deduplication id: the same for a message and its repeat."""
+        return deduplication_id(self.identity(planned, run))
+
+
+def silence_seconds(profile: Profile) -> float:
+    """Return the longest time in which no message is due, from the start of the load to its first end marker.
+
+    The rate is linear within a phase, so the longest gaps are those beside where phases begin and end.
+    """
+    begun = np.floor(np.cumsum([0, *(step.message_count for step in profile.steps)])).astype(np.int64)
+    near = np.unique(begun[:, None] + np.arange(-2, 3))
+    numbers = near[(near >= 0) & (near < profile.measured_count)]
+    seconds = _inverse_us(profile.steps, numbers) / 1e6
+    gaps = np.diff(seconds)[np.diff(numbers) == 1]
+    return float(max([seconds[0], *gaps, profile.end_markers_after_seconds - seconds[-1]]))
+
+
+def _as_arrow(column: Any, type_: pa.DataType) -> pa.Array:
+    """Return a numpy column as Arrow's, without a copy; `pa.array` would import pandas for it first."""
+    assert column.dtype.itemsize * 8 == type_.bit_width, "columns are computed as what they are sent as"
+    return pa.Array.from_buffers(type_, len(column), [None, pa.py_buffer(column)])
+
+
+@lru_cache(maxsize=4)
+def _frame(run: str, *, is_end: bool) -> Frame:
+    end = "true" if is_end else "false"
+    return Frame(f'{{"run":{json.dumps(run)},"group":"', '","idx":', f',"end":{end},"payload":"', '"}')
+
+
+@dataclass(frozen=True, slots=True)
+class _Shape:
+    """How the groups share messages and tasks: `cumulated` shares by group, and the (first) task of each."""
+
+    cumulated: Any
+    tasks: Any
+
+
+@lru_cache(maxsize=4)
+def _shape(group_count: int, skew: float, task_count: int) -> _Shape:
+    """Return the shape of Zipf shares; kept for the process, because a plan comes anew to each task."""
+    weights = np.arange(1, group_count + 1, dtype=np.float64) ** -skew
+    shares = weights / weights.sum()
+    return _Shape(np.cumsum(shares), np.array(_spread(shares.tolist(), task_count), np.int32))
+
+
+def _spread(shares: list[float], task_count: int) -> list[int]:
+    """Return a task for each share: the heaviest first, each to the task with the least so far."""
+    if task_count == 1:
+        return [0] * len(shares)
+    loads = [(0.0, task) for task in range(task_count)]
+    tasks = []
+    for share in shares:
+        load, task = loads[0]
+        tasks.append(task)
+        heapq.heapreplace(loads, (load + share, task))
+    return tasks
+
+
+def _inverse_us(steps: tuple[Phase, ...], number: Any) -> Any:
+    """Return when the integral of the rate reaches each number, in microseconds."""
+    rates = np.array([step.messages_per_second for step in steps])
+    seconds = np.array([step.duration_seconds for step in steps])
+    slopes = np.array([(step.end_per_second - step.messages_per_second) / step.duration_seconds for step in steps])
+    ended = np.cumsum([step.message_count for step in steps])
+    step = np.minimum(np.searchsorted(ended, number, side="right"), len(steps) - 1)
+    into = number - np.concatenate(([0.0], ended[:-1]))[step]
+    rate = rates[step]
+    # The usual formula with a difference in its numerator loses all its digits for a slope near 0; this one does not.
+    root = rate + np.sqrt(np.maximum(rate * rate + 2 * slopes[step] * into, 0))
+    within = np.divide(2 * into, root, out=np.zeros_like(into), where=root > 0)
+    return np.rint((np.concatenate(([0.0], np.cumsum(seconds)[:-1]))[step] + within) * 1e6).astype(np.int64)

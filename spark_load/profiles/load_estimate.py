@@ -1,0 +1,233 @@
+"""How much a profile makes of everything: messages, calls, backlogs, seconds and dollars. Expected values, no draws."""
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Literal
+
+import numpy as np
+
+from sluice import limits, prices
+from spark_load.profiles.profile import Phase, Profile
+
+CALL_SECONDS = 0.02
+_WAIT_SECONDS = 1
+_LEASE_SECONDS = 30  # of a queue, where the profile gives none
+_ENVELOPE_BYTES = 160  # of a body: run, group, idx and JSON
+_SLICES = 100  # a phase is looked at in so many pieces, for the backlog
+
+# What LocalStack was measured to do on two cores.
+_LOCALSTACK_DELIVERIES_PER_SECOND = 270  # from a topic: 90 messages to each of three queues
+_LOCALSTACK_SENDS_PER_SECOND = 1_300
+_LOCALSTACK_ANSWERS_PER_SECOND = 80  # of one queue, each deleted: 800 messages by tens
+
+type Target = Literal["aws", "localstack"]
+
+
+@dataclass(frozen=True)
+class Volume:
+    """What a profile makes, against so many queues.
+
+    Args:
+        profile: what is offered.
+        queue_count: queues of the environment.
+        target: what it runs against.
+        max_receive_count: receives after which a poisoned message is dead-lettered.
+    """
+
+    profile: Profile
+    queue_count: int
+    target: Target
+    max_receive_count: int
+
+    @property
+    def copies(self) -> int:
+        """Return how many queues get a message."""
+        return self.queue_count if self.profile.destination == "topic" else 1
+
+    @cached_property
+    def hottest_share(self) -> float:
+        """Return the share of the messages that the hottest group has."""
+        return 1 / self._weight(step=1)
+
+    def _weight(self, *, step: int) -> float:
+        """Return the sum of every step-th Zipf weight, the first of which is 1."""
+        return float(np.sum(np.arange(1, self.profile.group_count + 1, step) ** -float(self.profile.group_skew)))
+
+    @cached_property
+    def queue_share(self) -> float:
+        """Return the share of the messages that comes to the busiest queue: that of the hottest group."""
+        if self.profile.destination == "topic":
+            return 1.0
+        return self.hottest_share * self._weight(step=self.queue_count)
+
+    @property
+    def body_bytes(self) -> int:
+        """Return the size of a body, about."""
+        return self.profile.payload_bytes + _ENVELOPE_BYTES
+
+    def _of_measured(self, share: float) -> int:
+        return round(share * self.profile.measured_count)
+
+    @property
+    def early_repeats(self) -> int:
+        """Return publishes of a message once more, inside the window."""
+        return self._of_measured(self.profile.duplicate_share)
+
+    @property
+    def late_repeats(self) -> int:
+        """Return publishes of a message once more, when the window is over."""
+        return self._of_measured(self.profile.late_duplicate_share)
+
+    @property
+    def published(self) -> int:
+        """Return publishes of everything."""
+        return self.profile.message_count + self.early_repeats + self.late_repeats + self.profile.group_count
+
+    @property
+    def kept(self) -> int:
+        """Return what comes through: repeats inside the window are suppressed."""
+        return self.published - self.early_repeats
+
+    @property
+    def poisoned(self) -> int:
+        """Return how many messages end in a DLQ."""
+        return self._of_measured(self.profile.poison_share)
+
+    @property
+    def received(self) -> int:
+        """Return receives of one copy of everything, those of the dead letters from the DLQ among them."""
+        again = self._of_measured(self.profile.failure_share + self.profile.crash_share)
+        in_queue, in_dlq, redriven = self.max_receive_count - 1, 1, self.profile.redrive
+        return self.kept + again + self.poisoned * (in_queue + in_dlq + redriven)
+
+    @property
+    def fails(self) -> bool:
+        """Return whether some messages are to fail; then a receive asks for one, see `handling`."""
+        return bool(self.profile.failure_share or self.profile.crash_share or self.profile.poison_share)
+
+    @cached_property
+    def publish_fill(self) -> float:
+        """Return how many messages share a publish call."""
+        profile = self.profile
+        addresses = 1 if profile.destination == "topic" else self.queue_count
+        rate = profile.messages_per_second / profile.publish_tasks / addresses
+        room = min(limits.PUBLISH_BATCH_ENTRIES_MAX, limits.PUBLISH_BYTES_MAX // self.body_bytes)
+        if not profile.batch_same_group:
+            room = min(room, math.ceil(profile.group_count * profile.producers_per_group / profile.publish_tasks))
+        return max(1.0, min(rate * (profile.publish_linger_seconds + CALL_SECONDS), room))
+
+    @cached_property
+    def receive_fill(self) -> float:
+        """Return how many messages a receive brings that brings any."""
+        if self.fails:
+            return 1.0
+        if self.profile.consume_after_seconds:
+            return float(limits.RECEIVE_MESSAGES_MAX)
+        rate = self.profile.messages_per_second * self.queue_share / self.profile.consumers_per_queue
+        come = rate * (self.profile.poll_pause_seconds + 2 * CALL_SECONDS)
+        return max(1.0, min(come, limits.RECEIVE_MESSAGES_MAX))
+
+    @property
+    def handled_per_second(self) -> float:
+        """Return how many messages a second the consumers of a queue can work off."""
+        profile = self.profile
+        in_answer = 1 if self.fails else limits.RECEIVE_MESSAGES_MAX
+        seconds = 2 * CALL_SECONDS + profile.poll_pause_seconds + in_answer * profile.handler_seconds
+        return profile.consumers_per_queue * in_answer / seconds
+
+    @property
+    def offerable_per_second(self) -> float:
+        """Return how many messages a second LocalStack passes on."""
+        if self.profile.destination == "topic":
+            return _LOCALSTACK_DELIVERIES_PER_SECOND / self.queue_count
+        return _LOCALSTACK_SENDS_PER_SECOND
+
+    @property
+    def through_per_second(self) -> float:
+        """Return how many messages a second come all the way through the busiest queue."""
+        if self.target == "aws":
+            return self.handled_per_second
+        offered = self.offerable_per_second * self.queue_share
+        received = _LOCALSTACK_ANSWERS_PER_SECOND * (1 if self.fails else limits.RECEIVE_MESSAGES_MAX)
+        return min(self.handled_per_second, received, offered)
+
+    @cached_property
+    def backlogs(self) -> tuple[float, float]:
+        """Return the greatest backlog of the busiest queue, and the one when everything is published."""
+        profile = self.profile
+        times = (
+            self.queue_share * (self.received - profile.group_count) / profile.message_count
+        )  # a message is received
+        backlog = greatest = at_seconds = 0.0
+        for phase, share in (
+            *((step, times) for step in profile.steps),
+            *((step, self.queue_share) for step in self._end()),
+        ):
+            seconds = phase.duration_seconds / _SLICES
+            for number in range(_SLICES):
+                rise = (phase.end_per_second - phase.messages_per_second) * (number + 0.5) / _SLICES
+                able = self.through_per_second if at_seconds >= profile.consume_after_seconds else 0
+                backlog = max(0.0, backlog + ((phase.messages_per_second + rise) * share - able) * seconds)
+                greatest = max(greatest, backlog)
+                at_seconds += seconds
+        return greatest, backlog
+
+    def _end(self) -> tuple[Phase, Phase]:
+        """Return the silence before the end markers, and the end markers."""
+        profile = self.profile
+        silence = profile.end_markers_after_seconds - profile.duration_seconds
+        rate = profile.end_markers_per_second
+        return (
+            Phase(duration_seconds=silence, messages_per_second=0),
+            Phase(duration_seconds=min(86_400, profile.group_count / rate), messages_per_second=min(rate, 1_000_000)),
+        )
+
+    @property
+    def publish_seconds(self) -> float:
+        """Return the time from the first message of the warm-up to the last end marker."""
+        return self.profile.warm_up_seconds + self.profile.publish_seconds
+
+    @property
+    def drain_seconds(self) -> float:
+        """Return the time from the last end marker until everything is consumed."""
+        waiting = max(0.0, self.profile.consume_after_seconds - self.profile.publish_seconds)
+        lease = (self.profile.visibility_timeout_seconds or _LEASE_SECONDS) if self.profile.crash_share else 0
+        return waiting + self.backlogs[1] / self.through_per_second + lease
+
+    @property
+    def _answers(self) -> int:
+        """Return how many receives bring something."""
+        return math.ceil(self.copies * self.received / self.receive_fill)
+
+    @property
+    def calls(self) -> dict[str, int]:
+        """Return the calls of each action, in all queues together."""
+        profile = self.profile
+        active_seconds = max(0.0, self.publish_seconds + self.drain_seconds - profile.consume_after_seconds)
+        consumers = profile.consumers_per_queue * self.queue_count
+        polls = math.ceil(consumers * active_seconds / (_WAIT_SECONDS + profile.poll_pause_seconds))
+        deleted = self.kept - (0 if profile.redrive else self.poisoned)
+        given_back = self._of_measured(profile.failure_share) + self.poisoned * self.max_receive_count
+        return {
+            "publish": math.ceil(self.published / self.publish_fill),
+            "receive": max(self._answers, polls),
+            "delete": math.ceil(self.copies * deleted / self.receive_fill),
+            "change visibility": self.copies * given_back,
+        }
+
+    @property
+    def cost(self) -> dict[str, float]:
+        """Return what it costs on AWS, in US dollars by line."""
+        calls, request = self.calls, prices.usd("SQS FIFO request")
+        small = calls["receive"] - self._answers + calls["delete"] + calls["change visibility"]
+        consuming = small + self._answers * prices.requests(self.receive_fill * self.body_bytes)
+        if self.profile.destination == "queue":
+            sending = calls["publish"] * prices.requests(self.publish_fill * self.body_bytes)
+            return {"SQS send": sending * request, "SQS receive, delete": consuming * request}
+        delivered = self.kept * self.copies
+        return {
+            **prices.fan_out(published=self.published, delivered=delivered, message_bytes=self.body_bytes),
+            "SQS send": delivered * prices.requests(self.body_bytes) * request,
+            "SQS receive, delete": consuming * request,
+        }

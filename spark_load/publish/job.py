@@ -1,0 +1,131 @@
+"""Publish the plan: a Spark task for each publisher, a group's messages all in one, by time.
+
+Which messages a publisher sends when is `publisher`; what carries them, `transport`.
+"""
+
+from collections.abc import Iterator
+from itertools import groupby
+from operator import itemgetter
+
+import numpy as np
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+
+from spark_load.plan.plan import SCHEMA, Plan
+from spark_load.publish.publisher import Publisher
+from spark_load.publish.transport import Transport
+from spark_load.publish.transport.ledger import Ledger
+from spark_load.publish.transport.opening import opened
+from spark_load.run.resume import left, remembered
+from spark_load.runtime.coordinator import Progress
+from spark_load.runtime.task_context import PUBLISHER, SUMMARY_SCHEMA, Desk, Run, desk
+
+_PLAN_SCHEMA = "idx bigint, publish_attempt int, group_number int, offset_us bigint, task int"
+_BLOCK_SCHEMA = "task int, moment bigint, rows binary"
+_PLAN_ROWS_PER_TASK = 100_000
+_MOMENT_US = 100_000
+_ORDER = [("offset_us", "ascending"), ("publish_attempt", "ascending"), ("idx", "ascending")]
+
+
+def plan_rows(spark: SparkSession, run: Run) -> DataFrame:
+    """Return the plan as a DataFrame: one row per publish, columns as in `plan.Planned`, no order."""
+    plan = run.plan
+    return _parts(spark, plan).mapInArrow(lambda parts: _planned(plan, parts), _PLAN_SCHEMA)
+
+
+def _parts(spark: SparkSession, plan: Plan) -> DataFrame:
+    """Return the numbers of the parts of a plan, a partition each."""
+    count = 1 + plan.row_count // _PLAN_ROWS_PER_TASK
+    return spark.range(0, count, 1, count)
+
+
+def _planned(plan: Plan, parts: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    for part in (one for batch in parts for one in batch.column("id").to_pylist()):
+        first = part * _PLAN_ROWS_PER_TASK
+        yield plan.batch(np.arange(first, min(first + _PLAN_ROWS_PER_TASK, plan.row_count)))
+
+
+def publish(spark: SparkSession, run: Run) -> DataFrame:
+    """Return the job that publishes the plan; nothing happens until its rows are asked for.
+
+    Runs one task per `publish_tasks`, each for the whole duration. Not safe to repeat: `spark.task.maxFailures` is 1.
+    Rows go to their tasks in blocks, of which Spark knows the task and the moment: it looks at no row.
+    """
+    plan = run.plan
+
+    def share(blocks: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        progress = publish_share(run, _unblocked(blocks))
+        yield pa.RecordBatch.from_pydict(
+            {"worker": [progress.worker], "done": [progress.done], "abandoned": [progress.abandoned]}
+        )
+
+    if run.attempt:
+        blocks = left(spark, run, plan_rows(spark, run)).mapInArrow(_blocked, _BLOCK_SCHEMA)
+    else:
+        blocks = _parts(spark, plan).mapInArrow(lambda parts: _blocked(_planned(plan, parts)), _BLOCK_SCHEMA)
+    return (
+        blocks.repartitionById(plan.profile.publish_tasks, "task")
+        .sortWithinPartitions("moment")
+        .mapInArrow(share, SUMMARY_SCHEMA)
+    )
+
+
+def _blocked(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Yield rows of the plan in blocks: those of one task and one moment are one."""
+    for batch in filter(len, batches):
+        task, moment = batch.column("task").to_numpy(), batch.column("offset_us").to_numpy() // _MOMENT_US
+        order = np.lexsort((moment, task))
+        rows, task, moment = batch.take(pa.array(order.tolist())), task[order], moment[order]
+        is_first = np.concatenate(([True], (task[1:] != task[:-1]) | (moment[1:] != moment[:-1])))
+        starts = np.flatnonzero(is_first)
+        counts = np.diff(np.append(starts, len(rows)))
+        told = [rows.slice(at, count).serialize().to_pybytes() for at, count in zip(starts, counts, strict=True)]
+        yield pa.RecordBatch.from_pydict(
+            {"task": pa.array(task[starts].tolist(), pa.int32()), "moment": moment[starts].tolist(), "rows": told}
+        )
+
+
+def _unblocked(blocks: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of blocks that come by moment, in the order in which they are published: a batch each moment."""
+    told = (
+        one for batch in blocks for one in zip(batch.column("moment").to_pylist(), batch.column("rows"), strict=True)
+    )
+    for _, of_moment in groupby(told, itemgetter(0)):
+        rows = [pa.ipc.read_record_batch(block.as_buffer(), SCHEMA) for _, block in of_moment]
+        yield pa.concat_batches(rows).sort_by(_ORDER)
+
+
+def publish_share(run: Run, rows: Iterator[pa.RecordBatch]) -> Progress:
+    """Publish one task's share of the plan; return how it went.
+
+    Runs inside a Spark task; once for each share.
+
+    Args:
+        run: whose plan it is.
+        rows: as `Publisher.publish` takes them.
+    """
+    with desk(run, PUBLISHER) as at:
+        transport = _transport(run, at)
+        try:
+            return Publisher(
+                run.plan,
+                run=run.id,
+                addresses=_addresses(run),
+                transport=transport,
+                board=at.board,
+                clock=at.clock,
+                name=at.name,
+            ).publish(remembered(run, at.board, rows) if run.begin_by_us else rows)
+        finally:
+            transport.close()
+
+
+def _addresses(run: Run) -> list[str]:
+    is_straight = run.plan.profile.destination == "queue"
+    return list(run.site.queue_urls.values()) if is_straight else [run.site.topic_arn]
+
+
+def _transport(run: Run, at: Desk) -> Transport:
+    service, client = ("sqs", at.sqs) if run.plan.profile.destination == "queue" else ("sns", at.sns)
+    ledger = Ledger(at.journal, names=run.site.names(), run=run.id, service=service)
+    return opened(run.transport, client, recorder=at.recorder, ledger=ledger, clock=at.clock)

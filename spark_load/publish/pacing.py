@@ -1,0 +1,79 @@
+"""When to send, and when to try again: pure functions of time and of draws.
+
+AWS: full jitter, https://aws.amazon.com/blogs/architecture/exponential-backoff-and-jitter/ (read 2026-11-21).
+"""
+
+from collections.abc import Callable
+
+from spark_load.publish.transport import is_throttled
+
+RETRY_SECONDS_MAX = 30  # far inside the deduplication window, so a retry is never a second message
+_RETRY_PAUSE_SECONDS = 0.5
+_THROTTLED_SECONDS_MAX = 180  # a refusal had no effect, but an answer that says 503 may have had one
+_BACKOFF_SECONDS = 0.05
+_BACKOFF_SECONDS_MAX = 5.0
+_DOUBLINGS_MAX = 10
+
+
+class Pace:
+    """How far along the plan a publisher may be: as far as time, and behind it at most `ratio` times as fast.
+
+    Without the bound, whoever comes out of a stall sends all it held back at once: a storm nobody planned. While the
+    publisher could send nothing, it stands still.
+
+    Args:
+        ratio: of plan to time, while catching up.
+        start_us: what to begin at, microseconds along the plan; what is before it is caught up with.
+        now_us: the instant, in the same microseconds.
+    """
+
+    def __init__(self, *, ratio: float, start_us: int, now_us: int) -> None:
+        self._ratio, self._until_us, self._looked_us = ratio, float(start_us), now_us
+
+    def until_us(self, now_us: int, *, is_blocked: bool) -> float:
+        """Return up to where the plan is due."""
+        passed_us, self._looked_us = now_us - self._looked_us, now_us
+        if not is_blocked:
+            self._until_us = max(self._until_us, min(now_us, self._until_us + self._ratio * passed_us))
+        return self._until_us
+
+    def seconds_to(self, offset_us: int, now_us: int) -> float:
+        """Return how long it takes until the plan is due up to there, if nothing blocks."""
+        waits_us: tuple[float, ...] = (0, offset_us - now_us, (offset_us - self._until_us) / self._ratio)
+        return max(waits_us) / 1_000_000
+
+
+class Trouble:
+    """What failed, since when, and how long to rest.
+
+    Args:
+        uniform: a draw in [0, 1) for each key, the same for the same key.
+    """
+
+    def __init__(self, uniform: Callable[[str], float]) -> None:
+        self._uniform = uniform
+        self._groups: dict[int, tuple[float, int]] = {}
+        self._down_since: float | None = None
+
+    def succeeded(self, groups: list[int]) -> None:
+        """Forget what failed before."""
+        self._down_since = None
+        if self._groups:
+            for group in groups:
+                self._groups.pop(group, None)
+
+    def rest_seconds(self, group: int, code: str, now: float) -> float | None:
+        """Return how long a group rests after a failure; None when it is too late to try again.
+
+        Throttled, longer each time and never the same for two groups, or they would come back together. Otherwise
+        evenly, until the group has failed for half a minute, or nothing at all has succeeded for as long.
+        """
+        since, tries = self._groups.get(group, (now, 0))
+        self._groups[group] = (since, tries + 1)
+        if is_throttled(code):
+            if now - since > _THROTTLED_SECONDS_MAX:
+                return None
+            longest: float = min(_BACKOFF_SECONDS_MAX, _BACKOFF_SECONDS * 2 ** min(tries, _DOUBLINGS_MAX))
+            return longest * self._uniform(f"{group}.{tries}")
+        self._down_since = now if self._down_since is None else self._down_since
+        return None if now - min(since, self._down_since) > RETRY_SECONDS_MAX else _RETRY_PAUSE_SECONDS

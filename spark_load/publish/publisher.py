@@ -1,0 +1,254 @@
+"""One publish task: open loop, each message at its intended time, a group strictly one call after the other.
+
+A task never sends two messages of one group in one call, unless the profile asks for it: entries of a batch can fail
+apart, and the later one would already be in. A call that fails is repeated with the same deduplication ids until it is
+too old to be safe; then its groups are abandoned, because whatever came after would be a reorder of our own making.
+"""
+
+import hashlib
+import math
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Sequence
+from itertools import repeat
+
+import numpy as np
+import pyarrow as pa
+
+from sluice import limits
+from sluice.clock import Clock
+from spark_load.plan.plan import MEASURE, WARM_UP, Plan, message_group_id
+from spark_load.profiles.profile import OVERHEAD_BYTES
+from spark_load.publish.bodies import bodies
+from spark_load.publish.pacing import Pace, Trouble
+from spark_load.publish.scheduler import Agenda
+from spark_load.publish.transport import Answer, Call, Message, Transport, is_throttled
+from spark_load.runtime.coordinator import Board, Progress
+
+_LOOK_AHEAD = 20_000
+_ADMITTED_MAX = 2_000  # at once: then it is looked after answers again
+_WAIT_SECONDS_MAX = 0.2  # then it is looked whether to stop
+_MEASURE_WAIT_SECONDS = 7_200
+_NEVER_US = 2**62
+_COLUMNS = ("idx", "publish_attempt", "group_number", "offset_us")
+
+
+class Publisher:
+    """Publishes one task's share.
+
+    Args:
+        plan: whose share.
+        run: id of the run.
+        addresses: the topic's ARN, or the queues' URLs in the plan's order.
+        transport: carries the calls.
+        board: says when to begin and to stop, and is told how far it is.
+        clock: of the task.
+        name: of the task.
+    """
+
+    def __init__(
+        self,
+        plan: Plan,
+        *,
+        run: str,
+        addresses: list[str],
+        transport: Transport,
+        board: Board,
+        clock: Clock,
+        name: str,
+    ) -> None:
+        self._plan, self._run, self._addresses, self._transport = plan, run, addresses, transport
+        self._board, self._clock = board, clock
+        profile = plan.profile
+        self._agenda = Agenda(lane_count=len(addresses), is_batched=profile.batch_same_group)
+        self._trouble = Trouble(self._uniform)
+        self._progress = Progress(worker=name, role="publish")
+        self._room = min(
+            limits.PUBLISH_BATCH_ENTRIES_MAX, limits.PUBLISH_BYTES_MAX // (profile.payload_bytes + OVERHEAD_BYTES)
+        )
+        self._linger_us = round(profile.publish_linger_seconds * 1_000_000)
+        self._on_their_way: set[Call] = set()
+        self._bodies = bodies(plan, run)
+
+    def _uniform(self, key: str) -> float:
+        digest = hashlib.blake2b(f"{self._plan.seed}.{self._progress.worker}.{key}".encode(), digest_size=8).digest()
+        return int.from_bytes(digest) / 2**64
+
+    def publish(self, rows: Iterator[pa.RecordBatch]) -> Progress:
+        """Publish every row of the plan at its time, unless told to stop; return how it went.
+
+        Args:
+            rows: by offset, ascending, columns as in `plan.SCHEMA`; negative offsets are the warm-up.
+        """
+        self._board.say(self._progress, now=True)
+        coming = _Coming(rows)
+        start_us = self._board.await_start()
+        if self._plan.profile.warm_up_count:
+            before_us = round(self._plan.profile.warm_up_seconds * 1_000_000)
+            self._publish_phase(coming, start_us + before_us, until_us=0)
+            self._board.say(self._progress, now=True)
+            start_us = self._board.await_measure(_MEASURE_WAIT_SECONDS)
+        self._publish_phase(coming, start_us, until_us=None)
+        self._board.say(self._progress, now=True)
+        return self._progress
+
+    def _publish_phase(self, coming: "_Coming", base_us: int, *, until_us: int | None) -> None:
+        """Publish what comes before `until_us` along the plan, which is at 0 at the instant `base_us`."""
+        now_us = self._clock.now_us() - base_us
+        first_us = min(now_us, coming.offset_us)
+        pace = Pace(ratio=self._plan.profile.catch_up_ratio, start_us=first_us, now_us=now_us)
+        is_blocked = False
+        while not self._is_over(coming, until_us) and not self._board.is_stopped():
+            now_us = self._clock.now_us() - base_us
+            due_us = pace.until_us(now_us, is_blocked=is_blocked)
+            room = min(_ADMITTED_MAX, _LOOK_AHEAD - self._agenda.waiting_count)
+            for rows in coming.take(_earlier(due_us, until_us), room):
+                self._progress.abandoned += self._agenda.add(self._messages(rows, base_us))
+            self._agenda.wake(self._clock.monotonic())
+            self._send(base_us + now_us)
+            is_blocked = self._is_blocked()
+            for answer in self._wait(coming, pace, base_us, until_us):
+                self._take(answer)
+            self._board.say(self._progress)
+
+    def _is_over(self, coming: "_Coming", until_us: int | None) -> bool:
+        return self._agenda.is_empty and not coming.is_before(until_us)
+
+    def _messages(self, rows: pa.RecordBatch, base_us: int) -> Iterator[Message]:
+        """Return the messages of rows of the plan: made a column at a time, there being so many."""
+        idx, attempts, groups, offsets = (rows.column(name).to_numpy().tolist() for name in _COLUMNS)
+        columns = (
+            map(self._bodies.number, idx, groups),
+            attempts,
+            [base_us + offset for offset in offsets],
+            map(message_group_id, groups),
+            [f"{self._run}.{one}" for one in idx],
+            [WARM_UP if offset < 0 else MEASURE for offset in offsets],
+            groups,
+            idx,
+        )
+        return map(tuple.__new__, repeat(Message), zip(*columns, strict=True))
+
+    def _send(self, now_us: int) -> None:
+        """Send as many calls as there is room for, of full calls and of messages that have lingered."""
+        calls: list[Call] = []
+        room = self._transport.room
+        for lane, address in enumerate(self._addresses):
+            while len(calls) < room and self._is_due(lane, now_us):
+                taken = self._agenda.take(lane, self._room)
+                call = Call(address, taken, list(map(self._bodies.framed, taken)))
+                self._on_their_way.add(call)
+                calls.append(call)
+        if calls:
+            self._transport.send(calls)
+
+    def _is_blocked(self) -> bool:
+        """Return whether nothing more can be sent, and as much as is on its way could be."""
+        ready_count = sum(self._agenda.ready_count(lane) for lane in range(len(self._addresses)))
+        return self._transport.room == 0 and ready_count >= len(self._on_their_way) * self._room
+
+    def _is_due(self, lane: int, now_us: int) -> bool:
+        """Return whether a call is to be made: a full one, or one whose first message has lingered."""
+        if self._agenda.ready_count(lane) >= self._room:
+            return True
+        head_us = self._agenda.head_us(lane)
+        return head_us is not None and not self._is_filling(lane) and now_us - head_us >= self._linger_us
+
+    def _is_filling(self, lane: int) -> bool:
+        """Return whether what is due there waits for the call before it: where calls are to be full, no two are not.
+
+        On a machine that is too slow for the rate calls would otherwise be many and small, and it slower yet.
+        """
+        return self._linger_us > 0 and any(call.address == self._addresses[lane] for call in self._on_their_way)
+
+    def _wait(self, coming: "_Coming", pace: Pace, base_us: int, until_us: int | None) -> Sequence[Answer]:
+        """Wait for answers, or for the next thing to do; return the answers."""
+        now_us = self._clock.now_us() - base_us
+        waits = [_WAIT_SECONDS_MAX]
+        if self._transport.room:
+            lanes = (lane for lane in range(len(self._addresses)) if not self._is_filling(lane))
+            heads = (self._agenda.head_us(lane) for lane in lanes)
+            waits += [
+                (head_us - base_us + self._linger_us - now_us) / 1_000_000 for head_us in heads if head_us is not None
+            ]
+            if coming.is_before(until_us) and self._agenda.waiting_count < _LOOK_AHEAD:
+                waits.append(pace.seconds_to(coming.offset_us, now_us))
+            if self._agenda.wakes_at is not None:
+                waits.append(self._agenda.wakes_at - self._clock.monotonic())
+        wait = max(0, math.ceil(min(waits) * 1_000_000)) / 1_000_000  # never less than it takes: that would be a spin
+        if self._on_their_way:
+            return self._transport.answers(wait)
+        self._clock.sleep(wait)
+        return ()
+
+    def _take(self, answer: Answer) -> None:
+        self._on_their_way.remove(answer.call)
+        messages = answer.call.messages
+        if not answer.errors:
+            groups = list({one.group_number for one in messages})
+            self._progress.done += len(messages)
+            self._trouble.succeeded(groups)
+            self._agenda.settle(groups)
+            return
+        failed: dict[int, list[Message]] = defaultdict(list)
+        codes: dict[int, str] = {}
+        for position, code in sorted(answer.errors.items()):
+            failed[messages[position].group_number].append(messages[position])
+            codes[messages[position].group_number] = code
+        good = Counter(one.group_number for position, one in enumerate(messages) if position not in answer.errors)
+        self._progress.done += good.total()
+        whole = [group for group in good if group not in failed]
+        if whole:
+            self._trouble.succeeded(whole)
+            self._agenda.settle(whole)
+        for group, of_group in failed.items():
+            self._failed(group, of_group, codes[group])
+
+    def _failed(self, group: int, messages: list[Message], code: str) -> None:
+        if is_throttled(code):
+            self._progress.throttled += len(messages)
+        else:
+            self._progress.failed += len(messages)
+        now = self._clock.monotonic()
+        rest_seconds = self._trouble.rest_seconds(group, code, now)
+        if rest_seconds is None:
+            self._progress.abandoned += len(messages) + self._agenda.abandon(group)
+        else:
+            self._agenda.put_back(group, messages, until=now + rest_seconds)
+
+
+class _Coming:
+    """The rows that are not due yet."""
+
+    def __init__(self, batches: Iterator[pa.RecordBatch]) -> None:
+        self._batches = batches
+        self._at = self._end = 0
+        self._open()
+
+    def _open(self) -> None:
+        while self._at == self._end and (batch := next(self._batches, None)) is not None:
+            self._rows, self._offsets = batch, batch.column("offset_us").to_numpy()
+            self._at, self._end = 0, len(batch)
+        self._next_us = int(self._offsets[self._at]) if self._at < self._end else _NEVER_US
+
+    @property
+    def offset_us(self) -> int:
+        """Return when the next is due; far in the future when there is none."""
+        return self._next_us
+
+    def is_before(self, until_us: int | None) -> bool:
+        """Return whether there is one, and it is due before that."""
+        return self._next_us < (_NEVER_US if until_us is None else until_us)
+
+    def take(self, until_us: float, room: int) -> Iterator[pa.RecordBatch]:
+        """Take what is due by then, at most so many."""
+        while room > 0 and self._next_us <= until_us:
+            looked = self._offsets[self._at : self._at + room]
+            count = int(np.searchsorted(looked, until_us, side="right"))
+            yield self._rows.slice(self._at, count)
+            room -= count
+            self._at += count
+            self._open()
+
+
+def _earlier(due_us: float, until_us: int | None) -> float:
+    return due_us if until_us is None else min(due_us, until_us - 1)

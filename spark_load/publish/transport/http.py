@@ -1,0 +1,191 @@
+"""A transport that speaks HTTP itself: it encodes, signs, writes down, and leaves the connections to an exchange."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+from urllib.parse import urlsplit
+
+from sluice.clock import Clock
+from sluice.history.events import Outcome
+from spark_load.publish.transport import ANSWER_SECONDS_MAX, Answer, Call
+from spark_load.publish.transport.formats import FORMATS, Said, Unreadable
+from spark_load.publish.transport.ledger import Asked, Ledger
+from spark_load.publish.transport.signing import Keys, Signer
+
+_OK = Outcome.OK.value
+_PORTS = {"https": 443, "http": 80}
+NEVER_LEFT = ("EndpointConnectionError", "ConnectTimeoutError")
+"""Errors, by botocore's names, after which the request certainly had no effect."""
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """Where an exchange connects to.
+
+    Args:
+        ca_file: certificates to trust; None for the system's own.
+    """
+
+    name: str
+    port: int
+    is_tls: bool
+    path: str
+    ca_file: str | None
+
+    @classmethod
+    def of(cls, url: str, *, ca_file: str | None = None) -> "Address":
+        """Return the address behind an endpoint's URL."""
+        parts = urlsplit(url)
+        assert parts.hostname is not None, f"{url!r} was checked to be a URL"
+        port = parts.port or _PORTS[parts.scheme]
+        return cls(parts.hostname, port, parts.scheme == "https", f"{parts.path.rstrip('/')}/", ca_file)
+
+    @property
+    def host(self) -> str:
+        """Return the header: without the port where it is the scheme's own."""
+        name = f"[{self.name}]" if ":" in self.name else self.name
+        return name if self.port == _PORTS["https" if self.is_tls else "http"] else f"{name}:{self.port}"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Request:
+    """A POST; `key` tells its response apart."""
+
+    key: int
+    headers: list[tuple[str, str]]
+    body: bytes
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Response:
+    """What came of a request: an answer, or the name botocore has for why there is none."""
+
+    key: int
+    at_us: int
+    status: int = 0
+    headers: Mapping[str, str] | None = None
+    body: bytes = b""
+    error: str | None = None
+
+
+class Exchange(Protocol):
+    """Keeps connections, and has one request on its way on each."""
+
+    @property
+    def room(self) -> int:
+        """Return how many requests may be posted now."""
+
+    def post(self, requests: Sequence[Request]) -> None:
+        """Send requests, at most `room`."""
+
+    def responses(self, wait_seconds: float) -> Sequence[Response]:
+        """Return what came since, after waiting for the first."""
+
+    def close(self) -> None:
+        """Close every connection."""
+
+
+class HttpTransport:
+    """A `Transport` over an exchange.
+
+    Args:
+        exchange: carries the requests.
+        ledger: is told before and after.
+        service: sns or sqs.
+        region: of the endpoint.
+        address: of the endpoint.
+        keys: see `signing.Signer`.
+        clock: for the date of signatures and the times of asking.
+    """
+
+    def __init__(
+        self,
+        exchange: Exchange,
+        ledger: Ledger,
+        *,
+        service: str,
+        region: str,
+        address: Address,
+        keys: Callable[[], Keys],
+        clock: Clock,
+    ) -> None:
+        self._exchange, self._ledger, self._clock = exchange, ledger, clock
+        self._format = FORMATS[service]
+        self._signer = Signer(
+            service=service,
+            region=region,
+            host=address.host,
+            path=address.path,
+            headers=self._format.headers,
+            keys=keys,
+            clock=clock,
+        )
+        self._on_their_way: dict[int, Asked] = {}
+        self._keys = 0
+
+    @property
+    def room(self) -> int:
+        """Return how many calls may be sent now."""
+        return self._exchange.room
+
+    def send(self, calls: Sequence[Call]) -> None:
+        """Write all of them down, then send them; the instant of asking is the same for all, and early for the last."""
+        bodies = [self._format.encode(call) for call in calls]
+        signed = [self._signer.signed(body) for body in bodies]
+        asked = self._ledger.asked(calls, invoked_at_us=self._clock.now_us())
+        requests = []
+        for one, headers, body in zip(asked, signed, bodies, strict=True):
+            self._keys += 1
+            self._on_their_way[self._keys] = one
+            requests.append(Request(self._keys, headers, body))
+        self._exchange.post(requests)
+
+    def answers(self, wait_seconds: float) -> Sequence[Answer]:
+        """Return what was answered or given up; written down with the next question, or when nothing is on its way."""
+        if not self._on_their_way:
+            return ()
+        answers = [self._answer(response) for response in self._exchange.responses(wait_seconds)]
+        if not self._on_their_way:
+            self._ledger.flush()
+        return answers
+
+    def _answer(self, response: Response) -> Answer:
+        asked = self._on_their_way.pop(response.key)
+        said, is_answered = self._said(asked.call, response)
+        self._ledger.answered(asked, said, responded_at_us=response.at_us if is_answered else None)
+        return Answer(asked.call, _errors(said))
+
+    def _said(self, call: Call, response: Response) -> tuple[Said, bool]:
+        """Return what a response says of each message, and whether it is an answer at all."""
+        count = len(call.messages)
+        if response.error is not None:
+            outcome = Outcome.FAIL if response.error in NEVER_LEFT else Outcome.INFO
+            return Said.alike(count, outcome.value, response.error), False
+        body = response.body.decode("utf-8", "replace")
+        if response.status >= 300:
+            # A refusal had no effect. A server error may have had one.
+            outcome = Outcome.FAIL if response.status < 500 else Outcome.INFO
+            code = self._format.error_code(response.headers or {}, body) or str(response.status)
+            return Said.alike(count, outcome.value, code), True
+        try:
+            return self._format.said(call, body), True
+        except Unreadable:
+            return Said.alike(count, Outcome.INFO.value, "ResponseParserError"), False
+
+    def close(self) -> None:
+        """Write down what was answered, and close every connection."""
+        self._ledger.flush()
+        self._exchange.close()
+
+
+def _errors(said: Said) -> dict[int, str]:
+    """Return position to error code, of the messages that were not taken."""
+    if said.outcomes.count(_OK) == len(said.outcomes):
+        return {}
+    told = zip(said.outcomes, said.errors, strict=True)
+    return {position: error or outcome for position, (outcome, error) in enumerate(told) if outcome != _OK}
+
+
+def is_overdue(sent_at: float, now: float) -> bool:
+    """Return whether an answer has been waited for too long."""
+    return now - sent_at > ANSWER_SECONDS_MAX

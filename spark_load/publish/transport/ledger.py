@@ -1,0 +1,121 @@
+"""The rows of history the signed transports write: as `sluice.recorder.recorder` writes them, but whole columns at a time."""
+
+import itertools
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from sluice.history.events import Kind, Outcome, pad_sequence_number, short_hash
+from sluice.recorder.journal import SCHEMA, Journal
+from sluice.recorder.rows import short_name
+from spark_load.plan import body_template
+from spark_load.publish.transport import Call
+from spark_load.publish.transport.formats import Said
+
+_PUBLISHED, _INFO = Kind.PUBLISHED.value, Outcome.INFO.value
+_REPEATED = pa.schema(
+    [
+        SCHEMA.field(name)
+        for name in (
+            *("call_id", "queue", "invoked_at_us", "batch_position", "idx", "publish_attempt", "intended_at_us"),
+            *("message_group_id", "deduplication_id", "phase", "body_hash"),
+        )
+    ]
+)
+"""What an intent says, and its answer again."""
+_NO_ROWS = pa.RecordBatch.from_pylist([], schema=_REPEATED)
+
+
+class Asked:
+    """A call that was written down, and what its answer repeats: rows of `_REPEATED`."""
+
+    __slots__ = ("call", "rows")
+
+    def __init__(self, call: Call, rows: pa.RecordBatch) -> None:
+        self.call, self.rows = call, rows
+
+
+class Ledger:
+    """Writes what calls ask and what they are answered. Answers wait for the next question, or for `flush`.
+
+    Args:
+        journal: where to.
+        names: address to the name used in the history.
+        run: that the messages are of.
+        service: that is spoken to.
+    """
+
+    def __init__(self, journal: Journal, *, names: Mapping[str, str], run: str, service: str) -> None:
+        self._journal, self._journal_name, self._run = journal, journal.path.stem, run
+        self._names, self._prefix = names, service
+        self._calls = itertools.count()
+        self._unwritten: list[tuple[Asked, int | None, Said]] = []
+
+    def asked(self, calls: Sequence[Call], *, invoked_at_us: int) -> list[Asked]:
+        """Write down what is about to be asked, and what was answered since; nothing is left unwritten."""
+        rows = self._rows(calls, invoked_at_us)
+        self._write(rows)
+        ends = itertools.accumulate(len(call.messages) for call in calls)
+        return [
+            Asked(call, rows.slice(end - len(call.messages), len(call.messages)))
+            for call, end in zip(calls, ends, strict=True)
+        ]
+
+    def _rows(self, calls: Sequence[Call], invoked_at_us: int) -> pa.RecordBatch:
+        call_ids: list[str] = []
+        queues: list[str] = []
+        positions: list[int] = []
+        for call in calls:
+            count = len(call.messages)
+            call_ids += [f"{self._journal_name}/{next(self._calls)}"] * count
+            queues += [self._queue(call.address)] * count
+            positions += range(count)
+        messages = itertools.chain.from_iterable([call.messages for call in calls])
+        *planned, _, _ = zip(*messages, strict=True)
+        hashes = [short_hash(body_template.text(body)) for call in calls for body in call.bodies]
+        asked_at = [invoked_at_us] * len(hashes)
+        columns: tuple[Sequence[Any], ...] = (call_ids, queues, asked_at, positions, *planned, hashes)
+        arrays = [_array(column, field.type) for column, field in zip(columns, _REPEATED, strict=True)]
+        return pa.RecordBatch.from_arrays(arrays, schema=_REPEATED)
+
+    def _queue(self, address: str) -> str:
+        return self._names.get(address) or short_name(address)
+
+    def answered(self, asked: Asked, said: Said, *, responded_at_us: int | None) -> None:
+        """Remember what a call was answered; None as the instant when there was no answer."""
+        self._unwritten.append((asked, responded_at_us, said))
+
+    def flush(self) -> None:
+        """Write down what was answered."""
+        if self._unwritten:
+            self._write(_NO_ROWS)
+
+    def _write(self, intents: pa.RecordBatch) -> None:
+        answered, self._unwritten = self._unwritten, []
+        said = [*(of_call for _, _, of_call in answered), Said.alike(len(intents), _INFO)]
+        instants = [at for asked, at, _ in answered for _ in asked.call.messages] + [None] * len(intents)
+        outcomes, errors, message_ids, numbers = map(_joined, zip(*said, strict=True))
+        rows = pa.concat_batches([*(asked.rows for asked, _, _ in answered), intents])
+        told = dict(zip(_REPEATED.names, rows.columns, strict=True)) | {
+            "kind": _PUBLISHED,
+            "message_run": self._run,
+            "outcome": outcomes,
+            "responded_at_us": instants,
+            "error": _array(errors, SCHEMA.field("error").type),
+            f"{self._prefix}_message_id": message_ids,
+            f"{self._prefix}_sequence_number": [pad_sequence_number(number) for number in numbers],
+        }
+        self._journal.add_columns(len(rows), told)
+
+
+def _joined(columns: Sequence[Sequence[str | None]]) -> list[str | None]:
+    return list(itertools.chain.from_iterable(columns))
+
+
+def _array(values: Sequence[Any], type_: pa.DataType) -> pa.Array:
+    """Return a column; one value repeated, as most of a call is, costs a third of as many."""
+    first = values[0]
+    if values[-1] == first and values.count(first) == len(values):
+        return pa.repeat(pa.scalar(first, type_), len(values))
+    return pa.array(values, type_)

@@ -1,0 +1,80 @@
+"""Opens the transport a run names."""
+
+import os
+from collections.abc import Callable
+from typing import Any
+
+import boto3
+from botocore.exceptions import NoCredentialsError
+from botocore.httpsession import get_cert_path
+from botocore.utils import get_environ_proxies
+
+from sluice.clock import Clock
+from sluice.errors import ConfigError
+from sluice.recorder.recorder import Recorder
+from spark_load.publish.transport import BOTO3, CRT, Transport
+from spark_load.publish.transport.http import Address, Exchange, HttpTransport
+from spark_load.publish.transport.ledger import Ledger
+from spark_load.publish.transport.sdk import SdkTransport
+from spark_load.publish.transport.signing import Keys
+from spark_load.publish.transport.sockets import SocketExchange
+
+_CONNECTIONS_MAX = 64
+
+
+def opened(name: str, client: Any, *, recorder: Recorder, ledger: Ledger, clock: Clock) -> Transport:
+    """Return the transport of that name to where a boto3 client points, with its region and credentials.
+
+    Args:
+        name: one of `spark_load.publish.transport.NAMES`.
+        client: of SNS or SQS; recorded.
+        recorder: attached to the client, for boto3.
+        ledger: what the other transports write to.
+        clock: of the task.
+
+    Raises:
+        ConfigError: a proxy is set, which only boto3 goes through.
+    """
+    if name == BOTO3:
+        return SdkTransport(client, recorder)
+    url = client.meta.endpoint_url
+    if get_environ_proxies(url):
+        raise ConfigError(
+            f"HTTPS_PROXY is set for {url}, and transport {name!r} knows no proxies; use boto3, or unset it"
+        )
+    address = Address.of(url, ca_file=_ca_file(url))
+    exchange = _exchange(name, address, clock)
+    return HttpTransport(
+        exchange,
+        ledger,
+        service=client.meta.service_model.signing_name,
+        region=client.meta.region_name,
+        address=address,
+        keys=_keys_of(boto3.Session()),
+        clock=clock,
+    )
+
+
+def _exchange(name: str, address: Address, clock: Clock) -> Exchange:
+    if name == CRT:
+        from spark_load.publish.transport.crt import CrtExchange  # noqa: PLC0415 (a library of its own, for who asks for it)
+
+        return CrtExchange(address, connections_max=_CONNECTIONS_MAX, clock=clock)
+    return SocketExchange(address, connections_max=_CONNECTIONS_MAX, clock=clock)
+
+
+def _ca_file(url: str) -> str | None:
+    """Return the certificates boto3 would trust."""
+    return None if url.startswith("http:") else os.environ.get("AWS_CA_BUNDLE", get_cert_path(verify=True))
+
+
+def _keys_of(session: Any) -> Callable[[], Keys]:
+    found = session.get_credentials()
+    if found is None:
+        raise NoCredentialsError
+
+    def keys() -> Keys:
+        frozen = found.get_frozen_credentials()
+        return Keys(frozen.access_key, frozen.secret_key, frozen.token)
+
+    return keys

@@ -1,0 +1,101 @@
+"""A transport over boto3: its client, its signatures, its hooks, in a few threads."""
+
+import queue
+from collections.abc import Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
+from typing import Any
+
+from botocore.exceptions import BotoCoreError, ClientError
+from botocore.parsers import ResponseParserError
+
+from sluice.recorder.recorder import Recorder
+from spark_load.plan import body_template
+from spark_load.publish.transport import Answer, Call
+
+_THREADS = 8
+
+
+class SdkTransport:
+    """A `Transport` over a recorded boto3 client.
+
+    Args:
+        client: of SNS or SQS; a recorder is attached to it, and saboteurs may be.
+        recorder: which.
+    """
+
+    def __init__(self, client: Any, recorder: Recorder) -> None:
+        self._client, self._recorder = client, recorder
+        self._call = self._publish if client.meta.service_model.service_name == "sns" else self._send_messages
+        self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="publish")
+        self._ended: queue.SimpleQueue[Future[Answer]] = queue.SimpleQueue()
+        self._on_their_way = 0
+
+    @property
+    def room(self) -> int:
+        """Return how many calls may be sent now."""
+        return _THREADS - self._on_their_way
+
+    def send(self, calls: Sequence[Call]) -> None:
+        """Hand each call to a thread; the recorder writes it down there."""
+        for call in calls:
+            for message in call.messages:
+                self._recorder.plan(
+                    deduplication_id=message.deduplication_id,
+                    intended_at_us=message.intended_at_us,
+                    publish_attempt=message.publish_attempt,
+                    phase=message.phase,
+                )
+            self._on_their_way += 1
+            self._threads.submit(self._carry, call).add_done_callback(self._ended.put)
+
+    def _carry(self, call: Call) -> Answer:
+        return Answer(call, self._errors(call))
+
+    def _errors(self, call: Call) -> dict[int, str]:
+        positions = range(len(call.messages))
+        try:
+            answer = self._call(call)
+        except ClientError as error:
+            return dict.fromkeys(positions, error.response["Error"].get("Code", ""))
+        except (BotoCoreError, ResponseParserError) as error:
+            return dict.fromkeys(positions, type(error).__name__)
+        acknowledged = {entry["Id"] for entry in answer.get("Successful", [])}
+        codes = {entry["Id"]: entry.get("Code", "") for entry in answer.get("Failed", [])}
+        return {at: codes.get(str(at), "NotInAnswer") for at in positions if str(at) not in acknowledged}
+
+    def _publish(self, call: Call) -> dict[str, Any]:
+        entries = _entries(call, body="Message")
+        return self._client.publish_batch(TopicArn=call.address, PublishBatchRequestEntries=entries)  # type: ignore[no-any-return]
+
+    def _send_messages(self, call: Call) -> dict[str, Any]:
+        entries = _entries(call, body="MessageBody")
+        return self._client.send_message_batch(QueueUrl=call.address, Entries=entries)  # type: ignore[no-any-return]
+
+    def answers(self, wait_seconds: float) -> Sequence[Answer]:
+        """Return what was answered or given up since; raise what went wrong on this side, a full disk for one."""
+        came: list[Future[Answer]] = []
+        if self._on_their_way:
+            with suppress(queue.Empty):
+                came.append(self._ended.get(timeout=wait_seconds) if wait_seconds > 0 else self._ended.get_nowait())
+                while True:
+                    came.append(self._ended.get_nowait())
+        self._on_their_way -= len(came)
+        return [one.result() for one in came]
+
+    def close(self) -> None:
+        """Wait for what is on its way, and end the threads."""
+        self._threads.shutdown()
+
+
+def _entries(call: Call, *, body: str) -> list[dict[str, str]]:
+    """Return the messages as entries, which name the body in the service's own way."""
+    return [
+        {
+            "Id": str(position),
+            body: body_template.text(framed),
+            "MessageGroupId": message.message_group_id,
+            "MessageDeduplicationId": message.deduplication_id,
+        }
+        for position, (message, framed) in enumerate(zip(call.messages, call.bodies, strict=True))
+    ]

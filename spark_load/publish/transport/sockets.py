@@ -1,0 +1,222 @@
+"""An exchange over plain sockets: one selector, one thread, one request on its way on each connection.
+
+It costs a fifth of what awscrt does: no thread to hand over to, and nothing is copied that is not sent.
+"""
+
+import selectors
+import socket
+import ssl
+from collections import OrderedDict
+from collections.abc import Sequence
+
+from sluice.clock import Clock
+from spark_load.publish.transport import CONNECT_SECONDS_MAX
+from spark_load.publish.transport.http import Address, Request, Response, is_overdue
+
+_CHUNK_BYTES = 65_536
+_GATHER_SECONDS = 0.001
+_GATHER_SHARE = 4
+_BLOCKED = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
+
+
+class _Connection:
+    """One keep-alive connection."""
+
+    __slots__ = ("received", "request", "sent_at", "socket", "unsent")
+
+    def __init__(self, connected: socket.socket) -> None:
+        self.socket = connected
+        self.request: Request | None = None
+        self.sent_at = 0.0
+        self.unsent = memoryview(b"")
+        self.received = b""
+
+
+class SocketExchange:
+    """Posts to one address.
+
+    Args:
+        address: where.
+        connections_max: how many requests may be on their way.
+        clock: for the time of each response and the patience with it.
+    """
+
+    def __init__(self, address: Address, *, connections_max: int, clock: Clock) -> None:
+        self._address, self._max, self._clock = address, connections_max, clock
+        self._tls = ssl.create_default_context(cafile=address.ca_file) if address.is_tls else None
+        self._selector = selectors.DefaultSelector()
+        self._idle: list[_Connection] = []
+        self._busy: OrderedDict[_Connection, None] = OrderedDict()  # the longest on its way first
+        self._came: list[Response] = []
+        self._start = f"POST {address.path} HTTP/1.1\r\n".encode()
+
+    @property
+    def room(self) -> int:
+        """Return how many requests may be posted now."""
+        return self._max - len(self._busy)
+
+    def post(self, requests: Sequence[Request]) -> None:
+        """Send requests. Where no connection can be made, none of the rest is tried: each would wait for as long."""
+        self._look(0)  # a connection closed meanwhile is of no use
+        error: str | None = None
+        for request in requests:
+            if error is None:
+                error = self._post(request)
+            if error is not None:
+                self._came.append(Response(request.key, self._clock.now_us(), error=error))
+
+    def _post(self, request: Request) -> str | None:
+        """Send one request; return why it never left, if so."""
+        try:
+            connection = self._idle.pop() if self._idle else self._connect()
+        except TimeoutError:
+            return "ConnectTimeoutError"
+        except OSError as error:
+            return "SSLError" if isinstance(error, ssl.SSLError) else "EndpointConnectionError"
+        head = "".join([f"{name}: {value}\r\n" for name, value in request.headers])
+        connection.request, connection.received = request, b""
+        connection.sent_at = self._clock.monotonic()
+        start = b"%b%bcontent-length: %d\r\n\r\n" % (self._start, head.encode("latin-1"), len(request.body))
+        connection.unsent = memoryview(start + request.body)
+        self._busy[connection] = None
+        self._send(connection)
+        return None
+
+    def _connect(self) -> _Connection:
+        plain = socket.create_connection((self._address.name, self._address.port), timeout=CONNECT_SECONDS_MAX)
+        plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        try:
+            made = plain if self._tls is None else self._tls.wrap_socket(plain, server_hostname=self._address.name)
+        except OSError:
+            plain.close()
+            raise
+        made.settimeout(0)
+        connection = _Connection(made)
+        self._selector.register(made, selectors.EVENT_READ, connection)
+        return connection
+
+    def _send(self, connection: _Connection) -> None:
+        try:
+            while connection.unsent:
+                connection.unsent = connection.unsent[connection.socket.send(connection.unsent) :]
+        except _BLOCKED:
+            self._selector.modify(connection.socket, selectors.EVENT_READ | selectors.EVENT_WRITE, connection)
+        except OSError:
+            self._fail(connection, "ConnectionClosedError")
+        else:
+            if self._selector.get_key(connection.socket).events & selectors.EVENT_WRITE:
+                self._selector.modify(connection.socket, selectors.EVENT_READ, connection)
+
+    def responses(self, wait_seconds: float) -> Sequence[Response]:
+        """Return what came since. Of many on their way it waits a moment for some more: each look has its price."""
+        busy = len(self._busy)
+        self._look(0 if self._came else wait_seconds)
+        if len(self._came) < busy // _GATHER_SHARE:
+            self._look(_GATHER_SECONDS)
+        self._give_up_overdue()
+        came, self._came = self._came, []
+        return came
+
+    def _look(self, wait_seconds: float) -> None:
+        for key, events in self._selector.select(wait_seconds):
+            connection: _Connection = key.data
+            if events & selectors.EVENT_WRITE and connection.unsent:
+                self._send(connection)
+            if events & selectors.EVENT_READ and connection.socket.fileno() >= 0:
+                self._receive(connection)
+
+    def _receive(self, connection: _Connection) -> None:
+        is_ended = False
+        try:
+            while not is_ended:
+                chunk = connection.socket.recv(_CHUNK_BYTES)
+                connection.received += chunk
+                is_ended = not chunk
+                if not _has_more(connection.socket, chunk):
+                    break
+        except _BLOCKED:
+            is_ended = False
+        except OSError:
+            is_ended = True
+        if connection.request is None:  # nobody asked: it was closed, or is of no use
+            self._idle.remove(connection)
+            self._drop(connection)
+            return
+        try:
+            response = _parsed(connection.request.key, connection.received, self._clock, is_ended=is_ended)
+        except (ValueError, IndexError):
+            self._fail(connection, "HTTPClientError")
+            return
+        if response is not None:
+            self._done(connection, response, is_ended=is_ended)
+        elif is_ended:
+            self._fail(connection, "ConnectionClosedError")
+
+    def _done(self, connection: _Connection, response: Response, *, is_ended: bool) -> None:
+        self._came.append(response)
+        del self._busy[connection]
+        connection.request = None
+        if is_ended or connection.unsent or (response.headers or {}).get("connection", "").lower() == "close":
+            self._drop(connection)
+        else:
+            self._idle.append(connection)
+
+    def _give_up_overdue(self) -> None:
+        now = self._clock.monotonic()
+        while self._busy and is_overdue((oldest := next(iter(self._busy))).sent_at, now):
+            self._fail(oldest, "ReadTimeoutError")
+
+    def _fail(self, connection: _Connection, error: str) -> None:
+        assert connection.request is not None, "only what is on its way fails"
+        self._came.append(Response(connection.request.key, self._clock.now_us(), error=error))
+        del self._busy[connection]
+        self._drop(connection)
+
+    def _drop(self, connection: _Connection) -> None:
+        self._selector.unregister(connection.socket)
+        connection.socket.close()
+
+    def close(self) -> None:
+        """Close every connection."""
+        for connection in (*self._idle, *self._busy):
+            self._drop(connection)
+        self._selector.close()
+
+
+def _has_more(connected: socket.socket, chunk: bytes) -> bool:
+    """Return whether more may be read that no selector tells of: what TLS has decrypted already."""
+    return connected.pending() > 0 if isinstance(connected, ssl.SSLSocket) else len(chunk) == _CHUNK_BYTES
+
+
+def _parsed(key: int, received: bytes, clock: Clock, *, is_ended: bool) -> Response | None:
+    """Return the response once it is whole: by its length, its chunks, or the end of the connection."""
+    end = received.find(b"\r\n\r\n")
+    if end < 0:
+        return None
+    first, *lines = received[:end].decode("latin-1").split("\r\n")
+    headers = {name.lower(): value.strip() for name, _, value in (line.partition(":") for line in lines)}
+    rest = received[end + 4 :]
+    body: bytes | None
+    if "content-length" in headers:
+        length = int(headers["content-length"])
+        body = rest if len(rest) >= length else None
+    elif headers.get("transfer-encoding", "").lower() == "chunked":
+        body = _joined(rest)
+    else:
+        body = rest if is_ended else None
+    return None if body is None else Response(key, clock.now_us(), int(first.split(" ", 2)[1]), headers, body)
+
+
+def _joined(chunks: bytes) -> bytes | None:
+    """Return the body that came in chunks; None while the last is missing."""
+    body = b""
+    while True:
+        size, found, rest = chunks.partition(b"\r\n")
+        if not found:
+            return None
+        length = int(size.split(b";")[0], 16)
+        if length == 0:
+            return body if rest.endswith(b"\r\n") else None
+        if len(rest) < length + 2:
+            return None
+        body, chunks = body + rest[:length], rest[length + 2 :]

@@ -1,0 +1,310 @@
+"""One load test from start to verdict: set up, offer the load, drain, judge, write down."""
+
+import json
+import os
+import platform
+import secrets
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from datetime import UTC, datetime
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from py4j.protocol import Py4JError
+from pydantic import ValidationError
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+from sluice.clock import Clock, SystemClock, clock_id, wall_minus_monotonic_us
+from sluice.declaration import Environment
+from sluice.errors import HistoryError
+from sluice.history.checker import Expectation
+from sluice.history.checker.verdict import Verdict
+from spark_load import report, shapes
+from spark_load.history.compaction import compact
+from spark_load.history.damage import readable
+from spark_load.history.reading import reader
+from spark_load.judge.judge import judge
+from spark_load.judge.series import Series, series
+from spark_load.plan.plan import Plan
+from spark_load.profiles.profile import NamedProfile, Profile
+from spark_load.publish.bodies import run_of
+from spark_load.publish.job import plan_rows
+from spark_load.run import resume
+from spark_load.run.phases import Watch, last_line, offer, slots
+from spark_load.runtime.deployment import Site
+from spark_load.runtime.task_context import JOURNALS, Run
+
+__all__ = [
+    "RUN_FILE",
+    "Stopped",
+    "Stored",
+    "Watch",
+    "find_stored",
+    "make_folder",
+    "rejudge",
+    "resume_load",
+    "run_load",
+    "slots",
+]
+
+RUN_FILE = "run.json"
+_HISTORY = "history"
+_UNFINISHED = "the driver did not live to see the end of the load"
+_STOPPED = "it was stopped before its end"
+
+
+class Stopped(Exception):
+    """Raised when Ctrl-C ended a run: what was recorded until then can be judged.
+
+    Args:
+        folder: of the run.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(
+            f"stopped; what was recorded is in {folder}; judge it: python -m spark_load check {folder}, or go on:"
+            f" python -m spark_load resume {folder}"
+        )
+        self.folder = folder
+
+
+def make_folder(runs: Path, environment: Environment, profile: str, clock: Clock) -> Path:
+    """Make the folder of a new run, `<utc>-<environment>-<profile>`.
+
+    Raises:
+        HistoryError: it cannot be made or written to.
+    """
+    at = datetime.fromtimestamp(clock.now_us() / 1e6, tz=UTC)
+    folder = runs.resolve() / f"{at:%Y%m%dT%H%M%S}-{environment.name}-{profile}"
+    try:
+        folder.mkdir(parents=True)
+        (folder / RUN_FILE).touch()
+    except OSError as error:
+        raise HistoryError(
+            f"cannot write the history to {runs} ({error.strerror}); name a folder you can write to with --runs-dir"
+        ) from error
+    return folder
+
+
+def run_load(
+    spark: SparkSession,
+    *,
+    folder: Path,
+    environment: Environment,
+    site: Site,
+    named: NamedProfile,
+    seed: int,
+    target: str,
+    saboteur: str | None,
+    watch: Watch,
+    transport: str = "boto3",
+) -> Verdict:
+    """Run one load test and write its verdict; return it.
+
+    Args:
+        spark: a session with at least `slots(profile, site)` slots.
+        folder: of the run, from `make_folder`.
+        environment: what is loaded.
+        site: where it is deployed.
+        named: the profile.
+        seed: the same seed makes the same messages.
+        target: key into `sluice.deviations`.
+        saboteur: name of one to install; None for an honest run.
+        watch: told how far the run is.
+        transport: what publishes.
+
+    Raises:
+        HistoryError: the history cannot be written or read.
+        Stopped: Ctrl-C ended it.
+
+    Runs on the driver, and blocks for the duration of the load and the drain.
+    """
+    profile = named.profile
+    run = Run(
+        id=_new_id(folder, profile),
+        folder=folder,
+        site=site,
+        plan=Plan(profile, seed),
+        clock_id=clock_id(),
+        clock_offset_us=wall_minus_monotonic_us(),
+        transport=transport,
+        saboteur=saboteur,
+    )
+    expectation = Expectation(
+        run=run.id,
+        queues=tuple(site.queue_urls),
+        visibility_timeout_seconds=dict(site.visibility_timeout_seconds),
+        dead_letter_queues=dict(site.dead_letter_queues),
+        subscription_dead_letter_queues=dict(site.undelivered_queues),
+        effects_recorded=tuple(site.queue_urls),
+        fan_out_skew_seconds_max=profile.fan_out_skew_seconds_max,
+        passed_over_seconds_max=profile.passed_over_seconds_max,
+        stuck_seconds_max=profile.stuck_seconds_max,
+    )
+    described = {
+        "run": run.id,
+        "environment": environment.name,
+        "target": target,
+        "endpoint_url": site.endpoint_url,
+        "profile_name": named.name,
+        "profile": profile.as_json(),
+        "seed": seed,
+        "transport": transport,
+        "saboteur": saboteur,
+        "attempts": 1,
+        "clock": {"id": run.clock_id, "offset_us": run.clock_offset_us},
+        "topic_arn": site.topic_arn,
+        "recorders": run.recorders(),
+        "max_receive_count": dict(site.max_receive_count),
+        "versions": {name: version(name) for name in ("pyspark", "boto3", "pyarrow")}
+        | {"python": platform.python_version()},
+        "machine": {"system": platform.platform(terse=True), "processor": platform.machine(), "cores": os.cpu_count()},
+    }
+    with resume.held(folder):
+        return _carry_out(spark, run, described, expectation, watch)
+
+
+def resume_load(
+    spark: SparkSession, stored: "Stored", *, environment: Environment, site: Site, watch: Watch
+) -> Verdict:
+    """Go on with a run that broke, judge all of it, and write its verdict; return it.
+
+    Args:
+        spark: as for `run_load`.
+        stored: the run.
+        environment: it loaded.
+        site: where that is deployed; its queues hold what the run left there.
+        watch: told how far the run is.
+
+    Raises:
+        ConfigError: it cannot be gone on with, and why; nothing was changed.
+        HistoryError: the history cannot be written or read.
+        Stopped: Ctrl-C ended it.
+
+    Runs as `run_load` does.
+    """
+    described = dict(stored.described)
+    with resume.held(stored.folder):
+        resume.check_broken(described, stored.folder, site)
+        clock = SystemClock(described["clock"]["offset_us"])
+        run = Run(
+            id=stored.expectation.run,
+            folder=stored.folder,
+            site=site,
+            plan=stored.plan,
+            clock_id=clock_id(),
+            clock_offset_us=clock.offset_us,
+            transport=described["transport"],
+            saboteur=described["saboteur"],
+            attempt=described["attempts"],
+        )
+        resume.end_tasks(run, clock)
+        done = resume.read(spark, run)
+        resume.check_time(done, environment, clock.now_us())
+        run = replace(run, resumed_at_us=resume.next_offset_us(spark, run, plan_rows(spark, run)))
+        run = replace(run, begin_by_us=resume.begin_by_us(spark, run, plan_rows(spark, run)))
+        resume.tell_board(run.board(clock), done)
+        described |= {"attempts": run.attempt + 1}
+        return _carry_out(spark, run, described, stored.expectation, watch)
+
+
+def _carry_out(
+    spark: SparkSession, run: Run, described: dict[str, Any], expectation: Expectation, watch: Watch
+) -> Verdict:
+    _store(run.folder, described, expectation, [_UNFINISHED])
+    try:
+        offered = offer(spark, run, watch)
+    except KeyboardInterrupt:
+        _store(run.folder, described, expectation, [_STOPPED])
+        raise Stopped(run.folder) from None
+    described["recorders"] = run.recorders() | offered.recorders
+    _store(run.folder, described, expectation, offered.unknowns)
+    watch("judging", [])
+    return rejudge(spark, find_stored(run.folder))
+
+
+def _new_id(folder: Path, profile: Profile) -> str:
+    """Return the id of a new run: of a worker's messages the epoch of their numbers, later than any before."""
+    if profile.consumer == "worker":
+        return run_of(SystemClock().now_us())
+    return f"{folder.name}-{secrets.token_hex(2)}"
+
+
+def _store(folder: Path, described: Mapping[str, Any], expectation: Expectation, unknowns: Sequence[str]) -> None:
+    said = {"described": described, "expectation": asdict(expectation), "unknowns": list(unknowns)}
+    report.replace(folder / RUN_FILE, json.dumps(said, indent=2) + "\n")
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """A run that took place: what was planned and expected, what to say of it, and what went wrong while it ran."""
+
+    folder: Path
+    plan: Plan
+    expectation: Expectation
+    described: Mapping[str, Any]
+    unknowns: tuple[str, ...]
+
+
+def find_stored(folder: Path) -> Stored:
+    """Return the run whose folder that is.
+
+    Raises:
+        HistoryError: the folder is no run's, or what it says of the run is damaged.
+    """
+    path = folder / RUN_FILE
+    instead = f"see the folders in runs/, or judge its record alone: python -m spark_load check {folder / JOURNALS}"
+    try:
+        said = shapes.read(path, shapes.RUN, instead=instead)
+    except FileNotFoundError as error:
+        raise HistoryError(
+            f"{folder} is not the folder of a run ({RUN_FILE} is missing); see the folders in runs/"
+        ) from error
+    described = said["described"]
+    try:
+        profile = Profile(**described["profile"])
+    except ValidationError as error:
+        raise shapes.damaged(path, error, instead=instead, inside="described.profile") from error
+    return Stored(folder, Plan(profile, described["seed"]), said["expectation"], described, said["unknowns"])
+
+
+def rejudge(spark: SparkSession, stored: Stored) -> Verdict:
+    """Judge the stored history of a run and write its verdict, anew if there was one.
+
+    Raises:
+        HistoryError: its history is not there, damaged, or of another version.
+    """
+    compact(spark, stored.folder / JOURNALS, stored.folder / _HISTORY)
+    with readable(stored.folder / _HISTORY):
+        verdict = judge(
+            spark,
+            stored.folder / _HISTORY,
+            plan=stored.plan,
+            expectation=stored.expectation,
+            run=stored.described,
+            unknowns=stored.unknowns,
+            thresholds=stored.plan.profile.thresholds(),
+            allowed=dict(stored.plan.profile.allowed()) | resume.allowed(stored.described),
+        )
+    report.write(verdict, stored.folder)
+    return verdict
+
+
+def aggregate(spark: SparkSession, stored: Stored, verdict: Verdict) -> Series:
+    """Aggregate what the report's charts show, store it with the run and return it.
+
+    Raises:
+        HistoryError: the history is not there, or damaged.
+    """
+    try:
+        history = reader(spark).parquet(str(stored.folder / _HISTORY))
+        said = series(history, expectation=stored.expectation, violations=verdict.violations)
+    except (PySparkException, Py4JError) as error:
+        raise HistoryError(
+            f"the history in {stored.folder / _HISTORY} cannot be read ({last_line(error)});"
+            f" make it again from its journals: python -m spark_load check {stored.folder}"
+        ) from error
+    report.write_series(said, stored.folder)
+    return said

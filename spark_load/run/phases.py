@@ -1,0 +1,315 @@
+"""The load itself, step by step: warm up, publish, drain, see to the dead letters.
+
+Publishers and consumers are two jobs at once. The driver says when each step begins and watches how far they are; what
+it sees is for whoever waits, and for knowing when to go on. Only journals count for the verdict.
+"""
+
+import json
+import signal
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from typing import Any
+
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+from sluice.clock import NotReached, eventually
+from sluice.errors import HistoryError, MessagingError
+from sluice.history.events import Kind
+from spark_load.consume.dead_letters import FAILURES, DeadLetters
+from spark_load.consume.job import consume
+from spark_load.consume.worker_processes import work
+from spark_load.profiles.profile import Profile
+from spark_load.publish.job import publish
+from spark_load.run import resume
+from spark_load.runtime.coordinator import EARLIER, Progress
+from spark_load.runtime.deployment import Site
+from spark_load.runtime.task_context import DRIVER, Desk, Run, desk
+
+_READY_SECONDS = 180
+_LEAD_US = 500_000
+_WATCH_SECONDS = 0.5
+_SLACK, _SLACK_SECONDS = 2, 120  # how much longer than planned a step may take
+_DRAIN_FACTOR_MAX = 10
+_REDRIVE_PATIENCE_SECONDS = 15  # what was moved is in its queue at once, or nowhere
+_SETTLE_SECONDS = 120  # what a job may take to end once it was told to
+
+type Watch = Callable[[str, list[Progress]], None]
+"""Called about twice a second with the phase and what every task said last."""
+
+
+@dataclass(frozen=True, slots=True)
+class Offered:
+    """How it went.
+
+    Args:
+        unknowns: what went wrong, as sentences.
+        recorders: of the workers that ran, to the queue each consumed.
+    """
+
+    unknowns: tuple[str, ...]
+    recorders: dict[str, str | None]
+
+
+def slots(profile: Profile, site: Site) -> int:
+    """Return how many Spark tasks of a load test run at once."""
+    consumers = 0 if profile.consumer == "worker" else profile.consumers_per_queue * len(site.queue_urls)
+    return profile.publish_tasks + consumers
+
+
+def offer(spark: SparkSession, run: Run, watch: Watch) -> Offered:
+    """Offer the load and return how it went; a step that fails does not keep the others from being recorded.
+
+    Runs on the driver, for the duration of the load and the drain. Ctrl-C ends both jobs first, and then this.
+    """
+    late: list[str] = []
+    offering: _Offering | None = None
+    try:
+        with _interruptible(), desk(run, DRIVER) as at, ThreadPoolExecutor(2) as pool:
+            offering = _Offering(spark, run, at, watch, pool)
+            late += offering.carry_out()
+    except HistoryError as error:
+        late.append(str(error))
+    if offering is None:
+        return Offered(tuple(late), {})
+    return Offered((*late, *offering.failures()), offering.recorders())
+
+
+@contextmanager
+def _interruptible() -> Iterator[None]:
+    """Let Ctrl-C be an exception and no more: Spark would kill the tasks before they have closed their journals."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+class _Offering:
+    """One run, from its driver's side."""
+
+    def __init__(self, spark: SparkSession, run: Run, at: Desk, watch: Watch, pool: ThreadPoolExecutor) -> None:
+        self._run, self._profile, self._at, self._board = run, run.plan.profile, at, at.board
+        self._spark, self._watch, self._clock = spark, watch, at.clock
+        self._workers: list[Future[dict[str, str | None]]] = []
+        if self._profile.consumer == "worker":
+            self._workers = [pool.submit(work, run)]
+            self._consuming: Future[Any] = self._workers[0]
+        else:
+            self._consuming = pool.submit(consume(spark, run).collect)
+        self._publishing: Future[Any] = pool.submit(publish(spark, run).collect)
+        self._letters = DeadLetters(at, run)
+        self._forgotten: Sequence[int] = ()
+
+    def carry_out(self) -> list[str]:
+        """Go through all steps and return what went wrong; a step that fails does not keep the rest from happening."""
+        late: list[str] = []
+        try:
+            try:
+                self.start()
+                self.publish()
+                self.drain()
+            except FAILURES as error:
+                late.append(last_line(error))
+            return late + self.see_to_dead_letters(is_drained=not late)
+        finally:
+            self.end()
+
+    def start(self) -> None:
+        """Begin when all tasks are ready; with the warm-up where there is one.
+
+        Raises:
+            NotReached: they were not, or the warm-up did not come through.
+        """
+        expected = slots(self._profile, self._run.site)
+
+        def are_ready() -> bool:
+            present = [one for one in self._board.everyone() if one.role != EARLIER]
+            return self._is_any_over() or len(present) >= expected
+
+        eventually(
+            are_ready,
+            timeout_seconds=_READY_SECONDS,
+            describe=f"{expected} Spark tasks to be ready",
+            clock=self._clock,
+        )
+        begin_us = self._begin_us()
+        self._board.start(begin_us)
+        self._forgotten = resume.forgotten(self._run, begin_us)
+        if self._profile.warm_up_count and not self._run.attempt:
+            self._enter("warming up")
+            self._await(
+                self._is_warm, self._profile.warm_up_seconds * _SLACK + _SLACK_SECONDS, "the warm-up to be consumed"
+            )
+        self._board.measure(self._begin_us())
+
+    def _begin_us(self) -> int:
+        """Return when the plan begins, which is in the past where a run is resumed in the midst of it."""
+        return self._clock.now_us() + _LEAD_US - self._run.resumed_at_us
+
+    def _is_warm(self) -> bool:
+        if self._is_any_over():
+            return True
+        if self._workers:
+            published = sum(one.done for one in self._board.everyone() if one.role == "publish")
+            return published >= self._profile.warm_up_count and self._letters.are_queues_empty()
+        return self._consumed("done") >= self._profile.warm_up_count * self._copies
+
+    def publish(self) -> None:
+        """Wait until all is published.
+
+        Raises:
+            NotReached: it took far too long, or the consumers ended before it.
+        """
+        self._enter("publishing")
+        self._await(self._is_any_over, self._profile.publish_seconds * _SLACK + _SLACK_SECONDS, "publishing to finish")
+        if not self._publishing.done():
+            raise NotReached("the consumers ended before everything was published")
+
+    def drain(self) -> None:
+        """Wait until every group has ended in every queue, as long as consumers get on: slow is not stuck.
+
+        Raises:
+            NotReached: nothing was consumed for that long.
+        """
+        self._enter("draining")
+        if self._workers:  # they say nothing, and end by themselves when nothing comes
+            self._await(
+                self._consuming.done,
+                self._profile.publish_seconds * _DRAIN_FACTOR_MAX + _SLACK_SECONDS,
+                "the workers to be idle",
+            )
+        else:
+            self._await_progress(
+                lambda: self._consumed("ended") >= self._profile.group_count * self._copies,
+                self._profile.drain_timeout_seconds,
+            )
+
+    def see_to_dead_letters(self, *, is_drained: bool) -> list[str]:
+        """Read every DLQ, bring back what is to come back, let the consumers end, and see that all is empty.
+
+        Returns:
+            What could not be done, as sentences.
+        """
+        self._enter("dead letters")
+        keeps = self._profile.redrive and is_drained and not self._consuming.done()
+        try:
+            found = self._letters.read(keeps=keeps)
+            if keeps:
+                self._bring_back(found)
+            self._board.finish()
+            eventually(
+                self._consuming.done,
+                timeout_seconds=_SETTLE_SECONDS,
+                describe="the consumers to end",
+                clock=self._clock,
+            )
+            if not self._letters.probe() and is_drained:
+                return ["the queues were not empty at the end: see who else uses them"]
+        except FAILURES as error:
+            return [f"the dead letters were not seen to: {last_line(error)}"]
+        return []
+
+    def _bring_back(self, found: Mapping[str, int]) -> None:
+        """Have dead letters moved back, and wait until they were handled, or nothing comes any more."""
+        self._enter("redrive")
+        self._board.redriven()
+        before = self._consumed("done")
+        moved = self._letters.bring_back([queue for queue, count in found.items() if count])
+        with suppress(NotReached):  # what was lost on the way is the judge's to tell
+            self._await_progress(lambda: self._consumed("done") >= before + moved, _REDRIVE_PATIENCE_SECONDS)
+        self._letters.read(keeps=False)
+
+    def end(self) -> None:
+        """Have every task end.
+
+        Raises:
+            HistoryError: they could not be told to, and were ended.
+        """
+        try:
+            self._board.stop()
+        except HistoryError:
+            self._spark.interruptAll()
+            raise
+        if not self._publishing.done() or not self._consuming.done():
+            self._watch("stopping", self._board.everyone())
+
+    def failures(self) -> Iterator[str]:
+        """Yield what was not published again, and why a job failed; when both are over."""
+        if self._forgotten:
+            yield resume.told(self._forgotten)
+        for name, job in (("consumers", self._consuming), ("publishers", self._publishing)):
+            try:
+                job.result()
+            except (PySparkException, Py4JError, NotReached, OSError, MessagingError) as error:
+                yield f"the {name} failed: {last_line(error)}"
+
+    def recorders(self) -> dict[str, str | None]:
+        """Return the recorders of the workers, to the queue each consumed."""
+        return {name: queue for one in self._workers if one.exception() is None for name, queue in one.result().items()}
+
+    def _is_any_over(self) -> bool:
+        return self._publishing.done() or self._consuming.done()
+
+    @property
+    def _copies(self) -> int:
+        """Return in how many queues a message arrives."""
+        return len(self._run.site.queue_urls) if self._profile.destination == "topic" else 1
+
+    def _consumed(self, what: str) -> int:
+        """Return how much the consumers say they have `done` or `ended`."""
+        return sum(getattr(one, what) for one in self._board.everyone() if one.queue is not None)
+
+    def _enter(self, phase: str) -> None:
+        self._phase = phase
+        self._at.journal.add(
+            kind=Kind.PHASE.value, invoked_at_us=self._clock.now_us(), detail=json.dumps({"phase": phase})
+        )
+        self._at.journal.flush()
+        self._watch(phase, self._board.everyone())
+
+    def _await(self, condition: Callable[[], bool], timeout_seconds: float, describe: str) -> None:
+        def look() -> bool:
+            self._watch(self._phase, self._board.everyone())
+            return condition()
+
+        eventually(
+            look,
+            timeout_seconds=timeout_seconds,
+            describe=describe,
+            interval_seconds=_WATCH_SECONDS,
+            clock=self._clock,
+        )
+
+    def _await_progress(self, is_done: Callable[[], bool], patience_seconds: float) -> None:
+        """Wait as long as something is consumed now and then.
+
+        Raises:
+            NotReached: for so long nothing was.
+        """
+        consumed, since = -1, self._clock.monotonic()
+        while not is_done() and not self._consuming.done():
+            self._watch(self._phase, self._board.everyone())
+            count = self._consumed("done")
+            if count > consumed:
+                consumed, since = count, self._clock.monotonic()
+            elif self._clock.monotonic() - since >= patience_seconds:
+                raise NotReached(
+                    f"the queues were not drained, and for {patience_seconds:g} s nothing more was consumed"
+                )
+            self._clock.sleep(_WATCH_SECONDS)
+
+
+def last_line(error: BaseException) -> str:
+    """Return the last line of what an error says, or what it is."""
+    lines = str(error).strip().splitlines()
+    if isinstance(error, Py4JError):  # what a JVM says of a dead Python: behind it come its frames
+        lines = lines[:2]
+    return (lines[-1] if lines else type(error).__name__)[:300]

@@ -1,0 +1,286 @@
+"""Go on with a run that broke: what its journals say was done, what of the plan is left, and when it is too late.
+
+A message that was acknowledged is not published again, nor are its repeats. One whose last publish was never answered
+may be in the topic: while the service still remembers its deduplication id it is published again, which is safe;
+later it is not, because it would be a second message, and it stays unknown whether there is a first. What comes behind
+it in its group is published all the same: the message is in before that or never, so nothing is out of order.
+"""
+
+import fcntl
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from itertools import chain, islice
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from sluice import limits
+from sluice.clock import Clock, NotReached, clock_id, eventually
+from sluice.declaration import Environment
+from sluice.errors import ConfigError, HistoryError
+from sluice.history.checker.verdict import Status
+from sluice.history.events import Kind, Outcome
+from spark_load import report, shapes
+from spark_load.history.compaction import compact
+from spark_load.history.reading import reader
+from spark_load.publish.pacing import RETRY_SECONDS_MAX
+from spark_load.runtime.coordinator import EARLIER, Board, Progress
+from spark_load.runtime.deployment import Site
+from spark_load.runtime.task_context import JOURNALS, Run
+
+RESENT_WITHIN_SECONDS = limits.DEDUPLICATION_WINDOW_SECONDS - RETRY_SECONDS_MAX - 5
+_QUIET_SECONDS = 3
+_ENDED_SECONDS = 60
+_NAMED_MAX = 10
+_EARLIER, _LOCK = "earlier", ".lock"
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """What was done before.
+
+    Args:
+        began_at_us: when the first recorder began.
+        phases: the steps that were begun.
+        deleted: queue to the messages deleted from it.
+        ended: queue to the groups whose end marker was deleted from it.
+        published: publishes that were acknowledged.
+    """
+
+    began_at_us: int
+    phases: frozenset[str]
+    deleted: Mapping[str, int]
+    ended: Mapping[str, int]
+    published: int = 0
+
+
+def check_broken(described: Mapping[str, Any], folder: Path, site: Site) -> None:
+    """Make sure that a run broke, and that what it loaded is still what it was.
+
+    Raises:
+        ConfigError: it was judged valid or invalid, its consumers were workers, its topic or clock is another one now,
+            or an older version ran it.
+        HistoryError: its verdict cannot be read.
+    """
+    if missing := sorted({"clock", "transport", "attempts"} - described.keys()):
+        raise ConfigError(f"{folder.name} was recorded by an older version, without {missing[0]!r}; run it anew")
+    if described["clock"]["id"] != clock_id():
+        raise ConfigError(
+            f"{folder.name} began on another machine, or before this one was started again: two clocks cannot be"
+            " judged; run it anew"
+        )
+    if (status := _status(folder)) not in (None, Status.UNKNOWN):
+        raise ConfigError(f"{folder.name} was finished and is {status}, allowed is a run that broke; run it anew")
+    if described["profile"]["consumer"] != "raw":
+        raise ConfigError(
+            f"the consumer of {folder.name} is {described['profile']['consumer']!r}, allowed is 'raw': workers keep"
+            " their own record of what they handled; run it anew"
+        )
+    if described["topic_arn"] != site.topic_arn:
+        raise ConfigError(
+            f"{folder.name} loaded {described['topic_arn']}, and here is {site.topic_arn}; use the credentials and the"
+            " endpoint of the run"
+        )
+
+
+def _status(folder: Path) -> Status | None:
+    try:
+        said = shapes.read(folder / report.VERDICT_FILE, shapes.JUDGED, instead="move it away to go on")
+    except FileNotFoundError:
+        return None
+    return said["status"]
+
+
+def allowed(described: Mapping[str, Any]) -> dict[str, str]:
+    """Return the anomalies that are lawful in a resumed run, by id, and why."""
+    if described.get("attempts", 1) == 1:
+        return {}
+    return {"R2": "a consumer died between a message's effect and its delete, and keeps no inbox: it is handled again"}
+
+
+@contextmanager
+def held(folder: Path) -> Iterator[None]:
+    """Keep every other process from working on a run.
+
+    Raises:
+        ConfigError: another one does.
+        HistoryError: nobody can write there.
+    """
+    try:
+        lock = (folder / _LOCK).open("w")
+    except OSError as error:
+        raise HistoryError(f"cannot write to {folder} ({error.strerror}); make room there, or copy it") from error
+    with lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise ConfigError(f"another process is at work on {folder}; wait for its end, or end it") from None
+        yield
+
+
+def end_tasks(run: Run, clock: Clock) -> None:
+    """Tell the tasks a dead driver left behind to end, and wait until none of them writes any more.
+
+    Raises:
+        ConfigError: one still does, or there never was one.
+    """
+    if not run.journals.is_dir():
+        raise ConfigError(f"{run.folder.name} broke before anything was recorded; run it anew")
+    replace(run, attempt=run.attempt - 1).board(clock).stop()
+
+    seen, since = _sizes(run.journals), clock.monotonic()
+
+    def are_quiet() -> bool:
+        nonlocal seen, since
+        if (found := _sizes(run.journals)) != seen:
+            seen, since = found, clock.monotonic()
+        return clock.monotonic() - since > _QUIET_SECONDS
+
+    try:
+        eventually(are_quiet, timeout_seconds=_ENDED_SECONDS, describe="the tasks to end", clock=clock)
+    except NotReached:
+        raise ConfigError(f"tasks of {run.folder.name} are still at work; end them, then resume it") from None
+
+
+def _sizes(folder: Path) -> dict[str, int]:
+    """Return the size of every file: journals only grow, and when is a matter of the wall clock."""
+    return {path.name: path.stat().st_size for path in folder.iterdir()}
+
+
+def read(spark: SparkSession, run: Run) -> Done:
+    """Read the journals of a run's earlier attempts, and keep them where `left` finds them.
+
+    Raises:
+        HistoryError: they are damaged, or there are none.
+    """
+    compact(spark, run.folder / JOURNALS, run.folder / _EARLIER)
+    history = reader(spark).parquet(str(run.folder / _EARLIER))
+    began = history.agg(F.min("invoked_at_us").alias("at")).first()
+    phases = (
+        history.where(F.col("kind") == Kind.PHASE.value).select(F.get_json_object("detail", "$.phase").alias("phase"))
+    ).collect()
+    deletes = (
+        history.where((F.col("kind") == Kind.DELETED.value) & (F.col("outcome") == Outcome.OK.value))
+        .where(F.col("message_run") == run.id)
+        .groupBy("queue")
+        .agg(
+            F.count_distinct("message_group_id", "idx").alias("deleted"),
+            F.count_distinct(F.when(F.col("idx") < 0, F.col("message_group_id"))).alias("ended"),
+        )
+        .collect()
+    )
+    is_acked = (F.col("kind") == Kind.PUBLISHED.value) & (F.col("outcome") == Outcome.OK.value)
+    if began is None or began["at"] is None:
+        raise HistoryError(f"the journals of {run.folder.name} are empty: nothing was begun; run it anew")
+    return Done(
+        began_at_us=began["at"],
+        phases=frozenset(row["phase"] for row in phases),
+        deleted={row["queue"]: row["deleted"] for row in deletes},
+        ended={row["queue"]: row["ended"] for row in deletes},
+        published=history.where(is_acked & (F.col("message_run") == run.id)).count(),
+    )
+
+
+def check_time(done: Done, environment: Environment, now_us: int) -> None:
+    """Make sure that going on can end well.
+
+    Raises:
+        ConfigError: it broke before anything was measured, in its redrive, or so long ago that messages are gone.
+    """
+    if "publishing" not in done.phases:
+        raise ConfigError("the run broke before its load began, and there is nothing to go on with; run it anew")
+    if "redrive" in done.phases:
+        raise ConfigError("the run broke while dead letters were brought back, and nobody knows which; run it anew")
+    kept_seconds = min(consumer.message_retention_seconds for consumer in environment.consumers)
+    seconds = (now_us - done.began_at_us) / 1e6
+    if seconds > kept_seconds:
+        raise ConfigError(
+            f"the run began {seconds / 86_400:.1f} days ago, and its queues keep messages for"
+            f" {kept_seconds / 86_400:.1f}: what it left there is gone; run it anew"
+        )
+
+
+def left(spark: SparkSession, run: Run, rows: DataFrame) -> DataFrame:
+    """Return the rows of the plan that were not acknowledged; of those in `begin_by_us` not all may be sent again."""
+    acked = _sent_before(spark, run).where("is_acked").select("idx")
+    return rows.join(acked, "idx", "left_anti").select(rows.columns)
+
+
+def _sent_before(spark: SparkSession, run: Run) -> DataFrame:
+    """Return the messages that were published, and since when one may be in whose publish was not answered."""
+    return (
+        reader(spark)
+        .parquet(str(run.folder / _EARLIER))
+        .where((F.col("kind") == Kind.PUBLISHED.value) & (F.col("message_run") == run.id))
+        .groupBy("idx")
+        .agg(
+            F.bool_or(F.col("outcome") == Outcome.OK.value).alias("is_acked"),
+            F.min(F.when(F.col("outcome") == Outcome.INFO.value, F.col("invoked_at_us"))).alias("unanswered_at_us"),
+        )
+    )
+
+
+def begin_by_us(spark: SparkSession, run: Run, rows: DataFrame) -> dict[int, int]:
+    """Return the messages that were never answered, to when the run has to go on for them to be published again.
+
+    Later, what is published as planned would come when the service has forgotten it.
+    """
+    unanswered = _sent_before(spark, run).where(~F.col("is_acked") & F.col("unanswered_at_us").isNotNull())
+    until_us = F.col("unanswered_at_us") + RESENT_WITHIN_SECONDS * 1_000_000
+    waits_us = F.greatest(F.lit(0), F.col("offset_us") - run.resumed_at_us)
+    found = (
+        rows.where("publish_attempt = 1").join(unanswered, "idx").select("idx", (until_us - waits_us).alias("by_us"))
+    )
+    return {row["idx"]: row["by_us"] for row in found.collect()}
+
+
+def forgotten(run: Run, begun_us: int) -> Sequence[int]:
+    """Return the messages that may not be published again, as the plan began at that instant."""
+    return sorted(idx for idx, by_us in run.begin_by_us.items() if begun_us + run.resumed_at_us > by_us)
+
+
+def remembered(run: Run, board: Board, rows: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Yield the rows that may be published, once the driver has said when the plan begins.
+
+    The first batch is asked for before that: then all of them were sorted.
+    """
+    first = list(islice(rows, 1))
+    not_again = pa.array(forgotten(run, board.await_start()), pa.int64())
+    for batch in chain(first, rows):
+        yield batch.filter(pc.invert(pc.is_in(batch.column("idx"), not_again)))
+
+
+def told(idxs: Sequence[int]) -> str:
+    """Return which messages were not published again, and why, as a sentence."""
+    named = ", ".join(map(str, idxs[:_NAMED_MAX])) + (", …" if len(idxs) > _NAMED_MAX else "")
+    return (
+        f"{len(idxs)} message(s) whose publish was never answered were not published again, for after"
+        f" {limits.DEDUPLICATION_WINDOW_SECONDS} s each might have become a second message (idx {named}); to"
+        " know what became of them, run it anew"
+    )
+
+
+def next_offset_us(spark: SparkSession, run: Run, rows: DataFrame) -> int:
+    """Return when the first row that is left was planned; the end of the plan when none is."""
+    first = left(spark, run, rows).agg(F.min("offset_us").alias("at")).first()
+    at: int | None = None if first is None else first["at"]
+    return round(run.plan.profile.publish_seconds * 1_000_000) if at is None else at
+
+
+def tell_board(board: Board, done: Done) -> None:
+    """Say on a new attempt's board what was published and consumed before it."""
+    board.say(Progress(worker=EARLIER, role=EARLIER, done=done.published), now=True)
+    for queue in {*done.deleted, *done.ended}:
+        progress = Progress(
+            worker=f"{EARLIER}-{queue}",
+            role=EARLIER,
+            queue=queue,
+            done=done.deleted.get(queue, 0),
+            ended=done.ended.get(queue, 0),
+        )
+        board.say(progress, now=True)

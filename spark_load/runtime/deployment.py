@@ -1,0 +1,195 @@
+"""Where a load test runs: an environment's deployed topic and queues, found by name and checked first."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import boto3
+from botocore.config import Config
+from botocore.exceptions import (
+    BotoCoreError,
+    ClientError,
+    HTTPClientError,
+    NoCredentialsError,
+)
+from botocore.exceptions import (
+    ConnectionError as ConnectionFailure,
+)
+from botocore.parsers import ResponseParserError
+
+from sluice import naming
+from sluice.declaration import Environment
+from sluice.endpoint import checked_url
+from sluice.errors import EndpointError
+
+# One attempt: a retry is our decision, and an event of its own.
+_CONFIG = Config(retries={"total_max_attempts": 1}, connect_timeout=5, read_timeout=30)
+_REFUSED = (
+    "InvalidClientTokenId",
+    "UnrecognizedClientException",
+    "SignatureDoesNotMatch",
+    "AccessDenied",
+    "AccessDeniedException",
+    "AuthFailure",
+    "ExpiredToken",
+    "ExpiredTokenException",
+    "InvalidAccessKeyId",
+    "MissingAuthenticationToken",
+)
+_NOT_THERE = ("AWS.SimpleQueueService.NonExistentQueue", "QueueDoesNotExist", "NotFound", "NotFoundException")
+_ANOTHER = "name an SQS endpoint with --endpoint-url"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Site:
+    """Addresses of one environment's deployed resources.
+
+    Args:
+        endpoint_url: None means AWS itself.
+        region: of every client.
+        topic_arn: of the topic.
+        topic: its name.
+        queue_urls: consumer's queue name to URL, in the order of the declaration.
+        dead_letter_queues: consumer's queue name to the name of its DLQ.
+        undelivered_queues: consumer's queue name to where SNS puts what it could not deliver there; only what is
+            deployed.
+        further_urls: name of each of those two kinds to its URL.
+        arns: name of each queue of any kind to its ARN.
+        environment: name of the environment.
+        consumers: consumer's queue name to the name of the consumer.
+        visibility_timeout_seconds: consumer's queue name to its visibility timeout, as deployed.
+        max_receive_count: consumer's queue name to the receives after which a message is dead-lettered.
+    """
+
+    endpoint_url: str | None
+    region: str
+    topic_arn: str
+    topic: str
+    queue_urls: Mapping[str, str]
+    dead_letter_queues: Mapping[str, str]
+    visibility_timeout_seconds: Mapping[str, int]
+    max_receive_count: Mapping[str, int]
+    undelivered_queues: Mapping[str, str] = field(default_factory=dict)
+    further_urls: Mapping[str, str] = field(default_factory=dict)
+    arns: Mapping[str, str] = field(default_factory=dict)
+    environment: str = ""
+    consumers: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def urls(self) -> dict[str, str]:
+        """Return the name of each queue of any kind to its URL."""
+        return {**self.queue_urls, **self.further_urls}
+
+    def client(self, service: str) -> Any:
+        """Return a boto3 client that never retries by itself."""
+        return boto3.client(service, endpoint_url=self.endpoint_url, region_name=self.region, config=_CONFIG)
+
+    def names(self) -> dict[str, str]:
+        """Return address to name, for the recorder."""
+        return {self.topic_arn: self.topic} | {url: name for name, url in self.urls.items()}
+
+
+def find(environment: Environment, *, endpoint_url: str | None, is_used: bool = False) -> Site:
+    """Find an environment's deployed topic and queues, and make sure that they are there and empty.
+
+    Args:
+        environment: which one.
+        endpoint_url: None means AWS itself.
+        is_used: a run is resumed, whose messages may be in the queues.
+
+    Raises:
+        ConfigError: the endpoint is no URL.
+        EndpointError: unreachable, not SQS, credentials refused, not deployed, or not empty.
+    """
+    endpoint_url = None if endpoint_url is None else checked_url(endpoint_url)
+    where = endpoint_url or f"AWS in {environment.region}"
+    try:
+        return _find(environment, endpoint_url, is_used=is_used)
+    except KeyError as error:
+        raise EndpointError(f"{where} answers, but not as SQS does (no {error}); {_ANOTHER}") from error
+    except (NoCredentialsError, BotoCoreError, ClientError) as error:
+        raise EndpointError(_explain(error, where, environment)) from error
+
+
+def _find(environment: Environment, endpoint_url: str | None, *, is_used: bool) -> Site:
+    sqs = boto3.client("sqs", endpoint_url=endpoint_url, region_name=environment.region, config=_CONFIG)
+    sns = boto3.client("sns", endpoint_url=endpoint_url, region_name=environment.region, config=_CONFIG)
+    queues = {naming.queue_name(environment, one): one for one in environment.consumers}
+    dead_letters = {name: naming.dead_letter_queue_name(environment, one) for name, one in queues.items()}
+    undelivered = {name: naming.undelivered_queue_name(environment, one) for name, one in queues.items()}
+    urls = {name: sqs.get_queue_url(QueueName=name)["QueueUrl"] for name in (*queues, *dead_letters.values())}
+    urls |= {name: url for name in undelivered.values() if (url := _url_if_there(sqs, name)) is not None}
+    attributes = {name: _attributes(sqs, url) for name, url in urls.items()}
+    if not is_used:
+        for name, its in attributes.items():
+            _check_empty(its, name, urls[name])
+    arn = naming.topic_arn(environment, attributes[next(iter(queues))]["QueueArn"].split(":")[4])
+    sns.get_topic_attributes(TopicArn=arn)
+    return Site(
+        endpoint_url=endpoint_url,
+        region=environment.region,
+        topic_arn=arn,
+        topic=naming.topic_name(environment),
+        queue_urls={name: urls[name] for name in queues},
+        dead_letter_queues=dead_letters,
+        # As deployed, which may not be as declared.
+        visibility_timeout_seconds={name: int(attributes[name]["VisibilityTimeout"]) for name in queues},
+        max_receive_count={name: one.max_attempts for name, one in queues.items()},
+        undelivered_queues={name: its for name, its in undelivered.items() if its in urls},
+        further_urls={name: url for name, url in urls.items() if name not in queues},
+        arns={name: its["QueueArn"] for name, its in attributes.items()},
+        environment=environment.name,
+        consumers={name: one.name for name, one in queues.items()},
+    )
+
+
+def _url_if_there(sqs: Any, name: str) -> str | None:
+    try:
+        return str(sqs.get_queue_url(QueueName=name)["QueueUrl"])
+    except ClientError as error:
+        if error.response["Error"].get("Code", "") in _NOT_THERE:
+            return None
+        raise
+
+
+def _attributes(sqs: Any, url: str) -> dict[str, str]:
+    found: dict[str, str] = sqs.get_queue_attributes(QueueUrl=url, AttributeNames=["All"])["Attributes"]
+    return found
+
+
+def _check_empty(attributes: Mapping[str, str], name: str, url: str) -> None:
+    counts = {key: int(attributes.get(f"ApproximateNumberOfMessages{key}", 0)) for key in ("", "NotVisible", "Delayed")}
+    if sum(counts.values()):
+        raise EndpointError(
+            f"queue {name} holds {sum(counts.values())} message(s); a load test needs it empty: let its consumer finish"
+            " or another load test end, see to its dead letters (sluice dlq), or purge it if nobody needs"
+            f" them (aws sqs purge-queue --queue-url {url})"
+        )
+
+
+def _explain(error: Exception, where: str, environment: Environment) -> str:
+    if isinstance(error, NoCredentialsError):
+        said = "no AWS credentials found; set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE"
+    elif isinstance(error, ResponseParserError):
+        said = f"{where} answers, but not as SQS does; {_ANOTHER}"
+    elif isinstance(error, ConnectionFailure | HTTPClientError):
+        said = f"{where} cannot be reached ({type(error).__name__}); start it (make emulator) or {_ANOTHER}"
+    elif isinstance(error, ClientError):
+        said = _explain_refusal(error, where, environment)
+    else:
+        said = f"{where}: {error}"
+    return said
+
+
+def _explain_refusal(error: ClientError, where: str, environment: Environment) -> str:
+    code, status = error.response["Error"].get("Code", ""), error.response["ResponseMetadata"].get("HTTPStatusCode")
+    name = environment.name
+    if code in _REFUSED:
+        said = f"{where} refuses these credentials ({code}); check AWS_ACCESS_KEY_ID and its secret"
+    elif code in _NOT_THERE:
+        said = f"environment {name!r} is not deployed at {where}; deploy it first: make deploy ENV={name}"
+    elif code.isdecimal() or not code:
+        said = f"{where} answers, but not as SQS does (HTTP {status}); {_ANOTHER}"
+    else:
+        said = f"{where} refused: {code}: {error.response['Error'].get('Message', '')}"
+    return said

@@ -1,0 +1,240 @@
+"""The Spark session of a load test: on this machine, on a cluster, under spark-submit, or behind Spark Connect.
+
+Only what Spark Connect has is used of a session, so that all four are the same to the rest of the load test.
+"""
+
+import os
+import re
+import socket
+import sys
+import tempfile
+import zipfile
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
+
+from sluice.clock import NotReached, eventually
+from sluice.errors import ConfigError, EndpointError
+
+_PROJECT = Path(__file__).resolve().parents[1]
+_LOGGING = _PROJECT / "spark_load" / "log4j2.properties"
+_PACKAGES = ("sluice", "wire", "spark_load")
+_CONNECT_SECONDS = 5
+_REGISTERED_SECONDS = 30  # executors of a new application come one after the other
+_PROBED_SLOTS_MAX = 100_000
+_NEVER_TWICE = {"spark.task.maxFailures": "1", "spark.speculation": "false"}
+_DEFAULTS = {"spark.task.maxFailures": "4", "spark.speculation": "false"}
+_QUERIES = {
+    "spark.sql.shuffle.partitions": "4",
+    "spark.sql.requireAllClusterKeysForDistribution": "false",
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "1000",
+    "spark.sql.session.timeZone": "UTC",
+    # A publisher runs and keeps its journal also when nothing is left to publish: Spark would leave out its whole job.
+    "spark.sql.adaptive.optimizer.excludedRules": "org.apache.spark.sql.execution.adaptive.AQEPropagateEmptyRelation",
+}
+_DRIVER = {
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.driver.memory": "2g",
+    "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile=file:{_LOGGING}",
+}
+_WORKERS = {
+    # Of Spark's Python workers: memory is used again. Else glibc and Arrow give it back to the system after every
+    # column and take it anew, page by page, which is a quarter of what judging costs.
+    "spark.executorEnv.ARROW_DEFAULT_MEMORY_POOL": "system",
+    "spark.executorEnv.MALLOC_MMAP_THRESHOLD_": "33554432",  # the most that every glibc takes
+    "spark.executorEnv.MALLOC_TRIM_THRESHOLD_": "500000000",  # what only the hottest group needed is given back
+}
+_PRELOADED = {"spark.python.daemon.module": "spark_load.runtime.daemon"}
+_LOOPBACK = {"spark.driver.bindAddress": "127.0.0.1", "spark.driver.host": "127.0.0.1"}
+_PORTS = {"spark": 7077, "sc": 15002}
+_RUNS_ONCE = re.compile(r"local(\[[^,]*\])?")  # these masters never run a task again, whatever is set
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cluster:
+    """Where the tasks run. Neither is given: where spark-submit says, and else on this machine.
+
+    Args:
+        master: `spark://host:port` of a standalone master.
+        remote: `sc://host:port` of a Spark Connect server.
+
+    Raises:
+        ConfigError: both are given, one under spark-submit, or one is no such address.
+    """
+
+    master: str | None = None
+    remote: str | None = None
+
+    def __post_init__(self) -> None:
+        given = [address for address in (self.master, self.remote) if address is not None]
+        if len(given) > 1:
+            raise ConfigError(f"master is {self.master!r} and remote is {self.remote!r}, allowed is one of them")
+        if given and _is_submitted():
+            raise ConfigError(
+                f"{given[0]!r} is given under spark-submit, which has chosen the cluster already; leave it out"
+            )
+        for address, scheme in ((self.master, "spark"), (self.remote, "sc")):
+            if address is not None:
+                _host_and_port(address, scheme)
+
+    @property
+    def is_here(self) -> bool:
+        """Return whether this process brings its own Spark."""
+        return self.master is None and self.remote is None and not _is_submitted()
+
+
+HERE = Cluster()
+
+
+@contextmanager
+def running(slots: int, cluster: Cluster = HERE) -> Iterator[SparkSession]:
+    """Run a session with room for `slots` tasks at once: more than there are cores will do, they mostly wait.
+
+    Raises:
+        ConfigError: the cluster has fewer slots, or would run a task twice.
+        EndpointError: it cannot be reached, or Java or Spark did not start.
+
+    A task is never run twice, neither after a failure nor by speculation: it would publish again.
+    """
+    try:
+        session = _local(slots) if cluster.is_here else _elsewhere(cluster)
+    except PySparkException as error:
+        java = os.environ.get("JAVA_HOME", "not set")
+        raise EndpointError(
+            f"Spark did not start ({str(error).strip().splitlines()[0]});"
+            f" it needs Java 17 or newer, and JAVA_HOME is {java}"
+        ) from error
+    try:
+        if cluster.is_here:
+            yield session
+            return
+        _check(session, slots)
+        with _shipped(session):
+            yield session
+    finally:
+        with suppress(Py4JError, PySparkException, OSError):  # one that died has stopped, and is not why this ends
+            session.stop()
+
+
+def reason(error: Exception) -> str:
+    """Return the line of a Spark error that says why: our own, where one of ours was raised in a task."""
+    lines = [line for line in str(error).splitlines() if line.strip() and not line.lstrip().startswith("at ")]
+    told = [line for line in lines if "HistoryError: " in line]
+    return (told or lines or [type(error).__name__])[0].rpartition("HistoryError: ")[2][:300]
+
+
+def _local(slots: int) -> SparkSession:
+    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    os.environ["PYSPARK_PYTHON"] = sys.executable  # else workers start whatever python3 is on PATH
+    return _made(
+        SparkSession.builder.master(f"local[{slots}]"),
+        _DRIVER | _LOOPBACK | _PRELOADED | _WORKERS | _NEVER_TWICE | _QUERIES,
+    )
+
+
+def _elsewhere(cluster: Cluster) -> SparkSession:
+    """Return a session on a cluster; what is set for the cluster by others is left as it is."""
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    if cluster.remote is not None:
+        _reach(cluster.remote, "sc")
+        return _made(SparkSession.builder.remote(cluster.remote), _QUERIES)
+    if cluster.master is not None:
+        _reach(cluster.master, "spark")
+        return _made(SparkSession.builder.master(cluster.master), _DRIVER | _WORKERS | _NEVER_TWICE | _QUERIES)
+    return _made(SparkSession.builder, _QUERIES)
+
+
+def _made(builder: SparkSession.Builder, settings: dict[str, str]) -> SparkSession:
+    for name, value in settings.items():
+        builder = builder.config(name, value)
+    made: SparkSession = builder.appName("sluice").getOrCreate()
+    return made
+
+
+def _is_submitted() -> bool:
+    return "PYSPARK_GATEWAY_PORT" in os.environ  # the JVM started this process, not the other way round
+
+
+def _host_and_port(address: str, scheme: str) -> tuple[str, int]:
+    refused = ConfigError(f"cluster is {address!r}, allowed is an address such as {scheme}://host:{_PORTS[scheme]}")
+    try:
+        parts = urlsplit(address)
+        host, port = parts.hostname, parts.port
+    except ValueError:
+        raise refused from None
+    if parts.scheme != scheme or host is None or (port is None and scheme == "spark"):
+        raise refused
+    return host, _PORTS[scheme] if port is None else port
+
+
+def _reach(address: str, scheme: str) -> None:
+    """Knock first: Spark itself tries for a minute, and then fails in the midst of the first query.
+
+    Raises:
+        EndpointError: nobody listens there.
+    """
+    try:
+        socket.create_connection(_host_and_port(address, scheme), timeout=_CONNECT_SECONDS).close()
+    except OSError as error:
+        raise EndpointError(f"{address} cannot be reached ({error}); start it, or leave it out to run here") from error
+
+
+def _check(session: SparkSession, slots: int) -> None:
+    """Make sure that the cluster runs enough tasks at once, and each at most once.
+
+    Raises:
+        ConfigError: it does not.
+    """
+    _check_settings(session)
+
+    def is_enough() -> bool:
+        return _slots(session) >= slots
+
+    try:
+        eventually(is_enough, timeout_seconds=_REGISTERED_SECONDS, interval_seconds=1, describe="executors")
+    except NotReached:
+        raise ConfigError(
+            f"the cluster runs {_slots(session)} tasks at once, and this needs {slots}; add executors or cores"
+            " (SPARK_WORKER_CORES may be more than there are: the tasks mostly wait), or lower publish_tasks or"
+            " consumers_per_queue"
+        ) from None
+
+
+def _check_settings(session: SparkSession) -> None:
+    if _RUNS_ONCE.fullmatch(session.conf.get("spark.master", "") or ""):
+        return
+    for name, wanted in _NEVER_TWICE.items():
+        seen = session.conf.get(name, _DEFAULTS[name])
+        if seen != wanted:
+            raise ConfigError(
+                f"{name} is {seen}, allowed is {wanted}, because a task that is run again publishes again; give"
+                f" --conf {name}={wanted} to spark-submit, or to the Spark Connect server"
+            )
+
+
+def _slots(session: SparkSession) -> int:
+    """Return how many tasks the cluster runs at once: so many partitions it makes when nobody says how many."""
+    found = session.range(_PROBED_SLOTS_MAX).select(F.spark_partition_id().alias("part")).distinct().count()
+    return found // int(session.conf.get("spark.task.cpus", "1") or 1)
+
+
+@contextmanager
+def _shipped(session: SparkSession) -> Iterator[None]:
+    """Send the executors the code of the tasks. What it needs besides (requirements.txt) has to be there."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "sluice_tasks.zip"
+        with zipfile.ZipFile(path, "w") as packed:
+            for file in sorted(one for package in _PACKAGES for one in (_PROJECT / package).rglob("*.py")):
+                packed.write(file, file.relative_to(_PROJECT))
+        own = list(sys.path)
+        session.addArtifacts(str(path), pyfile=True)
+        sys.path[:] = own  # else this process, too, would import from there, where no other files are
+        yield  # executors that come later fetch it from this folder

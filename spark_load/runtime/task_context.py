@@ -1,0 +1,129 @@
+"""What the Spark tasks of a run have in common: who they are, and what is installed on their clients."""
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from pyspark import TaskContext
+
+from sluice.clock import Clock, SystemClock, clock_id
+from sluice.errors import HistoryError
+from sluice.recorder.journal import Journal
+from sluice.recorder.recorder import Recorder, host_name
+from sluice.saboteurs import sabotage
+from spark_load.plan.plan import Plan
+from spark_load.runtime.coordinator import Board
+from spark_load.runtime.deployment import Site
+
+SUMMARY_SCHEMA = "worker string, done bigint, abandoned bigint"
+"""What a task returns: one row. Everything that matters is in its journal."""
+JOURNALS = "journals"
+PUBLISHER, CONSUMER, DRIVER = "publish", "consume", "driver"
+_SABOTAGE_EVERY = 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Run:
+    """Everything a task needs to know; pickled into it.
+
+    Args:
+        id: of the run; part of every body and deduplication id.
+        folder: of the run, shared by driver and tasks.
+        site: where it runs.
+        plan: what is published.
+        clock_id: of the driver's machine.
+        clock_offset_us: for the clocks of every task on that machine.
+        transport: what publishes, one of `spark_load.publish.transport.NAMES`.
+        saboteur: name of one to install, for the red path.
+        attempt: 0, and one more each time it is resumed.
+        resumed_at_us: how far into the plan this attempt begins.
+        begin_by_us: of what was sent before and never answered, until when this attempt has to begin, or it may not be
+            sent again.
+    """
+
+    id: str
+    folder: Path
+    site: Site
+    plan: Plan
+    clock_id: str
+    clock_offset_us: int
+    transport: str = "boto3"
+    saboteur: str | None = None
+    attempt: int = 0
+    resumed_at_us: int = 0
+    begin_by_us: Mapping[int, int] = field(default_factory=dict)
+
+    @property
+    def journals(self) -> Path:
+        """Return the folder of the journals."""
+        return self.folder / JOURNALS
+
+    def queue_of(self, consumer: int) -> str:
+        """Return the name of the queue a consumer works on."""
+        queues = list(self.site.queue_urls)
+        return queues[consumer % len(queues)]
+
+    def recorders(self) -> dict[str, str | None]:
+        """Return the name of every recorder to the queue it consumes: the history is whole when all have finished.
+
+        Workers have names of their own, which are known when they were started.
+        """
+        profile = self.plan.profile
+        publishers: dict[str, str | None] = {f"{PUBLISHER}-{number}": None for number in range(profile.publish_tasks)}
+        if profile.consumer == "worker":
+            return publishers | {f"{DRIVER}-0": None}
+        consumers = range(profile.consumers_per_queue * len(self.site.queue_urls))
+        return (
+            publishers | {f"{CONSUMER}-{number}": self.queue_of(number) for number in consumers} | {f"{DRIVER}-0": None}
+        )
+
+    def board(self, clock: Clock) -> Board:
+        """Return the board of this run."""
+        return Board(self.folder / f"board-{self.attempt}", clock)
+
+
+@dataclass(frozen=True, slots=True)
+class Desk:
+    """What one task works with."""
+
+    sns: Any
+    sqs: Any
+    recorder: Recorder
+    journal: Journal
+    board: Board
+    clock: Clock
+    name: str
+
+
+@contextmanager
+def desk(run: Run, role: str) -> Iterator[Desk]:
+    """Yield recorded clients for the task this code runs in; its journal is closed when the block ends well.
+
+    Runs inside a Spark task, or on the driver. Every attempt of the run writes a journal of its own.
+
+    Raises:
+        HistoryError: the journal cannot be written, or Spark runs the task a second time.
+    """
+    context = TaskContext.get()
+    name = f"{role}-{0 if context is None else context.partitionId()}"
+    if context is not None and context.attemptNumber() > 0:
+        raise HistoryError(f"Spark runs {name} again, which would publish again; resume the run instead")
+    here = clock_id()
+    clock = SystemClock(run.clock_offset_us if here == run.clock_id else None)
+    common = {
+        "run": run.id,
+        "host": host_name(),
+        "clock_id": here,
+        "worker": name,
+        "task_attempt": run.attempt,
+    }
+    sns, sqs = run.site.client("sns"), run.site.client("sqs")
+    if run.saboteur is not None:
+        sabotage((sns, sqs), run.saboteur, every=_SABOTAGE_EVERY)
+    with Journal(run.journals, f"{name}-{run.attempt}", common=common, clock=clock) as journal:
+        recorder = Recorder(journal, names=run.site.names(), clock=clock)
+        recorder.attach(sns)
+        recorder.attach(sqs)
+        yield Desk(sns, sqs, recorder, journal, run.board(clock), clock, name)

@@ -1,0 +1,191 @@
+"""What the operators' commands print of groups, reasons and payloads: text a reader knows again, and no more."""
+
+import json
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import structlog
+from sqlalchemy import Engine
+
+from sluice import environments, naming
+from sluice.__main__ import main
+from sluice.messaging.database import engines, schema
+from sluice.messaging.inbox import tables as inbox_tables
+from sluice.messaging.outbox import tables
+from sluice.messaging.printable import printable
+from sluice.messaging.sqs import queue
+from tests.integration.messaging.dead_letters.conftest import graveyard, simulator
+from tests.support.dead_letter_queues import DEAD, Graveyard, envelope
+
+__all__ = ["graveyard", "simulator"]
+
+TEXTS = [
+    "order[/x]",
+    "tenant[a]",
+    ":smile:",
+    "[link=file:///x]y[/link]",
+    "\x1b[2J\x1b]0;title\x07",
+    "\x9b31m\x7f",
+    "evil\u202etxt",
+    "a\nforged line\r\tb",
+]
+REASON = ("--reason", "x")
+
+type Run = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture(params=TEXTS, ids=ascii)
+def hostile(request: pytest.FixtureRequest) -> str:
+    """Return a text that would be markup, or be acted on by a terminal."""
+    return str(request.param)
+
+
+@pytest.fixture
+def database(tmp_path: Path, hostile: str) -> Iterator[Engine]:
+    """Yield a database of outbox and inbox in which everything that can be any text is the hostile one."""
+    made = engines.engine(f"sqlite:///{tmp_path / 'both.db'}")
+    topic = naming.topic_name(environments.environment("local"))
+    sent = envelope("g", 1)
+    place = {"consumer": "billing", "group_id": hostile, "epoch": 1}
+    body = {"event_id": hostile, "body": sent.body, "attributes": "{}"}
+    audited = {"at_us": 1, "actor": hostile, "action": "skip", "group_id": hostile, "reason": hostile}
+    with made.begin() as connection:
+        schema.create(connection, schema.OUTBOX)
+        schema.create(connection, schema.INBOX)
+        message = {"topic": topic, "group_id": hostile, "type": hostile, "deduplication_id": "x", "created_at_us": 1}
+        quarantined = {"group_seq": 1, "status": tables.QUARANTINED, "last_error": hostile}
+        connection.execute(tables.messages.insert().values(**message, **body, **quarantined))
+        connection.execute(tables.audit.insert().values(topic=topic, **audited))
+        group = {"first_seq": 1, "last_seq": 1, "awaits_seq": 2, "parked_at_us": 1, "updated_at_us": 1}
+        connection.execute(inbox_tables.groups.insert().values(**place, **group))
+        held = {"seq": 3, "sqs_message_id": "x", "held_at_us": 1, "last_error": hostile, "parked_at_us": 1}
+        connection.execute(inbox_tables.parked.insert().values(**place, **body, **held))
+        dead = {"seq": 2, "through": 2, "state": "dead", "event_id": hostile, "reason": hostile, "seen_at_us": 1}
+        connection.execute(inbox_tables.exceptions.insert().values(**place, **dead))
+        connection.execute(inbox_tables.audit.insert().values(consumer="billing", **audited))
+    yield made
+    made.dispose()
+
+
+@pytest.fixture
+def run(
+    graveyard: Graveyard, database: Engine, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Iterator[Run]:
+    """Yield what runs a command line; every line it prints is printable."""
+    log = structlog.get_config()
+    monkeypatch.setattr("sluice.messaging.database.waiting.Stop.on_signals", lambda _: None)
+    monkeypatch.setattr(queue, "client", lambda *_, **__: graveyard.tools_sqs)
+    monkeypatch.setenv("SLUICE_CONSUMER", "billing")
+    monkeypatch.setenv("SLUICE_DSN", str(database.url))
+    for name in ("SLUICE_ENV", "SLUICE_DATABASE_SECRET_ARN", "AWS_ENDPOINT_URL"):
+        monkeypatch.delenv(name, raising=False)
+
+    def run(*arguments: str) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", ["messaging", *arguments])
+        code = 0
+        try:
+            main()
+        except SystemExit as ended:
+            code = int(ended.code or 0)
+        out, err = capsys.readouterr()
+        assert "Traceback" not in err
+        assert [line for line in f"{out}\n{err}".split("\n") if not line.isprintable()] == []
+        return code, out, err
+
+    yield run
+    structlog.configure(**log)
+
+
+def _texts(value: Any) -> Iterator[str]:
+    """Yield every text in a JSON value."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict | list):
+        for inner in value.values() if isinstance(value, dict) else value:
+            yield from _texts(inner)
+
+
+@pytest.mark.parametrize("command", [("outbox", "ls"), ("dlq", "ls")], ids=" ".join)
+def test_people_read_what_is_there(run: Run, hostile: str, command: tuple[str, ...]) -> None:
+    """A group, and the error it died of, stand there by character or as escapes."""
+    code, out, _ = run(*command)
+
+    assert code == 0
+    assert out.count(printable(hostile)) >= 3
+
+
+@pytest.mark.parametrize(
+    "command",
+    [("outbox", "ls", "--json"), ("dlq", "ls", "--json"), ("outbox", "audit"), ("dlq", "audit")],
+    ids=" ".join,
+)
+def test_json_says_it_exactly(run: Run, hostile: str, command: tuple[str, ...]) -> None:
+    """Programs get back what was stored."""
+    code, out, _ = run(*command)
+
+    assert code == 0
+    assert list(_texts(json.loads(out))).count(hostile) >= 2
+
+
+@pytest.mark.parametrize(
+    ("command", "code"),
+    [
+        (("outbox", "skip", "HOSTILE", "1", *REASON), 0),
+        (("outbox", "unquarantine", "HOSTILE", "1", *REASON, "--yes"), 0),
+        (("outbox", "resend", "HOSTILE", "1", *REASON), 2),
+        (("outbox", "skip", "HOSTILE", "7", *REASON), 2),
+        (("outbox", "ls", "--status", "HOSTILE"), 3),
+        (("dlq", "retry", "HOSTILE", "3", *REASON), 0),
+        (("dlq", "skip", "HOSTILE", "2", *REASON, "--yes"), 0),
+        (("dlq", "retry", "HOSTILE", "7", *REASON), 2),
+        (("dlq", "purge-one", "--message-id", "HOSTILE", *REASON), 2),
+        (("dlq", "inspect", "--consumer", "HOSTILE"), 3),
+        (("inbox", "status", "--env", "HOSTILE"), 3),
+        (("relay", "--endpoint-url", "http://HOSTILE"), 3),
+        (("worker", "--handlers", "HOSTILE"), 3),
+        (("HOSTILE",), 3),
+    ],
+    ids=str,
+)
+def test_acts_and_refusals_are_a_line(run: Run, hostile: str, command: tuple[str, ...], code: int) -> None:
+    """Which names what was given; it may have been copied from a list."""
+    given = [one.replace("HOSTILE", hostile) for one in command]
+
+    ended, out, err = run(*given)
+
+    assert ended == code
+    assert (out + err).count("\n") == 1
+
+
+def test_what_lies_in_a_dlq_is_shown(run: Run, graveyard: Graveyard, database: Engine, hostile: str) -> None:
+    """Data, attributes and a body that is no envelope; why it died, where the inbox knows."""
+    data = envelope("g", 1, data={"n": hostile})
+    sent = graveyard.send(DEAD, data)
+    known = inbox_tables.exceptions.update().values(group_id="g", seq=1, through=1, sqs_message_id=sent)
+    with database.begin() as connection:
+        connection.execute(known)
+    graveyard.send(DEAD, envelope("h", 1), MessageBody=f"no JSON {hostile}".replace("\x1b", "").replace("\x07", ""))
+
+    code, out, _ = run("dlq", "inspect")
+    assert code == 0
+    assert f": {printable(hostile)}" in out
+    assert f"no JSON {printable(hostile)}".replace("\\x1b", "").replace("\\x07", "") in out
+
+    said = json.loads(run("dlq", "inspect", "--json")[1])
+    first, second = (group["messages"][0] for group in said["groups"])
+    assert (first["data"], first["known"]["reason"]) == ({"n": hostile}, hostile)
+    assert second["body"].startswith("no JSON ")
+
+
+def test_what_comes_back_is_named(run: Run, graveyard: Graveyard) -> None:
+    """A group of SQS may be called what is markup elsewhere."""
+    graveyard.send(DEAD, envelope("order[/x]", 1))
+    graveyard.send(DEAD, envelope("tenant[a]:smile:", 1))
+
+    code, out, _ = run("dlq", "redrive", "--yes", "--canary", "2")
+
+    assert code == 0
+    assert "number 1 of group order[/x], number 1 of group tenant[a]:smile:" in out

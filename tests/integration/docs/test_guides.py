@@ -1,0 +1,251 @@
+"""The guides do what they say: their commands are run in order, and what they print is there.
+
+A fenced block is marked by comments in the lines before it, which no reader sees:
+
+    <!-- run -->              its commands are run; `<!-- run: billing parks -->` where something else is declared
+    <!-- ends: 1 -->          with this exit code, and not with 0
+    <!-- not run: WHY -->     they are not
+    <!-- file: NAME -->       it is saved under that name
+    <!-- given: WHAT -->      something happens first that a reader is told of
+
+A block of text after commands is what they print, line by line and in order; `…` stands for anything.
+"""
+
+import json
+import multiprocessing
+import os
+import re
+import runpy
+import shlex
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import boto3
+import pytest
+from sqlalchemy import update
+from sqlalchemy.orm import Session
+
+from emulator import localstack
+from sluice import environments, naming
+from sluice.declaration import Gaps, Poison
+from sluice.messaging import Event, Outbox
+from sluice.messaging.database import engines, schema
+from sluice.messaging.outbox import tables
+from tests.integration.conftest import PROJECT
+
+pytestmark = pytest.mark.xdist_group("localstack")  # one at a time
+
+GUIDES = PROJECT / "docs" / "guides"
+PATIENCE_SECONDS = 180  # Spark alone may take a third of it to start on a busy machine
+LOCAL = environments.environment("local")
+ACCOUNT = "000000000000"
+DECLARED: Mapping[str | None, Mapping[str, Any]] = {
+    None: {},
+    "billing parks": {"poison": Poison.PARK, "gaps": Gaps.HALT},
+}
+_BLOCK = re.compile(r"((?:^<!-- [^\n]+ -->\n)*)^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+_MARK = re.compile(r"<!-- (run|ends|not run|file|given)(?:: (.+))? -->")
+# A process is forked from one that has imported everything, which takes seconds.
+_forked = multiprocessing.get_context("forkserver")
+_forked.set_forkserver_preload([__name__, "tests.support.relay_processes", "examples.services.__main__", "pandas"])
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """A fenced block of a guide, and what the comments before it say."""
+
+    chapter: str
+    marks: Mapping[str, str | None]
+    language: str
+    inside: str
+
+    @property
+    def commands(self) -> list[list[str]]:
+        """Return its commands, as their arguments."""
+        return [shlex.split(line) for line in self.inside.replace("\\\n", "").splitlines()]
+
+
+def blocks(guide: str) -> list[Block]:
+    """Return the blocks of a guide."""
+    found = []
+    for chapter in (GUIDES / guide).read_text(encoding="utf-8").split("\n## "):
+        title = chapter.partition("\n")[0]
+        for marks, language, inside in _BLOCK.findall(chapter):
+            marked = {what: said or None for what, said in _MARK.findall(marks)}
+            found.append(Block(title, marked, language, inside))
+    return found
+
+
+class Reader:
+    """Who follows a guide, in a folder and with a database of their own.
+
+    Args:
+        folder: where the commands run.
+        variables: of their processes.
+    """
+
+    def __init__(self, folder: Path, variables: Mapping[str, str]) -> None:
+        self._folder = folder
+        dsn = f"sqlite:///{folder / 'billing.db'}"
+        self._variables = {**variables, "SLUICE_CONSUMER": "billing", "SLUICE_DSN": dsn, "PYTHONPATH": str(PROJECT)}
+        self.engine = engines.engine(dsn)
+
+    def save(self, name: str, inside: str) -> None:
+        """Save a file."""
+        (self._folder / name).write_text(inside, encoding="utf-8")
+
+    def run(self, command: list[str], *, declared: Mapping[str, Any], exit_code: int = 0) -> str:
+        """Run a command of Python's to its end, and return what it printed."""
+        assert command[0] == "python", command
+        printed = self._folder / "printed"
+        process = _forked.Process(
+            target=_run, args=(command[1:], self._folder, self._variables, str(printed), declared)
+        )
+        process.start()
+        process.join(PATIENCE_SECONDS)
+        said, ended = printed.read_text(encoding="utf-8"), process.exitcode
+        if ended is None:
+            process.kill()
+            process.join()
+        assert ended is not None, f"{shlex.join(command)} did not end within {PATIENCE_SECONDS} s: {said}"
+        assert ended == exit_code, f"{shlex.join(command)} ended with {ended}: {said}"
+        process.close()
+        return said
+
+
+def _run(
+    arguments: list[str], folder: Path, variables: Mapping[str, str], printed: str, declared: Mapping[str, Any]
+) -> None:
+    """Do what `python ARGUMENTS` does, with billing declared so. Runs in a process of its own."""
+    os.chdir(folder)
+    os.environ.update(variables)
+    to = os.open(printed, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+    for output in (sys.stdout, sys.stderr):
+        os.dup2(to, output.fileno())
+    billing, *others = LOCAL.consumers
+    environments.ENVIRONMENTS["local"] = replace(LOCAL, consumers=(replace(billing, **declared), *others))
+    sys.path.insert(0, str(folder))
+    if arguments[0] == "-m":
+        sys.argv = arguments[1:]
+        sys.modules.pop(f"{arguments[1]}.__main__", None)  # it is run as if for the first time
+        runpy.run_module(arguments[1], run_name="__main__", alter_sys=True)
+    else:
+        sys.argv = arguments
+        runpy.run_path(arguments[0], run_name="__main__")
+
+
+def _lose_a_message(reader: Reader) -> None:
+    """Have the numbers 1 and 3 of a group published, and 2 marked so."""
+    with Session(reader.engine) as session:
+        for version in (1, 2, 3):
+            data = {"version": version, "total_cents": 100, "status": "open"}
+            event = Event(type="order.line_added", group="order-906", data=data)
+            Outbox(naming.topic_name(LOCAL)).add(session, event)
+        session.commit()
+    with reader.engine.begin() as connection:
+        second = (tables.messages.c.group_id == "order-906", tables.messages.c.group_seq == 2)
+        connection.execute(
+            update(tables.messages).where(*second).values(status="sent", sent_at_us=tables.messages.c.created_at_us)
+        )
+    reader.run(["python", "-m", "messaging", "relay", "--until-empty"], declared={})
+
+
+def _place_an_order(reader: Reader) -> None:
+    """Have an order's event published."""
+    with reader.engine.begin() as connection:
+        schema.create(connection)
+    with Session(reader.engine) as session:
+        event = Event(type="order.placed", group="order-8", data={"total_cents": 1_250})
+        Outbox(naming.topic_name(LOCAL)).add(session, event)
+        session.commit()
+    reader.run(["python", "-m", "messaging", "relay", "--until-empty"], declared={})
+
+
+GIVEN: Mapping[str, Callable[[Reader], None]] = {
+    "an order is placed": _place_an_order,
+    "number 2 of order-906 is lost": _lose_a_message,
+}
+
+
+@pytest.fixture
+def reader(emulated: localstack.Running, tmp_path: Path) -> Iterator[Reader]:
+    """Yield a reader who has the local environment's topic and what is billing's, as they are deployed."""
+    (sqs, sns) = (
+        boto3.client(service, endpoint_url=emulated.endpoint_url, region_name=LOCAL.region)
+        for service in ("sqs", "sns")
+    )
+    billing, fifo = LOCAL.consumers[0], {"FifoQueue": "true"}
+    name, dead = naming.queue_name(LOCAL, billing), naming.dead_letter_queue_name(LOCAL, billing)
+    redrive = {"deadLetterTargetArn": naming.queue_arn(LOCAL, dead, ACCOUNT), "maxReceiveCount": 5}
+    retention = {"MessageRetentionPeriod": str(billing.message_retention_seconds)}
+    topic_arn = sns.create_topic(Name=naming.topic_name(LOCAL), Attributes={"FifoTopic": "true"})["TopicArn"]
+    made = {
+        dead: {"MessageRetentionPeriod": str(billing.dead_letter_retention_seconds)},
+        naming.undelivered_queue_name(LOCAL, billing): {},
+        name: retention | {"VisibilityTimeout": "60", "RedrivePolicy": json.dumps(redrive)},
+    }
+    urls = [sqs.create_queue(QueueName=one, Attributes=fifo | more)["QueueUrl"] for one, more in made.items()]
+    sns.subscribe(
+        TopicArn=topic_arn,
+        Protocol="sqs",
+        Endpoint=naming.queue_arn(LOCAL, name, ACCOUNT),
+        Attributes={"RawMessageDelivery": "true"},
+    )
+    one = Reader(tmp_path, emulated.environment())
+    yield one
+    one.engine.dispose()
+    sns.delete_topic(TopicArn=topic_arn)
+    for url in urls:
+        sqs.delete_queue(QueueUrl=url)
+
+
+@pytest.mark.parametrize(
+    ("guide", "left_out"),
+    [
+        ("producers.md", ()),
+        ("consumers.md", ()),
+        pytest.param("load.md", (), marks=pytest.mark.slow),
+        ("operators.md", ("A parked group", "A gap")),
+        pytest.param("operators.md", (), marks=pytest.mark.slow),
+        pytest.param("recorder.md", ("Judge",), marks=pytest.mark.slow),
+        pytest.param("recorder.md", (), marks=[pytest.mark.slow, pytest.mark.timeout(900)]),
+    ],
+)
+def test_a_guides_commands_print_what_it_says(reader: Reader, guide: str, left_out: tuple[str, ...]) -> None:
+    """From top to bottom, on LocalStack; a command that fails, or prints something else, fails the guide."""
+    printed: str | None = None
+    for block in blocks(guide):
+        if block.chapter in left_out:
+            continue
+        if (given := block.marks.get("given")) is not None:
+            GIVEN[given](reader)
+        if (name := block.marks.get("file")) is not None:
+            reader.save(name, block.inside)
+        if "run" in block.marks:
+            declared, exit_code = DECLARED[block.marks["run"]], int(block.marks.get("ends") or 0)
+            ran = (reader.run(command, declared=declared, exit_code=exit_code) for command in block.commands)
+            printed = "".join(ran)
+        elif block.language == "text":
+            assert printed is not None, "a block of text comes after commands"
+            _assert_printed(printed, block.inside)
+
+
+def _assert_printed(printed: str, expected: str) -> None:
+    end = 0
+    for line in expected.splitlines():
+        pattern = ".*".join(map(re.escape, line.strip().split("…")))
+        found = re.compile(pattern).search(printed, end)
+        assert found is not None, f"the guide says {line!r}; behind what was found before, there is:\n{printed[end:]}"
+        end = found.end()
+
+
+@pytest.mark.parametrize("guide", ["producers.md", "consumers.md", "operators.md", "recorder.md", "load.md"])
+def test_every_command_of_a_guide_is_run_or_says_why_not(guide: str) -> None:
+    """A block of commands without a mark would be one nobody ever tries."""
+    commands = [block for block in blocks(guide) if block.language == "sh"]
+
+    assert commands
+    assert [block.inside for block in commands if not {"run", "not run"} & set(block.marks)] == []

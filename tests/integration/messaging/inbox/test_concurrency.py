@@ -1,0 +1,124 @@
+"""Transactions that run at once on one group, on a real Postgres: who waits for whom, and what he finds then."""
+
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+
+import pytest
+from sqlalchemy import Connection, Engine, text
+
+from sluice.clock import SystemClock, eventually
+from sluice.messaging.inbox.sequence import Action, Decision, State
+from tests.support.inbox_driver import Ledger, arrived, handled, taken
+from tests.support.postgres_interleaving import is_waiting
+
+_SECONDS_MAX = 20
+_HANDLED, _REPEATED = Decision(State.CONTIGUOUS, Action.HANDLE), Decision(State.DUPLICATE, Action.DROP)
+
+
+@pytest.fixture
+def parking(on_postgres: Engine) -> Ledger:
+    """Return an inbox with a group whose first message was dead and is back, and whose second is set aside."""
+    ledger = Ledger(on_postgres, parks_poison=True, parks_gaps=True)
+    ledger.bury(1)
+    ledger.come(2)
+    ledger.come(1, copy="-redriven")
+    return ledger
+
+
+@contextmanager
+def _waiting[T](engine: Engine, act: Callable[[Connection], T]) -> Iterator[Future[T]]:
+    """Yield what a transaction of another thread will return, once it waits for a lock; it is committed then."""
+    with engine.connect() as watcher, ThreadPoolExecutor(1) as pool, engine.connect() as connection:
+        pid = connection.execute(text("SELECT pg_backend_pid()")).scalar_one()
+        connection.execute(text(f"SET LOCAL lock_timeout = '{_SECONDS_MAX}s'"))
+
+        def acted() -> T:
+            done = act(connection)
+            connection.commit()
+            return done
+
+        acting = pool.submit(acted)
+        eventually(
+            lambda: is_waiting(watcher, pid) or acting.done(),
+            timeout_seconds=_SECONDS_MAX,
+            describe="the other transaction to wait for the lock",
+            interval_seconds=0.005,
+            clock=SystemClock(),
+        )
+        assert not acting.done(), "it did not wait"
+        yield acting
+
+
+@pytest.mark.parametrize("seq", [1, 2], ids=["first of its group", "later"])
+@pytest.mark.parametrize(("is_committed", "second"), [(True, _REPEATED), (False, _HANDLED)])
+def test_w9_of_two_with_copies_of_a_message_the_second_waits(
+    on_postgres: Engine, seq: int, second: Decision, *, is_committed: bool
+) -> None:
+    """W9: it finds the message done when the first commits, and its own when the first rolls back."""
+    ledger = Ledger(on_postgres)
+    ledger.come(*range(1, seq))
+    copy = arrived(seq, copy="-again")
+
+    with on_postgres.connect() as first:
+        assert handled(ledger.inbox, first, arrived(seq)) == _HANDLED
+        with _waiting(on_postgres, lambda connection: handled(ledger.inbox, connection, copy)) as acting:
+            first.commit() if is_committed else first.rollback()
+            assert acting.result(_SECONDS_MAX) == second
+
+    assert ledger.at() == (1, 1, seq)
+
+
+@pytest.mark.parametrize(("is_committed", "expected"), [(True, _HANDLED), (False, Decision(State.GAP, Action.PARK))])
+def test_d9_a_live_message_waits_for_the_drainer(parking: Ledger, expected: Decision, *, is_committed: bool) -> None:
+    """D9: it comes next when the last parked one was handled and its group unparked, and is set aside when not."""
+    with parking.engine.connect() as drainer:
+        assert taken(parking.inbox, drainer) is not None
+        with _waiting(parking.engine, lambda live: handled(parking.inbox, live, arrived(3))) as acting:
+            drainer.commit() if is_committed else drainer.rollback()
+            assert acting.result(_SECONDS_MAX) == expected
+
+    assert parking.drain() == ([] if is_committed else [2, 3])
+    assert (parking.at(), parking.is_parked()) == ((1, 1, 3), False)
+
+
+def test_of_two_drainers_the_second_goes_on_with_another_group(parking: Ledger) -> None:
+    """A group that is locked is due still, and is left alone without waiting."""
+    parking.bury(1, group="b")
+    parking.come(2, group="b")
+    parking.come(1, group="b", copy="-redriven")
+
+    with parking.engine.connect() as first, parking.engine.connect() as second:
+        second.execute(text("SET LOCAL lock_timeout = '1ms'"))
+        assert parking.inbox.next_parked(first, "a") is not None
+
+        assert parking.inbox.due(parking.engine) == ["a", "b"]
+        assert parking.inbox.next_parked(second, "a") is None
+        assert parking.inbox.next_parked(second, "b") is not None
+
+
+def test_a_drainer_leaves_a_group_alone_whose_message_is_being_handled(parking: Ledger) -> None:
+    """A live message has the group: what is set aside behind it has to wait for its commit."""
+    with parking.engine.connect() as live, parking.engine.connect() as drainer:
+        drainer.execute(text("SET LOCAL lock_timeout = '1ms'"))
+        assert handled(parking.inbox, live, arrived(2, copy="-again")) == _HANDLED
+        assert parking.inbox.next_parked(drainer, "a") is None
+        live.commit()
+
+    assert parking.drain() == []
+    assert (parking.at(), parking.set_aside(), parking.is_parked()) == ((1, 1, 2), [], False)
+
+
+def test_a_skip_waits_for_the_message_it_is_about(parking: Ledger) -> None:
+    """An operator and a drainer are at one number: who comes second finds it handled, and is told."""
+    with parking.engine.connect() as drainer:
+        assert taken(parking.inbox, drainer) is not None
+
+        def skip(connection: Connection) -> str:
+            with pytest.raises(Exception, match="is handled") as raised:
+                parking.operator.skip(connection, "a", 2)
+            return str(raised.value)
+
+        with _waiting(parking.engine, skip) as acting:
+            drainer.commit()
+            assert "allowed is one that is missing" in acting.result(_SECONDS_MAX)

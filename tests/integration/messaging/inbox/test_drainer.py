@@ -1,0 +1,149 @@
+"""The drainer: what was set aside is handled in order, whoever dies and whatever fails meanwhile."""
+
+import pytest
+from sqlalchemy import Engine, select
+
+from sluice.messaging.handlers import Reject, Retry
+from sluice.messaging.inbox.inbox import Policy
+from sluice.messaging.inbox.operations import Operator
+from sluice.messaging.inbox.tables import parked
+from tests.support.worker_harness import MAX_ATTEMPTS, TIMEOUT_SECONDS, Hands, Killed, World, dying
+
+_PARK = Policy(consumer="billing", parks_poison=True, parks_gaps=True)
+
+
+@pytest.fixture
+def world(engine: Engine) -> World:
+    """Return a consumer that parks."""
+    return World(engine, policy=_PARK)
+
+
+def _poisoned(world: World, worker: Hands) -> None:
+    """Let a group's first message be dead, and two be set aside behind it."""
+    world.says["a", 1] = [Reject("no such customer")]
+    world.send("a", "a", "a")
+    world.work_off(worker)
+    assert (world.parked(), len(world.dead())) == ([("a", 2), ("a", 3)], 1)
+
+
+def _brought_back(world: World, worker: Hands) -> None:
+    """Let the dead message be back and handled."""
+    world.redrive()
+    world.work_off(worker)
+    assert world.effects() == [("a", 1)]
+
+
+def test_d2_what_was_set_aside_follows_the_redriven_message_in_order(world: World) -> None:
+    """D2: over the whole history, and each tells the handler that it is not late."""
+    worker = world.worker()
+    _poisoned(world, worker)
+    assert worker.drainer.step() == 0
+
+    _brought_back(world, worker)
+    assert worker.drainer.step() == 2
+
+    assert world.effects() == [("a", 1), ("a", 2), ("a", 3)]
+    assert not any(call.is_late for call in world.calls)
+    assert (world.parked(), world.left(), world.dead()) == ([], [], [])
+
+
+@pytest.mark.parametrize("at", ["after_park", "in_drain", "before_drain_commit", "after_drain_commit"])
+def test_a_crash_loses_and_doubles_nothing(world: World, at: str) -> None:
+    """Whoever dies there, the next one goes on: each effect once, in order, and nothing stays set aside."""
+    workers = [world.worker(failpoint=dying(at))]
+    world.says["a", 1] = [Reject("no such customer")]
+    world.send("a", "a", "a")
+    is_redriven = False
+
+    for _ in range(30):
+        try:
+            workers[-1].lane.step()
+            workers[-1].drainer.step()
+        except Killed:
+            workers.append(world.worker())
+            world.simulator.advance(TIMEOUT_SECONDS)
+        if world.parked() == [("a", 2), ("a", 3)] and not is_redriven:
+            is_redriven = True
+            world.redrive()
+
+    assert len(workers) == 2, "nobody died"
+    assert world.effects() == [("a", 1), ("a", 2), ("a", 3)]
+    assert (world.parked(), world.left(), world.dead()) == ([], [], [])
+
+
+@pytest.mark.parametrize("at", ["in_drain", "before_drain_commit"])
+def test_a_message_that_kills_every_worker_is_held(world: World, at: str) -> None:
+    """W5: it comes to its end as it would in the queue, and does not take the rest of the work with it for ever."""
+    worker = world.worker()
+    _poisoned(world, worker)
+    _brought_back(world, worker)
+
+    for _ in range(MAX_ATTEMPTS):
+        with pytest.raises(Killed):
+            world.worker(failpoint=dying(at)).drainer.step()
+        world.simulator.advance(3)
+
+    assert world.worker(failpoint=dying(at)).drainer.step() == 0
+    assert world.inbox.counts(world.engine)["held_messages"] == 1
+    assert world.effects() == [("a", 1)]
+
+
+def test_a_message_that_fails_is_tried_again_with_backoff_and_then_held(world: World) -> None:
+    """Its attempts are those of a message in the queue; afterwards it waits for an operator, and its group with it."""
+    worker = world.worker()
+    _poisoned(world, worker)
+    _brought_back(world, worker)
+    world.calls.clear()
+    world.says["a", 2] = [Retry(delay_seconds=60), Retry(), ValueError("boom")]
+
+    assert worker.drainer.step() == 0
+    world.simulator.advance(59)
+    assert worker.drainer.step() == 0
+    assert [call.attempt for call in world.calls] == [1]
+    for _ in range(10):
+        world.simulator.advance(worker.work._settings.backoff.cap_seconds)
+        worker.drainer.step()
+
+    assert [(call.attempt, call.is_last_attempt) for call in world.calls] == [(1, False), (2, False), (3, True)]
+    assert MAX_ATTEMPTS == 3
+    with world.engine.connect() as connection:
+        held = connection.execute(select(parked.c.seq, parked.c.last_error).where(parked.c.held_at_us.is_not(None)))
+        assert [tuple(row) for row in held] == [(2, "ValueError: boom")]
+
+    with world.engine.begin() as connection:
+        Operator(consumer="billing", actor="ann", reason="fixed", clock=world.clock).retry(connection, "a", 2)
+    assert worker.drainer.step() == 2
+    assert world.effects() == [("a", 1), ("a", 2), ("a", 3)]
+
+
+def test_what_is_refused_is_held_at_once(world: World) -> None:
+    """There is no DLQ for what is not in the queue any more."""
+    worker = world.worker()
+    _poisoned(world, worker)
+    _brought_back(world, worker)
+    world.says["a", 2] = [Reject("never")]
+
+    assert worker.drainer.step() == 0
+    world.simulator.advance(10_000)
+    assert worker.drainer.step() == 0
+
+    assert world.inbox.counts(world.engine)["held_messages"] == 1
+    assert (world.effects(), world.parked()) == ([("a", 1)], [("a", 2), ("a", 3)])
+
+
+def test_a_worker_that_ends_commits_nothing_more_and_uses_up_no_attempt(world: World) -> None:
+    """What its drainer had in hand is as it was."""
+    worker = world.worker()
+    _poisoned(world, worker)
+    _brought_back(world, worker)
+    world.calls.clear()
+
+    def end(*_: object) -> None:
+        worker.shutdown.end()
+
+    world.says["a", 2] = [end]
+    assert worker.drainer.step() == 0
+    assert (world.effects(), world.parked()) == ([("a", 1)], [("a", 2), ("a", 3)])
+
+    assert world.worker().drainer.step() == 2
+    assert [call.attempt for call in world.calls] == [1, 1, 1]

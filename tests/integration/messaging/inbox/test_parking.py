@@ -1,0 +1,574 @@
+"""What is set aside, until when, and in which order it is taken up again."""
+
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from sqlalchemy import Engine, delete, insert, select, update
+
+from sluice.messaging.errors import DeadLetterError
+from sluice.messaging.inbox.sequence import Action, Decision, State
+from sluice.messaging.inbox.tables import exceptions, groups, parked
+from tests.support.inbox_driver import START_US, Ledger, arrived
+
+HANDLE, DROP, PARK, REJECT, BURN = Action.HANDLE, Action.DROP, Action.PARK, Action.REJECT, Action.BURN
+_WAIT_SECONDS = 100
+
+
+@pytest.fixture
+def parking(engine: Engine) -> Ledger:
+    """Return an inbox that sets aside whatever is behind a dead or a missing message."""
+    return Ledger(engine, parks_poison=True, parks_gaps=True)
+
+
+@pytest.fixture
+def waiting(engine: Engine) -> Ledger:
+    """Return an inbox that waits a while for a missing number, and goes on without a dead one."""
+    return Ledger(engine, parks_gaps=True, gap_wait_us=_WAIT_SECONDS * 1_000_000)
+
+
+def test_d2_with_park_order_holds_over_the_whole_history(parking: Ledger) -> None:
+    """D2: what is behind a dead message is set aside, and taken up in order when that one was handled."""
+    assert parking.come(1) == [HANDLE]
+    assert parking.bury(2)
+    assert parking.come(3, 5, 4) == [PARK, PARK, PARK]
+    assert (parking.waits_for(), parking.drain(), parking.set_aside()) == (2, [], [3, 4, 5])
+
+    assert parking.decide(2, copy="-redriven") == Decision(State.CONTIGUOUS, HANDLE)
+    assert parking.drain() == [3, 4, 5]
+
+    assert (parking.at(), parking.is_parked(), parking.set_aside()) == ((1, 1, 5), False, [])
+    assert parking.known() == [(2, 2, "redriven", False)]
+    assert parking.come(6) == [HANDLE]
+
+
+def test_d9_live_traffic_goes_to_the_end_while_a_group_is_drained(parking: Ledger) -> None:
+    """D9: a parked group handles a message only when its number is the next one."""
+    parking.bury(1)
+    parking.come(2, 3)
+    parking.come(1, copy="-redriven")
+
+    assert parking.come(4) == [PARK]
+    message = parking.take()
+    assert message is not None
+    assert message.envelope.seq == 2
+    assert parking.come(5, 3, 2) == [PARK, HANDLE, DROP]
+
+    assert parking.drain() == [4, 5]
+    assert not parking.is_parked()
+
+
+def test_the_first_message_of_a_group_may_die(parking: Ledger) -> None:
+    """The group waits for it, though nothing of it was ever handled."""
+    assert parking.bury(1)
+    assert parking.come(2) == [PARK]
+    assert parking.waits_for() == 1
+
+    assert parking.come(1, copy="-redriven") == [HANDLE]
+    assert parking.drain() == [2]
+    assert parking.at() == (1, 1, 2)
+
+
+def test_the_first_message_of_a_group_older_than_its_consumer_may_die(engine: Engine) -> None:
+    """Its number is the baseline, and the group waits for it; what was before is not waited for."""
+    late = Ledger(engine, parks_poison=True, parks_gaps=True, joined_at_us=START_US)
+    assert late.bury(7)
+    assert late.come(8) == [PARK]
+    assert late.waits_for() == 7
+    assert late.drain() == []
+
+    assert late.come(7, copy="-redriven") == [HANDLE]
+    assert late.drain() == [8]
+    assert late.at() == (1, 7, 8)
+
+
+def test_a_group_in_which_nothing_was_set_aside_is_unparked_too(parking: Ledger) -> None:
+    """When the dead message is back and nothing came behind it, the drainer's next step ends the parking."""
+    parking.bury(1)
+    parking.come(1, copy="-redriven")
+    assert parking.is_parked()
+
+    assert parking.drain() == []
+
+    assert not parking.is_parked()
+    assert parking.inbox.due(parking.engine) == []
+
+
+def test_the_last_message_and_the_end_of_parking_are_one_commit(parking: Ledger) -> None:
+    """A group is unparked in the transaction that finds it empty; rolled back, both are as they were."""
+    parking.bury(1)
+    parking.come(2)
+    parking.come(1, copy="-redriven")
+
+    with parking.engine.connect() as connection:
+        assert parking.inbox.next_parked(connection, "a") is not None
+        connection.rollback()
+
+    assert (parking.is_parked(), parking.set_aside(), parking.at()) == (True, [2], (1, 1, 1))
+    assert parking.drain() == [2]
+    assert not parking.is_parked()
+
+
+def test_a_second_death_parks_the_group_again(parking: Ledger) -> None:
+    """What dies while the group is drained is waited for in its turn, by live message and by redriven copy."""
+    parking.bury(1)
+    parking.come(3)
+    assert parking.bury(1, copy="-redriven")
+    assert parking.waits_for() == 1
+    parking.come(1, copy="-redriven-again")
+
+    assert parking.bury(2)
+
+    assert (parking.waits_for(), parking.drain()) == (2, [])
+    parking.come(2, copy="-redriven")
+    assert parking.drain() == [3]
+
+
+def test_a_message_that_dies_in_a_group_parked_meanwhile_is_set_aside(parking: Ledger) -> None:
+    """It is not its turn: it is tried again in its turn, and neither it nor what is in front of it is lost."""
+    parking.come(1)
+    parking.bury(2)
+
+    assert not parking.bury(3)
+
+    assert (parking.waits_for(), parking.set_aside(), parking.known()) == (2, [3], [(2, 2, "dead", True)])
+
+
+def test_a_missing_number_is_waited_for_exactly_so_long(waiting: Ledger) -> None:
+    """Policy wait: to the microsecond; then it is written down as missing, and the group goes on without it."""
+    assert waiting.come(1, 4) == [HANDLE, PARK]
+    waiting.clock.sleep(_WAIT_SECONDS - 0.000_001)
+    assert (waiting.drain(), waiting.waits_for()) == ([], 2)
+
+    waiting.clock.sleep(0.000_001)
+
+    assert waiting.drain() == [4]
+    assert (waiting.known(), waiting.is_parked()) == ([(2, 3, "gap", True)], False)
+    assert waiting.decide(3) == Decision(State.FILLED, HANDLE)
+
+
+def test_the_wait_is_that_of_the_number_and_not_of_what_comes_behind_it(waiting: Ledger) -> None:
+    """Later messages do not make it longer; the next hole has a wait of its own."""
+    waiting.come(1, 3)
+    waiting.clock.sleep(_WAIT_SECONDS - 1)
+    waiting.come(5)
+    waiting.clock.sleep(1)
+
+    assert waiting.drain() == [3]
+    assert waiting.waits_for() == 4
+
+    waiting.clock.sleep(_WAIT_SECONDS - 1)
+    assert waiting.drain() == []
+    waiting.clock.sleep(1)
+    assert waiting.drain() == [5]
+    assert waiting.known() == [(2, 2, "gap", True), (4, 4, "gap", True)]
+
+
+def test_a_missing_number_that_comes_in_time_was_never_missing(waiting: Ledger) -> None:
+    """Policy wait: order holds, and nothing is written down."""
+    waiting.come(1, 3)
+
+    assert waiting.come(2) == [HANDLE]
+    assert waiting.drain() == [3]
+    assert (waiting.known(), waiting.is_parked()) == ([], False)
+
+
+def test_halt_waits_until_somebody_acts(engine: Engine) -> None:
+    """Policy halt: no time is long enough; a skip is."""
+    ledger = Ledger(engine, parks_gaps=True)
+    ledger.come(1, 3)
+    ledger.clock.sleep(10_000_000)
+    assert ledger.drain() == []
+
+    ledger.skip(2)
+
+    assert ledger.drain() == [3]
+    assert ledger.known() == [(2, 2, "skipped", False)]
+    assert ledger.come(2) == [DROP]
+
+
+def test_a_dead_message_is_waited_for_without_end_where_a_missing_one_is_not(engine: Engine) -> None:
+    """Park with wait: the message is known, and in the DLQ."""
+    ledger = Ledger(engine, parks_poison=True, parks_gaps=True, gap_wait_us=1_000_000)
+    ledger.come(1, 3)
+    assert ledger.bury(2)
+    ledger.clock.sleep(10_000)
+
+    assert ledger.drain() == []
+    assert ledger.waits_for() == 2
+
+
+def test_a_hole_behind_a_redriven_message_has_its_wait_though_the_drainer_died(engine: Engine) -> None:
+    """Between two messages of a group nobody may have come to look for the next: its wait begins all the same."""
+    ledger = Ledger(engine, parks_poison=True, parks_gaps=True, gap_wait_us=1_000_000)
+    ledger.bury(1)
+    ledger.come(2, 4)
+    ledger.come(1, copy="-redriven")
+    assert ledger.take() is not None
+
+    assert (ledger.drain(), ledger.waits_for()) == ([], 3)
+    ledger.clock.sleep(1)
+    assert ledger.drain() == [4]
+
+
+def test_a_skip_of_numbers_ahead_is_passed_by_the_drainer(parking: Ledger) -> None:
+    """What an operator gave up before its turn is no hole when its turn comes."""
+    parking.bury(1)
+    parking.come(2, 5)
+    parking.skip(3)
+    parking.skip(4)
+    assert parking.drain() == []
+
+    parking.come(1, copy="-redriven")
+
+    assert parking.drain() == [2, 5]
+    assert (parking.is_parked(), parking.at()) == (False, (1, 1, 5))
+
+
+def test_a_skip_of_what_is_parked_or_held_lets_the_group_go_on(parking: Ledger) -> None:
+    """The row goes with it, and the number is dropped should it come."""
+    parking.bury(1)
+    parking.come(2, 3)
+    parking.come(1, copy="-redriven")
+    _hold(parking)
+
+    parking.skip(2)
+
+    assert parking.drain() == [3]
+    assert parking.come(2) == [DROP]
+
+
+def test_what_is_skipped_is_not_handled_when_the_wait_for_what_is_before_it_ends(waiting: Ledger) -> None:
+    """With nothing set aside behind the missing number, what is given up goes as far as anything is known."""
+    waiting.come(1, 3)
+    waiting.skip(3)
+    waiting.clock.sleep(_WAIT_SECONDS)
+
+    assert waiting.drain() == []
+
+    assert (waiting.is_parked(), waiting.at()) == (False, (1, 1, 3))
+    assert waiting.known() == [(2, 2, "gap", True), (3, 3, "skipped", False)]
+    assert waiting.come(3, 4) == [DROP, HANDLE]
+
+
+def test_a_parked_message_is_set_aside_once_however_often_it_comes(parking: Ledger) -> None:
+    """W7: it was set aside, and the worker died before it was deleted."""
+    parking.bury(1)
+
+    assert parking.come(2, 2, 2) == [PARK, PARK, PARK]
+    assert parking.set_aside() == [2]
+
+
+def test_a_held_message_holds_its_group_until_an_operator_acts(parking: Ledger) -> None:
+    """Its attempts are used up: nothing of the group is handled, and nobody asks for it again and again."""
+    parking.bury(1)
+    parking.come(2, 3)
+    parking.come(1, copy="-redriven")
+    _hold(parking)
+    parking.clock.sleep(100_000)
+
+    assert parking.inbox.due(parking.engine) == []
+    assert parking.inbox.counts(parking.engine) == {
+        "parked_groups": 1,
+        "parked_messages": 2,
+        "held_messages": 1,
+        "open_exceptions": 0,
+    }
+
+    with parking.engine.begin() as connection:
+        parking.operator.retry(connection, "a", 2)
+    assert parking.drain() == [2, 3]
+
+
+def test_a_failed_message_is_tried_again_after_its_delay(parking: Ledger) -> None:
+    """Not before, and the rest of its group waits with it."""
+    parking.bury(1)
+    parking.come(2, 3)
+    parking.come(1, copy="-redriven")
+    _hold(parking, is_held=False, delay_us=5_000_000)
+
+    assert parking.drain() == []
+    parking.clock.sleep(5)
+    assert parking.begin()
+    message = parking.take()
+    assert message is not None
+    assert (message.envelope.seq, message.attempts) == (2, 2)
+
+
+def test_a_message_that_kills_whoever_tries_it_is_held_in_the_end(parking: Ledger) -> None:
+    """An attempt counts from its beginning, unless its worker takes it back; the group waits for an operator."""
+    parking.bury(1)
+    parking.come(2)
+    parking.come(1, copy="-redriven")
+
+    assert parking.begin(attempts_max=2)
+    with parking.engine.connect() as connection:
+        message = parking.inbox.next_parked(connection, "a")
+        connection.rollback()
+    assert message is not None
+    with parking.engine.begin() as connection:
+        parking.inbox.end_attempt(connection, message)
+    begun = []
+    for _ in range(3):
+        begun.append(parking.begin(attempts_max=2))
+        assert not parking.begin(attempts_max=2), "two have begun one attempt"
+        parking.clock.sleep(3)
+    assert begun == [True, True, False]
+
+    assert parking.inbox.counts(parking.engine)["held_messages"] == 1
+    assert parking.inbox.due(parking.engine) == []
+
+
+def test_who_comes_second_takes_nothing_back(parking: Ledger) -> None:
+    """Two drainers may have tried one message: what the first wrote down stays."""
+    parking.bury(1)
+    parking.come(2)
+    parking.come(1, copy="-redriven")
+    with parking.engine.connect() as connection:
+        message = parking.inbox.next_parked(connection, "a")
+        connection.rollback()
+    assert message is not None
+
+    with parking.engine.begin() as connection:
+        parking.fail(connection, message, is_held=True)
+    with parking.engine.begin() as connection:
+        parking.fail(connection, message, is_held=False)
+
+    assert parking.inbox.counts(parking.engine)["held_messages"] == 1
+
+
+def test_a_new_epoch_comes_behind_what_is_set_aside_of_the_old_one(parking: Ledger) -> None:
+    """Nothing of the old epoch is dropped, whether the dead message is still out or just back."""
+    parking.come(1, 2, 3, 4)
+    parking.bury(5)
+    parking.come(6)
+    assert parking.come(1, epoch=2) == [PARK]
+    parking.come(5, copy="-redriven")
+
+    assert parking.come(2, epoch=2) == [PARK]
+
+    assert parking.drain() == [6, 1, 2]
+    assert (parking.at(), parking.is_parked()) == ((2, 1, 2), False)
+
+
+def test_a_new_epoch_behind_what_is_set_aside_waits_for_its_first_number(parking: Ledger) -> None:
+    """The first of its messages is lost: what is behind it waits, until it comes or an operator gives it up."""
+    parking.come(1, 3)
+    assert parking.come(42, 43, epoch=2, first=41) == [PARK, PARK]
+    parking.come(2)
+
+    assert parking.drain() == [3]
+    assert (parking.at(), parking.waits_for()) == ((2, 41, 40), 41)
+    assert parking.come(41, epoch=2, first=41) == [HANDLE]
+    assert parking.drain() == [42, 43]
+    assert (parking.at(), parking.is_parked()) == ((2, 41, 43), False)
+
+
+def test_w5_what_cannot_be_read_parks_its_group(parking: Ledger) -> None:
+    """W5: its number is not known, so the next one is waited for; a group that waits already waits as before."""
+    parking.come(1)
+    with parking.engine.begin() as connection:
+        parking.inbox.bury_unreadable(connection, "a")
+        parking.inbox.bury_unreadable(connection, "of which nothing came")
+    assert parking.come(3) == [PARK]
+
+    assert parking.come(2) == [HANDLE]
+    assert parking.drain() == [3]
+    assert parking.at("of which nothing came") is None
+
+
+def test_what_cannot_be_read_makes_no_wait_longer(engine: Engine) -> None:
+    """A missing number is waited for as long as it would be without."""
+    ledger = Ledger(engine, parks_poison=True, parks_gaps=True, gap_wait_us=1_000_000)
+    ledger.come(1, 3)
+    with engine.begin() as connection:
+        ledger.inbox.bury_unreadable(connection, "a")
+    ledger.clock.sleep(1)
+
+    assert ledger.drain() == [3]
+
+
+def test_a_group_that_was_parked_is_drained_under_another_policy(parking: Ledger) -> None:
+    """Changed to skip and record, it goes on without what it waited for, in order, and holes are written down."""
+    parking.bury(1)
+    parking.come(2, 4)
+    changed = parking.under(parks_poison=False, parks_gaps=False)
+
+    assert changed.come(5) == [PARK]
+    assert changed.drain() == [2, 4, 5]
+
+    assert (changed.is_parked(), changed.come(6)) == (False, [HANDLE])
+    assert changed.known() == [(1, 1, "dead", True), (3, 3, "gap", True)]
+    assert changed.decide(1, copy="-redriven") == Decision(State.LATE, HANDLE)
+
+
+def test_a_group_that_was_to_wait_for_ever_waits_as_long_as_is_declared_now(engine: Engine) -> None:
+    """Changed from halt to wait, its wait begins when that is first seen, whatever number is missing."""
+    halting = Ledger(engine, parks_poison=True, parks_gaps=True)
+    halting.come(1, 3)
+    halting.clock.sleep(3_600)
+    waiting = halting.under(gap_wait_us=1_000_000)
+
+    assert waiting.drain() == []
+    waiting.clock.sleep(0.999_999)
+    assert waiting.drain() == []
+    waiting.clock.sleep(0.000_001)
+
+    assert waiting.drain() == [3]
+    assert (waiting.known(), waiting.is_parked()) == ([(2, 2, "gap", True)], False)
+
+
+def test_what_is_dead_is_waited_for_under_any_wait(engine: Engine) -> None:
+    """It is no missing number: whether it died before wait was declared or after, and whether it could be read."""
+    halting = Ledger(engine, parks_poison=True, parks_gaps=True)
+    waiting = halting.under(gap_wait_us=1_000_000)
+    for ledger, group in ((halting, "a"), (waiting, "b"), (halting, "c"), (waiting, "d")):
+        ledger.come(1, group=group)
+    halting.bury(2, group="a")
+    waiting.bury(2, group="b")
+    with engine.begin() as connection:
+        halting.inbox.bury_unreadable(connection, "c")
+        waiting.inbox.bury_unreadable(connection, "d")
+        connection.execute(
+            update(groups).where(groups.c.group_id == "a").values(awaits_until_us=None)
+        )  # as it was once
+
+    for _ in range(3):
+        waiting.clock.sleep(3_600)
+        assert waiting.drain() == []
+    assert [waiting.waits_for(group) for group in "abcd"] == [2, 2, 2, 2]
+
+
+def test_a_group_that_was_to_wait_for_a_while_halts_when_that_is_declared(engine: Engine) -> None:
+    """Changed from wait to halt, nothing is given up any more."""
+    waiting = Ledger(engine, parks_poison=True, parks_gaps=True, gap_wait_us=1_000_000)
+    waiting.come(1, 3)
+    halting = waiting.under(gap_wait_us=None)
+
+    halting.clock.sleep(3_600)
+
+    assert (halting.drain(), halting.waits_for()) == ([], 2)
+
+
+def _hold(ledger: Ledger, *, is_held: bool = True, delay_us: int = 0) -> None:
+    """Let what is next fail."""
+    assert ledger.begin()
+    with ledger.engine.connect() as connection:
+        message = ledger.inbox.next_parked(connection, "a")
+        connection.rollback()
+    assert message is not None
+    with ledger.engine.begin() as connection:
+        ledger.fail(connection, message, is_held=is_held, delay_us=delay_us)
+
+
+# Any state of a group, also such as nothing leads to: whoever asks what is due must agree with whoever does it.
+_ROWS = st.lists(
+    st.tuples(st.integers(1, 3), st.integers(1, 8), st.booleans(), st.sampled_from([0, 50])),
+    max_size=4,
+    unique_by=lambda row: row[:2],
+)
+_STATES = st.fixed_dictionaries(
+    {
+        "epoch": st.integers(1, 3),
+        "last_seq": st.integers(0, 6),
+        "awaits_seq": st.none() | st.integers(1, 8),
+        "awaits_until_us": st.sampled_from([None, START_US - 1, START_US, START_US + 1]),
+    }
+)
+_SKIPPED = st.sets(st.integers(1, 8), max_size=2)
+
+
+@settings(max_examples=120, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    state=_STATES,
+    rows=_ROWS,
+    skipped=_SKIPPED,
+    policy=st.sampled_from([{}, {"parks_gaps": True}, {"parks_gaps": True, "gap_wait_us": 1}]),
+)
+def test_due_is_what_can_be_begun(
+    in_memory: Engine,
+    state: dict[str, int | None],
+    rows: list[tuple[int, int, bool, int]],
+    skipped: set[int],
+    policy: dict[str, Any],
+) -> None:
+    """One group too many would be asked for for ever, one too few never again."""
+    ledger = Ledger(in_memory, **policy)
+    _set(in_memory, state, rows, skipped)
+
+    before = _all(in_memory)
+    was_due = ledger.inbox.due(in_memory) == ["a"]
+    ledger.begin()
+
+    assert was_due == (_all(in_memory) != before)
+
+
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    state=_STATES,
+    rows=_ROWS,
+    skipped=_SKIPPED,
+    policy=st.sampled_from([{}, {"parks_gaps": True, "gap_wait_us": 1}]),
+)
+def test_no_group_is_parked_for_ever(
+    in_memory: Engine,
+    state: dict[str, int | None],
+    rows: list[tuple[int, int, bool, int]],
+    skipped: set[int],
+    policy: dict[str, Any],
+) -> None:
+    """Where nothing is waited for without end, and nothing held, time alone empties and unparks every group."""
+    ledger = Ledger(in_memory, **policy)
+    until_us = START_US if state["awaits_until_us"] is None else state["awaits_until_us"]
+    _set(in_memory, state | {"awaits_until_us": until_us}, [(*row[:2], False, row[3]) for row in rows], skipped)
+
+    for _ in range(10):
+        ledger.clock.sleep(1)
+        ledger.drain()
+
+    assert (ledger.is_parked(), ledger.set_aside()) == (False, [])
+
+
+def _set(
+    engine: Engine, state: dict[str, int | None], rows: list[tuple[int, int, bool, int]], skipped: set[int]
+) -> None:
+    with engine.begin() as connection:
+        for table in (groups, parked, exceptions):
+            connection.execute(delete(table))
+        more = {"first_seq": 1, "parked_at_us": START_US, "updated_at_us": START_US}
+        connection.execute(insert(groups).values(consumer="billing", group_id="a", **state, **more))
+        for seq in skipped:
+            known = {"state": "skipped", "seen_at_us": START_US, "closed_at_us": START_US}
+            place = {"epoch": state["epoch"], "seq": seq, "through": seq}
+            connection.execute(insert(exceptions).values(consumer="billing", group_id="a", **place, **known))
+        for epoch, seq, is_held, delay_us in rows:
+            one = arrived(seq, epoch=epoch)
+            connection.execute(
+                insert(parked).values(
+                    consumer="billing",
+                    group_id="a",
+                    epoch=epoch,
+                    seq=seq,
+                    event_id=one.envelope.event.id,
+                    body=one.body,
+                    attributes="{}",
+                    sqs_message_id=one.sqs_message_id,
+                    not_before_us=START_US + delay_us,
+                    held_at_us=START_US if is_held else None,
+                    parked_at_us=START_US,
+                )
+            )
+
+
+def _all(engine: Engine) -> list[Any]:
+    with engine.connect() as connection:
+        return [connection.execute(select(table)).all() for table in (groups, parked, exceptions)]
+
+
+def test_an_unparked_number_cannot_be_skipped_before_its_turn(parking: Ledger) -> None:
+    """Only a parked group knows that something ahead will come."""
+    parking.come(1)
+
+    with pytest.raises(DeadLetterError, match="not due yet"):
+        parking.skip(5)

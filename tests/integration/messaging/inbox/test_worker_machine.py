@@ -1,0 +1,103 @@
+"""Three workers, a queue, a DLQ and operators, and everything that can happen to them, in any order."""
+
+from contextlib import suppress
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import Phase
+from sqlalchemy import Connection, Engine, Row, select
+
+from sluice.messaging.database import engines
+from sluice.messaging.errors import TransientError
+from sluice.messaging.inbox.inbox import Admission, Arrived, Inbox, Policy
+from sluice.messaging.inbox.sequence import Action, Decision, Position
+from sluice.messaging.inbox.tables import groups
+from sluice.messaging.sqs.queue import Received
+from sluice.messaging.worker.processor import Ending, Lost
+from tests.support.broken_workers import DeletesFirst, InboxApart
+from tests.support.inbox_state_machine import GAP_WAIT_SECONDS, Lives, live
+
+_WAIT_US = GAP_WAIT_SECONDS * 1_000_000
+POLICIES = {
+    "skip and record": Policy(consumer="billing"),
+    "skip and wait": Policy(consumer="billing", parks_gaps=True, gap_wait_us=_WAIT_US),
+    "park and wait": Policy(consumer="billing", parks_poison=True, parks_gaps=True, gap_wait_us=_WAIT_US),
+    "park and halt": Policy(consumer="billing", parks_poison=True, parks_gaps=True),
+}
+
+
+class TakesAnyParked(Inbox):
+    """Broken: takes up what was set aside although the message in front of it is not back (D2)."""
+
+    def due(self, engine: Engine) -> list[str]:
+        """Return every parked group."""
+        with engines.reading(engine) as connection:
+            parked = select(groups.c.group_id).where(groups.c.parked_at_us.is_not(None))
+            return list(connection.execute(parked).scalars())
+
+    def _is_next(self, at: Position, head: Row[Any]) -> bool:  # noqa: ARG002 (it is as what it overrides)
+        return True
+
+
+class DeletesBefore(DeletesFirst):
+    """Broken: deletes a message before it is handled; a queue that does not answer is no reason not to handle it."""
+
+    def do(self, message: Received, *, asked_at: float | None = None) -> Ending:
+        """Delete, then work."""
+        with suppress(TransientError):
+            return super().do(message, asked_at=asked_at)
+        return Lost()
+
+
+class KnowsNoRepeat(Inbox):
+    """Broken: has what was handled handled again (W7)."""
+
+    def admit(self, connection: Connection, arrived: Arrived) -> Admission:
+        """Admit everything."""
+        admission = super().admit(connection, arrived)
+        if admission.decision.action is not Action.DROP:
+            return admission
+        return replace(admission, decision=Decision(admission.decision.state, Action.HANDLE))
+
+
+def _machine(name: str, **more: object) -> type[Lives]:
+    return type("Machine", (Lives,), {"policy": POLICIES[name], **more})
+
+
+@pytest.mark.parametrize("name", POLICIES)
+def test_everything_is_done_once_and_in_order_whatever_happens(name: str) -> None:
+    """Four lives of three workers, thirty happenings each."""
+    live(_machine(name), max_examples=4, stateful_step_count=30)
+
+
+@pytest.mark.deep
+@pytest.mark.timeout(1_800)
+@pytest.mark.parametrize("name", POLICIES)
+def test_nor_does_it_fail_in_many_long_lives(name: str) -> None:
+    """Eighty lives of sixty happenings for each policy."""
+    live(_machine(name), max_examples=80, stateful_step_count=60)
+
+
+@pytest.mark.parametrize(
+    ("name", "broken", "said"),
+    [
+        pytest.param("park and halt", {"inbox": TakesAnyParked}, "late|out of order"),
+        pytest.param("skip and record", {"work": InboxApart}, "the inbox says otherwise"),
+        pytest.param("skip and record", {"work": DeletesBefore}, "lost|otherwise"),
+        pytest.param("skip and record", {"inbox": KnowsNoRepeat}, "twice|otherwise"),
+    ],
+    ids=["D2 parked row handled before the poison", "W8 inbox apart", "W7 deleted first", "W7 no repeat is known"],
+)
+def test_a_broken_worker_is_found_out(name: str, broken: dict[str, object], said: str) -> None:
+    """Negative controls: within a hundred lives."""
+    with pytest.raises(AssertionError, match=said):
+        live(
+            _machine(name, **broken),
+            max_examples=100,
+            stateful_step_count=30,
+            phases=(Phase.generate,),
+            derandomize=True,
+            database=None,
+            report_multiple_bugs=False,
+        )

@@ -1,0 +1,84 @@
+"""How outbox and inbox connect to a Postgres: over TLS where the secret does not say otherwise, and never for ever."""
+
+import json
+import socket
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sqlalchemy import Engine, make_url, text
+from sqlalchemy.exc import OperationalError
+
+from sluice.messaging.database import engines
+from sluice.messaging.database.credentials import database_url
+from sluice.messaging.database.waiting import CommitWait, Stop
+from tests.support.relay_processes import Line
+
+_TIMEOUTS = ("connect_timeout", "keepalives_idle", "keepalives_interval", "keepalives_count", "tcp_user_timeout")
+
+
+class _Secrets:
+    """Stands in for Secrets Manager: its one secret."""
+
+    def __init__(self, **said: Any) -> None:
+        self._text = json.dumps(said)
+
+    def get_secret_value(self, **_: str) -> dict[str, str]:
+        """Return it."""
+        return {"SecretString": self._text}
+
+
+class _ToSocket(Line):
+    """A TCP port that leads to a socket file: over the file itself libpq never uses TLS."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        super().__init__("http://nowhere:1")
+
+    def _reach(self) -> socket.socket:
+        reached = socket.socket(socket.AF_UNIX)
+        reached.connect(str(self._path))
+        return reached
+
+
+@pytest.fixture
+def port(private_postgres: Any) -> Iterator[int]:
+    """Yield the port of a Postgres that knows no TLS and lets everybody in."""
+    folder = make_url(private_postgres.get_uri()).query["host"]
+    with _ToSocket(Path(str(folder), ".s.PGSQL.5432")) as line:
+        yield make_url(line.url).port or 0
+
+
+def _answer(port: int, **more: str) -> object:
+    place = {"username": "postgres", "password": "unused", "host": "127.0.0.1", "port": port, "dbname": "postgres"}
+    secret = _Secrets(**place, **more)
+    engine = engines.engine(database_url(secret, "arn:secret"))
+    try:
+        with engine.connect() as connection:
+            return connection.execute(text("SELECT 1")).scalar_one()
+    finally:
+        engine.dispose()
+
+
+def test_a_database_without_tls_gets_no_password_unless_the_secret_says_so(port: int) -> None:
+    """Nor anything else: the connection ends before it."""
+    for more in ({}, {"sslmode": "require"}):
+        with pytest.raises(OperationalError, match="server does not support SSL, but SSL was required"):
+            _answer(port, **more)
+
+    assert _answer(port, sslmode="disable") == 1
+
+
+def test_the_connection_that_listens_has_the_timeouts_of_all_others(postgres: Engine) -> None:
+    """A host that is gone without a word is noticed by both."""
+    with closing(CommitWait(postgres, "events.fifo", Stop())) as wait, postgres.connect() as other:
+        wait.wait(0)
+        assert wait._connection is not None
+        listening = wait._connection.info.get_parameters()
+        driver: Any = other.connection.driver_connection
+        others = driver.info.get_parameters()
+
+    assert {name: listening.get(name) for name in _TIMEOUTS} == {name: others[name] for name in _TIMEOUTS}
+    assert others["connect_timeout"] == "5"

@@ -1,0 +1,293 @@
+"""Counters of groups that are not used are forgotten, and no (epoch, seq) is ever given twice by it."""
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+from sqlalchemy import Connection, Engine, select, text, update
+from sqlalchemy.exc import OperationalError
+
+from sluice.clock import eventually
+from sluice.messaging import Event, Outbox
+from sluice.messaging.database import engines
+from sluice.messaging.envelope import decode
+from sluice.messaging.outbox import tables
+from sluice.messaging.outbox.operations import Operator
+from sluice.messaging.outbox.store import Store
+from sluice.messaging.relay.relay import RelaySettings
+from tests.support.simulated_relays import TOPIC, Fault, World, work
+
+DAY = 86_400
+SETTINGS = RelaySettings(keep_sent_seconds=7 * DAY, keep_groups_seconds=60 * DAY)
+OUTBOX = Outbox(TOPIC)
+_WAITING = text(
+    "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'"
+    " AND application_name = current_setting('application_name')"
+)
+
+type Counter = tuple[int, int, int]
+"""Epoch, first and last number of a group."""
+
+
+@pytest.fixture
+def world(engine: Engine) -> World:
+    """Return an outbox and a simulated topic, once on SQLite and once on Postgres."""
+    return World(engine)
+
+
+@pytest.fixture
+def patient(postgres: Engine, monkeypatch: pytest.MonkeyPatch) -> Engine:
+    """Return a Postgres with a group that was not used for long, where the deletion waits for any lock."""
+    monkeypatch.setattr(engines, "_LOCK_MILLISECONDS", 20_000)
+    _age(postgres, "a")
+    return postgres
+
+
+def _age(engine: Engine, *groups: str) -> None:
+    """Make groups that have counted to 1, that have no message left, and that were not used for long."""
+    with engine.begin() as connection:
+        OUTBOX.write(connection, [Event(type="t", group=group, data=None) for group in groups])
+        connection.execute(tables.messages.delete())
+        connection.execute(update(tables.groups).values(epoch=1_000, updated_at_us=0))
+
+
+def _counters(engine: Engine) -> dict[str, Counter]:
+    columns = tables.groups.c
+    with engine.connect() as connection:
+        rows = connection.execute(select(columns.group_id, columns.epoch, columns.first_seq, columns.last_seq)).all()
+    return {group: (epoch, first, last) for group, epoch, first, last in rows}
+
+
+def _forget(engine: Engine) -> int:
+    with engine.begin() as connection:
+        return Store(engine, TOPIC).forget_groups(connection, 60 * DAY)
+
+
+def _add(connection: Connection) -> tuple[int, int]:
+    """Write one event to group a; return its epoch and number."""
+    event = Event(type="t", group="a", data=None)
+    OUTBOX.write(connection, [event])
+    ours = tables.messages.c.event_id == event.id
+    envelope = decode(connection.execute(select(tables.messages.c.body).where(ours)).scalar_one())
+    return envelope.epoch, envelope.seq
+
+
+def _await_block(engine: Engine) -> None:
+    def is_blocked() -> bool:
+        with engine.connect() as connection:
+            return bool(connection.execute(_WAITING).scalar_one())
+
+    eventually(is_blocked, timeout_seconds=10, describe="one transaction to wait for the other")
+
+
+def test_a_group_that_was_forgotten_counts_anew_under_a_later_epoch(world: World) -> None:
+    """It is there for as long as the inboxes remember, and then no more; the next event makes it anew."""
+    relay = world.relay(settings=SETTINGS)
+    began = world.clock.now_us() // 1_000_000
+    world.commit("a", "a")
+    work(relay)
+
+    received = world.received()
+    world.clock.sleep(8 * DAY)
+    work(relay)
+    world.clock.sleep(60 * DAY - 1)
+    work(relay)
+    before = _counters(world.engine)
+    world.clock.sleep(60)
+    work(relay)
+    after = _counters(world.engine)
+    world.clock.sleep(10)
+    world.commit("a")
+    work(relay)
+
+    assert before == {"a": (began, 1, 2)}
+    assert after == {}
+    envelopes = [decode(message["Body"]) for message in received + world.received()]
+    assert [(one.seq, one.first) for one in envelopes] == [(1, 1), (2, 1), (1, 1)]
+    assert [one.epoch - began for one in envelopes] == [0, 0, 68 * DAY + 69]
+
+
+@pytest.mark.parametrize("status", ["pending", "sent", "quarantined"])
+def test_a_group_with_a_message_left_stays(world: World, status: str) -> None:
+    """Whatever became of it; the group beside it goes."""
+    world.commit("a", "b")
+    with world.engine.begin() as connection:
+        left = tables.messages.c.group_id == "a"
+        connection.execute(tables.messages.delete().where(~left))
+        connection.execute(update(tables.messages).values(status=status, sent_at_us=2**60))
+    world.clock.sleep(61 * DAY)
+
+    with world.engine.begin() as connection:
+        count = world.store.forget_groups(connection, 60 * DAY)
+
+    assert (count, list(_counters(world.engine))) == (1, ["a"])
+
+
+def test_a_group_whose_last_message_was_sent_late_stays_until_no_copy_can_be_on_its_way(world: World) -> None:
+    """SNS refused it for two months: sixty days are counted from when it was sent, not from its commit."""
+    world.commit("a")
+    world.line.faults = [Fault(refused="InvalidParameter")]
+    relay = world.relay(settings=SETTINGS)
+    work(relay)
+    world.clock.sleep(61 * DAY)
+    world.change(status="pending")
+    work(relay)
+    assert world.places() == [("a", 1)]
+
+    kept = []
+    for _ in range(6):
+        world.clock.sleep(12 * DAY)
+        work(relay)
+        kept.append((world.statuses(), list(_counters(world.engine))))
+
+    assert kept == [*[({}, ["a"])] * 6]
+    world.clock.sleep(60)
+    work(relay)
+    assert _counters(world.engine) == {}
+
+
+def test_more_groups_are_forgotten_than_one_transaction_takes(world: World) -> None:
+    """1,500 in one go; of another topic's none."""
+    others = Outbox("others.fifo", clock=world.clock)
+    events = [Event(type="t", group=f"g{number}", data=None) for number in range(1_500)]
+    with world.engine.begin() as connection:
+        world.outbox.write(connection, events)
+        others.write(connection, events[:1])
+        connection.execute(tables.messages.delete())
+    world.clock.sleep(61 * DAY)
+
+    with world.engine.begin() as connection:
+        first = world.store.forget_groups(connection, 60 * DAY)
+    work(world.relay(settings=SETTINGS))
+
+    assert first == 1_000
+    with world.engine.connect() as connection:
+        assert connection.execute(select(tables.groups.c.topic)).scalars().all() == ["others.fifo"]
+
+
+def test_a_group_of_the_future_stays_until_the_clock_is_there(world: World) -> None:
+    """The clock was put back, or the epoch was begun twice within a second: made anew now, it would not be later."""
+    now = world.clock.now_us() // 1_000_000
+    world.commit("a")
+    with world.engine.begin() as connection:
+        connection.execute(tables.messages.delete())
+        connection.execute(update(tables.groups).values(epoch=now + 100 * DAY))
+    world.clock.sleep(61 * DAY)
+    relay = world.relay(settings=SETTINGS)
+
+    work(relay)
+    early = len(_counters(world.engine))
+    world.clock.sleep(100 * DAY)
+    work(relay)
+
+    assert (early, _counters(world.engine)) == (1, {})
+
+
+def test_a_group_goes_on_where_an_operator_began_another_epoch(world: World) -> None:
+    """Forgetting goes by when it was used, not by its epoch; made anew, its epoch is later than the one begun."""
+    world.commit("a")
+    with world.engine.begin() as connection:
+        begun = Operator(topic=TOPIC, actor="ada", reason="restored", clock=world.clock).begin_epoch(connection)
+        connection.execute(tables.messages.delete())
+    world.clock.sleep(61 * DAY)
+    work(world.relay(settings=SETTINGS))
+
+    world.commit("a")
+
+    epoch, first, last = _counters(world.engine)["a"]
+    assert (epoch > begun, first, last) == (True, 1, 1)
+
+
+@pytest.mark.parametrize("isolation", ["READ COMMITTED", "REPEATABLE READ"])
+def test_a_writer_that_is_first_keeps_its_group(patient: Engine, isolation: str) -> None:
+    """The deletion waits for its commit, and finds that the number is another."""
+    with ThreadPoolExecutor(1) as pool, patient.connect() as writer:
+        writer.execution_options(isolation_level=isolation)
+        with writer.begin():
+            numbered = _add(writer)
+            forgetting = pool.submit(_forget, patient)
+            _await_block(patient)
+        count = forgetting.result(timeout=20)
+
+    assert (numbered, count, _counters(patient)) == ((1_000, 2), 0, {"a": (1_000, 1, 2)})
+
+
+def test_a_writer_that_takes_its_number_back_loses_its_group(patient: Engine) -> None:
+    """Nothing was committed, so the deletion finds what it had found."""
+    with ThreadPoolExecutor(1) as pool, patient.connect() as writer:
+        with writer.begin() as begun:
+            _add(writer)
+            forgetting = pool.submit(_forget, patient)
+            _await_block(patient)
+            begun.rollback()
+        count = forgetting.result(timeout=20)
+
+    assert (count, _counters(patient)) == (1, {})
+
+
+@pytest.mark.parametrize("isolation", ["READ COMMITTED", "REPEATABLE READ"])
+def test_a_writer_that_waits_for_the_deletion_makes_the_group_anew(patient: Engine, isolation: str) -> None:
+    """In the second in which it asked for it, which is later than the old one, and from 1."""
+    with ThreadPoolExecutor(1) as pool, patient.connect() as writer, patient.connect() as forgetting:
+        writer.execution_options(isolation_level=isolation)
+        with forgetting.begin():
+            now = engines.now_us(forgetting, None) // 1_000_000
+            assert Store(patient, TOPIC).forget_groups(forgetting, 60 * DAY) == 1
+            adding = pool.submit(_committed, writer)
+            _await_block(patient)
+        epoch, seq = adding.result(timeout=20)
+
+    assert (now <= epoch <= now + 60, seq) == (True, 1)
+    assert _counters(patient) == {"a": (epoch, 1, 1)}
+
+
+def test_a_repeatable_reader_that_still_sees_the_group_makes_it_anew(patient: Engine) -> None:
+    """Its view is older than the deletion; what its event says is not."""
+    with patient.connect() as writer:
+        writer.execution_options(isolation_level="REPEATABLE READ")
+        with writer.begin():
+            seen = writer.execute(select(tables.groups.c.last_seq)).scalars().all()
+            assert _forget(patient) == 1
+            epoch, seq = _add(writer)
+
+    assert (seen, epoch > 1_000, seq) == ([1], True, 1)
+    assert _counters(patient) == {"a": (epoch, 1, 1)}
+
+
+def _committed(writer: Connection) -> tuple[int, int]:
+    with writer.begin():
+        return _add(writer)
+
+
+def _forget_groups(store: Store, connection: Connection) -> int:
+    return store.forget_groups(connection, 60 * DAY)
+
+
+def _forget_sent(store: Store, connection: Connection) -> int:
+    return store.forget_sent(connection, 1)
+
+
+@pytest.mark.parametrize("forget", [_forget_groups, _forget_sent])
+def test_p6_a_transaction_of_a_producer_that_stays_open_holds_no_relay_up(
+    postgres: Engine, forget: Callable[[Store, Connection], int]
+) -> None:
+    """P6: what is old is forgotten at another time, and everything else is published."""
+    world = World(postgres)
+    world.commit("a")
+    work(world.relay())
+    world.received()
+    with postgres.begin() as connection:
+        if forget is _forget_groups:
+            connection.execute(tables.messages.delete())
+    world.clock.sleep(61 * DAY)
+    relay = world.relay(settings=SETTINGS)
+
+    with postgres.connect() as producer, producer.begin():
+        OUTBOX.write(producer, [Event(type="t", group="a", data=None)])
+        with pytest.raises(OperationalError, match="lock timeout"), postgres.begin() as connection:
+            forget(world.store, connection)
+        world.commit("b")
+        work(relay)
+
+        assert world.places() == [("b", 1)]
+        assert _counters(postgres).keys() == {"a", "b"}

@@ -1,0 +1,538 @@
+"""What operators do to an outbox: each act by its invariant and its audit; and what the command line refuses."""
+
+import json
+import os
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+from sqlalchemy import Engine, insert, make_url, select, update
+from sqlalchemy.orm import Session
+
+from sluice import environments, naming
+from sluice.__main__ import cli
+from sluice.errors import ConfigError
+from sluice.messaging import Event, Outbox
+from sluice.messaging.database import engines
+from sluice.messaging.database.credentials import database_url
+from sluice.messaging.envelope import TOMBSTONE, decode
+from sluice.messaging.errors import OutboxError
+from sluice.messaging.outbox import operations, tables
+from sluice.messaging.outbox.operations import Operator
+from tests.support.simulated_relays import TOPIC, Fault, World, work
+
+LOCAL_TOPIC = naming.topic_name(environments.environment("local"))
+OPERATOR = Operator(topic=TOPIC, actor="ada", reason="the cause is mended")
+
+
+@pytest.fixture
+def world(engine: Engine) -> World:
+    """Return an outbox and a simulated topic on a fresh database."""
+    return World(engine)
+
+
+@pytest.fixture
+def blocked(world: World) -> World:
+    """Return a world in which message 1 of group a is quarantined, message 2 waits behind, and b is sent."""
+    world.commit("a", "a", "b")
+    world.line.faults = [Fault(failed={"a": ("InvalidParameter", True)})]
+    work(world.relay())
+    assert world.statuses() == {("a", 1): "quarantined", ("a", 2): "pending", ("b", 1): "sent"}
+    world.received()
+    world.clock.sleep(3_600)  # the lease of the relay is over
+    return world
+
+
+def _row(world: World, group: str, seq: int) -> dict[str, Any]:
+    place = (tables.messages.c.group_id == group, tables.messages.c.group_seq == seq)
+    with world.engine.connect() as connection:
+        return dict(connection.execute(tables.messages.select().where(*place)).mappings().one())
+
+
+def _audited(world: World) -> list[dict[str, Any]]:
+    with world.engine.connect() as connection:
+        return operations.audited(connection, TOPIC, most=10)
+
+
+# --- the acts ---------------------------------------------------------------------------------------------------------
+
+
+def test_unquarantine_tries_the_message_again_as_it_was(blocked: World) -> None:
+    """Same body, same deduplication id; what waited behind it comes after it."""
+    before = _row(blocked, "a", 1)
+    assert before["last_error"] == "InvalidParameter: as told"
+
+    with blocked.engine.begin() as connection:
+        OPERATOR.unquarantine(connection, "a", 1)
+
+    after = _row(blocked, "a", 1)
+    assert after == {**before, "status": "pending", "attempts": 0, "last_error": None}
+    work(blocked.relay())
+    assert blocked.places() == [("a", 1), ("a", 2)]
+
+
+def test_skip_publishes_a_tombstone_with_the_number(blocked: World) -> None:
+    """Consumers see no hole; the row keeps its event id, the audit the body that was given up."""
+    before = _row(blocked, "a", 1)
+
+    with blocked.engine.begin() as connection:
+        OPERATOR.skip(connection, "a", 1)
+    work(blocked.relay())
+
+    first, second = blocked.received()
+    tombstone = decode(first["Body"])
+    assert (tombstone.event.type, tombstone.event.group, tombstone.seq) == (TOMBSTONE, "a", 1)
+    assert tombstone.event.data is None
+    assert tombstone.event.id != before["event_id"]
+    assert first["Attributes"]["MessageDeduplicationId"] == tombstone.event.id
+    assert decode(second["Body"]).seq == 2
+    assert _row(blocked, "a", 1)["event_id"] == before["event_id"]
+    assert json.loads(_audited(blocked)[0]["detail"]) == {
+        "event_id": before["event_id"],
+        "type": "order.placed",
+        "last_error": "InvalidParameter: as told",
+        "body": before["body"],
+    }
+
+
+def test_resend_publishes_again_under_a_fresh_id_and_before_what_waits(world: World) -> None:
+    """Under its own id the topic would keep it back for five minutes; in order, it is the head of its group."""
+    world.commit("a", "a")
+    work(world.relay())
+    originals = world.received()
+    world.commit("a")
+
+    with world.engine.begin() as connection:
+        OPERATOR.resend(connection, "a", 1)
+    world.clock.sleep(3_600)
+    work(world.relay())
+
+    again, third = world.received()
+    assert again["Body"] == originals[0]["Body"]
+    assert again["Attributes"]["MessageDeduplicationId"] != originals[0]["Attributes"]["MessageDeduplicationId"]
+    assert decode(third["Body"]).seq == 3
+    assert set(world.statuses().values()) == {"sent"}
+
+
+def _numbers(messages: list[dict[str, Any]]) -> list[tuple[str, int, int, int]]:
+    """Return group, epoch, first and number of each message."""
+    envelopes = [decode(message["Body"]) for message in messages]
+    return [(one.event.group, one.epoch, one.first, one.seq) for one in envelopes]
+
+
+def test_another_epoch_goes_on_counting_and_says_so(world: World) -> None:
+    """Numbers given before have the epoch they were given in; each group says where it goes on; other topics do not."""
+    operator = replace(OPERATOR, clock=world.clock)
+    began = world.clock.now_us() // 1_000_000
+    world.commit("a", "a", "b")
+    with world.engine.begin() as connection:
+        others = insert(tables.groups).values(topic="others.fifo", group_id="a", last_seq=7)
+        connection.execute(others)
+    world.clock.sleep(100)
+
+    with world.engine.begin() as connection:
+        assert operator.begin_epoch(connection) == began + 100
+    world.clock.sleep(100)
+    world.commit("a", "b", "c")
+    world.commit("a")
+    work(world.relay())
+
+    assert sorted(_numbers(world.received())) == [
+        ("a", began, 1, 1),
+        ("a", began, 1, 2),
+        ("a", began + 100, 3, 3),
+        ("a", began + 100, 3, 4),
+        ("b", began, 1, 1),
+        ("b", began + 100, 2, 2),
+        ("c", began + 200, 1, 1),
+    ]
+    with world.engine.connect() as connection:
+        theirs = tables.groups.c.topic == "others.fifo"
+        columns = (tables.groups.c.epoch, tables.groups.c.first_seq, tables.groups.c.last_seq)
+        assert connection.execute(select(*columns).where(theirs)).one() == (1, 1, 7)
+    assert json.loads(_audited(world)[0]["detail"]) == {"epoch": began + 100}
+
+
+def test_each_epoch_is_later_than_all_before(world: World) -> None:
+    """Within one second, and where the clock was put back; a topic without groups has one too."""
+    operator = replace(OPERATOR, clock=world.clock)
+    now = world.clock.now_us() // 1_000_000
+    with world.engine.begin() as connection:
+        of_nothing = operator.begin_epoch(connection)
+    world.commit("a")
+
+    with world.engine.begin() as connection:
+        begun = [operator.begin_epoch(connection) for _ in range(2)]
+        connection.execute(update(tables.groups).values(epoch=now + 1_000))
+        begun.append(operator.begin_epoch(connection))
+
+    assert (of_nothing, begun) == (now, [now + 1, now + 2, now + 1_001])
+
+
+def test_every_act_is_audited_with_its_reason(blocked: World) -> None:
+    """Newest first; an act that was refused is not there."""
+    with blocked.engine.begin() as connection:
+        OPERATOR.unquarantine(connection, "a", 1)
+        OPERATOR.resend(connection, "b", 1)
+        OPERATOR.begin_epoch(connection)
+    with pytest.raises(OutboxError), blocked.engine.begin() as connection:
+        OPERATOR.skip(connection, "a", 2)
+
+    found = _audited(blocked)
+
+    assert [(one["action"], one["group_id"], one["group_seq"]) for one in found] == [
+        ("epoch", None, None),
+        ("resend", "b", 1),
+        ("unquarantine", "a", 1),
+    ]
+    assert {(one["actor"], one["reason"], one["topic"]) for one in found} == {("ada", "the cause is mended", TOPIC)}
+    assert all(one["at_us"] > 0 for one in found)
+
+
+@pytest.mark.parametrize(
+    ("act", "place", "refusal"),
+    [
+        (Operator.resend, ("a", 2), "message 2 of group 'a' of events.fifo is pending, allowed is sent"),
+        (Operator.resend, ("a", 1), "message 1 of group 'a' of events.fifo is quarantined, allowed is sent"),
+        (Operator.skip, ("a", 2), "message 2 of group 'a' of events.fifo is pending, allowed is quarantined"),
+        (Operator.skip, ("b", 1), "message 1 of group 'b' of events.fifo is sent, allowed is quarantined"),
+        (Operator.unquarantine, ("b", 1), "message 1 of group 'b' of events.fifo is sent, allowed is quarantined"),
+        (Operator.unquarantine, ("c", 1), "message 1 of group 'c' of events.fifo is not in the outbox"),
+    ],
+)
+def test_an_act_on_a_message_that_is_not_so_is_refused(
+    blocked: World, act: Any, place: tuple[str, int], refusal: str
+) -> None:
+    """And changes nothing, the audit included."""
+    before = blocked.statuses()
+
+    with pytest.raises(OutboxError) as refused, blocked.engine.begin() as connection:
+        act(OPERATOR, connection, *place)
+
+    assert str(refused.value) == f"{refusal}; see `outbox ls --group {place[0]}`"
+    assert blocked.statuses() == before
+    assert _audited(blocked) == []
+
+
+def test_nobody_acts_without_a_reason() -> None:
+    """Blanks are none."""
+    with pytest.raises(OutboxError) as refused:
+        Operator(topic=TOPIC, actor="ada", reason="  ")
+
+    assert str(refused.value) == "the reason is empty, allowed is a sentence: it is what the audit will say"
+
+
+# --- the secret -------------------------------------------------------------------------------------------------------
+
+
+class Secrets:
+    """Stands in for Secrets Manager: its one secret."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+
+    def get_secret_value(self, **asked: str) -> dict[str, str]:
+        """Return it."""
+        assert asked == {"SecretId": "arn:secret"}
+        return {"SecretString": self._text}
+
+
+RDS = {"username": "sluice", "password": "p@ss/w:rd", "host": "db.internal", "dbname": "shop", "engine": "postgres"}
+
+
+@pytest.mark.parametrize(("more", "port"), [({}, 5432), ({"port": 6432}, 6432), ({"port": "6432"}, 6432)])
+def test_a_database_secret_becomes_a_url(more: dict[str, Any], port: int) -> None:
+    """What means something in a URL is escaped."""
+    url = database_url(Secrets(json.dumps(RDS | more)), "arn:secret")
+
+    assert url == (
+        f"postgresql://sluice:p%40ss%2Fw%3Ard@db.internal:{port}/shop?sslmode=verify-full&sslrootcert=system"
+    )
+    assert engines.engine(url).url.password == RDS["password"]
+
+
+@pytest.mark.parametrize(
+    ("text", "absent"),
+    [
+        ("hunter2", "username, password, host, dbname"),
+        ('["hunter2"]', "username, password, host, dbname"),
+        (json.dumps({**RDS, "host": "", "password": "hunter2"}), "host"),
+        (json.dumps({"username": "sluice", "password": "hunter2"}), "host, dbname"),
+    ],
+)
+def test_a_secret_that_lacks_something_is_refused_and_not_shown(text: str, absent: str) -> None:
+    """The fields are named, their values are not."""
+    with pytest.raises(ConfigError) as refused:
+        database_url(Secrets(text), "arn:secret")
+
+    assert str(refused.value) == (
+        f"secret arn:secret lacks {absent}, allowed is JSON with username, password, host, dbname and perhaps port"
+        " and sslmode; correct the secret"
+    )
+
+
+@pytest.mark.parametrize("port", ["postgres", None, 0, 70_000, True, 1.5])
+def test_a_secret_with_a_port_that_is_none_is_refused(port: Any) -> None:
+    """In a line, as everything an operator gets wrong."""
+    with pytest.raises(ConfigError) as refused:
+        database_url(Secrets(json.dumps(RDS | {"port": port})), "arn:secret")
+
+    assert str(refused.value) == (
+        "secret arn:secret has a port that is none, allowed is 1 to 65535; correct the secret"
+    )
+
+
+def test_a_secret_may_say_how_much_tls_it_takes(tmp_path: Path) -> None:
+    """Everything else is verified: by the file with certificates that is named, or by those OpenSSL trusts."""
+    ca = tmp_path / "ca.pem"
+    ca.touch()
+
+    def query(ca: str | None, **more: str) -> dict[str, Any]:
+        return dict(make_url(database_url(Secrets(json.dumps(RDS | more)), "arn:secret", ca=ca)).query)
+
+    assert query(None) == {"sslmode": "verify-full", "sslrootcert": "system"}
+    assert query(str(ca)) == {"sslmode": "verify-full", "sslrootcert": str(ca)}
+    assert query(str(ca), sslmode="verify-ca") == {"sslmode": "verify-ca", "sslrootcert": str(ca)}
+    for weaker in ("disable", "allow", "prefer", "require"):
+        assert query(str(ca), sslmode=weaker) == {"sslmode": weaker}
+
+
+@pytest.mark.parametrize("mode", ["", "verify_full", "VERIFY-FULL", True, None, 1])
+def test_a_secret_with_an_sslmode_that_is_none_is_refused(mode: Any) -> None:
+    """A misspelt one is no choice."""
+    with pytest.raises(ConfigError) as refused:
+        database_url(Secrets(json.dumps(RDS | {"sslmode": mode})), "arn:secret")
+
+    assert str(refused.value) == (
+        "secret arn:secret has an sslmode that is none, allowed is one of disable, allow, prefer, require, verify-ca,"
+        " verify-full; correct the secret"
+    )
+
+
+def test_certificates_that_are_not_there_are_refused(tmp_path: Path) -> None:
+    """A name that no file has; and none at all, where not every certificate of the system will do."""
+    with pytest.raises(ConfigError) as absent:
+        database_url(Secrets(json.dumps(RDS)), "arn:secret", ca=f"{tmp_path}/none\n.pem")
+    with pytest.raises(ConfigError) as unset:
+        database_url(Secrets(json.dumps(RDS | {"sslmode": "verify-ca"})), "arn:secret")
+
+    assert str(absent.value) == (
+        f"SLUICE_DATABASE_CA is '{tmp_path}/none\\n.pem', allowed is a file with the certificates the database's server"
+        " is verified by; correct it, or leave it out"
+    )
+    assert str(unset.value) == (
+        "secret arn:secret has the sslmode verify-ca and SLUICE_DATABASE_CA is not set, allowed is verify-ca with"
+        " certificates of your own; set it, or use verify-full"
+    )
+
+
+# --- the command line -------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def dsn(engine: Engine) -> str:
+    """Return the URL of a database where the local environment's topic has two messages of one group."""
+    with Session(engine) as session:
+        for number in (1, 2):
+            Outbox(LOCAL_TOPIC).add(session, Event(type="order.placed", group="a", data={"n": number}))
+        session.commit()
+    with engine.begin() as connection:
+        first = tables.messages.update().where(tables.messages.c.group_seq == 1)
+        connection.execute(first.values(status="quarantined", last_error="InvalidParameter: as told"))
+    return engine.url.render_as_string(hide_password=False)
+
+
+def _run(dsn: str, *arguments: str) -> Result:
+    return CliRunner().invoke(cli, ["outbox", *arguments, "--dsn", dsn], catch_exceptions=False)
+
+
+def test_ls_shows_what_is_not_sent(dsn: str) -> None:
+    """As JSON, whole; by status and by group; and how many there are when not all are shown."""
+    said = json.loads(_run(dsn, "ls", "--json").stdout)
+    assert (said["topic"], said["count"]) == (LOCAL_TOPIC, 2)
+    assert [(one["group_seq"], one["status"], one["last_error"]) for one in said["messages"]] == [
+        (1, "quarantined", "InvalidParameter: as told"),
+        (2, "pending", None),
+    ]
+
+    assert json.loads(_run(dsn, "ls", "--json", "--status", "sent").stdout)["messages"] == []
+    assert json.loads(_run(dsn, "ls", "--json", "--group", "b").stdout)["count"] == 0
+    few = _run(dsn, "ls", "--limit", "1")
+    assert few.stderr == "1 of 2\n"
+    assert "quarantined" in few.stdout
+
+
+def test_without_yes_it_is_only_said(dsn: str) -> None:
+    """Nothing changes, the audit included; with --yes it is done and written down."""
+    act = ("skip", "a", "1", "--reason", "a poison pill")
+    before = _run(dsn, "ls", "--json").stdout
+
+    assert _run(dsn, *act).stdout == "would skip message 1 of group a; add --yes to do it\n"
+    assert _run(dsn, "ls", "--json").stdout == before
+    assert _run(dsn, "audit").stdout == ""
+
+    assert _run(dsn, *act, "--yes").stdout == "done: skip message 1 of group a\n"
+    (shown,) = json.loads(_run(dsn, "ls", "--json", "--limit", "1").stdout)["messages"]
+    assert (shown["status"], shown["type"], shown["group_seq"]) == ("pending", TOMBSTONE, 1)
+    (line,) = map(json.loads, _run(dsn, "audit").stdout.splitlines())
+    assert (line["action"], line["reason"], line["group_id"], line["group_seq"]) == ("skip", "a poison pill", "a", 1)
+
+
+def test_a_dry_run_is_refused_as_the_act_would_be(dsn: str) -> None:
+    """What is said would be done could be."""
+    with pytest.raises(OutboxError, match=r"message 2 of group 'a' of .* is pending, allowed is sent"):
+        _run(dsn, "resend", "a", "2", "--reason", "lost")
+
+
+_IN_ONE_PROCESS = """
+import json, sys, contextlib, io
+from sluice.__main__ import main
+for arguments in json.loads(sys.argv[1]):
+    sys.argv = ["messaging", *arguments]
+    said = io.StringIO()
+    with contextlib.redirect_stderr(said):
+        try:
+            main()
+            code = 0
+        except SystemExit as ended:
+            code = ended.code
+    print(json.dumps([code, said.getvalue()]))
+"""
+
+
+KEYS = {"AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "test", "AWS_EC2_METADATA_DISABLED": "true"}
+
+
+def _answers(commands: list[list[str]], **variables: str) -> list[tuple[int, str]]:
+    """Return exit code and standard error of each command; one process runs them all, because starting one is slow."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("SLUICE_", "AWS_"))}
+    ended = subprocess.run(
+        [sys.executable, "-c", _IN_ONE_PROCESS, json.dumps(commands)],
+        env=kept | KEYS | variables,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
+    assert ended.returncode == 0, ended.stderr
+    return [(code, said) for code, said in map(json.loads, ended.stdout.splitlines())]
+
+
+def test_what_is_wrong_is_one_line_and_an_exit_code(tmp_path: Path) -> None:
+    """3 for what the operator can mend in the command, 2 for what does not work; no traceback."""
+    empty = tmp_path / "empty.db"
+    empty.touch()
+    without_tables = f"sqlite:///{empty}"
+    no_tables = (
+        "messaging: the outbox's tables are not in this database; create them with `sluice outbox schema --apply`\n"
+    )
+    missing = f"sqlite:///{tmp_path}/missing.db"
+    not_there = (
+        f"messaging: database {tmp_path}/missing.db does not exist; correct --dsn, or create it with `python -m"
+        " messaging outbox schema --apply`\n"
+    )
+    expected: dict[tuple[str, ...], tuple[int, str]] = {
+        ("outbox", "ls", "--dsn", missing): (3, not_there),
+        ("relay", "--dsn", missing): (3, not_there),
+        ("outbox", "lag", "--dsn", "mysql://user@host/name"): (
+            3,
+            "messaging: database is 'mysql', allowed is one of sqlite, postgresql; give --dsn such as"
+            " postgresql://user@host/name\n",
+        ),
+        ("outbox", "ls"): (
+            3,
+            "messaging: no database is named: give --dsn, or set SLUICE_DSN or SLUICE_DATABASE_SECRET_ARN\n",
+        ),
+        ("outbox", "ls", "--dsn", without_tables): (2, no_tables),
+        ("outbox", "lag", "--dsn", without_tables): (2, no_tables),
+        ("outbox", "audit", "--dsn", without_tables): (2, no_tables),
+        ("outbox", "begin-epoch", "--reason", "restored", "--dsn", without_tables): (2, no_tables),
+        ("relay", "--until-empty", "--endpoint-url", "http://127.0.0.1:1", "--dsn", without_tables): (2, no_tables),
+        ("relay", "--listen", "--dsn", without_tables): (
+            3,
+            "messaging: --listen is given with sqlite, allowed is postgresql; leave it out\n",
+        ),
+        ("relay", "--poll", "11", "--dsn", without_tables): (
+            3,
+            "messaging: poll is 11 s, allowed is up to 10, a third of the lease, which is renewed between two looks;"
+            " change --poll or --lease\n",
+        ),
+        ("relay", "--lease", "24", "--dsn", without_tables): (
+            3,
+            "messaging: lease is 24 s, allowed is more than 24, up to 86400: a call may take 12, and nobody may take"
+            " over meanwhile; change --lease\n",
+        ),
+        ("relay", "--keep", "60", "--dsn", without_tables): (
+            3,
+            "messaging: keep is 5.184e+06 s, allowed is 0 or more, less than 5.184e+06: the consumers' inboxes"
+            " (inbox_retention_seconds) forget what is sent again later; change --keep\n",
+        ),
+        ("relay", "--endpoint-url", "localhost", "--dsn", without_tables): (
+            3,
+            "messaging: endpoint is 'localhost', allowed is a URL such as http://127.0.0.1:4566\n",
+        ),
+        ("outbox", "ls", "--env", "moon", "--dsn", without_tables): (
+            3,
+            "messaging: environment 'moon' is not declared, allowed is one of local, dev, staging, prod;"
+            " declare it in sluice/environments.py\n",
+        ),
+    }
+
+    answers = _answers([list(command) for command in expected])
+
+    assert dict(zip(expected, answers, strict=True)) == expected
+
+
+def test_a_postgres_nobody_answers_for_is_one_line() -> None:
+    """Whatever libpq has to say, its first line; a relay would try again, but has not begun."""
+    ((code, said),) = _answers([["outbox", "ls", "--dsn", "postgresql://user@127.0.0.1:1/name"]])
+
+    assert code == 2
+    assert said.startswith("messaging: the database does not do it (connection failed: ")
+    assert said.endswith("; look at --dsn\n")
+    assert said.count("\n") == 1
+
+
+def test_a_failpoint_that_is_none_is_refused(tmp_path: Path) -> None:
+    """A misspelt one would let every test pass."""
+    empty = tmp_path / "empty.db"
+    empty.touch()
+    command = ["relay", "--endpoint-url", "http://127.0.0.1:1", "--dsn", f"sqlite:///{empty}"]
+
+    answers = _answers([command], SLUICE_FAILPOINT="after_lunch")
+
+    assert answers == [
+        (
+            3,
+            "messaging: SLUICE_FAILPOINT is 'after_lunch', allowed is one of after_claim, before_publish,"
+            " after_publish, before_mark, after_mark, or NAME:COUNT\n",
+        )
+    ]
+
+
+def test_the_relay_ends_with_1_where_messages_are_refused(dsn: str) -> None:
+    """--until-empty does not wait for what an operator has to mend; lag tells the same."""
+    relay = ["relay", "--until-empty", "--endpoint-url", "http://127.0.0.1:1", "--dsn", dsn]
+
+    ((code, said),) = _answers([relay])
+
+    assert code == 1
+    assert said.splitlines()[-1] == "1 quarantined, 1 waiting behind; see `outbox ls`"
+    assert _run(dsn, "lag").stdout.endswith(" s, 1 pending, 1 quarantined\n")
+
+
+def test_check_tells_what_a_database_lacks(dsn: str, engine: Engine) -> None:
+    """A line each and 1; `schema --apply` mends it."""
+    assert (_run(dsn, "check").exit_code, _run(dsn, "check").stdout) == (0, "")
+    with engine.begin() as connection:
+        tables.audit.drop(connection)
+
+    lacking = _run(dsn, "check")
+    assert (lacking.exit_code, lacking.stdout) == (1, "table sluice_outbox_audit is missing\n")
+
+    assert _run(dsn, "schema", "--apply").exit_code == 0
+    assert _run(dsn, "check").exit_code == 0

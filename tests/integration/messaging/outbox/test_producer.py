@@ -1,0 +1,313 @@
+"""Producers that run at once: whatever is committed is published, in the order of commits, and nobody waits for it."""
+
+import itertools
+import random
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+
+import pytest
+from hypothesis import Phase, find, given, settings
+from hypothesis import strategies as st
+from sqlalchemy import Connection, Engine, select, text
+from sqlalchemy import event as hooks
+from sqlalchemy.exc import OperationalError
+from sqlalchemy.orm import Session
+
+from sluice.clock import SystemClock, eventually
+from sluice.messaging import Event, Outbox
+from sluice.messaging.envelope import decode
+from sluice.messaging.outbox import tables
+from sluice.messaging.outbox.store import Head
+from tests.support.postgres_interleaving import Naive, Schedule, Written, by_group, is_waiting, play, schedules
+from tests.support.simulated_relays import TOPIC, Meanwhile, World, work
+
+DRAWN = settings(max_examples=15, deadline=None, database=None, print_blob=True)
+FOUND = settings(max_examples=300, deadline=None, database=None, derandomize=True, phases=[Phase.generate])
+
+
+@pytest.fixture
+def busy(postgres: Engine) -> Engine:
+    """Return an engine on a Postgres where there is something else to write to."""
+    with postgres.begin() as connection:
+        connection.execute(text("CREATE TABLE elsewhere (id bigserial)"))
+    return postgres
+
+
+class _Numbered:
+    """The outbox as it is, under group names of its own for each schedule."""
+
+    def __init__(self, world: World) -> None:
+        self._world, self._schedules = world, itertools.count()
+
+    def begin(self) -> None:
+        self._schedule = next(self._schedules)
+
+    def write(self, connection: Connection, written: Sequence[Written]) -> None:
+        events = [Event(type="t", group=f"{self._schedule}-{group}", data=number) for group, number in written]
+        self._world.outbox.write(connection, events)
+
+    def received(self) -> list[tuple[str, int, int]]:
+        """Return (group, number in it, transaction) of all that came, in the order it came."""
+        envelopes = [decode(message["Body"]) for message in self._world.received()]
+        return [(one.event.group.partition("-")[2], one.seq, one.event.data) for one in envelopes]
+
+
+def test_p1_p2_p3_every_commit_is_published_in_the_order_of_the_commits_of_its_group(busy: Engine) -> None:
+    """P1, P2, P3: for any interleaving of transactions, rollbacks and writes elsewhere, with a look after each step."""
+    world = World(busy)
+    relay, outbox = world.relay(), _Numbered(world)
+
+    @DRAWN
+    @given(schedule=schedules())
+    def holds(schedule: Schedule) -> None:
+        outbox.begin()
+
+        committed = play(busy, schedule, outbox, relay.step)
+        work(relay)
+
+        received = outbox.received()
+        assert by_group([(group, number) for group, _, number in received]) == by_group(committed)
+        assert all(
+            seqs == list(range(1, len(seqs) + 1))
+            for seqs in by_group([(group, seq) for group, seq, _ in received]).values()
+        )
+
+    holds()
+
+
+def test_p1_a_cursor_would_lose_a_late_commit(busy: Engine) -> None:
+    """P1, negative control: the same interleavings find what a poller of `id > last` never sees."""
+    naive = Naive(busy, order="id", locks=False)
+
+    def loses(schedule: Schedule) -> bool:
+        naive.forget()
+        committed = play(busy, schedule, naive, naive.poll)
+        naive.poll()
+        return Counter(naive.polled) != Counter(committed)
+
+    assert find(schedules(), loses, settings=FOUND)
+
+
+@pytest.mark.parametrize(
+    ("order", "locks"),
+    [pytest.param("id", False, id="P2-by-id"), pytest.param("xid, id", True, id="P3-by-transaction-id")],
+)
+def test_p2_p3_another_order_would_flip_commits(busy: Engine, order: str, locks: bool) -> None:  # noqa: FBT001
+    """P2, P3, negative control: by id without a lock, and by transaction id even with one."""
+    naive = Naive(busy, order=order, locks=locks)
+
+    def flips(schedule: Schedule) -> bool:
+        naive.forget()
+        committed = play(busy, schedule, naive, lambda: None)
+        return by_group(naive.all()) != by_group(committed)
+
+    assert find(schedules(), flips, settings=FOUND)
+
+
+def test_p4_an_open_transaction_elsewhere_delays_nothing(busy: Engine) -> None:
+    """P4: neither one that wrote elsewhere and has an old view, nor one that holds another group's counter."""
+    world = World(busy)
+    relay = world.relay()
+
+    with busy.connect() as unrelated, busy.connect() as other, unrelated.begin(), other.begin():
+        unrelated.execute(text("INSERT INTO elsewhere DEFAULT VALUES"))
+        world.outbox.write(other, [Event(type="t", group="held", data=None)])
+        world.commit("a", "b")
+        work(relay)
+
+        assert sorted(world.places()) == [("a", 1), ("b", 1)]
+
+
+def test_p6_a_commit_ends_while_a_relay_is_in_the_middle_of_a_publish(engine: Engine) -> None:
+    """P6: in the very group that is being published; what it adds is published next."""
+    world = World(engine)
+    world.commit("a")
+
+    def meanwhile(heads: Sequence[Head]) -> None:
+        if heads[0].group_seq == 1:
+            _commit_at_once(world)
+
+    publish = Meanwhile(world.publisher(), meanwhile)
+
+    work(world.relay(publish))
+
+    assert world.places() == [("a", 1), ("a", 2)]
+
+
+def test_p6_a_relay_that_locks_counters_would_hold_producers_up(postgres: Engine) -> None:
+    """P6, negative control: the same commit gives up where the counter is locked during the publish."""
+    world = World(postgres)
+    world.commit("a")
+
+    with postgres.begin() as connection:
+        connection.execute(select(tables.groups).with_for_update())
+        with pytest.raises(OperationalError, match="lock timeout"):
+            _commit_at_once(world)
+
+
+def _commit_at_once(world: World) -> None:
+    with Session(world.engine) as session:
+        if world.engine.dialect.name == "postgresql":
+            session.execute(text("SET LOCAL lock_timeout = '300ms'"))
+        world.outbox.add(session, Event(type="t", group="a", data=None))
+        session.commit()
+
+
+def test_p12_two_events_that_say_the_same_are_two_messages(engine: Engine) -> None:
+    """P12: the id tells them apart, not the content."""
+    world = World(engine)
+    with Session(engine) as session:
+        for _ in range(2):
+            world.outbox.add(session, Event(type="paid", group="a", data={"sum": 5}))
+        session.commit()
+
+    work(world.relay())
+
+    received = [decode(message["Body"]) for message in world.received()]
+    assert [(one.seq, one.event.data) for one in received] == [(1, {"sum": 5}), (2, {"sum": 5})]
+    assert received[0].event.content_hash == received[1].event.content_hash
+
+
+def test_p16_transactions_with_the_same_groups_and_topics_never_wait_in_a_circle(postgres: Engine) -> None:
+    """P16: six threads commit pairs of groups to two topics in any order; seed p16."""
+    outboxes = [Outbox("one.fifo"), Outbox("two.fifo")]
+
+    def produce(number: int) -> list[tuple[str, str]]:
+        chance = random.Random(f"p16 {number}")  # noqa: S311 (a seed, no secret)
+        added = []
+        for _ in range(8):
+            with Session(postgres) as session:
+                for outbox in chance.sample(outboxes, 2):
+                    for group in chance.sample("abc", 2):
+                        outbox.add(session, Event(type="t", group=group, data=None))
+                        added.append((outbox.topic, group))
+                session.commit()
+        return added
+
+    with ThreadPoolExecutor(6) as pool:
+        added = Counter(itertools.chain.from_iterable(pool.map(produce, range(6))))
+
+    assert _numbers(postgres) == {place: list(range(1, count + 1)) for place, count in added.items()}
+
+
+def test_p16_two_that_write_twice_in_opposite_orders_would(postgres: Engine) -> None:
+    """P16, negative control: Postgres ends a circle by failing one of them, which is why `write` is called once."""
+    outbox, one, other = Outbox(TOPIC), Event(type="t", group="a", data=1), Event(type="t", group="b", data=1)
+
+    with postgres.connect() as first, postgres.connect() as second, postgres.connect() as watcher:
+        pid = first.execute(text("SELECT pg_backend_pid()")).scalar_one()
+        outbox.write(first, [one])
+        outbox.write(second, [other])
+        with ThreadPoolExecutor(1) as pool:
+            waiting: Future[None] = pool.submit(outbox.write, first, [Event(type="t", group="b", data=2)])
+            eventually(
+                lambda: is_waiting(watcher, pid),
+                timeout_seconds=20,
+                describe="the first to wait for the second",
+                clock=SystemClock(),
+            )
+            failed = [_error(lambda: outbox.write(second, [Event(type="t", group="a", data=2)]))]
+            second.rollback()
+            failed.append(_error(waiting.result))
+
+    assert sorted(failed) == ["", "deadlock detected"]
+
+
+def _error(write: Callable[[], object]) -> str:
+    """Return the first line of what the database said against it."""
+    try:
+        write()
+    except OperationalError as error:
+        return str(error.orig).splitlines()[0]
+    return ""
+
+
+def test_x4_nothing_needs_a_lock_that_sqlite_does_not_know(postgres: Engine) -> None:
+    """X4: SQLAlchemy leaves FOR UPDATE out on SQLite without a word, so it is used nowhere."""
+    world, statements = World(postgres), list[str]()
+
+    @hooks.listens_for(postgres, "before_cursor_execute")
+    def executed(_1: object, _2: object, statement: str, *_: object) -> None:
+        statements.append(statement)
+
+    world.commit("a", "b", "a")
+    relay = world.relay()
+    work(relay)
+    relay.close()
+
+    assert any("INSERT INTO sluice_outbox " in said for said in statements)
+    assert any("UPDATE sluice_outbox " in said for said in statements)
+    assert [said for said in statements if "FOR UPDATE" in said or "SKIP LOCKED" in said] == []
+
+
+_OPERATIONS = ("add a", "add b", "add a", "savepoint", "release", "undo", "commit", "rollback")
+
+
+def test_p17_numbers_have_no_holes_whatever_is_rolled_back(engine: Engine) -> None:
+    """P17: after any program of savepoints, rollbacks and commits, what was committed has the numbers from 1 on."""
+    outbox, programs = Outbox(TOPIC), itertools.count()
+
+    @DRAWN
+    @given(operations=st.lists(st.sampled_from(_OPERATIONS), max_size=20))
+    def holds(operations: list[str]) -> None:
+        program = next(programs)
+        with Session(engine) as session:
+            committed = list(_run(session, outbox, operations, prefix=f"{program}-"))
+
+        expected = by_group([(f"{program}-{group}", added) for group, added in committed])
+        assert _stored(engine, f"{program}-") == {
+            group: [(seq, added) for seq, added in enumerate(numbers, start=1)] for group, numbers in expected.items()
+        }
+
+    holds()
+
+
+def _run(session: Session, outbox: Outbox, operations: Sequence[str], *, prefix: str) -> Iterator[Written]:
+    """Run a program; yield the events that get committed, as a model of what SQL promises has it."""
+    levels: list[list[Written]] = [[]]
+    for number, operation in enumerate(operations):
+        savepoint = session.get_nested_transaction()
+        match operation.split():
+            case ["add", group]:
+                outbox.add(session, Event(type="t", group=f"{prefix}{group}", data=number))
+                levels[-1].append((group, number))
+            case ["savepoint"]:
+                session.begin_nested()
+                levels.append([])
+            case ["release"] if savepoint is not None:
+                savepoint.commit()
+                released = levels.pop()
+                levels[-1] += released
+            case ["undo"] if savepoint is not None:
+                savepoint.rollback()
+                levels.pop()
+            case ["commit"]:
+                session.commit()
+                yield from itertools.chain.from_iterable(levels)
+                levels = [[]]
+            case ["rollback"]:
+                session.rollback()
+                levels = [[]]
+
+
+def _stored(engine: Engine, prefix: str) -> dict[str, list[tuple[int, int]]]:
+    """Return group -> (number, data) of what is in the outbox under these group names."""
+    rows = (
+        select(tables.messages.c.body)
+        .where(tables.messages.c.group_id.startswith(prefix))
+        .order_by(tables.messages.c.group_seq)
+    )
+    with engine.connect() as connection:
+        envelopes = [decode(body) for body in connection.execute(rows).scalars()]
+    groups = {one.event.group for one in envelopes}
+    return {group: [(one.seq, one.event.data) for one in envelopes if one.event.group == group] for group in groups}
+
+
+def _numbers(engine: Engine) -> dict[tuple[str, str], list[int]]:
+    columns = (tables.messages.c.topic, tables.messages.c.group_id, tables.messages.c.group_seq)
+    found: dict[tuple[str, str], list[int]] = {}
+    with engine.connect() as connection:
+        for topic, group, seq in connection.execute(select(*columns).order_by(*columns)):
+            found.setdefault((topic, group), []).append(seq)
+    return found

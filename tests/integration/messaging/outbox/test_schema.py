@@ -1,0 +1,125 @@
+"""The outbox's tables in a real database, and what is told of tables that differ from them."""
+
+import pytest
+from sqlalchemy import Engine, MetaData, text
+
+from sluice.messaging.database import schema
+
+_UNFINISHED = "CREATE INDEX sluice_outbox_unfinished ON sluice_outbox (topic, group_id, group_seq)"
+
+
+def made_from(engine: Engine, sql: str, of: MetaData = schema.OUTBOX) -> list[str]:
+    """Make the tables anew from this SQL; return what differs."""
+    with engine.begin() as connection:
+        of.drop_all(connection)
+        for statement in sql.split(";\n"):
+            if statement.strip():
+                connection.execute(text(statement))
+    with engine.connect() as connection:
+        return schema.drift(connection, of)
+
+
+def changed(engine: Engine, before: str, after: str) -> list[str]:
+    """Make the tables anew from the SQL that is shipped with one change; return what differs."""
+    sql = (schema.FOLDER / f"outbox-{engine.dialect.name}.sql").read_text(encoding="utf-8")
+    assert before in sql
+    return made_from(engine, sql.replace(before, after, 1))
+
+
+def test_fresh_tables_do_not_differ(engine: Engine) -> None:
+    """What `create` makes is what this version needs, and to make it twice changes nothing."""
+    with engine.begin() as connection:
+        schema.create(connection)
+
+        assert schema.drift(connection) == []
+
+
+@pytest.mark.parametrize(("part", "of"), [("outbox", schema.OUTBOX), ("inbox", schema.INBOX)])
+def test_the_shipped_sql_makes_tables_that_do_not_differ(engine: Engine, part: str, of: MetaData) -> None:
+    """Which is what hosts run."""
+    sql = (schema.FOLDER / f"{part}-{engine.dialect.name}.sql").read_text(encoding="utf-8")
+
+    assert made_from(engine, sql, of) == []
+
+
+def test_every_missing_table_is_told(engine: Engine) -> None:
+    """In a database nobody prepared."""
+    assert made_from(engine, "") == [
+        "table sluice_outbox is missing",
+        "table sluice_outbox_audit is missing",
+        "table sluice_outbox_group is missing",
+        "table sluice_outbox_lease is missing",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "said"),
+    [
+        ("    last_error TEXT,\n", "", "column sluice_outbox.last_error is missing"),
+        (
+            "attempts INTEGER DEFAULT 0",
+            "attempts TEXT DEFAULT '0'",
+            "column sluice_outbox.attempts is TEXT, expected is INTEGER",
+        ),
+        ("body TEXT NOT NULL", "body TEXT", "column sluice_outbox.body may be NULL, expected is NOT NULL"),
+        (
+            "status TEXT DEFAULT 'pending' NOT NULL",
+            "status TEXT NOT NULL",
+            "column sluice_outbox.status has no default",
+        ),
+        (
+            "    last_error TEXT,\n",
+            "    last_error TEXT,\n    tenant TEXT NOT NULL,\n",
+            "column sluice_outbox.tenant is required and not known here",
+        ),
+        (
+            f"{_UNFINISHED} WHERE status <> 'sent';\n",
+            "",
+            "sluice_outbox has no index on (topic, group_id, group_seq)",
+        ),
+        (
+            "CONSTRAINT sluice_outbox_event UNIQUE (topic, event_id)",
+            "CHECK (true)",
+            "sluice_outbox has no unique constraint on (topic, event_id)",
+        ),
+        (
+            "DEFAULT 30000000 NOT NULL,\n    PRIMARY KEY (topic)",
+            "DEFAULT 30000000 NOT NULL",
+            "sluice_outbox_lease has no unique constraint on (topic)",
+        ),
+    ],
+)
+def test_each_kind_of_drift_is_told(engine: Engine, before: str, after: str, said: str) -> None:
+    """In one sentence that names the place, and nothing else is told."""
+    assert changed(engine, before, after) == [said]
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "said"),
+    [
+        (
+            "created_at_us BIGINT",
+            "created_at_us INTEGER",
+            "column sluice_outbox.created_at_us is INTEGER, expected is BIGINT",
+        ),
+        ("body TEXT", "body VARCHAR(1000)", "column sluice_outbox.body is VARCHAR(1000), expected is TEXT"),
+    ],
+)
+def test_a_column_too_small_for_what_goes_into_it_is_told(postgres: Engine, before: str, after: str, said: str) -> None:
+    """On Postgres: SQLite's columns take any length."""
+    assert changed(postgres, before, after) == [said]
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("    last_error TEXT,\n", "    last_error TEXT,\n    tenant TEXT,\n"),
+        ("    last_error TEXT,\n", "    last_error TEXT,\n    tenant TEXT DEFAULT 'x' NOT NULL,\n"),
+        ("last_error TEXT", "last_error VARCHAR"),
+        ("attempts INTEGER", "attempts BIGINT"),
+        (_UNFINISHED, _UNFINISHED.replace("sluice_outbox_unfinished", "theirs")),
+    ],
+)
+def test_what_a_host_may_have_otherwise_is_not_told(engine: Engine, before: str, after: str) -> None:
+    """Columns of its own that need nothing of us, wider types, names of indexes."""
+    assert changed(engine, before, after) == []

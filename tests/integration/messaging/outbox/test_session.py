@@ -1,0 +1,340 @@
+"""What a producer's session promises: an event is committed with what else the session does, or not at all."""
+
+import json
+from collections.abc import Iterator
+from contextlib import suppress
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+from sqlalchemy import Engine, func, insert, select
+from sqlalchemy import event as hooks
+from sqlalchemy.exc import DBAPIError, IntegrityError
+from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column, scoped_session, sessionmaker
+
+from sluice.clock import VirtualClock
+from sluice.messaging import Event, Outbox
+from sluice.messaging.database import engines
+from sluice.messaging.errors import OutboxError
+from sluice.messaging.outbox import tables
+from sluice.messaging.outbox.outbox import channel
+
+TOPIC, OTHER = "events.fifo", "audit.fifo"
+OUTBOX = Outbox(TOPIC)
+
+
+class _Base(DeclarativeBase):
+    pass
+
+
+class Order(_Base):
+    """Something of the producer's own."""
+
+    __tablename__ = "orders"
+    id: Mapped[int] = mapped_column(primary_key=True)
+
+
+@pytest.fixture
+def session(engine: Engine) -> Iterator[Session]:
+    """Yield a session on a database with the producer's own table too."""
+    _Base.metadata.create_all(engine)
+    with Session(engine) as made:
+        yield made
+
+
+def said(data: Any, *, group: str = "g", **more: Any) -> Event:
+    """Return an event that says this."""
+    return Event(type="t", group=group, data=data, **more)
+
+
+def stored(engine: Engine) -> list[tuple[str, str, int, Any]]:
+    """Return (topic, group, number, data) of everything that is committed to outboxes."""
+    m = tables.messages.c
+    with engine.connect() as connection:
+        rows = connection.execute(select(m.topic, m.group_id, m.group_seq, m.body).order_by(m.topic, m.id)).all()
+    return [(topic, group, seq, json.loads(body)["data"]) for topic, group, seq, body in rows]
+
+
+def count_of_orders(engine: Engine) -> int:
+    """Return how many orders are committed."""
+    with engine.connect() as connection:
+        return connection.execute(select(func.count()).select_from(Order)).scalar_one()
+
+
+def test_adding_neither_flushes_nor_commits_nor_locks(engine: Engine, session: Session) -> None:
+    """Another transaction writes meanwhile, on SQLite too, where a second writer would have to wait."""
+    order = Order()
+    session.add(order)
+
+    OUTBOX.add(session, said(1))
+    is_pending = order in session.new
+    with engine.begin() as other:
+        other.execute(insert(Order).values(id=77))
+    before = stored(engine)
+    session.commit()
+
+    assert is_pending
+    assert before == []
+    assert stored(engine) == [(TOPIC, "g", 1, 1)]
+    assert count_of_orders(engine) == 2
+
+
+def test_what_is_rolled_back_is_not_published(engine: Engine, session: Session) -> None:
+    """By name, by an error, or because nobody committed; the session can be used again."""
+    OUTBOX.add(session, said("rolled back"))
+    session.rollback()
+    with suppress(ZeroDivisionError), session.begin():
+        OUTBOX.add(session, said("an error"))
+        1 / 0  # noqa: B018 (the error)
+    OUTBOX.add(session, said("closed"))
+    session.close()
+
+    OUTBOX.add(session, said("committed"))
+    session.commit()
+
+    assert stored(engine) == [(TOPIC, "g", 1, "committed")]
+
+
+def test_an_event_goes_with_its_savepoint(engine: Engine, session: Session) -> None:
+    """One inside a savepoint that was released into another goes with that one."""
+    OUTBOX.add(session, said("before"))
+    with session.begin_nested():
+        OUTBOX.add(session, said("kept"))
+    outer = session.begin_nested()
+    OUTBOX.add(session, said("outer"))
+    with session.begin_nested():
+        OUTBOX.add(session, said("inner"))
+    outer.rollback()
+    OUTBOX.add(session, said("after"))
+
+    session.commit()
+
+    assert [data for _, _, _, data in stored(engine)] == ["before", "kept", "after"]
+
+
+def test_a_flush_that_fails_in_a_savepoint_takes_its_events_along(engine: Engine, session: Session) -> None:
+    """The usual way to insert what may be there already."""
+    session.add(Order(id=1))
+    OUTBOX.add(session, said("first"))
+    session.flush()
+
+    savepoint = session.begin_nested()
+    OUTBOX.add(session, said("second"))
+    session.add(Order(id=1))
+    with pytest.raises(IntegrityError):
+        savepoint.commit()
+    savepoint.rollback()
+    session.commit()
+
+    assert stored(engine) == [(TOPIC, "g", 1, "first")]
+
+
+def test_a_scoped_session_is_the_session_of_its_thread(engine: Engine) -> None:
+    """The registry itself is what frameworks hand out."""
+    registry = scoped_session(sessionmaker(engine))
+
+    OUTBOX.add(registry, said("kept"))
+    registry.commit()
+    OUTBOX.add(registry, said("lost"))
+    registry.remove()
+
+    assert stored(engine) == [(TOPIC, "g", 1, "kept")]
+
+
+def test_a_session_without_autobegin_begins(engine: Engine) -> None:
+    """As if it had written something."""
+    with Session(engine, autobegin=False) as session:
+        OUTBOX.add(session, said(1))
+        session.commit()
+
+    assert stored(engine) == [(TOPIC, "g", 1, 1)]
+
+
+def test_a_flush_hook_may_add_the_first_event_of_a_session(engine: Engine, session: Session) -> None:
+    """Though the flush is the one in the middle of the commit: how domain events usually leave."""
+
+    @hooks.listens_for(session, "before_flush")
+    def before_flush(session: Session, *_: object) -> None:
+        for _order in session.new:
+            OUTBOX.add(session, said("placed"))
+
+    session.add(Order())
+    session.commit()
+    session.add_all([Order(), Order()])
+    session.commit()
+
+    assert [seq for _, _, seq, _ in stored(engine)] == [1, 2, 3]
+
+
+@pytest.mark.parametrize("is_first", [True, False])
+def test_adding_when_the_numbers_are_given_is_refused(engine: Engine, session: Session, *, is_first: bool) -> None:
+    """It would be committed without its event, or overtake; and nothing is committed then."""
+
+    @hooks.listens_for(session, "before_commit")
+    def before_commit(session: Session) -> None:
+        OUTBOX.add(session, said("late", id="e2"))
+
+    session.add(Order())
+    if not is_first:
+        OUTBOX.add(session, said("in time"))
+    with pytest.raises(OutboxError) as refused:
+        session.commit()
+    session.rollback()
+
+    assert str(refused.value) == (
+        "event e2 was added while its session commits, after the numbers were given; add it earlier, in before_flush"
+        " for example"
+    )
+    assert (stored(engine), count_of_orders(engine)) == ([], 0)
+
+
+def test_a_commit_around_an_open_savepoint_is_refused(engine: Engine, session: Session) -> None:
+    """SQLAlchemy does not tell it from the savepoint's own; an event would be lost without a word."""
+    transaction = session.begin()
+    session.add(Order())
+    session.begin_nested()
+    OUTBOX.add(session, said(1, id="e1"))
+
+    with pytest.raises(OutboxError) as refused, transaction:
+        pass
+
+    assert str(refused.value) == (
+        "a transaction with event e1 commits around an open savepoint; end the savepoint first"
+    )
+    assert (stored(engine), count_of_orders(engine)) == ([], 0)
+
+
+def test_a_session_that_commits_with_a_savepoint_open_commits_its_events(engine: Engine, session: Session) -> None:
+    """`Session.commit` ends the savepoint itself."""
+    session.begin_nested()
+    OUTBOX.add(session, said(1))
+
+    session.commit()
+
+    assert stored(engine) == [(TOPIC, "g", 1, 1)]
+
+
+def test_one_session_may_add_to_two_topics(engine: Engine, session: Session) -> None:
+    """Each counts its groups by itself, and both are committed or none."""
+    for data in range(2):
+        OUTBOX.add(session, said(data))
+        Outbox(OTHER).add(session, said(data))
+    session.commit()
+    Outbox(OTHER).add(session, said("lost"))
+    OUTBOX.add(session, said("lost"))
+    session.rollback()
+
+    assert stored(engine) == [(OTHER, "g", 1, 0), (OTHER, "g", 2, 1), (TOPIC, "g", 1, 0), (TOPIC, "g", 2, 1)]
+
+
+def test_an_event_cannot_be_committed_twice(engine: Engine, session: Session) -> None:
+    """The database refuses its id however often the commit is tried, and nothing else of it is committed."""
+    OUTBOX.add(session, said("first", id="e1"))
+    session.commit()
+
+    session.add(Order())
+    OUTBOX.add(session, said("second", id="e1"))
+    with pytest.raises(IntegrityError):
+        session.commit()
+    with pytest.raises(DBAPIError):
+        session.commit()
+    session.rollback()
+
+    assert (stored(engine), count_of_orders(engine)) == ([(TOPIC, "g", 1, "first")], 0)
+
+
+def test_missing_tables_are_told_and_how_to_make_them(engine: Engine, session: Session) -> None:
+    """At the first commit; what else was in it is not committed."""
+    tables.metadata.drop_all(engine)
+    session.add(Order())
+    OUTBOX.add(session, said(1))
+
+    with pytest.raises(OutboxError) as refused:
+        session.commit()
+    session.rollback()
+
+    assert str(refused.value) == (
+        "the outbox's tables are not in this database; create them with `sluice outbox schema --apply`"
+    )
+    assert count_of_orders(engine) == 0
+
+
+def test_an_event_happened_when_it_is_committed_unless_it_says_when(engine: Engine, session: Session) -> None:
+    """By the database's clock, or by the one a test gives."""
+    outbox = Outbox(TOPIC, clock=VirtualClock(1_767_225_600_250_000))
+    outbox.add(session, said(1))
+    outbox.add(session, said(2, at=datetime(2025, 12, 24, tzinfo=UTC)))
+    session.commit()
+    before = datetime.fromisoformat("2026-01-01T00:00:00+00:00")
+    OUTBOX.add(session, said(3))
+    session.commit()
+
+    m = tables.messages.c
+    rows = session.execute(select(m.body, m.created_at_us).order_by(m.id)).all()
+    at = [json.loads(body)["at"] for body, _ in rows]
+    assert at[:2] == ["2026-01-01T00:00:00.250000+00:00", "2025-12-24T00:00:00+00:00"]
+    assert [created for _, created in rows][:2] == [1_767_225_600_250_000] * 2
+    assert datetime.fromisoformat(at[2]) > before
+    assert datetime.fromisoformat(at[2]).timestamp() == pytest.approx(rows[2].created_at_us / 1_000_000)
+
+
+def test_an_event_of_exactly_the_limit_is_committed(engine: Engine, session: Session) -> None:
+    """Its instant, which it is given then, was counted before."""
+    room = 262_144 - said("").size_bytes
+
+    OUTBOX.add(session, said("x" * room))
+    session.commit()
+
+    assert [len(data) for _, _, _, data in stored(engine)] == [room]
+
+
+def test_without_a_session_events_are_written_with_the_connection(engine: Engine) -> None:
+    """In the order given within a group; no events are no statement."""
+    with engine.begin() as connection:
+        OUTBOX.write(connection, [said(1, group="b"), said(2, group="a"), said(3, group="b")])
+        OUTBOX.write(connection, [])
+    with engine.connect() as connection:
+        OUTBOX.write(connection, [said("lost")])
+
+    assert stored(engine) == [(TOPIC, "a", 1, 2), (TOPIC, "b", 1, 1), (TOPIC, "b", 2, 3)]
+
+
+def test_a_groups_epoch_is_the_second_it_began_to_count_in(engine: Engine) -> None:
+    """By the database's clock, or the one that is given; each group has its own, and keeps it."""
+    clock = VirtualClock(1_767_225_600_900_000)
+    outbox = Outbox(TOPIC, clock=clock)
+    for group in ("a", "b", "a"):
+        with engine.begin() as connection:
+            outbox.write(connection, [said(1, group=group)])
+        clock.sleep(10)
+    with engine.begin() as connection:
+        before_us = engines.now_us(connection, None)
+        OUTBOX.write(connection, [said(1, group="now")])
+        after_us = engines.now_us(connection, None)
+        bodies = map(json.loads, connection.scalars(select(tables.messages.c.body).order_by(tables.messages.c.id)))
+
+    *given, now = [(body["group"], body["epoch"], body["seq"]) for body in bodies]
+    assert given == [("a", 1_767_225_600, 1), ("b", 1_767_225_610, 1), ("a", 1_767_225_600, 2)]
+    assert before_us // 1_000_000 <= now[1] <= after_us // 1_000_000
+
+
+def test_a_commit_tells_who_listens_where_that_is_asked_for(postgres: Engine) -> None:
+    """Once, and neither before the commit nor for what is rolled back."""
+    loud = Outbox(TOPIC, notify=True)
+    listening = postgres.raw_connection()
+    driver = listening.driver_connection
+    assert driver is not None
+    driver.autocommit = True
+    driver.execute(f'LISTEN "{channel(TOPIC)}"')
+
+    with Session(postgres) as session:
+        OUTBOX.add(session, said("quiet"))
+        session.commit()
+        loud.add(session, said("lost"))
+        session.rollback()
+        loud.add(session, said("loud"))
+        session.commit()
+
+    assert [told.channel for told in driver.notifies(timeout=20, stop_after=1)] == ["sluice_outbox:events.fifo"]
+    assert list(driver.notifies(timeout=0)) == []
+    listening.invalidate()

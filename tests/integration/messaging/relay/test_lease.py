@@ -1,0 +1,316 @@
+"""Who leads: one at a time, by the database's clock, and a token that a relay cannot outlive (P13, P18)."""
+
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+from sqlalchemy import Engine, select, text, update
+
+from sluice.clock import VirtualClock, eventually
+from sluice.messaging.database import engines
+from sluice.messaging.errors import LeaseLost, OutboxError
+from sluice.messaging.outbox import tables
+from sluice.messaging.outbox.store import Sent, Store
+from sluice.messaging.relay.lease import Lease
+from sluice.messaging.relay.relay import Relay, RelaySettings
+from tests.support.simulated_relays import TOPIC, World, work
+
+HOUR_US = 3_600_000_000
+EXPIRED_SECONDS = 31
+_WAITING = text(
+    "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'"
+    " AND application_name = current_setting('application_name')"
+)
+
+
+@pytest.fixture
+def clock() -> VirtualClock:
+    """Return the clock of a lease's database."""
+    return VirtualClock(1_767_225_600_000_000)
+
+
+def _lease(
+    engine: Engine, owner: str, clock: VirtualClock | None, topic: str = TOPIC, own_clock: VirtualClock | None = None
+) -> Lease:
+    return Lease(engine, topic, lease_seconds=30, owner=owner, clock=clock, own_clock=own_clock)
+
+
+def _row(engine: Engine) -> tuple[str, int, int]:
+    with engine.connect() as connection:
+        columns = (tables.leases.c.owner, tables.leases.c.token, tables.leases.c.expires_at_us)
+        owner, token, expires_at_us = connection.execute(select(*columns)).one()
+    return owner, token, expires_at_us
+
+
+def _is_blocked(engine: Engine) -> bool:
+    with engine.connect() as connection:
+        return bool(connection.execute(_WAITING).scalar_one())
+
+
+def test_one_leads_until_its_lease_runs_out(engine: Engine, clock: VirtualClock) -> None:
+    """Nobody else at 29.999999 s, another at 30 s."""
+    one, other = _lease(engine, "one", clock), _lease(engine, "other", clock)
+
+    led = [one.acquire(), other.acquire()]
+    clock.sleep(29.999999)
+    led.append(other.acquire())
+    clock.sleep(0.000001)
+    led.append(other.acquire())
+
+    assert led == [True, False, False, True]
+    assert _row(engine)[:2] == ("other", 2)
+
+
+def test_renewing_keeps_the_lead(engine: Engine, clock: VirtualClock) -> None:
+    """Every write counts 30 s anew, an empty one too."""
+    one, other = _lease(engine, "one", clock), _lease(engine, "other", clock)
+    one.acquire()
+    clock.sleep(20)
+    one.renew()
+    clock.sleep(20)
+    with one.writing():
+        pass
+    clock.sleep(20)
+
+    assert not other.acquire()
+    assert _row(engine)[:2] == ("one", 1)
+
+
+def test_a_lease_that_ran_out_is_still_its_leaders_while_nobody_took_it(engine: Engine, clock: VirtualClock) -> None:
+    """The token is what counts: nobody else can have written."""
+    lease = _lease(engine, "one", clock)
+    lease.acquire()
+    clock.sleep(EXPIRED_SECONDS)
+
+    lease.renew()
+
+    assert (lease.token, _lease(engine, "other", clock).acquire()) == (1, False)
+
+
+def test_topics_are_led_apart(engine: Engine, clock: VirtualClock) -> None:
+    """One relay may lead a topic and another one the next."""
+    led = [_lease(engine, topic, clock, topic).acquire() for topic in ("a.fifo", "b.fifo")]
+
+    assert led == [True, True]
+
+
+def test_what_is_released_is_free_at_once(engine: Engine, clock: VirtualClock) -> None:
+    """Released by its leader, not by whoever led before."""
+    one, other, third = (_lease(engine, owner, clock) for owner in ("one", "other", "third"))
+    one.acquire()
+    clock.sleep(EXPIRED_SECONDS)
+    other.acquire()
+
+    one.release()
+    taken_from_other = third.acquire()
+    other.release()
+
+    assert not taken_from_other
+    assert third.acquire()
+    assert (one.token, other.token, third.token) == (None, None, 3)
+
+
+def test_p13_a_stale_token_changes_nothing_and_its_holder_notices(engine: Engine) -> None:
+    """P13: a write of the one that led before changes 0 rows, whatever it is about to write."""
+    world = World(engine)
+    world.commit("a")
+    zombie, leader = world.lease(), world.lease()
+    zombie.acquire()
+    heads, _ = world.store.heads("")
+    world.clock.sleep(EXPIRED_SECONDS)
+    leader.acquire()
+
+    with pytest.raises(LeaseLost, match="with token 1, and another leads now"), zombie.writing() as connection:
+        world.store.mark(connection, [(heads[0], Sent("of the zombie"), 0)])
+
+    assert world.statuses() == {("a", 1): "pending"}
+    assert (zombie.token, leader.token) == (None, 2)
+    leader.renew()
+
+
+def test_p13_nobody_takes_over_during_a_write(postgres: Engine, clock: VirtualClock) -> None:
+    """P13: on Postgres a takeover waits for the write that is open, and then finds the lease renewed."""
+    writer, other = _lease(postgres, "writer", clock), _lease(postgres, "other", clock)
+    writer.acquire()
+    clock.sleep(EXPIRED_SECONDS)
+
+    with ThreadPoolExecutor(1) as pool:
+        with writer.writing():
+            taking = pool.submit(other.acquire)
+            eventually(lambda: _is_blocked(postgres), timeout_seconds=10, describe="the takeover to wait")
+        taken = taking.result(timeout=10)
+
+    assert not taken
+    assert _row(postgres)[:2] == ("writer", 1)
+
+
+def test_p13_nobody_writes_during_a_takeover(postgres: Engine, clock: VirtualClock) -> None:
+    """P13: on Postgres a write waits for the takeover that is open, and then finds its token stale."""
+    zombie = _lease(postgres, "zombie", clock)
+    zombie.acquire()
+    takeover = update(tables.leases).values(owner="other", token=2, expires_at_us=clock.now_us() + 30_000_000)
+
+    with ThreadPoolExecutor(1) as pool:
+        with postgres.begin() as connection:
+            connection.execute(takeover)
+            writing = pool.submit(zombie.renew)
+            eventually(lambda: _is_blocked(postgres), timeout_seconds=10, describe="the write to wait")
+        with pytest.raises(LeaseLost):
+            writing.result(timeout=10)
+
+    assert _row(postgres)[:2] == ("other", 2)
+
+
+def test_p13_one_of_many_is_the_first(postgres: Engine, clock: VirtualClock) -> None:
+    """P13: eight begin at once on a topic nobody ever led; exactly one leads."""
+    leases = [_lease(postgres, str(number), clock) for number in range(8)]
+
+    with ThreadPoolExecutor(8) as pool:
+        led = list(pool.map(Lease.acquire, leases))
+
+    assert led.count(True) == 1
+    assert _row(postgres)[:2] == (leases[led.index(True)].owner, 1)
+
+
+def test_p18_a_lease_is_as_long_as_the_database_says(engine: Engine) -> None:
+    """P18: without a clock given, it ends 30 s from the database's now."""
+    store, lease = Store(engine, TOPIC), _lease(engine, "one", None)
+
+    before_us = store.heads("")[1]
+    lease.acquire()
+    after_us = store.heads("")[1]
+
+    assert before_us + 30_000_000 <= _row(engine)[2] <= after_us + 30_000_000
+
+
+@pytest.mark.parametrize("ahead_us", [HOUR_US, -HOUR_US])
+def test_p18_the_clocks_of_the_relays_hosts_do_not_matter(
+    postgres: Engine, monkeypatch: pytest.MonkeyPatch, ahead_us: int
+) -> None:
+    """P18: on a host an hour off, a candidate neither takes a lease that holds nor waits for one that ran out."""
+    real, real_ns = time.time, time.time_ns  # noqa: TID251 (this is the clock that is wrong here)
+    right = _lease(postgres, "right", None)
+    right.acquire()
+    monkeypatch.setattr(time, "time", lambda: real() + ahead_us / 1_000_000)
+    monkeypatch.setattr(time, "time_ns", lambda: real_ns() + ahead_us * 1_000)
+    off = Relay(
+        Store(postgres, TOPIC), _lease(postgres, "off", None), World(postgres).publisher(), settings=RelaySettings()
+    )
+
+    off.step()
+    led_early = off.is_leading
+    with postgres.begin() as connection:
+        database_us = engines.now_us(connection, None)
+        connection.execute(update(tables.leases).values(expires_at_us=database_us))
+    off.step()
+
+    assert (led_early, off.is_leading) == (False, True)
+
+
+@pytest.fixture
+def own() -> VirtualClock:
+    """Return the monotonic clock of a host that stands by."""
+    return VirtualClock()
+
+
+def _put_back(clock: VirtualClock, seconds: int) -> VirtualClock:
+    return VirtualClock(clock.now_us() - seconds * 1_000_000)
+
+
+def test_p18_a_database_clock_that_is_put_back_leaves_no_leader_for_a_lease_only(
+    engine: Engine, clock: VirtualClock, own: VirtualClock
+) -> None:
+    """P18: the leader is dead, and its lease runs out in an hour; who stands by goes by the time it sees pass."""
+    dead, standby = _lease(engine, "dead", clock), _lease(engine, "standby", _put_back(clock, 3_600), own_clock=own)
+    dead.acquire()
+
+    led = [standby.acquire()]
+    own.sleep(30)
+    led.append(standby.acquire())
+    own.sleep(0.000001)
+    led.append(standby.acquire())
+
+    assert led == [False, False, True]
+    assert _row(engine) == ("standby", 2, clock.now_us() - HOUR_US + 30_000_000)
+    with pytest.raises(LeaseLost):
+        dead.renew()
+
+
+def test_p18_a_leader_that_renews_is_left_alone_whatever_the_clocks_say(
+    engine: Engine, clock: VirtualClock, own: VirtualClock
+) -> None:
+    """P18: for as long as a lease nothing changed, by no clock of anybody."""
+    leader, standby = _lease(engine, "leader", clock), _lease(engine, "standby", _put_back(clock, 3_600), own_clock=own)
+    leader.acquire()
+
+    led = []
+    for _ in range(10):
+        led.append(standby.acquire())
+        own.sleep(29)
+        clock.sleep(0.000001)  # it hardly runs, but it runs
+        leader.renew()
+
+    assert led == [False] * 10
+    assert standby.seen is not None
+    assert (standby.seen.owner, standby.seen.token, standby.seen.lease_us) == ("leader", 1, 30_000_000)
+
+
+def test_a_standby_waits_for_as_long_as_the_leaders_lease_is(
+    engine: Engine, clock: VirtualClock, own: VirtualClock
+) -> None:
+    """Which need not be its own: the row says what was promised."""
+    long = Lease(engine, TOPIC, lease_seconds=300, owner="long", clock=clock)
+    standby = _lease(engine, "standby", _put_back(clock, 3_600), own_clock=own)
+    long.acquire()
+    standby.acquire()
+
+    own.sleep(299)
+    early = standby.acquire()
+    own.sleep(2)
+
+    assert (early, standby.acquire()) == (False, True)
+
+
+def test_p13_of_two_that_lead_by_a_clock_that_was_put_forward_one_writes(engine: Engine) -> None:
+    """P13: an hour ahead, the lease of a leader that is alive has run out; its token is stale at its next write."""
+    world = World(engine)
+    world.commit("a")
+    leader, other = world.relay(), world.lease()
+    leader.step()
+    world.clock.sleep(3_600)
+
+    taken = other.acquire()
+    work(leader)
+
+    assert (taken, leader.is_leading, other.token) == (True, False, 2)
+    assert world.statuses() == {("a", 1): "pending"}
+    assert world.places() == []
+
+
+def test_p13_a_lease_that_was_renewed_meanwhile_is_not_taken_over(
+    postgres: Engine, clock: VirtualClock, own: VirtualClock
+) -> None:
+    """P13: found unchanged for too long, but renewed before it could be taken."""
+    leader, standby = _lease(postgres, "leader", clock), _lease(postgres, "standby", clock, own_clock=own)
+    leader.acquire()
+    standby.acquire()
+    own.sleep(EXPIRED_SECONDS)
+    clock.sleep(1)
+
+    with ThreadPoolExecutor(1) as pool:
+        with leader.writing():
+            taking = pool.submit(standby.acquire)
+            eventually(lambda: _is_blocked(postgres), timeout_seconds=10, describe="the takeover to wait")
+        taken = taking.result(timeout=10)
+
+    assert not taken
+    assert _row(postgres)[:2] == ("leader", 1)
+
+
+def test_no_tables_no_lead(engine: Engine, clock: VirtualClock) -> None:
+    """The error says how to create them."""
+    with engine.begin() as connection:
+        tables.metadata.drop_all(connection)
+
+    with pytest.raises(OutboxError, match="outbox schema --apply"):
+        _lease(engine, "one", clock).acquire()

@@ -1,0 +1,858 @@
+"""From the outbox to the topic: nothing lost, each group in order, whatever fails (P5 to P15, X5 to X7).
+
+Each check of a pitfall is a function, because two tests call it: one with the relay, one with a relay that is broken
+in just that way and has to be caught.
+"""
+
+import io
+import itertools
+import json
+import sqlite3
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, example, given, settings
+from hypothesis import strategies as st
+from sqlalchemy import Engine, event, text, update
+from sqlalchemy.exc import OperationalError
+
+from sluice import limits, metrics
+from sluice.clock import VirtualClock
+from sluice.errors import ConfigError
+from sluice.messaging import failpoints
+from sluice.messaging.backoff import Backoff
+from sluice.messaging.errors import OutboxError
+from sluice.messaging.outbox import tables
+from sluice.messaging.outbox.store import HEADS_MAX, Head, Retry, Sent
+from sluice.messaging.relay import publisher
+from sluice.messaging.relay.publisher import Publisher
+from sluice.messaging.relay.relay import Publish, Relay, RelaySettings, run
+from sluice.messaging.telemetry.metrics import EmbeddedMetrics
+from tests.support.simulated_relays import (
+    QUEUES,
+    SETTINGS,
+    TOPIC,
+    ClaimsRows,
+    Fault,
+    IgnoresFailed,
+    MarksFirst,
+    Meanwhile,
+    NewIdOnResend,
+    PublishesInTransaction,
+    Steps,
+    World,
+    in_memory_world,
+    of_group,
+    seeded,
+    work,
+)
+from tests.support.sns_endpoint import Endpoint
+
+MINUTE = 60
+PAST_LEASE_SECONDS = SETTINGS.lease_seconds + 1
+PAST_BACKOFF_SECONDS = SETTINGS.backoff.cap_seconds + 1
+_OPEN_TRANSACTIONS = text(
+    "SELECT count(*) FROM pg_stat_activity WHERE xact_start IS NOT NULL AND pid <> pg_backend_pid()"
+    " AND application_name = current_setting('application_name')"
+)
+
+
+type Build = Callable[[World, Publish], Steps]
+
+
+def real(world: World, publish: Publish) -> Relay:
+    """Return the relay as it is."""
+    return world.relay(publish)
+
+
+@pytest.fixture
+def world(engine: Engine) -> World:
+    """Return an outbox, once on SQLite and once on Postgres, and a simulated topic."""
+    return World(engine)
+
+
+@pytest.fixture
+def in_memory() -> Iterator[World]:
+    """Yield an outbox in memory and a simulated topic: for what no database makes a difference to."""
+    with in_memory_world() as made:
+        yield made
+
+
+class Gone(Exception):
+    """Raised where a relay's process ends."""
+
+
+def dying(at: str) -> failpoints.Failpoint:
+    """Return what ends a relay when it gets there."""
+
+    def reached(here: str) -> None:
+        if here == at:
+            raise Gone(here)
+
+    return reached
+
+
+def in_flight_at_once(world: World, build: Build) -> None:
+    """P5: three relays, each stepping while another one publishes; no group is ever with two of them."""
+    world.commit(*["a"] * 6, *["b"] * 2)
+    in_flight: list[str] = []
+    shared: list[str] = []
+    relays: list[Steps] = []
+
+    def others_step(heads: Sequence[Head]) -> None:
+        shared.extend(head.group_id for head in heads if head.group_id in in_flight)
+        groups = [head.group_id for head in heads]
+        in_flight.extend(groups)
+        if len(in_flight) == len(groups):
+            for one in relays:
+                one.step()
+        for group in groups:
+            in_flight.remove(group)
+
+    relays.extend(build(world, Meanwhile(world.publisher(), others_step)) for _ in range(3))
+    for _ in range(30):
+        for one in relays:
+            one.step()
+
+    assert shared == [], "two relays had rows of one group in flight"
+    for queue in QUEUES:
+        places = world.places(queue)
+        assert of_group("a", places) == [1, 2, 3, 4, 5, 6], "out of order"
+        assert of_group("b", places) == [1, 2], "out of order"
+
+
+def test_p5_two_relays_never_have_rows_of_one_group_in_flight(world: World) -> None:
+    """P5: with three relays on one outbox, and the order holds."""
+    in_flight_at_once(world, real)
+
+
+def test_p5_rows_claimed_with_skip_locked_are_caught(postgres: Engine) -> None:
+    """P5: negative control: real SKIP LOCKED hands rows of one group to two relays."""
+    with pytest.raises(AssertionError, match="rows of one group in flight"):
+        in_flight_at_once(World(postgres), ClaimsRows)
+
+
+def test_p5_n_relays_that_take_turns_keep_the_order(world: World) -> None:
+    """P5: five relays step in a random order, and leases run out in between; seed 5."""
+    chance = seeded(5)
+    relays = [world.relay() for _ in range(5)]
+    for _ in range(10):
+        world.commit(*chance.choices("abc", k=3))
+    leaders = set()
+
+    for _ in range(100):
+        chosen = chance.choice(relays)
+        chosen.step()
+        leaders |= {chosen} if chosen.is_leading else set()
+        if chance.random() < 0.2:
+            world.clock.sleep(PAST_LEASE_SECONDS)
+    world.clock.sleep(PAST_LEASE_SECONDS)
+    work(world.relay())
+
+    places = world.places()
+    assert len(leaders) > 1
+    assert len(places) == 30
+    assert all(of_group(group, places) == list(range(1, 1 + len(of_group(group, places)))) for group in "abc")
+
+
+def _open_transactions(engine: Engine) -> int:
+    """Return how many transactions others than the caller have open on its database, as another one sees it."""
+    if engine.dialect.name == "sqlite":
+        # Every transaction but one that only reads is BEGIN IMMEDIATE, and a second one is refused at once.
+        probe = sqlite3.connect(str(engine.url.database), timeout=0, isolation_level=None)
+        try:
+            probe.execute("BEGIN IMMEDIATE").close()
+            probe.execute("ROLLBACK").close()
+        except sqlite3.OperationalError:
+            return 1
+        finally:
+            probe.close()
+        return 0
+    with engine.connect() as connection:
+        return int(connection.execute(_OPEN_TRANSACTIONS).scalar_one())
+
+
+def transactions_while_publishing(world: World, build: Build) -> None:
+    """P7: at each publish no connection is taken from the pool, and the database has no transaction open."""
+    world.commit("a", "a", "b")
+    seen: list[tuple[int, int]] = []
+
+    def look(_: object) -> None:
+        seen.append((world.engine.pool.checkedout(), _open_transactions(world.engine)))  # type: ignore[attr-defined]
+
+    work(build(world, Meanwhile(world.publisher(), look)))
+
+    assert seen == [(0, 0)] * 2, "a transaction was open while publish ran"
+
+
+def test_p7_no_transaction_is_open_while_publish_runs(world: World) -> None:
+    """P7: nothing is held while the network is waited for; so P6 cannot be either: producers go on committing."""
+    transactions_while_publishing(world, real)
+
+
+def test_p7_publish_inside_the_transaction_is_caught(world: World) -> None:
+    """P7: negative control."""
+    with pytest.raises(AssertionError, match="a transaction was open"):
+        transactions_while_publishing(world, lambda world, publish: world.relay(publish, kind=PublishesInTransaction))
+
+
+def test_p6_producers_commit_while_a_relay_is_stuck_in_publish(world: World) -> None:
+    """P6: into the very group that is on its way."""
+    world.commit("a")
+
+    def commit(heads: Sequence[Head]) -> None:
+        if heads[0].group_seq < 3:
+            world.commit("a")
+
+    work(world.relay(Meanwhile(world.publisher(), commit)))
+
+    assert world.places() == [("a", 1), ("a", 2), ("a", 3)]
+
+
+def failed_entries(world: World, build: Build) -> None:
+    """P8: one entry fails in an answer of HTTP 200; it alone stays, and goes before what is behind it."""
+    world.commit("a", "a", "b", "b")
+    world.line.faults = [Fault(failed={"a": ("InternalError", False)})]
+    relay = build(world, world.publisher())
+
+    work(relay)
+    before = world.statuses()
+    world.clock.sleep(PAST_BACKOFF_SECONDS)
+    work(relay)
+
+    assert before == {("a", 1): "pending", ("a", 2): "pending", ("b", 1): "sent", ("b", 2): "sent"}, "not in the topic"
+    assert world.places() == [("b", 1), ("b", 2), ("a", 1), ("a", 2)]
+    assert set(world.statuses().values()) == {"sent"}
+
+
+def test_p8_only_successful_entries_become_sent(world: World) -> None:
+    """P8: a failed head is tried again before any later message of its group."""
+    failed_entries(world, real)
+
+
+def test_p8_failed_ignored_is_caught(world: World) -> None:
+    """P8: negative control."""
+    with pytest.raises(AssertionError, match="not in the topic"):
+        failed_entries(world, lambda world, publish: world.relay(IgnoresFailed(publish)))
+
+
+_CODES = st.sampled_from([("InternalError", False), ("Throttling", True), ("KMSThrottling", True)])
+_FAULTS = st.builds(
+    Fault,
+    unreachable=st.sampled_from([False, False, True]),
+    lost=st.booleans(),
+    refused=st.sampled_from(["", "", "InternalFailure", "Throttled", "InvalidParameter"]),
+    failed=st.none() | st.dictionaries(st.sampled_from("abcd"), _CODES),
+)
+
+
+@given(
+    groups=st.lists(st.sampled_from("abcd"), min_size=1, max_size=8),
+    faults=st.lists(_FAULTS, max_size=6),
+)
+@example(groups=["a", "a"], faults=[Fault(lost=True, failed={"a": ("InternalError", False)})])
+@settings(
+    max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture]
+)
+def test_p9_order_holds_with_any_set_of_failures(in_memory: World, groups: list[str], faults: list[Fault]) -> None:
+    """P9: entries that fail, answers that are lost, calls that are refused: each group arrives whole and in order."""
+    in_memory.start_over()
+    in_memory.commit(*groups)
+    in_memory.line.faults = list(faults)
+    relay = in_memory.relay()
+
+    for _ in range(len(groups) + len(faults) + 1):
+        work(relay)
+        if set(in_memory.statuses().values()) == {"sent"}:
+            break
+        in_memory.change(status="pending")  # what an operator does about what was refused
+        in_memory.clock.sleep(PAST_BACKOFF_SECONDS)
+
+    numbers = {group: list(range(1, 1 + groups.count(group))) for group in "abcd"}
+    for queue in QUEUES:
+        places = list(dict.fromkeys(in_memory.places(queue)))  # an answer lost long enough ago makes a copy (P11)
+        assert {group: of_group(group, places) for group in "abcd"} == numbers
+
+
+def resends(world: World, build: Build, fault: Fault) -> None:
+    """P10: what has no answer is asked for again exactly as before."""
+    world.commit("a", "b")
+    world.line.faults = [fault]
+    relay = build(world, world.publisher())
+
+    work(relay)
+    world.clock.sleep(PAST_BACKOFF_SECONDS)
+    work(relay)
+
+    asked = [{entry["MessageGroupId"]: {**entry, "Id": ""} for entry in call} for call in world.line.asked]
+    assert len(asked) > 1
+    assert all(one == asked[0][one["MessageGroupId"]] for call in asked for one in call.values()), "not the same again"
+    assert sorted(world.places()) == [("a", 1), ("b", 1)]
+
+
+_NO_ANSWERS = [
+    pytest.param(Fault(lost=True), id="answer lost"),
+    pytest.param(Fault(unreachable=True), id="unreachable"),
+    pytest.param(Fault(refused="InternalFailure"), id="5xx"),
+    pytest.param(Fault(failed=dict.fromkeys("ab", ("InternalError", False))), id="all entries failed"),
+]
+
+
+@pytest.mark.parametrize("fault", _NO_ANSWERS)
+def test_p10_a_resend_carries_the_same_id_body_and_group(world: World, fault: Fault) -> None:
+    """P10: so the topic deduplicates it, whether or not the first arrived."""
+    resends(world, real, fault)
+
+
+def test_p10_a_new_id_on_resend_is_caught(world: World) -> None:
+    """P10: negative control."""
+    with pytest.raises(AssertionError, match="not the same again"):
+        resends(world, lambda world, publish: world.relay(NewIdOnResend(publish)), Fault(lost=True))
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        pytest.param((0, ""), id="connection cut"),
+        pytest.param((500, "oops"), id="500"),
+        pytest.param((503, "<html><body>gateway</body></html>"), id="503 in HTML"),
+        pytest.param((502, "<html><br>"), id="502 in HTML that is no XML"),
+        pytest.param((403, "<html><body>proxy</body></html>"), id="403 in HTML"),
+        pytest.param((404, "<html><br>"), id="404 in HTML that is no XML"),
+        pytest.param((200, "<html><body>sign in</body></html>"), id="200 in HTML"),
+        pytest.param((200, "<html><br>"), id="200 in HTML that is no XML"),
+        pytest.param((200, ""), id="200 and nothing"),
+        pytest.param((200, "<PublishBatchResponse><PublishBatchResult/></PublishBatchResponse>"), id="nothing named"),
+    ],
+)
+def test_p10_an_answer_that_says_nothing_is_no_answer(
+    in_memory: World, endpoint: Endpoint, answer: tuple[int, str]
+) -> None:
+    """P10, X6: whatever stands in SNS's place and says, the same is asked again later, once a call."""
+    in_memory.commit("a")
+    endpoint.answers = [answer, answer]
+    relay = in_memory.relay(Publisher(publisher.client(endpoint.url, "us-east-1"), in_memory.topic_arn))
+
+    work(relay)
+    asked_once = len(endpoint.asked)
+    in_memory.clock.sleep(PAST_BACKOFF_SECONDS)
+    work(relay)
+
+    assert asked_once == 1
+    assert len(endpoint.asked) == 2
+    assert endpoint.asked[0] == endpoint.asked[1]
+    assert in_memory.statuses() == {("a", 1): "pending"}
+
+
+def test_p11_an_outage_of_more_than_five_minutes_makes_a_copy_with_the_same_event_id(world: World) -> None:
+    """P11: the topic has forgotten it, so the queue holds it twice: the inbox knows it by its id. Order holds."""
+    [first, second] = world.commit("a", "a")
+    world.line.faults = [Fault(lost=True), *[Fault(unreachable=True)] * 6]
+    relay = world.relay()
+
+    for _ in range(8):
+        work(relay)
+        world.clock.sleep(MINUTE)
+
+    bodies = [json.loads(message["Body"]) for message in world.received()]
+    assert [body["id"] for body in bodies] == [first.id, first.id, second.id]
+    assert bodies[0] == bodies[1]
+
+
+def test_p11_a_shorter_outage_makes_none(world: World) -> None:
+    """P11: say the negative too: within five minutes the topic knows the id."""
+    world.commit("a", "a")
+    world.line.faults = [Fault(lost=True), Fault(unreachable=True), Fault(unreachable=True)]
+    relay = world.relay()
+
+    for _ in range(4):
+        work(relay)
+        world.clock.sleep(MINUTE)
+
+    assert world.places() == [("a", 1), ("a", 2)]
+
+
+def test_p13_a_relay_that_slept_past_its_lease_notices_and_changes_nothing(world: World) -> None:
+    """P13: paused in publish, it publishes late and marks nothing; what the leader wrote stays."""
+    world.commit("a", "a")
+    other = world.relay()
+
+    def sleep(_: object) -> None:
+        world.clock.sleep(PAST_LEASE_SECONDS)
+        work(other)
+
+    zombie = world.relay(Meanwhile(world.publisher(), sleep))
+    work(zombie)
+
+    assert (zombie.is_leading, other.is_leading) == (False, True)
+    assert [len(call) for call in world.line.asked] == [1, 1, 1]
+    assert world.line.asked[2] == world.line.asked[0]
+    with world.engine.connect() as connection:
+        assert connection.execute(text("SELECT attempts FROM sluice_outbox")).scalars().all() == [1, 1]
+    assert world.places() == [("a", 1), ("a", 2)]
+
+
+def test_p13_a_relay_that_slept_before_publish_does_not_publish(world: World) -> None:
+    """P13: with the time of a call left or less, it makes sure it still leads."""
+    world.commit("a")
+    other = world.relay()
+
+    def sleep(here: str) -> None:
+        if here == "after_claim":
+            world.clock.sleep(PAST_LEASE_SECONDS)
+            work(other)
+
+    zombie = world.relay(failpoint=sleep)
+    work(zombie)
+
+    assert not zombie.is_leading
+    assert len(world.line.asked) == 1
+
+
+def test_p13_a_relay_that_leads_again_looks_again(world: World) -> None:
+    """P13: what it had taken before and not published, another has published meanwhile."""
+    groups = [f"g{number:02}" for number in range(11)]
+    world.commit(*groups)
+    relay = world.relay()
+    relay.step()
+    relay.step()
+    taken_not_published = 11 - len(world.line.asked[0])
+
+    world.clock.sleep(PAST_LEASE_SECONDS)
+    work(world.relay())
+    world.clock.sleep(PAST_LEASE_SECONDS)
+    lost = relay.step()
+    work(relay)
+
+    assert (taken_not_published, lost, relay.is_leading) == (1, False, True)
+    assert [entry["MessageGroupId"] for call in world.line.asked for entry in call] == groups
+
+
+def test_p13_a_zombies_late_copy_comes_after_five_minutes_only(world: World) -> None:
+    """P13: paused for longer than the topic remembers, its publish is a copy with an event id that was there before."""
+    [first, second] = world.commit("a", "a")
+    other = world.relay()
+
+    def sleep(_: object) -> None:
+        world.clock.sleep(PAST_LEASE_SECONDS)
+        work(other)
+        world.clock.sleep(5 * MINUTE)
+
+    work(world.relay(Meanwhile(world.publisher(), sleep)))
+
+    ids = [json.loads(message["Body"])["id"] for message in world.received()]
+    assert ids == [first.id, second.id, first.id]
+
+
+def test_what_an_operator_did_while_it_was_on_its_way_stays(world: World) -> None:
+    """P13: the leader, too, changes only what is still pending."""
+    world.commit("a")
+
+    work(world.relay(Meanwhile(world.publisher(), lambda _: world.change(status="quarantined"))))
+
+    assert world.statuses() == {("a", 1): "quarantined"}
+
+
+def test_p14_the_senders_fault_quarantines_and_blocks_its_group_alone(world: World) -> None:
+    """P14: it is not tried again, nothing behind it goes, others do; the metric tells."""
+    world.commit("a", "a", "b", "b")
+    world.line.faults = [Fault(failed={"a": ("InvalidParameter", True)})]
+    log = io.StringIO()
+    measured = EmbeddedMetrics(
+        log, clock=world.clock, namespace=metrics.NAMESPACE, dimensions={"Topic": TOPIC}, units=metrics.UNITS
+    )
+    relay = world.relay(measured=measured)
+
+    work(relay)
+    world.clock.sleep(metrics.OUTBOX_INTERVAL_SECONDS)
+    work(relay)
+
+    assert world.statuses() == {("a", 1): "quarantined", ("a", 2): "pending", ("b", 1): "sent", ("b", 2): "sent"}
+    assert world.places() == [("b", 1), ("b", 2)]
+    last = json.loads(log.getvalue().splitlines()[-1])
+    assert {name: value for name, value in last.items() if name in metrics.UNITS} == {
+        "OutboxLag": pytest.approx(30, abs=1),
+        "OutboxPending": 1,
+        "OutboxQuarantined": 1,
+        "OutboxPublished": 2,
+    }
+    assert last["Topic"] == TOPIC
+
+
+def test_p14_what_is_unquarantined_goes_first(world: World) -> None:
+    """P14: the group goes on with the message that was held, in order."""
+    world.commit("a", "a")
+    world.line.faults = [Fault(failed={"a": ("InvalidParameter", True)})]
+    relay = world.relay()
+    work(relay)
+
+    world.change(status="pending")
+    work(relay)
+
+    assert world.places() == [("a", 1), ("a", 2)]
+
+
+@pytest.mark.parametrize(
+    "code",
+    ["Throttling", "ThrottledException", "KMSThrottling", "KMSAccessDenied", "KMSDisabled", "AuthorizationError"],
+)
+@pytest.mark.parametrize("is_whole", [False, True], ids=["entry", "call"])
+def test_p14_rights_keys_and_pace_are_not_the_messages_fault(in_memory: World, code: str, *, is_whole: bool) -> None:
+    """P14: SNS calls some of them the sender's fault; the message passes later as it is."""
+    in_memory.commit("a", "a")
+    in_memory.line.faults = [Fault(refused=code) if is_whole else Fault(failed={"a": (code, True)})]
+    relay = in_memory.relay()
+
+    work(relay)
+    after_one = in_memory.statuses()
+    in_memory.clock.sleep(PAST_BACKOFF_SECONDS)
+    work(relay)
+
+    assert after_one == {("a", 1): "pending", ("a", 2): "pending"}
+    assert in_memory.places() == [("a", 1), ("a", 2)]
+
+
+def test_p14_a_call_refused_for_one_entry_is_repeated_for_each(in_memory: World) -> None:
+    """P14: the nine others go out, the one at fault is quarantined."""
+    groups = [f"g{number}" for number in range(10)]
+    in_memory.commit(*groups)
+    in_memory.line.poisoned = {"g4"}
+
+    work(in_memory.relay())
+
+    assert [len(call) for call in in_memory.line.asked] == [10, *[1] * 10]
+    assert sorted(in_memory.places()) == [(group, 1) for group in groups if group != "g4"]
+    assert [place for place, status in in_memory.statuses().items() if status == "quarantined"] == [("g4", 1)]
+
+
+def test_p14_a_topic_that_is_not_there_is_not_the_messages_fault(in_memory: World) -> None:
+    """P14: a relay given a wrong ARN quarantines nothing."""
+    in_memory.commit("a")
+    for arn in (in_memory.topic_arn.replace("events", "others"), "arn:aws:sns:us-east-1:nobody", "events.fifo"):
+        work(in_memory.relay(Publisher(in_memory.sns, arn)))
+        in_memory.clock.sleep(PAST_BACKOFF_SECONDS)
+
+    assert in_memory.statuses() == {("a", 1): "pending"}
+
+
+def deaths(world: World, build: Callable[[World, failpoints.Failpoint], Relay], at: str) -> None:
+    """P15: a relay dies at that place again and again, and each time another takes over."""
+    world.commit("a", "a", "b")
+
+    for _ in range(3):
+        with pytest.raises(Gone):
+            work(build(world, dying(at)))
+        world.clock.sleep(PAST_LEASE_SECONDS)
+        if "pending" not in world.statuses().values():
+            break
+    work(world.relay())
+
+    for queue in QUEUES:
+        places = world.places(queue)
+        assert (of_group("a", places), of_group("b", places)) == ([1, 2], [1]), "lost"
+    assert set(world.statuses().values()) == {"sent"}
+
+
+@pytest.mark.parametrize("at", failpoints.RELAY)
+def test_p15_no_committed_row_is_lost_wherever_a_relay_dies(world: World, at: str) -> None:
+    """P15: nor is there a copy, for the next one is there within five minutes."""
+    deaths(world, lambda world, failpoint: world.relay(failpoint=failpoint), at)
+
+
+def test_p15_marked_before_published_is_caught(world: World) -> None:
+    """P15: negative control."""
+    with pytest.raises(AssertionError, match="lost"):
+        deaths(world, lambda world, failpoint: world.relay(kind=MarksFirst, failpoint=failpoint), "before_publish")
+
+
+def test_x5_a_call_ends_while_nobody_else_may_lead() -> None:
+    """X5: the client's timeouts fit what the relay counts with, and a lease that does not fit two calls is refused."""
+    config = publisher.client("http://127.0.0.1:1", "us-east-1").meta.config
+
+    assert config.connect_timeout + config.read_timeout <= publisher.CALL_SECONDS_MAX
+    RelaySettings(lease_seconds=2 * publisher.CALL_SECONDS_MAX + 1)
+    with pytest.raises(ConfigError, match="lease is 24 s, allowed is more than 24"):
+        RelaySettings(lease_seconds=2 * publisher.CALL_SECONDS_MAX)
+
+
+def test_x6_a_call_is_one_attempt(endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch) -> None:
+    """X6: the relay owns the retries, whatever the environment asks of botocore."""
+    monkeypatch.setenv("AWS_MAX_ATTEMPTS", "5")
+    monkeypatch.setenv("AWS_RETRY_MODE", "standard")
+    endpoint.answers = [(500, "<ErrorResponse/>")] * 5
+    head = _head("a", body="{}")
+
+    [outcome] = Publisher(publisher.client(endpoint.url, "us-east-1"), "arn:aws:sns:us-east-1:1:t.fifo").publish([head])
+
+    assert isinstance(outcome, Retry)
+    assert len(endpoint.asked) == 1
+
+
+def _delays_us(world: World) -> list[int]:
+    with world.engine.connect() as connection:
+        rows = connection.execute(text("SELECT not_before_us FROM sluice_outbox ORDER BY group_id")).scalars()
+        return sorted(not_before_us - world.clock.now_us() for not_before_us in rows)
+
+
+def test_x7_groups_that_failed_together_do_not_return_together(in_memory: World) -> None:
+    """X7: a hundred groups meet an outage; their delays fill the range evenly, a longer one each time. Seed 7."""
+    in_memory.commit(*[f"g{number:03}" for number in range(100)])
+    in_memory.line.faults = [Fault(unreachable=True)] * 20
+    backoff = Backoff(base_seconds=10, cap_seconds=60, floor_seconds=2)
+    relay = in_memory.relay(settings=RelaySettings(backoff=backoff), chance=seeded(7))
+
+    work(relay)
+    first = _delays_us(in_memory)
+    in_memory.clock.sleep(10)
+    work(relay)
+    second = _delays_us(in_memory)
+
+    for delays, longest_us in ((first, 10_000_000), (second, 20_000_000)):
+        width = (longest_us - 2_000_000) / 4
+        quarters = [int((delay - 2_000_000) // width) for delay in delays]
+        assert len(set(delays)) == 100
+        assert {quarter: 15 <= quarters.count(quarter) <= 35 for quarter in quarters} == dict.fromkeys(range(4), True)
+
+
+def test_more_groups_than_one_look_takes_go_round(world: World) -> None:
+    """120 groups with two messages each: every group's first goes out before any group's second."""
+    groups = [f"g{number:03}" for number in range(120)]
+    world.commit(*groups, *groups)
+
+    work(world.relay())
+
+    seqs = [json.loads(entry["Message"])["seq"] for call in world.line.asked for entry in call]
+    assert seqs == [1] * 120 + [2] * 120
+    assert {len(call) for call in world.line.asked} == {limits.PUBLISH_BATCH_ENTRIES_MAX}
+
+
+def test_a_group_behind_a_hundred_blocked_ones_is_reached(world: World) -> None:
+    """And then there is rest: a walk that finds nothing due says so."""
+    world.commit(*[f"g{number:03}" for number in range(150)])
+    world.change(status="quarantined")
+    world.commit("z")
+    relay = world.relay()
+
+    work(relay)
+    rests = [relay.step() for _ in range(4)]
+
+    assert world.places() == [("z", 1)]
+    # A walk over 151 groups takes two looks, the second of which tells.
+    assert HEADS_MAX < 151
+    assert rests == [True, False, True, False]
+
+
+def test_groups_that_wait_for_their_next_try_are_rest_too(world: World) -> None:
+    """Nothing due is nothing to do."""
+    world.commit("a", "b")
+    world.line.faults = [Fault(unreachable=True)]
+    relay = world.relay()
+
+    work(relay)
+    asked = len(world.line.asked)
+
+    assert [relay.step(), relay.step()] == [False, False]
+    assert len(world.line.asked) == asked == 1
+
+
+def _head(group: str, body: str, attributes: Mapping[str, str] | None = None) -> Head:
+    return Head(
+        id=1,
+        group_id=group,
+        group_seq=1,
+        event_id="id",
+        body=body,
+        attributes={} if attributes is None else attributes,
+        deduplication_id="id",
+        status="pending",
+        attempts=0,
+        not_before_us=0,
+        created_at_us=0,
+    )
+
+
+@given(
+    heads=st.lists(
+        st.builds(
+            lambda size, more: _head("g", "ü" * (size // 2), {"type": "t" * more}),
+            st.integers(0, limits.PUBLISH_BYTES_MAX - 1_000) | st.integers(0, 1_000),
+            st.integers(1, 256),
+        ),
+        max_size=30,
+    )
+)
+@settings(max_examples=50, deadline=None)
+def test_batches_fit_one_call(heads: list[Head]) -> None:
+    """Ten entries and 256 KiB at most, in order, and none closed that the next would have fitted into."""
+    made = publisher.batches(heads)
+    sizes = [[len(one.body.encode()) + len("typeString" + one.attributes["type"]) for one in batch] for batch in made]
+
+    assert [head for batch in made for head in batch] == heads
+    assert all(1 <= len(batch) <= 10 and sum(size) <= 262_144 for batch, size in zip(made, sizes, strict=True))
+    for size, following in itertools.pairwise(sizes):
+        assert len(size) == 10 or sum(size) + following[0] > 262_144
+
+
+def test_large_messages_of_ten_groups_go_out(in_memory: World) -> None:
+    """100 KiB each: two a call, and none is refused."""
+    groups = [f"g{number}" for number in range(10)]
+    in_memory.commit(*groups)
+    with in_memory.engine.begin() as connection:
+        connection.execute(update(tables.messages).values(body="x" * 100 * 1_024))
+
+    work(in_memory.relay())
+
+    assert [len(call) for call in in_memory.line.asked] == [2] * 5
+    assert set(in_memory.statuses().values()) == {"sent"}
+
+
+def test_what_was_sent_is_forgotten_by_age_and_nothing_else_ever(world: World) -> None:
+    """Sent an hour ago goes, sent now stays; pending and quarantined stay for good."""
+    world.commit("a", "b", "c", "c")
+    world.line.faults = [
+        Fault(failed={"b": ("InvalidParameter", True), "c": ("InternalError", False)}),
+        *[Fault(unreachable=True)] * 10,
+    ]
+    relay = world.relay(settings=RelaySettings(keep_sent_seconds=3_600))
+    work(relay)
+
+    world.clock.sleep(3_500)
+    work(relay)
+    before = world.statuses()
+    world.clock.sleep(200)
+    work(relay)
+
+    unfinished = {("b", 1): "quarantined", ("c", 1): "pending", ("c", 2): "pending"}
+    assert before == {("a", 1): "sent", **unfinished}
+    assert world.statuses() == unfinished
+
+
+def test_more_is_forgotten_than_one_transaction_takes(world: World) -> None:
+    """1,500 messages in one go, a thousand a transaction, so that no writer waits long."""
+    world.commit(*["a"] * 1_500)
+    with world.engine.begin() as connection:
+        connection.execute(update(tables.messages).values(status="sent", sent_at_us=world.clock.now_us()))
+    world.clock.sleep(61)
+
+    work(world.relay(settings=RelaySettings(keep_sent_seconds=60)))
+
+    assert world.statuses() == {}
+
+
+def test_forgetting_leaves_other_topics_alone(world: World) -> None:
+    """A topic's relay deletes that topic's messages."""
+    world.commit("a")
+    with world.engine.begin() as connection:
+        old = {"status": "sent", "sent_at_us": 0, "topic": "others.fifo"}
+        connection.execute(update(tables.messages).values(**old))
+
+    work(world.relay(settings=RelaySettings(keep_sent_seconds=0)))
+
+    assert world.statuses() == {("a", 1): "sent"}
+
+
+def test_the_lag_is_the_age_of_the_oldest_that_is_not_sent(world: World) -> None:
+    """Quarantined counts as late; pending counts what waits behind it; nothing is no lag."""
+    nothing = world.store.lag()
+    world.commit("a", "a")
+    world.change(status="quarantined")
+    world.clock.sleep(10)
+    world.commit("b", "b", "b")
+    world.clock.sleep(2.5)
+
+    lag = world.store.lag()
+    world.clock.sleep(1)
+    work(world.relay())
+    only_held = world.store.lag()
+
+    assert (nothing.seconds, nothing.pending_count, nothing.quarantined_count) == (0, 0, 0)
+    assert (lag.seconds, lag.pending_count, lag.quarantined_count) == (12.5, 3, 2)
+    assert only_held.seconds == pytest.approx(13.5, abs=0.1)
+    assert (only_held.pending_count, only_held.quarantined_count) == (0, 2)
+
+
+def test_a_relay_that_closes_lets_another_lead_at_once(world: World) -> None:
+    """No lease has to run out for a deployment; one that stands by does nothing until then."""
+    world.commit("a")
+    leader, standby = world.relay(), world.relay()
+    leader.step()
+
+    standby_did = standby.step()
+    leader.close()
+    work(standby)
+
+    assert (standby_did, leader.is_leading, standby.is_leading) == (False, False, True)
+    assert world.places() == [("a", 1)]
+
+
+class Turns:
+    """A wait that moves the clock, and ends after so many turns."""
+
+    def __init__(self, clock: VirtualClock, turns: int) -> None:
+        self._clock, self._turns = clock, turns
+        self.waited: list[float] = []
+
+    def wait(self, seconds: float) -> None:
+        """Let the time pass at once."""
+        self.waited.append(seconds)
+        self._clock.sleep(seconds)
+
+    def is_stopped(self) -> bool:
+        """Return whether that was the last turn."""
+        return len(self.waited) == self._turns
+
+
+def test_a_relay_that_runs_rests_when_nothing_is_due_and_lets_go_in_the_end(world: World) -> None:
+    """It works without a rest while there is something, then polls, a quarter earlier or later; seed 3."""
+    world.commit(*["a"] * 5)
+    wait = Turns(world.clock, 20)
+
+    run(world.relay(), wait, SETTINGS, chance=seeded(3))
+
+    assert world.places() == [("a", seq) for seq in range(1, 6)]
+    assert all(0.075 <= seconds <= 0.125 for seconds in wait.waited)
+    assert len(set(wait.waited)) == 20
+    assert world.lease().acquire()
+
+
+def test_a_relay_outlives_a_database_that_does_not_answer(world: World) -> None:
+    """It waits, longer each time, and publishes when the database is back."""
+    world.commit("a")
+    failures = iter([True] * 5)
+
+    @event.listens_for(world.engine, "begin")
+    def refuse(_: object) -> None:
+        if next(failures, False):
+            raise OperationalError("BEGIN", None, Exception("the database is starting up"))
+
+    wait = Turns(world.clock, 8)
+    run(world.relay(), wait, SETTINGS, chance=seeded(3))
+
+    assert world.places() == [("a", 1)]
+    assert max(wait.waited[:5]) > 1 > max(wait.waited[5:])
+
+
+def test_without_tables_it_says_how_to_create_them(world: World) -> None:
+    """And does not run on."""
+    with world.engine.begin() as connection:
+        tables.metadata.drop_all(connection)
+
+    with pytest.raises(OutboxError, match="outbox schema --apply"):
+        run(world.relay(), Turns(world.clock, 1), SETTINGS, chance=seeded(3))
+
+
+def test_a_publish_of_another_kind_is_enough(in_memory: World) -> None:
+    """What publishes is a protocol: a sink that takes all, and the ids it gives are kept."""
+
+    class Sink:
+        def publish(self, heads: Any) -> list[Any]:
+            return [Sent(f"message of {head.group_id}", "17") for head in heads]
+
+    in_memory.commit("a")
+
+    work(in_memory.relay(Sink()))
+
+    with in_memory.engine.connect() as connection:
+        kept = connection.execute(text("SELECT sns_message_id, sns_sequence_number, sent_at_us FROM sluice_outbox"))
+        assert tuple(kept.one())[:2] == ("message of a", "17")

@@ -1,0 +1,272 @@
+"""Three relays, an outbox and a topic, and everything that can happen to them, in any order: P7 to P11, P13 to P15.
+
+What was committed is in the queues in the end, each group's first deliveries in the order of its commits; a copy is
+there only where five minutes passed and the first publish had no answer that counted. Broken relays are found out.
+"""
+
+import json
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
+from typing import Any
+
+import pytest
+import structlog.testing
+from hypothesis import HealthCheck, Phase, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
+
+from sluice import limits
+from sluice.messaging import Event, failpoints
+from sluice.messaging.failpoints import Failpoint
+from sluice.messaging.relay.relay import Publish, Relay
+from tests.support.simulated_relays import (
+    QUEUES,
+    SETTINGS,
+    Fault,
+    IgnoresFailed,
+    MarksFirst,
+    Meanwhile,
+    NewIdOnResend,
+    PublishesInTransaction,
+    World,
+    in_memory_world,
+    seeded,
+    work,
+)
+
+GROUPS = "abc"
+_GROUPS = st.lists(st.sampled_from(GROUPS), min_size=1, max_size=4)
+_RELAYS = st.integers(0, 2)
+_TIMES = st.sampled_from([1, 10, SETTINGS.lease_seconds + 1, SETTINGS.backoff.cap_seconds + 1, 301])
+# In its transaction, at before_mark, a relay that pauses keeps all others waiting; there it can only die.
+_PAUSES = st.sampled_from(["after_claim", "before_publish", "after_publish"])
+_FAULTS = st.one_of(
+    st.just(Fault(lost=True)),
+    st.just(Fault(unreachable=True)),
+    st.just(Fault(refused="InternalFailure")),
+    st.just(Fault(refused="InvalidParameter")),
+    st.dictionaries(
+        st.sampled_from(GROUPS), st.sampled_from([("InternalError", False), ("InvalidParameter", True)]), min_size=1
+    ).map(lambda failed: Fault(failed=failed)),
+    st.just(Fault(lost=True, failed={"a": ("InternalError", False)})),
+)
+
+type Build = Callable[[World, Publish, Failpoint], Relay]
+
+
+class _Gone(Exception):
+    """Raised where a relay's process ends."""
+
+
+def _real(world: World, publish: Publish, failpoint: Failpoint) -> Relay:
+    return world.relay(publish, failpoint=failpoint, chance=seeded(1))
+
+
+class Relays(RuleBasedStateMachine):
+    """Does anything to anybody, and remembers what was committed."""
+
+    world: World
+    build: Build = staticmethod(_real)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.world.start_over()
+        self.committed: dict[str, list[str]] = {group: [] for group in GROUPS}
+        self.doubtful: set[str] = set()
+        self.armed: dict[int, tuple[str, Callable[[], None]]] = {}
+        self.relays = [self._relay(number) for number in range(3)]
+
+    def _relay(self, number: int) -> Relay:
+        def reached(here: str) -> None:
+            if number in self.armed and self.armed[number][0] == here:
+                self.armed.pop(number)[1]()
+
+        return self.build(self.world, Meanwhile(self.world.publisher(), self._look), reached)
+
+    def _look(self, _: object) -> None:
+        with closing(self.world.engine.raw_connection()) as connection:  # the one there is: it is in memory
+            assert connection.driver_connection is not None
+            assert not connection.driver_connection.in_transaction, "a transaction was open while publish ran"
+
+    def _step(self, number: int) -> None:
+        """Let a relay step; one that dies is replaced, and does not give its lease back."""
+        try:
+            self.relays[number].step()
+        except _Gone:
+            self.relays[number] = self._relay(number)
+
+    @rule(groups=_GROUPS)
+    def commit(self, groups: list[str]) -> None:
+        """Commit one transaction, after one that was taken back when its numbers had been given."""
+        with self.world.engine.connect() as connection:
+            self.world.outbox.write(connection, [Event(type="never", group=groups[0], data=None)])
+        for made in self.world.commit(*groups):
+            self.committed[made.group].append(made.id)
+
+    @rule(number=_RELAYS, times=st.integers(1, 5))
+    def step(self, number: int, times: int) -> None:
+        """Let one relay work."""
+        for _ in range(times):
+            self._step(number)
+
+    @rule(number=_RELAYS, at=st.sampled_from(failpoints.RELAY))
+    def die(self, number: int, at: str) -> None:
+        """End one relay when it gets there, and start another in its place."""
+
+        def end() -> None:
+            if at in {"after_publish", "before_mark"}:
+                self._doubt(self.world.line.asked[-1:])
+            raise _Gone(at)
+
+        self.armed[number] = (at, end)
+        self.step(number, 3)
+
+    @rule(number=_RELAYS, at=_PAUSES, seconds=_TIMES, others=st.lists(_RELAYS, max_size=6))
+    def pause(self, number: int, at: str, seconds: float, others: list[int]) -> None:
+        """Stop one relay there for a while, in which the others work; then it goes on as if nothing had been."""
+
+        def sleep() -> None:
+            self._doubt(self.world.line.asked[-1:] if at == "after_publish" else [])
+            self.world.clock.sleep(seconds)
+            for other in others:
+                if other != number:
+                    self._step(other)
+
+        before = len(self.world.line.asked)
+        self.armed[number] = (at, sleep)
+        self.step(number, 3)
+        self._doubt(self.world.line.asked[before:])
+
+    @rule(fault=_FAULTS)
+    def fail(self, fault: Fault) -> None:
+        """Let the next call to SNS meet this."""
+        self.world.line.faults.append(fault)
+
+    @rule(seconds=_TIMES)
+    def wait(self, seconds: float) -> None:
+        """Let time pass."""
+        self.world.clock.sleep(seconds)
+
+    @precondition(lambda self: "quarantined" in self.world.statuses().values())
+    @rule()
+    def unquarantine(self) -> None:
+        """Let an operator give what was refused another try."""
+        self.world.change(status="pending")
+
+    @invariant()
+    def what_is_sent_is_in_the_topic_and_in_front(self) -> None:
+        """No message is sent before the one in front of it, and none that SNS has not taken."""
+        statuses = self.world.statuses()
+        arrived = set(_ids(self.world.line.arrived))
+        for group, ids in self.committed.items():
+            are_sent = [statuses[group, seq] == "sent" for seq in range(1, 1 + len(ids))]
+            assert are_sent == sorted(are_sent, reverse=True), "sent before the one in front of it"
+            assert {id_ for id_, is_sent in zip(ids, are_sent, strict=True) if is_sent} <= arrived, "not in the topic"
+
+    def teardown(self) -> None:
+        """Let everything that is left go out, and look into the queues."""
+        self._drain()
+        for queue in QUEUES:
+            self._check(self.world.received(queue))
+
+    def _drain(self) -> None:
+        self.world.line.faults.clear()
+        self.armed.clear()
+        self.doubtful |= set(_ids(self.world.line.unanswered))
+        for _ in range(3):  # who thinks it leads finds out, then leads; nothing waits longer than that
+            self.world.change(status="pending")
+            self.world.clock.sleep(SETTINGS.backoff.cap_seconds + 1)
+            work(self.relays[0], 2_000)
+        assert set(self.world.statuses().values()) <= {"sent"}
+
+    def _check(self, messages: Sequence[dict[str, Any]]) -> None:
+        firsts: dict[str, list[str]] = {group: [] for group in GROUPS}
+        seqs: dict[str, list[int]] = {group: [] for group in GROUPS}
+        last_ms: dict[str, int] = {}
+        for message in messages:
+            body, sent_ms = json.loads(message["Body"]), int(message["Attributes"]["SentTimestamp"])
+            if body["id"] in last_ms:
+                passed_seconds = (sent_ms - last_ms[body["id"]]) / 1_000
+                assert passed_seconds >= limits.DEDUPLICATION_WINDOW_SECONDS, "a copy within five minutes"
+                assert body["id"] in self.doubtful, "a copy of what was known to be published"
+            else:
+                firsts[body["group"]].append(body["id"])
+                seqs[body["group"]].append(body["seq"])
+            last_ms[body["id"]] = sent_ms
+
+        assert firsts == self.committed, "lost, or out of order"
+        assert seqs == {group: list(range(1, 1 + len(ids))) for group, ids in self.committed.items()}
+
+    def _doubt(self, calls: Sequence[Sequence[dict[str, Any]]]) -> None:
+        """Remember that the publishes of these calls may be repeated."""
+        for call in calls:
+            self.doubtful |= set(_ids(call))
+
+
+def _ids(entries: Sequence[dict[str, Any]]) -> Iterator[str]:
+    return (json.loads(entry["Message"])["id"] for entry in entries)
+
+
+def _run(machine: type[Relays], **more: Any) -> None:
+    with structlog.testing.capture_logs(), in_memory_world() as machine.world:
+        run_state_machine_as_test(
+            machine,
+            settings=settings(
+                deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large], **more
+            ),
+        )
+
+
+def test_nothing_is_lost_doubled_or_reordered_whatever_happens() -> None:
+    """Forty lives of three relays, forty happenings each."""
+    _run(Relays, max_examples=40, stateful_step_count=40)
+
+
+@pytest.mark.deep
+@pytest.mark.timeout(1_800)
+def test_nor_in_many_long_lives() -> None:
+    """A hundred and fifty lives of a hundred happenings."""
+    _run(Relays, max_examples=150, stateful_step_count=100)
+
+
+@pytest.mark.parametrize(
+    ("build", "said"),
+    [
+        pytest.param(
+            lambda world, publish, failpoint: world.relay(IgnoresFailed(publish), failpoint=failpoint),
+            "not in the topic|lost",
+            id="P8 Failed ignored",
+        ),
+        pytest.param(
+            lambda world, publish, failpoint: world.relay(NewIdOnResend(publish), failpoint=failpoint),
+            "a copy within five minutes",
+            id="P10 a new id on resend",
+        ),
+        pytest.param(
+            lambda world, publish, failpoint: world.relay(publish, failpoint=failpoint, kind=MarksFirst),
+            "not in the topic|lost",
+            id="P15 marked before published",
+        ),
+        pytest.param(
+            lambda world, publish, failpoint: world.relay(publish, failpoint=failpoint, kind=PublishesInTransaction),
+            "a transaction was open",
+            id="P7 published inside the transaction",
+        ),
+    ],
+)
+def test_a_broken_relay_is_found_out(build: Build, said: str) -> None:
+    """Negative controls: within two hundred lives."""
+
+    class Broken(Relays):
+        """Relays of another kind."""
+
+    Broken.build = staticmethod(build)
+    with pytest.raises(AssertionError, match=said):
+        _run(
+            Broken,
+            max_examples=200,
+            phases=(Phase.generate,),
+            derandomize=True,
+            database=None,
+            report_multiple_bugs=False,
+        )

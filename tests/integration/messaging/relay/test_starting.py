@@ -1,0 +1,293 @@
+"""How a relay begins and ends: what it looks at before it leads, what it says of itself, and what it leaves behind."""
+
+import signal
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+import structlog.testing
+from sqlalchemy import Engine, select, text
+from sqlalchemy.orm import Session
+
+from sluice import environments, naming
+from sluice.errors import ConfigError, EndpointError, MessagingError
+from sluice.messaging import Event, Outbox
+from sluice.messaging.outbox import tables
+from sluice.messaging.relay import publisher
+from sluice.messaging.relay.lease import Lease
+from sluice.messaging.relay.relay import run
+from tests.integration.messaging.outbox.test_operations import KEYS, _answers
+from tests.integration.messaging.relay.test_relay import Turns
+from tests.support.relay_processes import MessagingProcess
+from tests.support.simulated_relays import SETTINGS, Fault, World, seeded
+from tests.support.sns_endpoint import Endpoint
+
+TOPIC = naming.topic_name(environments.environment("local"))
+PLACE = "arn:aws:sns:eu-central-1:123456789012:"
+ARN = f"{PLACE}events.fifo"
+_ALLOWED = "allowed is an ARN such as arn:aws:sns:eu-central-1:123456789012:NAME.fifo; correct --topic-arn"
+_STANDARD = f"topic {PLACE}events is a standard topic, allowed is a FIFO topic: it keeps order; correct --topic-arn"
+WRONG = {
+    "nonsense": f"topic is 'nonsense', {_ALLOWED}",
+    "": f"topic is '', {_ALLOWED}",
+    f"{ARN}\n": f"topic is '{ARN}\\n', {_ALLOWED}",
+    "arn:aws:sqs:eu-central-1:123456789012:billing.fifo": (
+        f"topic is 'arn:aws:sqs:eu-central-1:123456789012:billing.fifo', {_ALLOWED}"
+    ),
+    f"{PLACE}events": _STANDARD,
+}
+
+
+@pytest.fixture
+def world(engine: Engine) -> World:
+    """Return an outbox and a simulated topic, once on SQLite and once on Postgres."""
+    return World(engine)
+
+
+def _refusal(code: str) -> tuple[int, str]:
+    return 400, f"<ErrorResponse><Error><Code>{code}</Code><Message>as told</Message></Error></ErrorResponse>"
+
+
+# --- the topic --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("arn", "said"), WRONG.items())
+def test_what_is_no_fifo_topics_arn_is_refused_and_nobody_is_asked(endpoint: Endpoint, arn: str, said: str) -> None:
+    """In one printable line."""
+    with pytest.raises(ConfigError) as refused:
+        publisher.check_topic(publisher.client(endpoint.url, "eu-central-1"), arn)
+
+    assert str(refused.value) == said
+    assert endpoint.asked == []
+
+
+@pytest.mark.parametrize(
+    ("code", "kind", "said"),
+    [
+        ("NotFound", EndpointError, f"topic {ARN} is not at "),
+        ("NotFoundException", EndpointError, f"topic {ARN} is not at "),
+        ("InvalidParameter", ConfigError, f"topic is '{ARN}', which SNS does not take (An error occurred (InvalidPara"),
+    ],
+)
+def test_a_topic_that_is_not_there_is_refused(
+    endpoint: Endpoint, code: str, kind: type[MessagingError], said: str
+) -> None:
+    """Or that SNS does not take for one."""
+    endpoint.answers = [_refusal(code)]
+
+    with pytest.raises(kind) as refused:
+        publisher.check_topic(publisher.client(endpoint.url, "eu-central-1"), ARN)
+
+    assert str(refused.value).startswith(said)
+    assert [asked["TopicArn"] for asked in endpoint.asked] == [ARN]
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        *map(_refusal, ["AuthorizationError", "AccessDenied", "Throttling", "InternalError", "InvalidClientTokenId"]),
+        (0, ""),
+        (404, "<html><br>"),
+        (200, "<html><body>sign in</body></html>"),
+        (200, ""),
+    ],
+)
+def test_a_topic_that_cannot_be_looked_at_now_is_taken_as_it_is(endpoint: Endpoint, answer: tuple[int, str]) -> None:
+    """A publisher's policy may not allow to look, and an endpoint that is away comes back: one line says why."""
+    endpoint.answers = [answer]
+
+    why = publisher.check_topic(publisher.client(endpoint.url, "eu-central-1"), ARN)
+
+    assert why is not None
+    assert why.isprintable()
+
+
+def test_a_fifo_topic_that_is_there_is_none_to_speak_of(world: World) -> None:
+    """And is looked at once."""
+    assert publisher.check_topic(world.sns, world.topic_arn) is None
+
+
+def test_the_relay_looks_at_its_topic_before_it_leads(engine: Engine, endpoint: Endpoint) -> None:
+    """With an empty outbox too; 3 is what cannot be right, 2 what is not there."""
+    dsn = engine.url.render_as_string(hide_password=False)
+    relay = ["relay", "--until-empty", "--dsn", dsn, "--endpoint-url", endpoint.url, "--topic-arn"]
+    endpoint.answers = [_refusal("NotFound")]
+
+    *wrong, absent = _answers([[*relay, arn] for arn in [*filter(None, WRONG), ARN]])
+
+    assert [(code, said.splitlines()[-1]) for code, said in wrong] == [
+        (3, f"messaging: {said}") for arn, said in WRONG.items() if arn
+    ]
+    assert absent[0] == 2
+    assert absent[1].splitlines()[-1].startswith(f"messaging: topic {ARN} is not at {endpoint.url}; deploy ")
+    assert not any("Traceback" in said for _, said in [*wrong, absent])
+    with engine.connect() as connection:
+        assert connection.execute(select(tables.leases)).all() == []
+
+
+# --- the tables -------------------------------------------------------------------------------------------------------
+
+
+def test_a_database_of_an_older_version_is_refused_at_the_start(engine: Engine) -> None:
+    """It would be asked again and again for a column it does not have."""
+    with engine.begin() as connection:
+        connection.execute(text("ALTER TABLE sluice_outbox_lease DROP COLUMN lease_us"))
+    dsn = engine.url.render_as_string(hide_password=False)
+
+    answers = _answers([["relay", "--dsn", dsn, "--endpoint-url", "http://127.0.0.1:1"]])
+
+    assert answers == [
+        (
+            2,
+            "messaging: the outbox's tables are not as this version needs them (column sluice_outbox_lease.lease_us is"
+            " missing); see `sluice outbox check`, and `outbox schema`\n",
+        )
+    ]
+
+
+# --- what it says -----------------------------------------------------------------------------------------------------
+
+
+def _events(logged: list[Any]) -> list[str]:
+    return [entry["event"] for entry in logged]
+
+
+def test_a_leader_says_when_it_leads_and_what_it_has_done(world: World) -> None:
+    """Once each, however often it looks: published, tried again and refused are counted."""
+    world.commit("a", "b", "c")
+    world.line.faults = [Fault(failed={"b": ("InternalError", False), "c": ("InvalidParameter", True)})]
+
+    with structlog.testing.capture_logs() as logged:
+        run(world.relay(), Turns(world.clock, 300), SETTINGS, chance=seeded(3))
+
+    said = [entry for entry in logged if entry["event"] in ("leading", "standing by", "lease lost", "stopped")]
+    assert _events(said) == ["leading", "stopped"]
+    counts = {name: said[-1][name] for name in ("published", "retried", "refused", "lease_given_back")}
+    assert counts == {"published": 2, "retried": 1, "refused": 1, "lease_given_back": True}
+    assert said[0]["owner"] == said[-1]["owner"]
+
+
+def test_a_standby_says_once_who_leads_and_until_when(world: World) -> None:
+    """And again when another does; it has no lease to give back."""
+    first, second = (
+        Lease(world.engine, "events.fifo", lease_seconds=30, owner=owner, clock=world.clock)
+        for owner in ("first", "second")
+    )
+    until = datetime.fromtimestamp(world.clock.now_us() / 1_000_000, UTC) + timedelta(seconds=30)
+    first.acquire()
+
+    class Wait(Turns):
+        def wait(self, seconds: float) -> None:
+            super().wait(seconds)
+            if len(self.waited) == 5:
+                first.release()
+                second.acquire()
+
+    with structlog.testing.capture_logs() as logged:
+        run(world.relay(), Wait(world.clock, 10), SETTINGS, chance=seeded(3))
+
+    assert _events(logged) == ["standing by", "standing by", "stopped"]
+    assert [(entry["leader"], entry["token"]) for entry in logged[:2]] == [("first", 1), ("second", 2)]
+    assert logged[0]["until"] == until.isoformat()
+    assert (logged[2]["published"], logged[2]["lease_given_back"]) == (0, False)
+
+
+def test_a_leader_that_lost_its_lease_says_so_and_stands_by(world: World) -> None:
+    """Another took it: the line after tells who."""
+    other = Lease(world.engine, "events.fifo", lease_seconds=300, owner="other", clock=world.clock)
+
+    class Wait(Turns):
+        def wait(self, seconds: float) -> None:
+            super().wait(seconds)
+            if len(self.waited) == 2:
+                world.clock.sleep(60)
+                other.acquire()
+
+    with structlog.testing.capture_logs() as logged:
+        run(world.relay(), Wait(world.clock, 10), SETTINGS, chance=seeded(3))
+
+    assert _events(logged) == ["leading", "lease lost", "standing by", "stopped"]
+    assert logged[2]["leader"] == "other"
+
+
+# --- how it ends ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("error", [ValueError("nobody foresaw it"), BrokenPipeError(), KeyboardInterrupt()])
+def test_whatever_a_relay_dies_of_it_gives_its_lease_back(world: World, error: BaseException) -> None:
+    """The next one need not wait until it runs out."""
+
+    class Broken:
+        def put(self, _: object) -> None:
+            raise error
+
+    with structlog.testing.capture_logs() as logged, pytest.raises(type(error)):
+        run(world.relay(measured=Broken()), Turns(world.clock, 5), SETTINGS, chance=seeded(3))
+
+    assert _events(logged) == ["leading", "stopped"]
+    assert world.lease().acquire()
+
+
+def test_a_lease_that_cannot_be_given_back_is_told(world: World) -> None:
+    """It is the database that does not answer; the relay ends all the same."""
+    relay = world.relay()
+    relay.step()
+    with world.engine.begin() as connection:
+        tables.leases.drop(connection)
+
+    with structlog.testing.capture_logs() as logged:
+        relay.close()
+
+    assert _events(logged) == ["the lease was not given back and runs out by itself", "stopped"]
+    assert not logged[-1]["lease_given_back"]
+
+
+def _relay(engine: Engine, folder: Path, *options: str) -> MessagingProcess:
+    dsn = engine.url.render_as_string(hide_password=False)
+    command = ["relay", "--dsn", dsn, "--endpoint-url", "http://127.0.0.1:1", *options]
+    return MessagingProcess(command, environment=KEYS, log=folder / f"relay{len(options)}.log")
+
+
+def _commit(engine: Engine) -> None:
+    with Session(engine) as session:
+        Outbox(TOPIC).add(session, Event(type="t", group="a", data=None))
+        session.commit()
+
+
+def test_until_empty_that_is_stopped_before_the_end_is_no_success(engine: Engine, tmp_path: Path) -> None:
+    """Exit code 1, and how much is left; without --until-empty it is the usual end."""
+    _commit(engine)
+
+    with _relay(engine, tmp_path, "--until-empty") as relay:
+        relay.await_said("not published, will be tried again")
+        relay.send(signal.SIGTERM)
+        code, log = relay.ended(), relay.log
+    with _relay(engine, tmp_path) as usual:
+        usual.await_said("starting")
+        usual.send(signal.SIGTERM)
+        assert usual.ended() == 0
+
+    assert code == 1
+    assert log.splitlines()[-1] == "0 quarantined, 1 not published yet; see `outbox ls`"
+    assert relay.said("the topic could not be looked at")
+
+
+def test_until_empty_ends_beside_another_leader_when_nothing_is_left(engine: Engine, tmp_path: Path) -> None:
+    """What is to be published is the other's; when that is done, so is this one."""
+    leader = Lease(engine, TOPIC, lease_seconds=300, owner="leader")
+    assert leader.acquire()
+
+    with _relay(engine, tmp_path, "--until-empty") as relay:
+        assert relay.ended() == 0
+
+    (started,), (standing_by,), (stopped,) = map(relay.said, ("starting", "standing by", "stopped"))
+    assert started["topic"] == TOPIC
+    assert (started["database"], started["poll_seconds"], started["lease_seconds"], started["listen"]) == (
+        engine.dialect.name,
+        0.1,
+        30,
+        False,
+    )
+    assert started["owner"] == standing_by["owner"] == stopped["owner"]
+    assert (standing_by["leader"], stopped["lease_given_back"]) == ("leader", False)

@@ -1,0 +1,254 @@
+"""A consumer's span is linked to the span of whoever made the event, through outbox, relay, SNS and SQS."""
+
+import sys
+from collections.abc import Iterator
+
+import pytest
+from opentelemetry.instrumentation.botocore import BotocoreInstrumentor
+from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from opentelemetry.trace import SpanContext, SpanKind, StatusCode, Tracer
+from sqlalchemy.orm import Session
+
+from sluice.errors import ConfigError
+from sluice.messaging import Event
+from sluice.messaging.envelope import Envelope, decode
+from sluice.messaging.errors import HoldLost
+from sluice.messaging.handlers import Ack, Context, Handlers, Outcome, Reject, Retry
+from sluice.messaging.sqs.queue import Queue, Received
+from sluice.messaging.telemetry.spans import OpenTelemetry
+from sluice.messaging.telemetry.tracing import NoTracing, Tracing, current_trace, opentelemetry
+from sluice.messaging.worker.handler_runner import Performer
+from tests.support.simulated_relays import World, in_memory_world, work
+
+
+class Held:
+    """A message that stays the worker's."""
+
+    def check(self) -> None:
+        """Agree."""
+
+    def remaining_seconds(self) -> float:
+        """Return a minute."""
+        return 60
+
+
+CONTEXT = Context(
+    consumer="billing", seq=3, epoch=1, attempt=2, is_last_attempt=False, is_late=False, attributes={}, hold=Held()
+)
+PLACED = Event(type="order.placed", group="order-7", data={}, id="e1")
+
+
+class Traced:
+    """A process with OpenTelemetry, whose spans are kept."""
+
+    def __init__(self) -> None:
+        self.exporter = InMemorySpanExporter()
+        self.provider = TracerProvider()
+        self.provider.add_span_processor(SimpleSpanProcessor(self.exporter))
+        self.tracer: Tracer = self.provider.get_tracer("shop")
+        self.tracing = OpenTelemetry(self.tracer, "billing.fifo")
+
+    def consumed(self) -> ReadableSpan:
+        """Return the one span of a consumer."""
+        (span,) = [one for one in self.exporter.get_finished_spans() if one.kind is SpanKind.CONSUMER]
+        return span
+
+
+@pytest.fixture
+def traced() -> Iterator[Traced]:
+    """A process that has not done anything yet."""
+    process = Traced()
+    yield process
+    process.provider.shutdown()
+
+
+@pytest.fixture
+def instrumented(traced: Traced) -> Iterator[None]:
+    """Spans of every call of botocore, as a host that instruments everything has them."""
+    instrumentor = BotocoreInstrumentor()  # type: ignore[no-untyped-call]
+    instrumentor.instrument(tracer_provider=traced.provider)
+    yield
+    instrumentor.uninstrument()
+
+
+def linked(span: ReadableSpan) -> list[tuple[int, int]]:
+    """Return trace and span of what a span is linked to."""
+    return [(link.context.trace_id, link.context.span_id) for link in span.links]
+
+
+def ids(context: SpanContext) -> tuple[int, int]:
+    """Return trace and span of a context."""
+    return context.trace_id, context.span_id
+
+
+def through_the_outbox(world: World, event: Event) -> Received:
+    """Commit an event, let the relay publish it and receive it."""
+    with Session(world.engine) as session:
+        world.outbox.add(session, event)
+        session.commit()
+    work(world.relay())
+    received = Queue(world.sqs, world.urls["billing"]).receive(attempt_id=None, wait_seconds=0)
+    assert received is not None
+    return received
+
+
+def test_x1_a_consumers_link_is_the_producers_span(traced: Traced, instrumented: None) -> None:
+    """Botocore's instrumentation writes the relay's span into the message attributes; nobody reads it there."""
+    with in_memory_world() as world:
+        with traced.tracer.start_as_current_span("place order") as producing:
+            event = Event(type="order.placed", group="order-7", data={}, trace=current_trace())
+        received = through_the_outbox(world, event)
+
+        with traced.tracing.handling(decode(received.body).event, CONTEXT) as told:
+            told(Ack())
+
+    span = traced.consumed()
+    assert linked(span) == [ids(producing.get_span_context())]
+    assert span.context is not None
+    assert span.context.trace_id != producing.get_span_context().trace_id
+    assert received.attributes["traceparent"] != event.trace["traceparent"]
+
+
+def test_x1_ten_attributes_and_their_link_arrive(traced: Traced, instrumented: None) -> None:
+    """Where the instrumentation finds no room for its own, and warns, the link is there all the same."""
+    nine = {f"a{number}": "1" for number in range(9)}
+    with in_memory_world() as world:
+        with traced.tracer.start_as_current_span("place order") as producing:
+            event = Event(type="order.placed", group="order-7", data={}, attributes=nine, trace=current_trace())
+        received = through_the_outbox(world, event)
+
+        with traced.tracing.handling(decode(received.body).event, CONTEXT):
+            pass
+
+    assert linked(traced.consumed()) == [ids(producing.get_span_context())]
+    assert received.attributes == nine | {"type": "order.placed"}
+
+
+def test_a_span_says_what_was_handled(traced: Traced) -> None:
+    """By OpenTelemetry's conventions for messaging, with the event's place besides."""
+    with traced.tracing.handling(PLACED, CONTEXT) as told:
+        told(Ack())
+
+    span = traced.consumed()
+    assert (span.name, span.status.status_code, span.links, span.parent) == (
+        "process billing.fifo",
+        StatusCode.UNSET,
+        (),
+        None,
+    )
+    assert dict(span.attributes or {}) == {
+        "messaging.system": "aws_sqs",
+        "messaging.operation.type": "process",
+        "messaging.operation.name": "process",
+        "messaging.destination.name": "billing.fifo",
+        "messaging.consumer.group.name": "billing",
+        "sluice.event.id": "e1",
+        "sluice.event.type": "order.placed",
+        "sluice.group": "order-7",
+        "sluice.seq": 3,
+        "sluice.epoch": 1,
+        "sluice.attempt": 2,
+    }
+
+
+def test_what_a_handler_sends_is_linked_to_its_span(traced: Traced) -> None:
+    """The consumer of an event is the producer of the next."""
+    with traced.tracing.handling(PLACED, CONTEXT):
+        trace = current_trace()
+
+    context = traced.consumed().context
+    assert context is not None
+    assert trace == {"traceparent": f"00-{context.trace_id:032x}-{context.span_id:016x}-{context.trace_flags:02x}"}
+
+
+@pytest.mark.parametrize(
+    ("outcome", "kind"), [(Retry(reason="the bank is closed"), "Retry"), (Reject("the bank is closed"), "Reject")]
+)
+def test_an_outcome_that_is_no_ack_is_the_spans_error(traced: Traced, outcome: Outcome, kind: str) -> None:
+    """Its reason is the status's description."""
+    with traced.tracing.handling(PLACED, CONTEXT) as told:
+        told(outcome)
+
+    span = traced.consumed()
+    assert (span.status.status_code, span.status.description) == (StatusCode.ERROR, "the bank is closed")
+    assert (span.attributes or {})["error.type"] == kind
+
+
+def test_what_a_handler_raises_is_its_spans_error(traced: Traced) -> None:
+    """The worker makes an outcome of it inside the span, which is told."""
+
+    def fails(_: Session, __: Event, ___: Context) -> Outcome:
+        raise RuntimeError("the bank is closed")
+
+    performer = Performer(handlers=Handlers({"order.placed": fails}), tracing=traced.tracing)
+    with in_memory_world() as world, Session(world.engine) as session:
+        outcome = performer.perform(
+            session, Envelope(event=PLACED, seq=3, epoch=1), CONTEXT, Held(), mark=lambda _: None, before_commit="never"
+        )
+
+    span = traced.consumed()
+    assert outcome == Retry(reason="RuntimeError: the bank is closed")
+    assert (span.status.status_code, span.status.description) == (StatusCode.ERROR, outcome.reason)
+
+
+def test_an_exception_is_recorded_and_goes_on(traced: Traced) -> None:
+    """A message that was lost meanwhile ends its span with an error."""
+    with pytest.raises(HoldLost), traced.tracing.handling(PLACED, CONTEXT):
+        raise HoldLost("too late")
+
+    span = traced.consumed()
+    assert (span.status.status_code, span.status.description) == (StatusCode.ERROR, "HoldLost: too late")
+    assert [one.name for one in span.events] == ["exception"]
+
+
+@pytest.mark.parametrize(
+    "trace",
+    [
+        {},
+        {"traceparent": "00-1"},
+        {"traceparent": "00-00000000000000000000000000000000-0000000000000000-01"},
+        {"tracestate": "a=b"},
+        {"TRACEPARENT": "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"},
+    ],
+)
+def test_a_trace_that_is_none_makes_no_link(traced: Traced, trace: dict[str, str]) -> None:
+    """Whatever another producer wrote there, the event is handled."""
+    with traced.tracing.handling(Event(type="a", group="b", data={}, trace=trace), CONTEXT):
+        pass
+
+    assert linked(traced.consumed()) == []
+
+
+def test_without_a_span_there_is_no_trace(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With OpenTelemetry and without; an event then has no trace at all."""
+    assert current_trace() == {}
+
+    monkeypatch.delitem(sys.modules, "opentelemetry.trace")
+    monkeypatch.setitem(sys.modules, "sluice.messaging.telemetry.spans", None)  # importing it would fail
+    assert current_trace() == {}
+
+
+def test_tracing_without_opentelemetry_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In one line that says what to install."""
+    monkeypatch.delitem(sys.modules, "sluice.messaging.telemetry.spans")
+    monkeypatch.delattr("sluice.messaging.telemetry.spans")
+    monkeypatch.setitem(sys.modules, "opentelemetry", None)
+
+    with pytest.raises(ConfigError) as refused:
+        opentelemetry(queue_name="billing.fifo")
+
+    assert str(refused.value) == (
+        "tracing is asked for, and there is no module opentelemetry; pip install opentelemetry-sdk, or do not ask"
+    )
+
+
+def test_tracing_goes_to_the_process_provider_or_nowhere() -> None:
+    """Where no provider is set, the block is there and no span is."""
+    tracings: list[Tracing] = [opentelemetry(queue_name="billing.fifo"), NoTracing()]
+
+    for tracing in tracings:
+        with tracing.handling(PLACED, CONTEXT) as told:
+            told(Reject("never"))
+            assert current_trace() == {}

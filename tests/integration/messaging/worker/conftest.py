@@ -1,0 +1,68 @@
+"""A consumer's database: in memory, in a file, or on a real Postgres; and the world around it."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import structlog
+from sqlalchemy import Engine
+
+from sluice.messaging.database import engines, schema
+from tests.integration.messaging.conftest import postgres, postgres_url, private_postgres
+from tests.support.worker_harness import World, create_tables
+
+__all__ = [
+    "engine",
+    "on_file",
+    "on_postgres",
+    "postgres",
+    "postgres_url",
+    "private_postgres",
+    "world",
+    "world_anywhere",
+]
+
+
+@pytest.fixture
+def world() -> Iterator[World]:
+    """Yield a consumer whose database is in memory: for what runs in one thread on one connection."""
+    engine = engines.engine("sqlite://")
+    create_tables(engine)
+    yield World(engine)
+    engine.dispose()
+
+
+@pytest.fixture
+def on_file(tmp_path: Path) -> Iterator[Engine]:
+    """Yield an engine on an SQLite file with the tables."""
+    made = engines.engine(f"sqlite:///{tmp_path / 'inbox.db'}")
+    create_tables(made)
+    yield made
+    made.dispose()
+
+
+@pytest.fixture
+def on_postgres(postgres: Engine) -> Engine:
+    """Return an engine on a fresh schema of a real Postgres with the tables."""
+    create_tables(postgres)
+    return postgres
+
+
+@pytest.fixture(params=schema.names())
+def engine(request: pytest.FixtureRequest) -> Engine:
+    """Return an engine on a fresh database with the tables, once for each kind of database."""
+    chosen: Engine = request.getfixturevalue("on_postgres" if request.param == "postgresql" else "on_file")
+    return chosen
+
+
+@pytest.fixture
+def world_anywhere(engine: Engine) -> World:
+    """Return a consumer, once on SQLite and once on Postgres."""
+    return World(engine)
+
+
+@pytest.fixture(autouse=True)
+def quiet() -> Iterator[None]:
+    """Let nobody render what is logged: a traceback drawn for a terminal takes longer than a test."""
+    with structlog.testing.capture_logs():
+        yield

@@ -1,0 +1,76 @@
+"""Real workers are killed anywhere in their work: each effect is once, in order, and none is missing.
+
+The endpoint is a LocalStack; the judge of what went over the wire is the checker.
+"""
+
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from sqlalchemy import Engine
+
+from emulator import localstack
+from sluice.declaration import Gaps, Poison
+from sluice.messaging import failpoints
+from tests.support import worker_processes
+from tests.support.worker_processes import Workshop, consumer
+
+SQLITE, POSTGRES = "sqlite", "postgresql"
+pytestmark = pytest.mark.xdist_group("localstack")  # one at a time
+
+
+@pytest.fixture
+def workshop(engine: Engine, emulated: localstack.Running, tmp_path: Path) -> Iterator[Workshop]:
+    """Yield a workshop with one consumer that sets aside what comes behind a dead message."""
+    parking = consumer(poison=Poison.PARK, gaps=Gaps.HALT)
+    with worker_processes.opened(engine, emulated, tmp_path, parking) as made:
+        yield made
+
+
+_WITH_A_MESSAGE = ("after_receive", "in_transaction", "before_commit", "after_commit", "before_delete", "after_delete")
+_WITH_A_FAILURE = ("before_release", "after_death", "after_park")
+_WITH_WHAT_WAS_SET_ASIDE = ("in_drain", "before_drain_commit", "after_drain_commit")
+
+
+def _killed_at(workshop: Workshop, failpoint: str) -> None:
+    with workshop.worker("--lanes", "1", failpoint=failpoint) as killed:
+        assert killed.ended() == -signal.SIGKILL, killed.log
+
+
+def test_there_is_no_place_nobody_dies_at() -> None:
+    """Every failpoint of the worker is in one of the lists."""
+    assert {*_WITH_A_MESSAGE, *_WITH_A_FAILURE, *_WITH_WHAT_WAS_SET_ASIDE} == set(failpoints.WORKER)
+
+
+@pytest.mark.parametrize("engine", [SQLITE, pytest.param(POSTGRES, marks=pytest.mark.slow)], indirect=True)
+def test_w7_workers_killed_anywhere_lose_double_and_reorder_nothing(workshop: Workshop) -> None:
+    """One after the other is killed with -9 at each place in its work, and the last one finishes it: W7, W8."""
+    fixed = workshop.folder / "fixed"
+    workshop.publish({f"plain-{number}": [{}, {}] for number in range(len(_WITH_A_MESSAGE))})
+    for failpoint in _WITH_A_MESSAGE:
+        _killed_at(workshop, failpoint)
+
+    poisoned = [{}, {"needs": str(fixed)}, {}]
+    workshop.publish({"retried": [{"retries": 1}, {}], "poisoned": poisoned, "gapped": [{}, None, {}, {}]})
+    for failpoint in _WITH_A_FAILURE:
+        _killed_at(workshop, failpoint)
+    with workshop.worker() as worker:
+        workshop.await_counts(workshop.urls["billing"], (0, 0, 0))
+        worker.send(signal.SIGTERM)
+        assert worker.ended() == 0
+
+    assert workshop.effects() == workshop.expected() | {"poisoned": [1], "gapped": [1]}
+    assert workshop.counts(workshop.dead_letter_urls["billing"]) == (1, 0, 0)
+
+    fixed.touch()
+    workshop.redrive()
+    workshop.publish_what_is_missing()
+    workshop.end_groups()
+    for failpoint in _WITH_WHAT_WAS_SET_ASIDE:
+        _killed_at(workshop, failpoint)
+    with workshop.worker() as worker:
+        workshop.finish(worker)
+
+    workshop.assert_all_done()
+    assert workshop.findings() == {}

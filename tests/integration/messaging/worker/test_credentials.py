@@ -1,0 +1,109 @@
+"""A password that was changed after a process read it: the process ends, and one that reads it anew goes on."""
+
+import random
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sqlalchemy import Engine, make_url, text
+from sqlalchemy.orm import Session
+
+from sluice.messaging.database import engines, schema
+from sluice.messaging.database.waiting import PollWait, Stop
+from sluice.messaging.envelope import Event
+from sluice.messaging.errors import OutboxError
+from sluice.messaging.handlers import Ack, Context, Outcome
+from sluice.messaging.outbox.store import Store
+from sluice.messaging.relay.lease import Lease
+from sluice.messaging.relay.relay import Relay, RelaySettings, run
+from sluice.simulator.hook import Simulator
+from tests.integration.messaging.worker.test_hold import MachineClock
+from tests.integration.messaging.worker.test_polling import SETTINGS, join_lanes, worker_of
+from tests.support.worker_harness import World, create_tables
+
+PATIENCE_SECONDS = 30
+_CONNECTIONS = "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE usename = 'consumer'"
+
+
+@pytest.fixture
+def owner(private_postgres: Any) -> Iterator[Engine]:
+    """Yield an engine on a Postgres that lets a consumer in with a password only: with "first" for now."""
+    engine = engines.engine(private_postgres.get_uri())
+    Path(private_postgres.pgdata, "pg_hba.conf").write_text(
+        "local all postgres trust\nlocal all all scram-sha-256\n", encoding="ascii"
+    )
+    _say(engine, "CREATE ROLE consumer SUPERUSER LOGIN PASSWORD 'first'", "SELECT pg_reload_conf()")
+    create_tables(engine)
+    yield engine
+    engine.dispose()
+
+
+def _say(engine: Engine, *statements: str) -> None:
+    with engine.begin() as connection:
+        for statement in statements:
+            connection.execute(text(statement))
+
+
+def _rotate(owner: Engine) -> None:
+    """Give the consumer another password, and end what it has open."""
+    _say(owner, "ALTER ROLE consumer PASSWORD 'second'")
+    _say(owner, _CONNECTIONS)
+
+
+def _with_password(owner: Engine, password: str) -> Engine:
+    url = make_url(owner.url).set(username="consumer", password=password)
+    return engines.engine(url.render_as_string(hide_password=False))
+
+
+def test_a_worker_whose_password_was_changed_ends_and_says_so(owner: Engine) -> None:
+    """What it had in hand is given back, and is done by one that has read the secret since."""
+    first, second = _with_password(owner, "first"), _with_password(owner, "second")
+    world = World(first, simulator=Simulator(MachineClock()))
+    world.send("a", "a")
+
+    def is_there_for_the_change(_: Session, __: Event, ___: Context) -> Outcome:
+        _rotate(owner)
+        return Ack()
+
+    world.says["a", 1] = [is_there_for_the_change]
+    hands, stop = world.worker(poll_seconds=0), Stop()
+    with ThreadPoolExecutor(1) as pool:
+        running = pool.submit(worker_of(world, hands, stop, SETTINGS).run)
+        try:
+            with pytest.raises(OutboxError, match=r"refuses the credentials.*password authentication failed"):
+                running.result(PATIENCE_SECONDS)
+        finally:
+            stop.ask()
+    join_lanes()
+    world.engine = second
+    world.work_off(world.worker(poll_seconds=0), steps_max=100_000)
+
+    assert world.effects() == [("a", 1), ("a", 2)]
+    assert [(call.place, call.attempt) for call in world.calls] == [(("a", 1), 1), (("a", 1), 2), (("a", 2), 1)]
+    first.dispose()
+    second.dispose()
+
+
+def test_a_relay_whose_password_was_changed_ends_and_says_so(owner: Engine) -> None:
+    """What is committed stays in the outbox, for one that has read the secret since."""
+    with owner.begin() as connection:
+        schema.create(connection)
+    engine, settings = _with_password(owner, "first"), RelaySettings()
+    relay = Relay(Store(engine, "orders"), Lease(engine, "orders", lease_seconds=30), NoPublish(), settings=settings)
+    assert not relay.step()
+
+    _rotate(owner)
+
+    with pytest.raises(OutboxError, match=r"refuses the credentials.*password authentication failed"):
+        run(relay, PollWait(Stop()), settings, chance=random.Random(1))  # noqa: S311 (no secret)
+    engine.dispose()
+
+
+class NoPublish:
+    """Is asked for nothing: the outbox is empty."""
+
+    def publish(self, batch: object) -> list[Any]:
+        """Fail."""
+        raise AssertionError(f"asked to publish {batch}")

@@ -1,0 +1,271 @@
+"""Real workers whose database or endpoint is gone for a while, who were frozen, or who should never have started."""
+
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sqlalchemy import Engine, text
+
+from emulator import localstack
+from sluice import naming
+from sluice.clock import SystemClock, eventually
+from sluice.messaging.database import engines
+from tests.support import worker_processes
+from tests.support.relay_processes import PATIENCE_SECONDS, Line
+from tests.support.worker_processes import DatabaseLine, Workshop, consumer
+
+pytestmark = pytest.mark.xdist_group("localstack")  # one at a time
+_WAITS_FOR_A_LOCK = text(
+    "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND application_name = :name"
+)
+
+
+@pytest.fixture
+def workshop(on_file: Engine, emulated: localstack.Running, tmp_path: Path) -> Iterator[Workshop]:
+    """Yield a workshop with one consumer on SQLite."""
+    with worker_processes.opened(on_file, emulated, tmp_path, consumer()) as made:
+        yield made
+
+
+@pytest.fixture
+def on_server(on_postgres: Engine, emulated: localstack.Running, tmp_path: Path) -> Iterator[Workshop]:
+    """Yield a workshop with one consumer on Postgres."""
+    with worker_processes.opened(on_postgres, emulated, tmp_path, consumer()) as made:
+        yield made
+
+
+@pytest.fixture
+def line(emulated: localstack.Running) -> Iterator[Line]:
+    """Yield a line to the endpoint."""
+    with Line(emulated.endpoint_url) as made:
+        yield made
+
+
+# --- frozen -----------------------------------------------------------------------------------------------------------
+
+
+def test_l7_who_is_frozen_in_a_transaction_commits_nothing_afterwards(on_server: Workshop) -> None:
+    """SIGSTOP in the handler past the visibility timeout; another waits for the group's row, and has the effect: L7.
+
+    Had nobody let the first go on, Postgres would have ended its transaction.
+    """
+    name = on_server.engine.url.query["application_name"]
+    gate = on_server.gate("gate")
+    on_server.publish({"shared": [{"gate": str(gate.path), "is_stubborn": True}, {}]})
+    with on_server.worker("--lanes", "1") as frozen:
+        gate.await_reached()
+        frozen.send(signal.SIGSTOP)
+        gate.open()
+        with on_server.worker("--lanes", "1") as other:
+
+            def other_waits() -> bool:
+                with engines.reading(on_server.engine) as connection:
+                    return bool(connection.execute(_WAITS_FOR_A_LOCK, {"name": name}).scalar_one() == 1)
+
+            eventually(other_waits, timeout_seconds=PATIENCE_SECONDS, describe="the other to wait for the row")
+            frozen.send(signal.SIGCONT)
+            frozen.await_said("lost: somebody else may have it")
+            on_server.finish(other)
+
+    on_server.assert_all_done()
+
+
+@pytest.mark.slow
+def test_l7_a_delete_that_comes_late_deletes_nothing_of_anybody_else(on_server: Workshop, line: Line) -> None:
+    """Frozen between commit and delete; the message comes again elsewhere, and the next one is its own: L7, W6."""
+    gate = on_server.gate("gate")
+    on_server.publish({"shared": [{"gate": str(gate.path)}]})
+    with on_server.worker("--lanes", "1", "--endpoint-url", line.url) as frozen:
+        gate.await_reached()
+        line.hold()
+        gate.open()
+        on_server.await_effects()
+        eventually(lambda: line.is_asked, timeout_seconds=PATIENCE_SECONDS, describe="the delete to be asked for")
+        frozen.send(signal.SIGSTOP)
+        with on_server.worker("--lanes", "1") as other:
+            other.await_said("already accounted for, and deleted")
+            second = on_server.gate("second")
+            on_server.publish({"shared": [{"gate": str(second.path)}]})
+            second.await_reached()
+            frozen.send(signal.SIGCONT)
+            line.let_go()
+            frozen.send(signal.SIGTERM)
+            assert frozen.ended() == 0
+            second.open()
+            on_server.finish(other)
+
+    on_server.assert_all_done()
+
+
+@pytest.mark.slow
+def test_l7_who_stays_frozen_in_a_transaction_holds_nobody_up_for_ever(
+    on_postgres: Engine, emulated: localstack.Running, tmp_path: Path
+) -> None:
+    """Postgres ends the transaction after as long as a handler may take: ten visibility timeouts: L7."""
+    quick = consumer(visibility_timeout_seconds=2, stop_timeout_seconds=1)
+    with worker_processes.opened(on_postgres, emulated, tmp_path, quick) as workshop:
+        gate = workshop.gate("gate")
+        workshop.publish({"shared": [{"gate": str(gate.path), "is_stubborn": True}, {}]})
+        with workshop.worker() as frozen:
+            gate.await_reached()
+            frozen.send(signal.SIGSTOP)
+            with workshop.worker() as other:
+                workshop.finish(other)
+
+        workshop.assert_all_done()
+
+
+# --- without a database, without an endpoint --------------------------------------------------------------------------
+
+
+def test_a_restart_of_the_database_uses_up_no_attempt(
+    private_postgres: Any, emulated: localstack.Running, tmp_path: Path
+) -> None:
+    """What is in hand waits for it, nothing new is received meanwhile, and all of it is done on the first receive."""
+    engine = engines.engine(private_postgres.get_uri())
+    patient = consumer(visibility_timeout_seconds=300)
+    with worker_processes.opened(engine, emulated, tmp_path, patient) as workshop:
+        gate = workshop.gate("gate")
+        groups = [f"group-{number}" for number in range(4)]
+        workshop.publish({group: [{}, {}] for group in groups} | {"busy": [{"gate": str(gate.path)}, {}]})
+        with workshop.worker() as worker:
+            gate.await_reached()
+            engine.dispose()  # of the test's own connections
+            private_postgres.stop()
+            gate.open()
+            worker.await_said("the database does not do it")
+            private_postgres.ensure_postgres_running()
+            workshop.publish({group: [{}] for group in groups})
+            workshop.finish(worker)
+
+        workshop.assert_all_done()
+        assert set(workshop.receive_counts()) == {1}
+    engine.dispose()
+
+
+def test_s1_a_worker_ends_in_time_though_its_database_has_fallen_silent(on_server: Workshop) -> None:
+    """S1: it accepts and says nothing; what was in hand is given back, and is another's at once."""
+    gate, clock = on_server.gate("gate"), SystemClock()
+    on_server.publish({"busy": [{"gate": str(gate.path)}, {}], "free": [{}]})
+    with DatabaseLine(on_server.engine) as line:
+        through = line.engine().url.render_as_string(hide_password=False)
+        with on_server.worker("--dsn", through) as worker:
+            gate.await_reached()
+            line.hold()
+            gate.open()
+            eventually(lambda: line.is_asked, timeout_seconds=PATIENCE_SECONDS, describe="a statement to be asked")
+            worker.send(signal.SIGTERM)
+            asked_at = clock.monotonic()
+            assert worker.ended() == 0
+            took_seconds = clock.monotonic() - asked_at
+    with on_server.worker() as other:
+        on_server.finish(other)
+
+    on_server.assert_all_done()
+    assert took_seconds < on_server.environment.consumers[0].stop_timeout_seconds + 2
+    assert max(on_server.receive_counts()) == 2
+
+
+@pytest.mark.parametrize("seconds", [1, pytest.param(10, marks=pytest.mark.slow)])
+def test_w6_a_worker_outlives_an_endpoint_that_is_gone_for_a_while(
+    workshop: Workshop, line: Line, seconds: int
+) -> None:
+    """What was done and could not be deleted comes again, and is only deleted: W6, W13."""
+    gate, clock = workshop.gate("gate"), SystemClock()
+    workshop.publish({"busy": [{"gate": str(gate.path)}, {}], "free": [{}]})
+    with workshop.worker("--endpoint-url", line.url) as worker:
+        gate.await_reached()
+        line.cut()
+        gone_at = clock.monotonic()
+        gate.open()
+        worker.await_said("not deleted: it comes again")
+        worker.await_said("nothing received")
+        eventually(
+            lambda: clock.monotonic() - gone_at >= seconds,
+            timeout_seconds=PATIENCE_SECONDS,
+            describe="the endpoint to be gone for long enough",
+        )
+        workshop.publish({"busy": [{}], "free": [{}]})
+        line.mend()
+        workshop.finish(worker)
+
+    workshop.assert_all_done()
+
+
+# --- together in one database -----------------------------------------------------------------------------------------
+
+
+def test_w16_two_consumers_in_one_database_do_everything_once_each(
+    on_postgres: Engine, emulated: localstack.Running, tmp_path: Path
+) -> None:
+    """Both are sent the same messages, under the same ids, and each has an inbox of its own: W16."""
+    with worker_processes.opened(
+        on_postgres, emulated, tmp_path, consumer("billing"), consumer("shipping")
+    ) as workshop:
+        workshop.publish({f"group-{number}": [{}, {"retries": 1}, {}] for number in range(4)})
+        workshop.end_groups()
+        with workshop.worker(consumer="billing") as billing, workshop.worker(consumer="shipping") as shipping:
+            workshop.finish(billing, shipping)
+
+        workshop.assert_all_done()
+        assert workshop.findings() == {}
+
+
+# --- never started ----------------------------------------------------------------------------------------------------
+
+
+def _said_before_it_ended(workshop: Workshop, *options: str) -> tuple[int, str]:
+    with workshop.worker(*options) as worker:
+        code = worker.ended()
+    return code, worker.log
+
+
+def test_a_worker_that_cannot_work_says_why_in_one_line(workshop: Workshop, tmp_path: Path) -> None:
+    """Exit code 3 is for what somebody has to write otherwise, 2 for what is not there."""
+    absent = f"sqlite:///{tmp_path / 'absent.db'}"
+    empty = engines.engine(f"sqlite:///{tmp_path / 'empty.db'}")
+    empty.connect().close()
+    empty.dispose()
+    name = naming.queue_name(workshop.environment, workshop.environment.consumers[0])
+    url = workshop.urls["billing"]
+
+    assert _said_before_it_ended(workshop, "--handlers", "no.such.module") == (
+        3,
+        "messaging: handlers are 'no.such.module', and there is no such module; put it on the Python path, or correct"
+        " Consumer.handlers in sluice/environments.py\n",
+    )
+    assert _said_before_it_ended(workshop, "--consumer", "nobody") == (
+        3,
+        f"messaging: consumer is 'nobody', and environment '{workshop.environment.name}' has billing; correct"
+        " --consumer, or declare it in sluice/environments.py\n",
+    )
+    assert _said_before_it_ended(workshop, "--dsn", absent) == (
+        3,
+        f"messaging: database {tmp_path / 'absent.db'} does not exist; correct --dsn, or create it with `python -m"
+        " messaging inbox schema --apply`\n",
+    )
+    assert _said_before_it_ended(workshop, "--dsn", str(empty.url)) == (
+        2,
+        "messaging: the inbox's tables are not as this version needs them (table sluice_inbox_audit is missing); see"
+        " `sluice inbox check`, and `inbox schema`\n",
+    )
+    workshop.sqs.set_queue_attributes(QueueUrl=url, Attributes={"VisibilityTimeout": "7"})
+    assert _said_before_it_ended(workshop) == (
+        3,
+        f"messaging: queue {url} is not what its worker needs: the queue's VisibilityTimeout is 7, allowed is"
+        " visibility_timeout_seconds (5), by which its workers hold a message; run `make deploy`, or declare it in"
+        " sluice/environments.py\n",
+    )
+    workshop.sqs.delete_queue(QueueUrl=workshop.urls.pop("billing"))
+    assert _said_before_it_ended(workshop) == (
+        2,
+        f"messaging: queue {name} is not at {workshop.emulated.endpoint_url}; deploy the environment's stacks there, or"
+        " correct --env or --endpoint-url\n",
+    )
+    assert _said_before_it_ended(workshop, "--endpoint-url", "http://127.0.0.1:1") == (
+        2,
+        "messaging: the queue does not answer (EndpointConnectionError: Could not connect to the endpoint URL:"
+        ' "http://127.0.0.1:1/"); look at --endpoint-url\n',
+    )

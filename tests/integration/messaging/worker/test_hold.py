@@ -1,0 +1,444 @@
+"""A message is worked on as long as it is held, and let go of when it is not (L1 to L6, W11, W12)."""
+
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+
+import pytest
+from sqlalchemy import Connection, Engine
+from sqlalchemy.orm import Session
+
+from sluice.clock import SystemClock, VirtualClock, eventually
+from sluice.messaging.envelope import Event
+from sluice.messaging.errors import HoldLost
+from sluice.messaging.handlers import Ack, Context, Outcome, Retry
+from sluice.messaging.inbox.inbox import Admission, Arrived, Inbox
+from sluice.messaging.worker.message_lease import MARGIN_SECONDS, Heartbeat, Hold
+from sluice.messaging.worker.processor import Done, Lost, Work
+from sluice.simulator.hook import Simulator
+from tests.support.broken_workers import CommitsUngated
+from tests.support.worker_harness import TIMEOUT_SECONDS, Fault, Hands, World, places
+
+EXTEND = "ChangeMessageVisibilityBatch"
+HOUR = 3_600
+
+
+def held(world: World, worker: Hands, seconds_max: float = 10 * HOUR) -> Hold:
+    """Receive a message and hold it."""
+    return Hold(
+        world.receive(worker),
+        clock=world.clock,
+        timeout_seconds=world.settings.timeout_seconds,
+        seconds_max=seconds_max,
+    )
+
+
+def handles(worker: Hands) -> list[list[str]]:
+    """Return which receipt handles each call extended."""
+    return [[entry["ReceiptHandle"] for entry in call["Entries"]] for call in worker.line.calls(EXTEND)]
+
+
+def test_l1_a_renewal_that_failed_is_tried_again_before_the_end(world: World) -> None:
+    """L1: a handler takes three timeouts, one call in two does not arrive, and the message stays ours."""
+    world.send("a")
+    worker = world.worker()
+
+    def takes_long(_: Session, __: Event, context: Context) -> Outcome:
+        for beat in range(3 * TIMEOUT_SECONDS):
+            if beat % 2:
+                worker.line.faults = [Fault(operation=EXTEND, unreachable=True)]
+            world.simulator.advance(1)
+            worker.heartbeat.beat()
+            context.hold.check()
+        return Ack()
+
+    world.says["a", 1] = [takes_long]
+    worker.lane.step()
+
+    assert (world.called, world.effects(), world.left()) == ([("a", 1)], [("a", 1)], [])
+    assert 6 <= len(worker.line.calls(EXTEND)) <= 12
+
+
+def lost_is_let_go(world: World, kind: type[Work], *, asks: bool, code: str | None) -> None:
+    """L1: a handler loses its message; nothing is committed, deleted or given back, and another worker does it."""
+    world.send("a")
+    worker = world.worker(kind=kind)
+
+    def loses(_: Session, __: Event, context: Context) -> Outcome:
+        if code is None:
+            worker.line.faults = [Fault(operation=EXTEND, unreachable=True)] * 100
+        else:
+            handle = worker.heartbeat.holds()[0].message.receipt_handle
+            worker.line.faults = [Fault(operation=EXTEND, failed={handle: code})]
+        seconds = TIMEOUT_SECONDS + 1 if code is None else TIMEOUT_SECONDS // 2 + 1
+        for _second in range(seconds):
+            world.simulator.advance(1)
+            worker.heartbeat.beat()
+        if asks:
+            context.hold.check()
+            raise AssertionError("it was told that the message is still its own")
+        return Ack()
+
+    world.says["a", 1] = [loses]
+    worker.lane.step()
+
+    asked = {operation for operation, _ in worker.line.asked}
+    assert (asked, world.effects()) == ({"ReceiveMessage", EXTEND}, [])
+    world.work_off(world.worker())
+    assert world.effects() == [("a", 1)]
+
+
+@pytest.mark.parametrize("asks", [True, False], ids=["asks", "does not ask"])
+@pytest.mark.parametrize("code", ["ReceiptHandleIsInvalid", None], ids=["refused", "run out"])
+def test_l1_what_is_lost_is_not_committed_and_not_touched(world: World, *, asks: bool, code: str | None) -> None:
+    """L1: whether it was refused or ran out, and whether the handler asks or comes to its end."""
+    lost_is_let_go(world, Work, asks=asks, code=code)
+
+
+def test_l1_a_worker_that_commits_what_it_has_lost_is_caught(world: World) -> None:
+    """L1, negative control: nothing stands between its handler and the commit."""
+    with pytest.raises(AssertionError):
+        lost_is_let_go(world, CommitsUngated, asks=False, code="ReceiptHandleIsInvalid")
+
+
+def test_l2_of_several_that_are_extended_each_meets_its_own_fate(world: World) -> None:
+    """L2: one is extended, one refused, one could not be; the last is tried again with the next beat."""
+    world.send("a", "b", "c")
+    worker = world.worker()
+    kept, lost, shaky = held(world, worker), held(world, worker), held(world, worker)
+    failed = {
+        lost.message.receipt_handle: "ReceiptHandleIsInvalid",
+        shaky.message.receipt_handle: "InternalError",
+    }
+    worker.line.faults = [Fault(operation=EXTEND, failed=failed)]
+    heartbeat = worker.heartbeat
+
+    with heartbeat.keeping(kept), heartbeat.keeping(lost), heartbeat.keeping(shaky):
+        world.simulator.advance(20)
+        heartbeat.beat()
+        remaining = [round(hold.remaining_seconds()) for hold in (kept, lost, shaky)]
+        heartbeat.beat()
+        with pytest.raises(HoldLost):
+            lost.check()
+        kept.check()
+        shaky.check()
+
+    assert remaining == [TIMEOUT_SECONDS, 0, 10]
+    assert handles(worker)[1:] == [[shaky.message.receipt_handle]]
+    assert round(shaky.remaining_seconds()) == TIMEOUT_SECONDS
+
+
+def test_l3_what_is_done_is_extended_no_more(world: World) -> None:
+    """L3: of twelve messages two calls extend ten and two; of those that are left one call extends them."""
+    world.send(*"abcdefghijkl")
+    worker = world.worker()
+    holds = [held(world, worker) for _ in range(12)]
+
+    with ExitStack() as stack:
+        for hold in holds:
+            stack.enter_context(worker.heartbeat.keeping(hold))
+        world.simulator.advance(20)
+        worker.heartbeat.beat()
+        for hold in holds[2:]:
+            hold.finish()
+        world.simulator.advance(20)
+        worker.heartbeat.beat()
+
+    in_order = [hold.message.receipt_handle for hold in holds]
+    assert handles(worker) == [in_order[:10], in_order[10:], in_order[:2]]
+    assert worker.heartbeat.holds() == []
+
+
+def asked_seconds(worker: Hands) -> list[int]:
+    """Return for how long each message was asked to be hidden, in order."""
+    return [entry["VisibilityTimeout"] for call in worker.line.calls(EXTEND) for entry in call["Entries"]]
+
+
+def test_l4_nothing_is_hidden_for_longer_than_the_queue_allows_and_it_is_given_up_before(world: World) -> None:
+    """L4: extending does not begin the twelve hours anew, and asking for more would be an error."""
+    other = World(world.engine, consumer="shipping", simulator=world.simulator, timeout_seconds=600)
+    other.send("a")
+    worker = other.worker()
+    hold = held(other, worker, seconds_max=100 * HOUR)
+    elapsed: list[float] = []
+
+    with worker.heartbeat.keeping(hold):
+        begun_at = world.clock.monotonic()
+        while hold.remaining_seconds() > 0 and len(elapsed) < 1_000:
+            elapsed.append(world.clock.monotonic() - begun_at)
+            world.simulator.advance(100)
+            worker.heartbeat.beat()
+
+    assert 12 * HOUR - 200 <= elapsed[-1] < 12 * HOUR
+    assert 0 < min(asked_seconds(worker)) <= max(asked_seconds(worker)) == 600
+    with pytest.raises(HoldLost):
+        hold.check()
+
+
+@pytest.mark.parametrize(
+    ("timeout_seconds", "asked"), [(2, [2]), (30, [30]), (7 * HOUR, [7 * HOUR]), (8 * HOUR, [23_759]), (12 * HOUR, [])]
+)
+def test_l4_a_message_is_held_for_its_whole_timeout_whatever_that_is(
+    world: World, timeout_seconds: int, asked: list[int]
+) -> None:
+    """L4: the longest timeout there is leaves nothing to extend, and the shortest still leaves time to commit."""
+    other = World(world.engine, consumer="shipping", simulator=world.simulator, timeout_seconds=timeout_seconds)
+    other.send("a")
+    worker = other.worker()
+    hold = held(other, worker, seconds_max=100 * HOUR)
+
+    with worker.heartbeat.keeping(hold):
+        for _ in range(3):
+            world.simulator.advance(timeout_seconds * 0.225)
+            hold.check()
+            worker.heartbeat.beat()
+
+    assert asked_seconds(worker) == asked
+
+
+def test_l4_a_delay_ends_with_the_twelve_hours_of_its_receive(world: World) -> None:
+    """L4: a handler asks for twelve hours after it has taken a while; the queue agrees to what it is asked for."""
+    world.send("a")
+
+    def tarries(_: Session, __: Event, ___: Context) -> Outcome:
+        world.simulator.advance(20)
+        return Retry(delay_seconds=12 * HOUR)
+
+    world.says["a", 1] = [tarries]
+    worker = world.worker()
+
+    worker.lane.step()
+    (told,) = worker.line.calls("ChangeMessageVisibility")
+    world.simulator.advance(told["VisibilityTimeout"] - 1)
+    hidden = worker.queue.receive(attempt_id=None, wait_seconds=0)
+    world.simulator.advance(2)
+
+    assert 12 * HOUR - 20 - 2 * MARGIN_SECONDS - 1 <= told["VisibilityTimeout"] <= 12 * HOUR - 20 - MARGIN_SECONDS
+    assert hidden is None
+    assert world.receive(worker).receive_count == 2
+
+
+def test_l4_a_handler_that_never_ends_is_given_up(world: World) -> None:
+    """L4: after ten visibility timeouts its message is extended no more, whatever it does."""
+    world.send("a")
+    worker = world.worker()
+
+    def never_ends(_: Session, __: Event, context: Context) -> Outcome:
+        for _second in range(20 * TIMEOUT_SECONDS):
+            world.simulator.advance(1)
+            worker.heartbeat.beat()
+            context.hold.check()
+        return Ack()
+
+    world.says["a", 1] = [never_ends]
+    began_at = world.clock.monotonic()
+    worker.lane.step()
+
+    assert world.effects() == []
+    assert world.clock.monotonic() - began_at == pytest.approx(world.settings.hold_seconds_max, abs=2)
+
+
+class MachineClock(VirtualClock):
+    """The machine's clock, for a simulator: nobody moves it, and whoever would wait does not."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._machine = SystemClock()
+
+    def now_us(self) -> int:
+        """Return the machine's instant."""
+        return self._machine.now_us()
+
+    def monotonic(self) -> float:
+        """Return the machine's monotonic seconds."""
+        return self._machine.monotonic()
+
+    def sleep(self, seconds: float) -> None:
+        """Do nothing: time passes by itself."""
+
+
+@pytest.mark.slow
+def test_l5_a_handler_that_lets_nobody_else_run_keeps_its_message(on_postgres: Engine) -> None:
+    """L5: one sleeps and one computes, for three visibility timeouts of two seconds each, on real threads."""
+    clock = MachineClock()
+    world = World(on_postgres, simulator=Simulator(clock), timeout_seconds=2)
+    world.send("a", "b")
+    has_ended = threading.Event()
+
+    def sleeps(_: Session, __: Event, ___: Context) -> Outcome:
+        SystemClock().sleep(6)
+        return Ack()
+
+    def computes(_: Session, __: Event, ___: Context) -> Outcome:
+        until = clock.monotonic() + 6
+        while clock.monotonic() < until:
+            sum(range(10_000))
+        return Ack()
+
+    def beats() -> None:
+        while not has_ended.wait(worker.heartbeat.interval_seconds):
+            worker.heartbeat.beat()
+
+    world.says["a", 1], world.says["b", 1] = [sleeps], [computes]
+    worker = world.worker(poll_seconds=0)
+    with ThreadPoolExecutor(3) as pool:
+        beating = pool.submit(beats)
+        working = [pool.submit(worker.work.do, world.receive(worker)) for _ in range(2)]
+        ends = [one.result(60) for one in working]
+        has_ended.set()
+        beating.result(10)
+
+    assert ends == [Done(), Done()]
+    assert [call.attempt for call in world.calls] == [1, 1]
+    assert (sorted(world.effects()), world.left()) == ([("a", 1), ("b", 1)], [])
+    assert len(worker.line.calls(EXTEND)) >= 4
+
+
+def test_l6_nothing_is_extended_any_more_when_it_is_being_deleted(world: World) -> None:
+    """L6: a beat between the handler's commit and the delete asks nothing."""
+    world.send("a")
+    beats: list[int] = []
+
+    def beats_before_delete(here: str) -> None:
+        if here in ("before_delete", "after_delete"):
+            world.simulator.advance(TIMEOUT_SECONDS * 0.6)
+            worker.heartbeat.beat()
+            beats.append(len(worker.line.calls(EXTEND)))
+
+    worker = world.worker(failpoint=beats_before_delete)
+    worker.lane.step()
+
+    assert beats == [0, 0]
+    assert worker.heartbeat.holds() == []
+
+
+def test_l6_a_delete_waits_for_a_call_that_extends_its_message(world: World) -> None:
+    """L6: the two never pass each other on their way."""
+    world.send("a")
+    worker = world.worker()
+    hold = held(world, worker)
+    is_asking, may_answer = threading.Event(), threading.Event()
+
+    class Slow(Heartbeat):
+        """Answers late."""
+
+        def _ask(self, wanted: list[Hold]) -> None:
+            is_asking.set()
+            assert may_answer.wait(30)
+            super()._ask(wanted)
+
+    heartbeat = Slow(worker.queue, timeout_seconds=TIMEOUT_SECONDS, clock=world.clock)
+    finished = threading.Event()
+
+    def finishes() -> None:
+        hold.finish()
+        finished.set()
+
+    with heartbeat.keeping(hold), ThreadPoolExecutor(2) as pool:
+        world.simulator.advance(20)
+        beating = pool.submit(heartbeat.beat)
+        assert is_asking.wait(30)
+        finishing = pool.submit(finishes)
+        assert not finished.wait(0.1)
+        may_answer.set()
+        beating.result(30)
+        finishing.result(30)
+        world.simulator.advance(20)
+        heartbeat.beat()
+
+    assert len(worker.line.calls(EXTEND)) == 1
+
+
+class WaitsForRow(Inbox):
+    """Waits for the row of the group until hardly anything is left of the timeout."""
+
+    def __init__(self, world: World, seconds: float) -> None:
+        super().__init__(world.policy, clock=world.clock)
+        self._world, self._seconds = world, seconds
+
+    def admit(self, connection: Connection, arrived: Arrived) -> Admission:
+        """Wait, then admit."""
+        self._world.simulator.advance(self._seconds)
+        return super().admit(connection, arrived)
+
+
+@pytest.mark.parametrize(("waited", "ending"), [(TIMEOUT_SECONDS - 2, Done()), (TIMEOUT_SECONDS - 0.5, Lost())])
+def test_w11_no_handler_begins_with_less_than_the_margin_left(world: World, waited: float, ending: object) -> None:
+    """W11: what waited for too long is left alone, and comes again."""
+    world.send("a")
+    worker = world.worker(inbox=WaitsForRow(world, waited))
+
+    ended = worker.work.do(world.receive(worker))
+
+    assert ended == ending
+    assert world.effects() == world.called == ([("a", 1)] if ending == Done() else [])
+
+
+def test_w11_no_message_is_received_before_it_is_worked_on(world: World) -> None:
+    """W11: a lane asks for one message, and for the next when that is done."""
+    world.send("a", "b")
+    worker = world.worker()
+
+    worker.lane.step()
+
+    assert [call["MaxNumberOfMessages"] for call in worker.line.calls("ReceiveMessage")] == [1]
+    assert places(world.left()) == [("b", 1)]
+
+
+def received_again(world: World, *, gives_up: bool) -> tuple[object, object, list[int]]:
+    """W12: one lane is in its handler when another receives the same message; return the ends, and who was in it."""
+    world.send("a")
+    worker = world.worker()
+    is_in_handler, may_end = threading.Event(), threading.Event()
+    inside: list[int] = []
+
+    def lingers(_: Session, __: Event, context: Context) -> Outcome:
+        inside.append(len(world.calls))
+        is_in_handler.set()
+        if gives_up:
+            eventually(
+                lambda: context.hold.remaining_seconds() == 0,
+                timeout_seconds=30,
+                describe="the hold to be lost",
+                clock=SystemClock(),
+            )
+            inside.append(len(world.calls))
+            context.hold.check()
+        assert may_end.wait(30)
+        return Ack()
+
+    world.says["a", 1] = [lingers]
+    with ThreadPoolExecutor(2) as pool:
+        first = pool.submit(worker.work.do, world.receive(worker))
+        assert is_in_handler.wait(30)
+        world.simulator.advance(world.settings.timeout_seconds + 1)
+        # Only its own clock tells the first that its time is over: it is as if that had been extended.
+        worker.heartbeat.holds()[0].extended(world.clock.monotonic(), HOUR)
+        second = pool.submit(worker.work.do, world.receive(worker))
+        if not gives_up:
+            eventually(lambda: len(worker.heartbeat.holds()) == 2, timeout_seconds=30, describe="the second to wait")
+            world.simulator.advance(world.settings.timeout_seconds + 1)
+        ended = second.result(60)
+        may_end.set()
+        return first.result(60), ended, inside
+
+
+def test_w12_a_group_that_is_received_again_waits_for_the_lane_that_has_it(on_file: Engine) -> None:
+    """W12: the old one is told first, and has left its handler before the new one enters."""
+    world = World(on_file)
+
+    first, second, inside = received_again(world, gives_up=True)
+
+    assert (first, second, inside) == (Lost(), Done(), [1, 1])
+    assert (world.called, world.effects(), world.left()) == ([("a", 1), ("a", 1)], [("a", 1)], [])
+
+
+def test_w12_a_lane_that_does_not_leave_keeps_its_group(on_file: Engine) -> None:
+    """W12: the message is not handled beside it, nor given back at once; what the old lane did is not committed."""
+    world = World(on_file, timeout_seconds=2)
+
+    first, second, inside = received_again(world, gives_up=False)
+
+    assert (first, second, inside) == (Lost(), Lost(), [1])
+    assert (world.called, world.effects()) == ([("a", 1)], [])
+    assert places(world.left()) == [("a", 1)]

@@ -1,0 +1,221 @@
+"""Real workers are told to stop: they finish or give back what they have, in time, and nobody notices.
+
+A message that was given back is another's at once; one that was not would stand still for a visibility timeout.
+"""
+
+import json
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sqlalchemy import Engine
+
+from emulator import localstack
+from examples.services.models import Base
+from sluice.clock import SystemClock, eventually
+from sluice.environments import environment
+from sluice.history.events import Kind
+from tests.support import worker_processes
+from tests.support.relay_processes import PATIENCE_SECONDS, Line
+from tests.support.worker_processes import Workshop, consumer
+
+pytestmark = pytest.mark.xdist_group("localstack")  # one at a time
+LONG_SECONDS = 300
+"""A visibility timeout nobody here waits for: whatever comes again was given back."""
+
+
+@pytest.fixture
+def workshop(on_file: Engine, emulated: localstack.Running, tmp_path: Path) -> Iterator[Workshop]:
+    """Yield a workshop with one consumer whose messages come again when they are given back, and not before."""
+    patient = consumer(visibility_timeout_seconds=LONG_SECONDS, stop_timeout_seconds=6)
+    with worker_processes.opened(on_file, emulated, tmp_path, patient) as made:
+        yield made
+
+
+@pytest.fixture
+def line(emulated: localstack.Running) -> Iterator[Line]:
+    """Yield a line to the endpoint."""
+    with Line(emulated.endpoint_url) as made:
+        yield made
+
+
+def _assert_nothing_in_flight(workshop: Workshop) -> None:
+    """S1: within a second of the exit."""
+    url = workshop.urls["billing"]
+    eventually(lambda: workshop.counts(url)[1] == 0, timeout_seconds=1, describe="nothing to be in flight")
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_s1_what_is_in_hand_is_finished_before_the_end(workshop: Workshop, number: signal.Signals) -> None:
+    """A second signal changes nothing; the exit code is 0, and nothing is in flight afterwards: S1, S2."""
+    gate = workshop.gate("gate")
+    workshop.publish({"busy": [{"gate": str(gate.path)}, {}]})
+    with workshop.worker() as worker:
+        gate.await_reached()
+        worker.send(number)
+        worker.await_said("stopping")
+        worker.send(number)
+        gate.open()
+        assert worker.ended() == 0
+
+    _assert_nothing_in_flight(workshop)
+    done = workshop.effects()["busy"]
+    assert done in ([1], [1, 2])  # the second is for a poll that is still open, if one is
+    assert workshop.counts(workshop.urls["billing"]) == (2 - len(done), 0, 0)
+    assert worker.said("stopped")[0]["unfinished"] == 0
+
+
+def test_s1_what_a_poll_brings_after_sigterm_is_worked_on(workshop: Workshop) -> None:
+    """The polls were open when the signal came, and a message came after it; one poll brings it, once: S1, S5."""
+    workshop.publish({"early": [{}]})
+    with workshop.worker() as worker:
+        workshop.await_effects()
+        workshop.await_counts(workshop.urls["billing"], (0, 0, 0))
+        worker.send(signal.SIGTERM)
+        worker.await_said("stopping")
+        workshop.publish({"late": [{}]})
+        assert worker.ended() == 0
+
+    _assert_nothing_in_flight(workshop)
+    assert workshop.effects() == {"early": [1], "late": [1]}
+    came = [event.message_group_id for event in workshop.events() if event.kind == Kind.RECEIVED]
+    assert came == ["early", "late"]
+
+
+def test_s3_what_a_stubborn_handler_holds_is_given_back_before_the_end(workshop: Workshop) -> None:
+    """The worker ends within its stop timeout all the same; its successor has the message at once: S2, S3."""
+    gate = workshop.gate("gate")
+    workshop.publish({"held": [{"gate": str(gate.path), "is_stubborn": True}, {}]})
+    clock = SystemClock()
+    with workshop.worker() as worker:
+        gate.await_reached()
+        worker.send(signal.SIGTERM)
+        asked_at = clock.monotonic()
+        assert worker.ended() == 0
+        took_seconds = clock.monotonic() - asked_at
+
+    assert took_seconds < 6
+    assert worker.said("stopped")[0]["unfinished"] == 1
+    _assert_nothing_in_flight(workshop)
+    with workshop.worker() as successor:
+        workshop.finish(successor)
+    workshop.assert_all_done()
+
+
+@pytest.mark.parametrize("count", [5, pytest.param(20, marks=pytest.mark.slow)])
+def test_s5_rolling_restarts_under_load_leave_the_dlq_empty(workshop: Workshop, count: int) -> None:
+    """Each successor runs before its predecessor is told to stop; no message used up an attempt for it: S5."""
+    groups = [f"group-{number}" for number in range(4)]
+    with ExitStack() as running:
+        worker = running.enter_context(workshop.worker())
+        for _ in range(count):
+            workshop.publish({group: [{}, {}, {}] for group in groups})
+            replaced, worker = worker, running.enter_context(workshop.worker())
+            worker.await_said("working")
+            workshop.publish({group: [{}, {}, {}] for group in groups})
+            replaced.send(signal.SIGTERM)
+            assert replaced.ended() == 0
+        workshop.end_groups()
+        workshop.finish(worker)
+
+    workshop.assert_all_done()
+    assert workshop.findings() == {}
+    assert max(workshop.receive_counts()) <= 3
+
+
+def test_s6_the_images_command_ends_with_0_when_it_is_told_to(
+    on_file: Engine, emulated: localstack.Running, tmp_path: Path
+) -> None:
+    """`sluice worker` as process 1 is started: no shell, by its variables; with the declared consumer."""
+    Base.metadata.create_all(on_file)
+    with worker_processes.opened(on_file, emulated, tmp_path, environment=environment("local")) as workshop:
+        variables = {"SLUICE_ENV": "local", "SLUICE_CONSUMER": "audit", "SLUICE_DSN": str(on_file.url)}
+        log = tmp_path / "worker.log"
+        with (
+            log.open("w") as written,
+            subprocess.Popen(
+                [sys.executable, "-m", "messaging", "worker"],
+                env=localstack.pointed_at(emulated) | variables,
+                stderr=written,
+            ) as worker,
+        ):
+            _await_in(log, "working")
+            worker.send_signal(signal.SIGTERM)
+            _await_in(log, "stopping")
+            workshop.publish({"late": [{"version": 1}]})
+            ended = worker.wait(timeout=30)
+        assert workshop.counts(workshop.urls["audit"]) == (0, 0, 0)
+
+    assert ended == 0, log.read_text("utf-8")
+    assert [json.loads(line)["event"] for line in log.read_text("utf-8").splitlines()] == [
+        "working",
+        "stopping",
+        "stopped",
+    ]
+
+
+def _await_in(log: Path, event: str) -> None:
+    eventually(
+        lambda: f'"{event}"' in log.read_text("utf-8"), timeout_seconds=PATIENCE_SECONDS, describe=f"{event} in {log}"
+    )
+
+
+def test_s6_a_signal_before_it_works_ends_it_with_0_too(workshop: Workshop, line: Line) -> None:
+    """It was looking at its queue when a deploy changed its mind: S6."""
+    line.hold()
+    with workshop.worker("--endpoint-url", line.url) as worker:
+        eventually(lambda: line.is_asked, timeout_seconds=PATIENCE_SECONDS, describe="the queue to be looked at")
+        worker.send(signal.SIGTERM)
+        line.let_go()
+        assert worker.ended() == 0
+
+    assert worker.said("stopped")[0]["unfinished"] == 0
+
+
+@contextmanager
+def _agent() -> Iterator[tuple[str, list[dict[str, Any]]]]:
+    """Yield the address of an ECS agent that grants everything, and what it was asked."""
+    asked: list[dict[str, Any]] = []
+
+    class Agent(BaseHTTPRequestHandler):
+        def do_PUT(self) -> None:
+            said = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+            asked.append({"path": self.path, **said})
+            answer = json.dumps({"protection": said}).encode()
+            self.send_response(200)
+            self.send_header("Content-Length", str(len(answer)))
+            self.end_headers()
+            self.wfile.write(answer)
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Agent) as server:
+        threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_address[1]}", asked
+        server.shutdown()
+
+
+def test_s7_the_task_is_protected_while_it_works_and_not_afterwards(workshop: Workshop) -> None:
+    """The agent is told so at the latest when the worker ends: S7."""
+    gate = workshop.gate("gate")
+    workshop.publish({"busy": [{"gate": str(gate.path)}]})
+    with _agent() as (uri, asked), workshop.worker(ECS_AGENT_URI=uri) as worker:
+        gate.await_reached()
+        eventually(lambda: len(asked) == 1, timeout_seconds=PATIENCE_SECONDS, describe="protection to be asked for")
+        worker.send(signal.SIGTERM)
+        gate.open()
+        assert worker.ended() == 0
+
+    assert asked == [
+        {"path": "/task-protection/v1/state", "ProtectionEnabled": True, "ExpiresInMinutes": 10},
+        {"path": "/task-protection/v1/state", "ProtectionEnabled": False},
+    ]
+    assert workshop.effects() == {"busy": [1]}

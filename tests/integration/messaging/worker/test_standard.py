@@ -1,0 +1,181 @@
+"""A standard queue: no order, repeats, no deduplication. The same worker reads it, and effects are still once."""
+
+import json
+import random
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sqlalchemy import Column, Engine, Integer, MetaData, Table, Text, insert, select
+from sqlalchemy.orm import Session
+
+from sluice import metrics
+from sluice.declaration import Consumer
+from sluice.messaging import Ack, Context, Event, Outcome, Retry
+from sluice.messaging.database import engines, schema
+from sluice.messaging.database.waiting import PollWait, Stop
+from sluice.messaging.envelope import Envelope
+from sluice.messaging.handlers import Handlers
+from sluice.messaging.inbox.inbox import Inbox, Policy
+from sluice.messaging.inbox.tables import exceptions
+from sluice.messaging.sqs.queue import Queue
+from sluice.messaging.telemetry.tally import Tally
+from sluice.messaging.worker.handler_runner import Performer
+from sluice.messaging.worker.message_lease import Heartbeat
+from sluice.messaging.worker.processor import Work, WorkSettings
+from sluice.messaging.worker.worker import Lane, WorkerSettings
+from sluice.simulator.hook import Simulator
+
+_effects = Table(
+    "effect",
+    MetaData(),
+    Column("id", Integer, primary_key=True),
+    Column("group_id", Text),
+    Column("epoch", Integer),
+    Column("seq", Integer),
+    Column("is_late", Integer),
+)
+
+
+class _Service:
+    """A worker of one lane on a standard queue, whose handler writes down what it was called for."""
+
+    def __init__(self, engine: Engine, consumer: Consumer) -> None:
+        simulator = Simulator()
+        self.engine, self.sqs, clock = engine, simulator.client("sqs"), simulator.clock
+        dead_letters = self.sqs.create_queue(QueueName="orders-dlq")["QueueUrl"]
+        asked = self.sqs.get_queue_attributes(QueueUrl=dead_letters, AttributeNames=["QueueArn"])
+        policy = {"deadLetterTargetArn": asked["Attributes"]["QueueArn"], "maxReceiveCount": "5"}
+        attributes = {"RedrivePolicy": json.dumps(policy)}
+        self.url = str(self.sqs.create_queue(QueueName="orders", Attributes=attributes)["QueueUrl"])
+        self.failing: set[int] = set()
+        queue, wait, tally = Queue(self.sqs, self.url), PollWait(Stop()), Tally()
+        self.tally = tally
+        work = Work(
+            engine,
+            queue,
+            Inbox(Policy.declared(consumer), clock=clock),
+            Performer(handlers=Handlers({"*": self._handle})),
+            Heartbeat(queue, timeout_seconds=30, clock=clock),
+            settings=WorkSettings(
+                consumer=consumer.name, max_attempts=5, timeout_seconds=30, hold_seconds_max=300, is_ordered=False
+            ),
+            wait=wait,
+            clock=clock,
+            chance=random.Random(1),  # noqa: S311 (jitter is no secret)
+            tally=tally,
+        )
+        settings = WorkerSettings(lanes=1, wait_seconds=10, drain_seconds=20, keep_inbox_seconds=1e6, is_ordered=False)
+        chance = random.Random(2)  # noqa: S311 (jitter is no secret)
+        self._lane = Lane(queue, work, settings=settings, wait=wait, clock=clock, chance=chance)
+
+    def _handle(self, session: Session, event: Event, context: Context) -> Outcome:
+        if context.seq in self.failing and context.attempt == 1:
+            return Retry(delay_seconds=5)
+        row = {"group_id": event.group, "epoch": context.epoch, "seq": context.seq, "is_late": context.is_late}
+        session.execute(insert(_effects).values(row))
+        return Ack()
+
+    def send(self, *numbers: int, epoch: int = 1, **parameters: Any) -> None:
+        """Send the group's events with these numbers, one after the other; a number is always the same event."""
+        for seq in numbers:
+            event = Event(type="order.placed", group="g", data={}, id=f"event-{epoch}-{seq}")
+            body = Envelope(event=event, seq=seq, epoch=epoch).body
+            self.sqs.send_message(QueueUrl=self.url, MessageBody=body, **parameters)
+
+    def work(self) -> list[tuple[int, int, bool]]:
+        """Work until nothing comes; return epoch, number and lateness of all effects so far, as they happened."""
+        while self._lane.step():
+            pass
+        with engines.reading(self.engine) as connection:
+            seen = select(_effects.c.epoch, _effects.c.seq, _effects.c.is_late).order_by(_effects.c.id)
+            return [(epoch, seq, bool(is_late)) for epoch, seq, is_late in connection.execute(seen)]
+
+    def exceptions(self) -> list[tuple[int, int, int, str, bool]]:
+        """Return epoch, first and last number, state, and whether it is over, of what did not simply come and pass."""
+        with engines.reading(self.engine) as connection:
+            rows = connection.execute(select(exceptions).order_by(exceptions.c.epoch, exceptions.c.seq))
+            return [(row.epoch, row.seq, row.through, row.state, row.closed_at_us is not None) for row in rows]
+
+
+@pytest.fixture
+def engine(tmp_path: Path) -> Iterator[Engine]:
+    """Yield an SQLite database with the inbox's tables and the handler's."""
+    made = engines.engine(f"sqlite:///{tmp_path / 'inbox.db'}")
+    with made.begin() as connection:
+        schema.create(connection, schema.INBOX)
+        _effects.metadata.create_all(connection)
+    yield made
+    made.dispose()
+
+
+@pytest.fixture
+def service(engine: Engine) -> _Service:
+    """Return a service that gets every event."""
+    return _Service(engine, Consumer(name="billing"))
+
+
+def test_what_fails_is_overtaken_and_then_handled_late(service: _Service) -> None:
+    """The handler is told that it is late, and the number counts as filled: on a FIFO queue 3 and 4 would wait."""
+    service.failing = {2}
+    service.send(1, 2, 3, 4)
+
+    effects = service.work()
+
+    assert effects == [(1, 1, False), (1, 3, False), (1, 4, False), (1, 2, True)]
+    assert service.exceptions() == [(1, 2, 2, "filled", True)]
+
+
+def test_what_comes_in_any_order_and_twice_is_handled_once_each(service: _Service) -> None:
+    """Late is told from twice by the numbers written down as missing."""
+    service.send(3, 5, 3, 1, 5, 4, 2, 1, 4, 2)
+
+    effects = service.work()
+
+    assert effects == [(1, 3, False), (1, 5, False), (1, 1, True), (1, 4, True), (1, 2, True)]
+    assert service.tally.take()[metrics.DUPLICATES] == 5
+    assert [(seq, through, state, is_over) for _, seq, through, state, is_over in service.exceptions()] == [
+        (1, 1, "filled", True),
+        (2, 2, "filled", True),
+        (4, 4, "filled", True),
+    ]
+
+
+def test_a_missing_number_stays_written_down(service: _Service) -> None:
+    """What never comes is seen by an operator."""
+    service.send(4, 1)
+
+    service.work()
+
+    assert service.exceptions() == [(1, 1, 1, "filled", True), (1, 2, 3, "gap", False)]
+
+
+def test_behind_a_filter_policy_a_late_message_is_no_repeat(engine: Engine) -> None:
+    """Its lawful gaps are recorded all the same, or 2 after 5 would be dropped unhandled."""
+    service = _Service(engine, Consumer(name="audit", filter_policy={"type": ["order.placed"]}))
+    service.send(5, 2, 5, 2)
+
+    effects = service.work()
+
+    assert effects == [(1, 5, False), (1, 2, True)]
+
+
+def test_a_new_epoch_may_begin_with_any_of_its_messages(service: _Service) -> None:
+    """A restored producer goes on at 3; 4 comes first, and 3 is neither refused nor taken for a repeat."""
+    service.send(1, 2)
+    service.send(4, 3, 4, 5, epoch=2)
+
+    effects = service.work()
+
+    assert effects == [(1, 1, False), (1, 2, False), (2, 4, False), (2, 3, True), (2, 5, False)]
+
+
+def test_a_message_may_have_a_group_or_none(service: _Service) -> None:
+    """A standard queue takes a message group id too, for fairness; direct sends and standard topics need none."""
+    service.send(1)
+    service.send(2, MessageGroupId="g")
+
+    effects = service.work()
+
+    assert effects == [(1, 1, False), (1, 2, False)]

@@ -1,0 +1,115 @@
+"""What a handler or a database does that nobody asked for, and what it must not cost."""
+
+import asyncio
+import contextlib
+
+import pytest
+from sqlalchemy import Engine, text
+from sqlalchemy.exc import DBAPIError, OperationalError
+from sqlalchemy.orm import Session
+
+from sluice.messaging.envelope import Event
+from sluice.messaging.handlers import Ack, Context, Outcome, Reject
+from sluice.messaging.inbox.inbox import Policy
+from sluice.messaging.worker.processor import Lost
+from tests.support.worker_harness import MAX_ATTEMPTS, TIMEOUT_SECONDS, Killed, World, dying, places
+
+PARKS = Policy(consumer="billing", parks_poison=True, parks_gaps=True)
+
+
+def swallows(session: Session, _: Event, __: Context) -> Outcome:
+    """Go on after a statement that failed, as if nothing had been."""
+    with contextlib.suppress(DBAPIError):
+        session.execute(text("SELECT 1 / 0 FROM nowhere"))
+    return Ack()
+
+
+def test_a_handler_that_swallows_a_database_error_is_not_done(on_postgres: Engine) -> None:
+    """Postgres makes a rollback of such a commit and tells nobody: the message would be deleted for nothing."""
+    world = World(on_postgres)
+    world.send("a")
+    world.says["a", 1] = [swallows]
+
+    world.work_off(world.worker())
+
+    assert [call.attempt for call in world.calls] == [1, 2]
+    assert (world.effects(), world.left(), world.dead()) == ([("a", 1)], [], [])
+
+
+@pytest.mark.parametrize("said", [SystemExit(1), asyncio.CancelledError()], ids=["exit", "cancelled"])
+def test_what_would_end_a_thread_ends_an_attempt(world: World, said: BaseException) -> None:
+    """A library that calls sys.exit, or asyncio within a handler: the lane has to outlive it."""
+    world.send("a")
+    world.says["a", 1] = [said]
+
+    world.work_off(world.worker())
+
+    assert (len(world.calls), world.effects(), world.dead()) == (2, [("a", 1)], [])
+
+
+@pytest.mark.parametrize("policy", [Policy(consumer="billing"), PARKS], ids=["skip", "park"])
+def test_w8_a_first_message_that_kills_its_workers_is_missing_and_comes_back(engine: Engine, policy: Policy) -> None:
+    """Nothing was ever written for it; the one behind it must not begin the group."""
+    world = World(engine, policy=policy)
+    world.send("a", "a")
+    for _ in range(MAX_ATTEMPTS):
+        with pytest.raises(Killed):
+            world.worker(failpoint=dying("before_commit")).lane.step()
+        world.simulator.advance(TIMEOUT_SECONDS + 1)
+    worker = world.worker()
+    world.work_off(worker)
+    assert places(world.dead()) == [("a", 1)]
+
+    before = world.effects()
+    world.redrive()
+    world.work_off(worker)
+    worker.drainer.step()
+
+    assert before == ([] if policy.parks_gaps else [("a", 2)])
+    assert world.effects() == ([("a", 1), ("a", 2)] if policy.parks_gaps else [("a", 2), ("a", 1)])
+    assert (world.left(), world.dead(), world.parked()) == ([], [], [])
+
+
+def test_an_inbox_that_cannot_be_written_takes_no_message_with_it(world: World) -> None:
+    """In the middle of a migration, after a failover: nothing more is received, and no attempt is used up meanwhile."""
+    world.send("a", "b", "c")
+    _rename(world.engine, "sluice_inbox_group", "elsewhere")
+    worker = world.worker()
+
+    ended = worker.work.do(world.receive(worker))
+    for _ in range(3 * MAX_ATTEMPTS):
+        worker.lane.step()
+    received = len(worker.line.calls("ReceiveMessage"))
+    _rename(world.engine, "elsewhere", "sluice_inbox_group")
+    world.work_off(worker)
+
+    assert (ended, received) == (Lost(), 1)
+    assert sorted(world.effects()) == [("a", 1), ("b", 1), ("c", 1)]
+    assert (world.left(), world.dead()) == ([], [])
+
+
+def _rename(engine: Engine, name: str, to: str) -> None:
+    with engine.begin() as connection:
+        connection.execute(text(f"ALTER TABLE {name} RENAME TO {to}"))
+
+
+def test_a_parked_message_that_fails_elsewhere_holds_up_no_other_group(engine: Engine) -> None:
+    """Another database its handler asks is away: that is an attempt of this message, and the next group's turn."""
+    world = World(engine, policy=PARKS)
+    worker = world.worker()
+    world.says["a", 1], world.says["b", 1] = [Reject("no such customer")], [Reject("no such customer")]
+    world.send("a", "a", "b", "b")
+    world.work_off(worker)
+    world.redrive()
+    world.work_off(worker)
+    elsewhere = OperationalError("SELECT", {}, RuntimeError("another database does not answer"))
+    world.says["a", 2] = [elsewhere] * MAX_ATTEMPTS
+
+    assert worker.drainer.step() == 1
+    for _ in range(MAX_ATTEMPTS):
+        world.simulator.advance(301)
+        worker.drainer.step()
+
+    assert world.effects() == [("a", 1), ("b", 1), ("b", 2)]
+    assert [call.attempt for call in world.calls if call.place == ("a", 2)] == list(range(1, MAX_ATTEMPTS + 1))
+    assert world.parked() == [("a", 2)]

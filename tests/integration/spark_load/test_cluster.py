@@ -1,0 +1,269 @@
+"""The load test on a real cluster: a standalone master and worker, spark-submit, and a Spark Connect server.
+
+The command is the one a user types, and runs in a process of its own; queues are the loopback's, which every process
+of this machine reaches.
+"""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyspark
+import pytest
+
+from sluice.clock import eventually
+from sluice.environments import environment
+from sluice.errors import ConfigError, EndpointError
+from spark_load.runtime import spark_session
+from tests.integration.conftest import PROJECT
+from tests.support import fake_aws
+
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
+
+SPARK_HOME = Path(pyspark.__file__).parent
+SLOTS = 4  # of the profile below: one publishes, three consume
+RUN_SECONDS_MAX = 600
+PROFILE = """
+messages_per_second: 100
+duration_seconds: 2
+group_count: 10
+group_skew: 1.0
+payload_bytes: 128
+duplicate_share: 0.1
+duplicate_after_seconds: 0.5
+lateness_budget_seconds: 60
+drain_timeout_seconds: 30
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Standalone:
+    """A standalone cluster of one worker on the loopback interface."""
+
+    folder: Path
+    master: str
+
+    def variables(self) -> dict[str, str]:
+        """Return the environment of its processes and of those that use it."""
+        return _variables(self.folder)
+
+
+def _variables(folder: Path) -> dict[str, str]:
+    own = {
+        "SPARK_HOME": str(SPARK_HOME),
+        "SPARK_LOCAL_IP": "127.0.0.1",
+        "SPARK_LOCAL_DIRS": str(folder / "local"),
+        "SPARK_WORKER_DIR": str(folder / "work"),
+        "PYSPARK_PYTHON": sys.executable,
+        "PYSPARK_DRIVER_PYTHON": sys.executable,
+    }
+    alien = ("PYTHONPATH", "AWS_ENDPOINT_URL", "SPARK_REMOTE", "PYSPARK_GATEWAY_PORT", "PYSPARK_GATEWAY_SECRET")
+    return {name: value for name, value in os.environ.items() if name not in alien} | own
+
+
+@contextmanager
+def process(folder: Path, name: str, command: list[str], *, says: str) -> Iterator[re.Match[str]]:
+    """Run a program of Spark's until the block ends; yield what it said when it was ready."""
+    log = folder / name
+    with log.open("wb") as output:
+        started = subprocess.Popen(
+            command, env=_variables(folder), stdout=output, stderr=output, cwd=folder, start_new_session=True
+        )
+    try:
+
+        def ready() -> list[re.Match[str]]:
+            assert started.poll() is None, log.read_text()
+            return list(re.finditer(says, log.read_text()))
+
+        yield eventually(ready, timeout_seconds=90, describe=f"{name} to say {says!r}")[0]
+    finally:
+        os.killpg(started.pid, signal.SIGTERM)
+        started.wait(30)
+
+
+@pytest.fixture(scope="module")
+def standalone(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Standalone]:
+    """Yield a cluster whose worker offers more cores than there are."""
+    folder, deploy = tmp_path_factory.mktemp("cluster"), "org.apache.spark.deploy"
+    own = [str(SPARK_HOME / "bin" / "spark-class")]
+    loopback_only = ["--host", "127.0.0.1", "--webui-port", "0"]
+    starting = [*own, f"{deploy}.master.Master", *loopback_only, "--port", "0"]
+    with process(folder, "master", starting, says=r"Starting Spark master at (spark://\S+)") as said:
+        master = said[1]
+        working = [*own, f"{deploy}.worker.Worker", *loopback_only, "--cores", str(SLOTS), "--memory", "2g", master]
+        with process(folder, "worker", working, says="Successfully registered with master"):
+            yield Standalone(folder, master)
+
+
+@pytest.fixture
+def endpoint() -> Iterator[fake_aws.Endpoint]:
+    """Yield queues of the local environment that are not LocalStack's."""
+    with fake_aws.running() as one:
+        one.deploy(environment("local"))
+        yield one
+
+
+@pytest.fixture
+def work(tmp_path: Path) -> Path:
+    """Return a folder with the profile in it."""
+    (tmp_path / "brief.yaml").write_text(PROFILE, encoding="utf-8")
+    return tmp_path
+
+
+def _ended(command: list[str], *, at: fake_aws.Endpoint, folder: Path, more: dict[str, str]) -> dict[str, Any]:
+    """Run a command to its end and return the verdict it wrote, which is valid."""
+    ended = subprocess.run(
+        command,
+        env=_variables(folder) | {"AWS_ENDPOINT_URL": at.url} | more,
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        timeout=RUN_SECONDS_MAX,
+        check=False,
+    )
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    (written,) = (folder / "runs").glob("*/verdict.json")
+    said: dict[str, Any] = json.loads(written.read_text(encoding="utf-8"))
+    return said
+
+
+def _received(verdict: dict[str, Any]) -> dict[str, int]:
+    return {queue: of["received"]["count"] for queue, of in verdict["measures"]["queues"].items()}
+
+
+EVERYTHING = {f"sluice-local-{consumer}.fifo": 200 for consumer in ("billing", "shipping", "audit")}
+RUN = ["run", "brief.yaml"]
+
+
+@pytest.mark.slow
+def test_a_standalone_cluster_runs_it(standalone: Standalone, endpoint: fake_aws.Endpoint, work: Path) -> None:
+    """The executors are sent the code: nothing of the project is on their path."""
+    command = [sys.executable, str(PROJECT / "load.py"), *RUN, "--master", standalone.master]
+
+    verdict = _ended(command, at=endpoint, folder=work, more={})
+
+    assert (verdict["status"], _received(verdict)) == ("valid", EVERYTHING)
+    assert list((standalone.folder / "work").glob("app-*/0/sluice_tasks.zip"))
+
+
+@pytest.mark.slow
+def test_spark_submit_runs_it(standalone: Standalone, endpoint: fake_aws.Endpoint, work: Path) -> None:
+    """The session is the one spark-submit made."""
+    command = [str(SPARK_HOME / "bin" / "spark-submit"), "--master", standalone.master]
+    command += ["--conf", "spark.task.maxFailures=1", str(PROJECT / "load.py"), *RUN]
+
+    verdict = _ended(command, at=endpoint, folder=work, more={})
+
+    assert (verdict["status"], _received(verdict)) == ("valid", EVERYTHING)
+
+
+@pytest.mark.slow
+def test_a_spark_connect_server_runs_it(standalone: Standalone, endpoint: fake_aws.Endpoint, work: Path) -> None:
+    """The driver has no JVM; the server's executors are sent the code."""
+    serving = [str(SPARK_HOME / "bin" / "spark-submit"), "--master", standalone.master]
+    serving += ["--class", "org.apache.spark.sql.connect.service.SparkConnectServer"]
+    for name, value in {
+        "spark.task.maxFailures": "1",
+        "spark.ui.enabled": "false",
+        "spark.connect.grpc.binding.address": "127.0.0.1",
+        "spark.connect.grpc.binding.port": "0",
+    }.items():
+        serving += ["--conf", f"{name}={value}"]
+    with process(
+        standalone.folder, "connect", [*serving, "spark-internal"], says=r"server started at: \S*:(\d+)"
+    ) as at:
+        verdict = _ended(
+            [sys.executable, str(PROJECT / "load.py"), *RUN],
+            at=endpoint,
+            folder=work,
+            more={"SPARK_REMOTE": f"sc://127.0.0.1:{at[1]}", "JAVA_HOME": "/nowhere"},
+        )
+
+    assert (verdict["status"], _received(verdict)) == ("valid", EVERYTHING)
+
+
+@pytest.mark.slow
+def test_a_cluster_with_too_few_slots_is_refused(
+    standalone: Standalone, endpoint: fake_aws.Endpoint, work: Path
+) -> None:
+    """With both numbers, and before anything is published: tasks that wait for each other would never begin."""
+    many = PROFILE + "consumers_per_queue: 9\n"
+    (work / "brief.yaml").write_text(many, encoding="utf-8")
+
+    ended = subprocess.run(
+        [sys.executable, str(PROJECT / "load.py"), *RUN, "--master", standalone.master],
+        env=_variables(work) | {"AWS_ENDPOINT_URL": endpoint.url},
+        cwd=work,
+        capture_output=True,
+        text=True,
+        timeout=RUN_SECONDS_MAX,
+        check=False,
+    )
+
+    assert ended.returncode == 3
+    assert "the cluster runs 4 tasks at once, and this needs 28; add executors or cores" in ended.stderr
+
+
+@pytest.mark.slow
+def test_a_cluster_that_runs_failed_tasks_again_is_refused(
+    standalone: Standalone, endpoint: fake_aws.Endpoint, work: Path
+) -> None:
+    """A task that is run again publishes again; Spark's default is four times.
+
+    spark-submit puts all its program says on its own standard output.
+    """
+    command = [str(SPARK_HOME / "bin" / "spark-submit"), "--master", standalone.master, str(PROJECT / "load.py"), *RUN]
+
+    ended = subprocess.run(
+        command,
+        env=_variables(work) | {"AWS_ENDPOINT_URL": endpoint.url},
+        cwd=work,
+        capture_output=True,
+        text=True,
+        timeout=RUN_SECONDS_MAX,
+        check=False,
+    )
+
+    assert ended.returncode == 3
+    assert "spark.task.maxFailures is 4, allowed is 1" in ended.stdout
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"master": "yarn"}, r"cluster is 'yarn', allowed is an address such as spark://host:7077"),
+        ({"master": "spark://host"}, r"cluster is 'spark://host', allowed is an address such as spark://host:7077"),
+        ({"remote": "sc://host:port"}, r"cluster is 'sc://host:port', allowed is an address such as sc://host:15002"),
+        ({"master": "spark://a:1", "remote": "sc://a:2"}, r"allowed is one of them"),
+    ],
+)
+def test_an_address_that_is_none_is_refused(given: dict[str, str], said: str) -> None:
+    """The value seen and the value allowed."""
+    with pytest.raises(ConfigError, match=said):
+        spark_session.Cluster(**given)
+
+
+def test_under_spark_submit_no_other_cluster_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Which of the two would be meant?"""
+    monkeypatch.setenv("PYSPARK_GATEWAY_PORT", "1")
+
+    with pytest.raises(ConfigError, match="given under spark-submit, which has chosen the cluster already"):
+        spark_session.Cluster(master="spark://127.0.0.1:7077")
+
+
+@pytest.mark.parametrize("given", [{"master": "spark://127.0.0.1:9"}, {"remote": "sc://127.0.0.1:9"}])
+def test_a_cluster_that_is_not_there_is_said_at_once(given: dict[str, str]) -> None:
+    """Spark itself would try for a minute."""
+    with (
+        pytest.raises(EndpointError, match=r"127.0.0.1:9 cannot be reached .*; start it, or leave it out to run here"),
+        spark_session.running(1, spark_session.Cluster(**given)),
+    ):
+        raise AssertionError("it runs")

@@ -1,0 +1,106 @@
+"""What the report's charts show: aggregated in Spark it is what counting message by message gives, and as small."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 (its own documentation calls it so)
+from pyspark.sql.pandas.types import from_arrow_schema
+
+from sluice.history.events import Event
+from sluice.recorder.journal import SCHEMA
+from spark_load.judge.series import BINS_MAX, EVENTS_MAX, RANKS_MAX, series
+from tests.support import finished_runs
+from tests.support.anomalies import CASES
+
+pytestmark = pytest.mark.spark
+
+
+def _frame(spark: SparkSession, events: Sequence[Event]) -> DataFrame:
+    rows = [tuple(getattr(event, name) for name in SCHEMA.names) for event in events]
+    return spark.createDataFrame(rows, from_arrow_schema(SCHEMA))
+
+
+def test_the_series_are_what_counting_message_by_message_gives(spark: SparkSession) -> None:
+    """Every bin, percentile, rank and failure of a run with a warm-up, a stall, a throttled call and a repeat."""
+    events = finished_runs.history()
+
+    said = series(_frame(spark, events), expectation=finished_runs.EXPECTATION)
+
+    assert said == finished_runs.plain_series(events, bin_us=1_000_000)
+    assert said["warm_up"][0] == 0
+    assert sum(said["failed"]["ThrottlingException"]) == sum(said["queues"]["billing"]["again"]) == 1
+    assert json.loads(json.dumps(said)) == said
+
+
+def test_a_timeline_has_the_events_nearest_to_what_was_found(spark: SparkSession) -> None:
+    """Only of the groups in which something was found, and no more than fit."""
+    violation = CASES["C1"].violation
+    far = [_moved(finished_runs.history(1)[0], number) for number in range(EVENTS_MAX)]
+    others = [replace(event, message_group_id="g2") for event in finished_runs.history(100)]
+
+    said = series(
+        _frame(spark, [*CASES["C1"].events, *far, *others]),
+        expectation=finished_runs.EXPECTATION,
+        violations=[violation],
+    )
+
+    told = said["groups"]["g1"]
+    near = [(event["kind"], event["idx"], event["invoked_at_us"]) for event in told if event["idx"] < 1_000]
+    assert list(said["groups"]) == ["g1"]
+    assert len(told) == EVENTS_MAX
+    assert sorted(near) == sorted(
+        (event.kind, event.idx, event.invoked_at_us) for event in CASES["C1"].events if event.invoked_at_us is not None
+    )
+
+
+def _moved(event: Event, number: int) -> Event:
+    at_us = 10_000_000_000 + number * 1_000
+    return replace(
+        event,
+        message_group_id="g1",
+        idx=1_000 + number,
+        call_id=f"far/{number}",
+        invoked_at_us=at_us,
+        responded_at_us=at_us,
+        intended_at_us=at_us,
+    )
+
+
+@pytest.mark.slow
+def test_thousand_times_the_messages_make_no_larger_series(spark: SparkSession) -> None:
+    """A day, 400,000 messages in 40,000 groups: as many bins and ranks as there may be, and some kilobytes."""
+    messages = spark.range(400_000).select(
+        F.lit("r").alias("run"),
+        F.concat(F.lit("g"), F.pmod(F.xxhash64("id"), F.lit(40_000))).alias("message_group_id"),
+        F.col("id").alias("idx"),
+        (F.col("id") * 215_000).alias("intended_at_us"),
+        (F.col("id") * 215_000 + F.pmod(F.xxhash64("id"), F.lit(1_000_000))).alias("responded_at_us"),
+    )
+    columns = set(SCHEMA.names)
+    base = messages.withColumns(
+        {
+            "invoked_at_us": F.col("intended_at_us"),
+            "outcome": F.lit("ok"),
+            "message_run": F.lit("r"),
+            **{
+                name: F.lit(None).cast("string")
+                for name in columns - {*messages.columns, "invoked_at_us", "outcome", "message_run", "kind", "queue"}
+            },
+        }
+    )
+    history = base.withColumns({"kind": F.lit("published"), "queue": F.lit("events")}).unionByName(
+        base.withColumns({"kind": F.lit("received"), "queue": F.lit("billing")})
+    )
+
+    said = series(history, expectation=finished_runs.EXPECTATION)
+
+    assert (said["bin_count"], len(said["ranks"])) == (96, RANKS_MAX)
+    assert said["bin_count"] <= BINS_MAX
+    assert sum(said["published"]) == sum(said["queues"]["billing"]["received"]) == 400_000
+    assert sum(rank["groups"] for rank in said["ranks"]) == pytest.approx(40_000, abs=20)
+    assert [rank["groups"] for rank in said["ranks"]] == pytest.approx([2_000] * RANKS_MAX, rel=0.1)
+    assert said["ranks"][0]["messages"] > 2 * said["ranks"][-1]["messages"]
+    assert len(json.dumps(said)) < 30_000

@@ -1,0 +1,131 @@
+"""What the Dockerfile puts into the image is enough to run it, and fits what the stacks say of it."""
+
+import json
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from importlib import metadata
+from pathlib import Path
+
+import pytest
+
+from sluice.environments import ENVIRONMENTS
+from stacks import consumers
+
+PROJECT = Path(__file__).parents[2]
+DOCKERFILE = (PROJECT / "Dockerfile").read_text(encoding="utf-8")
+LOCKED = dict(
+    re.findall(
+        r"^([A-Za-z0-9._-]+)==(\S+) \\$", (PROJECT / "requirements-worker.lock").read_text("utf-8"), re.MULTILINE
+    )
+)
+
+
+@pytest.fixture(scope="module")
+def image(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with what the COPY lines copy, but for the lock file."""
+    app = tmp_path_factory.mktemp("app")
+    for source, destination in re.findall(r"^COPY (\w+) (\w+)/$", DOCKERFILE, re.MULTILINE):
+        shutil.copytree(PROJECT / source, app / destination, ignore=shutil.ignore_patterns("__pycache__"))
+    return app
+
+
+@pytest.fixture(scope="module")
+def packages(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the installed files of the locked packages and of no other."""
+    site = tmp_path_factory.mktemp("site")
+    for name in LOCKED:
+        files = metadata.files(name)
+        assert files, name
+        for part in {file.parts[0] for file in files} - {"..", "__pycache__"}:
+            installed = Path(str(metadata.distribution(name).locate_file(part)))
+            (site / part).symlink_to(installed)
+    return site
+
+
+def python(arguments: Sequence[str], app: Path, packages: Path) -> subprocess.CompletedProcess[str]:
+    """Run Python as the image has it: without this project's environment, in the image's folder."""
+    variables: Mapping[str, str] = {"PYTHONPATH": str(packages), "PYTHONDONTWRITEBYTECODE": "1", "LC_ALL": "C.UTF-8"}
+    return subprocess.run(
+        [sys.executable, "-S", *arguments],
+        cwd=app,
+        env=variables,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+
+@pytest.mark.parametrize("command", ["worker", "relay"])
+def test_the_image_holds_all_that_a_command_imports(command: str, image: Path, packages: Path) -> None:
+    """Copied folders and locked packages are enough, and running it writes nothing beside them."""
+    before = sorted(image.rglob("*"))
+
+    ran = python(["-m", "messaging", command, "--help"], image, packages)
+
+    assert (ran.returncode, ran.stderr) == (0, "")
+    assert ran.stdout.startswith(f"Usage: sluice {command}")
+    assert sorted(image.rglob("*")) == before
+
+
+def test_the_image_holds_the_declared_handlers(image: Path, packages: Path) -> None:
+    """Every module an environment names for consumers without an image of their own."""
+    names = sorted(
+        {
+            consumer.handlers
+            for environment in ENVIRONMENTS.values()
+            for consumer in environment.consumers
+            if consumer.handlers is not None and consumer.image is None
+        }
+    )
+    loading = (
+        "import sys; from sluice.messaging.handlers import Handlers; [Handlers.load(name) for name in sys.argv[1:]]"
+    )
+
+    ran = python(["-c", loading, *names], image, packages)
+
+    assert names != []
+    assert (ran.returncode, ran.stderr) == (0, "")
+
+
+@pytest.mark.parametrize("package", ["pytest", "pyarrow", "aws_cdk", "wire"])
+def test_the_image_holds_no_more(package: str, image: Path, packages: Path) -> None:
+    """What only tests and deployments need stays outside."""
+    ran = python(["-c", f"import {package}"], image, packages)
+
+    assert f"ModuleNotFoundError: No module named '{package}'" in ran.stderr
+
+
+def test_the_image_runs_what_is_tested_here() -> None:
+    """Its lock file and that of the tests name the same versions."""
+    assert len(LOCKED) > 10
+    assert {name: metadata.version(name) for name in LOCKED} == LOCKED
+
+
+def test_the_image_runs_as_the_user_of_its_tasks() -> None:
+    """By number: ECS compares no names, and a task definition overrides the image."""
+    assert re.findall(r"^USER (.+)$", DOCKERFILE, re.MULTILINE) == [consumers._USER]
+    assert f"--uid {consumers._USER} " in DOCKERFILE
+
+
+def test_s6_signals_reach_python() -> None:
+    """Exec form and no entry point: the stack's command replaces CMD whole, and no shell is process 1."""
+    commands = re.findall(r"^(CMD|ENTRYPOINT) (.+)$", DOCKERFILE, re.MULTILINE)
+
+    assert [(name, json.loads(said)) for name, said in commands] == [("CMD", ["python", "-m", "messaging", "worker"])]
+
+
+def test_nothing_else_is_sent_to_the_builder() -> None:
+    """What .dockerignore lets through is what the Dockerfile copies, so no secret lying about gets in."""
+    ignored = (PROJECT / ".dockerignore").read_text(encoding="utf-8").splitlines()
+
+    copied = re.findall(r"^COPY (\S+) \S+$", DOCKERFILE, re.MULTILINE)
+
+    assert [line for line in ignored if not line.startswith("#")] == [
+        "*",
+        *(f"!{one}" for one in copied),
+        "**/__pycache__",
+    ]

@@ -1,0 +1,226 @@
+"""What `cdk` does to a deployed environment: create, leave alone, update under load, destroy; on a real LocalStack."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import boto3
+import pytest
+
+from emulator import localstack
+from sluice import naming
+from sluice.clock import eventually
+from sluice.declaration import Consumer
+from sluice.environments import environment
+
+pytestmark = pytest.mark.xdist_group("localstack")  # one at a time
+PROJECT = Path(__file__).resolve().parents[2]
+LOCAL, STAGING = environment("local"), environment("staging")
+STACKS = ("sluice-local-messaging", "sluice-local-consumers", "sluice-local-observability")
+_CDK_SECONDS = 240
+
+
+@pytest.fixture(scope="module")
+def empty(tmp_path_factory: pytest.TempPathFactory) -> Iterator[localstack.Running]:
+    """Yield a LocalStack where nothing is deployed; AWS_* point at it."""
+    with (
+        localstack.running(log=tmp_path_factory.mktemp("lifecycle") / "localstack.log") as running,
+        pytest.MonkeyPatch.context() as patch,
+    ):
+        for name, value in running.environment().items():
+            patch.setenv(name, value)
+        yield running
+
+
+def _run(*command: str | Path, **variables: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        command,
+        cwd=PROJECT,
+        env=os.environ | variables,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=_CDK_SECONDS,
+        check=False,
+    )
+
+
+def _change(action: str, name: str, **variables: str) -> subprocess.CompletedProcess[str]:
+    return _run(sys.executable, "scripts/change.py", action, name, **variables)
+
+
+def _cdk(*arguments: str) -> str:
+    ended = _run("cdk", *arguments, "--no-notices", "--progress", "events", "--require-approval", "never")
+    said = ended.stdout + ended.stderr
+    assert ended.returncode == 0, said
+    return said
+
+
+def _updated_at() -> dict[str, Any]:
+    """Return when each stack was last changed; nothing for a stack that is not there."""
+    pages = boto3.client("cloudformation").get_paginator("describe_stacks").paginate()
+    stacks = [stack for page in pages for stack in page["Stacks"] if stack["StackName"] in STACKS]
+    # AWS does not list deleted stacks; LocalStack does.
+    there = [stack for stack in stacks if stack["StackStatus"] != "DELETE_COMPLETE"]
+    return {one["StackName"]: one.get("LastUpdatedTime", one["CreationTime"]) for one in there}
+
+
+def _names() -> set[str]:
+    """Return the name of every queue, topic and alarm that is Sluice's."""
+    urls = boto3.client("sqs").list_queues(QueueNamePrefix="sluice-").get("QueueUrls", [])
+    topics = [one["TopicArn"] for one in boto3.client("sns").list_topics()["Topics"]]
+    alarms = boto3.client("cloudwatch").describe_alarms(AlarmNamePrefix="sluice-")["MetricAlarms"]
+    return (
+        {url.rpartition("/")[2] for url in urls}
+        | {arn.rpartition(":")[2] for arn in topics}
+        | {alarm["AlarmName"] for alarm in alarms}
+    )
+
+
+def _publish(*bodies: str) -> None:
+    for body in bodies:
+        boto3.client("sns").publish(
+            TopicArn=naming.topic_arn(LOCAL, "000000000000"),
+            Message=body,
+            MessageGroupId="g1",
+            MessageDeduplicationId=body,
+        )
+
+
+def _attributes(consumer: str) -> dict[str, str]:
+    sqs = boto3.client("sqs")
+    url = sqs.get_queue_url(QueueName=naming.queue_name(LOCAL, Consumer(name=consumer)))["QueueUrl"]
+    attributes: dict[str, str] = sqs.get_queue_attributes(QueueUrl=url, AttributeNames=["All"])["Attributes"]
+    return attributes
+
+
+def _await_count(consumer: str, count: int) -> None:
+    eventually(
+        lambda: _attributes(consumer)["ApproximateNumberOfMessages"] == str(count),
+        timeout_seconds=30,
+        describe=f"{count} messages waiting for {consumer}",
+    )
+
+
+def _drain(consumer: str, count: int) -> list[str]:
+    sqs = boto3.client("sqs")
+    url = sqs.get_queue_url(QueueName=naming.queue_name(LOCAL, Consumer(name=consumer)))["QueueUrl"]
+    bodies: list[str] = []
+
+    def take() -> bool:
+        for message in sqs.receive_message(QueueUrl=url, MaxNumberOfMessages=10, WaitTimeSeconds=1).get("Messages", []):
+            bodies.append(message["Body"])
+            sqs.delete_message(QueueUrl=url, ReceiptHandle=message["ReceiptHandle"])
+        return len(bodies) >= count
+
+    eventually(take, timeout_seconds=30, describe=f"{count} messages for {consumer}")
+    return bodies
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.slow
+def test_an_environment_is_created_left_alone_updated_under_load_and_destroyed(empty: localstack.Running) -> None:
+    """A second deployment changes nothing; an update keeps what is queued, in order; a destruction leaves nothing."""
+    created = _change("deploy", "local")
+    assert created.returncode == 0, created.stdout + created.stderr
+    first = _updated_at()
+    assert sorted(first) == sorted(STACKS)
+    _publish("one", "two", "three")
+    for consumer in ("billing", "shipping", "audit"):
+        _await_count(consumer, 3)
+
+    again = _change("deploy", "local")
+
+    # The fourth is the stack that cdk bootstrap made.
+    assert (again.returncode, (again.stdout + again.stderr).count("(no changes)")) == (0, 4)
+    assert _updated_at() == first
+
+    _cdk("deploy", "--app", f"{sys.executable} -m tests.integration.stacks.extended_app", "local/*")
+
+    assert _attributes("billing")["ApproximateNumberOfMessages"] == "3"
+    assert json.loads(_attributes("billing")["RedrivePolicy"])["maxReceiveCount"] == 7
+    _publish("four")
+    assert [_drain(one, 4) for one in ("billing", "shipping", "audit")] == [["one", "two", "three", "four"]] * 3
+    assert _drain("search", 1) == ["four"]
+
+    destroyed = _change("destroy", "local")
+
+    assert destroyed.returncode == 0, destroyed.stdout + destroyed.stderr
+    assert _updated_at() == {}
+    assert _names() == set()
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.slow
+def test_an_environment_with_keys_of_its_own_keeps_its_contracts(empty: localstack.Running) -> None:
+    """Staging's topic, queues, keys and alarms are live as declared; its network takes a Lambda, which needs Docker."""
+    bootstrapped = _run(PROJECT / "scripts" / "deploy-local.sh")
+    assert bootstrapped.returncode == 0, bootstrapped.stdout + bootstrapped.stderr
+    _cdk("deploy", "--exclusively", "-c", "env=staging", "staging/Messaging", "staging/Observability")
+
+    ended = _run(
+        *(sys.executable, "-m", "pytest", "--quiet", "contract_tests/test_deployment.py", "--env", "staging"),
+        *("--endpoint-url", empty.endpoint_url, "-k", "not operator_hears"),
+    )
+
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    assert "5 passed" in ended.stdout
+
+
+def test_a_change_to_an_account_wants_its_name_typed(empty: localstack.Running) -> None:
+    """Without a terminal and without CONFIRM it is refused, after account, region and stacks were named."""
+    refused = _change("deploy", "prod")
+
+    assert (refused.returncode, refused.stdout) == (3, "")
+    assert refused.stderr == (
+        "deploy prod: sluice-prod-messaging, sluice-prod-consumers, sluice-prod-observability\n"
+        f"  in account 000000000000, region us-east-1, at {empty.endpoint_url}\n"
+        "deploy: the confirmation is None, allowed is 'prod'; type it, or without a terminal set CONFIRM\n"
+    )
+
+
+def test_a_change_is_refused_when_another_environment_was_confirmed(empty: localstack.Running) -> None:
+    """A CONFIRM left over from yesterday destroys nothing today."""
+    refused = _change("destroy", "prod", CONFIRM="staging")
+
+    assert refused.returncode == 3
+    assert refused.stderr.endswith(
+        "destroy: the confirmation is 'staging', allowed is 'prod'; type it, or without a terminal set CONFIRM\n"
+    )
+
+
+def test_a_difference_is_shown_without_asking(empty: localstack.Running) -> None:
+    """Nothing of dev is deployed, so everything is to be added; and nothing is."""
+    shown = _change("diff", "dev")
+
+    assert shown.returncode == 0, shown.stdout + shown.stderr
+    assert "[+] AWS::SNS::Topic" in shown.stdout + shown.stderr
+    assert not any(name.startswith("sluice-dev-") for name in _names())
+
+
+@pytest.mark.parametrize(
+    ("url", "said"),
+    [("", "AWS_ENDPOINT_URL is ''"), ("https://sqs.us-east-1.amazonaws.com", "AWS_ENDPOINT_URL is 'https://sqs.us-")],
+)
+def test_the_local_environment_never_goes_to_an_account(url: str, said: str) -> None:
+    """It is deployed to a LocalStack on this machine or not at all."""
+    refused = _change("deploy", "local", AWS_ENDPOINT_URL=url)
+
+    assert refused.returncode == 2
+    assert refused.stderr.startswith(f"deploy: {said}")
+    assert len(refused.stderr.splitlines()) == 1
+
+
+def test_an_environment_nobody_declared_is_refused() -> None:
+    """Exit code 3, and the names there are."""
+    refused = _change("deploy", "nope")
+
+    assert refused.returncode == 3
+    assert refused.stderr == (
+        "deploy: environment 'nope' is not declared, allowed is one of local, dev, staging, prod;"
+        " declare it in sluice/environments.py\n"
+    )

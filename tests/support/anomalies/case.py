@@ -1,0 +1,60 @@
+"""What one history written by hand is to show."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from sluice.history.checker import Expectation, Finding, Surroundings
+from sluice.history.checker.verdict import Violation
+from sluice.history.events import Event
+from tests.support.histories import EXPECTATION
+
+_NOTHING_AROUND = Surroundings()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Case:
+    """A history that shows an anomaly, and one that nearly does.
+
+    Args:
+        anomaly: its id.
+        events: the history that shows it and no other.
+        queue: the violation's.
+        idxs: the violation's.
+        sentence: the violation's.
+        witness: the violation's.
+        near_miss: a history without any anomaly that counts, and without this one.
+        expectation: of both.
+        around: both.
+        near_expectation: of the near miss, where that is what differs; None when it does not.
+        near_around: likewise.
+        also_seen: lawful things the history cannot but show.
+    """
+
+    anomaly: str
+    events: Sequence[Event]
+    queue: str | None
+    idxs: tuple[int, ...]
+    sentence: str
+    witness: tuple[Event, ...]
+    near_miss: Sequence[Event]
+    expectation: Expectation = EXPECTATION
+    around: Surroundings = _NOTHING_AROUND
+    near_expectation: Expectation | None = None
+    near_around: Surroundings | None = None
+    also_seen: frozenset[str] = frozenset()
+
+    @property
+    def violation(self) -> Violation:
+        """Return what is to be found, whole."""
+        return Violation(
+            anomaly=self.anomaly,
+            message_group_id="g1",
+            queue=self.queue,
+            idxs=self.idxs,
+            sentence=self.sentence,
+            witness=self.witness,
+        )
+
+    def found(self, finding: Finding) -> list[Violation]:
+        """Return all that was found, without the lawful things it cannot but show."""
+        return [*finding.violations, *(one for one in finding.seen if one.anomaly not in self.also_seen)]

@@ -1,0 +1,42 @@
+"""G: what was received is what was published."""
+
+from dataclasses import replace
+from typing import Any
+
+from tests.support.anomalies.case import Case
+from tests.support.histories import only, sane
+
+_GOOD = only(sane(), kind="received", queue="billing", idx=1)
+_PUBLISHED = only(sane(), kind="published", idx=1)
+
+
+def _changed(anomaly: str, sentence: str, change: dict[str, Any], harmless: dict[str, Any]) -> Case:
+    """Return billing delivering message 1 with one change, and with a harmless one."""
+    bad, good = replace(_GOOD, **change), replace(_GOOD, **harmless)
+    return Case(
+        anomaly=anomaly,
+        events=[bad if event == _GOOD else event for event in sane()],
+        queue="billing",
+        idxs=(1,),
+        sentence=sentence,
+        witness=(_PUBLISHED, bad),
+        near_miss=[good if event == _GOOD else event for event in sane()],
+    )
+
+
+CASES = [
+    _changed("G1", "the received body is not the published one", {"body_hash": "other"}, {"body_hash": None}),
+    _changed("G2", "the MD5 the service gave is not that of the body", {"md5_ok": False}, {"md5_ok": True}),
+    _changed(
+        "G3",
+        "the received deduplication id are not the published ones",
+        {"deduplication_id": "other"},
+        {"deduplication_id": None},
+    ),
+    _changed(
+        "G4",
+        "the envelope names another message than the publish was acknowledged as",
+        {"sns_sequence_number": "99".zfill(39)},
+        {"sns_sequence_number": _PUBLISHED.sns_sequence_number},
+    ),
+]

@@ -1,0 +1,236 @@
+"""F: dead letters and their way back. Message 1 of billing dies after three receives, unless said otherwise."""
+
+from dataclasses import replace
+from typing import Any
+
+from sluice.history.checker import Activity, Move, Surroundings
+from sluice.history.events import Event
+from tests.support.anomalies.case import Case
+from tests.support.histories import END, EXPECTATION, deleted, received, sane, worked_off
+
+_THREE = replace(EXPECTATION, max_receive_count={"billing": 3, "shipping": 3})
+_MOVE = Move(source="billing-dlq", destination="billing", began_at_us=300_000_000, ended_at_us=301_000_000)
+_MOVED = Surroundings(moves=(_MOVE,))
+
+
+def _others() -> list[Event]:
+    return [event for event in sane() if event.queue != "billing"]
+
+
+def _tried(idx: int, *, from_ms: int, times: int = 3) -> list[Event]:
+    """Return a message being received and given up again and again, 31 seconds each."""
+    return [received("billing", idx, from_ms + at * 31_000, receive_count=at + 1) for at in range(times)]
+
+
+def _dead(idx: int, at_ms: int, **changes: Any) -> Event:
+    """Return a message being read from billing's DLQ."""
+    fields = {"sqs_message_id": f"billing {idx}", "deduplication_id": f"billing {idx}"}
+    return received("billing-dlq", idx, at_ms, **(fields | changes))
+
+
+def _died(times: int = 3) -> list[Event]:
+    """Return message 1 dying, and the rest of billing coming afterwards."""
+    return [
+        *_others(),
+        *worked_off("billing", [0], 100),
+        *_tried(1, from_ms=120, times=times),
+        *worked_off("billing", [2, END], 200_000),
+    ]
+
+
+def _first(history: list[Event], idx: int) -> Event:
+    return next(event for event in history if (event.kind, event.queue, event.idx) == ("received", "billing", idx))
+
+
+def _case(anomaly: str, events: list[Event], **more: Any) -> Case:
+    fields: dict[str, Any] = {"expectation": _THREE, "queue": "billing", "idxs": (1,), "also_seen": frozenset({"B6"})}
+    return Case(anomaly=anomaly, events=events, **(fields | more))
+
+
+def _premature() -> Case:
+    """Two receives, and it is dead; or three."""
+    return _case(
+        "F1",
+        [*_died(times=2), _dead(1, 210_000)],
+        sentence="dead-lettered after 2 receive(s), 3 were allowed",
+        witness=(*_tried(1, from_ms=120, times=2), _dead(1, 210_000)),
+        near_miss=[*_died(), _dead(1, 210_000)],
+    )
+
+
+def _late() -> Case:
+    """It comes a fourth time; or three times, and is dead."""
+    history = _died(times=4)
+    return _case(
+        "F2",
+        [*history, deleted(_tried(1, from_ms=120, times=4)[-1], 94_000)],
+        sentence="delivered the 4th time, and 3 were allowed",
+        witness=tuple(_tried(1, from_ms=120, times=4)[-3:]),
+        near_miss=[*_died(), _dead(1, 210_000)],
+    )
+
+
+def _absent() -> Case:
+    """Three receives, billing is polled, its DLQ is empty in the end; or it is in the DLQ."""
+    polled = {
+        "billing": [
+            Activity(second=second, served_count=1, empty_count=0, answered_by_us=second * 1_000_000)
+            for second in range(99, 120)
+        ]
+    }
+    return _case(
+        "F3",
+        _died(),
+        around=Surroundings(activity=polled, empty_since_us={"billing-dlq": 250_000_000}),
+        sentence="used up its 3 receives, was not deleted, and never was in billing-dlq",
+        witness=tuple(_tried(1, from_ms=120)),
+        near_miss=[*_died(), _dead(1, 210_000)],
+    )
+
+
+def _wrong_target() -> Case:
+    """It is found in shipping's DLQ; or in its own."""
+    stray = replace(_dead(1, 210_000), queue="shipping-dlq")
+    return _case(
+        "F4",
+        [*_died(), stray],
+        sentence="a message of billing was found in shipping-dlq",
+        witness=(_tried(1, from_ms=120)[0], stray),
+        near_miss=[*_died(), _dead(1, 210_000)],
+    )
+
+
+def _after_delete() -> Case:
+    """It was deleted in its last lease, and is dead; or the delete came too late."""
+    last = _tried(1, from_ms=120)[-1]
+    in_time, too_late = deleted(last, 70_000), deleted(last, 93_000)
+    return _case(
+        "F5",
+        [*_died(), in_time, _dead(1, 210_000)],
+        sentence="dead-lettered after it was deleted",
+        witness=(last, in_time, _dead(1, 210_000)),
+        near_miss=[*_died(), too_late, _dead(1, 210_000)],
+    )
+
+
+def _content() -> Case:
+    """It has the deduplication id it was published with; or its message id."""
+    kept = _dead(1, 210_000, deduplication_id="r.1")
+    return _case(
+        "F6",
+        [*_died(), kept],
+        sentence="in the DLQ its deduplication id is r.1, and not its message id",
+        witness=(_tried(1, from_ms=120)[0], kept),
+        near_miss=[*_died(), _dead(1, 210_000)],
+    )
+
+
+def _both_died() -> list[Event]:
+    """Return messages 1 and 2 dying, one after the other."""
+    tried = [*_tried(1, from_ms=120), *_tried(2, from_ms=100_000)]
+    return [*_others(), *worked_off("billing", [0], 100), *tried, *worked_off("billing", [END], 200_000)]
+
+
+def _order() -> Case:
+    """Messages 1 and 2 die in this order, and 2 stands before 1 in the DLQ; or behind it."""
+    history = _both_died()
+    return _case(
+        "F7",
+        [*history, _dead(2, 210_000), _dead(1, 210_100)],
+        idxs=(1, 2),
+        sentence="the first was dead-lettered before the second was received, and stands behind it in the DLQ",
+        witness=(_tried(1, from_ms=120)[-1], _first(history, 2), _dead(2, 210_000), _dead(1, 210_100)),
+        near_miss=[*history, _dead(1, 210_000), _dead(2, 210_100)],
+    )
+
+
+def _back(idx: int, at_ms: int, **changes: Any) -> list[Event]:
+    """Return a redriven message being received and deleted, under a new id."""
+    receive = received("billing", idx, at_ms, **({"sqs_message_id": f"billing {idx} again"} | changes))
+    return [receive, deleted(receive, at_ms + 10)]
+
+
+def _redrive_loss() -> Case:
+    """A move task brings it back, both queues are empty, and nobody got it; or somebody did."""
+    history = [*_died(), _dead(1, 210_000)]
+    empty = {"billing": 400_000_000, "billing-dlq": 400_000_000}
+    return _case(
+        "F8",
+        history,
+        around=Surroundings(moves=(_MOVE,), empty_since_us=empty),
+        sentence="brought back from billing-dlq, and in neither queue since",
+        witness=(_first(history, 1), _dead(1, 210_000)),
+        near_miss=[*history, *_back(1, 302_000)],
+    )
+
+
+def _redrive_duplicate() -> Case:
+    """A move task brings it back, and it is two messages since; or one."""
+    history = [*_died(), _dead(1, 210_000), *_back(1, 302_000)]
+    other = _back(1, 303_000, sqs_message_id="and again")
+    return _case(
+        "F9",
+        [*history, *other],
+        around=_MOVED,
+        sentence="brought back once, and 2 messages since",
+        witness=(_dead(1, 210_000), other[0], _back(1, 302_000)[0]),
+        near_miss=history,
+    )
+
+
+def _redrive_reorder() -> Case:
+    """1 and 2 stand in the DLQ in this order and come back as 2 and 1; or as 1 and 2."""
+    dead = [_dead(1, 210_000), _dead(2, 210_100)]
+    return _case(
+        "F10",
+        [*_both_died(), *dead, *_back(2, 302_000), *_back(1, 302_100)],
+        around=_MOVED,
+        idxs=(1, 2),
+        sentence="the first stood before the second in the DLQ, and came back behind it",
+        witness=(*dead, _back(2, 302_000)[0], _back(1, 302_100)[0]),
+        near_miss=[*_both_died(), *dead, *_back(1, 302_000), *_back(2, 302_100)],
+    )
+
+
+def _stale_identity() -> Case:
+    """It comes back with its message id; or with another."""
+    history, kept = [*_died(), _dead(1, 210_000)], _back(1, 302_000, sqs_message_id="billing 1")
+    return _case(
+        "F11",
+        [*history, *kept],
+        sentence="came back from the DLQ with the message id it had there",
+        witness=(_dead(1, 210_000), kept[0]),
+        near_miss=[*history, *_back(1, 302_000)],
+    )
+
+
+def _poison_escape() -> Case:
+    """In all three answers 2 stands behind 1, and both die; or once it came alone."""
+    poison, behind = _tried(1, from_ms=120), [replace(one, batch_position=1) for one in _tried(2, from_ms=120)]
+    rest = [*_others(), *worked_off("billing", [0], 100), *worked_off("billing", [END], 200_000), *poison]
+    dead = [_dead(1, 210_000), _dead(2, 210_100)]
+    alone = received("billing", 2, 93_000, receive_count=3)
+    return _case(
+        "F12",
+        [*rest, *behind, *dead],
+        idxs=(1, 2),
+        sentence="the second was dead-lettered, and in every answer it stood behind the first, which was too",
+        witness=(poison[0], behind[0], dead[1]),
+        near_miss=[*rest, *behind[:2], alone, *dead],
+    )
+
+
+CASES = [
+    _premature(),
+    _late(),
+    _absent(),
+    _wrong_target(),
+    _after_delete(),
+    _content(),
+    _order(),
+    _redrive_loss(),
+    _redrive_duplicate(),
+    _redrive_reorder(),
+    _stale_identity(),
+    _poison_escape(),
+]

@@ -1,0 +1,158 @@
+"""B: too often, and too seldom."""
+
+from dataclasses import replace
+
+from sluice.history.events import Event, Kind
+from tests.support.anomalies.case import Case
+from tests.support.histories import END, deleted, only, published, received, sane, without, worked_off
+
+
+def _duplicate_in_window() -> Case:
+    """Message 1 is published twice within a second and is two messages in billing; or it stays one."""
+    number = only(sane(), kind="published", idx=1).sns_sequence_number
+    repeat = published(1, 40, publish_attempt=2, sns_sequence_number=number)
+    copy = received("billing", 1, 200, sqs_message_id="another")
+    return Case(
+        anomaly="B1",
+        events=[*sane(), repeat, copy],
+        queue="billing",
+        idxs=(1,),
+        sentence="2 messages of one deduplication id, published within the window",
+        witness=(
+            only(sane(), kind="published", idx=1),
+            repeat,
+            only(sane(), kind="received", queue="billing", idx=1),
+            copy,
+        ),
+        near_miss=[*sane(), repeat],
+    )
+
+
+def _duplicate_outside_window() -> Case:
+    """The repeat comes 301 seconds after the first, and is a new message; or it is not received again."""
+    first, repeat = only(sane(), kind="published", idx=1), published(1, 301_000, publish_attempt=2)
+    copy = received("billing", 1, 301_100, sqs_message_id="another")
+    return Case(
+        anomaly="B2",
+        events=[*sane(), repeat, copy],
+        queue="billing",
+        idxs=(1,),
+        sentence="2 messages of one deduplication id, published 301 s apart",
+        witness=(first, repeat, only(sane(), kind="received", queue="billing", idx=1), copy),
+        near_miss=[*sane(), repeat],
+    )
+
+
+def _suppressed_too_long() -> Case:
+    """The repeat comes 340 seconds after the first, both queues are drained, billing has one; or both have two."""
+    repeat = published(1, 340_000, publish_attempt=2)
+    ends = [published(END, 340_100), *worked_off("billing", [END], 340_400), *worked_off("shipping", [END], 340_400)]
+    history = [*without(sane(), idx=END), repeat, *ends, *_another("shipping")]
+    return Case(
+        anomaly="B3",
+        events=history,
+        queue="billing",
+        idxs=(1,),
+        sentence="published again after the window, and it came only once",
+        witness=(
+            only(sane(), kind="published", idx=1),
+            repeat,
+            only(sane(), kind="received", queue="billing", idx=1),
+            only(ends, kind="received", queue="billing"),
+        ),
+        near_miss=[*history, *_another("billing")],
+        also_seen=frozenset({"B2"}),
+    )
+
+
+def _another(queue: str) -> list[Event]:
+    """Return a second message 1 being received and deleted."""
+    copy = received(queue, 1, 340_200, sqs_message_id="another")
+    return [copy, deleted(copy, 340_210)]
+
+
+def _dedup_ack_mismatch() -> Case:
+    """The repeat of message 1 within the window gets a number of its own; or the first one's."""
+    first, repeat = only(sane(), kind="published", idx=1), published(1, 40, publish_attempt=2)
+    return Case(
+        anomaly="B5",
+        events=[*sane(), repeat],
+        queue=None,
+        idxs=(1,),
+        sentence="a repeat within the window was acknowledged with another sequence number",
+        witness=(first, repeat),
+        near_miss=[*sane(), replace(repeat, sns_sequence_number=first.sns_sequence_number)],
+    )
+
+
+def _redelivery() -> Case:
+    """Message 2 comes again after its lease; or a retry with the same attempt id brings it again at once."""
+    history = without(without(sane(), kind="deleted", queue="billing", idx=2), queue="billing", idx=END)
+    first = only(history, kind="received", queue="billing", idx=2)
+    again = received("billing", 2, 31_000, receive_count=2)
+    handle = first.receipt_handle_hash
+    repeated = received("billing", 2, 146, receipt_handle_hash=handle, receive_request_attempt_id="a")
+    replayed = [replace(first, receive_request_attempt_id="a"), repeated]
+    return Case(
+        anomaly="B6",
+        events=[*history, again, deleted(again, 31_010), *worked_off("billing", [END], 31_100)],
+        queue="billing",
+        idxs=(2,),
+        sentence="received again after its lease had ended",
+        witness=(first, again),
+        near_miss=[
+            *(e for e in history if e != first),
+            *replayed,
+            deleted(repeated, 152),
+            *worked_off("billing", [END], 160),
+        ],
+    )
+
+
+def _early_redelivery() -> Case:
+    """Message 2 comes again from billing ten seconds later, with a lease of thirty; or it was given back before."""
+    history = without(sane(), kind="deleted", idx=2, queue="billing")
+    history = without(history, idx=END)
+    first = only(history, kind="received", queue="billing", idx=2)
+    again = received("billing", 2, 10_140, receive_count=2)
+    given_back = replace(deleted(first, 9_000), kind=Kind.VISIBILITY_CHANGED.value, visibility_timeout_seconds=0)
+    return Case(
+        anomaly="B7",
+        events=[*history, again],
+        queue="billing",
+        idxs=(2,),
+        sentence="received again while the first receiver certainly still held it",
+        witness=(first, again),
+        near_miss=[*history, given_back, again],
+        also_seen=frozenset({"B6"}),
+    )
+
+
+def _receive_count_jump() -> Case:
+    """Message 2 is received once, and says it was the third time; or it was received three times."""
+    third = received("billing", 2, 140, receive_count=3)
+    others = [e for e in sane() if (e.queue, e.idx) not in (("billing", 2), ("billing", END))]
+    receives = [
+        received("billing", 2, at_ms, receive_count=count) for count, at_ms in ((1, 140), (2, 31_000), (3, 70_000))
+    ]
+    return Case(
+        anomaly="B8",
+        events=[*others, third, deleted(third, 148), *worked_off("billing", [END], 160)],
+        queue="billing",
+        idxs=(2,),
+        sentence="its receive count is 3, and it was received 1 to 1 times",
+        witness=(only(others, kind="published", idx=2), third),
+        near_miss=[*others, *receives, deleted(receives[-1], 70_010), *worked_off("billing", [END], 70_100)],
+        also_seen=frozenset({"B6"}),
+    )
+
+
+CASES = [
+    _duplicate_in_window(),
+    _duplicate_outside_window(),
+    _suppressed_too_long(),
+    _dedup_ack_mismatch(),
+    _redelivery(),
+    _early_redelivery(),
+    _receive_count_jump(),
+]

@@ -1,0 +1,99 @@
+"""R: effects of the runtime's consumers. Billing writes down what it handles."""
+
+import json
+from dataclasses import replace
+from typing import Any
+
+from sluice.history.events import Event, Kind
+from tests.support.anomalies.case import Case
+from tests.support.histories import EXPECTATION, RUN, only, sane
+
+_RECORDED = replace(EXPECTATION, effects_recorded=("billing",))
+
+
+def _handled(idx: int, at_ms: int, *, took_ms: int = 1, state: str = "contiguous", kind: Kind = Kind.HANDLED) -> Event:
+    """Return an effect being committed in billing; it is received at 100 + 20 idx, and deleted 8 later."""
+    return Event(
+        run=RUN,
+        clock_id="c",
+        worker="worker-billing",
+        kind=kind.value,
+        queue="billing",
+        message_group_id="g1",
+        message_run=RUN,
+        idx=idx,
+        invoked_at_us=at_ms * 1_000,
+        responded_at_us=(at_ms + took_ms) * 1_000,
+        sqs_message_id=f"billing {idx}",
+        detail=json.dumps({"state": state}),
+    )
+
+
+_ALL = [_handled(0, 106), _handled(1, 126), _handled(2, 146)]
+
+
+def _case(anomaly: str, effects: list[Event], **more: Any) -> Case:
+    return Case(anomaly=anomaly, events=[*sane(), *effects], expectation=_RECORDED, queue="billing", **more)
+
+
+def _missing() -> Case:
+    """Message 1 is deleted, and nothing was done; or it was set aside."""
+    return _case(
+        "R1",
+        [_ALL[0], _ALL[2]],
+        idxs=(1,),
+        sentence="received and deleted, and never handled or set aside",
+        witness=(only(sane(), kind="published", idx=1), only(sane(), kind="received", queue="billing", idx=1)),
+        near_miss=[*sane(), _ALL[0], _handled(1, 126, kind=Kind.PARKED), _ALL[2]],
+    )
+
+
+def _twice() -> Case:
+    """The effect of message 1 is committed twice; or once."""
+    again = _handled(1, 136)
+    return _case(
+        "R2",
+        [*_ALL, again],
+        idxs=(1,),
+        sentence="its effect was committed 2 times",
+        witness=(_ALL[1], again),
+        near_miss=[*sane(), *_ALL],
+    )
+
+
+def _reordered() -> Case:
+    """The effect of 1 is committed after that of 2; or it says that it is late, as a policy allows."""
+    events = [event for event in sane() if (event.kind, event.queue, event.idx) != ("deleted", "billing", 1)]
+    late = only(sane(), kind="deleted", queue="billing", idx=1)
+    slow = [_ALL[0], _ALL[2], _handled(1, 148)]
+    lost = replace(late, outcome="info", responded_at_us=None)
+    return Case(
+        anomaly="R3",
+        events=[*events, lost, *slow],
+        expectation=_RECORDED,
+        queue="billing",
+        idxs=(1, 2),
+        sentence="the effect of the second was committed before the first was begun",
+        witness=(_ALL[2], _handled(1, 148)),
+        near_miss=[*events, lost, *slow[:2], _handled(1, 148, state="late")],
+    )
+
+
+def _after_delete() -> Case:
+    """Message 2 is deleted before its effect is begun; or its effect was set aside first."""
+    after = _handled(2, 160)
+    return _case(
+        "R4",
+        [*_ALL[:2], after],
+        idxs=(2,),
+        sentence="deleted before its effect was begun",
+        witness=(
+            only(sane(), kind="received", queue="billing", idx=2),
+            only(sane(), kind="deleted", queue="billing", idx=2),
+            after,
+        ),
+        near_miss=[*sane(), *_ALL[:2], _handled(2, 146, kind=Kind.PARKED), after],
+    )
+
+
+CASES = [_missing(), _twice(), _reordered(), _after_delete()]

@@ -1,0 +1,227 @@
+"""A and E: what should be there and is not, and what should not be there and is."""
+
+from dataclasses import replace
+
+from sluice.history.checker import Fault, Surroundings
+from tests.support.anomalies.case import Case
+from tests.support.histories import END, EXPECTATION, deleted, only, published, received, sane, without, worked_off
+
+
+def _lost() -> Case:
+    """Message 1 is acknowledged and comes from no queue, both drained; or it is found in both DLQs."""
+    history = without(without(sane(), kind="received", idx=1), kind="deleted", idx=1)
+    return Case(
+        anomaly="A1",
+        events=history,
+        queue=None,
+        idxs=(1,),
+        sentence="acknowledged, and received from none of billing, shipping, all drained",
+        witness=(
+            only(history, kind="published", idx=1),
+            only(history, kind="received", queue="billing", idx=END),
+            only(history, kind="received", queue="shipping", idx=END),
+        ),
+        near_miss=[*history, received("billing-dlq", 1, 400), received("shipping-dlq", 1, 400)],
+    )
+
+
+def _lost_prefix() -> Case:
+    """Nobody saw the end marker, but message 2 came from billing and 1 never did; or neither of them did."""
+    history = without(without(sane(), kind="received", queue="billing", idx=1), idx=END)
+    history = without(history, kind="deleted", queue="billing", idx=1)
+    return Case(
+        anomaly="A2",
+        events=history,
+        queue="billing",
+        idxs=(1, 2),
+        sentence="the second message was received, the first, before it in the group, never was",
+        witness=(only(history, kind="published", idx=1), only(history, kind="received", queue="billing", idx=2)),
+        near_miss=without(history, queue="billing", idx=2),
+    )
+
+
+def _vanished() -> Case:
+    """Message 2 is received, never deleted, and the end marker comes after its lease; or in the same answer."""
+    history = [
+        e for e in without(sane(), queue="billing", idx=END) if (e.kind, e.queue, e.idx) != ("deleted", "billing", 2)
+    ]
+    two, end = only(history, kind="received", queue="billing", idx=2), received("billing", END, 31_000)
+    return Case(
+        anomaly="A3",
+        events=[*history, end, deleted(end, 31_010)],
+        expectation=replace(EXPECTATION, max_receive_count={"billing": 3}),
+        queue="billing",
+        idxs=(2,),
+        sentence="received, never deleted, its lease ended, and it never came again, though the queue was drained",
+        witness=(two, end),
+        near_miss=[
+            *history,
+            together := received("billing", END, 140, batch_position=1),
+            deleted(together, 150),
+        ],
+    )
+
+
+def _phantom() -> Case:
+    """Message 2 comes although no publish of it was ever tried; or one was, and its answer lost."""
+    history = without(without(sane(), kind="published", idx=2), idx=2, queue="shipping")
+    return Case(
+        anomaly="A4",
+        events=history,
+        queue="billing",
+        idxs=(2,),
+        sentence="received, and no publish of it was ever tried",
+        witness=(only(history, kind="published", idx=END), only(history, kind="received", queue="billing", idx=2)),
+        near_miss=[*history, published(2, 20, took_ms=None)],
+        also_seen=frozenset({"A7"}),
+    )
+
+
+def _aborted_delivery() -> Case:
+    """The publish of message 2 was refused, and it came all the same; or a second try was accepted."""
+    history = without(without(sane(), kind="published", idx=2), queue="shipping", idx=2)
+    refused = replace(published(2, 20), outcome="fail", sns_sequence_number=None)
+    return Case(
+        anomaly="A5",
+        events=[*history, refused],
+        queue="billing",
+        idxs=(2,),
+        sentence="received, although every publish of it was refused",
+        witness=(refused, only(history, kind="received", queue="billing", idx=2)),
+        near_miss=[*sane(), replace(refused, call_id="first try", invoked_at_us=16_000, responded_at_us=18_000)],
+    )
+
+
+def _recovered() -> Case:
+    """The answer to the publish of message 2 was lost, and it came; or a repeat was answered."""
+    lost = published(2, 20, took_ms=None)
+    history = [*without(sane(), kind="published", idx=2), lost]
+    return Case(
+        anomaly="A7",
+        events=history,
+        queue="billing",
+        idxs=(2,),
+        sentence="received; nobody knew whether it was published",
+        witness=(lost, only(history, kind="received", queue="billing", idx=2)),
+        near_miss=[*sane(), published(2, 16, took_ms=None)],
+    )
+
+
+def _resurrected() -> Case:
+    """Message 2 is deleted in time and comes again; or its delete was answered after the lease had ended."""
+    again = received("billing", 2, 400, receive_count=2)
+    history = [*sane(), again]
+    two = only(sane(), kind="received", queue="billing", idx=2)
+    slow = without(without(sane(), queue="billing", idx=END), kind="deleted", queue="billing", idx=2)
+    late = received("billing", 2, 30_150, receive_count=2)
+    return Case(
+        anomaly="A8",
+        events=history,
+        queue="billing",
+        idxs=(2,),
+        sentence="received after it was deleted",
+        witness=(two, only(sane(), kind="deleted", queue="billing", idx=2), again),
+        near_miss=[
+            *slow,
+            deleted(two, 30_100, took_ms=45),
+            late,
+            deleted(late, 30_160),
+            *worked_off("billing", [END], 30_200),
+        ],
+        also_seen=frozenset({"B6"}),
+    )
+
+
+def _incomplete_fan_out() -> Case:
+    """Message 1 came from shipping, but not from billing, which was drained; or it was sent to shipping alone."""
+    history = without(without(sane(), kind="received", queue="billing", idx=1), kind="deleted", queue="billing", idx=1)
+    return Case(
+        anomaly="E1",
+        events=history,
+        queue=None,
+        idxs=(1,),
+        sentence="received from some queues, but not from billing, which were drained",
+        witness=(
+            only(history, kind="published", idx=1),
+            only(history, kind="received", queue="shipping", idx=1),
+            only(history, kind="received", queue="billing", idx=END),
+        ),
+        near_miss=[replace(e, queue="shipping") if (e.kind, e.idx) == ("published", 1) else e for e in history],
+    )
+
+
+def _wrong_queue() -> Case:
+    """Message 1 was sent to shipping alone, and billing delivered it as well; or only shipping did."""
+    history = [replace(e, queue="shipping") if (e.kind, e.idx) == ("published", 1) else e for e in sane()]
+    return Case(
+        anomaly="E2",
+        events=history,
+        queue="billing",
+        idxs=(1,),
+        sentence="received from billing, and meant for shipping",
+        witness=(only(history, kind="published", idx=1), only(history, kind="received", queue="billing", idx=1)),
+        near_miss=without(history, queue="billing", idx=1),
+    )
+
+
+def _fan_out_skew() -> Case:
+    """Shipping delivers the end marker two seconds after billing did, one is allowed; or just within it."""
+    history = without(sane(), queue="shipping", idx=END)
+    late = received("shipping", END, 2_165)
+    return Case(
+        anomaly="E3",
+        events=[*history, late, deleted(late, 2_180)],
+        expectation=replace(EXPECTATION, fan_out_skew_seconds_max=1),
+        queue="shipping",
+        idxs=(END,),
+        sentence="came from shipping 2.0 s after billing, allowed are 1 s",
+        witness=(only(history, kind="received", queue="billing", idx=END), late),
+        near_miss=[*history, *worked_off("shipping", [END], 1_165)],
+    )
+
+
+def _subscription_dead_lettered() -> Case:
+    """Message 2 lies in the DLQ of shipping's subscription; or it reached shipping, and lies in no DLQ."""
+    expectation = replace(EXPECTATION, subscription_dead_letter_queues={"shipping": "shipping-undelivered"})
+    undelivered = received("shipping-undelivered", 2, 400)
+    return Case(
+        anomaly="E4",
+        events=[*sane(), undelivered],
+        expectation=expectation,
+        queue="shipping",
+        idxs=(2,),
+        sentence="SNS could not deliver it to shipping, and put it into shipping-undelivered",
+        witness=(only(sane(), kind="published", idx=2), undelivered),
+        near_miss=sane(),
+    )
+
+
+def _dropped_in_fault() -> Case:
+    """Message 1 was published while billing could not be delivered to; or nothing was missing after such a fault."""
+    history = without(sane(), queue="billing", idx=1)
+    return Case(
+        anomaly="E5",
+        events=history,
+        around=Surroundings(faults=(Fault(queue="billing", began_at_us=9_000, ended_at_us=16_000),)),
+        queue="billing",
+        idxs=(1,),
+        sentence="published during a fault that loses messages",
+        witness=(only(history, kind="published", idx=1),),
+        near_miss=sane(),
+    )
+
+
+CASES = [
+    _lost(),
+    _lost_prefix(),
+    _vanished(),
+    _phantom(),
+    _aborted_delivery(),
+    _recovered(),
+    _resurrected(),
+    _incomplete_fan_out(),
+    _wrong_queue(),
+    _fan_out_skew(),
+    _subscription_dead_lettered(),
+    _dropped_in_fault(),
+]

@@ -1,0 +1,168 @@
+"""D: one receiver at a time, H1 and H2: no standing still."""
+
+from dataclasses import replace
+from typing import Any
+
+from sluice.history.checker import Activity, Surroundings
+from sluice.history.events import Event, answer_detail
+from tests.support.anomalies.case import Case
+from tests.support.histories import END, EXPECTATION, deleted, only, received, sane, worked_off
+
+
+def _busy(queue: str, *, from_second: int, until_second: int, served: int, empty: int = 0) -> Surroundings:
+    """Return a queue that is asked that often in each of those seconds."""
+    return Surroundings(
+        activity={
+            queue: [
+                Activity(
+                    second=second, served_count=served, empty_count=empty, answered_by_us=(second + 1) * 1_000_000 - 1
+                )
+                for second in range(from_second, until_second)
+            ]
+        }
+    )
+
+
+def _overlap(worker: str) -> tuple[list[Event], Event, Event]:
+    """Return message 1 coming from billing while 0, undeleted, is leased for thirty seconds."""
+    first = only(sane(), kind="received", queue="billing", idx=0)
+    early = received("billing", 1, 106, took_ms=4, worker=worker)
+    rest = [event for event in sane() if (event.queue, event.idx) not in (("billing", 0), ("billing", 1))]
+    return [*rest, first, deleted(first, 115), early, deleted(early, 118)], first, early
+
+
+def _group_overlap() -> Case:
+    """One worker is handed 1 while it holds 0; or the answer to a delete of 0 was lost before."""
+    history, first, early = _overlap("consume-billing")
+    return Case(
+        anomaly="D1",
+        events=history,
+        queue="billing",
+        idxs=(0, 1),
+        sentence="the second message was handed out while the first was certainly held",
+        witness=(first, early),
+        near_miss=[*history, deleted(first, 105, took_ms=None, call_id="lost")],
+    )
+
+
+def _group_interleave() -> Case:
+    """Another worker is handed 1 while the first holds 0; or the first's lease was a millisecond."""
+    history, first, early = _overlap("another")
+    return Case(
+        anomaly="D2",
+        events=history,
+        queue="billing",
+        idxs=(0, 1),
+        sentence="the second message was handed out while the first was certainly held",
+        witness=(first, early),
+        near_miss=[replace(e, visibility_timeout_seconds=0) if e == first else e for e in history],
+    )
+
+
+def _left_waiting(until_ms: int) -> list[Event]:
+    """Return billing's message 2, enqueued at once, received only then."""
+    rest = [event for event in sane() if (event.queue, event.idx) not in (("billing", 2), ("billing", END))]
+    late = received("billing", 2, until_ms, sent_at_us=25_000)
+    return [*rest, late, deleted(late, until_ms + 10), *worked_off("billing", [END], until_ms + 100)]
+
+
+def _passed_over() -> Case:
+    """For eight seconds billing serves others, five are allowed; or it serves nobody."""
+    history = _left_waiting(10_000)
+    return Case(
+        anomaly="D3",
+        events=history,
+        expectation=replace(EXPECTATION, passed_over_seconds_max=5),
+        around=_busy("billing", from_second=0, until_second=20, served=2),
+        queue="billing",
+        idxs=(2,),
+        sentence="passed over for 9.0 s, allowed are 5 s, and 16 receives were served",
+        witness=(only(history, kind="published", idx=2), only(history, kind="received", queue="billing", idx=2)),
+        near_miss=history,
+        near_around=_busy("billing", from_second=0, until_second=20, served=0),
+    )
+
+
+def _blocked_after_dead_letter() -> Case:
+    """Message 1 is in billing's DLQ, nothing came behind it and billing is polled in vain; or it is not polled."""
+    history = [*(e for e in sane() if e.queue != "billing"), *worked_off("billing", [0], 100)]
+    one = received("billing", 1, 120)
+    dead = received("billing-dlq", 1, 40_000, sqs_message_id="billing 1", deduplication_id="billing 1")
+    return Case(
+        anomaly="D4",
+        events=[*history, one, dead],
+        around=_busy("billing", from_second=50, until_second=60, served=0, empty=1),
+        queue="billing",
+        idxs=(1, 2, END),
+        sentence="behind the dead letter 2 message(s) were never received, though the queue was polled",
+        witness=(dead, only(history, kind="published", idx=2)),
+        near_miss=[*history, one, dead],
+        near_around=Surroundings(),
+    )
+
+
+def _batch_underfill() -> Case:
+    """Four receives of ten bring one message each while the next is there; or one of them brings two."""
+    alone: dict[str, Any] = {"max_number_of_messages": 10, "detail": answer_detail(1), "sent_at_us": 30_000}
+
+    def singly(*, together: bool) -> list[Event]:
+        receives = [received("billing", idx, 2_000 + at * 20, **alone) for at, idx in enumerate([0, 1, 2, END])]
+        if together:
+            receives[3] = replace(received("billing", END, 2_040, **alone), batch_position=1)
+        ends = [deleted(receive, 2_008 + at * 20) for at, receive in enumerate(receives)]
+        return [*(event for event in sane() if event.queue != "billing"), *receives, *ends]
+
+    history = singly(together=False)
+    return Case(
+        anomaly="D5",
+        events=history,
+        queue="billing",
+        idxs=(0, 1),
+        sentence="3 receives that asked for more brought one message while the next was in the queue",
+        witness=tuple(only(history, kind="received", queue="billing", idx=idx) for idx in (0, 1)),
+        near_miss=singly(together=True),
+    )
+
+
+def _stuck() -> Case:
+    """For a minute billing is asked and does not give message 2, a half is allowed; or it is not asked."""
+    history = _left_waiting(60_000)
+    return Case(
+        anomaly="H1",
+        events=history,
+        expectation=replace(EXPECTATION, passed_over_seconds_max=5, stuck_seconds_max=30),
+        around=_busy("billing", from_second=0, until_second=70, served=1),
+        queue="billing",
+        idxs=(2,),
+        sentence="stood still for 59.0 s, allowed are 30 s, while the queue was asked 58 times",
+        witness=(only(history, kind="published", idx=2), only(history, kind="received", queue="billing", idx=2)),
+        near_miss=history,
+        near_around=Surroundings(),
+    )
+
+
+def _false_empty() -> Case:
+    """A long poll of billing brings nothing while message 2 is there; or one that began before it was there."""
+    history = _left_waiting(10_000)
+    return Case(
+        anomaly="H2",
+        events=history,
+        around=_busy("billing", from_second=3, until_second=5, served=0, empty=1),
+        queue="billing",
+        idxs=(2,),
+        sentence="2 long poll(s) came back empty while the message was there for all of their time",
+        witness=(only(history, kind="published", idx=2), only(history, kind="received", queue="billing", idx=2)),
+        near_miss=history,
+        near_around=_busy("billing", from_second=0, until_second=2, served=0, empty=1),
+    )
+
+
+CASES = [
+    _group_overlap(),
+    _group_interleave(),
+    _passed_over(),
+    _blocked_after_dead_letter(),
+    _batch_underfill(),
+    _stuck(),
+    _false_empty(),
+]

@@ -1,0 +1,228 @@
+"""A consumer's queue and DLQ on a simulator, what may go wrong between them and a tool, and tools that are broken.
+
+The broken ones are kept because a check that never fails proves nothing: each is caught by the check of its pitfall.
+"""
+
+import json
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+from typing import Any
+
+from botocore.awsrequest import AWSResponse
+from botocore.exceptions import EndpointConnectionError, ReadTimeoutError
+
+from sluice import environments, naming
+from sluice.messaging.envelope import Envelope, Event
+from sluice.messaging.errors import TransientError
+from sluice.messaging.failpoints import Failpoint, unarmed
+from sluice.messaging.sqs.dead_letter_queue import DeadLetterQueue, Destination, Letter, Reading
+from sluice.messaging.sqs.rate_limit import Pace
+from sluice.messaging.sqs.redrive import Redrive
+from sluice.saboteurs.base import Hook, answer_with
+from sluice.simulator.hook import Simulator
+
+LOCAL = environments.environment("local")
+BILLING = LOCAL.consumers[0]
+QUEUE, DEAD = naming.queue_name(LOCAL, BILLING), naming.dead_letter_queue_name(LOCAL, BILLING)
+UNDELIVERED = naming.undelivered_queue_name(LOCAL, BILLING)
+ATTEMPTS = 2
+_FIFO = {"FifoQueue": "true"}
+
+type Place = tuple[str, int]
+"""A group and a number in it."""
+
+
+def envelope(group: str, seq: int, **more: Any) -> Envelope:
+    """Return the envelope of a message, its event's id made of its place."""
+    event = Event(**{"type": "order.placed", "group": group, "data": {"n": seq}, "id": f"{group}-{seq}", **more})
+    return Envelope(event=event, seq=seq, epoch=1)
+
+
+def make_queues(sqs: Any) -> None:
+    """Create billing's queue, its DLQ behind it, and the DLQ of its subscription."""
+    made = {name: sqs.create_queue(QueueName=name, Attributes=_FIFO)["QueueUrl"] for name in (DEAD, UNDELIVERED, QUEUE)}
+    arn = sqs.get_queue_attributes(QueueUrl=made[DEAD], AttributeNames=["QueueArn"])["Attributes"]["QueueArn"]
+    policy = json.dumps({"deadLetterTargetArn": arn, "maxReceiveCount": ATTEMPTS})
+    sqs.set_queue_attributes(QueueUrl=made[QUEUE], Attributes={"RedrivePolicy": policy, "VisibilityTimeout": "30"})
+
+
+class Line(Hook):
+    """What is between a tool and SQS: writes down what is sent, and gives calls the faults they meet.
+
+    `faults` are met by one call each, by operation: "unreachable" (nothing arrives), "lost" (all but the answer) or a
+    code it is refused with; None lets it through.
+    """
+
+    operations = ("sqs.SendMessage", "sqs.DeleteMessage", "sqs.ReceiveMessage")
+
+    def __init__(self) -> None:
+        super().__init__(1)
+        self.faults: dict[str, list[str | None]] = defaultdict(list)
+        self.sent: list[dict[str, Any]] = []
+        self._fault: str | None = None
+
+    def answer(self, operation: str, params: Mapping[str, Any]) -> tuple[AWSResponse, dict[str, Any]] | None:
+        """Answer what never gets to SQS."""
+        name = operation.partition(".")[2]
+        if name == "SendMessage":
+            self.sent.append(dict(params))
+        self._fault = self.faults[name].pop(0) if self.faults[name] else None
+        if self._fault == "unreachable":
+            raise EndpointConnectionError(endpoint_url="http://sqs")
+        if self._fault not in (None, "lost"):
+            _, parsed = answer_with(Error={"Code": self._fault, "Message": "as told"})
+            return AWSResponse("http://sqs", 400, {}, None), parsed
+        return None
+
+    def answered(self, params: Mapping[str, Any], parsed: dict[str, Any], http_response: AWSResponse) -> None:  # noqa: ARG002
+        """Lose the answer."""
+        if self._fault == "lost":
+            raise ReadTimeoutError(endpoint_url="http://sqs")
+
+
+class Renaming(Hook):
+    """Gives what is received other message ids, each message always the same; its other attributes stay."""
+
+    operations = ("sqs.ReceiveMessage",)
+
+    def __init__(self) -> None:
+        super().__init__(1)
+
+    def answered(self, params: Mapping[str, Any], parsed: dict[str, Any], http_response: AWSResponse) -> None:  # noqa: ARG002
+        """Change the ids."""
+        for message in parsed.get("Messages", []):
+            message["MessageId"] = message["MessageId"][::-1]
+
+
+class Graveyard:
+    """Billing's queues on a simulator. What tools do goes over `line`; what the test does is not."""
+
+    def __init__(self, simulator: Simulator) -> None:
+        self.simulator, self.clock, self.line = simulator, simulator.clock, Line()
+        self._sqs, self.tools_sqs = simulator.client("sqs"), simulator.client("sqs")
+        make_queues(self._sqs)
+        self.line.attach(self.tools_sqs)
+
+    def url(self, name: str) -> str:
+        """Return the URL of a queue."""
+        return str(self._sqs.get_queue_url(QueueName=name)["QueueUrl"])
+
+    def send(self, name: str, sent: Envelope, **more: Any) -> str:
+        """Send a message to a queue, as the topic does, and return its SQS message id."""
+        answer = self._sqs.send_message(
+            **{
+                "QueueUrl": self.url(name),
+                "MessageBody": sent.body,
+                "MessageGroupId": sent.event.group,
+                "MessageDeduplicationId": sent.deduplication_id,
+                **more,
+            }
+        )
+        return str(answer["MessageId"])
+
+    def bury(self, *places: Place) -> None:
+        """Send messages to the queue, and let all of them die there."""
+        for group, seq in places:
+            self.send(QUEUE, envelope(group, seq))
+        self.kill()
+
+    def kill(self) -> None:
+        """Receive what is in the queue until it has all moved to the DLQ."""
+        while received := self._receive(QUEUE, hidden_seconds=0):
+            assert all(int(one["Attributes"]["ApproximateReceiveCount"]) <= ATTEMPTS for one in received)
+
+    def counts(self, name: str) -> tuple[int, int]:
+        """Return how many messages a queue has visible, and in flight."""
+        names = ["ApproximateNumberOfMessages", "ApproximateNumberOfMessagesNotVisible"]
+        found = self._sqs.get_queue_attributes(QueueUrl=self.url(name), AttributeNames=names)["Attributes"]
+        return int(found[names[0]]), int(found[names[1]])
+
+    def drained(self, name: str) -> list[dict[str, Any]]:
+        """Receive and delete everything a queue has, as it comes."""
+        found = []
+        while received := self._receive(name, hidden_seconds=30):
+            for message in received:
+                self._sqs.delete_message(QueueUrl=self.url(name), ReceiptHandle=message["ReceiptHandle"])
+            found += received
+        return found
+
+    def places(self, name: str) -> list[Place]:
+        """Receive and delete everything, and return the places, group by group and in each as they came."""
+        found = [json.loads(message["Body"]) for message in self.drained(name)]
+        return sorted(((said["group"], said["seq"]) for said in found), key=lambda place: place[0])
+
+    def dead_letters(self, **more: Any) -> DeadLetterQueue:
+        """Return the DLQ as the tools have it."""
+        return DeadLetterQueue(self.tools_sqs, DEAD, **more)
+
+    def redrive(self, **more: Any) -> Redrive:
+        """Return a run that has not begun."""
+        given = {"run": "r1", "pace": Pace(None, clock=self.clock), "clock": self.clock, **more}
+        source = given.pop("source", None) or self.dead_letters()
+        return Redrive(source, Destination(self.tools_sqs, QUEUE), **given)
+
+    def _receive(self, name: str, *, hidden_seconds: int) -> list[dict[str, Any]]:
+        answer = self._sqs.receive_message(
+            QueueUrl=self.url(name),
+            MaxNumberOfMessages=10,
+            VisibilityTimeout=hidden_seconds,
+            MessageSystemAttributeNames=["All"],
+            MessageAttributeNames=["All"],
+        )
+        return list(answer.get("Messages", []))
+
+
+class Killed(Exception):
+    """Raised where a process would die."""
+
+
+def dies_at(name: str, count: int = 1) -> Failpoint:
+    """Return a failpoint that ends a run the `count`-th time it is there."""
+    left = count
+
+    def reached(here: str) -> None:
+        nonlocal left
+        left -= here == name
+        if here == name and left <= 0:
+            raise Killed(name)
+
+    return reached
+
+
+def move_deleting_first(
+    reading: Reading, letter: Letter, send: Callable[[Letter], object], *, failpoint: Failpoint = unarmed
+) -> None:
+    """Be broken: delete before the send (D3)."""
+    failpoint("before_delete")
+    reading.delete(letter)
+    failpoint("after_delete")
+    failpoint("before_send")
+    send(letter)
+    failpoint("after_send")
+
+
+def move_ignoring_failures(
+    reading: Reading, letter: Letter, send: Callable[[Letter], object], *, failpoint: Failpoint = unarmed
+) -> None:
+    """Be broken: delete whatever the send met (D3, D16)."""
+    failpoint("before_send")
+    with suppress(TransientError):
+        send(letter)
+    failpoint("after_send")
+    reading.delete(letter)
+
+
+class Forgetful(set[str]):
+    """Be broken: forget which copies are one's own (D8)."""
+
+    def add(self, _: str, /) -> None:
+        """Do nothing."""
+
+
+def in_groups(places: list[Place]) -> Iterator[tuple[str, list[int]]]:
+    """Yield each group with its numbers, in order."""
+    found: dict[str, list[int]] = {}
+    for group, seq in places:
+        found.setdefault(group, []).append(seq)
+    yield from sorted(found.items())

@@ -1,0 +1,123 @@
+"""A service that is not ours, on the simulator: what `record` writes of it, and what the checker says."""
+
+import json
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from sluice.history.checker import Expectation, Finding, check_group, surroundings
+from sluice.history.events import Event
+from sluice.recorder.journal import SUFFIX, events_of, read_journal
+from sluice.simulator.hook import Simulator
+
+QUEUE, DEAD, TOPIC = "billing.fifo", "billing-dead.fifo", "orders.fifo"
+VISIBILITY_SECONDS, RECEIVES_MAX, _ROUNDS_MAX = 30, 3, 100
+
+
+class Shop:
+    """An order service with a topic, a queue and a dead-letter queue: its bodies, its ids.
+
+    Args:
+        is_raw: whether the queue gets bodies without an envelope.
+    """
+
+    def __init__(self, *, is_raw: bool = True) -> None:
+        self.simulator = Simulator()
+        self.sns, self.sqs = self.simulator.client("sns"), self.simulator.client("sqs")
+        fifo = {"FifoQueue": "true"}
+        self.dead_url = self.sqs.create_queue(QueueName=DEAD, Attributes=fifo)["QueueUrl"]
+        redrive = {"deadLetterTargetArn": self._arn(self.dead_url), "maxReceiveCount": RECEIVES_MAX}
+        more = {"VisibilityTimeout": str(VISIBILITY_SECONDS), "RedrivePolicy": json.dumps(redrive)}
+        self.url = self.sqs.create_queue(QueueName=QUEUE, Attributes=fifo | more)["QueueUrl"]
+        may_send = {
+            "Effect": "Allow",
+            "Principal": {"Service": "sns.amazonaws.com"},
+            "Action": "sqs:SendMessage",
+            "Resource": self._arn(self.url),
+        }
+        policy = json.dumps({"Version": "2012-10-17", "Statement": [may_send]})
+        self.sqs.set_queue_attributes(QueueUrl=self.url, Attributes={"Policy": policy})
+        attributes = {"FifoTopic": "true", "ContentBasedDeduplication": "true"}
+        self.topic_arn = self.sns.create_topic(Name=TOPIC, Attributes=attributes)["TopicArn"]
+        raw = {"RawMessageDelivery": "true"} if is_raw else {}
+        self.sns.subscribe(TopicArn=self.topic_arn, Protocol="sqs", Endpoint=self._arn(self.url), Attributes=raw)
+
+    def _arn(self, url: str) -> str:
+        return str(self.sqs.get_queue_attributes(QueueUrl=url, AttributeNames=["QueueArn"])["Attributes"]["QueueArn"])
+
+    @property
+    def clients(self) -> list[Any]:
+        """Return what is to be recorded."""
+        return [self.sns, self.sqs]
+
+    def order(self, customer: str, number: int, *, deduplication_id: str | None = None) -> None:
+        """Publish one order; without a deduplication id the topic takes the body's hash."""
+        more = {} if deduplication_id is None else {"MessageDeduplicationId": deduplication_id}
+        self.sns.publish(
+            TopicArn=self.topic_arn,
+            Message=json.dumps({"order": number, "customer": customer, "lines": ["a", "b"]}),
+            MessageGroupId=customer,
+            MessageAttributes={"type": {"DataType": "String", "StringValue": "placed"}},
+            **more,
+        )
+
+    def receive(self, url: str | None = None, *, count: int = 10, asks: Sequence[str] = ("All",)) -> list[str]:
+        """Return the receipt handles of one receive."""
+        answer = self.sqs.receive_message(
+            QueueUrl=self.url if url is None else url,
+            MaxNumberOfMessages=count,
+            WaitTimeSeconds=20,
+            MessageSystemAttributeNames=list(asks),
+            MessageAttributeNames=["All"],
+        )
+        return [message["ReceiptHandle"] for message in answer.get("Messages", [])]
+
+    def bill(self, url: str | None = None, *, count: int = 10, asks: Sequence[str] = ("All",)) -> None:
+        """Receive and delete until nothing comes for longer than any lease."""
+        quiet_seconds = 0
+        for _ in range(_ROUNDS_MAX):
+            handles = self.receive(url, count=count, asks=asks)
+            for handle in handles:
+                self.sqs.delete_message(QueueUrl=self.url if url is None else url, ReceiptHandle=handle)
+            quiet_seconds = 0 if handles else quiet_seconds + 20
+            if quiet_seconds > VISIBILITY_SECONDS:
+                return
+        raise AssertionError(f"the queue was not empty after {_ROUNDS_MAX} receives")
+
+
+def recorded(folder: Path) -> list[Event]:
+    """Return the events of every journal in the folder."""
+    return [event for path in sorted(folder.glob(f"*{SUFFIX}")) for event in events_of(read_journal(path))]
+
+
+def judged(events: list[Event], **more: Any) -> dict[str, Finding]:
+    """Return what each group of a recording shows."""
+    expectation = Expectation(
+        run=next(event.run for event in events),
+        queues=(QUEUE,),
+        visibility_timeout_seconds={QUEUE: VISIBILITY_SECONDS},
+        dead_letter_queues={QUEUE: DEAD},
+        max_receive_count={QUEUE: RECEIVES_MAX},
+        is_planned=False,
+        **more,
+    )
+    of_group: dict[str | None, list[Event]] = defaultdict(list)
+    for event in events:
+        of_group[event.message_group_id].append(event)
+    around = surroundings(of_group.pop(None, []))
+    return {group: check_group(its, expectation, around) for group, its in of_group.items() if group is not None}
+
+
+def anomalies(found: dict[str, Finding]) -> set[str]:
+    """Return what all groups together show that must not be."""
+    return {violation.anomaly for finding in found.values() for violation in finding.violations}
+
+
+def doubts(found: dict[str, Finding]) -> Iterator[str]:
+    """Yield what all groups together leave open."""
+    for finding in found.values():
+        yield from finding.unknowns
+
+
+type Doing = Callable[[Shop], None]

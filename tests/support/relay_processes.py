@@ -1,0 +1,384 @@
+"""A shop whose events real relay processes take to a real endpoint, and what is needed to do them harm.
+
+LocalStack's topics do not deduplicate (GAP-36, GAP-37); its FIFO queues do, by the deduplication id the topic hands on,
+for five minutes. So a repeat under the same id is one message here as on AWS, by the queue instead of by the topic.
+"""
+
+import contextlib
+import json
+import multiprocessing
+import os
+import signal
+import socket
+import socketserver
+import sys
+import threading
+import uuid
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+from urllib.parse import urlsplit
+
+import boto3
+from sqlalchemy import Engine, select, update
+from sqlalchemy.orm import Session
+
+from emulator import localstack
+from examples.orders.checking import differences
+from examples.orders.models import Base
+from examples.orders.service import Shop
+from examples.orders.trade import Done, trade
+from sluice import deviations, environments, naming
+from sluice.__main__ import main
+from sluice.clock import clock_id, eventually
+from sluice.declaration import Environment
+from sluice.history import events as history
+from sluice.history.checker import Expectation, Finding, check_group
+from sluice.messaging import Event, Outbox, failpoints
+from sluice.messaging.database import engines
+from sluice.messaging.outbox import tables
+from sluice.recorder.journal import SUFFIX, Journal, events_of, read_journal
+from sluice.recorder.recorder import Recorder, host_name
+
+TOPIC = naming.topic_name(environments.environment("local"))
+QUEUE = "billing"
+PATIENCE_SECONDS = 60
+_VISIBILITY_SECONDS = 120
+
+
+_forked = multiprocessing.get_context("forkserver")
+# The commands, and pandas, which pyarrow looks for when it makes its first array.
+_forked.set_forkserver_preload([__name__, "sluice.cli.services.relay", "sluice.cli.services.worker", "pandas"])
+
+
+class MessagingProcess:
+    """`sluice …` as a process of its own; killed when the block ends.
+
+    It is forked from a process that has imported everything, which takes seconds.
+
+    Args:
+        arguments: of the command line.
+        environment: the process's variables.
+        log: where its standard error goes.
+        declared: an environment that is declared in the process besides the others.
+    """
+
+    def __init__(
+        self,
+        arguments: Sequence[str],
+        *,
+        environment: Mapping[str, str],
+        log: Path,
+        declared: Environment | None = None,
+    ) -> None:
+        self._log = log
+        log.touch()
+        given = (list(arguments), dict(environment), str(log), declared)
+        self._process = _forked.Process(target=_run, args=given, daemon=True)  # ends with the tests
+        self._process.start()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._process.kill()
+        self._process.join()
+        self._process.close()
+
+    @property
+    def is_running(self) -> bool:
+        """Return whether it has not ended."""
+        return self._process.is_alive()
+
+    def send(self, number: signal.Signals) -> None:
+        """Send it a signal."""
+        assert self._process.pid is not None
+        os.kill(self._process.pid, number)
+
+    def ended(self) -> int:
+        """Wait for its end and return its exit code; below zero the signal that ended it."""
+        eventually(lambda: not self.is_running, timeout_seconds=PATIENCE_SECONDS, describe="the process to end")
+        assert self._process.exitcode is not None
+        return self._process.exitcode
+
+    @property
+    def log(self) -> str:
+        """Return what it wrote to standard error."""
+        return self._log.read_text(encoding="utf-8")
+
+    def said(self, event: str) -> list[dict[str, Any]]:
+        """Return its log entries of that event."""
+        lines = [line for line in self.log.splitlines() if line.startswith("{")]
+        return [entry for entry in map(json.loads, lines) if entry["event"] == event]
+
+    def await_said(self, event: str) -> dict[str, Any]:
+        """Wait until it says so, and return the first time."""
+
+        def said() -> list[dict[str, Any]]:
+            assert self.is_running or self.said(event), self.log
+            return self.said(event)
+
+        return eventually(said, timeout_seconds=PATIENCE_SECONDS, describe=f"the process to say {event!r}")[0]
+
+
+def _run(arguments: list[str], environment: Mapping[str, str], log: str, declared: Environment | None) -> None:
+    os.environ.clear()
+    os.environ.update(environment)
+    for path, output in ((os.devnull, sys.stdout), (log, sys.stderr)):
+        os.dup2(os.open(path, os.O_WRONLY), output.fileno())
+    if declared is not None:
+        environments.ENVIRONMENTS[declared.name] = declared
+    sys.argv = ["messaging", *arguments]
+    main()
+
+
+class Market:
+    """One shop, its outbox, a topic with one queue, and a recorded consumer.
+
+    Args:
+        engine: of a database with the outbox's tables.
+        emulated: the endpoint.
+        folder: for histories and logs.
+        topic_name: of the topic that is published to.
+    """
+
+    def __init__(self, engine: Engine, emulated: localstack.Running, folder: Path, topic_name: str) -> None:
+        self.engine, self.emulated, self.folder = engine, emulated, folder
+        self.history = folder / "history"
+        with engine.begin() as connection:
+            Base.metadata.create_all(connection)
+        self._sns, self._sqs = (
+            boto3.client(service, endpoint_url=emulated.endpoint_url, region_name="us-east-1")
+            for service in ("sns", "sqs")
+        )
+        self.topic_arn = self._sns.create_topic(Name=topic_name, Attributes={"FifoTopic": "true"})["TopicArn"]
+        attributes = {"FifoQueue": "true", "VisibilityTimeout": str(_VISIBILITY_SECONDS)}
+        self._url = self._sqs.create_queue(QueueName=f"{QUEUE}-{topic_name}", Attributes=attributes)["QueueUrl"]
+        arn = self._sqs.get_queue_attributes(QueueUrl=self._url, AttributeNames=["QueueArn"])["Attributes"]["QueueArn"]
+        raw = {"RawMessageDelivery": "true"}
+        self._sns.subscribe(TopicArn=self.topic_arn, Protocol="sqs", Endpoint=arn, Attributes=raw)
+        self._relays = 0
+
+    def close(self) -> None:
+        """Delete topic and queue."""
+        self._sns.delete_topic(TopicArn=self.topic_arn)
+        self._sqs.delete_queue(QueueUrl=self._url)
+
+    def trade(self, count: int, *, seed: int, notify: bool = False) -> Done:
+        """Do business with four orders at once; a fifth is rolled back."""
+        shop = Shop(Outbox(TOPIC, notify=notify))
+        return trade(self.engine, shop, count=count, groups=4, seed=seed, rollbacks=0.2)
+
+    def end_groups(self) -> None:
+        """Commit an end marker to every group: what comes before it in a queue has come when it has."""
+        outbox = Outbox(TOPIC)
+        with Session(self.engine) as session:
+            for group in session.scalars(select(tables.groups.c.group_id)).all():
+                outbox.add(session, Event(type=history.END_TYPE, group=group, data=None))
+            session.commit()
+
+    def relay(self, *options: str, failpoint: str | None = None, endpoint_url: str | None = None) -> MessagingProcess:
+        """Start a relay, recorded."""
+        self._relays += 1
+        armed = {} if failpoint is None else {failpoints.VARIABLE: failpoint}
+        at = ("--dsn", self.engine.url.render_as_string(hide_password=False), "--topic-arn", self.topic_arn)
+        endpoint = ("--endpoint-url", self.emulated.endpoint_url if endpoint_url is None else endpoint_url)
+        return MessagingProcess(
+            ["relay", *at, *endpoint, "--record", str(self.history), *options],
+            environment=localstack.pointed_at(self.emulated) | armed,
+            log=self.folder / f"relay-{self._relays}.log",
+        )
+
+    def run_out_lease(self) -> None:
+        """Let the lease of a leader that is dead or stopped be over now, instead of waiting thirty seconds for it."""
+        with self.engine.begin() as connection:
+            connection.execute(update(tables.leases).values(expires_at_us=0))
+
+    def rows(self) -> list[dict[str, Any]]:
+        """Return the outbox, by group and number."""
+        columns = tables.messages.c
+        ordered = select(tables.messages).order_by(columns.group_id, columns.group_seq)
+        with engines.reading(self.engine) as connection:
+            return [dict(row) for row in connection.execute(ordered).mappings()]
+
+    def await_sent(self) -> None:
+        """Wait until all that is committed is sent."""
+
+        def all_are_sent() -> bool:
+            rows = self.rows()
+            return bool(rows) and {row["status"] for row in rows} == {tables.SENT}
+
+        eventually(all_are_sent, timeout_seconds=PATIENCE_SECONDS, describe="everything to be sent")
+
+    def committed(self) -> dict[str, list[str]]:
+        """Return the bodies in the outbox of each group, in the order of its numbers."""
+        bodies = defaultdict(list)
+        for row in self.rows():
+            bodies[row["group_id"]].append(row["body"])
+        return dict(bodies)
+
+    def differences(self) -> list[str]:
+        """Return where orders and outbox differ."""
+        with engines.reading(self.engine) as connection:
+            return differences(connection, TOPIC)
+
+    def consume(self) -> dict[str, list[str]]:
+        """Receive and delete, recorded, until every group has ended; return each one's bodies as they came."""
+        common = {"run": TOPIC, "worker": f"consume-{QUEUE}", "host": host_name(), "clock_id": clock_id()}
+        open_groups = {row["group_id"] for row in self.rows()}
+        got: dict[str, list[str]] = defaultdict(list)
+        sqs = boto3.client("sqs", endpoint_url=self.emulated.endpoint_url, region_name="us-east-1")
+
+        def is_through() -> bool:
+            messages = sqs.receive_message(
+                QueueUrl=self._url, MaxNumberOfMessages=10, MessageSystemAttributeNames=["All"]
+            ).get("Messages", [])
+            for message in messages:
+                said = json.loads(message["Body"])
+                got[said["group"]].append(message["Body"])
+                sqs.delete_message(QueueUrl=self._url, ReceiptHandle=message["ReceiptHandle"])
+                open_groups.difference_update({said["group"]} if said["type"] == history.END_TYPE else ())
+            return not (open_groups or messages)
+
+        with Journal(self.history, f"consume-{QUEUE}", common=common) as journal:
+            Recorder(journal, names={self._url: QUEUE}).attach(sqs)
+            eventually(is_through, timeout_seconds=PATIENCE_SECONDS, describe=f"{open_groups} to end")
+        return dict(got)
+
+    def events(self) -> list[history.Event]:
+        """Return the whole history, settled."""
+        paths = sorted(self.history.glob(f"*{SUFFIX}"))
+        return [event for path in paths for event in events_of(read_journal(path))]
+
+    def findings(self) -> dict[str, Finding]:
+        """Return what the checker objects to, by group; groups it does not object to are left out."""
+        by_group = defaultdict(list)
+        for event in self.events():
+            if event.message_group_id is not None:
+                by_group[event.message_group_id].append(event)
+        assert by_group, "there is nothing to judge"
+        found = {group: check_group(events, self._expectation(group)) for group, events in by_group.items()}
+        return {group: finding for group, finding in found.items() if finding.unknowns or is_unlawful(finding)}
+
+    def _expectation(self, group: str) -> Expectation:
+        """Return what is expected of a group: its messages say they are from the run of its epoch."""
+        with engines.reading(self.engine) as connection:
+            epoch = connection.scalars(select(tables.groups.c.epoch).where(tables.groups.c.group_id == group)).one()
+        timeouts = {QUEUE: _VISIBILITY_SECONDS}
+        return Expectation(run=f"epoch-{epoch}", queues=(QUEUE,), visibility_timeout_seconds=timeouts)
+
+
+def is_unlawful(finding: Finding, *, meant: tuple[str, ...] = ()) -> bool:
+    """Return whether there is a violation that is not meant, and that LocalStack is not known for."""
+    found = {one.anomaly for one in finding.violations}.difference(meant)
+    return not found <= deviations.ANOMALIES["localstack"].keys()
+
+
+@contextlib.contextmanager
+def opened(
+    engine: Engine, emulated: localstack.Running, folder: Path, topic_name: str | None = None
+) -> Iterator[Market]:
+    """Yield a market with a topic of its own, unless it is given the name of one."""
+    market = Market(engine, emulated, folder, topic_name or f"market-{uuid.uuid4().hex[:10]}.fifo")
+    try:
+        yield market
+    finally:
+        market.close()
+
+
+class Line:
+    """The line between a relay and its endpoint: it can be cut and mended, lose answers, and hold what is asked."""
+
+    def __init__(self, endpoint_url: str) -> None:
+        parts = urlsplit(endpoint_url)
+        self._target = (parts.hostname or "", parts.port or 0)
+        self._port = 0
+        self._server: socketserver.ThreadingTCPServer | None = None
+        self._open: set[socket.socket] = set()
+        self._passes = threading.Event()
+        self._passes.set()
+        self.is_losing = self.is_asked = False
+        self.lost_count = 0
+        self.mend()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.let_go()
+        self.cut()
+
+    @property
+    def url(self) -> str:
+        """Return the endpoint as it is seen through the line."""
+        return f"http://127.0.0.1:{self._port}"
+
+    def cut(self) -> None:
+        """End what is connected, and refuse to connect."""
+        if self._server is not None:
+            self._server.shutdown()
+            for one in list(self._open):
+                _shut(one)
+            self._server.server_close()  # waits for the threads of its connections
+            self._server = None
+
+    def mend(self) -> None:
+        """Let it through again, at the same port."""
+        line = self
+
+        class Connection(socketserver.BaseRequestHandler):
+            def handle(self) -> None:
+                line._carry(self.request)
+
+        class Server(socketserver.ThreadingTCPServer):
+            allow_reuse_address = True
+
+        self._server = Server(("127.0.0.1", self._port), Connection)
+        self._port = self._server.server_address[1]
+        threading.Thread(target=self._server.serve_forever, args=(0.05,), daemon=True).start()
+
+    def hold(self) -> None:
+        """Keep what is asked from now on, until it is let go."""
+        self.is_asked = False
+        self._passes.clear()
+
+    def let_go(self) -> None:
+        """Let everything through that was held."""
+        self._passes.set()
+
+    def _reach(self) -> socket.socket:
+        return socket.create_connection(self._target)
+
+    def _carry(self, here: socket.socket) -> None:
+        with self._reach() as there:
+            self._open |= {here, there}
+            back = threading.Thread(target=self._answer, args=(there, here), daemon=True)
+            back.start()
+            with contextlib.suppress(OSError):
+                while asked := here.recv(65_536):
+                    self.is_asked = True
+                    self._passes.wait(PATIENCE_SECONDS)
+                    there.sendall(asked)
+            _shut(there)
+            back.join()
+            self._open -= {here, there}
+
+    def _answer(self, there: socket.socket, here: socket.socket) -> None:
+        with contextlib.suppress(OSError):
+            while answered := there.recv(65_536):
+                if self.is_losing:
+                    self.lost_count += 1
+                    break
+                here.sendall(answered)
+        _shut(here)
+
+
+def _shut(one: socket.socket) -> None:
+    with contextlib.suppress(OSError):
+        one.shutdown(socket.SHUT_RDWR)

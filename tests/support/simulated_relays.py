@@ -1,0 +1,317 @@
+"""An outbox, a simulated topic with two queues and any number of relays, on one clock; and relays that are broken.
+
+The broken ones are kept because a check that never fails proves nothing: each is caught by the check of its pitfall.
+"""
+# ruff: noqa: ARG002 (hooks are called by keyword, and overrides have the signature of what they override)
+
+import copy
+import random
+import uuid
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
+
+from botocore.awsrequest import AWSResponse
+from botocore.exceptions import EndpointConnectionError, ReadTimeoutError
+from sqlalchemy import Engine, delete, select, update
+from sqlalchemy.orm import Session
+
+from sluice.messaging import Event, Outbox
+from sluice.messaging.database import engines, schema
+from sluice.messaging.envelope import decode
+from sluice.messaging.outbox import store, tables
+from sluice.messaging.outbox.store import Head, Outcome, Sent, Store
+from sluice.messaging.relay.lease import Lease
+from sluice.messaging.relay.publisher import Publisher
+from sluice.messaging.relay.relay import Publish, Relay, RelaySettings
+from sluice.saboteurs.base import Hook, answer_with
+from sluice.simulator.hook import Simulator
+
+TOPIC = "events.fifo"
+QUEUES = ("billing", "shipping")
+SETTINGS = RelaySettings()
+_ANYBODY_SENDS = '{"Statement":[{"Effect":"Allow","Principal":"*","Action":"sqs:SendMessage","Resource":"*"}]}'
+_FIFO = {"FifoQueue": "true", "Policy": _ANYBODY_SENDS}
+
+type Place = tuple[str, int]
+"""A group and a number in it."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Fault:
+    """What one call to SNS meets.
+
+    Args:
+        unreachable: nobody answers, and nothing arrives.
+        lost: everything arrives, and the answer does not.
+        refused: code the whole call is refused with.
+        failed: group -> (code, whether it is the sender's fault) of entries that fail alone.
+    """
+
+    unreachable: bool = False
+    lost: bool = False
+    refused: str = ""
+    failed: Mapping[str, tuple[str, bool]] | None = None
+
+
+class Line(Hook):
+    """What is between a relay and SNS: writes down every call, and gives the next ones the faults they meet.
+
+    `faults` are met by one call each; `poisoned` are groups whose presence gets any call refused as a whole. `asked`
+    is what calls held; `arrived` is what of it is in the topic, `unanswered` what of that nobody was told of.
+    """
+
+    operations = ("sns.PublishBatch",)
+
+    def __init__(self) -> None:
+        super().__init__(1)
+        self.forget()
+
+    def forget(self) -> None:
+        """Be as if nobody had called."""
+        self.faults: list[Fault] = []
+        self.poisoned: set[str] = set()
+        self.asked: list[list[dict[str, Any]]] = []
+        self.arrived: list[dict[str, Any]] = []
+        self.unanswered: list[dict[str, Any]] = []
+        self._fault = Fault()
+        self._entries: list[dict[str, Any]] = []
+        self._failed: list[dict[str, Any]] = []
+
+    def rewrite(self, operation: str, params: dict[str, Any]) -> None:
+        """Choose the call's fault, and take the entries that fail out of it."""
+        self._entries = copy.deepcopy(params["PublishBatchRequestEntries"])
+        self.asked.append(self._entries)
+        self._fault = self.faults.pop(0) if self.faults else Fault()
+        if self.poisoned & {entry["MessageGroupId"] for entry in self._entries}:
+            self._fault = Fault(refused="InvalidParameter")
+        failed = self._fault.failed or {}
+        self._failed = [
+            {"Id": entry["Id"], "Code": code, "Message": "as told", "SenderFault": is_senders}
+            for entry in self._entries
+            for code, is_senders in [failed.get(entry["MessageGroupId"], ("", False))]
+            if code
+        ]
+        kept = [entry for entry in self._entries if entry["MessageGroupId"] not in failed]
+        params["PublishBatchRequestEntries"] = kept or self._entries
+
+    def answer(self, operation: str, params: Mapping[str, Any]) -> tuple[AWSResponse, dict[str, Any]] | None:
+        """Answer what never gets to SNS."""
+        if self._fault.unreachable:
+            raise EndpointConnectionError(endpoint_url="http://sns")
+        if self._fault.refused:
+            _, parsed = answer_with(Error={"Code": self._fault.refused, "Message": "as told"})
+            return AWSResponse("http://sns", 400, {}, None), parsed
+        if len(self._failed) == len(self._entries):
+            return answer_with(Successful=[], Failed=self._failed)
+        return None
+
+    def answered(self, params: Mapping[str, Any], parsed: dict[str, Any], http_response: AWSResponse) -> None:
+        """Add the entries that failed, or lose the answer."""
+        successful = {one["Id"] for one in parsed.get("Successful", [])}
+        arrived = [entry for entry in self._entries if entry["Id"] in successful]
+        self.arrived += arrived
+        if self._fault.lost:
+            self.unanswered += arrived
+            raise ReadTimeoutError(endpoint_url="http://sns")
+        if "Successful" in parsed and parsed.get("Failed") is not self._failed:
+            parsed["Failed"] = [*parsed.get("Failed", []), *self._failed]
+
+
+class World:
+    """An outbox in a database, a topic and what is between them."""
+
+    def __init__(self, engine: Engine) -> None:
+        self.engine = engine
+        self.simulator = Simulator()
+        self.clock = self.simulator.clock
+        self.outbox = Outbox(TOPIC, clock=self.clock)
+        self.store = Store(engine, TOPIC, clock=self.clock)
+        self.sqs = self.simulator.client("sqs")
+        self.sns = self.simulator.client("sns")
+        self.line = Line()
+        self.line.attach(self.sns)
+        self._create()
+
+    def start_over(self) -> None:
+        """Forget everything but the time."""
+        with self.engine.begin() as connection:
+            for table in tables.metadata.sorted_tables:
+                connection.execute(delete(table))
+        self.simulator.reset()
+        self.line.forget()
+        self._create()
+
+    def _create(self) -> None:
+        self.topic_arn = self.sns.create_topic(Name=TOPIC, Attributes={"FifoTopic": "true"})["TopicArn"]
+        self.urls = {queue: self._subscribed(queue) for queue in QUEUES}
+
+    def _subscribed(self, queue: str) -> str:
+        url = str(self.sqs.create_queue(QueueName=f"{queue}.fifo", Attributes=_FIFO)["QueueUrl"])
+        arn = self.sqs.get_queue_attributes(QueueUrl=url, AttributeNames=["QueueArn"])["Attributes"]["QueueArn"]
+        raw = {"RawMessageDelivery": "true"}
+        self.sns.subscribe(TopicArn=self.topic_arn, Protocol="sqs", Endpoint=arn, Attributes=raw)
+        return url
+
+    def commit(self, *groups: str) -> list[Event]:
+        """Commit an event in each of these groups, in one transaction."""
+        events = [Event(type="order.placed", group=group, data={"n": number}) for number, group in enumerate(groups)]
+        with Session(self.engine) as session:
+            for event in events:
+                self.outbox.add(session, event)
+            session.commit()
+        return events
+
+    def publisher(self) -> Publisher:
+        """Return what publishes to the topic."""
+        return Publisher(self.sns, self.topic_arn)
+
+    def lease(self) -> Lease:
+        """Return one candidate's lease."""
+        return Lease(self.engine, TOPIC, lease_seconds=SETTINGS.lease_seconds, clock=self.clock, own_clock=self.clock)
+
+    def relay(self, publish: Publish | None = None, *, kind: type[Relay] = Relay, **more: Any) -> Relay:
+        """Return a relay that has not done anything yet."""
+        publish = self.publisher() if publish is None else publish
+        arguments: dict[str, Any] = {"settings": SETTINGS, "clock": self.clock} | more
+        return kind(self.store, self.lease(), publish, **arguments)
+
+    def statuses(self) -> dict[Place, str]:
+        """Return each message's status."""
+        with self.engine.connect() as connection:
+            columns = (tables.messages.c.group_id, tables.messages.c.group_seq, tables.messages.c.status)
+            return {(group, seq): status for group, seq, status in connection.execute(select(*columns))}
+
+    def change(self, **values: Any) -> None:
+        """Write these values into all unfinished messages, as an operator with SQL does."""
+        with self.engine.begin() as connection:
+            unfinished = tables.messages.c.status != tables.SENT
+            connection.execute(update(tables.messages).where(unfinished).values(**values))
+
+    def received(self, queue: str = QUEUES[0]) -> list[dict[str, Any]]:
+        """Receive and delete everything that is in a queue."""
+        url, found = self.urls[queue], []
+        while messages := self.sqs.receive_message(
+            QueueUrl=url, MaxNumberOfMessages=10, MessageSystemAttributeNames=["All"]
+        ).get("Messages"):
+            handles = [{"Id": one["MessageId"], "ReceiptHandle": one["ReceiptHandle"]} for one in messages]
+            self.sqs.delete_message_batch(QueueUrl=url, Entries=handles)
+            found += messages
+        return found
+
+    def places(self, queue: str = QUEUES[0]) -> list[Place]:
+        """Receive and delete everything that is in a queue; return groups and numbers in the order they came."""
+        return [place(message) for message in self.received(queue)]
+
+
+def seeded(seed: int) -> random.Random:
+    """Return chance that repeats itself."""
+    return random.Random(seed)  # noqa: S311 (no secret)
+
+
+@contextmanager
+def in_memory_world() -> Iterator[World]:
+    """Yield a world with an SQLite database of its own, for tests with many."""
+    engine = engines.engine("sqlite://")
+    with engine.begin() as connection:
+        schema.create(connection)
+    yield World(engine)
+    engine.dispose()
+
+
+def place(message: Mapping[str, Any]) -> Place:
+    """Return where a received message belongs."""
+    envelope = decode(message["Body"])
+    return envelope.event.group, envelope.seq
+
+
+def of_group(group: str, places: Iterable[Place]) -> list[int]:
+    """Return the numbers of one group, in the order given."""
+    return [seq for one, seq in places if one == group]
+
+
+class Steps(Protocol):
+    """A relay, as far as a test is concerned."""
+
+    def step(self) -> bool:
+        """Do a little; return whether there may be more to do."""
+
+
+def work(relay: Steps, times_max: int = 200) -> None:
+    """Let a relay step until it finds nothing due."""
+    for _ in range(times_max):
+        if not relay.step():
+            return
+    raise AssertionError(f"there was still something to do after {times_max} steps")
+
+
+class Meanwhile:
+    """A publish during which something else happens, before it gets to the topic."""
+
+    def __init__(self, publish: Publish, happens: Callable[[Sequence[Head]], object]) -> None:
+        self._publish, self._happens = publish, happens
+
+    def publish(self, heads: Sequence[Head]) -> list[Outcome]:
+        """Let it happen, then publish."""
+        self._happens(heads)
+        return self._publish.publish(heads)
+
+
+class IgnoresFailed:
+    """Broken: takes an answer of HTTP 200 for a success of all (P8)."""
+
+    def __init__(self, publish: Publish) -> None:
+        self._publish = publish
+
+    def publish(self, heads: Sequence[Head]) -> list[Outcome]:
+        """Publish, and look at nothing."""
+        self._publish.publish(heads)
+        return [Sent("unknown") for _ in heads]
+
+
+class NewIdOnResend:
+    """Broken: a repeat is another message to the topic (P10)."""
+
+    def __init__(self, publish: Publish) -> None:
+        self._publish = publish
+
+    def publish(self, heads: Sequence[Head]) -> list[Outcome]:
+        """Publish, each try under an id of its own."""
+        return self._publish.publish([replace(head, deduplication_id=str(uuid.uuid4())) for head in heads])
+
+
+class PublishesInTransaction(Relay):
+    """Broken: holds its transaction while it publishes (P7)."""
+
+    def _send(self, batch: Sequence[Head], *_: object) -> None:
+        with self._lease.writing() as connection:
+            outcomes = self._publish.publish(batch)
+            self._store.mark(connection, [(head, one, 0) for head, one in zip(batch, outcomes, strict=True)])
+
+
+class MarksFirst(Relay):
+    """Broken: what it has not published yet is already done (P15)."""
+
+    def _send(self, batch: Sequence[Head], *_: object) -> None:
+        with self._lease.writing() as connection:
+            self._store.mark(connection, [(head, Sent("unknown"), 0) for head in batch])
+        self._failpoint("before_publish")
+        self._publish.publish(batch)
+
+
+class ClaimsRows:
+    """Broken: any relay takes any rows that no other has locked (P5). Postgres only: SQLite knows no SKIP LOCKED."""
+
+    def __init__(self, world: World, publish: Publish) -> None:
+        self._world, self._publish = world, publish
+
+    def step(self) -> bool:
+        """Publish the next two rows that nobody has."""
+        rows = select(tables.messages).where(tables.messages.c.status == tables.PENDING)
+        rows = rows.order_by(tables.messages.c.id).limit(2).with_for_update(skip_locked=True)
+        with self._world.engine.begin() as connection:
+            heads = [store._head(row) for row in connection.execute(rows).mappings()]
+            outcomes = self._publish.publish(heads) if heads else []
+            self._world.store.mark(connection, [(head, one, 0) for head, one in zip(heads, outcomes, strict=True)])
+        return bool(heads)

@@ -1,0 +1,468 @@
+"""One consumer's places: a simulated queue with its DLQ, a database with inbox and effects, and workers on one clock.
+
+Nothing runs by itself. A test takes the steps of lane, heartbeat and drainer, and time passes only meanwhile.
+"""
+# ruff: noqa: ARG002 (hooks are called by keyword)
+
+import copy
+import json
+import random
+import uuid
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from botocore.awsrequest import AWSResponse
+from botocore.exceptions import EndpointConnectionError, ReadTimeoutError
+from sqlalchemy import BigInteger, Column, Engine, Integer, MetaData, Table, Text, insert, select
+from sqlalchemy.orm import Session
+
+from sluice.clock import Clock
+from sluice.messaging import failpoints
+from sluice.messaging.backoff import Backoff
+from sluice.messaging.database import engines, schema
+from sluice.messaging.envelope import Envelope, Event, decode
+from sluice.messaging.failpoints import Failpoint
+from sluice.messaging.handlers import ANY, Context, Handler, Handlers, Outcome
+from sluice.messaging.inbox import tables
+from sluice.messaging.inbox.inbox import Inbox, Policy
+from sluice.messaging.sqs.queue import Queue, Received
+from sluice.messaging.telemetry.tally import Tally
+from sluice.messaging.worker.drainer import Drainer, ShutdownGuard
+from sluice.messaging.worker.handler_runner import Performer
+from sluice.messaging.worker.message_lease import Heartbeat
+from sluice.messaging.worker.processor import Work, WorkSettings
+from sluice.messaging.worker.worker import Lane, WorkerSettings
+from sluice.saboteurs.base import Hook, answer_with
+from sluice.simulator.hook import Simulator
+
+TIMEOUT_SECONDS = 30
+MAX_ATTEMPTS = 3
+POLL_SECONDS = 20
+
+type Place = tuple[str, int]
+"""A group and a number in it."""
+
+_metadata = MetaData()
+effects = Table(
+    "effects",
+    _metadata,
+    Column("id", BigInteger().with_variant(Integer, "sqlite"), primary_key=True, autoincrement=True),
+    Column("consumer", Text, nullable=False),
+    Column("group_id", Text, nullable=False),
+    Column("seq", BigInteger, nullable=False),
+    comment="what handlers did; nothing here keeps a second one out",
+)
+
+
+def create_tables(engine: Engine) -> None:
+    """Create the tables of inbox and effects."""
+    with engine.begin() as connection:
+        schema.create(connection, schema.INBOX)
+        _metadata.create_all(connection)
+
+
+def envelope(group: str, seq: int, *, type: str = "order.placed", epoch: int = 1, id: str | None = None) -> Envelope:
+    """Return an event in its place."""
+    event = Event(type=type, group=group, data={"n": seq}, id=str(uuid.uuid4()) if id is None else id)
+    return Envelope(event=event, seq=seq, epoch=epoch)
+
+
+def seeded(seed: int) -> random.Random:
+    """Return chance that repeats itself."""
+    return random.Random(seed)  # noqa: S311 (no secret)
+
+
+class Killed(BaseException):
+    """Raised where a worker's process ends: nothing in it catches this."""
+
+
+def dying(at: str) -> Failpoint:
+    """Return what ends a worker the first time it gets there."""
+
+    def reached(here: str) -> None:
+        if here == at:
+            raise Killed(here)
+
+    return reached
+
+
+@dataclass(frozen=True, kw_only=True)
+class Fault:
+    """What one call to SQS meets.
+
+    Args:
+        operation: of the call, as boto3 names it.
+        unreachable: nobody answers, and nothing arrives.
+        lost: it arrives, and the answer does not.
+        refused: code it is refused with.
+        failed: receipt handle to code, of entries of a batch that fail alone.
+    """
+
+    operation: str
+    unreachable: bool = False
+    lost: bool = False
+    refused: str = ""
+    failed: Mapping[str, str] = field(default_factory=dict)
+
+
+class Line(Hook):
+    """What is between one worker and SQS: writes down every call, and gives the next ones the faults they meet.
+
+    `asked` are (operation, parameters) in order; `faults` are met by one call each, of their operation.
+    """
+
+    operations = tuple(
+        f"sqs.{name}"
+        for name in ("ReceiveMessage", "DeleteMessage", "ChangeMessageVisibility", "ChangeMessageVisibilityBatch")
+    )
+
+    def __init__(self) -> None:
+        super().__init__(1)
+        self.faults: list[Fault] = []
+        self.asked: list[tuple[str, dict[str, Any]]] = []
+        self._fault: Fault | None = None
+        self._failed: list[dict[str, Any]] = []
+
+    def calls(self, operation: str) -> list[dict[str, Any]]:
+        """Return the parameters of each call of that operation."""
+        return [params for name, params in self.asked if name == operation]
+
+    def rewrite(self, operation: str, params: dict[str, Any]) -> None:
+        """Choose the call's fault, and take the entries that fail out of it."""
+        name = operation.removeprefix("sqs.")
+        self.asked.append((name, copy.deepcopy(params)))
+        self._fault = next((one for one in self.faults if one.operation == name), None)
+        self._failed = []
+        if self._fault is None:
+            return
+        self.faults.remove(self._fault)
+        kept = []
+        for entry in params.get("Entries", []):
+            code = self._fault.failed.get(entry["ReceiptHandle"])
+            if code is None:
+                kept.append(entry)
+            else:
+                self._failed.append({"Id": entry["Id"], "Code": code, "Message": "as told", "SenderFault": True})
+        if self._failed:
+            params["Entries"] = kept or params["Entries"]
+
+    def answer(self, operation: str, params: Mapping[str, Any]) -> tuple[AWSResponse, dict[str, Any]] | None:
+        """Answer what never gets to SQS."""
+        if self._fault is None:
+            return None
+        if self._fault.unreachable:
+            raise EndpointConnectionError(endpoint_url="http://sqs")
+        if self._fault.refused:
+            _, parsed = answer_with(Error={"Code": self._fault.refused, "Message": "as told"})
+            return AWSResponse("http://sqs", 400, {}, None), parsed
+        if self._failed and len(self._failed) == len(params["Entries"]):
+            return answer_with(Successful=[], Failed=self._failed)
+        return None
+
+    def answered(self, params: Mapping[str, Any], parsed: dict[str, Any], http_response: AWSResponse) -> None:
+        """Add the entries that failed, or lose the answer."""
+        if self._fault is not None and self._fault.lost:
+            raise ReadTimeoutError(endpoint_url="http://sqs")
+        if self._failed and parsed.get("Failed") is not self._failed:
+            parsed["Failed"] = [*parsed.get("Failed", []), *self._failed]
+
+
+class ClockWait:
+    """Waits by moving the simulator's clock.
+
+    `waits` are the seconds of each; `meanwhile` is called during each; `is_over` stops the worker.
+    """
+
+    def __init__(self, simulator: Simulator) -> None:
+        self._simulator = simulator
+        self.waits: list[float] = []
+        self.meanwhile: Callable[[], object] = lambda: None
+        self.is_over = False
+
+    def wait(self, seconds: float) -> None:
+        """Let that much time pass."""
+        self.waits.append(seconds)
+        self.meanwhile()
+        self._simulator.advance(seconds)
+
+    def is_stopped(self) -> bool:
+        """Return whether the worker is to stop."""
+        return self.is_over
+
+
+@dataclass(frozen=True, kw_only=True)
+class Call:
+    """One call of the handler: what it was told, and when."""
+
+    place: Place
+    attempt: int
+    is_last_attempt: bool
+    is_late: bool
+    at: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Hands:
+    """One worker process, whose steps the test takes."""
+
+    line: Line
+    queue: Queue
+    heartbeat: Heartbeat
+    performer: Performer
+    work: Work
+    lane: Lane
+    shutdown: ShutdownGuard
+    drainer: Drainer
+    tally: Tally
+    wait: ClockWait
+
+
+type Said = Outcome | BaseException | Handler | None
+"""What a handler does after its effect: return it, raise it, or call it and return what that returns."""
+
+
+class World:
+    """One consumer: its queues in a simulator, its database, its handler, and any number of workers.
+
+    `says` holds, by place, what the handler says to the first, second … call; then it says nothing, which is Ack.
+
+    Args:
+        engine: of a database with the tables.
+        consumer: name of the consumer, and of its queue.
+        policy: of its inbox; None is the plainest.
+        simulator: to share with another consumer.
+        is_ordered: False for a standard queue.
+        timeout_seconds: visibility timeout.
+        max_attempts: the queue's maxReceiveCount.
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        *,
+        consumer: str = "billing",
+        policy: Policy | None = None,
+        simulator: Simulator | None = None,
+        is_ordered: bool = True,
+        timeout_seconds: int = TIMEOUT_SECONDS,
+        max_attempts: int = MAX_ATTEMPTS,
+    ) -> None:
+        self.engine, self.consumer = engine, consumer
+        self.policy = Policy(consumer=consumer) if policy is None else policy
+        self.simulator = Simulator() if simulator is None else simulator
+        self.clock = self.simulator.clock
+        self.inbox = Inbox(self.policy, clock=self.clock)
+        self.settings = WorkSettings(
+            consumer=consumer,
+            max_attempts=max_attempts,
+            timeout_seconds=timeout_seconds,
+            hold_seconds_max=10.0 * timeout_seconds,
+            is_ordered=is_ordered,
+        )
+        self.says: dict[Place, list[Said]] = defaultdict(list)
+        self.calls: list[Call] = []
+        self.handlers = Handlers({ANY: self._handle})
+        self.sqs = self.simulator.client("sqs")
+        self._numbers: dict[str, int] = defaultdict(int)
+        self._workers = 0
+        self._create_queues()
+
+    def _create_queues(self) -> None:
+        is_fifo = self.settings.is_ordered
+        suffix, kind = (".fifo", {"FifoQueue": "true"}) if is_fifo else ("", {})
+        self.dlq_url = self.sqs.create_queue(QueueName=f"{self.consumer}-dlq{suffix}", Attributes=kind)["QueueUrl"]
+        self.dlq_arn = self._arn(self.dlq_url)
+        policy = {"deadLetterTargetArn": self.dlq_arn, "maxReceiveCount": self.settings.max_attempts}
+        attributes = {"VisibilityTimeout": str(self.settings.timeout_seconds), "RedrivePolicy": json.dumps(policy)}
+        self.url = self.sqs.create_queue(QueueName=f"{self.consumer}{suffix}", Attributes=attributes | kind)["QueueUrl"]
+        self.arn = self._arn(self.url)
+
+    def _arn(self, url: str) -> str:
+        asked = self.sqs.get_queue_attributes(QueueUrl=url, AttributeNames=["QueueArn"])
+        return str(asked["Attributes"]["QueueArn"])
+
+    # --- what comes in ------------------------------------------------------------------------------------------------
+
+    def send(self, *groups: str) -> list[Envelope]:
+        """Send the next message of each of these groups."""
+        sent = []
+        for group in groups:
+            self._numbers[group] += 1
+            sent.append(self.put(envelope(group, self._numbers[group])))
+        return sent
+
+    def put(self, sent: Envelope) -> Envelope:
+        """Send a message, as a copy of its own when it was sent before."""
+        self.put_body(sent.body, sent.event.group)
+        return sent
+
+    def put_body(self, body: str, group: str) -> None:
+        """Send any body."""
+        ids = {"MessageGroupId": group, "MessageDeduplicationId": str(uuid.uuid4())} if self.settings.is_ordered else {}
+        attributes = {"type": {"DataType": "String", "StringValue": "order.placed"}}
+        self.sqs.send_message(QueueUrl=self.url, MessageBody=body, MessageAttributes=attributes, **ids)
+
+    def redrive(self) -> None:
+        """Let SQS move everything from the DLQ back to the queue."""
+        self.sqs.start_message_move_task(SourceArn=self.dlq_arn)
+        (task,) = self.sqs.list_message_move_tasks(SourceArn=self.dlq_arn)["Results"]
+        assert task["Status"] == "COMPLETED", task
+
+    # --- who works ----------------------------------------------------------------------------------------------------
+
+    def worker(
+        self,
+        *,
+        failpoint: Failpoint = failpoints.unarmed,
+        handlers: Handlers | None = None,
+        inbox: Inbox | None = None,
+        kind: type[Work] = Work,
+        clock: Clock | None = None,
+        poll_seconds: int = POLL_SECONDS,
+    ) -> Hands:
+        """Return a worker process that has not done anything yet.
+
+        Args:
+            failpoint: where it dies.
+            handlers: other than the world's.
+            inbox: a broken one.
+            kind: a broken one.
+            clock: by which it measures its holds; None is the simulator's.
+            poll_seconds: of its receives; a poll that brings nothing lasts so long.
+        """
+        self._workers += 1
+        chance = seeded(self._workers)  # of its own: two that ask with one attempt id are one receive
+        clock = self.clock if clock is None else clock
+        inbox = self.inbox if inbox is None else inbox
+        sqs, line = self.simulator.client("sqs"), Line()
+        line.attach(sqs)
+        queue, wait, tally, shutdown = Queue(sqs, self.url), ClockWait(self.simulator), Tally(), ShutdownGuard()
+        performer = Performer(handlers=self.handlers if handlers is None else handlers, failpoint=failpoint)
+        heartbeat = Heartbeat(queue, timeout_seconds=self.settings.timeout_seconds, clock=clock)
+        work = kind(
+            self.engine,
+            queue,
+            inbox,
+            performer,
+            heartbeat,
+            settings=self.settings,
+            wait=wait,
+            clock=clock,
+            chance=chance,
+            tally=tally,
+        )
+        settings = WorkerSettings(
+            lanes=1,
+            wait_seconds=poll_seconds,
+            drain_seconds=POLL_SECONDS,
+            keep_inbox_seconds=5_184_000,
+            backoff=Backoff(base_seconds=0.5, cap_seconds=20, floor_seconds=0.1),
+            is_ordered=self.settings.is_ordered,
+        )
+        return Hands(
+            line=line,
+            queue=queue,
+            heartbeat=heartbeat,
+            performer=performer,
+            work=work,
+            lane=Lane(queue, work, settings=settings, wait=wait, clock=clock, chance=chance),
+            shutdown=shutdown,
+            drainer=Drainer(
+                self.engine,
+                inbox,
+                performer,
+                settings=self.settings,
+                clock=clock,
+                chance=chance,
+                tally=tally,
+                shutdown=shutdown,
+            ),
+            tally=tally,
+            wait=wait,
+        )
+
+    def work_off(self, *workers: Hands, until: Sequence[Place] = (), steps_max: int = 200) -> None:
+        """Let workers step in turn until nothing is left in the queue, or just that."""
+        for _ in range(steps_max):
+            for worker in workers:
+                if not self.left() or (until and places(self.left()) == list(until)):
+                    return
+                worker.lane.step()
+        raise AssertionError(f"still in the queue after {steps_max} steps: {self.left()}")
+
+    def receive(self, worker: Hands) -> Received:
+        """Receive a message without working on it; there has to be one."""
+        message = worker.queue.receive(attempt_id=None, wait_seconds=0)
+        assert message is not None, "nothing can be received"
+        return message
+
+    def _handle(self, session: Session, event: Event, context: Context) -> Any:
+        place = (event.group, context.seq)
+        call = Call(
+            place=place,
+            attempt=context.attempt,
+            is_last_attempt=context.is_last_attempt,
+            is_late=context.is_late,
+            at=self.clock.monotonic(),
+        )
+        self.calls.append(call)
+        session.execute(insert(effects).values(consumer=self.consumer, group_id=event.group, seq=context.seq))
+        said = self.says[place].pop(0) if self.says[place] else None
+        if isinstance(said, BaseException):
+            raise said
+        return said(session, event, context) if callable(said) else said
+
+    # --- what became of it --------------------------------------------------------------------------------------------
+
+    @property
+    def called(self) -> list[Place]:
+        """Return for which messages the handler was called, in order."""
+        return [call.place for call in self.calls]
+
+    def effects(self) -> list[Place]:
+        """Return the effects, in the order they were written."""
+        mine = select(effects.c.group_id, effects.c.seq).where(effects.c.consumer == self.consumer)
+        with engines.reading(self.engine) as connection:
+            return [(group, seq) for group, seq in connection.execute(mine.order_by(effects.c.id))]
+
+    def positions(self) -> dict[str, int]:
+        """Return the last number of each group that the inbox has accounted for."""
+        table = tables.groups
+        mine = select(table.c.group_id, table.c.last_seq).where(table.c.consumer == self.consumer)
+        with engines.reading(self.engine) as connection:
+            return {row.group_id: row.last_seq for row in connection.execute(mine)}
+
+    def exceptions(self) -> dict[Place, tuple[str, str | None]]:
+        """Return state and reason of what the inbox has written down about numbers."""
+        table = tables.exceptions
+        mine = select(table.c.group_id, table.c.seq, table.c.state, table.c.reason)
+        with engines.reading(self.engine) as connection:
+            rows = connection.execute(mine.where(table.c.consumer == self.consumer).order_by(table.c.id))
+            return {(group, seq): (state, reason) for group, seq, state, reason in rows}
+
+    def parked(self) -> list[Place]:
+        """Return what is set aside, in order."""
+        table = tables.parked
+        mine = select(table.c.group_id, table.c.seq).where(table.c.consumer == self.consumer)
+        with engines.reading(self.engine) as connection:
+            rows = connection.execute(mine.order_by(table.c.group_id, table.c.epoch, table.c.seq))
+            return [(group, seq) for group, seq in rows]
+
+    def left(self) -> list[str]:
+        """Return the bodies in the queue, in flight or not, without receiving them."""
+        return self._bodies(self.arn)
+
+    def dead(self) -> list[str]:
+        """Return the bodies in the DLQ, without receiving them."""
+        return self._bodies(self.dlq_arn)
+
+    def _bodies(self, arn: str) -> list[str]:
+        return [message.body for message in self.simulator.account.sqs.queues[arn].in_order()]
+
+
+def places(bodies: list[str]) -> list[Place]:
+    """Return where messages belong."""
+    decoded = [decode(body) for body in bodies]
+    return [(one.event.group, one.seq) for one in decoded]

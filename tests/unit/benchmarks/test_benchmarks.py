@@ -1,0 +1,84 @@
+"""The benchmarks measure what they say: their topic answers as SNS does, their queue as SQS does."""
+
+import io
+from typing import Any
+
+import pytest
+from botocore.awsrequest import AWSResponse
+
+from benchmarks import sink, source, standard
+from sluice.messaging.envelope import decode
+from sluice.messaging.outbox.store import Head, Sent
+from sluice.messaging.relay import publisher
+from sluice.messaging.relay.publisher import Publisher
+from sluice.messaging.sqs import queue
+from sluice.messaging.sqs.queue import Queue
+
+
+def _head(group: str) -> Head:
+    return Head(
+        id=1,
+        group_id=group,
+        group_seq=1,
+        event_id="e1",
+        body="a & b = <ü>",
+        attributes={"type": "a.b"},
+        deduplication_id="e1",
+        status="pending",
+        attempts=0,
+        not_before_us=0,
+        created_at_us=0,
+    )
+
+
+class _Raw(io.BytesIO):
+    """The body of an answer, as botocore reads it."""
+
+    def stream(self) -> list[bytes]:
+        return [self.read()]
+
+
+def _answered(request: Any, **_: object) -> AWSResponse:
+    return AWSResponse(request.url, 200, {}, _Raw(sink.answer(request.body.encode())))
+
+
+def test_the_benchmarks_topic_takes_every_entry_of_a_batch(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the relay's own publisher sends is answered, in the query protocol, with a message id for each entry."""
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "test")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "test")
+    sns = publisher.client("http://127.0.0.1:9", "eu-central-1")
+    sns.meta.events.register("before-send.sns.PublishBatch", _answered)
+    publish = Publisher(sns, "arn:aws:sns:eu-central-1:000000000000:t.fifo")
+
+    outcomes = publish.publish([_head("g1"), _head("g2"), _head("g3")])
+
+    assert [type(outcome) for outcome in outcomes] == [Sent] * 3
+    assert len({(one.sns_message_id, one.sns_sequence_number) for one in outcomes if isinstance(one, Sent)}) == 3
+
+
+def _sourced(request: Any, event_name: str, **_: object) -> AWSResponse:
+    return AWSResponse(request.url, 200, {}, _Raw(source.answer(event_name.rpartition(".")[2], request.body)))
+
+
+def test_the_benchmarks_queue_brings_the_messages_of_many_groups_in_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each is an envelope of the group it is in, received for the first time, and the next group's comes after it."""
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "test")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "test")
+    sqs = queue.client("http://127.0.0.1:9", "eu-central-1", connections=1)
+    sqs.meta.events.register("before-send.sqs", _sourced)
+    endless = Queue(sqs, "http://127.0.0.1:9/0/q.fifo")
+
+    received = [endless.receive(attempt_id=None, wait_seconds=1) for _ in range(3)]
+    endless.delete("handle-0")
+
+    messages = [one for one in received if one is not None]
+    events = [decode(one.body).event for one in messages]
+    assert [event.group for event in events] == [one.message_group_id for one in messages]
+    assert len({event.group for event in events}) == 3
+    assert [one.receive_count for one in messages] == [1, 1, 1]
+    assert [dict(one.attributes) for one in messages] == [{"type": "order.placed"}] * 3
+
+
+def test_disorder_counts_the_later_ones_handled_before_each() -> None:
+    """3 and 4 were handled before 2, and 3 and 4 and 2 before 1."""
+    assert standard.disorder([3, 4, 2, 1, 5]) == [0, 0, 2, 3, 0]

@@ -1,0 +1,241 @@
+"""`sluice`: what it loads to say how it is used, and what it answers to values that cannot be right."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+import structlog
+from sqlalchemy import select
+
+from sluice.__main__ import cli, main
+from sluice.errors import MessagingError
+from sluice.messaging.database import engines, schema
+from sluice.messaging.outbox import tables
+
+HEAVY = {"boto3", "botocore", "psycopg", "pyarrow", "rich", "sqlalchemy", "structlog"}
+_LOADED = """
+import json, sys
+from sluice.__main__ import main
+try:
+    main()
+finally:
+    print(json.dumps(sorted({name.partition(".")[0] for name in sys.modules})), file=sys.stderr)
+"""
+
+type Run = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Iterator[Run]:
+    """Yield what runs a command line, and returns its exit code, standard output and standard error."""
+    log = structlog.get_config()
+    monkeypatch.setattr("sluice.messaging.database.waiting.Stop.on_signals", lambda _: None)
+    for name in ("SLUICE_ENV", "SLUICE_CONSUMER", "SLUICE_DSN", "SLUICE_DATABASE_SECRET_ARN", "AWS_ENDPOINT_URL"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "test")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "test")
+
+    def run(*arguments: str) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", ["messaging", *arguments])
+        code = 0
+        try:
+            main()
+        except SystemExit as ended:
+            code = int(ended.code or 0)
+        return code, *capsys.readouterr()
+
+    yield run
+    structlog.configure(**log)
+
+
+@pytest.fixture
+def dsn(tmp_path: Path) -> str:
+    """Return the URL of a database with the tables of outbox and inbox."""
+    url = f"sqlite:///{tmp_path / 'both.db'}"
+    engine = engines.engine(url)
+    with engine.begin() as connection:
+        schema.create(connection, schema.OUTBOX)
+        schema.create(connection, schema.INBOX)
+    engine.dispose()
+    return url
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code"),
+    [
+        ((), 3),
+        (("--help",), 0),
+        (("dlq",), 3),
+        (("worker", "--help"), 0),
+        (("relay", "-h"), 0),
+        (("outbox", "ls", "--help"), 0),
+        (("dlq", "redrive", "--help"), 0),
+        (("worker", "--lanes", "x"), 3),
+        (("relay", "--lease", "nan"), 3),
+        (("dlq", "skip", "a"), 3),
+        (("delay",), 3),
+    ],
+)
+def test_help_and_wrong_usage_load_nothing_heavy(arguments: tuple[str, ...], code: int) -> None:
+    """Nobody waits for a database's driver to read how a command is used."""
+    ended = subprocess.run(
+        [sys.executable, "-c", _LOADED, *arguments], capture_output=True, text=True, timeout=60, check=False
+    )
+
+    assert ended.returncode == code, ended.stderr
+    loaded = set(json.loads(ended.stderr.splitlines()[-1]))
+    assert "click" in loaded
+    assert loaded & HEAVY == set()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("worker", "--lanes", "x"), "Invalid value for '--lanes': 'x' is not a valid integer range"),
+        (("delay",), "No such command 'delay'"),
+        (("relay", "--fast"), "No such option '--fast'"),
+        (("dlq", "skip", "a", "1"), "Missing option '--reason'"),
+        (("outbox", "skip", "a", str(2**63), "--reason", "x"), "Invalid value for 'SEQ'"),
+        (("relay", "--log-level", "loud"), "Invalid value for '--log-level': 'loud' is not one of 'debug', 'info'"),
+    ],
+)
+def test_wrong_usage_is_one_line(run: Run, arguments: tuple[str, ...], said: str) -> None:
+    """It names the value, and the command whose help says what is allowed."""
+    code, out, err = run(*arguments)
+
+    assert (code, out) == (3, "")
+    assert err.startswith(f"messaging: {said}")
+    assert err.endswith(" --help`\n")
+    assert err.count("\n") == 1
+
+
+NUMBERS = [
+    (("relay",), "--poll"),
+    (("relay",), "--lease"),
+    (("relay",), "--keep"),
+    (("worker", "--consumer", "billing"), "--until-idle"),
+    (("dlq", "redrive", "--consumer", "billing"), "--rate"),
+]
+
+
+@pytest.mark.parametrize("value", ["nan", "inf", "-inf", "1e300", "-1", "-1e-300", "x", ""])
+@pytest.mark.parametrize(("command", "option"), NUMBERS)
+def test_a_number_that_is_none_is_refused(
+    run: Run, dsn: str, command: tuple[str, ...], option: str, value: str
+) -> None:
+    """In one line, before anything is written: no lease is left behind by a relay that never began."""
+    code, out, err = run(*command, "--dsn", dsn, "--endpoint-url", "http://127.0.0.1:1", f"{option}={value}")
+
+    assert (code, out) == (3, "")
+    assert err.startswith(f"messaging: Invalid value for '{option}': it is {value!r}, allowed is a number of ")
+    assert err.count("\n") == 1
+    engine = engines.engine(dsn)
+    with engine.connect() as connection:
+        assert connection.execute(select(tables.leases)).all() == []
+    engine.dispose()
+
+
+@pytest.mark.parametrize(
+    ("url", "said"),
+    [
+        ("postgresql://u@h:abc/d", "database URL has a port or an option that cannot be read"),
+        ("postgresql://u@h:hunter2/d", "database URL has a port or an option that cannot be read"),
+        ("sqlite:///x.db?timeout=abc", "database URL has a port or an option that cannot be read"),
+        ("postgresql://u@h:0/d", "database port is 0, allowed is 1 to 65535"),
+        ("postgresql://u@h:99999/d", "database port is 99999, allowed is 1 to 65535"),
+        ("postgresql+asyncpg://u@h/d", "database driver is 'asyncpg', allowed is psycopg"),
+        ("postgresql+psycopg_async://u@h/d", "database driver is 'psycopg_async', allowed is psycopg"),
+        ("postgresql+psycopg2://u@h/d", "database driver is 'psycopg2', allowed is psycopg"),
+        ("postgresql+nope://u@h/d", "database driver is 'nope', allowed is psycopg"),
+        ("sqlite+aiosqlite:///x.db", "database driver is 'aiosqlite', allowed is pysqlite"),
+        ("oracle://u@h/d", "database is 'oracle', allowed is one of sqlite, postgresql"),
+        ("sqlite://u@h/x", "database URL cannot be read (Invalid SQLite URL: sqlite://u@h/x)"),
+        ("outbox.db", "database URL cannot be read ("),
+        ("://", "database URL cannot be read ("),
+    ],
+)
+def test_a_database_that_is_none_is_refused(run: Run, url: str, said: str) -> None:
+    """In one line, which shows no part of a password."""
+    code, out, err = run("outbox", "lag", "--dsn", url)
+
+    assert (code, out) == (3, "")
+    assert err.startswith(f"messaging: {said}")
+    assert err.count("\n") == 1
+    assert "hunter" not in err
+
+
+@pytest.mark.parametrize(
+    "url",
+    ["http://h:abc", "http://h:99999", "http://h_x:80", "http://-h", "http://a..b", "http://\x1b[2J", "http://[::x]"],
+)
+def test_an_endpoint_that_is_none_is_refused(run: Run, dsn: str, url: str) -> None:
+    """Also where only botocore minds, with a ValueError."""
+    code, out, err = run("relay", "--dsn", dsn, "--endpoint-url", url)
+
+    assert (code, out) == (3, "")
+    assert err == f"messaging: endpoint is {url!r}, allowed is a URL such as http://127.0.0.1:4566\n"
+
+
+@pytest.mark.parametrize("source", ["import sys; sys.exit(0)", "def f(:", "1 / 0", "import sluice_test_needed"])
+def test_handlers_that_cannot_be_imported_end_with_3(
+    run: Run, dsn: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, source: str
+) -> None:
+    """One line, and never the exit code the module asks for."""
+    (tmp_path / "sluice_test_broken.py").write_text(f"{source}\n", encoding="utf-8")
+    monkeypatch.syspath_prepend(tmp_path)
+
+    code, out, err = run("worker", "--consumer", "billing", "--dsn", dsn, "--handlers", "sluice_test_broken")
+
+    assert (code, out) == (3, "")
+    assert err.startswith("messaging: handlers are 'sluice_test_broken', and importing that module raised ")
+    assert err.count("\n") == 1
+
+
+def test_a_failure_is_printable_and_bounded(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever a server said, an operator reads one line."""
+
+    def fail(**_: object) -> None:
+        raise MessagingError("\x1b[2J\nThe end" + "x" * 1_000_000)
+
+    monkeypatch.setattr(cli.commands["delays"], "callback", fail)
+
+    code, out, err = run("delays", ".")
+
+    assert (code, out) == (2, "")
+    assert err.startswith("messaging: \\x1b[2J\\nThe endxxx")
+    assert err.removesuffix("\n").isprintable()
+    assert len(err) < 10_000
+
+
+def test_a_traceback_keeps_its_lines_and_is_printable(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An error nobody thought of is shown whole, with exit code 2."""
+
+    def fail(**_: object) -> None:
+        raise RuntimeError("\x1b[2J")
+
+    monkeypatch.setattr(cli.commands["delays"], "callback", fail)
+
+    code, out, err = run("delays", ".")
+
+    assert (code, out) == (2, "")
+    assert err.startswith("Traceback (most recent call last):\n  File ")
+    assert err.endswith("RuntimeError: \\x1b[2J\n")
+
+
+_LEAVES_A_THREAD = """
+import concurrent.futures, sys, threading
+import sluice.__main__ as runtime
+concurrent.futures.ThreadPoolExecutor().submit(threading.Event().wait)
+runtime.main = lambda: sys.exit(2)
+runtime._end()
+"""
+
+
+def test_a_thread_that_a_handler_has_left_at_work_keeps_no_process() -> None:
+    """Python would wait for an executor's thread for ever; whoever supervises the process would start no other."""
+    ended = subprocess.run([sys.executable, "-c", _LEAVES_A_THREAD], timeout=60, check=False)
+
+    assert ended.returncode == 2

@@ -1,0 +1,154 @@
+"""How the command line is written: one module prints, every number has bounds, options fit what they are given to."""
+
+import ast
+import inspect
+from collections.abc import Iterator
+from contextlib import nullcontext
+from pathlib import Path
+from types import ModuleType
+from unittest.mock import create_autospec
+
+import click
+import pytest
+
+from sluice.cli import place
+from sluice.cli.commands import cli
+from sluice.cli.dlq import acts, listing, moving
+from sluice.cli.dlq import commands as dlq_commands
+from sluice.cli.dlq import place as dlq_place
+from sluice.cli.services import alive, delays, relay, worker
+from sluice.cli.tables import inbox, outbox, outbox_commands, schema_command
+from sluice.cli.tables import schema as cli_tables
+from sluice.cli.values import Number
+from sluice.messaging.database import schema
+from sluice.messaging.outbox import tables
+from sluice.messaging.sqs import dead_letter_queue
+
+FOLDER = Path(messaging.cli.__file__).parent
+PRINTS = "output.py"
+PRINTING = {"echo", "secho", "echo_via_pager", "print", "pprint", "Console", "confirm", "prompt", "print_exc"}
+PLAIN = {"relay": relay, "worker": worker, "delays": delays, "alive": alive, "outbox": outbox, "inbox": inbox}
+MODULES = sorted([*FOLDER.glob("*.py"), FOLDER.parent / "__main__.py"])
+
+
+def _commands(group: click.Group, *path: str) -> Iterator[tuple[tuple[str, ...], click.Command]]:
+    for name, command in group.commands.items():
+        if isinstance(command, click.Group):
+            yield from _commands(command, *path, name)
+        else:
+            yield (*path, name), command
+
+
+COMMANDS = dict(_commands(cli))
+PARAMETERS = {(path, one.name): one for path, command in COMMANDS.items() for one in command.params}
+
+
+def _printing(source: str) -> Iterator[str]:
+    """Yield what a module calls to print, and what it imports or writes to for that."""
+    for node in ast.walk(ast.parse(source)):
+        match node:
+            case ast.Call(func=ast.Name(id=name) | ast.Attribute(attr=name)) if name in PRINTING:
+                yield name
+            case ast.Attribute(value=ast.Attribute(attr="stdout" | "stderr"), attr="write" | "writelines"):
+                yield "write"
+            case ast.ImportFrom(module=str(name)) if name.partition(".")[0] == "rich":
+                yield name
+            case ast.Import(names=names):
+                yield from (one.name for one in names if one.name.partition(".")[0] == "rich")
+
+
+@pytest.mark.parametrize("module", MODULES, ids=lambda path: path.name)
+def test_only_one_module_prints(module: Path) -> None:
+    """What passes by it would be markup, or a terminal's control characters."""
+    found = set(_printing(module.read_text(encoding="utf-8")))
+
+    assert bool(found) == (module.name == PRINTS), found
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "click.echo(x)",
+        "from click import echo\necho(x)",
+        "print(x)",
+        "sys.stderr.write(x)",
+        "import rich",
+        "from rich.table import Table",
+        "traceback.print_exc()",
+    ],
+)
+def test_what_prints_is_found(source: str) -> None:
+    """The check above would fail."""
+    assert list(_printing(source))
+
+
+@pytest.mark.parametrize("place", PARAMETERS, ids=str)
+def test_every_number_is_finite_and_bounded(place: tuple[tuple[str, ...], str]) -> None:
+    """Click's own FLOAT takes nan; a whole number without an end is too large for a database."""
+    kind = PARAMETERS[place].type
+
+    assert not isinstance(kind, click.types.FloatParamType)
+    assert kind is not click.INT
+    if isinstance(kind, click.IntRange):
+        assert kind.min is not None
+        assert kind.max is not None
+
+
+def test_there_are_numbers_to_check() -> None:
+    """Each option that takes a float is known to the tests of what it refuses."""
+    found = {(*path, name) for (path, name), one in PARAMETERS.items() if isinstance(one.type, Number)}
+
+    assert found == {
+        ("relay", "poll"),
+        ("relay", "lease"),
+        ("relay", "keep"),
+        ("worker", "idle_seconds"),
+        ("alive", "within_seconds"),
+        ("dlq", "redrive", "rate"),
+    }
+
+
+@pytest.mark.parametrize("path", COMMANDS, ids=" ".join)
+def test_options_are_what_the_command_takes(path: tuple[str, ...], monkeypatch: pytest.MonkeyPatch) -> None:
+    """They are declared apart from it: nobody else compares the two."""
+    monkeypatch.setattr(place, "outbox_place", lambda *_: nullcontext("place"))
+    monkeypatch.setattr(place, "consumer_place", lambda *_: nullcontext("place"))
+    monkeypatch.setattr(dlq_place, "dlq_of", lambda *_, **__: "queue")
+    module, name = _body(path)
+    body = create_autospec(getattr(module, name))  # raises TypeError where it is not called as it is declared
+    monkeypatch.setattr(module, name, body)
+    run = COMMANDS[path].callback
+    assert run is not None
+
+    run(**{str(one.name): None for one in COMMANDS[path].params})
+
+    body.assert_called_once()
+
+
+def _body(path: tuple[str, ...]) -> tuple[ModuleType, str]:
+    """Return the module and the name of the function that a command runs."""
+    if path[-1] == "schema":
+        return cli_tables, "create"
+    name = path[-1].replace("-", "_")
+    modules = (listing, acts, moving) if path[0] == "dlq" else (PLAIN[path[0]],)
+    return next((one, name) for one in modules if hasattr(one, name))
+
+
+def test_choices_are_what_the_modules_know() -> None:
+    """They stand there again, because `--help` does not load those modules."""
+    assert set(outbox_commands._STATUSES) == {tables.PENDING, tables.SENT, tables.QUARANTINED}
+    assert tuple(sorted(schema_command._KINDS)) == tuple(sorted(schema.names()))
+    assert {dlq_commands.CLIENT, dlq_commands.NATIVE} == {"client", "native"}
+    assert inspect.signature(dead_letter_queue.DeadLetterQueue).parameters["hold_seconds"].default == 120
+
+
+@pytest.mark.parametrize("name", messaging.__all__)
+def test_what_a_service_imports_is_there(name: str) -> None:
+    """Though the package imports it only then."""
+    assert getattr(messaging, name).__name__ == name
+
+
+def test_what_is_not_there_is_said_as_python_says_it() -> None:
+    """An ImportError would be raised of it."""
+    with pytest.raises(AttributeError, match="module 'messaging' has no attribute 'Inbox'"):
+        _ = messaging.Inbox  # type: ignore[attr-defined]

@@ -1,0 +1,128 @@
+"""The log of relay and worker: bounded lines, printable where people look on, from the level asked for."""
+
+import io
+import json
+from collections.abc import Iterator
+
+import pytest
+import structlog
+
+from sluice.cli.services.running import log_to
+
+ESCAPES = "\x1b[2J\x1b]0;title\x07\x9b31m\x7f"
+
+
+class Terminal(io.StringIO):
+    """Says it is a terminal."""
+
+    def isatty(self) -> bool:
+        """Return whether it is one."""
+        return True
+
+
+@pytest.fixture(autouse=True)
+def logging() -> Iterator[None]:
+    """Leave the log as it was."""
+    before = structlog.get_config()
+    yield
+    structlog.configure(**before)
+
+
+def _raise(text: str) -> None:
+    raise ValueError(text)
+
+
+def _fail(text: str) -> None:
+    try:
+        try:
+            _raise(text)
+        except ValueError as error:
+            raise RuntimeError("after it\nsecond line") from error
+    except RuntimeError:
+        structlog.get_logger().exception("it failed", reason=text)
+
+
+@pytest.mark.parametrize("stream", [Terminal(), io.StringIO()], ids=["terminal", "file"])
+def test_ten_megabytes_of_exception_are_no_log_of_fifty(stream: io.StringIO) -> None:
+    """Where it was raised, and what came of it, is still there."""
+    log_to(stream)
+
+    _fail(ESCAPES * 1_000_000)
+
+    written = stream.getvalue()
+    assert len(written) < 300_000
+    assert "Traceback (most recent call last)" in written
+    assert "RuntimeError: after it" in written
+
+
+def test_a_terminal_gets_nothing_it_acts_on() -> None:
+    """Besides the colours the log has of its own; an exception keeps its lines."""
+    stream = Terminal()
+    log_to(stream)
+
+    _fail(ESCAPES)
+    structlog.get_logger().info(ESCAPES, group="a\nforged line", found=[ESCAPES, {"x": ESCAPES}], body=b"\x1b")
+
+    written = stream.getvalue()
+    assert "\x1b[2J" not in written
+    assert not set(written) & set("\x07\x9b\x7f")
+    assert "a\\nforged line" in written
+    assert "\n    raise ValueError(text)\n" in written
+    assert "\\x1b[2J" in written
+
+
+def test_lines_of_json_say_what_they_were_given() -> None:
+    """Numbers and lists stay what they are; what is no JSON is text."""
+    stream = io.StringIO()
+    log_to(stream)
+
+    structlog.get_logger().warning("x", group=ESCAPES, count=3, share=0.5, found=["a", {"b": 1}], is_x=True, of=None)
+
+    said = json.loads(stream.getvalue())
+    assert (said["group"], said["count"], said["share"], said["found"]) == (ESCAPES, 3, 0.5, ["a", {"b": 1}])
+    assert (said["is_x"], said["of"], said["level"]) == (True, None, "warning")
+
+
+def test_what_has_no_text_is_logged() -> None:
+    """By its type."""
+
+    class Silent:
+        def __repr__(self) -> str:
+            raise ValueError("no text")
+
+    stream = io.StringIO()
+    log_to(stream)
+
+    structlog.get_logger().info("x", found=Silent())
+
+    assert json.loads(stream.getvalue())["found"] == "Silent, whose text cannot be had: ValueError"
+
+
+@pytest.mark.parametrize(("level", "logged"), [("debug", "diwe"), ("info", "iwe"), ("warning", "we"), ("error", "e")])
+def test_what_is_less_than_the_level_is_not_logged(level: str, logged: str) -> None:
+    """`--log-level` of worker and relay."""
+    stream = io.StringIO()
+    log_to(stream, level)
+    log = structlog.get_logger()
+
+    log.debug("d")
+    log.info("i")
+    log.warning("w")
+    log.error("e")
+
+    assert "".join(json.loads(line)["event"] for line in stream.getvalue().splitlines()) == logged
+
+
+def test_an_exception_that_no_traceback_can_be_made_of_is_named() -> None:
+    """A line is lost, or a lane ends, where somebody else's exception raises while it is looked at."""
+    stream = io.StringIO()
+    log_to(stream)
+    error = SyntaxError("bad")
+    error.filename, error.lineno, error.text, error.offset = "t", 3, "abc def", "7"  # type: ignore[assignment]
+
+    try:
+        raise error
+    except SyntaxError:
+        structlog.get_logger().exception("it failed")
+
+    assert "whose traceback cannot be had: TypeError" in json.loads(stream.getvalue())["exception"]

@@ -1,0 +1,119 @@
+"""What is printed: whatever the values hold, lines of printable text that still say it."""
+
+import io
+import json
+import re
+import sys
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from sluice.cli import output
+from sluice.messaging.printable import printable
+
+_PIECES = (
+    "[/x]",
+    "[red]",
+    "[link=file:///x]",
+    ":smile:",
+    "\x1b[2J",
+    "\x1b]0;t\x07",
+    "\x9b",
+    "\x7f",
+    "\u202e",
+    "\n",
+    "\\",
+)
+HOSTILE = st.lists(st.sampled_from(_PIECES) | st.text(st.characters(), max_size=5), max_size=6).map("".join)
+VALUES = st.recursive(
+    HOSTILE | st.none() | st.integers(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(HOSTILE, inner, max_size=3),
+    max_leaves=8,
+)
+
+
+type Printed = pytest.CaptureFixture[str]
+
+
+_again = settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+
+
+@_again
+@given(text=HOSTILE)
+def test_a_line_is_one_line(capsys: Printed, text: str) -> None:
+    """Which says what it was given."""
+    output.line(f"group {text}")
+
+    assert capsys.readouterr().out == f"group {printable(text, characters_max=10_000)}\n"
+
+
+@_again
+@given(value=VALUES, indent=st.sampled_from([None, 2]))
+def test_json_says_exactly_the_value(capsys: Printed, value: Any, indent: int | None) -> None:
+    """And holds nothing that a terminal acts on, DEL and C1 included."""
+    output.as_json(value, indent=indent)
+
+    text = capsys.readouterr().out
+    assert json.loads(text) == value
+    assert all(line.isprintable() for line in text.split("\n"))
+    assert indent is not None or text.count("\n") == 1
+
+
+def test_json_leaves_readable_what_is(capsys: Printed) -> None:
+    """People read it too; where the output cannot take it, it is escaped."""
+    output.as_json("Ärger, 注文 \U0001f600", indent=None)
+
+    assert capsys.readouterr().out == '"Ärger, 注文 \U0001f600"\n'
+
+
+def test_json_for_an_output_without_unicode_is_ascii(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It would be a UnicodeEncodeError."""
+    written = io.BytesIO()
+    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(written, encoding="ascii", write_through=True))
+
+    output.as_json("注文", indent=None)
+
+    assert written.getvalue() == b'"\\u6ce8\\u6587"\n'
+
+
+@_again
+@given(text=HOSTILE)
+def test_a_table_shows_cells_as_they_are(capsys: Printed, text: str) -> None:
+    """No markup, no emoji codes, and one line for a row, where it is not for a terminal."""
+    output.table(("group", "error"), [(text, 1)], title=text)
+
+    lines = capsys.readouterr().out.split("\n")
+    assert all(line.isprintable() for line in lines)
+    assert f" {printable(text)} " in lines[-3]
+
+
+def test_a_table_in_a_pipe_is_not_cut(capsys: Printed) -> None:
+    """However wide; eighty columns are a terminal's."""
+    output.table(("group", "error"), [("g" * 128, "long " * 200 + "end")])
+
+    (row,) = [line for line in capsys.readouterr().out.splitlines() if "ggg" in line]
+    assert "g" * 128 in row
+    assert "long " * 200 + "end" in row
+
+
+def test_a_table_on_a_terminal_is_folded_and_loses_nothing(capsys: Printed, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A group's name can be put together again."""
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    for name, value in (("COLUMNS", "40"), ("TERM", "xterm")):
+        monkeypatch.setenv(name, value)
+
+    output.table(("group", "error"), [("0123456789" * 6, "[red]\x1b[2J")])
+
+    rows = re.sub(r"\x1b\[[0-9;]*m", "", capsys.readouterr().out).splitlines()[3:-1]
+    assert "".join(row.split()[1] for row in rows) == "0123456789" * 6
+    assert max(map(len, rows)) == 40
+    assert "[red]\\x1b[2J" in rows[0]
+
+
+def test_what_is_long_is_cut(capsys: Printed) -> None:
+    """A line has an end."""
+    output.line("x" * 10_000_000)
+
+    assert len(capsys.readouterr().out) == output.CHARACTERS_MAX + 1

@@ -1,0 +1,95 @@
+"""The conformance pages against the results committed with them."""
+
+import json
+import re
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from contract_tests import conformance
+from contract_tests.conformance import COLUMNS
+from contract_tests.promises import PROMISES, Promiser
+from docs import conformance_page
+from emulator import peers
+
+DOCS = Path(__file__).resolve().parents[2] / "docs"
+MATRIX = json.loads((DOCS / "conformance.json").read_text(encoding="utf-8"))
+
+
+@pytest.mark.parametrize("kind", ["md", "html"])
+def test_the_page_says_what_the_results_say(kind: str) -> None:
+    """Whole: `make conformance` writes results and pages together, `make docs` the pages alone."""
+    made = {"md": conformance_page.markdown, "html": conformance_page.html}[kind](MATRIX)
+
+    assert (DOCS / f"conformance.{kind}").read_text(encoding="utf-8") == made
+
+
+def test_every_promise_of_the_page_has_a_status_and_evidence_on_every_target() -> None:
+    """No empty cell, no promise twice, no status with another name."""
+    ids = [row["id"] for row in MATRIX["promises"]]
+    results = [result for row in MATRIX["promises"] for result in row["results"].values()]
+
+    assert len(ids) == len(set(ids)) >= 150
+    assert [list(row["results"]) for row in MATRIX["promises"]] == [list(COLUMNS)] * len(ids)
+    assert {result["status"] for result in results} <= set(conformance_page.STATUSES)
+    assert [result for result in results if not result["evidence"] or "\n" in result["evidence"]] == []
+
+
+def test_the_numbers_of_the_summary_add_up() -> None:
+    """Counted again from the rows of the page, not from the results."""
+    page = (DOCS / "conformance.md").read_text(encoding="utf-8")
+    table, _, areas = page.partition("\n## ")
+    summary = [list(map(int, row)) for row in re.findall(r"\| (\d+) \| (\d+) \| (\d+) \| (\d+) \|", table)]
+    cells = [row.rsplit("|", len(COLUMNS) + 1)[1:-1] for row in areas.splitlines() if re.match(r"\| [A-Z]{3}-", row)]
+
+    counted = [Counter(cell.strip(" *") for cell in column) for column in zip(*cells, strict=True)]
+    assert summary == [[count[status] for status in conformance_page.STATUSES] for count in counted]
+    assert f"{len(cells)} promises on {len(COLUMNS)} targets" in table
+    assert {sum(row) for row in summary} == {len(cells)}
+
+
+def test_the_page_asks_the_network_for_nothing() -> None:
+    """No address at all but in what promises and evidence say, and nothing that is fetched."""
+    html = (DOCS / "conformance.html").read_text(encoding="utf-8")
+
+    assert re.findall(r"""(?:src|href|action)=["'](?!data:,)[^"']*""", html) == []
+    assert not re.search(r"@import|url\(|fetch\(|XMLHttpRequest|WebSocket|<(?:iframe|img|object|embed)", html)
+
+
+def test_what_a_target_says_cannot_become_part_of_the_page() -> None:
+    """Evidence quotes the target: markup in it is text."""
+    row = MATRIX["promises"][0]
+    said = {"status": "deviates", "evidence": "<script>alert(1)</script>"}
+    matrix = MATRIX | {"promises": [row | {"results": dict.fromkeys(COLUMNS, said)}]}
+
+    assert "<script>alert" not in conformance_page.html(matrix)
+    assert "&lt;script&gt;alert(1)&lt;/script&gt;" in conformance_page.html(matrix)
+
+
+def test_a_target_that_could_not_be_tested_is_a_column_of_unknowns_with_the_reason() -> None:
+    """Beside one that was; promises nobody tested are left out."""
+    kept = {"status": "holds", "evidence": "test.py::test", "seconds": 1.0}
+    matrix = conformance.matrix({"simulator": ({"GRP-01": kept}, None), "moto": ({}, "out of disk")}, "2026-11-21")
+
+    assert [row["id"] for row in matrix["promises"]] == ["GRP-01"]
+    assert matrix["promises"][0]["results"] == {
+        "simulator": {"status": "holds", "evidence": "test.py::test"},
+        "moto": {"status": "unknown", "evidence": "out of disk"},
+    }
+
+
+def test_where_no_target_could_be_tested_every_promise_is_unknown() -> None:
+    """All but those about what is deployed, which no conformance run tests."""
+    matrix = conformance.matrix({"moto": ({}, "out of disk")}, "2026-11-21")
+
+    services = [promise.id for promise in PROMISES.values() if promise.promiser is not Promiser.STACK]
+    assert [row["id"] for row in matrix["promises"]] == services
+    assert conformance_page.counts(matrix) == {"moto": Counter(unknown=len(services))}
+
+
+def test_the_versions_named_are_the_versions_locked() -> None:
+    """The page would otherwise name one and have run another."""
+    for peer in peers.PEERS.values():
+        lock = (peers._LOCKS / f"{peer.name}.lock").read_text(encoding="utf-8")
+        assert re.search(rf"^(localstack-core|moto|ministack)=={re.escape(peer.version)}$", lock, flags=re.MULTILINE)

@@ -1,0 +1,70 @@
+"""The table of promises against the tests, the saboteurs and the documentation."""
+
+import re
+from pathlib import Path
+
+from contract_tests.promises import CORE, PROMISES
+from contract_tests.promises.untested import FACTS, NOT_TESTED
+from docs.generate import promises_page
+from sluice import deviations
+from sluice.history.checker.anomalies import ANOMALIES
+from sluice.saboteurs import SABOTEURS
+
+PROJECT = Path(__file__).resolve().parents[2]
+
+
+def _marked() -> list[str]:
+    return [
+        id_
+        for path in sorted((PROJECT / "contract_tests").glob("test_*.py"))
+        for id_ in re.findall(r'@pytest\.mark\.promise\("([^"]+)"\)', path.read_text(encoding="utf-8"))
+    ]
+
+
+def test_every_promise_has_exactly_one_test() -> None:
+    """No promise without a test, no test without a promise, none twice."""
+    assert sorted(_marked()) == sorted(PROMISES)
+
+
+def test_every_promise_has_evidence_and_a_known_saboteur() -> None:
+    """Each can be looked up, and each can be broken."""
+    for promise in PROMISES.values():
+        assert promise.evidence, promise.id
+        assert promise.saboteurs, promise.id
+        assert set(promise.saboteurs) <= set(SABOTEURS), promise.id
+
+
+def test_the_core_is_a_page_of_known_promises() -> None:
+    """About forty, none twice: short enough to be read and remembered."""
+    assert 35 <= len(CORE) <= 45
+    assert len(set(CORE)) == len(CORE)
+    assert set(CORE) <= set(PROMISES)
+
+
+def test_every_saboteur_is_used() -> None:
+    """A saboteur breaks a promise, or shows an anomaly in a load test, or goes."""
+    used = {name for promise in PROMISES.values() for name in promise.saboteurs}
+
+    assert {name for name, saboteur in SABOTEURS.items() if name not in used and not saboteur.shows} == set()
+
+
+def test_deviations_name_what_exists() -> None:
+    """A deviation from a promise or anomaly that is not there would excuse nothing, silently."""
+    assert {id_ for known in deviations.PROMISES.values() for id_ in known} <= set(PROMISES)
+    assert {id_ for known in deviations.ANOMALIES.values() for id_ in known} <= set(ANOMALIES)
+    assert {id_ for saboteur in SABOTEURS.values() for id_ in saboteur.shows} <= set(ANOMALIES)
+
+
+def test_every_fact_is_a_promise_or_has_a_reason_why_not() -> None:
+    """What was collected about AWS is not dropped silently; and a reason does not outlive its fact or its cause."""
+    facts = set(FACTS)
+
+    assert sorted(facts - set(PROMISES) - set(NOT_TESTED)) == []
+    assert sorted(set(NOT_TESTED) - facts) == []
+    assert sorted(set(NOT_TESTED) & set(PROMISES)) == []
+    assert list(NOT_TESTED) == sorted(NOT_TESTED)
+
+
+def test_the_promises_page_is_up_to_date() -> None:
+    """`docs/promises.md` says what `contract_tests/promises/` says: `make docs` writes it."""
+    assert (PROJECT / "docs" / "promises.md").read_text(encoding="utf-8") == promises_page()

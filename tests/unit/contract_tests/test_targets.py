@@ -1,0 +1,200 @@
+"""What a target says it can do, and what it costs to run on AWS, without AWS."""
+
+import re
+from pathlib import Path
+
+import boto3
+import pytest
+
+from contract_tests import account, targets
+from contract_tests.given import WITH_DLQ, WITH_QUEUE, WITH_TOPIC, Given, GivenResources
+from contract_tests.promises import PROMISES
+from contract_tests.resources import NotArranged, Resources, bodies
+from emulator.localstack import MODIFIED
+from sluice.clock import VirtualClock
+from sluice.errors import ConfigError, EndpointError
+from sluice.simulator.hook import ENDPOINT_URL, Simulator
+
+_PROJECT = Path(__file__).resolve().parents[2]
+_ESTIMATE = account.Estimate(tests=260, workers=8)
+
+
+@pytest.fixture(autouse=True)
+def no_account(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Take away whatever the caller's own machine has: no region, no credentials, and nobody to ask for them."""
+    for name in ("AWS_PROFILE", "AWS_REGION", "AWS_DEFAULT_REGION", "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+    monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "config"))
+    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(tmp_path / "credentials"))
+
+
+@pytest.fixture
+def credentials(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Set keys, which nobody checks here."""
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "id")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "key")
+
+
+def test_an_estimate_is_worked_out_from_tests_and_workers() -> None:
+    """260 tests of 40 requests at half a dollar a million, a minute each, eight at a time."""
+    assert str(_ESTIMATE) == ("at most 260 tests with 8 worker(s): about 33 min, up to 10,400 requests, at most $0.01")
+
+
+def test_aws_without_region_is_refused(credentials: None) -> None:
+    """Even where there are credentials."""
+    session = boto3.Session()
+
+    with pytest.raises(EndpointError, match="target aws has no region; set AWS_DEFAULT_REGION"):
+        account.checked(session, _ESTIMATE, is_agreed=True)
+
+
+def test_aws_without_credentials_is_refused() -> None:
+    """Even where there is a region."""
+    with pytest.raises(EndpointError, match="target aws has no credentials; set AWS_PROFILE"):
+        account.checked(boto3.Session(region_name="eu-west-1"), _ESTIMATE, is_agreed=True)
+
+
+def test_aws_is_refused_until_somebody_agrees_to_the_estimate(credentials: None) -> None:
+    """The refusal tells the estimate and how to agree; with consent the region comes back."""
+    session = boto3.Session(region_name="eu-west-1")
+
+    with pytest.raises(ConfigError) as refused:
+        account.checked(session, _ESTIMATE, is_agreed=False)
+
+    assert str(refused.value) == f"target aws costs money: {_ESTIMATE}; agree with --i-will-pay or SLUICE_AWS=1"
+    assert account.checked(session, _ESTIMATE, is_agreed=True) == "eu-west-1"
+
+
+def test_on_aws_a_change_is_waited_for_and_nothing_else() -> None:
+    """A second after CreateQueue, a minute after SetQueueAttributes, nothing after a send or a refused change."""
+    clock, simulator = VirtualClock(), Simulator()
+    sqs = account.settling(simulator.client("sqs"), clock)
+
+    url = sqs.create_queue(QueueName="q.fifo", Attributes={"FifoQueue": "true"})["QueueUrl"]
+    after_creation = clock.monotonic()
+    sqs.set_queue_attributes(QueueUrl=url, Attributes={"VisibilityTimeout": "7"})
+    after_change = clock.monotonic()
+    sqs.send_message(QueueUrl=url, MessageBody="m1", MessageGroupId="g1", MessageDeduplicationId="m1")
+    with pytest.raises(sqs.exceptions.ClientError):
+        sqs.set_queue_attributes(QueueUrl=url, Attributes={"FifoQueue": "false"})
+
+    assert [after_creation, after_change, clock.monotonic()] == [1, 61, 61]
+
+
+def test_every_change_that_is_waited_for_is_an_operation_there_is(credentials: None) -> None:
+    """A misspelt one would be waited for never."""
+    for operation in account.SETTLES_SECONDS:
+        service, name = operation.split(".")
+        client = boto3.client(service, region_name="us-east-1")
+        assert name in client.meta.service_model.operation_names
+
+
+@pytest.mark.parametrize("is_modified", [True, False])
+def test_only_a_localstack_with_our_hooks_has_the_short_window(
+    monkeypatch: pytest.MonkeyPatch, *, is_modified: bool
+) -> None:
+    """The flag follows what the emulator was started with; no other target has it, whatever the environment says."""
+    monkeypatch.setenv("AWS_ENDPOINT_URL", ENDPOINT_URL)
+    monkeypatch.delenv(MODIFIED, raising=False)
+    if is_modified:
+        monkeypatch.setenv(MODIFIED, "1")
+
+    flags = {name: bind(ENDPOINT_URL, patience_seconds=1).has_short_window for name, bind in targets.BINDINGS.items()}
+
+    assert flags == {"localstack": is_modified, "endpoint": False, "simulator": False, "aws": False}
+
+
+def test_aws_is_given_more_patience_than_an_emulator() -> None:
+    """Its counters and attributes are eventual; what is asked for on top is kept."""
+    patience = {
+        name: bind(ENDPOINT_URL, patience_seconds=4).patience_seconds for name, bind in targets.BINDINGS.items()
+    }
+
+    assert patience == {"localstack": 4, "endpoint": 4, "simulator": 4, "aws": 120}
+    assert targets.aws("eu-west-1", patience_seconds=500).patience_seconds == 500
+
+
+def test_every_binding_is_under_thirty_lines() -> None:
+    """From `def` to the end of its return."""
+    source = Path(targets.__file__).read_text(encoding="utf-8").splitlines()
+    starts = [number for number, line in enumerate(source) if line.startswith("def ")]
+    ends = [*starts[1:], next(number for number, line in enumerate(source) if line.startswith("BINDINGS"))]
+
+    lengths = [end - start for start, end in zip(starts, ends, strict=True)]
+
+    assert len(lengths) == len(targets.BINDINGS)
+    assert max(lengths) < 30
+
+
+def test_what_a_test_made_is_deleted_from_the_outside_in() -> None:
+    """Subscriptions, topics, queues, whatever the order they were made in; and all of it although one is gone."""
+    target = targets.simulator(ENDPOINT_URL, patience_seconds=1)
+    sqs, sns = target.make_client("sqs"), target.make_client("sns")
+    resources = Resources(target, sqs, sns, prefix="ct-0123456789")
+    topic = resources.fifo_topic(resources.fifo_queue())
+    late = resources.fifo_queue()
+    topic.subscribe(late)
+    late.delete_queue()
+    called: list[str] = []
+    for client in (sqs, sns):
+        client.meta.events.register("before-call", lambda model, **_: called.append(model.name))
+
+    resources.close()
+
+    assert called == [*["Unsubscribe"] * 2, "DeleteTopic", *["DeleteQueue"] * 2]
+    assert "QueueUrls" not in sqs.list_queues()
+    assert sns.list_topics()["Topics"] == []
+    assert sns.list_subscriptions()["Subscriptions"] == []
+
+
+def test_a_dead_letter_that_cannot_be_made_is_no_failed_expectation() -> None:
+    """The queue has no DLQ: whatever the test is about, it has not begun."""
+    target = targets.simulator(ENDPOINT_URL, patience_seconds=1)
+    sqs, sns = target.make_client("sqs"), target.make_client("sns")
+    queue = Resources(target, sqs, sns, prefix="ct-0123456789").fifo_queue()
+
+    with pytest.raises(NotArranged, match="more than one receive was allowed"):
+        queue.dead_letter("m1")
+
+
+def test_what_can_be_held_against_given_resources_are_promises() -> None:
+    """Each once, and none that would need more than a queue, its DLQ and a topic."""
+    assert WITH_QUEUE.keys() | WITH_DLQ.keys() | WITH_TOPIC <= PROMISES.keys()
+    assert not WITH_QUEUE.keys() & WITH_DLQ.keys()
+    assert not (WITH_QUEUE.keys() | WITH_DLQ.keys()) & WITH_TOPIC
+
+
+def test_a_message_of_somebody_else_ends_the_test_and_stays_in_the_given_queue() -> None:
+    """It is given back by the test that meets it and by the clean-up, which takes the test's own message away."""
+    target = targets.simulator(ENDPOINT_URL, patience_seconds=1)
+    owner = target.make_client("sqs")
+    url = owner.create_queue(QueueName="theirs.fifo", Attributes={"FifoQueue": "true"})["QueueUrl"]
+    lent = GivenResources(target, Given(queue_url=url), target.make_client("sqs"), target.make_client("sns"), number=1)
+    queue = lent.fifo_queue()
+    queue.send_each("ours")
+    owner.send_message(QueueUrl=url, MessageBody="theirs", MessageGroupId="g1", MessageDeduplicationId="m1")
+
+    for meets in (lambda: queue.receive(most=10), lent.close):
+        with pytest.raises(EndpointError, match=r"of somebody else \(group 'g1'\); it was given back"):
+            meets()
+
+    left = owner.receive_message(QueueUrl=url, MaxNumberOfMessages=10)["Messages"]
+    assert bodies(left) == ["theirs"]
+
+
+def test_every_option_and_marker_is_documented() -> None:
+    """Each has a row of its own on the page about the contract tests, which has no marker that marks nothing."""
+    page = (_PROJECT / "docs" / "contract-tests.md").read_text(encoding="utf-8")
+    code = "".join((_PROJECT / "contract_tests" / name).read_text("utf-8") for name in ("choice.py", "conftest.py"))
+    options = re.findall(r'addoption\(\s*"(--[a-z-]+)"', code)
+    tests = "".join(path.read_text("utf-8") for path in (_PROJECT / "contract_tests").glob("*.py"))
+    markers = set(re.findall(r"pytest\.mark\.(\w+)\b(?!\()", tests))  # those without an argument choose tests
+
+    rows = [line for line in page.splitlines() if line.startswith("| `")]
+    missing = [name for name in options if not any(f"`{name}" in row for row in rows)]
+    table = page.partition("## Markers\n")[2].partition("\n## ")[0]
+
+    assert len(options) >= 10
+    assert missing == []
+    assert markers == set(re.findall(r"^\| `(\w+)`", table, flags=re.MULTILINE))

@@ -1,0 +1,437 @@
+"""The checker on histories written by hand: sane, empty, and every judged anomaly once, compared whole."""
+
+import sys
+from dataclasses import replace
+from types import FrameType
+from typing import Any
+
+import pytest
+
+from sluice.history import checker
+from sluice.history.checker import (
+    Activity,
+    Fault,
+    Finding,
+    Measured,
+    Move,
+    RunFacts,
+    Surroundings,
+    Thresholds,
+    check_group,
+    check_run,
+    check_thresholds,
+    surroundings,
+)
+from sluice.history.checker.anomalies import JUDGED
+from sluice.history.checker.group import Group
+from sluice.history.events import Event, Kind
+from tests.support.anomalies import CASES
+from tests.support.histories import (
+    END,
+    EXPECTATION,
+    deleted,
+    full,
+    only,
+    published,
+    received,
+    sane,
+    without,
+    worked_off,
+)
+
+NOTHING = Finding(violations=(), unknowns=())
+
+
+def test_every_judged_anomaly_has_a_history() -> None:
+    """What the checker claims to judge in a group is shown here, what it judges of a run further down."""
+    assert {*CASES, *checker.OF_THE_RUN} == {anomaly.id for anomaly in JUDGED}
+
+
+def test_a_sane_history_proves_nothing_wrong() -> None:
+    """Three messages and an end marker, in order, through two queues."""
+    assert check_group(sane(), EXPECTATION) == NOTHING
+
+
+def test_a_full_history_proves_nothing_wrong() -> None:
+    """The same with every field a recorder fills, and the effects of one consumer."""
+    assert check_group(full(), replace(EXPECTATION, effects_recorded=("billing",))) == NOTHING
+
+
+def test_an_empty_history_proves_nothing() -> None:
+    """No events, no finding; the run as a whole is then unknown, see below."""
+    assert check_group([], EXPECTATION) == NOTHING
+
+
+@pytest.mark.parametrize("anomaly", CASES)
+def test_each_anomaly_is_found_once_and_nothing_else(anomaly: str) -> None:
+    """The finding is compared whole: anomaly, place, messages, sentence and witness."""
+    case = CASES[anomaly]
+
+    found = check_group(case.events, case.expectation, case.around)
+
+    assert case.found(found) == [case.violation]
+    assert found.unknowns == ()
+    assert 1 <= len(case.witness) <= 6
+    assert set(case.witness) <= set(case.events)
+
+
+@pytest.mark.parametrize("anomaly", CASES)
+def test_a_near_miss_shows_nothing(anomaly: str) -> None:
+    """What is nearly the same, and lawful or not certain, is no violation."""
+    case = CASES[anomaly]
+
+    found = check_group(case.near_miss, case.near_expectation or case.expectation, case.near_around or case.around)
+
+    assert case.found(found) == []
+
+
+@pytest.mark.parametrize("anomaly", CASES)
+def test_without_its_rule_an_anomaly_goes_unnoticed(anomaly: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A broken checker, one rule short, fails the test above: the histories do tell the rules apart."""
+    case = CASES[anomaly]
+    monkeypatch.setattr(checker, "RULES", {id_: rule for id_, rule in checker.RULES.items() if id_ != anomaly})
+
+    assert case.found(check_group(case.events, case.expectation, case.around)) == []
+
+
+@pytest.mark.parametrize("anomaly", CASES)
+def test_a_rule_finds_its_own_anomaly(anomaly: str) -> None:
+    """The table of rules names the right ones."""
+    case = CASES[anomaly]
+
+    found = list(checker.RULES[anomaly](Group(case.events, case.expectation, case.around)))
+
+    assert [violation.anomaly for violation in found] == [anomaly]
+
+
+@pytest.mark.parametrize("shuffle", [1, 2, 3])
+def test_the_order_of_the_rows_does_not_matter(shuffle: int) -> None:
+    """Events are found in the order of their times, wherever they stand."""
+    history = CASES["C1"].events
+
+    found = check_group([*history[shuffle * 4 :], *history[: shuffle * 4]], EXPECTATION)
+
+    assert found.violations == (CASES["C1"].violation,)
+
+
+def test_a_message_not_yet_drained_is_unknown_not_lost() -> None:
+    """Without end marker and without a later message nobody can say whether it is still to come."""
+    history = without(without(sane(), idx=END), kind="received", idx=2)
+
+    found = check_group(history, EXPECTATION)
+
+    assert found == Finding(
+        violations=(),
+        unknowns=(
+            "group g1: 1 acknowledged message(s), first 2, not seen in billing, which was not drained",
+            "group g1: 1 acknowledged message(s), first 2, not seen in shipping, which was not drained",
+        ),
+    )
+
+
+def test_a_redelivery_after_the_lease_is_lawful() -> None:
+    """Message 2 comes again from billing, thirty-one seconds later."""
+    history = without(without(sane(), kind="deleted", idx=2, queue="billing"), queue="billing", idx=END)
+    again = received("billing", 2, 31_140, receive_count=2)
+    history = [*history, again, deleted(again, 31_150), *worked_off("billing", [END], 31_200)]
+
+    assert check_group(history, EXPECTATION).violations == ()
+
+
+def test_a_failed_delete_does_not_end_a_lease() -> None:
+    """The delete of message 0 was refused; message 1 must not come before thirty seconds have passed."""
+    history = list(CASES["D1"].events)
+    refused = replace(only(history, kind="deleted", queue="billing", idx=0), outcome="fail", invoked_at_us=106_000)
+    history = [*without(history, kind="deleted", queue="billing", idx=0), refused]
+
+    found = check_group(history, EXPECTATION)
+
+    assert found.violations[0] == CASES["D1"].violation
+
+
+def test_a_lost_delete_may_have_ended_a_lease() -> None:
+    """The answer to the delete of message 0 was lost: message 1 may lawfully come at once."""
+    first = received("billing", 0, 100)
+    history = [
+        *(e for e in sane() if e.queue != "billing"),
+        first,
+        deleted(first, 108, took_ms=None),
+        *worked_off("billing", [1, 2, END], 120),
+    ]
+
+    assert check_group(history, EXPECTATION) == NOTHING
+
+
+def test_a_visibility_change_to_zero_ends_a_lease() -> None:
+    """Message 2 is given back and comes again at once."""
+    history = without(sane(), queue="billing", kind="deleted", idx=2)
+    first = only(history, kind="received", queue="billing", idx=2)
+    given_back = replace(deleted(first, 146), kind=Kind.VISIBILITY_CHANGED.value, visibility_timeout_seconds=0)
+    again = received("billing", 2, 152, took_ms=2, receive_count=2)
+    history = [*history, given_back, again, deleted(again, 155)]
+
+    assert check_group(history, EXPECTATION).violations == ()
+
+
+def test_an_extended_lease_lasts_longer() -> None:
+    """Message 2's lease is extended to a minute; coming again after forty seconds is early."""
+    history = without(without(sane(), queue="billing", kind="deleted", idx=2), idx=END)
+    first = only(history, kind="received", queue="billing", idx=2)
+    extended = replace(deleted(first, 146), kind=Kind.VISIBILITY_CHANGED.value, visibility_timeout_seconds=60)
+    again = received("billing", 2, 40_000, receive_count=2)
+
+    found = check_group([*history, extended, again], EXPECTATION)
+
+    assert [(v.anomaly, v.witness) for v in found.violations] == [("B7", (first, again))]
+
+
+def test_two_copies_published_about_a_window_apart_are_unknown() -> None:
+    """The first publish took a second to be answered; 300 seconds lie inside the uncertainty."""
+    history = [
+        *without(sane(), kind="published", idx=1),
+        published(1, 10, took_ms=1_000),
+        published(1, 300_500, publish_attempt=2),
+        received("billing", 1, 300_600, sqs_message_id="second"),
+    ]
+    history = [
+        replace(e, sns_sequence_number="11".zfill(39)) if e.idx == 1 and e.invoked_at_us == 10_000 else e
+        for e in history
+    ]
+
+    found = check_group(history, EXPECTATION)
+
+    assert found.unknowns == ("group g1: message 1 came twice from billing, and was published about a window apart",)
+    assert "B1" not in {violation.anomaly for violation in found.violations}
+
+
+def test_a_dead_lettered_message_is_bound_by_neither_order_nor_loss() -> None:
+    """Message 1 is found in billing's DLQ: billing owes it to nobody."""
+    history = without(without(sane(), queue="billing", idx=1), idx=END, queue="billing")
+    history = [*history, *worked_off("billing", [END], 300), received("billing-dlq", 1, 400)]
+
+    assert check_group(history, EXPECTATION) == NOTHING
+
+
+def test_messages_of_another_run_are_left_to_the_run() -> None:
+    """A foreign message in the same group is no phantom; `check_run` makes the verdict unknown."""
+    assert check_group([*sane(), received("billing", 77, 300, message_run="older")], EXPECTATION) == NOTHING
+
+
+@pytest.mark.parametrize("anomaly", ["A1", "A2", "E1"])
+def test_where_receives_may_be_missing_absence_proves_nothing(anomaly: str) -> None:
+    """A recorder of both queues did not finish: what was not seen is unknown, not lost."""
+    history = CASES[anomaly].events
+    why = "whose recorder consume-0 did not finish"
+
+    found = check_group(history, replace(EXPECTATION, unproven_queues={"billing": why, "shipping": why}))
+
+    assert found.violations == ()
+    assert all(sentence.endswith(f", {why}") for sentence in found.unknowns)
+    assert found.unknowns != ()
+
+
+def test_where_publishes_may_be_missing_there_are_no_phantoms() -> None:
+    """A publisher's journal was torn: a message nobody seems to have published is unknown."""
+    history = CASES["A4"].events
+
+    found = check_group(history, replace(EXPECTATION, is_publishing_recorded=False))
+
+    assert found == Finding(
+        violations=(), unknowns=("group g1: 1 message(s) received whose publishing may not be on record",)
+    )
+
+
+def test_after_a_move_task_what_nobody_saw_in_the_dlq_is_unknown() -> None:
+    """A redriven message lawfully is a new one, behind newer ones; nobody looked whether this one was dead."""
+    moved = Surroundings(
+        moves=(Move(source="billing-dlq", destination="billing", began_at_us=180_000, ended_at_us=190_000),)
+    )
+
+    found = check_group(CASES["B1"].events, EXPECTATION, moved)
+
+    assert found == Finding(
+        violations=(),
+        unknowns=(
+            "group g1: 1 message(s) may have come back to billing with a move task, and were not seen in its DLQ:"
+            " duplicates and order are not judged for them",
+        ),
+    )
+
+
+def test_a_publish_that_certainly_failed_does_not_stretch_the_window() -> None:
+    """A refused repeat ten minutes later had no effect; the two copies are a duplicate all the same."""
+    history = CASES["B1"].events
+    refused = replace(published(1, 600_000), outcome="fail", responded_at_us=None)
+
+    assert check_group([*history, refused], EXPECTATION).violations == (CASES["B1"].violation,)
+
+
+def test_clocks_that_may_differ_prove_less() -> None:
+    """With clocks up to a second apart, a reorder of some milliseconds between two hosts is no proof."""
+    history = CASES["C1"].events
+    apart = [replace(e, clock_id=str(e.idx)) if e.kind == "received" else e for e in history]
+
+    assert check_group(apart, replace(EXPECTATION, clock_bound_us=1_000_000)) == NOTHING
+    assert [v.anomaly for v in check_group(apart, EXPECTATION).violations] == ["C1"]
+
+
+FACTS = RunFacts(
+    published_count=10, received_count=20, foreign_count=0, lateness_p99_us=1_000, lateness_budget_us=2_000_000
+)
+
+
+def test_a_run_without_trouble_has_no_reason_for_doubt() -> None:
+    """Everything published and received, on time, by recorders that finished."""
+    assert check_run(FACTS) == {}
+
+
+@pytest.mark.parametrize(
+    ("facts", "expected"),
+    [
+        (
+            replace(FACTS, published_count=0, received_count=0, lateness_p99_us=None),
+            {None: "0 message(s) acknowledged and 0 received: nothing to judge"},
+        ),
+        (replace(FACTS, received_count=0), {None: "10 message(s) acknowledged and 0 received: nothing to judge"}),
+        (replace(FACTS, unclosed_journals=("consume-1",)), {None: "1 recorder(s) did not finish: consume-1"}),
+        (replace(FACTS, unpublished_count=3), {None: "3 planned message(s) were not published"}),
+        (
+            replace(FACTS, unpublished_count=3, failed_calls={"Throttled": 2, "BatchRequestTooLong": 9}),
+            {None: "3 planned message(s) were not published (9 calls failed with BatchRequestTooLong)"},
+        ),
+        (
+            replace(FACTS, clock_count=2),
+            {None: "2 clocks timed the events, and nothing says how far they are apart"},
+        ),
+        (
+            replace(FACTS, foreign_count=2),
+            {"A6": "2 message(s) of another run were received: the run was not isolated"},
+        ),
+        (
+            replace(FACTS, lateness_p99_us=2_500_000),
+            {
+                "H7": "the generator was late: 99 % of publishes within 2.50 s of their time,"
+                " allowed are 2.00 s; offer a lower rate"
+            },
+        ),
+    ],
+)
+def test_each_doubt_about_the_run_is_named(facts: RunFacts, expected: dict[str | None, str]) -> None:
+    """A6 and H7, and what makes the whole run unknown."""
+    assert check_run(facts) == expected
+
+
+def test_what_crosses_no_threshold_is_not_named() -> None:
+    """Everything just within what is allowed; and nothing is judged without a threshold."""
+    measured = Measured(
+        latency_us={"billing": 1_000_000},
+        drained_in_seconds={"billing": 60},
+        recovered_in_seconds={"outage": 5},
+        call_count=100,
+        throttled_count=1,
+    )
+    just = Thresholds(latency_seconds_max=1, drain_seconds_max=60, recovery_seconds_max=5, throttled_share_max=0.01)
+
+    assert check_thresholds(measured, just) == {}
+    assert check_thresholds(measured, Thresholds()) == {}
+
+
+def test_each_crossed_threshold_is_named() -> None:
+    """H3 to H6, each with the value seen and the value allowed."""
+    measured = Measured(
+        latency_us={"billing": 2_500_000, "shipping": 900_000},
+        drained_in_seconds={"billing": 61},
+        recovered_in_seconds={"outage": 5.5},
+        call_count=100,
+        throttled_count=2,
+    )
+    thresholds = Thresholds(
+        latency_seconds_max=1, drain_seconds_max=60, recovery_seconds_max=5, throttled_share_max=0.01
+    )
+
+    assert check_thresholds(measured, thresholds) == {
+        "H3": ("latency in billing was 2.50 s, allowed are 1 s",),
+        "H4": ("drain of billing was 61.00 s, allowed are 60 s",),
+        "H5": ("recovery from outage was 5.50 s, allowed are 5 s",),
+        "H6": ("2 of 100 calls were throttled (2.0%), allowed are 1.0%",),
+    }
+
+
+def _poll(at_ms: int, received_count: int, *, took_ms: int = 100, wait_seconds: int | None = 1) -> Event:
+    return Event(
+        kind=Kind.POLL.value,
+        queue="billing",
+        invoked_at_us=at_ms * 1_000,
+        responded_at_us=(at_ms + took_ms) * 1_000,
+        wait_time_seconds=wait_seconds,
+        detail=f'{{"received": {received_count}}}',
+    )
+
+
+def _probe(at_ms: int, visible_count: int) -> Event:
+    return Event(
+        kind=Kind.PROBE.value,
+        queue="billing-dlq",
+        invoked_at_us=at_ms * 1_000,
+        responded_at_us=at_ms * 1_000,
+        visible_count=visible_count,
+        in_flight_count=0,
+        delayed_count=0,
+    )
+
+
+def test_the_surroundings_are_what_the_other_events_say() -> None:
+    """Polls by queue and second, a finished move task, a lossy fault, and since when probes find nothing."""
+    span: dict[str, Any] = {"invoked_at_us": 5_000_000, "responded_at_us": 6_000_000}
+    move = Event(kind=Kind.REDRIVEN.value, queue="billing-dlq", detail='{"destination": "billing"}', **span)
+    fault = Event(kind=Kind.FAULT.value, queue="shipping", detail='{"is_lossy": true}', **span)
+
+    around = surroundings(
+        [
+            *(_poll(1_100, 3), _poll(1_500, 0, took_ms=1_000), _poll(1_900, 0, wait_seconds=None), _poll(2_000, 1)),
+            *(_probe(1_000, 0), _probe(2_000, 4), _probe(3_000, 0), _probe(4_000, 0), _probe(5_000, 0)),
+            move,
+            replace(move, outcome="info"),
+            fault,
+            replace(fault, detail=None),
+        ]
+    )
+
+    assert around == Surroundings(
+        activity={
+            "billing": [
+                Activity(second=1, served_count=1, empty_count=1, answered_by_us=2_500_000),
+                Activity(second=2, served_count=1, empty_count=0, answered_by_us=2_100_000),
+            ]
+        },
+        moves=(Move(source="billing-dlq", destination="billing", began_at_us=5_000_000, ended_at_us=6_000_000),),
+        faults=(Fault(queue="shipping", began_at_us=5_000_000, ended_at_us=6_000_000),),
+        empty_since_us={"billing-dlq": 3_000_000},
+    )
+    assert around.polls("billing", from_us=1_000_000, until_us=3_000_000) == (2, 1)
+    assert around.polls("billing", from_us=1_000_001, until_us=3_000_000) == (1, 0)
+    assert around.polls("billing", from_us=1_000_000, until_us=2_499_999) == (0, 0)
+    assert around.last_poll_us("billing") == 2_500_000
+
+
+def _calls_to_judge(count: int) -> int:
+    """Return how many functions are called to judge a group of that many messages."""
+    history = [published(idx, idx * 10) for idx in range(count)]
+    history += [event for queue in ("billing", "shipping") for event in worked_off(queue, list(range(count)), 100)]
+    calls = 0
+
+    def see(_frame: FrameType, event: str, _argument: object) -> None:
+        nonlocal calls
+        calls += event == "call"
+
+    sys.setprofile(see)
+    try:
+        check_group(history, EXPECTATION)
+    finally:
+        sys.setprofile(None)
+    return calls
+
+
+def test_a_hot_group_takes_work_in_proportion_to_its_size() -> None:
+    """Four times the messages, about four times the work: pairs would be sixteen times."""
+    assert _calls_to_judge(1_000) < 5 * _calls_to_judge(250)

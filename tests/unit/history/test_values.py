@@ -1,0 +1,210 @@
+"""The small values everything else is made of: clock, history, verdict, saboteurs by name."""
+
+import time
+
+import pytest
+
+from sluice.clock import NotReached, SystemClock, VirtualClock, eventually
+from sluice.errors import ConfigError
+from sluice.history.checker.anomalies import ANOMALIES
+from sluice.history.checker.verdict import Holding, Property, Status, Verdict, compose
+from sluice.history.events import (
+    Event,
+    Identity,
+    deduplication_id,
+    detail_of,
+    identity_of,
+    is_end_marker,
+    make_body,
+    pad_sequence_number,
+    settle,
+)
+from sluice.saboteurs import sabotage
+
+IDENTITY = Identity(run="r", message_group_id="g1", idx=7)
+
+
+def test_eventually_returns_the_first_true_answer() -> None:
+    """The condition is asked until it holds, and its answer is what comes back."""
+    answers = iter([0, "", "found"])
+
+    assert eventually(lambda: next(answers), timeout_seconds=5, describe="an answer", clock=VirtualClock()) == "found"
+
+
+def test_eventually_gives_up_at_its_bound_and_says_what_it_waited_for() -> None:
+    """Two seconds of virtual time pass, and the last answer is named."""
+    clock = VirtualClock()
+
+    with pytest.raises(NotReached, match=r"waited 2 s for a miracle; the last answer was None"):
+        eventually(lambda: None, timeout_seconds=2, describe="a miracle", clock=clock)
+
+    assert 2 <= clock.monotonic() < 2.2
+
+
+def test_eventually_tries_once_more_after_the_bound() -> None:
+    """A single slow try that ends after the bound is not the last word."""
+    clock = VirtualClock()
+
+    def slow() -> bool:
+        clock.sleep(3)
+        return clock.monotonic() >= 6
+
+    assert eventually(slow, timeout_seconds=2, describe="a slow condition", clock=clock)
+
+
+def test_the_time_a_machine_sleeps_passes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """For SQS it does: after ten minutes asleep a deduplication window is over."""
+    clock, read, sleeps = SystemClock(), time.clock_gettime_ns, getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
+    before_us = clock.now_us()
+
+    monkeypatch.setattr("time.clock_gettime_ns", lambda which: read(which) + 600 * 10**9 * (which == sleeps))
+
+    assert 600 <= (clock.now_us() - before_us) / 1_000_000 < 610
+    assert 600 <= (SystemClock(clock.offset_us).now_us() - before_us) / 1_000_000 < 610
+
+
+def test_identity_travels_in_the_body() -> None:
+    """What `make_body` writes, `identity_of` reads."""
+    body = make_body(IDENTITY, is_end=False, payload="x")
+
+    assert identity_of(body=body, deduplication_id=None, message_group_id=None) == IDENTITY
+
+
+@pytest.mark.parametrize("text", [None, "", "{", "[]", "7", '"x"', "[" * 100_000])
+def test_a_detail_that_is_no_object_says_nothing(text: str | None) -> None:
+    """Anybody may have written it; it ends no check."""
+    assert detail_of(text) == {}
+    assert detail_of('{"received": 3}') == {"received": 3}
+
+
+def test_a_corrupted_body_is_known_by_its_deduplication_id() -> None:
+    """Half a body is no JSON any more; the ids beside it still say whose it is."""
+    found = identity_of(body='{"run":"r","gr', deduplication_id=deduplication_id(IDENTITY), message_group_id="g1")
+
+    assert found == IDENTITY
+
+
+@pytest.mark.parametrize("body", ["", "7", "null", "[]", "{}", '{"run": "r", "group": "g", "idx": "x"}', "\x00"])
+def test_a_body_of_somebody_else_has_no_identity(body: str) -> None:
+    """Whatever is in it, it is foreign, not an error."""
+    assert identity_of(body=body, deduplication_id="theirs", message_group_id="g1") is None
+
+
+def test_sequence_numbers_sort_as_numbers() -> None:
+    """Nine comes before ten."""
+    assert sorted(["10", "9"], key=lambda digits: pad_sequence_number(digits) or "") == ["9", "10"]
+
+
+def test_end_markers_have_negative_numbers() -> None:
+    """No message has one, and nothing without a number is one."""
+    assert [is_end_marker(idx) for idx in (-3, -1, 0, 5, None)] == [True, True, False, False, False]
+
+
+def test_settling_keeps_the_answer_and_an_unanswered_intent() -> None:
+    """Call a was answered, call b was not, call c was given up with an error; settling twice changes nothing."""
+    intent_a = Event(kind="published", call_id="a", outcome="info", invoked_at_us=1)
+    answer_a = Event(kind="published", call_id="a", outcome="ok", invoked_at_us=1, responded_at_us=2)
+    intent_b = Event(kind="published", call_id="b", outcome="info", invoked_at_us=3)
+    intent_c = Event(kind="published", call_id="c", outcome="info", invoked_at_us=4)
+    error_c = Event(kind="published", call_id="c", outcome="info", invoked_at_us=4, error="ReadTimeoutError")
+    opened = Event(kind="opened")
+
+    settled = settle([opened, intent_a, answer_a, intent_b, intent_c, error_c])
+
+    assert settled == [opened, answer_a, intent_b, error_c]
+    assert settle(settled) == settled
+
+
+def test_entries_of_one_call_settle_apart() -> None:
+    """Two entries of a batch are two messages; so are a poll and what it brought."""
+    events = [
+        Event(kind="published", call_id="a", batch_position=0, responded_at_us=2),
+        Event(kind="published", call_id="a", batch_position=1, responded_at_us=2),
+        Event(kind="poll", call_id="b", responded_at_us=3),
+        Event(kind="received", call_id="b", batch_position=0, responded_at_us=3),
+    ]
+
+    assert settle(events) == events
+
+
+@pytest.mark.parametrize(
+    ("statuses", "worst"),
+    [
+        ([], Status.UNKNOWN),
+        ([Status.VALID], Status.VALID),
+        ([Status.VALID, Status.UNKNOWN], Status.UNKNOWN),
+        ([Status.UNKNOWN, Status.INVALID, Status.VALID], Status.INVALID),
+    ],
+)
+def test_composing_keeps_the_worst(statuses: list[Status], worst: Status) -> None:
+    """Invalid before unknown before valid; of nothing at all, unknown."""
+    assert compose(statuses) is worst
+
+
+@pytest.mark.parametrize(
+    ("given", "holding"),
+    [
+        (Property(anomaly="A1", opportunities=5), Holding.HOLDS),
+        (Property(anomaly="A1", opportunities=0), Holding.NOT_EXERCISED),
+        (Property(anomaly="A1", opportunities=5, violation_count=1), Holding.VIOLATED),
+        (Property(anomaly="A1", opportunities=0, violation_count=1), Holding.VIOLATED),
+        (Property(anomaly="A1", opportunities=5, violation_count=1, allowed_because="GAP"), Holding.ALLOWED),
+        (Property(anomaly="A1", opportunities=5, allowed_because="GAP"), Holding.HOLDS),
+        (Property(anomaly="H7", opportunities=5, is_unknown=True), Holding.UNKNOWN),
+        (Property(anomaly="H3", opportunities=5, violation_count=1), Holding.CROSSED),
+        (Property(anomaly="C7", opportunities=5, violation_count=1), Holding.UNKNOWN),
+        (Property(anomaly="B6", opportunities=5, violation_count=1), Holding.SEEN),
+    ],
+)
+def test_how_a_property_fares(given: Property, holding: Holding) -> None:
+    """Violated outweighs all but an allowance; without an opportunity nothing holds."""
+    assert given.holding is holding
+
+
+@pytest.mark.parametrize(
+    ("verdict", "status"),
+    [
+        (Verdict(), Status.UNKNOWN),
+        (Verdict(properties=(Property(anomaly="A1", opportunities=0),)), Status.UNKNOWN),
+        (Verdict(properties=(Property(anomaly="A1", opportunities=1),)), Status.VALID),
+        (Verdict(properties=(Property(anomaly="A1", opportunities=1),), unknowns=("a reason",)), Status.UNKNOWN),
+        (
+            Verdict(properties=(Property(anomaly="A1", opportunities=1, violation_count=1),), unknowns=("a reason",)),
+            Status.INVALID,
+        ),
+    ],
+)
+def test_the_status_of_a_verdict(verdict: Verdict, status: Status) -> None:
+    """A run that exercised nothing, or that crashed, is never valid."""
+    assert verdict.status is status
+    assert verdict.as_json()["status"] == status.value
+
+
+@pytest.mark.parametrize(
+    ("properties", "exit_code"),
+    [
+        ([Property(anomaly="A1", opportunities=1), Property(anomaly="B6", opportunities=1, violation_count=1)], 0),
+        ([Property(anomaly="A1", opportunities=1, violation_count=1)], 1),
+        ([Property(anomaly="C7", opportunities=1, violation_count=1)], 2),
+        ([Property(anomaly="H3", opportunities=1, violation_count=1)], 99),
+        ([Property(anomaly=id_, opportunities=1, violation_count=1) for id_ in ("H3", "A1")], 1),
+        ([Property(anomaly=id_, opportunities=1, violation_count=1) for id_ in ("H3", "C7")], 2),
+    ],
+)
+def test_the_exit_code_of_a_verdict(properties: list[Property], exit_code: int) -> None:
+    """A crossed threshold is told apart only where nothing is worse."""
+    assert Verdict(properties=tuple(properties)).exit_code == exit_code
+
+
+def test_the_taxonomy_is_whole() -> None:
+    """49 anomalies A to G, 7 measures H, 4 of effects R; what is not judged is named as such in every verdict."""
+    families = [sum(id_.startswith(family) for id_ in ANOMALIES) for family in "ABCDEFGHR"]
+
+    assert families == [8, 8, 7, 5, 5, 12, 4, 7, 4]
+    assert Verdict().as_json()["not_judged"] == ["B4"]
+
+
+def test_an_unknown_saboteur_is_refused_with_the_ones_there_are() -> None:
+    """The message names what was asked for and what there is."""
+    with pytest.raises(ConfigError, match=r"saboteur 'gremlin' is unknown, allowed is one of leak-group, .*"):
+        sabotage([], "gremlin")

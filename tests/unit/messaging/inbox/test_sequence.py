@@ -1,0 +1,213 @@
+"""What a number means to a consumer: every case, by hand."""
+
+from typing import Any
+
+import pytest
+
+from sluice.messaging.inbox.sequence import (
+    Action,
+    Arrival,
+    Decision,
+    Known,
+    Position,
+    State,
+    baseline,
+    decide,
+    needs_known,
+)
+
+BEGINS = Position(epoch=2, first_seq=1, last_seq=0)
+BEGINS_AT_900 = Position(epoch=2, first_seq=900, last_seq=899)
+AT_5 = Position(epoch=2, first_seq=3, last_seq=5, last_event_id="e5")
+DEAD_5 = Position(epoch=2, first_seq=3, last_seq=5, last_event_id=None)
+PARKED = Position(epoch=2, first_seq=3, last_seq=5, last_event_id="e5", awaits_seq=6, is_parked=True)
+DRAINING = Position(epoch=2, first_seq=3, last_seq=6, last_event_id="e6", awaits_seq=6, is_parked=True)
+
+NEXT = Decision(State.CONTIGUOUS, Action.HANDLE)
+DUPLICATE = Decision(State.DUPLICATE, Action.DROP)
+ASIDE = Decision(State.GAP, Action.PARK)
+LATE = Decision(State.LATE, Action.HANDLE)
+FILLED = Decision(State.FILLED, Action.HANDLE)
+DYING = Decision(State.LATE, Action.BURN)
+
+
+def comes(
+    seq: int, *, epoch: int = 2, event_id: str | None = None, copy: str = "m", count: int = 1, first: int = 1
+) -> Arrival:
+    """Return a message, received so often."""
+    event_id = f"e{seq}" if event_id is None else event_id
+    return Arrival(epoch=epoch, seq=seq, event_id=event_id, sqs_message_id=copy, receive_count=count, first=first)
+
+
+def refused(reason: str) -> Decision:
+    """Return that it is too late for it."""
+    return Decision(State.LATE, Action.REJECT, reason)
+
+
+@pytest.mark.parametrize(
+    ("at", "arrival", "expected"),
+    [
+        (BEGINS, comes(1), NEXT),
+        (BEGINS, comes(2), Decision(State.GAP, Action.HANDLE)),
+        (BEGINS_AT_900, comes(900), NEXT),
+        (AT_5, comes(6), NEXT),
+        (AT_5, comes(5), DUPLICATE),
+        (AT_5, comes(4), DUPLICATE),
+        (AT_5, comes(3), DUPLICATE),
+        (AT_5, comes(4, event_id="another"), DUPLICATE),
+        (DEAD_5, comes(5, event_id="another"), DUPLICATE),
+        (AT_5, comes(2), FILLED),
+        (PARKED, comes(2), FILLED),
+        (
+            AT_5,
+            comes(5, event_id="another"),
+            refused("has the number of event e5; was the producer's database restored without begin-epoch?"),
+        ),
+        (AT_5, comes(900, epoch=1), refused("is of epoch 1, and epoch 2 has begun")),
+        (PARKED, comes(6), NEXT),
+        (PARKED, comes(7), ASIDE),
+        (PARKED, comes(1, epoch=3), ASIDE),
+        (PARKED, comes(5), DUPLICATE),
+        (DRAINING, comes(7), NEXT),
+        (DRAINING, comes(8), ASIDE),
+        (DRAINING, comes(1, epoch=3), ASIDE),
+    ],
+)
+def test_a_number_of_which_nothing_is_written_down(at: Position, arrival: Arrival, expected: Decision) -> None:
+    """W17, G1, G3: the next is handled, an old one is a duplicate or refused, and a parked group lets one in only."""
+    assert decide(at, None, arrival, parks_gaps=False) == expected
+
+
+@pytest.mark.parametrize(
+    ("at", "parks_gaps", "action"),
+    [
+        (AT_5, False, Action.HANDLE),
+        (AT_5, True, Action.PARK),
+        (PARKED, False, Action.PARK),
+        (BEGINS, False, Action.HANDLE),
+        (BEGINS, True, Action.PARK),
+    ],
+)
+def test_what_comes_behind_a_missing_number(at: Position, *, parks_gaps: bool, action: Action) -> None:
+    """It is handled, unless the consumer waits for what is missing, or is waiting already."""
+    assert decide(at, None, comes(8), parks_gaps=parks_gaps) == Decision(State.GAP, action)
+
+
+_NOW_US = 1_763_839_800_000_000  # 2025-11-22
+_DAY_US = 86_400_000_000
+_TODAY = _NOW_US // 1_000_000 - 60
+
+
+@pytest.mark.parametrize(
+    ("arrival", "given", "first"),
+    [
+        (comes(1, epoch=_TODAY), {}, 1),
+        (comes(41, epoch=_TODAY), {}, 1),
+        (comes(41, epoch=1), {}, 1),
+        (comes(41, epoch=_TODAY, first=40), {}, 40),
+        (comes(41, epoch=_TODAY), {"joined_at_us": _NOW_US}, 41),
+        (comes(41, epoch=1), {"joined_at_us": _NOW_US}, 41),
+        (comes(41, epoch=_TODAY), {"joined_at_us": _NOW_US - _DAY_US}, 1),
+        (comes(41, epoch=_TODAY), {"forgotten_before_us": _NOW_US - _DAY_US}, 1),
+        (comes(41, epoch=_TODAY - 86_400), {"forgotten_before_us": _NOW_US - _DAY_US}, 41),
+        (comes(41, epoch=1), {"forgotten_before_us": _NOW_US - _DAY_US}, 41),
+    ],
+    ids=[
+        "the first",
+        "a later one",
+        "a later one of a producer that counts epochs",
+        "a later one after a restore",
+        "older than the consumer",
+        "of a producer that counts epochs, and the consumer joined late",
+        "younger than the consumer",
+        "younger than what was forgotten",
+        "so old that it may be forgotten",
+        "no telling how old, and something was forgotten",
+    ],
+)
+def test_g3_what_is_expected_before_the_first_message_that_comes(
+    arrival: Arrival, given: dict[str, Any], first: int
+) -> None:
+    """G3: everything from the group's first number on, unless the consumer cannot have seen that."""
+    assert baseline(arrival, **({"joined_at_us": None, "forgotten_before_us": None} | given)) == first
+
+
+@pytest.mark.parametrize(
+    ("known", "arrival", "expected"),
+    [
+        (Known(state="gap"), comes(4), Decision(State.FILLED, Action.HANDLE)),
+        (Known(state="filled"), comes(4), DUPLICATE),
+        (Known(state="redriven"), comes(4), DUPLICATE),
+        (Known(state="skipped"), comes(4), Decision(State.SKIPPED, Action.DROP)),
+        (Known(state="skipped"), comes(4, event_id="another", copy="n"), Decision(State.SKIPPED, Action.DROP)),
+    ],
+)
+def test_a_number_of_which_something_is_written_down(known: Known, arrival: Arrival, expected: Decision) -> None:
+    """G4, G5: what was missing is handled once, what was given up never."""
+    assert decide(AT_5, known, arrival, parks_gaps=False) == expected
+
+
+DIED = Known(state="dead", sqs_message_id="m", receive_count=2)
+
+
+@pytest.mark.parametrize(
+    ("arrival", "expected"),
+    [
+        (comes(4, count=3), DYING),
+        (comes(4, count=2), LATE),
+        (comes(4, count=1), LATE),
+        (comes(4, copy="another", count=9), LATE),
+    ],
+    ids=["on its way to the DLQ", "the same receive", "brought back by SQS", "brought back by a client"],
+)
+def test_d13_a_message_that_died(arrival: Arrival, expected: Decision) -> None:
+    """D13: its further receives are for the queue to move it; a copy that was brought back is handled."""
+    assert decide(AT_5, DIED, arrival, parks_gaps=False) == expected
+
+
+REFUSED = Known(state="dead", sqs_message_id="m", receive_count=2, is_refused=True)
+
+
+@pytest.mark.parametrize(
+    ("arrival", "expected"),
+    [
+        (comes(2, count=3), DYING),
+        (comes(2, copy="another"), FILLED),
+        (comes(4, copy="another"), DUPLICATE),
+    ],
+    ids=["on its way to the DLQ", "brought back, from before the baseline", "of a number that has come"],
+)
+def test_d13_a_message_that_died_of_its_number_is_judged_anew(arrival: Arrival, expected: Decision) -> None:
+    """D13: it had never counted as missing; an older version refused what came before its first message."""
+    assert decide(AT_5, REFUSED, arrival, parks_gaps=False) == expected
+
+
+def test_d13_a_dead_message_of_a_parked_group_is_its_next() -> None:
+    """D13: the group waits for it, so it is not late."""
+    assert decide(PARKED, DIED, comes(6, copy="another"), parks_gaps=False) == NEXT
+
+
+@pytest.mark.parametrize(
+    ("at", "arrival", "needed"),
+    [
+        (BEGINS, comes(1), False),
+        (AT_5, comes(2), True),
+        (AT_5, comes(6), False),
+        (AT_5, comes(8), False),
+        (AT_5, comes(5), True),
+        (AT_5, comes(9, epoch=1), True),
+        (PARKED, comes(6), True),
+        (PARKED, comes(1, epoch=3), True),
+    ],
+)
+def test_something_is_looked_up_only_where_something_can_be_written_down(
+    at: Position, arrival: Arrival, *, needed: bool
+) -> None:
+    """A message that simply comes costs no query more."""
+    assert needs_known(at, arrival) == needed
+
+
+@pytest.mark.parametrize(("at", "awaits"), [(AT_5, False), (PARKED, True), (DRAINING, False)])
+def test_a_parked_group_awaits_its_number_until_that_has_come(at: Position, *, awaits: bool) -> None:
+    """Afterwards it is only emptied."""
+    assert at.is_awaiting == awaits

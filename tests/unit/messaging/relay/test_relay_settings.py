@@ -1,0 +1,62 @@
+"""How a relay goes about it: what is refused, before anything else is done."""
+
+import math
+from typing import Any
+
+import pytest
+
+from sluice.errors import ConfigError
+from sluice.messaging.backoff import Backoff
+from sluice.messaging.relay.relay import RelaySettings
+
+_LEASE = "allowed is more than 24, up to 86400: a call may take 12, and nobody may take over meanwhile; change --lease"
+_ABSURD = [math.nan, math.inf, -math.inf, 1e300, -1e300, -1]
+
+
+@pytest.mark.parametrize("value", _ABSURD)
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("poll_seconds", "poll is {} s, allowed is 0.001 to 60; change --poll"),
+        ("lease_seconds", "lease is {} s, " + _LEASE),
+        (
+            "keep_sent_seconds",
+            "keep is {} s, allowed is 0 or more, less than 5.184e+06: the consumers' inboxes (inbox_retention_seconds)"
+            " forget what is sent again later; change --keep",
+        ),
+        (
+            "keep_groups_seconds",
+            "inbox_retention_seconds is {}, allowed is more than 0, up to 315360000; correct sluice/environments.py",
+        ),
+    ],
+)
+def test_what_is_no_number_or_an_absurd_one_is_refused(name: str, value: float, said: str) -> None:
+    """In one line that names the option; Python compares no number with NaN, so that none is below or above it."""
+    given: dict[str, Any] = {name: value}
+    with pytest.raises(ConfigError) as refused:
+        RelaySettings(**given)
+
+    assert str(refused.value) == said.format(f"{value:g}")
+
+
+@pytest.mark.parametrize("value", [1e300, 86_401])
+def test_a_backoff_of_more_than_a_day_is_refused(value: float) -> None:
+    """It would be none."""
+    with pytest.raises(ConfigError) as refused:
+        RelaySettings(backoff=Backoff(base_seconds=1, cap_seconds=value, floor_seconds=1))
+
+    assert str(refused.value) == f"backoff is up to {value:g} s, allowed is up to 86400"
+
+
+@pytest.mark.parametrize("keep_sent_seconds", [100, 101])
+def test_what_was_sent_is_kept_for_less_long_than_the_inboxes_remember(keep_sent_seconds: float) -> None:
+    """What is sent again later would be handled again."""
+    RelaySettings(keep_sent_seconds=99, keep_groups_seconds=100)
+    with pytest.raises(ConfigError, match=r"^keep is 10\d s, allowed is 0 or more, less than 100: "):
+        RelaySettings(keep_sent_seconds=keep_sent_seconds, keep_groups_seconds=100)
+
+
+def test_the_bounds_themselves_are_allowed() -> None:
+    """On both sides, where they are allowed."""
+    RelaySettings(poll_seconds=0.001, lease_seconds=86_400, keep_sent_seconds=0, keep_groups_seconds=315_360_000)
+    RelaySettings(poll_seconds=60, lease_seconds=180)

@@ -1,0 +1,64 @@
+"""The token bucket: never faster than asked, never slower than needed."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sluice.clock import VirtualClock
+from sluice.errors import ConfigError
+from sluice.messaging.sqs.rate_limit import Pace
+from sluice.messaging.sqs.redrive import batch_of
+
+_ROUNDING = 1e-4  # the virtual clock counts microseconds
+
+
+def _passed(rate: float, burst: int, rests: list[float]) -> list[float]:
+    """Return when a pace was passed by somebody who rests that long before each time."""
+    clock = VirtualClock()
+    pace = Pace(rate, burst=burst, clock=clock)
+    at = []
+    for rest in rests:
+        clock.sleep(rest)
+        pace.take()
+        at.append(clock.monotonic())
+    return at
+
+
+@given(st.floats(0.1, 500), st.integers(1, 5), st.lists(st.floats(0, 20), min_size=1, max_size=40))
+def test_d15_no_window_has_more_than_its_rate_and_a_burst(rate: float, burst: int, rests: list[float]) -> None:
+    """In any window of t seconds at most rate x t + burst, after whatever rests."""
+    at = _passed(rate, burst, rests)
+
+    for first in range(len(at)):
+        for last in range(first, len(at)):
+            assert last - first + 1 <= rate * (at[last] - at[first]) + burst + rate * _ROUNDING
+
+
+@given(st.floats(0.1, 500), st.integers(1, 100))
+def test_d15_in_the_long_run_it_is_the_rate(rate: float, count: int) -> None:
+    """Without rests the n-th comes after (n - 1) / rate: no drift."""
+    at = _passed(rate, 1, [0.0] * count)
+
+    assert abs(at[-1] - (count - 1) / rate) <= count * 1e-6
+
+
+def test_without_a_rate_nobody_waits() -> None:
+    """A thousand at one instant."""
+    clock = VirtualClock()
+    pace = Pace(None, clock=clock)
+
+    for _ in range(1_000):
+        pace.take()
+
+    assert clock.monotonic() == 0
+
+
+def test_what_is_received_at_once_has_its_turn_while_it_is_held() -> None:
+    """Half of the hold is enough for all of it; where it is not for one, that is refused."""
+    assert [batch_of(rate, 120) for rate in (None, 500, 1, 0.1, 0.05)] == [10, 10, 10, 6, 3]
+    assert batch_of(1, 2) == 1
+    with pytest.raises(ConfigError) as refused:
+        batch_of(0.1, 19)
+    assert str(refused.value) == (
+        "--rate is 0.1 a second with a --hold of 19 s, allowed is a hold of at least 20 s; raise one of them"
+    )

@@ -1,0 +1,311 @@
+"""What a part promises, what is overdue, and the file that shows it."""
+
+import json
+import os
+from collections.abc import Iterator
+from math import inf
+from pathlib import Path
+from typing import Any
+
+import pytest
+from structlog.testing import capture_logs
+
+from sluice.clock import VirtualClock, clock_id
+from sluice.errors import ConfigError
+from sluice.messaging.telemetry import alive
+from sluice.messaging.telemetry.alive import NoSign, Sign
+from sluice.messaging.telemetry.liveness import SLACK_SECONDS, AliveFile, Liveness, Promises, Signs, Watch
+
+
+@pytest.fixture
+def clock() -> VirtualClock:
+    """Return a clock that has run for a day."""
+    return VirtualClock(86_400_000_000)
+
+
+@pytest.fixture
+def liveness(clock: VirtualClock) -> Liveness:
+    """Return what no part has promised anything yet."""
+    return Liveness(clock)
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    """Return where the file is to be."""
+    return tmp_path / "alive"
+
+
+@pytest.fixture
+def logged() -> Iterator[list[Any]]:
+    """Yield what is logged."""
+    with capture_logs() as entries:
+        yield entries
+
+
+def sign(**changed: Any) -> Sign:
+    """Return a sign of life of process 7 at second 100, good for 30 s."""
+    given: dict[str, Any] = {
+        "pid": 7,
+        "clock_id": "boot",
+        "monotonic_seconds": 100.0,
+        "written_at": "2026-11-22T10:00:00Z",
+        "within_seconds": 30,
+        "overdue": {},
+    }
+    return Sign(**(given | changed))
+
+
+def test_a_part_is_overdue_once_its_promise_has_passed(clock: VirtualClock, liveness: Liveness) -> None:
+    """It says for how long; a part that still has time is left out."""
+    liveness.expect("lane-1", 10)
+    liveness.expect("lane-0", 5)
+    liveness.expect("heartbeat", 60)
+
+    clock.sleep(10)
+    at_ten = liveness.overdue()
+    clock.sleep(2)
+
+    assert at_ten == {"lane-0": 5}
+    assert liveness.overdue() == {"lane-0": 7, "lane-1": 2}
+
+
+def test_a_new_promise_replaces_the_last_one(clock: VirtualClock, liveness: Liveness) -> None:
+    """Also by a shorter one."""
+    liveness.expect("lane-0", 5)
+    clock.sleep(4)
+    liveness.expect("lane-0", 5)
+    liveness.expect("lane-1", 600)
+    liveness.expect("lane-1", 1)
+
+    clock.sleep(4)
+
+    assert liveness.overdue() == {"lane-1": 3}
+
+
+def test_nothing_is_expected_of_a_part_that_has_ended(clock: VirtualClock, liveness: Liveness) -> None:
+    """Nor of a part that was never there."""
+    liveness.expect("lane-0", 5)
+    liveness.forget("lane-0")
+    liveness.forget("lane-1")
+
+    clock.sleep(100)
+
+    assert liveness.overdue() == {}
+
+
+def test_a_worker_promises_what_its_calls_and_handlers_may_take() -> None:
+    """A poll with its rest; a handler up to its deadline, with what ends the message; a beat with all its calls."""
+    promises = Promises.of_worker(lanes=21, rest_seconds_max=20, timeout_seconds=60, handler_seconds_max=600)
+
+    assert promises == Promises(
+        polling=4 + 20 + 10 + 20 + SLACK_SECONDS,
+        working=600 + 15 + 3 * 34 + SLACK_SECONDS,
+        beating=1 + 3 * (4 + 5) + SLACK_SECONDS,
+    )
+
+
+def test_signs_are_of_the_thread_that_gives_them(clock: VirtualClock, liveness: Liveness) -> None:
+    """A worker's part is its thread, by the name the log has."""
+    signs = Signs(liveness, Promises(polling=1, working=inf, beating=3))
+    signs.polling()
+    clock.sleep(2)
+    polled = liveness.overdue()
+    signs.working()
+    worked = liveness.overdue()
+    signs.beating()
+    clock.sleep(4)
+    beaten = liveness.overdue()
+    signs.ended()
+
+    assert (polled, worked, beaten, liveness.overdue()) == ({"MainThread": 1}, {}, {"MainThread": 1}, {})
+
+
+def test_a_part_is_logged_once_when_it_becomes_overdue(
+    clock: VirtualClock, liveness: Liveness, logged: list[Any]
+) -> None:
+    """And once when it is back; should it be overdue again, again."""
+    watch = Watch(liveness, None, within_seconds=30, clock=clock)
+    liveness.expect("lane-0", 5)
+    for _ in range(10):
+        clock.sleep(1)
+        watch.look()
+    liveness.expect("lane-0", 5)
+    watch.look()
+    clock.sleep(6)
+    watch.look()
+
+    stuck, back = "no sign of life: it is stuck or gone", "gives signs of life again, or has ended"
+    assert [(entry["event"], entry["log_level"], entry["part"]) for entry in logged] == [
+        (stuck, "error", "lane-0"),
+        (back, "warning", "lane-0"),
+        (stuck, "error", "lane-0"),
+    ]
+    assert logged[0]["overdue_seconds"] == 1
+
+
+def test_the_file_is_written_at_the_start_and_every_five_seconds(clock: VirtualClock, path: Path) -> None:
+    """It says who wrote it, when, and within how many seconds it is written again."""
+    watch = Watch(Liveness(clock), AliveFile(path, clock), within_seconds=30, clock=clock)
+    watch.look()
+    first = alive.read(path)
+    written = []
+    for _ in range(12):
+        clock.sleep(1)
+        watch.look()
+        written.append(alive.read(path).monotonic_seconds - 86_400)
+
+    assert first == Sign(
+        pid=os.getpid(),
+        clock_id=clock_id(),
+        monotonic_seconds=86_400.0,
+        written_at="1970-01-02T00:00:00.000+00:00",
+        within_seconds=35.0,
+        overdue={},
+    )
+    assert written == [0, 0, 0, 0, 5, 5, 5, 5, 5, 10, 10, 10]
+
+
+def test_the_file_is_written_at_once_when_what_is_overdue_changes(clock: VirtualClock, path: Path) -> None:
+    """And when the next look may come later than the file says."""
+    liveness = Liveness(clock)
+    watch = Watch(liveness, AliveFile(path, clock), within_seconds=30, clock=clock)
+    watch.look()
+    liveness.expect("lane-0", 0.5)
+    clock.sleep(1)
+    watch.look()
+    stuck = dict(alive.read(path).overdue)
+    liveness.forget("lane-0")
+    watch.look()
+    well = dict(alive.read(path).overdue)
+    watch.look(60)
+
+    assert (stuck, well, alive.read(path).within_seconds) == ({"lane-0": 0.5}, {}, 95)
+
+
+def test_a_file_that_cannot_be_written_any_more_is_logged_once_and_stops_nobody(
+    clock: VirtualClock, path: Path, logged: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The file keeps its last sign, whole, and grows old; when there is room again it is written again."""
+    watch = Watch(Liveness(clock), AliveFile(path, clock), within_seconds=30, clock=clock)
+    before = path.read_bytes()
+    with monkeypatch.context() as full:
+        full.setattr(Path, "write_text", _no_space)
+        for _ in range(3):
+            clock.sleep(5)
+            watch.look()
+    during = path.read_bytes()
+    clock.sleep(5)
+    watch.look()
+
+    assert [(entry["event"], entry["log_level"]) for entry in logged] == [
+        ("the alive file is not written, and grows old", "error")
+    ]
+    assert (during, list(path.parent.iterdir())) == (before, [path])
+    assert alive.read(path).monotonic_seconds == 86_420
+
+
+def _no_space(*_: object, **__: object) -> int:
+    raise OSError(28, "No space left on device")
+
+
+@pytest.mark.parametrize("name", ["", "nowhere/alive", "file/alive"])
+def test_a_file_nobody_can_write_is_refused(tmp_path: Path, clock: VirtualClock, name: str) -> None:
+    """A folder, a folder that is not there, and a folder that is none."""
+    (tmp_path / "file").touch()
+
+    with pytest.raises(ConfigError, match=r"alive file is .* allowed is a file in a folder that can be written to"):
+        AliveFile(tmp_path / name, clock)
+
+
+def test_a_file_is_removed_at_the_end(clock: VirtualClock, path: Path, logged: list[Any]) -> None:
+    """And that it is gone already is no error."""
+    file = AliveFile(path, clock)
+    file.remove()
+    file.remove()
+
+    assert (path.exists(), logged) == (False, [])
+
+
+def test_a_fresh_sign_without_anything_overdue_is_life() -> None:
+    """Up to the age that was promised, or that the check allows."""
+    assert alive.problem(sign(), now_seconds=130, clock_id="boot", within_seconds=None) is None
+    assert alive.problem(sign(), now_seconds=199, clock_id="boot", within_seconds=99) is None
+
+
+def test_an_old_sign_is_none() -> None:
+    """The check's own bound goes before what the process promised, longer or shorter."""
+    assert alive.problem(sign(), now_seconds=131, clock_id="boot", within_seconds=None) == (
+        "process 7 gave no sign of life for 31.0 s, allowed is 30 s: it is stuck, stopped or dead"
+    )
+    assert alive.problem(sign(), now_seconds=111, clock_id="boot", within_seconds=10) == (
+        "process 7 gave no sign of life for 11.0 s, allowed is 10 s: it is stuck, stopped or dead"
+    )
+
+
+def test_a_sign_from_before_this_boot_is_none() -> None:
+    """Whatever the clock said then; one from the future is from another clock, too."""
+    expected = "process 7 wrote its last sign of life at 2026-11-22T10:00:00Z, before this boot"
+    assert alive.problem(sign(), now_seconds=101, clock_id="next", within_seconds=None) == expected
+    assert alive.problem(sign(), now_seconds=99, clock_id="boot", within_seconds=None) == expected
+
+
+def test_what_is_overdue_is_named_in_one_printable_line() -> None:
+    """Five of them; the rest are counted."""
+    overdue = {"lane-0": 12.4, "drain-1\n\x1b": 3.0, **{f"lane-{number}": 1.0 for number in range(1, 6)}}
+    assert alive.problem(sign(overdue=overdue), now_seconds=101, clock_id="boot", within_seconds=None) == (
+        "no sign of life from lane-0 (12 s overdue), drain-1\\n\\x1b (3 s overdue), lane-1 (1 s overdue), lane-2 (1 s"
+        " overdue), lane-3 (1 s overdue) and 2 more of process 7, see its log"
+    )
+
+
+WHOLE = {
+    "pid": 7,
+    "clock_id": "boot",
+    "monotonic_seconds": 1,
+    "written_at": "now",
+    "within_seconds": 1,
+    "overdue": {},
+}
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        b"\xff\xfe",
+        b"null",
+        b"[1]",
+        b"{}",
+        b"[" * 60_000,
+        b'{"pid": 7' + b" " * 100_000 + b"}",
+        *(
+            json.dumps(WHOLE | changed).encode()
+            for changed in (
+                {"pid": "7"},
+                {"pid": True},
+                {"monotonic_seconds": None},
+                {"monotonic_seconds": float("nan")},
+                {"within_seconds": 10**400},
+                {"written_at": 3},
+                {"clock_id": ["boot"]},
+                {"overdue": ["lane-0"]},
+                {"overdue": {"lane-0": "long"}},
+            )
+        ),
+    ],
+    ids=lambda content: content[:30].decode(errors="replace"),
+)
+def test_garbage_is_no_sign_of_life(path: Path, content: bytes) -> None:
+    """Whatever it is, it is one error that says so."""
+    path.write_bytes(content)
+
+    with pytest.raises(NoSign):
+        alive.read(path)
+
+
+def test_what_was_written_is_read(path: Path) -> None:
+    """Whole, with what is overdue."""
+    written = sign(overdue={"lane-0": 1.5})
+    alive.write(path, written)
+
+    assert alive.read(path) == written

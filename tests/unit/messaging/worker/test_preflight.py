@@ -1,0 +1,147 @@
+"""A worker does not start on a queue that is not the one it counts on."""
+
+import pytest
+
+from sluice.declaration import Consumer, Gaps, Poison
+from sluice.messaging.worker.preflight import faults
+
+DECLARED = Consumer(name="billing")
+LIVE = {
+    "FifoQueue": "true",
+    "VisibilityTimeout": "60",
+    "MessageRetentionPeriod": "345600",
+    "RedrivePolicy": '{"deadLetterTargetArn":"arn:aws:sqs:eu-central-1:123456789012:dlq.fifo","maxReceiveCount":5}',
+}
+DEAD = {"FifoQueue": "true", "MessageRetentionPeriod": "1209600"}
+STANDARD = {name: value for name, value in LIVE.items() if name != "FifoQueue"}
+STANDARD_DEAD = {"MessageRetentionPeriod": "1209600"}
+
+
+@pytest.mark.parametrize("dead", [DEAD, None])
+def test_a_queue_as_declared_has_no_faults(dead: dict[str, str] | None) -> None:
+    """A DLQ that may not be read is taken to be as declared."""
+    assert faults(DECLARED, LIVE, dead) == []
+
+
+def test_another_visibility_timeout_is_a_fault() -> None:
+    """Workers hold a message for as long as was declared; the queue would give it to another meanwhile."""
+    assert faults(DECLARED, LIVE | {"VisibilityTimeout": "30"}, DEAD) == [
+        "the queue's VisibilityTimeout is 30, allowed is visibility_timeout_seconds (60), by which its workers hold a"
+        " message; run `make deploy`, or declare it in sluice/environments.py"
+    ]
+
+
+def test_a_queue_without_a_dlq_is_a_fault() -> None:
+    """What a worker rejects would come again until it expires."""
+    live = {name: value for name, value in LIVE.items() if name != "RedrivePolicy"}
+
+    assert faults(DECLARED, live, None) == [
+        "the queue has no RedrivePolicy, allowed is one with a DLQ, or a poison message comes for ever; run"
+        " `make deploy`, or declare it in sluice/environments.py"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("policy", "seen"),
+    [
+        ('{"deadLetterTargetArn":"a","maxReceiveCount":3}', "3"),
+        ('{"deadLetterTargetArn":"a","maxReceiveCount":"6"}', "6"),
+        ('{"deadLetterTargetArn":"a"}', "None"),
+        ('{"maxReceiveCount":null}', "None"),
+        ("[]", "None"),
+        ("", "None"),
+    ],
+)
+def test_another_max_receive_count_is_a_fault(policy: str, seen: str) -> None:
+    """The last attempt is known by number; a policy that says none is shown as such."""
+    assert faults(DECLARED, LIVE | {"RedrivePolicy": policy}, DEAD) == [
+        f"the queue's maxReceiveCount is {seen}, allowed is max_attempts (5), by which its workers know a message's"
+        " last attempt; run `make deploy`, or declare it in sluice/environments.py"
+    ]
+
+
+def test_a_max_receive_count_may_be_written_as_text() -> None:
+    """Whoever set the policy chose how the number is written."""
+    assert faults(DECLARED, LIVE | {"RedrivePolicy": '{"deadLetterTargetArn":"a","maxReceiveCount":"5"}'}, DEAD) == []
+
+
+@pytest.mark.parametrize(
+    "policies", [{"gaps": Gaps.WAIT}, {"gaps": Gaps.HALT}, {"poison": Poison.PARK, "gaps": Gaps.HALT}]
+)
+def test_a_standard_queue_is_a_fault_for_policies_that_park(policies: dict[str, Gaps | Poison]) -> None:
+    """They read a missing number as a loss, and a standard queue misses one at every reordering."""
+    declared = Consumer(name="billing", **policies)  # type: ignore[arg-type]
+
+    assert faults(declared, STANDARD, STANDARD_DEAD) == [
+        "the queue is no FIFO queue, allowed is one with Poison.PARK, Gaps.WAIT or Gaps.HALT: a standard queue has gaps"
+        " and late messages all the time; declare Poison.SKIP and Gaps.RECORD, or use a FIFO queue"
+    ]
+
+
+def test_a_standard_queue_is_allowed_otherwise() -> None:
+    """Its DLQ is standard too."""
+    assert faults(DECLARED, STANDARD, STANDARD_DEAD) == []
+
+
+def test_a_standard_dlq_behind_a_fifo_queue_is_a_fault() -> None:
+    """AWS refuses it; not everything that speaks SQS does."""
+    assert faults(DECLARED, LIVE, STANDARD_DEAD) == [
+        "the DLQ is no FIFO queue, allowed is one behind a FIFO queue, or a group's dead letters come back in any"
+        " order; run `make deploy`"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("source_seconds", "dead_seconds", "is_allowed"),
+    [
+        (345_600, 1_209_600, True),
+        (1_000_000, 899_999, True),
+        (1_000_000, 900_000, False),
+        (1_209_600, 1_209_600, False),
+    ],
+)
+def test_w15_an_inbox_that_forgets_too_early_is_a_fault(
+    source_seconds: int, dead_seconds: int, *, is_allowed: bool
+) -> None:
+    """It outlives the longest way back: through the queue, its DLQ, and the queue again after a redrive."""
+    declared = Consumer(name="billing", inbox_retention_seconds=2_900_000)
+    live = LIVE | {"MessageRetentionPeriod": str(source_seconds)}
+
+    found = faults(declared, live, DEAD | {"MessageRetentionPeriod": str(dead_seconds)})
+
+    assert found == (
+        []
+        if is_allowed
+        else [
+            f"inbox_retention_seconds is 2900000, allowed is more than {2 * source_seconds + dead_seconds}, which is"
+            f" 2 x the queue's MessageRetentionPeriod ({source_seconds}) + the DLQ's ({dead_seconds}): a message"
+            " redriven late would be handled again; raise it in sluice/environments.py, or run `make deploy`"
+        ]
+    )
+
+
+def test_w15_a_dlq_that_may_not_be_read_counts_as_declared() -> None:
+    """Twice the live queue's 12 days and the declared 14 are more than the inbox's 35."""
+    declared = Consumer(name="billing", inbox_retention_seconds=35 * 86_400)
+
+    found = faults(declared, LIVE | {"MessageRetentionPeriod": str(12 * 86_400)}, None)
+
+    assert found == [
+        "inbox_retention_seconds is 3024000, allowed is more than 3283200, which is 2 x the queue's"
+        " MessageRetentionPeriod (1036800) + the DLQ's (1209600): a message redriven late would be handled again; raise"
+        " it in sluice/environments.py, or run `make deploy`"
+    ]
+
+
+def test_every_fault_is_told_at_once() -> None:
+    """Whoever mends a queue at night mends it once."""
+    live = {"VisibilityTimeout": "30", "MessageRetentionPeriod": "1209600"}
+
+    found = faults(Consumer(name="billing", gaps=Gaps.HALT, inbox_retention_seconds=2_000_000), live, STANDARD_DEAD)
+
+    assert [one.split(",")[0] for one in found] == [
+        "the queue's VisibilityTimeout is 30",
+        "the queue has no RedrivePolicy",
+        "the queue is no FIFO queue",
+        "inbox_retention_seconds is 2000000",
+    ]

@@ -1,0 +1,73 @@
+"""How a worker goes about it: what is declared, and what is refused."""
+
+from dataclasses import replace
+
+import pytest
+
+from sluice.declaration import Consumer
+from sluice.errors import ConfigError
+from sluice.messaging.worker.worker import WorkerSettings
+
+SETTINGS = WorkerSettings(lanes=4, wait_seconds=10, drain_seconds=20, keep_inbox_seconds=60)
+IN_TIME = "what a poll brings after SIGTERM has to be worked on in time"
+
+
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        ({"lanes": 0}, "lanes is 0, allowed is 1 or more; change --lanes"),
+        ({"wait_seconds": -1}, f"wait is -1 s, allowed is 0 to 20: {IN_TIME}"),
+        ({"wait_seconds": 21, "drain_seconds": 90}, f"wait is 21 s, allowed is 0 to 20: {IN_TIME}"),
+        ({"wait_seconds": 10, "drain_seconds": 9.5}, f"wait is 10 s, allowed is 0 to 9.5: {IN_TIME}"),
+        ({"idle_seconds": -0.5}, "idle is -0.5 s, allowed is 0 or more; change --until-idle"),
+        ({"idle_seconds": float("nan")}, "idle is nan s, allowed is 0 or more; change --until-idle"),
+        ({"keep_inbox_seconds": float("inf")}, "keep inbox is inf s, allowed is 0 or more, and finite"),
+    ],
+)
+def test_what_cannot_be_right_is_refused(changed: dict[str, float], said: str) -> None:
+    """S1: relations too; the message says what is allowed."""
+    with pytest.raises(ConfigError) as refused:
+        replace(SETTINGS, **changed)  # type: ignore[arg-type]
+
+    assert str(refused.value) == said
+
+
+@pytest.mark.parametrize(
+    ("stop_timeout_seconds", "drain_seconds", "wait_seconds"), [(30, 28, 14), (50, 48, 20), (4, 2, 1), (1, 0, 1)]
+)
+def test_s2_what_is_declared_ends_before_the_stop_timeout_and_polls_for_half_of_that(
+    stop_timeout_seconds: int, drain_seconds: float, wait_seconds: int
+) -> None:
+    """S2: two seconds are left to give back what was not finished, and a poll's message has time to be worked on."""
+    consumer = Consumer(name="billing", stop_timeout_seconds=stop_timeout_seconds)
+
+    settings = WorkerSettings.declared(consumer, lanes=None, is_ordered=True, idle_seconds=None)
+
+    assert (settings.drain_seconds, settings.wait_seconds) == (drain_seconds, wait_seconds)
+    assert (settings.lanes, settings.keep_inbox_seconds) == (4, 5_184_000)
+
+
+def test_a_worker_that_is_to_end_when_idle_polls_for_a_second() -> None:
+    """It would notice too late otherwise; other lanes than the declared ones may be asked for."""
+    settings = WorkerSettings.declared(Consumer(name="billing"), lanes=9, is_ordered=False, idle_seconds=3)
+
+    assert (settings.lanes, settings.wait_seconds, settings.idle_seconds, settings.is_ordered) == (9, 1, 3, False)
+
+
+@pytest.mark.parametrize(
+    ("visibility_seconds", "stop_seconds", "wait_seconds"), [(300, 120, 20), (60, 30, 14), (24, 20, 8), (4, 3, 1)]
+)
+def test_a_poll_takes_a_third_of_the_visibility_timeout_at_most(
+    visibility_seconds: int, stop_seconds: int, wait_seconds: int
+) -> None:
+    """A hold counts from the poll's beginning, and something has to be left of it; half of the drain time bounds it."""
+    declared = Consumer(
+        name="billing",
+        visibility_timeout_seconds=visibility_seconds,
+        stop_timeout_seconds=stop_seconds,
+        processing_seconds=0.5,
+    )
+
+    settings = WorkerSettings.declared(declared, lanes=None, is_ordered=True, idle_seconds=None)
+
+    assert settings.wait_seconds == wait_seconds

@@ -1,0 +1,174 @@
+"""The journal: events in columns are the events one by one, and a call's intent and answer become one."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.ipc
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sluice.clock import VirtualClock
+from sluice.errors import HistoryError
+from sluice.history.events import COLUMNS, Event, settle
+from sluice.recorder.journal import SCHEMA, Journal, events_of, read_journal, read_parts, settled
+
+COMMON = {"run": "r", "host": "h", "clock_id": "c", "worker": "publish-0", "task_attempt": 0}
+
+
+def _table(events: list[Event]) -> pa.Table:
+    return pa.Table.from_pydict(
+        {name: [getattr(event, name) for event in events] for name, _ in COLUMNS}, schema=SCHEMA
+    )
+
+
+def test_events_in_columns_are_the_events_one_by_one(tmp_path: Path) -> None:
+    """Values, one for each or one for all, what is common, what nobody said, and the order of both ways mixed."""
+    rows: list[dict[str, Any]] = [
+        {"kind": "published", "idx": 1, "queue": "t", "outcome": "info", "body_hash": None, "invoked_at_us": 5},
+        {"kind": "published", "idx": 2, "queue": "t", "outcome": "info", "body_hash": "abc", "invoked_at_us": 6},
+        {"kind": "published", "idx": 3, "queue": "u", "outcome": "ok", "body_hash": None, "invoked_at_us": 7},
+    ]
+    with Journal(tmp_path, "one-by-one", common=COMMON, clock=VirtualClock(9)) as journal:
+        journal.add(kind="probe", visible_count=4)
+        for row in rows:
+            journal.add(**row)
+
+    with Journal(tmp_path, "in-columns", common=COMMON, clock=VirtualClock(9)) as journal:
+        journal.add(kind="probe", visible_count=4)
+        shared = {"kind": "published", "queue": "t", "outcome": "info"}
+        journal.add_columns(2, shared | {"idx": [1, 2], "body_hash": [None, "abc"], "invoked_at_us": [5, 6]})
+        journal.add_columns(1, {"kind": "published", "queue": "u", "idx": [3], "invoked_at_us": 7})
+
+    one_by_one, in_columns = (read_journal(tmp_path / f"{name}.arrows") for name in ("one-by-one", "in-columns"))
+    assert in_columns.to_pylist() == one_by_one.to_pylist()
+    assert in_columns.column("kind").to_pylist() == ["opened", "probe", *["published"] * 3, "closed"]
+
+
+def test_columns_are_with_the_operating_system_at_once(tmp_path: Path) -> None:
+    """Whoever reads the file sees them, and what was buffered before, though nobody flushed or closed."""
+    journal = Journal(tmp_path, "j", common=COMMON)
+    journal.add(kind="probe", visible_count=4)
+
+    journal.add_columns(2, {"kind": "published", "idx": [1, 2]})
+
+    assert read_journal(journal.path).column("idx").to_pylist() == [None, None, 1, 2]
+
+
+def test_a_column_nobody_knows_is_refused(tmp_path: Path) -> None:
+    """As with single events; nothing of the rest is written."""
+    journal = Journal(tmp_path, "j", common=COMMON)
+
+    with pytest.raises(TypeError, match="an event has no field 'idy'"):
+        journal.add_columns(1, {"kind": "published", "idy": [1]})
+
+    assert len(read_journal(journal.path)) == 1
+
+
+def test_a_journal_of_another_version_is_refused(tmp_path: Path) -> None:
+    """Of other columns, or of the same with another meaning: never half understood."""
+    with Journal(tmp_path, "newer", common={**COMMON, "schema_version": 2}) as newer:
+        newer.add(kind="probe", visible_count=4)
+    with pa.OSFile(str(tmp_path / "older.arrows"), "wb") as file, pa.ipc.new_stream(file, pa.schema([])):
+        pass
+
+    with pytest.raises(HistoryError, match=r"newer\.arrows is of version 2, allowed is 1; judge it with the version"):
+        read_journal(newer.path)
+    with pytest.raises(HistoryError, match=r"older\.arrows has other columns than this version of Sluice writes"):
+        read_journal(tmp_path / "older.arrows")
+
+
+def test_a_journal_is_read_up_to_where_it_is_torn_wherever_that_is(tmp_path: Path) -> None:
+    """Its writer died, or it was copied in part: what is whole is read, in order, and never an event too many."""
+    with Journal(tmp_path, "j", common=COMMON) as journal:
+        for count in range(3):
+            journal.add(kind="probe", visible_count=count)
+            journal.flush()
+    written, torn = journal.path.read_bytes(), tmp_path / "torn.arrows"
+
+    read = []
+    for size in (*range(0, len(written), 40), len(written)):
+        torn.write_bytes(written[:size])
+        read.append(read_journal(torn).column("kind").to_pylist())
+
+    whole = ["opened", "probe", "probe", "probe", "closed"]
+    assert all(kinds == whole[: len(kinds)] for kinds in read)
+    assert [len(kinds) for kinds in read] == sorted(len(kinds) for kinds in read)
+    assert {len(kinds) for kinds in read} == {0, 1, 2, 3, 4, 5}
+
+
+def test_a_journal_that_is_damaged_within_is_refused_by_name(tmp_path: Path) -> None:
+    """Its frame is whole, and what it says of where its texts begin is not: that would end a process, not a read."""
+    with Journal(tmp_path, "j", common=COMMON) as journal:
+        backwards = pa.py_buffer(np.array([0, 9, 3, 9], dtype=np.int32))
+        texts = pa.StringArray.from_buffers(3, backwards, pa.py_buffer(b"published"))
+        journal.add_columns(3, {"kind": "published", "call_id": texts})
+
+    with pytest.raises(HistoryError, match=r"j\.arrows is no journal of Sluice"):
+        read_journal(journal.path)
+
+
+def test_a_journal_larger_than_memory_is_read_in_parts(tmp_path: Path) -> None:
+    """An intent waits for its answer in a later part; one without stays; together they are what the whole is."""
+    with Journal(tmp_path, "j", common=COMMON) as journal:
+        for number in range(30):
+            journal.add(kind="published", call_id=f"c{number}", invoked_at_us=number)
+            if number >= 10 and number != 12:  # answers come ten calls behind
+                journal.add(kind="published", call_id=f"c{number - 10}", invoked_at_us=number, responded_at_us=number)
+            journal.flush()
+
+    parts = list(read_parts(journal.path, events_max=7))
+    whole = read_journal(journal.path).to_pylist()
+
+    together = [row for part in parts for row in part.to_pylist()]
+    assert len(parts) > 4
+    assert sorted(map(str, together)) == sorted(map(str, whole))
+    assert len(whole) == 32
+    assert {row["call_id"] for row in whole if row["call_id"] and row["responded_at_us"] is None} == {
+        "c2",
+        *(f"c{number}" for number in range(20, 30)),
+    }
+
+
+_EVENTS = st.builds(
+    Event,
+    kind=st.sampled_from(["published", "deleted"]),
+    call_id=st.sampled_from([None, "a", "b"]),
+    batch_position=st.sampled_from([None, 0, 1]),
+    responded_at_us=st.sampled_from([None, 5]),
+    error=st.sampled_from([None, "Oops"]),
+)
+
+
+@settings(deadline=None)
+@given(st.lists(_EVENTS, max_size=12))
+def test_a_table_is_settled_as_a_list_of_events_is(events: list[Event]) -> None:
+    """Whatever intents and answers there are, the same rows remain, in the same order."""
+    assert settled(_table(events)).to_pylist() == _table(settle(events)).to_pylist()
+
+
+def test_rows_become_the_events_they_were() -> None:
+    """Every type, with nulls and without, dictionaries and chunks as they come; what repeats is there once."""
+    events = [
+        Event(kind="received", queue=queue, idx=idx, md5_ok=is_ok, receipt_handle_hash=handle, receive_count=1)
+        for queue, idx, is_ok, handle in (
+            ("billing", 2**40, True, None),
+            ("billing", None, False, "h" * 40),
+            ("audit", -1, None, "é"),
+        )
+    ]
+    table = _table(events)
+    coded = table.set_column(
+        table.column_names.index("queue"), "queue", table.column("queue").combine_chunks().dictionary_encode()
+    )
+
+    made = events_of(pa.concat_tables([table, table]))
+
+    assert made == [*events, *events]
+    assert {type(event.idx) for event in made} == {int, type(None)}
+    assert made[0].queue is made[4].queue
+    assert events_of(coded) == events
+    assert events_of(table.slice(1, 1)) == [events[1]]
+    assert events_of(SCHEMA.empty_table()) == []

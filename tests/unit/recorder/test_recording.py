@@ -1,0 +1,491 @@
+"""`sluice.recorder.recorder.record` on clients of a service that is not ours: the same history, the same judge."""
+
+import json
+import logging
+import multiprocessing
+import os
+import resource
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import botocore.session
+import pytest
+from botocore.config import Config
+from botocore.exceptions import EndpointConnectionError, ReadTimeoutError
+
+from sluice.errors import ConfigError, HistoryError
+from sluice.history.checker import Finding
+from sluice.history.events import Kind, is_sampled, recording_detail, stable_idx
+from sluice.recorder.journal import read_journal
+from sluice.recorder.recorder import Recording, record
+from sluice.saboteurs import sabotage
+from sluice.simulator.hook import ENDPOINT_URL
+from tests.support import recorded_services
+from tests.support.capturing_server import Reply, capturing
+from tests.support.recorded_services import DEAD, QUEUE, TOPIC, Shop, anomalies, doubts, judged, recorded
+
+CUSTOMERS = ("ann", "bob", "cid")
+
+
+def _order_number(body: str) -> str:
+    return str(json.loads(body)["order"])
+
+
+def _record(shop: Shop, folder: Path, **more: Any) -> Recording:
+    return record(shop.clients, folder, clock=shop.simulator.clock, **more)
+
+
+def _trade(shop: Shop) -> None:
+    """Every customer orders four times, one after the other, and every order is billed."""
+    for number in range(4):
+        for customer in CUSTOMERS:
+            shop.order(customer, number, deduplication_id=f"{customer}/{number}")
+    shop.bill()
+
+
+# --- what is written -------------------------------------------------------------------------------------------------
+
+
+def test_a_strangers_message_has_one_idx_wherever_it_is_seen(tmp_path: Path) -> None:
+    """Publish, receive and delete are of one message; queue and topic have the names at the end of their addresses."""
+    shop = Shop()
+    with _record(shop, tmp_path / "tuesday"):
+        shop.order("ann", 1, deduplication_id="ann/1")
+        (handle,) = shop.receive()
+        shop.sqs.delete_message(QueueUrl=shop.url, ReceiptHandle=handle)
+
+    opened, topology, publish, poll, receive, delete, closed = recorded(tmp_path / "tuesday")
+
+    assert [event.kind for event in (opened, topology, poll, closed)] == [
+        Kind.OPENED,
+        Kind.TOPOLOGY,
+        Kind.POLL,
+        Kind.CLOSED,
+    ]
+    assert topology.detail == '{"is_planned": false, "one_group_in": 1}'
+    assert [(event.kind, event.queue) for event in (publish, receive, delete)] == [
+        ("published", TOPIC),
+        ("received", QUEUE),
+        ("deleted", QUEUE),
+    ]
+    assert {event.idx for event in (publish, receive, delete)} == {stable_idx("ann/1")}
+    assert {event.message_run for event in (publish, receive, delete)} == {"tuesday"}
+    assert {event.message_group_id for event in (publish, receive, delete)} == {"ann"}
+    assert publish.body_hash == receive.body_hash
+    assert publish.attributes_hash == receive.attributes_hash is not None
+
+
+@pytest.mark.parametrize("is_raw", [True, False])
+def test_without_a_deduplication_id_the_body_tells_messages_apart(tmp_path: Path, *, is_raw: bool) -> None:
+    """Content-based deduplication: what SNS makes of the body comes with the message, in an envelope or not."""
+    shop = Shop(is_raw=is_raw)
+    with _record(shop, tmp_path):
+        shop.order("ann", 1)
+        shop.bill()
+
+    publish, receive = (event for event in recorded(tmp_path) if event.kind in (Kind.PUBLISHED, Kind.RECEIVED))
+
+    assert publish.deduplication_id is None
+    assert receive.deduplication_id is not None
+    assert publish.idx == receive.idx is not None
+
+
+def test_the_same_idx_comes_of_the_same_text_for_ever() -> None:
+    """It ties journals of different processes together, and fits a number of JSON."""
+    assert stable_idx("ann/1") == 0x62D7109354543
+    assert max(stable_idx(str(number)) for number in range(1_000)) < 2**52
+
+
+def test_a_body_is_not_written(tmp_path: Path) -> None:
+    """Bodies and attributes are hashed; ids of groups and messages are not."""
+    shop = Shop()
+    with _record(shop, tmp_path):
+        _trade(shop)
+
+    (journal,) = tmp_path.glob("*.arrows")
+
+    assert b"lines" not in journal.read_bytes()
+    assert b"placed" not in journal.read_bytes()
+    assert b"ann/3" in journal.read_bytes()
+
+
+def _losing(shop: Shop, *lost: Exception) -> Any:
+    """Return a client of the shop's that asks twice, and whose first answers are lost."""
+    session = botocore.session.get_session()
+    session.set_credentials("simulator", "simulator")
+    config = Config(retries={"total_max_attempts": 2})
+    client = session.create_client("sqs", region_name="us-east-1", endpoint_url=ENDPOINT_URL, config=config)
+    answers = iter(lost)
+
+    def lose(**_: object) -> None:
+        for error in answers:
+            raise error
+
+    client.meta.events.register_first("before-send", lose)
+    shop.simulator.attach(client)
+    return client
+
+
+def test_a_receive_the_sdk_repeated_may_have_leased_what_nobody_saw(tmp_path: Path) -> None:
+    """The answer to its first try was lost: that counts as a receive without an answer."""
+    shop = Shop()
+    client = _losing(shop, ReadTimeoutError(endpoint_url=ENDPOINT_URL))
+    with record(client, tmp_path, clock=shop.simulator.clock):
+        client.receive_message(QueueUrl=shop.url)
+    polls = [event for event in recorded(tmp_path) if event.kind == Kind.POLL]
+
+    assert [(poll.outcome, poll.error) for poll in polls] == [("ok", None), ("info", "Repeated")]
+
+
+def test_a_send_that_never_left_may_have_left_before(tmp_path: Path) -> None:
+    """At the second try nobody listened; what the first did nobody knows."""
+    shop = Shop()
+    lost = (ReadTimeoutError(endpoint_url=ENDPOINT_URL), EndpointConnectionError(endpoint_url=ENDPOINT_URL))
+    client = _losing(shop, *lost)
+    with record(client, tmp_path, clock=shop.simulator.clock), pytest.raises(EndpointConnectionError):
+        client.send_message(QueueUrl=shop.url, MessageBody="b", MessageGroupId="g", MessageDeduplicationId="d")
+    (sent,) = (event for event in recorded(tmp_path) if event.kind == Kind.PUBLISHED)
+
+    assert (sent.outcome, sent.error) == ("info", "EndpointConnectionError")
+
+
+# --- what is judged --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("is_raw", [True, False])
+def test_an_honest_service_shows_nothing_and_leaves_nothing_open(tmp_path: Path, *, is_raw: bool) -> None:
+    """Orders of three customers, repeats inside the window among them, all billed."""
+    shop = Shop(is_raw=is_raw)
+    with _record(shop, tmp_path):
+        _trade(shop)
+        shop.order("ann", 3, deduplication_id="ann/3")
+        shop.bill()
+
+    assert judged(recorded(tmp_path)) == dict.fromkeys(CUSTOMERS, Finding(violations=(), unknowns=()))
+
+
+def test_what_is_published_at_once_has_no_order_to_keep(tmp_path: Path) -> None:
+    """The numbers SNS gives are the order; no plan says which order was meant (C7 is not judged)."""
+    shop = Shop()
+    with _record(shop, tmp_path):
+        for number in (9, 1, 5, 2):
+            shop.order("ann", number)
+        shop.bill()
+    events = recorded(tmp_path)
+    idxs = [event.idx for event in events if event.kind == Kind.PUBLISHED]
+
+    assert idxs != sorted(idx for idx in idxs if idx is not None)
+    assert anomalies(judged(events)) == set()
+
+
+@pytest.mark.parametrize(
+    ("saboteur", "every", "shows"),
+    [
+        ("drop-messages", 3, {"A2"}),
+        ("deliver-twice", 5, {"B1"}),
+        ("reverse-batch", 1, {"C2"}),
+        ("corrupt-bodies", 5, {"G1"}),
+        ("swap-bodies", 1, {"G1"}),
+        ("blank-checksums", 1, {"G2"}),
+        ("regroup-messages", 1, {"A4"}),
+        ("ignore-delete", 4, {"A8"}),
+        ("freeze-sequence-numbers", 1, {"C5"}),
+    ],
+)
+def test_a_broken_service_is_found_out(tmp_path: Path, saboteur: str, every: int, shows: set[str]) -> None:
+    """Nothing but what anyone's client sees is needed for it."""
+    shop = Shop()
+    sabotage(shop.clients, saboteur, every=every)
+    with _record(shop, tmp_path):
+        for number in range(4):
+            for customer in CUSTOMERS:
+                shop.order(customer, number, deduplication_id=f"{customer}/{number}")
+        shop.bill(count=3)
+
+    assert shows <= anomalies(judged(recorded(tmp_path)))
+
+
+def test_a_repeat_under_another_deduplication_id_is_found_by_its_key(tmp_path: Path) -> None:
+    """To SQS they are two messages; only who knows the body can tell that they are one."""
+    for name, key in (("plain", None), ("keyed", _order_number)):
+        shop = Shop()
+        with _record(shop, tmp_path / name, key=key):
+            shop.order("ann", 1, deduplication_id="first")
+            shop.order("ann", 1, deduplication_id="second")
+            shop.bill()
+
+    assert anomalies(judged(recorded(tmp_path / "plain"))) == set()
+    (violation,) = judged(recorded(tmp_path / "keyed"))["ann"].violations
+    assert violation.anomaly == "B1"
+    assert (
+        violation.sentence == "2 messages of what is one message under 2 deduplication ids, published within the window"
+    )
+
+
+def test_a_dead_letter_is_still_the_message_it_was(tmp_path: Path) -> None:
+    """In the DLQ its deduplication id is another; those behind it are not taken for lost, nor it for a phantom."""
+    shop = Shop()
+    with _record(shop, tmp_path):
+        for number in range(3):
+            shop.order("ann", number, deduplication_id=f"ann/{number}")
+        for _ in range(recorded_services.RECEIVES_MAX):
+            assert len(shop.receive(count=1)) == 1
+            shop.simulator.advance(recorded_services.VISIBILITY_SECONDS + 1)
+        shop.bill()
+        shop.bill(shop.dead_url)
+    events = recorded(tmp_path)
+    (dead,) = (event for event in events if event.kind == Kind.RECEIVED and event.queue == DEAD)
+
+    assert dead.deduplication_id == dead.sqs_message_id
+    assert dead.idx == stable_idx(dead.deduplication_id or "")
+    assert judged(events)["ann"].violations == ()
+    assert judged(events)["ann"].unknowns == ()
+
+
+def test_where_not_every_producer_is_recorded_a_message_from_nowhere_is_unknown(tmp_path: Path) -> None:
+    """It may be a phantom, and it may be of a producer nobody looked at."""
+    shop = Shop()
+    with record(shop.sqs, tmp_path, clock=shop.simulator.clock):
+        shop.order("ann", 1)
+        shop.bill()
+    events = recorded(tmp_path)
+
+    assert anomalies(judged(events)) == {"A4"}
+    assert anomalies(judged(events, is_publishing_recorded=False)) == set()
+    assert list(doubts(judged(events, is_publishing_recorded=False))) == [
+        "group ann: 1 message(s) received whose publishing may not be on record"
+    ]
+
+
+def test_a_receive_that_does_not_ask_for_its_group_is_of_no_group(tmp_path: Path) -> None:
+    """The recorder changes nothing: what the caller does not ask for nobody gets to know."""
+    shop = Shop()
+    with _record(shop, tmp_path):
+        shop.order("ann", 1, deduplication_id="ann/1")
+        shop.bill(asks=["ApproximateReceiveCount"])
+    received = [event for event in recorded(tmp_path) if event.kind in (Kind.RECEIVED, Kind.DELETED)]
+
+    assert [(event.kind, event.message_group_id) for event in received] == [("received", None), ("deleted", None)]
+
+
+# --- some of the groups ----------------------------------------------------------------------------------------------
+
+
+def test_a_sample_keeps_whole_groups_and_finds_what_is_wrong_in_them(tmp_path: Path) -> None:
+    """One customer in four, with every event; the polls of all."""
+    customers = [f"customer-{number}" for number in range(24)]
+    kept = {customer for customer in customers if is_sampled(customer, 4)}
+    shop, found = Shop(), {}
+    sabotage(shop.clients, "deliver-twice")
+    with _record(shop, tmp_path / "all"), pytest.raises(ConfigError, match="this client of 'sns' is being recorded"):
+        _record(shop, tmp_path / "twice")
+    for name, one_group_in in (("all", 1), ("sample", 4)):
+        with _record(shop, tmp_path / name, one_group_in=one_group_in):
+            for customer in customers:
+                shop.order(customer, 1, deduplication_id=f"{name}/{customer}")
+            shop.bill()
+        found[name] = recorded(tmp_path / name)
+    groups = {name: {event.message_group_id for event in events} - {None} for name, events in found.items()}
+    of_kept = {
+        name: sorted(event.kind for event in events if event.message_group_id in kept) for name, events in found.items()
+    }
+    polls = {name: sum(event.kind == Kind.POLL for event in events) for name, events in found.items()}
+
+    assert 2 < len(kept) < 12
+    assert groups == {"all": set(customers), "sample": kept}
+    assert of_kept["all"] == of_kept["sample"] != []
+    assert polls["all"] == polls["sample"] > 0
+    assert recording_detail(4) in {event.detail for event in found["sample"]}
+    assert {group for group, finding in judged(found["sample"]).items() if finding.violations} == kept
+
+
+# --- what must not happen to the host --------------------------------------------------------------------------------
+
+
+# A process is forked from one that has imported everything.
+_forked = multiprocessing.get_context("forkserver")
+_forked.set_forkserver_preload(["tests.support.recorded_services", "sluice.recorder.recorder"])
+
+
+def _started(do: Callable[..., None], *arguments: Any) -> Any:
+    process = _forked.Process(target=do, args=arguments)
+    process.start()
+    return process
+
+
+def _ended(process: Any) -> int:
+    process.join(60)
+    return int(process.exitcode)
+
+
+def _fill_the_disk(folder: Path, said: Path) -> None:
+    logging.basicConfig(filename=said, format="%(message)s")
+    signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    shop = Shop()
+    with _record(shop, folder) as recording:
+        shop.order("ann", 0)
+        size = max(path.stat().st_size for path in folder.glob("*.arrows"))
+        resource.setrlimit(resource.RLIMIT_FSIZE, (size + 100, resource.RLIM_INFINITY))
+        for number in range(1, 20):
+            shop.order("ann", number)
+        shop.bill()
+        assert not recording.is_on
+        assert shop.receive() == []
+
+
+def test_a_full_disk_stops_the_recording_and_nothing_else(tmp_path: Path) -> None:
+    """The calls go on, one line in the log says so, and the journal has no end."""
+    assert _ended(_started(_fill_the_disk, tmp_path / "full", tmp_path / "said")) == 0
+
+    (line,) = (tmp_path / "said").read_text(encoding="utf-8").splitlines()
+    published = [event for event in recorded(tmp_path / "full") if event.kind == Kind.PUBLISHED]
+    assert "File too large" in line
+    assert "calls go on unrecorded" in line
+    assert len(published) == 1
+    assert Kind.CLOSED not in {event.kind for event in recorded(tmp_path / "full")}
+
+
+def test_a_key_that_fails_in_an_unheard_of_way_stops_the_recording_only(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Whatever breaks inside the recorder, the host's call is made."""
+
+    def key(body: str) -> str:
+        raise RuntimeError(f"cannot read {len(body)} characters")
+
+    shop = Shop()
+    with caplog.at_level(logging.ERROR), _record(shop, tmp_path, key=key) as recording:
+        _trade(shop)
+
+    assert not recording.is_on
+    assert [record.levelname for record in caplog.records] == ["ERROR"]
+    assert Kind.CLOSED not in {event.kind for event in recorded(tmp_path)}
+
+
+def _trade_recorded(folder: Path) -> None:
+    shop = Shop()
+    with record(shop.clients, folder):
+        shop.order("ann", 1)
+        shop.bill()
+
+
+def test_two_processes_record_into_one_folder(tmp_path: Path) -> None:
+    """Each has a journal of its own, both go by one clock, and a message has one idx in both."""
+    assert [_ended(one) for one in [_started(_trade_recorded, tmp_path / "both") for _ in range(2)]] == [0, 0]
+
+    events = recorded(tmp_path / "both")
+
+    assert len({event.worker for event in events}) == 2
+    assert len({event.clock_id for event in events}) == 1
+    assert len({event.idx for event in events if event.kind == Kind.PUBLISHED}) == 1
+
+
+def _die(folder: Path) -> None:
+    shop = Shop()
+    recording = record(shop.clients, folder)
+    shop.order("ann", 1)
+    shop.sns.meta.events.register("before-send", lambda **_: os.kill(os.getpid(), signal.SIGKILL))
+    shop.order("ann", 2)
+    recording.close()
+
+
+def test_a_killed_process_leaves_its_journal_open(tmp_path: Path) -> None:
+    """What it was about to do is there, and no end."""
+    assert _ended(_started(_die, tmp_path / "killed")) == -signal.SIGKILL
+
+    events = recorded(tmp_path / "killed")
+
+    assert [(event.kind, event.outcome) for event in events][2:] == [("published", "ok"), ("published", "info")]
+
+
+def _fork(folder: Path) -> None:
+    shop = Shop()
+    recording = record(shop.clients, folder, worker="front")
+    shop.order("ann", 1)
+    child = os.fork()
+    shop.order("bob" if child == 0 else "cid", 2)
+    recording.close()
+    if child != 0:
+        os.waitpid(child, 0)
+    os._exit(0)
+
+
+def test_a_forked_child_writes_into_a_journal_of_its_own(tmp_path: Path) -> None:
+    """Not into its parent's; and it has to close it as well."""
+    assert _ended(_started(_fork, tmp_path / "forked")) == 0
+
+    of_journal = {
+        tuple(event["message_group_id"] for event in events if event["kind"] == Kind.PUBLISHED): events[-1]["kind"]
+        for path in (tmp_path / "forked").glob("front-*.arrows")
+        if (events := read_journal(path).to_pylist())
+    }
+
+    assert of_journal == {("ann", "cid"): Kind.CLOSED, ("bob",): Kind.CLOSED}
+
+
+def test_a_process_that_forgets_to_close_keeps_what_it_recorded_and_says_no_end(tmp_path: Path) -> None:
+    """At its exit everything is handed over; whether more was to come nobody said."""
+    code = (
+        "from tests.support.recorded_services import Shop; from sluice.recorder.recorder import record; from pathlib import Path; shop = Shop();"
+        f"record(shop.clients, Path({str(tmp_path / 'open')!r})); shop.order('ann', 1)"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, env={**os.environ, "PYTHONPATH": str(Path.cwd())})
+
+    assert [(event.kind, event.outcome) for event in recorded(tmp_path / "open")][2:] == [("published", "ok")]
+
+
+# --- what is refused -------------------------------------------------------------------------------------------------
+
+
+def _asynchronous() -> Any:
+    """Return a client like those of aiobotocore: it is one of botocore's, and its calls are coroutines."""
+
+    async def call(_operation: str, _parameters: object) -> None: ...
+
+    client: Any = Shop().clients[0]
+    client._make_api_call = call
+    return client
+
+
+def test_what_cannot_be_recorded_is_refused_at_once(tmp_path: Path) -> None:
+    """Before the first call, with the value seen, the value allowed and the next step."""
+    shop, occupied = Shop(), tmp_path / "occupied"
+    occupied.write_text("a file", encoding="utf-8")
+
+    with pytest.raises(ConfigError, match="one_group_in is 0, allowed is a whole number from 1"):
+        _record(shop, tmp_path, one_group_in=0)
+    with pytest.raises(ConfigError, match="worker is 'a/b', allowed are letters"):
+        _record(shop, tmp_path, worker="a/b")
+    with pytest.raises(ConfigError, match=r"str is no client of boto3; of a resource pass its meta.client"):
+        record(["sqs"], tmp_path)
+    with pytest.raises(ConfigError, match="answers asynchronously, as the clients of aiobotocore do, and its calls"):
+        record(_asynchronous(), tmp_path)
+    with pytest.raises(HistoryError, match=r"cannot record to .*occupied.*; choose another folder"):
+        record(shop.clients, occupied)
+    with record(shop.clients, tmp_path / "fine"):  # a refusal leaves the clients as they were
+        shop.order("ann", 1)
+
+
+@pytest.mark.parametrize("kept_bytes", [0, 12])
+def test_a_receive_whose_answer_was_cut_said_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kept_bytes: int
+) -> None:
+    """To botocore it is one without messages; a queue that had some would have said that it was empty."""
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "k")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "s")
+    body = b'{"Messages": []}'
+    cut = Reply(body=body[:kept_bytes], missing_bytes=len(body) - kept_bytes)
+    replies = iter([cut, Reply(body=body)])
+    with capturing(lambda _: next(replies)) as server:
+        config = Config(retries={"total_max_attempts": 1})
+        sqs = botocore.session.get_session().create_client("sqs", "us-east-1", endpoint_url=server.url, config=config)
+        with record([sqs], tmp_path / "cut"):
+            for _ in range(2):
+                sqs.receive_message(QueueUrl=f"{server.url}/1/{QUEUE}")
+
+    polls = [event for event in recorded(tmp_path / "cut") if event.kind == Kind.POLL]
+    assert [(one.outcome, one.error) for one in polls] == [("info", "IncompleteRead"), ("ok", None)]

@@ -1,0 +1,880 @@
+"""The scaling expressions: what they render, what they say of time series, what the rehearsed service does with them.
+
+The rehearsal is `benchmarks/scaling_simulation.py`; what it does not model (docs/decisions/0005-idle-lanes.md) is
+not proven here.
+"""
+
+import math
+import re
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from benchmarks.scaling_simulation import (
+    SCENARIOS,
+    Outcome,
+    Scenario,
+    clamped_by_groups,
+    late_by,
+    simulate,
+    zipf,
+)
+from benchmarks.scaling_simulation import clamped as _clamped
+from sluice.declaration import Consumer
+from sluice.environments import ENVIRONMENTS
+from sluice.scaling import backlog
+from sluice.scaling.backlog import (
+    AGE,
+    EMPTY_RECEIVES,
+    IN_FLIGHT,
+    RECEIVED,
+    RUNNING,
+    VISIBLE,
+    If,
+    Metric,
+    Number,
+    Operation,
+    Series,
+    Term,
+)
+
+TARGET, LANES = 240.0, 4
+RAW = backlog.backlog_per_task()
+# A message of 2.25 s is in flight for nine tenths of its lane's time: a task at work has 3.6 in flight.
+CLAMPED = backlog.clamped_backlog_per_task(TARGET, lanes=LANES, processing_seconds=2.25)
+WAKE = backlog.work_without_workers()
+STUCK = backlog.group_stuck(acceptable_latency_seconds=60, lanes=LANES, processing_seconds=2.25)
+PINNED = backlog.capacity_pinned(TARGET, max_tasks=5, lanes=LANES, processing_seconds=2.25)
+TERMS = {"raw": RAW, "clamped": CLAMPED, "wake": WAKE, "stuck": STUCK, "pinned": PINNED}
+SQS_METRICS = (VISIBLE, IN_FLIGHT, EMPTY_RECEIVES, RECEIVED, AGE)
+METRICS = (*SQS_METRICS, RUNNING)
+
+
+def _now(
+    *,
+    visible: float | None = 0,
+    inflight: float | None = 0,
+    empty: float | None = 0,
+    received: float | None = 0,
+    age: float | None = 0,
+    running: float | None = None,
+) -> dict[str, Series]:
+    """Return series of one minute."""
+    return {
+        VISIBLE: [visible],
+        IN_FLIGHT: [inflight],
+        EMPTY_RECEIVES: [empty],
+        RECEIVED: [received],
+        AGE: [age],
+        RUNNING: [running],
+    }
+
+
+# --- rendered --------------------------------------------------------------------------------------------------------
+
+_BACKLOG = "(FILL(visible, REPEAT) + FILL(inflight, REPEAT))"
+_TASKS = "FILL(FILL(running, REPEAT), 0)"
+_PER_TASK = f"IF(({_TASKS} > 0), ({_BACKLOG} / {_TASKS}), {_BACKLOG})"
+_IDLE = f"(FILL(inflight, REPEAT) < ({_TASKS} * 3.24))"
+_USEFUL = f"((FILL(inflight, REPEAT) / ({_TASKS} * 3.6)) * 300)"
+
+
+@pytest.mark.parametrize(
+    ("term", "text"),
+    [
+        (RAW, _PER_TASK),
+        (
+            CLAMPED,
+            f"IF(({_IDLE} AND ({_PER_TASK} > 240)), IF(({_USEFUL} < 240), {_USEFUL}, 240), {_PER_TASK})",
+        ),
+        (
+            WAKE,
+            "IF(((FILL(visible, REPEAT) > 0) AND (((FILL(inflight, REPEAT) < 1) AND (FILL(empty, REPEAT) < 1))"
+            " AND (FILL(received, REPEAT) < 1))), 1, 0)",
+        ),
+        (STUCK, f"IF(((FILL(age, REPEAT) > 60) AND {_IDLE}), 1, 0)"),
+        (
+            PINNED,
+            f"IF((({_TASKS} >= 5) AND ({_PER_TASK} > 240)), IF({_IDLE}, 0, 1), 0)",
+        ),
+    ],
+    ids=TERMS,
+)
+def test_an_expression_renders_to_metric_math(term: Term, text: str) -> None:
+    """Word for word what CloudWatch evaluates; 300 is the target and a quarter."""
+    assert term.text() == text
+
+
+@pytest.mark.parametrize("term", TERMS.values(), ids=TERMS)
+def test_no_late_metric_is_filled_with_zero(term: Term) -> None:
+    """FILL(x, 0) on a metric that comes late pins what is computed from it, and all of them do: first they repeat."""
+    assert set(re.findall(r"FILL\(\w+, (\w+)\)", term.text())) == {"REPEAT"}
+
+
+@pytest.mark.parametrize(
+    ("term", "ids"),
+    [
+        (RAW, ("running", "visible", "inflight")),
+        (CLAMPED, ("inflight", "running", "visible")),
+        (WAKE, ("visible", "inflight", "empty", "received")),
+        (STUCK, ("age", "inflight", "running")),
+        (PINNED, ("running", "visible", "inflight")),
+        (Number(1), ()),
+        (Metric("visible"), ("visible",)),
+    ],
+)
+def test_an_expression_names_each_metric_once_in_the_order_of_its_text(term: Term, ids: tuple[str, ...]) -> None:
+    """What the template has to define, and nothing the expression does not use: waking reads SQS alone."""
+    named = tuple(dict.fromkeys(re.findall(r"FILL\((\w+),", term.text())))
+
+    assert backlog.metric_ids(term) == ids
+    assert named == ids
+
+
+def test_metric_ids_are_ones_cloudwatch_takes() -> None:
+    """A lower-case letter first, then letters, digits and underscores, all different, none the result's."""
+    assert [id_ for id_ in METRICS if not re.fullmatch("[a-z][A-Za-z0-9_]*", id_)] == []
+    assert len({*METRICS, "result"}) == 7
+
+
+def test_the_parts_of_a_term_are_given_in_order() -> None:
+    """A number and a metric have none; an operation its two sides; a choice its condition and both branches."""
+    one, visible = Number(1), Metric("visible")
+    above = Operation(visible, ">", one)
+
+    assert one.terms() == ()
+    assert visible.terms() == ()
+    assert above.terms() == (visible, one)
+    assert If(above, one, visible).terms() == (above, one, visible)
+
+
+def _parts(term: Term) -> Iterator[Term]:
+    yield term
+    for part in term.terms():
+        yield from _parts(part)
+
+
+@pytest.mark.parametrize("term", TERMS.values(), ids=TERMS)
+def test_every_part_of_an_expression_is_reached_through_its_terms(term: Term) -> None:
+    """As many metrics, choices and operations as its text has."""
+    parts, text = list(_parts(term)), term.text()
+
+    assert sum(isinstance(part, Metric) for part in parts) == text.count(", REPEAT)")
+    assert sum(isinstance(part, If) for part in parts) == text.count("IF(")
+    assert sum(isinstance(part, Operation) for part in parts) == len(re.findall(r" (?:[-+*/<>]|>=|AND) ", text))
+
+
+def _terms(consumer: Consumer) -> dict[str, Term]:
+    return {
+        "raw": backlog.backlog_per_task(),
+        "clamped": consumer.clamped_backlog_per_task,
+        "wake": backlog.work_without_workers(),
+        "stuck": consumer.group_stuck,
+        "pinned": consumer.capacity_pinned,
+    }
+
+
+@pytest.mark.parametrize(
+    "consumer",
+    [
+        *(consumer for one in ENVIRONMENTS.values() for consumer in one.consumers),
+        Consumer(name="most-lanes", lanes=120_000, acceptable_latency_seconds=1, max_tasks=1),
+        Consumer(name="most-tasks", max_tasks=5_000, expected_groups=5_000, lanes=1, acceptable_latency_seconds=24),
+        Consumer(name="odd", processing_seconds=0.123456789, lanes=7, max_tasks=3),
+        Consumer(
+            name="late",
+            message_retention_seconds=1_209_600,
+            acceptable_latency_seconds=604_799,
+            processing_seconds=50.4,
+            visibility_timeout_seconds=100,
+            lanes=1,
+            max_tasks=1,
+        ),
+    ],
+    ids=lambda consumer: consumer.name,
+)
+def test_an_expression_is_short_enough_for_cloudwatch_and_written_without_exponents(consumer: Consumer) -> None:
+    """At most 1,024 characters, whatever may be declared, in decimal digits and the words CloudWatch knows."""
+    texts = {name: term.text() for name, term in _terms(consumer).items()}
+
+    words = r"(?:FILL|IF|REPEAT|AND|visible|inflight|empty|received|running|age|\d+(?:\.\d+)?|>=|[-+*/<>(), ])+"
+    assert {name: len(text) for name, text in texts.items() if len(text) > 1_024} == {}
+    assert [name for name, text in texts.items() if not re.fullmatch(words, text)] == []
+
+
+# --- what is deployed is what is tested: the text itself, evaluated --------------------------------------------------
+
+
+def _evaluate(text: str, series: Mapping[str, Series], minute: int) -> float | None:
+    """Evaluate metric math as it is documented, from the text alone; whatever is not used here is refused."""
+    words = deque(re.findall(r">=|[A-Za-z]\w*|\d+(?:\.\d+)?|\S", text))
+    value = _read(words, series)
+    assert not words, f"left over: {' '.join(words)}"
+    return value(minute)
+
+
+def _read(words: deque[str], series: Mapping[str, Series]) -> Callable[[int], float | None]:
+    """Read one value off the text; return it as a function of the minute."""
+    word = words.popleft()
+    if word == "FILL":
+        value, fill = _read_arguments(words, series, 2)
+        return lambda minute: _filled(value, fill, minute)
+    if word == "IF":
+        condition, then, otherwise = _read_arguments(words, series, 3)
+        return lambda minute: (
+            None if (met := condition(minute)) is None else otherwise(minute) if met == 0 else then(minute)
+        )
+    if word == "(":  # always two sides: no precedence is relied on
+        left, operator, right = _read(words, series), words.popleft(), _read(words, series)
+        assert words.popleft() == ")"
+        return lambda minute: _result(left(minute), operator, right(minute))
+    if word == "REPEAT":
+        return lambda _: math.inf
+    return (lambda minute: series[word][minute]) if word in series else (lambda _: float(word))
+
+
+def _read_arguments(words: deque[str], series: Mapping[str, Series], count: int) -> list[Callable[[int], float | None]]:
+    arguments = []
+    for opening in ("(", *[","] * (count - 1)):
+        assert words.popleft() == opening
+        arguments.append(_read(words, series))
+    assert words.popleft() == ")"
+    return arguments
+
+
+def _filled(value: Callable[[int], float | None], fill: Callable[[int], float | None], minute: int) -> float | None:
+    """Fill a gap: with what was last known where the filling is REPEAT (read as infinity), else with the number."""
+    if value(minute) is not None or fill(minute) != math.inf:
+        return fill(minute) if value(minute) is None else value(minute)
+    return next((known for past in range(minute, -1, -1) if (known := value(past)) is not None), None)
+
+
+def _result(left: float | None, operator: str, right: float | None) -> float | None:
+    if left is None or right is None or (operator == "/" and right == 0):
+        return None
+    match operator:
+        case "+":
+            result = left + right
+        case "*":
+            result = left * right
+        case "/":
+            result = left / right
+        case ">":
+            result = 1.0 if left > right else 0.0
+        case "<":
+            result = 1.0 if left < right else 0.0
+        case ">=":
+            result = 1.0 if left >= right else 0.0
+        case "AND":
+            result = 1.0 if left != 0 and right != 0 else 0.0
+        case _:
+            pytest.fail(f"unknown operator {operator}")
+    return result
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("2", 2),
+        ("(1 + (2 * 3))", 7),
+        ("(1 / 0)", None),
+        ("((3 > 2) AND (2 >= 2))", 1),
+        ("((3 < 2) AND (2 >= 2))", 0),
+        ("IF((3 < 2), 4, 5.5)", 5.5),
+        ("IF((1 / 0), 4, 5)", None),
+        ("FILL(visible, REPEAT)", 7),
+        ("FILL(visible, 0)", 0),
+        ("FILL(empty, REPEAT)", None),
+        ("FILL(FILL(empty, REPEAT), 3)", 3),
+        ("FILL(FILL(visible, REPEAT), 3)", 7),
+        ("FILL(FILL(visible, 3), REPEAT)", 3),
+    ],
+)
+def test_the_evaluator_of_this_test_reads_metric_math(text: str, said: float | None) -> None:
+    """The judge is judged: by hand, on seven messages and two minutes without news."""
+    assert _evaluate(text, {VISIBLE: [7, None, None], EMPTY_RECEIVES: [None, None, None]}, 2) == said
+
+
+_COUNTS = st.none() | st.integers(0, 12).map(float) | st.floats(0, 1e6)
+_SERIES = st.fixed_dictionaries(
+    {id_: st.lists(_COUNTS, min_size=6, max_size=6) for id_ in METRICS} | {"minute": st.integers(0, 5)}
+)
+
+
+@settings(max_examples=150, deadline=None, database=None, print_blob=True)
+@given(
+    series=_SERIES,
+    target=st.floats(1, 120_000),
+    lanes=st.integers(1, 50),
+    max_tasks=st.integers(1, 30),
+    processing_seconds=st.floats(0.001, 43_200),
+)
+def test_the_text_says_what_the_term_says(
+    series: dict[str, Series], target: float, lanes: int, max_tasks: int, processing_seconds: float
+) -> None:
+    """The deployed text, read by an evaluator of its own, and the Python that is rehearsed agree in every minute."""
+    minute = series.pop("minute")
+    terms = [
+        RAW,
+        backlog.clamped_backlog_per_task(target, lanes=lanes, processing_seconds=processing_seconds),
+        WAKE,
+        backlog.group_stuck(acceptable_latency_seconds=target, lanes=lanes, processing_seconds=processing_seconds),
+        backlog.capacity_pinned(target, max_tasks=max_tasks, lanes=lanes, processing_seconds=processing_seconds),
+    ]
+
+    assert isinstance(minute, int)
+    assert [_evaluate(term.text(), series, minute) for term in terms] == [term.at(series, minute) for term in terms]
+
+
+# --- said of a minute ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("acceptable_latency_seconds", "processing_seconds", "lanes", "messages"),
+    [(60, 1, 4, 240), (60, 1, 1, 60), (60, 0.5, 4, 480), (1_200, 300, 4, 16), (5, 5, 3, 3)],
+)
+def test_the_target_is_what_all_lanes_of_a_task_can_do_in_time(
+    acceptable_latency_seconds: float, processing_seconds: float, lanes: int, messages: float
+) -> None:
+    """Latency by processing time, for each lane; with no time to spare, one message a lane."""
+    target = backlog.target_backlog(
+        acceptable_latency_seconds=acceptable_latency_seconds, processing_seconds=processing_seconds, lanes=lanes
+    )
+
+    assert target == messages
+
+
+@pytest.mark.parametrize(
+    ("said", "series"),
+    [
+        (100, _now(visible=380, inflight=20, running=4)),
+        (1, _now(visible=1, running=0)),
+        (1, _now(visible=1, running=None)),
+        (50, _now(visible=0, inflight=100, running=2)),
+        (None, _now(visible=None, inflight=None, running=2)),
+    ],
+    ids=["four tasks", "zero tasks, one message", "zero tasks, unreported", "long jobs only", "no data yet"],
+)
+def test_the_backlog_is_what_waits_and_what_is_worked_on_per_task(
+    said: float | None, series: dict[str, Series]
+) -> None:
+    """In-flight messages count; without tasks it is the whole backlog, and without data nothing."""
+    assert RAW.at(series, 0) == said
+
+
+@pytest.mark.parametrize(
+    ("said", "series"),
+    [
+        (2_000, _now(visible=9_982, inflight=18, running=5)),
+        (2_000, _now(visible=9_983.75, inflight=16.25, running=5)),
+        (240, _now(visible=9_984, inflight=16, running=5)),
+        (240, _now(visible=9_984, inflight=14.4, running=5)),
+        (225, _now(visible=9_985, inflight=13.5, running=5)),
+        (15, _now(visible=9_999, inflight=0.9, running=5)),
+        (0, _now(visible=10_000, inflight=0, running=5)),
+        (240, _now(visible=1_190, inflight=10, running=5)),
+        (20, _now(visible=90, inflight=10, running=5)),
+        (10_000, _now(visible=10_000, inflight=0, running=None)),
+        (10_000, _now(visible=10_000, inflight=0, running=0)),
+        (2_000, _now(visible=9_980, inflight=20, empty=60, running=5)),
+    ],
+    ids=[
+        "all lanes at work are believed",
+        "so are nine tenths of them",
+        "fewer are idle lanes: not above the target",
+        "four of five lanes at work are just right",
+        "one lane fewer is too many tasks",
+        "a hot group: one lane of twenty at work",
+        "a blocked queue",
+        "at the target there is nothing to hold",
+        "below it neither",
+        "nobody there to be idle",
+        "nobody, and reported so",
+        "empty receives say nothing",
+    ],
+)
+def test_idle_lanes_hold_the_backlog_down_to_the_busy_ones(said: float, series: dict[str, Series]) -> None:
+    """Target 240, 18 in flight when all lanes work: each busy lane is worth 240 / lanes in all, and a quarter more."""
+    assert CLAMPED.at(series, 0) == pytest.approx(said)
+
+
+@pytest.mark.parametrize(
+    ("said", "series"),
+    [
+        (1, _now(visible=1)),
+        (1, _now(visible=0.2)),
+        (1, _now(visible=5, inflight=0.5, empty=0.5, received=0.5)),
+        (0, _now(visible=0)),
+        (0, _now(visible=5, inflight=1)),
+        (0, _now(visible=5, empty=1)),
+        (0, _now(visible=5, received=1)),
+        (None, _now(visible=None)),
+        (None, _now(visible=5, inflight=None)),
+        (None, _now(visible=5, empty=None)),
+        (None, _now(visible=5, received=None)),
+    ],
+)
+def test_work_without_workers_wakes_and_nothing_else_does(said: float | None, series: dict[str, Series]) -> None:
+    """Visible, nobody working, polling or receiving: 1. Otherwise 0; and nothing while one of the four is unknown."""
+    assert WAKE.at(series, 0) == said
+
+
+@pytest.mark.parametrize(
+    ("said", "series"),
+    [
+        (1, _now(age=61, inflight=16, running=5)),
+        (1, _now(age=9_999, inflight=0, running=5)),
+        (0, _now(age=60, inflight=16, running=5)),
+        (0, _now(age=61, inflight=16.25, running=5)),
+        (0, _now(age=61, inflight=0, running=None)),
+        (0, _now(age=61, inflight=0, running=0)),
+        (None, _now(age=None, inflight=1, running=5)),
+        (None, _now(age=61, inflight=None, running=5)),
+    ],
+)
+def test_a_group_is_stuck_when_a_message_is_late_though_lanes_are_idle(
+    said: float | None, series: dict[str, Series]
+) -> None:
+    """Later than 60 s and fewer than 16.2 of 18 in flight; nobody is idle where nobody runs."""
+    assert STUCK.at(series, 0) == said
+
+
+@pytest.mark.parametrize(
+    ("said", "series"),
+    [
+        (1, _now(visible=1_181, inflight=20, running=5)),
+        (1, _now(visible=9_980, inflight=20, running=6)),
+        (1, _now(visible=9_980, inflight=16.25, running=5)),
+        (0, _now(visible=1_180, inflight=20, running=5)),
+        (0, _now(visible=9_984, inflight=16, running=4)),
+        (0, _now(visible=9_984, inflight=16, running=5)),
+        (0, _now(visible=9_999, inflight=1, running=5)),
+        (0, _now(visible=9_999, running=None)),
+        (None, _now(visible=None, inflight=16, running=5)),
+        (None, _now(visible=9_984, inflight=None, running=5)),
+    ],
+)
+def test_capacity_is_pinned_when_all_tasks_allowed_have_more_than_their_target(
+    said: float | None, series: dict[str, Series]
+) -> None:
+    """Five tasks or more, above 240 each, and no lanes idle: a hot group at the maximum wants no larger maximum."""
+    assert PINNED.at(series, 0) == said
+
+
+@given(
+    visible=st.floats(0, 1e6),
+    inflight=st.floats(0, 1e4),
+    running=st.floats(1, 100),
+    lanes=st.integers(1, 50),
+    processing_seconds=st.floats(0.001, 1e4),
+)
+def test_the_clamp_never_asks_for_more_than_the_raw_backlog(
+    visible: float, inflight: float, running: float, lanes: int, processing_seconds: float
+) -> None:
+    """It only ever holds back, only above the target, and then to the target or less."""
+    series = _now(visible=visible, inflight=inflight, running=running)
+    raw = RAW.at(series, 0)
+    clamped = backlog.clamped_backlog_per_task(TARGET, lanes=lanes, processing_seconds=processing_seconds).at(series, 0)
+
+    assert raw is not None
+    assert clamped is not None
+    assert clamped == raw or (raw > TARGET >= clamped)
+
+
+# --- said of late metrics --------------------------------------------------------------------------------------------
+
+
+def _known(series: Mapping[str, Series], minute: int, lags: Mapping[str, int]) -> dict[str, Series]:
+    """Return what is known in that minute of series of which some come late."""
+    return {id_: late_by(values[: minute + 1], lags.get(id_, 0)) for id_, values in series.items()}
+
+
+@pytest.mark.parametrize("lag", [0, 1, 2, 3])
+@pytest.mark.parametrize("metric", [VISIBLE, IN_FLIGHT, EMPTY_RECEIVES, RECEIVED])
+def test_a_late_metric_delays_the_wake_signal_and_never_gives_a_false_one(metric: str, lag: int) -> None:
+    """The last task stops in minute 3, and a message arrives: 1 from then on, or from when that is known."""
+    series: dict[str, Series] = {
+        VISIBLE: [0, 0, 0, 1, 1, 1, 1, 1],
+        IN_FLIGHT: [1, 1, 1, 0, 0, 0, 0, 0],
+        EMPTY_RECEIVES: [3, 3, 3, 0, 0, 0, 0, 0],
+        RECEIVED: [60, 60, 60, 0, 0, 0, 0, 0],
+    }
+
+    said = [WAKE.at(_known(series, minute, {metric: lag}), minute) for minute in range(8)]
+
+    assert said == [*[None] * lag, *[0] * 3, *[1] * (5 - lag)]
+
+
+# Four tasks of four lanes come and go: none, a burst for all, one hot group for three of them, none.
+_STORY: dict[str, Series] = {
+    VISIBLE: [2_000, 1_900.4, 6_001.6, 4_985.6, 3_985.6, 5_000, 6_000, 6_000, 0, 0],
+    IN_FLIGHT: [0, 3.6, 14.4, 14.4, 14.4, 0.9, 0.9, 0.9, 0, 0],
+    EMPTY_RECEIVES: [0, 0, 0, 0, 0, 45, 45, 45, 12, 0],
+    RECEIVED: [0, 106, 426, 426, 426, 26, 26, 26, 0, 0],
+    AGE: [60, 90, 120, 120, 120, 180, 240, 300, 0, 0],
+    RUNNING: [None, 1, 4, 4, 4, 4, 4, 4, 1, None],
+}
+
+
+def test_the_clamp_on_time() -> None:
+    """The whole backlog, then per task while they are busy, then what the one busy lane is worth, then nothing."""
+    said = [CLAMPED.at(_known(_STORY, minute, {}), minute) for minute in range(10)]
+
+    assert said == pytest.approx([2_000, 1_904, 1_504, 1_250, 1_000, 18.75, 18.75, 18.75, 0, 0])
+
+
+@pytest.mark.parametrize(
+    ("metric", "lag", "said"),
+    [
+        (VISIBLE, 1, [None, 2_003.6, 478.7, 1_504, 1_250, 18.75, 18.75, 18.75, 0, 0]),
+        (VISIBLE, 2, [None, None, 503.6, 478.7, 1_504, 18.75, 18.75, 18.75, 0, 0]),
+        (VISIBLE, 3, [None, None, None, 503.6, 478.7, 18.75, 18.75, 18.75, 0, 0]),
+        (IN_FLIGHT, 1, [None, 0, 75, 1_250, 1_000, 1_253.6, 18.75, 18.75, 0.9, 0]),
+        (IN_FLIGHT, 2, [None, None, 0, 75, 1_000, 1_253.6, 1_503.6, 18.75, 0.9, 0.9]),
+        (IN_FLIGHT, 3, [None, None, None, 0, 75, 1_253.6, 1_503.6, 1_503.6, 0.9, 0.9]),
+        (RUNNING, 1, [2_000, 1_904, 6_016, 1_250, 1_000, 18.75, 18.75, 18.75, 0, 0]),
+        (RUNNING, 2, [2_000, 1_904, 6_016, 5_000, 1_000, 18.75, 18.75, 18.75, 0, 0]),
+        (RUNNING, 3, [2_000, 1_904, 6_016, 5_000, 4_000, 18.75, 18.75, 18.75, 0, 0]),
+    ],
+)
+def test_the_clamp_with_one_metric_late(metric: str, lag: int, said: list[float | None]) -> None:
+    """By hand, minute for minute: what is late delays what is said; before its first value, tasks alone count as 0."""
+    assert [CLAMPED.at(_known(_STORY, minute, {metric: lag}), minute) for minute in range(10)] == [
+        None if one is None else pytest.approx(one) for one in said
+    ]
+
+
+@settings(max_examples=150, deadline=None, database=None, print_blob=True)
+@given(
+    series=st.fixed_dictionaries(
+        {id_: st.lists(_COUNTS, min_size=6, max_size=6) for id_ in SQS_METRICS}
+        | {RUNNING: st.lists(st.none() | st.integers(0, 12), min_size=6, max_size=6)}
+    ),
+    lags=st.fixed_dictionaries({id_: st.integers(0, 3) for id_ in METRICS}),
+)
+def test_whatever_comes_late_no_expression_says_anything_absurd(
+    series: dict[str, Series], lags: dict[str, int]
+) -> None:
+    """Signals are 0 or 1; the clamp is finite, and no more than the backlog known; gaps give None at most."""
+    for minute in range(6):
+        known = _known(series, minute, lags)
+        whole = Operation(Metric(VISIBLE), "+", Metric(IN_FLIGHT)).at(known, minute)
+        clamped = CLAMPED.at(known, minute)
+
+        assert {WAKE.at(known, minute), STUCK.at(known, minute), PINNED.at(known, minute)} <= {0, 1, None}
+        assert clamped is None or (whole is not None and 0 <= clamped <= whole)
+
+
+# --- rehearsed -------------------------------------------------------------------------------------------------------
+
+BY_NAME = {scenario.name: scenario for scenario in SCENARIOS}
+EIGHT_GROUPS = replace(BY_NAME["eight groups, overloaded"], minutes=60)
+BURST = Scenario(
+    name="burst x5, sixty groups",
+    arrivals=lambda second: 30 if 600 <= second < 1_500 else 6,
+    group_shares=zipf(60, 0),
+    minutes=60,
+)
+
+
+def _said(term: Term, outcome: Outcome) -> list[float | None]:
+    """Return what a term says of the metrics of a rehearsal, on time, minute for minute."""
+    return [term.at(outcome.metrics, minute) for minute in range(len(outcome.tasks))]
+
+
+@pytest.mark.parametrize("lag_minutes", [0, 1, 2, 3])
+def test_few_groups_get_the_tasks_they_can_use_however_late_the_metrics(lag_minutes: int) -> None:
+    """Eight groups overloaded: two tasks' lanes have work. What is to spare, and counts as busy, makes it four."""
+    scenario = replace(EIGHT_GROUPS, lag_minutes=lag_minutes)
+
+    outcome = simulate(scenario, _clamped(scenario))
+
+    assert set(outcome.tasks[-15:]) == {4}  # 8 groups / 4 lanes x 1.25 x 1.25 / 1.02 is 3.06, a task begun is a task
+
+
+def test_without_the_clamp_few_groups_get_all_tasks_allowed() -> None:
+    """The same load on the backlog alone: twenty tasks, of which eighteen never have work, and nothing done sooner."""
+    clamped, unclamped = simulate(EIGHT_GROUPS, _clamped(EIGHT_GROUPS)), simulate(EIGHT_GROUPS, RAW)
+
+    assert set(unclamped.tasks[-15:]) == {20}
+    assert clamped.done == unclamped.done
+    assert clamped.task_minutes < unclamped.task_minutes / 2
+
+
+@settings(max_examples=10, deadline=None, database=None, print_blob=True)
+@given(
+    groups=st.integers(1, 12),
+    lanes=st.integers(1, 6),
+    processing_seconds=st.sampled_from([0.1, 0.5, 1, 2, 10]),
+    overload=st.sampled_from([1.5, 2, 3]),
+    acceptable_latency_seconds=st.integers(60, 300),
+    lag_minutes=st.integers(0, 3),
+    running_lag_minutes=st.integers(0, 3),
+    start_minutes=st.integers(0, 2),
+)
+def test_never_more_tasks_than_useful_groups_allow(
+    groups: int,
+    lanes: int,
+    processing_seconds: float,
+    overload: float,
+    acceptable_latency_seconds: int,
+    lag_minutes: int,
+    running_lag_minutes: int,
+    start_minutes: int,
+) -> None:
+    """Every group always has work: once settled, a lane for each, and at most a quarter more than count as busy.
+
+    Settled is an hour: it overshoots first, and scales in 15 minutes later. A lane counts as busy that spends a quarter
+    of a second between two messages: with short handlers, which spend far less, more lanes do.
+    """
+    scenario = Scenario(
+        name="overloaded",
+        arrivals=lambda _: groups / processing_seconds * overload,
+        group_shares=zipf(groups, 0),
+        processing_seconds=processing_seconds,
+        acceptable_latency_seconds=acceptable_latency_seconds,
+        lanes=lanes,
+        max_tasks=30,
+        minutes=75,
+        lag_minutes=lag_minutes,
+        lags={RUNNING: running_lag_minutes},
+        start_minutes=start_minutes,
+    )
+
+    outcome = simulate(scenario, _clamped(scenario))
+
+    counted = (processing_seconds + 0.25) / (processing_seconds + scenario.overhead_seconds)
+    assert max(outcome.tasks[-15:]) <= math.ceil(1.25 * counted * groups / lanes)
+    assert min(outcome.tasks[-15:]) >= groups / lanes
+
+
+@pytest.mark.parametrize("lag", [1, 2, 3])
+@pytest.mark.parametrize("metric", [VISIBLE, IN_FLIGHT, RUNNING])
+def test_one_late_metric_costs_few_groups_a_larger_overshoot_and_no_more(metric: str, lag: int) -> None:
+    """Against all on time: the same tasks in the end, at most two thirds more task minutes, 97 % done by then."""
+    on_time = replace(EIGHT_GROUPS, lag_minutes=0)
+    scenario = replace(on_time, lags={metric: lag})
+
+    outcome, reference = simulate(scenario, _clamped(scenario)), simulate(on_time, _clamped(on_time))
+
+    assert set(outcome.tasks[-10:]) == set(reference.tasks[-10:]) == {4}
+    assert outcome.task_minutes <= reference.task_minutes * 5 / 3
+    assert outcome.done >= 0.97 * reference.done
+
+
+@pytest.mark.parametrize("lag", [1, 2, 3])
+@pytest.mark.parametrize("metric", [VISIBLE, IN_FLIGHT, RUNNING])
+def test_one_late_metric_costs_a_burst_no_more_than_its_lateness(metric: str, lag: int) -> None:
+    """Against all on time: at most 30 % more task minutes, 98 % done, 95 % of them at most the lag later."""
+    on_time = replace(BURST, lag_minutes=0)
+    scenario = replace(on_time, lags={metric: lag})
+
+    outcome, reference = simulate(scenario, _clamped(scenario)), simulate(on_time, _clamped(on_time))
+
+    assert outcome.task_minutes <= 1.3 * reference.task_minutes
+    assert outcome.done >= 0.98 * reference.done
+    assert outcome.p95_seconds <= reference.p95_seconds + 60 * lag
+
+
+@pytest.mark.parametrize("lag_minutes", [0, 3])
+def test_short_handlers_on_many_groups_scale_out(lag_minutes: int) -> None:
+    """A burst of 30 ms messages: the chosen clamp lets it scale; the rejected one takes it for a hot group."""
+    burst = replace(
+        BY_NAME["short handlers, burst"],
+        arrivals=lambda second: 100 if second >= 600 else 10,
+        lanes=1,
+        lag_minutes=lag_minutes,
+        minutes=25,
+        group_shares=zipf(100, 0),
+    )
+
+    chosen, unclamped = simulate(burst, _clamped(burst)), simulate(burst, RAW)
+
+    assert max(chosen.tasks) >= 5
+    assert chosen.done == unclamped.done
+    assert max(simulate(burst, clamped_by_groups(burst)).tasks) == 1
+
+
+@pytest.mark.parametrize("lag_minutes", [0, 3])
+def test_the_clamp_costs_nothing_where_many_groups_have_work(lag_minutes: int) -> None:
+    """Five times the load for fifteen minutes: as much done as without, no later, with no more tasks, and with many."""
+    scenario = replace(BURST, lag_minutes=lag_minutes)
+
+    clamped, unclamped = simulate(scenario, _clamped(scenario)), simulate(scenario, RAW)
+
+    assert clamped.done == unclamped.done
+    assert clamped.p95_seconds <= 1.01 * unclamped.p95_seconds
+    assert clamped.task_minutes <= unclamped.task_minutes
+    assert max(clamped.tasks) >= 8  # 30 messages a second of 1 s each are 30 lanes, four a task
+
+
+def test_a_hot_group_costs_less_with_the_clamp_and_is_done_no_later() -> None:
+    """Six in ten messages for one group: at most two thirds of the task minutes for the same work."""
+    hot = replace(BY_NAME["hot group, 60 %"], group_shares=[0.6, *(0.4 / 39 for _ in range(39))], minutes=90)
+
+    clamped, unclamped = simulate(hot, _clamped(hot)), simulate(hot, RAW)
+
+    assert clamped.task_minutes <= unclamped.task_minutes * 2 / 3
+    assert clamped.done >= 0.99 * unclamped.done
+    assert clamped.p95_seconds <= 1.01 * unclamped.p95_seconds
+
+
+def test_long_jobs_in_flight_keep_their_workers() -> None:
+    """Jobs of five minutes, one every ten seconds, are thirty lanes of work: once there, never under eight tasks."""
+    jobs = replace(
+        BY_NAME["long jobs"], group_shares=zipf(100, 0), acceptable_latency_seconds=300, lag_minutes=2, minutes=120
+    )
+
+    outcome = simulate(jobs, _clamped(jobs))
+
+    assert min(outcome.tasks[-60:]) >= 8
+    assert max(outcome.tasks[-60:]) <= 10
+
+
+def test_capacity_is_pinned_only_at_the_maximum_and_for_want_of_tasks() -> None:
+    """Sixty groups with more work than three tasks can do: 1 to the end; with tasks to spare, 0 throughout."""
+    short = replace(BURST, arrivals=lambda _: 30, max_tasks=3, minutes=30)
+    ample = replace(short, max_tasks=20)
+
+    outcome, enough = simulate(short, _clamped(short)), simulate(ample, _clamped(ample))
+    pinned = _said(backlog.capacity_pinned(short.target, max_tasks=3, lanes=4, processing_seconds=1), outcome)
+    spare = _said(backlog.capacity_pinned(ample.target, max_tasks=20, lanes=4, processing_seconds=1), enough)
+
+    assert set(pinned[-15:]) == {1}
+    assert {said for said, tasks in zip(pinned, outcome.tasks, strict=True) if tasks < 3} == {0}
+    assert {said for said, tasks in zip(spare, enough.tasks, strict=True) if tasks < 20} == {0}
+
+
+def test_few_groups_at_the_maximum_are_stuck_and_not_pinned() -> None:
+    """Eight groups, four tasks at most: sixteen lanes, half of them idle; a larger maximum would not help."""
+    scenario = replace(EIGHT_GROUPS, max_tasks=4, min_tasks=4, minutes=30)
+
+    outcome = simulate(scenario, _clamped(scenario))
+    stuck = _said(backlog.group_stuck(acceptable_latency_seconds=60, lanes=4, processing_seconds=1), outcome)
+    pinned = _said(backlog.capacity_pinned(scenario.target, max_tasks=4, lanes=4, processing_seconds=1), outcome)
+
+    assert set(stuck[-15:]) == {1}
+    assert set(pinned) == {0}
+
+
+ONE_MESSAGE = Scenario(
+    name="one message an hour",
+    arrivals=lambda second: 1.0 if second % 3_600 == 300 else 0.0,
+    group_shares=[1.0],
+    acceptable_latency_seconds=1_200,
+    min_tasks=0,
+    minutes=120,
+)
+
+
+@pytest.mark.parametrize("start_minutes", [0, 2])
+@pytest.mark.parametrize("lag_minutes", [0, 1, 2, 3])
+def test_one_message_wakes_one_task_which_goes_again(lag_minutes: int, start_minutes: int) -> None:
+    """Each hour's message starts exactly one task, within the lag; a quarter of an hour after it, nobody runs."""
+    scenario = replace(ONE_MESSAGE, lag_minutes=lag_minutes, start_minutes=start_minutes)
+
+    outcome = simulate(scenario, _clamped(scenario), wake=True)
+
+    starts = [minute for minute in range(1, 120) if outcome.tasks[minute] > outcome.tasks[minute - 1]]
+    assert outcome.done == 2
+    assert max(outcome.tasks) == 1
+    assert starts == [6 + lag_minutes, 66 + lag_minutes]
+    assert outcome.tasks[59] == outcome.tasks[119] == 0
+    assert max(outcome.latencies) <= 60 * (lag_minutes + start_minutes + 1) + 3
+
+
+def test_one_message_wakes_nobody_without_the_step() -> None:
+    """Target tracking alone: one message is not above the target, and waits for ever."""
+    outcome = simulate(ONE_MESSAGE, _clamped(ONE_MESSAGE))
+
+    assert outcome.done == 0
+    assert max(outcome.tasks) == 0
+
+
+def test_an_idle_queue_whose_metrics_come_15_minutes_late_still_meets_the_latency() -> None:
+    """What a service with min_tasks 0 must accept, 1,200 s, holds for the latest metrics and a start of two minutes."""
+    scenario = replace(ONE_MESSAGE, lag_minutes=15, start_minutes=2)
+
+    outcome = simulate(scenario, _clamped(scenario), wake=True)
+
+    assert outcome.done == 2
+    assert max(outcome.latencies) <= 1_200
+
+
+def test_a_drained_service_goes_to_zero_and_stays_there() -> None:
+    """Ten minutes of eight messages a second: woken, scaled out, everything done, then nobody until the end."""
+    scenario = Scenario(
+        name="drain",
+        arrivals=lambda second: 8.0 if 300 <= second < 900 else 0.0,
+        group_shares=zipf(60, 0),
+        acceptable_latency_seconds=1_200,
+        lanes=1,
+        min_tasks=0,
+        minutes=120,
+    )
+
+    outcome = simulate(scenario, _clamped(scenario), wake=True)
+
+    last = max(minute for minute, tasks in enumerate(outcome.tasks) if tasks)
+    assert outcome.done == 8 * 600
+    assert max(outcome.tasks) >= 2
+    assert last < 105
+    assert 0 not in outcome.tasks[outcome.tasks.index(1) : last]
+
+
+def test_a_working_service_is_not_woken() -> None:
+    """Twenty groups with work for two tasks: the step adds nothing in two hours, however late the metrics."""
+    busy = replace(BURST, arrivals=lambda _: 6, min_tasks=2, lag_minutes=3)
+
+    assert simulate(busy, _clamped(busy), wake=True).tasks == simulate(busy, _clamped(busy)).tasks
+
+
+@pytest.mark.parametrize("metric", [VISIBLE, IN_FLIGHT, RUNNING])
+def test_a_zero_filled_metric_says_what_is_not_so(metric: str) -> None:
+    """The mutation FILL(x, 0), two minutes late: the newest point is always 0, and what is said of it is wrong."""
+    known = _known(_STORY, 7, {metric: 2})
+
+    right, mutated = CLAMPED.at(known, 7), _zero_filled(CLAMPED, metric).at(known, 7)
+
+    assert right == pytest.approx(18.75)
+    assert mutated == pytest.approx({VISIBLE: 0.225, IN_FLIGHT: 0, RUNNING: 6_000.9}[metric])
+
+
+def test_a_zero_filled_count_of_tasks_leaves_few_groups_at_the_maximum() -> None:
+    """The mutation FILL(x, 0), rehearsed one minute late: a task that is not counted has no idle lanes."""
+    scenario = replace(EIGHT_GROUPS, lag_minutes=0, lags={RUNNING: 1})
+
+    mutated = simulate(scenario, _zero_filled(_clamped(scenario), RUNNING))
+
+    assert set(mutated.tasks[-15:]) == {20}
+    assert set(simulate(scenario, _clamped(scenario)).tasks[-15:]) == {4}
+
+
+@dataclass(frozen=True)
+class _ZeroFilled:
+    """The mutation: a metric whose gaps are 0."""
+
+    id: str
+
+    def text(self) -> str:
+        return f"FILL({self.id}, 0)"
+
+    def terms(self) -> tuple[Term, ...]:
+        return ()
+
+    def at(self, series: Mapping[str, Series], minute: int) -> float | None:
+        return series[self.id][minute] or 0
+
+
+def _zero_filled(term: Term, metric: str) -> Term:
+    if isinstance(term, Metric):
+        return _ZeroFilled(term.id) if term.id == metric else term
+    if isinstance(term, Operation):
+        return replace(term, left=_zero_filled(term.left, metric), right=_zero_filled(term.right, metric))
+    if isinstance(term, If):
+        return If(*(_zero_filled(part, metric) for part in term.terms()))
+    return term

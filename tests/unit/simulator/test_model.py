@@ -1,0 +1,346 @@
+"""The model's rules with time as a number: five minutes and fourteen days in no time at all."""
+
+import json
+from typing import Any
+
+import pytest
+
+from sluice.simulator.model import Account, Refusal
+
+MINUTE = 60
+DAY = 86_400
+FIFO = {"FifoQueue": "true"}
+
+
+class Service:
+    """The model with a hand on its clock: `at` is the instant of the next calls."""
+
+    def __init__(self) -> None:
+        self.account = Account()
+        self.at = 1_000_000.0
+
+    def sqs(self, operation: str, **params: Any) -> dict[str, Any]:
+        """Call SQS; a refusal is raised."""
+        answer = self.account.call("sqs", operation, params, self.at)
+        if isinstance(answer, Refusal):
+            raise answer
+        return answer
+
+    def sns(self, operation: str, **params: Any) -> dict[str, Any]:
+        """Call SNS; a refusal is raised."""
+        answer = self.account.call("sns", operation, params, self.at)
+        if isinstance(answer, Refusal):
+            raise answer
+        return answer
+
+    def queue(self, name: str = "q.fifo", **attributes: str) -> str:
+        """Create a FIFO queue and return its URL."""
+        return str(self.sqs("CreateQueue", QueueName=name, Attributes=FIFO | attributes)["QueueUrl"])
+
+    def send(self, url: str, body: str, *, group: str = "g", id: str | None = None) -> dict[str, Any]:
+        """Send with the body as deduplication id, unless one is given."""
+        return self.sqs(
+            "SendMessage", QueueUrl=url, MessageBody=body, MessageGroupId=group, MessageDeduplicationId=id or body
+        )
+
+    def receive(self, url: str, *, most: int = 10, **more: Any) -> list[dict[str, Any]]:
+        """Receive once."""
+        answer = self.sqs(
+            "ReceiveMessage", QueueUrl=url, MaxNumberOfMessages=most, MessageSystemAttributeNames=["All"], **more
+        )
+        return list(answer.get("Messages", []))
+
+    def bodies(self, url: str, **more: Any) -> list[str]:
+        """Receive once and return the bodies."""
+        return [message["Body"] for message in self.receive(url, **more)]
+
+
+@pytest.fixture
+def service() -> Service:
+    """Return an empty account."""
+    return Service()
+
+
+def _arn(url: str) -> str:
+    return "arn:aws:sqs:us-east-1:000000000000:" + url.rpartition("/")[2]
+
+
+def _redrive(target: str, count: int) -> str:
+    return json.dumps({"deadLetterTargetArn": _arn(target), "maxReceiveCount": count})
+
+
+@pytest.mark.parametrize(
+    ("after_seconds", "is_new"), [(0, False), (5 * MINUTE - 0.001, False), (5 * MINUTE, True), (DAY, True)]
+)
+def test_an_id_is_remembered_for_exactly_five_minutes(service: Service, after_seconds: float, *, is_new: bool) -> None:
+    """DED-08: to the millisecond; the boundary itself is outside."""
+    url = service.queue()
+    first = service.send(url, "m", id="same")
+    service.at += after_seconds
+
+    again = service.send(url, "m", id="same")
+
+    assert (again["MessageId"] != first["MessageId"]) is is_new
+
+
+def test_repeats_do_not_extend_the_window(service: Service) -> None:
+    """DED-08: a repeat every minute; the sixth send is a new message."""
+    url = service.queue()
+    ids = []
+    for _ in range(6):
+        ids.append(service.send(url, "m", id="same")["MessageId"])
+        service.at += MINUTE
+
+    assert [id_ == ids[0] for id_ in ids] == [True, True, True, True, True, False]
+
+
+def test_a_topic_remembers_for_five_minutes_too(service: Service) -> None:
+    """SNS-18: the same ids inside, others after."""
+    topic = service.sns("CreateTopic", Name="t.fifo", Attributes={"FifoTopic": "true"})["TopicArn"]
+    publish = {"TopicArn": topic, "Message": "m", "MessageGroupId": "g", "MessageDeduplicationId": "same"}
+    first = service.sns("Publish", **publish)
+    service.at += 5 * MINUTE - 1
+    inside = service.sns("Publish", **publish)
+    service.at += 1
+    after = service.sns("Publish", **publish)
+
+    assert inside == first
+    assert after["MessageId"] != first["MessageId"]
+    assert int(after["SequenceNumber"]) > int(first["SequenceNumber"])
+
+
+def test_a_message_is_kept_for_fourteen_days(service: Service) -> None:
+    """VIS-17: a second before it is there, at the instant it is gone, and its group is free."""
+    url = service.queue(MessageRetentionPeriod=str(14 * DAY))
+    service.send(url, "old")
+    service.at += 14 * DAY - 1
+    kept = service.bodies(url, VisibilityTimeout=0)
+    service.at += 1
+    gone = service.bodies(url)
+    service.send(url, "new")
+
+    assert (kept, gone) == (["old"], [])
+    assert service.bodies(url) == ["new"]
+
+
+def test_retention_ends_in_flight_too(service: Service) -> None:
+    """VIS-16: a held message goes, and a younger one of its group is delivered."""
+    url = service.queue(MessageRetentionPeriod="60")
+    service.send(url, "old")
+    service.at += 30
+    service.receive(url, VisibilityTimeout=43_200)
+    service.send(url, "young")
+
+    blocked = service.bodies(url)
+    service.at += 30
+
+    assert blocked == []
+    assert service.bodies(url) == ["young"]
+
+
+def test_a_fifo_dlq_starts_retention_anew(service: Service) -> None:
+    """DLQ-08: dead-lettered on the fourth day, it stays another four."""
+    dlq = service.queue("dlq.fifo")
+    url = service.queue(RedrivePolicy=_redrive(dlq, 1))
+    service.send(url, "m")
+    service.receive(url, VisibilityTimeout=0)
+    service.at += 4 * DAY - 1
+    service.receive(url)
+    service.at += 4 * DAY - 1
+    kept = service.bodies(dlq, VisibilityTimeout=0)
+    service.at += 1
+
+    assert kept == ["m"]
+    assert service.bodies(dlq) == []
+
+
+def test_a_standard_dlq_keeps_the_time_of_sending(service: Service) -> None:
+    """DLQ-08: what was sent four days ago is gone as soon as it arrives."""
+    dlq = str(service.sqs("CreateQueue", QueueName="dlq")["QueueUrl"])
+    url = str(service.sqs("CreateQueue", QueueName="q", Attributes={"RedrivePolicy": _redrive(dlq, 1)})["QueueUrl"])
+    service.sqs("SendMessage", QueueUrl=url, MessageBody="m")
+    service.receive(url, VisibilityTimeout=0)
+    service.at += 4 * DAY - 1
+    service.receive(url)
+    arrived = service.bodies(dlq, VisibilityTimeout=0)
+    service.at += 1
+
+    assert arrived == ["m"]
+    assert service.bodies(dlq) == []
+
+
+@pytest.mark.parametrize(("extended", "delivered"), [(None, ["a", "b", "c"]), (0, []), (1, ["a"]), (2, ["a", "b"])])
+def test_nothing_behind_an_invisible_message_is_delivered(
+    service: Service, extended: int | None, delivered: list[str]
+) -> None:
+    """GRP-10: three in flight for a second, one of them extended: the table AWS was recorded with."""
+    url = service.queue()
+    for body in ("a", "b", "c"):
+        service.send(url, body)
+    in_flight = service.receive(url, VisibilityTimeout=1)
+    if extended is not None:
+        handle = in_flight[extended]["ReceiptHandle"]
+        service.sqs("ChangeMessageVisibility", QueueUrl=url, ReceiptHandle=handle, VisibilityTimeout=60)
+    service.at += 1
+
+    assert service.bodies(url) == delivered
+
+
+def test_groups_take_turns(service: Service) -> None:
+    """GRP-03, GRP-07: as recorded: a group received with visibility 0 goes behind those that wait."""
+    url = service.queue()
+    for body in ("g1-m1", "g1-m2", "g2-m1", "g2-m2", "g3-m1"):
+        service.send(url, body, group=body[:2])
+
+    first = service.bodies(url, most=4, VisibilityTimeout=0)
+
+    assert first == ["g1-m1", "g1-m2", "g2-m1", "g2-m2"]
+    assert service.bodies(url) == ["g3-m1", "g1-m1", "g1-m2", "g2-m1", "g2-m2"]
+
+
+def test_a_handle_expires_to_the_millisecond(service: Service) -> None:
+    """VIS-01: at the end of the timeout the delete is refused, just before it is not."""
+    url = service.queue()
+    service.send(url, "m")
+    (late,) = service.receive(url, VisibilityTimeout=30)
+    service.at += 30
+    with pytest.raises(Refusal, match="The receipt handle has expired"):
+        service.sqs("DeleteMessage", QueueUrl=url, ReceiptHandle=late["ReceiptHandle"])
+    (in_time,) = service.receive(url, VisibilityTimeout=30)
+    service.at += 29.999
+    service.sqs("DeleteMessage", QueueUrl=url, ReceiptHandle=in_time["ReceiptHandle"])
+    service.at += DAY
+
+    assert service.bodies(url) == []
+
+
+def test_visibility_ends_twelve_hours_after_the_receive(service: Service) -> None:
+    """VIS-13: an hour into it eleven hours more are allowed, and not a second more."""
+    url = service.queue()
+    service.send(url, "m")
+    (held,) = service.receive(url)
+    change = {"QueueUrl": url, "ReceiptHandle": held["ReceiptHandle"]}
+    service.at += 20
+    service.sqs("ChangeMessageVisibility", **change, VisibilityTimeout=43_200 - 20)
+
+    with pytest.raises(Refusal, match=r"beyond the limit \[43200 seconds\]"):
+        service.sqs("ChangeMessageVisibility", **change, VisibilityTimeout=43_200 - 19)
+
+
+@pytest.mark.parametrize("case", ["repeated", "deleted", "changed", "expired", "after five minutes"])
+def test_a_receive_can_be_repeated_by_its_attempt_id(service: Service, case: str) -> None:
+    """RCV-11, RCV-12: only as long as nothing happened to what it brought."""
+    url = service.queue()
+    service.send(url, "m")
+    first = service.receive(url, VisibilityTimeout=600, ReceiveRequestAttemptId="try")
+    handle = first[0]["ReceiptHandle"]
+    refusals = []
+
+    if case == "deleted":
+        service.sqs("DeleteMessage", QueueUrl=url, ReceiptHandle=handle)
+    if case == "changed":
+        service.sqs("ChangeMessageVisibility", QueueUrl=url, ReceiptHandle=handle, VisibilityTimeout=700)
+    service.at += {"expired": 600, "after five minutes": 301}.get(case, 0)
+    try:
+        again = service.receive(url, VisibilityTimeout=600, ReceiveRequestAttemptId="try")
+    except Refusal as refusal:
+        refusals.append(refusal.code)
+
+    if case == "repeated":
+        assert again == first
+    elif case == "after five minutes":
+        assert again == []
+    elif case == "expired":  # ten minutes later the id itself is forgotten
+        assert [message["Body"] for message in again] == ["m"]
+    else:
+        assert refusals == ["InvalidParameterValue"]
+
+
+def test_a_move_task_keeps_to_its_rate_and_can_be_cancelled(service: Service) -> None:
+    """MOV-09, MOV-11: at one a second, two and a half seconds move three; then it is told to stop."""
+    dlq = service.queue("dlq.fifo")
+    url = service.queue(RedrivePolicy=_redrive(dlq, 1))
+    for body in ("m1", "m2", "m3", "m4", "m5"):
+        service.send(url, body)
+    service.receive(url, VisibilityTimeout=0)
+    service.receive(url)
+    task = service.sqs("StartMessageMoveTask", SourceArn=_arn(dlq), MaxNumberOfMessagesPerSecond=1)["TaskHandle"]
+    service.at += 2.5
+
+    cancelled = service.sqs("CancelMessageMoveTask", TaskHandle=task)
+    service.at += 10
+    (ended,) = service.sqs("ListMessageMoveTasks", SourceArn=_arn(dlq))["Results"]
+
+    assert cancelled == {"ApproximateNumberOfMessagesMoved": 3}
+    assert (ended["Status"], ended["ApproximateNumberOfMessagesMoved"]) == ("CANCELLED", 3)
+    assert service.bodies(url) == ["m1", "m2", "m3"]
+    assert service.bodies(dlq) == ["m4", "m5"]
+
+
+def test_dead_letters_of_one_id_survive_together_and_come_back(service: Service) -> None:
+    """DLQ-04, DLQ-05, MOV-17: two sources, one id, one DLQ: both are there, and both return."""
+    dlq = service.queue("dlq.fifo")
+    sources = [service.queue(f"q{number}.fifo", RedrivePolicy=_redrive(dlq, 1)) for number in (1, 2)]
+    for url in sources:
+        service.send(url, "m", id="same")
+        service.receive(url, VisibilityTimeout=0)
+        service.receive(url)
+    dead = service.receive(dlq, VisibilityTimeout=0)
+
+    service.sqs("StartMessageMoveTask", SourceArn=_arn(dlq))
+
+    assert [each["Attributes"]["MessageDeduplicationId"] for each in dead] == [each["MessageId"] for each in dead]
+    assert [service.bodies(url) for url in sources] == [["m"], ["m"]]
+
+
+def test_purge_and_names_rest_for_a_minute(service: Service) -> None:
+    """PUR-01, CRE-20: refused at 59 seconds, allowed at 60."""
+    url = service.queue()
+    service.sqs("PurgeQueue", QueueUrl=url)
+    service.at += 59.9
+    with pytest.raises(Refusal, match="allowed every 60 seconds") as purged:
+        service.sqs("PurgeQueue", QueueUrl=url)
+    service.at += 0.1
+    service.sqs("PurgeQueue", QueueUrl=url)
+    service.sqs("DeleteQueue", QueueUrl=url)
+    service.at += 59.9
+    with pytest.raises(Refusal, match="You must wait 60 seconds"):
+        service.queue()
+    service.at += 0.1
+
+    assert purged.value.status == 403
+    assert service.queue() == url
+
+
+def test_a_new_delay_is_for_messages_already_sent(service: Service) -> None:
+    """SND-09: sent without delay, held back by a delay set afterwards, for as long from the sending."""
+    url = service.queue()
+    service.send(url, "m")
+    service.sqs("SetQueueAttributes", QueueUrl=url, Attributes={"DelaySeconds": "900"})
+    service.at += 899
+    delayed = service.bodies(url)
+    service.at += 1
+
+    assert delayed == []
+    assert service.bodies(url) == ["m"]
+
+
+def test_the_next_change_is_known(service: Service) -> None:
+    """A long poll may skip to it: the end of a visibility timeout, then of retention, then nothing."""
+    url = service.queue(MessageRetentionPeriod="60")
+    service.send(url, "m")
+    service.receive(url, VisibilityTimeout=30)
+
+    at_first = service.account.next_change_at(service.at)
+    then = service.account.next_change_at(service.at + 30)
+    at_last = service.account.next_change_at(service.at + 60)
+
+    assert (at_first, then, at_last) == (service.at + 30, service.at + 60, None)
+
+
+def test_what_is_not_modelled_says_so(service: Service) -> None:
+    """An operation without a rule is refused, never answered by guess."""
+    answer = service.account.call("sqs", "AddPermission", {}, service.at)
+
+    assert isinstance(answer, Refusal)
+    assert (answer.code, answer.text) == ("UnsupportedOperation", "AddPermission is not modelled.")

@@ -1,0 +1,80 @@
+"""How a command ends when something else ends before it."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from py4j.protocol import Py4JNetworkError
+
+from sluice.history.checker.verdict import EXIT_CROSSED
+from spark_load.cli import ending
+from spark_load.run import driver
+from spark_load.runtime import spark_session
+from tests.support import finished_runs
+
+
+class _Dead:
+    """A session whose JVM was killed."""
+
+    def stop(self) -> None:
+        raise Py4JNetworkError("Answer from Java side is empty")
+
+
+def test_a_session_that_died_does_not_hide_why_a_run_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What went wrong is what is said, not that Spark cannot be stopped any more."""
+    monkeypatch.setattr(spark_session, "_local", lambda _slots: _Dead())
+
+    with pytest.raises(ZeroDivisionError), spark_session.running(1):
+        _ = 1 / 0
+
+
+def test_a_crossed_threshold_is_said_at_the_very_end(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Where people look: what was seen, and what is allowed."""
+    with pytest.raises(SystemExit) as ended:
+        ending.finish(finished_runs.crossed(), tmp_path, as_json=True)
+
+    assert ended.value.code == EXIT_CROSSED
+    assert "H3: latency in shipping was 2.33 s, allowed are 2.2 s\n" in capsys.readouterr().err
+
+
+def test_ctrl_c_while_a_page_is_drawn_costs_no_verdict(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The verdict was written before; it is told, and so is how the page is drawn later."""
+
+    def stopped(_folder: Path) -> driver.Stored:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(driver, "find_stored", stopped)
+
+    ending.draw(None, tmp_path, finished_runs.valid())  # type: ignore[arg-type]
+
+    assert capsys.readouterr().err == (
+        f"no page was drawn: stopped; to try again: python -m spark_load report {tmp_path}\n"
+    )
+
+
+@pytest.mark.parametrize(
+    "odd", ["order[/x]", "tenant[a]", ":smile:", "\x1b[2J\x1b]0;t\x07", "\x9b31m\x7f", "a\nforged"]
+)
+@pytest.mark.parametrize("form", ["json", "summary"])
+def test_what_a_history_names_is_printed_as_text(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], odd: str, form: str
+) -> None:
+    """No markup, and nothing that a terminal acts on: not in the summary, not in the reasons, not in JSON."""
+    verdict = finished_runs.invalid()
+    violation = replace(verdict.violations[0], message_group_id=odd, sentence=f"of {odd}")
+    verdict = replace(verdict, violations=(violation,), unknowns=(f"what became of {odd}",))
+
+    with pytest.raises(SystemExit):
+        ending.finish(verdict, tmp_path, as_json=form == "json")
+
+    out, err = capsys.readouterr()
+    assert [line for line in f"{out}\n{err}".split("\n") if not line.isprintable()] == []
+    escaped = "".join(one if one.isprintable() else one.encode("unicode_escape").decode() for one in odd)
+    assert err.splitlines()[:2] == [f"what became of {escaped}", f"{violation.anomaly}: of {escaped}"]
+    if form == "json":
+        assert json.loads(out)["unknowns"] == [f"what became of {odd}"]
+    elif odd.isprintable():
+        assert f"group {odd}," in " ".join(out.split())

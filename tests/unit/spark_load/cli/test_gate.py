@@ -1,0 +1,100 @@
+"""A load test of an AWS account is asked for, with its account, region and cost; refused where nobody can answer."""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import click
+import pytest
+from click.testing import CliRunner, Result
+
+from sluice.environments import environment
+from sluice.errors import ConfigError
+from spark_load.cli.asking import require_meant
+from spark_load.cli.run import run
+from spark_load.profiles.profile import NamedProfile, Profile
+from spark_load.runtime.deployment import Site
+
+_STAGING = environment("staging")
+_QUEUES = ("sluice-staging-billing.fifo", "sluice-staging-shipping.fifo", "sluice-staging-audit.fifo")
+_SITE = Site(
+    endpoint_url=None,
+    region="us-east-1",
+    topic_arn="arn:aws:sns:us-east-1:123456789012:sluice-staging-events.fifo",
+    topic="sluice-staging-events.fifo",
+    queue_urls=dict.fromkeys(_QUEUES, "https://sqs"),
+    dead_letter_queues={},
+    visibility_timeout_seconds=dict.fromkeys(_QUEUES, 60),
+    max_receive_count=dict.fromkeys(_QUEUES, 5),
+    environment="staging",
+)
+_NAMED = NamedProfile("gate", Profile(messages_per_second=100, duration_seconds=1_000, group_count=500))
+
+
+def _asked(named: NamedProfile = _NAMED, *, is_terminal: bool = True, answer: str = "") -> Result:
+    @click.command()
+    def ask() -> None:
+        require_meant(_SITE, _STAGING, named, is_meant=False, is_terminal=is_terminal)
+        click.echo("it runs")
+
+    return CliRunner().invoke(ask, input=answer)
+
+
+def test_what_it_will_cost_is_said_and_asked() -> None:
+    """Account, region, messages and dollars, with the date of the prices; yes lets it run."""
+    result = _asked(answer="y\n")
+
+    assert result.exit_code == 0
+    assert "gate on staging, account 123456789012, region us-east-1: 100,000 messages into 3 queue(s)" in result.stderr
+    assert "USD 0." in result.stderr
+    assert "2026-11-21" in result.stderr
+    assert result.stdout == "it runs\n"
+
+
+@pytest.mark.parametrize("answer", ["n\n", "\n", ""])
+def test_anything_but_yes_is_no(answer: str) -> None:
+    """Return alone does not spend money, nor does the end of the input."""
+    result = _asked(answer=answer)
+
+    assert result.exit_code == 1
+    assert isinstance(result.exception, SystemExit)
+    assert "it runs" not in result.stdout
+
+
+def test_without_a_terminal_it_is_refused() -> None:
+    """A pipeline that means it says --yes; the refusal names the cost, and how."""
+    result = _asked(is_terminal=False, answer="y\n")
+
+    assert isinstance(result.exception, ConfigError)
+    assert "a load test of 'staging' costs about USD 0." in str(result.exception)
+    assert "add --yes if it is meant (make load … YES=1)" in str(result.exception)
+
+
+def test_a_profile_that_cannot_work_on_aws_is_refused_before_it_is_asked_for() -> None:
+    """More than an SNS FIFO topic takes: nobody has to answer for that."""
+    eager = replace(_NAMED, profile=replace(_NAMED.profile, messages_per_second=90_000, duration_seconds=1))
+
+    result = _asked(eager, answer="y\n")
+
+    assert isinstance(result.exception, ConfigError)
+    assert str(result.exception).startswith("profile 'gate' cannot work on AWS: ")
+
+
+@pytest.mark.parametrize(
+    ("fields", "consumer", "why"),
+    [
+        ("handler_seconds: 0.1", "worker", "handler_seconds is 0.1, allowed with consumer 'worker' is none"),
+        ("publish_tasks: 2\nproducers_per_group: 2", "worker", "producers_per_group is 2, allowed with consumer"),
+    ],
+)
+def test_a_consumer_that_cannot_do_what_the_profile_says_is_refused(
+    tmp_path_factory: pytest.TempPathFactory, fields: str, consumer: str, why: str
+) -> None:
+    """The option changes the profile, and the profile is checked again as a whole."""
+    path = tmp_path_factory.mktemp("profiles") / "mine.yaml"
+    path.write_text(f"messages_per_second: 1\nduration_seconds: 1\ngroup_count: 2\n{fields}\n", encoding="utf-8")
+    invoke: Callable[..., Result] = CliRunner().invoke
+
+    result = invoke(run, [str(path), "--consumer", consumer])
+
+    assert isinstance(result.exception, ConfigError)
+    assert f"profile 'mine' with --consumer worker: {why}" in str(result.exception)

@@ -1,0 +1,162 @@
+"""What is shown of a run while it runs: from progress made by hand, by a clock that stands still until it is told."""
+
+import io
+from dataclasses import replace
+
+import pytest
+from rich.console import Console
+
+from sluice.clock import VirtualClock
+from sluice.history.events import Identity
+from spark_load.cli.watching import Gauge, Watcher, line
+from spark_load.consume.live_checks import Sightings
+from spark_load.profiles.profile import Profile
+from spark_load.runtime.coordinator import Progress
+
+_LOAD = Profile(messages_per_second=10, duration_seconds=100, group_count=100, duplicate_share=0.1)
+_QUEUES = ["sluice-local-billing.fifo", "sluice-local-audit.fifo"]
+
+
+def _progress(published: int, billing: int, audit: int, **seen: int) -> list[Progress]:
+    return [
+        Progress(worker="publish-0", role="publish", done=published // 2),
+        Progress(worker="publish-1", role="publish", done=published - published // 2),
+        Progress(worker="consume-0", role="consume", queue=_QUEUES[0], done=billing, **seen),
+        Progress(worker="consume-1", role="consume", queue=_QUEUES[1], done=audit),
+    ]
+
+
+def test_a_row_says_how_far_a_queue_is_and_when_it_will_be_done() -> None:
+    """1,100 messages and markers arrive of 1,200 publishes, a twelfth being repeats; the rate is the last seconds'."""
+    clock = VirtualClock()
+    gauge = Gauge(_LOAD, _QUEUES, clock)
+
+    gauge.rows(_progress(0, 0, 0))
+    clock.sleep(5)
+    published, billing, audit = gauge.rows(_progress(600, 500, 0, again=2, strangers=1))
+
+    assert (published.name, published.done, published.expected, published.per_second) == ("published", 600, 1_200, 120)
+    assert published.left_seconds == 5
+    assert (billing.name, billing.sent, billing.done, billing.expected) == ("billing", 550, 500, 1_100)
+    assert (billing.waiting, billing.per_second, billing.left_seconds) == (50, 100, 6)
+    assert billing.seen == "2 again, 1 of strangers"
+    assert (audit.waiting, audit.per_second, audit.left_seconds, audit.seen) == (550, 0, None, "")
+
+
+def test_of_workers_nobody_says_how_far_they_are() -> None:
+    """They keep their own record; a nought would say that nothing was consumed."""
+    gauge = Gauge(replace(_LOAD, consumer="worker"), _QUEUES, VirtualClock())
+
+    _, billing, audit = rows = gauge.rows([Progress(worker="publish-0", role="publish", done=600)])
+
+    assert (billing.sent, billing.done, billing.waiting, billing.left_seconds) == (550, None, None, None)
+    assert replace(billing, name="audit") == audit
+    assert line("draining", rows) == (
+        "draining; published 600 of about 1,200 at 0/s; billing — of about 1,100 at —, seen so far: workers do not say"
+        " how far they are; audit — of about 1,100 at —, seen so far: workers do not say how far they are"
+    )
+
+
+def test_the_rate_forgets_what_was_long_ago() -> None:
+    """Nothing for eleven seconds is no rate, and nobody knows when it will be done."""
+    clock = VirtualClock()
+    gauge = Gauge(_LOAD, _QUEUES, clock)
+
+    for at in range(30):
+        rows = gauge.rows(_progress(min(100 * at, 1_000), 0, 0))
+        clock.sleep(1)
+
+    assert (rows[0].per_second, rows[0].left_seconds) == (0, None)
+
+
+def test_a_queue_that_is_sent_to_directly_has_its_share_and_no_guess_of_what_waits() -> None:
+    """Which queue a publish went to, the publishers do not say."""
+    direct = Profile(messages_per_second=10, duration_seconds=100, group_count=100, destination="queue")
+
+    _, billing, _ = Gauge(direct, _QUEUES, VirtualClock()).rows(_progress(600, 100, 100))
+
+    assert (billing.sent, billing.waiting, billing.expected) == (None, None, 550)
+
+
+def test_without_a_terminal_there_is_a_line_each_ten_seconds_and_one_for_each_phase() -> None:
+    """Plain text, whole on its line, however narrow the output is."""
+    clock, output = VirtualClock(), io.StringIO()
+    console = Console(file=output, width=40, force_terminal=False)
+
+    with Watcher(_LOAD, _QUEUES, clock, console) as watch:
+        watch("starting Spark", [])
+        for at in range(25):
+            watch("publishing", _progress(40 * at, 30 * at, 20 * at))
+            clock.sleep(1)
+        watch("draining", _progress(1_000, 900, 800, fallen_back=3))
+
+    assert output.getvalue().splitlines() == [
+        "starting Spark",
+        "publishing; published 0 of about 1,200 at 0/s; billing 0 of about 1,100 at 0/s, 0 waiting;"
+        " audit 0 of about 1,100 at 0/s, 0 waiting",
+        "publishing; published 400 of about 1,200 at 40/s, 20 s left;"
+        " billing 300 of about 1,100 at 30/s, 67 waiting, 27 s left;"
+        " audit 200 of about 1,100 at 20/s, 167 waiting, 45 s left",
+        "publishing; published 800 of about 1,200 at 40/s, 10 s left;"
+        " billing 600 of about 1,100 at 30/s, 133 waiting, 17 s left;"
+        " audit 400 of about 1,100 at 20/s, 333 waiting, 35 s left",
+        "draining; published 1,000 of about 1,200 at 40/s, 5 s left;"
+        " billing 900 of about 1,100 at 45/s, 17 waiting, 4 s left, seen so far: 3 behind a later one;"
+        " audit 800 of about 1,100 at 50/s, 117 waiting, 6 s left",
+    ]
+
+
+def test_on_a_terminal_a_table_stays_in_its_place() -> None:
+    """A row for the publishers and for every queue; what looks odd is called no verdict."""
+    output = io.StringIO()
+    console = Console(file=output, width=120, force_terminal=True, color_system=None)
+
+    with Watcher(_LOAD, _QUEUES, VirtualClock(), console) as watch:
+        watch("publishing", _progress(600, 500, 0, again=2))
+        shown = output.getvalue()
+
+    assert "publishing" in shown
+    assert "seen so far, no verdict" in shown
+    rows = {words[0]: words[1:] for text in shown.splitlines() if (words := text.split())}
+    assert rows["billing"] == ["550", "500", "1,100", "50", "0/s", "—", "2", "again"]
+    assert rows["audit"] == ["550", "0", "1,100", "550", "0/s", "—"]
+    assert "\x1b[1A" in output.getvalue()[len(shown) :]  # at the end it goes away
+
+
+def test_a_consumer_counts_what_looks_odd() -> None:
+    """What comes again, of strangers, and behind a later message of its group; an end marker is neither."""
+    progress = Progress(worker="consume-0", role="consume")
+    sightings = Sightings(progress, "r", _LOAD)
+
+    for group, idx, receive_count in [("a", 1, 1), ("a", 3, 1), ("a", 2, 1), ("b", 2, 1), ("a", 3, 2), ("a", -1, 1)]:
+        sightings.look(Identity(run="r", message_group_id=group, idx=idx), receive_count=receive_count)
+    sightings.look(Identity(run="other", message_group_id="a", idx=9), receive_count=1)
+    sightings.look(None, receive_count=1)
+
+    assert (progress.fallen_back, progress.again, progress.strangers) == (1, 1, 2)
+
+
+@pytest.mark.parametrize(
+    "shape",
+    [
+        {"producers_per_group": 2, "publish_tasks": 2},
+        {"late_duplicate_share": 0.1, "late_duplicate_after_seconds": 400},
+    ],
+)
+def test_where_a_message_may_come_behind_a_later_one_that_is_not_odd(shape: dict[str, float]) -> None:
+    """Two producers race for a group; a repeat outside the window is a new message."""
+    load = Profile(messages_per_second=10, duration_seconds=100, group_count=100, **shape)  # type: ignore[arg-type]
+    progress = Progress(worker="consume-0", role="consume")
+    sightings = Sightings(progress, "r", load)
+
+    for idx in (3, 2):
+        sightings.look(Identity(run="r", message_group_id="a", idx=idx), receive_count=1)
+
+    assert progress.fallen_back == 0
+
+
+def test_nothing_odd_is_not_mentioned() -> None:
+    """A line without a word of it, rather than zeroes that look like a promise."""
+    rows = Gauge(_LOAD, _QUEUES, VirtualClock()).rows(_progress(600, 500, 0))
+
+    assert "seen so far" not in line("publishing", rows)

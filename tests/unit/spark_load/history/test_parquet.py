@@ -1,0 +1,240 @@
+"""Histories as files: in buckets of whole groups, and as others write them."""
+
+import json
+import re
+from collections.abc import Sequence
+from dataclasses import asdict, replace
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from sluice.errors import HistoryError
+from sluice.history.events import Event
+from sluice.recorder.journal import SCHEMA
+from spark_load.history import parquet_files
+from spark_load.history.parquet_files import Piece, pieces, read, read_groups, write
+from spark_load.judge.screening.columns import NONE, Events
+from tests.support.histories import sane
+
+_SAID = b"sluice.buckets"
+
+
+def _table(events: Sequence[Event]) -> pa.Table:
+    return pa.Table.from_pylist([asdict(event) for event in events], schema=SCHEMA)
+
+
+def _groups(names: Sequence[str]) -> list[Event]:
+    return [replace(event, message_group_id=name) for name in names for event in sane()]
+
+
+def _names(parts: Sequence[Events]) -> set[str]:
+    told = [events.codes("message_group_id") for events in parts]
+    return {name for codes, names in told for code in codes if (name := names[code]) is not None}
+
+
+def test_whole_groups_are_in_one_bucket_of_every_file(tmp_path: Path) -> None:
+    """Whatever file an event is in; what is of no group is spread; nothing is lost, nothing doubled."""
+    events = _groups([f"g{number}" for number in range(40)]) + [Event(kind="poll", queue="billing")] * 100
+    for number in range(3):
+        parts = [_table(events[number::3][:99]), _table(events[number::3][99:])]
+        write(parts, tmp_path, str(number), 4)
+
+    found, bucket_count = pieces(tmp_path)
+
+    assert bucket_count == 4
+    names = [_names([*read(one for one in found if one.bucket == bucket)]) for bucket in range(4)]
+    assert sorted(name for of_bucket in names for name in of_bucket) == sorted({*(f"g{n}" for n in range(40))})
+    assert all(names)
+    assert sum(one.events for one in found) == len(events)
+    groupless = [
+        sum(
+            int((part.hashes("message_group_id") == 0).sum())
+            for part in read(one for one in found if one.bucket == bucket)
+        )
+        for bucket in range(4)
+    ]
+    assert sum(groupless) == 100
+    assert min(groupless) > 10
+    back = [row for path in tmp_path.iterdir() for row in pq.read_table(path).cast(SCHEMA).to_pylist()]
+    assert sorted(map(str, back)) == sorted(str(asdict(event)) for event in events)
+
+
+def test_a_bucket_has_the_names_of_its_own_groups_only(tmp_path: Path) -> None:
+    """Of many groups, else every bucket would have the names of all."""
+    write([_table([Event(kind="poll", message_group_id=f"g{n}") for n in range(1000)])], tmp_path, "e", 10)
+
+    counts = [len(part.codes("message_group_id")[1]) - 1 for one in pieces(tmp_path)[0] for part in read([one])]
+
+    assert sum(counts) == 1000
+
+
+def test_a_column_that_says_nothing_reads_as_one_that_does(tmp_path: Path) -> None:
+    """It is not read at all: the numbers are unknown, the texts none."""
+    write([_table([Event(kind="poll", queue="billing"), Event(kind="poll", idx=7)])], tmp_path, "e", 1)
+
+    (events,) = read(pieces(tmp_path)[0])
+
+    assert (len(events), events.numbers("idx").tolist()) == (2, [NONE, 7])
+    assert events.numbers("receive_count").tolist() == [NONE, NONE]
+    assert events.hashes("sqs_message_id").tolist() == events.hashes("call_id").tolist() == [0, 0]
+    assert events.told("error", str, object).tolist() == ["None", "None"]
+    assert events.codes("queue")[1][events.codes("queue")[0][0]] == "billing"
+
+
+def test_a_large_row_group_is_read_in_parts(tmp_path: Path) -> None:
+    """Memory does not grow with it; every event is read once, in order, with its own texts."""
+    count = 450_000
+    names = pa.array([f"g{number}" for number in range(1000)])
+    columns = {
+        "idx": pa.array(range(count)),
+        "message_group_id": names.take(pa.array([n % 1000 for n in range(count)])),
+    }
+    nulls = pa.nulls(count)
+    table = pa.table({one.name: columns.get(one.name, nulls).cast(one.type) for one in SCHEMA})
+    pq.write_table(table, tmp_path / "e.parquet")
+
+    parts = list(read(pieces(tmp_path)[0]))
+
+    assert max(map(len, parts)) <= 400_000
+    assert np.array_equal(np.concatenate([part.numbers("idx") for part in parts]), np.arange(count))
+    told = [[texts[code] for code in codes[:3]] for codes, texts in (part.codes("message_group_id") for part in parts)]
+    assert told[:2] == [["g0", "g1", "g2"]] * 2
+
+
+def test_small_row_groups_are_read_together(tmp_path: Path) -> None:
+    """However many there are, of whichever files; every event keeps its own texts."""
+    events = [
+        replace(event, message_group_id=f"g{number}", detail=f"{number % 7}", queue=None if number % 3 else "billing")
+        for number in range(30)
+        for event in sane()
+    ]
+    for number in range(3):
+        pq.write_table(_table(events[number::3][::-1]), tmp_path / f"{number}.parquet", row_group_size=7)
+
+    found, _ = pieces(tmp_path)
+    (together,) = read(found)
+
+    assert [one.row_group_count for one in found] == [-(-one.events // 7) for one in found]
+    told = {name: together.codes(name) for name in ("message_group_id", "kind", "queue", "detail")}
+    rows = [tuple(texts[codes[at]] for codes, texts in told.values()) for at in range(len(together))]
+    expected = [event for number in range(3) for event in events[number::3][::-1]]
+    assert rows == [(one.message_group_id, one.kind, one.queue, one.detail) for one in expected]
+
+
+def test_row_groups_are_cut_where_as_many_as_are_read_at_a_time_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each is in one piece; one that is larger is a piece by itself."""
+    monkeypatch.setattr(parquet_files, "_READ_EVENTS", 10)
+    with pq.ParquetWriter(tmp_path / "e.parquet", SCHEMA) as writer:
+        for size in (4, 6, 1, 25, 3):
+            writer.write_table(_table([Event(kind="poll")] * size))
+
+    found, _ = pieces(tmp_path)
+
+    assert [(one.row_group, one.row_group_count, one.events) for one in found] == [
+        (0, 2, 10),
+        (2, 1, 1),
+        (3, 1, 25),
+        (4, 1, 3),
+    ]
+
+
+@pytest.mark.parametrize("gone", range(3))
+def test_a_history_without_one_of_its_buckets_is_refused(gone: int, tmp_path: Path) -> None:
+    """Its groups would be missing, and nobody know."""
+    for name in ("a", "b"):
+        write([_table(_groups(["a", "b", "c", "d"]))], tmp_path, name, 3)
+    (tmp_path / f"b-00{gone}.parquet").unlink()
+
+    left = [bucket for bucket in range(3) if bucket != gone]
+    with pytest.raises(HistoryError, match=re.escape(f"of b there are buckets {left}, allowed is each of 0 to 2 once")):
+        pieces(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        None,
+        "",
+        "{",
+        "[]",
+        "null",
+        "by Arrow",
+        {"name": 1},
+        {"bucket": 2},
+        {"bucket": -1},
+        {"bucket": "1"},
+        {"bucket": 0.5},
+        {"bucket": None},
+        {"count": 0},
+        {"count": 10**6},
+        {"count": "2"},
+        {"count": 2.5},
+        "[" * 100_000,
+        {"hashed": 5},
+    ],
+)
+def test_what_is_no_bucket_of_ours_is_read_as_none(said: object, tmp_path: Path) -> None:
+    """Files of others, of another way to hash, and damaged ones; and when only one file of several is."""
+    write([_table(_groups(["a", "b", "c", "d"]))], tmp_path, "ours", 2)
+    path = tmp_path / "ours-001.parquet"
+    ours = json.loads(pq.read_metadata(path).metadata[_SAID])
+    assert (pieces(tmp_path)[1], ours["count"], ours["bucket"]) == (2, 2, 1)
+    table = pq.read_table(path).replace_schema_metadata(None)
+    text = json.dumps(ours | said) if isinstance(said, dict) else json.dumps(ours) if said == "by Arrow" else said
+    alone = tmp_path / "alone"
+    alone.mkdir()
+    with pq.ParquetWriter(alone / "theirs.parquet", table.schema, store_schema=said == "by Arrow") as writer:
+        writer.write_table(table, row_group_size=-(-len(table) // 2))
+        writer.add_key_value_metadata({} if text is None else {_SAID: text})
+
+    assert pieces(alone) == ([Piece(str(alone / "theirs.parquet"), 0, 2, len(table), 0)], None)
+
+    (alone / "theirs.parquet").rename(tmp_path / "theirs.parquet")
+    alone.rmdir()
+    found, bucket_count = pieces(tmp_path)
+
+    assert bucket_count is None
+    assert [one for one in found if "theirs" in one.path] == [
+        Piece(str(tmp_path / "theirs.parquet"), 0, 2, len(table), 0)
+    ]
+    assert sum(map(len, read(found))) == sum(len(pq.read_table(path)) for path in tmp_path.iterdir())
+
+
+def test_files_in_different_buckets_are_in_none(tmp_path: Path) -> None:
+    """Each is right by itself; together a group would be in two."""
+    for count in (2, 3):
+        write([_table(_groups(["a", "b", "c", "d"]))], tmp_path, str(count), count)
+
+    assert pieces(tmp_path)[1] is None
+
+
+def test_a_bit_that_flipped_is_not_another_history(tmp_path: Path) -> None:
+    """In any column of ours: it is an error, though what is left is Parquet and can be read."""
+    write([_table(_groups([f"g{number}" for number in range(20)]))], tmp_path, "e", 1)
+    (path,) = tmp_path.iterdir()
+    whole, group = path.read_bytes(), pq.read_metadata(path).row_group(0)
+    told = [
+        column
+        for column in map(group.column, range(group.num_columns))
+        if column.path_in_schema in parquet_files._READ and column.statistics.null_count < column.num_values
+    ]
+    assert len(told) > 15
+
+    for column in told:
+        begin = column.data_page_offset if column.dictionary_page_offset is None else column.dictionary_page_offset
+        end = begin + column.total_compressed_size
+        for at in (column.data_page_offset + 1, end - 1):  # its page's type, and a value
+            torn = bytearray(whole)
+            torn[at] ^= 1
+            path.write_bytes(torn)
+            (found,), _ = pieces(tmp_path)
+            with pytest.raises((OSError, pa.ArrowException)):
+                list(read([found]))
+            if column.path_in_schema == "message_group_id":
+                with pytest.raises((OSError, pa.ArrowException)):
+                    read_groups(found, pa.array(["g1"]))

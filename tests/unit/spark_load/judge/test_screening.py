@@ -1,0 +1,301 @@
+"""What stands behind the suspects: texts as hashes, numbers as text, measures joined of parts, events counted."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from sluice.history.checker import Activity, Expectation
+from sluice.history.events import Event, Kind, answer_detail
+from sluice.recorder.journal import SCHEMA
+from spark_load.history.parquet_files import pieces, read
+from spark_load.judge.counts import count, facts
+from spark_load.judge.measures import _rounded, joined, measures, nothing
+from spark_load.judge.screening.buckets import Rows, cleared, group_names
+from spark_load.judge.screening.columns import NONE, Events, alike, hashes
+from spark_load.judge.screening.encode import narrow
+from tests.support.histories import EXPECTATION, full, published, received
+
+_random = np.random.default_rng(5)
+_NUMBER = "18".zfill(21) + "000000000123456789"
+
+
+def _table(events: Sequence[Event]) -> pa.Table:
+    return pa.Table.from_pylist([asdict(event) for event in events], schema=SCHEMA)
+
+
+def _seen(events: Sequence[Event], expectation: Expectation = EXPECTATION) -> dict[str, Any]:
+    return _cleared(Events(_table(events)), expectation)[1]
+
+
+def _cleared(told: Events, expectation: Expectation = EXPECTATION) -> tuple[pa.Table, dict[str, Any]]:
+    rows = Rows()
+    rows.add(narrow(told, expectation))
+    return cleared(rows, group_names(told), expectation)
+
+
+def _measured(*parts: Sequence[Event]) -> dict[str, Any]:
+    return measures(joined([_seen(events) for events in parts]), EXPECTATION)
+
+
+def test_a_text_has_one_hash_whatever_it_stands_among() -> None:
+    """Of any length, beside others, in a slice, as a dictionary; what differs at all has another; none has 0."""
+    texts = ["", "a", "b", "a\0", "\0a", "abcdefgh", "abcdefghi", "ä", "x" * 128, None, "a"]
+
+    together = hashes(pa.array(texts))
+
+    assert together.tolist() == [int(hashes(pa.array([text], pa.string()))[0]) for text in texts]
+    assert together.tolist() == hashes(pa.array(["before", *texts]).slice(1)).tolist()
+    assert len(set(together.tolist())) == len(set(texts))
+    assert (together == 0).tolist() == [text is None for text in texts]
+    plain, coded = (
+        Events(pa.table({"queue": array})) for array in (pa.array(texts), pa.array(texts).dictionary_encode())
+    )
+    assert coded.hashes("queue").tolist() == plain.hashes("queue").tolist() == together.tolist()
+    only = np.array([text == "b" for text in texts])
+    assert plain.hashes("queue", only).tolist() == np.where(only, together, 0).tolist()
+
+
+def test_a_million_texts_have_a_million_hashes() -> None:
+    """Numbered names, as groups and messages have them, do not collide; their last bits share them out evenly."""
+    found = hashes(pa.array([f"group-{number}" for number in range(1_000_000)]))
+
+    assert len(np.unique(found)) == 1_000_000
+    found_too = hashes(
+        pa.array([f"region{n // 10_000:02}/a{n // 100 % 100:02}/c{n % 100:02}" for n in range(1_000_000)])
+    )
+    assert len(np.unique(found_too)) == 1_000_000
+    shares = np.bincount((found % np.uint64(16)).astype(np.int64), minlength=16)
+    assert shares.min() > 0.97 * shares.max()
+
+
+@pytest.mark.parametrize(
+    ("text", "low"),
+    [
+        (_NUMBER, 123_456_789),
+        ("9" * 39, 999_999_999_999_999_999),
+        ("0" * 39, 0),
+        (_NUMBER[1:], NONE),
+        (_NUMBER + "0", NONE),
+        (_NUMBER[:-1] + "x", NONE),
+        (_NUMBER[:-1] + "/", NONE),
+        ("", NONE),
+        (None, NONE),
+    ],
+)
+def test_a_sequence_number_is_compared_by_its_last_digits(text: str | None, low: int) -> None:
+    """18 digits are a number, the others a hash; what has not 39 digits is no number; the first column comes first."""
+    events = Events(pa.table({"one": pa.array([text, None]), "other": pa.array([None, _NUMBER])}))
+
+    lows, highs = events.sequence_numbers("one", "other")
+
+    assert lows.tolist() == [low, 123_456_789]
+    assert (highs[0] == 0) == (text is None)
+    assert (highs[0] == highs[1]) == (text is not None and text.startswith(_NUMBER[:21]) and len(text) == 39)
+
+
+def test_equal_values_have_one_number() -> None:
+    """Whatever their order; the row named for each value has it."""
+    values = np.array([7, 3, 7, 9, 3, 3], dtype=np.uint64)
+
+    first, number = alike(values)
+
+    assert values[first].tolist() == [3, 7, 9]
+    assert values[first][number].tolist() == values.tolist()
+    assert [len(found) for found in alike(values[:0])] == [0, 0]
+
+
+def test_the_order_of_events_and_chunks_does_not_matter() -> None:
+    """Shuffled rows in many chunks see what sorted ones see."""
+    events = full()
+    shuffled = [events[at] for at in _random.permutation(len(events))]
+    chunks = pa.concat_tables([_table(shuffled[at : at + 3]) for at in range(0, len(shuffled), 3)])
+
+    maybe, seen = _cleared(Events(chunks))
+
+    assert seen == _seen(events)
+    assert not maybe.column("is_suspect").to_pylist().count(True)
+
+
+@pytest.mark.parametrize("type_", [pa.string(), pa.large_string(), pa.dictionary(pa.int8(), pa.string())])
+def test_how_a_file_holds_its_texts_does_not_matter(type_: pa.DataType, tmp_path: Path) -> None:
+    """What pandas and others write reads as what Spark writes."""
+    table = _table(full())
+    other = table.cast(pa.schema([(one.name, type_ if one.type == pa.string() else one.type) for one in table.schema]))
+    pq.write_table(other, tmp_path / "events.parquet")
+
+    (events,) = read(pieces(tmp_path)[0])
+    rows = narrow(events, EXPECTATION)
+
+    assert rows.equals(narrow(Events(table), EXPECTATION))
+
+
+def test_what_came_twice_is_not_behind_itself() -> None:
+    """One message received twice: nothing stood behind another."""
+    events = [published(0, 0), received("billing", 0, 100), received("billing", 0, 200, receive_count=2)]
+
+    assert _seen(events)["later"] == ["sum", 0]
+
+
+def test_measures_by_hand() -> None:
+    """Two messages from two queues, the second published twice and late; the warm-up and the end are not measured."""
+    events = [
+        published(0, 0, took_ms=5),
+        published(1, 20, took_ms=7, intended_at_us=10_000),
+        published(1, 30, took_ms=9, intended_at_us=10_000),
+        published(2, 40, phase="warm_up"),
+        published(-1, 50),
+        *(received("billing", idx, at) for idx, at in ((0, 100), (1, 120), (1, 150), (2, 160), (-1, 180))),
+        received("shipping", 0, 200),
+    ]
+
+    found = _measured(events)
+
+    assert found["published"] == {"count": 2, "seconds": 0.027, "per_second": 2 / 0.027}
+    assert found["lateness_us"] == {"p50": 0, "p95": 20_000, "p99": 20_000, "max": 20_000}
+    assert found["publish_latency_us"] == {"p50": 5_000, "p95": 9_000, "p99": 9_000, "max": 9_000}
+    billing, shipping = found["queues"]["billing"], found["queues"]["shipping"]
+    assert billing["received"] == {"count": 2, "seconds": 0.02, "per_second": 100.0}
+    assert billing["latency_us"] == {"p50": 105_000, "p95": 115_000, "p99": 115_000, "max": 115_000}
+    assert billing["drain_seconds"] == 0.105
+    assert shipping["received"] == {"count": 1, "seconds": 0.0, "per_second": None}
+    assert found["percentiles"] == "exact"
+
+
+def test_nothing_is_measured_of_nothing() -> None:
+    """No message: no rate, no percentile, and no exception."""
+    found = measures(joined([nothing(EXPECTATION)]), EXPECTATION)
+
+    assert found["published"] == {"count": 0, "seconds": None, "per_second": None}
+    assert found["queues"]["billing"] == {
+        "received": {"count": 0, "seconds": None, "per_second": None},
+        "drain_seconds": None,
+        "latency_us": None,
+    }
+    assert set(nothing(EXPECTATION)) == set(_seen(full()))
+
+
+def _late(latenesses_us: Sequence[int], group: str) -> list[Event]:
+    return [
+        published(idx, 10_000 + idx, intended_at_us=(10_000 + idx) * 1_000 - late_us, message_group_id=group)
+        for idx, late_us in enumerate(latenesses_us)
+    ]
+
+
+def test_percentiles_of_parts_are_those_of_the_whole() -> None:
+    """Exact up to 5,000 values in each part: the value with that share of all at or below it."""
+    values = _random.permutation(1_000_000)[:6_000].tolist()
+    parts = [_late(values[:2_500], "one"), _late(values[2_500:], "other")]
+
+    found = _measured(*parts)
+
+    in_order = sorted(values)
+    assert found["percentiles"] == "exact"
+    assert found["lateness_us"] == {
+        **{f"p{q}": in_order[math.ceil(q / 100 * 6_000) - 1] for q in (50, 95, 99)},
+        "max": in_order[-1],
+    }
+
+
+def test_many_values_are_rounded_and_say_so() -> None:
+    """Each percentile is at most 1/4,096 below the true one, whatever its sign; the maximum is exact."""
+    values = [round(math.exp(power)) - 50 for power in _random.uniform(0, 20, 6_000)]
+
+    found = _measured(_late(values, "one"))
+
+    in_order = sorted(values)
+    assert found["percentiles"] == "each at most 1/4,096 below the value"
+    assert found["lateness_us"]["max"] == in_order[-1]
+    for q in (50, 95, 99):
+        true = in_order[math.ceil(q / 100 * 6_000) - 1]
+        assert 0 <= true - found["lateness_us"][f"p{q}"] <= abs(true) / 4_096
+
+
+def test_a_value_is_rounded_down_to_its_first_thirteen_bits() -> None:
+    """Smaller ones stay as they are; of those below zero down is away from it."""
+    values = [0, 1, -1, 8_191, 8_192, 8_193, -8_193, 16_387, 2**40 + 1]
+
+    rounded = _rounded(np.array(values))
+
+    assert rounded.tolist() == [0, 1, -1, 8_191, 8_192, 8_192, -8_194, 16_384, 2**40]
+
+
+def test_parts_that_overlap_are_joined_in_the_order_of_their_values() -> None:
+    """Of 5, 5, 5 and 1 the half at or below is 5; one rounded part makes the whole approximate."""
+    many = [round(math.exp(power)) for power in _random.uniform(0, 20, 5_001)]
+
+    assert _measured(_late([5, 5, 5], "one"), _late([1], "other"))["lateness_us"]["p50"] == 5
+    assert _measured(_late([5], "one"), _late(many, "other"))["percentiles"] != "exact"
+
+
+def test_publishing_began_with_the_first_measured_message() -> None:
+    """What warmed up before it, and what was refused, is no part of the rate."""
+    refused = published(9, 50, outcome="fail", error="Throttling")
+    warm_up = published(8, 0, phase="warm_up")
+
+    found = _measured([warm_up, refused, published(0, 100, took_ms=5), published(1, 120, took_ms=7)])
+
+    assert found["published"] == {"count": 2, "seconds": 0.027, "per_second": 2 / 0.027}
+
+
+@pytest.mark.parametrize("kinds", [("opened", "closed"), ("closed", "opened")])
+def test_a_recorder_has_finished_whatever_is_counted_first(kinds: tuple[str, str]) -> None:
+    """Its first and its last event may be in different files."""
+    parts = [count(Events(_table([Event(kind=one, worker="one", task_attempt=0)])), EXPECTATION) for one in kinds]
+
+    assert facts(pa.concat_tables(parts), EXPECTATION).recorded == {"one": {0: True}}
+
+
+def test_events_are_counted_by_hand() -> None:
+    """Calls, answers and frames; polls by the second they began in; parts add up."""
+    poll = Event(
+        kind=Kind.POLL.value,
+        queue="billing",
+        call_id="p",
+        clock_id="c",
+        invoked_at_us=7_900_000,
+        responded_at_us=8_100_000,
+        wait_time_seconds=1,
+        detail=answer_detail(0),
+    )
+    polls = [
+        poll,
+        replace(poll, detail=answer_detail(3), responded_at_us=8_000_000),
+        replace(poll, wait_time_seconds=0),
+        replace(poll, outcome="info", responded_at_us=None, detail=None),
+        replace(poll, detail="torn {", clock_id="d"),
+        replace(poll, detail='{"received": 1000000000000000000000}'),
+    ]
+    frames = [
+        Event(kind=kind, worker=worker, task_attempt=attempt)
+        for kind, worker, attempt in (
+            ("opened", "one", 0),
+            ("opened", "one", 1),
+            ("closed", "one", 1),
+            ("opened", "two", None),
+        )
+    ]
+    failed = published(3, 90, outcome="fail", error="Throttling", took_ms=5)
+    foreign = received("billing", 9, 300, message_run="another")
+    events = [*full(), *polls, *frames, failed, foreign]
+
+    parts = [count(Events(_table(events[at::2])), EXPECTATION) for at in range(2)]
+    found = facts(pa.concat_tables(parts), EXPECTATION)
+
+    assert found.recorded == {"one": {0: False, 1: True}, "two": {0: False}}
+    assert found.failed_calls == {"Throttling": 1}
+    assert found.unanswered_receives == {"billing": 1}
+    assert found.clocks == {"c", "d"}
+    assert found.activity == {
+        "billing": [Activity(second=7, served_count=1, empty_count=1, answered_by_us=8_100_000)],
+    }
+    expected = {"received": 8, "ended": 2, "foreign": 1, "publishes": 5, "deleted": 8, "numbered": 8, "handled": 3}
+    assert {name: found.counts[name] for name in expected} == expected
+    assert found.counts["events"] == len(events)
+    assert found.counts["throttled"] == 1

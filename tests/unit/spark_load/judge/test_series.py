@@ -1,0 +1,53 @@
+"""How a run is cut into bins of time and ranks of groups."""
+
+import pytest
+
+from sluice.history.checker.verdict import Violation
+from spark_load.judge.series import BINS_MAX, GROUPS_MAX, _told_groups, bin_width_us, rank_table, waiting
+from tests.support.histories import published
+
+
+@pytest.mark.parametrize(
+    ("span_seconds", "bin_seconds"),
+    [(0, 0.5), (59, 0.5), (60, 1), (119, 1), (120, 2), (86_400, 900), (86_400 * 30, 25_200)],
+)
+def test_a_bin_is_as_wide_as_it_must_be(span_seconds: int, bin_seconds: float) -> None:
+    """Never more bins than BINS_MAX, the last one counted."""
+    width = bin_width_us(span_seconds * 1_000_000)
+
+    assert width == bin_seconds * 1_000_000
+    assert span_seconds * 1_000_000 // width + 1 <= BINS_MAX
+
+
+def test_groups_are_ranked_by_size() -> None:
+    """One hot group, ten of one size, nine with one message."""
+    assert rank_table({1_000: 1, 7: 10, 1: 9}) == [(1_000, 0, 1), (7, 1, 10), (1, 11, 9)]
+    assert rank_table({}) == []
+
+
+def _found(anomaly: str, group: str, *at_ms: int) -> Violation:
+    witness = tuple(published(0, at, message_group_id=group) for at in at_ms)
+    return Violation(anomaly=anomaly, message_group_id=group, queue=None, idxs=(0,), sentence="", witness=witness)
+
+
+def test_a_timeline_spans_all_that_was_found_in_its_group() -> None:
+    """From the first call of a witness to the last answer, which takes 5 ms here."""
+    found = [_found("A1", "g", 100), _found("B1", "g", 50, 70), _found("C1", "g", 120)]
+
+    assert _told_groups(found) == {"g": (50_000, 125_000)}
+
+
+def test_every_anomaly_is_told_of_before_one_is_told_of_twice() -> None:
+    """There is room for a few groups; what is found in one of them later still belongs to it."""
+    many = [_found("A1", f"a{number}", 10) for number in range(GROUPS_MAX + 1)]
+    found = [*many, _found("B1", "b", 10), _found("A1", "a0", 90)]
+
+    told = _told_groups(found)
+
+    assert list(told) == ["a0", "b", *(f"a{number}" for number in range(1, GROUPS_MAX - 1))]
+    assert told["a0"] == (10_000, 95_000)
+
+
+def test_what_waits_is_never_less_than_nothing() -> None:
+    """A message can be received before its publisher has the answer."""
+    assert waiting([3, 0, 2, 0], [1, 3, 0, 1]) == [2, 0, 1, 0]

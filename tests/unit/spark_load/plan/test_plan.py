@@ -1,0 +1,329 @@
+"""The plan is a pure function of profile, seed and number."""
+
+import pickle
+import string
+from collections import Counter
+from dataclasses import astuple
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sluice.history.events import identity_of, make_body
+from spark_load.plan.hashed_random import mixed, uniform
+from spark_load.plan.plan import SCHEMA, Plan, Planned
+from spark_load.profiles.profile import Phase, Profile
+
+QUICK = settings(max_examples=40, deadline=None)
+RATES = st.floats(1, 20)
+STEPS = st.lists(
+    st.builds(
+        Phase,
+        duration_seconds=st.floats(2, 4),
+        messages_per_second=RATES,
+        to_per_second=st.none() | st.just(0.0) | RATES,
+    ),
+    min_size=1,
+    max_size=3,
+)
+PROFILES = st.builds(
+    Profile,
+    phases=STEPS.map(tuple),
+    warm_up_seconds=st.just(0) | st.floats(1, 3),
+    group_count=st.integers(4, 30),
+    group_skew=st.floats(0, 2),
+    payload_bytes=st.integers(0, 64),
+    duplicate_share=st.floats(0, 0.5),
+    late_duplicate_share=st.floats(0.01, 0.5),
+    late_duplicate_after_seconds=st.just(400),
+    publish_tasks=st.integers(1, 4),
+)
+
+
+def _rows(plan: Plan) -> list[Planned]:
+    return [Planned(**row) for row in plan.batch(np.arange(plan.row_count)).to_pylist()]
+
+
+def _body(plan: Plan, row: Planned) -> str:
+    return plan.body(row.idx, row.group_number, "r")
+
+
+@QUICK
+@given(profile=PROFILES, seed=st.integers(0, 2**32), parts=st.integers(1, 9))
+def test_the_plan_is_the_same_however_it_is_cut_up(profile: Profile, seed: int, parts: int) -> None:
+    """Dealt to several tasks, each with a plan of its own, it is what one task makes of it; so are the bodies."""
+    whole = Plan(profile, seed)
+
+    plans = [Plan(profile, seed) for _ in range(parts)]
+    dealt = [plan.batch(np.arange(part, plan.row_count, parts)) for part, plan in enumerate(plans)]
+
+    rows = [(plan, Planned(**row)) for plan, batch in zip(plans, dealt, strict=True) for row in batch.to_pylist()]
+    assert sorted(map(astuple, _rows(whole))) == sorted(astuple(row) for _, row in rows)
+    assert [_body(plan, row) for plan, row in rows[:20]] == [_body(whole, row) for _, row in rows[:20]]
+
+
+@QUICK
+@given(profile=PROFILES, seed=st.integers(0, 2**32), data=st.data())
+def test_one_row_is_planned_as_in_a_batch(profile: Profile, seed: int, data: st.DataObject) -> None:
+    """The publishes of a number are the same, whether it is asked for alone or with all others."""
+    plan = Plan(profile, seed)
+    number = data.draw(st.integers(0, plan.row_count - 1))
+    idx = number if number < profile.message_count else profile.message_count - 1 - number
+
+    assert list(plan.rows(number)) == [row for row in _rows(plan) if row.idx == idx]
+
+
+@QUICK
+@given(profile=PROFILES, seed=st.integers(0, 2**32))
+def test_a_group_belongs_to_one_task_and_ends_last(profile: Profile, seed: int) -> None:
+    """Every group has one task, one end marker, and nothing planned after it."""
+    rows = _rows(Plan(profile, seed))
+
+    for group in range(profile.group_count):
+        of_group = [row for row in rows if row.group_number == group]
+        assert len({row.task for row in of_group}) == 1
+        assert [row.idx for row in of_group if row.idx < 0] == [-1 - group]
+        assert max(of_group, key=lambda row: row.offset_us).idx == -1 - group
+
+
+@QUICK
+@given(profile=PROFILES, seed=st.integers(0, 2**32))
+def test_a_repeat_is_the_same_message_later(profile: Profile, seed: int) -> None:
+    """Same body and deduplication id, same task, later by one of the profile's times; none of the warm-up."""
+    plan = Plan(profile, seed)
+    by_idx: dict[int, list[Planned]] = {}
+    for row in _rows(plan):
+        by_idx.setdefault(row.idx, []).append(row)
+
+    assert sorted(idx for idx in by_idx if idx >= 0) == list(range(profile.message_count))
+    for first, *repeats in by_idx.values():
+        for repeat in repeats:
+            assert _body(plan, first) == _body(plan, repeat)
+            assert plan.deduplication_id(first, "r") == plan.deduplication_id(repeat, "r")
+            assert (repeat.task, repeat.publish_attempt, first.phase) == (first.task, 2, "measure")
+            assert repeat.offset_us - first.offset_us in (2_000_000, 400_000_000)
+
+
+def test_shares_follow_the_profile() -> None:
+    """Skew 1 over 4 groups gives shares as 1, 1/2, 1/3, 1/4; a tenth is repeated; 100 a second for 100 seconds."""
+    profile = Profile(messages_per_second=100, duration_seconds=100, group_count=4, group_skew=1, duplicate_share=0.1)
+    rows = [row for row in _rows(Plan(profile, seed=1)) if row.idx >= 0]
+
+    firsts = [row for row in rows if row.publish_attempt == 1]
+    counts = Counter(row.group_number for row in firsts)
+    assert [counts[group] / counts[0] for group in range(4)] == pytest.approx([1, 1 / 2, 1 / 3, 1 / 4], abs=0.03)
+    assert 0.09 < (len(rows) - len(firsts)) / len(firsts) < 0.11
+    assert firsts[-1].offset_us == 99_990_000
+
+
+def test_repeats_come_when_the_profile_says() -> None:
+    """Of 10,000 messages a fifth again after 2 s, and a tenth after 400 s."""
+    profile = Profile(
+        messages_per_second=1_000,
+        duration_seconds=10,
+        group_count=4,
+        duplicate_share=0.2,
+        late_duplicate_share=0.1,
+        late_duplicate_after_seconds=400,
+    )
+    rows = _rows(Plan(profile, seed=1))
+
+    first_us = {row.idx: row.offset_us for row in rows if row.publish_attempt == 1}
+    after = Counter(row.offset_us - first_us[row.idx] for row in rows if row.publish_attempt == 2)
+    assert {us: count / 10_000 for us, count in after.items()} == {
+        2_000_000: pytest.approx(0.2, abs=0.02),
+        400_000_000: pytest.approx(0.1, abs=0.02),
+    }
+
+
+def test_a_body_carries_its_identity_and_the_payload_size() -> None:
+    """What is published can be told apart, and is as large as asked for."""
+    plan = Plan(Profile(messages_per_second=1, duration_seconds=1, group_count=1, payload_bytes=33), seed=1)
+    (row, *_) = plan.rows(0)
+
+    body = _body(plan, row)
+
+    assert identity_of(body=body, deduplication_id=None, message_group_id=None) == plan.identity(row, "r")
+    assert len(body.split('"payload":"')[1].removesuffix('"}')) == 33
+
+
+def test_offsets_invert_a_ramp_a_plateau_and_a_pause() -> None:
+    """From 0 to 10/s in 10 s are 50 messages, the 8th after 4 s; then 10/s for 2 s, nothing for 5 s, 2/s."""
+    ramp = Phase(duration_seconds=10, messages_per_second=0, to_per_second=10)
+    plateau = Phase(duration_seconds=2, messages_per_second=10)
+    pause = Phase(duration_seconds=5, messages_per_second=0)
+    tail = Phase(duration_seconds=1, messages_per_second=2)
+    profile = Profile(phases=(ramp, plateau, pause, tail), group_count=1)
+
+    offsets = {row.idx: row.offset_us for row in _rows(Plan(profile, seed=1))}
+
+    assert profile.message_count == 72
+    assert [offsets[idx] for idx in (0, 2, 8, 18, 32, 50)] == [
+        0,
+        2_000_000,
+        4_000_000,
+        6_000_000,
+        8_000_000,
+        10_000_000,
+    ]
+    assert [offsets[idx] for idx in (51, 69, 70, 71)] == [10_100_000, 11_900_000, 17_000_000, 17_500_000]
+
+
+@QUICK
+@given(profile=PROFILES)
+def test_at_a_messages_time_the_rates_integral_has_reached_its_number(profile: Profile) -> None:
+    """The integral is summed in small steps; no message is due before its number or after the end."""
+    rows = [
+        row for row in _rows(Plan(profile, 1)) if row.publish_attempt == 1 and row.phase == "measure" and row.idx >= 0
+    ]
+
+    for row in rows[:: max(1, len(rows) // 7)]:
+        left_seconds, reached = row.offset_us / 1e6, 0.0
+        for step in profile.phases:
+            within = min(left_seconds, step.duration_seconds)
+            midpoints = (np.arange(2_000) + 0.5) / 2_000 * within
+            slope = (step.end_per_second - step.messages_per_second) / step.duration_seconds
+            reached += float(np.sum(step.messages_per_second + slope * midpoints)) * within / 2_000
+            left_seconds -= within
+        assert left_seconds == pytest.approx(0, abs=1e-6)
+        assert reached == pytest.approx(row.idx - profile.warm_up_count, abs=1e-3)
+
+
+def test_the_warm_up_comes_before_the_load() -> None:
+    """Two seconds at 5/s: ten messages at negative times, in a phase of their own; the load begins at 0."""
+    rows = _rows(Plan(Profile(messages_per_second=5, duration_seconds=3, group_count=2, warm_up_seconds=2), seed=1))
+
+    warm_up = [row for row in rows if row.phase == "warm_up"]
+    assert [(row.idx, row.offset_us) for row in warm_up] == [(idx, -2_000_000 + idx * 200_000) for idx in range(10)]
+    assert [row.offset_us for row in rows if row.idx == 10] == [0]
+
+
+def test_end_markers_are_spread_as_fast_as_a_stall_is_caught_up_with() -> None:
+    """Half a second after the load, two times ten a second; the last one ends publishing."""
+    profile = Profile(messages_per_second=10, duration_seconds=2, group_count=3, catch_up_ratio=2)
+
+    ends = [row.offset_us for row in _rows(Plan(profile, seed=1)) if row.idx < 0]
+
+    assert ends == [2_500_000, 2_550_000, 2_600_000]
+    assert profile.publish_seconds == pytest.approx(2.6)
+
+
+def test_several_producers_share_a_group() -> None:
+    """Of four tasks three publish each group, each about a third; a repeat stays with its task; one ends the group."""
+    profile = Profile(
+        messages_per_second=300,
+        duration_seconds=10,
+        group_count=2,
+        publish_tasks=4,
+        producers_per_group=3,
+        duplicate_share=0.5,
+    )
+    rows = _rows(Plan(profile, seed=1))
+
+    for group in range(2):
+        tasks = Counter(row.task for row in rows if row.group_number == group and row.publish_attempt == 1)
+        assert len(tasks) == 3
+        assert min(tasks.values()) > 400  # of about 500
+    task_of = {row.idx: row.task for row in rows if row.publish_attempt == 1}
+    assert all(row.task == task_of[row.idx] for row in rows)
+    assert len([row for row in rows if row.idx < 0]) == 2
+
+
+def test_a_message_has_one_fate() -> None:
+    """A tenth is poison, two tenths fail first, three tenths crash first; no end marker and no warm-up does."""
+    profile = Profile(
+        messages_per_second=1_000,
+        duration_seconds=10,
+        group_count=1,
+        warm_up_seconds=1,
+        poison_share=0.1,
+        failure_share=0.2,
+        crash_share=0.3,
+    )
+    plan = Plan(profile, seed=3)
+
+    fates = [(plan.is_poison(idx), plan.fails_first(idx), plan.crashes_first(idx)) for idx in range(1_000, 11_000)]
+
+    assert max(map(sum, fates)) == 1
+    assert [sum(fate) / 10_000 for fate in zip(*fates, strict=True)] == pytest.approx([0.1, 0.2, 0.3], abs=0.02)
+    never = [*range(-5, 0), *range(1_000)]
+    assert not any(plan.is_poison(idx) or plan.fails_first(idx) or plan.crashes_first(idx) for idx in never)
+
+
+def test_a_body_is_what_the_history_makes_of_it() -> None:
+    """Put together by hand it is the same text, end markers and odd run names among them; nothing needs escaping."""
+    plan = Plan(Profile(messages_per_second=1, duration_seconds=3, group_count=2, payload_bytes=100), seed=1)
+
+    for row in _rows(plan):
+        identity = plan.identity(row, 'a "run"')
+        assert plan.body(row.idx, row.group_number, 'a "run"') == make_body(
+            identity, is_end=row.idx < 0, payload=plan.payload(row.idx)
+        )
+    assert set("".join(plan.payload(idx) for idx in range(3))) <= set(string.ascii_letters + string.digits + "-_")
+
+
+def test_payloads_differ_between_messages_and_between_seeds() -> None:
+    """65,536 messages in a row have as many payloads, and those of another seed are none of them."""
+    profile = Profile(messages_per_second=1, duration_seconds=3, group_count=2, payload_bytes=32)
+    one, other = Plan(profile, seed=1), Plan(profile, seed=2)
+
+    payloads = {one.payload(idx) for idx in range(65_536)}
+
+    assert len(payloads) == 65_536
+    assert payloads.isdisjoint(other.payload(idx) for idx in range(100))
+
+
+def test_a_batch_takes_arrow_and_gives_arrow() -> None:
+    """As Spark hands them over: numbers of messages and of end markers mixed, in `SCHEMA`; none of them is fine."""
+    plan = Plan(Profile(messages_per_second=2, duration_seconds=3, group_count=2), seed=1)
+
+    batch = plan.batch(pa.array([7, 0, 6, 5], pa.int64()))
+
+    assert batch.schema == SCHEMA
+    assert batch.column("idx").to_pylist() == [0, 5, -2, -1]
+    assert plan.batch(pa.array([], pa.int64())).num_rows == 0
+
+
+def test_a_plan_travels_light() -> None:
+    """What it has computed does not go with it to the tasks: a payload pool, and the shares of 100,000 groups."""
+    plan = Plan(Profile(messages_per_second=10, duration_seconds=1, group_count=100_000), seed=1)
+    plan.batch(np.arange(10))
+    plan.body(0, 0, "r")
+
+    sent = pickle.dumps(plan)
+
+    assert len(sent) < 2_000
+    assert pickle.loads(sent).batch(np.arange(10)) == plan.batch(np.arange(10))  # noqa: S301 (our own)
+
+
+def test_the_mixing_function_is_splitmix64() -> None:
+    """Its first three values from state 0, as published with the reference implementation."""
+    step = 0x9E3779B97F4A7C15
+
+    assert [mixed(step * number % 2**64) for number in (1, 2, 3)] == [
+        0xE220A8397B1DCDAF,
+        0x6E789E6AA1B965F4,
+        0x06C45D188009454F,
+    ]
+
+
+@QUICK
+@given(seed=st.integers(), numbers=st.lists(st.integers(0, 2**62), min_size=1), purpose=st.integers(0, 3))
+def test_one_draw_is_as_many(seed: int, numbers: list[int], purpose: int) -> None:
+    """A number draws the same alone, in Python's integers, and among others, in numpy's."""
+    together = uniform(seed, np.array(numbers, np.uint64), purpose)
+
+    assert [uniform(seed, number, purpose) for number in numbers] == together.tolist()
+    assert all(0 <= drawn < 1 for drawn in together.tolist())
+
+
+def test_draws_for_different_purposes_have_nothing_to_do_with_each_other() -> None:
+    """Nor have neighbouring seeds: the correlation of 10,000 draws is that of chance."""
+    numbers = np.arange(10_000, dtype=np.uint64)
+    draws = [uniform(seed, numbers, purpose) for seed in (1, 2) for purpose in range(4)]
+
+    correlations = np.corrcoef(draws) - np.eye(8)
+
+    assert np.abs(correlations).max() < 0.05

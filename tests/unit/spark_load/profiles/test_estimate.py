@@ -1,0 +1,336 @@
+"""What a profile will take, worked out by hand; and what is said where it cannot work."""
+
+import json
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from spark_load.cli.planning import plan as plan_command
+from spark_load.cli.planning import profiles as profiles_command
+from spark_load.profiles import profile as profiles
+from spark_load.profiles.estimate import estimate
+from spark_load.profiles.profile import Phase, Profile
+
+# 10 messages come due in the second that a publish call waits, and as many between two receives.
+BY_HAND = Profile(
+    messages_per_second=10,
+    duration_seconds=100,
+    group_count=10,
+    duplicate_share=0.1,
+    payload_bytes=864,  # 1,024 with what is around it
+    publish_linger_seconds=0.98,
+    poll_pause_seconds=0.96,
+)
+
+
+def test_counts_through_a_topic_are_those_worked_out_by_hand() -> None:
+    """1,000 messages, 100 repeats and 10 end markers, by tens; 1,010 come through to each of three queues, by tens."""
+    made = estimate(BY_HAND, queue_count=3)
+
+    assert (made.message_count, made.repeat_count, made.end_marker_count) == (1_000, 100, 10)
+    assert (made.messages_per_publish_call, made.messages_per_receive_call) == (10, 10)
+    assert made.published_bytes == 1_110 * 1_024
+    assert made.delivered_count == 3_030
+    assert made.calls == {"publish": 111, "receive": 303, "delete": 303, "change visibility": 0}
+
+
+def test_the_cost_through_a_topic_is_the_one_worked_out_by_hand() -> None:
+    """By message and gigabyte for SNS, each delivery a request of SQS, then 303 receives and 303 deletes."""
+    assert estimate(BY_HAND, queue_count=3).cost == pytest.approx(
+        {
+            "SNS publish": 1_110 * 0.30e-6 + 1_110 * 1_024e-9 * 0.017,
+            "SNS delivery": 3_030 * 0.01e-6 + 3_030 * 1_024e-9 * 0.001,
+            "SQS send": 3_030 * 0.5e-6,
+            "SQS receive, delete": 606 * 0.5e-6,
+        }
+    )
+    assert estimate(BY_HAND, queue_count=3).cost_usd == pytest.approx(0.0022037, abs=1e-7)
+
+
+def test_straight_to_the_queues_large_batches_are_several_requests() -> None:
+    """Two messages of 100,000 bytes fit into a call, which is 200,000 bytes: four times 64 KiB, four requests."""
+    profile = replace(BY_HAND, destination="queue", payload_bytes=99_840, duplicate_share=0)
+
+    made = estimate(profile, queue_count=1)
+
+    assert made.messages_per_publish_call == 2
+    assert made.calls["publish"] == 505
+    assert made.cost["SQS send"] == pytest.approx(505 * 4 * 0.5e-6)
+    assert set(made.cost) == {"SQS send", "SQS receive, delete"}
+
+
+def test_each_message_goes_straight_to_one_queue_and_through_a_topic_to_all() -> None:
+    """1,010 receives against 3,030."""
+    assert estimate(replace(BY_HAND, destination="queue"), queue_count=3).delivered_count == 1_010
+    assert estimate(BY_HAND, queue_count=3).delivered_count == 3_030
+
+
+def test_a_repeat_outside_the_window_is_a_message_of_its_own() -> None:
+    """It comes through to every queue, as those inside it do not."""
+    profile = replace(BY_HAND, duplicate_share=0, late_duplicate_share=0.1, late_duplicate_after_seconds=400)
+
+    made = estimate(profile, queue_count=3)
+
+    assert (made.repeat_count, made.calls["publish"], made.delivered_count) == (100, 111, 3_330)
+
+
+def test_what_fails_is_received_again_one_at_a_time() -> None:
+    """100 fail once, 10 are forgotten, 10 are poison: 4 more receives, one in the DLQ, and one after the redrive."""
+    profile = replace(BY_HAND, duplicate_share=0, failure_share=0.1, crash_share=0.01, poison_share=0.01)
+
+    made = estimate(profile, queue_count=1, max_receive_count=5)
+    redriven = estimate(replace(profile, redrive=True), queue_count=1, max_receive_count=5)
+
+    assert made.delivered_count == 1_010 + 100 + 10 + 10 * 5
+    assert made.calls == {"publish": 101, "receive": 1_170, "delete": 1_000, "change visibility": 150}
+    assert redriven.delivered_count == made.delivered_count + 10
+    assert redriven.calls["delete"] == 1_010
+
+
+def test_idle_consumers_poll_all_the_same() -> None:
+    """One message in 100 s; three consumers that wait a second each make about 300 receives."""
+    profile = Profile(messages_per_second=0.01, duration_seconds=100, group_count=1)
+
+    assert 300 <= estimate(profile, queue_count=3).calls["receive"] <= 312
+
+
+def test_the_hottest_group_has_its_share_of_the_peak() -> None:
+    """Skew 1 over 3 groups: 1 / (1 + 1/2 + 1/3), of 20/s at the top of the ramp."""
+    ramp = Phase(duration_seconds=10, messages_per_second=0, to_per_second=20)
+
+    made = estimate(Profile(phases=(ramp,), group_count=3, group_skew=1), queue_count=1)
+
+    assert made.hottest_share == pytest.approx(6 / 11)
+    assert made.peak_per_second == 20
+    assert made.hottest_per_second == pytest.approx(120 / 11)
+
+
+def test_a_backlog_is_drained_at_the_consumers_rate() -> None:
+    """50/s for 20 s, consumed only then, 10 in 0.5 s by each of two: 1,010 at 40/s; the end markers take 0.6 s."""
+    profile = Profile(
+        messages_per_second=50,
+        duration_seconds=20,
+        group_count=10,
+        consume_after_seconds=20.6,
+        poll_pause_seconds=0.46,
+        consumers_per_queue=2,
+    )
+
+    made = estimate(profile, queue_count=1)
+
+    assert made.publish_seconds == pytest.approx(20.59)
+    assert made.drain_seconds == pytest.approx(1_010 / 40, abs=0.1)
+    assert made.seconds == pytest.approx(20 + 20.59 + 25.25, abs=0.2)
+
+
+@pytest.mark.parametrize("target", ["aws", "localstack"])
+@pytest.mark.parametrize("name", profiles.names())
+def test_a_profile_that_comes_along_can_work_where_it_says(name: str, target: str) -> None:
+    """No refusal anywhere, no warning where its comment says that it runs, and no more than five dollars."""
+    made = estimate(profiles.load(name).profile, queue_count=3, target="aws" if target == "aws" else "localstack")
+
+    assert made.refusals == ()
+    _, where = profiles.about(name)
+    if target == "localstack" and where == "AWS":
+        assert made.warnings != ()
+    else:
+        assert made.warnings == ()
+    assert 0 < made.cost_usd < 5
+
+
+FAST = Profile(
+    messages_per_second=20_000, duration_seconds=60, group_count=2_000, publish_tasks=8, consumers_per_queue=99
+)
+
+
+@pytest.mark.parametrize(
+    ("profile", "region", "refusals"),
+    [
+        (FAST, "us-east-1", ()),
+        (replace(FAST, duplicate_share=0.5), "us-east-1", ()),  # 30,000, and no more
+        *(
+            (
+                again,
+                "us-east-1",
+                (
+                    "publish, SNS FIFO in us-east-1: 32,000 messages/s at the peak, allowed is 30,000; lower the rate,"
+                    " or choose destination 'queue'",
+                ),
+            )
+            for again in (
+                replace(FAST, duplicate_share=0.6),
+                replace(FAST, late_duplicate_share=0.6, late_duplicate_after_seconds=400),
+            )
+        ),
+        (
+            FAST,
+            "eu-west-1",
+            (
+                "publish, SNS FIFO in eu-west-1: 20,000 messages/s at the peak, allowed is 9,000; lower the rate, or"
+                " choose destination 'queue'",
+            ),
+        ),
+        (
+            FAST,
+            "eu-north-1",
+            (
+                "publish, SNS FIFO in eu-north-1: 20,000 messages/s at the peak, allowed is 3,000; lower the rate, or"
+                " choose destination 'queue'",
+            ),
+        ),
+        (
+            replace(FAST, group_skew=1),  # 1 / 8.178 of the messages
+            "us-east-1",
+            (
+                "publish, hottest group: 2,445 messages/s at the peak, allowed is 300; lower group_skew or the rate, or"
+                " add groups",
+            ),
+        ),
+        (
+            replace(FAST, group_count=1_000_000, catch_up_ratio=5),
+            "us-east-1",
+            (
+                "publish, SNS FIFO in us-east-1: 100,000 messages/s at the peak, allowed is 30,000; lower the rate, or"
+                " choose destination 'queue'",
+            ),
+        ),
+        (replace(FAST, destination="queue"), "eu-north-1", ()),
+        (
+            replace(FAST, destination="queue", failure_share=0.1),
+            "eu-north-1",
+            (
+                "receive, a queue in eu-north-1: 6,670 calls/s at the peak, allowed is 2,400; lower the rate, or choose"
+                " a region with more",
+            ),
+        ),
+        (
+            replace(FAST, destination="queue", group_skew=1, batch_same_group=True),
+            "us-east-1",
+            (),
+        ),
+        (
+            replace(FAST, destination="queue", group_skew=1),
+            "us-east-1",
+            (
+                "send, hottest group: 2,445 calls/s at the peak, allowed is 300; lower group_skew or the rate, add"
+                " groups, or allow batch_same_group",
+            ),
+        ),
+    ],
+)
+def test_what_exceeds_a_quota_is_refused(profile: Profile, region: str, refusals: tuple[str, ...]) -> None:
+    """The limit, what is used and allowed, and what to do; LocalStack has no quotas."""
+    assert estimate(profile, queue_count=3, region=region).refusals == refusals
+    assert estimate(profile, queue_count=3, region=region, target="localstack").refusals == ()
+
+
+HUNDRED = Profile(messages_per_second=100, duration_seconds=100, group_count=30)
+
+
+@pytest.mark.parametrize(
+    ("profile", "warning"),
+    [
+        (
+            replace(HUNDRED, group_skew=3),
+            "the hottest group has 83.2% of the messages, 83/s at the peak, and each after the answer to the one before"
+            " about 50/s can be published: it will be late; lower group_skew or the rate, or allow batch_same_group",
+        ),
+        (
+            replace(HUNDRED, handler_seconds=0.1),  # ten in 1.04 s, for 100.65 s, of 10,030
+            "the consumers of a queue (1) can work off about 10 messages/s, and 100/s come: 9,062 are left to drain;"
+            " add consumers_per_queue",
+        ),
+        (
+            replace(HUNDRED, consume_after_seconds=300, drain_seconds_max=30),  # 199.4 s, and 10,030 at 250/s
+            "draining takes about 239 s, and drain_seconds_max is 30: the threshold will be crossed",
+        ),
+        (
+            replace(HUNDRED, duration_seconds=2_000, consume_after_seconds=1_500),
+            "the backlog of a queue grows to about 150,000 messages, and SQS looks for groups to serve in the first"
+            " 120,000",
+        ),
+    ],
+)
+def test_what_will_disappoint_is_said(profile: Profile, warning: str) -> None:
+    """A group that is published too slowly, consumers that fall behind, a drain beyond its threshold, a backlog."""
+    assert estimate(profile, queue_count=1).warnings == (warning,)
+
+
+def test_consumers_that_begin_late_on_purpose_are_no_disappointment() -> None:
+    """Whoever lets a backlog build knows that they fall behind."""
+    waiting = replace(HUNDRED, handler_seconds=0.1, consume_after_seconds=10)
+
+    assert estimate(waiting, queue_count=1).warnings == ()
+
+
+def test_localstack_is_told_to_be_slow() -> None:
+    """A topic passes on 90/s to each of three queues there, and 270/s to one."""
+    profile = Profile(messages_per_second=120, duration_seconds=10, group_count=100)
+
+    (warning,) = estimate(profile, queue_count=3, target="localstack").warnings
+
+    assert warning == (
+        "LocalStack, topic to 3 queues: 120 messages/s are offered, it can do about 90: a backlog builds; lower the"
+        " rate, or run it on AWS"
+    )
+    assert estimate(profile, queue_count=1, target="localstack").warnings == ()
+
+
+def test_the_command_says_it_as_json() -> None:
+    """What the estimate holds, what it assumes, and when the prices were read."""
+    ran = CliRunner().invoke(plan_command, ["tiny", "--json"])
+
+    said = json.loads(ran.stdout)
+    assert ran.exit_code == 0
+    assert {name: said[name] for name in ("profile", "environment", "target", "queue_count", "message_count")} == {
+        "profile": "tiny",
+        "environment": "local",
+        "target": "localstack",
+        "queue_count": 3,
+        "message_count": 320,
+    }
+    assert said["price_date"] == "2026-11-21"
+    assert said["cost_usd"] == pytest.approx(sum(said["cost"].values()))
+    assert len(said["assumptions"]) == 4
+
+
+@pytest.mark.parametrize(("environment", "when"), [("local", "on average"), ("prod", "at the peak")])
+def test_the_command_says_when_so_much_of_a_limit_is_used(environment: str, when: str) -> None:
+    """AWS refuses what is too much for a second; LocalStack works a peak off later."""
+    ran = CliRunner().invoke(plan_command, ["ramp", "--env", environment])
+
+    assert re.findall(r"^(.*?) +used +allowed +share *$", ran.stdout, re.MULTILINE) == [when]
+
+
+def test_the_command_ends_with_3_when_it_cannot_work(tmp_path: Path) -> None:
+    """The table is shown all the same, and the reason on standard error."""
+    path = tmp_path / "far-too-fast.yaml"
+    path.write_text("messages_per_second: 45000\nduration_seconds: 60\ngroup_count: 5000\n", encoding="utf-8")
+
+    ran = CliRunner().invoke(plan_command, [str(path), "--env", "prod"])
+
+    assert ran.exit_code == 3
+    assert "far-too-fast on prod (aws), 3 queues" in ran.stdout
+    assert ran.stderr.startswith("publish, SNS FIFO in us-east-1: 45,000 messages/s at the peak, allowed is 30,000")
+
+
+def test_a_rate_below_one_is_no_nought(tmp_path: Path) -> None:
+    """A message every hundred seconds."""
+    path = tmp_path / "trickle.yaml"
+    path.write_text("messages_per_second: 0.01\nduration_seconds: 500\ngroup_count: 1\n", encoding="utf-8")
+
+    ran = CliRunner().invoke(plan_command, [str(path)])
+
+    assert "5, at most 0.01/s" in ran.stdout
+
+
+def test_the_list_names_every_profile_and_what_it_shows() -> None:
+    """One line each where no terminal is too narrow for it."""
+    ran = CliRunner().invoke(profiles_command)
+
+    lines = {line.split()[0]: line for line in ran.stdout.splitlines()[1:]}
+    assert sorted(lines) == profiles.names()
+    assert all(said in line for name, line in lines.items() for said in profiles.about(name))

@@ -1,0 +1,372 @@
+"""The publisher: open loop, one call of a group at a time, bounded after a stall, patient with what throttles."""
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from sluice.clock import VirtualClock
+from spark_load.plan.plan import Plan
+from spark_load.profiles.profile import Profile
+from spark_load.publish.pacing import Pace, Trouble
+from spark_load.publish.publisher import Publisher
+from spark_load.publish.transport import Answer, Call, is_throttled
+from spark_load.runtime.coordinator import Board, Progress
+
+SECOND = 1_000_000
+_ROWS_A_BATCH = 7
+
+
+@dataclass
+class Service:
+    """A transport in virtual time: each call takes `latency`, and its messages fail as told.
+
+    Args:
+        fails: message's idx and the instant in seconds -> error code, or None.
+        stalled: from and until, seconds: who asks meanwhile is answered at its end.
+    """
+
+    clock: VirtualClock
+    latency_seconds: float = 0.01
+    slots: int = 8
+    fails: Callable[[int, float], str | None] = lambda _idx, _at: None
+    stalled: tuple[float, float] = (0, 0)
+    asked: list[tuple[float, Call]] = field(default_factory=list)
+    answered: list[tuple[float, Answer]] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self._on_their_way: list[tuple[float, Answer]] = []
+
+    @property
+    def room(self) -> int:
+        """Return how many slots are free."""
+        return self.slots - len(self._on_their_way)
+
+    def send(self, calls: Sequence[Call]) -> None:
+        """Decide at once what becomes of each call, and when."""
+        assert 0 < len(calls) <= self.room
+        for call in calls:
+            now = self.clock.monotonic()
+            self.asked.append((now, call))
+            codes = {at: self.fails(one.idx, now) for at, one in enumerate(call.messages)}
+            errors = {at: code for at, code in codes.items() if code is not None}
+            ready = now + self.latency_seconds
+            since, until = self.stalled
+            self._on_their_way.append((max(ready, until) if since <= now < until else ready, Answer(call, errors)))
+
+    def answers(self, wait_seconds: float) -> Sequence[Answer]:
+        """Let time pass until the first answer."""
+        now = self.clock.monotonic()
+        first = min((at for at, _ in self._on_their_way), default=now + wait_seconds)
+        self.clock.sleep(min(wait_seconds, first - now))
+        came = [one for one in self._on_their_way if one[0] <= self.clock.monotonic() + 1e-9]
+        self._on_their_way = [one for one in self._on_their_way if one not in came]
+        self.answered += came
+        return [answer for _, answer in came]
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+    def sent(self) -> list[tuple[float, int, float]]:
+        """Return instant, idx and intended instant of everything asked."""
+        return [(at, one.idx, one.intended_at_us / SECOND) for at, call in self.asked for one in call.messages]
+
+
+def _published(tmp_path: Path, clock: VirtualClock, service: Service, **profile: Any) -> Progress:
+    given = {"messages_per_second": 100, "duration_seconds": 5, "group_count": 20, "payload_bytes": 10} | profile
+    plan = Plan(Profile(**given), 3)
+    board = Board(tmp_path, clock)
+    board.start(0)
+    board.measure(0)
+    straight = given.get("destination") == "queue"
+    rows = plan.batch(np.arange(plan.row_count)).sort_by([("offset_us", "ascending"), ("idx", "ascending")])
+    publisher = Publisher(
+        plan,
+        run="r",
+        addresses=["q0", "q1", "q2"] if straight else ["topic"],
+        transport=service,
+        board=board,
+        clock=clock,
+        name="publish-0",
+    )
+    return publisher.publish(rows.slice(at, _ROWS_A_BATCH) for at in range(0, len(rows), _ROWS_A_BATCH))
+
+
+def test_every_message_goes_once_at_its_time(tmp_path: Path) -> None:
+    """Five hundred messages and twenty end markers; none early, none more than a moment late."""
+    clock = VirtualClock()
+    service = Service(clock)
+
+    progress = _published(tmp_path, clock, service)
+
+    assert (progress.done, progress.abandoned, progress.failed, progress.throttled) == (520, 0, 0, 0)
+    assert sorted(idx for _, idx, _ in service.sent()) == list(range(-20, 500))
+    assert all(0 <= at - intended < 0.1 for at, _, intended in service.sent())
+    first = next(one for _, call in service.asked for one in call.messages if one.idx == 7)
+    assert (first.deduplication_id, first.phase, first.intended_at_us) == ("r.7", "measure", 70_000)
+
+
+def test_a_group_has_one_call_on_its_way_and_goes_in_order(tmp_path: Path) -> None:
+    """A call takes longer than the group's next message is away: it waits, and nothing overtakes."""
+    clock = VirtualClock()
+    service = Service(clock, latency_seconds=0.3)
+
+    _published(tmp_path, clock, service, group_count=4)
+
+    for group in range(4):
+        asked = [
+            (at, one.idx)
+            for at, call in service.asked
+            for one in call.messages
+            if one.message_group_id == f"g{group:06d}"
+        ]
+        assert [idx for _, idx in asked[:-1]] == sorted(idx for _, idx in asked[:-1])
+        assert asked[-1][1] == -1 - group
+        assert all(later - earlier >= 0.3 - 1e-6 for (earlier, _), (later, _) in pairwise(asked))
+
+
+def test_straight_to_the_queues_a_call_has_one_address(tmp_path: Path) -> None:
+    """Group g goes to the queue g modulo three, and to no other."""
+    clock = VirtualClock()
+    service = Service(clock)
+
+    _published(tmp_path, clock, service, destination="queue", publish_linger_seconds=0.1)
+
+    where = {(call.address, int(one.message_group_id[1:]) % 3) for _, call in service.asked for one in call.messages}
+    assert where == {("q0", 0), ("q1", 1), ("q2", 2)}
+
+
+def test_a_call_may_hold_a_group_twice_only_where_asked_for(tmp_path: Path) -> None:
+    """With batch_same_group several of a hot group share a call, in order; without it never."""
+
+    def most(**profile: Any) -> int:
+        clock = VirtualClock()
+        service = Service(clock, latency_seconds=0.2)
+        _published(tmp_path / str(len(profile)), clock, service, group_count=2, **profile)
+        calls = [[one.idx for one in call.messages] for _, call in service.asked]
+        groups = [Counter(one.message_group_id for one in call.messages) for _, call in service.asked]
+        assert sorted(idx for call in calls for idx in call) == list(range(-2, 500))
+        return max(max(of_call.values()) for of_call in groups)
+
+    assert most() == 1
+    assert most(batch_same_group=True) == 10
+
+
+def test_lingering_fills_calls_and_counts_as_latency(tmp_path: Path) -> None:
+    """Messages wait up to 55 ms for others: fewer calls, and no message later than that."""
+    clocks = [VirtualClock(), VirtualClock()]
+    plain, lingering = (Service(clock) for clock in clocks)
+
+    _published(tmp_path / "0", clocks[0], plain, group_count=400)
+    _published(tmp_path / "1", clocks[1], lingering, group_count=400, publish_linger_seconds=0.055)
+
+    assert len(lingering.asked) < len(plain.asked) / 4
+    assert 0.05 < max(at - intended for at, _, intended in lingering.sent()) < 0.08
+
+
+def test_a_slow_endpoint_is_asked_with_fuller_calls_not_with_more(tmp_path: Path) -> None:
+    """An answer takes as long as twenty messages come apart: all calls behind the first are full."""
+    clock = VirtualClock()
+    service = Service(clock, latency_seconds=0.2)
+
+    _published(tmp_path, clock, service, group_count=400, publish_linger_seconds=0.01)
+
+    assert [len(call.messages) for _, call in service.asked[1:40]] == [10] * 39
+
+
+def test_what_is_overdue_goes_first_and_does_not_linger_again(tmp_path: Path) -> None:
+    """A hot group that a pause has put behind catches up, though others keep coming."""
+    clock = VirtualClock()
+    service = Service(clock, latency_seconds=0.02, stalled=(1, 2))
+
+    _published(tmp_path, clock, service, group_count=100, group_skew=1.2, publish_linger_seconds=0.25)
+
+    late = [at - intended for at, _, intended in service.sent() if intended > 4]
+    assert max(late) < 0.3
+
+
+def test_after_a_stall_the_plan_is_caught_up_with_at_the_ratio_at_most(tmp_path: Path) -> None:
+    """Nothing is answered for two seconds; then at most twice the rate is sent, after what two full calls hold."""
+    clock = VirtualClock()
+    service = Service(clock, slots=2, stalled=(1, 3))
+
+    progress = _published(tmp_path, clock, service, duration_seconds=8, group_count=400, catch_up_ratio=2)
+
+    per_tenth = Counter(int(at * 10) for at, idx, _ in service.sent() if idx >= 0)
+    assert progress.done == 1_200
+    assert max(count for tenth, count in per_tenth.items() if tenth > 30) <= 2 * 10 + 2
+    assert per_tenth[30] <= 2 * 10 + 2 + 20
+    assert sum(count for tenth, count in per_tenth.items() if 30 <= tenth < 40) > 190
+
+
+def test_latency_counts_from_the_intended_time_so_a_stall_shows(tmp_path: Path) -> None:
+    """Two seconds of stall in ten: a fifth of all messages met it. A closed loop, which waits, tells of one.
+
+    The closed loop is the control: it sends the same number, each call after the last answer, and measures each call.
+    """
+    clock = VirtualClock()
+    service = Service(clock, slots=4, stalled=(4, 6))
+    _published(tmp_path, clock, service, duration_seconds=10, group_count=1_000, catch_up_ratio=10)
+    open_loop = sorted(
+        at - one.intended_at_us / SECOND
+        for at, answer in service.answered
+        for one in answer.call.messages
+        if one.idx >= 0
+    )
+
+    clock = VirtualClock()
+    control = Service(clock, stalled=(4, 6))
+    closed_loop = []
+    for at in range(1_000):
+        began = clock.monotonic()
+        first = service.asked[0][1]
+        control.send([Call("topic", first.messages[:1], first.bodies[:1])])
+        control.answers(60)
+        closed_loop.append(clock.monotonic() - began)
+        clock.sleep(at / 100 - clock.monotonic())
+
+    share = {
+        name: sum(one > 0.1 for one in values) / len(values)
+        for name, values in (("open", open_loop), ("closed", closed_loop))
+    }
+    assert 0.19 < share["open"] < 0.30
+    assert share["closed"] == 0.001
+    assert 1.7 < open_loop[int(0.99 * len(open_loop))] < 2.1
+    assert sorted(closed_loop)[990] == pytest.approx(0.01)
+
+
+def test_what_throttles_is_tried_again_with_growing_pauses_and_counted_apart(tmp_path: Path) -> None:
+    """For two seconds everything is refused; then all of it comes through, in order, and nothing was given up."""
+    clock = VirtualClock()
+    service = Service(clock, fails=lambda _, at: "ThrottlingException" if 1 <= at < 3 else None)
+
+    progress = _published(tmp_path, clock, service)
+
+    assert (progress.done, progress.abandoned, progress.failed) == (520, 0, 0)
+    assert progress.throttled == sum(len(answer.errors) for _, answer in service.answered) > 40
+    succeeded = [
+        one for at, answer in service.answered for i, one in enumerate(answer.call.messages) if i not in answer.errors
+    ]
+    for group in {one.message_group_id for one in succeeded}:
+        of_group = [one.idx for one in succeeded if one.message_group_id == group]
+        assert of_group[:-1] == sorted(of_group[:-1])
+
+
+def test_a_group_that_fails_too_long_is_abandoned_and_the_others_are_not(tmp_path: Path) -> None:
+    """One poisonous message: half a minute of tries, then its group's rest is given up; all others are sent."""
+    clock = VirtualClock()
+    service = Service(clock, fails=lambda idx, _: "InternalError" if idx == 50 else None)
+
+    progress = _published(tmp_path, clock, service, duration_seconds=40)
+
+    group = next(one.message_group_id for _, call in service.asked for one in call.messages if one.idx == 50)
+    tries = [at for at, idx, _ in service.sent() if idx == 50]
+    assert 30 <= tries[-1] - tries[0] <= 31
+    assert progress.failed == len(tries) > 50
+    later = [
+        idx
+        for _, call in service.asked
+        for one in call.messages
+        for idx in [one.idx]
+        if one.message_group_id == group and (idx > 50 or idx < 0)
+    ]
+    assert later == []
+    assert progress.done + progress.abandoned == 4_020
+    assert 100 < progress.abandoned < 300
+
+
+def test_a_dead_endpoint_ends_the_run_instead_of_every_group_alone(tmp_path: Path) -> None:
+    """From second one nothing is answered with success: half a minute later what fails is given up at once."""
+    clock = VirtualClock()
+    service = Service(clock, fails=lambda _, at: "EndpointConnectionError" if at >= 1 else None)
+
+    progress = _published(tmp_path, clock, service, duration_seconds=35, group_count=350)
+
+    assert progress.done + progress.abandoned == 3_850
+    assert clock.monotonic() < 37 + 1
+
+
+def test_the_warm_up_comes_first_and_the_load_begins_when_the_driver_says(tmp_path: Path) -> None:
+    """The board names the start of both; negative offsets are sent before, with a phase of their own."""
+    clock = VirtualClock()
+    service = Service(clock)
+
+    progress = _published(tmp_path, clock, service, warm_up_seconds=2)
+
+    phases: dict[str | None, list[tuple[float, int]]] = {
+        one.phase: [] for _, call in service.asked for one in call.messages
+    }
+    for at, call in service.asked:
+        for one in call.messages:
+            phases[one.phase].append((at, one.idx))
+    assert progress.done == 720
+    assert sorted(idx for _, idx in phases["warm_up"]) == list(range(200))
+    assert max(phases["warm_up"]) < min(phases["measure"])
+
+
+def test_nothing_of_the_load_goes_with_a_late_warm_up(tmp_path: Path) -> None:
+    """The warm-up's calls are answered a second after its end; the load's times are the driver's all the same: from 0.
+
+    The first of its messages is the 200th, the warm-up's own are due in the two seconds from 0.
+    """
+    clock = VirtualClock()
+    service = Service(clock, stalled=(0, 3))
+
+    _published(tmp_path, clock, service, warm_up_seconds=2)
+
+    intended = {idx: at for _, idx, at in service.sent()}
+    assert intended[200] == 0
+    assert [idx for idx in range(200) if not 0 <= intended[idx] < 2] == []
+
+
+def test_a_stop_is_obeyed(tmp_path: Path) -> None:
+    """Within a fraction of a second, with the rest unsent."""
+    clock = VirtualClock()
+    service = Service(clock, fails=lambda _, at: _stop(tmp_path, clock) if at >= 2 else None)
+
+    progress = _published(tmp_path, clock, service)
+
+    assert 150 < progress.done < 250
+    assert clock.monotonic() < 2.5
+
+
+def _stop(folder: Path, clock: VirtualClock) -> None:
+    Board(folder, clock).stop()
+
+
+def test_backoff_is_capped_jittered_and_the_same_for_the_same_seed() -> None:
+    """Full jitter: between nothing and twice as long each time, five seconds at most; three minutes in all."""
+    trouble, highest = Trouble(lambda _: 0.5), Trouble(lambda _: 0.999)
+
+    half = [trouble.rest_seconds(1, "ThrottlingException", 0) for _ in range(9)]
+    assert half == [0.025, 0.05, 0.1, 0.2, 0.4, 0.8, 1.6, 2.5, 2.5]
+    assert highest.rest_seconds(1, "SlowDown", 0) == pytest.approx(0.05, abs=0.001)
+    assert trouble.rest_seconds(1, "ThrottlingException", 180) is not None
+    assert trouble.rest_seconds(1, "ThrottlingException", 181) is None
+    trouble.succeeded([1])
+    assert trouble.rest_seconds(1, "429", 182) == 0.025
+
+
+def test_what_says_not_so_fast_is_throttling_and_nothing_else_is() -> None:
+    """Codes of SQS and SNS, of the services behind them, and bare statuses; an error of the server is none."""
+    codes = ["ThrottlingException", "Throttled", "TooManyRequestsException", "RequestThrottled", "SlowDown"]
+
+    assert [code for code in (*codes, "ServiceUnavailable", "429", "503") if not is_throttled(code)] == []
+    assert [code for code in ("InternalError", "500", "AccessDenied", "NotInAnswer", "") if is_throttled(code)] == []
+
+
+def test_the_pace_is_that_of_time_until_something_blocks() -> None:
+    """Blocked for three seconds it is three seconds behind, and at twice the pace catches up in as many."""
+    pace = Pace(ratio=2, start_us=0, now_us=0)
+
+    assert pace.until_us(1 * SECOND, is_blocked=False) == 1 * SECOND
+    assert pace.until_us(4 * SECOND, is_blocked=True) == 1 * SECOND
+    assert pace.seconds_to(3 * SECOND, 4 * SECOND) == 1
+    assert pace.until_us(5 * SECOND, is_blocked=False) == 3 * SECOND
+    assert pace.until_us(7 * SECOND, is_blocked=False) == 7 * SECOND
+    assert pace.until_us(8 * SECOND, is_blocked=False) == 8 * SECOND

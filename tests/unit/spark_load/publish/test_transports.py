@@ -1,0 +1,385 @@
+"""The transports: the same on the wire, the same in the history, and every intent written before a byte leaves."""
+
+import errno
+import json
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qsl
+from xml.sax.saxutils import escape
+
+import boto3
+import pytest
+from botocore.auth import SigV4Auth
+from botocore.awsrequest import AWSRequest
+from botocore.config import Config
+from botocore.credentials import Credentials
+
+from sluice.clock import SystemClock
+from sluice.errors import ConfigError
+from sluice.recorder.journal import Journal, read_journal
+from sluice.recorder.recorder import Recorder
+from spark_load.plan.body_template import Body, Frame
+from spark_load.publish.transport import NAMES, Answer, Call, Message, Transport
+from spark_load.publish.transport.ledger import Ledger
+from spark_load.publish.transport.opening import opened
+from tests.support.capturing_server import Captured, Reply, capturing
+
+TOPIC = "arn:aws:sns:us-east-1:000000000000:t.fifo"
+QUEUE = "http://localhost:4566/000000000000/q.fifo"
+ADDRESSES = {"sns": TOPIC, "sqs": QUEUE}
+PLANNED = Message(7, 1, 5_000, "g000001", "r.7", "measure", 1, 7)
+
+
+@pytest.fixture(autouse=True)
+def keys(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Set temporary credentials, so that the token is signed too."""
+    for name, value in (
+        ("ACCESS_KEY_ID", "AKIDEXAMPLE"),
+        ("SECRET_ACCESS_KEY", "wJalr/x+y"),
+        ("SESSION_TOKEN", "t0/k"),
+    ):
+        monkeypatch.setenv(f"AWS_{name}", value)
+    monkeypatch.setattr(boto3, "DEFAULT_SESSION", None)  # it keeps the credentials of whoever came first
+
+
+@contextmanager
+def _open(name: str, service: str, url: str, folder: Path) -> Iterator[Transport]:
+    client = boto3.client(
+        service,
+        endpoint_url=url,
+        region_name="eu-west-1",
+        config=Config(retries={"total_max_attempts": 1}),
+    )
+    clock = SystemClock()
+    with Journal(folder, name, common={"run": "r", "worker": "w"}, clock=clock) as journal:
+        recorder = Recorder(journal, names={TOPIC: "t", QUEUE: "q"}, clock=clock)
+        recorder.attach(client)
+        ledger = Ledger(journal, names={TOPIC: "t", QUEUE: "q"}, run="r", service=service)
+        transport = opened(name, client, recorder=recorder, ledger=ledger, clock=clock)
+        try:
+            yield transport
+        finally:
+            transport.close()
+
+
+def _ask(transport: Transport, *calls: Call) -> list[Answer]:
+    transport.send(calls)
+    answers: list[Answer] = []
+    while len(answers) < len(calls):
+        answers += transport.answers(1)
+    return answers
+
+
+def _call(address: str, *bodies: str, first: int = 0) -> Call:
+    """Return a call of messages with those bodies, numbered from `first`."""
+    numbers = range(first, first + len(bodies))
+    messages = [PLANNED._replace(idx=at, deduplication_id=f"r.{at}") for at in numbers]
+    return Call(address, messages, [(Frame(body), ()) for body in bodies])
+
+
+def _taken(request: Captured) -> Reply:
+    """Answer as the service does that takes everything."""
+    if "x-amz-target" in request.headers:
+        ids = [entry["Id"] for entry in json.loads(request.body)["Entries"]]
+        taken = [{"Id": one, "MessageId": f"m-{one}", "SequenceNumber": f"1884949646046769612{one}"} for one in ids]
+        return Reply(body=json.dumps({"Successful": taken, "Failed": []}).encode())
+    ids = [value for name, value in parse_qsl(request.body.decode()) if name.endswith(".Id")]
+    return Reply(body=_xml("".join(_member(Id=one, MessageId=f"m-{one}", SequenceNumber=f"1000{one}") for one in ids)))
+
+
+def _member(**fields: str) -> str:
+    return f"<member>{''.join(f'<{name}>{escape(value)}</{name}>' for name, value in fields.items())}</member>"
+
+
+def _xml(successful: str, failed: str = "") -> bytes:
+    return (
+        '<?xml version="1.0"?><PublishBatchResponse xmlns="http://sns.amazonaws.com/doc/2010-03-31/">'
+        f"<PublishBatchResult><Failed>{failed}</Failed><Successful>{successful}</Successful></PublishBatchResult>"
+        "<ResponseMetadata><RequestId>x</RequestId></ResponseMetadata></PublishBatchResponse>"
+    ).encode()
+
+
+AWKWARD = ('a "b" \\ & + = %41 ~', "ü\u2028\x7f😀\r\n\t", "<x>;/?:@,$'", "-_.*", "y" * 250_000)
+
+
+@pytest.mark.parametrize("service", ["sns", "sqs"])
+def test_all_transports_say_the_same_on_the_wire(tmp_path: Path, service: str) -> None:
+    """Method, path, the headers that mean something and the decoded body are boto3's, whatever stands in a body."""
+    said = []
+    with capturing(_taken) as server:
+        for name in NAMES:
+            with _open(name, service, server.url, tmp_path) as transport:
+                awkward = _call(ADDRESSES[service], *AWKWARD)
+                framed: Body = (Frame('"%', "%s &", "\\"), ("aB3-_.~", -7))
+                _ask(transport, Call(awkward.address, [*awkward.messages, PLANNED], [*awkward.bodies, framed]))
+            said.append(_meaning(server.captured.pop()))
+
+    assert said[0]["path"] == "/"
+    assert said[0]["headers"]["x-amz-security-token"] == "t0/k"
+    assert said[1:] == [said[0]] * (len(NAMES) - 1)
+
+
+def _meaning(request: Captured) -> dict[str, Any]:
+    by_sdk_only = ("user-agent", "amz-sdk-", "accept", "x-amz-date", "authorization", "content-length", "connection")
+    is_json = "x-amz-target" in request.headers
+    return {
+        "method": request.method,
+        "path": request.path,
+        "headers": {name: value for name, value in request.headers.items() if not name.startswith(by_sdk_only)},
+        "signed": request.headers["authorization"].split("SignedHeaders=")[1].split(",")[0],
+        "body": json.loads(request.body) if is_json else parse_qsl(request.body.decode(), keep_blank_values=True),
+    }
+
+
+@pytest.mark.parametrize("service", ["sns", "sqs"])
+@pytest.mark.parametrize("name", NAMES)
+def test_the_signature_is_the_one_botocore_makes(tmp_path: Path, service: str, name: str) -> None:
+    """Botocore's own signer, given what came and the same instant, arrives at the same signature."""
+    with capturing(_taken) as server, _open(name, service, server.url, tmp_path) as transport:
+        _ask(transport, _call(ADDRESSES[service], *AWKWARD))
+    came = server.captured[0]
+
+    names = came.headers["authorization"].split("SignedHeaders=")[1].split(",")[0].split(";")
+    request = AWSRequest(
+        "POST", server.url + came.path, headers={one: came.headers[one] for one in names}, data=came.body
+    )
+    request.context["timestamp"] = came.headers["x-amz-date"]
+    signer = SigV4Auth(Credentials("AKIDEXAMPLE", "wJalr/x+y"), service, "eu-west-1")
+    expected = signer.signature(signer.string_to_sign(request, signer.canonical_request(request)), request)
+    assert came.headers["authorization"].endswith(f"Signature={expected}")
+
+
+def _partly_sqs(_: Captured) -> Reply:
+    answer = {
+        "Successful": [{"Id": "1", "MessageId": "m", "SequenceNumber": "12"}],
+        "Failed": [
+            {"Id": "0", "Code": "InvalidParameterValue", "SenderFault": True},
+            {"Id": "2", "Code": "InternalError", "SenderFault": False},
+        ],
+    }
+    return Reply(body=json.dumps(answer).encode())
+
+
+def _partly_sns(_: Captured) -> Reply:
+    failed = _member(Code="Invalid&Parameter", Message="<no>", Id="0", SenderFault="true")
+    failed += _member(Code="InternalError", Id="2", SenderFault="false")
+    return Reply(body=_xml(_member(MessageId="m", Id="1", SequenceNumber="12"), failed))
+
+
+def _refused(status: int, code: str) -> Callable[[Captured], Reply]:
+    def refuse(request: Captured) -> Reply:
+        if "x-amz-target" in request.headers:
+            headers = (("x-amzn-query-error", f"AWS.SimpleQueueService.{code};Sender"),) if code == "Gone" else ()
+            return Reply(status, json.dumps({"__type": f"com.amazonaws.sqs#{code}"}).encode(), headers)
+        return Reply(status, f"<ErrorResponse><Error><Code>{code}</Code></Error></ErrorResponse>".encode())
+
+    return refuse
+
+
+REPLIES: dict[str, Callable[[Captured], Reply]] = {
+    "taken": _taken,
+    "refused": _refused(400, "Gone"),
+    "throttled": _refused(400, "ThrottlingException"),
+    "unavailable": _refused(503, "ServiceUnavailable"),
+    "nothing": lambda _: Reply(500, b""),
+    "a page": lambda _: Reply(502, b"<html>Bad gateway</html>"),
+    "cut off": lambda _: Reply(0),
+}
+
+
+@pytest.mark.parametrize("service", ["sns", "sqs"])
+@pytest.mark.parametrize("case", [*REPLIES, "partly", "nobody"])
+def test_all_transports_write_the_same_history(tmp_path: Path, service: str, case: str) -> None:
+    """Whatever is answered, the rows differ in nothing but ids and times; so do the errors the publisher is told."""
+    reply = {"partly": _partly_sns if service == "sns" else _partly_sqs}.get(case) or REPLIES.get(case, _taken)
+    with capturing(reply) as server:
+        url = f"http://127.0.0.1:{_closed_port()}" if case == "nobody" else server.url
+        told, rows = zip(*(_written(name, service, url, tmp_path) for name in NAMES), strict=True)
+
+    assert [row["idx"] for row in rows[0]] == [0, 1, 2]
+    assert rows[1:] == (rows[0],) * (len(NAMES) - 1)
+    assert told[1:] == (told[0],) * (len(NAMES) - 1)
+
+
+def _written(name: str, service: str, url: str, folder: Path) -> tuple[dict[int, str], list[dict[str, Any]]]:
+    with _open(name, service, url, folder) as transport:
+        answers = _ask(transport, _call(ADDRESSES[service], "a", '{"run":"r","group":"g000001","idx":1}', "ü"))
+    rows = read_journal(folder / f"{name}.arrows").to_pylist()[1:-1]
+    return dict(answers[0].errors), [_without_times(row) for row in rows]
+
+
+def _without_times(row: dict[str, Any]) -> dict[str, Any]:
+    is_answered = row["responded_at_us"] is not None and row["responded_at_us"] >= row["invoked_at_us"]
+    return row | {"call_id": "", "invoked_at_us": 0, "responded_at_us": is_answered}
+
+
+def _closed_port() -> int:
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))
+        port: int = unused.getsockname()[1]
+    return port
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_intent_is_on_disk_before_the_call_leaves(tmp_path: Path, name: str) -> None:
+    """When the server sees a call, the journal has its messages as `info` already."""
+    seen: list[list[tuple[int, str]]] = []
+
+    def look(request: Captured) -> Reply:
+        journal = read_journal(tmp_path / f"{name}.arrows").to_pylist()
+        ids = [entry["MessageDeduplicationId"] for entry in json.loads(request.body)["Entries"]]
+        seen.append([(row["idx"], row["outcome"]) for row in journal if row["deduplication_id"] in ids])
+        return _taken(request)
+
+    with capturing(look) as server, _open(name, "sqs", server.url, tmp_path) as transport:
+        _ask(transport, _call(QUEUE, "a", "b"), _call(QUEUE, "c", "d", first=2))
+
+    assert sorted(seen) == [[(0, "info"), (1, "info")], [(2, "info"), (3, "info")]]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_connection_is_used_again_and_a_closed_one_is_not(tmp_path: Path, name: str) -> None:
+    """The server ends the connection after its third answer; all six calls are answered all the same."""
+    ends = iter([False, False, True, False, False, False])
+
+    def reply(request: Captured) -> Reply:
+        return _taken(request)._replace(headers=(("Connection", "close"),) if next(ends) else ())
+
+    with capturing(reply) as server, _open(name, "sqs", server.url, tmp_path) as transport:
+        answers = [_ask(transport, _call(QUEUE, "a"))[0].errors for _ in range(6)]
+
+    assert answers == [{}] * 6
+
+
+@pytest.mark.parametrize("name", [one for one in NAMES if one != "boto3"])
+def test_a_proxy_is_refused_where_it_would_not_be_used(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    """Rather than going around it."""
+    monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:9")
+    monkeypatch.delenv("no_proxy", raising=False)
+    monkeypatch.delenv("NO_PROXY", raising=False)
+
+    with (
+        pytest.raises(ConfigError, match="knows no proxies; use boto3"),
+        _open(name, "sqs", "http://example.invalid", tmp_path),
+    ):
+        pass
+
+
+@pytest.mark.parametrize("name", [one for one in NAMES if one != "boto3"])
+def test_many_calls_are_on_their_way_at_once(tmp_path: Path, name: str) -> None:
+    """The server answers nobody until all have asked: forty calls need forty connections."""
+    everybody = threading.Barrier(40)
+
+    def reply(request: Captured) -> Reply:
+        everybody.wait(20)
+        return _taken(request)
+
+    with capturing(reply) as server, _open(name, "sqs", server.url, tmp_path) as transport:
+        answers = _ask(transport, *(_call(QUEUE, "a") for _ in range(40)))
+
+    assert [answer.errors for answer in answers] == [{}] * 40
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_recorded_latencies_are_those_of_the_endpoint(tmp_path: Path, name: str) -> None:
+    """Eight known delays, from nothing to 350 ms, at once: none is recorded shorter, and most not a second longer."""
+
+    def reply(request: Captured) -> Reply:
+        SystemClock().sleep(json.loads(request.body)["Entries"][0]["MessageBody"].count("x") / 20)
+        return _taken(request)
+
+    with capturing(reply) as server, _open(name, "sqs", server.url, tmp_path) as transport:
+        _ask(transport, *(_call(QUEUE, "x" * at, first=at) for at in range(8)))
+
+    rows = read_journal(tmp_path / f"{name}.arrows").to_pylist()[1:-1]
+    excess = {row["idx"]: (row["responded_at_us"] - row["invoked_at_us"]) / 1e6 - row["idx"] / 20 for row in rows}
+    assert len(excess) == 8
+    assert all(over >= 0 for over in excess.values())
+    assert sorted(excess.values())[4] < 1  # a busy machine is no fault of the recorder's; how exact it is: benchmarks
+
+
+@pytest.mark.parametrize("name", [one for one in NAMES if one != "boto3"])
+def test_a_call_that_is_never_answered_is_given_up_and_nobody_knows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    """It may have had its effect: `info`, by botocore's name; the connection goes, and the next call has another."""
+    monkeypatch.setattr("spark_load.publish.transport.http.ANSWER_SECONDS_MAX", 0.3)
+    answer = threading.Event()
+
+    def reply(request: Captured) -> Reply:
+        answer.wait(10)
+        return _taken(request)
+
+    with capturing(reply) as server, _open(name, "sqs", server.url, tmp_path) as transport:
+        first = _ask(transport, _call(QUEUE, "a"))[0]
+        answer.set()
+        second = _ask(transport, _call(QUEUE, "b"))[0]
+
+    assert (first.errors, second.errors) == ({0: "ReadTimeoutError"}, {})
+    rows = read_journal(tmp_path / f"{name}.arrows").to_pylist()[1:-1]
+    assert [(row["outcome"], row["error"]) for row in rows] == [("info", "ReadTimeoutError"), ("ok", None)]
+
+
+@pytest.mark.parametrize("name", [one for one in NAMES if one != "boto3"])
+def test_an_endpoint_without_tls_is_not_spoken_to_without_it(tmp_path: Path, name: str) -> None:
+    """Where the URL says https: no message leaves."""
+    with capturing(_taken) as server:
+        with _open(name, "sqs", server.url.replace("http:", "https:"), tmp_path) as transport:
+            errors = _ask(transport, _call(QUEUE, "a"))[0].errors
+
+        assert errors[0] in {"SSLError", "EndpointConnectionError"}
+        assert server.captured == []
+    rows = read_journal(tmp_path / f"{name}.arrows").to_pylist()[1:-1]
+    assert rows[0]["outcome"] in {"info", "fail"}
+
+
+@pytest.mark.parametrize("cut", [None, 1, 7, 40])
+def test_an_answer_is_read_however_it_is_cut(tmp_path: Path, cut: int | None) -> None:
+    """By its length or in chunks of any size."""
+
+    def reply(request: Captured) -> Reply:
+        return _taken(request)._replace(chunk_bytes=cut)
+
+    with capturing(reply) as server, _open("sockets", "sqs", server.url, tmp_path) as transport:
+        answers = [_ask(transport, _call(QUEUE, "a", "b"))[0].errors for _ in range(2)]
+
+    assert answers == [{}, {}]
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("service", ["sns", "sqs"])
+@pytest.mark.parametrize("kept_bytes", [0, 30])
+def test_an_answer_that_is_cut_is_none(tmp_path: Path, service: str, name: str, kept_bytes: int) -> None:
+    """The connection ended in the midst of it: nobody knows what was taken, and the publisher goes on."""
+
+    def reply(request: Captured) -> Reply:
+        whole = _taken(request).body
+        return Reply(body=whole[:kept_bytes], missing_bytes=len(whole) - kept_bytes)
+
+    with capturing(reply) as server, _open(name, service, server.url, tmp_path) as transport:
+        (answer,) = _ask(transport, _call(ADDRESSES[service], "a", "b"))
+
+    assert set(answer.errors) == {0, 1}
+    rows = [row for row in read_journal(tmp_path / f"{name}.arrows").to_pylist() if row["kind"] == "published"]
+    assert [(row["outcome"], row["responded_at_us"]) for row in rows if row["error"]] == [("info", None)] * 2
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_what_cannot_be_written_down_is_not_sent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    """The disk is full: the publisher hears of it at once, and the server of nothing."""
+
+    def fail(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with capturing(_taken) as server, suppress(OSError), _open(name, "sqs", server.url, tmp_path) as transport:
+        monkeypatch.setattr(Journal, "flush", fail)
+        with pytest.raises(OSError, match="No space left"):
+            _ask(transport, _call(QUEUE, "a"))
+
+    assert server.captured == []

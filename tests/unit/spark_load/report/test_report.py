@@ -1,0 +1,511 @@
+"""What is told of a verdict: JUnit, the page, and two runs side by side, from verdicts made by hand."""
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree as ET
+
+import pytest
+from click.testing import CliRunner
+
+from sluice.errors import ConfigError, HistoryError
+from sluice.history.checker.anomalies import JUDGED
+from sluice.history.checker.verdict import Status, Verdict
+from spark_load import report
+from spark_load.cli.report import compare as compare_command
+from spark_load.cli.report import report as report_command
+from spark_load.report import comparison, junit, page, timeline, units
+from spark_load.report.comparison import Limits, compare
+from spark_load.report.thresholds import held
+from spark_load.shapes import SeriesShape
+from tests.support import finished_runs
+from tests.support.anomalies import CASES
+
+# --- Markdown ------------------------------------------------------------------------------------------------------
+
+
+def test_markdown_shows_what_comes_from_outside_as_it_is() -> None:
+    """A group's id, an error, a queue: they neither begin a table, a link or a line, nor vanish as a tag."""
+    odd = "g|1 *<b>*\n# [x](http://x) \x1b_y_"
+    violation = replace(finished_runs.invalid().violations[0], message_group_id=odd, queue=odd, sentence=odd)
+    verdict = Verdict(violations=(violation,), unknowns=(odd,), run={"run": odd})
+    shown = "g\\|1 \\*\\<b\\>\\* \\# \\[x\\](http://x) \N{REPLACEMENT CHARACTER}\\_y\\_"
+
+    told = report.markdown(verdict).splitlines()
+
+    assert told[0] == f"# UNKNOWN — {shown}"
+    assert f"- {shown}" in told
+    (line,) = [line for line in told if line.startswith(f"- **{violation.anomaly}")]
+    assert f"in group {shown}, {shown}, message" in line
+    assert line.endswith(f": {shown}")
+
+
+# --- JUnit -----------------------------------------------------------------------------------------------------------
+
+
+def _suite(verdict: Verdict) -> ET.Element:
+    return next(iter(ET.fromstring(junit.xml(verdict))))  # noqa: S314 (we wrote it)
+
+
+def _counts(suite: ET.Element) -> dict[str, int]:
+    return {name: int(suite.attrib[name]) for name in ("tests", "failures", "errors", "skipped")}
+
+
+@pytest.mark.parametrize(
+    ("made", "failures", "errors"),
+    [
+        (finished_runs.valid, 0, 0),
+        (finished_runs.crossed, 1, 0),
+        (finished_runs.unknown, 0, 1),
+        (finished_runs.invalid, 7, 0),
+    ],
+)
+def test_junit_has_a_case_for_every_property_and_one_for_the_run(
+    made: Callable[[], Verdict], failures: int, errors: int
+) -> None:
+    """Its counts are those of its cases; what was not exercised is skipped, and nothing else."""
+    suite = _suite(made())
+
+    assert _counts(suite) == {"tests": len(JUDGED) + 1, "failures": failures, "errors": errors, "skipped": 7}
+    assert len(suite.findall("testcase")) == len(JUDGED) + 1
+    for tag, name in (("failure", "failures"), ("error", "errors"), ("skipped", "skipped")):
+        assert len(suite.findall(f"testcase/{tag}")) == int(suite.attrib[name])
+
+
+def test_a_junit_failure_has_its_witnesses() -> None:
+    """Where it was, what happened, and each event that shows it."""
+    failure = _suite(finished_runs.invalid()).find("testcase[@name='C1 nothing was reordered']/failure")
+
+    assert failure is not None
+    assert failure.text is not None
+    lines = failure.text.splitlines()
+    assert lines[0] == "group C1, billing: the second message was received before the first was asked for"
+    assert len(lines) == 1 + len(CASES["C1"].witness)
+
+
+def test_an_unknown_run_is_never_green_in_junit() -> None:
+    """Not even when no single property is unknown, or nothing at all was judged."""
+    reasons = [_suite(verdict).findall("testcase/error") for verdict in (finished_runs.unknown(), Verdict())]
+
+    assert [[error.attrib["message"] for error in of] for of in reasons] == [
+        ["1 recorder(s) did not finish: consume-1"],
+        ["nothing was exercised"],
+    ]
+
+
+def test_junit_survives_what_xml_cannot_hold() -> None:
+    """Group ids come from outside."""
+    (violation, *_) = finished_runs.invalid().violations
+    strange = replace(violation, message_group_id="g\x00\x1b<&>")
+
+    suite = _suite(replace(finished_runs.invalid(), violations=(strange,)))
+
+    assert "group g\ufffd\ufffd<&>" in "".join(suite.itertext())
+
+
+@pytest.mark.parametrize(
+    "told",
+    [
+        report.markdown,
+        junit.xml,
+        lambda verdict: page.html(verdict, finished_runs.series_of(verdict)),
+        lambda verdict: json.dumps(verdict.as_json()),
+    ],
+    ids=["summary", "junit", "page", "json"],
+)
+def test_what_crossed_a_threshold_is_named_with_what_was_seen_and_allowed(told: Callable[[Verdict], str]) -> None:
+    """Wherever the verdict is read; and not where the target may be so slow."""
+    sentence = "latency in shipping was 2.33 s, allowed are 2.2 s"
+    crossed = finished_runs.crossed()
+    allowed = tuple(replace(one, allowed_because="it is known to be") for one in crossed.properties)
+
+    assert sentence in told(crossed)
+    assert replace(crossed, properties=allowed).crossed == []
+
+
+# --- stored and read back --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "made", [finished_runs.valid, finished_runs.crossed, finished_runs.unknown, finished_runs.invalid]
+)
+def test_a_stored_verdict_reads_as_it_was_written(made: Callable[[], Verdict], tmp_path: Path) -> None:
+    """Status, exit code and witnesses included."""
+    report.write(made(), tmp_path)
+
+    read = report.read_verdict(tmp_path)
+
+    assert read.as_json() == made().as_json()
+    assert read.exit_code == made().exit_code
+
+
+def _damage(**changes: Any) -> Callable[[Path], object]:
+    def rewrite(path: Path) -> None:
+        path.write_text(json.dumps(json.loads(path.read_text(encoding="utf-8")) | changes), encoding="utf-8")
+
+    return rewrite
+
+
+@pytest.mark.parametrize(
+    ("damage", "said"),
+    [
+        (lambda path: path.unlink(), "is not the folder of a run with a verdict"),
+        (
+            lambda path: path.write_text("{", encoding="utf-8"),
+            "(Invalid JSON: EOF while parsing an object at line 1 column 1); judge the run again: ",
+        ),
+        (lambda path: path.write_bytes(b"\xff\xfe"), "(Invalid JSON: "),
+        (lambda path: path.write_text("[" * 100_000, encoding="utf-8"), "(Invalid JSON: recursion limit exceeded"),
+        (lambda path: path.write_text("[]", encoding="utf-8"), "it is [], allowed is an object"),
+        (_damage(properties=[{"anomaly": "Z9"}]), "properties.0.anomaly is 'Z9', allowed is one of A1, "),
+        (
+            _damage(status="valid"),
+            "its status is valid, and what it tells makes invalid; judge the run again: python -m spark_load check /",
+        ),
+        (_damage(measures={"queues": 7}), "measures.queues is 7, allowed is an object"),
+        (_damage(measures={"queues": {}}), "measures is {'queues': {}}, events is missing"),
+        (_damage(run={"profile": "smoke"}), "run.profile is 'smoke', allowed is an object"),
+        (_damage(run={"run": "r", "known_deviations": {"Z9": ""}}), "allowed is one of A1, "),
+        (_damage(schema_version=2), "has schema version 2, this version of Sluice reads up to 1"),
+    ],
+)
+def test_a_verdict_that_cannot_be_read_is_refused_with_what_to_do(
+    tmp_path: Path, damage: Callable[[Path], object], said: str
+) -> None:
+    """Missing, cut off, of other content, contradicting itself, or newer than this program."""
+    report.write(finished_runs.invalid(), tmp_path)
+    damage(tmp_path / report.VERDICT_FILE)
+
+    with pytest.raises(HistoryError) as refused:
+        report.read_verdict(tmp_path)
+
+    assert said in str(refused.value)
+
+
+def test_series_of_another_run_or_version_are_not_used(tmp_path: Path) -> None:
+    """They are made again."""
+    verdict = finished_runs.valid()
+    said = finished_runs.series_of(verdict)
+
+    report.write_series(said, tmp_path)
+    assert report.read_series(tmp_path, verdict) == json.loads(json.dumps(said))
+    assert said.keys() == SeriesShape.__required_keys__
+    for stored in ({**said, "run": "other"}, {"schema_version": 2, "run": said["run"]}):
+        report.write_series(stored, tmp_path)
+        assert report.read_series(tmp_path, verdict) is None
+    (tmp_path / report.SERIES_FILE).unlink()
+    assert report.read_series(tmp_path, verdict) is None
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"bin_count": "4"}, "bin_count is '4', allowed is a valid integer"),
+        ({"bin_seconds": 0}, "bin_seconds is 0, allowed is greater than 0"),
+        ({"bin_seconds": float("nan")}, "bin_seconds is nan, allowed is a finite number"),
+        ({"started_at_us": 10**400}, "allowed is less than or equal to 9007199254740992"),
+        ({"published": [1]}, "published has 1 values, allowed are as many as bin_count, "),
+        ({"failed": {"Throttled": []}}, "failed.Throttled has 0 values, allowed are as many as bin_count, "),
+        (
+            {"ranks": [{"groups": 0, "messages": 0, "latency_us": {}}]},
+            "ranks.0.groups is 0, allowed is greater than or",
+        ),
+        ({"groups": {"g": [{"kind": "eaten"}]}}, "groups.g.0.kind is 'eaten', allowed is one of opened, closed, "),
+        ({"warm_up": [0]}, "warm_up is [0], List should have at least 2 items"),
+    ],
+)
+def test_series_of_nonsense_are_refused_with_field_and_value(
+    tmp_path: Path, changes: dict[str, Any], said: str
+) -> None:
+    """All fields there, and what is in them cannot be drawn."""
+    verdict = finished_runs.valid()
+    report.write_series(finished_runs.series_of(verdict) | changes, tmp_path)
+
+    with pytest.raises(HistoryError) as refused:
+        report.read_series(tmp_path, verdict)
+
+    assert str(refused.value).startswith(f"{tmp_path}/series.json is damaged: ")
+    assert said in str(refused.value)
+    assert str(refused.value).endswith("; it is made again from the history")
+
+
+def test_judging_again_removes_the_page_of_the_older_verdict(tmp_path: Path) -> None:
+    """A page that could not be drawn again must not contradict the verdict beside it."""
+    for name in (report.PAGE_FILE, report.SERIES_FILE):
+        (tmp_path / name).write_text("older", encoding="utf-8")
+
+    report.write(finished_runs.valid(), tmp_path)
+
+    assert {path.name for path in tmp_path.iterdir()} == {"verdict.json", "summary.md", "junit.xml"}
+
+
+# --- the page --------------------------------------------------------------------------------------------------------
+
+
+def test_every_anomaly_has_a_timeline() -> None:
+    """Of the history that shows it."""
+    said = finished_runs.plain_series(finished_runs.history(80), bin_us=1_000_000)
+    groups = {
+        anomaly: [event.as_dict() for event in case.events if event.invoked_at_us is not None]
+        for anomaly, case in CASES.items()
+    }
+
+    without = [
+        anomaly
+        for anomaly, case in CASES.items()
+        if timeline.lay_out(case.violation, {**said, "groups": {"g1": groups[anomaly]}}) is None
+    ]
+
+    assert without == []
+
+
+def test_a_timeline_says_what_is_in_question_and_ends_leases_where_they_ended() -> None:
+    """C1: the second message is received first; its lease ends with its delete, 3 ms later."""
+    verdict = finished_runs.invalid()
+    (violation,) = [one for one in verdict.violations if one.anomaly == "C1"]
+
+    chart = timeline.lay_out(violation, finished_runs.series_of(verdict))
+
+    assert chart is not None
+    bars = [row for rows in chart.to_dict()["datasets"].values() for row in rows]
+    leases = [row for row in bars if row["tone"] == "in question" and row["row"].startswith("billing")]
+    assert [(row["row"], row["began"], row["ended"]) for row in leases] == [
+        ("billing #2", 0.125, 0.128),
+        ("billing #1", 0.145, 0.148),
+    ]
+
+
+def test_the_page_holds_what_was_promised_found_and_allowed_and_names_nothing_outside() -> None:
+    """One file: no script, no link, no address but the endpoint's name as text; what comes from outside is escaped."""
+    verdict = finished_runs.invalid()
+    hostile = replace(verdict, run={**verdict.run, "endpoint_url": "<script>alert(1)</script>"})
+
+    said = page.html(hostile, finished_runs.series_of(hostile))
+
+    assert "<script" not in said
+    assert "&lt;script&gt;alert(1)&lt;/script&gt;" in said
+    assert [where for where in ('href="http', "src=", "url(", "@import", '<link rel="style') if where in said] == []
+    assert [one.id for one in JUDGED if f'<tr id="{one.id}"' not in said] == []
+    assert said.count('<svg class="chart"') == 2 + 2 + 2 + 1 + 7  # time, latency, ranks, failures, timelines
+    assert "{{" not in said
+    assert len(said) < 400_000
+
+
+def test_a_run_of_nothing_has_a_page() -> None:
+    """No measure, no event, no group: it says that nothing can be told."""
+    nothing = {
+        **finished_runs.plain_series(finished_runs.history(80)[:1], bin_us=1_000_000),
+        "ranks": [],
+        "started_at_us": 0,
+    }
+    verdict = Verdict(unknowns=("0 message(s) acknowledged and 0 received: nothing to judge",), run={"run": "r"})
+
+    said = page.html(verdict, nothing)
+
+    assert "UNKNOWN" in said
+    assert "0 message(s) acknowledged and 0 received: nothing to judge" in said
+
+
+def test_thresholds_stand_beside_what_was_seen() -> None:
+    """Only those the profile sets; what is above is not kept."""
+    rows = [(one.anomaly, one.what, one.seen, one.allowed, one.is_kept) for one in held(finished_runs.crossed())]
+
+    assert rows == [
+        ("H7", "lateness of the generator, p99", "2 s", "at most 3 s", True),
+        ("H3", "latency of billing, p99", "2.07 s", "at most 2.2 s", True),
+        ("H3", "latency of shipping, p99", "2.33 s", "at most 2.2 s", False),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("us", "text"),
+    [
+        (None, "—"),
+        (0, "0 ms"),
+        (40, "0.04 ms"),
+        (1_234, "1.23 ms"),
+        (999_499, "999 ms"),
+        (1_000_000, "1 s"),
+        (87_093_311, "87.1 s"),
+        (125_000_000, "2 min 05 s"),
+        (7_260_000_000, "2 h 01 min"),
+    ],
+)
+def test_durations_are_said_with_their_unit(us: int | None, text: str) -> None:
+    """Three digits that count, in the unit people use for so much."""
+    assert units.duration(us) == text
+
+
+def test_queues_are_called_by_what_tells_them_apart() -> None:
+    """Never by nothing."""
+    names = ["sluice-local-billing.fifo", "sluice-local-billing-eu.fifo", "sluice-local-audit.fifo"]
+
+    assert list(units.short_names(names).values()) == ["billing", "billing-eu", "audit"]
+    assert units.short_names(["a-b.fifo"]) == {"a-b.fifo": "a-b"}
+    assert units.short_names(["a-b", "a-b-c"]) == {"a-b": "b", "a-b-c": "b-c"}
+
+
+# --- two runs --------------------------------------------------------------------------------------------------------
+
+
+def _slower(verdict: Verdict, factor: float) -> Verdict:
+    measures = json.loads(json.dumps(verdict.measures))
+    of = measures["queues"]["billing"]["latency_us"]
+    of["p99"] = round(of["p99"] * factor)
+    return replace(verdict, measures=measures)
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "exit_code"),
+    [
+        (finished_runs.valid(), finished_runs.valid(), 0),
+        (finished_runs.invalid(), finished_runs.valid(), 0),
+        (finished_runs.unknown(), finished_runs.valid(), 0),
+        (finished_runs.invalid(), finished_runs.invalid(), 0),
+        (finished_runs.valid(), finished_runs.invalid(), 1),
+        (finished_runs.unknown(), finished_runs.invalid(), 1),
+        (finished_runs.valid(), finished_runs.unknown(), 2),
+        (finished_runs.unknown(), finished_runs.unknown(), 2),
+        (finished_runs.valid(), _slower(finished_runs.valid(), 1.19), 0),
+        (finished_runs.valid(), _slower(finished_runs.valid(), 1.21), 99),
+        (finished_runs.valid(), finished_runs.crossed(), 99),
+        (finished_runs.crossed(), finished_runs.crossed(), 0),
+    ],
+)
+def test_what_two_runs_come_to(first: Verdict, second: Verdict, exit_code: int) -> None:
+    """Worse is 1, not known is 2, above a given ratio of 1.2 is 99; better, or as bad as before, is 0."""
+    assert compare(first, second, Limits(latency_ratio_max=1.2)).exit_code == exit_code
+
+
+def test_an_anomaly_more_is_worse_even_where_both_are_invalid() -> None:
+    """And the one that is gone is said too."""
+    first, second = finished_runs.invalid(), finished_runs.invalid()
+    first = replace(
+        first, properties=tuple(replace(p, violation_count=int(p.anomaly == "A1")) for p in first.properties)
+    )
+
+    compared = compare(first, second, Limits())
+
+    assert (compared.new, compared.gone, compared.exit_code) == (["B1", "C1", "D1", "D2", "F4", "G1"], [], 1)
+    assert compare(second, first, Limits()).gone == ["B1", "C1", "D1", "D2", "F4", "G1"]
+
+
+def test_what_was_no_longer_measured_crosses_a_ratio() -> None:
+    """A queue that received nothing has no latency, and is not faster."""
+    second = replace(finished_runs.valid(), measures={**finished_runs.MEASURES, "queues": {}})
+
+    compared = compare(finished_runs.valid(), second, Limits(latency_ratio_max=2, rate_ratio_min=0.5))
+
+    crossed = [one.what for one in compared.numbers if one.is_crossed]
+    assert crossed == [
+        f"{what} {queue}"
+        for what, queue in [
+            ("received from", "billing"),
+            ("received from", "shipping"),
+            *((f"{percentile} of", queue) for queue in ("billing", "shipping") for percentile in ("p50", "p95", "p99")),
+        ]
+    ]
+    assert compared.exit_code == 99
+
+
+def _stored(folder: Path, verdict: Verdict) -> Path:
+    folder.mkdir()
+    report.write(verdict, folder)
+    return folder
+
+
+def test_compare_prints_ratios_and_ends_with_its_code(tmp_path: Path) -> None:
+    """As JSON for programs."""
+    folders = [
+        _stored(tmp_path / "a", finished_runs.valid()),
+        _stored(tmp_path / "b", _slower(finished_runs.valid(), 1.5)),
+    ]
+
+    ended = CliRunner().invoke(compare_command, [*map(str, folders), "--latency-ratio-max", "1.2", "--json"])
+
+    said = json.loads(ended.stdout)
+    assert ended.exit_code == said["exit_code"] == 99
+    (p99,) = [one for one in said["numbers"] if one["what"] == "p99 of billing"]
+    assert p99 == {
+        "what": "p99 of billing",
+        "unit": "us",
+        "first": 2_070_000,
+        "second": 3_105_000,
+        "ratio": 1.5,
+        "crossed": True,
+    }
+
+
+@pytest.mark.parametrize("ratio", ["nan", "inf", "0", "-1", "much"])
+def test_a_ratio_that_nothing_can_cross_is_refused(tmp_path: Path, ratio: str) -> None:
+    """A gate that is open for whatever comes is worse than none."""
+    folders = [_stored(tmp_path / "a", finished_runs.valid()), _stored(tmp_path / "b", finished_runs.valid())]
+
+    refused = CliRunner().invoke(compare_command, [*map(str, folders), "--latency-ratio-max", ratio])
+
+    assert refused.exit_code == 2  # click's own; the command line's is 3
+    assert "Invalid value for '--latency-ratio-max'" in refused.stderr
+
+
+def test_a_run_is_not_compared_with_itself(tmp_path: Path) -> None:
+    """It is no worse, whatever it is: somebody meant another."""
+    folder = _stored(tmp_path / "a", finished_runs.valid())
+
+    refused = CliRunner().invoke(compare_command, [str(folder), f"{folder}/../a"])
+
+    assert isinstance(refused.exception, ConfigError)
+    assert str(refused.exception) == f"both runs are {folder}, allowed are two; name another"
+
+
+def test_runs_of_different_profiles_are_refused_unless_forced(tmp_path: Path) -> None:
+    """What they measured is not the same thing."""
+    other = {**finished_runs.DESCRIBED, "profile": {**finished_runs.DESCRIBED["profile"], "group_count": 13}}
+    folders = [
+        _stored(tmp_path / "a", finished_runs.valid()),
+        _stored(tmp_path / "b", replace(finished_runs.valid(), run=other)),
+    ]
+
+    refused = CliRunner().invoke(compare_command, [*map(str, folders)])
+    forced = CliRunner().invoke(compare_command, [*map(str, folders), "--force"])
+
+    assert isinstance(refused.exception, ConfigError)
+    assert "the profiles differ in group_count (12 and 13)" in str(refused.exception)
+    assert forced.exit_code == 0
+    assert "group_count" in forced.stdout
+
+
+def test_of_a_recording_no_page_is_drawn_and_its_summary_is_named(tmp_path: Path) -> None:
+    """It has a verdict, and neither a plan nor expectations that charts could be drawn from."""
+    report.write(finished_runs.valid(), tmp_path)
+
+    refused = CliRunner().invoke(report_command, [str(tmp_path)])
+
+    assert isinstance(refused.exception, HistoryError)
+    assert str(refused.exception) == (
+        f"{tmp_path} is a recording, allowed is a run: what a page shows besides the verdict, only a run tells; read"
+        f" {tmp_path}/summary.md"
+    )
+
+
+def test_report_draws_a_stored_run_again_without_spark(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And prints where; the verdict it repeats does not become its exit code."""
+    folder = _stored(tmp_path / "a", finished_runs.invalid())
+    report.write_series(finished_runs.series_of(finished_runs.invalid()), folder)
+    monkeypatch.setenv("JAVA_HOME", "/nowhere")
+
+    ended = CliRunner().invoke(report_command, [str(folder), "-o", str(tmp_path / "page.html")])
+
+    assert (ended.exit_code, ended.stdout) == (0, f"{tmp_path / 'page.html'}\n")
+    assert "INVALID" in (tmp_path / "page.html").read_text(encoding="utf-8")
+    assert not (folder / report.PAGE_FILE).exists()
+
+
+def test_the_statuses_of_the_hand_made_verdicts_are_what_they_are_called() -> None:
+    """Otherwise the tests above show something else."""
+    made = [finished_runs.valid(), finished_runs.crossed(), finished_runs.unknown(), finished_runs.invalid()]
+
+    assert [one.status for one in made] == [Status.VALID, Status.VALID, Status.UNKNOWN, Status.INVALID]
+    assert [one.exit_code for one in made] == [0, 99, 2, 1]
+    assert comparison.markdown(compare(made[0], made[3], Limits())).startswith("# VALID → INVALID\n")

@@ -1,0 +1,96 @@
+"""What a run's folder says of the run, read back: damaged, it is refused with the field and what is there."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from sluice.errors import HistoryError
+from spark_load import report
+from spark_load.cli.report import report as report_command
+from spark_load.run import driver, resume
+from tests.support import finished_runs
+
+
+def _stored(folder: Path, change: Callable[[Any], object]) -> Path:
+    """Write what a run is described by, changed, and return the folder."""
+    driver._store(folder, finished_runs.DESCRIBED, finished_runs.EXPECTATION, ["it broke"])
+    path = folder / driver.RUN_FILE
+    said = json.loads(path.read_text(encoding="utf-8"))
+    change(said)
+    path.write_text(json.dumps(said), encoding="utf-8")
+    return folder
+
+
+def test_what_a_run_is_described_by_reads_as_it_was_written(tmp_path: Path) -> None:
+    """With its lists as tuples again, and with fields this version does not know."""
+    stored = driver.find_stored(_stored(tmp_path, lambda said: said["described"].update(newer=[1])))
+
+    assert stored.expectation == finished_runs.EXPECTATION
+    assert stored.described == {**finished_runs.DESCRIBED, "newer": [1]}
+    assert (stored.plan.profile.group_count, stored.plan.seed, stored.unknowns) == (12, 7, ("it broke",))
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (lambda said: said.pop("expectation"), "expectation is missing"),
+        (lambda said: said["expectation"].update(queues="q"), "expectation.queues is 'q', allowed is a valid array"),
+        (lambda said: said["expectation"].update(newer=1), "expectation.newer is 1, Unexpected keyword argument"),
+        (lambda said: said["described"].update(seed=float("nan")), "described.seed is nan, allowed is"),
+        (
+            lambda said: said["described"].update(attempts=0),
+            "described.attempts is 0, allowed is greater than or equal",
+        ),
+        (lambda said: said["described"].update(recorders=["a"]), "described.recorders is ['a'], allowed is an object"),
+        (
+            lambda said: said["described"].update(transport="pigeons"),
+            "described.transport is 'pigeons', allowed is one of boto3, crt, sockets",
+        ),
+        (
+            lambda said: said["described"]["profile"].update(group_count=-3),
+            "described.profile.group_count is -3, allowed is greater than or equal to 1",
+        ),
+    ],
+)
+def test_a_damaged_description_is_refused_with_field_and_value(
+    tmp_path: Path, change: Callable[[Any], object], said: str
+) -> None:
+    """And with where the record of the run is, which can be judged without it."""
+    with pytest.raises(HistoryError) as refused:
+        driver.find_stored(_stored(tmp_path, change))
+
+    assert str(refused.value).startswith(f"{tmp_path}/run.json is damaged: {said}")
+    assert str(refused.value).endswith(f"judge its record alone: python -m spark_load check {tmp_path}/journals")
+
+
+@pytest.mark.parametrize("text", ["[]", '"valid"', '{"status": "fine"}', "[" * 100_000])
+def test_a_run_whose_verdict_cannot_be_read_is_not_gone_on_with(tmp_path: Path, text: str) -> None:
+    """It may have been finished."""
+    (tmp_path / report.VERDICT_FILE).write_text(text, encoding="utf-8")
+
+    with pytest.raises(HistoryError, match=r"verdict\.json is damaged.*; move it away to go on"):
+        resume._status(tmp_path)
+
+
+def test_a_folder_that_is_no_runs_is_refused(tmp_path: Path) -> None:
+    """With where runs are."""
+    with pytest.raises(HistoryError, match=r"is not the folder of a run \(run.json is missing\); see the folders in"):
+        driver.find_stored(tmp_path)
+
+
+def test_series_of_nonsense_are_told_and_made_again(tmp_path: Path) -> None:
+    """Here they cannot be: nothing but the verdict is there."""
+    report.write(finished_runs.valid(), tmp_path)
+    report.write_series({**finished_runs.series_of(finished_runs.valid()), "published": "all"}, tmp_path)
+
+    ended = CliRunner().invoke(report_command, [str(tmp_path)])
+
+    assert ended.stderr == (
+        f"spark_load: {tmp_path}/series.json is damaged: published is 'all', allowed is a valid array; it is made again"
+        " from the history\n"
+    )
+    assert isinstance(ended.exception, HistoryError)

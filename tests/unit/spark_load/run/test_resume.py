@@ -1,0 +1,121 @@
+"""What a resumed run needs to know of the attempt before it, where no Spark is needed to tell."""
+
+import os
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from sluice.clock import VirtualClock
+from sluice.errors import ConfigError
+from spark_load.cli.watching import Gauge
+from spark_load.plan.plan import Plan
+from spark_load.profiles import profile
+from spark_load.run import resume
+from spark_load.runtime.task_context import Run
+from tests.support.deployments import ONE_QUEUE
+
+QUICK = "messages_per_second: 10\nduration_seconds: 1\ngroup_count: 1\n"
+
+
+def _resumed(folder: Path) -> Run:
+    """Return the second attempt of a run with one journal."""
+    run = Run(
+        id="r",
+        folder=folder,
+        site=ONE_QUEUE,
+        plan=Plan(profile.parse(QUICK, source="quick"), 1),
+        clock_id="c",
+        clock_offset_us=0,
+        attempt=1,
+    )
+    run.journals.mkdir()
+    (run.journals / "publish-0-0.arrows").write_bytes(b"events")
+    return run
+
+
+def test_whether_tasks_still_write_is_not_a_matter_of_the_wall_clock(tmp_path: Path) -> None:
+    """A journal whose time lies a day ahead, because the clock was set back, is at rest all the same."""
+    run, clock = _resumed(tmp_path), VirtualClock()
+    tomorrow = 86_400 * 10**9 + run.journals.stat().st_mtime_ns
+    os.utime(run.journals / "publish-0-0.arrows", ns=(tomorrow, tomorrow))
+
+    resume.end_tasks(run, clock)
+
+    assert 3 <= clock.monotonic() < 4
+
+
+class _Growing(VirtualClock):
+    """While it passes, a journal grows."""
+
+    def __init__(self, journal: Path) -> None:
+        super().__init__()
+        self._journal = journal
+
+    def sleep(self, seconds: float) -> None:
+        super().sleep(seconds)
+        with self._journal.open("ab") as written:
+            written.write(b"more")
+
+
+def test_what_was_done_before_a_run_was_resumed_is_in_its_rows(tmp_path: Path) -> None:
+    """Published and consumed, each once; they are no rate of now."""
+    clock = VirtualClock()
+    run = _resumed(tmp_path)
+    board = run.board(clock)
+    done = resume.Done(
+        began_at_us=0, phases=frozenset(), deleted={"billing.fifo": 5}, ended={"billing.fifo": 0}, published=8
+    )
+
+    resume.tell_board(board, done)
+    published, billing = Gauge(run.plan.profile, list(ONE_QUEUE.queue_urls), clock).rows(board.everyone())
+
+    assert (published.done, published.expected, published.per_second) == (8, 11, 0)
+    assert (billing.sent, billing.done, billing.waiting, billing.per_second) == (8, 5, 3, 0)
+
+
+def test_what_the_service_has_forgotten_is_not_published_again_and_all_else_is(tmp_path: Path) -> None:
+    """Also what comes behind it in its group; which ones is known to driver and tasks alike, and said."""
+    clock = VirtualClock()
+    run = replace(_resumed(tmp_path), resumed_at_us=2_000_000, begin_by_us={3: 1_000, 4: 999, -1: 998})
+    board = run.board(clock)
+    board.start(1_000 - run.resumed_at_us)
+    batches = [pa.RecordBatch.from_pydict({"idx": idx}) for idx in ([3, 4], [5, 4], [-1])]
+
+    sent = [batch.column("idx").to_pylist() for batch in resume.remembered(run, board, iter(batches))]
+
+    assert sent == [[3], [5], []]
+    assert resume.forgotten(run, 1_000 - run.resumed_at_us) == [-1, 4]
+    assert resume.forgotten(run, 999 - run.resumed_at_us) == [-1]
+    assert resume.told(range(12)) == (
+        "12 message(s) whose publish was never answered were not published again, for after 300 s each might have"
+        " become a second message (idx 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, …); to know what became of them, run it anew"
+    )
+
+
+def test_a_publisher_asks_for_its_share_before_it_waits_for_the_beginning(tmp_path: Path) -> None:
+    """What it will send is sorted by then; Spark begins to when it is asked."""
+    run = replace(_resumed(tmp_path), begin_by_us={1: 0})
+    clock = VirtualClock()
+    asked = []
+
+    def rows() -> Iterator[pa.RecordBatch]:
+        asked.append(clock.monotonic())
+        run.board(clock).start(1)
+        yield pa.RecordBatch.from_pydict({"idx": [1]})
+
+    remembered = resume.remembered(run, run.board(clock), rows())
+
+    assert asked == []  # the publisher says first that it is there, or the driver would wait for it, and it for him
+    assert sum(map(len, remembered)) == 0
+    assert asked == [0]
+
+
+def test_tasks_that_go_on_writing_are_to_be_ended_first(tmp_path: Path) -> None:
+    """They were told to end, and a minute later still write: what they do is not on record yet."""
+    run = _resumed(tmp_path)
+
+    with pytest.raises(ConfigError, match="are still at work; end them, then resume it"):
+        resume.end_tasks(run, _Growing(run.journals / "publish-0-0.arrows"))
