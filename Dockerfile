@@ -12,9 +12,8 @@ RUN pip install --no-cache-dir --require-hashes --requirement requirements-worke
     && useradd --uid 10001 --no-log-init --no-create-home --shell /usr/sbin/nologin sluice
 
 COPY sluice sluice/
-COPY messaging sluice/messaging/
 COPY examples examples/
 
 USER 10001
 # Without a shell, which would keep SIGTERM to itself.
-CMD ["python", "-m", "messaging", "worker"]
+CMD ["python", "-m", "sluice", "worker"]

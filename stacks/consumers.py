@@ -150,7 +150,7 @@ class TaskService(Construct):
             "Container",
             container_name=name,
             image=_image(self, image),
-            command=["python", "-m", "messaging", *command],
+            command=["python", "-m", "sluice", *command],
             environment={"SLUICE_ENV": environment.name, **variables, **_database_variables(environment)},
             logging=ecs.LogDriver.aws_logs(stream_prefix=name, log_group=log_group),
             readonly_root_filesystem=True,

@@ -1,7 +1,7 @@
 """A consumer's service scaled on the backlog each of its tasks has in front of it, from and to zero if declared.
 
-The expression and why it is as it is: `sluice/scaling/backlog.py` and docs/decisions/0005-idle-lanes.md. It stands in the
-policy itself: there is no Lambda and no custom metric. No policy on CPU beside it: it would scale in tasks at work.
+The expression and why it is as it is: `sluice/scaling/backlog.py` and docs/decisions/0005-idle-lanes.md. It stands in
+the policy itself: there is no Lambda and no custom metric. No policy on CPU beside it: it would scale in tasks at work.
 """
 
 import aws_cdk as cdk

@@ -19,7 +19,7 @@ else:
         "envelope": ("Event",),
         "errors": ("PermanentError", "TransientError"),
         "handlers": ("Ack", "Context", "Outcome", "Reject", "Retry", "handler"),
-        "outbox": ("Outbox",),
+        "outbox.outbox": ("Outbox",),
     }
 
     def __getattr__(name: str) -> object:

@@ -202,7 +202,7 @@ def _is_intent(table: pa.Table) -> pa.ChunkedArray:
 
 
 def settled(table: pa.Table) -> pa.Table:
-    """Return the events with each call's intent and answer made one, in the order given, as `sluice.history.events.settle`."""
+    """Return the events with each call's intent and answer made one, in the order given, as `events.settle`."""
     at = np.arange(len(table))
     is_loose = table.column("call_id").is_null().to_numpy()
     says_more = 2 * table.column("responded_at_us").is_valid().to_numpy() + table.column("error").is_valid().to_numpy()

@@ -106,7 +106,7 @@ def _start(run: Run, queue: str, consumer: str, number: int, dsn: str) -> _Worke
 
 
 def _messaging(*arguments: str) -> list[str]:
-    return [sys.executable, "-m", "messaging", *arguments]
+    return [sys.executable, "-m", "sluice", *arguments]
 
 
 def _environment(run: Run) -> Mapping[str, str]:

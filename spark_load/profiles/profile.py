@@ -15,7 +15,7 @@ from sluice.errors import ConfigError
 from sluice.history.checker import Thresholds
 from spark_load.profiles import constraints, loading
 
-_FOLDER = Path(__file__).resolve().parent / "profiles"
+_FOLDER = Path(__file__).resolve().parent
 OVERHEAD_BYTES = 512  # identity and JSON around the payload, generously
 END_MARKERS_AFTER_SECONDS = 0.5
 _SECONDS_MAX = 86_400

@@ -1,8 +1,8 @@
 """What is in the messages: the plan's own bodies for raw consumers, envelopes for the real worker.
 
-An envelope is what an outbox makes, made without one. Its format is that of `sluice.messaging.envelope`, which the load test
-must not import; a test holds the two together. Numbers count 1, 2, 3 … in each group, as an outbox counts them, so the
-run is the epoch, and the number is the message's idx in the history.
+An envelope is what an outbox makes, made without one. Its format is that of `sluice.messaging.envelope`, which the load
+test must not import; a test holds the two together. Numbers count 1, 2, 3 … in each group, as an outbox counts them, so
+the run is the epoch, and the number is the message's idx in the history.
 """
 
 import hashlib
@@ -20,7 +20,7 @@ _RUN = "epoch-"
 
 
 def run_of(epoch: int) -> str:
-    """Return the id of the run whose messages are envelopes of that epoch, as `sluice.history.events` reads it off them."""
+    """Return the id of the run whose messages are envelopes of that epoch, as a history reads it off them."""
     return f"{_RUN}{epoch}"
 
 

@@ -8,5 +8,10 @@ import pyspark.sql.pandas.serializers
 import pyspark.worker  # noqa: F401 (what is loaded here is used in the tasks)
 from pyspark.daemon import manager
 
+import spark_load.history.compaction
+import spark_load.judge.groups
+import spark_load.judge.screening.buckets
+import spark_load.runtime.task_context  # noqa: F401 (what is loaded here is used in the tasks)
+
 if __name__ == "__main__":
     manager()

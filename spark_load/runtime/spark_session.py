@@ -23,9 +23,9 @@ from pyspark.sql import functions as F
 from sluice.clock import NotReached, eventually
 from sluice.errors import ConfigError, EndpointError
 
-_PROJECT = Path(__file__).resolve().parents[1]
+_PROJECT = Path(__file__).resolve().parents[2]
 _LOGGING = _PROJECT / "spark_load" / "log4j2.properties"
-_PACKAGES = ("sluice", "wire", "spark_load")
+_PACKAGES = ("sluice", "spark_load")
 _CONNECT_SECONDS = 5
 _REGISTERED_SECONDS = 30  # executors of a new application come one after the other
 _PROBED_SLOTS_MAX = 100_000

@@ -34,7 +34,7 @@ def run_command(arguments: Sequence[str], environment: Mapping[str, str], declar
     os.environ.clear()
     os.environ.update(environment)
     environments.ENVIRONMENTS[declared.name] = declared
-    sys.argv = ["messaging", *arguments]
+    sys.argv = ["sluice", *arguments]
     main()
 
 

@@ -3,15 +3,14 @@
 import os
 import subprocess
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
 
 from emulator import localstack
 from spark_load.runtime import spark_session
+from tests.support.project import PROJECT
 
-PROJECT = Path(__file__).resolve().parents[2]
 _SLOTS = 6
 
 

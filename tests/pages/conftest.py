@@ -3,13 +3,12 @@
 import os
 import subprocess
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 from playwright.sync_api import sync_playwright
 
-PROJECT = Path(__file__).resolve().parents[2]
+from tests.support.project import PROJECT
 
 
 @pytest.fixture(scope="session")

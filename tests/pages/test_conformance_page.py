@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.pages.conftest import PROJECT
+from tests.support.project import PROJECT
 
 PAGE = PROJECT / "docs" / "conformance.html"
 MATRIX = json.loads((PROJECT / "docs" / "conformance.json").read_text(encoding="utf-8"))

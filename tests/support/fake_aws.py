@@ -1,4 +1,4 @@
-"""SQS and SNS over HTTP on the loopback interface: `sluice.simulator.model` answers, in real time, and can be made to fail.
+"""SQS and SNS over HTTP on the loopback interface: the simulator's model answers, in real time, and can fail.
 
 LocalStack is what Sluice is tested against. This is for what LocalStack does not do on demand (stall, throttle, die in
 the middle of a run), and for tests of something else that only need queues which are there at once.

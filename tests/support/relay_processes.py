@@ -132,7 +132,7 @@ def _run(arguments: list[str], environment: Mapping[str, str], log: str, declare
         os.dup2(os.open(path, os.O_WRONLY), output.fileno())
     if declared is not None:
         environments.ENVIRONMENTS[declared.name] = declared
-    sys.argv = ["messaging", *arguments]
+    sys.argv = ["sluice", *arguments]
     main()
 
 

@@ -207,7 +207,7 @@ class Store:
     def forget_groups(self, connection: Connection, keep_seconds: float) -> int:
         """Delete up to a thousand counters not used for longer than that, of groups without a message; return how many.
 
-        The next event of such a group makes its counter anew: from 1, under a later epoch (`sluice.messaging.outbox.outbox`). No copy
+        The next event of such a group makes its counter anew: from 1, under a later epoch (`outbox.outbox`). No copy
         of the old numbers is on its way by then: the declaration holds every `inbox_retention_seconds` longer than the
         way of a message through queue, DLQ and back, and a counter was used at its group's last commit and, where its
         last message was sent later, once more by `forget_sent`. So consumers see a later epoch that begins at 1.

@@ -229,8 +229,8 @@ def checked_run(run: str) -> str:
     """
     if not re.fullmatch(rf"[A-Za-z0-9_.-]{{1,{dead_letter_queue.RUN_CHARACTERS_MAX}}}", run):
         raise ConfigError(
-            f"run is {run!r}, allowed are 1 to {dead_letter_queue.RUN_CHARACTERS_MAX} letters, digits and . _ -; give the"
-            " --run that was printed, or none"
+            f"run is {run!r}, allowed are 1 to {dead_letter_queue.RUN_CHARACTERS_MAX} letters, digits and . _ -; give"
+            " the --run that was printed, or none"
         )
     return run
 

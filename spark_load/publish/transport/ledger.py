@@ -1,4 +1,4 @@
-"""The rows of history the signed transports write: as `sluice.recorder.recorder` writes them, but whole columns at a time."""
+"""The rows of history the signed transports write: as the recorder writes them, but whole columns at a time."""
 
 import itertools
 from collections.abc import Mapping, Sequence

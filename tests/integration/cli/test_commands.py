@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from sluice.clock import eventually
-from tests.integration.conftest import PROJECT
+from tests.support.project import PROJECT
 
 REFUSAL = (
     "Consumer.name is 'Billing', allowed is lower-case letters, digits and single inner hyphens;"
@@ -30,7 +30,7 @@ def _environment(**more: str) -> dict[str, str]:
 def wrong(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return a copy of the project in which a consumer is called Billing."""
     copy = tmp_path_factory.mktemp("wrong")
-    for package in ("sluice", "wire", "emulator", "stacks", "spark_load", "contract_tests", "scripts"):
+    for package in ("sluice", "emulator", "stacks", "spark_load", "contract_tests", "scripts"):
         shutil.copytree(PROJECT / package, copy / package, ignore=shutil.ignore_patterns("__pycache__"))
     for file in ("app.py", "pyproject.toml"):
         shutil.copy(PROJECT / file, copy)
@@ -94,7 +94,7 @@ def test_no_shell_and_no_make_interprets_the_environments_name(tmp_path: Path, t
 
 def _workplace(directory: Path) -> Path:
     """Return a folder in which make finds the project, and what a recipe makes is seen."""
-    for name in (".venv", "node_modules", "sluice", "wire", "emulator", "spark_load", "scripts"):
+    for name in (".venv", "node_modules", "sluice", "emulator", "spark_load", "scripts"):
         (directory / name).symlink_to(PROJECT / name)
     return directory
 

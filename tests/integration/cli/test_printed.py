@@ -84,7 +84,7 @@ def run(
         monkeypatch.delenv(name, raising=False)
 
     def run(*arguments: str) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["messaging", *arguments])
+        monkeypatch.setattr(sys, "argv", ["sluice", *arguments])
         code = 0
         try:
             main()

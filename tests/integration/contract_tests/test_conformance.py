@@ -17,7 +17,7 @@ import pytest
 
 from emulator import localstack, peers
 from sluice.errors import EndpointError
-from tests.integration.conftest import PROJECT
+from tests.support.project import PROJECT
 
 type Answer = tuple[int, str, str] | None
 JSON = "application/x-amz-json-1.0"

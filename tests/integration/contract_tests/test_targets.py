@@ -14,7 +14,7 @@ from contract_tests import targets
 from contract_tests.resources import Resources
 from emulator import localstack
 from sluice.clock import VirtualClock
-from tests.integration.conftest import PROJECT
+from tests.support.project import PROJECT
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("localstack")]
 _VOLATILE = ("ApproximateNumberOfMessages", "ApproximateNumberOfMessagesNotVisible")

@@ -34,7 +34,7 @@ from sluice.declaration import Gaps, Poison
 from sluice.messaging import Event, Outbox
 from sluice.messaging.database import engines, schema
 from sluice.messaging.outbox import tables
-from tests.integration.conftest import PROJECT
+from tests.support.project import PROJECT
 
 pytestmark = pytest.mark.xdist_group("localstack")  # one at a time
 
@@ -150,7 +150,7 @@ def _lose_a_message(reader: Reader) -> None:
         connection.execute(
             update(tables.messages).where(*second).values(status="sent", sent_at_us=tables.messages.c.created_at_us)
         )
-    reader.run(["python", "-m", "messaging", "relay", "--until-empty"], declared={})
+    reader.run(["python", "-m", "sluice", "relay", "--until-empty"], declared={})
 
 
 def _place_an_order(reader: Reader) -> None:
@@ -161,7 +161,7 @@ def _place_an_order(reader: Reader) -> None:
         event = Event(type="order.placed", group="order-8", data={"total_cents": 1_250})
         Outbox(naming.topic_name(LOCAL)).add(session, event)
         session.commit()
-    reader.run(["python", "-m", "messaging", "relay", "--until-empty"], declared={})
+    reader.run(["python", "-m", "sluice", "relay", "--until-empty"], declared={})
 
 
 GIVEN: Mapping[str, Callable[[Reader], None]] = {

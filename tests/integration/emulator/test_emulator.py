@@ -27,9 +27,9 @@ from botocore.config import Config
 from emulator import localstack
 from sluice.clock import SystemClock, eventually
 from sluice.errors import EndpointError
+from tests.support.project import PROJECT
 
 pytestmark = pytest.mark.xdist_group("localstack")  # one at a time
-PROJECT = Path(__file__).resolve().parents[2]
 GONE_SECONDS = 10  # less than either grace: what needs SIGKILL to end is late
 UNASKED = ["sh", "-c", "echo the command ran"]
 

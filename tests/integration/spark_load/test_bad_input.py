@@ -14,7 +14,7 @@ import pytest
 
 from emulator import localstack
 from sluice.clock import eventually
-from tests.integration.conftest import PROJECT
+from tests.support.project import PROJECT
 
 KEYS = {"AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "test", "AWS_EC2_METADATA_DISABLED": "true"}
 

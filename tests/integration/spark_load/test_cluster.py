@@ -23,8 +23,8 @@ from sluice.clock import eventually
 from sluice.environments import environment
 from sluice.errors import ConfigError, EndpointError
 from spark_load.runtime import spark_session
-from tests.integration.conftest import PROJECT
 from tests.support import fake_aws
+from tests.support.project import PROJECT
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
 

@@ -22,8 +22,8 @@ from spark_load.profiles import profile
 from spark_load.run import driver
 from spark_load.runtime import deployment
 from spark_load.runtime.coordinator import Progress
-from tests.integration.conftest import PROJECT
 from tests.support import fake_aws
+from tests.support.project import PROJECT
 
 pytestmark = pytest.mark.spark
 

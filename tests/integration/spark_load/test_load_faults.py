@@ -37,8 +37,8 @@ from spark_load.run import driver, resume
 from spark_load.runtime import deployment
 from spark_load.runtime.coordinator import Progress
 from spark_load.runtime.task_context import Run
-from tests.integration.conftest import PROJECT
 from tests.support import fake_aws
+from tests.support.project import PROJECT
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
 

@@ -13,8 +13,8 @@ import pytest
 
 from sluice.environments import ENVIRONMENTS
 from stacks import consumers
+from tests.support.project import PROJECT
 
-PROJECT = Path(__file__).parents[2]
 DOCKERFILE = (PROJECT / "Dockerfile").read_text(encoding="utf-8")
 LOCKED = dict(
     re.findall(
@@ -64,7 +64,7 @@ def test_the_image_holds_all_that_a_command_imports(command: str, image: Path, p
     """Copied folders and locked packages are enough, and running it writes nothing beside them."""
     before = sorted(image.rglob("*"))
 
-    ran = python(["-m", "messaging", command, "--help"], image, packages)
+    ran = python(["-m", "sluice", command, "--help"], image, packages)
 
     assert (ran.returncode, ran.stderr) == (0, "")
     assert ran.stdout.startswith(f"Usage: sluice {command}")
@@ -115,7 +115,7 @@ def test_s6_signals_reach_python() -> None:
     """Exec form and no entry point: the stack's command replaces CMD whole, and no shell is process 1."""
     commands = re.findall(r"^(CMD|ENTRYPOINT) (.+)$", DOCKERFILE, re.MULTILINE)
 
-    assert [(name, json.loads(said)) for name, said in commands] == [("CMD", ["python", "-m", "messaging", "worker"])]
+    assert [(name, json.loads(said)) for name, said in commands] == [("CMD", ["python", "-m", "sluice", "worker"])]
 
 
 def test_nothing_else_is_sent_to_the_builder() -> None:

@@ -16,9 +16,9 @@ from sluice import naming
 from sluice.clock import eventually
 from sluice.declaration import Consumer
 from sluice.environments import environment
+from tests.support.project import PROJECT
 
 pytestmark = pytest.mark.xdist_group("localstack")  # one at a time
-PROJECT = Path(__file__).resolve().parents[2]
 LOCAL, STAGING = environment("local"), environment("staging")
 STACKS = ("sluice-local-messaging", "sluice-local-consumers", "sluice-local-observability")
 _CDK_SECONDS = 240

@@ -39,7 +39,7 @@ def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> 
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "test")
 
     def run(*arguments: str) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["messaging", *arguments])
+        monkeypatch.setattr(sys, "argv", ["sluice", *arguments])
         code = 0
         try:
             main()

@@ -11,6 +11,8 @@ from unittest.mock import create_autospec
 import click
 import pytest
 
+import sluice.cli
+from sluice import messaging
 from sluice.cli import place
 from sluice.cli.commands import cli
 from sluice.cli.dlq import acts, listing, moving
@@ -24,11 +26,11 @@ from sluice.messaging.database import schema
 from sluice.messaging.outbox import tables
 from sluice.messaging.sqs import dead_letter_queue
 
-FOLDER = Path(messaging.cli.__file__).parent
+FOLDER = Path(sluice.cli.__file__).parent
 PRINTS = "output.py"
 PRINTING = {"echo", "secho", "echo_via_pager", "print", "pprint", "Console", "confirm", "prompt", "print_exc"}
 PLAIN = {"relay": relay, "worker": worker, "delays": delays, "alive": alive, "outbox": outbox, "inbox": inbox}
-MODULES = sorted([*FOLDER.glob("*.py"), FOLDER.parent / "__main__.py"])
+MODULES = sorted([*FOLDER.rglob("*.py"), FOLDER.parent / "__main__.py"])
 
 
 def _commands(group: click.Group, *path: str) -> Iterator[tuple[tuple[str, ...], click.Command]]:
@@ -150,5 +152,5 @@ def test_what_a_service_imports_is_there(name: str) -> None:
 
 def test_what_is_not_there_is_said_as_python_says_it() -> None:
     """An ImportError would be raised of it."""
-    with pytest.raises(AttributeError, match="module 'messaging' has no attribute 'Inbox'"):
+    with pytest.raises(AttributeError, match=r"module 'sluice\.messaging' has no attribute 'Inbox'"):
         _ = messaging.Inbox  # type: ignore[attr-defined]

@@ -3,7 +3,6 @@
 import json
 import re
 from collections import Counter
-from pathlib import Path
 
 import pytest
 
@@ -12,8 +11,9 @@ from contract_tests.conformance import COLUMNS
 from contract_tests.promises import PROMISES, Promiser
 from docs import conformance_page
 from emulator import peers
+from tests.support.project import PROJECT
 
-DOCS = Path(__file__).resolve().parents[2] / "docs"
+DOCS = PROJECT / "docs"
 MATRIX = json.loads((DOCS / "conformance.json").read_text(encoding="utf-8"))
 
 

@@ -1,7 +1,6 @@
 """The table of promises against the tests, the saboteurs and the documentation."""
 
 import re
-from pathlib import Path
 
 from contract_tests.promises import CORE, PROMISES
 from contract_tests.promises.untested import FACTS, NOT_TESTED
@@ -9,8 +8,7 @@ from docs.generate import promises_page
 from sluice import deviations
 from sluice.history.checker.anomalies import ANOMALIES
 from sluice.saboteurs import SABOTEURS
-
-PROJECT = Path(__file__).resolve().parents[2]
+from tests.support.project import PROJECT
 
 
 def _marked() -> list[str]:

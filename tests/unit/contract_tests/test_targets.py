@@ -14,8 +14,8 @@ from emulator.localstack import MODIFIED
 from sluice.clock import VirtualClock
 from sluice.errors import ConfigError, EndpointError
 from sluice.simulator.hook import ENDPOINT_URL, Simulator
+from tests.support.project import PROJECT
 
-_PROJECT = Path(__file__).resolve().parents[2]
 _ESTIMATE = account.Estimate(tests=260, workers=8)
 
 
@@ -185,10 +185,10 @@ def test_a_message_of_somebody_else_ends_the_test_and_stays_in_the_given_queue()
 
 def test_every_option_and_marker_is_documented() -> None:
     """Each has a row of its own on the page about the contract tests, which has no marker that marks nothing."""
-    page = (_PROJECT / "docs" / "contract-tests.md").read_text(encoding="utf-8")
-    code = "".join((_PROJECT / "contract_tests" / name).read_text("utf-8") for name in ("choice.py", "conftest.py"))
+    page = (PROJECT / "docs" / "contract-tests.md").read_text(encoding="utf-8")
+    code = "".join((PROJECT / "contract_tests" / name).read_text("utf-8") for name in ("choice.py", "conftest.py"))
     options = re.findall(r'addoption\(\s*"(--[a-z-]+)"', code)
-    tests = "".join(path.read_text("utf-8") for path in (_PROJECT / "contract_tests").glob("*.py"))
+    tests = "".join(path.read_text("utf-8") for path in (PROJECT / "contract_tests").glob("*.py"))
     markers = set(re.findall(r"pytest\.mark\.(\w+)\b(?!\()", tests))  # those without an argument choose tests
 
     rows = [line for line in page.splitlines() if line.startswith("| `")]

@@ -4,7 +4,6 @@ import ast
 import copy
 import re
 from dataclasses import fields, replace
-from pathlib import Path
 
 import pytest
 
@@ -13,8 +12,8 @@ from docs.costs import Footprint
 from docs.templates import Synthesized
 from sluice import prices
 from sluice.declaration import Consumer
+from tests.support.project import PROJECT
 
-PROJECT = Path(__file__).resolve().parents[2]
 DOCS = PROJECT / "docs"
 
 

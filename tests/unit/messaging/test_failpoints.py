@@ -10,7 +10,7 @@ from sluice.messaging import failpoints
 
 WALK = """
 import os
-from messaging import failpoints
+from sluice.messaging import failpoints
 reached = failpoints.from_environment(os.environ, failpoints.RELAY)
 for _ in range(3):
     for name in failpoints.RELAY:

@@ -96,7 +96,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 def test_a_module_is_loaded_by_its_name(folder: Path) -> None:
     """As `Consumer.handlers` names it."""
     (folder / "sluice_test_good.py").write_text(
-        "from messaging import handler\n@handler('a')\ndef f(session, event, context): ...\n", encoding="utf-8"
+        "from sluice.messaging import handler\n@handler('a')\ndef f(session, event, context): ...\n", encoding="utf-8"
     )
 
     found = Handlers.load("sluice_test_good").find("a")
@@ -128,7 +128,7 @@ def test_a_name_that_is_none_is_refused(name: str) -> None:
     ("source", "raised"),
     [
         ("import sluice_test_needed", "ModuleNotFoundError: No module named 'sluice_test_needed'"),
-        ("from messaging import nothing", "ImportError: cannot import name 'nothing' from 'messaging'"),
+        ("from sluice.messaging import nothing", "ImportError: cannot import name 'nothing' from 'sluice.messaging'"),
         ("def f(:", "SyntaxError: invalid syntax (sluice_test_broken.py, line 1)"),
         ("import sys; sys.exit(0)", "SystemExit: 0"),
         ("import os; os.environ['SLUICE_TEST_UNSET']", "KeyError: 'SLUICE_TEST_UNSET'"),

@@ -430,7 +430,8 @@ def test_a_forked_child_writes_into_a_journal_of_its_own(tmp_path: Path) -> None
 def test_a_process_that_forgets_to_close_keeps_what_it_recorded_and_says_no_end(tmp_path: Path) -> None:
     """At its exit everything is handed over; whether more was to come nobody said."""
     code = (
-        "from tests.support.recorded_services import Shop; from sluice.recorder.recorder import record; from pathlib import Path; shop = Shop();"
+        "from tests.support.recorded_services import Shop; from sluice.recorder.recorder import record;"
+        " from pathlib import Path; shop = Shop();"
         f"record(shop.clients, Path({str(tmp_path / 'open')!r})); shop.order('ann', 1)"
     )
     subprocess.run([sys.executable, "-c", code], check=True, env={**os.environ, "PYTHONPATH": str(Path.cwd())})

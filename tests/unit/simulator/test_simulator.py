@@ -14,8 +14,8 @@ from botocore.exceptions import ClientError, ParamValidationError
 from sluice.clock import VirtualClock, eventually
 from sluice.saboteurs import sabotage
 from sluice.simulator.hook import Simulator
+from tests.support.project import PROJECT
 
-PROJECT = Path(__file__).resolve().parents[2]
 FIFO = {"FifoQueue": "true"}
 pytest_plugins = ["contract_tests.simulated"]
 

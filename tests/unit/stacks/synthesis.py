@@ -11,8 +11,8 @@ import aws_cdk as cdk
 
 from sluice.declaration import Environment
 from stacks.stage import EnvironmentStage
+from tests.support.project import PROJECT
 
-PROJECT = Path(__file__).resolve().parents[3]
 CONTEXT = json.loads((PROJECT / "cdk.json").read_text())["context"]
 MESSAGING, CONSUMERS, OBSERVABILITY = "messaging", "consumers", "observability"
 

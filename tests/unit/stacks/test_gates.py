@@ -19,9 +19,10 @@ from sluice.environments import ENVIRONMENTS
 from sluice.errors import ConfigError
 from stacks import consumers, fanout, observability
 from stacks.nag import rule_packs
+from tests.support.project import PROJECT
 from tests.unit.stacks import synthesis
 from tests.unit.stacks.extra import FULL, HOSTED, PLAIN
-from tests.unit.stacks.synthesis import CONTEXT, PROJECT, Stacks
+from tests.unit.stacks.synthesis import CONTEXT, Stacks
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -471,7 +471,7 @@ MUTATIONS: dict[str, tuple[Edit, list[str]]] = {
     ),
     "root": (lambda t: _container(t).pop("User"), ["sluice-full-ledger is root"]),
     "another command": (
-        lambda t: _container(t).update(Command=["python", "-m", "messaging"]),
+        lambda t: _container(t).update(Command=["python", "-m", "sluice"]),
         ["ledger's task has another Command"],
     ),
     "another's name": (

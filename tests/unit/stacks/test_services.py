@@ -118,7 +118,7 @@ def test_each_consumers_task_runs_its_worker(resources: Mapping[str, list[Resour
                     "Name": consumer,
                     "Essential": True,
                     "Image": f"{ECR_HOST}/sluice-worker:0.1.0",
-                    "Command": ["python", "-m", "messaging", "worker"],
+                    "Command": ["python", "-m", "sluice", "worker"],
                     "Environment": [
                         {"Name": "SLUICE_ENV", "Value": "local"},
                         {"Name": "SLUICE_CONSUMER", "Value": consumer},
@@ -158,7 +158,7 @@ def test_a_consumers_own_sizes_and_image_reach_its_task(full: list[Resource]) ->
                 "Name": "ledger",
                 "Essential": True,
                 "Image": f"111122223333.dkr.ecr.eu-central-1.<AWS::URLSuffix>/team/ledger@{DIGEST}",
-                "Command": ["python", "-m", "messaging", "worker"],
+                "Command": ["python", "-m", "sluice", "worker"],
                 "Environment": [
                     {"Name": "SLUICE_ENV", "Value": "full"},
                     {"Name": "SLUICE_CONSUMER", "Value": "ledger"},
@@ -347,7 +347,7 @@ def test_the_relay_is_one_task_that_publishes_from_the_outbox(full: list[Resourc
         "Name": "relay",
         "Essential": True,
         "Image": "111122223333.dkr.ecr.eu-central-1.<AWS::URLSuffix>/team/worker:stable",
-        "Command": ["python", "-m", "messaging", "relay"],
+        "Command": ["python", "-m", "sluice", "relay"],
         "Environment": [
             {"Name": "SLUICE_ENV", "Value": "full"},
             {"Name": "SLUICE_TOPIC_ARN", "Value": "arn:aws:sns:eu-central-1:111122223333:sluice-full-orders.fifo"},

@@ -392,7 +392,7 @@ _IN_ONE_PROCESS = """
 import json, sys, contextlib, io
 from sluice.__main__ import main
 for arguments in json.loads(sys.argv[1]):
-    sys.argv = ["messaging", *arguments]
+    sys.argv = ["sluice", *arguments]
     said = io.StringIO()
     with contextlib.redirect_stderr(said):
         try:

@@ -31,9 +31,9 @@ from sluice.messaging.telemetry.metrics import NoMetrics
 from sluice.messaging.worker.drainer import Drainer
 from sluice.messaging.worker.scale_in_protection import Protection
 from sluice.messaging.worker.worker import Lane, Parts, Worker, WorkerSettings
-from tests.integration.conftest import PROJECT
 from tests.integration.messaging.relay.test_signs import relay_process
 from tests.support import worker_processes
+from tests.support.project import PROJECT
 from tests.support.relay_processes import MessagingProcess
 from tests.support.worker_harness import Fault, Hands, World, seeded
 
@@ -113,7 +113,7 @@ class Checked:
 
 def check(path: Path, *options: str) -> tuple[int, str]:
     """Run the health check as a container does; return its exit code and its one line."""
-    command = [sys.executable, "-m", "messaging", "alive", str(path), *options]
+    command = [sys.executable, "-m", "sluice", "alive", str(path), *options]
     ended = subprocess.run(command, cwd=PROJECT, capture_output=True, text=True, timeout=30, check=False)
     (line,) = (ended.stdout + ended.stderr).splitlines()
     return ended.returncode, line
@@ -473,7 +473,7 @@ def test_the_check_of_what_is_no_file_of_signs_ends_at_once(
     """A pipe nobody writes to is not waited for."""
     os.mkfifo(tmp_path / "pipe")
     given = [one.format(folder=tmp_path) for one in arguments]
-    command = [sys.executable, "-m", "messaging", "alive", *given]
+    command = [sys.executable, "-m", "sluice", "alive", *given]
     ended = subprocess.run(command, cwd=PROJECT, capture_output=True, text=True, timeout=30, check=False)
 
     assert (ended.returncode, ended.stdout) == (code, "")
@@ -484,7 +484,7 @@ def test_the_check_imports_the_standard_library_and_click_only(path: Path) -> No
     """It runs every few seconds beside the worker: no database driver and no AWS client is loaded for it."""
     AliveFile(path, SystemClock())
     code = (
-        "import json, sys; before = set(sys.modules); sys.argv = ['messaging', 'alive', sys.argv[1]];"
+        "import json, sys; before = set(sys.modules); sys.argv = ['sluice', 'alive', sys.argv[1]];"
         "from sluice.__main__ import main; main();"
         "print(json.dumps(sorted({name.partition('.')[0] for name in set(sys.modules) - before})))"
     )

@@ -141,7 +141,7 @@ def test_s6_the_images_command_ends_with_0_when_it_is_told_to(
         with (
             log.open("w") as written,
             subprocess.Popen(
-                [sys.executable, "-m", "messaging", "worker"],
+                [sys.executable, "-m", "sluice", "worker"],
                 env=localstack.pointed_at(emulated) | variables,
                 stderr=written,
             ) as worker,

@@ -86,7 +86,7 @@ def _worker(found: Found, environment: Environment, consumer: Consumer) -> Itera
     (container,) = definition.get("ContainerDefinitions", [{}])
     database = environment.database
     expected = {
-        "Command": ["python", "-m", "messaging", "worker"],
+        "Command": ["python", "-m", "sluice", "worker"],
         "Environment": [
             {"Name": "SLUICE_ENV", "Value": environment.name},
             {"Name": "SLUICE_CONSUMER", "Value": consumer.name},
