@@ -85,7 +85,7 @@ simulate: setup ## Every promise on the simulator, honest and with one rule of t
 
 .PHONY: conformance
 conformance: setup ## Every promise on five emulators: docs/conformance.md and .html (15 minutes)
-	@python -m contract_tests.conformance
+	@python -m contract_tests.proving.conformance
 
 .PHONY: test-pages
 test-pages: setup ## docs/conformance.html and the load test's report in a real Chromium, which is installed where it may be

@@ -14,11 +14,12 @@ from typing import Any
 
 import pytest
 
-from contract_tests import account, choice, mutation, results, targets
-from contract_tests.deployed import Deployment, require
-from contract_tests.given import Given, GivenResources
+from contract_tests.deployment.deployed import Deployment, require
 from contract_tests.promises import CORE, PROMISES, Promiser
+from contract_tests.proving import mutation, results
 from contract_tests.resources import Resources
+from contract_tests.targets import aws, binding, options
+from contract_tests.targets.byo_queues import Given, GivenResources
 from emulator import localstack
 from sluice import deviations
 from sluice.clock import waiting_on
@@ -42,7 +43,7 @@ _results = pytest.StashKey[results.Plugin]()
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Add the options of the contract run."""
     group = parser.getgroup("contracts")
-    choice.add_options(group)
+    options.add_options(group)
     group.addoption(
         "--mutants", action="store_true", help="run every promise against every rule mutant of the simulator's model"
     )
@@ -82,8 +83,8 @@ def _start(config: pytest.Config) -> None:
     os.environ[_RUN] = uuid.uuid4().hex[:4]
     try:
         _declared(config)
-        brought = choice.given(config)
-        chosen = choice.target(config, stack)
+        brought = options.given(config)
+        chosen = options.target(config, stack)
         os.environ[_ENDPOINT], os.environ[_TARGET] = chosen.place, chosen.name
         config.stash[_notice] = chosen.notice
         if brought is not None:
@@ -151,7 +152,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     items.sort(key=lambda item: areas.index(PROMISES[_promise_id(item)].area))
     if target == "aws":
         for item in items:
-            item.add_marker(pytest.mark.timeout(account.TEST_SECONDS_MAX))
+            item.add_marker(pytest.mark.timeout(aws.TEST_SECONDS_MAX))
     if _given in config.stash:
         _, promises = config.stash[_given]
         config.hook.pytest_deselected(items=[item for item in items if _promise_id(item) not in promises])
@@ -228,7 +229,7 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
 
 
 @pytest.fixture(scope="session")
-def target(request: pytest.FixtureRequest) -> targets.Target:
+def target(request: pytest.FixtureRequest) -> binding.Target:
     """Return the endpoint under test."""
     if _UNUSABLE in os.environ:
         raise EndpointError(os.environ[_UNUSABLE])
@@ -238,13 +239,13 @@ def target(request: pytest.FixtureRequest) -> targets.Target:
     return mutation.sharing_clients(bound) if request.config.getoption("--mutants") else bound
 
 
-def _bound(config: pytest.Config) -> targets.Target:
+def _bound(config: pytest.Config) -> binding.Target:
     patience = _PATIENCE_SECONDS_SABOTAGED if config.getoption("--prove") else _PATIENCE_SECONDS
-    return targets.BINDINGS[os.environ[_TARGET]](os.environ[_ENDPOINT], patience_seconds=patience)
+    return binding.BINDINGS[os.environ[_TARGET]](os.environ[_ENDPOINT], patience_seconds=patience)
 
 
 @pytest.fixture(autouse=True)
-def time_of_the_target(target: targets.Target) -> Iterator[None]:
+def time_of_the_target(target: binding.Target) -> Iterator[None]:
     """Let everything that waits go by the target's clock."""
     with waiting_on(target.clock):
         yield
@@ -257,15 +258,15 @@ def saboteur(request: pytest.FixtureRequest) -> str | None:
 
 
 @pytest.fixture(scope="session")
-def deployed(request: pytest.FixtureRequest, target: targets.Target) -> Environment:
+def deployed(request: pytest.FixtureRequest, target: binding.Target) -> Environment:
     """Return the environment, deployed."""
     declared = _declared(request.config)
-    require(target, declared, is_own=choice.OWN in os.environ)
+    require(target, declared, is_own=options.OWN in os.environ)
     return declared
 
 
 @pytest.fixture
-def deployment(deployed: Environment, target: targets.Target, saboteur: str | None) -> Deployment:
+def deployment(deployed: Environment, target: binding.Target, saboteur: str | None) -> Deployment:
     """Return the deployed environment, as this test sees it."""
     services = ("sqs", "sns", "cloudwatch", "kms")
     clients = {service: target.make_client(service) for service in services}
@@ -281,7 +282,7 @@ def deployment(deployed: Environment, target: targets.Target, saboteur: str | No
 
 @pytest.fixture
 def resources(
-    request: pytest.FixtureRequest, target: targets.Target, saboteur: str | None
+    request: pytest.FixtureRequest, target: binding.Target, saboteur: str | None
 ) -> Iterator[Resources | GivenResources]:
     """Yield a maker of queues and topics that belong to this test alone, or what hands out the given ones."""
     sqs, sns = target.make_client("sqs"), target.make_client("sns")

@@ -10,7 +10,7 @@ from typing import Any
 
 from botocore.exceptions import ClientError
 
-from contract_tests.targets import Target
+from contract_tests.targets.binding import Target
 from sluice.clock import eventually
 
 type Message = dict[str, Any]

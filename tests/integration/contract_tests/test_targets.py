@@ -10,8 +10,8 @@ from typing import Any
 import boto3
 import pytest
 
-from contract_tests import targets
 from contract_tests.resources import Resources
+from contract_tests.targets import binding
 from emulator import localstack
 from sluice.clock import VirtualClock
 from tests.support.project import PROJECT
@@ -117,7 +117,7 @@ def test_a_topic_with_another_subscriber_is_refused(running: localstack.Running)
 
 def test_the_binding_of_aws_says_what_it_takes_before_it_begins(running: localstack.Running) -> None:
     """With an endpoint in AWS's place: one test, its estimate, and what its names begin with."""
-    test = "contract_tests/test_fifo_ordering.py::test_sequence_numbers_of_a_group_rise"
+    test = "contract_tests/queues/test_fifo_ordering.py::test_sequence_numbers_of_a_group_rise"
 
     code, output = _contracts(running, test, "--target", "aws", "--i-will-pay", "--endpoint-url", running.endpoint_url)
 
@@ -137,7 +137,7 @@ def test_the_binding_of_aws_waits_for_changes_and_leaves_nothing(
     for name, value in running.environment().items():
         monkeypatch.setenv(name, value)
     clock = VirtualClock()
-    target = targets.aws(running.endpoint_url, patience_seconds=20, clock=clock)
+    target = binding.aws(running.endpoint_url, patience_seconds=20, clock=clock)
     sqs, sns = target.make_client("sqs"), target.make_client("sns")
     resources = Resources(target, sqs, sns, prefix="ct-0123456789")
     dead_letters = resources.fifo_queue(hint="dlq")

@@ -27,7 +27,7 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from contract_tests.mutants import MUTANTS
+from contract_tests.proving.mutants import MUTANTS
 from emulator import localstack
 from sluice import limits
 from sluice.clock import SystemClock, eventually

@@ -163,7 +163,15 @@ def test_an_environment_with_keys_of_its_own_keeps_its_contracts(empty: localsta
     _cdk("deploy", "--exclusively", "-c", "env=staging", "staging/Messaging", "staging/Observability")
 
     ended = _run(
-        *(sys.executable, "-m", "pytest", "--quiet", "contract_tests/test_deployment.py", "--env", "staging"),
+        *(
+            sys.executable,
+            "-m",
+            "pytest",
+            "--quiet",
+            "contract_tests/deployment/test_deployment.py",
+            "--env",
+            "staging",
+        ),
         *("--endpoint-url", empty.endpoint_url, "-k", "not operator_hears"),
     )
 

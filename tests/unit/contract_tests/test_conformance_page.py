@@ -6,9 +6,9 @@ from collections import Counter
 
 import pytest
 
-from contract_tests import conformance
-from contract_tests.conformance import COLUMNS
 from contract_tests.promises import PROMISES, Promiser
+from contract_tests.proving import conformance
+from contract_tests.proving.conformance import COLUMNS
 from docs import conformance_page
 from emulator import peers
 from tests.support.project import PROJECT

@@ -14,7 +14,7 @@ from tests.support.project import PROJECT
 def _marked() -> list[str]:
     return [
         id_
-        for path in sorted((PROJECT / "contract_tests").glob("test_*.py"))
+        for path in sorted((PROJECT / "contract_tests").rglob("test_*.py"))
         for id_ in re.findall(r'@pytest\.mark\.promise\("([^"]+)"\)', path.read_text(encoding="utf-8"))
     ]
 

@@ -4,8 +4,8 @@ from types import SimpleNamespace
 
 import pytest
 
+from contract_tests.proving.results import Result, Status, Trouble, judge, one_line, trouble
 from contract_tests.resources import NotArranged
-from contract_tests.results import Result, Status, Trouble, judge, one_line, trouble
 from sluice.deviations import Deviation
 
 KNOWN = Deviation("GAP-01", "it is known")

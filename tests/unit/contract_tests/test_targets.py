@@ -6,10 +6,11 @@ from pathlib import Path
 import boto3
 import pytest
 
-from contract_tests import account, targets
-from contract_tests.given import WITH_DLQ, WITH_QUEUE, WITH_TOPIC, Given, GivenResources
 from contract_tests.promises import PROMISES
 from contract_tests.resources import NotArranged, Resources, bodies
+from contract_tests.targets import aws as account
+from contract_tests.targets import binding
+from contract_tests.targets.byo_queues import WITH_DLQ, WITH_QUEUE, WITH_TOPIC, Given, GivenResources
 from emulator.localstack import MODIFIED
 from sluice.clock import VirtualClock
 from sluice.errors import ConfigError, EndpointError
@@ -100,7 +101,7 @@ def test_only_a_localstack_with_our_hooks_has_the_short_window(
     if is_modified:
         monkeypatch.setenv(MODIFIED, "1")
 
-    flags = {name: bind(ENDPOINT_URL, patience_seconds=1).has_short_window for name, bind in targets.BINDINGS.items()}
+    flags = {name: bind(ENDPOINT_URL, patience_seconds=1).has_short_window for name, bind in binding.BINDINGS.items()}
 
     assert flags == {"localstack": is_modified, "endpoint": False, "simulator": False, "aws": False}
 
@@ -108,28 +109,28 @@ def test_only_a_localstack_with_our_hooks_has_the_short_window(
 def test_aws_is_given_more_patience_than_an_emulator() -> None:
     """Its counters and attributes are eventual; what is asked for on top is kept."""
     patience = {
-        name: bind(ENDPOINT_URL, patience_seconds=4).patience_seconds for name, bind in targets.BINDINGS.items()
+        name: bind(ENDPOINT_URL, patience_seconds=4).patience_seconds for name, bind in binding.BINDINGS.items()
     }
 
     assert patience == {"localstack": 4, "endpoint": 4, "simulator": 4, "aws": 120}
-    assert targets.aws("eu-west-1", patience_seconds=500).patience_seconds == 500
+    assert binding.aws("eu-west-1", patience_seconds=500).patience_seconds == 500
 
 
 def test_every_binding_is_under_thirty_lines() -> None:
     """From `def` to the end of its return."""
-    source = Path(targets.__file__).read_text(encoding="utf-8").splitlines()
+    source = Path(binding.__file__).read_text(encoding="utf-8").splitlines()
     starts = [number for number, line in enumerate(source) if line.startswith("def ")]
     ends = [*starts[1:], next(number for number, line in enumerate(source) if line.startswith("BINDINGS"))]
 
     lengths = [end - start for start, end in zip(starts, ends, strict=True)]
 
-    assert len(lengths) == len(targets.BINDINGS)
+    assert len(lengths) == len(binding.BINDINGS)
     assert max(lengths) < 30
 
 
 def test_what_a_test_made_is_deleted_from_the_outside_in() -> None:
     """Subscriptions, topics, queues, whatever the order they were made in; and all of it although one is gone."""
-    target = targets.simulator(ENDPOINT_URL, patience_seconds=1)
+    target = binding.simulator(ENDPOINT_URL, patience_seconds=1)
     sqs, sns = target.make_client("sqs"), target.make_client("sns")
     resources = Resources(target, sqs, sns, prefix="ct-0123456789")
     topic = resources.fifo_topic(resources.fifo_queue())
@@ -150,7 +151,7 @@ def test_what_a_test_made_is_deleted_from_the_outside_in() -> None:
 
 def test_a_dead_letter_that_cannot_be_made_is_no_failed_expectation() -> None:
     """The queue has no DLQ: whatever the test is about, it has not begun."""
-    target = targets.simulator(ENDPOINT_URL, patience_seconds=1)
+    target = binding.simulator(ENDPOINT_URL, patience_seconds=1)
     sqs, sns = target.make_client("sqs"), target.make_client("sns")
     queue = Resources(target, sqs, sns, prefix="ct-0123456789").fifo_queue()
 
@@ -167,7 +168,7 @@ def test_what_can_be_held_against_given_resources_are_promises() -> None:
 
 def test_a_message_of_somebody_else_ends_the_test_and_stays_in_the_given_queue() -> None:
     """It is given back by the test that meets it and by the clean-up, which takes the test's own message away."""
-    target = targets.simulator(ENDPOINT_URL, patience_seconds=1)
+    target = binding.simulator(ENDPOINT_URL, patience_seconds=1)
     owner = target.make_client("sqs")
     url = owner.create_queue(QueueName="theirs.fifo", Attributes={"FifoQueue": "true"})["QueueUrl"]
     lent = GivenResources(target, Given(queue_url=url), target.make_client("sqs"), target.make_client("sns"), number=1)
@@ -186,9 +187,12 @@ def test_a_message_of_somebody_else_ends_the_test_and_stays_in_the_given_queue()
 def test_every_option_and_marker_is_documented() -> None:
     """Each has a row of its own on the page about the contract tests, which has no marker that marks nothing."""
     page = (PROJECT / "docs" / "contract-tests.md").read_text(encoding="utf-8")
-    code = "".join((PROJECT / "contract_tests" / name).read_text("utf-8") for name in ("choice.py", "conftest.py"))
+    rim = (PROJECT / "contract_tests" / name for name in ("targets/options.py", "conftest.py"))
+    code = "".join(path.read_text("utf-8") for path in rim)
+        (PROJECT / "contract_tests" / name).read_text("utf-8") for name in ("targets/options.py", "conftest.py")
+    )
     options = re.findall(r'addoption\(\s*"(--[a-z-]+)"', code)
-    tests = "".join(path.read_text("utf-8") for path in (PROJECT / "contract_tests").glob("*.py"))
+    tests = "".join(path.read_text("utf-8") for path in (PROJECT / "contract_tests").rglob("*.py"))
     markers = set(re.findall(r"pytest\.mark\.(\w+)\b(?!\()", tests))  # those without an argument choose tests
 
     rows = [line for line in page.splitlines() if line.startswith("| `")]

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from contract_tests.resources import Message, Resources, bodies, refusal
-from contract_tests.targets import Target
+from contract_tests.targets.binding import Target
 from sluice.clock import eventually
 
 

@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 
-from contract_tests import targets
-from contract_tests.mutants import MUTANTS, Mutant
+from contract_tests.proving.mutants import MUTANTS, Mutant
 from contract_tests.resources import Resources
+from contract_tests.targets import binding
 from sluice.simulator import hook
 
 _PROPERTY = "mutants"
@@ -24,7 +24,7 @@ type Place = tuple[Any, str]
 """Owner and name of a rule."""
 
 
-def sharing_clients(target: targets.Target) -> targets.Target:
+def sharing_clients(target: binding.Target) -> binding.Target:
     """Return the target with one client per service: a hundred times the suite makes too many of them."""
     return dataclasses.replace(target, make_client=functools.cache(target.make_client))
 

@@ -12,12 +12,12 @@ from typing import Any
 from botocore.exceptions import ClientError
 
 from contract_tests.resources import Queue
-from contract_tests.targets import Target
+from contract_tests.targets.binding import Target
 from sluice import naming
 from sluice.declaration import Environment
 from sluice.errors import EndpointError
 
-_PROJECT = Path(__file__).resolve().parents[1]
+_PROJECT = Path(__file__).resolve().parents[2]
 _VOLATILE = (
     "ApproximateNumberOfMessages",
     "ApproximateNumberOfMessagesDelayed",

@@ -15,7 +15,7 @@ from typing import Any
 from botocore.exceptions import ClientError
 
 from contract_tests.resources import Queue, Topic
-from contract_tests.targets import Target
+from contract_tests.targets.binding import Target
 from sluice.clock import eventually
 from sluice.errors import EndpointError
 

@@ -9,9 +9,9 @@ import boto3
 import pytest
 from botocore.exceptions import BotoCoreError, ClientError
 
-from contract_tests import account, targets
-from contract_tests.given import Given
 from contract_tests.promises import PROMISES, Promiser
+from contract_tests.targets import aws, binding
+from contract_tests.targets.byo_queues import Given
 from emulator import localstack
 from sluice.endpoint import checked_url
 from sluice.errors import ConfigError, EndpointError
@@ -42,7 +42,7 @@ def add_options(group: pytest.OptionGroup) -> None:
     group.addoption("--endpoint-url", metavar="URL", help="run against this endpoint instead of starting LocalStack")
     group.addoption(
         "--target",
-        choices=tuple(targets.BINDINGS),
+        choices=tuple(binding.BINDINGS),
         help="what to run against; by default the endpoint given, or else a LocalStack of the run's own",
     )
     group.addoption("--i-will-pay", action="store_true", help=f"agree to what --target aws costs; so does {_AGREED}=1")
@@ -82,15 +82,15 @@ def _url(config: pytest.Config) -> str | None:
 
 def _aws(config: pytest.Config, url: str | None) -> Choice:
     tests = sum(promise.promiser is Promiser.SERVICE for promise in PROMISES.values())
-    estimate = account.Estimate(tests=tests, workers=config.getoption("numprocesses", None) or 1)
+    estimate = aws.Estimate(tests=tests, workers=config.getoption("numprocesses", None) or 1)
     is_agreed = config.getoption("--i-will-pay") or os.environ.get(_AGREED) == "1"
-    region = account.checked(boto3.Session(), estimate, is_agreed=is_agreed)
+    region = aws.checked(boto3.Session(), estimate, is_agreed=is_agreed)
     return _answering(Choice(name="aws", place=url or region, notice=f"target aws, {estimate}"))
 
 
 def _answering(choice: Choice) -> Choice:
     try:
-        bound = targets.BINDINGS[choice.name](choice.place, patience_seconds=1)
+        bound = binding.BINDINGS[choice.name](choice.place, patience_seconds=1)
         bound.make_client("sqs").list_queues(MaxResults=1)
     except (BotoCoreError, ClientError, KeyError) as error:
         reason = str(error).splitlines()[0][:120]

@@ -12,7 +12,7 @@ import boto3
 import localstack_client.session
 from botocore.config import Config
 
-from contract_tests import account
+from contract_tests.targets import aws as account
 from emulator.localstack import MODIFIED
 from sluice.clock import Clock, SystemClock
 from sluice.simulator.hook import ENDPOINT_URL, Simulator

@@ -5,7 +5,7 @@ import string
 import pytest
 
 from contract_tests.resources import Resources, bodies, refusal
-from contract_tests.targets import Target
+from contract_tests.targets.binding import Target
 from sluice.clock import eventually
 
 _MEBIBYTE = 1_048_576

@@ -1,7 +1,7 @@
 """A deployed environment is, live, what its declaration says; and what goes wrong in it is heard.
 
 Expectations are written from the declaration, not from the stacks. LocalStack enforces no policy: policies are read and
-evaluated (`contract_tests/policies.py`).
+evaluated (`contract_tests/deployment/policies.py`).
 """
 
 import json
@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
-from contract_tests.deployed import Deployment
-from contract_tests.policies import Decision, Request, decide
+from contract_tests.deployment.deployed import Deployment
+from contract_tests.deployment.policies import Decision, Request, decide
 from contract_tests.resources import NotArranged, Queue, Resources, bodies
-from contract_tests.targets import Target
+from contract_tests.targets.binding import Target
 from sluice import naming
 from sluice.clock import NotReached, eventually
 from sluice.declaration import Consumer, Encryption, Environment, Removal

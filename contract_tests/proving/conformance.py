@@ -1,4 +1,4 @@
-"""Which emulator keeps which promise: `python -m contract_tests.conformance` (or `make conformance`).
+"""Which emulator keeps which promise: `python -m contract_tests.proving.conformance` (or `make conformance`).
 
 Runs the suite against one target after the other and writes the page of promise by target. A target that cannot be
 installed, started or tested to the end is `unknown` with the reason, never left out.
@@ -18,14 +18,14 @@ from typing import Any
 import click
 
 from contract_tests.promises import PROMISES, Promiser
-from contract_tests.results import Status, one_line
+from contract_tests.proving.results import Status, one_line
 from docs import conformance_page
 from emulator import localstack, peers
 from emulator.processes import Supervised
 from sluice.clock import SystemClock
 from sluice.errors import EndpointError
 
-_PROJECT = Path(__file__).resolve().parent.parent
+_PROJECT = Path(__file__).resolve().parents[2]
 _WORK = Path("runs") / "conformance"
 _RUN_SECONDS_MAX = 1_800
 _STOP_GRACE_SECONDS = 20
@@ -205,7 +205,7 @@ def main(only: tuple[str, ...], keyword: str | None, workers: int, output: Path)
 
 if __name__ == "__main__":
     try:
-        main(standalone_mode=False, prog_name="python -m contract_tests.conformance")
+        main(standalone_mode=False, prog_name="python -m contract_tests.proving.conformance")
     except click.Abort:
         sys.exit(130)
     except click.ClickException as error:

@@ -5,7 +5,7 @@ import hashlib
 import pytest
 
 from contract_tests.resources import Resources, bodies
-from contract_tests.targets import Target
+from contract_tests.targets.binding import Target
 from sluice.clock import eventually
 
 

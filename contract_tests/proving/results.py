@@ -18,8 +18,8 @@ from typing import Any
 
 import pytest
 
-from contract_tests import targets
 from contract_tests.promises import PROMISES
+from contract_tests.targets import binding
 from emulator import localstack
 from sluice import deviations
 from sluice.deviations import Deviation
@@ -118,7 +118,7 @@ class Watch:
     def __init__(self) -> None:
         self.troubles: list[Trouble] = []
 
-    def on(self, target: targets.Target) -> targets.Target:
+    def on(self, target: binding.Target) -> binding.Target:
         """Return the target with clients that are watched."""
 
         def make_client(service: str) -> Any:
