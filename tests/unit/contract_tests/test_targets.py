@@ -189,8 +189,6 @@ def test_every_option_and_marker_is_documented() -> None:
     page = (PROJECT / "docs" / "contract-tests.md").read_text(encoding="utf-8")
     rim = (PROJECT / "contract_tests" / name for name in ("targets/options.py", "conftest.py"))
     code = "".join(path.read_text("utf-8") for path in rim)
-        (PROJECT / "contract_tests" / name).read_text("utf-8") for name in ("targets/options.py", "conftest.py")
-    )
     options = re.findall(r'addoption\(\s*"(--[a-z-]+)"', code)
     tests = "".join(path.read_text("utf-8") for path in (PROJECT / "contract_tests").rglob("*.py"))
     markers = set(re.findall(r"pytest\.mark\.(\w+)\b(?!\()", tests))  # those without an argument choose tests
