@@ -85,7 +85,7 @@ simulate: setup ## Every promise on the simulator, honest and with one rule of t
 
 .PHONY: conformance
 conformance: setup ## Every promise on five emulators: docs/conformance.md and .html (15 minutes)
-	@python -m contract_tests.proving.conformance
+	@sluice conformance
 
 .PHONY: test-pages
 test-pages: setup ## docs/conformance.html and the load test's report in a real Chromium, which is installed where it may be
@@ -113,7 +113,7 @@ destroy: setup ## Delete the stacks of ENV; any but local asks first
 
 .PHONY: load
 load: setup ## Run the load test PROFILE against the deployed ENV; on AWS it names the cost and asks first, unless YES=1
-	@python -m spark_load run --env "$$ENV" $${YES:+--yes} -- "$$PROFILE"
+	@sluice load run --env "$$ENV" $${YES:+--yes} -- "$$PROFILE"
 
 .PHONY: chaos
 chaos: setup ## SEED=1 COMMITS=1000: producers, relays and workers under a schedule of faults, judged from their databases

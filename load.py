@@ -1,6 +1,8 @@
-"""`python -m spark_load`, for spark-submit, which starts a file: `spark-submit … load.py run smoke`."""
+"""`sluice load`, for spark-submit, which starts a file: `spark-submit … load.py run smoke`."""
 
-from spark_load.__main__ import main
+import sys
+
+from sluice.cli.main import main
 
 if __name__ == "__main__":
-    main()
+    main(["load", *sys.argv[1:]])

@@ -25,7 +25,7 @@ orders=$?
 tail -1 runs/orders.log
 
 step "4/4  load test: profile ${1:-smoke}"
-python -m spark_load run "${1:-smoke}" --env local
+sluice load run "${1:-smoke}" --env local
 load=$?
 
 step "result"

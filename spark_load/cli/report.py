@@ -10,8 +10,8 @@ from rich.console import Console
 from rich.markdown import Markdown
 
 from sluice.errors import ConfigError, HistoryError
+from sluice.terminal import output as terminal
 from spark_load import report as told
-from spark_load.cli.printing import error_line, print_json
 from spark_load.report import comparison
 from spark_load.run import driver
 from spark_load.runtime import spark_session
@@ -54,7 +54,7 @@ def report(folder: Path, output: Path | None) -> None:
     try:
         said = told.read_series(folder, verdict)
     except HistoryError as error:
-        error_line(f"spark_load: {error}")
+        terminal.line(f"sluice: {error}", is_error=True)
     if said is None:
         if not (folder / driver.RUN_FILE).exists():
             raise HistoryError(
@@ -121,7 +121,7 @@ def compare(
             " compare runs of one profile, or add --force"
         )
     if as_json:
-        print_json(compared.as_json())
+        terminal.as_json(compared.as_json())
     else:
         Console().print(Markdown(comparison.markdown(compared)))
     sys.exit(compared.exit_code)

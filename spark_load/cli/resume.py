@@ -24,7 +24,7 @@ def resume(folder: Path, as_json: bool, cluster: spark_session.Cluster) -> None:
 
     \b
     Example:
-      python -m spark_load resume runs/<run>
+      sluice load resume runs/<run>
     """
     from sluice import environments  # noqa: PLC0415 (a wrong declaration is refused here)
 

@@ -87,10 +87,10 @@ def run(
 
     \b
     Examples:
-      python -m spark_load run smoke
-      python -m spark_load run smoke --sabotage corrupt-bodies   # ends INVALID
-      python -m spark_load run smoke --consumer worker           # the worker that runs in production
-      python -m spark_load run release-gate --env staging        # asks first: it costs money
+      sluice load run smoke
+      sluice load run smoke --sabotage corrupt-bodies   # ends INVALID
+      sluice load run smoke --consumer worker           # the worker that runs in production
+      sluice load run release-gate --env staging        # asks first: it costs money
     """
     from sluice import environments  # noqa: PLC0415 (a wrong declaration is refused here)
 

@@ -69,7 +69,7 @@ def replace(path: Path, text: str, *, instead: str = "") -> None:
         draft.write_text(text, encoding="utf-8")
         draft.replace(path)
     except OSError as error:
-        next_step = instead or f"make room there, or copy it, and judge it: python -m spark_load check {path.parent}"
+        next_step = instead or f"make room there, or copy it, and judge it: sluice check {path.parent}"
         raise HistoryError(f"cannot write {path} ({error.strerror}); {next_step}") from error
 
 
@@ -80,13 +80,13 @@ def read_verdict(folder: Path) -> Verdict:
         HistoryError: there is none, or it is damaged, or newer than this version of Sluice.
     """
     path = folder / VERDICT_FILE
-    again = f"judge the run again: python -m spark_load check {folder}"
+    again = f"judge the run again: sluice check {folder}"
     try:
         version = shapes.read(path, shapes.VERSIONED, instead=again).get("schema_version", SCHEMA_VERSION)
     except FileNotFoundError as error:
         raise HistoryError(
             f"{folder} is not the folder of a run with a verdict ({VERDICT_FILE} is missing); see the folders in runs/,"
-            " or judge it first: python -m spark_load check FOLDER"
+            " or judge it first: sluice check FOLDER"
         ) from error
     if version > SCHEMA_VERSION:
         raise HistoryError(

@@ -18,7 +18,7 @@ from pyspark.sql import SparkSession
 
 from sluice.clock import Clock, SystemClock, clock_id, wall_minus_monotonic_us
 from sluice.declaration import Environment
-from sluice.errors import HistoryError
+from sluice.errors import HistoryError, Stopped
 from sluice.history.checker import Expectation
 from sluice.history.checker.verdict import Verdict
 from spark_load import report, shapes
@@ -38,7 +38,7 @@ from spark_load.runtime.task_context import JOURNALS, Run
 
 __all__ = [
     "RUN_FILE",
-    "Stopped",
+    "RunStopped",
     "Stored",
     "Watch",
     "find_stored",
@@ -55,7 +55,7 @@ _UNFINISHED = "the driver did not live to see the end of the load"
 _STOPPED = "it was stopped before its end"
 
 
-class Stopped(Exception):
+class RunStopped(Stopped):
     """Raised when Ctrl-C ended a run: what was recorded until then can be judged.
 
     Args:
@@ -64,8 +64,8 @@ class Stopped(Exception):
 
     def __init__(self, folder: Path) -> None:
         super().__init__(
-            f"stopped; what was recorded is in {folder}; judge it: python -m spark_load check {folder}, or go on:"
-            f" python -m spark_load resume {folder}"
+            f"stopped; what was recorded is in {folder}; judge it: sluice check {folder}, or go on:"
+            f" sluice load resume {folder}"
         )
         self.folder = folder
 
@@ -218,7 +218,7 @@ def _carry_out(
         offered = offer(spark, run, watch)
     except KeyboardInterrupt:
         _store(run.folder, described, expectation, [_STOPPED])
-        raise Stopped(run.folder) from None
+        raise RunStopped(run.folder) from None
     described["recorders"] = run.recorders() | offered.recorders
     _store(run.folder, described, expectation, offered.unknowns)
     watch("judging", [])
@@ -255,7 +255,7 @@ def find_stored(folder: Path) -> Stored:
         HistoryError: the folder is no run's, or what it says of the run is damaged.
     """
     path = folder / RUN_FILE
-    instead = f"see the folders in runs/, or judge its record alone: python -m spark_load check {folder / JOURNALS}"
+    instead = f"see the folders in runs/, or judge its record alone: sluice check {folder / JOURNALS}"
     try:
         said = shapes.read(path, shapes.RUN, instead=instead)
     except FileNotFoundError as error:
@@ -304,7 +304,7 @@ def aggregate(spark: SparkSession, stored: Stored, verdict: Verdict) -> Series:
     except (PySparkException, Py4JError) as error:
         raise HistoryError(
             f"the history in {stored.folder / _HISTORY} cannot be read ({last_line(error)});"
-            f" make it again from its journals: python -m spark_load check {stored.folder}"
+            f" make it again from its journals: sluice check {stored.folder}"
         ) from error
     report.write_series(said, stored.folder)
     return said

@@ -13,7 +13,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from sluice import environments
-from sluice.__main__ import main
+from sluice.cli.main import main
 from sluice.clock import SystemClock, eventually
 from sluice.declaration import Environment
 

@@ -31,7 +31,7 @@ from examples.orders.models import Base
 from examples.orders.service import Shop
 from examples.orders.trade import Done, trade
 from sluice import deviations, environments, naming
-from sluice.__main__ import main
+from sluice.cli.main import main
 from sluice.clock import clock_id, eventually
 from sluice.declaration import Environment
 from sluice.history import events as history

@@ -10,7 +10,6 @@ import click
 from sqlalchemy import Engine
 
 from sluice import naming
-from sluice.cli import output
 from sluice.cli.dlq.place import queue_client
 from sluice.cli.place import ConsumerPlace
 from sluice.cli.tables.acts import act, actor, say, written
@@ -22,6 +21,7 @@ from sluice.messaging.inbox import operations
 from sluice.messaging.inbox.operations import Operator
 from sluice.messaging.sqs import dead_letter_queue
 from sluice.messaging.sqs.dead_letter_queue import DeadLetterQueue, Destination, Letter, Reading
+from sluice.terminal import output
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,8 +15,8 @@ from sluice.cli.options import (
     json_option,
     limit_option,
 )
-from sluice.cli.values import SEQ, Age, Number
 from sluice.messaging.sqs.dead_letter_limits import RATE_MAX, RATE_MIN
+from sluice.terminal.values import SEQ, Age, Number
 
 CLIENT, NATIVE = "client", "native"
 _CANARY_MAX = 1_000_000

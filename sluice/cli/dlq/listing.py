@@ -7,9 +7,7 @@ from typing import Any
 from sqlalchemy import Engine
 
 from sluice import environments, naming
-from sluice.cli import output
 from sluice.cli.dlq.place import queue_client, stoppable
-from sluice.cli.exits import COULD_NOT, PARTLY
 from sluice.cli.place import ConsumerPlace, consumer_of, inbox_database
 from sluice.cli.tables.acts import say, written
 from sluice.declaration import Consumer, Environment
@@ -20,6 +18,8 @@ from sluice.messaging.inbox import operations
 from sluice.messaging.sqs import dead_letter_queue
 from sluice.messaging.sqs.dead_letter_queue import DeadLetterQueue, Letter, Reading
 from sluice.messaging.sqs.redrive import MoveTask, MoveTasks
+from sluice.terminal import output
+from sluice.terminal.exits import COULD_NOT, PARTLY
 
 _ROWS_MAX = 1_000
 _SHOWN_CHARACTERS = 500

@@ -4,10 +4,8 @@ import os
 import sys
 
 from sluice import limits, naming
-from sluice.cli import output
 from sluice.cli.dlq.commands import NATIVE
 from sluice.cli.dlq.place import queue_client, stoppable
-from sluice.cli.exits import COULD_NOT, PARTLY
 from sluice.cli.place import ConsumerPlace
 from sluice.clock import SystemClock
 from sluice.errors import ConfigError
@@ -17,6 +15,8 @@ from sluice.messaging.sqs.dead_letter_limits import RATE_MAX
 from sluice.messaging.sqs.dead_letter_queue import DeadLetterQueue, Destination, Reading
 from sluice.messaging.sqs.rate_limit import Pace
 from sluice.messaging.sqs.redrive import Choice, Left, MoveTasks, Redrive, Result, batch_of, new_run
+from sluice.terminal import output
+from sluice.terminal.exits import COULD_NOT, PARTLY
 
 _FOLLOW_SECONDS = 2
 _TROUBLES = {Left.BEHIND, Left.BOUNCED, Left.FAILED, Left.LATE}

@@ -2,10 +2,10 @@
 
 from pathlib import Path
 
-from sluice.cli import output
 from sluice.clock import SystemClock, clock_id
 from sluice.errors import MessagingError
 from sluice.messaging.telemetry import alive as signs
+from sluice.terminal import output
 
 
 class NotAlive(MessagingError):

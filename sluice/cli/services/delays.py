@@ -2,9 +2,9 @@
 
 from pathlib import Path
 
-from sluice.cli import output
 from sluice.errors import ConfigError
 from sluice.history.delays import measured, percentile
+from sluice.terminal import output
 
 
 def delays(*, folder: Path, as_json: bool) -> None:

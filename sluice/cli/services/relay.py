@@ -10,8 +10,6 @@ import structlog
 from sqlalchemy.exc import InterfaceError, OperationalError
 
 from sluice import metrics, naming
-from sluice.cli import output
-from sluice.cli.exits import PARTLY
 from sluice.cli.place import Place
 from sluice.cli.services.running import log_to, measuring, recording
 from sluice.clock import SystemClock
@@ -27,6 +25,8 @@ from sluice.messaging.relay import publisher
 from sluice.messaging.relay.lease import Lease
 from sluice.messaging.relay.relay import Relay, RelaySettings, Wait, run
 from sluice.messaging.telemetry.liveness import SLACK_SECONDS, AliveFile, Liveness, Watch
+from sluice.terminal import output
+from sluice.terminal.exits import PARTLY
 
 _log = structlog.get_logger()
 _DAY_SECONDS = 86_400

@@ -10,10 +10,10 @@ from typing import Any
 import structlog
 
 from sluice import metrics
-from sluice.cli import log_text
 from sluice.clock import SystemClock, clock_id
 from sluice.errors import ConfigError
 from sluice.messaging.telemetry.metrics import EmbeddedMetrics, EveryMetrics, Metrics
+from sluice.terminal import log_text
 
 _log = structlog.get_logger()
 

@@ -6,8 +6,8 @@ from datetime import UTC, datetime
 
 from sqlalchemy import Connection, Engine
 
-from sluice.cli import output
 from sluice.messaging.database import engines
+from sluice.terminal import output
 
 
 def actor() -> str:

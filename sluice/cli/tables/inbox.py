@@ -1,6 +1,5 @@
 """What `sluice inbox …` does."""
 
-from sluice.cli import output
 from sluice.cli.place import ConsumerPlace
 from sluice.cli.tables.acts import act, actor, written
 from sluice.cli.tables.schema import tell_drift
@@ -8,6 +7,7 @@ from sluice.messaging.database import engines, schema
 from sluice.messaging.inbox import operations
 from sluice.messaging.inbox.inbox import Inbox, Policy
 from sluice.messaging.inbox.operations import Operator
+from sluice.terminal import output
 
 _COLUMNS = ("group", "epoch", "baseline", "last number", "parked", "last message")
 

@@ -6,7 +6,7 @@ import click
 
 from sluice.cli.options import at_consumer, audited, json_option, limit_option
 from sluice.cli.tables.schema_command import schema_command
-from sluice.cli.values import SEQ
+from sluice.terminal.values import SEQ
 
 
 @click.group("inbox")

@@ -4,13 +4,13 @@ from collections.abc import Callable
 
 from sqlalchemy import Connection
 
-from sluice.cli import output
 from sluice.cli.place import Place
 from sluice.cli.tables.acts import act, actor, written
 from sluice.cli.tables.schema import tell_drift
 from sluice.messaging.database import engines, schema
 from sluice.messaging.outbox import operations
 from sluice.messaging.outbox.store import Store
+from sluice.terminal import output
 
 _COLUMNS = ("group", "seq", "status", "type", "tries", "committed", "last error")
 

@@ -6,10 +6,10 @@ import click
 from sqlalchemy import Engine, MetaData
 
 from sluice import environments
-from sluice.cli import output
-from sluice.cli.exits import PARTLY
 from sluice.cli.place import dsn_from_secret
 from sluice.messaging.database import engines, schema
+from sluice.terminal import output
+from sluice.terminal.exits import PARTLY
 
 _PARTS = {"outbox": schema.OUTBOX, "inbox": schema.INBOX}
 

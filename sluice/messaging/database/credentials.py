@@ -14,7 +14,7 @@ from botocore.config import Config
 from sqlalchemy import URL
 
 from sluice.errors import ConfigError
-from sluice.messaging.printable import printable
+from sluice.terminal.printable import printable
 
 CA_VARIABLE = "SLUICE_DATABASE_CA"
 """Names a file with the certificates the database's server is verified by."""

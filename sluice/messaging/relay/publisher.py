@@ -21,7 +21,7 @@ from sluice import limits
 from sluice.errors import ConfigError, EndpointError
 from sluice.messaging.envelope import attributes_bytes
 from sluice.messaging.outbox.store import Head, Outcome, Refused, Retry, Sent
-from sluice.messaging.printable import printable
+from sluice.terminal.printable import printable
 
 CALL_SECONDS_MAX = 12
 """A call that took longer has failed."""

@@ -27,12 +27,12 @@ from sluice.messaging.database import engines
 from sluice.messaging.errors import LeaseLost, OutboxError
 from sluice.messaging.failpoints import Failpoint
 from sluice.messaging.outbox.store import DELETED_MAX, HEADS_MAX, Head, Outcome, Refused, Retry, Sent, Store
-from sluice.messaging.printable import printable
 from sluice.messaging.relay import publisher
 from sluice.messaging.relay.lease import Lease
 from sluice.messaging.relay.publisher import BatchRefused
 from sluice.messaging.telemetry.liveness import Watch
 from sluice.messaging.telemetry.metrics import Metrics, NoMetrics
+from sluice.terminal.printable import printable
 
 _log = structlog.get_logger()
 _POLL_SECONDS_MIN, _POLL_SECONDS_MAX = 0.001, 60

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 
-from sluice.messaging.printable import printable
+from sluice.terminal.printable import printable
 
 _BYTES_MAX = 65_536
 """Of a file that is read: thousands of parts fit in."""

@@ -14,7 +14,7 @@ from typing import Protocol, TextIO
 import structlog
 
 from sluice.clock import Clock
-from sluice.messaging.printable import printable
+from sluice.terminal.printable import printable
 
 _log = structlog.get_logger()
 

@@ -23,10 +23,10 @@ from sluice.messaging.database import engines
 from sluice.messaging.errors import HoldLost
 from sluice.messaging.handlers import Ack, Context, Outcome, Reject, Retry
 from sluice.messaging.inbox.inbox import Inbox, ParkedMessage
-from sluice.messaging.printable import printable
 from sluice.messaging.telemetry.tally import Tally
 from sluice.messaging.worker.handler_runner import Performer
 from sluice.messaging.worker.processor import WorkSettings
+from sluice.terminal.printable import printable
 
 _log = structlog.get_logger()
 _IN_A_ROW_MAX = 1_000

@@ -23,10 +23,10 @@ from sluice.messaging.envelope import Envelope, Event
 from sluice.messaging.errors import HoldLost, PermanentError, TransientError
 from sluice.messaging.failpoints import Failpoint
 from sluice.messaging.handlers import Ack, Context, Handler, Handlers, Outcome, Reject, Retry
-from sluice.messaging.printable import printable
 from sluice.messaging.telemetry.tracing import NoTracing, Tracing
 from sluice.messaging.worker import async_handlers
 from sluice.messaging.worker.message_lease import Guard
+from sluice.terminal.printable import printable
 
 _log = structlog.get_logger()
 _FORKED = 70  # EX_SOFTWARE: the exit code of a child that came back from a handler

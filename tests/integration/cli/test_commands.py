@@ -42,7 +42,7 @@ def wrong(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.parametrize(
     ("command", "code", "line"),
     [
-        (["-m", "spark_load", "run", "smoke"], 3, f"spark_load: {REFUSAL}"),
+        (["-m", "sluice", "load", "run", "smoke"], 3, f"sluice: {REFUSAL}"),
         (["scripts/change.py", "diff", "dev"], 3, f"diff: {REFUSAL}"),
         (["scripts/change.py", "deploy", "local"], 3, f"deploy: {REFUSAL}"),
         (["scripts/change.py", "destroy", "prod"], 3, f"destroy: {REFUSAL}"),

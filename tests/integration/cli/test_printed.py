@@ -11,12 +11,12 @@ import structlog
 from sqlalchemy import Engine
 
 from sluice import environments, naming
-from sluice.__main__ import main
+from sluice.cli.main import main
 from sluice.messaging.database import engines, schema
 from sluice.messaging.inbox import tables as inbox_tables
 from sluice.messaging.outbox import tables
-from sluice.messaging.printable import printable
 from sluice.messaging.sqs import queue
+from sluice.terminal.printable import printable
 from tests.integration.messaging.dead_letters.conftest import graveyard, simulator
 from tests.support.dead_letter_queues import DEAD, Graveyard, envelope
 

@@ -19,11 +19,11 @@ from tests.support.project import PROJECT
 KEYS = {"AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "test", "AWS_EC2_METADATA_DISABLED": "true"}
 
 
-def _spark_load(*arguments: str, **more: str) -> tuple[int, list[str]]:
+def _sluice(*arguments: str, **more: str) -> tuple[int, list[str]]:
     """Run the command line as a user would; return exit code and the lines on standard error."""
     plain = {name: value for name, value in os.environ.items() if not name.startswith("AWS_")}
     ended = subprocess.run(
-        [sys.executable, "-m", "spark_load", *arguments],
+        [sys.executable, "-m", "sluice", *arguments],
         cwd=PROJECT,
         env={**plain, **KEYS, **more},
         capture_output=True,
@@ -78,66 +78,66 @@ def server(request: pytest.FixtureRequest) -> Iterator[tuple[type[_Answers], str
     ("arguments", "code", "line"),
     [
         (
-            ["run", "smoke", "--env", "production"],
+            ["load", "run", "smoke", "--env", "production"],
             3,
-            "spark_load: environment 'production' is not declared, allowed is one of local, dev, staging, prod;"
+            "sluice: environment 'production' is not declared, allowed is one of local, dev, staging, prod;"
             " declare it in sluice/environments.py",
         ),
         (
-            ["run", "huge"],
+            ["load", "run", "huge"],
             3,
-            "spark_load: profile 'huge' cannot be read (No such file or directory), allowed is one of backlog-drain, ",
+            "sluice: profile 'huge' cannot be read (No such file or directory), allowed is one of backlog-drain, ",
         ),
         (
-            ["run", "smoke", "--sabotage", "gremlin"],
+            ["load", "run", "smoke", "--sabotage", "gremlin"],
             3,
-            "spark_load: saboteur 'gremlin' is unknown, allowed is one of ",
+            "sluice: saboteur 'gremlin' is unknown, allowed is one of ",
         ),
         (
-            ["run", "smoke", "--sabotage", "ignore-purge"],
+            ["load", "run", "smoke", "--sabotage", "ignore-purge"],
             3,
-            "spark_load: saboteur 'ignore-purge' shows nothing in a load test, allowed is one of ",
+            "sluice: saboteur 'ignore-purge' shows nothing in a load test, allowed is one of ",
         ),
         (
-            ["run", "smoke", "--endpoint-url", "localhost:4566"],
+            ["load", "run", "smoke", "--endpoint-url", "localhost:4566"],
             3,
-            "spark_load: endpoint is 'localhost:4566', allowed is a URL such as http://127.0.0.1:4566",
+            "sluice: endpoint is 'localhost:4566', allowed is a URL such as http://127.0.0.1:4566",
         ),
         (
-            ["run", "smoke", "--endpoint-url", "http://127.0.0.1:9"],
+            ["load", "run", "smoke", "--endpoint-url", "http://127.0.0.1:9"],
             2,
-            "spark_load: http://127.0.0.1:9 cannot be reached (EndpointConnectionError);"
+            "sluice: http://127.0.0.1:9 cannot be reached (EndpointConnectionError);"
             " start it (make emulator) or name an SQS endpoint with --endpoint-url",
         ),
         (
-            ["run", "smoke", "--endpoint-url", "http://127.0.0.1:99999"],
+            ["load", "run", "smoke", "--endpoint-url", "http://127.0.0.1:99999"],
             3,
-            "spark_load: endpoint is 'http://127.0.0.1:99999', allowed is a URL such as http://127.0.0.1:4566",
+            "sluice: endpoint is 'http://127.0.0.1:99999', allowed is a URL such as http://127.0.0.1:4566",
         ),
         (
-            ["run", "smoke", "--endpoint-url", "http://foo bar"],
+            ["load", "run", "smoke", "--endpoint-url", "http://foo bar"],
             3,
-            "spark_load: endpoint is 'http://foo bar', allowed is a URL such as http://127.0.0.1:4566",
+            "sluice: endpoint is 'http://foo bar', allowed is a URL such as http://127.0.0.1:4566",
         ),
         (
-            ["run", "smoke", "--env", "prod"],
+            ["load", "run", "smoke", "--env", "prod"],
             3,
-            "spark_load: environment 'prod' keeps its messages (removal is 'retain'), and a load test fills its queues",
+            "sluice: environment 'prod' keeps its messages (removal is 'retain'), and a load test fills its queues",
         ),
         (
-            ["run", "my profile.yaml"],
+            ["load", "run", "my profile.yaml"],
             3,
-            "spark_load: profile 'my profile.yaml' is no name for a run, allowed are up to 40 letters, digits, hyphens",
+            "sluice: profile 'my profile.yaml' is no name for a run, allowed are up to 40 letters, digits, hyphens",
         ),
-        (["check", "/nowhere"], 2, "spark_load: /nowhere is not there, allowed is a history's folder"),
-        (["check", "/", "--queue", "a", "--env", "local"], 3, "spark_load: --queue and --env are both given, allowed"),
-        (["run"], 3, "Usage: python -m spark_load run [OPTIONS] PROFILE"),
-        (["run", "smoke", "--fast"], 3, "Usage: python -m spark_load run [OPTIONS] PROFILE"),
+        (["check", "/nowhere"], 2, "sluice: /nowhere is not there, allowed is a history's folder"),
+        (["check", "/", "--queue", "a", "--env", "local"], 3, "sluice: --queue and --env are both given, allowed"),
+        (["load", "run"], 3, "sluice: Missing argument 'PROFILE'; see `sluice load run --help`"),
+        (["load", "run", "smoke", "--fast"], 3, "sluice: No such option '--fast'"),
     ],
 )
 def test_wrong_arguments_are_refused_in_one_line(arguments: list[str], code: int, line: str) -> None:
     """The value seen, the value allowed, the next step."""
-    ended, lines = _spark_load(*arguments)
+    ended, lines = _sluice(*arguments)
 
     assert ended == code
     assert lines[0].startswith(line)
@@ -149,9 +149,9 @@ def test_a_negative_rate_is_refused(tmp_path: Path) -> None:
     own = tmp_path / "own.yaml"
     own.write_text("messages_per_second: -70\nduration_seconds: 10\ngroup_count: 5\n", encoding="utf-8")
 
-    assert _spark_load("run", str(own)) == (
+    assert _sluice("load", "run", str(own)) == (
         3,
-        [f"spark_load: profile '{own}': messages_per_second is -70 (line 1): Input should be greater than 0"],
+        [f"sluice: profile '{own}': messages_per_second is -70 (line 1): Input should be greater than 0"],
     )
 
 
@@ -159,11 +159,11 @@ def test_something_else_at_the_endpoint_is_named(server: tuple[type[_Answers], s
     """A web server is not SQS; a refusal is about the credentials."""
     kind, url = server
 
-    ended, lines = _spark_load("run", "smoke", "--endpoint-url", url)
+    ended, lines = _sluice("load", "run", "smoke", "--endpoint-url", url)
 
     expected = {
-        _Answers: f"spark_load: {url} answers, but not as SQS does",
-        _Refuses: f"spark_load: {url} refuses these credentials (UnrecognizedClientException); check AWS_ACCESS_KEY_ID",
+        _Answers: f"sluice: {url} answers, but not as SQS does",
+        _Refuses: f"sluice: {url} refuses these credentials (UnrecognizedClientException); check AWS_ACCESS_KEY_ID",
     }
     assert ended == 2
     assert lines[0].startswith(expected[kind])
@@ -179,35 +179,32 @@ def test_no_credentials_are_named(tmp_path: Path) -> None:
         "AWS_CONFIG_FILE": str(tmp_path / "none"),
     }
 
-    assert _spark_load("run", "smoke", "--endpoint-url", "http://127.0.0.1:9", **empty) == (
+    assert _sluice("load", "run", "smoke", "--endpoint-url", "http://127.0.0.1:9", **empty) == (
         2,
-        ["spark_load: no AWS credentials found; set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE"],
+        ["sluice: no AWS credentials found; set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE"],
     )
 
 
 @pytest.mark.spark
 def test_an_environment_that_is_not_deployed_is_named(deployed: localstack.Running) -> None:
     """The queues of dev are not there: deploy first."""
-    ended, lines = _spark_load("run", "smoke", "--env", "dev", "--endpoint-url", deployed.endpoint_url)
+    ended, lines = _sluice("load", "run", "smoke", "--env", "dev", "--endpoint-url", deployed.endpoint_url)
 
     assert (ended, lines) == (
         2,
-        [
-            f"spark_load: environment 'dev' is not deployed at {deployed.endpoint_url};"
-            " deploy it first: make deploy ENV=dev"
-        ],
+        [f"sluice: environment 'dev' is not deployed at {deployed.endpoint_url}; deploy it first: make deploy ENV=dev"],
     )
 
 
 @pytest.mark.spark
 def test_a_spark_that_does_not_start_is_named(deployed: localstack.Running, tmp_path: Path) -> None:
     """A wrong JAVA_HOME: one line, and exit code 2, because 1 would say INVALID."""
-    ended, lines = _spark_load(
+    ended, lines = _sluice(
         "run", "tiny", "--endpoint-url", deployed.endpoint_url, "--runs-dir", str(tmp_path), JAVA_HOME="/nowhere"
     )
 
     assert ended == 2
-    assert lines[-1].startswith("spark_load: Spark did not start (")
+    assert lines[-1].startswith("sluice: Spark did not start (")
     assert lines[-1].endswith("; it needs Java 17 or newer, and JAVA_HOME is /nowhere")
 
 
@@ -217,14 +214,14 @@ def test_a_history_folder_that_cannot_be_written_is_named(deployed: localstack.R
     in_the_way = tmp_path / "file"
     in_the_way.touch()
 
-    ended, lines = _spark_load(
+    ended, lines = _sluice(
         "run", "tiny", "--endpoint-url", deployed.endpoint_url, "--runs-dir", str(in_the_way / "runs")
     )
 
     assert (ended, lines) == (
         2,
         [
-            f"spark_load: cannot write the history to {in_the_way / 'runs'} (Not a directory);"
+            f"sluice: cannot write the history to {in_the_way / 'runs'} (Not a directory);"
             " name a folder you can write to with --runs-dir"
         ],
     )
@@ -235,7 +232,7 @@ def test_a_history_folder_that_cannot_be_written_is_named(deployed: localstack.R
 def test_an_interrupted_run_leaves_no_verdict_and_no_process(deployed: localstack.Running, tmp_path: Path) -> None:
     """Ctrl-C in the middle: exit code 130, no verdict.json, no JVM or task left in the process group."""
     running = subprocess.Popen(
-        [sys.executable, "-m", "spark_load", "run", "tiny", "--runs-dir", str(tmp_path)],
+        [sys.executable, "-m", "sluice", "load", "run", "tiny", "--runs-dir", str(tmp_path)],
         cwd=PROJECT,
         env={**os.environ, **KEYS, "AWS_ENDPOINT_URL": deployed.endpoint_url},
         stdout=subprocess.DEVNULL,
@@ -250,7 +247,7 @@ def test_an_interrupted_run_leaves_no_verdict_and_no_process(deployed: localstac
 
     assert running.returncode == 130
     (folder,) = tmp_path.iterdir()
-    assert said.endswith(f"python -m spark_load resume {folder}\n")
+    assert said.endswith(f"sluice load resume {folder}\n")
     assert "Traceback" not in said
     assert not (folder / "verdict.json").exists()
     eventually(lambda: _is_gone(running.pid), timeout_seconds=20, describe="the process group to be empty")

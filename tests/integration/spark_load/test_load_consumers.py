@@ -217,7 +217,7 @@ def test_ctrl_c_ends_the_tasks_and_says_how_to_judge(endpoint: fake_aws.Endpoint
     """130, the folder is named, every journal of a task was closed, and judged it is unknown because it was stopped."""
     load = tmp_path / "long.yaml"
     load.write_text("messages_per_second: 20\nduration_seconds: 600\ngroup_count: 5\n", encoding="utf-8")
-    command = [sys.executable, "-m", "spark_load"]
+    command = [sys.executable, "-m", "sluice", "load"]
     options = [str(load), "--endpoint-url", endpoint.url, "--target", "endpoint", "--runs-dir", str(tmp_path / "runs")]
     running = subprocess.Popen(
         [*command, "run", *options],
@@ -243,7 +243,7 @@ def test_ctrl_c_ends_the_tasks_and_says_how_to_judge(endpoint: fake_aws.Endpoint
     )
 
     assert running.returncode == 130
-    assert f"python -m spark_load check {where}" in said
+    assert f"sluice check {where}" in said
     kinds = {path.name: read_journal(path).column("kind").to_pylist() for path in (where / "journals").iterdir()}
     assert {name for name, of in kinds.items() if of[-1] != "closed"} == {"driver-0-0.arrows"}
     assert judged.returncode == 2

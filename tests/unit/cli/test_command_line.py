@@ -10,7 +10,7 @@ import pytest
 import structlog
 from sqlalchemy import select
 
-from sluice.__main__ import cli, main
+from sluice.cli.main import cli, main
 from sluice.errors import MessagingError
 from sluice.messaging.database import engines, schema
 from sluice.messaging.outbox import tables
@@ -18,7 +18,7 @@ from sluice.messaging.outbox import tables
 HEAVY = {"boto3", "botocore", "psycopg", "pyarrow", "rich", "sqlalchemy", "structlog"}
 _LOADED = """
 import json, sys
-from sluice.__main__ import main
+from sluice.cli.main import main
 try:
     main()
 finally:
@@ -107,7 +107,7 @@ def test_wrong_usage_is_one_line(run: Run, arguments: tuple[str, ...], said: str
     code, out, err = run(*arguments)
 
     assert (code, out) == (3, "")
-    assert err.startswith(f"messaging: {said}")
+    assert err.startswith(f"sluice: {said}")
     assert err.endswith(" --help`\n")
     assert err.count("\n") == 1
 
@@ -130,7 +130,7 @@ def test_a_number_that_is_none_is_refused(
     code, out, err = run(*command, "--dsn", dsn, "--endpoint-url", "http://127.0.0.1:1", f"{option}={value}")
 
     assert (code, out) == (3, "")
-    assert err.startswith(f"messaging: Invalid value for '{option}': it is {value!r}, allowed is a number of ")
+    assert err.startswith(f"sluice: Invalid value for '{option}': it is {value!r}, allowed is a number of ")
     assert err.count("\n") == 1
     engine = engines.engine(dsn)
     with engine.connect() as connection:
@@ -162,7 +162,7 @@ def test_a_database_that_is_none_is_refused(run: Run, url: str, said: str) -> No
     code, out, err = run("outbox", "lag", "--dsn", url)
 
     assert (code, out) == (3, "")
-    assert err.startswith(f"messaging: {said}")
+    assert err.startswith(f"sluice: {said}")
     assert err.count("\n") == 1
     assert "hunter" not in err
 
@@ -176,7 +176,7 @@ def test_an_endpoint_that_is_none_is_refused(run: Run, dsn: str, url: str) -> No
     code, out, err = run("relay", "--dsn", dsn, "--endpoint-url", url)
 
     assert (code, out) == (3, "")
-    assert err == f"messaging: endpoint is {url!r}, allowed is a URL such as http://127.0.0.1:4566\n"
+    assert err == f"sluice: endpoint is {url!r}, allowed is a URL such as http://127.0.0.1:4566\n"
 
 
 @pytest.mark.parametrize("source", ["import sys; sys.exit(0)", "def f(:", "1 / 0", "import sluice_test_needed"])
@@ -190,7 +190,7 @@ def test_handlers_that_cannot_be_imported_end_with_3(
     code, out, err = run("worker", "--consumer", "billing", "--dsn", dsn, "--handlers", "sluice_test_broken")
 
     assert (code, out) == (3, "")
-    assert err.startswith("messaging: handlers are 'sluice_test_broken', and importing that module raised ")
+    assert err.startswith("sluice: handlers are 'sluice_test_broken', and importing that module raised ")
     assert err.count("\n") == 1
 
 
@@ -205,7 +205,7 @@ def test_a_failure_is_printable_and_bounded(run: Run, monkeypatch: pytest.Monkey
     code, out, err = run("delays", ".")
 
     assert (code, out) == (2, "")
-    assert err.startswith("messaging: \\x1b[2J\\nThe endxxx")
+    assert err.startswith("sluice: \\x1b[2J\\nThe endxxx")
     assert err.removesuffix("\n").isprintable()
     assert len(err) < 10_000
 
@@ -227,10 +227,10 @@ def test_a_traceback_keeps_its_lines_and_is_printable(run: Run, monkeypatch: pyt
 
 _LEAVES_A_THREAD = """
 import concurrent.futures, sys, threading
-import sluice.__main__ as runtime
+import sluice.cli.main as runtime
 concurrent.futures.ThreadPoolExecutor().submit(threading.Event().wait)
 runtime.main = lambda: sys.exit(2)
-runtime._end()
+runtime.run()
 """
 
 

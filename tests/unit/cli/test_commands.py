@@ -21,10 +21,10 @@ from sluice.cli.dlq import place as dlq_place
 from sluice.cli.services import alive, delays, relay, worker
 from sluice.cli.tables import inbox, outbox, outbox_commands, schema_command
 from sluice.cli.tables import schema as cli_tables
-from sluice.cli.values import Number
 from sluice.messaging.database import schema
 from sluice.messaging.outbox import tables
 from sluice.messaging.sqs import dead_letter_queue
+from sluice.terminal.values import Number
 
 FOLDER = Path(sluice.cli.__file__).parent
 PRINTS = "output.py"

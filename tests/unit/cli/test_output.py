@@ -10,8 +10,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from sluice.cli import output
-from sluice.messaging.printable import printable
+from sluice.terminal import output
+from sluice.terminal.printable import printable
 
 _PIECES = (
     "[/x]",

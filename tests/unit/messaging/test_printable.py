@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sluice.messaging.printable import CHARACTERS_MAX, printable
+from sluice.terminal.printable import CHARACTERS_MAX, printable
 
 
 class Silent:

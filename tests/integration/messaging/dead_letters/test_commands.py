@@ -13,7 +13,7 @@ from click.testing import CliRunner, Result
 from sqlalchemy import Engine
 
 from sluice import naming
-from sluice.__main__ import cli
+from sluice.cli.main import cli
 from sluice.errors import ConfigError, EndpointError
 from sluice.messaging.envelope import decode
 from sluice.messaging.errors import DeadLetterError, EnvelopeError

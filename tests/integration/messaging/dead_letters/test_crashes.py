@@ -18,7 +18,7 @@ from sqlalchemy import Engine
 
 from emulator import localstack
 from sluice import environments, naming
-from sluice.__main__ import cli
+from sluice.cli.main import cli
 from sluice.clock import eventually
 from sluice.declaration import Consumer, Environment, Removal
 from sluice.messaging import failpoints

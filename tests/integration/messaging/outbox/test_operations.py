@@ -14,7 +14,7 @@ from sqlalchemy import Engine, insert, make_url, select, update
 from sqlalchemy.orm import Session
 
 from sluice import environments, naming
-from sluice.__main__ import cli
+from sluice.cli.main import cli
 from sluice.errors import ConfigError
 from sluice.messaging import Event, Outbox
 from sluice.messaging.database import engines
@@ -390,7 +390,7 @@ def test_a_dry_run_is_refused_as_the_act_would_be(dsn: str) -> None:
 
 _IN_ONE_PROCESS = """
 import json, sys, contextlib, io
-from sluice.__main__ import main
+from sluice.cli.main import main
 for arguments in json.loads(sys.argv[1]):
     sys.argv = ["sluice", *arguments]
     said = io.StringIO()
@@ -428,11 +428,11 @@ def test_what_is_wrong_is_one_line_and_an_exit_code(tmp_path: Path) -> None:
     empty.touch()
     without_tables = f"sqlite:///{empty}"
     no_tables = (
-        "messaging: the outbox's tables are not in this database; create them with `sluice outbox schema --apply`\n"
+        "sluice: the outbox's tables are not in this database; create them with `sluice outbox schema --apply`\n"
     )
     missing = f"sqlite:///{tmp_path}/missing.db"
     not_there = (
-        f"messaging: database {tmp_path}/missing.db does not exist; correct --dsn, or create it with `python -m"
+        f"sluice: database {tmp_path}/missing.db does not exist; correct --dsn, or create it with `python -m"
         " messaging outbox schema --apply`\n"
     )
     expected: dict[tuple[str, ...], tuple[int, str]] = {
@@ -440,12 +440,12 @@ def test_what_is_wrong_is_one_line_and_an_exit_code(tmp_path: Path) -> None:
         ("relay", "--dsn", missing): (3, not_there),
         ("outbox", "lag", "--dsn", "mysql://user@host/name"): (
             3,
-            "messaging: database is 'mysql', allowed is one of sqlite, postgresql; give --dsn such as"
+            "sluice: database is 'mysql', allowed is one of sqlite, postgresql; give --dsn such as"
             " postgresql://user@host/name\n",
         ),
         ("outbox", "ls"): (
             3,
-            "messaging: no database is named: give --dsn, or set SLUICE_DSN or SLUICE_DATABASE_SECRET_ARN\n",
+            "sluice: no database is named: give --dsn, or set SLUICE_DSN or SLUICE_DATABASE_SECRET_ARN\n",
         ),
         ("outbox", "ls", "--dsn", without_tables): (2, no_tables),
         ("outbox", "lag", "--dsn", without_tables): (2, no_tables),
@@ -454,30 +454,30 @@ def test_what_is_wrong_is_one_line_and_an_exit_code(tmp_path: Path) -> None:
         ("relay", "--until-empty", "--endpoint-url", "http://127.0.0.1:1", "--dsn", without_tables): (2, no_tables),
         ("relay", "--listen", "--dsn", without_tables): (
             3,
-            "messaging: --listen is given with sqlite, allowed is postgresql; leave it out\n",
+            "sluice: --listen is given with sqlite, allowed is postgresql; leave it out\n",
         ),
         ("relay", "--poll", "11", "--dsn", without_tables): (
             3,
-            "messaging: poll is 11 s, allowed is up to 10, a third of the lease, which is renewed between two looks;"
+            "sluice: poll is 11 s, allowed is up to 10, a third of the lease, which is renewed between two looks;"
             " change --poll or --lease\n",
         ),
         ("relay", "--lease", "24", "--dsn", without_tables): (
             3,
-            "messaging: lease is 24 s, allowed is more than 24, up to 86400: a call may take 12, and nobody may take"
+            "sluice: lease is 24 s, allowed is more than 24, up to 86400: a call may take 12, and nobody may take"
             " over meanwhile; change --lease\n",
         ),
         ("relay", "--keep", "60", "--dsn", without_tables): (
             3,
-            "messaging: keep is 5.184e+06 s, allowed is 0 or more, less than 5.184e+06: the consumers' inboxes"
+            "sluice: keep is 5.184e+06 s, allowed is 0 or more, less than 5.184e+06: the consumers' inboxes"
             " (inbox_retention_seconds) forget what is sent again later; change --keep\n",
         ),
         ("relay", "--endpoint-url", "localhost", "--dsn", without_tables): (
             3,
-            "messaging: endpoint is 'localhost', allowed is a URL such as http://127.0.0.1:4566\n",
+            "sluice: endpoint is 'localhost', allowed is a URL such as http://127.0.0.1:4566\n",
         ),
         ("outbox", "ls", "--env", "moon", "--dsn", without_tables): (
             3,
-            "messaging: environment 'moon' is not declared, allowed is one of local, dev, staging, prod;"
+            "sluice: environment 'moon' is not declared, allowed is one of local, dev, staging, prod;"
             " declare it in sluice/environments.py\n",
         ),
     }
@@ -492,7 +492,7 @@ def test_a_postgres_nobody_answers_for_is_one_line() -> None:
     ((code, said),) = _answers([["outbox", "ls", "--dsn", "postgresql://user@127.0.0.1:1/name"]])
 
     assert code == 2
-    assert said.startswith("messaging: the database does not do it (connection failed: ")
+    assert said.startswith("sluice: the database does not do it (connection failed: ")
     assert said.endswith("; look at --dsn\n")
     assert said.count("\n") == 1
 
@@ -508,7 +508,7 @@ def test_a_failpoint_that_is_none_is_refused(tmp_path: Path) -> None:
     assert answers == [
         (
             3,
-            "messaging: SLUICE_FAILPOINT is 'after_lunch', allowed is one of after_claim, before_publish,"
+            "sluice: SLUICE_FAILPOINT is 'after_lunch', allowed is one of after_claim, before_publish,"
             " after_publish, before_mark, after_mark, or NAME:COUNT\n",
         )
     ]

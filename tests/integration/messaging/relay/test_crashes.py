@@ -18,7 +18,7 @@ from click.testing import CliRunner
 from sqlalchemy import Engine, insert, select, text, update
 
 from emulator import localstack
-from sluice.__main__ import cli
+from sluice.cli.main import cli
 from sluice.clock import eventually
 from sluice.history.events import Kind
 from sluice.messaging import failpoints

@@ -171,10 +171,10 @@ def test_a_relay_serves_its_metrics(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("address", "line"),
     [
-        ("{port}", "messaging: --prometheus is 127.0.0.1:{port} (Address already in use), allowed is an address of"),
+        ("{port}", "sluice: --prometheus is 127.0.0.1:{port} (Address already in use), allowed is an address of"),
         (
             "no-port",
-            "messaging: Invalid value for '--prometheus': 'no-port' is no address, allowed is PORT or HOST:PORT,",
+            "sluice: Invalid value for '--prometheus': 'no-port' is no address, allowed is PORT or HOST:PORT,",
         ),
     ],
 )

@@ -117,10 +117,10 @@ def test_the_relay_looks_at_its_topic_before_it_leads(engine: Engine, endpoint: 
     *wrong, absent = _answers([[*relay, arn] for arn in [*filter(None, WRONG), ARN]])
 
     assert [(code, said.splitlines()[-1]) for code, said in wrong] == [
-        (3, f"messaging: {said}") for arn, said in WRONG.items() if arn
+        (3, f"sluice: {said}") for arn, said in WRONG.items() if arn
     ]
     assert absent[0] == 2
-    assert absent[1].splitlines()[-1].startswith(f"messaging: topic {ARN} is not at {endpoint.url}; deploy ")
+    assert absent[1].splitlines()[-1].startswith(f"sluice: topic {ARN} is not at {endpoint.url}; deploy ")
     assert not any("Traceback" in said for _, said in [*wrong, absent])
     with engine.connect() as connection:
         assert connection.execute(select(tables.leases)).all() == []
@@ -140,7 +140,7 @@ def test_a_database_of_an_older_version_is_refused_at_the_start(engine: Engine) 
     assert answers == [
         (
             2,
-            "messaging: the outbox's tables are not as this version needs them (column sluice_outbox_lease.lease_us is"
+            "sluice: the outbox's tables are not as this version needs them (column sluice_outbox_lease.lease_us is"
             " missing); see `sluice outbox check`, and `outbox schema`\n",
         )
     ]

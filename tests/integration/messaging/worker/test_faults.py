@@ -233,39 +233,39 @@ def test_a_worker_that_cannot_work_says_why_in_one_line(workshop: Workshop, tmp_
 
     assert _said_before_it_ended(workshop, "--handlers", "no.such.module") == (
         3,
-        "messaging: handlers are 'no.such.module', and there is no such module; put it on the Python path, or correct"
+        "sluice: handlers are 'no.such.module', and there is no such module; put it on the Python path, or correct"
         " Consumer.handlers in sluice/environments.py\n",
     )
     assert _said_before_it_ended(workshop, "--consumer", "nobody") == (
         3,
-        f"messaging: consumer is 'nobody', and environment '{workshop.environment.name}' has billing; correct"
+        f"sluice: consumer is 'nobody', and environment '{workshop.environment.name}' has billing; correct"
         " --consumer, or declare it in sluice/environments.py\n",
     )
     assert _said_before_it_ended(workshop, "--dsn", absent) == (
         3,
-        f"messaging: database {tmp_path / 'absent.db'} does not exist; correct --dsn, or create it with `python -m"
+        f"sluice: database {tmp_path / 'absent.db'} does not exist; correct --dsn, or create it with `python -m"
         " messaging inbox schema --apply`\n",
     )
     assert _said_before_it_ended(workshop, "--dsn", str(empty.url)) == (
         2,
-        "messaging: the inbox's tables are not as this version needs them (table sluice_inbox_audit is missing); see"
+        "sluice: the inbox's tables are not as this version needs them (table sluice_inbox_audit is missing); see"
         " `sluice inbox check`, and `inbox schema`\n",
     )
     workshop.sqs.set_queue_attributes(QueueUrl=url, Attributes={"VisibilityTimeout": "7"})
     assert _said_before_it_ended(workshop) == (
         3,
-        f"messaging: queue {url} is not what its worker needs: the queue's VisibilityTimeout is 7, allowed is"
+        f"sluice: queue {url} is not what its worker needs: the queue's VisibilityTimeout is 7, allowed is"
         " visibility_timeout_seconds (5), by which its workers hold a message; run `make deploy`, or declare it in"
         " sluice/environments.py\n",
     )
     workshop.sqs.delete_queue(QueueUrl=workshop.urls.pop("billing"))
     assert _said_before_it_ended(workshop) == (
         2,
-        f"messaging: queue {name} is not at {workshop.emulated.endpoint_url}; deploy the environment's stacks there, or"
+        f"sluice: queue {name} is not at {workshop.emulated.endpoint_url}; deploy the environment's stacks there, or"
         " correct --env or --endpoint-url\n",
     )
     assert _said_before_it_ended(workshop, "--endpoint-url", "http://127.0.0.1:1") == (
         2,
-        "messaging: the queue does not answer (EndpointConnectionError: Could not connect to the endpoint URL:"
+        "sluice: the queue does not answer (EndpointConnectionError: Could not connect to the endpoint URL:"
         ' "http://127.0.0.1:1/"); look at --endpoint-url\n',
     )

@@ -449,7 +449,7 @@ def test_a_file_that_cannot_be_written_is_refused_at_the_start(tmp_path: Path) -
     with relay_process(tmp_path, "--alive", str(tmp_path / "nowhere" / "alive")) as process:
         assert process.ended() == 3
         assert process.log.splitlines() == [
-            f"messaging: alive file is '{tmp_path}/nowhere/alive' (No such file or directory), allowed is a file in a"
+            f"sluice: alive file is '{tmp_path}/nowhere/alive' (No such file or directory), allowed is a file in a"
             " folder that can be written to; change --alive, for instance to /dev/shm/alive"
         ]
 
@@ -457,14 +457,14 @@ def test_a_file_that_cannot_be_written_is_refused_at_the_start(tmp_path: Path) -
 @pytest.mark.parametrize(
     ("arguments", "code", "text"),
     [
-        (["{folder}"], 2, "messaging: no sign of life in '{folder}' (Is a directory); is it what --alive names?"),
-        (["{folder}/pipe"], 2, "messaging: no sign of life in '{folder}/pipe' (0 bytes that no worker or relay has"),
+        (["{folder}"], 2, "sluice: no sign of life in '{folder}' (Is a directory); is it what --alive names?"),
+        (["{folder}/pipe"], 2, "sluice: no sign of life in '{folder}/pipe' (0 bytes that no worker or relay has"),
         (
             ["{folder}/alive", "--within", "0"],
             3,
-            "messaging: Invalid value for '--within': it is '0', allowed is a number of seconds from 0.001",
+            "sluice: Invalid value for '--within': it is '0', allowed is a number of seconds from 0.001",
         ),
-        ([], 3, "messaging: Missing argument 'FILE'"),
+        ([], 3, "sluice: Missing argument 'FILE'"),
     ],
 )
 def test_the_check_of_what_is_no_file_of_signs_ends_at_once(
@@ -485,7 +485,7 @@ def test_the_check_imports_the_standard_library_and_click_only(path: Path) -> No
     AliveFile(path, SystemClock())
     code = (
         "import json, sys; before = set(sys.modules); sys.argv = ['sluice', 'alive', sys.argv[1]];"
-        "from sluice.__main__ import main; main();"
+        "from sluice.cli.main import main; main();"
         "print(json.dumps(sorted({name.partition('.')[0] for name in set(sys.modules) - before})))"
     )
     ended = subprocess.run(

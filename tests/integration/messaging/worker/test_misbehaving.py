@@ -19,8 +19,8 @@ from sluice.messaging.envelope import Event
 from sluice.messaging.handlers import ANY, Ack, Context, Handlers, Outcome, Reject
 from sluice.messaging.inbox.inbox import Policy
 from sluice.messaging.inbox.tables import parked
-from sluice.messaging.printable import CHARACTERS_MAX
 from sluice.messaging.worker import async_handlers
+from sluice.terminal.printable import CHARACTERS_MAX
 from tests.support.broken_workers import CommitsWhatIsThere
 from tests.support.misbehaving_handlers import ENDINGS, MISDEEDS
 from tests.support.worker_harness import MAX_ATTEMPTS, World, places

@@ -50,9 +50,7 @@ def test_ctrl_c_while_a_page_is_drawn_costs_no_verdict(
 
     ending.draw(None, tmp_path, finished_runs.valid())  # type: ignore[arg-type]
 
-    assert capsys.readouterr().err == (
-        f"no page was drawn: stopped; to try again: python -m spark_load report {tmp_path}\n"
-    )
+    assert capsys.readouterr().err == (f"no page was drawn: stopped; to try again: sluice report {tmp_path}\n")
 
 
 @pytest.mark.parametrize(

@@ -162,7 +162,7 @@ def _damage(**changes: Any) -> Callable[[Path], object]:
         (_damage(properties=[{"anomaly": "Z9"}]), "properties.0.anomaly is 'Z9', allowed is one of A1, "),
         (
             _damage(status="valid"),
-            "its status is valid, and what it tells makes invalid; judge the run again: python -m spark_load check /",
+            "its status is valid, and what it tells makes invalid; judge the run again: sluice check /",
         ),
         (_damage(measures={"queues": 7}), "measures.queues is 7, allowed is an object"),
         (_damage(measures={"queues": {}}), "measures is {'queues': {}}, events is missing"),

@@ -64,7 +64,7 @@ def test_a_damaged_description_is_refused_with_field_and_value(
         driver.find_stored(_stored(tmp_path, change))
 
     assert str(refused.value).startswith(f"{tmp_path}/run.json is damaged: {said}")
-    assert str(refused.value).endswith(f"judge its record alone: python -m spark_load check {tmp_path}/journals")
+    assert str(refused.value).endswith(f"judge its record alone: sluice check {tmp_path}/journals")
 
 
 @pytest.mark.parametrize("text", ["[]", '"valid"', '{"status": "fine"}', "[" * 100_000])
@@ -90,7 +90,7 @@ def test_series_of_nonsense_are_told_and_made_again(tmp_path: Path) -> None:
     ended = CliRunner().invoke(report_command, [str(tmp_path)])
 
     assert ended.stderr == (
-        f"spark_load: {tmp_path}/series.json is damaged: published is 'all', allowed is a valid array; it is made again"
+        f"sluice: {tmp_path}/series.json is damaged: published is 'all', allowed is a valid array; it is made again"
         " from the history\n"
     )
     assert isinstance(ended.exception, HistoryError)

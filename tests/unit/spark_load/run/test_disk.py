@@ -48,7 +48,7 @@ def test_tasks_can_be_told_to_stop_where_the_disk_is_full(tmp_path: Path) -> Non
         ),
         (
             lambda folder: driver._store(folder, {}, EXPECTATION, []),
-            r"run.json \(File too large\); make room there, or copy it, and judge it: python -m spark_load check",
+            r"run.json \(File too large\); make room there, or copy it, and judge it: sluice check",
         ),
         (
             lambda folder: Board(folder, VirtualClock()).say(Progress(worker="w", role="consume")),

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 
 import click
 
-from sluice.messaging.printable import printable
+from sluice.terminal.printable import printable
 
 CHARACTERS_MAX = 100_000
 """Of one line, or one cell of a table."""

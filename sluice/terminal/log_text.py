@@ -9,7 +9,7 @@ from typing import Any
 
 import structlog
 
-from sluice.messaging.printable import printable
+from sluice.terminal.printable import printable
 
 CHARACTERS_MAX = 20_000
 """Of one text of a line."""

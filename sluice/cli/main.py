@@ -1,0 +1,96 @@
+"""The one command `sluice`: what runs it, and what it ends with."""
+
+import atexit
+import os
+import sys
+import threading
+import traceback
+from collections.abc import Sequence
+from typing import NoReturn
+
+import click
+
+from sluice.cli.commands import cli
+from sluice.errors import ConfigError, MessagingError, Stopped
+from sluice.extras import missing
+from sluice.terminal import output
+from sluice.terminal.exits import COULD_NOT, REFUSED
+from sluice.terminal.printable import printable
+
+__all__ = ["cli", "main"]
+
+_CHARACTERS_MAX = 5_000  # of what is said of a failure
+_TRACEBACK_CHARACTERS_MAX = 100_000
+
+
+_STOPPED = 130
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run the command line; every expected failure is one line and an exit code.
+
+    Args:
+        arguments: without the program's name; None takes what the program was started with.
+    """
+    try:
+        cli(arguments, standalone_mode=False, prog_name="sluice")
+    except click.Abort:
+        output.line("stopped", is_error=True)
+        sys.exit(_STOPPED)
+    except Stopped as stopped:
+        output.line(str(stopped), is_error=True)
+        sys.exit(_STOPPED)
+    except click.exceptions.NoArgsIsHelpError as error:  # `sluice dlq`
+        output.lines(error.format_message(), is_error=True)
+        sys.exit(REFUSED)
+    except click.ClickException as error:
+        _fail(_refusal(error), REFUSED)
+    except ConfigError as error:
+        _fail(str(error), REFUSED)
+    except MessagingError as error:
+        _fail(str(error), COULD_NOT)
+    except ModuleNotFoundError as error:
+        needed = None if error.name is None else missing(error.name)
+        if needed is None:
+            _fail_unforeseen(error)
+        _fail(str(needed), REFUSED)
+    except Exception as error:  # Python would exit with 1, which means partly done
+        _fail_unforeseen(error)
+
+
+def _refusal(error: click.ClickException) -> str:
+    said = " ".join(error.format_message().split()).removesuffix(".")
+    context = error.ctx if isinstance(error, click.UsageError) else None
+    return said if context is None else f"{said}; see `{context.command_path} --help`"
+
+
+def _fail_unforeseen(error: Exception) -> NoReturn:
+    from sluice.terminal import failures  # noqa: PLC0415 (loads what failed, which is heavy)
+
+    said = failures.sentence(error)
+    if said is not None:
+        _fail(said, COULD_NOT)
+    text = "".join(traceback.format_exception(error)).rstrip()
+    output.lines(text[-_TRACEBACK_CHARACTERS_MAX:], is_error=True)
+    sys.exit(COULD_NOT)
+
+
+def _fail(said: str, code: int) -> NoReturn:
+    output.line(f"sluice: {printable(said, characters_max=_CHARACTERS_MAX)}", is_error=True)
+    sys.exit(code)
+
+
+def run() -> None:
+    """End, also where a handler has left threads at work that Python would wait for: nobody would start another."""
+    code: object = 0
+    try:
+        main()
+    except SystemExit as end:
+        code = end.code
+    ours = (threading.main_thread(), threading.current_thread())
+    if any(not thread.daemon and thread not in ours for thread in threading.enumerate()):
+        atexit._run_exitfuncs()  # noqa: SLF001 (has no public name)
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code if isinstance(code, int) else 0)
+    sys.exit(code)  # type: ignore[arg-type]

@@ -1,0 +1,55 @@
+"""Commands that are imported when they are used: `sluice --help` loads neither Spark nor pytest nor SQLAlchemy."""
+
+import importlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import click
+
+
+@dataclass(frozen=True, slots=True)
+class Lazy:
+    """A command that is not imported yet.
+
+    Args:
+        place: where it is, `module:name`.
+        help: what the list of commands says of it.
+    """
+
+    place: str
+    help: str
+
+
+class Group(click.Group):
+    """A group that lists its commands in full, and imports some of them only when they are used.
+
+    Args:
+        lazy: name to command; None where all are imported.
+    """
+
+    def __init__(self, *args: Any, lazy: Mapping[str, Lazy] | None = None, **more: Any) -> None:
+        super().__init__(*args, **more)
+        self.lazy = {} if lazy is None else lazy
+
+    group_class = type  # groups made by its decorators are such groups too
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Return the names of all commands."""
+        return sorted([*super().list_commands(ctx), *self.lazy])
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Return a command, imported now if need be."""
+        if cmd_name not in self.lazy:
+            return super().get_command(ctx, cmd_name)
+        module, _, name = self.lazy[cmd_name].place.partition(":")
+        command = getattr(importlib.import_module(module), name)
+        assert isinstance(command, click.Command), (module, name)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write a line for each command, without importing it."""
+        commands = {name: self.commands[name].get_short_help_str(limit=200) for name in super().list_commands(ctx)}
+        commands |= {name: lazy.help for name, lazy in self.lazy.items()}
+        with formatter.section("Commands"):
+            formatter.write_dl(sorted(commands.items()))
