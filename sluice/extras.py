@@ -4,7 +4,9 @@ The names and what each brings stand in pyproject.toml. What a missing package n
 extra, wherever it is missed.
 """
 
-from collections.abc import Mapping
+import importlib
+import sys
+from collections.abc import Callable, Mapping, Sequence
 
 EXTRAS: Mapping[str, tuple[str, ...]] = {
     "worker": ("boto3", "botocore", "psycopg", "sqlalchemy", "structlog"),
@@ -18,19 +20,48 @@ EXTRAS: Mapping[str, tuple[str, ...]] = {
 
 
 class MissingExtraError(ImportError):
-    """Raised when a part of Sluice is used whose packages are not installed."""
+    """Raised when a part of Sluice is used whose packages are not installed; the message names the extra."""
 
 
-def missing(module: str, part: str | None = None) -> str | None:
+def facade(package: str, extra: str, modules: Mapping[str, Sequence[str]]) -> Callable[[str], object]:
+    """Return a package's `__getattr__`, which imports each public name when it is first used.
+
+    Args:
+        package: its `__name__`.
+        extra: whose packages its modules need.
+        modules: module below it to the names that are taken from there.
+
+    Raises:
+        MissingExtraError: by what is returned: a package is not installed.
+    """
+    places = {name: f"{package}.{module}" for module, names in modules.items() for name in names}
+
+    def get(name: str) -> object:
+        if name not in places:
+            raise AttributeError(f"module {package!r} has no attribute {name!r}")
+        try:
+            found = getattr(importlib.import_module(places[name]), name)
+        except ModuleNotFoundError as error:
+            needed = None if error.name is None else missing(error.name, extra)
+            if needed is None:
+                raise
+            raise MissingExtraError(f"{package}.{name}: {needed}") from error
+        setattr(sys.modules[package], name, found)
+        return found
+
+    return get
+
+
+def missing(module: str, extra: str | None = None) -> str | None:
     """Return the line that says which extra brings a module; None of a module that no extra brings.
 
     Args:
         module: what could not be imported.
-        part: extra that the caller belongs to, where it is known: named first if it brings the module.
+        extra: of the part that needs it; None where that is not known.
     """
     top = module.partition(".")[0]
-    found = [extra for extra, modules in EXTRAS.items() if top in modules]
+    found = [name for name, modules in EXTRAS.items() if top in modules]
     if not found:
         return None
-    extra = part if part is not None else found[0]
+    extra = found[0] if extra is None else extra
     return f"{top} is not installed, which this needs; pip install 'sluice-fifo[{extra}]'"

@@ -8,7 +8,7 @@ import click
 
 from examples.recorded import service
 from sluice.errors import MessagingError
-from sluice.recorder.recorder import record
+from sluice.recorder import record
 
 _INTO = click.option(
     "--into", type=click.Path(file_okay=False, path_type=Path), required=True, help="Folder of the recording."

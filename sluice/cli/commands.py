@@ -168,5 +168,29 @@ def alive(**given: Any) -> None:
     body.alive(**given)
 
 
+@cli.command()
+@click.argument("folder", metavar="DIR", type=click.Path(file_okay=False, path_type=Path))
+@click.argument("command", metavar="-- COMMAND...", nargs=-1, required=True, type=click.UNPROCESSED)
+@click.option(
+    "--one-group-in",
+    type=click.IntRange(1),
+    default=1,
+    show_default=True,
+    metavar="N",
+    help="Of so many message groups one is recorded, as a whole.",
+)
+def record(**given: Any) -> None:
+    """Run a Python program, and record what its SNS and SQS clients do.
+
+    \b
+    The program is not changed, and ends as it would: its exit code is this one's. Programs it starts are recorded too.
+      sluice record --one-group-in 10 tuesday -- python -m shop.orders
+      sluice check tuesday --queue shop-invoices.fifo=30
+    """
+    from sluice.cli.services import record as body
+
+    body.record(**given)
+
+
 for _group in (outbox_commands.group, inbox_commands.group, commands.group):
     cli.add_command(_group)

@@ -6,7 +6,6 @@ behind `sluice`.
 Each name is imported when it is first used: `sluice --help` passes here too, and needs no SQLAlchemy.
 """
 
-import importlib
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -15,21 +14,18 @@ if TYPE_CHECKING:
     from sluice.messaging.handlers import Ack, Context, Outcome, Reject, Retry, handler
     from sluice.messaging.outbox.outbox import Outbox
 else:
-    _MODULES = {
-        "envelope": ("Event",),
-        "errors": ("PermanentError", "TransientError"),
-        "handlers": ("Ack", "Context", "Outcome", "Reject", "Retry", "handler"),
-        "outbox.outbox": ("Outbox",),
-    }
+    from sluice.extras import facade
 
-    def __getattr__(name: str) -> object:
-        """Return one of `__all__`, from its module."""
-        for module, names in _MODULES.items():
-            if name in names:
-                found = globals()[name] = getattr(importlib.import_module(f"{__name__}.{module}"), name)
-                return found
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-
+    __getattr__ = facade(
+        __name__,
+        "worker",
+        {
+            "envelope": ("Event",),
+            "errors": ("PermanentError", "TransientError"),
+            "handlers": ("Ack", "Context", "Outcome", "Reject", "Retry", "handler"),
+            "outbox.outbox": ("Outbox",),
+        },
+    )
 
 __all__ = [
     "Ack",

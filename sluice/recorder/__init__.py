@@ -1,1 +1,15 @@
-"""botocore hooks: one side records what a client does, the other breaks what the service promised."""
+"""The flight recorder: what SNS and SQS clients do, written down as a history that can be judged.
+
+It changes no call, and knows nothing of who judges. `record` is imported when it is first used.
+"""
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from sluice.recorder.recording import Recording, record
+else:
+    from sluice.extras import facade
+
+    __getattr__ = facade(__name__, "recorder", {"recording": ("Recording", "record")})
+
+__all__ = ["Recording", "record"]

@@ -20,8 +20,8 @@ from botocore.exceptions import EndpointConnectionError, ReadTimeoutError
 from sluice.errors import ConfigError, HistoryError
 from sluice.history.checker import Finding
 from sluice.history.events import Kind, is_sampled, recording_detail, stable_idx
+from sluice.recorder import Recording, record
 from sluice.recorder.journal import read_journal
-from sluice.recorder.recorder import Recording, record
 from sluice.saboteurs import sabotage
 from sluice.simulator.hook import ENDPOINT_URL
 from tests.support import recorded_services
@@ -430,7 +430,7 @@ def test_a_forked_child_writes_into_a_journal_of_its_own(tmp_path: Path) -> None
 def test_a_process_that_forgets_to_close_keeps_what_it_recorded_and_says_no_end(tmp_path: Path) -> None:
     """At its exit everything is handed over; whether more was to come nobody said."""
     code = (
-        "from tests.support.recorded_services import Shop; from sluice.recorder.recorder import record;"
+        "from tests.support.recorded_services import Shop; from sluice.recorder import record;"
         " from pathlib import Path; shop = Shop();"
         f"record(shop.clients, Path({str(tmp_path / 'open')!r})); shop.order('ann', 1)"
     )

@@ -1,0 +1,226 @@
+"""Anyone's boto3 clients, recorded in production: a recording that cannot go on stops, and the calls never notice."""
+
+import atexit
+import functools
+import hashlib
+import inspect
+import logging
+import re
+import weakref
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from botocore.client import BaseClient
+
+from sluice.clock import Clock
+from sluice.errors import ConfigError
+from sluice.history.events import Identity, Kind, recording_detail, stable_idx
+from sluice.recorder.process_journal import ProcessJournal
+from sluice.recorder.recorder import Hook, Recorder, host_name
+from sluice.recorder.rows import OPERATIONS
+
+_log = logging.getLogger(__name__)
+
+
+class Recording:
+    """What `record` returns: a context manager, or something to close.
+
+    Closing says that everything was written down. A recording that was not closed is a history a check calls unknown:
+    its process was killed, or forgot.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        run: str,
+        worker: str,
+        one_group_in: int,
+        key: Callable[[str], str] | None,
+        names: Mapping[str, str],
+        clock: Clock | None,
+    ) -> None:
+        self._journal = ProcessJournal(
+            folder,
+            worker=worker,
+            common={"run": run, "host": host_name()},
+            clock=clock,
+            opening={"kind": Kind.TOPOLOGY.value, "detail": recording_detail(one_group_in)},
+        )
+        self._recorder = Recorder(
+            self._journal,
+            names=names,
+            clock=self._journal.clock,
+            identify=functools.partial(_identify, run, key),
+            one_group_in=one_group_in,
+            guard=self._guarded,
+        )
+        self._clients: list[BaseClient] = []
+        self._is_on = True
+        _open.add(self)
+
+    @property
+    def is_on(self) -> bool:
+        """Return whether calls are written down: not any more once it is closed, or could not write."""
+        return self._is_on
+
+    def attach(self, client: BaseClient) -> None:
+        """Record this client too, from its next call on.
+
+        Raises:
+            ConfigError: it is no client of SNS or SQS, or is being recorded.
+        """
+        _check_client(client)
+        _recorded.add(client)
+        self._clients.append(client)
+        self._recorder.attach(client)
+
+    def flush(self) -> None:
+        """Hand everything recorded to the operating system."""
+        self._careful(self._journal.flush)()
+
+    def close(self) -> None:
+        """Stop recording, and say in the journal that it is whole. A second time does nothing."""
+        for client in self._clients:
+            self._recorder.detach(client)
+            _recorded.discard(client)
+        self._clients.clear()
+        self._careful(self._journal.close)()
+        self._is_on = False
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Close, whatever happened: what the clients did is on record up to here."""
+        self.close()
+
+    def _guarded(self, hook: Hook) -> Hook:
+        return self._careful(hook)
+
+    def _careful(self, do: Hook) -> Hook:
+        """Return what does the same while recording is on, and turns it off where that fails."""
+
+        @functools.wraps(do)
+        def careful(**seen: Any) -> None:
+            if self._is_on:
+                try:
+                    do(**seen)
+                except Exception as error:  # whatever it is, the host's call is not to fail of it
+                    self._is_on = False
+                    _log.error(
+                        "recording to %s stopped (%s: %s); calls go on unrecorded, and a check will call them unknown",
+                        self._journal.folder,
+                        type(error).__name__,
+                        error,
+                    )
+
+        return careful
+
+
+_open: "weakref.WeakSet[Recording]" = weakref.WeakSet()
+_recorded: "weakref.WeakSet[BaseClient]" = weakref.WeakSet()
+
+
+@atexit.register
+def _flush_all() -> None:
+    for recording in list(_open):
+        recording.flush()
+
+
+def record(
+    clients: BaseClient | Iterable[BaseClient],
+    folder: Path | str,
+    *,
+    one_group_in: int = 1,
+    run: str | None = None,
+    worker: str = "recorded",
+    key: Callable[[str], str] | None = None,
+    names: Mapping[str, str] | None = None,
+    clock: Clock | None = None,
+) -> Recording:
+    """Write the history of what anyone's SNS and SQS clients do, for `sluice check`.
+
+    The calls are as before, and stay so where the history cannot be written any more: recording then stops, says so
+    once in the log, and leaves its journal without an end. Bodies and attributes are written as hashes only; message
+    group ids and deduplication ids as they are.
+
+    Args:
+        clients: SNS and SQS clients of boto3, of this process; of a resource its `meta.client`.
+        folder: of the journals, for every process of a machine the same one; created when missing.
+        one_group_in: of so many message groups one is kept, as a whole: the same in every process.
+        run: what the history is called, in every process the same; None takes the folder's name.
+        worker: who records, in file names; host, process and time make it unique.
+        key: body to what tells a message from the others of its group. None takes the deduplication id, by which a
+            message published again under another one is another message.
+        names: queue URL or topic ARN to its name in the history; what is not there has the name at its own end.
+        clock: None means this machine's.
+
+    Returns:
+        A context manager. After a fork the child records into a journal of its own, and has to close it too.
+
+    Raises:
+        ConfigError: an argument cannot be right.
+        HistoryError: the folder cannot be written.
+    """
+    if one_group_in < 1:
+        raise ConfigError(f"one_group_in is {one_group_in}, allowed is a whole number from 1, which keeps every group")
+    if re.fullmatch(r"[\w.-]+", worker) is None:
+        raise ConfigError(f"worker is {worker!r}, allowed are letters, digits, '.', '_' and '-': it names a file")
+    listed = [clients] if isinstance(clients, BaseClient) else list(clients)
+    for client in listed:
+        _check_client(client)
+    folder = Path(folder)
+    recording = Recording(
+        folder,
+        run=folder.resolve().name if run is None else run,
+        worker=worker,
+        one_group_in=one_group_in,
+        key=key,
+        names={} if names is None else names,
+        clock=clock,
+    )
+    for client in listed:
+        recording.attach(client)
+    return recording
+
+
+def _check_client(client: Any) -> None:
+    if not isinstance(client, BaseClient):
+        raise ConfigError(f"{type(client).__name__} is no client of boto3; of a resource pass its meta.client")
+    if inspect.iscoroutinefunction(client._make_api_call):  # noqa: SLF001 (what tells aiobotocore's clients apart)
+        raise ConfigError(
+            f"{type(client).__name__} answers asynchronously, as the clients of aiobotocore do, and its calls would not"
+            " be recorded; allowed are clients of boto3"
+        )
+    service = client.meta.service_model.service_name
+    if service not in OPERATIONS:
+        raise ConfigError(f"a client of {service!r} sends no messages, allowed are {' and '.join(OPERATIONS)}")
+    if client in _recorded:
+        raise ConfigError(f"this client of {service!r} is being recorded; close that recording first")
+
+
+def _identify(
+    run: str, key: Callable[[str], str] | None, *, body: str, deduplication_id: str | None, message_group_id: str | None
+) -> Identity:
+    """Return which message a stranger's body is: by its key, else by its deduplication id.
+
+    AWS: content-based deduplication takes the SHA-256 of the body,
+    https://docs.aws.amazon.com/AWSSimpleQueueService/latest/APIReference/API_SendMessage.html (read 2026-11-21).
+    """
+    text = None if key is None else _said(key, body)
+    if text is None:
+        text = hashlib.sha256(body.encode()).hexdigest() if deduplication_id is None else deduplication_id
+    return Identity(run=run, message_group_id=message_group_id or "", idx=stable_idx(text))
+
+
+def _said(key: Callable[[str], str], body: str) -> str | None:
+    """Return the key of a body; None for one that has none, such as a corrupted one."""
+    try:
+        return str(key(body))
+    except (ValueError, LookupError, TypeError, AttributeError):
+        return None

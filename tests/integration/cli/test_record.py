@@ -1,0 +1,113 @@
+"""`sluice record` around programs that know nothing of it: their clients are recorded, and they end as they would."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from sluice.history.events import Kind
+from sluice.recorder.journal import SUFFIX, events_of, read_journal
+from tests.support import fake_aws
+from tests.support.project import PROJECT
+
+_SERVICE = """
+import boto3, os, sys
+sqs = boto3.client("sqs", endpoint_url=os.environ["ENDPOINT"], region_name="us-east-1")
+boto3.client("s3", region_name="us-east-1")
+url = sqs.create_queue(QueueName="orders.fifo", Attributes={"FifoQueue": "true"})["QueueUrl"]
+for number in range(3):
+    sqs.send_message(QueueUrl=url, MessageBody=str(number), MessageGroupId="g", MessageDeduplicationId=str(number))
+"""
+
+
+@pytest.fixture
+def endpoint() -> Iterator[fake_aws.Endpoint]:
+    """Yield an endpoint that answers as SQS does."""
+    with fake_aws.running() as found:
+        yield found
+
+
+def _record(
+    folder: Path, program: str, endpoint: fake_aws.Endpoint, *options: str, **more: str
+) -> subprocess.CompletedProcess[str]:
+    keys = {"AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "test", "ENDPOINT": endpoint.url}
+    return subprocess.run(
+        [sys.executable, "-m", "sluice", "record", *options, str(folder), "--", sys.executable, "-c", program],
+        env={**os.environ, **keys, "PYTHONPATH": str(PROJECT), **more},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+
+def _kinds(folder: Path) -> list[str]:
+    events = [event for path in sorted(folder.glob(f"*{SUFFIX}")) for event in events_of(read_journal(path))]
+    return sorted(event.kind for event in events)
+
+
+def test_a_program_is_recorded_without_a_change(endpoint: fake_aws.Endpoint, tmp_path: Path) -> None:
+    """Its three sends are there, and the journal has its end."""
+    ended = _record(tmp_path / "tuesday", _SERVICE, endpoint)
+
+    assert ended.returncode == 0, ended.stderr
+    assert ended.stderr.startswith(f"1 journals in {tmp_path}/tuesday; judge them: sluice check {tmp_path}/tuesday ")
+    assert _kinds(tmp_path / "tuesday").count(Kind.PUBLISHED) == 3
+    assert _kinds(tmp_path / "tuesday").count(Kind.CLOSED) == 1
+
+
+def test_programs_that_it_starts_are_recorded_too(endpoint: fake_aws.Endpoint, tmp_path: Path) -> None:
+    """Each process has its own journal."""
+    program = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {_SERVICE!r}], check=True)"
+
+    ended = _record(tmp_path / "tuesday", program, endpoint)
+
+    assert ended.returncode == 0, ended.stderr
+    assert _kinds(tmp_path / "tuesday").count(Kind.PUBLISHED) == 3
+
+
+def test_the_exit_code_is_the_programs(endpoint: fake_aws.Endpoint, tmp_path: Path) -> None:
+    """Also that of a signal, as a shell gives it."""
+    assert _record(tmp_path / "a", "import sys; sys.exit(7)", endpoint).returncode == 7
+    assert _record(tmp_path / "b", "import os; os.kill(os.getpid(), 9)", endpoint).returncode == 137
+
+
+def test_a_sitecustomize_of_their_own_is_still_imported(endpoint: fake_aws.Endpoint, tmp_path: Path) -> None:
+    """Ours comes first on the path, and hands on."""
+    (tmp_path / "own").mkdir()
+    (tmp_path / "own" / "sitecustomize.py").write_text("import builtins; builtins.OWN = 'here'\n", encoding="utf-8")
+
+    ended = _record(
+        tmp_path / "c", "import json; print(json.dumps(OWN))", endpoint, PYTHONPATH=f"{tmp_path / 'own'}:{PROJECT}"
+    )
+
+    assert json.loads(ended.stdout) == "here"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "line"),
+    [
+        (["{folder}", "--", "no-such-program"], 3, "sluice: cannot run 'no-such-program' (No such file or directory)"),
+        (["{folder}"], 3, "sluice: Missing argument '-- COMMAND...'"),
+        (["{folder}/file/below", "--", "true"], 2, "sluice: cannot record into {folder}/file/below (Not a directory)"),
+        (["--one-group-in", "0", "{folder}", "--", "true"], 3, "sluice: Invalid value for '--one-group-in'"),
+    ],
+)
+def test_what_cannot_be_recorded_is_one_line(arguments: list[str], code: int, line: str, tmp_path: Path) -> None:
+    """No traceback, and nothing was run."""
+    (tmp_path / "file").touch()
+    ended = subprocess.run(
+        [sys.executable, "-m", "sluice", "record", *(text.format(folder=tmp_path) for text in arguments)],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+    assert ended.returncode == code, ended.stderr
+    assert len(ended.stderr.splitlines()) == 1
+    assert ended.stderr.startswith(line.format(folder=tmp_path))
