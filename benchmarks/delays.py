@@ -18,7 +18,6 @@ from benchmarks.report import Section, table
 from benchmarks.rounds import Measured
 from sluice.clock import SystemClock, eventually
 from sluice.messaging.database import engines
-from sluice.messaging.database.waiting import CommitWait, PollWait, Stop
 from sluice.messaging.envelope import Event
 from sluice.messaging.outbox.outbox import Outbox
 from sluice.messaging.outbox.store import Store
@@ -26,6 +25,7 @@ from sluice.messaging.relay import publisher
 from sluice.messaging.relay.lease import Lease
 from sluice.messaging.relay.publisher import Publisher
 from sluice.messaging.relay.relay import Relay, RelaySettings, run
+from sluice.messaging.waiting import CommitWait, PollWait, Stop
 
 _POLLS_SECONDS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0)
 _LISTENING_POLL_SECONDS = 5.0  # of `relay --listen`

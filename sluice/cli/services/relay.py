@@ -18,13 +18,13 @@ from sluice.endpoint import checked_url
 from sluice.errors import ConfigError
 from sluice.messaging import failpoints
 from sluice.messaging.database import engines, schema
-from sluice.messaging.database.waiting import CommitWait, PollWait, Stop
 from sluice.messaging.errors import OutboxError
 from sluice.messaging.outbox.store import Lag, Store
 from sluice.messaging.relay import publisher
 from sluice.messaging.relay.lease import Lease
 from sluice.messaging.relay.relay import Relay, RelaySettings, Wait, run
 from sluice.messaging.telemetry.liveness import SLACK_SECONDS, AliveFile, Liveness, Watch
+from sluice.messaging.waiting import CommitWait, PollWait, Stop
 from sluice.terminal import output
 from sluice.terminal.exits import PARTLY
 

@@ -14,7 +14,6 @@ from sluice.declaration import Consumer
 from sluice.errors import ConfigError, EndpointError
 from sluice.messaging import failpoints
 from sluice.messaging.database import engines, schema
-from sluice.messaging.database.waiting import PollWait, Stop
 from sluice.messaging.errors import OutboxError, TransientError
 from sluice.messaging.handlers import Handlers
 from sluice.messaging.inbox.inbox import Inbox, Policy
@@ -24,6 +23,7 @@ from sluice.messaging.telemetry.liveness import AliveFile, Liveness, Promises, S
 from sluice.messaging.telemetry.metrics import Metrics
 from sluice.messaging.telemetry.tally import Tally
 from sluice.messaging.telemetry.tracing import NoTracing, Tracing, opentelemetry
+from sluice.messaging.waiting import PollWait, Stop
 from sluice.messaging.worker.drainer import Drainer, ShutdownGuard
 from sluice.messaging.worker.handler_runner import Performer, Recorder
 from sluice.messaging.worker.message_lease import Heartbeat

@@ -76,7 +76,7 @@ def run(
 ) -> Iterator[Run]:
     """Yield what runs a command line; every line it prints is printable."""
     log = structlog.get_config()
-    monkeypatch.setattr("sluice.messaging.database.waiting.Stop.on_signals", lambda _: None)
+    monkeypatch.setattr("sluice.messaging.waiting.Stop.on_signals", lambda _: None)
     monkeypatch.setattr(queue, "client", lambda *_, **__: graveyard.tools_sqs)
     monkeypatch.setenv("SLUICE_CONSUMER", "billing")
     monkeypatch.setenv("SLUICE_DSN", str(database.url))

@@ -32,7 +32,7 @@ type Run = Callable[..., tuple[int, str, str]]
 def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Iterator[Run]:
     """Yield what runs a command line, and returns its exit code, standard output and standard error."""
     log = structlog.get_config()
-    monkeypatch.setattr("sluice.messaging.database.waiting.Stop.on_signals", lambda _: None)
+    monkeypatch.setattr("sluice.messaging.waiting.Stop.on_signals", lambda _: None)
     for name in ("SLUICE_ENV", "SLUICE_CONSUMER", "SLUICE_DSN", "SLUICE_DATABASE_SECRET_ARN", "AWS_ENDPOINT_URL"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "test")

@@ -13,7 +13,7 @@ from sqlalchemy.exc import OperationalError
 
 from sluice.messaging.database import engines
 from sluice.messaging.database.credentials import database_url
-from sluice.messaging.database.waiting import CommitWait, Stop
+from sluice.messaging.waiting import CommitWait, Stop
 from tests.support.relay_processes import Line
 
 _TIMEOUTS = ("connect_timeout", "keepalives_idle", "keepalives_interval", "keepalives_count", "tcp_user_timeout")

@@ -11,13 +11,13 @@ from sqlalchemy import Engine, make_url, text
 from sqlalchemy.orm import Session
 
 from sluice.messaging.database import engines, schema
-from sluice.messaging.database.waiting import PollWait, Stop
 from sluice.messaging.envelope import Event
 from sluice.messaging.errors import OutboxError
 from sluice.messaging.handlers import Ack, Context, Outcome
 from sluice.messaging.outbox.store import Store
 from sluice.messaging.relay.lease import Lease
 from sluice.messaging.relay.relay import Relay, RelaySettings, run
+from sluice.messaging.waiting import PollWait, Stop
 from sluice.simulator.hook import Simulator
 from tests.integration.messaging.worker.test_hold import MachineClock
 from tests.integration.messaging.worker.test_polling import SETTINGS, join_lanes, worker_of

@@ -22,12 +22,12 @@ from emulator import localstack
 from sluice import metrics
 from sluice.clock import SystemClock, eventually
 from sluice.messaging.backoff import Backoff
-from sluice.messaging.database.waiting import Stop
 from sluice.messaging.envelope import Event
 from sluice.messaging.handlers import Ack, Context, Outcome, Reject
 from sluice.messaging.inbox.inbox import Policy
 from sluice.messaging.telemetry.liveness import AliveFile, Liveness, Promises, Signs, WatchedTracing
 from sluice.messaging.telemetry.metrics import NoMetrics
+from sluice.messaging.waiting import Stop
 from sluice.messaging.worker.drainer import Drainer
 from sluice.messaging.worker.scale_in_protection import Protection
 from sluice.messaging.worker.worker import Lane, Parts, Worker, WorkerSettings

@@ -14,13 +14,13 @@ from sluice import metrics
 from sluice.declaration import Consumer
 from sluice.messaging import Ack, Context, Event, Outcome, Retry
 from sluice.messaging.database import engines, schema
-from sluice.messaging.database.waiting import PollWait, Stop
 from sluice.messaging.envelope import Envelope
 from sluice.messaging.handlers import Handlers
 from sluice.messaging.inbox.inbox import Inbox, Policy
 from sluice.messaging.inbox.tables import exceptions
 from sluice.messaging.sqs.queue import Queue
 from sluice.messaging.telemetry.tally import Tally
+from sluice.messaging.waiting import PollWait, Stop
 from sluice.messaging.worker.handler_runner import Performer
 from sluice.messaging.worker.message_lease import Heartbeat
 from sluice.messaging.worker.processor import Work, WorkSettings
