@@ -12,7 +12,8 @@ from sqlalchemy import Engine
 from sluice import metrics
 from sluice.clock import SystemClock
 from sluice.messaging.handlers import Handlers
-from sluice.messaging.inbox.inbox import Inbox, Policy
+from sluice.messaging.inbox.admission import Inbox
+from sluice.messaging.inbox.groups import Policy
 from sluice.messaging.sqs.queue import Queue
 from sluice.messaging.telemetry.tally import Tally
 from sluice.messaging.waiting import PollWait, Stop

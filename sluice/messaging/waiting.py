@@ -1,21 +1,22 @@
-"""How a relay waits when nothing is due: for the next look, for a commit that says so, or for the end.
+"""How a relay or a worker waits: for the next look, or for the end.
 
 A signal ends every wait at once.
 """
 
-import select
 import signal
 import threading
 from types import FrameType
+from typing import Protocol
 
-import psycopg
-import structlog
-from sqlalchemy import Engine
 
-from sluice.messaging.database import engines
-from sluice.messaging.outbox.outbox import channel
+class Wait(Protocol):
+    """Waits until there may be something to do, or it is time to stop."""
 
-_log = structlog.get_logger()
+    def wait(self, seconds: float) -> None:
+        """Wait that long at most."""
+
+    def is_stopped(self) -> bool:
+        """Return whether to stop."""
 
 
 class Stop:
@@ -58,54 +59,3 @@ class PollWait:
     def is_stopped(self) -> bool:
         """Return whether to stop."""
         return self._stop.is_asked()
-
-
-class CommitWait:
-    """Waits for a commit to the outbox on Postgres, as `Outbox(notify=True)` tells of it, or for the next look.
-
-    A connection that is lost is made anew at the next wait; meanwhile it polls.
-    https://www.postgresql.org/docs/18/sql-listen.html (read 2026-11-21)
-
-    Args:
-        engine: of the outbox's Postgres; a connection of its own is opened.
-        topic: name of the topic.
-        stop: ends the wait.
-    """
-
-    _SLICE_SECONDS = 0.25  # a signal is noticed that late at most
-
-    def __init__(self, engine: Engine, topic: str, stop: Stop) -> None:
-        self._engine, self._channel, self._stop = engine, channel(topic), stop
-        self._connection: psycopg.Connection | None = None
-
-    def wait(self, seconds: float) -> None:
-        """Wait that long, or until there was a commit since the last wait."""
-        try:
-            connection = self._listening()
-            for _ in range(1 + int(seconds / self._SLICE_SECONDS)):
-                if self._stop.is_asked() or self._is_told(connection, min(seconds, self._SLICE_SECONDS)):
-                    return
-        except (psycopg.OperationalError, psycopg.InterfaceError, OSError) as error:
-            _log.warning("not listening for commits", error=str(error))
-            self.close()
-            self._stop.wait(seconds)
-
-    def is_stopped(self) -> bool:
-        """Return whether to stop."""
-        return self._stop.is_asked()
-
-    def close(self) -> None:
-        """Close the connection."""
-        if self._connection is not None:
-            self._connection.close()
-        self._connection = None
-
-    def _listening(self) -> psycopg.Connection:
-        if self._connection is None:
-            self._connection = engines.listening(self._engine, self._channel)
-        return self._connection
-
-    @staticmethod
-    def _is_told(connection: psycopg.Connection, seconds: float) -> bool:
-        select.select([connection], [], [], seconds)
-        return any(True for _ in connection.notifies(timeout=0))

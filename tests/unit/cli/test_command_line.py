@@ -12,7 +12,8 @@ from sqlalchemy import select
 
 from sluice.cli.main import cli, main
 from sluice.errors import MessagingError
-from sluice.messaging.database import engines, schema
+from sluice.messaging.database import engines
+from sluice.messaging.inbox import tables as inbox_tables
 from sluice.messaging.outbox import tables
 
 HEAVY = {"boto3", "botocore", "psycopg", "pyarrow", "rich", "sqlalchemy", "structlog"}
@@ -57,8 +58,8 @@ def dsn(tmp_path: Path) -> str:
     url = f"sqlite:///{tmp_path / 'both.db'}"
     engine = engines.engine(url)
     with engine.begin() as connection:
-        schema.create(connection, schema.OUTBOX)
-        schema.create(connection, schema.INBOX)
+        tables.metadata.create_all(connection)
+        inbox_tables.metadata.create_all(connection)
     engine.dispose()
     return url
 

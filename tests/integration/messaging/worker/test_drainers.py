@@ -19,7 +19,7 @@ from sluice.messaging.database import engines
 from sluice.messaging.envelope import Event
 from sluice.messaging.errors import OutboxError
 from sluice.messaging.handlers import Ack, Context, Outcome, Reject
-from sluice.messaging.inbox.inbox import Policy
+from sluice.messaging.inbox.groups import Policy
 from sluice.messaging.inbox.tables import parked
 from sluice.messaging.waiting import Stop
 from sluice.messaging.worker.drainer import Drainer
