@@ -19,6 +19,7 @@ from spark_load.history.parquet_files import pieces
 from spark_load.judge.judge import judge
 from spark_load.judge.screening import buckets
 from spark_load.judge.screening.rollup import messages
+from spark_load.run.driver import TASK_MODULES
 from spark_load.runtime import spark_session
 
 _CORES = 2
@@ -35,7 +36,7 @@ def main() -> None:
         "judge exchanged": (_judge, PLAIN),
         "judge": (_judge, BUCKETED),
     }
-    with spark_session.running(_CORES) as spark:
+    with spark_session.running(_CORES, preload=TASK_MODULES) as spark:
         for number in range(-1, times):
             for name in names:
                 step, how = steps[name]

@@ -18,14 +18,15 @@ from benchmarks.report import Section, table
 from benchmarks.rounds import Measured
 from sluice.clock import SystemClock, eventually
 from sluice.messaging.database import engines
-from sluice.messaging.database.waiting import CommitWait, PollWait, Stop
 from sluice.messaging.envelope import Event
 from sluice.messaging.outbox.outbox import Outbox
 from sluice.messaging.outbox.store import Store
 from sluice.messaging.relay import publisher
+from sluice.messaging.relay.commit_wait import CommitWait
 from sluice.messaging.relay.lease import Lease
 from sluice.messaging.relay.publisher import Publisher
 from sluice.messaging.relay.relay import Relay, RelaySettings, run
+from sluice.messaging.waiting import PollWait, Stop
 
 _POLLS_SECONDS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0)
 _LISTENING_POLL_SECONDS = 5.0  # of `relay --listen`

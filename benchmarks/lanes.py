@@ -23,9 +23,10 @@ from emulator import localstack
 from sluice import limits, metrics, prices
 from sluice.clock import SystemClock, eventually
 from sluice.declaration import Consumer
-from sluice.messaging.database import engines, schema
+from sluice.messaging.database import engines
 from sluice.messaging.envelope import Envelope, Event
 from sluice.messaging.handlers import ANY, Ack, Handlers
+from sluice.messaging.inbox import tables as inbox_tables
 from sluice.messaging.sqs import queue
 from sluice.messaging.sqs.queue import Queue
 from sluice.messaging.telemetry.tally import Tally
@@ -164,8 +165,8 @@ def inboxed(url: str) -> Iterator[Engine]:
     engine = engines.engine(url)
     try:
         with engine.begin() as connection:
-            schema.INBOX.drop_all(connection)
-            schema.create(connection, schema.INBOX)
+            inbox_tables.metadata.drop_all(connection)
+            inbox_tables.metadata.create_all(connection)
         places.settle(engine)
         yield engine
     finally:

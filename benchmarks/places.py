@@ -9,7 +9,7 @@ from pathlib import Path
 
 from sqlalchemy import Engine, text
 
-from sluice.messaging.database import engines, schema
+from sluice.messaging.database import engines
 from sluice.messaging.envelope import Event
 from sluice.messaging.outbox import tables
 from sluice.messaging.outbox.outbox import Outbox
@@ -38,7 +38,7 @@ def fresh(url: str) -> Iterator[Engine]:
     try:
         with engine.begin() as connection:
             tables.metadata.drop_all(connection)
-            schema.create(connection)
+            tables.metadata.create_all(connection)
         yield engine
     finally:
         engine.dispose()

@@ -29,7 +29,7 @@ from benchmarks.rounds import Measured, interleaved
 from sluice.history.delays import percentile
 
 _HERE = Path(__file__).resolve().parent
-_MESSAGES = {"sockets": 300_000, "crt": 50_000, "boto3": 3_000}
+_MESSAGES = {"sockets": 300_000, "boto3": 3_000}
 _CALLS = {"boto3": 200, "aiobotocore": 400, "locust": 200}
 _TASKS = (1, 2, 3, 4)
 _TASK_PER_SECOND, _LIMIT_PER_SECOND = 4_000, 14_000

@@ -26,6 +26,7 @@ from sluice.recorder.journal import read_journal
 from spark_load.plan.plan import Plan
 from spark_load.profiles.profile import Profile
 from spark_load.publish.job import publish, publish_share
+from spark_load.run.driver import TASK_MODULES
 from spark_load.runtime import spark_session
 from spark_load.runtime.deployment import Site
 from spark_load.runtime.task_context import Run
@@ -40,7 +41,7 @@ _clock = SystemClock()
 
 def main() -> None:
     """Do one job after the other until the input ends."""
-    with nullcontext() if "--alone" in sys.argv else spark_session.running(_SLOTS) as spark:
+    with nullcontext() if "--alone" in sys.argv else spark_session.running(_SLOTS, preload=TASK_MODULES) as spark:
         for line in sys.stdin:
             print(json.dumps(_took(spark, **json.loads(line))), flush=True)
 
@@ -90,7 +91,7 @@ def _took(
 
 def _published(spark: SparkSession | None, run: Run) -> int:
     if spark is not None:
-        return sum(row["done"] for row in publish(spark, run).collect())
+        return sum(row["done"] for row in publish(spark, run, None).collect())
     rows = run.plan.batch(np.arange(run.plan.row_count)).sort_by([("offset_us", "ascending")])
     return publish_share(run, iter([rows])).done
 

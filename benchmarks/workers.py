@@ -11,11 +11,12 @@ from sqlalchemy import Engine
 
 from sluice import metrics
 from sluice.clock import SystemClock
-from sluice.messaging.database.waiting import PollWait, Stop
 from sluice.messaging.handlers import Handlers
-from sluice.messaging.inbox.inbox import Inbox, Policy
+from sluice.messaging.inbox.admission import Inbox
+from sluice.messaging.inbox.groups import Policy
 from sluice.messaging.sqs.queue import Queue
 from sluice.messaging.telemetry.tally import Tally
+from sluice.messaging.waiting import PollWait, Stop
 from sluice.messaging.worker.drainer import Drainer, ShutdownGuard
 from sluice.messaging.worker.handler_runner import Performer
 from sluice.messaging.worker.message_lease import Heartbeat

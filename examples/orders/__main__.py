@@ -13,7 +13,8 @@ from examples.orders.trade import trade
 from sluice import environments, naming
 from sluice.errors import MessagingError
 from sluice.messaging import Outbox
-from sluice.messaging.database import engines, schema
+from sluice.messaging.database import engines
+from sluice.messaging.outbox import tables
 
 _at_database = click.option(
     "--dsn", envvar="SLUICE_DSN", default="sqlite:///orders.db", show_default=True, help="Where.  [$SLUICE_DSN]"
@@ -32,7 +33,7 @@ def init(dsn: str) -> None:
     """Create the tables of the shop and of its outbox."""
     with engines.engine(dsn).begin() as connection:
         Base.metadata.create_all(connection)
-        schema.create(connection)
+        tables.metadata.create_all(connection)
     click.echo("the tables are there")
 
 

@@ -8,7 +8,8 @@ from sqlalchemy import Engine
 from examples.services.checking import differences
 from examples.services.models import Base
 from sluice.errors import MessagingError
-from sluice.messaging.database import engines, schema
+from sluice.messaging.database import engines
+from sluice.messaging.inbox import tables
 
 _SERVICES = click.option(
     "--dsn", envvar="SLUICE_DSN", required=True, metavar="URL", help="The services' database.  [$SLUICE_DSN]"
@@ -33,7 +34,7 @@ def init(dsn: str) -> None:
     engine = engines.engine(dsn)
     with engine.begin() as connection:
         Base.metadata.create_all(connection)
-        schema.create(connection, schema.INBOX)
+        tables.metadata.create_all(connection)
     engine.dispose()
     click.echo("the tables are there", err=True)
 

@@ -125,25 +125,6 @@ class Identity:
     idx: int
 
 
-def make_body(identity: Identity, *, is_end: bool, payload: str) -> str:
-    """Return the body that carries `identity`, with a payload behind it."""
-    return json.dumps(
-        {
-            "run": identity.run,
-            "group": identity.message_group_id,
-            "idx": identity.idx,
-            "end": is_end,
-            "payload": payload,
-        },
-        separators=(",", ":"),
-    )
-
-
-def deduplication_id(identity: Identity) -> str:
-    """Return the deduplication id of a message: a function of the identity, so that a retry repeats it."""
-    return f"{identity.run}.{identity.idx}"
-
-
 def unwrapped(body: str) -> tuple[str, dict[str, Any]]:
     """Return the message in the envelope of a subscription without raw delivery, and the envelope; else the body.
 
@@ -161,8 +142,8 @@ def unwrapped(body: str) -> tuple[str, dict[str, Any]]:
 def identity_of(*, body: str, deduplication_id: str | None, message_group_id: str | None) -> Identity | None:
     """Return the identity a received message carries, or None when it carries none.
 
-    A body that no longer parses is looked up by its deduplication id, so that a corrupted message is reported as
-    corrupted rather than as foreign.
+    A body that no longer parses is looked up by its deduplication id, `<run>.<idx>`, so that a corrupted message is
+    reported as corrupted rather than as foreign.
     """
     try:
         said = json.loads(body)

@@ -69,7 +69,7 @@ def check(
         raise ConfigError(f"{history} is a run, which knows its queues: leave out --queue and --env")
     recording.check_place(history)
     stored = driver.find_stored(history) if is_run else None
-    with spark_session.running(_JUDGING_SLOTS, cluster) as spark:
+    with spark_session.running(_JUDGING_SLOTS, cluster, driver.TASK_MODULES) as spark:
         if stored is not None:
             verdict = driver.rejudge(spark, stored if target is None else _retargeted(stored, target))
             draw(spark, history, verdict)

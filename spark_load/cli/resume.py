@@ -38,7 +38,7 @@ def resume(folder: Path, as_json: bool, cluster: spark_session.Cluster) -> None:
     found = deployment.find(environment, endpoint_url=stored.described["endpoint_url"], is_used=True)
     with Watcher(stored.plan.profile, list(found.queue_urls)) as watch:
         watch("starting Spark", [])
-        with spark_session.running(driver.slots(stored.plan.profile, found), cluster) as spark:
+        with spark_session.running(driver.slots(stored.plan.profile, found), cluster, driver.TASK_MODULES) as spark:
             verdict = driver.resume_load(spark, stored, environment=environment, site=found, watch=watch)
             draw(spark, stored.folder, verdict)
     finish(verdict, folder, as_json=as_json)

@@ -50,7 +50,7 @@ from spark_load.runtime import deployment, spark_session
     type=click.Choice(NAMES),
     default=BOTO3,
     show_default=True,
-    help="What publishes: boto3, for high rates crt (awscrt), or sockets, the cheapest.",
+    help="What publishes: boto3, or sockets for high rates.",
 )
 @click.option(
     "--consumer",
@@ -111,7 +111,7 @@ def run(
     folder = driver.make_folder(runs_dir, environment, named.name, SystemClock())
     with Watcher(named.profile, list(found.queue_urls)) as watch:
         watch("starting Spark", [])
-        with spark_session.running(driver.slots(named.profile, found), cluster) as spark:
+        with spark_session.running(driver.slots(named.profile, found), cluster, driver.TASK_MODULES) as spark:
             verdict = driver.run_load(
                 spark,
                 folder=folder,

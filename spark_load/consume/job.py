@@ -18,7 +18,7 @@ from sluice.history.events import Identity, identity_in, is_end_marker
 from spark_load.consume.live_checks import Sightings
 from spark_load.consume.simulated_outcomes import Fate, fate, messages_per_receive
 from spark_load.runtime.coordinator import Progress
-from spark_load.runtime.task_context import CONSUMER, SUMMARY_SCHEMA, Desk, Run, desk
+from spark_load.runtime.task_context import CONSUMER, SUMMARY_SCHEMA, Desk, Run, desk, summary
 
 _WAIT_SECONDS = 1
 _ERROR_PAUSE_SECONDS = 0.5
@@ -40,9 +40,7 @@ def consume(spark: SparkSession, run: Run) -> DataFrame:
         for number in numbers:
             with desk(run, CONSUMER) as at:
                 progress = Consumer(at, run, run.queue_of(number)).consume()
-            yield pa.RecordBatch.from_pydict(
-                {"worker": [progress.worker], "done": [progress.done], "abandoned": [progress.abandoned]}
-            )
+            yield summary(progress)
 
     return spark.range(0, slots, 1, slots).mapInArrow(slot, SUMMARY_SCHEMA)
 

@@ -14,12 +14,12 @@ from pathlib import Path
 
 from sluice.clock import Clock, SystemClock
 from sluice.errors import EndpointError
+from spark_load.folder.layout import WORKER_LOGS
 from spark_load.plan.plan import silence_seconds
 from spark_load.profiles.profile import Profile
 from spark_load.runtime.task_context import Run
 
 HANDLERS = "examples.load_handlers"
-_LOGS = "workers"
 _LOOK_SECONDS = 0.2
 _STOP_SECONDS_MAX = 90
 _TABLES_SECONDS_MAX = 120
@@ -88,7 +88,7 @@ def _databases(run: Run) -> dict[str, str]:
 
 
 def _start(run: Run, queue: str, consumer: str, number: int, dsn: str) -> _Worker:
-    logs = run.folder / _LOGS
+    logs = run.folder / WORKER_LOGS
     logs.mkdir(exist_ok=True)
     log = logs / f"{consumer}-{number}.log"
     options = {

@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 from sluice.errors import HistoryError
 from sluice.recorder.journal import SUFFIX, read_parts
 from spark_load.history import parquet_files
-from spark_load.runtime.spark_session import reason
+from spark_load.history.damage import reason
 
 _BUCKETS_MIN = 2  # so that a history of any size is judged by more than one core
 _BUCKET_BYTES = 500_000_000  # of journals: about a million events, most of which they tell twice

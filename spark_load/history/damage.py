@@ -10,7 +10,13 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 
 from sluice.errors import HistoryError
-from spark_load.runtime.spark_session import reason
+
+
+def reason(error: Exception) -> str:
+    """Return the line of a Spark error that says why: our own, where one of ours was raised in a task."""
+    lines = [line for line in str(error).splitlines() if line.strip() and not line.lstrip().startswith("at ")]
+    ours = [line for line in lines if "HistoryError: " in line]
+    return (ours or lines or [type(error).__name__])[0].rpartition("HistoryError: ")[2][:300]
 
 
 @contextmanager

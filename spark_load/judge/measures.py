@@ -9,7 +9,8 @@ from sluice.history.checker import Expectation
 from spark_load.judge.screening.columns import Columns
 from spark_load.judge.screening.rollup import difference, is_known, lanes
 
-PERCENTILES = (0.5, 0.95, 0.99)
+PERCENTILES = {"p50": 0.5, "p95": 0.95, "p99": 0.99}
+"""Name to share: those that are told of every distribution."""
 _EXACT_MAX = 5_000  # values of one partition kept as they are
 _BITS = 13  # of a value that are kept otherwise: 4,096 values each octave
 _EXACT = "exact"
@@ -138,7 +139,7 @@ def _joined_distribution(parts: list[Seen]) -> Seen | None:
         return None
     order = np.argsort(values)
     below = np.cumsum(counts[order])
-    ranks = [-int(-q * 100 * below[-1] // 100) for q in PERCENTILES]
+    ranks = [-int(-q * 100 * below[-1] // 100) for q in PERCENTILES.values()]
     return {
         "count": int(below[-1]),
         "percentiles": [int(values[order][np.searchsorted(below, rank)]) for rank in ranks],
@@ -183,5 +184,4 @@ def _rate(count: int, from_us: int | None, until_us: int | None) -> dict[str, An
 def _quantiles(distribution: Mapping[str, Any] | None) -> dict[str, int] | None:
     if distribution is None:
         return None
-    shown = {f"p{round(q * 100)}": value for q, value in zip(PERCENTILES, distribution["percentiles"], strict=True)}
-    return shown | {"max": distribution["max"]}
+    return dict(zip(PERCENTILES, distribution["percentiles"], strict=True)) | {"max": distribution["max"]}

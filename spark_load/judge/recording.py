@@ -20,13 +20,12 @@ from sluice.history.checker import Expectation
 from sluice.history.checker.verdict import Verdict
 from sluice.history.events import SCHEMA_VERSION, Kind, Outcome, detail_of
 from sluice.recorder.journal import SCHEMA, SUFFIX
+from spark_load.folder.layout import HISTORY, JOURNALS
 from spark_load.history.compaction import compact
 from spark_load.history.damage import readable
 from spark_load.history.reading import read_history
 from spark_load.judge.judge import judge
-from spark_load.runtime.task_context import JOURNALS
 
-_HISTORY = "history"
 _CONSUMED = (Kind.POLL.value, Kind.RECEIVED.value, Kind.DELETED.value)
 _OF_MESSAGES = (Kind.RECEIVED.value, Kind.DELETED.value, Kind.VISIBILITY_CHANGED.value)
 _FRAMES = (Kind.OPENED.value, Kind.CLOSED.value)
@@ -208,7 +207,7 @@ def _type(column: pq.ColumnSchema) -> str:
 def _folders(place: Path) -> list[Path]:
     """Return the folders a history may be read from, journals first: from them Parquet was made."""
     journals = [folder for folder in (place, place / JOURNALS) if any(folder.glob(f"*{SUFFIX}"))]
-    return journals or [folder for folder in (place, place / _HISTORY) if any(folder.glob("*.parquet"))]
+    return journals or [folder for folder in (place, place / HISTORY) if any(folder.glob("*.parquet"))]
 
 
 def _settled(spark: SparkSession, place: Path) -> Path:
@@ -216,8 +215,8 @@ def _settled(spark: SparkSession, place: Path) -> Path:
     folder = _folders(place)[0]
     if not any(folder.glob(f"*{SUFFIX}")):
         return folder
-    compact(spark, folder, place / _HISTORY)
-    return place / _HISTORY
+    compact(spark, folder, place / HISTORY)
+    return place / HISTORY
 
 
 # --- what it tells of itself -----------------------------------------------------------------------------------------

@@ -22,10 +22,10 @@ from pyspark.sql import functions as F
 from sluice.history.checker import Expectation
 from sluice.history.checker.verdict import Violation
 from sluice.history.events import Kind, Outcome
+from spark_load.folder.series_schema import BINS_MAX, SCHEMA_VERSION, Series
+from spark_load.judge.measures import PERCENTILES
 from spark_load.plan.plan import WARM_UP
 
-SCHEMA_VERSION = 1
-BINS_MAX = 120
 RANKS_MAX = 20
 CODES_MAX = 8
 GROUPS_MAX = 8
@@ -34,7 +34,6 @@ ACCURACY = 10_000
 OTHER_CODES = "other"
 _US = 1_000_000
 _WIDTHS_SECONDS = (0.5, 1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1_800, 3_600)
-_PERCENTILES = (0.5, 0.95, 0.99)
 _GROUP = "message_group_id"
 _ALL = "all"  # no queue's name: those end in .fifo
 _TOLD = (Kind.PUBLISHED, Kind.RECEIVED, Kind.DELETED, Kind.VISIBILITY_CHANGED, Kind.HANDLED, Kind.REDRIVEN)
@@ -53,23 +52,6 @@ _OF_EVENT = (
     "receipt_handle_hash",
     "visibility_timeout_seconds",
 )
-
-type Series = dict[str, Any]
-"""JSON-ready:
-
-    schema_version, run, accuracy
-    started_at_us       the first intended publish; everything else is relative to it
-    bin_seconds, bin_count
-    warm_up             null, or [from, to] in seconds
-    published           per bin: messages acknowledged for the first time
-    queues              queue to {received, waiting, again, latency_us: {count, p50, p95, p99, max}}, lists per bin
-    ranks               [{groups, messages, latency_us: queue to {count, p50, p95, p99, max}}], the hottest groups first
-    failed              error code to how many calls or entries ended with it, per bin
-    visibility          queue to its visibility timeout in seconds
-    groups              group to its events around what was found in it
-
-`waiting` is what was acknowledged and not yet received once, at the end of the bin; `again` what came another time.
-"""
 
 
 def series(history: DataFrame, *, expectation: Expectation, violations: Sequence[Violation] = ()) -> Series:
@@ -214,20 +196,18 @@ def _latency() -> Column:
 def _quantile_columns(latency: Column | str) -> list[Column]:
     return [
         F.count(latency).alias("count"),
-        F.percentile_approx(latency, list(_PERCENTILES), ACCURACY).alias("percentiles"),
+        F.percentile_approx(latency, list(PERCENTILES.values()), ACCURACY).alias("percentiles"),
         F.max(latency).alias("max"),
     ]
 
 
 def _quantiles(row: Row) -> dict[str, int | None]:
-    values = row["percentiles"] or [None] * len(_PERCENTILES)
-    named = {f"p{round(of * 100)}": value for of, value in zip(_PERCENTILES, values, strict=True)}
-    return {"count": row["count"], **named, "max": row["max"]}
+    values = row["percentiles"] or [None] * len(PERCENTILES)
+    return {"count": row["count"], **dict(zip(PERCENTILES, values, strict=True)), "max": row["max"]}
 
 
 def _no_latencies(bin_count: int) -> dict[str, list[int | None]]:
-    names = [f"p{round(of * 100)}" for of in _PERCENTILES]
-    return {"count": [0] * bin_count, **{name: [None] * bin_count for name in (*names, "max")}}
+    return {"count": [0] * bin_count, **{name: [None] * bin_count for name in (*PERCENTILES, "max")}}
 
 
 @dataclass(frozen=True, slots=True)

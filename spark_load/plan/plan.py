@@ -13,7 +13,6 @@ import hashlib
 import heapq
 import json
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import Any
@@ -21,8 +20,6 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from sluice.history.events import Identity, deduplication_id
-from spark_load.plan import body_template
 from spark_load.plan.body_template import Body, Frame
 from spark_load.plan.hashed_random import uniform
 from spark_load.profiles.profile import Phase, Profile
@@ -37,35 +34,18 @@ SCHEMA = pa.schema(
         pa.field("task", pa.int32(), nullable=False),
     ]
 )
-"""Of `Plan.batch`: the fields of `Planned`."""
+"""Of `Plan.batch`, a row for each publish:
+
+    idx              of the message; negative for an end marker
+    publish_attempt  1, or 2 for the intended repeat
+    group_number     of its message group
+    offset_us        when, in microseconds from the start of the load; negative in the warm-up
+    task             which publish task does it
+"""
 _GROUP, _REPEAT, _PRODUCER, _FATE = range(4)  # what is drawn for a message
 _GROUP_IDS_KEPT = 100_000
 _POOL_STARTS = 65_536
 _POOL_STRIDE = 40_503  # odd, so that as many messages in a row begin at different places of the pool
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Planned:
-    """One publish.
-
-    Args:
-        idx: of the message; negative for an end marker.
-        publish_attempt: 1, or 2 for the intended repeat.
-        group_number: of its message group.
-        offset_us: when, in microseconds from the start of the load; negative in the warm-up.
-        task: which publish task does it.
-    """
-
-    idx: int
-    publish_attempt: int
-    group_number: int
-    offset_us: int
-    task: int
-
-    @property
-    def phase(self) -> str:
-        """Return which part of the run it belongs to, as in the history."""
-        return WARM_UP if self.offset_us < 0 else MEASURE
 
 
 @lru_cache(_GROUP_IDS_KEPT)
@@ -86,19 +66,15 @@ class Plan:
 
     @property
     def row_count(self) -> int:
-        """Return how many numbers `rows` is defined for: every message and every end marker."""
+        """Return how many numbers `batch` is defined for: every message and every end marker."""
         return self.profile.message_count + self.profile.group_count
-
-    def rows(self, number: int) -> Iterator[Planned]:
-        """Yield the publishes of the number-th message or end marker, 0 <= number < row_count."""
-        for row in self.batch(np.array([number])).to_pylist():
-            yield Planned(**row)
 
     def batch(self, numbers: Any) -> pa.RecordBatch:
         """Return the publishes of many messages and end markers at once.
 
         Args:
-            numbers: what `rows` takes, each: a numpy array, or an Arrow array of int64 without nulls.
+            numbers: of the messages, then of the end markers, each from 0 and less than `row_count`: a numpy array, or
+                an Arrow array of int64 without nulls.
 
         Returns:
             `SCHEMA`: one row per publish; the messages, then their repeats, then the end markers, each as in `numbers`.
@@ -166,7 +142,7 @@ class Plan:
         is_measured = idx >= warm_up_count
         if not warm_up_count or is_measured.all():
             return _inverse_us(self.profile.steps, idx - warm_up_count)
-        early_us = np.rint(idx * 1e6 / self.profile.steps[0].messages_per_second).astype(np.int64)
+        early_us = np.rint(idx * 1e6 / self.profile.first_per_second).astype(np.int64)
         early_us = np.minimum(early_us - round(self.profile.warm_up_seconds * 1e6), -1)  # the sign says the phase
         return np.where(is_measured, _inverse_us(self.profile.steps, np.maximum(idx - warm_up_count, 0)), early_us)
 
@@ -198,10 +174,6 @@ class Plan:
         failing = self.profile.poison_share + self.profile.failure_share
         return failing <= self._fate(idx) < failing + self.profile.crash_share
 
-    def identity(self, planned: Planned, run: str) -> Identity:
-        """Return the identity of a planned message in a run."""
-        return Identity(run=run, message_group_id=message_group_id(planned.group_number), idx=planned.idx)
-
     @cached_property
     def _pool(self) -> str:
         size = _POOL_STARTS + self.profile.payload_bytes
@@ -214,17 +186,9 @@ class Plan:
         start = idx * _POOL_STRIDE % _POOL_STARTS
         return self._pool[start : start + self.profile.payload_bytes]
 
-    def body(self, idx: int, group_number: int, run: str) -> str:
-        """Return the body of a planned message: what `make_body` makes of its identity and payload, sooner."""
-        return body_template.text(self.framed(idx, message_group_id(group_number), run))
-
     def framed(self, idx: int, group_id: str, run: str) -> Body:
-        """Return the body of a planned message as a frame and values."""
+        """Return the body of a planned message, which carries its identity, as a frame and values."""
         return _frame(run, is_end=idx < 0), (group_id, idx, self.payload(idx))
-
-    def deduplication_id(self, planned: Planned, run: str) -> str:
-        """Return the deduplication id: the same for a message and its repeat."""
-        return deduplication_id(self.identity(planned, run))
 
 
 def silence_seconds(profile: Profile) -> float:

@@ -140,8 +140,7 @@ class Profile:
     def __post_init__(self) -> None:
         if self.phases:
             self._sum_up()
-        refusal = constraints.refusal(self)
-        if refusal is not None:
+        if (refusal := constraints.refusal(self)) is not None:
             raise ValueError(refusal)
 
     def _sum_up(self) -> None:
@@ -168,9 +167,14 @@ class Profile:
         return max(max(phase.messages_per_second, phase.end_per_second) for phase in self.steps)
 
     @property
+    def first_per_second(self) -> float:
+        """Return the rate at which the load begins; that of the warm-up."""
+        return self.steps[0].messages_per_second
+
+    @property
     def warm_up_count(self) -> int:
         """Return the number of messages before the load proper."""
-        return round(self.warm_up_seconds * self.steps[0].messages_per_second)
+        return round(self.warm_up_seconds * self.first_per_second)
 
     @property
     def measured_count(self) -> int:

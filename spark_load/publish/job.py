@@ -4,11 +4,12 @@ Which messages a publisher sends when is `publisher`; what carries them, `transp
 """
 
 from collections.abc import Iterator
-from itertools import groupby
+from itertools import chain, groupby, islice
 from operator import itemgetter
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql import DataFrame, SparkSession
 
 from spark_load.plan.plan import SCHEMA, Plan
@@ -16,9 +17,8 @@ from spark_load.publish.publisher import Publisher
 from spark_load.publish.transport import Transport
 from spark_load.publish.transport.ledger import Ledger
 from spark_load.publish.transport.opening import opened
-from spark_load.run.resume import left, remembered
-from spark_load.runtime.coordinator import Progress
-from spark_load.runtime.task_context import PUBLISHER, SUMMARY_SCHEMA, Desk, Run, desk
+from spark_load.runtime.coordinator import Board, Progress
+from spark_load.runtime.task_context import PUBLISHER, SUMMARY_SCHEMA, Desk, Run, desk, summary
 
 _PLAN_SCHEMA = "idx bigint, publish_attempt int, group_number int, offset_us bigint, task int"
 _BLOCK_SCHEMA = "task int, moment bigint, rows binary"
@@ -28,7 +28,7 @@ _ORDER = [("offset_us", "ascending"), ("publish_attempt", "ascending"), ("idx", 
 
 
 def plan_rows(spark: SparkSession, run: Run) -> DataFrame:
-    """Return the plan as a DataFrame: one row per publish, columns as in `plan.Planned`, no order."""
+    """Return the plan as a DataFrame: one row per publish, columns as in `plan.SCHEMA`, no order."""
     plan = run.plan
     return _parts(spark, plan).mapInArrow(lambda parts: _planned(plan, parts), _PLAN_SCHEMA)
 
@@ -45,24 +45,28 @@ def _planned(plan: Plan, parts: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordB
         yield plan.batch(np.arange(first, min(first + _PLAN_ROWS_PER_TASK, plan.row_count)))
 
 
-def publish(spark: SparkSession, run: Run) -> DataFrame:
+def publish(spark: SparkSession, run: Run, left: DataFrame | None) -> DataFrame:
     """Return the job that publishes the plan; nothing happens until its rows are asked for.
+
+    Args:
+        spark: has a slot for each task.
+        run: whose plan it is.
+        left: the rows of the plan that are left to publish, columns as `plan_rows` has them; None for all, in a first
+            attempt only.
 
     Runs one task per `publish_tasks`, each for the whole duration. Not safe to repeat: `spark.task.maxFailures` is 1.
     Rows go to their tasks in blocks, of which Spark knows the task and the moment: it looks at no row.
     """
+    assert (left is None) == (run.attempt == 0), "who goes on with a run hands over what is left, or all goes out again"
     plan = run.plan
 
     def share(blocks: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        progress = publish_share(run, _unblocked(blocks))
-        yield pa.RecordBatch.from_pydict(
-            {"worker": [progress.worker], "done": [progress.done], "abandoned": [progress.abandoned]}
-        )
+        yield summary(publish_share(run, _unblocked(blocks)))
 
-    if run.attempt:
-        blocks = left(spark, run, plan_rows(spark, run)).mapInArrow(_blocked, _BLOCK_SCHEMA)
-    else:
+    if left is None:
         blocks = _parts(spark, plan).mapInArrow(lambda parts: _blocked(_planned(plan, parts)), _BLOCK_SCHEMA)
+    else:
+        blocks = left.mapInArrow(_blocked, _BLOCK_SCHEMA)
     return (
         blocks.repartitionById(plan.profile.publish_tasks, "task")
         .sortWithinPartitions("moment")
@@ -118,6 +122,17 @@ def publish_share(run: Run, rows: Iterator[pa.RecordBatch]) -> Progress:
             ).publish(remembered(run, at.board, rows) if run.begin_by_us else rows)
         finally:
             transport.close()
+
+
+def remembered(run: Run, board: Board, rows: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Yield the rows that may be published, once the driver has named the instant at which the plan begins.
+
+    The first batch is taken before that: then all of them were sorted.
+    """
+    first = list(islice(rows, 1))
+    not_again = pa.array(run.forgotten(board.await_start()), pa.int64())
+    for batch in chain(first, rows):
+        yield batch.filter(pc.invert(pc.is_in(batch.column("idx"), not_again)))
 
 
 def _addresses(run: Run) -> list[str]:

@@ -5,7 +5,7 @@ AWS: full jitter, https://aws.amazon.com/blogs/architecture/exponential-backoff-
 
 from collections.abc import Callable
 
-from spark_load.publish.transport import is_throttled
+from spark_load.history.error_codes import is_throttled
 
 RETRY_SECONDS_MAX = 30  # far inside the deduplication window, so a retry is never a second message
 _RETRY_PAUSE_SECONDS = 0.5

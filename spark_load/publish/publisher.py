@@ -16,12 +16,13 @@ import pyarrow as pa
 
 from sluice import limits
 from sluice.clock import Clock
+from spark_load.history.error_codes import is_throttled
 from spark_load.plan.plan import MEASURE, WARM_UP, Plan, message_group_id
 from spark_load.profiles.profile import OVERHEAD_BYTES
 from spark_load.publish.bodies import bodies
 from spark_load.publish.pacing import Pace, Trouble
 from spark_load.publish.scheduler import Agenda
-from spark_load.publish.transport import Answer, Call, Message, Transport, is_throttled
+from spark_load.publish.transport import Answer, Call, Message, Transport
 from spark_load.runtime.coordinator import Board, Progress
 
 _LOOK_AHEAD = 20_000

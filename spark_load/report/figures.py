@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from spark_load.judge.series import Series
+from spark_load.folder.series_schema import Series
 from spark_load.report import charts, units
 from spark_load.report.charts import Axis, Line
 

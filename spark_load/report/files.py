@@ -1,21 +1,143 @@
 """The files of a run's folder that tell of its verdict, written and read back."""
 
 import json
+from dataclasses import astuple
 from pathlib import Path
+from typing import Annotated, Any, NotRequired, TypedDict
+
+from pydantic import AfterValidator, TypeAdapter, with_config
 
 from sluice.errors import HistoryError
-from sluice.history.checker.verdict import SCHEMA_VERSION, Holding, Property, Verdict, Violation
-from spark_load import shapes
-from spark_load.judge import series
+from sluice.history.checker.anomalies import ANOMALIES
+from sluice.history.checker.verdict import SCHEMA_VERSION, Holding, Property, Status, Verdict, Violation
+from sluice.history.events import Event
+from spark_load.folder import json_files, series_schema
+from spark_load.folder.json_files import INT_MAX, KEEPS, STRICT, Count, Int, Number, one_of, replace
+from spark_load.folder.layout import JUNIT_FILE, PAGE_FILE, SERIES_FILE, SUMMARY_FILE, VERDICT_FILE
 from spark_load.report import junit
-from spark_load.report.summary import markdown
+from spark_load.report.summary import THRESHOLDS, markdown
 
-VERDICT_FILE = "verdict.json"
-SUMMARY_FILE = "summary.md"
-JUNIT_FILE = "junit.xml"
-SERIES_FILE = "series.json"
-PAGE_FILE = "report.html"
 _FROM_HISTORY = "it is made again from the history"
+
+# --- what verdict.json holds --------------------------------------------------------------------------------------
+
+type _Anomaly = Annotated[str, one_of(ANOMALIES)]
+
+
+def _small(event: Event) -> Event:
+    if any(abs(value) > INT_MAX for value in astuple(event) if isinstance(value, int)):
+        raise ValueError(f"allowed are numbers up to {INT_MAX}")
+    return event
+
+
+class _Property(TypedDict):
+    anomaly: _Anomaly
+    opportunities: Count
+    violations: Count
+    allowed_because: str | None
+    holding: Holding
+    crossed: NotRequired[tuple[str, ...]]
+
+
+class _Violation(TypedDict):
+    anomaly: _Anomaly
+    message_group_id: str
+    queue: str | None
+    idxs: tuple[Int, ...]
+    sentence: str
+    witness: tuple[Annotated[Event, AfterValidator(_small)], ...]
+
+
+class _Rate(TypedDict):
+    count: Count
+    per_second: Number | None
+
+
+class _Quantiles(TypedDict):
+    p50: Number
+    p95: Number
+    p99: Number
+    max: Number
+
+
+class _Queue(TypedDict):
+    received: _Rate
+    latency_us: _Quantiles | None
+    drain_seconds: NotRequired[Number | None]
+
+
+class _Calls(TypedDict):
+    count: Count
+    throttled: Count
+
+
+@with_config(KEEPS)
+class _Measures(TypedDict, total=False):
+    published: _Rate
+    queues: dict[str, _Queue]
+    events: Count
+    groups: Count
+    suspect_groups: Count
+    lateness_us: _Quantiles | None
+    publish_latency_us: _Quantiles | None
+    calls: _Calls
+    recovered_in_seconds: dict[str, Number]
+
+
+def _whole(said: _Measures) -> _Measures:
+    missing = sorted({"published", "queues", "events", "groups", "suspect_groups"} - said.keys())
+    if said and missing:
+        raise ValueError(f"{missing[0]} is missing")
+    return said
+
+
+_Thresholds = TypedDict("_Thresholds", dict.fromkeys(THRESHOLDS.values(), Number | None), total=False)  # type: ignore[misc]
+
+
+@with_config(KEEPS)
+class _Run(TypedDict, total=False):
+    run: str
+    profile: _Thresholds
+    known_deviations: dict[_Anomaly, str]
+    allowed: dict[_Anomaly, str]
+    recorders: dict[str, str | None]
+    max_receive_count: dict[str, int]
+    machine: dict[str, Any]
+    versions: dict[str, Any]
+
+
+@with_config(STRICT)
+class _VerdictSchema(TypedDict):
+    """Of verdict.json: what of `Verdict.as_json` cannot be computed from the rest, and the status."""
+
+    status: Status
+    unknowns: tuple[str, ...]
+    properties: tuple[_Property, ...]
+    violations: tuple[_Violation, ...]
+    measures: Annotated[_Measures, AfterValidator(_whole)]
+    run: _Run
+
+
+@with_config(STRICT)
+class _Versioned(TypedDict):
+    """Of any verdict.json, a newer one too."""
+
+    schema_version: NotRequired[int]
+
+
+@with_config(STRICT)
+class _Judged(TypedDict):
+    """Of verdict.json, how it ended."""
+
+    status: Status
+
+
+_VERDICT = TypeAdapter(_VerdictSchema)
+_VERSIONED = TypeAdapter(_Versioned)
+_JUDGED = TypeAdapter(_Judged)
+
+
+# --- the files --------------------------------------------------------------------------------------------------------
 
 
 def write(verdict: Verdict, folder: Path) -> None:
@@ -33,7 +155,7 @@ def write(verdict: Verdict, folder: Path) -> None:
     replace(folder / VERDICT_FILE, json.dumps(verdict.as_json(), indent=2) + "\n")
 
 
-def write_series(said: series.Series, folder: Path) -> None:
+def write_series(said: series_schema.Series, folder: Path) -> None:
     """Write what the page's charts show into the run's folder.
 
     Raises:
@@ -42,7 +164,7 @@ def write_series(said: series.Series, folder: Path) -> None:
     replace(folder / SERIES_FILE, json.dumps(said, separators=(",", ":")) + "\n")
 
 
-def write_page(verdict: Verdict, said: series.Series, path: Path) -> None:
+def write_page(verdict: Verdict, said: series_schema.Series, path: Path) -> None:
     """Draw the page and write it.
 
     Raises:
@@ -51,26 +173,6 @@ def write_page(verdict: Verdict, said: series.Series, path: Path) -> None:
     from spark_load.report import page  # noqa: PLC0415 (what draws takes a second to load, and few commands draw)
 
     replace(path, page.html(verdict, said), instead="name another file with -o")
-
-
-def replace(path: Path, text: str, *, instead: str = "") -> None:
-    """Write a file as a whole: whoever looks sees all of it, or what was there before.
-
-    Args:
-        path: of the file.
-        text: all of it.
-        instead: what to do where it cannot be written.
-
-    Raises:
-        HistoryError: it cannot be written there; nothing recorded is lost.
-    """
-    draft = path.with_name(f".{path.name}")
-    try:
-        draft.write_text(text, encoding="utf-8")
-        draft.replace(path)
-    except OSError as error:
-        next_step = instead or f"make room there, or copy it, and judge it: sluice check {path.parent}"
-        raise HistoryError(f"cannot write {path} ({error.strerror}); {next_step}") from error
 
 
 def read_verdict(folder: Path) -> Verdict:
@@ -82,7 +184,7 @@ def read_verdict(folder: Path) -> Verdict:
     path = folder / VERDICT_FILE
     again = f"judge the run again: sluice check {folder}"
     try:
-        version = shapes.read(path, shapes.VERSIONED, instead=again).get("schema_version", SCHEMA_VERSION)
+        version = json_files.read(path, _VERSIONED, instead=again).get("schema_version", SCHEMA_VERSION)
     except FileNotFoundError as error:
         raise HistoryError(
             f"{folder} is not the folder of a run with a verdict ({VERDICT_FILE} is missing); see the folders in runs/,"
@@ -93,7 +195,7 @@ def read_verdict(folder: Path) -> Verdict:
             f"{path} has schema version {version}, this version of Sluice reads up to {SCHEMA_VERSION}:"
             " read it with the version that wrote it, or a newer one"
         )
-    said = shapes.read(path, shapes.VERDICT, instead=again)
+    said = json_files.read(path, _VERDICT, instead=again)
     verdict = _verdict(said)
     if verdict.status is not said["status"]:
         raise HistoryError(
@@ -103,7 +205,19 @@ def read_verdict(folder: Path) -> Verdict:
     return verdict
 
 
-def _verdict(said: shapes.VerdictShape) -> Verdict:
+def read_status(folder: Path) -> Status | None:
+    """Return how the run was judged whose folder that is; None when it was not.
+
+    Raises:
+        HistoryError: its verdict cannot be read.
+    """
+    try:
+        return json_files.read(folder / VERDICT_FILE, _JUDGED, instead="move it away to go on")["status"]
+    except FileNotFoundError:
+        return None
+
+
+def _verdict(said: _VerdictSchema) -> Verdict:
     return Verdict(
         properties=tuple(
             Property(
@@ -123,7 +237,7 @@ def _verdict(said: shapes.VerdictShape) -> Verdict:
     )
 
 
-def read_series(folder: Path, verdict: Verdict) -> series.Series | None:
+def read_series(folder: Path, verdict: Verdict) -> series_schema.Series | None:
     """Return what the page's charts show; None when it is not there, or of another run or version.
 
     Raises:
@@ -131,10 +245,10 @@ def read_series(folder: Path, verdict: Verdict) -> series.Series | None:
     """
     path = folder / SERIES_FILE
     try:
-        of_what = shapes.read(path, shapes.SERIES_OF, instead=_FROM_HISTORY)
+        of_what = json_files.read(path, series_schema.ANY_SERIES, instead=_FROM_HISTORY)
     except FileNotFoundError:
         return None
-    if (of_what["schema_version"], of_what["run"]) != (series.SCHEMA_VERSION, verdict.run.get("run")):
+    if (of_what["schema_version"], of_what["run"]) != (series_schema.SCHEMA_VERSION, verdict.run.get("run")):
         return None
-    said = shapes.read(path, shapes.SERIES, instead=_FROM_HISTORY)
+    said = json_files.read(path, series_schema.SERIES, instead=_FROM_HISTORY)
     return dict(said)

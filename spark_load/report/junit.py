@@ -5,7 +5,7 @@ from xml.etree import ElementTree as ET
 
 from sluice.history.checker.anomalies import ANOMALIES
 from sluice.history.checker.verdict import Holding, Property, Status, Verdict
-from spark_load.report.summary import event_line
+from spark_load.report.summary import NOT_EXERCISED, event_line
 
 _NO_XML = re.compile(r"[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 WHOLE_RUN = "the run can be judged"
@@ -49,7 +49,7 @@ def _add(suite: ET.Element, one: Property, verdict: Verdict, run: str) -> None:
     case = _case(suite, f"{known.id} nothing was {known.name}", run)
     holding = one.holding
     if holding is Holding.NOT_EXERCISED:
-        ET.SubElement(case, "skipped", message="not exercised: this run gave it no opportunity to fail")
+        ET.SubElement(case, "skipped", message=f"not exercised: {NOT_EXERCISED}")
     elif holding in _SUFFIXES:
         told = ET.SubElement(case, _SUFFIXES[holding], type=holding.value, message=_message(one))
         told.text = _clean(_witnesses(one, verdict) or known.definition)

@@ -12,11 +12,10 @@ import yaml
 
 from sluice.history.checker.anomalies import ANOMALIES
 from sluice.history.checker.verdict import EXIT_CROSSED, Holding, Property, Verdict, Violation
-from spark_load.judge.series import Series
-from spark_load.report import figures, timeline, units, words
+from spark_load.folder.series_schema import Series
+from spark_load.report import figures, timeline, units
 from spark_load.report.figures import Figure, Table
-from spark_load.report.summary import event_line
-from spark_load.report.thresholds import Held, held
+from spark_load.report.summary import NOT_EXERCISED, Held, event_line, exercised, held, means, reasons
 
 _TEMPLATE = Path(__file__).resolve().parent / "page.html"
 _SIGNS = {
@@ -56,10 +55,10 @@ def html(verdict: Verdict, said: Series) -> str:
         "status_text": _status(verdict),
         "run": escape(str(run["run"])),
         "what": _what(verdict, said),
-        "means": escape(words.means(verdict)),
-        "reasons": _list(words.reasons(verdict)),
+        "means": escape(means(verdict)),
+        "reasons": _list(reasons(verdict)),
         "tiles": _tiles(verdict),
-        "exercised": escape(words.exercised(verdict)),
+        "exercised": escape(exercised(verdict)),
         "counts": _counts(verdict.properties),
         "cells": _cells(verdict.properties),
         "properties": _properties(verdict.properties),
@@ -164,7 +163,7 @@ def _properties(properties: Sequence[Property]) -> str:
 
 def _property(one: Property) -> str:
     known = ANOMALIES[one.anomaly]
-    why = {Holding.ALLOWED: f"Allowed: {one.allowed_because}.", Holding.NOT_EXERCISED: f"{words.NOT_EXERCISED}."}
+    why = {Holding.ALLOWED: f"Allowed: {one.allowed_because}.", Holding.NOT_EXERCISED: f"{NOT_EXERCISED}."}
     note = why.get(one.holding, "")
     return (
         f'<tr id="{known.id}" class="{_class(one.holding)}"><td class="id">{known.id}</td>'

@@ -1,14 +1,16 @@
-"""The verdict for people in a hurry: a page of Markdown, and the same on the terminal."""
+"""The verdict for people in a hurry: a page of Markdown, the same on the terminal, and its sentences for the page."""
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from rich.console import Console
 from rich.markdown import Markdown
 
 from sluice.history.checker.anomalies import ANOMALIES
-from sluice.history.checker.verdict import Holding, Verdict
+from sluice.history.checker.verdict import EXIT_CROSSED, Holding, Status, Verdict
+from spark_load.report import units
 
 _MARKS = {
     Holding.HOLDS: "holds",
@@ -18,6 +20,28 @@ _MARKS = {
     Holding.SEEN: "seen, lawful",
     Holding.UNKNOWN: "unknown",
     Holding.NOT_EXERCISED: "not exercised",
+}
+_MEANS = {
+    Status.VALID: "Every promise this run exercised was kept.",
+    Status.INVALID: "A promise was broken.",
+    Status.UNKNOWN: "This run cannot tell whether the promises were kept, and that is no pass.",
+}
+NOT_EXERCISED = "this run gave it no opportunity to fail"
+THRESHOLDS = {
+    "H7": "lateness_budget_seconds",
+    "H3": "latency_seconds_max",
+    "H4": "drain_seconds_max",
+    "H5": "recovery_seconds_max",
+    "H6": "throttled_share_max",
+    "E3": "fan_out_skew_seconds_max",
+    "D3": "passed_over_seconds_max",
+    "H1": "stuck_seconds_max",
+}
+"""Anomaly to the field of the profile whose crossing it is, in the order in which they are shown."""
+_WAITS = {
+    "E3": "between a message's first queue and its last",
+    "D3": "a group waiting while its queue serves others",
+    "H1": "a group waiting while its queue is polled",
 }
 _MARKUP = re.compile(r"[\\`*_\[\]<>|~&#]")
 
@@ -143,3 +167,94 @@ def _allowed(title: str, reasons: Mapping[str, str]) -> str:
 def _not_judged() -> str:
     names = ", ".join(f"{a.id} {a.name}" for a in ANOMALIES.values() if not a.is_judged)
     return f"## Not judged yet\n\n{names}"
+
+
+# --- in sentences ----------------------------------------------------------------------------------------------------
+
+
+def means(verdict: Verdict) -> str:
+    """Return what the verdict means, in a sentence."""
+    if verdict.exit_code == EXIT_CROSSED:
+        return f"{_MEANS[Status.VALID]} A threshold of the profile was crossed."
+    return _MEANS[verdict.status]
+
+
+def reasons(verdict: Verdict) -> list[str]:
+    """Return why the verdict is what it is: what was broken or crossed, and what is not known."""
+    told = [one for one in verdict.properties if one.holding in (Holding.VIOLATED, Holding.CROSSED)]
+    found = [
+        f"{one.anomaly} {ANOMALIES[one.anomaly].name}: found {units.times(one.violation_count)}"
+        f" in {one.opportunities:,} opportunities. {ANOMALIES[one.anomaly].definition}"
+        for one in sorted(told, key=lambda one: one.holding is Holding.CROSSED)
+    ]
+    unknown = [f"Not known: {reason}" for reason in verdict.unknowns]
+    return [*found, *verdict.crossed, *unknown, *([] if told else [exercised(verdict)])]
+
+
+def exercised(verdict: Verdict) -> str:
+    """Return how much of what can be judged this run gave an opportunity to fail."""
+    judged = len(verdict.properties)
+    tried = [one for one in verdict.properties if one.opportunities]
+    return (
+        f"{len(tried)} of {judged} judged properties were exercised,"
+        f" with {sum(one.opportunities for one in tried):,} opportunities to fail in all."
+    )
+
+
+# --- thresholds ------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Held:
+    """One measure against its threshold.
+
+    Args:
+        anomaly: which a crossing is.
+        what: was measured, and where.
+        seen: with its unit.
+        allowed: with its unit.
+        is_kept: whether it is within.
+    """
+
+    anomaly: str
+    what: str
+    seen: str
+    allowed: str
+    is_kept: bool
+
+
+def held(verdict: Verdict) -> list[Held]:
+    """Return every threshold of the run's profile, in the order of THRESHOLDS; none were set: none."""
+    profile = verdict.run.get("profile", {})
+    limits = {anomaly: limit for anomaly, name in THRESHOLDS.items() if (limit := profile.get(name)) is not None}
+    rows = []
+    for anomaly, what, value in _measured(verdict.measures):
+        if anomaly in limits:
+            told = "{:.2%}".format if anomaly == "H6" else units.seconds
+            limit = limits[anomaly]
+            seen, allowed = told(value), f"at most {told(limit)}"
+            rows.append(Held(anomaly=anomaly, what=what, seen=seen, allowed=allowed, is_kept=value <= limit))
+    for one in verdict.properties:
+        if one.anomaly in _WAITS.keys() & limits.keys():
+            seen = f"{units.times(one.violation_count)} longer" if one.violation_count else "never longer"
+            allowed, is_kept = f"at most {units.seconds(limits[one.anomaly])}", one.holding is not Holding.CROSSED
+            rows.append(
+                Held(anomaly=one.anomaly, what=_WAITS[one.anomaly], seen=seen, allowed=allowed, is_kept=is_kept)
+            )
+    return sorted(rows, key=lambda row: list(THRESHOLDS).index(row.anomaly))
+
+
+def _measured(measures: Mapping[str, Any]) -> Iterator[tuple[str, str, float]]:
+    """Yield what is held against a threshold: the anomaly that a crossing is, what was measured, and its value."""
+    if late := measures.get("lateness_us"):
+        yield "H7", "lateness of the generator, p99", late["p99"] / 1e6
+    for queue, of in measures.get("queues", {}).items():
+        if of["latency_us"]:
+            yield "H3", f"latency of {queue}, p99", of["latency_us"]["p99"] / 1e6
+        if of.get("drain_seconds") is not None:
+            yield "H4", f"drain of {queue} after the last publish", of["drain_seconds"]
+    for fault, seconds in measures.get("recovered_in_seconds", {}).items():
+        yield "H5", f"recovery from {fault}", seconds
+    calls = measures.get("calls")
+    if calls and calls["count"]:
+        yield "H6", f"throttled of {calls['count']:,} calls", calls["throttled"] / calls["count"]

@@ -9,7 +9,7 @@ import altair as alt
 from sluice.history.checker.anomalies import ANOMALIES
 from sluice.history.checker.verdict import Violation
 from sluice.history.events import Kind, Outcome, is_end_marker
-from spark_load.judge.series import Series
+from spark_load.folder.series_schema import Series
 from spark_load.report import charts, units
 from spark_load.report.charts import Axis, Bar
 from spark_load.report.figures import Figure

@@ -1,18 +1,15 @@
 """One load test from start to verdict: set up, offer the load, drain, judge, write down."""
 
-import json
 import os
 import platform
 import secrets
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 from py4j.protocol import Py4JError
-from pydantic import ValidationError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
@@ -21,23 +18,30 @@ from sluice.declaration import Environment
 from sluice.errors import HistoryError, Stopped
 from sluice.history.checker import Expectation
 from sluice.history.checker.verdict import Verdict
-from spark_load import report, shapes
-from spark_load.history.compaction import compact
+from spark_load import report
+from spark_load.consume import job as consume_job
+from spark_load.folder.layout import HISTORY, JOURNALS, RUN_FILE
+from spark_load.folder.series_schema import Series
+from spark_load.folder.stored import Stored, find_stored, store
+from spark_load.history import compaction
 from spark_load.history.damage import readable
 from spark_load.history.reading import reader
+from spark_load.judge import groups
 from spark_load.judge.judge import judge
-from spark_load.judge.series import Series, series
+from spark_load.judge.screening import buckets
+from spark_load.judge.series import series
 from spark_load.plan.plan import Plan
 from spark_load.profiles.profile import NamedProfile, Profile
+from spark_load.publish import job as publish_job
 from spark_load.publish.bodies import run_of
-from spark_load.publish.job import plan_rows
 from spark_load.run import resume
 from spark_load.run.phases import Watch, last_line, offer, slots
 from spark_load.runtime.deployment import Site
-from spark_load.runtime.task_context import JOURNALS, Run
+from spark_load.runtime.task_context import Run
 
 __all__ = [
     "RUN_FILE",
+    "TASK_MODULES",
     "RunStopped",
     "Stored",
     "Watch",
@@ -49,8 +53,8 @@ __all__ = [
     "slots",
 ]
 
-RUN_FILE = "run.json"
-_HISTORY = "history"
+TASK_MODULES = tuple(one.__name__ for one in (consume_job, publish_job, compaction, buckets, groups))
+"""Names of the modules whose functions run in Spark's tasks: for a session to load beforehand."""
 _UNFINISHED = "the driver did not live to see the end of the load"
 _STOPPED = "it was stopped before its end"
 
@@ -166,9 +170,7 @@ def run_load(
         return _carry_out(spark, run, described, expectation, watch)
 
 
-def resume_load(
-    spark: SparkSession, stored: "Stored", *, environment: Environment, site: Site, watch: Watch
-) -> Verdict:
+def resume_load(spark: SparkSession, stored: Stored, *, environment: Environment, site: Site, watch: Watch) -> Verdict:
     """Go on with a run that broke, judge all of it, and write its verdict; return it.
 
     Args:
@@ -203,8 +205,8 @@ def resume_load(
         resume.end_tasks(run, clock)
         done = resume.read(spark, run)
         resume.check_time(done, environment, clock.now_us())
-        run = replace(run, resumed_at_us=resume.next_offset_us(spark, run, plan_rows(spark, run)))
-        run = replace(run, begin_by_us=resume.begin_by_us(spark, run, plan_rows(spark, run)))
+        run = replace(run, resumed_at_us=resume.next_offset_us(spark, run, publish_job.plan_rows(spark, run)))
+        run = replace(run, begin_by_us=resume.begin_by_us(spark, run, publish_job.plan_rows(spark, run)))
         resume.tell_board(run.board(clock), done)
         described |= {"attempts": run.attempt + 1}
         return _carry_out(spark, run, described, stored.expectation, watch)
@@ -213,14 +215,14 @@ def resume_load(
 def _carry_out(
     spark: SparkSession, run: Run, described: dict[str, Any], expectation: Expectation, watch: Watch
 ) -> Verdict:
-    _store(run.folder, described, expectation, [_UNFINISHED])
+    store(run.folder, described, expectation, [_UNFINISHED])
     try:
         offered = offer(spark, run, watch)
     except KeyboardInterrupt:
-        _store(run.folder, described, expectation, [_STOPPED])
+        store(run.folder, described, expectation, [_STOPPED])
         raise RunStopped(run.folder) from None
     described["recorders"] = run.recorders() | offered.recorders
-    _store(run.folder, described, expectation, offered.unknowns)
+    store(run.folder, described, expectation, offered.unknowns)
     watch("judging", [])
     return rejudge(spark, find_stored(run.folder))
 
@@ -232,55 +234,17 @@ def _new_id(folder: Path, profile: Profile) -> str:
     return f"{folder.name}-{secrets.token_hex(2)}"
 
 
-def _store(folder: Path, described: Mapping[str, Any], expectation: Expectation, unknowns: Sequence[str]) -> None:
-    said = {"described": described, "expectation": asdict(expectation), "unknowns": list(unknowns)}
-    report.replace(folder / RUN_FILE, json.dumps(said, indent=2) + "\n")
-
-
-@dataclass(frozen=True, slots=True)
-class Stored:
-    """A run that took place: what was planned and expected, what to say of it, and what went wrong while it ran."""
-
-    folder: Path
-    plan: Plan
-    expectation: Expectation
-    described: Mapping[str, Any]
-    unknowns: tuple[str, ...]
-
-
-def find_stored(folder: Path) -> Stored:
-    """Return the run whose folder that is.
-
-    Raises:
-        HistoryError: the folder is no run's, or what it says of the run is damaged.
-    """
-    path = folder / RUN_FILE
-    instead = f"see the folders in runs/, or judge its record alone: sluice check {folder / JOURNALS}"
-    try:
-        said = shapes.read(path, shapes.RUN, instead=instead)
-    except FileNotFoundError as error:
-        raise HistoryError(
-            f"{folder} is not the folder of a run ({RUN_FILE} is missing); see the folders in runs/"
-        ) from error
-    described = said["described"]
-    try:
-        profile = Profile(**described["profile"])
-    except ValidationError as error:
-        raise shapes.damaged(path, error, instead=instead, inside="described.profile") from error
-    return Stored(folder, Plan(profile, described["seed"]), said["expectation"], described, said["unknowns"])
-
-
 def rejudge(spark: SparkSession, stored: Stored) -> Verdict:
     """Judge the stored history of a run and write its verdict, anew if there was one.
 
     Raises:
         HistoryError: its history is not there, damaged, or of another version.
     """
-    compact(spark, stored.folder / JOURNALS, stored.folder / _HISTORY)
-    with readable(stored.folder / _HISTORY):
+    compaction.compact(spark, stored.folder / JOURNALS, stored.folder / HISTORY)
+    with readable(stored.folder / HISTORY):
         verdict = judge(
             spark,
-            stored.folder / _HISTORY,
+            stored.folder / HISTORY,
             plan=stored.plan,
             expectation=stored.expectation,
             run=stored.described,
@@ -299,11 +263,11 @@ def aggregate(spark: SparkSession, stored: Stored, verdict: Verdict) -> Series:
         HistoryError: the history is not there, or damaged.
     """
     try:
-        history = reader(spark).parquet(str(stored.folder / _HISTORY))
+        history = reader(spark).parquet(str(stored.folder / HISTORY))
         said = series(history, expectation=stored.expectation, violations=verdict.violations)
     except (PySparkException, Py4JError) as error:
         raise HistoryError(
-            f"the history in {stored.folder / _HISTORY} cannot be read ({last_line(error)});"
+            f"the history in {stored.folder / HISTORY} cannot be read ({last_line(error)});"
             f" make it again from its journals: sluice check {stored.folder}"
         ) from error
     report.write_series(said, stored.folder)

@@ -24,7 +24,7 @@ from spark_load.consume.dead_letters import FAILURES, DeadLetters
 from spark_load.consume.job import consume
 from spark_load.consume.worker_processes import work
 from spark_load.profiles.profile import Profile
-from spark_load.publish.job import publish
+from spark_load.publish.job import plan_rows, publish
 from spark_load.run import resume
 from spark_load.runtime.coordinator import EARLIER, Progress
 from spark_load.runtime.deployment import Site
@@ -104,7 +104,8 @@ class _Offering:
             self._consuming: Future[Any] = self._workers[0]
         else:
             self._consuming = pool.submit(consume(spark, run).collect)
-        self._publishing: Future[Any] = pool.submit(publish(spark, run).collect)
+        left = resume.left(spark, run, plan_rows(spark, run)) if run.attempt else None
+        self._publishing: Future[Any] = pool.submit(publish(spark, run, left).collect)
         self._letters = DeadLetters(at, run)
         self._forgotten: Sequence[int] = ()
 
@@ -142,7 +143,7 @@ class _Offering:
         )
         begin_us = self._begin_us()
         self._board.start(begin_us)
-        self._forgotten = resume.forgotten(self._run, begin_us)
+        self._forgotten = self._run.forgotten(begin_us)
         if self._profile.warm_up_count and not self._run.attempt:
             self._enter("warming up")
             self._await(

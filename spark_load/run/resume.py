@@ -10,12 +10,9 @@ import fcntl
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
-import pyarrow.compute as pc
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
@@ -25,19 +22,19 @@ from sluice.declaration import Environment
 from sluice.errors import ConfigError, HistoryError
 from sluice.history.checker.verdict import Status
 from sluice.history.events import Kind, Outcome
-from spark_load import report, shapes
+from spark_load import report
+from spark_load.folder.layout import EARLIER_HISTORY, JOURNALS, LOCK_FILE
 from spark_load.history.compaction import compact
 from spark_load.history.reading import reader
 from spark_load.publish.pacing import RETRY_SECONDS_MAX
 from spark_load.runtime.coordinator import EARLIER, Board, Progress
 from spark_load.runtime.deployment import Site
-from spark_load.runtime.task_context import JOURNALS, Run
+from spark_load.runtime.task_context import Run
 
 RESENT_WITHIN_SECONDS = limits.DEDUPLICATION_WINDOW_SECONDS - RETRY_SECONDS_MAX - 5
 _QUIET_SECONDS = 3
 _ENDED_SECONDS = 60
 _NAMED_MAX = 10
-_EARLIER, _LOCK = "earlier", ".lock"
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +71,7 @@ def check_broken(described: Mapping[str, Any], folder: Path, site: Site) -> None
             f"{folder.name} began on another machine, or before this one was started again: two clocks cannot be"
             " judged; run it anew"
         )
-    if (status := _status(folder)) not in (None, Status.UNKNOWN):
+    if (status := report.read_status(folder)) not in (None, Status.UNKNOWN):
         raise ConfigError(f"{folder.name} was finished and is {status}, allowed is a run that broke; run it anew")
     if described["profile"]["consumer"] != "raw":
         raise ConfigError(
@@ -86,14 +83,6 @@ def check_broken(described: Mapping[str, Any], folder: Path, site: Site) -> None
             f"{folder.name} loaded {described['topic_arn']}, and here is {site.topic_arn}; use the credentials and the"
             " endpoint of the run"
         )
-
-
-def _status(folder: Path) -> Status | None:
-    try:
-        said = shapes.read(folder / report.VERDICT_FILE, shapes.JUDGED, instead="move it away to go on")
-    except FileNotFoundError:
-        return None
-    return said["status"]
 
 
 def allowed(described: Mapping[str, Any]) -> dict[str, str]:
@@ -112,7 +101,7 @@ def held(folder: Path) -> Iterator[None]:
         HistoryError: nobody can write there.
     """
     try:
-        lock = (folder / _LOCK).open("w")
+        lock = (folder / LOCK_FILE).open("w")
     except OSError as error:
         raise HistoryError(f"cannot write to {folder} ({error.strerror}); make room there, or copy it") from error
     with lock:
@@ -158,8 +147,8 @@ def read(spark: SparkSession, run: Run) -> Done:
     Raises:
         HistoryError: they are damaged, or there are none.
     """
-    compact(spark, run.folder / JOURNALS, run.folder / _EARLIER)
-    history = reader(spark).parquet(str(run.folder / _EARLIER))
+    compact(spark, run.folder / JOURNALS, run.folder / EARLIER_HISTORY)
+    history = reader(spark).parquet(str(run.folder / EARLIER_HISTORY))
     began = history.agg(F.min("invoked_at_us").alias("at")).first()
     phases = (
         history.where(F.col("kind") == Kind.PHASE.value).select(F.get_json_object("detail", "$.phase").alias("phase"))
@@ -215,7 +204,7 @@ def _sent_before(spark: SparkSession, run: Run) -> DataFrame:
     """Return the messages that were published, and since when one may be in whose publish was not answered."""
     return (
         reader(spark)
-        .parquet(str(run.folder / _EARLIER))
+        .parquet(str(run.folder / EARLIER_HISTORY))
         .where((F.col("kind") == Kind.PUBLISHED.value) & (F.col("message_run") == run.id))
         .groupBy("idx")
         .agg(
@@ -237,22 +226,6 @@ def begin_by_us(spark: SparkSession, run: Run, rows: DataFrame) -> dict[int, int
         rows.where("publish_attempt = 1").join(unanswered, "idx").select("idx", (until_us - waits_us).alias("by_us"))
     )
     return {row["idx"]: row["by_us"] for row in found.collect()}
-
-
-def forgotten(run: Run, begun_us: int) -> Sequence[int]:
-    """Return the messages that may not be published again, as the plan began at that instant."""
-    return sorted(idx for idx, by_us in run.begin_by_us.items() if begun_us + run.resumed_at_us > by_us)
-
-
-def remembered(run: Run, board: Board, rows: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Yield the rows that may be published, once the driver has said when the plan begins.
-
-    The first batch is asked for before that: then all of them were sorted.
-    """
-    first = list(islice(rows, 1))
-    not_again = pa.array(forgotten(run, board.await_start()), pa.int64())
-    for batch in chain(first, rows):
-        yield batch.filter(pc.invert(pc.is_in(batch.column("idx"), not_again)))
 
 
 def told(idxs: Sequence[int]) -> str:

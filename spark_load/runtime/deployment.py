@@ -22,8 +22,12 @@ from sluice.declaration import Environment
 from sluice.endpoint import checked_url
 from sluice.errors import EndpointError
 
+CONNECT_SECONDS_MAX = 5
+ANSWER_SECONDS_MAX = 30
 # One attempt: a retry is our decision, and an event of its own.
-_CONFIG = Config(retries={"total_max_attempts": 1}, connect_timeout=5, read_timeout=30)
+_CONFIG = Config(
+    retries={"total_max_attempts": 1}, connect_timeout=CONNECT_SECONDS_MAX, read_timeout=ANSWER_SECONDS_MAX
+)
 _REFUSED = (
     "InvalidClientTokenId",
     "UnrecognizedClientException",
@@ -82,11 +86,15 @@ class Site:
 
     def client(self, service: str) -> Any:
         """Return a boto3 client that never retries by itself."""
-        return boto3.client(service, endpoint_url=self.endpoint_url, region_name=self.region, config=_CONFIG)
+        return _client(service, self.endpoint_url, self.region)
 
     def names(self) -> dict[str, str]:
         """Return address to name, for the recorder."""
         return {self.topic_arn: self.topic} | {url: name for name, url in self.urls.items()}
+
+
+def _client(service: str, endpoint_url: str | None, region: str) -> Any:
+    return boto3.client(service, endpoint_url=endpoint_url, region_name=region, config=_CONFIG)
 
 
 def find(environment: Environment, *, endpoint_url: str | None, is_used: bool = False) -> Site:
@@ -112,8 +120,8 @@ def find(environment: Environment, *, endpoint_url: str | None, is_used: bool = 
 
 
 def _find(environment: Environment, endpoint_url: str | None, *, is_used: bool) -> Site:
-    sqs = boto3.client("sqs", endpoint_url=endpoint_url, region_name=environment.region, config=_CONFIG)
-    sns = boto3.client("sns", endpoint_url=endpoint_url, region_name=environment.region, config=_CONFIG)
+    sqs = _client("sqs", endpoint_url, environment.region)
+    sns = _client("sns", endpoint_url, environment.region)
     queues = {naming.queue_name(environment, one): one for one in environment.consumers}
     dead_letters = {name: naming.dead_letter_queue_name(environment, one) for name, one in queues.items()}
     undelivered = {name: naming.undelivered_queue_name(environment, one) for name, one in queues.items()}

@@ -9,7 +9,7 @@ import socket
 import sys
 import tempfile
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -52,7 +52,9 @@ _WORKERS = {
     "spark.executorEnv.MALLOC_MMAP_THRESHOLD_": "33554432",  # the most that every glibc takes
     "spark.executorEnv.MALLOC_TRIM_THRESHOLD_": "500000000",  # what only the hottest group needed is given back
 }
-_PRELOADED = {"spark.python.daemon.module": "spark_load.runtime.daemon"}
+_DAEMON = {"spark.python.daemon.module": "spark_load.runtime.daemon"}
+PRELOAD_VARIABLE = "SLUICE_PRELOAD"
+"""Names the modules Spark's Python daemon loads before it forks, with commas between."""
 _LOOPBACK = {"spark.driver.bindAddress": "127.0.0.1", "spark.driver.host": "127.0.0.1"}
 _PORTS = {"spark": 7077, "sc": 15002}
 _RUNS_ONCE = re.compile(r"local(\[[^,]*\])?")  # these masters never run a task again, whatever is set
@@ -95,8 +97,13 @@ HERE = Cluster()
 
 
 @contextmanager
-def running(slots: int, cluster: Cluster = HERE) -> Iterator[SparkSession]:
+def running(slots: int, cluster: Cluster = HERE, preload: Sequence[str] = ()) -> Iterator[SparkSession]:
     """Run a session with room for `slots` tasks at once: more than there are cores will do, they mostly wait.
+
+    Args:
+        slots: how many tasks run at once.
+        cluster: where.
+        preload: modules that the tasks need; here they are loaded once for all tasks, elsewhere by each.
 
     Raises:
         ConfigError: the cluster has fewer slots, or would run a task twice.
@@ -105,7 +112,7 @@ def running(slots: int, cluster: Cluster = HERE) -> Iterator[SparkSession]:
     A task is never run twice, neither after a failure nor by speculation: it would publish again.
     """
     try:
-        session = _local(slots) if cluster.is_here else _elsewhere(cluster)
+        session = _started(cluster, slots, preload)
     except PySparkException as error:
         java = os.environ.get("JAVA_HOME", "not set")
         raise EndpointError(
@@ -124,35 +131,23 @@ def running(slots: int, cluster: Cluster = HERE) -> Iterator[SparkSession]:
             session.stop()
 
 
-def reason(error: Exception) -> str:
-    """Return the line of a Spark error that says why: our own, where one of ours was raised in a task."""
-    lines = [line for line in str(error).splitlines() if line.strip() and not line.lstrip().startswith("at ")]
-    told = [line for line in lines if "HistoryError: " in line]
-    return (told or lines or [type(error).__name__])[0].rpartition("HistoryError: ")[2][:300]
-
-
-def _local(slots: int) -> SparkSession:
-    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-    os.environ["PYSPARK_PYTHON"] = sys.executable  # else workers start whatever python3 is on PATH
-    return _made(
-        SparkSession.builder.master(f"local[{slots}]"),
-        _DRIVER | _LOOPBACK | _PRELOADED | _WORKERS | _NEVER_TWICE | _QUERIES,
-    )
-
-
-def _elsewhere(cluster: Cluster) -> SparkSession:
-    """Return a session on a cluster; what is set for the cluster by others is left as it is."""
+def _started(cluster: Cluster, slots: int, preload: Sequence[str]) -> SparkSession:
+    """Return a session; what is set for a cluster by others is left as it is."""
+    builder, settings = SparkSession.builder, dict(_QUERIES)
+    if cluster.is_here:
+        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+        os.environ["PYSPARK_PYTHON"] = sys.executable  # else workers start whatever python3 is on PATH
+        builder = builder.master(f"local[{slots}]")
+        settings |= _LOOPBACK | _DAEMON | {f"spark.executorEnv.{PRELOAD_VARIABLE}": ",".join(preload)}
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     if cluster.remote is not None:
         _reach(cluster.remote, "sc")
-        return _made(SparkSession.builder.remote(cluster.remote), _QUERIES)
+        builder = builder.remote(cluster.remote)
     if cluster.master is not None:
         _reach(cluster.master, "spark")
-        return _made(SparkSession.builder.master(cluster.master), _DRIVER | _WORKERS | _NEVER_TWICE | _QUERIES)
-    return _made(SparkSession.builder, _QUERIES)
-
-
-def _made(builder: SparkSession.Builder, settings: dict[str, str]) -> SparkSession:
+        builder = builder.master(cluster.master)
+    if cluster.is_here or cluster.master is not None:  # else Spark was started by others
+        settings |= _DRIVER | _WORKERS | _NEVER_TWICE
     for name, value in settings.items():
         builder = builder.config(name, value)
     made: SparkSession = builder.appName("sluice").getOrCreate()

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 from pyspark import TaskContext
 
 from sluice.clock import Clock, SystemClock, clock_id
@@ -13,13 +14,13 @@ from sluice.errors import HistoryError
 from sluice.recorder.journal import Journal
 from sluice.recorder.recorder import Recorder, host_name
 from sluice.saboteurs import sabotage
+from spark_load.folder.layout import JOURNALS
 from spark_load.plan.plan import Plan
-from spark_load.runtime.coordinator import Board
+from spark_load.runtime.coordinator import Board, Progress
 from spark_load.runtime.deployment import Site
 
 SUMMARY_SCHEMA = "worker string, done bigint, abandoned bigint"
-"""What a task returns: one row. Everything that matters is in its journal."""
-JOURNALS = "journals"
+"""Of `summary`."""
 PUBLISHER, CONSUMER, DRIVER = "publish", "consume", "driver"
 _SABOTAGE_EVERY = 20
 
@@ -65,6 +66,10 @@ class Run:
         queues = list(self.site.queue_urls)
         return queues[consumer % len(queues)]
 
+    def forgotten(self, begun_us: int) -> list[int]:
+        """Return the messages that may not be published again, as the plan began at that instant."""
+        return sorted(idx for idx, by_us in self.begin_by_us.items() if begun_us + self.resumed_at_us > by_us)
+
     def recorders(self) -> dict[str, str | None]:
         """Return the name of every recorder to the queue it consumes: the history is whole when all have finished.
 
@@ -95,6 +100,13 @@ class Desk:
     board: Board
     clock: Clock
     name: str
+
+
+def summary(progress: Progress) -> pa.RecordBatch:
+    """Return what a task returns: one row. Everything that matters is in its journal."""
+    return pa.RecordBatch.from_pydict(
+        {"worker": [progress.worker], "done": [progress.done], "abandoned": [progress.abandoned]}
+    )
 
 
 @contextmanager

@@ -11,7 +11,9 @@ from typing import Any
 
 from sqlalchemy import Engine, text
 
-from sluice.messaging.database import engines, schema
+from sluice.messaging.database import engines
+from sluice.messaging.inbox import tables as inbox_tables
+from sluice.messaging.outbox import tables
 from tests.chaos.models import Base
 
 _RESTART_SECONDS_MAX = 60
@@ -33,8 +35,8 @@ class Database:
             connection.execute(text("ALTER SYSTEM SET max_connections = 200"))
         self._restart("fast")
         with self.engine.begin() as connection:
-            for tables in (Base.metadata, schema.OUTBOX, schema.INBOX):
-                tables.create_all(connection)
+            for metadata in (Base.metadata, tables.metadata, inbox_tables.metadata):
+                metadata.create_all(connection)
 
     def restart(self, mode: str) -> None:
         """Begin to restart it, as `pg_ctl restart -m MODE` does; every connection is cut."""

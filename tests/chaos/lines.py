@@ -1,6 +1,6 @@
 """Lines between processes and their database or endpoint: TCP over the loopback interface, with faults.
 
-All lines of a run are carried by one thread. `tests.support.relay_processes.Line` has a thread for each direction of
+All lines of a run are carried by one thread. `tests.support.tcp_proxy` has a thread for each direction of
 each connection and knows no HTTP; a run has some twenty lines and carries every statement and call over them.
 """
 

@@ -8,6 +8,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from emulator import localstack
+from spark_load.run import driver
 from spark_load.runtime import spark_session
 from tests.support.project import PROJECT
 
@@ -27,7 +28,7 @@ def keys() -> Iterator[None]:
 @pytest.fixture(scope="session")
 def spark(keys: None) -> Iterator[SparkSession]:
     """Yield a Spark session with room for the tiny profile."""
-    with spark_session.running(_SLOTS) as running:
+    with spark_session.running(_SLOTS, preload=driver.TASK_MODULES) as running:
         yield running
 
 

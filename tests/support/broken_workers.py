@@ -6,7 +6,7 @@ from typing import Any
 from sqlalchemy.orm import Session
 
 from sluice.messaging.handlers import Ack, Context, Outcome, Reject, Retry
-from sluice.messaging.inbox.inbox import Arrived
+from sluice.messaging.inbox.groups import Arrived
 from sluice.messaging.inbox.sequence import Action, Decision, State
 from sluice.messaging.sqs.queue import Received
 from sluice.messaging.worker.message_lease import Hold

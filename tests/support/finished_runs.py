@@ -11,7 +11,7 @@ from sluice.history.checker import Expectation
 from sluice.history.checker.anomalies import JUDGED
 from sluice.history.checker.verdict import Property, Verdict, Violation
 from sluice.history.events import Event, Kind
-from spark_load.judge.series import Series
+from spark_load.folder.series_schema import Series
 from tests.support.anomalies import CASES
 from tests.support.histories import QUEUES, RUN, deleted, published, received
 

@@ -1,4 +1,4 @@
-"""Lives of a consumer: anything happens to anybody, in any order, and it is remembered what must come of it."""
+"""A state machine of one consumer: any event, in any order, against a model of what must come of it."""
 
 import sqlite3
 from collections import Counter
@@ -26,8 +26,9 @@ from sluice.messaging.envelope import TOMBSTONE, Envelope
 from sluice.messaging.errors import DeadLetterError
 from sluice.messaging.handlers import Context, Outcome, Reject, Retry
 from sluice.messaging.inbox import tables
-from sluice.messaging.inbox.inbox import Inbox, Policy
-from sluice.messaging.inbox.operations import Operator
+from sluice.messaging.inbox.admission import Inbox
+from sluice.messaging.inbox.groups import Policy
+from sluice.messaging.inbox.operations import InboxOperator
 from sluice.messaging.inbox.tables import DEAD, FILLED, GAP, REDRIVEN, SKIPPED, exceptions, groups, parked
 from sluice.messaging.sqs.dead_letter_queue import DeadLetterQueue, Destination
 from sluice.messaging.sqs.rate_limit import Pace
@@ -87,7 +88,7 @@ class Database:
             raise OperationalError("as told", None, sqlite3.OperationalError("database is locked"))
 
 
-class Living(World):
+class SimulatedConsumer(World):
     """A consumer whose handler is in a mood, and which can begin anew."""
 
     def __init__(self, engine: Engine) -> None:
@@ -129,10 +130,10 @@ class Living(World):
         return None
 
 
-class Lives(RuleBasedStateMachine):
+class InboxStateMachine(RuleBasedStateMachine):
     """Does anything to anybody, and remembers what was sent, withheld and given up."""
 
-    world: Living
+    world: SimulatedConsumer
     policy: Policy
     work: type[Work] = Work
     inbox: type[Inbox] = Inbox
@@ -311,8 +312,8 @@ class Lives(RuleBasedStateMachine):
             for row in connection.execute(select(parked).where(parked.c.held_at_us.is_not(None))).all():
                 self._operator().retry(connection, row.group_id, row.seq)
 
-    def _operator(self) -> Operator:
-        return Operator(consumer="billing", actor="a test", reason="it may", clock=self.world.clock)
+    def _operator(self) -> InboxOperator:
+        return InboxOperator(consumer="billing", actor="a test", reason="it may", clock=self.world.clock)
 
     # --- what must be -------------------------------------------------------------------------------------------------
 
@@ -404,15 +405,15 @@ class Lives(RuleBasedStateMachine):
 
 
 @contextmanager
-def _in_memory() -> Iterator[Living]:
+def _in_memory() -> Iterator[SimulatedConsumer]:
     engine = engines.engine("sqlite://")
     worker_harness.create_tables(engine)
-    yield Living(engine)
+    yield SimulatedConsumer(engine)
     engine.dispose()
 
 
-def live(machine: type[Lives], **more: Any) -> None:
-    """Run lives of a machine."""
+def run_machine(machine: type[InboxStateMachine], **more: Any) -> None:
+    """Run a state machine."""
     with structlog.testing.capture_logs(), _in_memory() as machine.world:
         run_state_machine_as_test(
             machine,

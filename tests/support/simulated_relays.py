@@ -18,7 +18,7 @@ from sqlalchemy import Engine, delete, select, update
 from sqlalchemy.orm import Session
 
 from sluice.messaging import Event, Outbox
-from sluice.messaging.database import engines, schema
+from sluice.messaging.database import engines
 from sluice.messaging.envelope import decode
 from sluice.messaging.outbox import store, tables
 from sluice.messaging.outbox.store import Head, Outcome, Sent, Store
@@ -215,7 +215,7 @@ def in_memory_world() -> Iterator[World]:
     """Yield a world with an SQLite database of its own, for tests with many."""
     engine = engines.engine("sqlite://")
     with engine.begin() as connection:
-        schema.create(connection)
+        tables.metadata.create_all(connection)
     yield World(engine)
     engine.dispose()
 

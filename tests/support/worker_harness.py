@@ -21,12 +21,13 @@ from sqlalchemy.orm import Session
 from sluice.clock import Clock
 from sluice.messaging import failpoints
 from sluice.messaging.backoff import Backoff
-from sluice.messaging.database import engines, schema
+from sluice.messaging.database import engines
 from sluice.messaging.envelope import Envelope, Event, decode
 from sluice.messaging.failpoints import Failpoint
 from sluice.messaging.handlers import ANY, Context, Handler, Handlers, Outcome
 from sluice.messaging.inbox import tables
-from sluice.messaging.inbox.inbox import Inbox, Policy
+from sluice.messaging.inbox.admission import Inbox
+from sluice.messaging.inbox.groups import Policy
 from sluice.messaging.sqs.queue import Queue, Received
 from sluice.messaging.telemetry.tally import Tally
 from sluice.messaging.worker.drainer import Drainer, ShutdownGuard
@@ -59,7 +60,7 @@ effects = Table(
 def create_tables(engine: Engine) -> None:
     """Create the tables of inbox and effects."""
     with engine.begin() as connection:
-        schema.create(connection, schema.INBOX)
+        tables.metadata.create_all(connection)
         _metadata.create_all(connection)
 
 

@@ -25,13 +25,15 @@ from sluice.declaration import Consumer, Environment, Removal
 from sluice.history import events as history
 from sluice.history.checker import Expectation, Finding, check_group
 from sluice.messaging import Event, failpoints
-from sluice.messaging.database import engines, schema
+from sluice.messaging.database import engines
 from sluice.messaging.envelope import Envelope
 from sluice.messaging.inbox import tables
 from sluice.recorder.journal import SUFFIX, Journal, events_of, read_journal
 from sluice.recorder.recorder import Recorder, host_name
-from tests.support.relay_processes import PATIENCE_SECONDS, Line, MessagingProcess, is_unlawful
+from tests.support.messaging_process import PATIENCE_SECONDS, MessagingProcess
 from tests.support.scripted_handlers import Base, Deed, Gate
+from tests.support.shop_harness import is_unlawful
+from tests.support.tcp_proxy import TcpProxy
 
 _MEANT = ("C7",)  # numbers are published out of turn to make gaps
 _RUN = "epoch-1"
@@ -61,7 +63,7 @@ class Workshop:
         self._missing: list[Envelope] = []
         self._processes = 0
         with engine.begin() as connection:
-            schema.create(connection, schema.INBOX)
+            tables.metadata.create_all(connection)
             Base.metadata.create_all(connection)
         self._sns, self.sqs = (
             boto3.client(service, endpoint_url=emulated.endpoint_url, region_name=environment.region)
@@ -302,7 +304,7 @@ def _count(numbers: Mapping[str, Sequence[int]]) -> int:
     return sum(map(len, numbers.values()))
 
 
-class DatabaseLine(Line):
+class DatabaseLine(TcpProxy):
     """The line between a worker and its Postgres, whether that listens on a port or on a Unix socket."""
 
     def __init__(self, engine: Engine) -> None:

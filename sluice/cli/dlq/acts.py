@@ -12,16 +12,15 @@ from sqlalchemy import Engine
 from sluice import naming
 from sluice.cli.dlq.place import queue_client
 from sluice.cli.place import ConsumerPlace
-from sluice.cli.tables.acts import act, actor, say, written
+from sluice.cli.tables.acts import act, actor, print_acts, say
 from sluice.clock import SystemClock
 from sluice.errors import ConfigError
 from sluice.messaging import failpoints
 from sluice.messaging.database import engines
-from sluice.messaging.inbox import operations
-from sluice.messaging.inbox.operations import Operator
+from sluice.messaging.inbox import operations, tables
+from sluice.messaging.inbox.operations import InboxOperator
 from sluice.messaging.sqs import dead_letter_queue
 from sluice.messaging.sqs.dead_letter_queue import DeadLetterQueue, Destination, Letter, Reading
-from sluice.terminal import output
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,7 +45,7 @@ def replace(
     is_meant: bool,
 ) -> None:
     """Run `dlq replace`."""
-    operator = Operator(consumer=place.consumer.name, actor=actor(), reason=reason)
+    operator = InboxOperator(consumer=place.consumer.name, actor=actor(), reason=reason)
     given = tuple(one is not None for one in (group_id, seq, data, message_id, body))
     if given == (False, False, False, True, True):
         assert message_id is not None
@@ -112,7 +111,7 @@ def _named(message_id: str, body: TextIO) -> _Wanted:
 
 
 def _replace_dead(
-    place: ConsumerPlace, queue: DeadLetterQueue, operator: Operator, wanted: _Wanted, *, is_meant: bool
+    place: ConsumerPlace, queue: DeadLetterQueue, operator: InboxOperator, wanted: _Wanted, *, is_meant: bool
 ) -> None:
     sqs = queue_client(place.environment, place.endpoint_url)
     destination = Destination(sqs, naming.queue_name(place.environment, place.consumer))
@@ -132,7 +131,7 @@ def _replace_dead(
     say(f"replace {wanted.described} of {queue.name} and send it to {destination.name}", is_meant=is_meant)
 
 
-def _write_down(engine: Engine, operator: Operator, action: str, letter: Letter) -> None:
+def _write_down(engine: Engine, operator: InboxOperator, action: str, letter: Letter) -> None:
     """Write an act down before it is done: afterwards the body may be nowhere else."""
     with engine.begin() as connection, engines.explaining_missing_tables():
         operator.write_down(connection, action, letter)
@@ -140,7 +139,7 @@ def _write_down(engine: Engine, operator: Operator, action: str, letter: Letter)
 
 def purge_one(*, place: ConsumerPlace, queue: DeadLetterQueue, message_id: str, reason: str, is_meant: bool) -> None:
     """Run `dlq purge-one`."""
-    operator = Operator(consumer=place.consumer.name, actor=actor(), reason=reason)
+    operator = InboxOperator(consumer=place.consumer.name, actor=actor(), reason=reason)
     described = f"message {message_id}"
     engine = place.engine
     with Reading(queue, clock=SystemClock()) as reading:
@@ -155,20 +154,18 @@ def purge_one(*, place: ConsumerPlace, queue: DeadLetterQueue, message_id: str, 
 
 def retry(*, place: ConsumerPlace, group_id: str, seq: int, reason: str, is_meant: bool) -> None:
     """Run `dlq retry`."""
-    operator = Operator(consumer=place.consumer.name, actor=actor(), reason=reason)
+    operator = InboxOperator(consumer=place.consumer.name, actor=actor(), reason=reason)
     said = f"have message {seq} of group {group_id} tried again"
     act(place.engine, said, lambda connection: operator.retry(connection, group_id, seq), is_meant=is_meant)
 
 
 def skip(*, place: ConsumerPlace, group_id: str, seq: int, epoch: int | None, reason: str, is_meant: bool) -> None:
     """Run `dlq skip`."""
-    operator = Operator(consumer=place.consumer.name, actor=actor(), reason=reason)
+    operator = InboxOperator(consumer=place.consumer.name, actor=actor(), reason=reason)
     said = f"give up number {seq} of group {group_id}"
     act(place.engine, said, lambda connection: operator.skip(connection, group_id, seq, epoch=epoch), is_meant=is_meant)
 
 
 def audit(*, place: ConsumerPlace, most: int) -> None:
     """Run `dlq audit`."""
-    with engines.reading(place.engine) as connection, engines.explaining_missing_tables():
-        for row in operations.audited(connection, place.consumer.name, most=most):
-            output.as_json({**row, "at": written(row["at_us"])}, indent=None)
+    print_acts(place.engine, tables.audit.c.consumer, place.consumer.name, most=most)

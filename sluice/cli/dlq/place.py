@@ -9,9 +9,9 @@ from sluice import naming
 from sluice.cli.place import ConsumerPlace
 from sluice.clock import SystemClock
 from sluice.declaration import Environment
-from sluice.messaging.database.waiting import Stop
 from sluice.messaging.sqs import queue
 from sluice.messaging.sqs.dead_letter_queue import DeadLetterQueue
+from sluice.messaging.waiting import Stop
 
 
 def queue_client(environment: Environment, endpoint_url: str | None) -> Any:

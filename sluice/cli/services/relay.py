@@ -18,13 +18,15 @@ from sluice.endpoint import checked_url
 from sluice.errors import ConfigError
 from sluice.messaging import failpoints
 from sluice.messaging.database import engines, schema
-from sluice.messaging.database.waiting import CommitWait, PollWait, Stop
 from sluice.messaging.errors import OutboxError
+from sluice.messaging.outbox import tables
 from sluice.messaging.outbox.store import Lag, Store
 from sluice.messaging.relay import publisher
+from sluice.messaging.relay.commit_wait import CommitWait
 from sluice.messaging.relay.lease import Lease
-from sluice.messaging.relay.relay import Relay, RelaySettings, Wait, run
+from sluice.messaging.relay.relay import Relay, RelaySettings, run
 from sluice.messaging.telemetry.liveness import SLACK_SECONDS, AliveFile, Liveness, Watch
+from sluice.messaging.waiting import PollWait, Stop, Wait
 from sluice.terminal import output
 from sluice.terminal.exits import PARTLY
 
@@ -138,7 +140,7 @@ def _require_tables(place: Place) -> None:
     """Refuse a database without the outbox's tables; of one that does not answer nothing is known yet."""
     try:
         with engines.reading(place.engine) as connection:
-            found = schema.drift(connection, schema.OUTBOX)
+            found = schema.drift(connection, tables.metadata)
     except (OperationalError, InterfaceError) as error:
         if not engines.may_pass(error) or engines.is_refused(error.orig):
             raise

@@ -14,16 +14,18 @@ from sluice.declaration import Consumer
 from sluice.errors import ConfigError, EndpointError
 from sluice.messaging import failpoints
 from sluice.messaging.database import engines, schema
-from sluice.messaging.database.waiting import PollWait, Stop
 from sluice.messaging.errors import OutboxError, TransientError
 from sluice.messaging.handlers import Handlers
-from sluice.messaging.inbox.inbox import Inbox, Policy
+from sluice.messaging.inbox import tables
+from sluice.messaging.inbox.admission import Inbox
+from sluice.messaging.inbox.groups import Policy
 from sluice.messaging.sqs import queue
 from sluice.messaging.sqs.queue import Queue
 from sluice.messaging.telemetry.liveness import AliveFile, Liveness, Promises, Signs, WatchedTracing
 from sluice.messaging.telemetry.metrics import Metrics
 from sluice.messaging.telemetry.tally import Tally
 from sluice.messaging.telemetry.tracing import NoTracing, Tracing, opentelemetry
+from sluice.messaging.waiting import PollWait, Stop
 from sluice.messaging.worker.drainer import Drainer, ShutdownGuard
 from sluice.messaging.worker.handler_runner import Performer, Recorder
 from sluice.messaging.worker.message_lease import Heartbeat
@@ -128,7 +130,7 @@ def _tracing(queue_name: str) -> Tracing:
 def _require_tables(place: ConsumerPlace) -> None:
     with place.engine.connect() as connection:
         engines.require_durable(connection)
-        found = schema.drift(connection, schema.INBOX)
+        found = schema.drift(connection, tables.metadata)
     if found:
         raise OutboxError(
             f"the inbox's tables are not as this version needs them ({found[0]}); see `sluice inbox"

@@ -4,9 +4,9 @@ import getpass
 from collections.abc import Callable
 from datetime import UTC, datetime
 
-from sqlalchemy import Connection, Engine
+from sqlalchemy import Column, Connection, Engine
 
-from sluice.messaging.database import engines
+from sluice.messaging.database import audit, engines
 from sluice.terminal import output
 
 
@@ -29,6 +29,13 @@ def act(engine: Engine, said: str, do: Callable[[Connection], object], *, is_mea
 def say(said: str, *, is_meant: bool) -> None:
     """Say what was done, or would be."""
     output.line(f"done: {said}" if is_meant else f"would {said}; add --yes to do it")
+
+
+def print_acts(engine: Engine, owner: Column[str], name: str, *, most: int) -> None:
+    """Print what operators did, a line of JSON each; see `sluice.messaging.database.audit.acts`."""
+    with engines.reading(engine) as connection, engines.explaining_missing_tables():
+        for row in audit.acts(connection, owner, name, most=most):
+            output.as_json({**row, "at": written(row["at_us"])}, indent=None)
 
 
 def written(at_us: int) -> str:

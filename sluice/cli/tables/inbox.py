@@ -3,10 +3,10 @@
 from sluice.cli.place import ConsumerPlace
 from sluice.cli.tables.acts import act, actor, written
 from sluice.cli.tables.schema import tell_drift
-from sluice.messaging.database import engines, schema
-from sluice.messaging.inbox import operations
-from sluice.messaging.inbox.inbox import Inbox, Policy
-from sluice.messaging.inbox.operations import Operator
+from sluice.messaging.database import engines
+from sluice.messaging.inbox import maintenance, operations
+from sluice.messaging.inbox import tables as inbox_tables
+from sluice.messaging.inbox.operations import InboxOperator
 from sluice.terminal import output
 
 _COLUMNS = ("group", "epoch", "baseline", "last number", "parked", "last message")
@@ -14,12 +14,12 @@ _COLUMNS = ("group", "epoch", "baseline", "last number", "parked", "last message
 
 def check(*, place: ConsumerPlace) -> None:
     """Run `inbox check`."""
-    tell_drift(place.engine, schema.INBOX)
+    tell_drift(place.engine, inbox_tables.metadata)
 
 
 def status(*, place: ConsumerPlace, as_json: bool) -> None:
     """Run `inbox status`."""
-    counted = Inbox(Policy.declared(place.consumer)).counts(place.engine)
+    counted = maintenance.counts(place.engine, place.consumer.name)
     if as_json:
         output.as_json({"consumer": place.consumer.name, **counted})
         return
@@ -51,7 +51,7 @@ def ls(*, place: ConsumerPlace, group_id: str | None, most: int, as_json: bool) 
 
 def lower_baseline(*, place: ConsumerPlace, group_id: str, seq: int, reason: str, is_meant: bool) -> None:
     """Run `inbox lower-baseline`."""
-    operator = Operator(consumer=place.consumer.name, actor=actor(), reason=reason)
+    operator = InboxOperator(consumer=place.consumer.name, actor=actor(), reason=reason)
     act(
         place.engine,
         f"expect the numbers of group {group_id} from {seq} on",

@@ -5,10 +5,11 @@ from collections.abc import Callable
 from sqlalchemy import Connection
 
 from sluice.cli.place import Place
-from sluice.cli.tables.acts import act, actor, written
+from sluice.cli.tables.acts import act, actor, print_acts, written
 from sluice.cli.tables.schema import tell_drift
-from sluice.messaging.database import engines, schema
-from sluice.messaging.outbox import operations
+from sluice.messaging.database import engines
+from sluice.messaging.outbox import operations, tables
+from sluice.messaging.outbox.operations import OutboxOperator
 from sluice.messaging.outbox.store import Store
 from sluice.terminal import output
 
@@ -55,9 +56,9 @@ def lag(*, place: Place, as_json: bool) -> None:
 
 
 def _act(
-    place: Place, reason: str, is_meant: bool, said: str, do: Callable[[operations.Operator, Connection], object]
+    place: Place, reason: str, is_meant: bool, said: str, do: Callable[[OutboxOperator, Connection], object]
 ) -> None:
-    operator = operations.Operator(topic=place.topic, actor=actor(), reason=reason)
+    operator = OutboxOperator(topic=place.topic, actor=actor(), reason=reason)
     act(place.engine, said, lambda connection: do(operator, connection), is_meant=is_meant)
 
 
@@ -86,11 +87,9 @@ def begin_epoch(*, place: Place, reason: str, is_meant: bool) -> None:
 
 def audit(*, place: Place, most: int) -> None:
     """Run `outbox audit`."""
-    with engines.reading(place.engine) as connection, engines.explaining_missing_tables():
-        for row in operations.audited(connection, place.topic, most=most):
-            output.as_json({**row, "at": written(row["at_us"])}, indent=None)
+    print_acts(place.engine, tables.audit.c.topic, place.topic, most=most)
 
 
 def check(*, place: Place) -> None:
     """Run `outbox check`."""
-    tell_drift(place.engine, schema.OUTBOX)
+    tell_drift(place.engine, tables.metadata)

@@ -8,31 +8,33 @@ from sqlalchemy import Engine, MetaData
 from sluice import environments
 from sluice.cli.place import dsn_from_secret
 from sluice.messaging.database import engines, schema
+from sluice.messaging.inbox import tables as inbox_tables
+from sluice.messaging.outbox import tables
 from sluice.terminal import output
 from sluice.terminal.exits import PARTLY
 
-_PARTS = {"outbox": schema.OUTBOX, "inbox": schema.INBOX}
+_PARTS = {"outbox": tables.metadata, "inbox": inbox_tables.metadata}
 
 
 def create(*, part: str, kind: str | None, is_applied: bool, environment_name: str, dsn: str | None) -> None:
     """Run the command `schema` of outbox or inbox."""
-    of = _PARTS[part]
+    metadata = _PARTS[part]
     if is_applied == (kind is not None):
         raise click.UsageError("give one of --sql postgresql, --sql sqlite, or --apply with --dsn")
     if kind is not None:
-        output.lines(schema.sql(kind, of).removesuffix("\n"))
+        output.lines(schema.sql(kind, metadata).removesuffix("\n"))
         return
     engine = engines.engine(dsn or dsn_from_secret(environments.environment(environment_name)))
     with engine.begin() as connection:
-        schema.create(connection, of)
+        metadata.create_all(connection)
     engine.dispose()
     output.line(f"the {part}'s tables are there", is_error=True)
 
 
-def tell_drift(engine: Engine, of: MetaData) -> None:
+def tell_drift(engine: Engine, metadata: MetaData) -> None:
     """Print where a database's tables differ from what is needed, a line each; then exit with 1."""
     with engine.connect() as connection:
-        found = schema.drift(connection, of)
+        found = schema.drift(connection, metadata)
     for sentence in found:
         output.line(sentence)
     if found:

@@ -1,10 +1,10 @@
-"""The schema of outbox and inbox as SQL to ship, and what differs between it and a database.
+"""Tables as SQL, and what differs between them and a database.
 
 Hosts own their migrations: they put the SQL into them, and `outbox check` and `inbox check` say later whether what is
-there still is what this version needs. Producers need the one, consumers the other; both fit into one database.
+there still is what this version needs. Producers need the outbox's tables, consumers the inbox's; both fit into one
+database.
 """
 
-from pathlib import Path
 from typing import Any
 
 from sqlalchemy import (
@@ -12,6 +12,7 @@ from sqlalchemy import (
     Connection,
     Dialect,
     Index,
+    Integer,
     MetaData,
     PrimaryKeyConstraint,
     Table,
@@ -24,12 +25,10 @@ from sqlalchemy.schema import ColumnCollectionConstraint, CreateIndex, CreateTab
 from sqlalchemy.types import TypeEngine
 
 from sluice.messaging.errors import OutboxError
-from sluice.messaging.inbox import tables as inbox_tables
-from sluice.messaging.outbox import tables
 
+NUMBER = BigInteger().with_variant(Integer, "sqlite")
+"""A number the database gives by itself: SQLite does so only for INTEGER."""
 _DIALECTS: dict[str, Dialect] = {"sqlite": SQLiteDialect(), "postgresql": PGDialect()}  # type: ignore[no-untyped-call]
-FOLDER = Path(__file__).parent / "sql"
-OUTBOX, INBOX = tables.metadata, inbox_tables.metadata
 
 
 def names() -> tuple[str, ...]:
@@ -37,8 +36,8 @@ def names() -> tuple[str, ...]:
     return tuple(_DIALECTS)
 
 
-def sql(name: str, of: MetaData = OUTBOX) -> str:
-    """Return the statements that create the tables of outbox or inbox in that kind of database.
+def sql(name: str, metadata: MetaData) -> str:
+    """Return the statements that create tables and their indexes in that kind of database.
 
     Raises:
         OutboxError: there are none for it.
@@ -46,7 +45,7 @@ def sql(name: str, of: MetaData = OUTBOX) -> str:
     if name not in _DIALECTS:
         raise OutboxError(f"database is {name!r}, allowed is one of {', '.join(_DIALECTS)}")
     statements = []
-    for table in of.sorted_tables:
+    for table in metadata.sorted_tables:
         statements.append(_compiled(CreateTable(table), _DIALECTS[name]))
         indexes = sorted(table.indexes, key=lambda index: index.name or "")
         statements += [_compiled(CreateIndex(index), _DIALECTS[name]) for index in indexes]
@@ -58,17 +57,12 @@ def _compiled(statement: CreateTable | CreateIndex, dialect: Dialect) -> str:
     return "\n".join(line.rstrip().replace("\t", "    ") for line in lines) + ";"
 
 
-def create(connection: Connection, of: MetaData = OUTBOX) -> None:
-    """Create the tables and indexes that are not there."""
-    of.create_all(connection)
-
-
-def drift(connection: Connection, of: MetaData = OUTBOX) -> list[str]:
+def drift(connection: Connection, metadata: MetaData) -> list[str]:
     """Return, in a sentence each, what a database's tables lack or have otherwise; nothing when they fit."""
     found = inspect(connection)
     existing = set(found.get_table_names())
-    said = [f"table {table.name} is missing" for table in of.sorted_tables if table.name not in existing]
-    for table in of.sorted_tables:
+    said = [f"table {table.name} is missing" for table in metadata.sorted_tables if table.name not in existing]
+    for table in metadata.sorted_tables:
         if table.name in existing:
             said += _column_drift(connection, table) + _index_drift(connection, table)
     return said

@@ -12,8 +12,8 @@ from sluice.messaging.inbox.sequence import Arrival, Known
 from sluice.messaging.inbox.tables import DEAD, FILLED, GAP, REDRIVEN, SKIPPED, exceptions
 
 
-class Exceptions:
-    """One consumer's exceptions. Whoever writes has locked the row of the group.
+class SequenceGaps:
+    """What is written down about one consumer's numbers. Whoever writes has locked the row of the group.
 
     Args:
         consumer: its name.

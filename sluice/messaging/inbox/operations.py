@@ -5,44 +5,31 @@ a number up, whether its message is parked, in the DLQ or nowhere: the group goe
 after all, it is dropped. The worker's drainer sees each of them by itself.
 """
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Row, and_, delete, func, insert, or_, select, update
+from sqlalchemy import ColumnElement, Connection, Row, and_, delete, func, or_, select, update
 
-from sluice.clock import Clock
 from sluice.messaging.database import engines
+from sluice.messaging.database.audit import Operator
 from sluice.messaging.envelope import decode
 from sluice.messaging.errors import DeadLetterError
-from sluice.messaging.inbox.gaps import Exceptions
-from sluice.messaging.inbox.inbox import NEVER_US
+from sluice.messaging.inbox.awaiting import NEVER_US
+from sluice.messaging.inbox.gaps import SequenceGaps
 from sluice.messaging.inbox.tables import SKIPPED, audit, exceptions, groups, parked
 from sluice.messaging.sqs.dead_letter_queue import Letter, with_data
 
-_OPEN_MAX = 1_000
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Operator:
+class InboxOperator(Operator):
     """Who acts on which consumer's inbox, and why.
 
     Args:
         consumer: name of the consumer.
-        actor: who.
-        reason: why; not empty.
-        clock: for tests; None means the database's own.
     """
 
     consumer: str
-    actor: str
-    reason: str
-    clock: Clock | None = None
-
-    def __post_init__(self) -> None:
-        if not self.reason.strip():
-            raise DeadLetterError("the reason is empty, allowed is a sentence: it is what the audit will say")
 
     def retry(self, connection: Connection, group_id: str, seq: int) -> None:
         """Have a held message tried again, as it is and with all its attempts.
@@ -87,7 +74,7 @@ class Operator:
         is_awaited = group.last_seq < seq <= max(group.last_seq + 1, last_parked)  # what is behind may never be sent
         epoch = self._epoch_of(connection, group, seq, epoch, is_awaited=is_awaited)
         is_current = epoch == group.epoch
-        known = Exceptions(self.consumer)
+        known = SequenceGaps(self.consumer)
         exception = known.find(connection, group_id, epoch, seq)
         message = self._parked(connection, group_id, epoch, seq)
         self._require_open(group, seq, exception, is_awaited=is_awaited and is_current)
@@ -119,7 +106,7 @@ class Operator:
             )
         now_us = engines.now_us(connection, self.clock)
         numbers = (seq, group.first_seq - 1)
-        Exceptions(self.consumer).write_missing(connection, group_id, group.epoch, numbers, now_us)
+        SequenceGaps(self.consumer).write_missing(connection, group_id, group.epoch, numbers, now_us)
         connection.execute(update(groups).where(*place).values(first_seq=seq))
         kept = {"epoch": group.epoch, "first_seq": group.first_seq}
         self._write_down(connection, "lower-baseline", group_id, seq, kept)
@@ -193,18 +180,8 @@ class Operator:
     def _write_down(
         self, connection: Connection, action: str, group_id: str, seq: int | None, detail: Mapping[str, Any]
     ) -> None:
-        connection.execute(
-            insert(audit).values(
-                at_us=engines.now_us(connection, self.clock),
-                actor=self.actor,
-                action=action,
-                consumer=self.consumer,
-                group_id=group_id,
-                seq=seq,
-                reason=self.reason,
-                detail=json.dumps(detail, ensure_ascii=False),
-            )
-        )
+        place = {"consumer": self.consumer, "group_id": group_id, "seq": seq}
+        self._record(connection, audit, action, place, detail)
 
 
 def _kept(message: Row[Any]) -> dict[str, Any]:
@@ -293,9 +270,3 @@ def known_of(connection: Connection, consumer: str, letter: Letter) -> dict[str,
     here = (exceptions.c.consumer == consumer, exceptions.c.group_id == letter.message_group_id)
     row = connection.execute(select(*columns).where(*here, is_same).limit(1)).mappings().one_or_none()
     return None if row is None else dict(row)
-
-
-def audited(connection: Connection, consumer: str, *, most: int) -> list[dict[str, Any]]:
-    """Return the last `most` things operators did, newest first."""
-    rows = connection.execute(select(audit).where(audit.c.consumer == consumer).order_by(audit.c.id.desc()).limit(most))
-    return [dict(row) for row in rows.mappings()]

@@ -1,6 +1,6 @@
 """The tables of the inbox, in the consumer's own database, for SQLite and Postgres alike.
 
-Instants (`_us`) are microseconds UTC by the database's clock.
+Hosts create them: `inbox schema` prints the SQL. Instants (`_us`) are microseconds UTC by the database's clock.
 """
 
 from sqlalchemy import (
@@ -17,8 +17,10 @@ from sqlalchemy import (
     text,
 )
 
+from sluice.messaging.database.audit import audit_table
+from sluice.messaging.database.schema import NUMBER
+
 metadata = MetaData()
-_NUMBER = BigInteger().with_variant(Integer, "sqlite")  # only INTEGER counts by itself there
 
 GAP, FILLED, DEAD, REDRIVEN, SKIPPED = "gap", "filled", "dead", "redriven", "skipped"
 _PARKED = "parked_at_us IS NOT NULL"
@@ -61,7 +63,7 @@ consumers = Table(
 exceptions = Table(
     "sluice_inbox_exception",
     metadata,
-    Column("id", _NUMBER, primary_key=True, autoincrement=True),
+    Column("id", NUMBER, primary_key=True, autoincrement=True),
     Column("consumer", Text, nullable=False),
     Column("group_id", Text, nullable=False),
     Column("epoch", BigInteger, nullable=False),
@@ -114,18 +116,4 @@ parked = Table(
     comment="messages set aside until the one in front of them is back; held are those whose own attempts are used up",
 )
 
-audit = Table(
-    "sluice_inbox_audit",
-    metadata,
-    Column("id", _NUMBER, primary_key=True, autoincrement=True),
-    Column("at_us", BigInteger, nullable=False),
-    Column("actor", Text, nullable=False),
-    Column("action", Text, nullable=False),
-    Column("consumer", Text, nullable=False),
-    Column("group_id", Text),
-    Column("seq", BigInteger),
-    Column("reason", Text, nullable=False),
-    Column("detail", Text),
-    comment="what operators did, and why",
-    sqlite_autoincrement=True,
-)
+audit = audit_table("sluice_inbox_audit", metadata, owner="consumer", seq="seq")

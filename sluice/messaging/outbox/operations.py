@@ -12,10 +12,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import Connection, Row, case, func, insert, select, update
+from sqlalchemy import Connection, Row, case, func, select, update
 
-from sluice.clock import Clock
 from sluice.messaging.database import engines
+from sluice.messaging.database.audit import Operator
 from sluice.messaging.envelope import decode
 from sluice.messaging.errors import OutboxError
 from sluice.messaging.outbox import tables
@@ -35,24 +35,14 @@ _SHOWN = (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Operator:
+class OutboxOperator(Operator):
     """Who acts on which topic's outbox, and why.
 
     Args:
         topic: name of the topic.
-        actor: who.
-        reason: why; not empty.
-        clock: for tests; None means the database's own.
     """
 
     topic: str
-    actor: str
-    reason: str
-    clock: Clock | None = None
-
-    def __post_init__(self) -> None:
-        if not self.reason.strip():
-            raise OutboxError("the reason is empty, allowed is a sentence: it is what the audit will say")
 
     def resend(self, connection: Connection, group_id: str, group_seq: int) -> None:
         """Publish again what was sent, under a fresh deduplication id.
@@ -102,7 +92,7 @@ class Operator:
         later = case((tables.groups.c.epoch >= epoch, tables.groups.c.epoch + 1), else_=epoch)  # made since
         begun = {"epoch": later, "first_seq": tables.groups.c.last_seq + 1}
         connection.execute(update(tables.groups).where(ours).values(begun))
-        self._write_down(connection, "epoch", detail={"epoch": epoch})
+        self._record(connection, audit, "epoch", {"topic": self.topic}, {"epoch": epoch})
         return epoch
 
     def _find(self, connection: Connection, group_id: str, group_seq: int, status: str) -> Row[Any]:
@@ -119,24 +109,8 @@ class Operator:
         fresh = {"attempts": 0, "not_before_us": 0, "last_error": None}
         connection.execute(update(messages).where(messages.c.id == found.id).values({**fresh, **values}))
         kept = {"event_id": found.event_id, "type": found.type, "last_error": found.last_error, "body": found.body}
-        self._write_down(connection, action, place=(found.group_id, found.group_seq), detail=kept)
-
-    def _write_down(
-        self, connection: Connection, action: str, *, detail: Mapping[str, Any], place: tuple[str, int] | None = None
-    ) -> None:
-        group_id, group_seq = (None, None) if place is None else place
-        connection.execute(
-            insert(audit).values(
-                at_us=engines.now_us(connection, self.clock),
-                actor=self.actor,
-                action=action,
-                topic=self.topic,
-                group_id=group_id,
-                group_seq=group_seq,
-                reason=self.reason,
-                detail=json.dumps(detail, ensure_ascii=False),
-            )
-        )
+        place = {"topic": self.topic, "group_id": found.group_id, "group_seq": found.group_seq}
+        self._record(connection, audit, action, place, kept)
 
 
 def listed(
@@ -157,9 +131,3 @@ def listed(
         .limit(most)
     )
     return [dict(row) for row in rows.mappings()], int(count)
-
-
-def audited(connection: Connection, topic: str, *, most: int) -> list[dict[str, Any]]:
-    """Return the last `most` things operators did, newest first."""
-    rows = connection.execute(select(audit).where(audit.c.topic == topic).order_by(audit.c.id.desc()).limit(most))
-    return [dict(row) for row in rows.mappings()]

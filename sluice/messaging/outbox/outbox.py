@@ -13,14 +13,13 @@ whichever of a writer and the deletion comes first, no (epoch, seq) is given twi
 
 import json
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from sqlalchemy import Connection, Row, Table, func, insert, select
+from sqlalchemy import Connection, Row, func, insert, select
 from sqlalchemy import event as hooks
-from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.orm import Session, SessionTransaction, scoped_session
 
 from sluice.clock import Clock
@@ -29,10 +28,6 @@ from sluice.messaging.envelope import Envelope, Event
 from sluice.messaging.errors import OutboxError
 from sluice.messaging.outbox import tables
 
-_INSERTS: dict[str, Callable[[Table], sqlite.Insert | postgresql.Insert]] = {
-    "sqlite": sqlite.insert,
-    "postgresql": postgresql.insert,
-}
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _UNIT = "sluice_outbox"
 
@@ -107,7 +102,7 @@ class Outbox:
 
         A reader that sees number n also sees n - 1: Postgres shows a commit before it lets go of the counter's lock.
         """
-        made = _INSERTS[connection.dialect.name](tables.groups)
+        made = engines.insert(connection.dialect.name, tables.groups)
         now_us = engines.now_us_sql(connection.dialect.name, self._clock)
         values = [
             {

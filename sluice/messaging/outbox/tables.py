@@ -1,6 +1,7 @@
-"""The tables of the outbox, for SQLite and Postgres alike. Hosts create them: `sql/` is made from here.
+"""The tables of the outbox, for SQLite and Postgres alike.
 
-Instants (`_us`) are microseconds UTC by the database's clock: two databases' drivers agree on an integer.
+Hosts create them: `outbox schema` prints the SQL. Instants (`_us`) are microseconds UTC by the database's clock:
+two databases' drivers agree on an integer.
 """
 
 from sqlalchemy import (
@@ -17,8 +18,10 @@ from sqlalchemy import (
     text,
 )
 
+from sluice.messaging.database.audit import audit_table
+from sluice.messaging.database.schema import NUMBER
+
 metadata = MetaData()
-_NUMBER = BigInteger().with_variant(Integer, "sqlite")  # only INTEGER counts by itself there
 
 PENDING, SENT, QUARANTINED = "pending", "sent", "quarantined"
 _UNFINISHED = "status <> 'sent'"
@@ -40,7 +43,7 @@ groups = Table(
 messages = Table(
     "sluice_outbox",
     metadata,
-    Column("id", _NUMBER, primary_key=True, autoincrement=True),
+    Column("id", NUMBER, primary_key=True, autoincrement=True),
     Column("topic", Text, nullable=False),
     Column("group_id", Text, nullable=False),
     Column("group_seq", BigInteger, nullable=False),
@@ -90,18 +93,4 @@ leases = Table(
     comment="which relay leads; every takeover raises the token",
 )
 
-audit = Table(
-    "sluice_outbox_audit",
-    metadata,
-    Column("id", _NUMBER, primary_key=True, autoincrement=True),
-    Column("at_us", BigInteger, nullable=False),
-    Column("actor", Text, nullable=False),
-    Column("action", Text, nullable=False),
-    Column("topic", Text, nullable=False),
-    Column("group_id", Text),
-    Column("group_seq", BigInteger),
-    Column("reason", Text, nullable=False),
-    Column("detail", Text),
-    comment="what operators did, and why",
-    sqlite_autoincrement=True,
-)
+audit = audit_table("sluice_outbox_audit", metadata, owner="topic", seq="group_seq")

@@ -32,6 +32,7 @@ from sluice.messaging.relay.lease import Lease
 from sluice.messaging.relay.publisher import BatchRefused
 from sluice.messaging.telemetry.liveness import Watch
 from sluice.messaging.telemetry.metrics import Metrics, NoMetrics
+from sluice.messaging.waiting import Wait
 from sluice.terminal.printable import printable
 
 _log = structlog.get_logger()
@@ -322,16 +323,6 @@ class Relay:
         except OperationalError as error:
             if not engines.is_locked(error):
                 raise
-
-
-class Wait(Protocol):
-    """Waits until there may be something to do, or the relay is to stop."""
-
-    def wait(self, seconds: float) -> None:
-        """Wait that long at most."""
-
-    def is_stopped(self) -> bool:
-        """Return whether the relay is to stop."""
 
 
 def run(

@@ -22,7 +22,8 @@ from sluice.clock import Clock
 from sluice.messaging.database import engines
 from sluice.messaging.errors import HoldLost
 from sluice.messaging.handlers import Ack, Context, Outcome, Reject, Retry
-from sluice.messaging.inbox.inbox import Inbox, ParkedMessage
+from sluice.messaging.inbox.admission import Inbox
+from sluice.messaging.inbox.parking import ParkedMessage
 from sluice.messaging.telemetry.tally import Tally
 from sluice.messaging.worker.handler_runner import Performer
 from sluice.messaging.worker.processor import WorkSettings

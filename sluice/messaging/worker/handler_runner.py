@@ -18,7 +18,7 @@ from sqlalchemy.orm import Session
 
 from sluice.messaging import failpoints
 from sluice.messaging.database import engines
-from sluice.messaging.database.engines import BegunTransaction, TransactionEnded
+from sluice.messaging.database.transactions import BegunTransaction, TransactionEnded
 from sluice.messaging.envelope import Envelope, Event
 from sluice.messaging.errors import HoldLost, PermanentError, TransientError
 from sluice.messaging.failpoints import Failpoint

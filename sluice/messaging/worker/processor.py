@@ -29,11 +29,12 @@ from sluice.messaging.database import engines
 from sluice.messaging.envelope import decode
 from sluice.messaging.errors import EnvelopeError, HoldLost, OutboxError, TransientError
 from sluice.messaging.handlers import Ack, Context, Reject, Retry
-from sluice.messaging.inbox.inbox import Arrived, Inbox
+from sluice.messaging.inbox.admission import Inbox
+from sluice.messaging.inbox.groups import Arrived
 from sluice.messaging.inbox.sequence import Action, Decision, State
-from sluice.messaging.relay.relay import Wait
 from sluice.messaging.sqs.queue import Queue, Received
 from sluice.messaging.telemetry.tally import Tally
+from sluice.messaging.waiting import Wait
 from sluice.messaging.worker.handler_runner import Performer, Recorder
 from sluice.messaging.worker.message_lease import Heartbeat, Hold
 from sluice.terminal.printable import printable

@@ -23,14 +23,14 @@ from sluice.declaration import Consumer
 from sluice.errors import ConfigError
 from sluice.messaging.backoff import Backoff
 from sluice.messaging.database import engines
-from sluice.messaging.database.waiting import Stop
 from sluice.messaging.errors import HoldLost, OutboxError, TransientError
-from sluice.messaging.inbox.inbox import FORGOTTEN_MAX, Inbox
-from sluice.messaging.relay.relay import Wait
+from sluice.messaging.inbox.admission import Inbox
+from sluice.messaging.inbox.maintenance import FORGOTTEN_MAX
 from sluice.messaging.sqs.queue import Queue
 from sluice.messaging.telemetry.liveness import AliveFile, Liveness, Signs, Watch
 from sluice.messaging.telemetry.metrics import Metrics
 from sluice.messaging.telemetry.tally import Tally
+from sluice.messaging.waiting import Stop, Wait
 from sluice.messaging.worker import async_handlers
 from sluice.messaging.worker.drainer import Drainer, ShutdownGuard
 from sluice.messaging.worker.message_lease import Heartbeat

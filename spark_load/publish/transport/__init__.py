@@ -1,10 +1,9 @@
 """What carries a publisher's calls: many at once, each with up to ten messages, each answered or given up.
 
     boto3    AWS's SDK as everybody uses it, in a few threads; the default
-    crt      AWS's own HTTP client in C (awscrt), signed here
     sockets  plain sockets and one selector, signed here; the cheapest by far
 
-All say the same on the wire, and write the same rows of history: every message's intent is handed to the operating
+Both say the same on the wire, and write the same rows of history: every message's intent is handed to the operating
 system before the first byte of its call leaves, its answer after. Each call is tried once; what to try again is the
 publisher's matter.
 """
@@ -15,11 +14,8 @@ from typing import NamedTuple, Protocol
 
 from spark_load.plan.body_template import Body
 
-BOTO3, CRT, SOCKETS = "boto3", "crt", "sockets"
-NAMES = (BOTO3, CRT, SOCKETS)
-CONNECT_SECONDS_MAX = 5
-ANSWER_SECONDS_MAX = 30
-_THROTTLED = ("Throttl", "TooManyRequests", "RequestLimit", "RequestThrottled", "SlowDown", "ServiceUnavailable")
+BOTO3, SOCKETS = "boto3", "sockets"
+NAMES = (BOTO3, SOCKETS)
 
 
 class Message(NamedTuple):
@@ -89,8 +85,3 @@ class Transport(Protocol):
 
     def close(self) -> None:
         """Let go of every connection. What is on its way stays without an answer."""
-
-
-def is_throttled(code: str) -> bool:
-    """Return whether an error code says: not so fast. The status counts where a service gives no code."""
-    return code.startswith(_THROTTLED) or code in {"429", "503"}

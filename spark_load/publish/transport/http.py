@@ -1,115 +1,45 @@
-"""A transport that speaks HTTP itself: it encodes, signs, writes down, and leaves the connections to an exchange."""
+"""The transport over plain sockets: it encodes, signs and writes down here; the connections are `sockets`'s matter."""
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Protocol
-from urllib.parse import urlsplit
+from collections.abc import Callable, Sequence
 
 from sluice.clock import Clock
 from sluice.history.events import Outcome
-from spark_load.publish.transport import ANSWER_SECONDS_MAX, Answer, Call
+from spark_load.publish.transport import Answer, Call
 from spark_load.publish.transport.formats import FORMATS, Said, Unreadable
 from spark_load.publish.transport.ledger import Asked, Ledger
 from spark_load.publish.transport.signing import Keys, Signer
+from spark_load.publish.transport.sockets import Address, Request, Response, SocketExchange
 
 _OK = Outcome.OK.value
-_PORTS = {"https": 443, "http": 80}
+_CONNECTIONS_MAX = 64
 NEVER_LEFT = ("EndpointConnectionError", "ConnectTimeoutError")
 """Errors, by botocore's names, after which the request certainly had no effect."""
 
 
-@dataclass(frozen=True, slots=True)
-class Address:
-    """Where an exchange connects to.
-
-    Args:
-        ca_file: certificates to trust; None for the system's own.
-    """
-
-    name: str
-    port: int
-    is_tls: bool
-    path: str
-    ca_file: str | None
-
-    @classmethod
-    def of(cls, url: str, *, ca_file: str | None = None) -> "Address":
-        """Return the address behind an endpoint's URL."""
-        parts = urlsplit(url)
-        assert parts.hostname is not None, f"{url!r} was checked to be a URL"
-        port = parts.port or _PORTS[parts.scheme]
-        return cls(parts.hostname, port, parts.scheme == "https", f"{parts.path.rstrip('/')}/", ca_file)
-
-    @property
-    def host(self) -> str:
-        """Return the header: without the port where it is the scheme's own."""
-        name = f"[{self.name}]" if ":" in self.name else self.name
-        return name if self.port == _PORTS["https" if self.is_tls else "http"] else f"{name}:{self.port}"
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Request:
-    """A POST; `key` tells its response apart."""
-
-    key: int
-    headers: list[tuple[str, str]]
-    body: bytes
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Response:
-    """What came of a request: an answer, or the name botocore has for why there is none."""
-
-    key: int
-    at_us: int
-    status: int = 0
-    headers: Mapping[str, str] | None = None
-    body: bytes = b""
-    error: str | None = None
-
-
-class Exchange(Protocol):
-    """Keeps connections, and has one request on its way on each."""
-
-    @property
-    def room(self) -> int:
-        """Return how many requests may be posted now."""
-
-    def post(self, requests: Sequence[Request]) -> None:
-        """Send requests, at most `room`."""
-
-    def responses(self, wait_seconds: float) -> Sequence[Response]:
-        """Return what came since, after waiting for the first."""
-
-    def close(self) -> None:
-        """Close every connection."""
-
-
 class HttpTransport:
-    """A `Transport` over an exchange.
+    """A `Transport` over sockets.
 
     Args:
-        exchange: carries the requests.
+        address: of the endpoint.
         ledger: is told before and after.
         service: sns or sqs.
         region: of the endpoint.
-        address: of the endpoint.
         keys: see `signing.Signer`.
         clock: for the date of signatures and the times of asking.
     """
 
     def __init__(
         self,
-        exchange: Exchange,
+        address: Address,
         ledger: Ledger,
         *,
         service: str,
         region: str,
-        address: Address,
         keys: Callable[[], Keys],
         clock: Clock,
     ) -> None:
-        self._exchange, self._ledger, self._clock = exchange, ledger, clock
+        self._exchange = SocketExchange(address, connections_max=_CONNECTIONS_MAX, clock=clock)
+        self._ledger, self._clock = ledger, clock
         self._format = FORMATS[service]
         self._signer = Signer(
             service=service,
@@ -184,8 +114,3 @@ def _errors(said: Said) -> dict[int, str]:
         return {}
     told = zip(said.outcomes, said.errors, strict=True)
     return {position: error or outcome for position, (outcome, error) in enumerate(told) if outcome != _OK}
-
-
-def is_overdue(sent_at: float, now: float) -> bool:
-    """Return whether an answer has been waited for too long."""
-    return now - sent_at > ANSWER_SECONDS_MAX

@@ -12,14 +12,12 @@ from botocore.utils import get_environ_proxies
 from sluice.clock import Clock
 from sluice.errors import ConfigError
 from sluice.recorder.recorder import Recorder
-from spark_load.publish.transport import BOTO3, CRT, Transport
-from spark_load.publish.transport.http import Address, Exchange, HttpTransport
+from spark_load.publish.transport import BOTO3, Transport
+from spark_load.publish.transport.http import HttpTransport
 from spark_load.publish.transport.ledger import Ledger
 from spark_load.publish.transport.sdk import SdkTransport
 from spark_load.publish.transport.signing import Keys
-from spark_load.publish.transport.sockets import SocketExchange
-
-_CONNECTIONS_MAX = 64
+from spark_load.publish.transport.sockets import Address
 
 
 def opened(name: str, client: Any, *, recorder: Recorder, ledger: Ledger, clock: Clock) -> Transport:
@@ -29,7 +27,7 @@ def opened(name: str, client: Any, *, recorder: Recorder, ledger: Ledger, clock:
         name: one of `spark_load.publish.transport.NAMES`.
         client: of SNS or SQS; recorded.
         recorder: attached to the client, for boto3.
-        ledger: what the other transports write to.
+        ledger: what the other transport writes to.
         clock: of the task.
 
     Raises:
@@ -42,25 +40,14 @@ def opened(name: str, client: Any, *, recorder: Recorder, ledger: Ledger, clock:
         raise ConfigError(
             f"HTTPS_PROXY is set for {url}, and transport {name!r} knows no proxies; use boto3, or unset it"
         )
-    address = Address.of(url, ca_file=_ca_file(url))
-    exchange = _exchange(name, address, clock)
     return HttpTransport(
-        exchange,
+        Address.of(url, ca_file=_ca_file(url)),
         ledger,
         service=client.meta.service_model.signing_name,
         region=client.meta.region_name,
-        address=address,
         keys=_keys_of(boto3.Session()),
         clock=clock,
     )
-
-
-def _exchange(name: str, address: Address, clock: Clock) -> Exchange:
-    if name == CRT:
-        from spark_load.publish.transport.crt import CrtExchange  # noqa: PLC0415 (a library of its own, for who asks for it)
-
-        return CrtExchange(address, connections_max=_CONNECTIONS_MAX, clock=clock)
-    return SocketExchange(address, connections_max=_CONNECTIONS_MAX, clock=clock)
 
 
 def _ca_file(url: str) -> str | None:

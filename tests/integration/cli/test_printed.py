@@ -12,15 +12,15 @@ from sqlalchemy import Engine
 
 from sluice import environments, naming
 from sluice.cli.main import main
-from sluice.messaging.database import engines, schema
+from sluice.messaging.database import engines
 from sluice.messaging.inbox import tables as inbox_tables
 from sluice.messaging.outbox import tables
 from sluice.messaging.sqs import queue
 from sluice.terminal.printable import printable
-from tests.integration.messaging.dead_letters.conftest import graveyard, simulator
-from tests.support.dead_letter_queues import DEAD, Graveyard, envelope
+from tests.integration.messaging.dead_letters.conftest import harness, simulator
+from tests.support.dlq_harness import DEAD, DlqHarness, envelope
 
-__all__ = ["graveyard", "simulator"]
+__all__ = ["harness", "simulator"]
 
 TEXTS = [
     "order[/x]",
@@ -53,8 +53,8 @@ def database(tmp_path: Path, hostile: str) -> Iterator[Engine]:
     body = {"event_id": hostile, "body": sent.body, "attributes": "{}"}
     audited = {"at_us": 1, "actor": hostile, "action": "skip", "group_id": hostile, "reason": hostile}
     with made.begin() as connection:
-        schema.create(connection, schema.OUTBOX)
-        schema.create(connection, schema.INBOX)
+        tables.metadata.create_all(connection)
+        inbox_tables.metadata.create_all(connection)
         message = {"topic": topic, "group_id": hostile, "type": hostile, "deduplication_id": "x", "created_at_us": 1}
         quarantined = {"group_seq": 1, "status": tables.QUARANTINED, "last_error": hostile}
         connection.execute(tables.messages.insert().values(**message, **body, **quarantined))
@@ -72,12 +72,12 @@ def database(tmp_path: Path, hostile: str) -> Iterator[Engine]:
 
 @pytest.fixture
 def run(
-    graveyard: Graveyard, database: Engine, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    harness: DlqHarness, database: Engine, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> Iterator[Run]:
     """Yield what runs a command line; every line it prints is printable."""
     log = structlog.get_config()
-    monkeypatch.setattr("sluice.messaging.database.waiting.Stop.on_signals", lambda _: None)
-    monkeypatch.setattr(queue, "client", lambda *_, **__: graveyard.tools_sqs)
+    monkeypatch.setattr("sluice.messaging.waiting.Stop.on_signals", lambda _: None)
+    monkeypatch.setattr(queue, "client", lambda *_, **__: harness.tools_sqs)
     monkeypatch.setenv("SLUICE_CONSUMER", "billing")
     monkeypatch.setenv("SLUICE_DSN", str(database.url))
     for name in ("SLUICE_ENV", "SLUICE_DATABASE_SECRET_ARN", "AWS_ENDPOINT_URL"):
@@ -160,14 +160,14 @@ def test_acts_and_refusals_are_a_line(run: Run, hostile: str, command: tuple[str
     assert (out + err).count("\n") == 1
 
 
-def test_what_lies_in_a_dlq_is_shown(run: Run, graveyard: Graveyard, database: Engine, hostile: str) -> None:
+def test_what_lies_in_a_dlq_is_shown(run: Run, harness: DlqHarness, database: Engine, hostile: str) -> None:
     """Data, attributes and a body that is no envelope; why it died, where the inbox knows."""
     data = envelope("g", 1, data={"n": hostile})
-    sent = graveyard.send(DEAD, data)
+    sent = harness.send(DEAD, data)
     known = inbox_tables.exceptions.update().values(group_id="g", seq=1, through=1, sqs_message_id=sent)
     with database.begin() as connection:
         connection.execute(known)
-    graveyard.send(DEAD, envelope("h", 1), MessageBody=f"no JSON {hostile}".replace("\x1b", "").replace("\x07", ""))
+    harness.send(DEAD, envelope("h", 1), MessageBody=f"no JSON {hostile}".replace("\x1b", "").replace("\x07", ""))
 
     code, out, _ = run("dlq", "inspect")
     assert code == 0
@@ -180,10 +180,10 @@ def test_what_lies_in_a_dlq_is_shown(run: Run, graveyard: Graveyard, database: E
     assert second["body"].startswith("no JSON ")
 
 
-def test_what_comes_back_is_named(run: Run, graveyard: Graveyard) -> None:
+def test_what_comes_back_is_named(run: Run, harness: DlqHarness) -> None:
     """A group of SQS may be called what is markup elsewhere."""
-    graveyard.send(DEAD, envelope("order[/x]", 1))
-    graveyard.send(DEAD, envelope("tenant[a]:smile:", 1))
+    harness.send(DEAD, envelope("order[/x]", 1))
+    harness.send(DEAD, envelope("tenant[a]:smile:", 1))
 
     code, out, _ = run("dlq", "redrive", "--yes", "--canary", "2")
 

@@ -32,7 +32,7 @@ from emulator import localstack
 from sluice import environments, naming
 from sluice.declaration import Gaps, Poison
 from sluice.messaging import Event, Outbox
-from sluice.messaging.database import engines, schema
+from sluice.messaging.database import engines
 from sluice.messaging.outbox import tables
 from tests.support.project import PROJECT
 
@@ -50,7 +50,7 @@ _BLOCK = re.compile(r"((?:^<!-- [^\n]+ -->\n)*)^```(\w*)\n(.*?)^```$", re.MULTIL
 _MARK = re.compile(r"<!-- (run|ends|not run|file|given)(?:: (.+))? -->")
 # A process is forked from one that has imported everything, which takes seconds.
 _forked = multiprocessing.get_context("forkserver")
-_forked.set_forkserver_preload([__name__, "tests.support.relay_processes", "examples.services.__main__", "pandas"])
+_forked.set_forkserver_preload([__name__, "tests.support.messaging_process", "examples.services.__main__", "pandas"])
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,7 +155,7 @@ def _lose_a_message(reader: Reader) -> None:
 def _place_an_order(reader: Reader) -> None:
     """Have an order's event published."""
     with reader.engine.begin() as connection:
-        schema.create(connection)
+        tables.metadata.create_all(connection)
     with Session(reader.engine) as session:
         event = Event(type="order.placed", group="order-8", data={"total_cents": 1_250})
         Outbox(naming.topic_name(LOCAL)).add(session, event)

@@ -13,6 +13,7 @@ import pytest
 from sqlalchemy import Engine, make_url, text
 
 from sluice.messaging.database import engines, schema
+from sluice.messaging.outbox import tables
 from tests.support.sns_endpoint import Endpoint, serving
 
 VARIABLE = "SLUICE_TEST_DSN"
@@ -112,6 +113,6 @@ def _on_postgres(url: str) -> Iterator[Engine]:
 def _with_tables(url: str) -> Iterator[Engine]:
     made = engines.engine(url)
     with made.begin() as connection:
-        schema.create(connection)
+        tables.metadata.create_all(connection)
     yield made
     made.dispose()

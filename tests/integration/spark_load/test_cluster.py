@@ -16,12 +16,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pyspark
 import pytest
+from pyspark.sql import SparkSession
 
 from sluice.clock import eventually
 from sluice.environments import environment
 from sluice.errors import ConfigError, EndpointError
+from spark_load.run.driver import TASK_MODULES
 from spark_load.runtime import spark_session
 from tests.support import fake_aws
 from tests.support.project import PROJECT
@@ -267,3 +270,14 @@ def test_a_cluster_that_is_not_there_is_said_at_once(given: dict[str, str]) -> N
         spark_session.running(1, spark_session.Cluster(**given)),
     ):
         raise AssertionError("it runs")
+
+
+def test_what_tasks_need_is_loaded_before_they_are_forked(spark: SparkSession) -> None:
+    """A task that imports nothing finds the modules its session was given."""
+    wanted = set(TASK_MODULES)
+
+    def loaded(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for _ in batches:
+            yield pa.RecordBatch.from_pydict({"missing": [", ".join(sorted(wanted - sys.modules.keys()))]})
+
+    assert [row["missing"] for row in spark.range(1).mapInArrow(loaded, "missing string").collect()] == [""]

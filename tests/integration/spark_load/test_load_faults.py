@@ -270,7 +270,7 @@ def test_a_publisher_with_nothing_left_keeps_a_journal_too(
     run.board(clock).start(clock.now_us())
     resume.read(spark, run)
 
-    ended = job.publish(spark, run).collect()
+    ended = job.publish(spark, run, resume.left(spark, run, job.plan_rows(spark, run))).collect()
 
     assert [row.asDict() for row in ended] == [{"worker": "publish-0", "done": 0, "abandoned": 0}]
     assert [event.kind for event in _events(run, "publish-0")] == [Kind.OPENED, Kind.CLOSED]

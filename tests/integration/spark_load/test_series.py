@@ -11,7 +11,8 @@ from pyspark.sql.pandas.types import from_arrow_schema
 
 from sluice.history.events import Event
 from sluice.recorder.journal import SCHEMA
-from spark_load.judge.series import BINS_MAX, EVENTS_MAX, RANKS_MAX, series
+from spark_load.folder.series_schema import BINS_MAX
+from spark_load.judge.series import EVENTS_MAX, RANKS_MAX, series
 from tests.support import finished_runs
 from tests.support.anomalies import CASES
 

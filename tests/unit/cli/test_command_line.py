@@ -12,7 +12,8 @@ from sqlalchemy import select
 
 from sluice.cli.main import cli, main
 from sluice.errors import MessagingError
-from sluice.messaging.database import engines, schema
+from sluice.messaging.database import engines
+from sluice.messaging.inbox import tables as inbox_tables
 from sluice.messaging.outbox import tables
 
 HEAVY = {"boto3", "botocore", "psycopg", "pyarrow", "rich", "sqlalchemy", "structlog"}
@@ -32,7 +33,7 @@ type Run = Callable[..., tuple[int, str, str]]
 def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Iterator[Run]:
     """Yield what runs a command line, and returns its exit code, standard output and standard error."""
     log = structlog.get_config()
-    monkeypatch.setattr("sluice.messaging.database.waiting.Stop.on_signals", lambda _: None)
+    monkeypatch.setattr("sluice.messaging.waiting.Stop.on_signals", lambda _: None)
     for name in ("SLUICE_ENV", "SLUICE_CONSUMER", "SLUICE_DSN", "SLUICE_DATABASE_SECRET_ARN", "AWS_ENDPOINT_URL"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "test")
@@ -57,8 +58,8 @@ def dsn(tmp_path: Path) -> str:
     url = f"sqlite:///{tmp_path / 'both.db'}"
     engine = engines.engine(url)
     with engine.begin() as connection:
-        schema.create(connection, schema.OUTBOX)
-        schema.create(connection, schema.INBOX)
+        tables.metadata.create_all(connection)
+        inbox_tables.metadata.create_all(connection)
     engine.dispose()
     return url
 

@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from sluice.history.checker import Expectation, Finding, Surroundings, check_group, surroundings
-from sluice.history.events import Event, Identity, Kind, deduplication_id, make_body
+from sluice.history.events import Event, Kind
 from sluice.recorder.journal import Journal, events_of, read_journal
 from sluice.recorder.recorder import Recorder
 from sluice.simulator.hook import Simulator
@@ -80,12 +80,11 @@ class _Life:
         return str(self.sqs.get_queue_attributes(QueueUrl=url, AttributeNames=["QueueArn"])["Attributes"]["QueueArn"])
 
     def publish(self, group: str, idx: int) -> None:
-        identity = Identity(run=RUN, message_group_id=group, idx=idx)
         self.sns.publish(
             TopicArn=self.topic,
-            Message=make_body(identity, is_end=idx < 0, payload=""),
+            Message=json.dumps({"run": RUN, "group": group, "idx": idx}),
             MessageGroupId=group,
-            MessageDeduplicationId=deduplication_id(identity),
+            MessageDeduplicationId=f"{RUN}.{idx}",
             MessageAttributes={"type": {"DataType": "String", "StringValue": "order"}},
         )
 

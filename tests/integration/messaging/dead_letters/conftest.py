@@ -1,4 +1,4 @@
-"""A simulated graveyard, and databases with the inbox's tables."""
+"""A simulated queue and DLQ, and databases with the inbox's tables."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -8,17 +8,18 @@ from sqlalchemy import Engine
 
 from contract_tests.simulated import simulator
 from sluice.messaging.database import engines, schema
+from sluice.messaging.inbox import tables
 from sluice.simulator.hook import Simulator
 from tests.integration.messaging.conftest import postgres, postgres_url
-from tests.support.dead_letter_queues import Graveyard
+from tests.support.dlq_harness import DlqHarness
 
-__all__ = ["graveyard", "inbox", "postgres", "postgres_url", "simulator"]
+__all__ = ["harness", "inbox", "postgres", "postgres_url", "simulator"]
 
 
 @pytest.fixture
-def graveyard(simulator: Simulator) -> Graveyard:
+def harness(simulator: Simulator) -> DlqHarness:
     """Return billing's queues on a simulator."""
-    return Graveyard(simulator)
+    return DlqHarness(simulator)
 
 
 @pytest.fixture(params=schema.names())
@@ -29,7 +30,7 @@ def inbox(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Engine]:
     else:
         engine = engines.engine(f"sqlite:///{tmp_path / 'inbox.db'}")
     with engine.begin() as connection:
-        schema.create(connection, schema.INBOX)
+        tables.metadata.create_all(connection)
     yield engine
     engine.dispose()
 
@@ -39,6 +40,6 @@ def database(tmp_path: Path) -> Iterator[Engine]:
     """Yield an SQLite database with the inbox's tables."""
     engine = engines.engine(f"sqlite:///{tmp_path / 'inbox.db'}")
     with engine.begin() as connection:
-        schema.create(connection, schema.INBOX)
+        tables.metadata.create_all(connection)
     yield engine
     engine.dispose()

@@ -18,11 +18,12 @@ from sluice.errors import ConfigError, EndpointError
 from sluice.messaging.envelope import decode
 from sluice.messaging.errors import DeadLetterError, EnvelopeError
 from sluice.messaging.inbox import operations
-from sluice.messaging.inbox.inbox import Arrived, Inbox, Policy
+from sluice.messaging.inbox.admission import Inbox
+from sluice.messaging.inbox.groups import Arrived, Policy
 from sluice.messaging.sqs import queue
 from sluice.simulator.hook import Simulator
-from tests.support.dead_letter_queues import BILLING, DEAD, LOCAL, QUEUE, UNDELIVERED, Graveyard, envelope
-from tests.support.inbox_driver import handled
+from tests.support.dlq_harness import BILLING, DEAD, LOCAL, QUEUE, UNDELIVERED, DlqHarness, envelope
+from tests.support.inbox_harness import handled
 
 INBOX = Inbox(Policy(consumer="billing", parks_poison=True))
 REASON = ("--reason", "the data was wrong")
@@ -31,9 +32,9 @@ type Run = Callable[..., Result]
 
 
 @pytest.fixture
-def run(graveyard: Graveyard, database: Engine, monkeypatch: pytest.MonkeyPatch) -> Run:
+def run(harness: DlqHarness, database: Engine, monkeypatch: pytest.MonkeyPatch) -> Run:
     """Return what runs a dlq command for billing, with its database."""
-    monkeypatch.setattr(queue, "client", lambda *_, **__: graveyard.tools_sqs)
+    monkeypatch.setattr(queue, "client", lambda *_, **__: harness.tools_sqs)
     for name in ("SLUICE_ENV", "SLUICE_CONSUMER", "SLUICE_DSN", "SLUICE_DATABASE_SECRET_ARN", "AWS_ENDPOINT_URL"):
         monkeypatch.delenv(name, raising=False)
     variables = {"SLUICE_CONSUMER": "billing", "SLUICE_DSN": str(database.url)}
@@ -77,10 +78,10 @@ def _audit(run: Run) -> list[dict[str, Any]]:
 # --- looking ----------------------------------------------------------------------------------------------------------
 
 
-def test_ls_tells_of_both_dlqs_of_each_consumer(run: Run, graveyard: Graveyard) -> None:
+def test_ls_tells_of_both_dlqs_of_each_consumer(run: Run, harness: DlqHarness) -> None:
     """About how many there are; queues that are not deployed are said not to be there, and hide no others."""
-    graveyard.bury(("a", 1), ("b", 1))
-    graveyard.send(UNDELIVERED, envelope("c", 1))
+    harness.bury(("a", 1), ("b", 1))
+    harness.send(UNDELIVERED, envelope("c", 1))
 
     said = json.loads(run("ls", "--json", env={}).stdout)
 
@@ -112,11 +113,11 @@ def test_ls_of_an_environment_that_is_not_there_says_so(run: Run) -> None:
         run("ls", "--env", "dev", "--consumer", "billing")
 
 
-def test_inspect_shows_what_died_and_why(run: Run, graveyard: Graveyard, database: Engine) -> None:
+def test_inspect_shows_what_died_and_why(run: Run, harness: DlqHarness, database: Engine) -> None:
     """Decoded; what is no envelope raw, with what is wrong with it."""
-    died = graveyard.send(DEAD, envelope("a", 1))
+    died = harness.send(DEAD, envelope("a", 1))
     _die(database, "a", 1, died)
-    graveyard.send(DEAD, envelope("b", 1), MessageBody='{"sluice": 2}')
+    harness.send(DEAD, envelope("b", 1), MessageBody='{"sluice": 2}')
 
     said = json.loads(run("inspect", "--json").stdout)
 
@@ -128,69 +129,69 @@ def test_inspect_shows_what_died_and_why(run: Run, graveyard: Graveyard, databas
     assert second["undecodable"] == "sluice is 2, allowed is 1; upgrade whoever is behind"
 
 
-def test_inspect_needs_no_database(run: Run, graveyard: Graveyard) -> None:
+def test_inspect_needs_no_database(run: Run, harness: DlqHarness) -> None:
     """Then it does not know why."""
-    graveyard.bury(("a", 1))
+    harness.bury(("a", 1))
 
     said = json.loads(run("inspect", "--json", "--consumer", "billing", env={}).stdout)
 
     assert said["groups"][0]["messages"][0]["known"] is None
 
 
-def test_d10_inspect_gives_back_what_it_shows(run: Run, graveyard: Graveyard) -> None:
+def test_d10_inspect_gives_back_what_it_shows(run: Run, harness: DlqHarness) -> None:
     """Sums unchanged, nothing in flight, and the order as it was."""
-    graveyard.bury(("a", 1), ("a", 2), ("b", 1))
+    harness.bury(("a", 1), ("a", 2), ("b", 1))
 
     for _ in range(5):
         assert run("inspect").exit_code == 0
-        assert graveyard.counts(DEAD) == (3, 0)
+        assert harness.counts(DEAD) == (3, 0)
 
-    assert graveyard.places(DEAD) == [("a", 1), ("a", 2), ("b", 1)]
+    assert harness.places(DEAD) == [("a", 1), ("a", 2), ("b", 1)]
 
 
 @pytest.mark.parametrize("command", [("inspect",), ("redrive",), ("redrive", "--yes")])
 def test_d10_a_dlq_with_a_dlq_of_its_own_is_not_looked_at(
-    run: Run, graveyard: Graveyard, command: tuple[str, ...]
+    run: Run, harness: DlqHarness, command: tuple[str, ...]
 ) -> None:
     """Each look brings its messages nearer to being moved on; --force is for whoever means it."""
-    graveyard.bury(("a", 1))
-    sqs = graveyard.simulator.client("sqs")
-    arn = sqs.get_queue_attributes(QueueUrl=graveyard.url(UNDELIVERED), AttributeNames=["QueueArn"])["Attributes"]
+    harness.bury(("a", 1))
+    sqs = harness.simulator.client("sqs")
+    arn = sqs.get_queue_attributes(QueueUrl=harness.url(UNDELIVERED), AttributeNames=["QueueArn"])["Attributes"]
     policy = json.dumps({"deadLetterTargetArn": arn["QueueArn"], "maxReceiveCount": 1})
-    sqs.set_queue_attributes(QueueUrl=graveyard.url(DEAD), Attributes={"RedrivePolicy": policy})
+    sqs.set_queue_attributes(QueueUrl=harness.url(DEAD), Attributes={"RedrivePolicy": policy})
 
     with pytest.raises(ConfigError, match=r"has a redrive policy of its own .* give --force"):
         run(*command)
-    assert graveyard.counts(DEAD) == (1, 0)
+    assert harness.counts(DEAD) == (1, 0)
     assert run("inspect", "--force").exit_code == 0
     run("inspect", "--force")
-    assert (graveyard.counts(DEAD), graveyard.counts(UNDELIVERED)) == ((0, 0), (1, 0))  # as was foretold
+    assert (harness.counts(DEAD), harness.counts(UNDELIVERED)) == ((0, 0), (1, 0))  # as was foretold
 
 
-def test_d10_ctrl_c_gives_back_what_was_seen(run: Run, graveyard: Graveyard, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_d10_ctrl_c_gives_back_what_was_seen(run: Run, harness: DlqHarness, monkeypatch: pytest.MonkeyPatch) -> None:
     """The signal comes while SQS hands messages out; what was received is shown, and free again."""
-    graveyard.bury(("a", 1), ("b", 1))
-    receive = graveyard.line.answered
+    harness.bury(("a", 1), ("b", 1))
+    receive = harness.line.answered
 
     def interrupted(*arguments: Any, **named: Any) -> None:
         os.kill(os.getpid(), signal.SIGINT)
         receive(*arguments, **named)
 
-    monkeypatch.setattr(graveyard.line, "answered", interrupted)
+    monkeypatch.setattr(harness.line, "answered", interrupted)
     before = signal.getsignal(signal.SIGINT)
 
     ended = run("inspect", "--limit", "1")
 
     assert ended.exit_code == 1
     assert "stopped; what was seen is given back" in ended.stderr
-    assert graveyard.counts(DEAD) == (2, 0)
+    assert harness.counts(DEAD) == (2, 0)
     assert signal.getsignal(signal.SIGINT) is before
 
 
-def test_d11_inspect_speaks_of_the_first_of_a_group_only(run: Run, graveyard: Graveyard) -> None:
+def test_d11_inspect_speaks_of_the_first_of_a_group_only(run: Run, harness: DlqHarness) -> None:
     """Twelve are there, ten can be seen: it does not say how many there are."""
     for seq in range(1, 13):
-        graveyard.send(DEAD, envelope("a", seq))
+        harness.send(DEAD, envelope("a", seq))
 
     shown = run("inspect", "--limit", "100").stdout
 
@@ -201,15 +202,15 @@ def test_d11_inspect_speaks_of_the_first_of_a_group_only(run: Run, graveyard: Gr
     assert (said["may_be_more"], said["groups"][0]["first"]) == (True, 10)
 
 
-def test_inspect_sees_several_groups_beyond_one_receive(run: Run, graveyard: Graveyard) -> None:
+def test_inspect_sees_several_groups_beyond_one_receive(run: Run, harness: DlqHarness) -> None:
     """Up to its limit, and no message twice."""
     for number in range(25):
-        graveyard.send(DEAD, envelope(f"g{number:02}", 1))
+        harness.send(DEAD, envelope(f"g{number:02}", 1))
 
     said = json.loads(run("inspect", "--limit", "22", "--json").stdout)
 
     assert len({group["group"] for group in said["groups"]}) == 22
-    assert graveyard.counts(DEAD) == (25, 0)
+    assert harness.counts(DEAD) == (25, 0)
 
 
 def test_an_empty_dlq_is_said_to_have_nothing(run: Run) -> None:
@@ -222,21 +223,21 @@ def test_an_empty_dlq_is_said_to_have_nothing(run: Run) -> None:
 # --- redrive ----------------------------------------------------------------------------------------------------------
 
 
-def test_redrive_without_yes_moves_nothing(run: Run, graveyard: Graveyard) -> None:
+def test_redrive_without_yes_moves_nothing(run: Run, harness: DlqHarness) -> None:
     """It says what it would meet first."""
-    graveyard.bury(("a", 1), ("a", 2), ("b", 1))
+    harness.bury(("a", 1), ("a", 2), ("b", 1))
 
     assert run("redrive").stdout == f"would send about 3 messages of {DEAD} to {QUEUE}; add --yes to do it\n"
     assert run("redrive", "--group", "a").stdout == (
         f"would send what matches of about 3 messages of {DEAD} to {QUEUE}; of the first 3 to be had 2 match;"
         " add --yes to do it\n"
     )
-    assert (graveyard.counts(DEAD), graveyard.line.sent) == ((3, 0), [])
+    assert (harness.counts(DEAD), harness.line.sent) == ((3, 0), [])
 
 
-def test_redrive_brings_everything_back(run: Run, graveyard: Graveyard) -> None:
+def test_redrive_brings_everything_back(run: Run, harness: DlqHarness) -> None:
     """And prints its run, by which it could be finished."""
-    graveyard.bury(("a", 1), ("a", 2), ("b", 1))
+    harness.bury(("a", 1), ("a", 2), ("b", 1))
 
     ended = run("redrive", "--yes", "--json")
 
@@ -254,21 +255,21 @@ def test_redrive_brings_everything_back(run: Run, graveyard: Graveyard) -> None:
     }
     assert len(said["moved"]) == 3
     assert f"run {said['run']}: {DEAD} to {QUEUE}" in ended.stderr
-    assert graveyard.places(QUEUE) == [("a", 1), ("a", 2), ("b", 1)]
+    assert harness.places(QUEUE) == [("a", 1), ("a", 2), ("b", 1)]
 
 
-def test_redrive_of_what_sns_could_not_deliver(run: Run, graveyard: Graveyard) -> None:
+def test_redrive_of_what_sns_could_not_deliver(run: Run, harness: DlqHarness) -> None:
     """From the subscription's DLQ to the same queue."""
-    graveyard.send(UNDELIVERED, envelope("a", 1))
+    harness.send(UNDELIVERED, envelope("a", 1))
 
     assert run("redrive", "--undelivered", "--yes").exit_code == 0
 
-    assert graveyard.places(QUEUE) == [("a", 1)]
+    assert harness.places(QUEUE) == [("a", 1)]
 
 
-def test_a_filter_leaves_what_is_behind_and_says_so(run: Run, graveyard: Graveyard) -> None:
+def test_a_filter_leaves_what_is_behind_and_says_so(run: Run, harness: DlqHarness) -> None:
     """Exit code 1: what matches is left behind what does not; 0 when all that matches came; 2 when none."""
-    graveyard.bury(("a", 1), ("a", 2), ("b", 1))
+    harness.bury(("a", 1), ("a", 2), ("b", 1))
 
     ended = run("redrive", "--event-id", "b-1", "--event-id", "a-2", "--yes")
 
@@ -283,28 +284,28 @@ def test_a_filter_leaves_what_is_behind_and_says_so(run: Run, graveyard: Graveya
     assert run("redrive", "--event-id", "a-1", "--yes").exit_code == 0
 
 
-def test_a_canary_says_what_to_look_at(run: Run, graveyard: Graveyard) -> None:
+def test_a_canary_says_what_to_look_at(run: Run, harness: DlqHarness) -> None:
     """One message is back, by its number and group."""
-    graveyard.bury(("a", 1), ("a", 2))
+    harness.bury(("a", 1), ("a", 2))
 
     said = run("redrive", "--canary", "1", "--yes").stdout
 
     assert said.startswith("1 brought back\nlook whether the consumer handles number 1 of group a: its log,")
-    assert (graveyard.counts(DEAD), graveyard.counts(QUEUE)) == ((1, 0), (1, 0))
+    assert (harness.counts(DEAD), harness.counts(QUEUE)) == ((1, 0), (1, 0))
 
 
-def test_older_than_goes_by_when_it_died(run: Run, graveyard: Graveyard) -> None:
+def test_older_than_goes_by_when_it_died(run: Run, harness: DlqHarness) -> None:
     """The simulator lives in January 2026, so everything in it is old."""
-    graveyard.bury(("a", 1))
+    harness.bury(("a", 1))
 
     assert json.loads(run("redrive", "--older-than", "1d", "--json").stdout)["matching"] == 1
     assert run("redrive", "--older-than", "7x").exit_code == 2
 
 
-def test_what_could_not_be_sent_is_in_the_exit_code(run: Run, graveyard: Graveyard) -> None:
+def test_what_could_not_be_sent_is_in_the_exit_code(run: Run, harness: DlqHarness) -> None:
     """2 when nothing came back, with what was met."""
-    graveyard.bury(("a", 1))
-    graveyard.line.faults["SendMessage"] = ["AccessDenied"]
+    harness.bury(("a", 1))
+    harness.line.faults["SendMessage"] = ["AccessDenied"]
 
     ended = run("redrive", "--yes")
 
@@ -332,13 +333,13 @@ def test_what_cannot_be_meant_is_refused(run: Run, options: tuple[str, ...], sai
         run("redrive", *options)
 
 
-def test_a_destination_that_is_not_there_is_named(run: Run, graveyard: Graveyard) -> None:
+def test_a_destination_that_is_not_there_is_named(run: Run, harness: DlqHarness) -> None:
     """And nothing was received for it."""
-    graveyard.bury(("a", 1))
+    harness.bury(("a", 1))
 
     with pytest.raises(EndpointError, match=r"queue typo\.fifo is not at"):
         run("redrive", "--to", "typo.fifo", "--yes")
-    assert graveyard.counts(DEAD) == (1, 0)
+    assert harness.counts(DEAD) == (1, 0)
 
 
 # --- the native engine ------------------------------------------------------------------------------------------------
@@ -346,23 +347,23 @@ def test_a_destination_that_is_not_there_is_named(run: Run, graveyard: Graveyard
 # and time (GAP-11). What a move task does is MOV-… in the contract tests.
 
 
-def test_native_redrive_lets_sqs_do_it(run: Run, graveyard: Graveyard) -> None:
+def test_native_redrive_lets_sqs_do_it(run: Run, harness: DlqHarness) -> None:
     """And follows it to its end; inside five minutes too (D6)."""
-    graveyard.bury(("a", 1), ("a", 2), ("b", 1))
+    harness.bury(("a", 1), ("a", 2), ("b", 1))
     assert "would let SQS move about 3 messages" in run("redrive", "--engine", "native").stdout
-    assert graveyard.counts(DEAD) == (3, 0)
+    assert harness.counts(DEAD) == (3, 0)
 
     ended = run("redrive", "--engine", "native", "--yes")
 
     assert (ended.exit_code, ended.stdout) == (0, "completed, about 3 moved\n")
-    assert graveyard.places(QUEUE) == [("a", 1), ("a", 2), ("b", 1)]
+    assert harness.places(QUEUE) == [("a", 1), ("a", 2), ("b", 1)]
     (task,) = json.loads(run("status", "--json").stdout)["tasks"]
     assert (task["status"], task["moved"], task["to_move"], task["rate"]) == ("COMPLETED", 3, 3, None)
 
 
-def test_a_native_redrive_can_be_left_alone_and_cancelled(run: Run, graveyard: Graveyard) -> None:
+def test_a_native_redrive_can_be_left_alone_and_cancelled(run: Run, harness: DlqHarness) -> None:
     """At one message a second: `ls` and `status` show it, a second one is refused by SQS, `cancel` ends it."""
-    graveyard.bury(("a", 1), ("a", 2), ("a", 3))
+    harness.bury(("a", 1), ("a", 2), ("a", 3))
     started = run("redrive", "--engine", "native", "--rate", "1", "--no-wait", "--yes")
     assert started.stdout == f"SQS moves about 3 messages of {DEAD}; see `dlq status`, `dlq cancel`\n"
 
@@ -371,11 +372,11 @@ def test_a_native_redrive_can_be_left_alone_and_cancelled(run: Run, graveyard: G
     would = run("cancel").stdout
     assert would == f"would cancel the move task of {DEAD}, which has moved about 1; add --yes to do it\n"
     assert run("cancel", "--yes").stdout == f"done: cancel the move task of {DEAD}, which has moved about 1\n"
-    graveyard.simulator.advance(1)
+    harness.simulator.advance(1)
     assert run("status").stdout.startswith("CANCELLED")
     again = run("cancel", "--yes")
     assert (again.exit_code, again.stderr) == (2, f"no move task runs on {DEAD}; see `dlq status`\n")
-    assert graveyard.counts(QUEUE)[0] + graveyard.counts(DEAD)[0] == 3
+    assert harness.counts(QUEUE)[0] + harness.counts(DEAD)[0] == 3
 
 
 def test_status_of_a_dlq_without_tasks(run: Run) -> None:
@@ -392,49 +393,49 @@ def _data(tmp_path: Path, text: str) -> tuple[str, str]:
     return "--data", str(path)
 
 
-def test_replace_puts_right_what_a_dead_message_says(run: Run, graveyard: Graveyard, tmp_path: Path) -> None:
+def test_replace_puts_right_what_a_dead_message_says(run: Run, harness: DlqHarness, tmp_path: Path) -> None:
     """Same event, group, number and epoch; new data, hash and deduplication id; attributes stay; the audit knows."""
-    graveyard.bury(("a", 1))
+    harness.bury(("a", 1))
     attributes = {"type": {"DataType": "String", "StringValue": "order.placed"}}
-    graveyard.send(DEAD, envelope("a", 2), MessageAttributes=attributes)
+    harness.send(DEAD, envelope("a", 2), MessageAttributes=attributes)
     act = ("replace", "a", "2", *_data(tmp_path, '{"n": "right"}'), *REASON)
 
     would = f"would replace message 2 of group a of {DEAD} and send it to {QUEUE}; add --yes to do it\n"
     assert run(*act).stdout == would
-    assert (graveyard.counts(DEAD), graveyard.line.sent, _audit(run)) == ((2, 0), [], [])
+    assert (harness.counts(DEAD), harness.line.sent, _audit(run)) == ((2, 0), [], [])
     assert run(*act, "--yes").exit_code == 0
 
-    (message,) = graveyard.drained(QUEUE)
+    (message,) = harness.drained(QUEUE)
     replaced = decode(message["Body"])
     assert (replaced.event.id, replaced.event.group, replaced.seq, replaced.epoch) == ("a-2", "a", 2, 1)
     assert replaced.event.data == {"n": "right"}
     assert message["MessageAttributes"] == attributes
     assert message["Attributes"]["MessageDeduplicationId"] != "a-2"
     assert len(message["Attributes"]["MessageDeduplicationId"]) <= 128
-    assert graveyard.places(DEAD) == [("a", 1)]
+    assert harness.places(DEAD) == [("a", 1)]
     (row,) = _audit(run)
     assert (row["action"], row["group_id"], row["seq"], row["reason"]) == ("replace", "a", 2, REASON[1])
     assert json.loads(row["detail"])["body"] == envelope("a", 2).body
 
 
-def test_replace_of_what_is_no_envelope_takes_a_whole_body(run: Run, graveyard: Graveyard) -> None:
+def test_replace_of_what_is_no_envelope_takes_a_whole_body(run: Run, harness: DlqHarness) -> None:
     """Addressed by its message id; the body has to be an envelope of the message's own group."""
-    undecodable = graveyard.send(DEAD, envelope("a", 1), MessageBody="{}")
+    undecodable = harness.send(DEAD, envelope("a", 1), MessageBody="{}")
     act = ("replace", "--message-id", undecodable, "--body", "-", *REASON, "--yes")
 
     with pytest.raises(EnvelopeError, match="group is 'b', allowed is 'a', the message's own"):
         run(*act, input=envelope("b", 1).body)
     with pytest.raises(EnvelopeError, match="sluice is None"):
         run(*act, input="{}")
-    assert (graveyard.counts(DEAD), graveyard.line.sent, _audit(run)) == ((1, 0), [], [])
+    assert (harness.counts(DEAD), harness.line.sent, _audit(run)) == ((1, 0), [], [])
     assert run(*act, input=envelope("a", 1).body).exit_code == 0
 
-    assert graveyard.places(QUEUE) == [("a", 1)]
-    assert graveyard.counts(DEAD) == (0, 0)
+    assert harness.places(QUEUE) == [("a", 1)]
+    assert harness.counts(DEAD) == (0, 0)
 
 
 def test_replace_of_a_held_message_stays_in_the_inbox(
-    run: Run, graveyard: Graveyard, database: Engine, tmp_path: Path
+    run: Run, harness: DlqHarness, database: Engine, tmp_path: Path
 ) -> None:
     """It is set aside there, not in the DLQ."""
     _hold(database)
@@ -446,12 +447,12 @@ def test_replace_of_a_held_message_stays_in_the_inbox(
         row = operations.parked_message(connection, "billing", "a", 3)
     assert row is not None
     assert (decode(row.body).event.data, row.held_at_us, row.attempts) == (None, None, 0)
-    assert graveyard.line.sent == []
+    assert harness.line.sent == []
 
 
-def test_a_message_that_cannot_be_seen_is_not_replaced(run: Run, graveyard: Graveyard, tmp_path: Path) -> None:
+def test_a_message_that_cannot_be_seen_is_not_replaced(run: Run, harness: DlqHarness, tmp_path: Path) -> None:
     """It may be behind ten others of its group; what was seen is given back, and what is said to be next helps."""
-    ids = [graveyard.send(DEAD, envelope("a", seq)) for seq in range(1, 13)]
+    ids = [harness.send(DEAD, envelope("a", seq)) for seq in range(1, 13)]
 
     said = (
         r"message 12 of group a is not among the 10 messages that can be seen, which are at most the first 10 of each"
@@ -459,11 +460,11 @@ def test_a_message_that_cannot_be_seen_is_not_replaced(run: Run, graveyard: Grav
     )
     with pytest.raises(DeadLetterError, match=said):
         run("replace", "a", "12", *_data(tmp_path, "1"), *REASON, "--yes")
-    assert graveyard.counts(DEAD) == (12, 0)
+    assert harness.counts(DEAD) == (12, 0)
     for front in ids[:2]:
         run("purge-one", "--message-id", front, *REASON, "--yes")
     run("replace", "a", "12", *_data(tmp_path, "1"), *REASON, "--yes")
-    assert graveyard.counts(DEAD) == (9, 0)
+    assert harness.counts(DEAD) == (9, 0)
 
 
 @pytest.mark.parametrize(
@@ -492,29 +493,29 @@ def test_data_that_is_no_json_is_refused(run: Run) -> None:
         run("replace", "a", "1", "--data", "-", *REASON, input="right")
 
 
-def test_purge_one_deletes_one_message_and_keeps_its_body(run: Run, graveyard: Graveyard) -> None:
+def test_purge_one_deletes_one_message_and_keeps_its_body(run: Run, harness: DlqHarness) -> None:
     """The audit is written first; the others stay as they are."""
-    graveyard.bury(("a", 1), ("b", 1))
-    unwanted = graveyard.send(DEAD, envelope("a", 2))
+    harness.bury(("a", 1), ("b", 1))
+    unwanted = harness.send(DEAD, envelope("a", 2))
     act = ("purge-one", "--message-id", unwanted, *REASON)
 
     would = f"would delete message {unwanted} of {DEAD}, which is number 2 of group a; add --yes to do it\n"
     assert run(*act).stdout == would
-    assert graveyard.counts(DEAD) == (3, 0)
+    assert harness.counts(DEAD) == (3, 0)
     assert run(*act, "--yes").exit_code == 0
 
-    assert graveyard.places(DEAD) == [("a", 1), ("b", 1)]
+    assert harness.places(DEAD) == [("a", 1), ("b", 1)]
     (row,) = _audit(run)
     assert (row["action"], json.loads(row["detail"])["body"]) == ("purge-one", envelope("a", 2).body)
 
 
-def test_purge_one_of_a_message_that_is_not_there(run: Run, graveyard: Graveyard) -> None:
+def test_purge_one_of_a_message_that_is_not_there(run: Run, harness: DlqHarness) -> None:
     """Says where it looked."""
-    graveyard.bury(("a", 1))
+    harness.bury(("a", 1))
 
     with pytest.raises(DeadLetterError, match="message nobody is not among the 1 messages that can be seen"):
         run("purge-one", "--message-id", "nobody", *REASON, "--yes")
-    assert graveyard.counts(DEAD) == (1, 0)
+    assert harness.counts(DEAD) == (1, 0)
 
 
 def test_retry_and_skip_act_on_the_inbox(run: Run, database: Engine) -> None:

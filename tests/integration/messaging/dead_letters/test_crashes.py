@@ -22,9 +22,10 @@ from sluice.cli.main import cli
 from sluice.clock import eventually
 from sluice.declaration import Consumer, Environment, Removal
 from sluice.messaging import failpoints
-from sluice.messaging.inbox import operations
-from tests.support.dead_letter_queues import Place, envelope
-from tests.support.relay_processes import PATIENCE_SECONDS, MessagingProcess
+from sluice.messaging.database.audit import acts
+from sluice.messaging.inbox.tables import audit
+from tests.support.dlq_harness import Place, envelope
+from tests.support.messaging_process import PATIENCE_SECONDS, MessagingProcess
 
 pytestmark = pytest.mark.xdist_group("localstack")  # one at a time
 PLACES = [("a", 1), ("a", 2), ("a", 3), ("b", 1)]
@@ -171,7 +172,7 @@ def test_d3_a_replace_killed_anywhere_is_finished_by_a_rerun(
     assert cemetery.seen(cemetery.queue) == [("a", 1)]
     assert cemetery.seen(cemetery.dead) == PLACES[1:]
     with database.connect() as connection:
-        rows = operations.audited(connection, "billing", most=10)
+        rows = acts(connection, audit.c.consumer, "billing", most=10)
     assert {json.loads(row["detail"])["body"] for row in rows} == {envelope("a", 1).body}
 
 

@@ -6,17 +6,20 @@ from typing import Any
 import pytest
 from sqlalchemy import Engine, select
 
+from sluice.messaging.database.audit import acts
 from sluice.messaging.envelope import TOMBSTONE, decode
 from sluice.messaging.errors import DeadLetterError, EnvelopeError
 from sluice.messaging.inbox import operations
-from sluice.messaging.inbox.inbox import Arrived, Inbox, ParkedMessage, Policy
-from sluice.messaging.inbox.operations import Operator
+from sluice.messaging.inbox.admission import Inbox
+from sluice.messaging.inbox.groups import Arrived, Policy
+from sluice.messaging.inbox.operations import InboxOperator
+from sluice.messaging.inbox.parking import ParkedMessage
 from sluice.messaging.inbox.sequence import Action
-from sluice.messaging.inbox.tables import exceptions, groups
-from tests.support.dead_letter_queues import envelope
-from tests.support.inbox_driver import handled, taken
+from sluice.messaging.inbox.tables import audit, exceptions, groups
+from tests.support.dlq_harness import envelope
+from tests.support.inbox_harness import handled, taken
 
-OPERATOR = Operator(consumer="billing", actor="ada", reason="the cause is mended")
+OPERATOR = InboxOperator(consumer="billing", actor="ada", reason="the cause is mended")
 PARKING = Inbox(Policy(consumer="billing", parks_poison=True, parks_gaps=True))
 RECORDING = Inbox(Policy(consumer="billing"))
 
@@ -85,7 +88,7 @@ def _exceptions(engine: Engine) -> list[tuple[int, int, str, bool]]:
 
 def _audited(engine: Engine) -> list[dict[str, Any]]:
     with engine.connect() as connection:
-        return operations.audited(connection, "billing", most=10)
+        return acts(connection, audit.c.consumer, "billing", most=10)
 
 
 @pytest.fixture
@@ -267,11 +270,16 @@ def test_a_tombstone_after_a_skip_is_one_number_still(inbox: Engine) -> None:
 @pytest.mark.parametrize(
     ("act", "group", "seq", "said"),
     [
-        (Operator.retry, "a", 4, "message 4 of group 'a' of billing is set aside and waits for its turn"),
-        (Operator.retry, "a", 9, "message 9 of group 'a' of billing is not set aside in the inbox"),
-        (Operator.retry, "z", 3, "message 3 of group 'z' of billing is not set aside in the inbox"),
-        (Operator.skip, "a", 1, "number 1 of group 'a' of billing is handled, allowed is one that is missing, dead or"),
-        (Operator.skip, "z", 1, "nothing of group 'z' has come to billing"),
+        (InboxOperator.retry, "a", 4, "message 4 of group 'a' of billing is set aside and waits for its turn"),
+        (InboxOperator.retry, "a", 9, "message 9 of group 'a' of billing is not set aside in the inbox"),
+        (InboxOperator.retry, "z", 3, "message 3 of group 'z' of billing is not set aside in the inbox"),
+        (
+            InboxOperator.skip,
+            "a",
+            1,
+            "number 1 of group 'a' of billing is handled, allowed is one that is missing, dead or",
+        ),
+        (InboxOperator.skip, "z", 1, "nothing of group 'z' has come to billing"),
     ],
 )
 def test_an_act_on_a_number_that_is_not_so_is_refused(held: Engine, act: Any, group: str, seq: int, said: str) -> None:
@@ -311,18 +319,12 @@ def test_a_number_far_ahead_of_a_group_that_waits_for_nothing_is_not_due(inbox: 
 
 def test_w16_another_consumers_inbox_is_left_alone(held: Engine) -> None:
     """One database, two consumers: what is done to one is nothing to the other."""
-    other = Operator(consumer="shipping", actor="ada", reason="mine")
+    other = InboxOperator(consumer="shipping", actor="ada", reason="mine")
 
     with pytest.raises(DeadLetterError), held.begin() as connection:
         other.skip(connection, "a", 3)
     with pytest.raises(DeadLetterError), held.begin() as connection:
         other.retry(connection, "a", 3)
-
-
-def test_nobody_acts_without_a_reason() -> None:
-    """Blanks are none."""
-    with pytest.raises(DeadLetterError, match="the reason is empty, allowed is a sentence"):
-        Operator(consumer="billing", actor="ada", reason=" ")
 
 
 def test_what_is_parked_and_open_is_listed(held: Engine) -> None:
@@ -368,7 +370,7 @@ def test_a_lowered_baseline_makes_what_is_before_it_missing(inbox: Engine) -> No
     assert _admit(inbox, late, 3, 4, 3) == [Action.HANDLE, Action.HANDLE, Action.DROP]
     with inbox.connect() as connection:
         assert operations.open_exceptions(connection, "billing", most=10) == []
-        (row,) = operations.audited(connection, "billing", most=10)
+        (row,) = acts(connection, audit.c.consumer, "billing", most=10)
     assert (row["action"], row["seq"], json.loads(row["detail"])) == (
         "lower-baseline",
         3,

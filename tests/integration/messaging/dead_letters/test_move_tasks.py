@@ -5,61 +5,61 @@ import pytest
 from sluice.messaging.errors import TransientError
 from sluice.messaging.sqs.dead_letter_queue import Destination
 from sluice.messaging.sqs.redrive import MoveTask, MoveTasks
-from tests.support.dead_letter_queues import DEAD, QUEUE, Graveyard
+from tests.support.dlq_harness import DEAD, QUEUE, DlqHarness
 
 
 @pytest.fixture
-def tasks(graveyard: Graveyard) -> MoveTasks:
+def tasks(harness: DlqHarness) -> MoveTasks:
     """Return the tasks of a DLQ that holds three messages of one group."""
-    graveyard.bury(("a", 1), ("a", 2), ("a", 3))
-    return MoveTasks(graveyard.tools_sqs, graveyard.dead_letters().arn)
+    harness.bury(("a", 1), ("a", 2), ("a", 3))
+    return MoveTasks(harness.tools_sqs, harness.dead_letters().arn)
 
 
 @pytest.fixture
-def queue_arn(graveyard: Graveyard) -> str:
+def queue_arn(harness: DlqHarness) -> str:
     """Return the ARN of the queue."""
-    return Destination(graveyard.tools_sqs, QUEUE).arn
+    return Destination(harness.tools_sqs, QUEUE).arn
 
 
-def _followed(graveyard: Graveyard, tasks: MoveTasks) -> list[MoveTask]:
-    return list(tasks.followed(clock=graveyard.clock, every_seconds=1))
+def _followed(harness: DlqHarness, tasks: MoveTasks) -> list[MoveTask]:
+    return list(tasks.followed(clock=harness.clock, every_seconds=1))
 
 
-def test_a_task_is_followed_to_its_end_at_its_rate(graveyard: Graveyard, tasks: MoveTasks, queue_arn: str) -> None:
+def test_a_task_is_followed_to_its_end_at_its_rate(harness: DlqHarness, tasks: MoveTasks, queue_arn: str) -> None:
     """One message a second: so many are seen moved, and the last look finds it completed."""
     tasks.start(queue_arn, rate=1)
 
-    seen = _followed(graveyard, tasks)
+    seen = _followed(harness, tasks)
 
     assert [(task.status, task.moved) for task in seen] == [("RUNNING", 1), ("RUNNING", 2), ("COMPLETED", 3)]
     assert {(task.rate, task.to_move, task.destination_arn) for task in seen} == {(1, 3, queue_arn)}
-    assert graveyard.places(QUEUE) == [("a", 1), ("a", 2), ("a", 3)]
+    assert harness.places(QUEUE) == [("a", 1), ("a", 2), ("a", 3)]
 
 
 def test_the_end_of_an_earlier_task_is_not_taken_for_that_of_this_one(
-    graveyard: Graveyard, tasks: MoveTasks, queue_arn: str
+    harness: DlqHarness, tasks: MoveTasks, queue_arn: str
 ) -> None:
     """Both are listed; the one that was started is followed."""
     tasks.start(queue_arn, rate=None)
-    assert [task.status for task in _followed(graveyard, tasks)] == ["COMPLETED"]
-    graveyard.kill()
+    assert [task.status for task in _followed(harness, tasks)] == ["COMPLETED"]
+    harness.kill()
 
     tasks.start(queue_arn, rate=1)
 
-    assert [task.status for task in _followed(graveyard, tasks)] == ["RUNNING", "RUNNING", "COMPLETED"]
+    assert [task.status for task in _followed(harness, tasks)] == ["RUNNING", "RUNNING", "COMPLETED"]
 
 
-def test_a_task_that_is_never_listed_is_not_waited_for_for_ever(graveyard: Graveyard, tasks: MoveTasks) -> None:
+def test_a_task_that_is_never_listed_is_not_waited_for_for_ever(harness: DlqHarness, tasks: MoveTasks) -> None:
     """It may run all the same: it is said where to look."""
-    started = graveyard.clock.monotonic()
+    started = harness.clock.monotonic()
 
     with pytest.raises(TransientError, match="tells of no such task; see `dlq status`"):
-        _followed(graveyard, tasks)
-    assert graveyard.clock.monotonic() - started < 20
+        _followed(harness, tasks)
+    assert harness.clock.monotonic() - started < 20
 
 
 def test_a_task_that_is_being_cancelled_cannot_be_cancelled_again(
-    graveyard: Graveyard, tasks: MoveTasks, queue_arn: str
+    harness: DlqHarness, tasks: MoveTasks, queue_arn: str
 ) -> None:
     """It has no handle any more; what it has moved stays moved."""
     tasks.start(queue_arn, rate=1)
@@ -68,8 +68,8 @@ def test_a_task_that_is_being_cancelled_cannot_be_cancelled_again(
     assert tasks.cancel(running) == 1
 
     assert tasks.running() is None
-    assert [task.status for task in _followed(graveyard, tasks)][-1] == "CANCELLED"
-    assert (graveyard.counts(QUEUE), graveyard.counts(DEAD)) == ((1, 0), (2, 0))
+    assert [task.status for task in _followed(harness, tasks)][-1] == "CANCELLED"
+    assert (harness.counts(QUEUE), harness.counts(DEAD)) == ((1, 0), (2, 0))
 
 
 def test_a_second_task_is_refused_while_one_runs(tasks: MoveTasks, queue_arn: str) -> None:

@@ -12,11 +12,11 @@ from sluice.messaging.sqs.dead_letter_queue import Letter
 from sluice.messaging.sqs.rate_limit import Pace
 from sluice.messaging.sqs.redrive import Choice, batch_of
 from sluice.simulator.hook import Simulator
-from tests.support.dead_letter_queues import (
+from tests.support.dlq_harness import (
     DEAD,
     QUEUE,
+    DlqHarness,
     Forgetful,
-    Graveyard,
     Killed,
     Renaming,
     dies_at,
@@ -29,51 +29,51 @@ from tests.support.dead_letter_queues import (
 POINTS = ("before_send", "after_send", "before_delete", "after_delete")
 
 
-def test_dead_letters_come_back_and_the_dlq_is_empty(graveyard: Graveyard) -> None:
+def test_dead_letters_come_back_and_the_dlq_is_empty(harness: DlqHarness) -> None:
     """All of them, each group in its order, and every one told of."""
-    graveyard.bury(("a", 1), ("a", 2), ("b", 1))
+    harness.bury(("a", 1), ("a", 2), ("b", 1))
     told: list[Letter] = []
 
-    result = graveyard.redrive(on_moved=told.append).work()
+    result = harness.redrive(on_moved=told.append).work()
 
-    assert graveyard.places(QUEUE) == [("a", 1), ("a", 2), ("b", 1)]
-    assert graveyard.counts(DEAD) == (0, 0)
+    assert harness.places(QUEUE) == [("a", 1), ("a", 2), ("b", 1)]
+    assert harness.counts(DEAD) == (0, 0)
     assert (sorted(result.moved), result.left, result.is_whole) == ([("a", 1), ("a", 2), ("b", 1)], {}, True)
     assert len(told) == 3
 
 
-def test_an_empty_dlq_is_done_at_once(graveyard: Graveyard) -> None:
+def test_an_empty_dlq_is_done_at_once(harness: DlqHarness) -> None:
     """Nothing is moved, nothing is left, and it came to its end."""
-    result = graveyard.redrive().work()
+    result = harness.redrive().work()
 
     assert (result.moved, result.left, result.is_whole, result.error) == ([], {}, True, None)
 
 
-def test_d6_a_message_redriven_at_once_is_not_taken_for_a_repeat(graveyard: Graveyard) -> None:
+def test_d6_a_message_redriven_at_once_is_not_taken_for_a_repeat(harness: DlqHarness) -> None:
     """Inside the five minutes the queue remembers the first send; the copy has an id of its own, of 128 at most."""
-    graveyard.bury(("a", 1), ("a", 2))
-    started = graveyard.clock.monotonic()
+    harness.bury(("a", 1), ("a", 2))
+    started = harness.clock.monotonic()
 
-    graveyard.redrive(run="x" * 19).work()
+    harness.redrive(run="x" * 19).work()
 
-    assert graveyard.clock.monotonic() - started < 300
-    assert graveyard.places(QUEUE) == [("a", 1), ("a", 2)]
-    ids = [sent["MessageDeduplicationId"] for sent in graveyard.line.sent]
+    assert harness.clock.monotonic() - started < 300
+    assert harness.places(QUEUE) == [("a", 1), ("a", 2)]
+    ids = [sent["MessageDeduplicationId"] for sent in harness.line.sent]
     assert len(set(ids)) == 2
     assert len(dead_letter_queue.deduplication_id("redrive", "x" * 19, "i" * 100)) == 128
 
 
-def test_d6_under_its_own_id_it_would_be_lost(graveyard: Graveyard, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_d6_under_its_own_id_it_would_be_lost(harness: DlqHarness, monkeypatch: pytest.MonkeyPatch) -> None:
     """The control: SQS accepts the send and drops it, and the tool deletes what was accepted."""
-    graveyard.bury(("a", 1))
+    harness.bury(("a", 1))
     monkeypatch.setattr(redrive, "deduplication_id", lambda *_: envelope("a", 1).deduplication_id)
 
-    graveyard.redrive().work()
+    harness.redrive().work()
 
-    assert (graveyard.counts(QUEUE), graveyard.counts(DEAD)) == ((0, 0), (0, 0))
+    assert (harness.counts(QUEUE), harness.counts(DEAD)) == ((0, 0), (0, 0))
 
 
-def test_d7_a_message_comes_back_as_it_was(graveyard: Graveyard) -> None:
+def test_d7_a_message_comes_back_as_it_was(harness: DlqHarness) -> None:
     """Body, group, attributes of every type and trace header; its place and its deduplication id are new."""
     attributes = {
         "type": {"DataType": "String", "StringValue": "order.placed"},
@@ -83,72 +83,72 @@ def test_d7_a_message_comes_back_as_it_was(graveyard: Graveyard) -> None:
     }
     trace = {"AWSTraceHeader": {"DataType": "String", "StringValue": "Root=1-5759e988-bd862e3fe1be46a994272793"}}
     sent = {"MessageAttributes": attributes, "MessageSystemAttributes": trace}
-    graveyard.send(DEAD, envelope("a", 1, data={"ü": "\n\t✓"}), **sent)
+    harness.send(DEAD, envelope("a", 1, data={"ü": "\n\t✓"}), **sent)
 
-    graveyard.redrive().work()
+    harness.redrive().work()
 
-    (message,) = graveyard.drained(QUEUE)
+    (message,) = harness.drained(QUEUE)
     assert message["Body"] == envelope("a", 1, data={"ü": "\n\t✓"}).body
     assert message["MessageAttributes"] == attributes
     assert message["Attributes"]["MessageGroupId"] == "a"
     assert message["Attributes"]["AWSTraceHeader"] == trace["AWSTraceHeader"]["StringValue"]
 
 
-def test_d7_what_is_no_envelope_comes_back_as_well(graveyard: Graveyard) -> None:
+def test_d7_what_is_no_envelope_comes_back_as_well(harness: DlqHarness) -> None:
     """The tool moves messages; whether they can be read is for whoever receives them."""
-    graveyard.send(DEAD, envelope("a", 1), MessageBody="<xml/>")
+    harness.send(DEAD, envelope("a", 1), MessageBody="<xml/>")
 
-    result = graveyard.redrive().work()
+    result = harness.redrive().work()
 
-    assert [message["Body"] for message in graveyard.drained(QUEUE)] == ["<xml/>"]
+    assert [message["Body"] for message in harness.drained(QUEUE)] == ["<xml/>"]
     assert result.moved == [("a", None)]
 
 
-def _dying_again(graveyard: Graveyard) -> Any:
+def _dying_again(harness: DlqHarness) -> Any:
     """Return what lets every message that was brought back die at once."""
-    return lambda _: graveyard.kill()
+    return lambda _: harness.kill()
 
 
-def test_d8_what_dies_again_is_left_and_the_run_ends(graveyard: Graveyard) -> None:
+def test_d8_what_dies_again_is_left_and_the_run_ends(harness: DlqHarness) -> None:
     """Everything fails again, while the run is on: each message is sent once, and found dead again once."""
-    graveyard.bury(("a", 1), ("a", 2), ("b", 1))
+    harness.bury(("a", 1), ("a", 2), ("b", 1))
 
-    result = graveyard.redrive(on_moved=_dying_again(graveyard)).work()
+    result = harness.redrive(on_moved=_dying_again(harness)).work()
 
-    assert len(graveyard.line.sent) == 3
+    assert len(harness.line.sent) == 3
     assert (len(result.moved), result.left_counts(), result.is_whole) == (3, {"bounced": 3}, True)
-    assert graveyard.counts(DEAD) == (3, 0)
+    assert harness.counts(DEAD) == (3, 0)
 
 
-def test_d8_what_dies_again_is_known_by_its_deduplication_id_too(graveyard: Graveyard) -> None:
+def test_d8_what_dies_again_is_known_by_its_deduplication_id_too(harness: DlqHarness) -> None:
     """Should SQS give a dead letter another message id: its deduplication id in the DLQ is the one it had."""
-    graveyard.bury(("a", 1), ("b", 1))
-    Renaming().attach(graveyard.tools_sqs)
+    harness.bury(("a", 1), ("b", 1))
+    Renaming().attach(harness.tools_sqs)
 
-    result = graveyard.redrive(on_moved=_dying_again(graveyard)).work()
+    result = harness.redrive(on_moved=_dying_again(harness)).work()
 
-    assert (len(graveyard.line.sent), result.left_counts()) == (2, {"bounced": 2})
+    assert (len(harness.line.sent), result.left_counts()) == (2, {"bounced": 2})
 
 
-def test_d8_a_run_that_forgets_its_copies_goes_on(graveyard: Graveyard) -> None:
+def test_d8_a_run_that_forgets_its_copies_goes_on(harness: DlqHarness) -> None:
     """The control: only its bound ends it."""
-    graveyard.bury(("a", 1), ("a", 2), ("b", 1))
-    run = graveyard.redrive(on_moved=_dying_again(graveyard), most=20)
+    harness.bury(("a", 1), ("a", 2), ("b", 1))
+    run = harness.redrive(on_moved=_dying_again(harness), most=20)
     run._copies = Forgetful()
 
     run.work()
 
-    assert len(graveyard.line.sent) == 20
+    assert len(harness.line.sent) == 20
 
 
-def test_d8_a_further_run_takes_up_what_died_again(graveyard: Graveyard) -> None:
+def test_d8_a_further_run_takes_up_what_died_again(harness: DlqHarness) -> None:
     """After the cause is mended: its copies are no longer this run's own."""
-    graveyard.bury(("a", 1))
-    graveyard.redrive(on_moved=_dying_again(graveyard)).work()
+    harness.bury(("a", 1))
+    harness.redrive(on_moved=_dying_again(harness)).work()
 
-    graveyard.redrive(run="r2").work()
+    harness.redrive(run="r2").work()
 
-    assert graveyard.places(QUEUE) == [("a", 1)]
+    assert harness.places(QUEUE) == [("a", 1)]
 
 
 @st.composite
@@ -160,9 +160,9 @@ def _disasters(draw: st.DrawFn) -> tuple[list[tuple[str, int]], list[str | None]
     return places, draw(faults), draw(faults), draw(st.sampled_from([None, 0.5, 5.0, 200.0]))
 
 
-def _assert_in_order(graveyard: Graveyard, places: list[tuple[str, int]]) -> None:
+def _assert_in_order(harness: DlqHarness, places: list[tuple[str, int]]) -> None:
     """Nothing was lost, nothing doubled, and each group came as it was in the DLQ."""
-    arrived, left = graveyard.places(QUEUE), graveyard.places(DEAD)
+    arrived, left = harness.places(QUEUE), harness.places(DEAD)
     for group, numbers in in_groups(places):
         came = [seq for one, seq in arrived if one == group]
         stayed = [seq for one, seq in left if one == group]
@@ -175,141 +175,141 @@ def _assert_in_order(graveyard: Graveyard, places: list[tuple[str, int]]) -> Non
 def test_d12_every_group_arrives_in_order_whatever_fails(disaster: Any) -> None:
     """Sends and deletes fail, arrive or not, at any rate; what is sent twice for that is one message."""
     places, send_faults, delete_faults, rate = disaster
-    graveyard = Graveyard(Simulator())
+    harness = DlqHarness(Simulator())
     for group, seq in places:
-        graveyard.send(DEAD, envelope(group, seq))
-    graveyard.line.faults |= {"SendMessage": send_faults, "DeleteMessage": delete_faults}
-    pace = Pace(rate, clock=graveyard.clock)
+        harness.send(DEAD, envelope(group, seq))
+    harness.line.faults |= {"SendMessage": send_faults, "DeleteMessage": delete_faults}
+    pace = Pace(rate, clock=harness.clock)
 
-    graveyard.redrive(pace=pace, batch=batch_of(rate, 120)).work()
+    harness.redrive(pace=pace, batch=batch_of(rate, 120)).work()
 
-    graveyard.simulator.advance(200)  # what was deleted unanswered, or is held by nobody
-    _assert_in_order(graveyard, places)
+    harness.simulator.advance(200)  # what was deleted unanswered, or is held by nobody
+    _assert_in_order(harness, places)
 
 
-def test_d16_what_is_behind_a_message_that_cannot_be_sent_stays_behind_it(graveyard: Graveyard) -> None:
+def test_d16_what_is_behind_a_message_that_cannot_be_sent_stays_behind_it(harness: DlqHarness) -> None:
     """Group a stops at its first message and goes on with it in the next pass; b does not wait for that."""
-    graveyard.bury(("a", 1), ("a", 2), ("a", 3), ("b", 1))
-    graveyard.line.faults["SendMessage"] = ["InternalError"]
+    harness.bury(("a", 1), ("a", 2), ("a", 3), ("b", 1))
+    harness.line.faults["SendMessage"] = ["InternalError"]
 
-    result = graveyard.redrive().work()
+    result = harness.redrive().work()
 
-    sent = [sent["MessageBody"] for sent in graveyard.line.sent]
+    sent = [sent["MessageBody"] for sent in harness.line.sent]
     expected = [("a", 1), ("b", 1), ("a", 1), ("a", 2), ("a", 3)]
     assert sent == [envelope(group, seq).body for group, seq in expected]
     assert (len(result.moved), result.left) == (4, {})
 
 
-def test_d16_a_pass_without_progress_is_the_last(graveyard: Graveyard) -> None:
+def test_d16_a_pass_without_progress_is_the_last(harness: DlqHarness) -> None:
     """Nobody can be sent to: everything is left, free at once, and the reason is told."""
-    graveyard.bury(("a", 1), ("a", 2), ("b", 1))
-    graveyard.line.faults["SendMessage"] = ["AccessDenied"] * 9
+    harness.bury(("a", 1), ("a", 2), ("b", 1))
+    harness.line.faults["SendMessage"] = ["AccessDenied"] * 9
 
-    result = graveyard.redrive().work()
+    result = harness.redrive().work()
 
     assert result.left_counts() == {"failed": 2, "behind": 1}
     assert "AccessDenied" in (result.error or "")
-    assert len(graveyard.line.sent) == 2
-    assert graveyard.counts(DEAD) == (3, 0)
+    assert len(harness.line.sent) == 2
+    assert harness.counts(DEAD) == (3, 0)
 
 
-def test_a_run_gives_up_after_ten_failures_one_after_the_other(graveyard: Graveyard) -> None:
+def test_a_run_gives_up_after_ten_failures_one_after_the_other(harness: DlqHarness) -> None:
     """And does not try each group of a large DLQ against a queue that refuses everything."""
-    graveyard.bury(*[(f"g{number}", 1) for number in range(25)])
-    graveyard.line.faults["SendMessage"] = ["AccessDenied"] * 25
+    harness.bury(*[(f"g{number}", 1) for number in range(25)])
+    harness.line.faults["SendMessage"] = ["AccessDenied"] * 25
 
-    result = graveyard.redrive().work()
+    result = harness.redrive().work()
 
-    assert (len(graveyard.line.sent), result.is_whole) == (10, False)
-    assert graveyard.counts(DEAD) == (25, 0)
+    assert (len(harness.line.sent), result.is_whole) == (10, False)
+    assert harness.counts(DEAD) == (25, 0)
 
 
-def test_failures_between_which_something_came_back_are_not_counted_together(graveyard: Graveyard) -> None:
+def test_failures_between_which_something_came_back_are_not_counted_together(harness: DlqHarness) -> None:
     """Nine, one that is brought back, and nine again: the run goes on to its end."""
-    graveyard.bury(*[(f"g{number:02}", 1) for number in range(19)])
-    graveyard.line.faults["SendMessage"] = ["ServiceUnavailable"] * 9 + [None] + ["ServiceUnavailable"] * 9
+    harness.bury(*[(f"g{number:02}", 1) for number in range(19)])
+    harness.line.faults["SendMessage"] = ["ServiceUnavailable"] * 9 + [None] + ["ServiceUnavailable"] * 9
 
-    result = graveyard.redrive().work()
+    result = harness.redrive().work()
 
     assert (len(result.moved), result.left, result.is_whole) == (19, {}, True)
 
 
-def test_a_message_whose_delete_failed_is_not_sent_again(graveyard: Graveyard) -> None:
+def test_a_message_whose_delete_failed_is_not_sent_again(harness: DlqHarness) -> None:
     """Sent and confirmed, it is only deleted in the next pass, however long that takes to come."""
-    graveyard.bury(("a", 1), ("b", 1))
-    graveyard.line.faults["DeleteMessage"] = ["InternalError"]
+    harness.bury(("a", 1), ("b", 1))
+    harness.line.faults["DeleteMessage"] = ["InternalError"]
 
-    result = graveyard.redrive().work()
+    result = harness.redrive().work()
 
-    assert len(graveyard.line.sent) == 2
-    assert (len(result.moved), result.left, graveyard.counts(DEAD)) == (2, {}, (0, 0))
+    assert len(harness.line.sent) == 2
+    assert (len(result.moved), result.left, harness.counts(DEAD)) == (2, {}, (0, 0))
 
 
-def _survivors(graveyard: Graveyard) -> set[tuple[str, int]]:
+def _survivors(harness: DlqHarness) -> set[tuple[str, int]]:
     """Return what is in one of the queues at least."""
-    graveyard.simulator.advance(200)
-    return set(graveyard.places(QUEUE)) | set(graveyard.places(DEAD))
+    harness.simulator.advance(200)
+    return set(harness.places(QUEUE)) | set(harness.places(DEAD))
 
 
 @pytest.mark.parametrize("count", [1, 2])
 @pytest.mark.parametrize("point", POINTS)
-def test_d3_a_message_is_always_in_one_of_the_queues(graveyard: Graveyard, point: str, count: int) -> None:
+def test_d3_a_message_is_always_in_one_of_the_queues(harness: DlqHarness, point: str, count: int) -> None:
     """A run dies at any step: nothing is in neither queue."""
     places = {("a", 1), ("a", 2), ("b", 1)}
-    graveyard.bury(*sorted(places))
+    harness.bury(*sorted(places))
 
     with pytest.raises(Killed):
-        graveyard.redrive(failpoint=dies_at(point, count)).work()
+        harness.redrive(failpoint=dies_at(point, count)).work()
 
-    assert _survivors(graveyard) == places
+    assert _survivors(harness) == places
 
 
 @pytest.mark.parametrize("count", [1, 2])
 @pytest.mark.parametrize("point", POINTS)
-def test_d4_a_run_that_died_is_finished_under_its_id(graveyard: Graveyard, point: str, count: int) -> None:
+def test_d4_a_run_that_died_is_finished_under_its_id(harness: DlqHarness, point: str, count: int) -> None:
     """What was sent and not deleted is sent again under the same deduplication id: one message, in its order."""
-    graveyard.bury(("a", 1), ("a", 2), ("b", 1))
+    harness.bury(("a", 1), ("a", 2), ("b", 1))
     with pytest.raises(Killed):
-        graveyard.redrive(failpoint=dies_at(point, count)).work()
+        harness.redrive(failpoint=dies_at(point, count)).work()
 
-    graveyard.redrive().work()
+    harness.redrive().work()
 
-    assert graveyard.places(QUEUE) == [("a", 1), ("a", 2), ("b", 1)]
-    assert graveyard.counts(DEAD) == (0, 0)
+    assert harness.places(QUEUE) == [("a", 1), ("a", 2), ("b", 1)]
+    assert harness.counts(DEAD) == (0, 0)
 
 
-def test_d4_under_another_id_it_would_come_twice(graveyard: Graveyard) -> None:
+def test_d4_under_another_id_it_would_come_twice(harness: DlqHarness) -> None:
     """The control: then only the inbox drops the second."""
-    graveyard.bury(("a", 1))
+    harness.bury(("a", 1))
     with pytest.raises(Killed):
-        graveyard.redrive(failpoint=dies_at("after_send")).work()
+        harness.redrive(failpoint=dies_at("after_send")).work()
 
-    graveyard.redrive(run="r2").work()
+    harness.redrive(run="r2").work()
 
-    assert graveyard.places(QUEUE) == [("a", 1), ("a", 1)]
+    assert harness.places(QUEUE) == [("a", 1), ("a", 1)]
 
 
-def test_d3_deleting_before_the_send_is_caught(graveyard: Graveyard, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_d3_deleting_before_the_send_is_caught(harness: DlqHarness, monkeypatch: pytest.MonkeyPatch) -> None:
     """The control: killed in between, the message is nowhere."""
-    graveyard.bury(("a", 1), ("b", 1))
+    harness.bury(("a", 1), ("b", 1))
     monkeypatch.setattr(dead_letter_queue, "move", move_deleting_first)
 
     with pytest.raises(Killed):
-        graveyard.redrive(failpoint=dies_at("before_send")).work()
+        harness.redrive(failpoint=dies_at("before_send")).work()
 
-    assert _survivors(graveyard) == {("b", 1)}
+    assert _survivors(harness) == {("b", 1)}
 
 
-def test_d16_ignoring_what_a_send_met_is_caught(graveyard: Graveyard, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_d16_ignoring_what_a_send_met_is_caught(harness: DlqHarness, monkeypatch: pytest.MonkeyPatch) -> None:
     """The control: what could not be sent is deleted all the same."""
-    graveyard.bury(("a", 1), ("a", 2))
-    graveyard.line.faults["SendMessage"] = ["InternalError"]
+    harness.bury(("a", 1), ("a", 2))
+    harness.line.faults["SendMessage"] = ["InternalError"]
     monkeypatch.setattr(dead_letter_queue, "move", move_ignoring_failures)
 
-    graveyard.redrive().work()
+    harness.redrive().work()
 
     with pytest.raises(AssertionError):
-        _assert_in_order(graveyard, [("a", 1), ("a", 2)])
+        _assert_in_order(harness, [("a", 1), ("a", 2)])
 
 
 @pytest.mark.parametrize(
@@ -326,83 +326,83 @@ def test_d16_ignoring_what_a_send_met_is_caught(graveyard: Graveyard, monkeypatc
     ],
 )
 def test_only_what_matches_comes_back_and_nothing_overtakes(
-    graveyard: Graveyard, choice: Choice, moved: list[tuple[str, int]], left: dict[str, int]
+    harness: DlqHarness, choice: Choice, moved: list[tuple[str, int]], left: dict[str, int]
 ) -> None:
     """What matches behind a message of its group that does not is left, and counted as such; all is free again."""
-    graveyard.bury(("a", 1), ("a", 2), ("b", 1))
+    harness.bury(("a", 1), ("a", 2), ("b", 1))
 
-    result = graveyard.redrive(choice=choice).work()
+    result = harness.redrive(choice=choice).work()
 
     assert (sorted(result.moved), result.left_counts()) == (moved, left)
-    assert graveyard.counts(DEAD) == (3 - len(moved), 0)
-    assert graveyard.places(QUEUE) == moved
+    assert harness.counts(DEAD) == (3 - len(moved), 0)
+    assert harness.places(QUEUE) == moved
 
 
-def test_what_is_no_envelope_has_neither_type_nor_event(graveyard: Graveyard) -> None:
+def test_what_is_no_envelope_has_neither_type_nor_event(harness: DlqHarness) -> None:
     """It is brought back by its group, and left by what cannot be told of it."""
-    graveyard.send(DEAD, envelope("a", 1), MessageBody="{}")
+    harness.send(DEAD, envelope("a", 1), MessageBody="{}")
 
-    assert graveyard.redrive(choice=Choice(types=frozenset({"order.placed"}))).work().moved == []
-    assert graveyard.redrive(choice=Choice(groups=frozenset("a"))).work().moved == [("a", None)]
+    assert harness.redrive(choice=Choice(types=frozenset({"order.placed"}))).work().moved == []
+    assert harness.redrive(choice=Choice(groups=frozenset("a"))).work().moved == [("a", None)]
 
 
-def test_a_canary_moves_so_many_and_stops(graveyard: Graveyard) -> None:
+def test_a_canary_moves_so_many_and_stops(harness: DlqHarness) -> None:
     """The rest is free again; the next run takes it, in order."""
-    graveyard.bury(("a", 1), ("a", 2), ("a", 3))
+    harness.bury(("a", 1), ("a", 2), ("a", 3))
 
-    result = graveyard.redrive(most=1).work()
+    result = harness.redrive(most=1).work()
 
-    assert (result.moved, result.is_whole, graveyard.counts(DEAD)) == ([("a", 1)], True, (2, 0))
-    graveyard.redrive().work()
-    assert graveyard.places(QUEUE) == [("a", 1), ("a", 2), ("a", 3)]
+    assert (result.moved, result.is_whole, harness.counts(DEAD)) == ([("a", 1)], True, (2, 0))
+    harness.redrive().work()
+    assert harness.places(QUEUE) == [("a", 1), ("a", 2), ("a", 3)]
 
 
-def test_a_stopped_run_gives_back_what_it_holds(graveyard: Graveyard) -> None:
+def test_a_stopped_run_gives_back_what_it_holds(harness: DlqHarness) -> None:
     """It ends after the message it is at, and says that it is not through."""
-    graveyard.bury(("a", 1), ("a", 2), ("b", 1))
-    run = graveyard.redrive(is_stopped=lambda: bool(graveyard.line.sent))
+    harness.bury(("a", 1), ("a", 2), ("b", 1))
+    run = harness.redrive(is_stopped=lambda: bool(harness.line.sent))
 
     result = run.work()
 
     assert (len(result.moved), result.is_whole) == (1, False)
-    assert graveyard.counts(DEAD) == (2, 0)
+    assert harness.counts(DEAD) == (2, 0)
 
 
-def test_a_dlq_that_goes_away_ends_the_run(graveyard: Graveyard) -> None:
+def test_a_dlq_that_goes_away_ends_the_run(harness: DlqHarness) -> None:
     """What was done until then is told."""
-    graveyard.bury(("a", 1))
-    graveyard.line.faults["ReceiveMessage"] = [None, "unreachable"]
+    harness.bury(("a", 1))
+    harness.line.faults["ReceiveMessage"] = [None, "unreachable"]
 
-    result = graveyard.redrive().work()
+    result = harness.redrive().work()
 
     assert (result.moved, result.is_whole) == ([("a", 1)], False)
     assert "EndpointConnectionError" in (result.error or "")
 
 
-def test_a_slow_run_begins_nothing_with_a_letter_that_may_be_somebody_elses(graveyard: Graveyard) -> None:
+def test_a_slow_run_begins_nothing_with_a_letter_that_may_be_somebody_elses(harness: DlqHarness) -> None:
     """A pace that was not reckoned with: what was received too long ago is left, and the next pass has it."""
     for seq in (1, 2, 3):
-        graveyard.send(DEAD, envelope("a", seq))
-    pace = Pace(0.1, clock=graveyard.clock)
+        harness.send(DEAD, envelope("a", seq))
+    pace = Pace(0.1, clock=harness.clock)
 
-    result = graveyard.redrive(pace=pace, source=graveyard.dead_letters(hold_seconds=20)).work()
+    result = harness.redrive(pace=pace, source=harness.dead_letters(hold_seconds=20)).work()
 
     assert (result.moved, result.left) == ([("a", 1), ("a", 2), ("a", 3)], {})
-    assert graveyard.places(QUEUE) == [("a", 1), ("a", 2), ("a", 3)]
-    assert len(graveyard.line.sent) == 3
+    assert harness.places(QUEUE) == [("a", 1), ("a", 2), ("a", 3)]
+    assert len(harness.line.sent) == 3
 
 
-def test_d15_a_run_keeps_to_its_rate(graveyard: Graveyard) -> None:
+def test_d15_a_run_keeps_to_its_rate(harness: DlqHarness) -> None:
     """Twenty messages at two a second, by the simulator's clock: not before nine and a half seconds are over."""
     for seq in range(1, 21):
-        graveyard.send(DEAD, envelope(f"g{seq % 3}", seq))
-    started = graveyard.clock.monotonic()
+        harness.send(DEAD, envelope(f"g{seq % 3}", seq))
+    started = harness.clock.monotonic()
     at: list[float] = []
 
-    graveyard.redrive(
-        pace=Pace(2, clock=graveyard.clock),
+    harness.redrive(
+        pace=Pace(2, clock=harness.clock),
         batch=batch_of(2, 120),
-        on_moved=lambda _: at.append(graveyard.clock.monotonic()),
+        on_moved=lambda _: at.append(harness.clock.monotonic()),
     ).work()
 
     assert len(at) == 20
@@ -412,7 +412,7 @@ def test_d15_a_run_keeps_to_its_rate(graveyard: Graveyard) -> None:
 
 
 @pytest.mark.parametrize("run", ["", "x" * 20, "a b", "a:b"])
-def test_a_run_that_cannot_be_one_is_refused(graveyard: Graveyard, run: str) -> None:
+def test_a_run_that_cannot_be_one_is_refused(harness: DlqHarness, run: str) -> None:
     """It is part of every deduplication id."""
     with pytest.raises(ConfigError, match="allowed are 1 to 19 letters"):
-        graveyard.redrive(run=run)
+        harness.redrive(run=run)

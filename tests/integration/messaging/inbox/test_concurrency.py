@@ -9,7 +9,7 @@ from sqlalchemy import Connection, Engine, text
 
 from sluice.clock import SystemClock, eventually
 from sluice.messaging.inbox.sequence import Action, Decision, State
-from tests.support.inbox_driver import Ledger, arrived, handled, taken
+from tests.support.inbox_harness import InboxHarness, arrived, handled, taken
 from tests.support.postgres_interleaving import is_waiting
 
 _SECONDS_MAX = 20
@@ -17,13 +17,13 @@ _HANDLED, _REPEATED = Decision(State.CONTIGUOUS, Action.HANDLE), Decision(State.
 
 
 @pytest.fixture
-def parking(on_postgres: Engine) -> Ledger:
+def parking(on_postgres: Engine) -> InboxHarness:
     """Return an inbox with a group whose first message was dead and is back, and whose second is set aside."""
-    ledger = Ledger(on_postgres, parks_poison=True, parks_gaps=True)
-    ledger.bury(1)
-    ledger.come(2)
-    ledger.come(1, copy="-redriven")
-    return ledger
+    harness = InboxHarness(on_postgres, parks_poison=True, parks_gaps=True)
+    harness.bury(1)
+    harness.come(2)
+    harness.come(1, copy="-redriven")
+    return harness
 
 
 @contextmanager
@@ -56,21 +56,23 @@ def test_w9_of_two_with_copies_of_a_message_the_second_waits(
     on_postgres: Engine, seq: int, second: Decision, *, is_committed: bool
 ) -> None:
     """W9: it finds the message done when the first commits, and its own when the first rolls back."""
-    ledger = Ledger(on_postgres)
-    ledger.come(*range(1, seq))
+    harness = InboxHarness(on_postgres)
+    harness.come(*range(1, seq))
     copy = arrived(seq, copy="-again")
 
     with on_postgres.connect() as first:
-        assert handled(ledger.inbox, first, arrived(seq)) == _HANDLED
-        with _waiting(on_postgres, lambda connection: handled(ledger.inbox, connection, copy)) as acting:
+        assert handled(harness.inbox, first, arrived(seq)) == _HANDLED
+        with _waiting(on_postgres, lambda connection: handled(harness.inbox, connection, copy)) as acting:
             first.commit() if is_committed else first.rollback()
             assert acting.result(_SECONDS_MAX) == second
 
-    assert ledger.at() == (1, 1, seq)
+    assert harness.at() == (1, 1, seq)
 
 
 @pytest.mark.parametrize(("is_committed", "expected"), [(True, _HANDLED), (False, Decision(State.GAP, Action.PARK))])
-def test_d9_a_live_message_waits_for_the_drainer(parking: Ledger, expected: Decision, *, is_committed: bool) -> None:
+def test_d9_a_live_message_waits_for_the_drainer(
+    parking: InboxHarness, expected: Decision, *, is_committed: bool
+) -> None:
     """D9: it comes next when the last parked one was handled and its group unparked, and is set aside when not."""
     with parking.engine.connect() as drainer:
         assert taken(parking.inbox, drainer) is not None
@@ -82,7 +84,7 @@ def test_d9_a_live_message_waits_for_the_drainer(parking: Ledger, expected: Deci
     assert (parking.at(), parking.is_parked()) == ((1, 1, 3), False)
 
 
-def test_of_two_drainers_the_second_goes_on_with_another_group(parking: Ledger) -> None:
+def test_of_two_drainers_the_second_goes_on_with_another_group(parking: InboxHarness) -> None:
     """A group that is locked is due still, and is left alone without waiting."""
     parking.bury(1, group="b")
     parking.come(2, group="b")
@@ -97,7 +99,7 @@ def test_of_two_drainers_the_second_goes_on_with_another_group(parking: Ledger) 
         assert parking.inbox.next_parked(second, "b") is not None
 
 
-def test_a_drainer_leaves_a_group_alone_whose_message_is_being_handled(parking: Ledger) -> None:
+def test_a_drainer_leaves_a_group_alone_whose_message_is_being_handled(parking: InboxHarness) -> None:
     """A live message has the group: what is set aside behind it has to wait for its commit."""
     with parking.engine.connect() as live, parking.engine.connect() as drainer:
         drainer.execute(text("SET LOCAL lock_timeout = '1ms'"))
@@ -109,7 +111,7 @@ def test_a_drainer_leaves_a_group_alone_whose_message_is_being_handled(parking: 
     assert (parking.at(), parking.set_aside(), parking.is_parked()) == ((1, 1, 2), [], False)
 
 
-def test_a_skip_waits_for_the_message_it_is_about(parking: Ledger) -> None:
+def test_a_skip_waits_for_the_message_it_is_about(parking: InboxHarness) -> None:
     """An operator and a drainer are at one number: who comes second finds it handled, and is told."""
     with parking.engine.connect() as drainer:
         assert taken(parking.inbox, drainer) is not None

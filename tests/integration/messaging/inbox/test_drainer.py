@@ -4,8 +4,8 @@ import pytest
 from sqlalchemy import Engine, select
 
 from sluice.messaging.handlers import Reject, Retry
-from sluice.messaging.inbox.inbox import Policy
-from sluice.messaging.inbox.operations import Operator
+from sluice.messaging.inbox.groups import Policy
+from sluice.messaging.inbox.operations import InboxOperator
 from sluice.messaging.inbox.tables import parked
 from tests.support.worker_harness import MAX_ATTEMPTS, TIMEOUT_SECONDS, Hands, Killed, World, dying
 
@@ -111,7 +111,7 @@ def test_a_message_that_fails_is_tried_again_with_backoff_and_then_held(world: W
         assert [tuple(row) for row in held] == [(2, "ValueError: boom")]
 
     with world.engine.begin() as connection:
-        Operator(consumer="billing", actor="ann", reason="fixed", clock=world.clock).retry(connection, "a", 2)
+        InboxOperator(consumer="billing", actor="ann", reason="fixed", clock=world.clock).retry(connection, "a", 2)
     assert worker.drainer.step() == 2
     assert world.effects() == [("a", 1), ("a", 2), ("a", 3)]
 

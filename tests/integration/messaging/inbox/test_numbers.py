@@ -9,68 +9,69 @@ from hypothesis import strategies as st
 from sqlalchemy import Engine, select, text
 
 from sluice.clock import eventually
-from sluice.messaging.database import engines, schema
+from sluice.messaging.database import engines
 from sluice.messaging.envelope import TOMBSTONE
+from sluice.messaging.inbox import tables
 from sluice.messaging.inbox.sequence import Action, Decision, State
 from sluice.messaging.inbox.tables import exceptions
-from tests.support.inbox_driver import START_US, Ledger, arrived, handled
+from tests.support.inbox_harness import START_US, InboxHarness, arrived, handled
 
 HANDLE, DROP, PARK, REJECT, BURN = Action.HANDLE, Action.DROP, Action.PARK, Action.REJECT, Action.BURN
 
 
 def test_what_comes_in_order_leaves_one_row(engine: Engine) -> None:
     """Contiguous numbers need nothing but the group's row."""
-    ledger = Ledger(engine)
+    harness = InboxHarness(engine)
 
-    assert [ledger.decide(seq).state for seq in (1, 2, 3)] == [State.CONTIGUOUS] * 3
-    assert (ledger.at(), ledger.known()) == ((1, 1, 3), [])
+    assert [harness.decide(seq).state for seq in (1, 2, 3)] == [State.CONTIGUOUS] * 3
+    assert (harness.at(), harness.known()) == ((1, 1, 3), [])
 
 
 def test_g3_a_new_group_whose_first_messages_are_lost_misses_them(engine: Engine) -> None:
     """G3: numbers before the first that comes are missing, and are handled once when they come after all."""
-    ledger = Ledger(engine)
+    harness = InboxHarness(engine)
 
-    assert ledger.decide(3) == Decision(State.GAP, HANDLE)
-    assert (ledger.at(), ledger.known()) == ((1, 1, 3), [(1, 2, "gap", True)])
+    assert harness.decide(3) == Decision(State.GAP, HANDLE)
+    assert (harness.at(), harness.known()) == ((1, 1, 3), [(1, 2, "gap", True)])
 
-    assert ledger.decide(1) == Decision(State.FILLED, HANDLE)
-    assert ledger.come(1, 3) == [DROP, DROP]
-    assert ledger.known() == [(1, 1, "filled", False), (2, 2, "gap", True)]
+    assert harness.decide(1) == Decision(State.FILLED, HANDLE)
+    assert harness.come(1, 3) == [DROP, DROP]
+    assert harness.known() == [(1, 1, "filled", False), (2, 2, "gap", True)]
 
 
 def test_g3_a_new_group_waits_for_its_first_message_where_gaps_are_waited_for(engine: Engine) -> None:
     """G3: what is behind it is set aside, whatever comes first, and follows in order."""
-    ledger = Ledger(engine, parks_gaps=True)
+    harness = InboxHarness(engine, parks_gaps=True)
 
-    assert ledger.come(2, 3) == [PARK, PARK]
-    assert (ledger.at(), ledger.waits_for(), ledger.known()) == ((1, 1, 0), 1, [])
-    assert ledger.drain() == []
+    assert harness.come(2, 3) == [PARK, PARK]
+    assert (harness.at(), harness.waits_for(), harness.known()) == ((1, 1, 0), 1, [])
+    assert harness.drain() == []
 
-    assert ledger.decide(1) == Decision(State.CONTIGUOUS, HANDLE)
-    assert ledger.drain() == [2, 3]
-    assert (ledger.at(), ledger.is_parked(), ledger.known()) == ((1, 1, 3), False, [])
+    assert harness.decide(1) == Decision(State.CONTIGUOUS, HANDLE)
+    assert harness.drain() == [2, 3]
+    assert (harness.at(), harness.is_parked(), harness.known()) == ((1, 1, 3), False, [])
 
 
 def test_g3_a_new_group_whose_second_message_dies_first_waits_for_its_first(engine: Engine) -> None:
     """G3: a dead letter is no beginning either."""
-    ledger = Ledger(engine, parks_poison=True, parks_gaps=True)
+    harness = InboxHarness(engine, parks_poison=True, parks_gaps=True)
 
-    assert ledger.come(3) == [PARK]
-    assert not ledger.bury(2), "it is set aside, not dead"
-    assert ledger.come(1) == [HANDLE]
-    assert ledger.drain() == [2, 3]
+    assert harness.come(3) == [PARK]
+    assert not harness.bury(2), "it is set aside, not dead"
+    assert harness.come(1) == [HANDLE]
+    assert harness.drain() == [2, 3]
 
 
 def test_g3_that_a_consumer_joined_late_may_be_declared_later(engine: Engine) -> None:
     """G3: groups that wait for what was before it go on, those of which a message died wait on."""
-    ledger = Ledger(engine, parks_poison=True, parks_gaps=True)
-    ledger.come(41, 42, group="old")
-    ledger.bury(1, group="dead")
-    ledger.come(2, group="dead")
+    harness = InboxHarness(engine, parks_poison=True, parks_gaps=True)
+    harness.come(41, 42, group="old")
+    harness.bury(1, group="dead")
+    harness.come(2, group="dead")
 
-    declared = ledger.under(joined_at_us=START_US)
+    declared = harness.under(joined_at_us=START_US)
 
-    assert ledger.drain() == []
+    assert harness.drain() == []
     assert declared.drain() == [41, 42]
     assert (declared.at("old"), declared.known("old"), declared.is_parked("old")) == ((1, 41, 42), [], False)
     assert declared.waits_for("dead") == 1
@@ -79,21 +80,21 @@ def test_g3_that_a_consumer_joined_late_may_be_declared_later(engine: Engine) ->
 @pytest.mark.parametrize("epoch", [START_US // 1_000_000, 1], ids=["instant", "count"])
 def test_g3_a_group_the_inbox_may_have_forgotten_begins_where_it_goes_on(engine: Engine, epoch: int) -> None:
     """G3: it began before the last time groups were forgotten; a younger one is known, or something is missing."""
-    ledger = Ledger(engine, parks_gaps=True)
-    ledger.come(1, 2, 3, epoch=epoch)
-    ledger.clock.sleep(100)
+    harness = InboxHarness(engine, parks_gaps=True)
+    harness.come(1, 2, 3, epoch=epoch)
+    harness.clock.sleep(100)
     with engine.begin() as connection:
-        assert ledger.inbox.forget(connection, keep_seconds=50) == 1
+        assert harness.inbox.forget(connection, keep_seconds=50) == 1
 
-    assert ledger.decide(4, epoch=epoch) == Decision(State.CONTIGUOUS, HANDLE)
-    assert ledger.decide(4, group="young", epoch=START_US // 1_000_000 + 60) == Decision(State.GAP, PARK)
+    assert harness.decide(4, epoch=epoch) == Decision(State.CONTIGUOUS, HANDLE)
+    assert harness.decide(4, group="young", epoch=START_US // 1_000_000 + 60) == Decision(State.GAP, PARK)
 
 
 def test_g3_a_first_message_that_dies_with_its_worker_is_waited_for_by_a_consumer_that_joined_late(
     engine: Engine,
 ) -> None:
     """G3: it is the group's baseline from its second attempt on, and what is behind it does not pass it."""
-    late = Ledger(engine, parks_poison=True, parks_gaps=True, joined_at_us=START_US)
+    late = InboxHarness(engine, parks_poison=True, parks_gaps=True, joined_at_us=START_US)
     with engine.begin() as connection:
         late.inbox.begin_group(connection, arrived(41, receive_count=2))
 
@@ -105,36 +106,36 @@ def test_g3_a_first_message_that_dies_with_its_worker_is_waited_for_by_a_consume
 
 def test_g3_the_tail_of_an_epoch_is_missing_when_the_next_one_begins_behind_it(engine: Engine) -> None:
     """G3: a restored producer remembers number 10, which never came: it is listed, and handled when it comes."""
-    ledger = Ledger(engine)
-    ledger.come(8, 9, first=8)
+    harness = InboxHarness(engine)
+    harness.come(8, 9, first=8)
 
-    assert ledger.decide(11, epoch=2, first=11) == Decision(State.CONTIGUOUS, HANDLE)
+    assert harness.decide(11, epoch=2, first=11) == Decision(State.CONTIGUOUS, HANDLE)
 
-    assert ledger.known() == [(10, 10, "gap", True)]
-    assert ledger.decide(10, first=8) == Decision(State.FILLED, HANDLE)
-    assert ledger.come(10, first=8) == [DROP]
+    assert harness.known() == [(10, 10, "gap", True)]
+    assert harness.decide(10, first=8) == Decision(State.FILLED, HANDLE)
+    assert harness.come(10, first=8) == [DROP]
 
 
 def test_w15_a_group_that_is_being_worked_on_is_not_forgotten(on_postgres: Engine) -> None:
     """W15: whoever forgets waits for its row, and looks again: or what is set aside behind it would be lost."""
-    ledger = Ledger(on_postgres, parks_gaps=True)
-    ledger.come(1, 2)
-    ledger.clock.sleep(200)
+    harness = InboxHarness(on_postgres, parks_gaps=True)
+    harness.come(1, 2)
+    harness.clock.sleep(200)
     with ThreadPoolExecutor(1) as pool, on_postgres.connect() as working:
-        ledger.inbox.admit(working, arrived(4))
-        forgetting = pool.submit(_forget, ledger)
+        harness.inbox.admit(working, arrived(4))
+        forgetting = pool.submit(_forget, harness)
         eventually(lambda: _is_waiting(on_postgres), timeout_seconds=10, describe="who forgets to wait")
         working.commit()
         assert forgetting.result(10) == 0
 
-    assert ledger.set_aside() == [4]
-    assert ledger.come(3) == [HANDLE]
-    assert ledger.drain() == [4]
+    assert harness.set_aside() == [4]
+    assert harness.come(3) == [HANDLE]
+    assert harness.drain() == [4]
 
 
-def _forget(ledger: Ledger) -> int:
-    with ledger.engine.begin() as connection:
-        return ledger.inbox.forget(connection, keep_seconds=100)
+def _forget(harness: InboxHarness) -> int:
+    with harness.engine.begin() as connection:
+        return harness.inbox.forget(connection, keep_seconds=100)
 
 
 def _is_waiting(engine: Engine) -> bool:
@@ -145,63 +146,63 @@ def _is_waiting(engine: Engine) -> bool:
 
 def test_w15_what_is_given_up_further_on_stays_so_while_the_group_is_parked(engine: Engine) -> None:
     """W15: it would be waited for, and nobody knew of it any more."""
-    ledger = Ledger(engine, parks_poison=True, parks_gaps=True)
-    ledger.come(1, 3, 4, 5)
-    ledger.skip(4)
-    ledger.clock.sleep(200)
-    _forget(ledger)
+    harness = InboxHarness(engine, parks_poison=True, parks_gaps=True)
+    harness.come(1, 3, 4, 5)
+    harness.skip(4)
+    harness.clock.sleep(200)
+    _forget(harness)
 
-    ledger.come(2)
+    harness.come(2)
 
-    assert ledger.drain() == [3, 5]
+    assert harness.drain() == [3, 5]
 
 
 def test_w15_what_came_from_before_the_baseline_is_known_as_long_as_the_group(engine: Engine) -> None:
     """W15: a second replay is a repeat; of a group nothing came for, all is forgotten together."""
-    ledger = Ledger(engine, joined_at_us=START_US)
-    ledger.come(41, 42, 5)
-    ledger.clock.sleep(200)
-    ledger.come(43)
-    _forget(ledger)
+    harness = InboxHarness(engine, joined_at_us=START_US)
+    harness.come(41, 42, 5)
+    harness.clock.sleep(200)
+    harness.come(43)
+    _forget(harness)
 
-    assert ledger.come(5) == [DROP]
-    ledger.clock.sleep(200)
-    assert _forget(ledger) == 1
-    assert (ledger.at(), ledger.known()) == (None, [])
+    assert harness.come(5) == [DROP]
+    harness.clock.sleep(200)
+    assert _forget(harness) == 1
+    assert (harness.at(), harness.known()) == (None, [])
 
 
 def test_g3_where_a_consumer_joined_late_the_first_number_seen_is_a_baseline(engine: Engine) -> None:
     """G3: a consumer that joined late misses nothing; what came before and comes again is handled, once, and late."""
-    ledger = Ledger(engine, joined_at_us=START_US)
+    harness = InboxHarness(engine, joined_at_us=START_US)
 
-    assert ledger.decide(41) == Decision(State.CONTIGUOUS, HANDLE)
-    assert (ledger.at(), ledger.known()) == ((1, 41, 41), [])
+    assert harness.decide(41) == Decision(State.CONTIGUOUS, HANDLE)
+    assert (harness.at(), harness.known()) == ((1, 41, 41), [])
 
-    assert [ledger.decide(seq) for seq in (1, 2, 40)] == [Decision(State.FILLED, HANDLE)] * 3
-    assert ledger.come(1, 2, 40, 41) == [DROP] * 4
-    assert ledger.decide(42) == Decision(State.CONTIGUOUS, HANDLE)
-    assert ledger.inbox.counts(engine)["open_exceptions"] == 0
+    assert [harness.decide(seq) for seq in (1, 2, 40)] == [Decision(State.FILLED, HANDLE)] * 3
+    assert harness.come(1, 2, 40, 41) == [DROP] * 4
+    assert harness.decide(42) == Decision(State.CONTIGUOUS, HANDLE)
+    assert harness.inbox.counts(engine)["open_exceptions"] == 0
 
 
 def test_a_gap_is_written_down_and_the_group_goes_on(engine: Engine) -> None:
     """Policy record: what is behind a missing number is handled."""
-    ledger = Ledger(engine)
+    harness = InboxHarness(engine)
 
-    assert ledger.come(1, 5) == [HANDLE, HANDLE]
-    assert (ledger.at(), ledger.known()) == ((1, 1, 5), [(2, 4, "gap", True)])
-    assert ledger.inbox.counts(engine)["open_exceptions"] == 1
+    assert harness.come(1, 5) == [HANDLE, HANDLE]
+    assert (harness.at(), harness.known()) == ((1, 1, 5), [(2, 4, "gap", True)])
+    assert harness.inbox.counts(engine)["open_exceptions"] == 1
 
 
 def test_g5_a_gap_is_filled_with_its_times_and_after_a_restart(engine: Engine) -> None:
     """G5: when it was seen and when it closed are in the database; what is still missing stays open."""
-    ledger = Ledger(engine)
-    ledger.come(1, 5)
-    ledger.clock.sleep(7)
-    restarted = ledger.under()
+    harness = InboxHarness(engine)
+    harness.come(1, 5)
+    harness.clock.sleep(7)
+    restarted = harness.under()
 
     assert restarted.decide(3) == Decision(State.FILLED, HANDLE)
 
-    assert ledger.known() == [(2, 2, "gap", True), (3, 3, "filled", False), (4, 4, "gap", True)]
+    assert harness.known() == [(2, 2, "gap", True), (3, 3, "filled", False), (4, 4, "gap", True)]
     with engine.connect() as connection:
         times = select(exceptions.c.seen_at_us, exceptions.c.closed_at_us).order_by(exceptions.c.seq)
         assert [tuple(row) for row in connection.execute(times)] == [
@@ -209,48 +210,48 @@ def test_g5_a_gap_is_filled_with_its_times_and_after_a_restart(engine: Engine) -
             (START_US, START_US + 7_000_000),
             (START_US, None),
         ]
-    assert ledger.come(3) == [DROP]
+    assert harness.come(3) == [DROP]
 
 
 def test_g6_what_is_rolled_back_has_not_come(engine: Engine) -> None:
     """G6: the position is in the transaction of the effect."""
-    ledger = Ledger(engine)
-    ledger.come(1)
+    harness = InboxHarness(engine)
+    harness.come(1)
 
     with engine.connect() as connection:
-        handled(ledger.inbox, connection, arrived(2))
+        handled(harness.inbox, connection, arrived(2))
         connection.rollback()
 
-    assert ledger.at() == (1, 1, 1)
-    assert ledger.come(2) == [HANDLE]
+    assert harness.at() == (1, 1, 1)
+    assert harness.come(2) == [HANDLE]
 
 
 def test_w17_an_older_number_is_dropped_or_refused_but_not_applied(engine: Engine) -> None:
     """W17: what was handled is dropped; an event nobody knows under the last number is refused, and said so."""
-    ledger = Ledger(engine)
-    ledger.come(1, 2, 3)
+    harness = InboxHarness(engine)
+    harness.come(1, 2, 3)
 
-    assert ledger.decide(2, copy="-again") == Decision(State.DUPLICATE, DROP)
-    other = ledger.decide(3, id="other")
+    assert harness.decide(2, copy="-again") == Decision(State.DUPLICATE, DROP)
+    other = harness.decide(3, id="other")
     assert other.action is REJECT
     assert "a-1-3" in other.reason
 
 
 def test_w17_a_refused_event_stays_refused_and_its_number_s_event_is_still_a_repeat(engine: Engine) -> None:
     """W17: neither a redrive nor a copy of the event that has the number is handled because another one died of it."""
-    ledger = Ledger(engine)
-    ledger.come(1, 2)
-    assert ledger.bury(2, id="other")
+    harness = InboxHarness(engine)
+    harness.come(1, 2)
+    assert harness.bury(2, id="other")
 
-    assert ledger.come(2, id="other", receive_count=2) == [BURN]
-    assert ledger.come(2, id="other", copy="-redriven") == [REJECT]
-    assert ledger.come(2, copy="-again") == [DROP]
-    assert ledger.inbox.counts(engine)["open_exceptions"] == 0
+    assert harness.come(2, id="other", receive_count=2) == [BURN]
+    assert harness.come(2, id="other", copy="-redriven") == [REJECT]
+    assert harness.come(2, copy="-again") == [DROP]
+    assert harness.inbox.counts(engine)["open_exceptions"] == 0
 
 
 def test_w16_two_consumers_share_the_tables_and_nothing_else(engine: Engine) -> None:
     """W16: each handles each message once."""
-    billing, shipping = Ledger(engine), Ledger(engine, consumer="shipping")
+    billing, shipping = InboxHarness(engine), InboxHarness(engine, consumer="shipping")
 
     assert billing.come(1, 3, 1) == [HANDLE, HANDLE, DROP]
     assert shipping.come(1, 2, 3, 1) == [HANDLE, HANDLE, HANDLE, DROP]
@@ -260,44 +261,44 @@ def test_w16_two_consumers_share_the_tables_and_nothing_else(engine: Engine) -> 
 
 def test_g4_a_tombstone_is_no_gap(engine: Engine) -> None:
     """G4: the number is accounted for; a copy of the tombstone is dropped."""
-    ledger = Ledger(engine)
+    harness = InboxHarness(engine)
 
-    assert ledger.come(1) + ledger.come(2, type=TOMBSTONE, id="stone") + ledger.come(3) == [HANDLE] * 3
-    assert ledger.known() == [(2, 2, "skipped", False)]
-    assert ledger.decide(2, type=TOMBSTONE, id="stone", copy="-again") == Decision(State.SKIPPED, DROP)
+    assert harness.come(1) + harness.come(2, type=TOMBSTONE, id="stone") + harness.come(3) == [HANDLE] * 3
+    assert harness.known() == [(2, 2, "skipped", False)]
+    assert harness.decide(2, type=TOMBSTONE, id="stone", copy="-again") == Decision(State.SKIPPED, DROP)
 
 
 def test_g4_a_tombstone_closes_what_was_missing_or_dead(engine: Engine) -> None:
     """G4: what the producer gives up is not missing any more."""
-    ledger = Ledger(engine)
-    ledger.come(1, 4)
-    ledger.bury(5)
+    harness = InboxHarness(engine)
+    harness.come(1, 4)
+    harness.bury(5)
 
-    assert ledger.come(2, 3, 5, type=TOMBSTONE, id="stone") == [HANDLE] * 3
-    assert ledger.known() == [(seq, seq, "skipped", False) for seq in (2, 3, 5)]
+    assert harness.come(2, 3, 5, type=TOMBSTONE, id="stone") == [HANDLE] * 3
+    assert harness.known() == [(seq, seq, "skipped", False) for seq in (2, 3, 5)]
 
 
 def test_g4_what_an_operator_skips_is_no_gap_and_is_dropped_when_it_comes(engine: Engine) -> None:
     """G4: of a range, only that number; the rest is missing still."""
-    ledger = Ledger(engine)
-    ledger.come(1, 5)
+    harness = InboxHarness(engine)
+    harness.come(1, 5)
 
-    ledger.skip(3)
+    harness.skip(3)
 
-    assert ledger.known() == [(2, 2, "gap", True), (3, 3, "skipped", False), (4, 4, "gap", True)]
-    assert ledger.come(3, 4) == [DROP, HANDLE]
+    assert harness.known() == [(2, 2, "gap", True), (3, 3, "skipped", False), (4, 4, "gap", True)]
+    assert harness.come(3, 4) == [DROP, HANDLE]
 
 
 def test_g2_behind_a_filter_policy_nothing_is_missing_and_nothing_is_lost(engine: Engine) -> None:
     """G2: holes are lawful, so none is open; and what the queue dead-lettered by itself is handled when it is back."""
-    ledger = Ledger(engine, records_gaps=False)
+    harness = InboxHarness(engine, records_gaps=False)
 
-    assert ledger.come(1, 4) == [HANDLE, HANDLE]
+    assert harness.come(1, 4) == [HANDLE, HANDLE]
 
-    assert ledger.inbox.counts(engine)["open_exceptions"] == 0
-    assert ledger.decide(2) == Decision(State.FILLED, HANDLE)
-    assert ledger.come(2, 4) == [DROP, DROP]
-    assert ledger.inbox.counts(engine)["open_exceptions"] == 0
+    assert harness.inbox.counts(engine)["open_exceptions"] == 0
+    assert harness.decide(2) == Decision(State.FILLED, HANDLE)
+    assert harness.come(2, 4) == [DROP, DROP]
+    assert harness.inbox.counts(engine)["open_exceptions"] == 0
 
 
 def test_g1_only_the_producers_number_counts() -> None:
@@ -307,116 +308,116 @@ def test_g1_only_the_producers_number_counts() -> None:
 
 def test_d2_with_skip_the_group_goes_on_and_the_redriven_one_is_late(engine: Engine) -> None:
     """D2: successors of a dead message are handled before it, which it is told when it is back."""
-    ledger = Ledger(engine)
-    ledger.come(1)
-    assert ledger.bury(2)
-    assert ledger.come(3) == [HANDLE]
-    assert ledger.known() == [(2, 2, "dead", True)]
+    harness = InboxHarness(engine)
+    harness.come(1)
+    assert harness.bury(2)
+    assert harness.come(3) == [HANDLE]
+    assert harness.known() == [(2, 2, "dead", True)]
 
-    assert ledger.decide(2, copy="-redriven") == Decision(State.LATE, HANDLE)
-    assert ledger.known() == [(2, 2, "redriven", False)]
-    assert ledger.come(2, copy="-again") == [DROP]
+    assert harness.decide(2, copy="-redriven") == Decision(State.LATE, HANDLE)
+    assert harness.known() == [(2, 2, "redriven", False)]
+    assert harness.come(2, copy="-again") == [DROP]
 
 
 def test_d13_what_died_is_no_repeat_when_it_is_back_with_fresh_attempts(engine: Engine) -> None:
     """D13: the copy that dies is burnt and never handled; one with a fresh count, or another id, is."""
-    ledger = Ledger(engine)
-    ledger.bury(1, receive_count=2)
+    harness = InboxHarness(engine)
+    harness.bury(1, receive_count=2)
 
-    assert ledger.come(1, receive_count=3) == [BURN]
-    assert ledger.come(1, receive_count=1) == [HANDLE]
+    assert harness.come(1, receive_count=3) == [BURN]
+    assert harness.come(1, receive_count=1) == [HANDLE]
 
 
 def test_a_death_is_not_written_down_when_somebody_else_has_handled_it_meanwhile(engine: Engine) -> None:
     """The message is done: it is to be deleted, not dead-lettered."""
-    ledger = Ledger(engine)
-    ledger.come(1, 2)
+    harness = InboxHarness(engine)
+    harness.come(1, 2)
 
-    assert not ledger.bury(2)
-    assert ledger.known() == []
+    assert not harness.bury(2)
+    assert harness.known() == []
 
 
 def test_a_death_that_is_written_down_already_is_one(engine: Engine) -> None:
     """Whoever tries again, because the answer to the first try was lost, finds what he wanted."""
-    ledger = Ledger(engine)
-    ledger.come(1)
+    harness = InboxHarness(engine)
+    harness.come(1)
 
-    assert ledger.bury(2)
-    assert ledger.bury(2)
-    assert ledger.bury(2, receive_count=2)
-    assert ledger.known() == [(2, 2, "dead", True)]
+    assert harness.bury(2)
+    assert harness.bury(2)
+    assert harness.bury(2, receive_count=2)
+    assert harness.known() == [(2, 2, "dead", True)]
 
 
 def test_a_new_epoch_is_a_new_baseline(engine: Engine) -> None:
     """A restored producer counts again what it had counted, and says from where; the old epoch's unknown is refused."""
-    ledger = Ledger(engine)
-    ledger.come(1, 2, 3, 4, 6)
-    ledger.bury(7)
+    harness = InboxHarness(engine)
+    harness.come(1, 2, 3, 4, 6)
+    harness.bury(7)
 
-    assert ledger.decide(4, epoch=2, first=3) == Decision(State.GAP, HANDLE)
-    assert ledger.decide(3, epoch=2, first=3) == Decision(State.FILLED, HANDLE)
+    assert harness.decide(4, epoch=2, first=3) == Decision(State.GAP, HANDLE)
+    assert harness.decide(3, epoch=2, first=3) == Decision(State.FILLED, HANDLE)
 
-    assert ledger.at() == (2, 3, 4)
-    assert "epoch 2 has begun" in ledger.decide(4).reason
-    assert ledger.decide(5) == Decision(State.FILLED, HANDLE)
-    assert ledger.decide(7, copy="-redriven") == Decision(State.LATE, HANDLE)
-    assert ledger.at() == (2, 3, 4)
+    assert harness.at() == (2, 3, 4)
+    assert "epoch 2 has begun" in harness.decide(4).reason
+    assert harness.decide(5) == Decision(State.FILLED, HANDLE)
+    assert harness.decide(7, copy="-redriven") == Decision(State.LATE, HANDLE)
+    assert harness.at() == (2, 3, 4)
 
 
 def test_w15_what_is_younger_parked_or_open_is_kept(engine: Engine) -> None:
     """W15: a group is forgotten when nothing came for so long, and nothing of it is open or set aside."""
-    ledger = Ledger(engine)
-    parking = ledger.under(parks_gaps=True)
-    ledger.come(1, group="idle")
-    ledger.come(1, 3, group="open")
+    harness = InboxHarness(engine)
+    parking = harness.under(parks_gaps=True)
+    harness.come(1, group="idle")
+    harness.come(1, 3, group="open")
     parking.come(1, 3, group="parked")
-    ledger.come(1, 3, 2, group="closed")
-    ledger.clock.sleep(100)
-    ledger.come(1, group="young")
-    ledger.clock.sleep(50)
+    harness.come(1, 3, 2, group="closed")
+    harness.clock.sleep(100)
+    harness.come(1, group="young")
+    harness.clock.sleep(50)
 
     with engine.begin() as connection:
-        forgotten = ledger.inbox.forget(connection, keep_seconds=100)
+        forgotten = harness.inbox.forget(connection, keep_seconds=100)
 
     assert forgotten == 2
-    assert [name for name in ("idle", "open", "parked", "closed", "young") if ledger.at(name)] == [
+    assert [name for name in ("idle", "open", "parked", "closed", "young") if harness.at(name)] == [
         "open",
         "parked",
         "young",
     ]
-    assert ledger.known("closed") == []
-    assert ledger.come(2, group="open") == [HANDLE]
+    assert harness.known("closed") == []
+    assert harness.come(2, group="open") == [HANDLE]
 
 
 def test_w15_closed_exceptions_are_forgotten_so_many_at_a_time(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     """W15: a transaction that deletes millions of rows would hold up everybody."""
-    monkeypatch.setattr("sluice.messaging.inbox.inbox.FORGOTTEN_MAX", 3)
-    ledger = Ledger(engine, records_gaps=False)
-    ledger.come(*range(2, 16, 2))
-    assert len(ledger.known()) == 7
-    ledger.clock.sleep(101)
+    monkeypatch.setattr("sluice.messaging.inbox.maintenance.FORGOTTEN_MAX", 3)
+    harness = InboxHarness(engine, records_gaps=False)
+    harness.come(*range(2, 16, 2))
+    assert len(harness.known()) == 7
+    harness.clock.sleep(101)
 
     left = []
     for _ in range(3):
         with engine.begin() as connection:
-            ledger.inbox.forget(connection, keep_seconds=100)
-        left.append(len(ledger.known()))
+            harness.inbox.forget(connection, keep_seconds=100)
+        left.append(len(harness.known()))
 
     assert left == [4, 1, 0]
 
 
 def test_w15_a_group_is_kept_as_long_as_what_is_known_of_it(engine: Engine) -> None:
     """W15: or a number an operator gave up would be handled when it comes."""
-    ledger = Ledger(engine)
-    ledger.come(1, 3)
-    ledger.clock.sleep(100)
-    ledger.skip(2)
-    ledger.clock.sleep(50)
+    harness = InboxHarness(engine)
+    harness.come(1, 3)
+    harness.clock.sleep(100)
+    harness.skip(2)
+    harness.clock.sleep(50)
 
     with engine.begin() as connection:
-        assert ledger.inbox.forget(connection, keep_seconds=100) == 0
+        assert harness.inbox.forget(connection, keep_seconds=100) == 0
 
-    assert ledger.come(2) == [DROP]
+    assert harness.come(2) == [DROP]
 
 
 @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -425,19 +426,19 @@ def test_a_range_is_split_without_hole_or_overlap(fills: Sequence[int], dead: se
     """Whatever comes of a big gap, in any order: its rows partition it, and each number is what became of it."""
     engine = engines.engine("sqlite://")
     with engine.begin() as connection:
-        schema.create(connection, schema.INBOX)
-    ledger = Ledger(engine)
-    ledger.come(1, 60)
+        tables.metadata.create_all(connection)
+    harness = InboxHarness(engine)
+    harness.come(1, 60)
 
     for seq in fills:
         if seq in dead:
-            ledger.bury(seq)
+            harness.bury(seq)
         else:
-            ledger.come(seq)
+            harness.come(seq)
 
     became = dict.fromkeys(range(2, 60), "gap")
     became |= {seq: "dead" if seq in dead else "filled" for seq in fills}
-    rows = ledger.known()
+    rows = harness.known()
     assert [seq for first, last, _, _ in rows for seq in range(first, last + 1)] == list(became)
     assert {seq: state for first, last, state, _ in rows for seq in range(first, last + 1)} == became
     engine.dispose()

@@ -10,25 +10,25 @@ from sqlalchemy import Engine, delete, insert, select, update
 from sluice.messaging.errors import DeadLetterError
 from sluice.messaging.inbox.sequence import Action, Decision, State
 from sluice.messaging.inbox.tables import exceptions, groups, parked
-from tests.support.inbox_driver import START_US, Ledger, arrived
+from tests.support.inbox_harness import START_US, InboxHarness, arrived
 
 HANDLE, DROP, PARK, REJECT, BURN = Action.HANDLE, Action.DROP, Action.PARK, Action.REJECT, Action.BURN
 _WAIT_SECONDS = 100
 
 
 @pytest.fixture
-def parking(engine: Engine) -> Ledger:
+def parking(engine: Engine) -> InboxHarness:
     """Return an inbox that sets aside whatever is behind a dead or a missing message."""
-    return Ledger(engine, parks_poison=True, parks_gaps=True)
+    return InboxHarness(engine, parks_poison=True, parks_gaps=True)
 
 
 @pytest.fixture
-def waiting(engine: Engine) -> Ledger:
+def waiting(engine: Engine) -> InboxHarness:
     """Return an inbox that waits a while for a missing number, and goes on without a dead one."""
-    return Ledger(engine, parks_gaps=True, gap_wait_us=_WAIT_SECONDS * 1_000_000)
+    return InboxHarness(engine, parks_gaps=True, gap_wait_us=_WAIT_SECONDS * 1_000_000)
 
 
-def test_d2_with_park_order_holds_over_the_whole_history(parking: Ledger) -> None:
+def test_d2_with_park_order_holds_over_the_whole_history(parking: InboxHarness) -> None:
     """D2: what is behind a dead message is set aside, and taken up in order when that one was handled."""
     assert parking.come(1) == [HANDLE]
     assert parking.bury(2)
@@ -43,7 +43,7 @@ def test_d2_with_park_order_holds_over_the_whole_history(parking: Ledger) -> Non
     assert parking.come(6) == [HANDLE]
 
 
-def test_d9_live_traffic_goes_to_the_end_while_a_group_is_drained(parking: Ledger) -> None:
+def test_d9_live_traffic_goes_to_the_end_while_a_group_is_drained(parking: InboxHarness) -> None:
     """D9: a parked group handles a message only when its number is the next one."""
     parking.bury(1)
     parking.come(2, 3)
@@ -59,7 +59,7 @@ def test_d9_live_traffic_goes_to_the_end_while_a_group_is_drained(parking: Ledge
     assert not parking.is_parked()
 
 
-def test_the_first_message_of_a_group_may_die(parking: Ledger) -> None:
+def test_the_first_message_of_a_group_may_die(parking: InboxHarness) -> None:
     """The group waits for it, though nothing of it was ever handled."""
     assert parking.bury(1)
     assert parking.come(2) == [PARK]
@@ -72,7 +72,7 @@ def test_the_first_message_of_a_group_may_die(parking: Ledger) -> None:
 
 def test_the_first_message_of_a_group_older_than_its_consumer_may_die(engine: Engine) -> None:
     """Its number is the baseline, and the group waits for it; what was before is not waited for."""
-    late = Ledger(engine, parks_poison=True, parks_gaps=True, joined_at_us=START_US)
+    late = InboxHarness(engine, parks_poison=True, parks_gaps=True, joined_at_us=START_US)
     assert late.bury(7)
     assert late.come(8) == [PARK]
     assert late.waits_for() == 7
@@ -83,7 +83,7 @@ def test_the_first_message_of_a_group_older_than_its_consumer_may_die(engine: En
     assert late.at() == (1, 7, 8)
 
 
-def test_a_group_in_which_nothing_was_set_aside_is_unparked_too(parking: Ledger) -> None:
+def test_a_group_in_which_nothing_was_set_aside_is_unparked_too(parking: InboxHarness) -> None:
     """When the dead message is back and nothing came behind it, the drainer's next step ends the parking."""
     parking.bury(1)
     parking.come(1, copy="-redriven")
@@ -95,7 +95,7 @@ def test_a_group_in_which_nothing_was_set_aside_is_unparked_too(parking: Ledger)
     assert parking.inbox.due(parking.engine) == []
 
 
-def test_the_last_message_and_the_end_of_parking_are_one_commit(parking: Ledger) -> None:
+def test_the_last_message_and_the_end_of_parking_are_one_commit(parking: InboxHarness) -> None:
     """A group is unparked in the transaction that finds it empty; rolled back, both are as they were."""
     parking.bury(1)
     parking.come(2)
@@ -110,7 +110,7 @@ def test_the_last_message_and_the_end_of_parking_are_one_commit(parking: Ledger)
     assert not parking.is_parked()
 
 
-def test_a_second_death_parks_the_group_again(parking: Ledger) -> None:
+def test_a_second_death_parks_the_group_again(parking: InboxHarness) -> None:
     """What dies while the group is drained is waited for in its turn, by live message and by redriven copy."""
     parking.bury(1)
     parking.come(3)
@@ -125,7 +125,7 @@ def test_a_second_death_parks_the_group_again(parking: Ledger) -> None:
     assert parking.drain() == [3]
 
 
-def test_a_message_that_dies_in_a_group_parked_meanwhile_is_set_aside(parking: Ledger) -> None:
+def test_a_message_that_dies_in_a_group_parked_meanwhile_is_set_aside(parking: InboxHarness) -> None:
     """It is not its turn: it is tried again in its turn, and neither it nor what is in front of it is lost."""
     parking.come(1)
     parking.bury(2)
@@ -135,7 +135,7 @@ def test_a_message_that_dies_in_a_group_parked_meanwhile_is_set_aside(parking: L
     assert (parking.waits_for(), parking.set_aside(), parking.known()) == (2, [3], [(2, 2, "dead", True)])
 
 
-def test_a_missing_number_is_waited_for_exactly_so_long(waiting: Ledger) -> None:
+def test_a_missing_number_is_waited_for_exactly_so_long(waiting: InboxHarness) -> None:
     """Policy wait: to the microsecond; then it is written down as missing, and the group goes on without it."""
     assert waiting.come(1, 4) == [HANDLE, PARK]
     waiting.clock.sleep(_WAIT_SECONDS - 0.000_001)
@@ -148,7 +148,7 @@ def test_a_missing_number_is_waited_for_exactly_so_long(waiting: Ledger) -> None
     assert waiting.decide(3) == Decision(State.FILLED, HANDLE)
 
 
-def test_the_wait_is_that_of_the_number_and_not_of_what_comes_behind_it(waiting: Ledger) -> None:
+def test_the_wait_is_that_of_the_number_and_not_of_what_comes_behind_it(waiting: InboxHarness) -> None:
     """Later messages do not make it longer; the next hole has a wait of its own."""
     waiting.come(1, 3)
     waiting.clock.sleep(_WAIT_SECONDS - 1)
@@ -165,7 +165,7 @@ def test_the_wait_is_that_of_the_number_and_not_of_what_comes_behind_it(waiting:
     assert waiting.known() == [(2, 2, "gap", True), (4, 4, "gap", True)]
 
 
-def test_a_missing_number_that_comes_in_time_was_never_missing(waiting: Ledger) -> None:
+def test_a_missing_number_that_comes_in_time_was_never_missing(waiting: InboxHarness) -> None:
     """Policy wait: order holds, and nothing is written down."""
     waiting.come(1, 3)
 
@@ -176,43 +176,43 @@ def test_a_missing_number_that_comes_in_time_was_never_missing(waiting: Ledger) 
 
 def test_halt_waits_until_somebody_acts(engine: Engine) -> None:
     """Policy halt: no time is long enough; a skip is."""
-    ledger = Ledger(engine, parks_gaps=True)
-    ledger.come(1, 3)
-    ledger.clock.sleep(10_000_000)
-    assert ledger.drain() == []
+    harness = InboxHarness(engine, parks_gaps=True)
+    harness.come(1, 3)
+    harness.clock.sleep(10_000_000)
+    assert harness.drain() == []
 
-    ledger.skip(2)
+    harness.skip(2)
 
-    assert ledger.drain() == [3]
-    assert ledger.known() == [(2, 2, "skipped", False)]
-    assert ledger.come(2) == [DROP]
+    assert harness.drain() == [3]
+    assert harness.known() == [(2, 2, "skipped", False)]
+    assert harness.come(2) == [DROP]
 
 
 def test_a_dead_message_is_waited_for_without_end_where_a_missing_one_is_not(engine: Engine) -> None:
     """Park with wait: the message is known, and in the DLQ."""
-    ledger = Ledger(engine, parks_poison=True, parks_gaps=True, gap_wait_us=1_000_000)
-    ledger.come(1, 3)
-    assert ledger.bury(2)
-    ledger.clock.sleep(10_000)
+    harness = InboxHarness(engine, parks_poison=True, parks_gaps=True, gap_wait_us=1_000_000)
+    harness.come(1, 3)
+    assert harness.bury(2)
+    harness.clock.sleep(10_000)
 
-    assert ledger.drain() == []
-    assert ledger.waits_for() == 2
+    assert harness.drain() == []
+    assert harness.waits_for() == 2
 
 
 def test_a_hole_behind_a_redriven_message_has_its_wait_though_the_drainer_died(engine: Engine) -> None:
     """Between two messages of a group nobody may have come to look for the next: its wait begins all the same."""
-    ledger = Ledger(engine, parks_poison=True, parks_gaps=True, gap_wait_us=1_000_000)
-    ledger.bury(1)
-    ledger.come(2, 4)
-    ledger.come(1, copy="-redriven")
-    assert ledger.take() is not None
+    harness = InboxHarness(engine, parks_poison=True, parks_gaps=True, gap_wait_us=1_000_000)
+    harness.bury(1)
+    harness.come(2, 4)
+    harness.come(1, copy="-redriven")
+    assert harness.take() is not None
 
-    assert (ledger.drain(), ledger.waits_for()) == ([], 3)
-    ledger.clock.sleep(1)
-    assert ledger.drain() == [4]
+    assert (harness.drain(), harness.waits_for()) == ([], 3)
+    harness.clock.sleep(1)
+    assert harness.drain() == [4]
 
 
-def test_a_skip_of_numbers_ahead_is_passed_by_the_drainer(parking: Ledger) -> None:
+def test_a_skip_of_numbers_ahead_is_passed_by_the_drainer(parking: InboxHarness) -> None:
     """What an operator gave up before its turn is no hole when its turn comes."""
     parking.bury(1)
     parking.come(2, 5)
@@ -226,7 +226,7 @@ def test_a_skip_of_numbers_ahead_is_passed_by_the_drainer(parking: Ledger) -> No
     assert (parking.is_parked(), parking.at()) == (False, (1, 1, 5))
 
 
-def test_a_skip_of_what_is_parked_or_held_lets_the_group_go_on(parking: Ledger) -> None:
+def test_a_skip_of_what_is_parked_or_held_lets_the_group_go_on(parking: InboxHarness) -> None:
     """The row goes with it, and the number is dropped should it come."""
     parking.bury(1)
     parking.come(2, 3)
@@ -239,7 +239,7 @@ def test_a_skip_of_what_is_parked_or_held_lets_the_group_go_on(parking: Ledger) 
     assert parking.come(2) == [DROP]
 
 
-def test_what_is_skipped_is_not_handled_when_the_wait_for_what_is_before_it_ends(waiting: Ledger) -> None:
+def test_what_is_skipped_is_not_handled_when_the_wait_for_what_is_before_it_ends(waiting: InboxHarness) -> None:
     """With nothing set aside behind the missing number, what is given up goes as far as anything is known."""
     waiting.come(1, 3)
     waiting.skip(3)
@@ -252,7 +252,7 @@ def test_what_is_skipped_is_not_handled_when_the_wait_for_what_is_before_it_ends
     assert waiting.come(3, 4) == [DROP, HANDLE]
 
 
-def test_a_parked_message_is_set_aside_once_however_often_it_comes(parking: Ledger) -> None:
+def test_a_parked_message_is_set_aside_once_however_often_it_comes(parking: InboxHarness) -> None:
     """W7: it was set aside, and the worker died before it was deleted."""
     parking.bury(1)
 
@@ -260,7 +260,7 @@ def test_a_parked_message_is_set_aside_once_however_often_it_comes(parking: Ledg
     assert parking.set_aside() == [2]
 
 
-def test_a_held_message_holds_its_group_until_an_operator_acts(parking: Ledger) -> None:
+def test_a_held_message_holds_its_group_until_an_operator_acts(parking: InboxHarness) -> None:
     """Its attempts are used up: nothing of the group is handled, and nobody asks for it again and again."""
     parking.bury(1)
     parking.come(2, 3)
@@ -281,7 +281,7 @@ def test_a_held_message_holds_its_group_until_an_operator_acts(parking: Ledger) 
     assert parking.drain() == [2, 3]
 
 
-def test_a_failed_message_is_tried_again_after_its_delay(parking: Ledger) -> None:
+def test_a_failed_message_is_tried_again_after_its_delay(parking: InboxHarness) -> None:
     """Not before, and the rest of its group waits with it."""
     parking.bury(1)
     parking.come(2, 3)
@@ -296,7 +296,7 @@ def test_a_failed_message_is_tried_again_after_its_delay(parking: Ledger) -> Non
     assert (message.envelope.seq, message.attempts) == (2, 2)
 
 
-def test_a_message_that_kills_whoever_tries_it_is_held_in_the_end(parking: Ledger) -> None:
+def test_a_message_that_kills_whoever_tries_it_is_held_in_the_end(parking: InboxHarness) -> None:
     """An attempt counts from its beginning, unless its worker takes it back; the group waits for an operator."""
     parking.bury(1)
     parking.come(2)
@@ -320,7 +320,7 @@ def test_a_message_that_kills_whoever_tries_it_is_held_in_the_end(parking: Ledge
     assert parking.inbox.due(parking.engine) == []
 
 
-def test_who_comes_second_takes_nothing_back(parking: Ledger) -> None:
+def test_who_comes_second_takes_nothing_back(parking: InboxHarness) -> None:
     """Two drainers may have tried one message: what the first wrote down stays."""
     parking.bury(1)
     parking.come(2)
@@ -338,7 +338,7 @@ def test_who_comes_second_takes_nothing_back(parking: Ledger) -> None:
     assert parking.inbox.counts(parking.engine)["held_messages"] == 1
 
 
-def test_a_new_epoch_comes_behind_what_is_set_aside_of_the_old_one(parking: Ledger) -> None:
+def test_a_new_epoch_comes_behind_what_is_set_aside_of_the_old_one(parking: InboxHarness) -> None:
     """Nothing of the old epoch is dropped, whether the dead message is still out or just back."""
     parking.come(1, 2, 3, 4)
     parking.bury(5)
@@ -352,7 +352,7 @@ def test_a_new_epoch_comes_behind_what_is_set_aside_of_the_old_one(parking: Ledg
     assert (parking.at(), parking.is_parked()) == ((2, 1, 2), False)
 
 
-def test_a_new_epoch_behind_what_is_set_aside_waits_for_its_first_number(parking: Ledger) -> None:
+def test_a_new_epoch_behind_what_is_set_aside_waits_for_its_first_number(parking: InboxHarness) -> None:
     """The first of its messages is lost: what is behind it waits, until it comes or an operator gives it up."""
     parking.come(1, 3)
     assert parking.come(42, 43, epoch=2, first=41) == [PARK, PARK]
@@ -365,7 +365,7 @@ def test_a_new_epoch_behind_what_is_set_aside_waits_for_its_first_number(parking
     assert (parking.at(), parking.is_parked()) == ((2, 41, 43), False)
 
 
-def test_w5_what_cannot_be_read_parks_its_group(parking: Ledger) -> None:
+def test_w5_what_cannot_be_read_parks_its_group(parking: InboxHarness) -> None:
     """W5: its number is not known, so the next one is waited for; a group that waits already waits as before."""
     parking.come(1)
     with parking.engine.begin() as connection:
@@ -380,16 +380,16 @@ def test_w5_what_cannot_be_read_parks_its_group(parking: Ledger) -> None:
 
 def test_what_cannot_be_read_makes_no_wait_longer(engine: Engine) -> None:
     """A missing number is waited for as long as it would be without."""
-    ledger = Ledger(engine, parks_poison=True, parks_gaps=True, gap_wait_us=1_000_000)
-    ledger.come(1, 3)
+    harness = InboxHarness(engine, parks_poison=True, parks_gaps=True, gap_wait_us=1_000_000)
+    harness.come(1, 3)
     with engine.begin() as connection:
-        ledger.inbox.bury_unreadable(connection, "a")
-    ledger.clock.sleep(1)
+        harness.inbox.bury_unreadable(connection, "a")
+    harness.clock.sleep(1)
 
-    assert ledger.drain() == [3]
+    assert harness.drain() == [3]
 
 
-def test_a_group_that_was_parked_is_drained_under_another_policy(parking: Ledger) -> None:
+def test_a_group_that_was_parked_is_drained_under_another_policy(parking: InboxHarness) -> None:
     """Changed to skip and record, it goes on without what it waited for, in order, and holes are written down."""
     parking.bury(1)
     parking.come(2, 4)
@@ -405,7 +405,7 @@ def test_a_group_that_was_parked_is_drained_under_another_policy(parking: Ledger
 
 def test_a_group_that_was_to_wait_for_ever_waits_as_long_as_is_declared_now(engine: Engine) -> None:
     """Changed from halt to wait, its wait begins when that is first seen, whatever number is missing."""
-    halting = Ledger(engine, parks_poison=True, parks_gaps=True)
+    halting = InboxHarness(engine, parks_poison=True, parks_gaps=True)
     halting.come(1, 3)
     halting.clock.sleep(3_600)
     waiting = halting.under(gap_wait_us=1_000_000)
@@ -421,10 +421,10 @@ def test_a_group_that_was_to_wait_for_ever_waits_as_long_as_is_declared_now(engi
 
 def test_what_is_dead_is_waited_for_under_any_wait(engine: Engine) -> None:
     """It is no missing number: whether it died before wait was declared or after, and whether it could be read."""
-    halting = Ledger(engine, parks_poison=True, parks_gaps=True)
+    halting = InboxHarness(engine, parks_poison=True, parks_gaps=True)
     waiting = halting.under(gap_wait_us=1_000_000)
-    for ledger, group in ((halting, "a"), (waiting, "b"), (halting, "c"), (waiting, "d")):
-        ledger.come(1, group=group)
+    for harness, group in ((halting, "a"), (waiting, "b"), (halting, "c"), (waiting, "d")):
+        harness.come(1, group=group)
     halting.bury(2, group="a")
     waiting.bury(2, group="b")
     with engine.begin() as connection:
@@ -442,7 +442,7 @@ def test_what_is_dead_is_waited_for_under_any_wait(engine: Engine) -> None:
 
 def test_a_group_that_was_to_wait_for_a_while_halts_when_that_is_declared(engine: Engine) -> None:
     """Changed from wait to halt, nothing is given up any more."""
-    waiting = Ledger(engine, parks_poison=True, parks_gaps=True, gap_wait_us=1_000_000)
+    waiting = InboxHarness(engine, parks_poison=True, parks_gaps=True, gap_wait_us=1_000_000)
     waiting.come(1, 3)
     halting = waiting.under(gap_wait_us=None)
 
@@ -451,15 +451,15 @@ def test_a_group_that_was_to_wait_for_a_while_halts_when_that_is_declared(engine
     assert (halting.drain(), halting.waits_for()) == ([], 2)
 
 
-def _hold(ledger: Ledger, *, is_held: bool = True, delay_us: int = 0) -> None:
+def _hold(harness: InboxHarness, *, is_held: bool = True, delay_us: int = 0) -> None:
     """Let what is next fail."""
-    assert ledger.begin()
-    with ledger.engine.connect() as connection:
-        message = ledger.inbox.next_parked(connection, "a")
+    assert harness.begin()
+    with harness.engine.connect() as connection:
+        message = harness.inbox.next_parked(connection, "a")
         connection.rollback()
     assert message is not None
-    with ledger.engine.begin() as connection:
-        ledger.fail(connection, message, is_held=is_held, delay_us=delay_us)
+    with harness.engine.begin() as connection:
+        harness.fail(connection, message, is_held=is_held, delay_us=delay_us)
 
 
 # Any state of a group, also such as nothing leads to: whoever asks what is due must agree with whoever does it.
@@ -494,12 +494,12 @@ def test_due_is_what_can_be_begun(
     policy: dict[str, Any],
 ) -> None:
     """One group too many would be asked for for ever, one too few never again."""
-    ledger = Ledger(in_memory, **policy)
+    harness = InboxHarness(in_memory, **policy)
     _set(in_memory, state, rows, skipped)
 
     before = _all(in_memory)
-    was_due = ledger.inbox.due(in_memory) == ["a"]
-    ledger.begin()
+    was_due = harness.inbox.due(in_memory) == ["a"]
+    harness.begin()
 
     assert was_due == (_all(in_memory) != before)
 
@@ -519,15 +519,15 @@ def test_no_group_is_parked_for_ever(
     policy: dict[str, Any],
 ) -> None:
     """Where nothing is waited for without end, and nothing held, time alone empties and unparks every group."""
-    ledger = Ledger(in_memory, **policy)
+    harness = InboxHarness(in_memory, **policy)
     until_us = START_US if state["awaits_until_us"] is None else state["awaits_until_us"]
     _set(in_memory, state | {"awaits_until_us": until_us}, [(*row[:2], False, row[3]) for row in rows], skipped)
 
     for _ in range(10):
-        ledger.clock.sleep(1)
-        ledger.drain()
+        harness.clock.sleep(1)
+        harness.drain()
 
-    assert (ledger.is_parked(), ledger.set_aside()) == (False, [])
+    assert (harness.is_parked(), harness.set_aside()) == (False, [])
 
 
 def _set(
@@ -566,7 +566,7 @@ def _all(engine: Engine) -> list[Any]:
         return [connection.execute(select(table)).all() for table in (groups, parked, exceptions)]
 
 
-def test_an_unparked_number_cannot_be_skipped_before_its_turn(parking: Ledger) -> None:
+def test_an_unparked_number_cannot_be_skipped_before_its_turn(parking: InboxHarness) -> None:
     """Only a parked group knows that something ahead will come."""
     parking.come(1)
 

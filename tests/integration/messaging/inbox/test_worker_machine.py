@@ -10,13 +10,14 @@ from sqlalchemy import Connection, Engine, Row, select
 
 from sluice.messaging.database import engines
 from sluice.messaging.errors import TransientError
-from sluice.messaging.inbox.inbox import Admission, Arrived, Inbox, Policy
+from sluice.messaging.inbox.admission import Admission, Inbox
+from sluice.messaging.inbox.groups import Arrived, Policy
 from sluice.messaging.inbox.sequence import Action, Decision, Position
 from sluice.messaging.inbox.tables import groups
 from sluice.messaging.sqs.queue import Received
 from sluice.messaging.worker.processor import Ending, Lost
 from tests.support.broken_workers import DeletesFirst, InboxApart
-from tests.support.inbox_state_machine import GAP_WAIT_SECONDS, Lives, live
+from tests.support.inbox_state_machine import GAP_WAIT_SECONDS, InboxStateMachine, run_machine
 
 _WAIT_US = GAP_WAIT_SECONDS * 1_000_000
 POLICIES = {
@@ -36,7 +37,7 @@ class TakesAnyParked(Inbox):
             parked = select(groups.c.group_id).where(groups.c.parked_at_us.is_not(None))
             return list(connection.execute(parked).scalars())
 
-    def _is_next(self, at: Position, head: Row[Any]) -> bool:  # noqa: ARG002 (it is as what it overrides)
+    def _is_next(self, position: Position, head: Row[Any]) -> bool:  # noqa: ARG002 (it is as what it overrides)
         return True
 
 
@@ -61,22 +62,22 @@ class KnowsNoRepeat(Inbox):
         return replace(admission, decision=Decision(admission.decision.state, Action.HANDLE))
 
 
-def _machine(name: str, **more: object) -> type[Lives]:
-    return type("Machine", (Lives,), {"policy": POLICIES[name], **more})
+def _machine(name: str, **more: object) -> type[InboxStateMachine]:
+    return type("Machine", (InboxStateMachine,), {"policy": POLICIES[name], **more})
 
 
 @pytest.mark.parametrize("name", POLICIES)
 def test_everything_is_done_once_and_in_order_whatever_happens(name: str) -> None:
-    """Four lives of three workers, thirty happenings each."""
-    live(_machine(name), max_examples=4, stateful_step_count=30)
+    """Four runs with three workers, thirty steps each."""
+    run_machine(_machine(name), max_examples=4, stateful_step_count=30)
 
 
 @pytest.mark.deep
 @pytest.mark.timeout(1_800)
 @pytest.mark.parametrize("name", POLICIES)
-def test_nor_does_it_fail_in_many_long_lives(name: str) -> None:
-    """Eighty lives of sixty happenings for each policy."""
-    live(_machine(name), max_examples=80, stateful_step_count=60)
+def test_nor_does_it_fail_in_many_long_runs(name: str) -> None:
+    """Eighty runs of sixty steps for each policy."""
+    run_machine(_machine(name), max_examples=80, stateful_step_count=60)
 
 
 @pytest.mark.parametrize(
@@ -90,9 +91,9 @@ def test_nor_does_it_fail_in_many_long_lives(name: str) -> None:
     ids=["D2 parked row handled before the poison", "W8 inbox apart", "W7 deleted first", "W7 no repeat is known"],
 )
 def test_a_broken_worker_is_found_out(name: str, broken: dict[str, object], said: str) -> None:
-    """Negative controls: within a hundred lives."""
+    """Negative controls: within a hundred runs."""
     with pytest.raises(AssertionError, match=said):
-        live(
+        run_machine(
             _machine(name, **broken),
             max_examples=100,
             stateful_step_count=30,

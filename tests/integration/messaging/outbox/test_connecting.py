@@ -13,8 +13,9 @@ from sqlalchemy.exc import OperationalError
 
 from sluice.messaging.database import engines
 from sluice.messaging.database.credentials import database_url
-from sluice.messaging.database.waiting import CommitWait, Stop
-from tests.support.relay_processes import Line
+from sluice.messaging.relay.commit_wait import CommitWait
+from sluice.messaging.waiting import Stop
+from tests.support.tcp_proxy import TcpProxy
 
 _TIMEOUTS = ("connect_timeout", "keepalives_idle", "keepalives_interval", "keepalives_count", "tcp_user_timeout")
 
@@ -30,7 +31,7 @@ class _Secrets:
         return {"SecretString": self._text}
 
 
-class _ToSocket(Line):
+class _ToSocket(TcpProxy):
     """A TCP port that leads to a socket file: over the file itself libpq never uses TLS."""
 
     def __init__(self, path: Path) -> None:

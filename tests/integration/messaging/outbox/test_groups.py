@@ -12,7 +12,7 @@ from sluice.messaging import Event, Outbox
 from sluice.messaging.database import engines
 from sluice.messaging.envelope import decode
 from sluice.messaging.outbox import tables
-from sluice.messaging.outbox.operations import Operator
+from sluice.messaging.outbox.operations import OutboxOperator
 from sluice.messaging.outbox.store import Store
 from sluice.messaging.relay.relay import RelaySettings
 from tests.support.simulated_relays import TOPIC, Fault, World, work
@@ -187,7 +187,7 @@ def test_a_group_goes_on_where_an_operator_began_another_epoch(world: World) -> 
     """Forgetting goes by when it was used, not by its epoch; made anew, its epoch is later than the one begun."""
     world.commit("a")
     with world.engine.begin() as connection:
-        begun = Operator(topic=TOPIC, actor="ada", reason="restored", clock=world.clock).begin_epoch(connection)
+        begun = OutboxOperator(topic=TOPIC, actor="ada", reason="restored", clock=world.clock).begin_epoch(connection)
         connection.execute(tables.messages.delete())
     world.clock.sleep(61 * DAY)
     work(world.relay(settings=SETTINGS))

@@ -10,7 +10,7 @@ from sqlalchemy import Engine, create_engine, event, func, select
 from sqlalchemy.orm import Session
 
 from sluice.messaging import Event, Outbox
-from sluice.messaging.database import engines, schema
+from sluice.messaging.database import engines
 from sluice.messaging.errors import OutboxError
 from sluice.messaging.outbox import tables
 
@@ -23,7 +23,7 @@ def path(tmp_path: Path) -> Path:
     path = tmp_path / "outbox.db"
     made = engines.engine(f"sqlite:///{path}")
     with made.begin() as connection:
-        schema.create(connection)
+        tables.metadata.create_all(connection)
     made.dispose()
     return path
 

@@ -1,8 +1,8 @@
 """Real relay processes die, stop, are sent away, and lose their database and their endpoint: nothing else is lost.
 
 The producer is the example shop, the endpoint a LocalStack, and the judge the checker, over what relays and a consumer
-recorded. How LocalStack deduplicates: see `market`. The lease of whoever died or stopped is ended by SQL, instead of
-waiting thirty seconds for it.
+recorded. How LocalStack deduplicates: see `shop_harness`. The lease of whoever died or stopped is ended by SQL, instead
+of waiting thirty seconds for it.
 """
 
 import json
@@ -22,12 +22,14 @@ from sluice.cli.main import cli
 from sluice.clock import eventually
 from sluice.history.events import Kind
 from sluice.messaging import failpoints
-from sluice.messaging.database import engines, schema
+from sluice.messaging.database import engines
 from sluice.messaging.errors import LeaseLost
 from sluice.messaging.outbox import tables
 from sluice.messaging.relay.lease import Lease
-from tests.support import relay_processes as markets
-from tests.support.relay_processes import PATIENCE_SECONDS, TOPIC, Line, Market
+from tests.support import shop_harness
+from tests.support.messaging_process import PATIENCE_SECONDS
+from tests.support.shop_harness import TOPIC, ShopHarness
+from tests.support.tcp_proxy import TcpProxy
 
 SQLITE, POSTGRES = "sqlite", "postgresql"
 pytestmark = pytest.mark.xdist_group("localstack")  # one at a time
@@ -35,31 +37,31 @@ BOTH = [SQLITE, pytest.param(POSTGRES, marks=pytest.mark.slow)]
 
 
 @pytest.fixture
-def market(engine: Engine, emulated: localstack.Running, tmp_path: Path) -> Iterator[Market]:
-    """Yield a market on a fresh database."""
-    with markets.opened(engine, emulated, tmp_path) as made:
+def shop(engine: Engine, emulated: localstack.Running, tmp_path: Path) -> Iterator[ShopHarness]:
+    """Yield a shop on a fresh database."""
+    with shop_harness.opened(engine, emulated, tmp_path) as made:
         yield made
 
 
 @pytest.fixture
-def line(emulated: localstack.Running) -> Iterator[Line]:
+def line(emulated: localstack.Running) -> Iterator[TcpProxy]:
     """Yield a line to the endpoint."""
-    with Line(emulated.endpoint_url) as made:
+    with TcpProxy(emulated.endpoint_url) as made:
         yield made
 
 
-def _assert_nothing_happened_but_the_trade(market: Market) -> None:
+def _assert_nothing_happened_but_the_trade(shop: ShopHarness) -> None:
     """Every commit was sent once and came once, in the order of its group; nothing was that was rolled back."""
-    assert market.consume() == market.committed()
-    assert market.findings() == {}
-    assert {row["status"] for row in market.rows()} == {tables.SENT}
-    assert market.differences() == []
+    assert shop.consume() == shop.committed()
+    assert shop.findings() == {}
+    assert {row["status"] for row in shop.rows()} == {tables.SENT}
+    assert shop.differences() == []
 
 
-def _ids_by_message(market: Market) -> dict[tuple[str | None, int | None], list[str | None]]:
+def _ids_by_message(shop: ShopHarness) -> dict[tuple[str | None, int | None], list[str | None]]:
     """Return (group, idx) -> the deduplication id of every try to publish it."""
     ids = defaultdict(list)
-    for event in market.events():
+    for event in shop.events():
         if event.kind == Kind.PUBLISHED:
             ids[event.message_group_id, event.idx].append(event.deduplication_id)
     return dict(ids)
@@ -73,98 +75,98 @@ _DEATHS = [(SQLITE, name) for name in failpoints.RELAY] + [
 
 
 @pytest.mark.parametrize(("engine", "failpoint"), _DEATHS, indirect=["engine"])
-def test_a_relay_killed_anywhere_loses_doubles_and_reorders_nothing(market: Market, failpoint: str) -> None:
+def test_a_relay_killed_anywhere_loses_doubles_and_reorders_nothing(shop: ShopHarness, failpoint: str) -> None:
     """Killed with -9 at the second batch, business goes on, another relay takes over: P10, P15, P17."""
-    market.trade(20, seed=1)
-    with market.relay(failpoint=f"{failpoint}:2") as killed:
+    shop.trade(20, seed=1)
+    with shop.relay(failpoint=f"{failpoint}:2") as killed:
         assert killed.ended() == -signal.SIGKILL
 
-    market.trade(5, seed=2)
-    market.end_groups()
-    market.run_out_lease()
-    with market.relay("--until-empty") as successor:
+    shop.trade(5, seed=2)
+    shop.end_groups()
+    shop.run_out_lease()
+    with shop.relay("--until-empty") as successor:
         assert successor.ended() == 0
 
-    _assert_nothing_happened_but_the_trade(market)
+    _assert_nothing_happened_but_the_trade(shop)
 
 
 @pytest.mark.parametrize("engine", [SQLITE], indirect=True)
-def test_a_resend_under_a_new_id_would_be_seen(market: Market) -> None:
+def test_a_resend_under_a_new_id_would_be_seen(shop: ShopHarness) -> None:
     """Negative control: after a death between publishing and marking, new ids double what was on its way: P10."""
-    market.trade(20, seed=1)
-    with market.relay(failpoint="after_publish:2") as killed:
+    shop.trade(20, seed=1)
+    with shop.relay(failpoint="after_publish:2") as killed:
         assert killed.ended() == -signal.SIGKILL
 
-    with market.engine.begin() as connection:
+    with shop.engine.begin() as connection:
         pending = tables.messages.c.status == tables.PENDING
         for id_ in connection.scalars(select(tables.messages.c.id).where(pending)).all():
             changed = update(tables.messages).where(tables.messages.c.id == id_)
             connection.execute(changed.values(deduplication_id=secrets.token_hex(8)))
-    market.end_groups()
-    market.run_out_lease()
-    with market.relay("--until-empty") as successor:
+    shop.end_groups()
+    shop.run_out_lease()
+    with shop.relay("--until-empty") as successor:
         assert successor.ended() == 0
 
-    assert market.consume() != market.committed()
-    unknowns = [sentence for finding in market.findings().values() for sentence in finding.unknowns]
+    assert shop.consume() != shop.committed()
+    unknowns = [sentence for finding in shop.findings().values() for sentence in finding.unknowns]
     assert unknowns
     assert all("came twice" in sentence for sentence in unknowns)  # whoever died had no answer: when it arrived is open
 
 
 @pytest.mark.parametrize("engine", [pytest.param(SQLITE, marks=pytest.mark.slow), POSTGRES], indirect=True)
-def test_a_relay_stopped_past_its_lease_notices_and_changes_nothing(market: Market, line: Line) -> None:
+def test_a_relay_stopped_past_its_lease_notices_and_changes_nothing(shop: ShopHarness, line: TcpProxy) -> None:
     """SIGSTOP in the middle of a publish; what it still publishes when it goes on is known by its id: P13."""
-    with market.relay(endpoint_url=line.url) as stopped:
+    with shop.relay(endpoint_url=line.url) as stopped:
         stopped.await_said("leading")
         line.hold()
-        market.trade(20, seed=1)
+        shop.trade(20, seed=1)
         eventually(lambda: line.is_asked, timeout_seconds=PATIENCE_SECONDS, describe="the leader to publish")
         stopped.send(signal.SIGSTOP)
-        market.run_out_lease()
-        with market.relay():
-            market.await_sent()
+        shop.run_out_lease()
+        with shop.relay():
+            shop.await_sent()
 
             line.let_go()
             stopped.send(signal.SIGCONT)
             stopped.await_said("lease lost")
-            market.trade(10, seed=2)
-            market.end_groups()
-            market.await_sent()
+            shop.trade(10, seed=2)
+            shop.end_groups()
+            shop.await_sent()
 
-    assert max(len(ids) for ids in _ids_by_message(market).values()) == 2
-    assert max(len(set(ids)) for ids in _ids_by_message(market).values()) == 1
-    _assert_nothing_happened_but_the_trade(market)
+    assert max(len(ids) for ids in _ids_by_message(shop).values()) == 2
+    assert max(len(set(ids)) for ids in _ids_by_message(shop).values()) == 1
+    _assert_nothing_happened_but_the_trade(shop)
 
 
 @pytest.mark.parametrize("engine", BOTH, indirect=True)
-def test_of_two_relays_one_leads_and_the_other_follows_a_sigterm(market: Market) -> None:
+def test_of_two_relays_one_leads_and_the_other_follows_a_sigterm(shop: ShopHarness) -> None:
     """The lease is given back and the exit code is 0; nobody waits for a lease to run out: P5."""
-    with market.relay() as first:
+    with shop.relay() as first:
         led = first.await_said("leading")
-        with market.relay() as second:
-            market.trade(20, seed=1)
+        with shop.relay() as second:
+            shop.trade(20, seed=1)
             eventually(
-                lambda: len(list(market.history.glob("relay-*"))) == 2,
+                lambda: len(list(shop.history.glob("relay-*"))) == 2,
                 timeout_seconds=PATIENCE_SECONDS,
                 describe="the second to stand by",
             )
-            market.await_sent()
+            shop.await_sent()
             assert second.said("leading") == []
 
             first.send(signal.SIGTERM)
             assert first.ended() == 0
             followed = second.await_said("leading")
 
-            market.end_groups()
-            market.await_sent()
+            shop.end_groups()
+            shop.await_sent()
             second.send(signal.SIGTERM)
             assert second.ended() == 0
 
     assert (led["token"], followed["token"]) == (1, 2)
     assert len(first.said("leading")) == len(second.said("leading")) == 1
-    with market.engine.connect() as connection:
+    with shop.engine.connect() as connection:
         assert connection.scalars(select(tables.leases.c.expires_at_us)).all() == [0]
-    _assert_nothing_happened_but_the_trade(market)
+    _assert_nothing_happened_but_the_trade(shop)
 
 
 def test_a_leader_stopped_in_the_middle_of_a_write_holds_nobody_up_for_longer_than_its_lease(postgres: Engine) -> None:
@@ -192,32 +194,32 @@ def test_a_relay_outlives_a_restart_of_its_database(
     """It says that nothing answers, goes on when something does, and is the same process."""
     engine = engines.engine(private_postgres.get_uri())
     with engine.begin() as connection:
-        schema.create(connection)
+        tables.metadata.create_all(connection)
 
-    with markets.opened(engine, emulated, tmp_path) as market:
-        market.trade(20, seed=1)
-        with market.relay() as relay:
-            market.await_sent()
+    with shop_harness.opened(engine, emulated, tmp_path) as shop:
+        shop.trade(20, seed=1)
+        with shop.relay() as relay:
+            shop.await_sent()
             engine.dispose()  # of the test's own connections
             private_postgres.stop()
             relay.await_said("the database does not answer")
             private_postgres.ensure_postgres_running()
-            market.trade(10, seed=2)
-            market.end_groups()
-            market.await_sent()
+            shop.trade(10, seed=2)
+            shop.end_groups()
+            shop.await_sent()
             relay.send(signal.SIGTERM)
             assert relay.ended() == 0
 
-        _assert_nothing_happened_but_the_trade(market)
+        _assert_nothing_happened_but_the_trade(shop)
     engine.dispose()
 
 
-def _cut(line: Line) -> Callable[[], None]:
+def _cut(line: TcpProxy) -> Callable[[], None]:
     line.cut()
     return line.mend
 
 
-def _lose_answers(line: Line) -> Callable[[], None]:
+def _lose_answers(line: TcpProxy) -> Callable[[], None]:
     line.is_losing = True
 
     def stop_losing() -> None:
@@ -230,47 +232,47 @@ def _lose_answers(line: Line) -> Callable[[], None]:
 @pytest.mark.parametrize("engine", BOTH, indirect=True)
 @pytest.mark.parametrize("harm", [_cut, _lose_answers], ids=["unreachable", "answers lost"])
 def test_what_got_no_answer_is_sent_again_under_its_id(
-    market: Market, line: Line, harm: Callable[[Line], Callable[[], None]]
+    shop: ShopHarness, line: TcpProxy, harm: Callable[[TcpProxy], Callable[[], None]]
 ) -> None:
     """Whether it arrived or not: P10."""
-    market.trade(20, seed=1)
+    shop.trade(20, seed=1)
     mend = harm(line)
-    with market.relay(endpoint_url=line.url) as relay:
+    with shop.relay(endpoint_url=line.url) as relay:
         eventually(
-            lambda: any(row["attempts"] >= 2 for row in market.rows()),
+            lambda: any(row["attempts"] >= 2 for row in shop.rows()),
             timeout_seconds=PATIENCE_SECONDS,
             describe="something to have been tried twice",
         )
-        market.trade(10, seed=2)
-        market.end_groups()
+        shop.trade(10, seed=2)
+        shop.end_groups()
         mend()
-        market.await_sent()
+        shop.await_sent()
         relay.send(signal.SIGTERM)
         assert relay.ended() == 0
 
-    ids = _ids_by_message(market)
+    ids = _ids_by_message(shop)
     assert max(len(tries) for tries in ids.values()) >= 3
     assert max(len(set(tries)) for tries in ids.values()) == 1
     assert relay.said("not published, will be tried again")
-    _assert_nothing_happened_but_the_trade(market)
+    _assert_nothing_happened_but_the_trade(shop)
 
 
 @pytest.mark.parametrize("engine", [POSTGRES], indirect=True)
-def test_a_commit_that_notifies_is_published_long_before_the_next_look(market: Market) -> None:
+def test_a_commit_that_notifies_is_published_long_before_the_next_look(shop: ShopHarness) -> None:
     """With --listen: the next look would be 45 to 75 seconds away."""
     listening = text("SELECT count(*) FROM pg_stat_activity WHERE query LIKE 'LISTEN%' AND application_name = :name")
-    name = market.engine.url.query["application_name"]
-    with market.relay("--listen", "--poll", "60", "--lease", "300"):
+    name = shop.engine.url.query["application_name"]
+    with shop.relay("--listen", "--poll", "60", "--lease", "300"):
 
         def is_listening() -> bool:
-            with market.engine.connect() as connection:
+            with shop.engine.connect() as connection:
                 return bool(connection.execute(listening, {"name": name}).scalar_one() == 1)
 
         eventually(is_listening, timeout_seconds=PATIENCE_SECONDS, describe="the relay to listen")
-        market.trade(1, seed=3, notify=True)
+        shop.trade(1, seed=3, notify=True)
 
         eventually(
-            lambda: [row["status"] for row in market.rows()] == [tables.SENT],
+            lambda: [row["status"] for row in shop.rows()] == [tables.SENT],
             timeout_seconds=20,
             describe="the commit to be published",
         )
@@ -279,16 +281,16 @@ def test_a_commit_that_notifies_is_published_long_before_the_next_look(market: M
 @pytest.mark.parametrize("engine", [SQLITE], indirect=True)
 def test_where_the_time_went_is_told_apart(engine: Engine, emulated: localstack.Running, tmp_path: Path) -> None:
     """Each message has an outbox wait, an API time and a receive wait; the topic is found by its declared name."""
-    with markets.opened(engine, emulated, tmp_path, TOPIC) as market:
-        done = market.trade(20, seed=1)
-        market.end_groups()
-        with market.relay("--until-empty") as relay:
+    with shop_harness.opened(engine, emulated, tmp_path, TOPIC) as shop:
+        done = shop.trade(20, seed=1)
+        shop.end_groups()
+        with shop.relay("--until-empty") as relay:
             assert relay.ended() == 0
-        market.consume()
+        shop.consume()
 
-        told = CliRunner().invoke(cli, ["delays", str(market.history), "--json"], catch_exceptions=False)
+        told = CliRunner().invoke(cli, ["delays", str(shop.history), "--json"], catch_exceptions=False)
 
-    count = done.committed.total() + len(market.committed())
+    count = done.committed.total() + len(shop.committed())
     delays = json.loads(told.stdout)["delays"]
     assert {name: row["count"] for name, row in delays.items()} == dict.fromkeys(
         ("outbox wait", "API time", "receive wait"), count

@@ -218,14 +218,14 @@ def _run(machine: type[Relays], **more: Any) -> None:
 
 
 def test_nothing_is_lost_doubled_or_reordered_whatever_happens() -> None:
-    """Forty lives of three relays, forty happenings each."""
+    """Forty runs with three relays, forty steps each."""
     _run(Relays, max_examples=40, stateful_step_count=40)
 
 
 @pytest.mark.deep
 @pytest.mark.timeout(1_800)
-def test_nor_in_many_long_lives() -> None:
-    """A hundred and fifty lives of a hundred happenings."""
+def test_nor_in_many_long_runs() -> None:
+    """A hundred and fifty runs of a hundred steps."""
     _run(Relays, max_examples=150, stateful_step_count=100)
 
 
@@ -255,7 +255,7 @@ def test_nor_in_many_long_lives() -> None:
     ],
 )
 def test_a_broken_relay_is_found_out(build: Build, said: str) -> None:
-    """Negative controls: within two hundred lives."""
+    """Negative controls: within two hundred runs."""
 
     class Broken(Relays):
         """Relays of another kind."""

@@ -12,12 +12,13 @@ from sqlalchemy.exc import OperationalError
 
 from sluice import metrics
 from sluice.clock import VirtualClock, eventually
-from sluice.messaging.database import engines, schema
+from sluice.messaging.database import engines
 from sluice.messaging.errors import OutboxError
+from sluice.messaging.outbox import tables
 from sluice.messaging.relay.relay import RelaySettings, run
 from sluice.messaging.telemetry import alive
 from sluice.messaging.telemetry.liveness import AliveFile, Liveness, Watch
-from tests.support.relay_processes import MessagingProcess
+from tests.support.messaging_process import MessagingProcess
 from tests.support.simulated_relays import SETTINGS, World, in_memory_world, seeded
 
 STEP_SECONDS = 72
@@ -134,7 +135,7 @@ def relay_process(tmp_path: Path, *options: str) -> MessagingProcess:
     dsn = f"sqlite:///{tmp_path / 'outbox.db'}"
     engine = engines.engine(dsn)
     with engine.begin() as connection:
-        schema.create(connection)
+        tables.metadata.create_all(connection)
     engine.dispose()
     place = ("--dsn", dsn, "--topic-arn", "arn:aws:sns:us-east-1:000000000000:t.fifo")
     keys = {"AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "test"}

@@ -19,7 +19,7 @@ from sluice.messaging.relay.lease import Lease
 from sluice.messaging.relay.relay import run
 from tests.integration.messaging.outbox.test_operations import KEYS, _answers
 from tests.integration.messaging.relay.test_relay import Turns
-from tests.support.relay_processes import MessagingProcess
+from tests.support.messaging_process import MessagingProcess
 from tests.support.simulated_relays import SETTINGS, Fault, World, seeded
 from tests.support.sns_endpoint import Endpoint
 

@@ -7,9 +7,9 @@ from sqlalchemy import event, insert, select
 from sqlalchemy.exc import OperationalError
 
 from sluice import metrics
-from sluice.messaging.database.waiting import Stop
 from sluice.messaging.handlers import Reject
 from sluice.messaging.inbox.tables import groups
+from sluice.messaging.waiting import Stop
 from sluice.messaging.worker.scale_in_protection import Protection
 from sluice.messaging.worker.worker import Parts, Worker, WorkerSettings
 from tests.support.worker_harness import Hands, World

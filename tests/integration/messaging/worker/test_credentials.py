@@ -10,14 +10,15 @@ import pytest
 from sqlalchemy import Engine, make_url, text
 from sqlalchemy.orm import Session
 
-from sluice.messaging.database import engines, schema
-from sluice.messaging.database.waiting import PollWait, Stop
+from sluice.messaging.database import engines
 from sluice.messaging.envelope import Event
 from sluice.messaging.errors import OutboxError
 from sluice.messaging.handlers import Ack, Context, Outcome
+from sluice.messaging.outbox import tables
 from sluice.messaging.outbox.store import Store
 from sluice.messaging.relay.lease import Lease
 from sluice.messaging.relay.relay import Relay, RelaySettings, run
+from sluice.messaging.waiting import PollWait, Stop
 from sluice.simulator.hook import Simulator
 from tests.integration.messaging.worker.test_hold import MachineClock
 from tests.integration.messaging.worker.test_polling import SETTINGS, join_lanes, worker_of
@@ -89,7 +90,7 @@ def test_a_worker_whose_password_was_changed_ends_and_says_so(owner: Engine) -> 
 def test_a_relay_whose_password_was_changed_ends_and_says_so(owner: Engine) -> None:
     """What is committed stays in the outbox, for one that has read the secret since."""
     with owner.begin() as connection:
-        schema.create(connection)
+        tables.metadata.create_all(connection)
     engine, settings = _with_password(owner, "first"), RelaySettings()
     relay = Relay(Store(engine, "orders"), Lease(engine, "orders", lease_seconds=30), NoPublish(), settings=settings)
     assert not relay.step()

@@ -16,12 +16,12 @@ from structlog.testing import capture_logs
 from sluice import metrics
 from sluice.clock import SystemClock, eventually
 from sluice.messaging.database import engines
-from sluice.messaging.database.waiting import Stop
 from sluice.messaging.envelope import Event
 from sluice.messaging.errors import OutboxError
 from sluice.messaging.handlers import Ack, Context, Outcome, Reject
-from sluice.messaging.inbox.inbox import Policy
+from sluice.messaging.inbox.groups import Policy
 from sluice.messaging.inbox.tables import parked
+from sluice.messaging.waiting import Stop
 from sluice.messaging.worker.drainer import Drainer
 from sluice.messaging.worker.worker import WorkerSettings
 from sluice.simulator.hook import Simulator

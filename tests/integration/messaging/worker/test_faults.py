@@ -13,7 +13,8 @@ from sluice import naming
 from sluice.clock import SystemClock, eventually
 from sluice.messaging.database import engines
 from tests.support import worker_processes
-from tests.support.relay_processes import PATIENCE_SECONDS, Line
+from tests.support.messaging_process import PATIENCE_SECONDS
+from tests.support.tcp_proxy import TcpProxy
 from tests.support.worker_processes import DatabaseLine, Workshop, consumer
 
 pytestmark = pytest.mark.xdist_group("localstack")  # one at a time
@@ -37,9 +38,9 @@ def on_server(on_postgres: Engine, emulated: localstack.Running, tmp_path: Path)
 
 
 @pytest.fixture
-def line(emulated: localstack.Running) -> Iterator[Line]:
+def line(emulated: localstack.Running) -> Iterator[TcpProxy]:
     """Yield a line to the endpoint."""
-    with Line(emulated.endpoint_url) as made:
+    with TcpProxy(emulated.endpoint_url) as made:
         yield made
 
 
@@ -73,7 +74,7 @@ def test_l7_who_is_frozen_in_a_transaction_commits_nothing_afterwards(on_server:
 
 
 @pytest.mark.slow
-def test_l7_a_delete_that_comes_late_deletes_nothing_of_anybody_else(on_server: Workshop, line: Line) -> None:
+def test_l7_a_delete_that_comes_late_deletes_nothing_of_anybody_else(on_server: Workshop, line: TcpProxy) -> None:
     """Frozen between commit and delete; the message comes again elsewhere, and the next one is its own: L7, W6."""
     gate = on_server.gate("gate")
     on_server.publish({"shared": [{"gate": str(gate.path)}]})
@@ -170,7 +171,7 @@ def test_s1_a_worker_ends_in_time_though_its_database_has_fallen_silent(on_serve
 
 @pytest.mark.parametrize("seconds", [1, pytest.param(10, marks=pytest.mark.slow)])
 def test_w6_a_worker_outlives_an_endpoint_that_is_gone_for_a_while(
-    workshop: Workshop, line: Line, seconds: int
+    workshop: Workshop, line: TcpProxy, seconds: int
 ) -> None:
     """What was done and could not be deleted comes again, and is only deleted: W6, W13."""
     gate, clock = workshop.gate("gate"), SystemClock()

@@ -12,7 +12,8 @@ from sluice.clock import SystemClock, VirtualClock, eventually
 from sluice.messaging.envelope import Event
 from sluice.messaging.errors import HoldLost
 from sluice.messaging.handlers import Ack, Context, Outcome, Retry
-from sluice.messaging.inbox.inbox import Admission, Arrived, Inbox
+from sluice.messaging.inbox.admission import Admission, Inbox
+from sluice.messaging.inbox.groups import Arrived
 from sluice.messaging.worker.message_lease import MARGIN_SECONDS, Heartbeat, Hold
 from sluice.messaging.worker.processor import Done, Lost, Work
 from sluice.simulator.hook import Simulator

@@ -22,19 +22,19 @@ from emulator import localstack
 from sluice import metrics
 from sluice.clock import SystemClock, eventually
 from sluice.messaging.backoff import Backoff
-from sluice.messaging.database.waiting import Stop
 from sluice.messaging.envelope import Event
 from sluice.messaging.handlers import Ack, Context, Outcome, Reject
-from sluice.messaging.inbox.inbox import Policy
+from sluice.messaging.inbox.groups import Policy
 from sluice.messaging.telemetry.liveness import AliveFile, Liveness, Promises, Signs, WatchedTracing
 from sluice.messaging.telemetry.metrics import NoMetrics
+from sluice.messaging.waiting import Stop
 from sluice.messaging.worker.drainer import Drainer
 from sluice.messaging.worker.scale_in_protection import Protection
 from sluice.messaging.worker.worker import Lane, Parts, Worker, WorkerSettings
 from tests.integration.messaging.relay.test_signs import relay_process
 from tests.support import worker_processes
+from tests.support.messaging_process import MessagingProcess
 from tests.support.project import PROJECT
-from tests.support.relay_processes import MessagingProcess
 from tests.support.worker_harness import Fault, Hands, World, seeded
 
 PATIENCE_SECONDS = 30

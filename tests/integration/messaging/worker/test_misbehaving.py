@@ -17,7 +17,7 @@ from sqlalchemy.orm import Session
 
 from sluice.messaging.envelope import Event
 from sluice.messaging.handlers import ANY, Ack, Context, Handlers, Outcome, Reject
-from sluice.messaging.inbox.inbox import Policy
+from sluice.messaging.inbox.groups import Policy
 from sluice.messaging.inbox.tables import parked
 from sluice.messaging.worker import async_handlers
 from sluice.terminal.printable import CHARACTERS_MAX

@@ -13,7 +13,7 @@ from sqlalchemy import Engine
 
 from sluice import metrics
 from sluice.messaging.handlers import Ack, Reject, Retry
-from sluice.messaging.inbox.inbox import Policy
+from sluice.messaging.inbox.groups import Policy
 from sluice.messaging.worker.processor import Work
 from tests.support.broken_workers import DeletesFailed
 from tests.support.worker_harness import MAX_ATTEMPTS, POLL_SECONDS, World, envelope, places

@@ -13,13 +13,13 @@ from structlog.testing import capture_logs
 from sluice import limits
 from sluice.clock import SystemClock
 from sluice.messaging.backoff import Backoff
-from sluice.messaging.database.waiting import Stop
 from sluice.messaging.envelope import Event
 from sluice.messaging.errors import OutboxError, TransientError
 from sluice.messaging.handlers import Ack, Context, Outcome, Retry
 from sluice.messaging.sqs import queue
 from sluice.messaging.sqs.queue import Queue, Received
 from sluice.messaging.telemetry.metrics import NoMetrics
+from sluice.messaging.waiting import Stop
 from sluice.messaging.worker.message_lease import Heartbeat, Hold
 from sluice.messaging.worker.processor import Back, Groups
 from sluice.messaging.worker.scale_in_protection import Protection

@@ -23,7 +23,8 @@ from sluice.clock import SystemClock, eventually
 from sluice.environments import environment
 from sluice.history.events import Kind
 from tests.support import worker_processes
-from tests.support.relay_processes import PATIENCE_SECONDS, Line
+from tests.support.messaging_process import PATIENCE_SECONDS
+from tests.support.tcp_proxy import TcpProxy
 from tests.support.worker_processes import Workshop, consumer
 
 pytestmark = pytest.mark.xdist_group("localstack")  # one at a time
@@ -40,9 +41,9 @@ def workshop(on_file: Engine, emulated: localstack.Running, tmp_path: Path) -> I
 
 
 @pytest.fixture
-def line(emulated: localstack.Running) -> Iterator[Line]:
+def line(emulated: localstack.Running) -> Iterator[TcpProxy]:
     """Yield a line to the endpoint."""
-    with Line(emulated.endpoint_url) as made:
+    with TcpProxy(emulated.endpoint_url) as made:
         yield made
 
 
@@ -167,7 +168,7 @@ def _await_in(log: Path, event: str) -> None:
     )
 
 
-def test_s6_a_signal_before_it_works_ends_it_with_0_too(workshop: Workshop, line: Line) -> None:
+def test_s6_a_signal_before_it_works_ends_it_with_0_too(workshop: Workshop, line: TcpProxy) -> None:
     """It was looking at its queue when a deploy changed its mind: S6."""
     line.hold()
     with workshop.worker("--endpoint-url", line.url) as worker:

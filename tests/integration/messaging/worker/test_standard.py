@@ -13,14 +13,16 @@ from sqlalchemy.orm import Session
 from sluice import metrics
 from sluice.declaration import Consumer
 from sluice.messaging import Ack, Context, Event, Outcome, Retry
-from sluice.messaging.database import engines, schema
-from sluice.messaging.database.waiting import PollWait, Stop
+from sluice.messaging.database import engines
 from sluice.messaging.envelope import Envelope
 from sluice.messaging.handlers import Handlers
-from sluice.messaging.inbox.inbox import Inbox, Policy
+from sluice.messaging.inbox import tables
+from sluice.messaging.inbox.admission import Inbox
+from sluice.messaging.inbox.groups import Policy
 from sluice.messaging.inbox.tables import exceptions
 from sluice.messaging.sqs.queue import Queue
 from sluice.messaging.telemetry.tally import Tally
+from sluice.messaging.waiting import PollWait, Stop
 from sluice.messaging.worker.handler_runner import Performer
 from sluice.messaging.worker.message_lease import Heartbeat
 from sluice.messaging.worker.processor import Work, WorkSettings
@@ -104,7 +106,7 @@ def engine(tmp_path: Path) -> Iterator[Engine]:
     """Yield an SQLite database with the inbox's tables and the handler's."""
     made = engines.engine(f"sqlite:///{tmp_path / 'inbox.db'}")
     with made.begin() as connection:
-        schema.create(connection, schema.INBOX)
+        tables.metadata.create_all(connection)
         _effects.metadata.create_all(connection)
     yield made
     made.dispose()

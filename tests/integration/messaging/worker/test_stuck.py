@@ -9,10 +9,10 @@ from sqlalchemy import Engine
 from sqlalchemy.orm import Session
 
 from sluice.messaging.database import engines
-from sluice.messaging.database.waiting import Stop
 from sluice.messaging.envelope import Event
 from sluice.messaging.errors import OutboxError
 from sluice.messaging.handlers import Ack, Context, Outcome
+from sluice.messaging.waiting import Stop
 from sluice.messaging.worker.processor import Lost
 from sluice.messaging.worker.worker import Lane, WorkerSettings
 from sluice.simulator.hook import Simulator

@@ -10,7 +10,7 @@ from sqlalchemy.orm import Session
 
 from sluice.messaging.envelope import Event
 from sluice.messaging.handlers import Ack, Context, Outcome, Reject
-from sluice.messaging.inbox.inbox import Policy
+from sluice.messaging.inbox.groups import Policy
 from sluice.messaging.worker.processor import Lost
 from tests.support.worker_harness import MAX_ATTEMPTS, TIMEOUT_SECONDS, Killed, World, dying, places
 

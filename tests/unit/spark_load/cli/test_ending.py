@@ -23,7 +23,7 @@ class _Dead:
 
 def test_a_session_that_died_does_not_hide_why_a_run_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     """What went wrong is what is said, not that Spark cannot be stopped any more."""
-    monkeypatch.setattr(spark_session, "_local", lambda _slots: _Dead())
+    monkeypatch.setattr(spark_session, "_started", lambda *_: _Dead())
 
     with pytest.raises(ZeroDivisionError), spark_session.running(1):
         _ = 1 / 0

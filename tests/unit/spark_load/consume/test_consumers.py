@@ -11,7 +11,7 @@ from botocore.exceptions import ReadTimeoutError
 
 from sluice.clock import NotReached
 from sluice.history.checker import Expectation, Finding, check_group, surroundings
-from sluice.history.events import Event, Identity, Kind, make_body
+from sluice.history.events import Event, Kind
 from sluice.recorder.journal import Journal, events_of, read_journal
 from sluice.recorder.recorder import Recorder
 from sluice.saboteurs import sabotage
@@ -77,10 +77,9 @@ class _Place:
     plan: _Fated
 
     def send(self, idx: int, group: str = "a", run: str = RUN) -> None:
-        identity = Identity(run=run, message_group_id=group, idx=idx)
         self.sqs.send_message(
             QueueUrl=self.run.site.queue_urls[QUEUE],
-            MessageBody=make_body(identity, is_end=idx < 0, payload=""),
+            MessageBody=json.dumps({"run": run, "group": group, "idx": idx}),
             MessageGroupId=group,
             MessageDeduplicationId=f"{run}.{idx}",
         )

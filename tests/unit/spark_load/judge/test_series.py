@@ -3,7 +3,8 @@
 import pytest
 
 from sluice.history.checker.verdict import Violation
-from spark_load.judge.series import BINS_MAX, GROUPS_MAX, _told_groups, bin_width_us, rank_table, waiting
+from spark_load.folder.series_schema import BINS_MAX
+from spark_load.judge.series import GROUPS_MAX, _told_groups, bin_width_us, rank_table, waiting
 from tests.support.histories import published
 
 

@@ -1,9 +1,10 @@
 """The plan is a pure function of profile, seed and number."""
 
+import json
 import pickle
 import string
 from collections import Counter
-from dataclasses import astuple
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -11,9 +12,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sluice.history.events import identity_of, make_body
+from sluice.history.events import Identity, identity_of
+from spark_load.plan import body_template
 from spark_load.plan.hashed_random import mixed, uniform
-from spark_load.plan.plan import SCHEMA, Plan, Planned
+from spark_load.plan.plan import SCHEMA, Plan, message_group_id
 from spark_load.profiles.profile import Phase, Profile
 
 QUICK = settings(max_examples=40, deadline=None)
@@ -42,12 +44,23 @@ PROFILES = st.builds(
 )
 
 
-def _rows(plan: Plan) -> list[Planned]:
-    return [Planned(**row) for row in plan.batch(np.arange(plan.row_count)).to_pylist()]
+class _Row(NamedTuple):
+    """A row of the plan."""
+
+    idx: int
+    publish_attempt: int
+    group_number: int
+    offset_us: int
+    task: int
 
 
-def _body(plan: Plan, row: Planned) -> str:
-    return plan.body(row.idx, row.group_number, "r")
+def _rows(plan: Plan, numbers: list[int] | None = None) -> list[_Row]:
+    asked = np.arange(plan.row_count) if numbers is None else np.array(numbers)
+    return [_Row(**row) for row in plan.batch(asked).to_pylist()]
+
+
+def _body(plan: Plan, row: _Row, run: str = "r") -> str:
+    return body_template.text(plan.framed(row.idx, message_group_id(row.group_number), run))
 
 
 @QUICK
@@ -59,8 +72,8 @@ def test_the_plan_is_the_same_however_it_is_cut_up(profile: Profile, seed: int, 
     plans = [Plan(profile, seed) for _ in range(parts)]
     dealt = [plan.batch(np.arange(part, plan.row_count, parts)) for part, plan in enumerate(plans)]
 
-    rows = [(plan, Planned(**row)) for plan, batch in zip(plans, dealt, strict=True) for row in batch.to_pylist()]
-    assert sorted(map(astuple, _rows(whole))) == sorted(astuple(row) for _, row in rows)
+    rows = [(plan, _Row(**row)) for plan, batch in zip(plans, dealt, strict=True) for row in batch.to_pylist()]
+    assert sorted(_rows(whole)) == sorted(row for _, row in rows)
     assert [_body(plan, row) for plan, row in rows[:20]] == [_body(whole, row) for _, row in rows[:20]]
 
 
@@ -72,7 +85,7 @@ def test_one_row_is_planned_as_in_a_batch(profile: Profile, seed: int, data: st.
     number = data.draw(st.integers(0, plan.row_count - 1))
     idx = number if number < profile.message_count else profile.message_count - 1 - number
 
-    assert list(plan.rows(number)) == [row for row in _rows(plan) if row.idx == idx]
+    assert _rows(plan, [number]) == [row for row in _rows(plan) if row.idx == idx]
 
 
 @QUICK
@@ -91,9 +104,9 @@ def test_a_group_belongs_to_one_task_and_ends_last(profile: Profile, seed: int) 
 @QUICK
 @given(profile=PROFILES, seed=st.integers(0, 2**32))
 def test_a_repeat_is_the_same_message_later(profile: Profile, seed: int) -> None:
-    """Same body and deduplication id, same task, later by one of the profile's times; none of the warm-up."""
+    """Same body, same task, later by one of the profile's times; none of the warm-up."""
     plan = Plan(profile, seed)
-    by_idx: dict[int, list[Planned]] = {}
+    by_idx: dict[int, list[_Row]] = {}
     for row in _rows(plan):
         by_idx.setdefault(row.idx, []).append(row)
 
@@ -101,8 +114,8 @@ def test_a_repeat_is_the_same_message_later(profile: Profile, seed: int) -> None
     for first, *repeats in by_idx.values():
         for repeat in repeats:
             assert _body(plan, first) == _body(plan, repeat)
-            assert plan.deduplication_id(first, "r") == plan.deduplication_id(repeat, "r")
-            assert (repeat.task, repeat.publish_attempt, first.phase) == (first.task, 2, "measure")
+            assert (repeat.task, repeat.publish_attempt) == (first.task, 2)
+            assert first.offset_us >= 0
             assert repeat.offset_us - first.offset_us in (2_000_000, 400_000_000)
 
 
@@ -141,11 +154,13 @@ def test_repeats_come_when_the_profile_says() -> None:
 def test_a_body_carries_its_identity_and_the_payload_size() -> None:
     """What is published can be told apart, and is as large as asked for."""
     plan = Plan(Profile(messages_per_second=1, duration_seconds=1, group_count=1, payload_bytes=33), seed=1)
-    (row, *_) = plan.rows(0)
+    (row, *_) = _rows(plan)
 
     body = _body(plan, row)
 
-    assert identity_of(body=body, deduplication_id=None, message_group_id=None) == plan.identity(row, "r")
+    assert identity_of(body=body, deduplication_id=None, message_group_id=None) == Identity(
+        run="r", message_group_id="g000000", idx=0
+    )
     assert len(body.split('"payload":"')[1].removesuffix('"}')) == 33
 
 
@@ -175,9 +190,7 @@ def test_offsets_invert_a_ramp_a_plateau_and_a_pause() -> None:
 @given(profile=PROFILES)
 def test_at_a_messages_time_the_rates_integral_has_reached_its_number(profile: Profile) -> None:
     """The integral is summed in small steps; no message is due before its number or after the end."""
-    rows = [
-        row for row in _rows(Plan(profile, 1)) if row.publish_attempt == 1 and row.phase == "measure" and row.idx >= 0
-    ]
+    rows = [row for row in _rows(Plan(profile, 1)) if row.publish_attempt == 1 and row.offset_us >= 0 and row.idx >= 0]
 
     for row in rows[:: max(1, len(rows) // 7)]:
         left_seconds, reached = row.offset_us / 1e6, 0.0
@@ -192,10 +205,10 @@ def test_at_a_messages_time_the_rates_integral_has_reached_its_number(profile: P
 
 
 def test_the_warm_up_comes_before_the_load() -> None:
-    """Two seconds at 5/s: ten messages at negative times, in a phase of their own; the load begins at 0."""
+    """Two seconds at 5/s: ten messages at negative times; the load begins at 0."""
     rows = _rows(Plan(Profile(messages_per_second=5, duration_seconds=3, group_count=2, warm_up_seconds=2), seed=1))
 
-    warm_up = [row for row in rows if row.phase == "warm_up"]
+    warm_up = [row for row in rows if row.offset_us < 0]
     assert [(row.idx, row.offset_us) for row in warm_up] == [(idx, -2_000_000 + idx * 200_000) for idx in range(10)]
     assert [row.offset_us for row in rows if row.idx == 10] == [0]
 
@@ -252,15 +265,14 @@ def test_a_message_has_one_fate() -> None:
     assert not any(plan.is_poison(idx) or plan.fails_first(idx) or plan.crashes_first(idx) for idx in never)
 
 
-def test_a_body_is_what_the_history_makes_of_it() -> None:
-    """Put together by hand it is the same text, end markers and odd run names among them; nothing needs escaping."""
+def test_a_body_is_the_json_of_its_identity_and_payload() -> None:
+    """End markers and odd run names among them; nothing in a payload needs escaping."""
     plan = Plan(Profile(messages_per_second=1, duration_seconds=3, group_count=2, payload_bytes=100), seed=1)
 
     for row in _rows(plan):
-        identity = plan.identity(row, 'a "run"')
-        assert plan.body(row.idx, row.group_number, 'a "run"') == make_body(
-            identity, is_end=row.idx < 0, payload=plan.payload(row.idx)
-        )
+        group, end, payload = f"g00000{row.group_number}", row.idx < 0, plan.payload(row.idx)
+        said = {"run": 'a "run"', "group": group, "idx": row.idx, "end": end, "payload": payload}
+        assert _body(plan, row, 'a "run"') == json.dumps(said, separators=(",", ":"))
     assert set("".join(plan.payload(idx) for idx in range(3))) <= set(string.ascii_letters + string.digits + "-_")
 
 
@@ -290,7 +302,7 @@ def test_a_plan_travels_light() -> None:
     """What it has computed does not go with it to the tasks: a payload pool, and the shares of 100,000 groups."""
     plan = Plan(Profile(messages_per_second=10, duration_seconds=1, group_count=100_000), seed=1)
     plan.batch(np.arange(10))
-    plan.body(0, 0, "r")
+    plan.payload(0)
 
     sent = pickle.dumps(plan)
 

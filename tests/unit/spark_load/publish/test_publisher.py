@@ -11,11 +11,12 @@ import numpy as np
 import pytest
 
 from sluice.clock import VirtualClock
+from spark_load.history.error_codes import is_throttled
 from spark_load.plan.plan import Plan
 from spark_load.profiles.profile import Profile
 from spark_load.publish.pacing import Pace, Trouble
 from spark_load.publish.publisher import Publisher
-from spark_load.publish.transport import Answer, Call, is_throttled
+from spark_load.publish.transport import Answer, Call
 from spark_load.runtime.coordinator import Board, Progress
 
 SECOND = 1_000_000

@@ -255,10 +255,7 @@ def test_a_connection_is_used_again_and_a_closed_one_is_not(tmp_path: Path, name
     assert answers == [{}] * 6
 
 
-@pytest.mark.parametrize("name", [one for one in NAMES if one != "boto3"])
-def test_a_proxy_is_refused_where_it_would_not_be_used(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
-) -> None:
+def test_a_proxy_is_refused_where_it_would_not_be_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Rather than going around it."""
     monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:9")
     monkeypatch.delenv("no_proxy", raising=False)
@@ -266,13 +263,12 @@ def test_a_proxy_is_refused_where_it_would_not_be_used(
 
     with (
         pytest.raises(ConfigError, match="knows no proxies; use boto3"),
-        _open(name, "sqs", "http://example.invalid", tmp_path),
+        _open("sockets", "sqs", "http://example.invalid", tmp_path),
     ):
         pass
 
 
-@pytest.mark.parametrize("name", [one for one in NAMES if one != "boto3"])
-def test_many_calls_are_on_their_way_at_once(tmp_path: Path, name: str) -> None:
+def test_many_calls_are_on_their_way_at_once(tmp_path: Path) -> None:
     """The server answers nobody until all have asked: forty calls need forty connections."""
     everybody = threading.Barrier(40)
 
@@ -280,7 +276,7 @@ def test_many_calls_are_on_their_way_at_once(tmp_path: Path, name: str) -> None:
         everybody.wait(20)
         return _taken(request)
 
-    with capturing(reply) as server, _open(name, "sqs", server.url, tmp_path) as transport:
+    with capturing(reply) as server, _open("sockets", "sqs", server.url, tmp_path) as transport:
         answers = _ask(transport, *(_call(QUEUE, "a") for _ in range(40)))
 
     assert [answer.errors for answer in answers] == [{}] * 40
@@ -304,38 +300,36 @@ def test_recorded_latencies_are_those_of_the_endpoint(tmp_path: Path, name: str)
     assert sorted(excess.values())[4] < 1  # a busy machine is no fault of the recorder's; how exact it is: benchmarks
 
 
-@pytest.mark.parametrize("name", [one for one in NAMES if one != "boto3"])
 def test_a_call_that_is_never_answered_is_given_up_and_nobody_knows(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It may have had its effect: `info`, by botocore's name; the connection goes, and the next call has another."""
-    monkeypatch.setattr("spark_load.publish.transport.http.ANSWER_SECONDS_MAX", 0.3)
+    monkeypatch.setattr("spark_load.publish.transport.sockets.ANSWER_SECONDS_MAX", 0.3)
     answer = threading.Event()
 
     def reply(request: Captured) -> Reply:
         answer.wait(10)
         return _taken(request)
 
-    with capturing(reply) as server, _open(name, "sqs", server.url, tmp_path) as transport:
+    with capturing(reply) as server, _open("sockets", "sqs", server.url, tmp_path) as transport:
         first = _ask(transport, _call(QUEUE, "a"))[0]
         answer.set()
         second = _ask(transport, _call(QUEUE, "b"))[0]
 
     assert (first.errors, second.errors) == ({0: "ReadTimeoutError"}, {})
-    rows = read_journal(tmp_path / f"{name}.arrows").to_pylist()[1:-1]
+    rows = read_journal(tmp_path / "sockets.arrows").to_pylist()[1:-1]
     assert [(row["outcome"], row["error"]) for row in rows] == [("info", "ReadTimeoutError"), ("ok", None)]
 
 
-@pytest.mark.parametrize("name", [one for one in NAMES if one != "boto3"])
-def test_an_endpoint_without_tls_is_not_spoken_to_without_it(tmp_path: Path, name: str) -> None:
+def test_an_endpoint_without_tls_is_not_spoken_to_without_it(tmp_path: Path) -> None:
     """Where the URL says https: no message leaves."""
     with capturing(_taken) as server:
-        with _open(name, "sqs", server.url.replace("http:", "https:"), tmp_path) as transport:
+        with _open("sockets", "sqs", server.url.replace("http:", "https:"), tmp_path) as transport:
             errors = _ask(transport, _call(QUEUE, "a"))[0].errors
 
         assert errors[0] in {"SSLError", "EndpointConnectionError"}
         assert server.captured == []
-    rows = read_journal(tmp_path / f"{name}.arrows").to_pylist()[1:-1]
+    rows = read_journal(tmp_path / "sockets.arrows").to_pylist()[1:-1]
     assert rows[0]["outcome"] in {"info", "fail"}
 
 

@@ -16,10 +16,10 @@ from sluice.history.checker.verdict import Status, Verdict
 from spark_load import report
 from spark_load.cli.report import compare as compare_command
 from spark_load.cli.report import report as report_command
+from spark_load.folder.series_schema import SeriesSchema
 from spark_load.report import comparison, junit, page, timeline, units
 from spark_load.report.comparison import Limits, compare
-from spark_load.report.thresholds import held
-from spark_load.shapes import SeriesShape
+from spark_load.report.summary import held
 from tests.support import finished_runs
 from tests.support.anomalies import CASES
 
@@ -191,7 +191,7 @@ def test_series_of_another_run_or_version_are_not_used(tmp_path: Path) -> None:
 
     report.write_series(said, tmp_path)
     assert report.read_series(tmp_path, verdict) == json.loads(json.dumps(said))
-    assert said.keys() == SeriesShape.__required_keys__
+    assert said.keys() == SeriesSchema.__required_keys__
     for stored in ({**said, "run": "other"}, {"schema_version": 2, "run": said["run"]}):
         report.write_series(stored, tmp_path)
         assert report.read_series(tmp_path, verdict) is None

@@ -11,13 +11,14 @@ from click.testing import CliRunner
 from sluice.errors import HistoryError
 from spark_load import report
 from spark_load.cli.report import report as report_command
-from spark_load.run import driver, resume
+from spark_load.folder import stored
+from spark_load.run import driver
 from tests.support import finished_runs
 
 
 def _stored(folder: Path, change: Callable[[Any], object]) -> Path:
     """Write what a run is described by, changed, and return the folder."""
-    driver._store(folder, finished_runs.DESCRIBED, finished_runs.EXPECTATION, ["it broke"])
+    stored.store(folder, finished_runs.DESCRIBED, finished_runs.EXPECTATION, ["it broke"])
     path = folder / driver.RUN_FILE
     said = json.loads(path.read_text(encoding="utf-8"))
     change(said)
@@ -48,7 +49,7 @@ def test_what_a_run_is_described_by_reads_as_it_was_written(tmp_path: Path) -> N
         (lambda said: said["described"].update(recorders=["a"]), "described.recorders is ['a'], allowed is an object"),
         (
             lambda said: said["described"].update(transport="pigeons"),
-            "described.transport is 'pigeons', allowed is one of boto3, crt, sockets",
+            "described.transport is 'pigeons', allowed is one of boto3, sockets",
         ),
         (
             lambda said: said["described"]["profile"].update(group_count=-3),
@@ -73,7 +74,7 @@ def test_a_run_whose_verdict_cannot_be_read_is_not_gone_on_with(tmp_path: Path, 
     (tmp_path / report.VERDICT_FILE).write_text(text, encoding="utf-8")
 
     with pytest.raises(HistoryError, match=r"verdict\.json is damaged.*; move it away to go on"):
-        resume._status(tmp_path)
+        report.read_status(tmp_path)
 
 
 def test_a_folder_that_is_no_runs_is_refused(tmp_path: Path) -> None:

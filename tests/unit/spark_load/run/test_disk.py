@@ -12,7 +12,8 @@ from sluice.errors import HistoryError
 from sluice.history.checker import Expectation
 from sluice.history.checker.verdict import Verdict
 from spark_load import report
-from spark_load.run import driver, resume
+from spark_load.folder import stored
+from spark_load.run import resume
 from spark_load.runtime.coordinator import Board, Progress
 
 EXPECTATION = Expectation(run="r", queues=(), visibility_timeout_seconds={})
@@ -47,7 +48,7 @@ def test_tasks_can_be_told_to_stop_where_the_disk_is_full(tmp_path: Path) -> Non
             r"summary.md \(File too large\); make room there, or copy it, and",
         ),
         (
-            lambda folder: driver._store(folder, {}, EXPECTATION, []),
+            lambda folder: stored.store(folder, {}, EXPECTATION, []),
             r"run.json \(File too large\); make room there, or copy it, and judge it: sluice check",
         ),
         (

@@ -13,6 +13,7 @@ from sluice.errors import ConfigError
 from spark_load.cli.watching import Gauge
 from spark_load.plan.plan import Plan
 from spark_load.profiles import profile
+from spark_load.publish.job import remembered
 from spark_load.run import resume
 from spark_load.runtime.task_context import Run
 from tests.support.deployments import ONE_QUEUE
@@ -84,11 +85,11 @@ def test_what_the_service_has_forgotten_is_not_published_again_and_all_else_is(t
     board.start(1_000 - run.resumed_at_us)
     batches = [pa.RecordBatch.from_pydict({"idx": idx}) for idx in ([3, 4], [5, 4], [-1])]
 
-    sent = [batch.column("idx").to_pylist() for batch in resume.remembered(run, board, iter(batches))]
+    sent = [batch.column("idx").to_pylist() for batch in remembered(run, board, iter(batches))]
 
     assert sent == [[3], [5], []]
-    assert resume.forgotten(run, 1_000 - run.resumed_at_us) == [-1, 4]
-    assert resume.forgotten(run, 999 - run.resumed_at_us) == [-1]
+    assert run.forgotten(1_000 - run.resumed_at_us) == [-1, 4]
+    assert run.forgotten(999 - run.resumed_at_us) == [-1]
     assert resume.told(range(12)) == (
         "12 message(s) whose publish was never answered were not published again, for after 300 s each might have"
         " become a second message (idx 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, …); to know what became of them, run it anew"
@@ -106,10 +107,10 @@ def test_a_publisher_asks_for_its_share_before_it_waits_for_the_beginning(tmp_pa
         run.board(clock).start(1)
         yield pa.RecordBatch.from_pydict({"idx": [1]})
 
-    remembered = resume.remembered(run, run.board(clock), rows())
+    may_go = remembered(run, run.board(clock), rows())
 
     assert asked == []  # the publisher says first that it is there, or the driver would wait for it, and it for him
-    assert sum(map(len, remembered)) == 0
+    assert sum(map(len, may_go)) == 0
     assert asked == [0]
 
 

@@ -7,8 +7,10 @@ from sqlalchemy import Connection, Engine, select
 
 from sluice.clock import VirtualClock
 from sluice.messaging.envelope import Envelope, Event
-from sluice.messaging.inbox.inbox import Arrived, Inbox, ParkedMessage, Policy
-from sluice.messaging.inbox.operations import Operator
+from sluice.messaging.inbox.admission import Inbox
+from sluice.messaging.inbox.groups import Arrived, Policy
+from sluice.messaging.inbox.operations import InboxOperator
+from sluice.messaging.inbox.parking import ParkedMessage
 from sluice.messaging.inbox.sequence import Action, Decision
 from sluice.messaging.inbox.tables import exceptions, groups, parked
 
@@ -46,7 +48,7 @@ def taken(inbox: Inbox, connection: Connection, group: str = "a") -> ParkedMessa
     return message
 
 
-class Ledger:
+class InboxHarness:
     """One consumer's inbox.
 
     Args:
@@ -64,9 +66,9 @@ class Ledger:
         self.policy = Policy(consumer=consumer, **policy)
         self.inbox = Inbox(self.policy, clock=self.clock)
 
-    def under(self, **policy: Any) -> "Ledger":
+    def under(self, **policy: Any) -> "InboxHarness":
         """Return the same inbox under another policy."""
-        changed = Ledger(self.engine, clock=self.clock)
+        changed = InboxHarness(self.engine, clock=self.clock)
         changed.policy = replace(self.policy, **policy)
         changed.inbox = Inbox(changed.policy, clock=self.clock)
         return changed
@@ -91,9 +93,9 @@ class Ledger:
             self.operator.skip(connection, group, seq)
 
     @property
-    def operator(self) -> Operator:
+    def operator(self) -> InboxOperator:
         """Return who may do so."""
-        return Operator(consumer=self.policy.consumer, actor="ann", reason="is lost", clock=self.clock)
+        return InboxOperator(consumer=self.policy.consumer, actor="ann", reason="is lost", clock=self.clock)
 
     def take(self, group: str = "a") -> ParkedMessage | None:
         """Take up what is next of what was set aside, and commit."""

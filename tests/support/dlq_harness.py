@@ -95,7 +95,7 @@ class Renaming(Hook):
             message["MessageId"] = message["MessageId"][::-1]
 
 
-class Graveyard:
+class DlqHarness:
     """Billing's queues on a simulator. What tools do goes over `line`; what the test does is not."""
 
     def __init__(self, simulator: Simulator) -> None:

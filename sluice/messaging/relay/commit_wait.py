@@ -1,12 +1,6 @@
-"""How a relay waits when nothing is due: for the next look, for a commit that says so, or for the end.
-
-A signal ends every wait at once.
-"""
+"""How a relay waits on Postgres: until a producer's commit says that there is something to publish."""
 
 import select
-import signal
-import threading
-from types import FrameType
 
 import psycopg
 import structlog
@@ -14,50 +8,9 @@ from sqlalchemy import Engine
 
 from sluice.messaging.database import engines
 from sluice.messaging.outbox.outbox import channel
+from sluice.messaging.waiting import Stop
 
 _log = structlog.get_logger()
-
-
-class Stop:
-    """Tells that the process is to end. The first SIGTERM or SIGINT asks for it; further ones change nothing."""
-
-    def __init__(self) -> None:
-        self._asked = threading.Event()
-
-    def on_signals(self) -> None:
-        """Let SIGTERM, which ECS sends, and Ctrl-C ask for it. Runs in the main thread."""
-        for number in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(number, self._signalled)
-
-    def ask(self) -> None:
-        """Ask for it."""
-        self._asked.set()
-
-    def is_asked(self) -> bool:
-        """Return whether somebody asked."""
-        return self._asked.is_set()
-
-    def wait(self, seconds: float) -> None:
-        """Wait that long, or until somebody asks."""
-        self._asked.wait(seconds)
-
-    def _signalled(self, _: int, __: FrameType | None) -> None:
-        self._asked.set()
-
-
-class PollWait:
-    """Waits for the next look."""
-
-    def __init__(self, stop: Stop) -> None:
-        self._stop = stop
-
-    def wait(self, seconds: float) -> None:
-        """Wait that long, or until stopped."""
-        self._stop.wait(seconds)
-
-    def is_stopped(self) -> bool:
-        """Return whether to stop."""
-        return self._stop.is_asked()
 
 
 class CommitWait:

@@ -1,4 +1,4 @@
-"""A shop whose events real relay processes take to a real endpoint, and what is needed to do them harm.
+"""A shop whose events real relay processes take to a real endpoint.
 
 LocalStack's topics do not deduplicate (GAP-36, GAP-37); its FIFO queues do, by the deduplication id the topic hands on,
 for five minutes. So a repeat under the same id is one message here as on AWS, by the queue instead of by the topic.
@@ -6,20 +6,11 @@ for five minutes. So a repeat under the same id is one message here as on AWS, b
 
 import contextlib
 import json
-import multiprocessing
-import os
-import signal
-import socket
-import socketserver
-import sys
-import threading
 import uuid
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self
-from urllib.parse import urlsplit
+from typing import Any
 
 import boto3
 from sqlalchemy import Engine, select, update
@@ -31,9 +22,7 @@ from examples.orders.models import Base
 from examples.orders.service import Shop
 from examples.orders.trade import Done, trade
 from sluice import deviations, environments, naming
-from sluice.cli.main import main
 from sluice.clock import clock_id, eventually
-from sluice.declaration import Environment
 from sluice.history import events as history
 from sluice.history.checker import Expectation, Finding, check_group
 from sluice.messaging import Event, Outbox, failpoints
@@ -41,102 +30,14 @@ from sluice.messaging.database import engines
 from sluice.messaging.outbox import tables
 from sluice.recorder.journal import SUFFIX, Journal, events_of, read_journal
 from sluice.recorder.recorder import Recorder, host_name
+from tests.support.messaging_process import PATIENCE_SECONDS, MessagingProcess
 
 TOPIC = naming.topic_name(environments.environment("local"))
 QUEUE = "billing"
-PATIENCE_SECONDS = 60
 _VISIBILITY_SECONDS = 120
 
 
-_forked = multiprocessing.get_context("forkserver")
-# The commands, and pandas, which pyarrow looks for when it makes its first array.
-_forked.set_forkserver_preload([__name__, "sluice.cli.services.relay", "sluice.cli.services.worker", "pandas"])
-
-
-class MessagingProcess:
-    """`sluice …` as a process of its own; killed when the block ends.
-
-    It is forked from a process that has imported everything, which takes seconds.
-
-    Args:
-        arguments: of the command line.
-        environment: the process's variables.
-        log: where its standard error goes.
-        declared: an environment that is declared in the process besides the others.
-    """
-
-    def __init__(
-        self,
-        arguments: Sequence[str],
-        *,
-        environment: Mapping[str, str],
-        log: Path,
-        declared: Environment | None = None,
-    ) -> None:
-        self._log = log
-        log.touch()
-        given = (list(arguments), dict(environment), str(log), declared)
-        self._process = _forked.Process(target=_run, args=given, daemon=True)  # ends with the tests
-        self._process.start()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._process.kill()
-        self._process.join()
-        self._process.close()
-
-    @property
-    def is_running(self) -> bool:
-        """Return whether it has not ended."""
-        return self._process.is_alive()
-
-    def send(self, number: signal.Signals) -> None:
-        """Send it a signal."""
-        assert self._process.pid is not None
-        os.kill(self._process.pid, number)
-
-    def ended(self) -> int:
-        """Wait for its end and return its exit code; below zero the signal that ended it."""
-        eventually(lambda: not self.is_running, timeout_seconds=PATIENCE_SECONDS, describe="the process to end")
-        assert self._process.exitcode is not None
-        return self._process.exitcode
-
-    @property
-    def log(self) -> str:
-        """Return what it wrote to standard error."""
-        return self._log.read_text(encoding="utf-8")
-
-    def said(self, event: str) -> list[dict[str, Any]]:
-        """Return its log entries of that event."""
-        lines = [line for line in self.log.splitlines() if line.startswith("{")]
-        return [entry for entry in map(json.loads, lines) if entry["event"] == event]
-
-    def await_said(self, event: str) -> dict[str, Any]:
-        """Wait until it says so, and return the first time."""
-
-        def said() -> list[dict[str, Any]]:
-            assert self.is_running or self.said(event), self.log
-            return self.said(event)
-
-        return eventually(said, timeout_seconds=PATIENCE_SECONDS, describe=f"the process to say {event!r}")[0]
-
-
-def _run(arguments: list[str], environment: Mapping[str, str], log: str, declared: Environment | None) -> None:
-    os.environ.clear()
-    os.environ.update(environment)
-    for path, output in ((os.devnull, sys.stdout), (log, sys.stderr)):
-        os.dup2(os.open(path, os.O_WRONLY), output.fileno())
-    if declared is not None:
-        environments.ENVIRONMENTS[declared.name] = declared
-    sys.argv = ["sluice", *arguments]
-    main()
-
-
-class Market:
+class ShopHarness:
     """One shop, its outbox, a topic with one queue, and a recorded consumer.
 
     Args:
@@ -281,104 +182,10 @@ def is_unlawful(finding: Finding, *, meant: tuple[str, ...] = ()) -> bool:
 @contextlib.contextmanager
 def opened(
     engine: Engine, emulated: localstack.Running, folder: Path, topic_name: str | None = None
-) -> Iterator[Market]:
-    """Yield a market with a topic of its own, unless it is given the name of one."""
-    market = Market(engine, emulated, folder, topic_name or f"market-{uuid.uuid4().hex[:10]}.fifo")
+) -> Iterator[ShopHarness]:
+    """Yield a shop with a topic of its own, unless it is given the name of one."""
+    harness = ShopHarness(engine, emulated, folder, topic_name or f"shop-{uuid.uuid4().hex[:10]}.fifo")
     try:
-        yield market
+        yield harness
     finally:
-        market.close()
-
-
-class Line:
-    """The line between a relay and its endpoint: it can be cut and mended, lose answers, and hold what is asked."""
-
-    def __init__(self, endpoint_url: str) -> None:
-        parts = urlsplit(endpoint_url)
-        self._target = (parts.hostname or "", parts.port or 0)
-        self._port = 0
-        self._server: socketserver.ThreadingTCPServer | None = None
-        self._open: set[socket.socket] = set()
-        self._passes = threading.Event()
-        self._passes.set()
-        self.is_losing = self.is_asked = False
-        self.lost_count = 0
-        self.mend()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.let_go()
-        self.cut()
-
-    @property
-    def url(self) -> str:
-        """Return the endpoint as it is seen through the line."""
-        return f"http://127.0.0.1:{self._port}"
-
-    def cut(self) -> None:
-        """End what is connected, and refuse to connect."""
-        if self._server is not None:
-            self._server.shutdown()
-            for one in list(self._open):
-                _shut(one)
-            self._server.server_close()  # waits for the threads of its connections
-            self._server = None
-
-    def mend(self) -> None:
-        """Let it through again, at the same port."""
-        line = self
-
-        class Connection(socketserver.BaseRequestHandler):
-            def handle(self) -> None:
-                line._carry(self.request)
-
-        class Server(socketserver.ThreadingTCPServer):
-            allow_reuse_address = True
-
-        self._server = Server(("127.0.0.1", self._port), Connection)
-        self._port = self._server.server_address[1]
-        threading.Thread(target=self._server.serve_forever, args=(0.05,), daemon=True).start()
-
-    def hold(self) -> None:
-        """Keep what is asked from now on, until it is let go."""
-        self.is_asked = False
-        self._passes.clear()
-
-    def let_go(self) -> None:
-        """Let everything through that was held."""
-        self._passes.set()
-
-    def _reach(self) -> socket.socket:
-        return socket.create_connection(self._target)
-
-    def _carry(self, here: socket.socket) -> None:
-        with self._reach() as there:
-            self._open |= {here, there}
-            back = threading.Thread(target=self._answer, args=(there, here), daemon=True)
-            back.start()
-            with contextlib.suppress(OSError):
-                while asked := here.recv(65_536):
-                    self.is_asked = True
-                    self._passes.wait(PATIENCE_SECONDS)
-                    there.sendall(asked)
-            _shut(there)
-            back.join()
-            self._open -= {here, there}
-
-    def _answer(self, there: socket.socket, here: socket.socket) -> None:
-        with contextlib.suppress(OSError):
-            while answered := there.recv(65_536):
-                if self.is_losing:
-                    self.lost_count += 1
-                    break
-                here.sendall(answered)
-        _shut(here)
-
-
-def _shut(one: socket.socket) -> None:
-    with contextlib.suppress(OSError):
-        one.shutdown(socket.SHUT_RDWR)
+        harness.close()

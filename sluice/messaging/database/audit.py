@@ -1,0 +1,92 @@
+"""What operators did to an outbox or an inbox, and why: every act and its row here are one transaction."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import BigInteger, Column, Connection, MetaData, Table, Text, insert, select
+
+from sluice.clock import Clock
+from sluice.messaging.database import engines, schema
+from sluice.messaging.errors import OutboxError
+
+
+def audit_table(name: str, metadata: MetaData, *, owner: str, seq: str) -> Table:
+    """Return the table of what operators did.
+
+    Args:
+        name: of the table.
+        metadata: what it belongs to.
+        owner: column that says whose outbox or inbox it was done to.
+        seq: column with the number of the message it was done to.
+    """
+    return Table(
+        name,
+        metadata,
+        Column("id", schema.NUMBER, primary_key=True, autoincrement=True),
+        Column("at_us", BigInteger, nullable=False),
+        Column("actor", Text, nullable=False),
+        Column("action", Text, nullable=False),
+        Column(owner, Text, nullable=False),
+        Column("group_id", Text),
+        Column(seq, BigInteger),
+        Column("reason", Text, nullable=False),
+        Column("detail", Text),
+        comment="what operators did, and why",
+        sqlite_autoincrement=True,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Operator:
+    """Who acts, and why.
+
+    Args:
+        actor: who.
+        reason: why; not empty.
+        clock: for tests; None means the database's own.
+
+    Raises:
+        OutboxError: the reason is empty.
+    """
+
+    actor: str
+    reason: str
+    clock: Clock | None = None
+
+    def __post_init__(self) -> None:
+        if not self.reason.strip():
+            raise OutboxError("the reason is empty, allowed is a sentence: it is what the audit will say")
+
+    def _record(
+        self,
+        connection: Connection,
+        table: Table,
+        action: str,
+        place: Mapping[str, str | int | None],
+        detail: Mapping[str, Any],
+    ) -> None:
+        """Record an act: where it was done, and what would be lost with it."""
+        row = {
+            "at_us": engines.now_us(connection, self.clock),
+            "actor": self.actor,
+            "action": action,
+            "reason": self.reason,
+            "detail": json.dumps(detail, ensure_ascii=False),
+        }
+        connection.execute(insert(table).values({**row, **place}))
+
+
+def acts(connection: Connection, owner: Column[str], name: str, *, most: int) -> list[dict[str, Any]]:
+    """Return the last `most` acts, newest first.
+
+    Args:
+        connection: to the database.
+        owner: column of an audit table that says whose outbox or inbox it was done to.
+        name: whose acts are returned.
+        most: how many at most.
+    """
+    table = owner.table
+    rows = connection.execute(select(table).where(owner == name).order_by(table.c.id.desc()).limit(most))
+    return [dict(row) for row in rows.mappings()]

@@ -1,0 +1,142 @@
+"""The transaction a handler runs in: nobody but the worker ends it, and all of it is committed, or nothing."""
+
+import re
+import sqlite3
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any, Self
+
+from sqlalchemy import Connection, event, text
+from sqlalchemy.exc import OperationalError
+from sqlalchemy.orm import Session
+
+_SAVEPOINT = "sluice_handler"
+_ENDS_TRANSACTION = re.compile(
+    r"(\s|--[^\n]*\n|/\*.*?\*/|;)*(COMMIT|END|ABORT|ROLLBACK(?!\s+((WORK|TRANSACTION)\s+)?TO\b)|PREPARE\s+TRANSACTION)\b",
+    re.IGNORECASE | re.DOTALL,
+)
+_TRANSACTION_ID, _TRANSACTION_ID_IF_ANY = text("SELECT txid_current()"), text("SELECT txid_current_if_assigned()")
+_IN_ERROR = 3  # libpq's PQTRANS_INERROR
+
+
+class TransactionEnded(Exception):
+    """Raised where a handler's transaction would be ended by anybody but the worker, or has been."""
+
+    ENDED = "the handler ended its transaction, allowed is neither commit nor rollback: the worker does that"
+    FAILED = "the handler went on after an error of the database, allowed is to let it pass, or a savepoint around it"
+
+
+class BegunTransaction:
+    """The transaction a session is in, guarded while a handler runs: only `commit` commits it, and all of it.
+
+    A commit through SQLAlchemy, and a statement that ends a transaction, are refused where they are tried. A rollback
+    through the session is seen. What the driver is told itself is not: so before the commit, after all hooks of the
+    session, the database is asked whether it is still that transaction, Postgres for its id, SQLite for a savepoint,
+    which ends with its transaction. SQLite commits every statement by itself once its transaction has ended, so there
+    the driver is refused too.
+    https://www.postgresql.org/docs/18/functions-info.html#FUNCTIONS-INFO-SNAPSHOT,
+    https://www.sqlite.org/c3ref/set_authorizer.html, https://www.sqlite.org/lang_transaction.html (read 2026-11-22)
+
+    Args:
+        session: in a transaction.
+    """
+
+    def __init__(self, session: Session) -> None:
+        self._session, self._transaction = session, session.get_transaction()
+        self._connection = session.connection()
+        self._driver: Any = self._connection.connection.driver_connection
+        self._is_sqlite = self._connection.dialect.name == "sqlite"
+        self._id: int | None = None
+        self._is_committing = self.has_refused_driver = False
+        self._hooks: dict[str, Callable[..., None]] = {
+            "commit": self._on_commit,
+            "rollback": self._on_rollback,
+            "before_cursor_execute": self._on_statement,
+        }
+
+    def __enter__(self) -> Self:
+        if self._is_sqlite:
+            self._connection.exec_driver_sql(f"SAVEPOINT {_SAVEPOINT}")
+            self._driver.set_authorizer(self._authorize)
+        else:
+            self._id = self._connection.execute(_TRANSACTION_ID).scalar_one()
+        for name, hook in self._hooks.items():
+            event.listen(self._connection, name, hook)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for name, hook in self._hooks.items():
+            event.remove(self._connection, name, hook)
+        self._let_go()
+
+    def require_open(self) -> None:
+        """Do nothing while the session is in it, as far as that is known here without asking.
+
+        Raises:
+            TransactionEnded: it is not, or a statement of it has failed.
+        """
+        is_same = self._session.get_transaction() is self._transaction
+        if not is_same or (self._is_sqlite and not self._driver.in_transaction):
+            raise TransactionEnded(TransactionEnded.ENDED)
+        if _has_failed(self._connection):
+            raise TransactionEnded(TransactionEnded.FAILED)
+
+    def commit(self) -> None:
+        """Commit it, and with it all that was done since it was begun.
+
+        Raises:
+            TransactionEnded: it has ended meanwhile; nothing was committed here.
+            DBAPIError: the database did not do it; whether it was committed is unknown when the connection is lost.
+        """
+        self._is_committing = True
+        self._session.commit()
+
+    def _on_commit(self, connection: Connection) -> None:
+        reason = self._why_not(connection)
+        self._let_go()
+        if reason is not None:
+            # SQLAlchemy takes it for committed, and would give the connection back with the transaction open.
+            self._driver.rollback()
+            raise TransactionEnded(reason)
+
+    def _why_not(self, connection: Connection) -> str | None:
+        if self._is_committing and _has_failed(connection):
+            return TransactionEnded.FAILED
+        return None if self._is_committing and self._is_whole(connection) else TransactionEnded.ENDED
+
+    def _is_whole(self, connection: Connection) -> bool:
+        if not self._is_sqlite:
+            return bool(connection.execute(_TRANSACTION_ID_IF_ANY).scalar_one() == self._id)
+        try:
+            connection.exec_driver_sql(f"RELEASE SAVEPOINT {_SAVEPOINT}")
+        except OperationalError as error:
+            if "no such savepoint" not in str(error.orig):
+                raise
+            return False
+        return True
+
+    def _on_rollback(self, _: Connection) -> None:
+        self._let_go()
+
+    def _on_statement(self, _: Connection, __: object, statement: str, *___: object) -> None:
+        if not self._is_committing and _ENDS_TRANSACTION.match(statement):
+            raise TransactionEnded(TransactionEnded.ENDED)
+
+    def _authorize(self, action: int, *_: object) -> int:
+        is_write = action in (sqlite3.SQLITE_INSERT, sqlite3.SQLITE_UPDATE, sqlite3.SQLITE_DELETE)
+        if action != sqlite3.SQLITE_TRANSACTION and not (is_write and not self._driver.in_transaction):
+            return sqlite3.SQLITE_OK
+        self.has_refused_driver = True
+        return sqlite3.SQLITE_DENY
+
+    def _let_go(self) -> None:
+        """Refuse the driver nothing any more."""
+        if self._is_sqlite:
+            with suppress(sqlite3.ProgrammingError):  # a handler may have closed it
+                self._driver.set_authorizer(None)
+
+
+def _has_failed(connection: Connection) -> bool:
+    """Return whether a statement of the transaction has failed, so that its commit would silently be a rollback."""
+    driver: Any = connection.connection.driver_connection
+    return connection.dialect.name == "postgresql" and int(driver.info.transaction_status) == _IN_ERROR

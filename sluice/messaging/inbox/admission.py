@@ -1,0 +1,136 @@
+"""The inbox: what a consumer has handled, in its own database, written in the transaction of the effect itself.
+
+A transaction begins by locking the row of the message's group; two workers that hold copies of one message go one after
+the other, and the second sees what the first did. Which number comes next is decided by `sequence`.
+"""
+
+from dataclasses import dataclass
+
+from sqlalchemy import Connection, Engine, false, update
+
+from sluice.messaging.database import engines
+from sluice.messaging.envelope import Envelope
+from sluice.messaging.inbox import maintenance
+from sluice.messaging.inbox.groups import Arrived, columns_of, position_of
+from sluice.messaging.inbox.parking import Parking
+from sluice.messaging.inbox.sequence import Action, Arrival, Decision, Known, Position, decide, needs_known
+from sluice.messaging.inbox.tables import groups
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Admission:
+    """What was decided about a message, and where its group was then: it is marked once its handler has returned.
+
+    Args:
+        decision: what the message is, and what is to be done with it.
+        position: where its group is before it.
+        decided_at_us: when that was.
+    """
+
+    decision: Decision
+    position: Position
+    decided_at_us: int
+
+
+class Inbox(Parking):
+    """One consumer's inbox: admits what the queue brings, takes up what was set aside (`Parking`), and forgets.
+
+    Args:
+        policy: what it does about missing numbers.
+        clock: for tests; None means the database's own.
+    """
+
+    def admit(self, connection: Connection, arrived: Arrived) -> Admission:
+        """Decide about a message, with its group's row locked; the caller handles it, marks it, commits, deletes it.
+
+        With `park` the message is in the database once the caller commits. With any other action nothing was written
+        that has to be kept.
+
+        Raises:
+            OutboxError: the tables are missing.
+        """
+        arrival = arrived.arrival
+        with engines.explaining_missing_tables():
+            group_id = arrived.envelope.event.group
+            position, now_us = self._groups.lock(connection, group_id, arrival)
+        known = self._known(connection, group_id, arrival) if needs_known(position, arrival) else None
+        decision = decide(position, known, arrival, parks_gaps=self.policy.parks_gaps)
+        if decision.action is Action.PARK:
+            self._park(connection, arrived, position, now_us)
+        return Admission(decision=decision, position=position, decided_at_us=now_us)
+
+    def mark(self, connection: Connection, envelope: Envelope, admission: Admission) -> None:
+        """Count a message as handled, in the transaction of its effect, after its handler: the caller commits.
+
+        Not before: a handler that commits by itself would have the message count, whatever becomes of its effect.
+        """
+        self._groups.advance(connection, envelope, admission.position, admission.decision, admission.decided_at_us)
+
+    def begin_group(self, connection: Connection, arrived: Arrived) -> None:
+        """Let a group, or an epoch of it, begin in front of a message, unless it has begun. The caller commits.
+
+        Done before a second attempt: where a group begins with whatever comes first, a first message that dies with its
+        worker every time would leave nothing behind, and the one behind it would begin the group.
+        """
+        group_id = arrived.envelope.event.group
+        position, _ = self._groups.lock(connection, group_id, arrived.arrival)
+        self._groups.write(connection, group_id, columns_of(position))
+
+    def require_writable(self, connection: Connection) -> None:
+        """Change nothing, in a way that fails where the inbox cannot be written."""
+        unchanged = update(groups).where(groups.c.consumer == self.policy.consumer, groups.c.group_id == "", false())
+        connection.execute(unchanged.values(updated_at_us=groups.c.updated_at_us))
+
+    def bury(self, connection: Connection, arrived: Arrived, reason: str) -> bool:
+        """Write down that a message dies: the queue is going to move it to the DLQ. The caller commits.
+
+        Its group goes on without it, or is parked until it is back; neither, where its number was refused. False when
+        it is done with: somebody else has handled it meanwhile, or has parked the group, and then it is set aside too.
+        """
+        arrival, group_id = arrived.arrival, arrived.envelope.event.group
+        position, now_us = self._groups.lock(connection, group_id, arrival)
+        known = self._known(connection, group_id, arrival)
+        decision = decide(position, known, arrival, parks_gaps=self.policy.parks_gaps)
+        gaps = self._groups.gaps
+        match decision.action:
+            case Action.PARK:
+                self._park(connection, arrived, position, now_us)
+            case Action.REJECT:
+                gaps.write_dead(connection, group_id, arrival, now_us, reason=reason, is_refused=True)
+            case Action.HANDLE:
+                gaps.write_dead(connection, group_id, arrival, now_us, reason=reason, is_refused=False)
+                self._go_on_without(connection, arrived.envelope, position, decision, now_us)
+        return decision.action not in (Action.DROP, Action.PARK)
+
+    def bury_unreadable(self, connection: Connection, group_id: str) -> None:
+        """Write down that a message without a readable number dies: with parking its group waits."""
+        if not self.policy.parks_poison:
+            return
+        now_us = self._groups.now_us(connection)
+        row = connection.execute(self._groups.find(group_id).with_for_update()).one_or_none()
+        position = None if row is None else position_of(row)
+        if position is not None and not position.is_awaiting:
+            self._groups.begin_parking(connection, group_id, position, now_us, is_dead=True)
+
+    def counts(self, engine: Engine) -> dict[str, int]:
+        """Return how many groups are parked, messages set aside, messages held, and exceptions open."""
+        return maintenance.counts(engine, self.policy.consumer)
+
+    def forget(self, connection: Connection, keep_seconds: float) -> int:
+        """Delete up to a thousand groups nothing came for so long, and as many exceptions; see `inbox_maintenance`."""
+        before_us = self._groups.now_us(connection) - round(keep_seconds * 1_000_000)
+        return maintenance.forget(connection, self.policy.consumer, before_us=before_us)
+
+    def _known(self, connection: Connection, group_id: str, arrival: Arrival) -> Known | None:
+        return self._groups.gaps.known(connection, group_id, arrival.epoch, arrival.seq)
+
+    def _go_on_without(
+        self, connection: Connection, envelope: Envelope, position: Position, decision: Decision, now_us: int
+    ) -> None:
+        """Let a group go on without a message that dies, or wait until it is back."""
+        if (envelope.epoch, envelope.seq) <= (position.epoch, position.last_seq):
+            return
+        if self.policy.parks_poison:
+            self._groups.begin_parking(connection, envelope.event.group, position, now_us, is_dead=True)
+        else:
+            self._groups.advance(connection, envelope, position, decision, now_us, is_handled=False)

@@ -1,0 +1,211 @@
+"""Where a consumer is in each group: one row per group, locked by whoever works on the group.
+
+What the parts of the inbox share: what a consumer declares, a message as it arrived, and the rows of its groups.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+from sqlalchemy import Connection, Row, Select, bindparam, select, update
+
+from sluice.clock import Clock
+from sluice.declaration import Consumer, Gaps, Poison
+from sluice.messaging.database import engines
+from sluice.messaging.envelope import TOMBSTONE, Envelope
+from sluice.messaging.inbox.gaps import SequenceGaps
+from sluice.messaging.inbox.sequence import Arrival, Decision, Position, State, baseline
+from sluice.messaging.inbox.tables import consumers, groups
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Policy:
+    """What a consumer's inbox does about missing numbers.
+
+    Args:
+        consumer: name of the consumer: whose inbox it is, where several share a database.
+        parks_poison: set aside what comes behind a dead message.
+        parks_gaps: set aside what comes behind a missing number.
+        gap_wait_us: how long it may be missing, microseconds; None is until somebody acts.
+        records_gaps: whether a missing number means something: not where a filter policy leaves some out.
+        joined_at_us: when the consumer joined a topic that was in use, microseconds UTC: groups that are older begin
+            with whatever comes of them first. None is from the beginning: every group begins with its first number.
+    """
+
+    consumer: str
+    parks_poison: bool = False
+    parks_gaps: bool = False
+    gap_wait_us: int | None = None
+    records_gaps: bool = True
+    joined_at_us: int | None = None
+
+    @classmethod
+    def declared(cls, consumer: Consumer) -> "Policy":
+        """Return what a consumer declares."""
+        return cls(
+            consumer=consumer.name,
+            parks_poison=consumer.poison is Poison.PARK,
+            parks_gaps=consumer.gaps is not Gaps.RECORD,
+            gap_wait_us=consumer.gap_wait_seconds * 1_000_000 if consumer.gaps is Gaps.WAIT else None,
+            records_gaps=consumer.filter_policy is None,
+            joined_at_us=None if consumer.joined_at is None else round(consumer.joined_at.timestamp() * 1_000_000),
+        )
+
+    @property
+    def parks(self) -> bool:
+        """Return whether anything is ever set aside."""
+        return self.parks_poison or self.parks_gaps
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Arrived:
+    """A decoded message, as it was received."""
+
+    envelope: Envelope
+    body: str
+    attributes: Mapping[str, str]
+    sqs_message_id: str
+    receive_count: int
+
+    @property
+    def arrival(self) -> Arrival:
+        """Return it as the sequence sees it."""
+        return Arrival(
+            epoch=self.envelope.epoch,
+            seq=self.envelope.seq,
+            event_id=self.envelope.event.id,
+            sqs_message_id=self.sqs_message_id,
+            receive_count=self.receive_count,
+            first=self.envelope.first,
+        )
+
+
+class GroupRows:
+    """The rows of one consumer's groups. Whoever changes a row has locked it.
+
+    Args:
+        policy: what the consumer's inbox does about missing numbers.
+        clock: for tests; None means the database's own.
+    """
+
+    def __init__(self, policy: Policy, *, clock: Clock | None) -> None:
+        self._policy, self._clock = policy, clock
+        self.gaps = SequenceGaps(policy.consumer, records_gaps=policy.records_gaps)
+
+    def now_us(self, connection: Connection) -> int:
+        """Return the instant, microseconds UTC."""
+        return engines.now_us(connection, self._clock)
+
+    def find(self, group_id: str) -> Select[Any]:
+        """Return the statement that finds a group's row; the caller says how it is locked."""
+        return select(groups).where(groups.c.consumer == self._policy.consumer, groups.c.group_id == group_id)
+
+    def lock(self, connection: Connection, group_id: str, arrival: Arrival) -> tuple[Position, int]:
+        """Return where the consumer is in the group, its row locked and made where missing, and the instant.
+
+        Where the message begins an epoch, it is in front of the epoch's baseline; nothing says so in the row yet.
+        """
+        values = {"consumer": self._policy.consumer, "group_id": group_id, "epoch": 0, "first_seq": 0, "last_seq": 0}
+        if self._clock is not None:
+            values["updated_at_us"] = self._clock.now_us()
+        row = connection.execute(_locking(connection.dialect.name, is_timed=self._clock is None), values).one()
+        position = position_of(row)
+        if arrival.epoch > position.epoch and not position.is_parked:
+            position = self.enter_epoch(connection, group_id, position, arrival, row.updated_at_us)
+        return position, row.updated_at_us
+
+    def enter_epoch(
+        self, connection: Connection, group_id: str, before: Position, arrival: Arrival, now_us: int
+    ) -> Position:
+        """Return where a group is that enters an epoch, and write down what is missing at the end of the one before."""
+        is_known = before.epoch > 0
+        if is_known:  # after a restore the producer goes on from the last number it remembers
+            missing = (before.last_seq + 1, arrival.first - 1)
+            self.gaps.write_missing(connection, group_id, before.epoch, missing, now_us)
+        is_first = is_known or arrival.seq == arrival.first
+        first_seq = baseline(
+            arrival,
+            joined_at_us=self._policy.joined_at_us,
+            forgotten_before_us=None if is_first else self._forgotten_before_us(connection),
+        )
+        return Position(epoch=arrival.epoch, first_seq=first_seq, last_seq=first_seq - 1, is_parked=before.is_parked)
+
+    def _forgotten_before_us(self, connection: Connection) -> int | None:
+        mine = consumers.c.consumer == self._policy.consumer
+        return connection.execute(select(consumers.c.forgotten_before_us).where(mine)).scalar()
+
+    def advance(
+        self,
+        connection: Connection,
+        envelope: Envelope,
+        position: Position,
+        decision: Decision,
+        now_us: int,
+        *,
+        is_handled: bool = True,
+    ) -> None:
+        """Count the number of a message, and write down what is missing before it, or that it was missing."""
+        group_id, epoch, seq = envelope.event.group, envelope.epoch, envelope.seq
+        may_close = is_handled and (decision.state in (State.LATE, State.FILLED) or position.is_parked)
+        is_closed = may_close and self.gaps.close(connection, envelope, now_us)
+        if envelope.event.type == TOMBSTONE and not is_closed:
+            self.gaps.write_skipped(connection, group_id, epoch, seq, now_us, reason="tombstone")
+            is_closed = True
+        if (epoch, seq) <= (position.epoch, position.last_seq):
+            if decision.state is State.FILLED and not is_closed:
+                self.gaps.write_filled(connection, envelope, now_us)
+            return
+        self.gaps.write_missing(connection, group_id, epoch, (position.last_seq + 1, seq - 1), now_us)
+        last_seq = self.gaps.over_skipped(connection, group_id, epoch, seq) if position.is_parked else seq
+        advanced = {
+            "epoch": epoch,
+            "first_seq": position.first_seq,
+            "last_seq": last_seq,
+            "last_event_id": envelope.event.id if is_handled and last_seq == seq else None,
+        }
+        self.write(connection, group_id, advanced)
+
+    def write(self, connection: Connection, group_id: str, values: Mapping[str, Any]) -> None:
+        """Change the row of a group."""
+        connection.execute(_CHANGE, {"of_consumer": self._policy.consumer, "of_group": group_id, **values})
+
+
+def position_of(row: Row[Any]) -> Position:
+    """Return what the row of a group says."""
+    return Position(
+        epoch=row.epoch,
+        first_seq=row.first_seq,
+        last_seq=row.last_seq,
+        last_event_id=row.last_event_id,
+        awaits_seq=row.awaits_seq,
+        is_parked=row.parked_at_us is not None,
+    )
+
+
+def columns_of(position: Position) -> dict[str, Any]:
+    """Return the columns of a group's row that say how far the consumer is."""
+    return {
+        "epoch": position.epoch,
+        "first_seq": position.first_seq,
+        "last_seq": position.last_seq,
+        "last_event_id": position.last_event_id,
+    }
+
+
+_CHANGE = update(groups).where(
+    groups.c.consumer == bindparam("of_consumer"), groups.c.group_id == bindparam("of_group")
+)
+
+
+@cache
+def _locking(dialect: str, *, is_timed: bool) -> Any:
+    """Return the statement that makes a group's row, or finds it, and locks it; with the database's instant if timed.
+
+    Like `_CHANGE` it is put together once: that takes longer than to execute it.
+    """
+    made = engines.insert(dialect, groups)
+    if is_timed:
+        made = made.values(updated_at_us=engines.now_us_sql(dialect))
+    set_ = {"updated_at_us": made.excluded.updated_at_us}
+    return made.on_conflict_do_update(index_elements=["consumer", "group_id"], set_=set_).returning(groups)

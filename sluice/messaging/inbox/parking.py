@@ -1,0 +1,258 @@
+"""What is set aside: messages behind one that is dead or missing, until it is back, and taken up again in order.
+
+They are in the database, in no queue any more. `due` says in which groups something can be done; `begin_attempt` counts
+an attempt, `next_parked` takes the message up, and what became of it is written by `mark_parked` or `retry_parked`.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from sqlalchemy import (
+    Connection,
+    Engine,
+    Row,
+    and_,
+    delete,
+    false,
+    func,
+    not_,
+    or_,
+    select,
+    true,
+    tuple_,
+    update,
+)
+
+from sluice.clock import Clock
+from sluice.messaging.database import engines
+from sluice.messaging.envelope import Envelope, decode
+from sluice.messaging.inbox.awaiting import ParkedGroups
+from sluice.messaging.inbox.groups import Arrived, Policy, columns_of
+from sluice.messaging.inbox.sequence import Action, Arrival, Decision, Position, State
+from sluice.messaging.inbox.tables import groups, parked
+
+_DUE_MAX = 100
+_CLAIM_US = 2_000_000
+"""How long nobody else begins an attempt at a parked message: its handler is called at once, with the row locked."""
+_DIED = "whoever tried it came to no end; see the workers' logs"
+_IS_THERE = or_(groups.c.awaits_seq.is_(None), groups.c.last_seq >= groups.c.awaits_seq)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ParkedMessage:
+    """A message taken up again after it was set aside.
+
+    Args:
+        attempts: how often it was tried since, this time counted.
+        position: where its group is before it.
+        taken_at_us: when it was taken up.
+    """
+
+    envelope: Envelope
+    attributes: Mapping[str, str]
+    attempts: int
+    position: Position
+    taken_at_us: int
+
+
+class Parking:
+    """What one consumer has set aside.
+
+    Args:
+        policy: what its inbox does about missing numbers.
+        clock: for tests; None means the database's own.
+    """
+
+    def __init__(self, policy: Policy, *, clock: Clock | None = None) -> None:
+        self.policy = policy
+        self._groups = ParkedGroups(policy, clock=clock)
+
+    def due(self, engine: Engine) -> list[str]:
+        """Return up to a hundred parked groups in which something can be done now, those with fewest attempts first.
+
+        Must match what `next_parked` changes exactly, or groups spin or stall.
+        """
+        head = parked.alias("head")
+        here = (parked.c.consumer == groups.c.consumer, parked.c.group_id == groups.c.group_id)
+        first = select(parked.c.epoch, parked.c.seq).where(*here).order_by(parked.c.epoch, parked.c.seq).limit(1)
+        is_head = and_(
+            head.c.consumer == groups.c.consumer,
+            head.c.group_id == groups.c.group_id,
+            tuple_(head.c.epoch, head.c.seq).in_(first.correlate(groups)),
+        )
+        is_current = head.c.epoch == groups.c.epoch
+        is_passed = or_(head.c.epoch < groups.c.epoch, and_(is_current, head.c.seq <= groups.c.last_seq))
+        is_next = or_(
+            head.c.seq == groups.c.last_seq + 1, and_(_IS_THERE, false() if self.policy.parks_gaps else true())
+        )
+        with engines.reading(engine) as connection, engines.explaining_missing_tables():
+            now_us = self._groups.now_us(connection)
+            is_ready = and_(head.c.held_at_us.is_(None), head.c.not_before_us <= now_us)
+            is_over = self._groups.is_over(now_us)
+            can_do = or_(
+                is_passed,
+                and_(is_current, is_next, is_ready),
+                and_(_IS_THERE, or_(head.c.seq.is_(None), head.c.epoch > groups.c.epoch)),
+                and_(_IS_THERE, is_current, not_(is_next)),
+                and_(not_(_IS_THERE), is_over),
+            )
+            found = select(groups.c.group_id).select_from(groups.outerjoin(head, is_head))
+            mine = (groups.c.consumer == self.policy.consumer, groups.c.parked_at_us.is_not(None))
+            due = found.where(*mine, can_do).order_by(func.coalesce(head.c.attempts, 0), groups.c.group_id)
+            return list(connection.execute(due.limit(_DUE_MAX)).scalars())
+
+    def begin_attempt(self, connection: Connection, group_id: str, *, attempts_max: int) -> ParkedMessage | None:
+        """Count an attempt at the next message of a parked group, and return it where one is made; the caller commits.
+
+        It is counted before it is made: a message that kills its worker every time is held in the end, as one in the
+        queue would be dead-lettered. For a moment it is not ready for anybody else, who would count another attempt.
+        None when it is nobody's turn: what else there is to do for the group is done.
+        """
+        turn = self._turn(connection, group_id)
+        if turn is None:
+            return None
+        message = _taken_up(*turn)
+        is_used_up = message.attempts >= attempts_max
+        used_up = {"held_at_us": message.taken_at_us, "last_error": _DIED}
+        claimed = {"attempts": message.attempts + 1, "not_before_us": message.taken_at_us + _CLAIM_US}
+        values = used_up if is_used_up else claimed
+        connection.execute(update(parked).where(*self._place(message.envelope)).values(values))
+        return None if is_used_up else replace(message, attempts=message.attempts + 1)
+
+    def next_parked(self, connection: Connection, group_id: str) -> ParkedMessage | None:
+        """Take up the message an attempt was begun at; the caller handles it, marks it and commits.
+
+        None when it is not there to be handled any more: commit then as well.
+        """
+        turn = self._turn(connection, group_id, is_begun=True)
+        return None if turn is None else _taken_up(*turn)
+
+    def mark_parked(self, connection: Connection, message: ParkedMessage) -> None:
+        """Count a parked message as handled, after its handler: its row is gone once the caller commits."""
+        envelope, decision = message.envelope, Decision(State.CONTIGUOUS, Action.HANDLE)
+        self._groups.advance(connection, envelope, message.position, decision, message.taken_at_us)
+        connection.execute(delete(parked).where(*self._place(envelope)))
+
+    def _turn(
+        self, connection: Connection, group_id: str, *, is_begun: bool = False
+    ) -> tuple[Position, Row[Any], int] | None:
+        """Return where a parked group is, the message whose turn it is, and the instant; None when it is nobody's.
+
+        A group that is locked is somebody else's. One that is empty is unparked, one with a hole begins to wait.
+        """
+        now_us = self._groups.now_us(connection)
+        row = connection.execute(self._groups.find(group_id).with_for_update(skip_locked=True)).one_or_none()
+        if row is None or row.parked_at_us is None:
+            return None
+        position = self._groups.settle(connection, group_id, row, now_us)
+        self._drop_passed(connection, group_id, position)
+        head = connection.execute(self._parked(group_id).limit(1)).one_or_none()
+        if head is None:
+            if not position.is_awaiting:
+                self._groups.end_parking(connection, group_id, position, now_us)
+            return None
+        if head.epoch > position.epoch and not position.is_awaiting:
+            position = self._begin_epoch(connection, group_id, position, head, now_us)
+        if not self._is_next(position, head):
+            self._groups.await_next(connection, group_id, position, now_us)
+            return None
+        is_ready = is_begun or head.not_before_us <= now_us
+        return (position, head, now_us) if is_ready and head.held_at_us is None else None
+
+    def _is_next(self, position: Position, head: Row[Any]) -> bool:
+        """Return whether it is the turn of the first message that is set aside."""
+        if head.epoch != position.epoch:
+            return False
+        return bool(head.seq == position.last_seq + 1) or not (position.is_awaiting or self.policy.parks_gaps)
+
+    def _begin_epoch(
+        self, connection: Connection, group_id: str, before: Position, head: Row[Any], now_us: int
+    ) -> Position:
+        """Go on to the next epoch of a parked group, which waits for nothing of the one before; return where it is."""
+        position = self._groups.enter_epoch(connection, group_id, before, _arrival_of(head), now_us)
+        awaits_nothing = {"awaits_seq": None, "awaits_until_us": None}
+        self._groups.write(connection, group_id, columns_of(position) | awaits_nothing)
+        return position
+
+    def retry_parked(
+        self, connection: Connection, message: ParkedMessage, *, reason: str, delay_us: int, is_held: bool
+    ) -> None:
+        """Write down that an attempt at a parked message was in vain: there is another one, or it is held.
+
+        Where another worker has held it meanwhile, it stays so.
+        """
+        now_us = self._groups.now_us(connection)
+        failed = {"last_error": reason, "not_before_us": now_us + delay_us, "held_at_us": now_us if is_held else None}
+        is_free = parked.c.held_at_us.is_(None)
+        connection.execute(update(parked).where(*self._place(message.envelope), is_free).values(failed))
+
+    def end_attempt(self, connection: Connection, message: ParkedMessage) -> None:
+        """Take back an attempt that was not the message's: its worker had to end, or the database went away."""
+        is_last = parked.c.attempts == message.attempts
+        fewer = {"attempts": message.attempts - 1, "not_before_us": 0}
+        connection.execute(update(parked).where(*self._place(message.envelope), is_last).values(fewer))
+
+    def _park(self, connection: Connection, arrived: Arrived, position: Position, now_us: int) -> None:
+        """Set a message aside; once, however often it comes."""
+        envelope = arrived.envelope
+        group_id = envelope.event.group
+        if not position.is_parked:
+            self._groups.begin_parking(connection, group_id, position, now_us, is_dead=False)
+        row = engines.insert(connection.dialect.name, parked).values(
+            consumer=self.policy.consumer,
+            group_id=group_id,
+            epoch=envelope.epoch,
+            seq=envelope.seq,
+            event_id=envelope.event.id,
+            body=arrived.body,
+            attributes=json.dumps(dict(arrived.attributes), ensure_ascii=False),
+            sqs_message_id=arrived.sqs_message_id,
+            parked_at_us=now_us,
+        )
+        connection.execute(row.on_conflict_do_nothing())
+
+    def _drop_passed(self, connection: Connection, group_id: str, position: Position) -> None:
+        """Forget parked copies of what was handled."""
+        passed = or_(
+            parked.c.epoch < position.epoch, and_(parked.c.epoch == position.epoch, parked.c.seq <= position.last_seq)
+        )
+        connection.execute(
+            delete(parked).where(parked.c.consumer == self.policy.consumer, parked.c.group_id == group_id, passed)
+        )
+
+    def _parked(self, group_id: str) -> Any:
+        mine = (parked.c.consumer == self.policy.consumer, parked.c.group_id == group_id)
+        return select(parked).where(*mine).order_by(parked.c.epoch, parked.c.seq)
+
+    def _place(self, envelope: Envelope) -> tuple[Any, ...]:
+        return (
+            parked.c.consumer == self.policy.consumer,
+            parked.c.group_id == envelope.event.group,
+            parked.c.epoch == envelope.epoch,
+            parked.c.seq == envelope.seq,
+        )
+
+
+def _taken_up(position: Position, head: Row[Any], now_us: int) -> ParkedMessage:
+    return ParkedMessage(
+        envelope=decode(head.body),
+        attributes=json.loads(head.attributes),
+        attempts=head.attempts,
+        position=position,
+        taken_at_us=now_us,
+    )
+
+
+def _arrival_of(head: Row[Any]) -> Arrival:
+    """Return a message that is set aside as the sequence sees it."""
+    envelope = decode(head.body)
+    return Arrival(
+        epoch=head.epoch,
+        seq=head.seq,
+        event_id=head.event_id,
+        sqs_message_id=head.sqs_message_id,
+        receive_count=0,
+        first=envelope.first,
+    )

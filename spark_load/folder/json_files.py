@@ -1,0 +1,99 @@
+"""The JSON files of a run's folder: written as a whole; what is read is what it must be, or refused with the field.
+
+Whoever copies, cuts or edits them by hand is told what is wrong with them. A field more is none of our business: a
+newer version may have written it.
+"""
+
+import reprlib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated
+
+from pydantic import AfterValidator, ConfigDict, Field, TypeAdapter, ValidationError
+
+from sluice.errors import HistoryError
+
+INT_MAX = 2**53  # what a program that reads JSON as floating point still holds; as an instant, the year 2255
+STRICT = ConfigDict(strict=True, allow_inf_nan=False)
+"""Of a TypedDict, and of what is inside it: numbers are numbers. KEEPS and CLOSED say what happens to a field more."""
+KEEPS = ConfigDict(strict=True, allow_inf_nan=False, extra="allow")
+CLOSED = ConfigDict(strict=True, allow_inf_nan=False, extra="forbid")
+_BRIEF = reprlib.Repr(maxlevel=1, maxstring=80, maxlong=80, maxother=80)
+
+type Int = Annotated[int, Field(ge=-INT_MAX, le=INT_MAX)]
+type Count = Annotated[int, Field(ge=0, le=INT_MAX)]
+type Positive = Annotated[int, Field(ge=1, le=INT_MAX)]
+type Number = Annotated[float, Field(ge=-INT_MAX, le=INT_MAX)]
+
+
+def one_of(known: Mapping[str, object] | tuple[str, ...]) -> AfterValidator:
+    """Return what holds a text to the names there are."""
+
+    def check(name: str) -> str:
+        if name not in known:
+            raise ValueError(f"allowed is one of {', '.join(known)}")
+        return name
+
+    return AfterValidator(check)
+
+
+def read[T](path: Path, schema: TypeAdapter[T], *, instead: str) -> T:
+    """Return what a file of JSON holds.
+
+    Args:
+        path: of the file.
+        schema: what it is to hold.
+        instead: the next step, where it holds something else.
+
+    Raises:
+        FileNotFoundError: it is not there.
+        HistoryError: it cannot be read, is no JSON, or holds something else: field, value seen, value allowed.
+    """
+    try:
+        return schema.validate_json(path.read_bytes())
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        raise HistoryError(f"{path} cannot be read ({error.strerror}); {instead}") from error
+    except ValidationError as error:
+        raise damaged(path, error, instead=instead) from error
+
+
+def damaged(path: Path, error: ValidationError, *, instead: str, inside: str = "") -> HistoryError:
+    """Return what is wrong with a file, as an error.
+
+    Args:
+        path: of the file.
+        error: its first is shown.
+        instead: the next step.
+        inside: the field that was looked into.
+    """
+    first = error.errors(include_url=False)[0]
+    field = ".".join([*([inside] if inside else []), *map(str, first["loc"])])
+    message = first["msg"].removeprefix("Value error, ")
+    if first["type"] == "json_invalid":
+        return HistoryError(f"{path} is damaged ({message}); {instead}")
+    if first["type"] == "missing":
+        return HistoryError(f"{path} is damaged: {field} is missing; {instead}")
+    allowed = message.replace("Input should be", "allowed is")
+    return HistoryError(f"{path} is damaged: {field or 'it'} is {_BRIEF.repr(first['input'])}, {allowed}; {instead}")
+
+
+def replace(path: Path, text: str, *, instead: str = "") -> None:
+    """Write a file as a whole: whoever looks sees all of it, or what was there before.
+
+    Args:
+        path: of the file.
+        text: all of it.
+        instead: what to do where it cannot be written.
+
+    Raises:
+        HistoryError: it cannot be written there; nothing recorded is lost.
+    """
+    draft = path.with_name(f".{path.name}")
+    try:
+        draft.write_text(text, encoding="utf-8")
+        draft.replace(path)
+    except OSError as error:
+        next_step = instead or f"make room there, or copy it, and judge it: sluice check {path.parent}"
+        raise HistoryError(f"cannot write {path} ({error.strerror}); {next_step}") from error

@@ -1,0 +1,93 @@
+"""What a run's folder says of the run: written before it starts and after it ends, read back to judge or resume it."""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Annotated, Any, NotRequired, TypedDict
+
+from pydantic import TypeAdapter, ValidationError, with_config
+
+from sluice.errors import HistoryError
+from sluice.history.checker import Expectation
+from sluice.saboteurs import SABOTEURS
+from spark_load.folder import json_files
+from spark_load.folder.json_files import CLOSED, KEEPS, Int, Positive, one_of
+from spark_load.folder.layout import JOURNALS, RUN_FILE
+from spark_load.plan.plan import Plan
+from spark_load.profiles.profile import Profile
+from spark_load.publish.transport import NAMES
+
+
+class _Clock(TypedDict):
+    id: str
+    offset_us: Int
+
+
+@with_config(KEEPS)
+class _Described(TypedDict):
+    environment: str
+    target: str
+    endpoint_url: str | None
+    profile: dict[str, Any]
+    seed: int
+    recorders: dict[str, str | None]
+    max_receive_count: dict[str, Positive]
+    saboteur: NotRequired[Annotated[str, one_of(SABOTEURS)] | None]
+    transport: NotRequired[Annotated[str, one_of(NAMES)]]
+    attempts: NotRequired[Positive]
+    clock: NotRequired[_Clock]
+    topic_arn: NotRequired[str]
+
+
+@with_config(CLOSED)
+class _RunSchema(TypedDict):
+    described: _Described
+    expectation: Expectation
+    unknowns: tuple[str, ...]
+
+
+_RUN = TypeAdapter(_RunSchema)
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """A run that took place: what was planned and expected, what to say of it, and what went wrong while it ran."""
+
+    folder: Path
+    plan: Plan
+    expectation: Expectation
+    described: Mapping[str, Any]
+    unknowns: tuple[str, ...]
+
+
+def store(folder: Path, described: Mapping[str, Any], expectation: Expectation, unknowns: Sequence[str]) -> None:
+    """Write what a run is described by, as a whole.
+
+    Raises:
+        HistoryError: it cannot be written there.
+    """
+    stored = {"described": described, "expectation": asdict(expectation), "unknowns": list(unknowns)}
+    json_files.replace(folder / RUN_FILE, json.dumps(stored, indent=2) + "\n")
+
+
+def find_stored(folder: Path) -> Stored:
+    """Return the run whose folder that is.
+
+    Raises:
+        HistoryError: the folder is no run's, or what it says of the run is damaged.
+    """
+    path = folder / RUN_FILE
+    instead = f"see the folders in runs/, or judge its record alone: sluice check {folder / JOURNALS}"
+    try:
+        stored = json_files.read(path, _RUN, instead=instead)
+    except FileNotFoundError as error:
+        raise HistoryError(
+            f"{folder} is not the folder of a run ({RUN_FILE} is missing); see the folders in runs/"
+        ) from error
+    described = stored["described"]
+    try:
+        profile = Profile(**described["profile"])
+    except ValidationError as error:
+        raise json_files.damaged(path, error, instead=instead, inside="described.profile") from error
+    return Stored(folder, Plan(profile, described["seed"]), stored["expectation"], described, stored["unknowns"])
