@@ -5,8 +5,8 @@ from dataclasses import replace
 
 import aws_cdk as cdk
 
+from sluice.constructs.nag import rule_packs
 from sluice.errors import ConfigError
-from stacks.nag import rule_packs
 from stacks.stage import EnvironmentStage
 
 

@@ -18,10 +18,10 @@ from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
 from sluice import naming
+from sluice.constructs.nag import acknowledge
+from sluice.constructs.removal import removal_policy
+from sluice.constructs.scaling import BacklogScaling
 from sluice.declaration import Consumer, Database, Environment, ExistingNetwork, NewNetwork, registry
-from stacks.nag import acknowledge
-from stacks.removal import removal_policy
-from stacks.scaling import BacklogScaling
 
 _HTTPS = 443
 _USER = "10001"

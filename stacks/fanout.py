@@ -16,9 +16,9 @@ from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
 from sluice import limits, naming
+from sluice.constructs.nag import acknowledge
+from sluice.constructs.removal import removal_policy
 from sluice.declaration import Consumer, Encryption, Environment
-from stacks.nag import acknowledge
-from stacks.removal import removal_policy
 
 
 class Keys(Construct):

@@ -20,11 +20,11 @@ from aws_cdk import aws_sns_subscriptions as subscriptions
 from constructs import Construct
 
 from sluice import naming
+from sluice.constructs import metrics
+from sluice.constructs.nag import acknowledge
 from sluice.declaration import Consumer, Environment, Gaps
 from sluice.metrics import OUTBOX_LAG, OUTBOX_PENDING, OUTBOX_PUBLISHED, OUTBOX_QUARANTINED, PARKED_GROUPS
 from sluice.scaling import backlog
-from stacks import metrics
-from stacks.nag import acknowledge
 
 _IGNORE, _NOT_BREACHING = cloudwatch.TreatMissingData.IGNORE, cloudwatch.TreatMissingData.NOT_BREACHING
 _BREACHING = cloudwatch.TreatMissingData.BREACHING

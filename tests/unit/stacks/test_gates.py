@@ -14,11 +14,11 @@ import aws_cdk as cdk
 import cdk_nag
 import pytest
 
+from sluice.constructs.nag import rule_packs
 from sluice.declaration import Consumer, Environment
 from sluice.environments import ENVIRONMENTS
 from sluice.errors import ConfigError
 from stacks import consumers, fanout, observability
-from stacks.nag import rule_packs
 from tests.support.project import PROJECT
 from tests.unit.stacks import synthesis
 from tests.unit.stacks.extra import FULL, HOSTED, PLAIN

@@ -13,9 +13,9 @@ from aws_cdk import aws_iam as iam
 from constructs import Construct
 
 from sluice import naming
+from sluice.constructs import metrics
 from sluice.declaration import Consumer, Environment
 from sluice.scaling import backlog
-from stacks import metrics
 
 # As long as it takes until what was scaled is seen in the metrics: docs/decisions/0006-late-metrics.md.
 _SCALE_OUT_COOLDOWN_SECONDS = 300
