@@ -19,13 +19,13 @@ from sluice.errors import ConfigError
 from sluice.messaging import failpoints
 from sluice.messaging.database import engines, schema
 from sluice.messaging.errors import OutboxError
+from sluice.messaging.liveness import SLACK_SECONDS, AliveFile, Liveness, Watch
 from sluice.messaging.outbox import tables
 from sluice.messaging.outbox.store import Lag, Store
 from sluice.messaging.relay import publisher
 from sluice.messaging.relay.commit_wait import CommitWait
 from sluice.messaging.relay.lease import Lease
 from sluice.messaging.relay.relay import Relay, RelaySettings, run
-from sluice.messaging.telemetry.liveness import SLACK_SECONDS, AliveFile, Liveness, Watch
 from sluice.messaging.waiting import PollWait, Stop, Wait
 from sluice.terminal import output
 from sluice.terminal.exits import PARTLY

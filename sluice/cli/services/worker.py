@@ -19,9 +19,9 @@ from sluice.messaging.handlers import Handlers
 from sluice.messaging.inbox import tables
 from sluice.messaging.inbox.admission import Inbox
 from sluice.messaging.inbox.groups import Policy
+from sluice.messaging.liveness import AliveFile, Liveness, Promises, Signs, WatchedTracing
 from sluice.messaging.sqs import queue
 from sluice.messaging.sqs.queue import Queue
-from sluice.messaging.telemetry.liveness import AliveFile, Liveness, Promises, Signs, WatchedTracing
 from sluice.messaging.telemetry.metrics import Metrics
 from sluice.messaging.telemetry.tally import Tally
 from sluice.messaging.telemetry.tracing import NoTracing, Tracing, opentelemetry

@@ -26,11 +26,11 @@ from sluice.messaging.backoff import Backoff
 from sluice.messaging.database import engines
 from sluice.messaging.errors import LeaseLost, OutboxError
 from sluice.messaging.failpoints import Failpoint
+from sluice.messaging.liveness import Watch
 from sluice.messaging.outbox.store import DELETED_MAX, HEADS_MAX, Head, Outcome, Refused, Retry, Sent, Store
 from sluice.messaging.relay import publisher
 from sluice.messaging.relay.lease import Lease
 from sluice.messaging.relay.publisher import BatchRefused
-from sluice.messaging.telemetry.liveness import Watch
 from sluice.messaging.telemetry.metrics import Metrics, NoMetrics
 from sluice.messaging.waiting import Wait
 from sluice.terminal.printable import printable

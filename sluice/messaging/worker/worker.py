@@ -26,8 +26,8 @@ from sluice.messaging.database import engines
 from sluice.messaging.errors import HoldLost, OutboxError, TransientError
 from sluice.messaging.inbox.admission import Inbox
 from sluice.messaging.inbox.maintenance import FORGOTTEN_MAX
+from sluice.messaging.liveness import AliveFile, Liveness, Signs, Watch
 from sluice.messaging.sqs.queue import Queue
-from sluice.messaging.telemetry.liveness import AliveFile, Liveness, Signs, Watch
 from sluice.messaging.telemetry.metrics import Metrics
 from sluice.messaging.telemetry.tally import Tally
 from sluice.messaging.waiting import Stop, Wait

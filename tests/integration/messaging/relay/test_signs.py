@@ -12,12 +12,12 @@ from sqlalchemy.exc import OperationalError
 
 from sluice import metrics
 from sluice.clock import VirtualClock, eventually
+from sluice.messaging import alive
 from sluice.messaging.database import engines
 from sluice.messaging.errors import OutboxError
+from sluice.messaging.liveness import AliveFile, Liveness, Watch
 from sluice.messaging.outbox import tables
 from sluice.messaging.relay.relay import RelaySettings, run
-from sluice.messaging.telemetry import alive
-from sluice.messaging.telemetry.liveness import AliveFile, Liveness, Watch
 from tests.support.messaging_process import MessagingProcess
 from tests.support.simulated_relays import SETTINGS, World, in_memory_world, seeded
 

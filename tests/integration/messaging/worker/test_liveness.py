@@ -25,7 +25,7 @@ from sluice.messaging.backoff import Backoff
 from sluice.messaging.envelope import Event
 from sluice.messaging.handlers import Ack, Context, Outcome, Reject
 from sluice.messaging.inbox.groups import Policy
-from sluice.messaging.telemetry.liveness import AliveFile, Liveness, Promises, Signs, WatchedTracing
+from sluice.messaging.liveness import AliveFile, Liveness, Promises, Signs, WatchedTracing
 from sluice.messaging.telemetry.metrics import NoMetrics
 from sluice.messaging.waiting import Stop
 from sluice.messaging.worker.drainer import Drainer

@@ -17,11 +17,11 @@ import structlog
 
 from sluice.clock import Clock, clock_id
 from sluice.errors import ConfigError
+from sluice.messaging import alive
+from sluice.messaging.alive import Sign
 from sluice.messaging.envelope import Event
 from sluice.messaging.handlers import Context
 from sluice.messaging.sqs.queue import CALL_SECONDS_MAX, CONNECT_SECONDS
-from sluice.messaging.telemetry import alive
-from sluice.messaging.telemetry.alive import Sign
 from sluice.messaging.telemetry.tracing import Told, Tracing
 from sluice.messaging.worker.message_lease import Heartbeat
 
