@@ -7,8 +7,8 @@ groups are served by one lane at a time; lanes without work long-poll and come b
 late; target tracking scales out after 3 minutes above its target and in after 15 below 90 % of it, in proportion
 (https://docs.aws.amazon.com/autoscaling/application/userguide/target-tracking-scaling-policy-overview.html, read
 2026-11-20; the periods are those of the alarms AWS creates). Cooldowns are those of sluice/constructs/scaling.py: while
-scaling out rests, what is asked for is reckoned from the tasks there were before; the wake policy adds one task and then
-rests, whatever its alarm says. Not validated against AWS.
+scaling out rests, what is asked for is reckoned from the tasks there were before; the wake policy adds one task and
+then rests, whatever its alarm says. Not validated against AWS.
 """
 
 import math

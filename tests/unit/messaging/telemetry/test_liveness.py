@@ -14,7 +14,8 @@ from sluice.clock import VirtualClock, clock_id
 from sluice.errors import ConfigError
 from sluice.messaging import alive
 from sluice.messaging.alive import NoSign, Sign
-from sluice.messaging.liveness import SLACK_SECONDS, AliveFile, Liveness, Promises, Signs, Watch
+from sluice.messaging.liveness import SLACK_SECONDS, AliveFile, Liveness, Watch
+from sluice.messaging.worker.signs import Promises, Signs
 
 
 @pytest.fixture
