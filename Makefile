@@ -125,7 +125,7 @@ bench: setup ## Measure outbox, relay, worker and load test: docs/benchmarks.md 
 
 .PHONY: docs
 docs: setup ## Write the pages that follow from the code
-	@python docs/generate.py
+	@python -m tools.generate
 
 .PHONY: lock
 lock: setup ## Renew every lock file of Python packages

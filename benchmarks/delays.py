@@ -20,9 +20,10 @@ from sluice.clock import SystemClock, eventually
 from sluice.messaging.database import engines
 from sluice.messaging.envelope import Event
 from sluice.messaging.outbox.outbox import Outbox
-from sluice.messaging.outbox.store import Store
+from sluice.messaging.outbox.store import Head, Store
 from sluice.messaging.relay import publisher
 from sluice.messaging.relay.commit_wait import CommitWait
+from sluice.messaging.relay.hooks import RelayHooks
 from sluice.messaging.relay.lease import Lease
 from sluice.messaging.relay.publisher import Publisher
 from sluice.messaging.relay.relay import Relay, RelaySettings, run
@@ -52,15 +53,15 @@ class _Cell:
         return f"{self.poll_seconds:g} s" if self.poll_seconds >= 1 else f"{1_000 * self.poll_seconds:.0f} ms"
 
 
-@dataclass(slots=True)
-class _Taken:
+class _Taken(RelayHooks):
     """When each message was taken, by this process's clock; written by the relay's thread."""
 
-    at: dict[str, float] = field(default_factory=dict)
+    def __init__(self) -> None:
+        self.at: dict[str, float] = {}
 
-    def outboxed(self, *, body: str, deduplication_id: str, created_at_us: int, taken_at_us: int, attempt: int) -> None:  # noqa: ARG002
+    def before_publish(self, head: Head, _: int) -> None:
         """Remember it."""
-        self.at[deduplication_id] = _clock.monotonic()
+        self.at[head.deduplication_id] = _clock.monotonic()
 
 
 @dataclass(slots=True)
@@ -92,7 +93,7 @@ def _once(writers: Engine, publish: Publisher, cell: _Cell, chance: random.Rando
     hooks.listen(engine, "before_cursor_execute", lambda *_: next(asked))
     settings, taken, stop = RelaySettings(poll_seconds=cell.poll_seconds), _Taken(), Stop()
     relay = Relay(
-        Store(engine, TOPIC), Lease(engine, TOPIC, lease_seconds=30), publish, settings=settings, recorder=taken
+        Store(engine, TOPIC), Lease(engine, TOPIC, lease_seconds=30), publish, settings=settings, hooks=[taken]
     )
     wait = CommitWait(engine, TOPIC, stop) if cell.is_told else PollWait(stop)
     thread = threading.Thread(target=run, args=(relay, wait, settings), kwargs={"chance": chance})

@@ -29,7 +29,7 @@ from sluice.messaging.handlers import ANY, Ack, Handlers
 from sluice.messaging.inbox import tables as inbox_tables
 from sluice.messaging.sqs import queue
 from sluice.messaging.sqs.queue import Queue
-from sluice.messaging.telemetry.tally import Tally
+from sluice.messaging.telemetry.metrics import Tally
 
 REGION = "eu-central-1"
 LOG = Path("runs") / "benchmarks-localstack.log"

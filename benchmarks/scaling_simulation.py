@@ -6,9 +6,9 @@ A plain loop: the queue in seconds, metrics and alarms in minutes. It models wha
 groups are served by one lane at a time; lanes without work long-poll and come back empty every 20 s; metrics arrive
 late; target tracking scales out after 3 minutes above its target and in after 15 below 90 % of it, in proportion
 (https://docs.aws.amazon.com/autoscaling/application/userguide/target-tracking-scaling-policy-overview.html, read
-2026-11-20; the periods are those of the alarms AWS creates). Cooldowns are those of sluice/constructs/scaling.py: while scaling
-out rests, what is asked for is reckoned from the tasks there were before; the wake policy adds one task and then rests,
-whatever its alarm says. Not validated against AWS.
+2026-11-20; the periods are those of the alarms AWS creates). Cooldowns are those of sluice/constructs/scaling.py: while
+scaling out rests, what is asked for is reckoned from the tasks there were before; the wake policy adds one task and
+then rests, whatever its alarm says. Not validated against AWS.
 """
 
 import math

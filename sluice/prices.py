@@ -1,4 +1,6 @@
-"""AWS's prices, once, with where they come from; and what messages cost by them.
+"""AWS's prices of messages, with where they come from; and what messages cost by them.
+
+What an environment costs without messages: docs/architecture/stacks.md.
 
 No price here was checked against AWS's live price list: it cannot be reached from where Sluice is built. The lists are
 https://aws.amazon.com/sns/pricing/ and https://aws.amazon.com/sqs/pricing/; free tiers are not deducted.
@@ -14,7 +16,7 @@ PRICE_REGION = "us-east-1"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Price:
-    """A price in US dollars, for `quantity` of `unit`, and where it was read (told on the page)."""
+    """A price in US dollars, for `quantity` of `unit`, and where it was read."""
 
     usd: float
     unit: str
@@ -26,15 +28,7 @@ _MILLION = 1_000_000
 _GIGABYTE = 1e9
 REQUEST_BYTES = 65_536  # of SQS: what is larger counts as several requests
 PRICES = {
-    "Fargate CPU": Price(usd=0.04048, unit="vCPU-hour, Linux on x86", source="Infracost ecs_service; press"),
-    "Fargate memory": Price(usd=0.004445, unit="GB-hour", source="Infracost ecs_service; press"),
-    "interface endpoint": Price(usd=0.01, unit="hour in each zone", source="Infracost vpc_endpoint; press"),
     "interface endpoint, data": Price(usd=0.01, unit="GB", source="Infracost vpc_endpoint; press"),
-    "Container Insights": Price(usd=0.30, unit="metric and month", source="memory; number of metrics: AWS's list"),
-    "alarm": Price(usd=0.10, unit="metric it reads, and month", source="Infracost cloudwatch_metric_alarm; press"),
-    "dashboard": Price(usd=3.0, unit="month", source="Infracost cloudwatch_dashboard"),
-    "KMS key": Price(usd=1.0, unit="month; more once it was rotated", source="Infracost kms_key; AWS page; press"),
-    "KMS request": Price(usd=0.03, quantity=10_000, unit="10,000 requests", source="Infracost kms_key; press"),
     "SNS FIFO publish": Price(
         usd=0.30, quantity=_MILLION, unit="million requests", source="Infracost sns_topic; press"
     ),

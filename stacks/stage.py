@@ -6,7 +6,7 @@ from constructs import Construct
 from sluice import naming
 from sluice.declaration import Environment, Removal
 from stacks.consumers import ConsumersStack
-from stacks.fanout import MessagingStack
+from stacks.messaging import MessagingStack
 from stacks.observability import ObservabilityStack
 
 

@@ -18,8 +18,8 @@ from typing import Any
 import click
 
 from contract_tests.promises import PROMISES, Promiser
+from contract_tests.proving import conformance_page
 from contract_tests.proving.results import Status, one_line
-from docs import conformance_page
 from emulator import localstack, peers
 from emulator.processes import Supervised
 from sluice.clock import SystemClock

@@ -104,7 +104,7 @@ def _alive_file(context: click.Context, _: click.Parameter, path: Path | None) -
     if path is None:
         return None
     from sluice.clock import SystemClock
-    from sluice.messaging.telemetry.liveness import AliveFile
+    from sluice.messaging.liveness import AliveFile
 
     file = AliveFile(path, SystemClock())
     context.call_on_close(file.remove)

@@ -1,6 +1,8 @@
 """From the declaration's words to CDK's, where every stack needs the same ones."""
 
 import aws_cdk as cdk
+from aws_cdk import aws_logs as logs
+from constructs import Construct
 
 from sluice.declaration import Environment, Removal
 
@@ -15,3 +17,11 @@ def removal_policy(environment: Environment) -> cdk.RemovalPolicy:
         Removal.DESTROY: cdk.RemovalPolicy.DESTROY,
         Removal.RETAIN: cdk.RemovalPolicy.RETAIN_ON_UPDATE_OR_DELETE,
     }[environment.removal]
+
+
+def log_group(scope: Construct, id_: str, *, environment: Environment, name: str | None = None) -> logs.LogGroup:
+    """Make a log group that is kept and removed as declared; without a name CloudFormation gives it one."""
+    group = logs.LogGroup(scope, id_, log_group_name=name, removal_policy=removal_policy(environment))
+    # By number: CDK's own enumeration is of words.
+    group.node.default_child.retention_in_days = environment.log_retention_days  # type: ignore[union-attr]
+    return group

@@ -10,7 +10,7 @@ from typing import Protocol
 
 
 class Wait(Protocol):
-    """Waits until there may be something to do, or it is time to stop."""
+    """Waits until there may be something to do, or the process is to stop."""
 
     def wait(self, seconds: float) -> None:
         """Wait that long at most."""

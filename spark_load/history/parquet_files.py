@@ -21,7 +21,7 @@ import pyarrow.parquet as pq
 
 from sluice.errors import HistoryError
 from sluice.recorder import journal
-from spark_load.judge.screening.columns import Events, hashes
+from spark_load.history.columns import Events, hashes
 
 BUCKETS_MAX = 128  # whoever writes them has so many files open, and a process may be allowed no more than 256
 _READ_EVENTS = 400_000

@@ -15,8 +15,8 @@ from pyspark.sql import functions as F
 from sluice import limits
 from sluice.history.checker import Activity, Expectation, Surroundings, surroundings
 from sluice.history.events import Event, Kind, Outcome, detail_of
+from spark_load.history.columns import NONE, Events
 from spark_load.history.error_codes import is_throttled
-from spark_load.judge.screening.columns import NONE, Events
 
 CALLS = (Kind.PUBLISHED.value, Kind.POLL.value, Kind.DELETED.value, Kind.VISIBILITY_CHANGED.value)
 _NEVER_US = 2**62

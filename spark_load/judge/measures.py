@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from sluice.history.checker import Expectation
-from spark_load.judge.screening.columns import Columns
+from spark_load.history.columns import Columns
 from spark_load.judge.screening.rollup import difference, is_known, lanes
 
 PERCENTILES = {"p50": 0.5, "p95": 0.95, "p99": 0.99}

@@ -1,16 +1,16 @@
 """docs/conformance.html in a real browser, as it is committed."""
 
-import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from contract_tests.proving import conformance_page
 from tests.support.project import PROJECT
 
 PAGE = PROJECT / "docs" / "conformance.html"
-MATRIX = json.loads((PROJECT / "docs" / "conformance.json").read_text(encoding="utf-8"))
+MATRIX = conformance_page.stored(PROJECT / "docs")
 PROMISES = MATRIX["promises"]
 TARGETS = [target["name"] for target in MATRIX["targets"]]
 TOTAL = len(PROMISES)

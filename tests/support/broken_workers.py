@@ -5,53 +5,57 @@ from typing import Any
 
 from sqlalchemy.orm import Session
 
-from sluice.messaging.handlers import Ack, Context, Outcome, Reject, Retry
+from sluice.messaging.handlers import Ack, Reject, Retry
 from sluice.messaging.inbox.groups import Arrived
 from sluice.messaging.inbox.sequence import Action, Decision, State
 from sluice.messaging.sqs.queue import Received
-from sluice.messaging.worker.message_lease import Hold
-from sluice.messaging.worker.processor import Back, Done, Ending, Work
+from sluice.messaging.worker.handler_runner import Attempt
+from sluice.messaging.worker.message_lease import MessageLease
+from sluice.messaging.worker.processor import Acknowledgement, Delete, MessageProcessor, Release
 
 
-class DeletesFirst(Work):
+class DeletesFirst(MessageProcessor):
     """Broken: deletes a message before it is handled, so that a crash loses it (W7)."""
 
-    def do(self, message: Received, *, asked_at: float | None = None) -> Ending:
+    def process(self, message: Received, *, requested_at: float | None = None) -> Acknowledgement:
         """Delete, then work."""
         self._queue.delete(message.receipt_handle)
-        return super().do(message, asked_at=asked_at)
+        return super().process(message, requested_at=requested_at)
 
 
-class DeletesFailed(Work):
+class DeletesFailed(MessageProcessor):
     """Broken: takes a failed message out of its group's way, so that the next one is handled before it (W1)."""
 
-    def _end(self, hold: Hold, ending: Ending) -> None:
-        super()._end(hold, Done() if isinstance(ending, Back) else ending)
+    def _acknowledge(self, lease: MessageLease, acknowledgement: Acknowledgement) -> None:
+        super()._acknowledge(lease, Delete() if isinstance(acknowledgement, Release) else acknowledgement)
 
 
-class InboxApart(Work):
+class InboxApart(MessageProcessor):
     """Broken: marks a message as handled in a transaction before that of its effect (W8)."""
 
-    def _transact(self, hold: Hold, arrived: Arrived) -> Decision | Retry | Reject:
-        with Session(self._engine) as session:
-            admission = self._inbox.admit(session.connection(), arrived)
-            decision = admission.decision
-            if decision.action is Action.HANDLE:
-                self._inbox.mark(session.connection(), arrived.envelope, admission)
-            session.commit()
-        return decision if decision.action is not Action.HANDLE else self._handle(hold, arrived, decision)
+    def _transact(self, lease: MessageLease, arrived: Arrived, session: Session) -> Decision | Retry | Reject:
+        admission = self._inbox.admit(session.connection(), arrived)
+        decision = admission.decision
+        if decision.action is Action.HANDLE:
+            self._inbox.mark(session.connection(), arrived.envelope, admission)
+        session.commit()
+        return decision if decision.action is not Action.HANDLE else self._effect(lease, arrived, decision)
 
-    def _handle(self, hold: Hold, arrived: Arrived, decision: Decision) -> Decision | Retry | Reject:
+    def _effect(self, lease: MessageLease, arrived: Arrived, decision: Decision) -> Decision | Retry | Reject:
         with Session(self._engine) as session:
             session.connection()
             self._failpoint("in_transaction")
-            outcome = self._performed(session, arrived, self._context(hold, arrived, decision), hold)
+            outcome = self._runner.run(
+                Attempt(
+                    session=session,
+                    envelope=arrived.envelope,
+                    context=self._context(lease, arrived, decision),
+                    guard=lease,
+                    mark=lambda _: None,
+                    before_commit="before_commit",
+                )
+            )
         return decision if isinstance(outcome, Ack) else outcome
-
-    def _performed(self, session: Session, arrived: Arrived, context: Context, hold: Any) -> Outcome:
-        return self._performer.perform(
-            session, arrived.envelope, context, hold, mark=lambda _: None, before_commit="before_commit"
-        )
 
 
 class RemembersInMemory(InboxApart):
@@ -61,12 +65,12 @@ class RemembersInMemory(InboxApart):
         super().__init__(*arguments, **more)
         self._seen: set[str] = set()
 
-    def _transact(self, hold: Hold, arrived: Arrived) -> Decision | Retry | Reject:
+    def _transact(self, lease: MessageLease, arrived: Arrived, session: Session) -> Decision | Retry | Reject:  # noqa: ARG002
         if arrived.envelope.event.id in self._seen:
             return Decision(State.DUPLICATE, Action.DROP)
-        said = self._handle(hold, arrived, Decision(State.CONTIGUOUS, Action.HANDLE))
+        ended = self._effect(lease, arrived, Decision(State.CONTIGUOUS, Action.HANDLE))
         self._seen.add(arrived.envelope.event.id)
-        return said
+        return ended
 
 
 class _NoGate:
@@ -76,31 +80,33 @@ class _NoGate:
         """Let it."""
 
 
-class CommitsUngated(Work):
+class CommitsUngated(MessageProcessor):
     """Broken: commits what may be somebody else's by now, in the belief that its delete will tell (L1)."""
 
-    def _transact(self, hold: Hold, arrived: Arrived) -> Decision | Retry | Reject:
-        with Session(self._engine) as session:
-            admission = self._inbox.admit(session.connection(), arrived)
-            decision = admission.decision
-            context = self._context(hold, arrived, decision)
-            mark = partial(self._inbox.mark, envelope=arrived.envelope, admission=admission)
-            outcome = self._performer.perform(
-                session, arrived.envelope, context, _NoGate(), mark=mark, before_commit="before_commit"
+    def _transact(self, lease: MessageLease, arrived: Arrived, session: Session) -> Decision | Retry | Reject:
+        admission = self._inbox.admit(session.connection(), arrived)
+        outcome = self._runner.run(
+            Attempt(
+                session=session,
+                envelope=arrived.envelope,
+                context=self._context(lease, arrived, admission.decision),
+                guard=_NoGate(),
+                mark=partial(self._inbox.mark, envelope=arrived.envelope, admission=admission),
+                before_commit="before_commit",
             )
-        return decision if isinstance(outcome, Ack) else outcome
+        )
+        return admission.decision if isinstance(outcome, Ack) else outcome
 
 
-class CommitsWhatIsThere(Work):
+class CommitsWhatIsThere(MessageProcessor):
     """Broken: commits whatever transaction the handler left behind (W8)."""
 
-    def _transact(self, hold: Hold, arrived: Arrived) -> Decision | Retry | Reject:
-        with Session(self._engine) as session:
-            admission = self._inbox.admit(session.connection(), arrived)
-            self._inbox.mark(session.connection(), arrived.envelope, admission)
-            event = arrived.envelope.event
-            handler = self._performer.handlers.find(event.type)
-            assert handler is not None
-            handler(session, event, self._context(hold, arrived, admission.decision))
-            session.commit()
+    def _transact(self, lease: MessageLease, arrived: Arrived, session: Session) -> Decision | Retry | Reject:
+        admission = self._inbox.admit(session.connection(), arrived)
+        self._inbox.mark(session.connection(), arrived.envelope, admission)
+        event = arrived.envelope.event
+        handler = self._runner.handlers.find(event.type)
+        assert handler is not None
+        handler(session, event, self._context(lease, arrived, admission.decision))
+        session.commit()
         return admission.decision

@@ -33,7 +33,7 @@ from sluice.messaging.inbox.tables import DEAD, FILLED, GAP, REDRIVEN, SKIPPED, 
 from sluice.messaging.sqs.dead_letter_queue import DeadLetterQueue, Destination
 from sluice.messaging.sqs.rate_limit import Pace
 from sluice.messaging.sqs.redrive import Redrive, new_run
-from sluice.messaging.worker.processor import Work
+from sluice.messaging.worker.processor import MessageProcessor
 from tests.support import worker_harness
 from tests.support.worker_harness import TIMEOUT_SECONDS, Fault, Hands, Killed, Place, World, envelope
 
@@ -135,7 +135,7 @@ class InboxStateMachine(RuleBasedStateMachine):
 
     world: SimulatedConsumer
     policy: Policy
-    work: type[Work] = Work
+    work: type[MessageProcessor] = MessageProcessor
     inbox: type[Inbox] = Inbox
 
     def __init__(self) -> None:

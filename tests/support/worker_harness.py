@@ -29,18 +29,19 @@ from sluice.messaging.inbox import tables
 from sluice.messaging.inbox.admission import Inbox
 from sluice.messaging.inbox.groups import Policy
 from sluice.messaging.sqs.queue import Queue, Received
-from sluice.messaging.telemetry.tally import Tally
-from sluice.messaging.worker.drainer import Drainer, ShutdownGuard
-from sluice.messaging.worker.handler_runner import Performer
-from sluice.messaging.worker.message_lease import Heartbeat
-from sluice.messaging.worker.processor import Work, WorkSettings
-from sluice.messaging.worker.worker import Lane, WorkerSettings
+from sluice.messaging.telemetry.metrics import Tally
+from sluice.messaging.worker.build import assemble_worker
+from sluice.messaging.worker.hooks import WorkerHooks
+from sluice.messaging.worker.processor import MessageProcessor
+from sluice.messaging.worker.settings import ProcessorSettings, WorkerSettings
+from sluice.messaging.worker.worker import Worker
 from sluice.saboteurs.base import Hook, answer_with
 from sluice.simulator.hook import Simulator
 
 TIMEOUT_SECONDS = 30
 MAX_ATTEMPTS = 3
 POLL_SECONDS = 20
+BACKOFF = Backoff(base_seconds=0.5, cap_seconds=20, floor_seconds=0.1)
 
 type Place = tuple[str, int]
 """A group and a number in it."""
@@ -204,20 +205,14 @@ class Call:
     at: float
 
 
-@dataclass(frozen=True, kw_only=True)
 class Hands:
     """One worker process, whose steps the test takes."""
 
-    line: Line
-    queue: Queue
-    heartbeat: Heartbeat
-    performer: Performer
-    work: Work
-    lane: Lane
-    shutdown: ShutdownGuard
-    drainer: Drainer
-    tally: Tally
-    wait: ClockWait
+    def __init__(self, made: Worker, line: Line, wait: ClockWait, tally: Tally) -> None:
+        self.line, self.wait, self.parts = line, wait, made.parts
+        self.queue, self.heartbeat, self.processor = made.parts.queue, made.parts.heartbeat, made.parts.processor
+        self.drainer, self.shutdown, self.lane = made.parts.drainer, made.parts.shutdown, made.parts.lanes[0]
+        self.tally = tally
 
 
 type Said = Outcome | BaseException | Handler | None
@@ -255,7 +250,7 @@ class World:
         self.simulator = Simulator() if simulator is None else simulator
         self.clock = self.simulator.clock
         self.inbox = Inbox(self.policy, clock=self.clock)
-        self.settings = WorkSettings(
+        self.settings = ProcessorSettings(
             consumer=consumer,
             max_attempts=max_attempts,
             timeout_seconds=timeout_seconds,
@@ -319,9 +314,12 @@ class World:
         failpoint: Failpoint = failpoints.unarmed,
         handlers: Handlers | None = None,
         inbox: Inbox | None = None,
-        kind: type[Work] = Work,
+        kind: type[MessageProcessor] = MessageProcessor,
         clock: Clock | None = None,
         poll_seconds: int = POLL_SECONDS,
+        backoff: Backoff = BACKOFF,
+        hooks: Sequence[WorkerHooks] = (),
+        **options: Any,
     ) -> Hands:
         """Return a worker process that has not done anything yet.
 
@@ -332,57 +330,36 @@ class World:
             kind: a broken one.
             clock: by which it measures its holds; None is the simulator's.
             poll_seconds: of its receives; a poll that brings nothing lasts so long.
+            backoff: after a poll that failed.
+            hooks: besides what counts.
+            options: of `assemble_worker` besides.
         """
         self._workers += 1
-        chance = seeded(self._workers)  # of its own: two that ask with one attempt id are one receive
-        clock = self.clock if clock is None else clock
-        inbox = self.inbox if inbox is None else inbox
-        sqs, line = self.simulator.client("sqs"), Line()
+        sqs, line, wait, tally = self.simulator.client("sqs"), Line(), ClockWait(self.simulator), Tally()
         line.attach(sqs)
-        queue, wait, tally, shutdown = Queue(sqs, self.url), ClockWait(self.simulator), Tally(), ShutdownGuard()
-        performer = Performer(handlers=self.handlers if handlers is None else handlers, failpoint=failpoint)
-        heartbeat = Heartbeat(queue, timeout_seconds=self.settings.timeout_seconds, clock=clock)
-        work = kind(
-            self.engine,
-            queue,
-            inbox,
-            performer,
-            heartbeat,
-            settings=self.settings,
-            wait=wait,
-            clock=clock,
-            chance=chance,
-            tally=tally,
-        )
-        settings = WorkerSettings(
-            lanes=1,
-            wait_seconds=poll_seconds,
-            drain_seconds=POLL_SECONDS,
-            keep_inbox_seconds=5_184_000,
-            backoff=Backoff(base_seconds=0.5, cap_seconds=20, floor_seconds=0.1),
-            is_ordered=self.settings.is_ordered,
-        )
-        return Hands(
-            line=line,
-            queue=queue,
-            heartbeat=heartbeat,
-            performer=performer,
-            work=work,
-            lane=Lane(queue, work, settings=settings, wait=wait, clock=clock, chance=chance),
-            shutdown=shutdown,
-            drainer=Drainer(
-                self.engine,
-                inbox,
-                performer,
-                settings=self.settings,
-                clock=clock,
-                chance=chance,
-                tally=tally,
-                shutdown=shutdown,
+        made = assemble_worker(
+            queue=Queue(sqs, self.url),
+            engine=self.engine,
+            handlers=self.handlers if handlers is None else handlers,
+            inbox=self.inbox if inbox is None else inbox,
+            settings=WorkerSettings(
+                lanes=1,
+                wait_seconds=poll_seconds,
+                drain_seconds=POLL_SECONDS,
+                keep_inbox_seconds=5_184_000,
+                backoff=backoff,
+                is_ordered=self.settings.is_ordered,
             ),
-            tally=tally,
+            processor_settings=self.settings,
             wait=wait,
+            clock=self.clock if clock is None else clock,
+            rng=seeded(self._workers),  # of its own: two that ask with one attempt id are one receive
+            failpoint=failpoint,
+            processor_type=kind,
+            hooks=[tally, *hooks],
+            **options,
         )
+        return Hands(made, line, wait, tally)
 
     def work_off(self, *workers: Hands, until: Sequence[Place] = (), steps_max: int = 200) -> None:
         """Let workers step in turn until nothing is left in the queue, or just that."""

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from sluice.clock import SystemClock, clock_id
 from sluice.errors import MessagingError
-from sluice.messaging.telemetry import alive as signs
+from sluice.messaging import alive as signs
 from sluice.terminal import output
 
 

@@ -19,13 +19,16 @@ from sluice.errors import ConfigError
 from sluice.messaging import failpoints
 from sluice.messaging.database import engines, schema
 from sluice.messaging.errors import OutboxError
+from sluice.messaging.liveness import SLACK_SECONDS, AliveFile, Liveness, Watch
 from sluice.messaging.outbox import tables
 from sluice.messaging.outbox.store import Lag, Store
 from sluice.messaging.relay import publisher
 from sluice.messaging.relay.commit_wait import CommitWait
+from sluice.messaging.relay.hooks import RelayHooks
 from sluice.messaging.relay.lease import Lease
 from sluice.messaging.relay.relay import Relay, RelaySettings, run
-from sluice.messaging.telemetry.liveness import SLACK_SECONDS, AliveFile, Liveness, Watch
+from sluice.messaging.telemetry.metrics import RelayMetrics
+from sluice.messaging.telemetry.recording import RelayRecording
 from sluice.messaging.waiting import PollWait, Stop, Wait
 from sluice.terminal import output
 from sluice.terminal.exits import PARTLY
@@ -86,14 +89,16 @@ def relay(
         _log.warning("the topic could not be looked at", topic_arn=arn, error=why)
     store = Store(place.engine, place.topic)
     with recording(record, run=place.topic, worker="relay", client=sns, names={arn: place.topic}) as recorder:
+        hooks: list[RelayHooks] = [RelayMetrics(measured, SystemClock())]
+        if recorder is not None:
+            hooks.append(RelayRecording(recorder))
         leading = Relay(
             store,
             holder,
             publisher.Publisher(sns, arn),
             settings=settings,
             failpoint=failpoint,
-            measured=measured,
-            recorder=recorder,
+            hooks=hooks,
         )
         wait: Wait = CommitWait(place.engine, place.topic, stop) if listen else PollWait(stop)
         ending = _UntilEmpty(wait, store, leading)

@@ -1,9 +1,7 @@
 """What `sluice worker` does."""
 
 import os
-import random
 import sys
-from dataclasses import replace
 from pathlib import Path
 
 from sluice import metrics, naming
@@ -17,26 +15,17 @@ from sluice.messaging.database import engines, schema
 from sluice.messaging.errors import OutboxError, TransientError
 from sluice.messaging.handlers import Handlers
 from sluice.messaging.inbox import tables
-from sluice.messaging.inbox.admission import Inbox
-from sluice.messaging.inbox.groups import Policy
+from sluice.messaging.liveness import AliveFile
 from sluice.messaging.sqs import queue
 from sluice.messaging.sqs.queue import Queue
-from sluice.messaging.telemetry.liveness import AliveFile, Liveness, Promises, Signs, WatchedTracing
-from sluice.messaging.telemetry.metrics import Metrics
-from sluice.messaging.telemetry.tally import Tally
-from sluice.messaging.telemetry.tracing import NoTracing, Tracing, opentelemetry
-from sluice.messaging.waiting import PollWait, Stop
-from sluice.messaging.worker.drainer import Drainer, ShutdownGuard
-from sluice.messaging.worker.handler_runner import Performer, Recorder
-from sluice.messaging.worker.message_lease import Heartbeat
+from sluice.messaging.telemetry.metrics import WorkerMetrics
+from sluice.messaging.telemetry.recording import WorkerRecording
+from sluice.messaging.telemetry.tracing import opentelemetry
+from sluice.messaging.waiting import Stop
+from sluice.messaging.worker.build import build_worker, clients
+from sluice.messaging.worker.hooks import WorkerHooks
 from sluice.messaging.worker.preflight import faults
-from sluice.messaging.worker.processor import Work, WorkSettings
-from sluice.messaging.worker.scale_in_protection import Protection
-from sluice.messaging.worker.worker import Lane, Parts, Worker, WorkerSettings
-
-_TIMEOUTS_MAX = 10
-"""A handler that takes longer than so many visibility timeouts has failed."""
-_BUSY_SECONDS = 1_800  # protected from scale-in without a rest; longer where a handler may take longer
+from sluice.messaging.worker.settings import ProcessorSettings
 
 
 def worker(
@@ -66,50 +55,39 @@ def worker(
         is_embedded=is_measured,
         prometheus=prometheus,
     )
-    hold_seconds_max = float(_TIMEOUTS_MAX * consumer.visibility_timeout_seconds)
-    engines.end_waits(engine, hold_seconds_max)
+    engines.end_waits(engine, ProcessorSettings.declared(consumer).hold_seconds_max)
     _require_tables(place)
-    connections = consumer.lanes if lanes is None else lanes
-    sqs = queue.client(place.endpoint_url, place.environment.region, connections=connections)
-    prompt = queue.client(
+    sqs, prompt = clients(
         place.endpoint_url,
         place.environment.region,
-        connections=2,  # to extend, and to give back at the end: neither may wait for as long as a poll
-        answer_seconds=Heartbeat.answer_seconds(consumer.visibility_timeout_seconds),
+        lanes=consumer.lanes if lanes is None else lanes,
+        timeout_seconds=consumer.visibility_timeout_seconds,
     )
     name = naming.queue_name(place.environment, consumer)
     source = Queue(sqs, queue_url or queue.url_of(sqs, name))
     is_ordered = _is_ordered(source, place, sqs, is_given=queue_url is not None)
-    settings = WorkerSettings.declared(consumer, lanes=lanes, is_ordered=is_ordered, idle_seconds=idle_seconds)
     with recording(
         record, run=name, worker=f"worker-{consumer.name}", client=sqs, names={source.url: name}
     ) as recorder:
+        hooks: list[WorkerHooks] = [WorkerMetrics(measured, SystemClock()), *_tracing(name)]
         if recorder is not None:
             recorder.attach(prompt)
-        work_settings = WorkSettings(
-            consumer=consumer.name,
-            max_attempts=consumer.max_attempts,
-            timeout_seconds=consumer.visibility_timeout_seconds,
-            hold_seconds_max=hold_seconds_max,
+            hooks.append(WorkerRecording(recorder, queue_url=source.url))
+        build_worker(
+            consumer,
+            queue=source,
+            database=engine,
+            handlers=handlers,
+            lanes=lanes,
+            idle_seconds=idle_seconds,
             is_ordered=is_ordered,
-        )
-        parts = _parts(
-            place,
-            source,
-            Queue(prompt, source.url),
-            Performer(
-                handlers=handlers,
-                failpoint=failpoints.from_environment(os.environ, failpoints.WORKER),
-                tracing=_tracing(name),
-            ),
-            work_settings,
-            settings,
-            stop,
-            measured=measured,
+            renewals=Queue(prompt, source.url),
+            stop=stop,
+            failpoint=failpoints.from_environment(os.environ, failpoints.WORKER),
+            hooks=hooks,
             alive=alive,
-            recorder=recorder,
-        )
-        Worker(parts, settings=settings, stop=stop, clock=SystemClock()).run()
+            agent_uri=os.environ.get("ECS_AGENT_URI"),
+        ).run()
 
 
 def _handlers(consumer: Consumer, module: str | None) -> Handlers:
@@ -122,9 +100,9 @@ def _handlers(consumer: Consumer, module: str | None) -> Handlers:
     return Handlers.load(name)
 
 
-def _tracing(queue_name: str) -> Tracing:
+def _tracing(queue_name: str) -> list[WorkerHooks]:
     """Return what makes spans, where the handlers' module has brought OpenTelemetry along."""
-    return opentelemetry(queue_name=queue_name) if "opentelemetry" in sys.modules else NoTracing()
+    return [opentelemetry(queue_name=queue_name)] if "opentelemetry" in sys.modules else []
 
 
 def _require_tables(place: ConsumerPlace) -> None:
@@ -159,77 +137,3 @@ def _dead_letters(place: ConsumerPlace, sqs: object) -> dict[str, str] | None:
         return Queue(sqs, queue.url_of(sqs, name)).attributes()
     except (TransientError, EndpointError):  # without a right, SQS says there is no such queue
         return None
-
-
-def _parts(
-    place: ConsumerPlace,
-    source: Queue,
-    prompt: Queue,
-    performer: Performer,
-    work_settings: WorkSettings,
-    settings: WorkerSettings,
-    stop: Stop,
-    *,
-    measured: Metrics,
-    alive: AliveFile | None,
-    recorder: Recorder | None,
-) -> Parts:
-    clock, wait, tally, shutdown = SystemClock(), PollWait(stop), Tally(), ShutdownGuard()
-    signs = _signs(settings, work_settings)
-    inbox = Inbox(Policy.declared(place.consumer))
-    heartbeat = Heartbeat(prompt, timeout_seconds=work_settings.timeout_seconds, clock=clock)
-    work = Work(
-        place.engine,
-        source,
-        inbox,
-        performer,
-        heartbeat,
-        settings=work_settings,
-        wait=wait,
-        clock=clock,
-        chance=random.Random(),  # noqa: S311 (jitter is no secret)
-        tally=tally,
-        recorder=recorder,
-    )
-    chance, *chances = [random.Random() for _ in range(settings.lanes + 1)]  # noqa: S311 (nor is an attempt id)
-    watched = replace(performer, tracing=WatchedTracing(performer.tracing, signs))
-    return Parts(
-        engine=place.engine,
-        queue=prompt,
-        inbox=inbox,
-        heartbeat=heartbeat,
-        drainer=Drainer(
-            place.engine,
-            inbox,
-            watched,
-            settings=work_settings,
-            clock=clock,
-            chance=chance,
-            tally=tally,
-            shutdown=shutdown,
-        ),
-        shutdown=shutdown,
-        lanes=[
-            Lane(source, work, settings=settings, wait=wait, clock=clock, chance=one, signs=signs) for one in chances
-        ],
-        protection=Protection(
-            os.environ.get("ECS_AGENT_URI"),
-            clock,
-            busy_seconds_max=max(_BUSY_SECONDS, 2 * work_settings.hold_seconds_max),
-        ),
-        measured=measured,
-        tally=tally,
-        signs=signs,
-        alive=alive,
-    )
-
-
-def _signs(settings: WorkerSettings, work_settings: WorkSettings) -> Signs:
-    """Return what takes the worker's signs of life."""
-    promises = Promises.of_worker(
-        lanes=settings.lanes,
-        rest_seconds_max=settings.backoff.cap_seconds,
-        timeout_seconds=work_settings.timeout_seconds,
-        handler_seconds_max=work_settings.hold_seconds_max,
-    )
-    return Signs(Liveness(SystemClock()), promises)

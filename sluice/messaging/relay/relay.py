@@ -18,7 +18,6 @@ import structlog
 from sqlalchemy import Connection
 from sqlalchemy.exc import InterfaceError, OperationalError, SQLAlchemyError
 
-from sluice import metrics
 from sluice.clock import Clock, SystemClock
 from sluice.errors import ConfigError
 from sluice.messaging import failpoints
@@ -26,12 +25,13 @@ from sluice.messaging.backoff import Backoff
 from sluice.messaging.database import engines
 from sluice.messaging.errors import LeaseLost, OutboxError
 from sluice.messaging.failpoints import Failpoint
+from sluice.messaging.hooks import HookSet
+from sluice.messaging.liveness import Watch
 from sluice.messaging.outbox.store import DELETED_MAX, HEADS_MAX, Head, Outcome, Refused, Retry, Sent, Store
 from sluice.messaging.relay import publisher
+from sluice.messaging.relay.hooks import RelayHooks
 from sluice.messaging.relay.lease import Lease
 from sluice.messaging.relay.publisher import BatchRefused
-from sluice.messaging.telemetry.liveness import Watch
-from sluice.messaging.telemetry.metrics import Metrics, NoMetrics
 from sluice.messaging.waiting import Wait
 from sluice.terminal.printable import printable
 
@@ -42,6 +42,7 @@ _KEEP_GROUPS_SECONDS_MAX = 315_360_000  # ten years, as the declaration has it
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _INSTANT_US_MAX = 253_402_300_799_999_999  # the last that datetime knows
 _STANDBY_SECONDS = 1  # a lease that was given back leads nobody for about so long
+_FORGET_SECONDS = 30
 _FORGET_TIMES_MAX = 100
 
 
@@ -105,13 +106,6 @@ class Publish(Protocol):
         """Return each head's outcome, in the order given; raise BatchRefused where each has to be tried alone."""
 
 
-class Recorder(Protocol):
-    """Writes down what happens, for the checker; `sluice.recorder.recorder.Recorder` is one."""
-
-    def outboxed(self, *, body: str, deduplication_id: str, created_at_us: int, taken_at_us: int, attempt: int) -> None:
-        """Take in that a message was taken from the outbox to be published."""
-
-
 class Relay:
     """One relay of one topic. Runs on one thread; `step` by `step`, or until stopped with `run`.
 
@@ -123,8 +117,7 @@ class Relay:
         clock: measures how long the lease still holds.
         chance: for the jitter; a seeded one in tests.
         failpoint: where a test lets it die.
-        measured: where metrics go.
-        recorder: where history goes.
+        hooks: called as it goes.
     """
 
     def __init__(
@@ -137,22 +130,19 @@ class Relay:
         clock: Clock | None = None,
         chance: random.Random | None = None,
         failpoint: Failpoint = failpoints.unarmed,
-        measured: Metrics | None = None,
-        recorder: Recorder | None = None,
+        hooks: Sequence[RelayHooks] = (),
     ) -> None:
         self._store, self._lease, self._publish, self._settings = store, lease, publish, settings
         self._clock = SystemClock() if clock is None else clock
         self._chance = random.Random() if chance is None else chance  # noqa: S311 (jitter is no secret)
-        self._failpoint, self._recorder = failpoint, recorder
-        self._metrics = NoMetrics() if measured is None else measured
+        self._failpoint, self._hooks = failpoint, HookSet(hooks)
         self._after = ""
         self._was_due = False
         self._batches: deque[list[Head]] = deque()
         self._looked_at, self._looked_at_us = 0.0, 0
         self._renewed_at = 0.0
-        self._measured_at = float("-inf")
+        self._forgot_at = float("-inf")
         self._counts: Counter[type[Outcome]] = Counter()
-        self._measured_count = 0
         self._stands_by_for: int | None = None
 
     @property
@@ -174,7 +164,8 @@ class Relay:
         try:
             if not self._lead():
                 return False
-            self._measure()
+            self._hooks.call(RelayHooks.tick, self._store.lag)
+            self._forget_old()
             if not self._batches:
                 return self._look()
             self._send(self._batches.popleft())
@@ -198,11 +189,7 @@ class Relay:
             refused=self._counts[Refused],
             lease_given_back=is_given_back,
         )
-
-    def measure_last(self) -> None:
-        """Write what was published since the last measurement; nothing where there is nothing. No database is asked."""
-        if count := self._published_since_measured():
-            self._metrics.put({metrics.OUTBOX_PUBLISHED: count})
+        self._hooks.call(RelayHooks.ended)
 
     def _lead(self) -> bool:
         if not self.is_leading:
@@ -248,7 +235,9 @@ class Relay:
         self._failpoint("after_claim")
         if self._clock.monotonic() - self._renewed_at > self._settings.lease_seconds - publisher.CALL_SECONDS_MAX:
             self._renew()  # the call has to end while nobody else may lead
-        self._record(batch)
+        taken_at_us = self._looked_at_us + round((self._clock.monotonic() - self._looked_at) * 1_000_000)
+        for head in batch:
+            self._hooks.call(RelayHooks.before_publish, head, taken_at_us)
         self._failpoint("before_publish")
         try:
             outcomes = self._publish.publish(batch)
@@ -265,25 +254,13 @@ class Relay:
         self._failpoint("after_mark")
         self._report(batch, outcomes)
 
-    def _record(self, batch: Sequence[Head]) -> None:
-        if self._recorder is None:
-            return
-        taken_at_us = self._looked_at_us + round((self._clock.monotonic() - self._looked_at) * 1_000_000)
-        for head in batch:
-            self._recorder.outboxed(
-                body=head.body,
-                deduplication_id=head.deduplication_id,
-                created_at_us=head.created_at_us,
-                taken_at_us=taken_at_us,
-                attempt=head.attempts + 1,
-            )
-
     def _delay_us(self, head: Head) -> int:
         return round(self._settings.backoff.seconds(head.attempts + 1, self._chance.random()) * 1_000_000)
 
     def _report(self, batch: Sequence[Head], outcomes: Sequence[Outcome]) -> None:
         for head, outcome in zip(batch, outcomes, strict=True):
             self._counts[type(outcome)] += 1
+            self._hooks.call(RelayHooks.after_publish, head, outcome)
             told = {"group": head.group_id, "seq": head.group_seq, "event_id": head.event_id}
             match outcome:
                 case Sent():
@@ -293,25 +270,12 @@ class Relay:
                 case Refused():
                     _log.error("quarantined: its group is blocked", **told, error=outcome.error)
 
-    def _measure(self) -> None:
-        if self._clock.monotonic() - self._measured_at < metrics.OUTBOX_INTERVAL_SECONDS:
-            return
-        self._measured_at = self._clock.monotonic()
-        lag = self._store.lag()
-        self._metrics.put(
-            {
-                metrics.OUTBOX_LAG: lag.seconds,
-                metrics.OUTBOX_PENDING: lag.pending_count,
-                metrics.OUTBOX_QUARANTINED: lag.quarantined_count,
-                metrics.OUTBOX_PUBLISHED: self._published_since_measured(),
-            }
-        )
-        self._forget(self._store.forget_sent, self._settings.keep_sent_seconds)
-        self._forget(self._store.forget_groups, self._settings.keep_groups_seconds)
-
-    def _published_since_measured(self) -> int:
-        before, self._measured_count = self._measured_count, self._counts[Sent]
-        return self._measured_count - before
+    def _forget_old(self) -> None:
+        """Delete what was sent long ago, and groups nobody uses, each time some seconds have passed."""
+        if self._clock.monotonic() - self._forgot_at >= _FORGET_SECONDS:
+            self._forgot_at = self._clock.monotonic()
+            self._forget(self._store.forget_sent, self._settings.keep_sent_seconds)
+            self._forget(self._store.forget_groups, self._settings.keep_groups_seconds)
 
     def _forget(self, forget: Callable[[Connection, float], int], keep_seconds: float) -> None:
         """Delete what is old, until there is nothing more, or a producer is in the way: then at the next time."""
@@ -346,7 +310,6 @@ def run(
     try:
         _run(relay, wait, settings, chance, look)
     finally:
-        relay.measure_last()
         relay.close()
 
 

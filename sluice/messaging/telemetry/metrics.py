@@ -8,15 +8,29 @@ https://docs.aws.amazon.com/AmazonCloudWatch/latest/monitoring/CloudWatch_Embedd
 """
 
 import json
-from collections.abc import Mapping, Sequence
+import threading
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol, TextIO
 
 import structlog
 
+from sluice import metrics
 from sluice.clock import Clock
+from sluice.messaging.envelope import Envelope
+from sluice.messaging.inbox.sequence import Action
+from sluice.messaging.outbox.store import Head, Lag, Outcome, Sent
+from sluice.messaging.relay.hooks import RelayHooks
+from sluice.messaging.sqs.queue import Received
+from sluice.messaging.worker.hooks import Gauges, Settled, WorkerHooks
 from sluice.terminal.printable import printable
 
 _log = structlog.get_logger()
+_SETTLED = {
+    Action.HANDLE: metrics.HANDLED,
+    Action.DROP: metrics.DUPLICATES,
+    Action.PARK: metrics.PARKED,
+}
 
 
 class Metrics(Protocol):
@@ -24,13 +38,6 @@ class Metrics(Protocol):
 
     def put(self, values: Mapping[str, float]) -> None:
         """Take what was measured at one moment: name to value. Names and units are `sluice.metrics`'."""
-
-
-class NoMetrics:
-    """Measures nothing."""
-
-    def put(self, values: Mapping[str, float]) -> None:
-        """Do nothing."""
 
 
 class EveryMetrics:
@@ -85,3 +92,126 @@ class EmbeddedMetrics:
         said = {"_aws": {"Timestamp": self._clock.now_us() // 1_000, "CloudWatchMetrics": [directive]}}
         self._stream.write(json.dumps({**said, **self._dimensions, **values}) + "\n")
         self._stream.flush()
+
+
+class Tally(WorkerHooks):
+    """Counts what happens to a worker's messages, for any number of threads."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._counts: Counter[str] = Counter()
+
+    def add(self, name: str, count: int = 1) -> None:
+        """Count one more of that metric, or so many."""
+        with self._lock:
+            self._counts[name] += count
+
+    def take(self) -> dict[str, float]:
+        """Return what was counted since the last time, by the name of the metric; zero where nothing was."""
+        with self._lock:
+            taken = {name: float(self._counts[name]) for name in metrics.EVENTS}
+            self._counts.clear()
+        return taken
+
+    def before_acknowledge(self, settled: Settled) -> None:
+        """Count it by what was done with it."""
+        self.add(_SETTLED[settled.decision.action])
+
+    def drained(self, _: Envelope) -> None:
+        """Count it as handled."""
+        self.add(metrics.HANDLED)
+
+    def retried(self, _: Envelope, __: str) -> None:
+        """Count it."""
+        self.add(metrics.RETRIED)
+
+    def dead_lettered(self, _: Envelope | None, __: str) -> None:
+        """Count it."""
+        self.add(metrics.DEAD)
+
+    def lost(self, _: Received, __: str) -> None:
+        """Count it."""
+        self.add(metrics.LOST)
+
+    def not_deleted(self, _: Received) -> None:
+        """Count it."""
+        self.add(metrics.NOT_DELETED)
+
+    def overdue(self, count: int) -> None:
+        """Count them."""
+        self.add(metrics.OVERDUE, count)
+
+
+class WorkerMetrics(Tally):
+    """Measures a worker once a minute, and once more when it ends.
+
+    Args:
+        sink: takes the measurements.
+        clock: tells when it is time.
+    """
+
+    def __init__(self, sink: Metrics, clock: Clock) -> None:
+        super().__init__()
+        self._sink, self._clock = sink, clock
+        self._measured_at = clock.monotonic()
+
+    def tick(self, gauges: Gauges) -> None:
+        """Measure when it is time; what was counted is kept where the database does not answer."""
+        now = self._clock.monotonic()
+        if now - self._measured_at >= metrics.INBOX_INTERVAL_SECONDS:
+            self._measured_at = now
+            counted = gauges.inbox_counts()
+            measured = {
+                metrics.PARKED_GROUPS: counted["parked_groups"],
+                metrics.PARKED_MESSAGES: counted["parked_messages"],
+                metrics.HELD_MESSAGES: counted["held_messages"],
+                metrics.OPEN_EXCEPTIONS: counted["open_exceptions"],
+                metrics.STUCK_PARTS: gauges.stuck_count(),
+            }
+            self._sink.put({**self.take(), **measured})
+
+    def ended(self) -> None:
+        """Write what was counted since the last time, without the gauges: a database may not answer in time."""
+        self._sink.put(self.take())
+
+
+class RelayMetrics(RelayHooks):
+    """Measures a relay twice a minute while it leads, and once more when it ends.
+
+    Args:
+        sink: takes the measurements.
+        clock: tells when it is time.
+    """
+
+    def __init__(self, sink: Metrics, clock: Clock) -> None:
+        self._sink, self._clock = sink, clock
+        self._measured_at = float("-inf")
+        self._published_count = 0
+
+    def after_publish(self, _: Head, outcome: Outcome) -> None:
+        """Count what was published."""
+        self._published_count += isinstance(outcome, Sent)
+
+    def tick(self, measure_lag: Callable[[], Lag]) -> None:
+        """Measure when it is time."""
+        now = self._clock.monotonic()
+        if now - self._measured_at >= metrics.OUTBOX_INTERVAL_SECONDS:
+            self._measured_at = now
+            lag = measure_lag()
+            self._sink.put(
+                {
+                    metrics.OUTBOX_LAG: lag.seconds,
+                    metrics.OUTBOX_PENDING: lag.pending_count,
+                    metrics.OUTBOX_QUARANTINED: lag.quarantined_count,
+                    metrics.OUTBOX_PUBLISHED: self._take_published(),
+                }
+            )
+
+    def ended(self) -> None:
+        """Write what was published since the last measurement; nothing where there is nothing."""
+        if count := self._take_published():
+            self._sink.put({metrics.OUTBOX_PUBLISHED: count})
+
+    def _take_published(self) -> int:
+        count, self._published_count = self._published_count, 0
+        return count

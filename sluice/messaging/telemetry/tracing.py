@@ -1,47 +1,42 @@
-"""Traces, behind one small protocol; off unless asked for, and then nothing of OpenTelemetry is imported.
+"""Traces: a span for each event handled, linked to the span it was made in; where OpenTelemetry is, and only there.
 
 A producer puts its span into the event: `Event(…, trace=current_trace())`. It is stored with the event, and travels in
 the body: message attributes are not safe from whoever instruments botocore, which writes the relay's span there.
+
+What is linked, and not a child: the producer's span ended long before, and each consumer's trace is its own.
+Conventions: https://opentelemetry.io/docs/specs/semconv/messaging/messaging-spans/ (a span of kind consumer and type
+process, linked to the message's creation context), https://opentelemetry.io/docs/specs/semconv/messaging/sqs/
+(read 2026-11-21).
 """
+# ruff: noqa: PLC0415 (OpenTelemetry is imported where it is used: a process without it needs none)
 
 import sys
-from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
-from typing import Protocol
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
 from sluice.errors import ConfigError
 from sluice.messaging.envelope import Event
-from sluice.messaging.handlers import Context, Outcome
+from sluice.messaging.handlers import Ack, Context, Outcome
+from sluice.messaging.worker.hooks import TakeOutcome, WorkerHooks
 
-type Told = Callable[[Outcome], None]
-"""Is told how it went."""
-
-
-class Tracing(Protocol):
-    """Takes what was handled."""
-
-    def handling(self, event: Event, context: Context) -> AbstractContextManager[Told]:
-        """Return the block in which an event is handled and committed; what it gives is told the outcome."""
-
-
-class NoTracing:
-    """Traces nothing."""
-
-    def handling(self, event: Event, context: Context) -> AbstractContextManager[Told]:  # noqa: ARG002 (the protocol's)
-        """Do nothing."""
-        return _NOTHING
+if TYPE_CHECKING:
+    from opentelemetry.trace import Link, Tracer
 
 
 def current_trace() -> dict[str, str]:
     """Return the current span as W3C headers, for an event's `trace`; empty where there is none."""
     if "opentelemetry.trace" not in sys.modules:  # then nobody has a span
         return {}
-    from sluice.messaging.telemetry import spans  # noqa: PLC0415 (only where OpenTelemetry is)
+    from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
-    return spans.current()
+    headers: dict[str, str] = {}
+    # Whatever else the process propagates to the services it calls: an outbox is no place for baggage.
+    TraceContextTextMapPropagator().inject(headers)
+    return headers
 
 
-def opentelemetry(*, queue_name: str) -> Tracing:
+def opentelemetry(*, queue_name: str) -> "Tracing":
     """Return what makes a span of each event handled, for the tracer provider that is set, now or later.
 
     Args:
@@ -51,16 +46,59 @@ def opentelemetry(*, queue_name: str) -> Tracing:
         ConfigError: OpenTelemetry is not installed.
     """
     try:
-        from sluice.messaging.telemetry import spans  # noqa: PLC0415 (only where OpenTelemetry is)
+        from opentelemetry import trace
     except ModuleNotFoundError as error:
         raise ConfigError(
             f"tracing is asked for, and there is no module {error.name}; pip install opentelemetry-sdk, or do not ask"
         ) from error
-    return spans.OpenTelemetry(spans.tracer(), queue_name)
+    return Tracing(trace.get_tracer("sluice"), queue_name)
 
 
-def _untold(_: Outcome) -> None:
-    pass
+class Tracing(WorkerHooks):
+    """Makes a span of each event handled, linked to the span the event was made in.
+
+    Args:
+        tracer: makes spans.
+        queue_name: where the events come from.
+    """
+
+    def __init__(self, tracer: "Tracer", queue_name: str) -> None:
+        self._tracer, self._queue_name = tracer, queue_name
+
+    @contextmanager
+    def handling(self, event: Event, context: Context) -> Iterator[TakeOutcome]:
+        """Open the span, current for what the handler does; an outcome that is no Ack is its error."""
+        from opentelemetry.trace import SpanKind, Status, StatusCode
+
+        attributes: dict[str, str | int] = {
+            "messaging.system": "aws_sqs",
+            "messaging.operation.type": "process",
+            "messaging.operation.name": "process",
+            "messaging.destination.name": self._queue_name,
+            "messaging.consumer.group.name": context.consumer,
+            "sluice.event.id": event.id,
+            "sluice.event.type": event.type,
+            "sluice.group": event.group,
+            "sluice.seq": context.seq,
+            "sluice.epoch": context.epoch,
+            "sluice.attempt": context.attempt,
+        }
+        with self._tracer.start_as_current_span(
+            f"process {self._queue_name}", kind=SpanKind.CONSUMER, attributes=attributes, links=_links(event)
+        ) as span:
+
+            def take(outcome: Outcome) -> None:
+                if not isinstance(outcome, Ack):
+                    span.set_attribute("error.type", type(outcome).__name__)
+                    span.set_status(Status(StatusCode.ERROR, outcome.reason))
+
+            yield take
 
 
-_NOTHING = nullcontext(_untold)
+def _links(event: Event) -> "list[Link]":
+    """Return the link to the span an event was made in; none where it says none, or nothing that is one."""
+    from opentelemetry.trace import Link, get_current_span
+    from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
+
+    made_in = get_current_span(TraceContextTextMapPropagator().extract(event.trace)).get_span_context()
+    return [Link(made_in)] if made_in.is_valid else []

@@ -17,16 +17,16 @@ from sqlalchemy import Engine
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.orm import Session
 
-from sluice import metrics
 from sluice.clock import Clock
 from sluice.messaging.database import engines
 from sluice.messaging.errors import HoldLost
 from sluice.messaging.handlers import Ack, Context, Outcome, Reject, Retry
 from sluice.messaging.inbox.admission import Inbox
 from sluice.messaging.inbox.parking import ParkedMessage
-from sluice.messaging.telemetry.tally import Tally
-from sluice.messaging.worker.handler_runner import Performer
-from sluice.messaging.worker.processor import WorkSettings
+from sluice.messaging.worker.handler_runner import Attempt, HandlerRunner
+from sluice.messaging.worker.hooks import WorkerHooks, WorkerHookSet
+from sluice.messaging.worker.settings import ProcessorSettings
+from sluice.messaging.worker.signs import Signs
 from sluice.terminal.printable import printable
 
 _log = structlog.get_logger()
@@ -85,28 +85,31 @@ class Drainer:
     Args:
         engine: of the consumer's database.
         inbox: the consumer's.
-        performer: calls the handlers.
+        runner: calls the handlers.
         settings: how it is done.
         clock: measures how long a handler takes.
-        chance: for the jitter; a seeded one in tests.
-        tally: counts what happens.
+        rng: for the jitter; a seeded one in tests.
+        hooks: called as it goes.
         shutdown: ends it.
+        signs: takes its signs of life: a drainer handles many messages in one step.
     """
 
     def __init__(
         self,
         engine: Engine,
         inbox: Inbox,
-        performer: Performer,
+        runner: HandlerRunner,
         *,
-        settings: WorkSettings,
+        settings: ProcessorSettings,
         clock: Clock,
-        chance: random.Random,
-        tally: Tally,
+        rng: random.Random,
+        hooks: WorkerHookSet,
         shutdown: ShutdownGuard,
+        signs: Signs,
     ) -> None:
-        self._engine, self._inbox, self._performer, self._settings = engine, inbox, performer, settings
-        self._clock, self._chance, self._tally, self._shutdown = clock, chance, tally, shutdown
+        self._engine, self._inbox, self._runner, self._settings = engine, inbox, runner, settings
+        self._clock, self._rng, self._hooks, self._shutdown = clock, rng, hooks, shutdown
+        self._signs = signs
         self._lock = threading.Lock()
         self._claimed: set[str] = set()
         self._leases: list[DrainLease] = []
@@ -162,14 +165,15 @@ class Drainer:
             message = self._taken_up(session, group_id, begun)
             if message is None:
                 return False
-            self._performer.failpoint("in_drain")
+            self._runner.failpoint("in_drain")
             with self._leased(message) as lease:
                 context = self._context(message, lease)
+                self._signs.working()
                 outcome = self._performed(session, message, context, lease)
         told = {"seq": message.envelope.seq, "event_id": message.envelope.event.id, "attempt": context.attempt}
         if isinstance(outcome, Ack):
-            self._performer.failpoint("after_drain_commit")
-            self._tally.add(metrics.HANDLED)
+            self._runner.failpoint("after_drain_commit")
+            self._hooks.call(WorkerHooks.drained, message.envelope)
             _log.info("handled after it was set aside", **told)
             return True
         self._put_back(message, context, outcome)
@@ -201,10 +205,15 @@ class Drainer:
             DBAPIError: the database is away; neither does it.
         """
         try:
-            mark = partial(self._inbox.mark_parked, message=message)
-            return self._performer.perform(
-                session, message.envelope, context, lease, mark=mark, before_commit="before_drain_commit"
+            attempt = Attempt(
+                session=session,
+                envelope=message.envelope,
+                context=context,
+                guard=lease,
+                mark=partial(self._inbox.mark_parked, message=message),
+                before_commit="before_drain_commit",
             )
+            return self._runner.run(attempt)
         except HoldLost as lost:
             session.rollback()
             if self._shutdown.is_over:
@@ -257,11 +266,12 @@ class Drainer:
         is_held = isinstance(outcome, Reject) or context.is_last_attempt
         delay = outcome.delay_seconds if isinstance(outcome, Retry) else 0.0
         if delay is None:
-            delay = self._settings.backoff.seconds(context.attempt, self._chance.random())
+            delay = self._settings.backoff.seconds(context.attempt, self._rng.random())
         with self._engine.begin() as connection:
             delay_us = round(delay * 1_000_000)
             self._inbox.retry_parked(connection, message, reason=outcome.reason, delay_us=delay_us, is_held=is_held)
-        self._tally.add(metrics.DEAD if is_held else metrics.RETRIED)
+        event = WorkerHooks.dead_lettered if is_held else WorkerHooks.retried
+        self._hooks.call(event, message.envelope, outcome.reason)
         told = {"seq": message.envelope.seq, "event_id": message.envelope.event.id, "reason": outcome.reason}
         if is_held:
             _log.error("held: its group waits for an operator; see `dlq ls`", **told)

@@ -9,7 +9,6 @@ import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Protocol
 
 import structlog
 from sqlalchemy import Connection
@@ -19,12 +18,12 @@ from sqlalchemy.orm import Session
 from sluice.messaging import failpoints
 from sluice.messaging.database import engines
 from sluice.messaging.database.transactions import BegunTransaction, TransactionEnded
-from sluice.messaging.envelope import Envelope, Event
+from sluice.messaging.envelope import Envelope
 from sluice.messaging.errors import HoldLost, PermanentError, TransientError
 from sluice.messaging.failpoints import Failpoint
 from sluice.messaging.handlers import Ack, Context, Handler, Handlers, Outcome, Reject, Retry
-from sluice.messaging.telemetry.tracing import NoTracing, Tracing
 from sluice.messaging.worker import async_handlers
+from sluice.messaging.worker.hooks import WorkerHookSet
 from sluice.messaging.worker.message_lease import Guard
 from sluice.terminal.printable import printable
 
@@ -32,104 +31,83 @@ _log = structlog.get_logger()
 _FORKED = 70  # EX_SOFTWARE: the exit code of a child that came back from a handler
 
 
-class Recorder(Protocol):
-    """Writes down what happens, for the checker; `sluice.recorder.recorder.Recorder` is one."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Attempt:
+    """One attempt at a message.
 
-    def handled(
-        self,
-        *,
-        queue_url: str,
-        body: str,
-        sqs_message_id: str,
-        receive_count: int,
-        begun_at_us: int,
-        is_parked: bool,
-        state: str,
-    ) -> None:
-        """Take in that a message's effect was committed, or that it was set aside."""
+    Args:
+        session: in whose transaction the group of the message is locked.
+        envelope: the message.
+        context: for the handler.
+        guard: whose message it has to be still when it is committed.
+        mark: writes into the transaction that the message is handled.
+        before_commit: name of the failpoint.
+    """
+
+    session: Session
+    envelope: Envelope
+    context: Context
+    guard: Guard
+    mark: Callable[[Connection], None]
+    before_commit: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Performer:
-    """Performs messages with a consumer's handlers.
+class HandlerRunner:
+    """Runs a consumer's handlers.
 
     Args:
         handlers: by type of event.
         failpoint: where a test lets the worker die.
-        tracing: where spans go.
+        hooks: called around each handler.
     """
 
     handlers: Handlers
     failpoint: Failpoint = failpoints.unarmed
-    tracing: Tracing = field(default_factory=NoTracing)
+    hooks: WorkerHookSet = field(default_factory=WorkerHookSet)
 
-    def perform(
-        self,
-        session: Session,
-        envelope: Envelope,
-        context: Context,
-        guard: Guard,
-        *,
-        mark: Callable[[Connection], None],
-        before_commit: str,
-    ) -> Outcome:
+    def run(self, attempt: Attempt) -> Outcome:
         """Call the handler, mark the message as handled and commit; anything but Ack means that nothing was committed.
-
-        Args:
-            session: in whose transaction the group of the message is locked.
-            envelope: the message.
-            context: for the handler.
-            guard: whose message it has to be still when it is committed.
-            mark: writes into the transaction that the message is handled.
-            before_commit: name of the failpoint.
 
         Raises:
             HoldLost: the message may be somebody else's; nothing was committed.
             DBAPIError: the database did not do it, or ended the connection; whether it was committed is unknown when
                 that came of the commit.
         """
-        with self.tracing.handling(envelope.event, context) as told:
-            outcome = self._attempt(session, envelope, context, guard, mark, before_commit)
-            told(outcome)
+        with self.hooks.handling(attempt.envelope.event, attempt.context) as take:
+            outcome = self._run(attempt)
+            take(outcome)
         return outcome
 
-    def _attempt(
-        self,
-        session: Session,
-        envelope: Envelope,
-        context: Context,
-        guard: Guard,
-        mark: Callable[[Connection], None],
-        before_commit: str,
-    ) -> Outcome:
-        event = envelope.event
-        handler = self.handlers.find(event.type)
+    def _run(self, attempt: Attempt) -> Outcome:
+        type_ = attempt.envelope.event.type
+        handler = self.handlers.find(type_)
         if handler is None:
-            return Reject(f"there is no handler for {event.type!r}; add one, or one for '*'")
-        with BegunTransaction(session) as begun:
-            outcome = _shielded(lambda: _handled(handler, session, event, context, begun), guard, begun)
+            return Reject(f"there is no handler for {type_!r}; add one, or one for '*'")
+        with BegunTransaction(attempt.session) as begun:
+            outcome = _shielded(lambda: _handled(handler, attempt, begun), attempt.guard, begun)
             if isinstance(outcome, Ack):
-                self.failpoint(before_commit)
-                guard.check()
-                outcome = _shielded(lambda: _committed(session, mark, begun), guard, begun)
+                self.failpoint(attempt.before_commit)
+                attempt.guard.check()
+                outcome = _shielded(lambda: _committed(attempt, begun), attempt.guard, begun)
         return outcome
 
 
-def _handled(handler: Handler, session: Session, event: Event, context: Context, begun: BegunTransaction) -> Outcome:
+def _handled(handler: Handler, attempt: Attempt, begun: BegunTransaction) -> Outcome:
     """Call the handler; after Ack its transaction can be committed."""
     with _in_this_process():
-        returned = async_handlers.awaited(handler(session, event, context))
+        returned = async_handlers.awaited(handler(attempt.session, attempt.envelope.event, attempt.context))
         begun.require_open()
         if not isinstance(returned, Ack | None):
             return _refused(returned)
-        session.flush()  # what it brings to light is the handler's, and needs no gate
+        attempt.session.flush()  # what it brings to light is the handler's, and needs no gate
         begun.require_open()
     return Ack()
 
 
-def _committed(session: Session, mark: Callable[[Connection], None], begun: BegunTransaction) -> Outcome:
+def _committed(attempt: Attempt, begun: BegunTransaction) -> Outcome:
     with _in_this_process():
-        mark(session.connection())
+        attempt.mark(attempt.session.connection())
         begun.commit()
     return Ack()
 

@@ -1,8 +1,8 @@
 """How long a received message is still ours, and one thread that makes it longer.
 
 The queue hides a message for its visibility timeout and then gives it to somebody else, whatever its first receiver is
-doing. A `Hold` knows until when it is certainly hidden; the `Heartbeat` extends it at half of the timeout; what could
-not be extended in time, or was refused, is lost, and nothing may be committed for it any more.
+doing. A `MessageLease` knows until when it is certainly hidden; the `Heartbeat` extends it at half of the timeout; what
+could not be extended in time, or was refused, is lost, and nothing may be committed for it any more.
 
 AWS: https://docs.aws.amazon.com/AWSSimpleQueueService/latest/SQSDeveloperGuide/sqs-visibility-timeout.html: "Extending
 the visibility timeout doesn't reset the 12-hour limit" of the receive (read 2026-11-21).
@@ -23,7 +23,8 @@ from sluice.messaging.sqs.queue import Queue, Received
 MARGIN_SECONDS = 1.0
 """What is left of a timeout that nothing is begun in: an answer may have been that long on its way. A tenth of a short
 timeout, which would have nothing left."""
-_BATCH = 10
+EXTENDED_MAX = 10
+"""Messages that one call extends."""
 _log = structlog.get_logger()
 
 
@@ -34,7 +35,7 @@ class Guard(Protocol):
         """Do nothing, or raise HoldLost when nothing may be committed any more."""
 
 
-class Hold:
+class MessageLease:
     """One received message, as long as it is ours.
 
     Two threads use it: the lane that works on the message, and the heartbeat.
@@ -44,8 +45,8 @@ class Hold:
         clock: measures the timeout.
         timeout_seconds: visibility timeout of the queue.
         seconds_max: it is given up after so long, whoever works on it.
-        asked_at: when the receive began that brought it, by the clock: its timeout began then or later, however long
-            the answer was on its way. None is now.
+        requested_at: when the receive began that brought it, by the clock: its timeout began then or later, however
+            long the answer was on its way. None is now.
     """
 
     def __init__(
@@ -55,11 +56,11 @@ class Hold:
         clock: Clock,
         timeout_seconds: int,
         seconds_max: float,
-        asked_at: float | None = None,
+        requested_at: float | None = None,
     ) -> None:
         self.message = message
         self._clock = clock
-        self._received_at = clock.monotonic() if asked_at is None else asked_at
+        self._received_at = clock.monotonic() if requested_at is None else requested_at
         self._ends_at = self._received_at + timeout_seconds
         self._margin_seconds = min(MARGIN_SECONDS, timeout_seconds / 10)
         self.gives_up_at = self._received_at + min(seconds_max, limits.VISIBILITY_TIMEOUT_SECONDS_MAX - MARGIN_SECONDS)
@@ -89,9 +90,9 @@ class Hold:
         if self._clock.monotonic() >= self._ends_at - self._margin_seconds:
             raise HoldLost("its visibility timeout is over")
 
-    def extended(self, asked_at: float, seconds: int) -> None:
-        """Take in that it is hidden for longer, from when that was asked for."""
-        self._ends_at = asked_at + seconds
+    def extended(self, requested_at: float, seconds: int) -> None:
+        """Take in that it is hidden for longer, from when that was requested."""
+        self._ends_at = requested_at + seconds
 
     def lose(self, why: str) -> None:
         """Let no commit begin for it any more.
@@ -118,7 +119,7 @@ class Heartbeat:
 
     def __init__(self, queue: Queue, *, timeout_seconds: int, clock: Clock) -> None:
         self._queue, self._timeout_seconds, self._clock = queue, timeout_seconds, clock
-        self._holds: list[Hold] = []
+        self._leases: list[MessageLease] = []
         self._lock = threading.Lock()
 
     @staticmethod
@@ -136,68 +137,70 @@ class Heartbeat:
         """Return how long a handler that was given up has to end."""
         return self._timeout_seconds / 4
 
-    def holds(self) -> list[Hold]:
+    def leases(self) -> list[MessageLease]:
         """Return what is held now, in the order it was received."""
         with self._lock:
-            return list(self._holds)
+            return list(self._leases)
 
     @contextmanager
-    def keeping(self, hold: Hold) -> Iterator[None]:
+    def keeping(self, lease: MessageLease) -> Iterator[None]:
         """Extend it until the end of the block."""
         with self._lock:
-            self._holds.append(hold)
+            self._leases.append(lease)
         try:
             yield
         finally:
-            hold.finish()
+            lease.finish()
             with self._lock:
-                self._holds.remove(hold)
+                self._leases.remove(lease)
 
-    def overdue(self) -> list[Hold]:
+    def overdue(self) -> list[MessageLease]:
         """Return what was given up a while ago and is worked on all the same: only the end of the process ends that.
 
         Until then nobody else has it: it was extended last before it was given up, for a whole timeout.
         """
         since = self._clock.monotonic() - self.patience_seconds
-        return [hold for hold in self.holds() if hold.gives_up_at <= since and not hold.is_done]
+        return [lease for lease in self.leases() if lease.gives_up_at <= since and not lease.is_done]
 
     def beat(self) -> None:
         """Extend what has less than half of its timeout left, and give up what was held for too long."""
         now = self._clock.monotonic()
         due = []
-        for hold in self.holds():
-            if now >= hold.gives_up_at:
-                hold.lose("it was held for as long as a handler may take")
-            elif hold.remaining_seconds() <= self._timeout_seconds / 2:
-                due.append(hold)
-        for begin in range(0, len(due), _BATCH):
-            self._extend(due[begin : begin + _BATCH])
+        for lease in self.leases():
+            if now >= lease.gives_up_at:
+                lease.lose("it was held for as long as a handler may take")
+            elif lease.remaining_seconds() <= self._timeout_seconds / 2:
+                due.append(lease)
+        for begin in range(0, len(due), EXTENDED_MAX):
+            self._extend(due[begin : begin + EXTENDED_MAX])
 
-    def _extend(self, due: list[Hold]) -> None:
-        locked = [hold for hold in due if hold.in_use.acquire(blocking=False)]  # else its lane is ending it
+    def _extend(self, due: list[MessageLease]) -> None:
+        locked = [lease for lease in due if lease.in_use.acquire(blocking=False)]  # else its lane is ending it
         try:
             wanted = [
-                hold for hold in locked if not hold.is_done and 0 < hold.remaining_seconds() < hold.delay_seconds_max
+                lease
+                for lease in locked
+                if not lease.is_done and 0 < lease.remaining_seconds() < lease.delay_seconds_max
             ]
             if wanted:
-                self._ask(wanted)
+                self._renew(wanted)
         finally:
-            for hold in locked:
-                hold.in_use.release()
+            for lease in locked:
+                lease.in_use.release()
 
-    def _ask(self, wanted: list[Hold]) -> None:
-        asked_at = self._clock.monotonic()
-        asked = [(hold, min(self._timeout_seconds, hold.delay_seconds_max)) for hold in wanted]
+    def _renew(self, wanted: list[MessageLease]) -> None:
+        requested_at = self._clock.monotonic()
+        requested = [(lease, min(self._timeout_seconds, lease.delay_seconds_max)) for lease in wanted]
         try:
-            met = self._queue.extend([(hold.message.receipt_handle, seconds) for hold, seconds in asked])
+            met = self._queue.extend([(lease.message.receipt_handle, seconds) for lease, seconds in requested])
         except (TransientError, HoldLost) as error:
             _log.warning("not extended, will be tried again", error=str(error), messages=len(wanted))
             return
-        for (hold, seconds), said in zip(asked, met, strict=True):
-            match said:
+        for (lease, seconds), failure in zip(requested, met, strict=True):
+            match failure:
                 case None:
-                    hold.extended(asked_at, seconds)
+                    lease.extended(requested_at, seconds)
                 case HoldLost():
-                    hold.lose(str(said))
+                    lease.lose(str(failure))
                 case TransientError():
-                    _log.warning("not extended, will be tried again", error=str(said))
+                    _log.warning("not extended, will be tried again", error=str(failure))

@@ -18,11 +18,11 @@ from pyspark.sql import DataFrame, SparkSession
 
 from sluice.errors import HistoryError
 from sluice.history.checker import Activity, Expectation
+from spark_load.history.columns import Columns, Events, hashes
 from spark_load.history.parquet_files import Piece, pieces, read
 from spark_load.history.reading import spread, told
 from spark_load.judge.counts import COUNTED, Facts, count, facts
 from spark_load.judge.measures import Seen, joined, nothing, observed
-from spark_load.judge.screening.columns import Columns, Events, hashes
 from spark_load.judge.screening.encode import SCHEMA, narrow
 from spark_load.judge.screening.rollup import messages
 from spark_load.judge.screening.suspects import groups, waited_bit

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from sluice.history.checker import Expectation
 from sluice.history.events import Kind, Outcome, answer_detail
-from spark_load.judge.screening.columns import NONE, Columns, Events, mixed
+from spark_load.history.columns import NONE, Columns, Events, mixed
 
 NO_IDX = -(2**62)
 NO_LANE = -1

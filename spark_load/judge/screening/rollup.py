@@ -8,7 +8,7 @@ odd.
 import numpy as np
 
 from sluice.history.checker import Expectation
-from spark_load.judge.screening.columns import NONE, Columns, alike, mixed
+from spark_load.history.columns import NONE, Columns, alike, mixed
 from spark_load.judge.screening.encode import CONTENT, DELETED, HANDLED, INFO, NO_LANE, OK, RECEIVED, sent_to
 
 _US = 1_000_000

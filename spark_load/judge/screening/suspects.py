@@ -15,7 +15,7 @@ import numpy as np
 
 from sluice.history.checker import Expectation
 from sluice.history.checker.blocking import ENQUEUED_WITHIN_US, UNDERFILLED_MIN
-from spark_load.judge.screening.columns import NONE, Columns, starts
+from spark_load.history.columns import NONE, Columns, starts
 from spark_load.judge.screening.encode import NO_IDX
 from spark_load.judge.screening.rollup import is_known, lanes
 

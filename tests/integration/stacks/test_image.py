@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from sluice.constructs import task_service
 from sluice.environments import ENVIRONMENTS
-from stacks import consumers
 from tests.support.project import PROJECT
 
 DOCKERFILE = (PROJECT / "Dockerfile").read_text(encoding="utf-8")
@@ -107,8 +107,8 @@ def test_the_image_runs_what_is_tested_here() -> None:
 
 def test_the_image_runs_as_the_user_of_its_tasks() -> None:
     """By number: ECS compares no names, and a task definition overrides the image."""
-    assert re.findall(r"^USER (.+)$", DOCKERFILE, re.MULTILINE) == [consumers._USER]
-    assert f"--uid {consumers._USER} " in DOCKERFILE
+    assert re.findall(r"^USER (.+)$", DOCKERFILE, re.MULTILINE) == [task_service._USER]
+    assert f"--uid {task_service._USER} " in DOCKERFILE
 
 
 def test_s6_signals_reach_python() -> None:

@@ -4,7 +4,6 @@ import re
 
 from contract_tests.promises import CORE, PROMISES
 from contract_tests.promises.untested import FACTS, NOT_TESTED
-from docs.generate import promises_page
 from sluice import deviations
 from sluice.history.checker.anomalies import ANOMALIES
 from sluice.saboteurs import SABOTEURS
@@ -61,8 +60,3 @@ def test_every_fact_is_a_promise_or_has_a_reason_why_not() -> None:
     assert sorted(set(NOT_TESTED) - facts) == []
     assert sorted(set(NOT_TESTED) & set(PROMISES)) == []
     assert list(NOT_TESTED) == sorted(NOT_TESTED)
-
-
-def test_the_promises_page_is_up_to_date() -> None:
-    """`docs/promises.md` says what `contract_tests/promises/` says: `make docs` writes it."""
-    assert (PROJECT / "docs" / "promises.md").read_text(encoding="utf-8") == promises_page()

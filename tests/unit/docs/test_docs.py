@@ -1,33 +1,30 @@
-"""docs/architecture/stacks.md against the declaration, the templates and the stacks it tells of."""
+"""The pages of docs/ against what they are about: code, declaration, tests. What the stacks are: tests/unit/stacks."""
 
 import ast
-import copy
 import re
-from dataclasses import fields, replace
+from collections.abc import Iterator, Mapping
+from dataclasses import fields, is_dataclass
+from pathlib import Path
 
 import pytest
 
-from docs import costs, declared, diagram, pitfalls_page, stacks_page, templates
-from docs.costs import Footprint
-from docs.templates import Synthesized
-from sluice import prices
+from sluice import declaration, prices
 from sluice.declaration import Consumer
 from tests.support.project import PROJECT
+from tools import declared_fields, generate
+from tools.generate import DOCS
 
-DOCS = PROJECT / "docs"
+
+@pytest.fixture(scope="module")
+def generated() -> Mapping[Path, str]:
+    """Return the generated pages as `make docs` would write them now."""
+    return generate.pages()
 
 
 @pytest.fixture(scope="module")
 def page() -> str:
     """Return the page as it is stored."""
     return (DOCS / "architecture" / "stacks.md").read_text(encoding="utf-8")
-
-
-@pytest.fixture
-def prod() -> Synthesized:
-    """Return prod's stacks, to be changed at will."""
-    synthesized = templates.synthesized("prod")
-    return replace(synthesized, templates=copy.deepcopy(synthesized.templates))
 
 
 def _section(page: str, title: str) -> str:
@@ -42,23 +39,13 @@ def _rows(section: str) -> dict[str, list[str]]:
     return {row[0].strip("`"): row[1:] for row in rows}
 
 
-def _consumer_resource(synthesized: Synthesized, stack: str, ends_with: str) -> templates.Resource:
-    """Return the properties of billing's resource whose construct path ends so."""
-    (id_,) = [
-        id_
-        for (its_stack, id_), path in synthesized.paths.items()
-        if its_stack == stack and path.endswith(f"Consumer-billing/{ends_with}")
-    ]
-    properties: templates.Resource = synthesized.templates[stack]["Resources"][id_]["Properties"]
-    return properties
+@pytest.mark.parametrize("name", ["promises.md", "conformance.md", "conformance.html", "architecture/stacks.md"])
+def test_a_generated_page_is_up_to_date(generated: Mapping[Path, str], name: str) -> None:
+    """It is what `make docs` would write now, whole."""
+    assert (DOCS / name).read_text(encoding="utf-8") == generated[DOCS / name]
 
 
-def test_the_page_says_what_the_code_and_the_templates_say(page: str) -> None:
-    """Every generated part is what `make docs` would write now."""
-    assert stacks_page.fill(page, stacks_page.parts()) == page
-
-
-@pytest.mark.parametrize("of", declared.DECLARED, ids=lambda one: one.__name__)
+@pytest.mark.parametrize("of", declared_fields.DECLARED, ids=lambda one: one.__name__)
 def test_every_field_of_the_declaration_is_documented(page: str, of: type) -> None:
     """Each has a row with its unit, its default and its effect, in the order of the class; no other row is there."""
     rows = _rows(_section(page, of.__name__))
@@ -69,43 +56,9 @@ def test_every_field_of_the_declaration_is_documented(page: str, of: type) -> No
 
 def test_every_class_of_the_declaration_has_a_section() -> None:
     """A dataclass that a declaration is built of is one the page has a table for."""
-    module = ast.parse((PROJECT / "sluice" / "declaration.py").read_text(encoding="utf-8"))
-    dataclasses = {
-        one.name
-        for one in module.body
-        if isinstance(one, ast.ClassDef) and any("dataclass" in ast.unparse(by) for by in one.decorator_list)
-    }
+    dataclasses = {one for one in vars(declaration).values() if isinstance(one, type) and is_dataclass(one)}
 
-    assert dataclasses == {one.__name__ for one in declared.DECLARED}
-
-
-def test_every_alarm_has_an_entry_and_something_to_do(page: str) -> None:
-    """Each is in the table, and each has a paragraph on what to do; no paragraph is about an alarm there is not."""
-    conditions = stacks_page.alarm_conditions()
-
-    entries = {
-        re.sub(r"^sluice-ENV-(topic|relay|CONSUMER)-", "", pattern)
-        for pattern, cells in _rows(_section(page, "Alarms")).items()
-        if all(cells)
-    }
-    paragraphs = re.findall(r"^- \*\*([a-z-]+)\*\*: ", _section(page, "What to do when it rings"), flags=re.MULTILINE)
-    assert entries == conditions
-    assert sorted(paragraphs) == sorted(conditions)
-
-
-def test_every_acknowledged_finding_is_listed_with_its_reason(page: str) -> None:
-    """Whatever rule `stacks` acknowledges, wherever, stands on the page beside the reason given in the code."""
-    calls = [
-        call
-        for path in sorted((PROJECT / "stacks").glob("*.py"))
-        for call in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
-        if isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and call.func.id == "acknowledge"
-    ]
-    reasons = {call.args[2].value for call in calls if isinstance(call.args[2], ast.Constant)}
-
-    listed = {cells[-1] for cells in _rows(_section(page, "Acknowledged findings")).values()}
-    assert len(calls) > 5
-    assert listed == reasons
+    assert dataclasses == set(declared_fields.DECLARED)
 
 
 def test_every_link_of_the_documentation_leads_somewhere() -> None:
@@ -125,17 +78,37 @@ def test_every_link_of_the_documentation_leads_somewhere() -> None:
     assert broken == []
 
 
-def test_the_page_of_pitfalls_says_what_the_tests_are_named() -> None:
-    """It is what `make docs` would write now, so each test it names is there."""
-    assert (DOCS / "pitfalls.md").read_text(encoding="utf-8") == pitfalls_page.page()
+def _pitfalls_of(test: ast.FunctionDef) -> Iterator[str]:
+    """Yield the ids that the test's name, or an id of its parameters, begins with."""
+    named = re.match(r"test_((?:[pwldgsx]\d+_)+)", test.name)
+    yield from (named[1].upper().split("_")[:-1] if named else ())
+    for decorator in test.decorator_list:
+        for node in ast.walk(decorator):
+            if isinstance(node, ast.keyword) and node.arg == "id" and isinstance(node.value, ast.Constant):
+                yield from re.findall(r"^[PWLDGSX]\d+(?![a-zA-Z0-9])", str(node.value.value))
 
 
-def test_every_pitfall_has_a_test_or_a_reason() -> None:
-    """And no test is about a pitfall nobody has written down."""
-    about = pitfalls_page.tests()
+def _tests() -> list[ast.FunctionDef]:
+    return [
+        node
+        for path in sorted((PROJECT / "tests").rglob("test_*.py"))
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.FunctionDef) and node.name.startswith("test_")
+    ]
 
-    assert sorted(set(pitfalls_page.PITFALLS) - set(about) - set(pitfalls_page.REASONS)) == []
-    assert sorted({*about, *pitfalls_page.REASONS} - set(pitfalls_page.PITFALLS)) == []
+
+def test_every_pitfall_names_its_tests_or_a_reason() -> None:
+    """Exactly the tests that begin with its id, all of which are there; no test has an id the page lacks."""
+    page = (DOCS / "pitfalls.md").read_text(encoding="utf-8")
+    rows = dict(re.findall(r"^\| ([PWLDGSX]\d+) \| .+? \| (.*) \|$", page, flags=re.MULTILINE))
+    tests = _tests()
+    about = {(id_, test.name) for test in tests for id_ in _pitfalls_of(test)}
+
+    named = {(id_, name) for id_, cell in rows.items() for name in re.findall(r"`(test_\w+)`", cell)}
+    unmarked = {test.name for test in tests if not any(_pitfalls_of(test))}
+    assert {(id_, name) for id_, name in named if name not in unmarked} == about
+    assert [id_ for id_, cell in rows.items() if not cell.strip()] == []
+    assert len(rows) == 78
 
 
 def test_a_test_is_about_every_pitfall_its_name_or_a_parameters_id_begins_with() -> None:
@@ -146,132 +119,30 @@ def test_a_test_is_about_every_pitfall_its_name_or_a_parameters_id_begins_with()
     ).body
     assert isinstance(test, ast.FunctionDef)
 
-    assert list(pitfalls_page.ids_of(test)) == ["P1", "W12", "W8"]
-
-
-def test_every_test_a_reason_names_is_there() -> None:
-    """What shows it under another name is still named so."""
-    named = re.findall(r"`(tests/\S+)::(\w+)`", " ".join(pitfalls_page.REASONS.values()))
-
-    assert named
-    assert [name for file, name in named if f"def {name}(" not in (PROJECT / file).read_text(encoding="utf-8")] == []
+    assert list(_pitfalls_of(test)) == ["P1", "W12", "W8"]
 
 
 def test_a_page_that_lacks_a_part_is_refused() -> None:
     """A marker somebody took away would otherwise take its table from the page for good, silently."""
     with pytest.raises(LookupError, match=r"has the parts \['one'\], generated are \['one', 'two'\]"):
-        stacks_page.fill("<!-- generated: one -->\n<!-- end of one -->\n", {"one": "1", "two": "2"})
+        generate.fill("<!-- generated: one -->\n<!-- end of one -->\n", {"one": "1", "two": "2"})
 
 
 def test_only_what_stands_between_markers_is_written() -> None:
     """Prose before, between and after stays as it is; what stood between markers goes."""
     page = "# A\n<!-- generated: one -->\nold\n<!-- end of one -->\nB\n"
 
-    assert stacks_page.fill(page, {"one": "new"}) == ("# A\n<!-- generated: one -->\n\nnew\n\n<!-- end of one -->\nB\n")
+    assert generate.fill(page, {"one": "new"}) == ("# A\n<!-- generated: one -->\n\nnew\n\n<!-- end of one -->\nB\n")
 
 
 def test_the_text_of_an_argument_is_joined_from_all_its_lines() -> None:
     """As written in the docstring, without the line breaks; the first and the last argument too."""
-    texts = declared.argument_texts(Consumer)
+    texts = declared_fields.argument_texts(Consumer)
 
     assert list(texts) == [field.name for field in fields(Consumer)]
     assert texts["max_attempts"] == (
         "receives before a message is dead-lettered; with one message per receive this is the queue's maxReceiveCount."
     )
-
-
-def test_the_picture_shows_the_path_of_a_message_and_what_guards_it(prod: Synthesized) -> None:
-    """Topic, subscription, queue and service in a row, each DLQ where it belongs, scaling and the operator topic."""
-    picture = diagram.mermaid(prod)
-
-    def node(words: str) -> str:
-        (found,) = [id_ for id_, text in re.findall(r'(n\d+)\["(.+)"\]', picture) if words in text]
-        return str(found)
-
-    topic, subscription, queue = node("events.fifo"), node("subscription"), node("sluice-prod-billing.fifo")
-    dead, undelivered, service = node("billing-dlq"), node("undelivered-dlq"), node("Fargate service")
-    assert {
-        f"  {topic} -->|every message| {subscription}",
-        f"  {subscription} -->|delivers| {queue}",
-        f"  {subscription} -->|could not deliver| {undelivered}",
-        f"  {queue} -->|after 5 receives| {dead}",
-        f"  {queue} -->|receives, deletes| {service}",
-        f"  {queue} -.->|encrypted with| {node('sluice-prod-queues')}",
-        f"  {topic} -.->|encrypted with| {node('sluice-prod-topic')}",
-        f"  {node('scaling: 2 to 20')} -->|sets the number of tasks| {service}",
-        f"  {node('alarm: dead-letters')} -.->|watches| {dead}",
-        f"  {node('alarm: dead-letters')} -->|rings| {node('operators')}",
-    } <= set(picture.splitlines())
-
-
-def test_the_picture_of_a_relay_shows_where_it_publishes_and_what_watches_it() -> None:
-    """No declared environment has one, and the page has to be written all the same when one gets it."""
-    picture = diagram.mermaid(templates.everything())
-
-    (relay,) = re.findall(r'(n\d+)\["Fargate service<br/>sluice-prod-relay', picture)
-    (topic,) = re.findall(r'(n\d+)\["SNS FIFO topic', picture)
-    (alarms,) = re.findall(r'(n\d+)\["alarms: failed, lost, lagging, quarantined"\]', picture)
-    assert {f"  {relay} -->|publishes| {topic}", f"  {alarms} -.->|watches| {topic}"} <= set(picture.splitlines())
-
-
-def test_consumers_that_look_alike_are_drawn_once(prod: Synthesized) -> None:
-    """One box, which names the others."""
-    boxes = re.findall(r'subgraph c\d+\["(.+)"\]', diagram.mermaid(prod))
-
-    assert boxes == ["billing (x 3: shipping, audit look the same)"]
-
-
-def test_a_consumer_that_differs_is_drawn_by_itself(prod: Synthesized) -> None:
-    """A filter, a number, a name that is not made of the consumer's: each is a box of its own."""
-    _consumer_resource(prod, "Messaging", "Queue/Resource")["VisibilityTimeout"] = 90
-
-    boxes = re.findall(r'subgraph c\d+\["(.+)"\]', diagram.mermaid(prod))
-
-    assert boxes == ["billing", "shipping (x 2: audit look the same)"]
-
-
-def test_a_reference_the_picture_has_no_words_for_is_an_error(prod: Synthesized) -> None:
-    """Or the picture would leave out what the stacks have grown."""
-    queue = _consumer_resource(prod, "Messaging", "Queue/Resource")
-    queue["Neighbour"] = "arn:aws:sqs:us-east-1:111122223333:sluice-prod-audit.fifo"
-
-    with pytest.raises(LookupError, match="has no word for"):
-        diagram.mermaid(prod)
-
-
-def test_a_month_costs_what_its_parts_cost() -> None:
-    """Worked out by hand: 730 hours, 2,628,000 seconds, of which a lane polls every 20 and a key is asked every 300."""
-    has = Footprint(
-        vcpus=1.0,
-        memory_gb=2.0,
-        lanes=10,
-        endpoint_zones=8,
-        keys=2,
-        queues=9,
-        topics=2,
-        alarm_metrics=59,
-        dashboards=1,
-        clusters=1,
-        services=3,
-    )
-
-    assert costs.monthly(has) == pytest.approx(
-        {
-            "Fargate": 730 * (0.04048 + 2 * 0.004445),  # 36.04
-            "interface endpoints": 58.40,
-            "Container Insights": 26.40,  # 13 + 3 x 25 metrics
-            "alarms": 5.90,
-            "dashboard": 3.00,
-            "KMS keys and their requests": 2.81468,  # 2 + 8,760 x (2 x 2 + 3 x 9) requests
-            "polling": 0.657,  # 1,314,000 receives
-        },
-        abs=1e-9,
-    )
-
-
-def test_nothing_costs_nothing() -> None:
-    """Every line is in proportion to something there is."""
-    assert set(costs.monthly(Footprint()).values()) == {0}
 
 
 def test_a_million_messages_to_three_consumers() -> None:
@@ -286,31 +157,9 @@ def test_a_million_messages_to_three_consumers() -> None:
     )
 
 
-def test_what_prod_has_is_counted_in_its_templates() -> None:
-    """Two tasks of a quarter vCPU for each of three consumers; four endpoints in three zones; 50 metrics in alarms."""
-    assert costs.footprint(templates.synthesized("prod")) == Footprint(
-        vcpus=1.5,
-        memory_gb=3.0,
-        lanes=24,
-        endpoint_zones=12,
-        keys=2,
-        queues=9,
-        topics=2,
-        alarm_metrics=50,  # 2 of the topic; of each consumer 4 alarms with 1, two with 3, and 2 x 3 tracked
-        dashboards=1,
-        clusters=1,
-        services=3,
-    )
-
-
-def test_local_costs_nothing() -> None:
-    """It is LocalStack's account."""
-    assert costs.footprint(templates.synthesized("local"), at_max=True) == Footprint()
-
-
 def test_what_the_environments_differ_in_is_what_they_declare() -> None:
     """One row for each field that is not the same everywhere, with its value in every environment, in order."""
-    table = dict(declared.differences())
+    table = dict(declared_fields.differences())
 
     assert table["encryption"] == [f"`Encryption.{name}`" for name in ("SQS_MANAGED", "SQS_MANAGED", "CMK", "CMK")]
     assert table["consumers.min_tasks"] == ["1", "0", "1", "2"]

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
@@ -14,11 +15,11 @@ import aws_cdk as cdk
 import cdk_nag
 import pytest
 
+from sluice.constructs import alarms, fan_out, task_service
 from sluice.constructs.nag import rule_packs
 from sluice.declaration import Consumer, Environment
 from sluice.environments import ENVIRONMENTS
 from sluice.errors import ConfigError
-from stacks import consumers, fanout, observability
 from tests.support.project import PROJECT
 from tests.unit.stacks import synthesis
 from tests.unit.stacks.extra import FULL, HOSTED, PLAIN
@@ -86,7 +87,7 @@ def test_cdk_nag_finds_nothing_that_is_not_acknowledged(app: cdk.App) -> None:
 
 
 def test_every_acknowledgement_says_why(stacks: Mapping[str, Stacks]) -> None:
-    """Six reasons there are, each for one rule; another is another decision."""
+    """Six reasons there are, each for one rule, on the page too; another is another decision."""
     reasons = {
         (rule.partition("[")[0], reason) for parts in stacks.values() for _, rule, reason in _acknowledged(parts)
     }
@@ -108,6 +109,9 @@ def test_every_acknowledgement_says_why(stacks: Mapping[str, Stacks]) -> None:
         ),
         ("Serverless-SNSRedrivePolicy", "a mail that does not arrive is still in CloudWatch"),
     }
+    page = (PROJECT / "docs" / "architecture" / "stacks.md").read_text(encoding="utf-8")
+    listed = re.findall(r"^\| `([A-Za-z]+-[A-Z]\w+)(?:\[.*?\])?` \| .* \| (.+) \|$", page, flags=re.MULTILINE)
+    assert set(listed) == reasons
 
 
 @pytest.mark.parametrize(
@@ -123,7 +127,7 @@ def test_no_acknowledgement_is_stale(
     stacks: Mapping[str, Stacks], environment: Environment, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """Without them cdk-nag finds exactly what they say, where they say it."""
-    for module in (fanout, consumers, observability):
+    for module in (alarms, fan_out, task_service):
         monkeypatch.setattr(module, "acknowledge", lambda *_: None)
     app = cdk.App(context=CONTEXT, outdir=str(tmp_path))
     synthesis.build(app, [environment])

@@ -2,6 +2,7 @@
 
 import io
 import json
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -11,6 +12,7 @@ from sluice import metrics
 from sluice.clock import VirtualClock
 from sluice.declaration import Environment
 from sluice.messaging.telemetry.metrics import EmbeddedMetrics
+from tests.support.project import PROJECT
 from tests.unit.stacks.expected import of_queue
 from tests.unit.stacks.extra import FULL
 from tests.unit.stacks.synthesis import OBSERVABILITY, Resource, Stacks, of_kind, outputs
@@ -25,99 +27,190 @@ def _watching(found: list[Resource]) -> list[Resource]:
     return [one for one in found if one.stack == OBSERVABILITY]
 
 
-RUNNING = {
-    "Id": "running",
-    "MetricStat": {
-        "Metric": {
-            "Namespace": "ECS/ContainerInsights",
-            "MetricName": "RunningTaskCount",
-            "Dimensions": [
-                {"Name": "ClusterName", "Value": "sluice-full"},
-                {"Name": "ServiceName", "Value": "sluice-full-ledger"},
-            ],
+OPERATORS = ["Ref(sluice-full-operators)"]
+TOPIC_NAME, OUTBOX = {"TopicName": "sluice-full-orders.fifo"}, {"Topic": "sluice-full-orders.fifo"}
+LEDGER, LEDGER_DLQ, LEDGER_UNDELIVERED = (
+    {"QueueName": f"sluice-full-ledger{kind}.fifo"} for kind in ("", "-dlq", "-undelivered-dlq")
+)
+NIGHT_BATCH = {"Queue": "sluice-full-night-batch.fifo"}
+FIRST, TOO_MUCH = "GreaterThanOrEqualToThreshold", "GreaterThanThreshold"
+# What SNS counts is not reported while there is nothing to count, a queue nobody touches reports nothing whatever it
+# holds, and a relay always reports: for it a gap is the failure itself.
+FINE, UNCHANGED, FAILURE = "notBreaching", "ignore", "breaching"
+
+
+def _running() -> dict[str, Any]:
+    dimensions = {"ClusterName": "sluice-full", "ServiceName": "sluice-full-ledger"}
+    return {
+        "Id": "running",
+        "MetricStat": {
+            "Metric": {
+                "Namespace": "ECS/ContainerInsights",
+                "MetricName": "RunningTaskCount",
+                "Dimensions": [{"Name": name, "Value": value} for name, value in dimensions.items()],
+            },
+            "Stat": "Average",
+            "Period": 60,
         },
-        "Stat": "Average",
+        "ReturnData": False,
+    }
+
+
+def _alarm(
+    name: str,
+    description: str,
+    *,
+    threshold: float,
+    operator: str = FIRST,
+    minutes: tuple[int, int] = (1, 1),
+    gap: str,
+    **watched: Any,
+) -> dict[str, Any]:
+    return {
+        "AlarmName": name,
+        "AlarmDescription": description,
+        "Threshold": threshold,
+        "ComparisonOperator": operator,
+        "DatapointsToAlarm": minutes[0],
+        "EvaluationPeriods": minutes[1],
+        "TreatMissingData": gap,
+        "AlarmActions": OPERATORS,
+        "OKActions": OPERATORS,
+        **watched,
+    }
+
+
+def _of(namespace: str, metric: str, dimensions: dict[str, str], statistic: str = "Maximum") -> dict[str, Any]:
+    return {
+        "Namespace": namespace,
+        "MetricName": metric,
+        "Dimensions": [{"Name": name, "Value": value} for name, value in dimensions.items()],
+        "Statistic": statistic,
         "Period": 60,
-    },
-    "ReturnData": False,
-}
-TELLS = {"AlarmActions": ["Ref(sluice-full-operators)"], "OKActions": ["Ref(sluice-full-operators)"]}
-
-
-def test_a_lost_or_undeliverable_notification_rings(full: list[Resource]) -> None:
-    """At the first one; SNS reports nothing while there is nothing to report, so a gap is no failure."""
-    alarms = of_kind(_watching(full), ALARM)
-
-    counted = {
-        "Namespace": "AWS/SNS",
-        "Dimensions": [{"Name": "TopicName", "Value": "sluice-full-orders.fifo"}],
-        "Statistic": "Sum",
-        "Period": 60,
-        "Threshold": 1,
-        "ComparisonOperator": "GreaterThanOrEqualToThreshold",
-        "DatapointsToAlarm": 1,
-        "EvaluationPeriods": 1,
-        "TreatMissingData": "notBreaching",
-        **TELLS,
-    }
-    assert alarms["sluice-full-topic-failed"] == {
-        "AlarmName": "sluice-full-topic-failed",
-        "AlarmDescription": "SNS could not deliver to a queue. See which undelivered DLQ fills, then its queue's policy"
-        " and key.",
-        "MetricName": "NumberOfNotificationsFailed",
-        **counted,
-    }
-    assert alarms["sluice-full-topic-lost"] == {
-        "AlarmName": "sluice-full-topic-lost",
-        "AlarmDescription": "Messages are lost: SNS could neither deliver them nor put them into the undelivered DLQ."
-        " Publish them again; consumers that had them need an inbox.",
-        "MetricName": "NumberOfNotificationsFailedToRedriveToDlq",
-        **counted,
     }
 
 
-def test_an_outbox_that_lags_or_is_silent_rings(full: list[Resource]) -> None:
-    """Above the declared 90 s in three minutes of five; the relay always reports, so a gap is the failure itself."""
-    alarm = of_kind(_watching(full), ALARM)["sluice-full-relay-lagging"]
-
-    assert alarm == {
-        "AlarmName": "sluice-full-relay-lagging",
-        "AlarmDescription": "A committed message has waited longer than 90 s to be published, or no relay leads. See"
-        " the relay's log: SNS refuses, the database does not answer, no task starts, or a message is quarantined.",
-        "Namespace": "Sluice",
-        "MetricName": "OutboxLag",
-        "Dimensions": [{"Name": "Topic", "Value": "sluice-full-orders.fifo"}],
-        "Statistic": "Maximum",
-        "Period": 60,
-        "Threshold": 90,
-        "ComparisonOperator": "GreaterThanThreshold",
-        "DatapointsToAlarm": 3,
-        "EvaluationPeriods": 5,
-        "TreatMissingData": "breaching",
-        **TELLS,
-    }
+def _math(label: str, expression: str, *metrics: str) -> dict[str, Any]:
+    evaluated = {"Id": "expr_1", "Label": label, "Expression": expression, "ReturnData": True}
+    queries = [of_queue(metric, "sluice-full-ledger.fifo", Period=60) for metric in metrics]
+    return {"Metrics": [evaluated, *queries, _running()]}
 
 
-def test_the_first_message_sns_refuses_for_good_rings(full: list[Resource]) -> None:
-    """And a gap does not: then no relay leads, and the lag rings."""
-    alarm = of_kind(_watching(full), ALARM)["sluice-full-relay-quarantined"]
-
-    assert alarm == {
-        "AlarmName": "sluice-full-relay-quarantined",
-        "AlarmDescription": "SNS refuses a message as it is, and its group waits behind it. See `sluice"
-        " outbox ls`, mend what refuses it, then unquarantine or skip it.",
-        "Namespace": "Sluice",
-        "MetricName": "OutboxQuarantined",
-        "Dimensions": [{"Name": "Topic", "Value": "sluice-full-orders.fifo"}],
-        "Statistic": "Maximum",
-        "Period": 60,
-        "Threshold": 1,
-        "ComparisonOperator": "GreaterThanOrEqualToThreshold",
-        "DatapointsToAlarm": 1,
-        "EvaluationPeriods": 1,
-        "TreatMissingData": "notBreaching",
-        **TELLS,
-    }
+@pytest.mark.parametrize(
+    "alarm",
+    [
+        _alarm(
+            "sluice-full-topic-failed",
+            "SNS could not deliver to a queue. See which undelivered DLQ fills, then its queue's policy and key.",
+            **_of("AWS/SNS", "NumberOfNotificationsFailed", TOPIC_NAME, "Sum"),
+            threshold=1,
+            gap=FINE,
+        ),
+        _alarm(
+            "sluice-full-topic-lost",
+            "Messages are lost: SNS could neither deliver them nor put them into the undelivered DLQ."
+            " Publish them again; consumers that had them need an inbox.",
+            **_of("AWS/SNS", "NumberOfNotificationsFailedToRedriveToDlq", TOPIC_NAME, "Sum"),
+            threshold=1,
+            gap=FINE,
+        ),
+        _alarm(
+            "sluice-full-relay-lagging",
+            "A committed message has waited longer than 90 s to be published, or no relay leads. See"
+            " the relay's log: SNS refuses, the database does not answer, no task starts, or a message is quarantined.",
+            **_of("Sluice", "OutboxLag", OUTBOX),
+            threshold=90,
+            operator=TOO_MUCH,
+            minutes=(3, 5),
+            gap=FAILURE,
+        ),
+        _alarm(  # without a relay the lag rings
+            "sluice-full-relay-quarantined",
+            "SNS refuses a message as it is, and its group waits behind it. See `sluice"
+            " outbox ls`, mend what refuses it, then unquarantine or skip it.",
+            **_of("Sluice", "OutboxQuarantined", OUTBOX),
+            threshold=1,
+            gap=FINE,
+        ),
+        _alarm(
+            "sluice-full-ledger-dead-letters",
+            "A message failed 7 times. Inspect it, fix the cause, redrive it.",
+            **_of("AWS/SQS", "ApproximateNumberOfMessagesVisible", LEDGER_DLQ),
+            threshold=1,
+            gap=UNCHANGED,
+        ),
+        _alarm(
+            "sluice-full-ledger-undelivered",
+            "SNS could not deliver a message to the queue: its policy or its key is wrong. Fix it, then"
+            " send these messages to that queue.",
+            **_of("AWS/SQS", "ApproximateNumberOfMessagesVisible", LEDGER_UNDELIVERED),
+            threshold=1,
+            gap=UNCHANGED,
+        ),
+        _alarm(  # acceptable are 300 s
+            "sluice-full-ledger-late",
+            "A message has waited longer than 300 s. See the dashboard: failing tasks, too few tasks, or a stuck"
+            " group.",
+            **_of("AWS/SQS", "ApproximateAgeOfOldestMessage", LEDGER),
+            threshold=300,
+            operator=TOO_MUCH,
+            minutes=(3, 5),
+            gap=UNCHANGED,
+        ),
+        _alarm(
+            "sluice-full-ledger-expiring",
+            "A message has waited half of the 7200 s after which SQS deletes it.",
+            **_of("AWS/SQS", "ApproximateAgeOfOldestMessage", LEDGER),
+            threshold=3_600,
+            gap=UNCHANGED,
+        ),
+        _alarm(  # fewer in flight than nine tenths of 8 lanes x 2.5 s / 2.75 s a task
+            "sluice-full-ledger-stuck",
+            "The oldest message is late though tasks are idle: its group is blocked by a failing or"
+            " slow message, or holds most of the load. More tasks do not help.",
+            **_math(
+                "late while lanes are idle",
+                "IF(((FILL(age, REPEAT) > 300)"
+                " AND (FILL(inflight, REPEAT) < (FILL(FILL(running, REPEAT), 0) * 6.54546))), 1, 0)",
+                "inflight",
+                "age",
+            ),
+            threshold=1,
+            minutes=(8, 10),
+            gap=UNCHANGED,
+        ),
+        _alarm(  # all 8 tasks, more than 960 messages in front of each, and hardly an idle lane
+            "sluice-full-ledger-pinned",
+            "All 8 tasks have had more than they can do in time for 15 minutes. Raise max_tasks, or"
+            " make the handler faster.",
+            **_math(
+                "behind with all tasks at work",
+                "IF(((FILL(FILL(running, REPEAT), 0) >= 8) AND (IF((FILL(FILL(running, REPEAT), 0) > 0),"
+                " ((FILL(visible, REPEAT) + FILL(inflight, REPEAT)) / FILL(FILL(running, REPEAT), 0)),"
+                " (FILL(visible, REPEAT) + FILL(inflight, REPEAT))) > 960)),"
+                " IF((FILL(inflight, REPEAT) < (FILL(FILL(running, REPEAT), 0) * 6.54546)), 0, 1), 0)",
+                "visible",
+                "inflight",
+            ),
+            threshold=1,
+            minutes=(15, 15),
+            gap=UNCHANGED,
+        ),
+        _alarm(
+            "sluice-full-night-batch-parked",
+            "A group has been parked for 10 minutes: a message is missing, dead or held, and what follows it is set"
+            " aside. See `sluice dlq ls`, then redrive, replace, retry or skip it.",
+            **_of("Sluice", "InboxParkedGroups", NIGHT_BATCH),
+            threshold=1,
+            minutes=(10, 10),
+            gap=UNCHANGED,
+        ),
+    ],
+    ids=lambda alarm: alarm["AlarmName"],
+)
+def test_an_alarm_rings_when_it_is_to_and_says_what_to_do(full: list[Resource], alarm: dict[str, Any]) -> None:
+    """Whole, in the environment whose every number differs from its default."""
+    assert of_kind(_watching(full), ALARM)[alarm["AlarmName"]] == alarm
 
 
 def test_what_the_relay_writes_is_what_the_alarms_read(full: list[Resource]) -> None:
@@ -150,131 +243,6 @@ def test_without_a_relay_there_is_no_alarm_and_no_graph_of_an_outbox(plain: list
     (dashboard,) = of_kind(found, DASHBOARD).values()
     assert [name for name in of_kind(found, ALARM) if "relay" in name] == []
     assert "Outbox" not in dashboard["DashboardBody"]
-
-
-def test_the_first_message_in_either_dlq_rings_until_it_is_gone(full: list[Resource]) -> None:
-    """What lies there is counted, not what is sent there; a queue nobody touches reports nothing: a gap is ignored."""
-    alarms = of_kind(_watching(full), ALARM)
-
-    held = {
-        "Namespace": "AWS/SQS",
-        "MetricName": "ApproximateNumberOfMessagesVisible",
-        "Statistic": "Maximum",
-        "Period": 60,
-        "Threshold": 1,
-        "ComparisonOperator": "GreaterThanOrEqualToThreshold",
-        "DatapointsToAlarm": 1,
-        "EvaluationPeriods": 1,
-        "TreatMissingData": "ignore",
-        **TELLS,
-    }
-    assert alarms["sluice-full-ledger-dead-letters"] == {
-        "AlarmName": "sluice-full-ledger-dead-letters",
-        "AlarmDescription": "A message failed 7 times. Inspect it, fix the cause, redrive it.",
-        "Dimensions": [{"Name": "QueueName", "Value": "sluice-full-ledger-dlq.fifo"}],
-        **held,
-    }
-    assert alarms["sluice-full-ledger-undelivered"] == {
-        "AlarmName": "sluice-full-ledger-undelivered",
-        "AlarmDescription": "SNS could not deliver a message to the queue: its policy or its key is wrong. Fix it, then"
-        " send these messages to that queue.",
-        "Dimensions": [{"Name": "QueueName", "Value": "sluice-full-ledger-undelivered-dlq.fifo"}],
-        **held,
-    }
-
-
-def test_a_message_that_waits_too_long_rings_and_again_at_half_its_life(full: list[Resource]) -> None:
-    """Above the acceptable 300 s in three minutes of five; at 3,600 of the 7,200 s the queue keeps it at once."""
-    alarms = of_kind(_watching(full), ALARM)
-
-    age = {
-        "Namespace": "AWS/SQS",
-        "MetricName": "ApproximateAgeOfOldestMessage",
-        "Dimensions": [{"Name": "QueueName", "Value": "sluice-full-ledger.fifo"}],
-        "Statistic": "Maximum",
-        "Period": 60,
-        "TreatMissingData": "ignore",
-        **TELLS,
-    }
-    assert alarms["sluice-full-ledger-late"] == {
-        "AlarmName": "sluice-full-ledger-late",
-        "AlarmDescription": "A message has waited longer than 300 s. See the dashboard: failing tasks, too few tasks,"
-        " or a stuck group.",
-        "Threshold": 300,
-        "ComparisonOperator": "GreaterThanThreshold",
-        "DatapointsToAlarm": 3,
-        "EvaluationPeriods": 5,
-        **age,
-    }
-    assert alarms["sluice-full-ledger-expiring"] == {
-        "AlarmName": "sluice-full-ledger-expiring",
-        "AlarmDescription": "A message has waited half of the 7200 s after which SQS deletes it.",
-        "Threshold": 3_600,
-        "ComparisonOperator": "GreaterThanOrEqualToThreshold",
-        "DatapointsToAlarm": 1,
-        "EvaluationPeriods": 1,
-        **age,
-    }
-
-
-def test_a_group_that_stays_late_while_lanes_are_idle_rings(full: list[Resource]) -> None:
-    """Late, and fewer in flight than nine tenths of 8 lanes x 2.5 s / 2.75 s a task, in eight minutes of ten."""
-    alarm = of_kind(_watching(full), ALARM)["sluice-full-ledger-stuck"]
-
-    assert alarm == {
-        "AlarmName": "sluice-full-ledger-stuck",
-        "AlarmDescription": "The oldest message is late though tasks are idle: its group is blocked by a failing or"
-        " slow message, or holds most of the load. More tasks do not help.",
-        "Metrics": [
-            {
-                "Id": "expr_1",
-                "Label": "late while lanes are idle",
-                "Expression": "IF(((FILL(age, REPEAT) > 300)"
-                " AND (FILL(inflight, REPEAT) < (FILL(FILL(running, REPEAT), 0) * 6.54546))), 1, 0)",
-                "ReturnData": True,
-            },
-            of_queue("inflight", "sluice-full-ledger.fifo", Period=60),
-            of_queue("age", "sluice-full-ledger.fifo", Period=60),
-            RUNNING,
-        ],
-        "Threshold": 1,
-        "ComparisonOperator": "GreaterThanOrEqualToThreshold",
-        "DatapointsToAlarm": 8,
-        "EvaluationPeriods": 10,
-        "TreatMissingData": "ignore",
-        **TELLS,
-    }
-
-
-def test_a_service_that_is_behind_with_all_its_tasks_at_work_rings(full: list[Resource]) -> None:
-    """All 8 tasks, more than 960 messages in front of each, and hardly an idle lane, for fifteen minutes."""
-    alarm = of_kind(_watching(full), ALARM)["sluice-full-ledger-pinned"]
-
-    assert alarm == {
-        "AlarmName": "sluice-full-ledger-pinned",
-        "AlarmDescription": "All 8 tasks have had more than they can do in time for 15 minutes. Raise max_tasks, or"
-        " make the handler faster.",
-        "Metrics": [
-            {
-                "Id": "expr_1",
-                "Label": "behind with all tasks at work",
-                "Expression": "IF(((FILL(FILL(running, REPEAT), 0) >= 8) AND (IF((FILL(FILL(running, REPEAT), 0) > 0),"
-                " ((FILL(visible, REPEAT) + FILL(inflight, REPEAT)) / FILL(FILL(running, REPEAT), 0)),"
-                " (FILL(visible, REPEAT) + FILL(inflight, REPEAT))) > 960)),"
-                " IF((FILL(inflight, REPEAT) < (FILL(FILL(running, REPEAT), 0) * 6.54546)), 0, 1), 0)",
-                "ReturnData": True,
-            },
-            of_queue("visible", "sluice-full-ledger.fifo", Period=60),
-            of_queue("inflight", "sluice-full-ledger.fifo", Period=60),
-            RUNNING,
-        ],
-        "Threshold": 1,
-        "ComparisonOperator": "GreaterThanOrEqualToThreshold",
-        "DatapointsToAlarm": 15,
-        "EvaluationPeriods": 15,
-        "TreatMissingData": "ignore",
-        **TELLS,
-    }
 
 
 def test_every_consumer_has_the_complete_set_of_alarms(declared: list[Resource], environment: Environment) -> None:
@@ -515,3 +483,16 @@ def test_the_dashboard_shows_what_scaling_sees(full: list[Resource]) -> None:
         "what scaling sees": metrics[-1]["Expression"],
     }
     assert given == {"running", "visible", "inflight"}
+
+
+def test_every_alarm_has_a_row_and_something_to_do_on_the_page(resources: Mapping[str, list[Resource]]) -> None:
+    """In the table of docs/architecture/stacks.md and in the list under it; neither is about an alarm there is not."""
+    page = (PROJECT / "docs" / "architecture" / "stacks.md").read_text(encoding="utf-8")
+    names = {name for found in resources.values() for name in of_kind(found, ALARM)}
+    subject = r"sluice-[a-z]+-(?:topic|relay|billing|shipping|audit|ledger|night-batch|search)-"
+
+    conditions = {re.sub(subject, "", name) for name in names}
+    rows = re.findall(r"^\| `sluice-ENV-(?:topic|relay|CONSUMER)-([a-z-]+)` \| \S", page, flags=re.MULTILINE)
+    paragraphs = re.findall(r"^- \*\*([a-z-]+)\*\*: ", page, flags=re.MULTILINE)
+    assert sorted(rows) == sorted(conditions)
+    assert sorted(paragraphs) == sorted(conditions)

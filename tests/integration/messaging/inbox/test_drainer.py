@@ -101,7 +101,7 @@ def test_a_message_that_fails_is_tried_again_with_backoff_and_then_held(world: W
     assert worker.drainer.step() == 0
     assert [call.attempt for call in world.calls] == [1]
     for _ in range(10):
-        world.simulator.advance(worker.work._settings.backoff.cap_seconds)
+        world.simulator.advance(worker.processor._settings.backoff.cap_seconds)
         worker.drainer.step()
 
     assert [(call.attempt, call.is_last_attempt) for call in world.calls] == [(1, False), (2, False), (3, True)]

@@ -15,7 +15,7 @@ from sluice.messaging.inbox.groups import Arrived, Policy
 from sluice.messaging.inbox.sequence import Action, Decision, Position
 from sluice.messaging.inbox.tables import groups
 from sluice.messaging.sqs.queue import Received
-from sluice.messaging.worker.processor import Ending, Lost
+from sluice.messaging.worker.processor import Abandon, Acknowledgement
 from tests.support.broken_workers import DeletesFirst, InboxApart
 from tests.support.inbox_state_machine import GAP_WAIT_SECONDS, InboxStateMachine, run_machine
 
@@ -44,11 +44,11 @@ class TakesAnyParked(Inbox):
 class DeletesBefore(DeletesFirst):
     """Broken: deletes a message before it is handled; a queue that does not answer is no reason not to handle it."""
 
-    def do(self, message: Received, *, asked_at: float | None = None) -> Ending:
+    def process(self, message: Received, *, requested_at: float | None = None) -> Acknowledgement:
         """Delete, then work."""
         with suppress(TransientError):
-            return super().do(message, asked_at=asked_at)
-        return Lost()
+            return super().process(message, requested_at=requested_at)
+        return Abandon()
 
 
 class KnowsNoRepeat(Inbox):

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import pytest
+import structlog.testing
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from sqlalchemy import Engine, event, text, update
@@ -26,9 +27,10 @@ from sluice.messaging.errors import OutboxError
 from sluice.messaging.outbox import tables
 from sluice.messaging.outbox.store import HEADS_MAX, Head, Retry, Sent
 from sluice.messaging.relay import publisher
+from sluice.messaging.relay.hooks import RelayHooks
 from sluice.messaging.relay.publisher import Publisher
 from sluice.messaging.relay.relay import Publish, Relay, RelaySettings, run
-from sluice.messaging.telemetry.metrics import EmbeddedMetrics
+from sluice.messaging.telemetry.metrics import EmbeddedMetrics, RelayMetrics
 from tests.support.simulated_relays import (
     QUEUES,
     SETTINGS,
@@ -462,7 +464,7 @@ def test_p14_the_senders_fault_quarantines_and_blocks_its_group_alone(world: Wor
     measured = EmbeddedMetrics(
         log, clock=world.clock, namespace=metrics.NAMESPACE, dimensions={"Topic": TOPIC}, units=metrics.UNITS
     )
-    relay = world.relay(measured=measured)
+    relay = world.relay(hooks=[RelayMetrics(measured, world.clock)])
 
     work(relay)
     world.clock.sleep(metrics.OUTBOX_INTERVAL_SECONDS)
@@ -856,3 +858,33 @@ def test_a_publish_of_another_kind_is_enough(in_memory: World) -> None:
     with in_memory.engine.connect() as connection:
         kept = connection.execute(text("SELECT sns_message_id, sns_sequence_number, sent_at_us FROM sluice_outbox"))
         assert tuple(kept.one())[:2] == ("message of a", "17")
+
+
+@pytest.mark.parametrize("name", ["before_publish", "after_publish", "tick", "ended"])
+def test_a_hook_that_fails_keeps_nothing_from_being_published(world: World, name: str) -> None:
+    """Each message is published once, and the other hooks are called."""
+    measured: list[float] = []
+
+    class Sink:
+        def put(self, values: Mapping[str, float]) -> None:
+            measured.append(values[metrics.OUTBOX_PUBLISHED])
+
+    def fails(*_: object) -> None:
+        raise RuntimeError("boom")
+
+    world.commit("a", "a", "b")
+    failing = RelayHooks()
+    setattr(failing, name, fails)
+    relay = world.relay(hooks=[failing, RelayMetrics(Sink(), world.clock)])
+    with structlog.testing.capture_logs() as logged:
+        work(relay)
+        relay.close()
+
+    assert {
+        "event": "a hook failed",
+        "hook": "RelayHooks",
+        "error": "RuntimeError: boom",
+        "log_level": "warning",
+    } in logged
+    assert sorted(world.places()) == [("a", 1), ("a", 2), ("b", 1)]
+    assert measured == [0, 3]

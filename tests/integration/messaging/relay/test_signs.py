@@ -12,12 +12,13 @@ from sqlalchemy.exc import OperationalError
 
 from sluice import metrics
 from sluice.clock import VirtualClock, eventually
+from sluice.messaging import alive
 from sluice.messaging.database import engines
 from sluice.messaging.errors import OutboxError
+from sluice.messaging.liveness import AliveFile, Liveness, Watch
 from sluice.messaging.outbox import tables
 from sluice.messaging.relay.relay import RelaySettings, run
-from sluice.messaging.telemetry import alive
-from sluice.messaging.telemetry.liveness import AliveFile, Liveness, Watch
+from sluice.messaging.telemetry.metrics import RelayMetrics
 from tests.support.messaging_process import MessagingProcess
 from tests.support.simulated_relays import SETTINGS, World, in_memory_world, seeded
 
@@ -95,7 +96,7 @@ def test_what_was_published_since_the_last_measurement_is_written_at_the_end(wor
     world.commit("a", "b", "b")
     kept = Kept()
 
-    run(world.relay(measured=kept), Turns(world.clock, 3), SETTINGS, chance=seeded(3))
+    run(world.relay(hooks=[RelayMetrics(kept, world.clock)]), Turns(world.clock, 3), SETTINGS, chance=seeded(3))
 
     published = [put[metrics.OUTBOX_PUBLISHED] for put in kept.put_so_far]
     assert (published, list(kept.put_so_far[-1])) == ([0, 3], ["OutboxPublished"])
@@ -105,7 +106,7 @@ def test_it_is_written_when_the_relay_ends_by_an_error_too(world: World) -> None
     """The credentials are refused after a message was published."""
     world.commit("a")
     kept = Kept()
-    relay = world.relay(measured=kept)
+    relay = world.relay(hooks=[RelayMetrics(kept, world.clock)])
     relay.step()
     for _ in range(3):
         relay.step()
@@ -125,7 +126,7 @@ def test_a_relay_that_has_published_nothing_writes_nothing_at_the_end(world: Wor
     kept, leader = Kept(), world.relay()
     leader.step()
 
-    run(world.relay(measured=kept), Turns(world.clock, 3), SETTINGS, chance=seeded(3))
+    run(world.relay(hooks=[RelayMetrics(kept, world.clock)]), Turns(world.clock, 3), SETTINGS, chance=seeded(3))
 
     assert kept.put_so_far == []
 

@@ -14,6 +14,7 @@ from sluice import environments, naming
 from sluice.errors import ConfigError, EndpointError, MessagingError
 from sluice.messaging import Event, Outbox
 from sluice.messaging.outbox import tables
+from sluice.messaging.outbox.store import Outcome
 from sluice.messaging.relay import publisher
 from sluice.messaging.relay.lease import Lease
 from sluice.messaging.relay.relay import run
@@ -219,11 +220,13 @@ def test_whatever_a_relay_dies_of_it_gives_its_lease_back(world: World, error: B
     """The next one need not wait until it runs out."""
 
     class Broken:
-        def put(self, _: object) -> None:
+        def publish(self, _: object) -> list[Outcome]:
             raise error
 
+    world.commit("a")
+
     with structlog.testing.capture_logs() as logged, pytest.raises(type(error)):
-        run(world.relay(measured=Broken()), Turns(world.clock, 5), SETTINGS, chance=seeded(3))
+        run(world.relay(Broken()), Turns(world.clock, 5), SETTINGS, chance=seeded(3))
 
     assert _events(logged) == ["leading", "stopped"]
     assert world.lease().acquire()

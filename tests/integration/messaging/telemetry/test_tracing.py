@@ -17,9 +17,9 @@ from sluice.messaging.envelope import Envelope, decode
 from sluice.messaging.errors import HoldLost
 from sluice.messaging.handlers import Ack, Context, Handlers, Outcome, Reject, Retry
 from sluice.messaging.sqs.queue import Queue, Received
-from sluice.messaging.telemetry.spans import OpenTelemetry
-from sluice.messaging.telemetry.tracing import NoTracing, Tracing, current_trace, opentelemetry
-from sluice.messaging.worker.handler_runner import Performer
+from sluice.messaging.telemetry.tracing import Tracing, current_trace, opentelemetry
+from sluice.messaging.worker.handler_runner import Attempt, HandlerRunner
+from sluice.messaging.worker.hooks import WorkerHookSet
 from tests.support.simulated_relays import World, in_memory_world, work
 
 
@@ -48,7 +48,7 @@ class Traced:
         self.provider = TracerProvider()
         self.provider.add_span_processor(SimpleSpanProcessor(self.exporter))
         self.tracer: Tracer = self.provider.get_tracer("shop")
-        self.tracing = OpenTelemetry(self.tracer, "billing.fifo")
+        self.tracing = Tracing(self.tracer, "billing.fifo")
 
     def consumed(self) -> ReadableSpan:
         """Return the one span of a consumer."""
@@ -182,11 +182,17 @@ def test_what_a_handler_raises_is_its_spans_error(traced: Traced) -> None:
     def fails(_: Session, __: Event, ___: Context) -> Outcome:
         raise RuntimeError("the bank is closed")
 
-    performer = Performer(handlers=Handlers({"order.placed": fails}), tracing=traced.tracing)
+    runner = HandlerRunner(handlers=Handlers({"order.placed": fails}), hooks=WorkerHookSet([traced.tracing]))
     with in_memory_world() as world, Session(world.engine) as session:
-        outcome = performer.perform(
-            session, Envelope(event=PLACED, seq=3, epoch=1), CONTEXT, Held(), mark=lambda _: None, before_commit="never"
+        attempt = Attempt(
+            session=session,
+            envelope=Envelope(event=PLACED, seq=3, epoch=1),
+            context=CONTEXT,
+            guard=Held(),
+            mark=lambda _: None,
+            before_commit="never",
         )
+        outcome = runner.run(attempt)
 
     span = traced.consumed()
     assert outcome == Retry(reason="RuntimeError: the bank is closed")
@@ -226,14 +232,13 @@ def test_without_a_span_there_is_no_trace(monkeypatch: pytest.MonkeyPatch) -> No
     assert current_trace() == {}
 
     monkeypatch.delitem(sys.modules, "opentelemetry.trace")
-    monkeypatch.setitem(sys.modules, "sluice.messaging.telemetry.spans", None)  # importing it would fail
+    monkeypatch.setitem(sys.modules, "opentelemetry", None)  # importing it would fail
     assert current_trace() == {}
 
 
 def test_tracing_without_opentelemetry_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     """In one line that says what to install."""
-    monkeypatch.delitem(sys.modules, "sluice.messaging.telemetry.spans")
-    monkeypatch.delattr("sluice.messaging.telemetry.spans")
+    monkeypatch.delitem(sys.modules, "opentelemetry.trace")
     monkeypatch.setitem(sys.modules, "opentelemetry", None)
 
     with pytest.raises(ConfigError) as refused:
@@ -246,9 +251,7 @@ def test_tracing_without_opentelemetry_is_refused(monkeypatch: pytest.MonkeyPatc
 
 def test_tracing_goes_to_the_process_provider_or_nowhere() -> None:
     """Where no provider is set, the block is there and no span is."""
-    tracings: list[Tracing] = [opentelemetry(queue_name="billing.fifo"), NoTracing()]
-
-    for tracing in tracings:
-        with tracing.handling(PLACED, CONTEXT) as told:
+    for hooks in ([opentelemetry(queue_name="billing.fifo")], []):
+        with WorkerHookSet(hooks).handling(PLACED, CONTEXT) as told:
             told(Reject("never"))
             assert current_trace() == {}

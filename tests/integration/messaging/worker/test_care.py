@@ -9,9 +9,11 @@ from sqlalchemy.exc import OperationalError
 from sluice import metrics
 from sluice.messaging.handlers import Reject
 from sluice.messaging.inbox.tables import groups
+from sluice.messaging.telemetry.metrics import WorkerMetrics
 from sluice.messaging.waiting import Stop
-from sluice.messaging.worker.scale_in_protection import Protection
-from sluice.messaging.worker.worker import Parts, Worker, WorkerSettings
+from sluice.messaging.worker.hooks import WorkerHooks
+from sluice.messaging.worker.settings import WorkerSettings
+from sluice.messaging.worker.worker import Worker
 from tests.support.worker_harness import Hands, World
 
 SETTINGS = WorkerSettings(lanes=1, wait_seconds=0, drain_seconds=1, keep_inbox_seconds=86_400)
@@ -36,52 +38,45 @@ def kept() -> Kept:
 
 
 @pytest.fixture
-def worker(world: World, kept: Kept) -> Worker:
+def hands(world: World, kept: Kept) -> Hands:
     """Return a worker that has worked: of three messages one was handled twice, and one is dead."""
     first, *_ = world.send("a", "a", "a")
     world.says["a", 2] = [Reject("never")]
     world.says["a", 3] = [RuntimeError("once")]
-    hands = world.worker()
+    hands = world.worker(hooks=[WorkerMetrics(kept, world.clock)])
     world.work_off(hands)
     world.put(first)
     world.work_off(hands)
-    parts = Parts(
-        engine=world.engine,
-        queue=hands.queue,
-        inbox=world.inbox,
-        heartbeat=hands.heartbeat,
-        drainer=hands.drainer,
-        shutdown=hands.shutdown,
-        lanes=[hands.lane],
-        protection=Protection(None, world.clock),
-        measured=kept,
-        tally=hands.tally,
-    )
-    return Worker(parts, settings=SETTINGS, stop=Stop(), clock=world.clock)
+    return hands
+
+
+@pytest.fixture
+def worker(world: World, hands: Hands) -> Worker:
+    """Return all of it."""
+    return Worker(hands.parts, settings=SETTINGS, stop=Stop(), clock=world.clock)
 
 
 def test_metrics_are_written_once_a_minute_and_say_what_happened_since(
     world: World, worker: Worker, kept: Kept
 ) -> None:
     """Also where nothing did: an alarm on a metric that is missing says nothing."""
-    worker.care()
-    for seconds in (59, 2, 61):
+    for seconds in (60, 0, 59, 2, 61):
         world.simulator.advance(seconds)
         worker.care()
 
     happened = {metrics.HANDLED: 2, metrics.DEAD: 1, metrics.RETRIED: 1, metrics.DUPLICATES: 1}
     is_open = {metrics.OPEN_EXCEPTIONS: 1}
-    assert kept.put_so_far == [NOTHING | happened | is_open, NOTHING | is_open]
+    assert kept.put_so_far == [NOTHING | happened | is_open, NOTHING | is_open, NOTHING | is_open]
 
 
 def test_what_was_counted_since_the_last_measurement_is_written_at_the_end(
-    world: World, worker: Worker, kept: Kept, monkeypatch: pytest.MonkeyPatch
+    world: World, hands: Hands, worker: Worker, kept: Kept, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Without asking a database that may not answer in time; nothing is counted twice or left out."""
     world.simulator.advance(61)
     worker.care()
     world.send("b", "b")
-    world.work_off(counting(worker, world))
+    world.work_off(hands)
     monkeypatch.setattr(world.inbox, "counts", None)
 
     worker._end([], [])
@@ -90,14 +85,8 @@ def test_what_was_counted_since_the_last_measurement_is_written_at_the_end(
     happened = {metrics.HANDLED: 2, metrics.DEAD: 1, metrics.RETRIED: 1, metrics.DUPLICATES: 1}
     last = dict.fromkeys(metrics.EVENTS, 0.0) | {metrics.HANDLED: 2}
     assert kept.put_so_far == [NOTHING | happened | is_open, last]
-    assert worker._parts.tally.take() == dict.fromkeys(metrics.EVENTS, 0.0)
-
-
-def counting(worker: Worker, world: World) -> Hands:
-    """Return hands that count into a worker's tally."""
-    hands = world.worker()
-    hands.work._tally = worker._parts.tally
-    return hands
+    worker.parts.hooks.call(WorkerHooks.ended)
+    assert kept.put_so_far[-1] == dict.fromkeys(metrics.EVENTS, 0.0)
 
 
 def test_w15_the_inbox_forgets_a_group_nothing_came_for_but_not_what_is_open(world: World, worker: Worker) -> None:

@@ -71,7 +71,7 @@ def test_a_worker_whose_password_was_changed_ends_and_says_so(owner: Engine) -> 
     world.says["a", 1] = [is_there_for_the_change]
     hands, stop = world.worker(poll_seconds=0), Stop()
     with ThreadPoolExecutor(1) as pool:
-        running = pool.submit(worker_of(world, hands, stop, SETTINGS).run)
+        running = pool.submit(worker_of(hands, stop, SETTINGS).run)
         try:
             with pytest.raises(OutboxError, match=r"refuses the credentials.*password authentication failed"):
                 running.result(PATIENCE_SECONDS)

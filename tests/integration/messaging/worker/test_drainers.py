@@ -21,9 +21,10 @@ from sluice.messaging.errors import OutboxError
 from sluice.messaging.handlers import Ack, Context, Outcome, Reject
 from sluice.messaging.inbox.groups import Policy
 from sluice.messaging.inbox.tables import parked
+from sluice.messaging.telemetry.metrics import WorkerMetrics
 from sluice.messaging.waiting import Stop
 from sluice.messaging.worker.drainer import Drainer
-from sluice.messaging.worker.worker import WorkerSettings
+from sluice.messaging.worker.settings import WorkerSettings
 from sluice.simulator.hook import Simulator
 from tests.integration.messaging.worker.test_hold import MachineClock
 from tests.integration.messaging.worker.test_polling import join_lanes, worker_of
@@ -78,7 +79,7 @@ def test_a_hung_handler_of_a_parked_message_stops_no_other_group_and_ends_its_wo
     engines.end_waits(on_postgres, 30)
     hands, stop = world.worker(poll_seconds=0), Stop()
     with capture_logs() as logged, _hanging(world, "a"), ThreadPoolExecutor(1) as pool:
-        running = pool.submit(worker_of(world, hands, stop, SETTINGS, hands.lane).run)
+        running = pool.submit(worker_of(hands, stop, SETTINGS, hands.lane).run)
         eventually(
             lambda: {("b", 2), ("c", 2)} <= set(world.effects()),
             timeout_seconds=PATIENCE_SECONDS,
@@ -98,9 +99,8 @@ def test_how_many_were_overdue_is_counted(on_postgres: Engine) -> None:
     world = _parked(on_postgres, "a")
     world.settings = replace(world.settings, hold_seconds_max=1.0)
     written: list[dict[str, float]] = []
-    hands, stop = world.worker(poll_seconds=0), Stop()
-    worker = worker_of(world, hands, stop, SETTINGS)
-    worker._parts = replace(worker._parts, measured=_Keeping(written))
+    hands = world.worker(poll_seconds=0, hooks=[WorkerMetrics(_Keeping(written), world.clock)])
+    worker = worker_of(hands, Stop(), SETTINGS)
     with _hanging(world, "a"), ThreadPoolExecutor(1) as pool, pytest.raises(OutboxError):
         pool.submit(worker.run).result(PATIENCE_SECONDS)
 
@@ -169,15 +169,18 @@ def test_a_drainer_that_goes_one_by_one_is_caught(on_postgres: Engine) -> None:
     broken = Sequential(
         on_postgres,
         world.inbox,
-        hands.performer,
+        hands.drainer._runner,
         settings=world.settings,
         clock=SystemClock(),
-        chance=seeded(3),
-        tally=hands.tally,
+        rng=seeded(3),
+        hooks=hands.parts.hooks,
         shutdown=hands.shutdown,
+        signs=hands.parts.signs,
     )
+    worker = worker_of(hands, stop, SETTINGS)
+    worker.parts = replace(worker.parts, drainer=broken)
     with _hanging(world, "a"), ThreadPoolExecutor(1) as pool, pytest.raises(OutboxError):
-        pool.submit(worker_of(world, replace(hands, drainer=broken), stop, SETTINGS).run).result(PATIENCE_SECONDS)
+        pool.submit(worker.run).result(PATIENCE_SECONDS)
 
     assert ("b", 2) not in world.effects()
 

@@ -14,8 +14,8 @@ from sluice.messaging.errors import HoldLost
 from sluice.messaging.handlers import Ack, Context, Outcome, Retry
 from sluice.messaging.inbox.admission import Admission, Inbox
 from sluice.messaging.inbox.groups import Arrived
-from sluice.messaging.worker.message_lease import MARGIN_SECONDS, Heartbeat, Hold
-from sluice.messaging.worker.processor import Done, Lost, Work
+from sluice.messaging.worker.message_lease import MARGIN_SECONDS, Heartbeat, MessageLease
+from sluice.messaging.worker.processor import Abandon, Delete, MessageProcessor
 from sluice.simulator.hook import Simulator
 from tests.support.broken_workers import CommitsUngated
 from tests.support.worker_harness import TIMEOUT_SECONDS, Fault, Hands, World, places
@@ -24,9 +24,9 @@ EXTEND = "ChangeMessageVisibilityBatch"
 HOUR = 3_600
 
 
-def held(world: World, worker: Hands, seconds_max: float = 10 * HOUR) -> Hold:
+def held(world: World, worker: Hands, seconds_max: float = 10 * HOUR) -> MessageLease:
     """Receive a message and hold it."""
-    return Hold(
+    return MessageLease(
         world.receive(worker),
         clock=world.clock,
         timeout_seconds=world.settings.timeout_seconds,
@@ -60,7 +60,7 @@ def test_l1_a_renewal_that_failed_is_tried_again_before_the_end(world: World) ->
     assert 6 <= len(worker.line.calls(EXTEND)) <= 12
 
 
-def lost_is_let_go(world: World, kind: type[Work], *, asks: bool, code: str | None) -> None:
+def lost_is_let_go(world: World, kind: type[MessageProcessor], *, asks: bool, code: str | None) -> None:
     """L1: a handler loses its message; nothing is committed, deleted or given back, and another worker does it."""
     world.send("a")
     worker = world.worker(kind=kind)
@@ -69,7 +69,7 @@ def lost_is_let_go(world: World, kind: type[Work], *, asks: bool, code: str | No
         if code is None:
             worker.line.faults = [Fault(operation=EXTEND, unreachable=True)] * 100
         else:
-            handle = worker.heartbeat.holds()[0].message.receipt_handle
+            handle = worker.heartbeat.leases()[0].message.receipt_handle
             worker.line.faults = [Fault(operation=EXTEND, failed={handle: code})]
         seconds = TIMEOUT_SECONDS + 1 if code is None else TIMEOUT_SECONDS // 2 + 1
         for _second in range(seconds):
@@ -93,7 +93,7 @@ def lost_is_let_go(world: World, kind: type[Work], *, asks: bool, code: str | No
 @pytest.mark.parametrize("code", ["ReceiptHandleIsInvalid", None], ids=["refused", "run out"])
 def test_l1_what_is_lost_is_not_committed_and_not_touched(world: World, *, asks: bool, code: str | None) -> None:
     """L1: whether it was refused or ran out, and whether the handler asks or comes to its end."""
-    lost_is_let_go(world, Work, asks=asks, code=code)
+    lost_is_let_go(world, MessageProcessor, asks=asks, code=code)
 
 
 def test_l1_a_worker_that_commits_what_it_has_lost_is_caught(world: World) -> None:
@@ -133,21 +133,21 @@ def test_l3_what_is_done_is_extended_no_more(world: World) -> None:
     """L3: of twelve messages two calls extend ten and two; of those that are left one call extends them."""
     world.send(*"abcdefghijkl")
     worker = world.worker()
-    holds = [held(world, worker) for _ in range(12)]
+    leases = [held(world, worker) for _ in range(12)]
 
     with ExitStack() as stack:
-        for hold in holds:
+        for hold in leases:
             stack.enter_context(worker.heartbeat.keeping(hold))
         world.simulator.advance(20)
         worker.heartbeat.beat()
-        for hold in holds[2:]:
+        for hold in leases[2:]:
             hold.finish()
         world.simulator.advance(20)
         worker.heartbeat.beat()
 
-    in_order = [hold.message.receipt_handle for hold in holds]
+    in_order = [hold.message.receipt_handle for hold in leases]
     assert handles(worker) == [in_order[:10], in_order[10:], in_order[:2]]
-    assert worker.heartbeat.holds() == []
+    assert worker.heartbeat.leases() == []
 
 
 def asked_seconds(worker: Hands) -> list[int]:
@@ -284,12 +284,12 @@ def test_l5_a_handler_that_lets_nobody_else_run_keeps_its_message(on_postgres: E
     worker = world.worker(poll_seconds=0)
     with ThreadPoolExecutor(3) as pool:
         beating = pool.submit(beats)
-        working = [pool.submit(worker.work.do, world.receive(worker)) for _ in range(2)]
+        working = [pool.submit(worker.processor.process, world.receive(worker)) for _ in range(2)]
         ends = [one.result(60) for one in working]
         has_ended.set()
         beating.result(10)
 
-    assert ends == [Done(), Done()]
+    assert ends == [Delete(), Delete()]
     assert [call.attempt for call in world.calls] == [1, 1]
     assert (sorted(world.effects()), world.left()) == ([("a", 1), ("b", 1)], [])
     assert len(worker.line.calls(EXTEND)) >= 4
@@ -310,7 +310,7 @@ def test_l6_nothing_is_extended_any_more_when_it_is_being_deleted(world: World) 
     worker.lane.step()
 
     assert beats == [0, 0]
-    assert worker.heartbeat.holds() == []
+    assert worker.heartbeat.leases() == []
 
 
 def test_l6_a_delete_waits_for_a_call_that_extends_its_message(world: World) -> None:
@@ -323,10 +323,10 @@ def test_l6_a_delete_waits_for_a_call_that_extends_its_message(world: World) -> 
     class Slow(Heartbeat):
         """Answers late."""
 
-        def _ask(self, wanted: list[Hold]) -> None:
+        def _renew(self, wanted: list[MessageLease]) -> None:
             is_asking.set()
             assert may_answer.wait(30)
-            super()._ask(wanted)
+            super()._renew(wanted)
 
     heartbeat = Slow(worker.queue, timeout_seconds=TIMEOUT_SECONDS, clock=world.clock)
     finished = threading.Event()
@@ -363,16 +363,16 @@ class WaitsForRow(Inbox):
         return super().admit(connection, arrived)
 
 
-@pytest.mark.parametrize(("waited", "ending"), [(TIMEOUT_SECONDS - 2, Done()), (TIMEOUT_SECONDS - 0.5, Lost())])
+@pytest.mark.parametrize(("waited", "ending"), [(TIMEOUT_SECONDS - 2, Delete()), (TIMEOUT_SECONDS - 0.5, Abandon())])
 def test_w11_no_handler_begins_with_less_than_the_margin_left(world: World, waited: float, ending: object) -> None:
     """W11: what waited for too long is left alone, and comes again."""
     world.send("a")
     worker = world.worker(inbox=WaitsForRow(world, waited))
 
-    ended = worker.work.do(world.receive(worker))
+    ended = worker.processor.process(world.receive(worker))
 
     assert ended == ending
-    assert world.effects() == world.called == ([("a", 1)] if ending == Done() else [])
+    assert world.effects() == world.called == ([("a", 1)] if ending == Delete() else [])
 
 
 def test_w11_no_message_is_received_before_it_is_worked_on(world: World) -> None:
@@ -410,14 +410,14 @@ def received_again(world: World, *, gives_up: bool) -> tuple[object, object, lis
 
     world.says["a", 1] = [lingers]
     with ThreadPoolExecutor(2) as pool:
-        first = pool.submit(worker.work.do, world.receive(worker))
+        first = pool.submit(worker.processor.process, world.receive(worker))
         assert is_in_handler.wait(30)
         world.simulator.advance(world.settings.timeout_seconds + 1)
         # Only its own clock tells the first that its time is over: it is as if that had been extended.
-        worker.heartbeat.holds()[0].extended(world.clock.monotonic(), HOUR)
-        second = pool.submit(worker.work.do, world.receive(worker))
+        worker.heartbeat.leases()[0].extended(world.clock.monotonic(), HOUR)
+        second = pool.submit(worker.processor.process, world.receive(worker))
         if not gives_up:
-            eventually(lambda: len(worker.heartbeat.holds()) == 2, timeout_seconds=30, describe="the second to wait")
+            eventually(lambda: len(worker.heartbeat.leases()) == 2, timeout_seconds=30, describe="the second to wait")
             world.simulator.advance(world.settings.timeout_seconds + 1)
         ended = second.result(60)
         may_end.set()
@@ -430,7 +430,7 @@ def test_w12_a_group_that_is_received_again_waits_for_the_lane_that_has_it(on_fi
 
     first, second, inside = received_again(world, gives_up=True)
 
-    assert (first, second, inside) == (Lost(), Done(), [1, 1])
+    assert (first, second, inside) == (Abandon(), Delete(), [1, 1])
     assert (world.called, world.effects(), world.left()) == ([("a", 1), ("a", 1)], [("a", 1)], [])
 
 
@@ -440,6 +440,6 @@ def test_w12_a_lane_that_does_not_leave_keeps_its_group(on_file: Engine) -> None
 
     first, second, inside = received_again(world, gives_up=False)
 
-    assert (first, second, inside) == (Lost(), Lost(), [1])
+    assert (first, second, inside) == (Abandon(), Abandon(), [1])
     assert (world.called, world.effects()) == ([("a", 1)], [])
     assert places(world.left()) == [("a", 1)]

@@ -25,28 +25,24 @@ from sluice.messaging.backoff import Backoff
 from sluice.messaging.envelope import Event
 from sluice.messaging.handlers import Ack, Context, Outcome, Reject
 from sluice.messaging.inbox.groups import Policy
-from sluice.messaging.telemetry.liveness import AliveFile, Liveness, Promises, Signs, WatchedTracing
-from sluice.messaging.telemetry.metrics import NoMetrics
+from sluice.messaging.liveness import AliveFile, Liveness
+from sluice.messaging.telemetry.metrics import WorkerMetrics
 from sluice.messaging.waiting import Stop
-from sluice.messaging.worker.drainer import Drainer
 from sluice.messaging.worker.scale_in_protection import Protection
-from sluice.messaging.worker.worker import Lane, Parts, Worker, WorkerSettings
+from sluice.messaging.worker.settings import WorkerSettings
+from sluice.messaging.worker.signs import Promises, Signs
+from sluice.messaging.worker.worker import Worker
 from tests.integration.messaging.relay.test_signs import relay_process
 from tests.support import worker_processes
 from tests.support.messaging_process import MessagingProcess
 from tests.support.project import PROJECT
-from tests.support.worker_harness import Fault, Hands, World, seeded
+from tests.support.worker_harness import Fault, Hands, World
 
 PATIENCE_SECONDS = 30
 PROMISED_SECONDS = 1.0
 PARKS = Policy(consumer="billing", parks_poison=True, parks_gaps=True)
-SETTINGS = WorkerSettings(
-    lanes=1,
-    wait_seconds=0,
-    drain_seconds=0.3,
-    keep_inbox_seconds=86_400,
-    backoff=Backoff(base_seconds=0.01, cap_seconds=0.01, floor_seconds=0.01),
-)
+BACKOFF = Backoff(base_seconds=0.01, cap_seconds=0.01, floor_seconds=0.01)
+SETTINGS = WorkerSettings(lanes=1, wait_seconds=0, drain_seconds=0.3, keep_inbox_seconds=86_400, backoff=BACKOFF)
 
 
 class Checked:
@@ -55,30 +51,9 @@ class Checked:
     def __init__(self, world: World, path: Path, promises: Promises) -> None:
         self.path, self.stop = path, Stop()
         self.signs = Signs(Liveness(SystemClock()), promises)
-        self.hands: Hands = world.worker(poll_seconds=0)
-        lane = Lane(
-            self.hands.queue,
-            self.hands.work,
-            settings=SETTINGS,
-            wait=self.hands.wait,
-            clock=world.clock,
-            chance=seeded(9),
-            signs=self.signs,
-        )
-        self.parts = Parts(
-            engine=world.engine,
-            queue=self.hands.queue,
-            inbox=world.inbox,
-            heartbeat=self.hands.heartbeat,
-            drainer=drainer_of(world, self.hands, self.signs),
-            shutdown=self.hands.shutdown,
-            lanes=[lane],
-            protection=Protection(None, SystemClock()),
-            measured=NoMetrics(),
-            tally=self.hands.tally,
-            signs=self.signs,
-            alive=AliveFile(path, SystemClock()),
-        )
+        alive = AliveFile(path, SystemClock())
+        self.hands: Hands = world.worker(poll_seconds=0, backoff=BACKOFF, signs=self.signs, alive=alive)
+        self.parts = replace(self.hands.parts, protection=Protection(None, SystemClock()))
 
     @contextmanager
     def running(self, drain_seconds: float = 0.3) -> Iterator[None]:
@@ -213,8 +188,7 @@ def test_a_drainer_promises_anew_for_each_message(world: World, path: Path) -> N
     parks = parking(World(world.engine, consumer="shipping", policy=replace(PARKS, consumer="shipping")), following=4)
     liveness = Liveness(parks.clock)
     signs = Signs(liveness, Promises(working=60))
-    worker = parks.worker()
-    drainer = drainer_of(parks, worker, signs)
+    drainer = parks.worker(signs=signs).drainer
     overdue: list[dict[str, float]] = []
 
     def takes_long(_: Session, __: Event, ___: Context) -> Outcome:
@@ -236,18 +210,7 @@ def test_lanes_that_are_idle_busy_or_cut_off_are_never_overdue(world: World) -> 
     """By the promises of production, and looked at after every step: away are first the queue, then the database."""
     promises = Promises.of_worker(lanes=1, rest_seconds_max=20, timeout_seconds=30, handler_seconds_max=300)
     signs = Signs(Liveness(world.clock), promises)
-    worker = world.worker()
-    settings = replace(SETTINGS, wait_seconds=20, drain_seconds=40)
-    backoff = replace(settings, backoff=Backoff(base_seconds=0.5, cap_seconds=20, floor_seconds=0.1))
-    lane = Lane(
-        worker.queue,
-        worker.work,
-        settings=backoff,
-        wait=worker.wait,
-        clock=world.clock,
-        chance=seeded(9),
-        signs=signs,
-    )
+    worker = world.worker(signs=signs)
     began_at, overdue = world.clock.monotonic(), list[dict[str, float]]()
     worker.wait.meanwhile = lambda: overdue.append(signs.liveness.overdue())
 
@@ -269,9 +232,9 @@ def test_lanes_that_are_idle_busy_or_cut_off_are_never_overdue(world: World) -> 
         if turn == 20:
             worker.line.faults = [Fault(operation="ReceiveMessage", unreachable=True)] * 20
         if turn == 40:
-            worker.work.is_database_away = True
+            worker.processor.transactions.is_database_away = True
             event.listen(world.engine, "begin", answers_nothing)
-        lane.step()
+        worker.lane.step()
         overdue.append(signs.liveness.overdue())
     event.remove(world.engine, "begin", answers_nothing)
 
@@ -348,21 +311,8 @@ def test_how_many_parts_are_stuck_is_measured(world: World) -> None:
         def put(self, values: Mapping[str, float]) -> None:
             put.append(values[metrics.STUCK_PARTS])
 
-    worker = world.worker()
     signs = Signs(Liveness(world.clock))
-    parts = Parts(
-        engine=world.engine,
-        queue=worker.queue,
-        inbox=world.inbox,
-        heartbeat=worker.heartbeat,
-        drainer=worker.drainer,
-        shutdown=worker.shutdown,
-        lanes=[worker.lane],
-        protection=Protection(None, world.clock),
-        measured=Sink(),
-        tally=worker.tally,
-        signs=signs,
-    )
+    parts = world.worker(signs=signs, hooks=[WorkerMetrics(Sink(), world.clock)]).parts
     caring = Worker(parts, settings=SETTINGS, stop=Stop(), clock=world.clock)
     signs.liveness.expect("lane-0", 90)
     signs.liveness.expect("heartbeat", 100)
@@ -383,21 +333,6 @@ def parking(world: World, *, following: int) -> World:
     world.work_off(worker)
     assert world.parked() == [("a", seq) for seq in range(2, following + 2)]
     return world
-
-
-def drainer_of(world: World, worker: Hands, signs: Signs) -> Drainer:
-    """Return a drainer that gives signs of life, as the command line makes it."""
-    performer = worker.performer
-    return Drainer(
-        world.engine,
-        world.inbox,
-        replace(performer, tracing=WatchedTracing(performer.tracing, signs)),
-        settings=world.settings,
-        clock=world.clock,
-        chance=seeded(10),
-        tally=worker.tally,
-        shutdown=worker.shutdown,
-    )
 
 
 # --- real processes ---------------------------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ from sluice import metrics
 from sluice.clock import VirtualClock, eventually
 from sluice.messaging.envelope import Event
 from sluice.messaging.handlers import Context, Outcome, Reject
-from sluice.messaging.worker.processor import Done, Lost, Work
+from sluice.messaging.worker.processor import Abandon, Delete, MessageProcessor
 from tests.support.broken_workers import DeletesFirst, InboxApart, RemembersInMemory
 from tests.support.worker_harness import (
     MAX_ATTEMPTS,
@@ -33,7 +33,7 @@ REFUSED = Fault(operation="DeleteMessage", refused="InvalidParameterValue")
 UNREACHABLE = Fault(operation="DeleteMessage", unreachable=True)
 
 
-def redelivery_is_recognised(world: World, kind: type[Work], faults: list[Fault]) -> Hands:
+def redelivery_is_recognised(world: World, kind: type[MessageProcessor], faults: list[Fault]) -> Hands:
     """W6: the delete fails; another worker gets the message again, calls nothing, deletes it, and goes on behind it."""
     world.send("a", "a")
     first, second = world.worker(kind=kind), world.worker(kind=kind)
@@ -54,7 +54,7 @@ def test_w6_a_delete_that_fails_holds_the_group_back_and_its_message_is_known_ag
     world: World, faults: list[Fault], tries: int
 ) -> None:
     """W6: a refused delete is not tried again, one nobody answers three times; either way the effect is there once."""
-    first = redelivery_is_recognised(world, Work, faults)
+    first = redelivery_is_recognised(world, MessageProcessor, faults)
 
     assert len(first.line.calls("DeleteMessage")) == tries
     assert first.tally.take()[metrics.NOT_DELETED] == 1
@@ -82,7 +82,7 @@ def test_w6_a_delete_whose_answer_is_lost_is_repeated_and_nothing_comes_again(wo
     assert [len(worker.line.calls(name)) for name in ("DeleteMessage", "ReceiveMessage")] == [3, 2]
 
 
-def dies_anywhere(world: World, kind: type[Work], at: str) -> None:
+def dies_anywhere(world: World, kind: type[MessageProcessor], at: str) -> None:
     """W7, W8: a worker dies; the inbox has the message just if its effect is there, and another worker ends it."""
     world.send("a", "a")
 
@@ -99,7 +99,7 @@ def dies_anywhere(world: World, kind: type[Work], at: str) -> None:
 @pytest.mark.parametrize("at", ["after_commit", "before_delete"])
 def test_w7_what_was_committed_and_not_deleted_is_only_deleted(world: World, at: str) -> None:
     """W7: the handler is not called again."""
-    dies_anywhere(world, Work, at)
+    dies_anywhere(world, MessageProcessor, at)
 
     assert world.called == [("a", 1), ("a", 2)]
 
@@ -111,13 +111,15 @@ def test_w8_between_any_two_steps_the_inbox_has_it_if_and_only_if_it_has_an_effe
     world_anywhere: World, at: str
 ) -> None:
     """W8: both are one transaction."""
-    dies_anywhere(world_anywhere, Work, at)
+    dies_anywhere(world_anywhere, MessageProcessor, at)
 
 
 @pytest.mark.parametrize(
     ("kind", "at"), [(DeletesFirst, "in_transaction"), (InboxApart, "before_commit")], ids=["deletes first", "apart"]
 )
-def test_w8_a_worker_that_marks_or_deletes_before_the_effect_is_caught(world: World, kind: type[Work], at: str) -> None:
+def test_w8_a_worker_that_marks_or_deletes_before_the_effect_is_caught(
+    world: World, kind: type[MessageProcessor], at: str
+) -> None:
     """W7, W8, negative controls: the message is gone, or known, and its effect was never there."""
     with pytest.raises(AssertionError):
         dies_anywhere(world, kind, at)
@@ -184,10 +186,10 @@ def both_hold_one(world: World, *, slow_clock: VirtualClock | None) -> list[obje
     world.says["a", 1] = [lingers]
     slow, fast = world.worker(clock=slow_clock), world.worker()
     with ThreadPoolExecutor(2) as pool:
-        first = pool.submit(slow.work.do, world.receive(slow))
+        first = pool.submit(slow.processor.process, world.receive(slow))
         assert is_in_handler.wait(30)
         world.simulator.advance(TIMEOUT_SECONDS + 1)
-        second = pool.submit(fast.work.do, world.receive(fast))
+        second = pool.submit(fast.processor.process, world.receive(fast))
         eventually(is_waiting, timeout_seconds=30, describe="the second worker to wait for the group's row")
         may_go_on.set()
         return [first.result(30), second.result(30)]
@@ -197,7 +199,7 @@ def test_w9_of_two_workers_with_one_message_the_late_one_commits_nothing(shared:
     """W9: the first one's time is over when it wants to commit; the second, which waited for it, does it."""
     ends = both_hold_one(shared, slow_clock=None)
 
-    assert ends == [Lost(), Done()]
+    assert ends == [Abandon(), Delete()]
     assert (shared.called, shared.effects()) == ([("a", 1), ("a", 1)], [("a", 1)])
     assert places(shared.left()) == [("a", 2)]
 
@@ -206,7 +208,7 @@ def test_w9_of_two_workers_with_one_message_the_second_sees_what_the_first_did(s
     """W9: the first does not know that its time is over, as after a pause, and commits; the second calls nothing."""
     ends = both_hold_one(shared, slow_clock=VirtualClock(shared.clock.now_us()))
 
-    assert ends == [Done(), Done()]
+    assert ends == [Delete(), Delete()]
     assert (shared.called, shared.effects()) == ([("a", 1)], [("a", 1)])
     assert places(shared.left()) == [("a", 2)]
 

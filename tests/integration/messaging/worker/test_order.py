@@ -14,14 +14,14 @@ from sqlalchemy import Engine
 from sluice import metrics
 from sluice.messaging.handlers import Ack, Reject, Retry
 from sluice.messaging.inbox.groups import Policy
-from sluice.messaging.worker.processor import Work
+from sluice.messaging.worker.processor import MessageProcessor
 from tests.support.broken_workers import DeletesFailed
 from tests.support.worker_harness import MAX_ATTEMPTS, POLL_SECONDS, World, envelope, places
 
 GOOD = json.loads(envelope("a", 2).body)
 
 
-def later_waits_for_earlier(world: World, kind: type[Work]) -> None:
+def later_waits_for_earlier(world: World, kind: type[MessageProcessor]) -> None:
     """W1: the head of a group fails twice; nothing behind it is handled or deleted before it."""
     world.send("a", "a", "b", "a")
     world.says["a", 1] = [Retry(delay_seconds=5), RuntimeError("not yet")]
@@ -36,7 +36,7 @@ def later_waits_for_earlier(world: World, kind: type[Work]) -> None:
 
 def test_w1_nothing_is_handled_before_what_failed_in_front_of_it(world: World) -> None:
     """W1: the group stands still behind its failed head, and goes on in order when that is done."""
-    later_waits_for_earlier(world, Work)
+    later_waits_for_earlier(world, MessageProcessor)
 
 
 def test_w1_a_worker_that_goes_on_behind_a_failure_is_caught(world: World) -> None:

@@ -16,7 +16,7 @@ from sluice.messaging.database import engines
 from sluice.messaging.envelope import TOMBSTONE, Event
 from sluice.messaging.errors import PermanentError, TransientError
 from sluice.messaging.handlers import ANY, Ack, Context, Handlers, Outcome, Reject, Retry
-from sluice.messaging.worker.processor import Back, Done, Lost
+from sluice.messaging.worker.processor import Abandon, Delete, Release
 from tests.support.worker_harness import MAX_ATTEMPTS, Said, World, create_tables, envelope, places
 
 
@@ -301,9 +301,9 @@ def test_a_database_that_is_away_for_a_while_uses_up_no_attempt(impatient: Engin
     worker = world.worker()
     worker.wait.meanwhile = lambda: writer.execute("ROLLBACK") if len(worker.wait.waits) == 5 else None
 
-    ended = worker.work.do(world.receive(worker))
+    ended = worker.processor.process(world.receive(worker))
 
-    assert ended == Done()
+    assert ended == Delete()
     assert [(call.place, call.attempt) for call in world.calls] == [(("a", 1), 1)]
     assert (len(worker.wait.waits), world.effects(), world.left()) == (5, [("a", 1)], [])
 
@@ -316,11 +316,11 @@ def test_a_database_that_is_away_for_longer_than_the_message_is_held_loses_it_un
     world.send("a")
     worker = world.worker()
 
-    ended = worker.work.do(world.receive(worker))
+    ended = worker.processor.process(world.receive(worker))
     writer.execute("ROLLBACK")
     world.work_off(worker)
 
-    assert ended == Lost()
+    assert ended == Abandon()
     assert {operation for operation, _ in worker.line.asked} == {"ReceiveMessage", "DeleteMessage"}
     assert [(call.place, call.attempt) for call in world.calls] == [(("a", 1), 2)]
 
@@ -433,9 +433,9 @@ def test_what_could_not_be_written_down_before_the_end_is_given_back(
 
     writer.execute("BEGIN IMMEDIATE")
     worker.wait.meanwhile = comes_between
-    ended = worker.work.do(world.receive(worker))
+    ended = worker.processor.process(world.receive(worker))
     writer.execute("ROLLBACK")
 
-    assert ended == Back(0)
+    assert ended == Release(0)
     assert worker.tally.take()[metrics.DEAD] == 0
     assert world.receive(worker).receive_count == 2

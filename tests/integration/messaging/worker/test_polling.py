@@ -2,6 +2,7 @@
 
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -18,12 +19,14 @@ from sluice.messaging.errors import OutboxError, TransientError
 from sluice.messaging.handlers import Ack, Context, Outcome, Retry
 from sluice.messaging.sqs import queue
 from sluice.messaging.sqs.queue import Queue, Received
-from sluice.messaging.telemetry.metrics import NoMetrics
 from sluice.messaging.waiting import Stop
-from sluice.messaging.worker.message_lease import Heartbeat, Hold
-from sluice.messaging.worker.processor import Back, Groups
+from sluice.messaging.worker.group_locks import GroupLocks
+from sluice.messaging.worker.lane import Lane
+from sluice.messaging.worker.message_lease import Heartbeat, MessageLease
+from sluice.messaging.worker.processor import Release
 from sluice.messaging.worker.scale_in_protection import Protection
-from sluice.messaging.worker.worker import Lane, Parts, Worker, WorkerSettings
+from sluice.messaging.worker.settings import WorkerSettings
+from sluice.messaging.worker.worker import Worker
 from tests.support.worker_harness import TIMEOUT_SECONDS, Fault, Hands, World, places
 
 RECEIVE = "ReceiveMessage"
@@ -209,27 +212,16 @@ def test_s3_a_worker_that_stops_still_gives_back(world: World) -> None:
     worker.wait.is_over = True
     worker.line.faults = [Fault(operation="ChangeMessageVisibility", unreachable=True)] * 2
 
-    ended = worker.work.do(world.receive(worker))
+    ended = worker.processor.process(world.receive(worker))
 
-    assert ended == Back(0)
+    assert ended == Release(0)
     assert len(worker.line.calls("ChangeMessageVisibility")) == 3
     assert world.receive(worker).receive_count == 2
 
 
-def worker_of(world: World, hands: Hands, stop: Stop, settings: WorkerSettings, *more: Lane) -> Worker:
+def worker_of(hands: Hands, stop: Stop, settings: WorkerSettings, *more: Lane) -> Worker:
     """Return a whole worker, with threads, on the machine's clock; with more lanes than the one."""
-    parts = Parts(
-        engine=world.engine,
-        queue=hands.queue,
-        inbox=world.inbox,
-        heartbeat=hands.heartbeat,
-        drainer=hands.drainer,
-        shutdown=hands.shutdown,
-        lanes=[hands.lane, *more],
-        protection=Protection(None, SystemClock()),
-        measured=NoMetrics(),
-        tally=hands.tally,
-    )
+    parts = replace(hands.parts, lanes=[*hands.parts.lanes, *more], protection=Protection(None, SystemClock()))
     return Worker(parts, settings=settings, stop=stop, clock=SystemClock())
 
 
@@ -252,7 +244,7 @@ def test_s2_a_worker_ends_in_time_whatever_its_handler_does(on_file: Engine, *, 
 
     world.says["a", 1] = [lingers]
     with ThreadPoolExecutor(1) as pool:
-        running = pool.submit(worker_of(world, hands, stop, SETTINGS).run)
+        running = pool.submit(worker_of(hands, stop, SETTINGS).run)
         assert is_in_handler.wait(30)
         stop.ask()
         stop.ask()
@@ -280,7 +272,7 @@ def test_s2_a_worker_ends_in_time_though_its_database_does_not_answer_a_commit(o
         assert may_end.wait(30)
 
     with ThreadPoolExecutor(1) as pool:
-        running = pool.submit(worker_of(world, hands, stop, SETTINGS).run)
+        running = pool.submit(worker_of(hands, stop, SETTINGS).run)
         assert is_in_commit.wait(30)
         stop.ask()
         try:
@@ -313,7 +305,7 @@ def test_s2_a_worker_finishes_what_it_has_when_there_is_time(on_file: Engine) ->
         return Ack()
 
     world.says["a", 1] = [asks_for_the_end]
-    worker_of(world, hands, stop, SETTINGS).run()
+    worker_of(hands, stop, SETTINGS).run()
 
     assert (world.effects(), places(world.left())) == ([("a", 1)], [("a", 2)])
 
@@ -332,7 +324,7 @@ def test_a_worker_goes_on_after_an_error_nobody_thought_of(on_file: Engine) -> N
             raise ZeroDivisionError
 
     hands = world.worker(poll_seconds=0, failpoint=breaks_once)
-    worker_of(world, hands, stop, SETTINGS).run()
+    worker_of(hands, stop, SETTINGS).run()
 
     assert world.effects() == [("b", 1)]
     assert places(world.left()) == [("a", 1)]
@@ -350,7 +342,7 @@ def test_a_lane_that_is_gone_ends_the_worker(on_file: Engine, monkeypatch: pytes
     monkeypatch.setattr(hands.lane, "step", exits)
 
     with pytest.raises(OutboxError, match="lane-0 ended by itself"):
-        worker_of(world, hands, Stop(), SETTINGS).run()
+        worker_of(hands, Stop(), SETTINGS).run()
 
 
 def test_a_hold_counts_from_the_poll_that_brought_the_message(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -378,9 +370,9 @@ def test_w12_a_lane_that_only_ends_its_message_is_no_handler_that_still_runs(wor
     world.send("a", "b")
     worker = world.worker()
     ending, following = (
-        Hold(world.receive(worker), clock=world.clock, timeout_seconds=30, seconds_max=300) for _ in range(2)
+        MessageLease(world.receive(worker), clock=world.clock, timeout_seconds=30, seconds_max=300) for _ in range(2)
     )
-    groups = Groups()
+    groups = GroupLocks()
     worker.wait.is_over = True  # so that nobody waits here
 
     with capture_logs() as logged, groups.alone("a", ending, worker.wait):

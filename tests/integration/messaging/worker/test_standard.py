@@ -17,16 +17,10 @@ from sluice.messaging.database import engines
 from sluice.messaging.envelope import Envelope
 from sluice.messaging.handlers import Handlers
 from sluice.messaging.inbox import tables
-from sluice.messaging.inbox.admission import Inbox
-from sluice.messaging.inbox.groups import Policy
 from sluice.messaging.inbox.tables import exceptions
 from sluice.messaging.sqs.queue import Queue
-from sluice.messaging.telemetry.tally import Tally
-from sluice.messaging.waiting import PollWait, Stop
-from sluice.messaging.worker.handler_runner import Performer
-from sluice.messaging.worker.message_lease import Heartbeat
-from sluice.messaging.worker.processor import Work, WorkSettings
-from sluice.messaging.worker.worker import Lane, WorkerSettings
+from sluice.messaging.telemetry.metrics import Tally
+from sluice.messaging.worker.build import build_worker
 from sluice.simulator.hook import Simulator
 
 _effects = Table(
@@ -45,32 +39,25 @@ class _Service:
 
     def __init__(self, engine: Engine, consumer: Consumer) -> None:
         simulator = Simulator()
-        self.engine, self.sqs, clock = engine, simulator.client("sqs"), simulator.clock
+        self.engine, self.sqs = engine, simulator.client("sqs")
         dead_letters = self.sqs.create_queue(QueueName="orders-dlq")["QueueUrl"]
         asked = self.sqs.get_queue_attributes(QueueUrl=dead_letters, AttributeNames=["QueueArn"])
         policy = {"deadLetterTargetArn": asked["Attributes"]["QueueArn"], "maxReceiveCount": "5"}
         attributes = {"RedrivePolicy": json.dumps(policy)}
         self.url = str(self.sqs.create_queue(QueueName="orders", Attributes=attributes)["QueueUrl"])
         self.failing: set[int] = set()
-        queue, wait, tally = Queue(self.sqs, self.url), PollWait(Stop()), Tally()
-        self.tally = tally
-        work = Work(
-            engine,
-            queue,
-            Inbox(Policy.declared(consumer), clock=clock),
-            Performer(handlers=Handlers({"*": self._handle})),
-            Heartbeat(queue, timeout_seconds=30, clock=clock),
-            settings=WorkSettings(
-                consumer=consumer.name, max_attempts=5, timeout_seconds=30, hold_seconds_max=300, is_ordered=False
-            ),
-            wait=wait,
-            clock=clock,
-            chance=random.Random(1),  # noqa: S311 (jitter is no secret)
-            tally=tally,
+        self.tally = Tally()
+        worker = build_worker(
+            consumer,
+            queue=Queue(self.sqs, self.url),
+            database=engine,
+            handlers=Handlers({"*": self._handle}),
+            lanes=1,
+            clock=simulator.clock,
+            rng=random.Random(1),  # noqa: S311 (jitter is no secret)
+            hooks=[self.tally],
         )
-        settings = WorkerSettings(lanes=1, wait_seconds=10, drain_seconds=20, keep_inbox_seconds=1e6, is_ordered=False)
-        chance = random.Random(2)  # noqa: S311 (jitter is no secret)
-        self._lane = Lane(queue, work, settings=settings, wait=wait, clock=clock, chance=chance)
+        self._lane = worker.parts.lanes[0]
 
     def _handle(self, session: Session, event: Event, context: Context) -> Outcome:
         if context.seq in self.failing and context.attempt == 1:

@@ -13,8 +13,9 @@ from sluice.messaging.envelope import Event
 from sluice.messaging.errors import OutboxError
 from sluice.messaging.handlers import Ack, Context, Outcome
 from sluice.messaging.waiting import Stop
-from sluice.messaging.worker.processor import Lost
-from sluice.messaging.worker.worker import Lane, WorkerSettings
+from sluice.messaging.worker.lane import Lane
+from sluice.messaging.worker.processor import Abandon
+from sluice.messaging.worker.settings import WorkerSettings
 from sluice.simulator.hook import Simulator
 from tests.integration.messaging.worker.test_hold import MachineClock
 from tests.integration.messaging.worker.test_polling import join_lanes, worker_of
@@ -39,9 +40,17 @@ def test_a_handler_that_never_ends_ends_its_worker_and_nothing_behind_it(on_post
 
     world.says["a", 1] = [never_ends]
     hands, stop = world.worker(poll_seconds=0), Stop()
-    other = Lane(hands.queue, hands.work, settings=SETTINGS, wait=hands.wait, clock=world.clock, chance=seeded(2))
+    other = Lane(
+        hands.queue,
+        hands.processor,
+        settings=SETTINGS,
+        wait=hands.wait,
+        clock=world.clock,
+        rng=seeded(2),
+        signs=hands.parts.signs,
+    )
     with ThreadPoolExecutor(1) as pool:
-        running = pool.submit(worker_of(world, hands, stop, SETTINGS, other).run)
+        running = pool.submit(worker_of(hands, stop, SETTINGS, other).run)
         try:
             with pytest.raises(OutboxError, match="of group a was given up and has not ended"):
                 running.result(PATIENCE_SECONDS)
@@ -73,7 +82,7 @@ def test_a_database_that_falls_silent_is_waited_for_so_long_and_costs_one_messag
         worker.wait.meanwhile = lambda: world.simulator.advance(TIMEOUT_SECONDS)
         line.hold()
 
-        ended = worker.work.do(world.receive(worker))
+        ended = worker.processor.process(world.receive(worker))
         worker.lane.step()
         received = len(worker.line.calls("ReceiveMessage"))
         line.let_go()
@@ -81,7 +90,7 @@ def test_a_database_that_falls_silent_is_waited_for_so_long_and_costs_one_messag
         silent.dispose()
     world.engine = on_postgres
 
-    assert (ended, received) == (Lost(), 2)
+    assert (ended, received) == (Abandon(), 2)
     attempts = {place: attempt for call in world.calls for place, attempt in [(call.place, call.attempt)]}
     assert attempts == {("warm", 1): 1, ("a", 1): 2, ("a", 2): 1, ("b", 1): 1, ("c", 1): 1}
     assert sorted(world.effects()) == sorted(attempts)

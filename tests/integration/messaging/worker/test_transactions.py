@@ -80,7 +80,7 @@ def test_a_serialization_failure_of_the_handler_is_no_database_that_is_away(on_p
 
     assert places(world.dead()) == [("a", 1)]
     assert "could not serialize access" in str(world.exceptions()["a", 1][1])
-    assert not worker.work.is_database_away
+    assert not worker.processor.transactions.is_database_away
 
 
 def test_another_database_that_is_away_is_this_messages_failure(engine: Engine) -> None:

@@ -11,7 +11,7 @@ from sqlalchemy.orm import Session
 from sluice.messaging.envelope import Event
 from sluice.messaging.handlers import Ack, Context, Outcome, Reject
 from sluice.messaging.inbox.groups import Policy
-from sluice.messaging.worker.processor import Lost
+from sluice.messaging.worker.processor import Abandon
 from tests.support.worker_harness import MAX_ATTEMPTS, TIMEOUT_SECONDS, Killed, World, dying, places
 
 PARKS = Policy(consumer="billing", parks_poison=True, parks_gaps=True)
@@ -76,14 +76,14 @@ def test_an_inbox_that_cannot_be_written_takes_no_message_with_it(world: World) 
     _rename(world.engine, "sluice_inbox_group", "elsewhere")
     worker = world.worker()
 
-    ended = worker.work.do(world.receive(worker))
+    ended = worker.processor.process(world.receive(worker))
     for _ in range(3 * MAX_ATTEMPTS):
         worker.lane.step()
     received = len(worker.line.calls("ReceiveMessage"))
     _rename(world.engine, "elsewhere", "sluice_inbox_group")
     world.work_off(worker)
 
-    assert (ended, received) == (Lost(), 1)
+    assert (ended, received) == (Abandon(), 1)
     assert sorted(world.effects()) == [("a", 1), ("b", 1), ("c", 1)]
     assert (world.left(), world.dead()) == ([], [])
 

@@ -12,9 +12,10 @@ from structlog.testing import capture_logs
 
 from sluice.clock import VirtualClock, clock_id
 from sluice.errors import ConfigError
-from sluice.messaging.telemetry import alive
-from sluice.messaging.telemetry.alive import NoSign, Sign
-from sluice.messaging.telemetry.liveness import SLACK_SECONDS, AliveFile, Liveness, Promises, Signs, Watch
+from sluice.messaging import alive
+from sluice.messaging.alive import NoSign, Sign
+from sluice.messaging.liveness import SLACK_SECONDS, AliveFile, Liveness, Watch
+from sluice.messaging.worker.signs import Promises, Signs
 
 
 @pytest.fixture

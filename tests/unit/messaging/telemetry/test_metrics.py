@@ -20,9 +20,8 @@ from sluice.cli.services import running
 from sluice.clock import VirtualClock
 from sluice.errors import ConfigError
 from sluice.messaging.telemetry.instruments import InstrumentMetrics
-from sluice.messaging.telemetry.metrics import EmbeddedMetrics, EveryMetrics
+from sluice.messaging.telemetry.metrics import EmbeddedMetrics, EveryMetrics, Tally
 from sluice.messaging.telemetry.prometheus import PrometheusMetrics, serve
-from sluice.messaging.telemetry.tally import Tally
 
 QUEUE = {"Queue": "sluice-local-billing.fifo"}
 

@@ -6,7 +6,7 @@ import pytest
 
 from sluice.declaration import Consumer
 from sluice.errors import ConfigError
-from sluice.messaging.worker.worker import WorkerSettings
+from sluice.messaging.worker.settings import WorkerSettings
 
 SETTINGS = WorkerSettings(lanes=4, wait_seconds=10, drain_seconds=20, keep_inbox_seconds=60)
 IN_TIME = "what a poll brings after SIGTERM has to be worked on in time"

@@ -15,8 +15,8 @@ from sluice.errors import HistoryError
 from sluice.history.events import Event
 from sluice.recorder.journal import SCHEMA
 from spark_load.history import parquet_files
+from spark_load.history.columns import NONE, Events
 from spark_load.history.parquet_files import Piece, pieces, read, read_groups, write
-from spark_load.judge.screening.columns import NONE, Events
 from tests.support.histories import sane
 
 _SAID = b"sluice.buckets"

@@ -14,11 +14,11 @@ import pytest
 from sluice.history.checker import Activity, Expectation
 from sluice.history.events import Event, Kind, answer_detail
 from sluice.recorder.journal import SCHEMA
+from spark_load.history.columns import NONE, Events, alike, hashes
 from spark_load.history.parquet_files import pieces, read
 from spark_load.judge.counts import count, facts
 from spark_load.judge.measures import _rounded, joined, measures, nothing
 from spark_load.judge.screening.buckets import Rows, cleared, group_names
-from spark_load.judge.screening.columns import NONE, Events, alike, hashes
 from spark_load.judge.screening.encode import narrow
 from tests.support.histories import EXPECTATION, full, published, received
 

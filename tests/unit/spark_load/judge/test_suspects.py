@@ -18,9 +18,9 @@ from hypothesis import strategies as st
 from sluice.history.checker import Activity, Expectation, Finding, Surroundings, check_group
 from sluice.history.events import Event, Kind, settle
 from sluice.recorder.journal import SCHEMA
+from spark_load.history.columns import Events
 from spark_load.judge.screening import suspects as under_test
 from spark_load.judge.screening.buckets import Rows, cleared, group_names, suspects
-from spark_load.judge.screening.columns import Events
 from spark_load.judge.screening.encode import narrow
 from tests.support.anomalies import CASES
 from tests.support.histories import EXPECTATION, deleted, full, handled, published, received, sane

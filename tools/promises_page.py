@@ -1,15 +1,9 @@
-"""Write the pages that follow from the code: `python docs/generate.py` (or `make docs`)."""
-
-from pathlib import Path
+"""docs/promises.md, from `contract_tests/promises/`: each with its evidence, its saboteurs and who deviates."""
 
 from contract_tests.promises import CORE, PROMISES, Evidence
 from contract_tests.promises.untested import NOT_TESTED
-from docs import conformance_page, pitfalls_page, stacks_page
 from sluice import deviations
 
-_DOCS = Path(__file__).resolve().parent
-_PROMISES = _DOCS / "promises.md"
-_STACKS = _DOCS / "architecture" / "stacks.md"
 _HEAD = """# Promises
 
 Generated from `contract_tests/promises/` by `make docs`; do not edit.
@@ -22,7 +16,7 @@ What was collected about AWS and is no promise stands at the end, with the reaso
 """
 
 
-def promises_page() -> str:
+def page() -> str:
     """Return docs/promises.md."""
     core = [f"- **{id_}** {PROMISES[id_].statement}" for id_ in CORE]
     lines = [
@@ -58,11 +52,3 @@ def _not_tested() -> list[str]:
 def _evidence(evidence: Evidence) -> str:
     source = f"<{evidence.source}>" if evidence.source.startswith("https:") else f"`{evidence.source}`"
     return f"{evidence.grade.value} ({evidence.date}) {source}"
-
-
-if __name__ == "__main__":
-    conformance_page.write(conformance_page.stored(_DOCS), _DOCS)
-    pitfalls_page.write()
-    _PROMISES.write_text(promises_page(), encoding="utf-8")
-    written = _STACKS.read_text(encoding="utf-8")
-    _STACKS.write_text(stacks_page.fill(written, stacks_page.parts()), encoding="utf-8")

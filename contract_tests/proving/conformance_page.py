@@ -1,4 +1,7 @@
-"""docs/conformance.md and .html, from docs/conformance.json, which `make conformance` writes."""
+"""docs/conformance.md and .html, from docs/conformance.json, which `make conformance` writes.
+
+The file has one line for each target, each promise, and each result of a promise on a target.
+"""
 
 import json
 import re
@@ -22,15 +25,35 @@ _TEMPLATE = Path(__file__).resolve().parent / "conformance_template.html"
 def write(matrix: Matrix, folder: Path) -> None:
     """Write the matrix and both pages into a folder."""
     folder.mkdir(parents=True, exist_ok=True)
-    stored = json.dumps(matrix, indent=1, ensure_ascii=False) + "\n"
-    for name, text in (("json", stored), ("md", markdown(matrix)), ("html", html(matrix))):
+    for name, text in (("json", dumped(matrix)), ("md", markdown(matrix)), ("html", html(matrix))):
         (folder / f"conformance.{name}").write_text(text, encoding="utf-8")
 
 
-def stored(folder: Path) -> Matrix:
+def dumped(matrix: Matrix) -> str:
+    """Return the matrix as JSON, one row a line: a promise that changes on one target changes one line."""
+    tables = {
+        "targets": matrix["targets"],
+        "promises": [{key: row[key] for key in ("id", "area", "statement")} for row in matrix["promises"]],
+        "results": [
+            {"promise": row["id"], "target": target, **result}
+            for row in matrix["promises"]
+            for target, result in row["results"].items()
+        ],
+    }
+    lines = [f'{{"date": {json.dumps(matrix["date"])}']
+    for name, rows in tables.items():
+        lines += [f'"{name}": [\n' + ",\n".join(json.dumps(row, ensure_ascii=False) for row in rows) + "\n]"]
+    return ",\n".join(lines) + "}\n"
+
+
+def stored(folder: Path) -> dict[str, Any]:
     """Return the matrix a folder holds."""
-    matrix: Matrix = json.loads((folder / "conformance.json").read_text(encoding="utf-8"))
-    return matrix
+    tables = json.loads((folder / "conformance.json").read_text(encoding="utf-8"))
+    results: dict[str, dict[str, Any]] = {row["id"]: {} for row in tables["promises"]}
+    for row in tables["results"]:
+        results[row["promise"]][row["target"]] = {"status": row["status"], "evidence": row["evidence"]}
+    promises = [{**row, "results": results[row["id"]]} for row in tables["promises"]]
+    return {"date": tables["date"], "targets": tables["targets"], "promises": promises}
 
 
 def counts(matrix: Matrix) -> dict[str, Counter[str]]:

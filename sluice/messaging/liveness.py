@@ -7,30 +7,21 @@ overdue, whatever fails: a database or a queue that is away is no reason to star
 import os
 import threading
 from collections.abc import Mapping
-from contextlib import AbstractContextManager
-from dataclasses import dataclass
 from datetime import UTC, datetime
-from math import ceil, inf
+from math import inf
 from pathlib import Path
 
 import structlog
 
 from sluice.clock import Clock, clock_id
 from sluice.errors import ConfigError
-from sluice.messaging.envelope import Event
-from sluice.messaging.handlers import Context
-from sluice.messaging.sqs.queue import CALL_SECONDS_MAX, CONNECT_SECONDS
-from sluice.messaging.telemetry import alive
-from sluice.messaging.telemetry.alive import Sign
-from sluice.messaging.telemetry.tracing import Told, Tracing
-from sluice.messaging.worker.message_lease import Heartbeat
+from sluice.messaging import alive
+from sluice.messaging.alive import Sign
 
 _log = structlog.get_logger()
 SLACK_SECONDS = 30.0
 """On top of every promise, for what no timeout of ours bounds: a name to resolve, several addresses to connect to, a
 machine that is busy. A stuck part stays stuck, so it may be noticed that late."""
-_EXTENDED_MAX = 10  # messages that one call of the heartbeat extends
-_DELETE_TRIES = 3  # as often as `sluice.messaging.worker.processor` tries to delete or to give back
 _STARTUP_SECONDS = 120.0  # from the first sign to the second: the queue and the database are asked in between
 _WRITE_SECONDS = 5.0  # between two signs that say the same
 
@@ -61,93 +52,6 @@ class Liveness:
         now = self._clock.monotonic()
         with self._lock:
             return {name: now - due_at for name, due_at in sorted(self._due_at.items()) if due_at < now}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Promises:
-    """Within how many seconds the parts of a worker give their next sign of life; by default they promise nothing.
-
-    Args:
-        polling: a lane that receives, or rests after it could not.
-        working: a lane or a drainer that works on a message, or waits for the database.
-        beating: the heartbeat.
-    """
-
-    polling: float = inf
-    working: float = inf
-    beating: float = inf
-
-    @classmethod
-    def of_worker(
-        cls, *, lanes: int, rest_seconds_max: float, timeout_seconds: int, handler_seconds_max: float
-    ) -> "Promises":
-        """Return what follows from a worker's settings.
-
-        Args:
-            lanes: how many messages it holds at most.
-            rest_seconds_max: of a lane after a failed poll.
-            timeout_seconds: visibility timeout of the queue.
-            handler_seconds_max: deadline of a handler; a database's answer is not waited for longer either.
-        """
-        answer_seconds = Heartbeat.answer_seconds(timeout_seconds)
-        calls_max = ceil(lanes / _EXTENDED_MAX)
-        return cls(
-            # The poll itself, and the rest after one that failed.
-            polling=CALL_SECONDS_MAX + rest_seconds_max + SLACK_SECONDS,
-            # Past the deadline by a quarter of the timeout the worker ends by itself; before it the message is ended.
-            working=handler_seconds_max + timeout_seconds / 4 + _DELETE_TRIES * CALL_SECONDS_MAX + SLACK_SECONDS,
-            # One call for every ten messages, one after the other; the interval is a second at most.
-            beating=1 + calls_max * (min(CONNECT_SECONDS, answer_seconds) + answer_seconds) + SLACK_SECONDS,
-        )
-
-
-class Signs:
-    """Gives a worker's signs of life, each for the thread that calls.
-
-    Args:
-        liveness: takes them.
-        promises: how long each is good for.
-    """
-
-    def __init__(self, liveness: Liveness, promises: Promises | None = None) -> None:
-        self.liveness = liveness
-        self._promises = Promises() if promises is None else promises
-
-    def polling(self) -> None:
-        """Promise the end of a poll."""
-        self._expect(self._promises.polling)
-
-    def working(self) -> None:
-        """Promise the end of a message, or of a wait for the database."""
-        self._expect(self._promises.working)
-
-    def beating(self) -> None:
-        """Promise the next beat."""
-        self._expect(self._promises.beating)
-
-    def ended(self) -> None:
-        """Promise nothing more."""
-        self.liveness.forget(threading.current_thread().name)
-
-    def _expect(self, seconds: float) -> None:
-        self.liveness.expect(threading.current_thread().name, seconds)
-
-
-class WatchedTracing:
-    """Promises an end whenever a handler begins, and traces as another does: a drainer handles many in one step.
-
-    Args:
-        tracing: the other.
-        signs: of the worker.
-    """
-
-    def __init__(self, tracing: Tracing, signs: Signs) -> None:
-        self._tracing, self._signs = tracing, signs
-
-    def handling(self, event: Event, context: Context) -> AbstractContextManager[Told]:
-        """Return the other's block."""
-        self._signs.working()
-        return self._tracing.handling(event, context)
 
 
 class AliveFile:

@@ -237,7 +237,7 @@ def _unit(name: str, hint: object) -> str:
     unit = _UNITS.get(name.rpartition("_")[2])
     if unit is None and hint is str:
         return "text"
-    assert unit is not None, f"docs/declared.py knows no unit for {name}"
+    assert unit is not None, f"tools/declared_fields.py knows no unit for {name}"
     return unit
 
 
@@ -245,12 +245,16 @@ def _allowed(declared: type, name: str) -> str:
     """Return what the class says is allowed, for every wrong value of the field."""
     said = []
     field = f"{declared.__name__}.{name}"
-    assert field in _REFUSED, f"docs/declared.py has no wrong value of {field}: give it one, or () if none is refused"
+    assert field in _REFUSED, (
+        f"tools/declared_fields.py has no wrong value of {field}: give it one, or () if none is refused"
+    )
     for wrong in _REFUSED[field]:
         try:
             declared(**{**_SOUND[declared], **wrong})
         except ConfigError as error:
             said.append(str(error).partition(", allowed is ")[2].rpartition("; change it in ")[0])
         else:
-            raise AssertionError(f"{declared.__name__} accepts {wrong}: docs/declared.py wants a wrong value there")
+            raise AssertionError(
+                f"{declared.__name__} accepts {wrong}: tools/declared_fields.py wants a wrong value there"
+            )
     return "; ".join(dict.fromkeys(said))

@@ -1,0 +1,239 @@
+"""Alarms, and the topic they tell operators by.
+
+Missing data. What a queue holds is not reported once nobody has touched the queue for six hours, whatever it holds; so
+those alarms *ignore* gaps: a forgotten dead letter goes on ringing, and an idle queue stays silent. What SNS counts is
+not reported while there is nothing to count; those alarms take a gap for zero. The leading relay reports twice a
+minute whatever there is to report, so a gap in the outbox's lag *is* the failure: nobody publishes.
+AWS: https://docs.aws.amazon.com/AWSSimpleQueueService/latest/SQSDeveloperGuide/monitoring-using-cloudwatch.html
+(read 2026-11-21).
+"""
+
+import aws_cdk as cdk
+from aws_cdk import aws_cloudwatch as cloudwatch
+from aws_cdk import aws_cloudwatch_actions as actions
+from aws_cdk import aws_iam as iam
+from aws_cdk import aws_kms as kms
+from aws_cdk import aws_sns as sns
+from aws_cdk import aws_sns_subscriptions as subscriptions
+from constructs import Construct
+
+from sluice import naming
+from sluice.constructs import metrics
+from sluice.constructs.nag import acknowledge
+from sluice.declaration import Consumer, Environment, Gaps
+from sluice.metrics import OUTBOX_LAG, OUTBOX_QUARANTINED, PARKED_GROUPS
+from sluice.scaling import backlog
+
+_IGNORE, _NOT_BREACHING = cloudwatch.TreatMissingData.IGNORE, cloudwatch.TreatMissingData.NOT_BREACHING
+_BREACHING = cloudwatch.TreatMissingData.BREACHING
+_AT_LEAST = cloudwatch.ComparisonOperator.GREATER_THAN_OR_EQUAL_TO_THRESHOLD
+_MORE_THAN = cloudwatch.ComparisonOperator.GREATER_THAN_THRESHOLD
+_PINNED_MINUTES = 15
+_PARKED_MINUTES = 10
+
+
+class OperatorTopic(Construct):
+    """Where alarms go. A standard topic: CloudWatch does not publish to FIFO topics.
+
+    AWS: https://docs.aws.amazon.com/AmazonCloudWatch/latest/monitoring/Notify_Users_Alarm_Changes.html
+    (read 2026-11-21).
+    """
+
+    def __init__(self, scope: Construct, id_: str, *, environment: Environment, key: kms.IKey | None) -> None:
+        super().__init__(scope, id_)
+        self.topic = sns.Topic(
+            self, "Topic", topic_name=naming.operator_topic_name(environment), master_key=key, enforce_ssl=True
+        )
+        self.topic.add_to_resource_policy(
+            iam.PolicyStatement(
+                sid="AllowAlarms",
+                actions=["sns:Publish"],
+                resources=[self.topic.topic_arn],
+                principals=[iam.ServicePrincipal("cloudwatch.amazonaws.com")],
+                conditions={"StringEquals": {"aws:SourceAccount": cdk.Stack.of(self).account}},
+            )
+        )
+        for address in environment.alarm_emails:
+            subscription = self.topic.add_subscription(subscriptions.EmailSubscription(address))
+            acknowledge(
+                subscription, "Serverless-SNSRedrivePolicy", "a mail that does not arrive is still in CloudWatch"
+            )
+
+
+class Alarms(Construct):
+    """Every alarm of an environment, each with what it means and what to do about it in its description."""
+
+    def __init__(self, scope: Construct, id_: str, *, environment: Environment, topic: sns.ITopic) -> None:
+        super().__init__(scope, id_)
+        self._environment = environment
+        self._action = actions.SnsAction(topic)
+        self._watch_topic()
+        if environment.relay:
+            self._watch_outbox()
+        for consumer in environment.consumers:
+            self._watch_queues(consumer)
+            self._watch_latency(consumer)
+            self._watch_service(consumer)
+            if consumer.parks:
+                self._watch_inbox(consumer)
+
+    def _alarm(
+        self,
+        subject: str,
+        condition: str,
+        metric: cloudwatch.IMetric,
+        *,
+        threshold: float,
+        missing: cloudwatch.TreatMissingData,
+        description: str,
+        operator: cloudwatch.ComparisonOperator = _AT_LEAST,
+        minutes: int = 1,
+        of_minutes: int = 1,
+    ) -> None:
+        alarm = cloudwatch.Alarm(
+            self,
+            f"{subject}-{condition}",
+            alarm_name=naming.alarm_name(self._environment, subject, condition),
+            alarm_description=description,
+            metric=metric,
+            threshold=threshold,
+            comparison_operator=operator,
+            datapoints_to_alarm=minutes,
+            evaluation_periods=of_minutes,
+            treat_missing_data=missing,
+        )
+        alarm.add_alarm_action(self._action)
+        alarm.add_ok_action(self._action)
+
+    def _watch_topic(self) -> None:
+        name = naming.topic_name(self._environment)
+        self._alarm(
+            "topic",
+            "failed",
+            metrics.topic_metric(name, "NumberOfNotificationsFailed"),
+            threshold=1,
+            missing=_NOT_BREACHING,
+            description="SNS could not deliver to a queue. See which undelivered DLQ fills, then its queue's policy and"
+            " key.",
+        )
+        self._alarm(
+            "topic",
+            "lost",
+            metrics.topic_metric(name, "NumberOfNotificationsFailedToRedriveToDlq"),
+            threshold=1,
+            missing=_NOT_BREACHING,
+            description="Messages are lost: SNS could neither deliver them nor put them into the undelivered DLQ."
+            " Publish them again; consumers that had them need an inbox.",
+        )
+
+    def _watch_outbox(self) -> None:
+        self._alarm(
+            "relay",
+            "lagging",
+            metrics.outbox_metric(self._environment, OUTBOX_LAG, "Maximum"),
+            threshold=self._environment.outbox_lag_seconds,
+            operator=_MORE_THAN,
+            minutes=3,  # a relay that dies is replaced sooner
+            of_minutes=5,
+            missing=_BREACHING,
+            description=f"A committed message has waited longer than {self._environment.outbox_lag_seconds} s to be"
+            " published, or no relay leads. See the relay's log: SNS refuses, the database does not answer, no task"
+            " starts, or a message is quarantined.",
+        )
+        self._alarm(
+            "relay",
+            "quarantined",
+            metrics.outbox_metric(self._environment, OUTBOX_QUARANTINED, "Maximum"),
+            threshold=1,
+            missing=_NOT_BREACHING,  # without a relay `lagging` rings
+            description="SNS refuses a message as it is, and its group waits behind it. See `sluice"
+            " outbox ls`, mend what refuses it, then unquarantine or skip it.",
+        )
+
+    def _watch_inbox(self, consumer: Consumer) -> None:
+        minutes = _PARKED_MINUTES + consumer.gap_wait_seconds // 60 if consumer.gaps is Gaps.WAIT else _PARKED_MINUTES
+        self._alarm(
+            consumer.name,
+            "parked",
+            metrics.inbox_metric(self._environment, consumer, PARKED_GROUPS, "Maximum"),
+            threshold=1,
+            minutes=minutes,
+            of_minutes=minutes,
+            missing=_IGNORE,
+            description=f"A group has been parked for {minutes} minutes: a message is missing, dead or held, and what"
+            " follows it is set aside. See `sluice dlq ls`, then redrive, replace, retry or skip it.",
+        )
+
+    def _watch_queues(self, consumer: Consumer) -> None:
+        for condition, name, description in (
+            (
+                "dead-letters",
+                naming.dead_letter_queue_name(self._environment, consumer),
+                f"A message failed {consumer.max_attempts} times. Inspect it, fix the cause, redrive it.",
+            ),
+            (
+                "undelivered",
+                naming.undelivered_queue_name(self._environment, consumer),
+                "SNS could not deliver a message to the queue: its policy or its key is wrong. Fix it, then send"
+                " these messages to that queue.",
+            ),
+        ):
+            self._alarm(
+                consumer.name,
+                condition,
+                # Not NumberOfMessagesSent: it does not count what SQS moves itself.
+                metrics.queue_metric(name, "ApproximateNumberOfMessagesVisible", "Maximum"),
+                threshold=1,
+                missing=_IGNORE,
+                description=description,
+            )
+
+    def _watch_latency(self, consumer: Consumer) -> None:
+        age = metrics.inputs(self._environment, consumer)[backlog.AGE]
+        self._alarm(
+            consumer.name,
+            "late",
+            age,
+            threshold=consumer.acceptable_latency_seconds,
+            operator=_MORE_THAN,
+            minutes=3,
+            of_minutes=5,
+            missing=_IGNORE,
+            description=f"A message has waited longer than {consumer.acceptable_latency_seconds} s. See the dashboard:"
+            " failing tasks, too few tasks, or a stuck group.",
+        )
+        self._alarm(
+            consumer.name,
+            "expiring",
+            age,
+            threshold=consumer.message_retention_seconds / 2,
+            missing=_IGNORE,
+            description=f"A message has waited half of the {consumer.message_retention_seconds} s after which SQS"
+            " deletes it.",
+        )
+
+    def _watch_service(self, consumer: Consumer) -> None:
+        self._alarm(
+            consumer.name,
+            "stuck",
+            metrics.evaluated(consumer.group_stuck, self._environment, consumer, label="late while lanes are idle"),
+            threshold=1,
+            minutes=8,  # while tasks start, or one metric is late, lanes look idle for some minutes
+            of_minutes=10,
+            missing=_IGNORE,
+            description="The oldest message is late though tasks are idle: its group is blocked by a failing or slow"
+            " message, or holds most of the load. More tasks do not help.",
+        )
+        self._alarm(
+            consumer.name,
+            "pinned",
+            metrics.evaluated(
+                consumer.capacity_pinned, self._environment, consumer, label="behind with all tasks at work"
+            ),
+            threshold=1,
+            minutes=_PINNED_MINUTES,
+            of_minutes=_PINNED_MINUTES,
+            missing=_IGNORE,
+            description=f"All {consumer.max_tasks} tasks have had more than they can do in time for"
+            f" {_PINNED_MINUTES} minutes. Raise max_tasks, or make the handler faster.",
+        )

@@ -1,0 +1,139 @@
+"""The page an operator looks at: topic, outbox, then every consumer."""
+
+from collections.abc import Sequence
+
+from aws_cdk import aws_cloudwatch as cloudwatch
+from constructs import Construct
+
+from sluice import naming
+from sluice.constructs import metrics
+from sluice.declaration import Consumer, Environment
+from sluice.metrics import OUTBOX_LAG, OUTBOX_PENDING, OUTBOX_PUBLISHED, OUTBOX_QUARANTINED
+from sluice.scaling import backlog
+
+_WIDTH = 8
+
+
+class Dashboard(Construct):
+    """One page for an environment: the topic, the outbox where there is a relay, then two rows for each consumer."""
+
+    def __init__(self, scope: Construct, id_: str, *, environment: Environment) -> None:
+        super().__init__(scope, id_)
+        self.dashboard = cloudwatch.Dashboard(self, "Dashboard", dashboard_name=naming.cluster_name(environment))
+        self.dashboard.add_widgets(*_topic_row(environment))
+        if environment.relay:
+            self.dashboard.add_widgets(_heading("relay"))
+            self.dashboard.add_widgets(*_outbox_row(environment))
+        for consumer in environment.consumers:
+            self.dashboard.add_widgets(_heading(consumer.name))
+            self.dashboard.add_widgets(*_queue_row(environment, consumer))
+            self.dashboard.add_widgets(*_service_row(environment, consumer))
+
+
+def _heading(name: str) -> cloudwatch.TextWidget:
+    return cloudwatch.TextWidget(markdown=f"## {name}", width=3 * _WIDTH, height=1)
+
+
+def _graph(
+    title: str,
+    left: Sequence[cloudwatch.IMetric],
+    *,
+    right: Sequence[cloudwatch.IMetric] = (),
+    line: tuple[str, float] | None = None,
+) -> cloudwatch.GraphWidget:
+    lines = [] if line is None else [cloudwatch.HorizontalAnnotation(label=line[0], value=line[1])]
+    return cloudwatch.GraphWidget(
+        title=title, left=list(left), right=list(right), left_annotations=lines, width=_WIDTH, period=metrics.MINUTE
+    )
+
+
+def _topic_row(environment: Environment) -> list[cloudwatch.IWidget]:
+    name = naming.topic_name(environment)
+    return [
+        _graph("Published", [metrics.topic_metric(name, "NumberOfMessagesPublished")]),
+        _graph("Delivered", [metrics.topic_metric(name, "NumberOfNotificationsDelivered")]),
+        _graph(
+            "Not delivered",
+            [
+                metrics.topic_metric(name, f"NumberOfNotifications{what}")
+                for what in ("Failed", "RedrivenToDlq", "FailedToRedriveToDlq", "FilteredOut")
+            ],
+        ),
+    ]
+
+
+def _outbox_row(environment: Environment) -> list[cloudwatch.IWidget]:
+    def metric(name: str, statistic: str) -> cloudwatch.Metric:
+        return metrics.outbox_metric(environment, name, statistic)
+
+    return [
+        _graph(
+            "Oldest unpublished, s",
+            [metric(OUTBOX_LAG, "Maximum")],
+            line=("outbox_lag_seconds", environment.outbox_lag_seconds),
+        ),
+        _graph(
+            "Unpublished, and quarantined",
+            [metric(OUTBOX_PENDING, "Maximum")],
+            right=[metric(OUTBOX_QUARANTINED, "Maximum")],
+        ),
+        _graph("Published from the outbox a minute", [metric(OUTBOX_PUBLISHED, "Sum")]),
+    ]
+
+
+def _queue_row(environment: Environment, consumer: Consumer) -> list[cloudwatch.IWidget]:
+    inputs = metrics.inputs(environment, consumer)
+    name = naming.queue_name(environment, consumer)
+    counts = {
+        what: metrics.queue_metric(name, metric_name, "Sum")
+        for what, metric_name in (
+            ("sent", "NumberOfMessagesSent"),
+            ("deleted", "NumberOfMessagesDeleted"),
+            ("deduplicated", "NumberOfDeduplicatedSentMessages"),
+        )
+    }
+    dead = [
+        metrics.queue_metric(dlq, "ApproximateNumberOfMessagesVisible", "Maximum")
+        for dlq in (
+            naming.dead_letter_queue_name(environment, consumer),
+            naming.undelivered_queue_name(environment, consumer),
+        )
+    ]
+    return [
+        _graph(
+            "Oldest message, s",
+            [inputs[backlog.AGE]],
+            line=("acceptable latency", consumer.acceptable_latency_seconds),
+        ),
+        _graph("Sent and deleted a minute", list(counts.values())),
+        _graph("Messages, and dead letters", [inputs[backlog.VISIBLE], inputs[backlog.IN_FLIGHT]], right=dead),
+    ]
+
+
+def _service_row(environment: Environment, consumer: Consumer) -> list[cloudwatch.IWidget]:
+    inputs = metrics.inputs(environment, consumer)
+    groups = metrics.queue_metric(
+        naming.queue_name(environment, consumer), "ApproximateNumberOfGroupsWithInflightMessages", "Average"
+    )
+    per_task = metrics.evaluated(backlog.backlog_per_task(), environment, consumer, label="backlog per task")
+    scaled_on = metrics.evaluated(consumer.clamped_backlog_per_task, environment, consumer, label="what scaling sees")
+    drain = cloudwatch.MathExpression(
+        expression="IF(deleted > sent, visible / (deleted - sent))",
+        using_metrics={
+            "visible": inputs[backlog.VISIBLE],
+            "sent": metrics.queue_metric(naming.queue_name(environment, consumer), "NumberOfMessagesSent", "Sum"),
+            "deleted": metrics.queue_metric(naming.queue_name(environment, consumer), "NumberOfMessagesDeleted", "Sum"),
+        },
+        label="minutes to drain",
+        period=metrics.MINUTE,
+    )
+    return [
+        _graph("Backlog per task", [per_task, scaled_on], line=("target", consumer.target_backlog)),
+        _graph(
+            f"Tasks ({consumer.min_tasks} to {consumer.max_tasks}), empty receives",
+            [inputs[backlog.RUNNING]],
+            right=[inputs[backlog.EMPTY_RECEIVES]],
+            line=("max_tasks", consumer.max_tasks),
+        ),
+        _graph("Groups in flight, minutes to drain", [groups], right=[drain]),
+    ]

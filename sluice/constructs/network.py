@@ -1,0 +1,97 @@
+"""Where tasks run: private subnets without a way to the internet, or somebody else's VPC."""
+
+import aws_cdk as cdk
+from aws_cdk import aws_ec2 as ec2
+from constructs import Construct
+
+from sluice.constructs.removal import log_group
+from sluice.declaration import Database, Environment, ExistingNetwork, NewNetwork
+
+_HTTPS = 443
+
+
+class Network(Construct):
+    """Where the tasks run: a VPC and subnets, new or existing, and the tasks' security group.
+
+    A new VPC has no NAT and no internet gateway; the AWS services the tasks call are reached through endpoints that let
+    in nobody else. In an existing one, that is its owner's part.
+    AWS: https://docs.aws.amazon.com/AmazonECR/latest/userguide/vpc-endpoints.html (read 2026-11-21).
+    """
+
+    def __init__(self, scope: Construct, id_: str, *, environment: Environment) -> None:
+        super().__init__(scope, id_)
+        declared = environment.network
+        if isinstance(declared, ExistingNetwork):
+            self.vpc: ec2.IVpc = ec2.Vpc.from_vpc_attributes(
+                self,
+                "Vpc",
+                vpc_id=declared.vpc_id,
+                # One per subnet; their names appear nowhere.
+                availability_zones=[f"zone-{number}" for number, _ in enumerate(declared.subnet_ids, start=1)],
+                isolated_subnet_ids=list(declared.subnet_ids),
+            )
+            for subnet in self.vpc.isolated_subnets:
+                cdk.Annotations.of(subnet).acknowledge_warning(
+                    "@aws-cdk/aws-ec2:noSubnetRouteTableId", "nobody adds a route here"
+                )
+        else:
+            self.vpc = self._new_vpc(declared, environment=environment)
+        self.subnets = ec2.SubnetSelection(subnet_type=ec2.SubnetType.PRIVATE_ISOLATED)
+        self.security_group = ec2.SecurityGroup(
+            self,
+            "Tasks",
+            vpc=self.vpc,
+            description="Sluice tasks: nobody calls them; they call AWS and the database",
+            allow_all_outbound=False,
+        )
+        self.security_group.add_egress_rule(ec2.Peer.any_ipv4(), ec2.Port.tcp(_HTTPS), "AWS services")
+        if environment.database is not None:
+            self._open_database(environment.database)
+        if isinstance(declared, NewNetwork):
+            self._add_endpoints(environment)
+
+    def _new_vpc(self, declared: NewNetwork, *, environment: Environment) -> ec2.Vpc:
+        vpc = ec2.Vpc(
+            self,
+            "Vpc",
+            ip_addresses=ec2.IpAddresses.cidr(declared.cidr),
+            max_azs=declared.availability_zones,
+            nat_gateways=0,
+            subnet_configuration=[ec2.SubnetConfiguration(name="Tasks", subnet_type=ec2.SubnetType.PRIVATE_ISOLATED)],
+            restrict_default_security_group=declared.restrict_default_security_group,
+        )
+        flow_logs = log_group(self, "FlowLogs", environment=environment)
+        vpc.add_flow_log("FlowLog", destination=ec2.FlowLogDestination.to_cloud_watch_logs(flow_logs))
+        return vpc
+
+    def _open_database(self, database: Database) -> None:
+        group = ec2.SecurityGroup.from_security_group_id(self, "Database", database.security_group_id)
+        port = ec2.Port.tcp(database.port)
+        self.security_group.add_egress_rule(group, port, "the database")
+        group.add_ingress_rule(self.security_group, port, "Sluice tasks")
+
+    def _add_endpoints(self, environment: Environment) -> None:
+        services = {
+            "Sqs": ec2.InterfaceVpcEndpointAwsService.SQS,
+            "EcrApi": ec2.InterfaceVpcEndpointAwsService.ECR,
+            "EcrDocker": ec2.InterfaceVpcEndpointAwsService.ECR_DOCKER,
+            "Logs": ec2.InterfaceVpcEndpointAwsService.CLOUDWATCH_LOGS,
+        }
+        if environment.database is not None:
+            services["SecretsManager"] = ec2.InterfaceVpcEndpointAwsService.SECRETS_MANAGER
+        if environment.relay:
+            services["Sns"] = ec2.InterfaceVpcEndpointAwsService.SNS
+        endpoints = ec2.SecurityGroup(
+            self,
+            "Endpoints",
+            vpc=self.vpc,
+            description="Sluice endpoints: the tasks call them",
+            allow_all_outbound=False,
+        )
+        endpoints.add_ingress_rule(self.security_group, ec2.Port.tcp(_HTTPS), "Sluice tasks")
+        for id_, service in services.items():
+            self.vpc.add_interface_endpoint(
+                id_, service=service, subnets=self.subnets, security_groups=[endpoints], open=False
+            )
+        # ECR keeps its layers in S3.
+        self.vpc.add_gateway_endpoint("S3", service=ec2.GatewayVpcEndpointAwsService.S3)

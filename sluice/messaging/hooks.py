@@ -1,0 +1,40 @@
+"""How the core calls whoever looks on: it knows no metric, no span and no recorder.
+
+What a hook raises is logged, and costs no message anything.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Concatenate
+
+import structlog
+
+from sluice.terminal.printable import printable
+
+_log = structlog.get_logger()
+
+
+class HookSet[Hook]:
+    """Several hooks, called one after the other.
+
+    Args:
+        hooks: in the order they are called.
+    """
+
+    def __init__(self, hooks: Sequence[Hook] = ()) -> None:
+        self._hooks = tuple(hooks)
+
+    def call[**P](self, method: Callable[Concatenate[Hook, P], None], *args: P.args, **kwargs: P.kwargs) -> None:
+        """Call each hook's own method of that name, e.g. `call(WorkerHooks.lost, message, reason)`."""
+        for hook in self._hooks:
+            with harmless(hook):
+                getattr(hook, method.__name__)(*args, **kwargs)
+
+
+@contextmanager
+def harmless(hook: object) -> Iterator[None]:
+    """Log what a hook raises, and go on; what is no Exception ends the thread, as it would anywhere."""
+    try:
+        yield
+    except Exception as error:  # somebody else's code
+        _log.warning("a hook failed", hook=type(hook).__name__, error=printable(f"{type(error).__name__}: {error}"))

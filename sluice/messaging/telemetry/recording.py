@@ -1,0 +1,75 @@
+"""Hooks that write down what worker and relay do, for the checker."""
+
+from typing import Protocol
+
+from sluice.messaging.inbox.sequence import Action
+from sluice.messaging.outbox.store import Head
+from sluice.messaging.relay.hooks import RelayHooks
+from sluice.messaging.worker.hooks import Settled, WorkerHooks
+
+
+class Recorder(Protocol):
+    """Writes the history; `sluice.recorder.recorder.Recorder` is one."""
+
+    def outboxed(self, *, body: str, deduplication_id: str, created_at_us: int, taken_at_us: int, attempt: int) -> None:
+        """Take in that a message was taken from the outbox to be published."""
+
+    def handled(
+        self,
+        *,
+        queue_url: str,
+        body: str,
+        sqs_message_id: str,
+        receive_count: int,
+        begun_at_us: int,
+        is_parked: bool,
+        state: str,
+    ) -> None:
+        """Take in that a message's effect was committed, or that it was set aside."""
+
+
+class RelayRecording(RelayHooks):
+    """Records what is published.
+
+    Args:
+        recorder: writes it down.
+    """
+
+    def __init__(self, recorder: Recorder) -> None:
+        self._recorder = recorder
+
+    def before_publish(self, head: Head, taken_at_us: int) -> None:
+        """Record an attempt."""
+        self._recorder.outboxed(
+            body=head.body,
+            deduplication_id=head.deduplication_id,
+            created_at_us=head.created_at_us,
+            taken_at_us=taken_at_us,
+            attempt=head.attempts + 1,
+        )
+
+
+class WorkerRecording(WorkerHooks):
+    """Records what is handled.
+
+    Args:
+        recorder: writes it down.
+        queue_url: where messages come from.
+    """
+
+    def __init__(self, recorder: Recorder, *, queue_url: str) -> None:
+        self._recorder, self._queue_url = recorder, queue_url
+
+    def before_acknowledge(self, settled: Settled) -> None:
+        """Record an effect, or that a message was set aside."""
+        message, decision = settled.message, settled.decision
+        if decision.action is not Action.DROP:
+            self._recorder.handled(
+                queue_url=self._queue_url,
+                body=message.body,
+                sqs_message_id=message.sqs_message_id,
+                receive_count=message.receive_count,
+                begun_at_us=settled.begun_at_us,
+                is_parked=decision.action is Action.PARK,
+                state=decision.state.value,
+            )

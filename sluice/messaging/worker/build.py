@@ -1,0 +1,238 @@
+"""The one place that assembles a worker: for the command line, for a program that embeds one, for tests.
+
+    build_worker(Consumer(name="billing"), queue=queue_url, database=database_url, handlers=Handlers.of(module)).run()
+
+`build_worker` takes a consumer's declaration; `assemble_worker` takes what follows from one. Neither looks at the live
+queue or at the tables: `sluice worker` does that before.
+"""
+
+import random
+import re
+from collections.abc import Sequence
+from typing import Any, TypedDict, Unpack
+
+import boto3
+from sqlalchemy import Engine
+
+from sluice.clock import Clock, SystemClock
+from sluice.declaration import Consumer
+from sluice.errors import ConfigError
+from sluice.messaging import failpoints
+from sluice.messaging.database import engines
+from sluice.messaging.failpoints import Failpoint
+from sluice.messaging.handlers import Handlers
+from sluice.messaging.inbox.admission import Inbox
+from sluice.messaging.inbox.groups import Policy
+from sluice.messaging.liveness import AliveFile, Liveness
+from sluice.messaging.sqs import queue as queues
+from sluice.messaging.sqs.queue import Queue
+from sluice.messaging.waiting import PollWait, Stop, Wait
+from sluice.messaging.worker.drainer import Drainer, ShutdownGuard
+from sluice.messaging.worker.handler_runner import HandlerRunner
+from sluice.messaging.worker.hooks import WorkerHooks, WorkerHookSet
+from sluice.messaging.worker.lane import Lane
+from sluice.messaging.worker.message_lease import Heartbeat
+from sluice.messaging.worker.processor import MessageProcessor
+from sluice.messaging.worker.scale_in_protection import Protection
+from sluice.messaging.worker.settings import ProcessorSettings, WorkerSettings
+from sluice.messaging.worker.signs import Promises, Signs
+from sluice.messaging.worker.worker import Parts, Worker
+from sluice.terminal.printable import printable
+
+_BUSY_SECONDS = 1_800  # protected from scale-in without a rest; longer where a handler may take longer
+_RENEWAL_CONNECTIONS = 2  # to extend, and to give back at the end
+_HOST = re.compile(r"https://sqs\.([a-z0-9-]+)\.amazonaws\.com")
+
+
+class Options(TypedDict, total=False):
+    """What a worker may be given besides; see `assemble_worker`."""
+
+    renewals: Queue | None
+    stop: Stop | None
+    wait: Wait | None
+    clock: Clock | None
+    rng: random.Random | None
+    failpoint: Failpoint
+    hooks: Sequence[WorkerHooks]
+    alive: AliveFile | None
+    agent_uri: str | None
+
+
+def build_worker(
+    consumer: Consumer,
+    *,
+    queue: Queue | str,
+    database: Engine | str,
+    handlers: Handlers,
+    lanes: int | None = None,
+    idle_seconds: float | None = None,
+    is_ordered: bool | None = None,
+    **options: Unpack[Options],
+) -> Worker:
+    """Return a worker for a consumer, ready to `run`.
+
+    Args:
+        consumer: its declaration.
+        queue: its URL; or the queue, whose client serves as many threads as there are lanes.
+        database: URL of the one with the inbox's tables; or an engine, which is used as it is.
+        handlers: what is done with its events.
+        lanes: message groups to work on at once; None is what is declared.
+        idle_seconds: end by itself when nothing came for so long; None never does.
+        is_ordered: whether the queue is FIFO; None goes by its name.
+        options: of `assemble_worker`.
+
+    Raises:
+        ConfigError: a value, or a URL, cannot be right.
+    """
+    url = queue if isinstance(queue, str) else queue.url
+    is_ordered = url.endswith(".fifo") if is_ordered is None else is_ordered
+    settings = WorkerSettings.declared(consumer, lanes=lanes, is_ordered=is_ordered, idle_seconds=idle_seconds)
+    processor_settings = ProcessorSettings.declared(consumer, is_ordered=is_ordered)
+    if isinstance(queue, str):
+        timeout_seconds = processor_settings.timeout_seconds
+        polls, prompt = clients(None, _region(url), lanes=settings.lanes, timeout_seconds=timeout_seconds)
+        queue = Queue(polls, url)
+        options.setdefault("renewals", Queue(prompt, url))
+    if isinstance(database, str):
+        database = engines.engine(database)
+        engines.end_waits(database, processor_settings.hold_seconds_max)
+    return assemble_worker(
+        queue=queue,
+        engine=database,
+        handlers=handlers,
+        inbox=Inbox(Policy.declared(consumer), clock=options.get("clock")),
+        settings=settings,
+        processor_settings=processor_settings,
+        **options,
+    )
+
+
+def clients(endpoint_url: str | None, region: str, *, lanes: int, timeout_seconds: int) -> tuple[Any, Any]:
+    """Return two SQS clients: for long polls, and for the calls that may not wait for as long as a poll.
+
+    Args:
+        endpoint_url: None is AWS's.
+        region: of the queue.
+        lanes: how many poll at once.
+        timeout_seconds: visibility timeout of the queue.
+    """
+    prompt_seconds = Heartbeat.answer_seconds(timeout_seconds)
+    return (
+        queues.client(endpoint_url, region, connections=lanes),
+        queues.client(endpoint_url, region, connections=_RENEWAL_CONNECTIONS, answer_seconds=prompt_seconds),
+    )
+
+
+def _region(url: str) -> str:
+    """Return the region of a queue by its URL, else by the environment."""
+    found = _HOST.match(url)
+    region = boto3.Session().region_name if found is None else found[1]
+    if region is None:
+        raise ConfigError(f"queue URL {printable(url)} names no region, and neither does AWS_DEFAULT_REGION; set it")
+    return str(region)
+
+
+def assemble_worker(
+    *,
+    queue: Queue,
+    engine: Engine,
+    handlers: Handlers,
+    inbox: Inbox,
+    settings: WorkerSettings,
+    processor_settings: ProcessorSettings,
+    renewals: Queue | None = None,
+    stop: Stop | None = None,
+    wait: Wait | None = None,
+    clock: Clock | None = None,
+    rng: random.Random | None = None,
+    failpoint: Failpoint = failpoints.unarmed,
+    hooks: Sequence[WorkerHooks] = (),
+    alive: AliveFile | None = None,
+    agent_uri: str | None = None,
+    signs: Signs | None = None,
+    processor_type: type[MessageProcessor] = MessageProcessor,
+) -> Worker:
+    """Return a worker, ready to `run`; a test takes steps of its `parts` instead.
+
+    Args:
+        queue: where messages come from.
+        engine: of the consumer's database.
+        handlers: what is done with its events.
+        inbox: the consumer's.
+        settings: how the worker goes about it.
+        processor_settings: how a message is worked on.
+        renewals: the queue by a client that does not wait for as long as a poll; None is `queue`.
+        stop: tells it to stop; `Worker.stop` does, too.
+        wait: between two tries; None waits until stopped.
+        clock: measures everything; None is the machine's.
+        rng: for jitter and attempt ids; a seeded one in tests.
+        failpoint: where a test lets it die.
+        hooks: called as it goes.
+        alive: where its signs of life are shown.
+        agent_uri: ECS_AGENT_URI of the task; None where there is no ECS.
+        signs: takes its threads' signs of life; None is new ones, whose promises follow from the settings.
+        processor_type: what works on messages; tests have broken ones.
+    """
+    stop = Stop() if stop is None else stop
+    clock = SystemClock() if clock is None else clock
+    wait = PollWait(stop) if wait is None else wait
+    rng = random.Random() if rng is None else rng  # noqa: S311 (neither jitter nor an attempt id is a secret)
+    called = WorkerHookSet(hooks)
+    renewals = queue if renewals is None else renewals
+    shutdown = ShutdownGuard()
+    signs = _signs(settings, processor_settings, clock) if signs is None else signs
+    heartbeat = Heartbeat(renewals, timeout_seconds=processor_settings.timeout_seconds, clock=clock)
+    runner = HandlerRunner(handlers=handlers, failpoint=failpoint, hooks=called)
+    processor = processor_type(
+        engine,
+        queue,
+        inbox,
+        runner,
+        heartbeat,
+        settings=processor_settings,
+        wait=wait,
+        clock=clock,
+        rng=rng,
+        hooks=called,
+    )
+    drainer = Drainer(
+        engine,
+        inbox,
+        runner,
+        settings=processor_settings,
+        clock=clock,
+        rng=rng,
+        hooks=called,
+        shutdown=shutdown,
+        signs=signs,
+    )
+    parts = Parts(
+        engine=engine,
+        queue=renewals,
+        inbox=inbox,
+        heartbeat=heartbeat,
+        processor=processor,
+        drainer=drainer,
+        shutdown=shutdown,
+        lanes=[
+            Lane(queue, processor, settings=settings, wait=wait, clock=clock, rng=rng, signs=signs)
+            for _ in range(settings.lanes)
+        ],
+        protection=Protection(
+            agent_uri, clock, busy_seconds_max=max(_BUSY_SECONDS, 2 * processor_settings.hold_seconds_max)
+        ),
+        hooks=called,
+        signs=signs,
+        alive=alive,
+    )
+    return Worker(parts, settings=settings, stop=stop, clock=clock)
+
+
+def _signs(settings: WorkerSettings, processor_settings: ProcessorSettings, clock: Clock) -> Signs:
+    promises = Promises.of_worker(
+        lanes=settings.lanes,
+        rest_seconds_max=settings.backoff.cap_seconds,
+        timeout_seconds=processor_settings.timeout_seconds,
+        handler_seconds_max=processor_settings.hold_seconds_max,
+    )
+    return Signs(Liveness(clock), promises)

@@ -1,0 +1,134 @@
+"""What a worker calls as it goes: the place of metrics, spans and recorders, and of whatever a program adds.
+
+A hook is called on the thread that works on the message, and may be called by several at once. What it raises is logged
+and changes nothing: the message is handled, deleted or tried again all the same.
+"""
+# ruff: noqa: ARG002 (by itself a hook does nothing)
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from typing import Protocol
+
+from sluice.messaging.envelope import Envelope, Event
+from sluice.messaging.handlers import Context, Outcome
+from sluice.messaging.hooks import HookSet, harmless
+from sluice.messaging.inbox.groups import Arrived
+from sluice.messaging.inbox.sequence import Decision
+from sluice.messaging.sqs.queue import Received
+
+type TakeOutcome = Callable[[Outcome], None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settled:
+    """A message that needs no further attempt.
+
+    Args:
+        message: as it was received.
+        decision: whether it was handled, set aside or a duplicate, and by which state of its group.
+        begun_at_us: when work on it began, microseconds UTC.
+    """
+
+    message: Arrived
+    decision: Decision
+    begun_at_us: int
+
+
+class Gauges(Protocol):
+    """What a worker tells of itself when it is asked."""
+
+    def inbox_counts(self) -> Mapping[str, int]:
+        """Return how much is set aside, held and open; asks the database."""
+
+    def stuck_count(self) -> int:
+        """Return how many of its parts are overdue with their sign of life."""
+
+
+class WorkerHooks:
+    """Does nothing; override what you need, and give it to `build_worker(…, hooks=[…])`."""
+
+    def handling(self, event: Event, context: Context) -> AbstractContextManager[TakeOutcome]:
+        """Return the block in which an event is handled and its effect committed.
+
+        What the block gives is called with the outcome; an exception passes through it where the message was lost.
+        """
+        return _NOTHING
+
+    def before_acknowledge(self, settled: Settled) -> None:
+        """Called when the effect of a message is committed, or nothing has to be, and before it is deleted."""
+
+    def drained(self, envelope: Envelope) -> None:
+        """Called when the effect of a message that was set aside is committed."""
+
+    def retried(self, envelope: Envelope, reason: str) -> None:
+        """Called when a message was not handled, and before it is given back for another attempt."""
+
+    def dead_lettered(self, envelope: Envelope | None, reason: str) -> None:
+        """Called when a message is written down as dead, or held for an operator where it was set aside.
+
+        The queue moves it to the DLQ afterwards. None is one that cannot be read.
+        """
+
+    def lost(self, message: Received, reason: str) -> None:
+        """Called when a message may be somebody else's; nothing was committed."""
+
+    def not_deleted(self, message: Received) -> None:
+        """Called when a message could not be deleted: it comes again."""
+
+    def overdue(self, count: int) -> None:
+        """Called when so many handlers were given up and have not ended: the worker ends."""
+
+    def tick(self, gauges: Gauges) -> None:
+        """Called every second by a thread that is there for nothing urgent."""
+
+    def ended(self) -> None:
+        """Called last, when no message is worked on any more."""
+
+
+class WorkerHookSet(HookSet[WorkerHooks]):
+    """Several hooks of one worker.
+
+    Args:
+        hooks: in the order they are called.
+    """
+
+    def __init__(self, hooks: Sequence[WorkerHooks] = ()) -> None:
+        super().__init__(hooks)
+        self._around = [hook for hook in hooks if type(hook).handling is not WorkerHooks.handling]
+
+    def handling(self, event: Event, context: Context) -> AbstractContextManager[TakeOutcome]:
+        """Return the blocks of all hooks as one."""
+        return _Handling(self._around, event, context) if self._around else _NOTHING
+
+
+class _Handling:
+    """Blocks of several hooks: entered in order, left in reverse, and none can keep the handler from being called."""
+
+    def __init__(self, hooks: Sequence[WorkerHooks], event: Event, context: Context) -> None:
+        self._hooks, self._event, self._context = hooks, event, context
+        self._entered: list[tuple[WorkerHooks, AbstractContextManager[TakeOutcome], TakeOutcome]] = []
+
+    def __enter__(self) -> TakeOutcome:
+        for hook in self._hooks:
+            with harmless(hook):
+                block = hook.handling(self._event, self._context)
+                self._entered.append((hook, block, block.__enter__()))
+        return self._take
+
+    def _take(self, outcome: Outcome) -> None:
+        for hook, _, take in self._entered:
+            with harmless(hook):
+                take(outcome)
+
+    def __exit__(self, *raised: object) -> None:
+        for hook, block, _ in reversed(self._entered):
+            with harmless(hook):
+                block.__exit__(*raised)  # type: ignore[arg-type]
+
+
+def _ignore(_: Outcome) -> None:
+    pass
+
+
+_NOTHING = nullcontext(_ignore)

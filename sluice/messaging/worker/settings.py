@@ -1,0 +1,116 @@
+"""How a worker goes about it: its lanes and its end, and how each message is worked on."""
+
+from dataclasses import dataclass, field
+from math import inf
+
+from sluice import limits
+from sluice.declaration import RETRY_SECONDS_MAX, Consumer
+from sluice.errors import ConfigError
+from sluice.messaging.backoff import Backoff
+
+_TIMEOUTS_MAX = 10
+"""A handler that takes longer than so many visibility timeouts has failed."""
+_WAIT_SECONDS_MIN = 1  # shorter polls cost more than they bring
+_LAST_SECONDS = 2.0  # of the stop timeout: for giving back what was not finished, and for ending
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProcessorSettings:
+    """How messages are worked on.
+
+    Args:
+        consumer: name of the consumer.
+        max_attempts: receives before the queue moves a message to the DLQ: its maxReceiveCount.
+        timeout_seconds: visibility timeout of the queue.
+        hold_seconds_max: a handler that takes longer has failed.
+        backoff: between two tries of a message.
+        database_backoff: between two tries of a database that does not answer.
+        is_ordered: False for a standard queue, where one group may be worked on several times at once.
+    """
+
+    consumer: str
+    max_attempts: int
+    timeout_seconds: int
+    hold_seconds_max: float
+    backoff: Backoff = field(
+        default_factory=lambda: Backoff(base_seconds=4, cap_seconds=RETRY_SECONDS_MAX, floor_seconds=1)
+    )
+    database_backoff: Backoff = field(
+        default_factory=lambda: Backoff(base_seconds=0.2, cap_seconds=5, floor_seconds=0.1)
+    )
+    is_ordered: bool = True
+
+    @classmethod
+    def declared(cls, consumer: Consumer, *, is_ordered: bool = True) -> "ProcessorSettings":
+        """Return what a consumer declares."""
+        return cls(
+            consumer=consumer.name,
+            max_attempts=consumer.max_attempts,
+            timeout_seconds=consumer.visibility_timeout_seconds,
+            hold_seconds_max=float(_TIMEOUTS_MAX * consumer.visibility_timeout_seconds),
+            is_ordered=is_ordered,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerSettings:
+    """How a worker goes about it.
+
+    Args:
+        lanes: message groups it works on at once.
+        wait_seconds: of each long poll.
+        drain_seconds: what lanes have to finish after SIGTERM.
+        keep_inbox_seconds: how long the inbox remembers a group nothing came for.
+        backoff: between two polls of a queue that does not answer.
+        is_ordered: False for a standard queue.
+        idle_seconds: end by itself when nothing came for so long; None never does.
+
+    Raises:
+        ConfigError: a value, or their relation, cannot be right.
+    """
+
+    lanes: int
+    wait_seconds: int
+    drain_seconds: float
+    keep_inbox_seconds: float
+    backoff: Backoff = field(default_factory=lambda: Backoff(base_seconds=0.5, cap_seconds=20, floor_seconds=0.1))
+    is_ordered: bool = True
+    idle_seconds: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.lanes < 1:
+            raise ConfigError(f"lanes is {self.lanes}, allowed is 1 or more; change --lanes")
+        longest = max(_WAIT_SECONDS_MIN, min(limits.WAIT_SECONDS_MAX, self.drain_seconds))
+        if not 0 <= self.wait_seconds <= longest:
+            raise ConfigError(
+                f"wait is {self.wait_seconds} s, allowed is 0 to {longest:g}: what a poll brings after SIGTERM has to"
+                " be worked on in time"
+            )
+        for name, seconds in (("drain", self.drain_seconds), ("keep inbox", self.keep_inbox_seconds)):
+            if not 0 <= seconds < inf:
+                raise ConfigError(f"{name} is {seconds:g} s, allowed is 0 or more, and finite")
+        if self.idle_seconds is not None and not 0 <= self.idle_seconds < inf:
+            raise ConfigError(f"idle is {self.idle_seconds:g} s, allowed is 0 or more; change --until-idle")
+
+    @classmethod
+    def declared(
+        cls,
+        consumer: Consumer,
+        *,
+        lanes: int | None = None,
+        is_ordered: bool = True,
+        idle_seconds: float | None = None,
+    ) -> "WorkerSettings":
+        """Return what a consumer declares; with other lanes where they are given."""
+        drain_seconds = max(0.0, consumer.stop_timeout_seconds - _LAST_SECONDS)
+        # A lease counts from the poll that brought the message: a third of the timeout at most may be gone by then.
+        longest_seconds = min(limits.WAIT_SECONDS_MAX, drain_seconds / 2, consumer.visibility_timeout_seconds / 3)
+        wait_seconds = max(_WAIT_SECONDS_MIN, int(longest_seconds))
+        return cls(
+            lanes=consumer.lanes if lanes is None else lanes,
+            wait_seconds=wait_seconds if idle_seconds is None else _WAIT_SECONDS_MIN,
+            drain_seconds=drain_seconds,
+            keep_inbox_seconds=consumer.inbox_retention_seconds,
+            is_ordered=is_ordered,
+            idle_seconds=idle_seconds,
+        )

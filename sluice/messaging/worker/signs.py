@@ -1,0 +1,81 @@
+"""The signs of life of a worker's threads, and how long each of them is good for."""
+
+import threading
+from dataclasses import dataclass
+from math import ceil, inf
+
+from sluice.messaging.liveness import SLACK_SECONDS, Liveness
+from sluice.messaging.sqs.queue import CALL_SECONDS_MAX, CONNECT_SECONDS
+from sluice.messaging.worker.message_lease import EXTENDED_MAX, Heartbeat
+
+_DELETE_TRIES = 3  # as often as `sluice.messaging.worker.processor` tries to delete or to give back
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Promises:
+    """Within how many seconds the parts of a worker give their next sign of life; by default they promise nothing.
+
+    Args:
+        polling: a lane that receives, or rests after it could not.
+        working: a lane or a drainer that works on a message, or waits for the database.
+        beating: the heartbeat.
+    """
+
+    polling: float = inf
+    working: float = inf
+    beating: float = inf
+
+    @classmethod
+    def of_worker(
+        cls, *, lanes: int, rest_seconds_max: float, timeout_seconds: int, handler_seconds_max: float
+    ) -> "Promises":
+        """Return what follows from a worker's settings.
+
+        Args:
+            lanes: how many messages it holds at most.
+            rest_seconds_max: of a lane after a failed poll.
+            timeout_seconds: visibility timeout of the queue.
+            handler_seconds_max: deadline of a handler; a database's answer is not waited for longer either.
+        """
+        answer_seconds = Heartbeat.answer_seconds(timeout_seconds)
+        calls_max = ceil(lanes / EXTENDED_MAX)
+        return cls(
+            # The poll itself, and the rest after one that failed.
+            polling=CALL_SECONDS_MAX + rest_seconds_max + SLACK_SECONDS,
+            # Past the deadline by a quarter of the timeout the worker ends by itself; before it the message is ended.
+            working=handler_seconds_max + timeout_seconds / 4 + _DELETE_TRIES * CALL_SECONDS_MAX + SLACK_SECONDS,
+            # One call for every ten messages, one after the other; the interval is a second at most.
+            beating=1 + calls_max * (min(CONNECT_SECONDS, answer_seconds) + answer_seconds) + SLACK_SECONDS,
+        )
+
+
+class Signs:
+    """Gives a worker's signs of life, each for the thread that calls.
+
+    Args:
+        liveness: takes them.
+        promises: how long each is good for.
+    """
+
+    def __init__(self, liveness: Liveness, promises: Promises | None = None) -> None:
+        self.liveness = liveness
+        self._promises = Promises() if promises is None else promises
+
+    def polling(self) -> None:
+        """Promise the end of a poll."""
+        self._expect(self._promises.polling)
+
+    def working(self) -> None:
+        """Promise the end of a message, or of a wait for the database."""
+        self._expect(self._promises.working)
+
+    def beating(self) -> None:
+        """Promise the next beat."""
+        self._expect(self._promises.beating)
+
+    def ended(self) -> None:
+        """Promise nothing more."""
+        self.liveness.forget(threading.current_thread().name)
+
+    def _expect(self, seconds: float) -> None:
+        self.liveness.expect(threading.current_thread().name, seconds)

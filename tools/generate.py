@@ -1,0 +1,69 @@
+"""Write the pages that follow from the code: `python -m tools.generate` (or `make docs`).
+
+docs/promises.md and both conformance pages are generated whole. In docs/architecture/stacks.md only what stands
+between `<!-- generated: NAME -->` and `<!-- end of NAME -->` is; the prose around it is written by hand, there.
+"""
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+
+from contract_tests.proving import conformance_page
+from sluice.environments import ENVIRONMENTS
+from tools import declared_fields, promises_page, stack_counts
+
+DOCS = Path(__file__).resolve().parents[1] / "docs"
+
+
+def pages() -> dict[Path, str]:
+    """Return every generated page as it is to be now."""
+    stacks, matrix = DOCS / "architecture" / "stacks.md", conformance_page.stored(DOCS)
+    return {
+        DOCS / "promises.md": promises_page.page(),
+        DOCS / "conformance.md": conformance_page.markdown(matrix),
+        DOCS / "conformance.html": conformance_page.html(matrix),
+        stacks: fill(stacks.read_text(encoding="utf-8"), _parts()),
+    }
+
+
+def fill(page: str, generated: Mapping[str, str]) -> str:
+    """Return the page with every generated part put between its markers.
+
+    Raises:
+        LookupError: the page has a part nobody generates, or lacks one that is.
+    """
+    found = re.findall(r"<!-- generated: (.+?) -->", page)
+    if sorted(found) != sorted(generated):
+        raise LookupError(f"the page has the parts {sorted(found)}, generated are {sorted(generated)}")
+
+    def put(match: re.Match[str]) -> str:
+        return f"{match[1]}\n\n{generated[match[2]]}\n\n{match[3]}"
+
+    return re.sub(r"(<!-- generated: (.+?) -->).*?(<!-- end of \2 -->)", put, page, flags=re.DOTALL)
+
+
+def _parts() -> dict[str, str]:
+    names = tuple(ENVIRONMENTS)
+    differences = [(f"`{name}`", *shown) for name, shown in declared_fields.differences()]
+    return {
+        "counts": _table(("stack", "type", *names), stack_counts.rows(), right=len(names)),
+        "environments": _table(("field", *names), differences),
+        **{f"fields of {one.__name__}": _fields(one) for one in declared_fields.DECLARED},
+    }
+
+
+def _fields(of: type) -> str:
+    rows = [(f"`{row.name}`", row.unit, row.default, row.effect, row.allowed) for row in declared_fields.rows(of)]
+    return _table(("field", "unit", "default", "effect", "allowed"), rows)
+
+
+def _table(head: Sequence[str], rows: Iterable[Sequence[object]], *, right: int = 0) -> str:
+    """Return a table; the last `right` columns hold numbers."""
+    rule = ["---"] * (len(head) - right) + ["---:"] * right
+    lines = [head, rule, *([str(cell).replace("|", "\\|") for cell in row] for row in rows)]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+if __name__ == "__main__":
+    for path, text in pages().items():
+        path.write_text(text, encoding="utf-8")
