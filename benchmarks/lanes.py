@@ -20,9 +20,9 @@ from benchmarks.report import Section, table
 from benchmarks.rounds import Measured, interleaved
 from benchmarks.workers import Conditions, Counts, working
 from emulator import localstack
-from sluice import limits, metrics, prices
+from sluice import limits
 from sluice.clock import SystemClock, eventually
-from sluice.declaration import Consumer
+from sluice.declaration import Consumer, metrics, prices
 from sluice.messaging.database import engines
 from sluice.messaging.envelope import Envelope, Event
 from sluice.messaging.handlers import ANY, Ack, Handlers

@@ -22,8 +22,8 @@ from benchmarks.report import Section, table
 from benchmarks.rounds import Measured
 from benchmarks.workers import Conditions, inbox_of, working
 from emulator import localstack
-from sluice import metrics
 from sluice.clock import SystemClock, eventually
+from sluice.declaration import metrics
 from sluice.messaging.database import engines
 from sluice.messaging.envelope import Event
 from sluice.messaging.handlers import ANY, Ack, Context, Handlers, Outcome, Retry

@@ -19,8 +19,7 @@ from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
 
 from emulator import localstack
-from sluice import naming
-from sluice.declaration import Environment
+from sluice.declaration import Environment, naming
 from sluice.errors import ConfigError, EndpointError, MessagingError
 
 _PROJECT = Path(__file__).resolve().parent.parent

@@ -5,10 +5,9 @@ from aws_cdk import aws_ecs as ecs
 from aws_cdk import aws_kms as kms
 from constructs import Construct
 
-from sluice import naming
 from sluice.constructs.network import Network
 from sluice.constructs.task_service import ConsumerService, RelayService
-from sluice.declaration import Environment, NewNetwork
+from sluice.declaration import Environment, NewNetwork, naming
 
 
 class Consumers(Construct):

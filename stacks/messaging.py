@@ -3,9 +3,8 @@
 import aws_cdk as cdk
 from constructs import Construct
 
-from sluice import naming
 from sluice.constructs.fan_out import Fanout, Producers
-from sluice.declaration import Environment
+from sluice.declaration import Environment, naming
 
 
 class MessagingStack(cdk.Stack):

@@ -4,10 +4,9 @@ import aws_cdk as cdk
 from aws_cdk import aws_kms as kms
 from constructs import Construct
 
-from sluice import naming
 from sluice.constructs.alarms import Alarms, OperatorTopic
 from sluice.constructs.dashboard import Dashboard
-from sluice.declaration import Environment
+from sluice.declaration import Environment, naming
 
 
 class ObservabilityStack(cdk.Stack):

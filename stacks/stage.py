@@ -3,8 +3,7 @@
 import aws_cdk as cdk
 from constructs import Construct
 
-from sluice import naming
-from sluice.declaration import Environment, Removal
+from sluice.declaration import Environment, Removal, naming
 from stacks.consumers import ConsumersStack
 from stacks.messaging import MessagingStack
 from stacks.observability import ObservabilityStack

@@ -13,8 +13,7 @@ from botocore.exceptions import ClientError
 
 from contract_tests.resources import Queue
 from contract_tests.targets.binding import Target
-from sluice import naming
-from sluice.declaration import Environment
+from sluice.declaration import Environment, naming
 from sluice.errors import EndpointError
 
 _PROJECT = Path(__file__).resolve().parents[2]

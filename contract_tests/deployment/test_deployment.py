@@ -16,9 +16,8 @@ from contract_tests.deployment.deployed import Deployment
 from contract_tests.deployment.policies import Decision, Request, decide
 from contract_tests.resources import NotArranged, Queue, Resources, bodies
 from contract_tests.targets.binding import Target
-from sluice import naming
 from sluice.clock import NotReached, eventually
-from sluice.declaration import Consumer, Encryption, Environment, Removal
+from sluice.declaration import Consumer, Encryption, Environment, Removal, naming
 from sluice.limits import MESSAGE_BYTES_MAX
 
 pytestmark = pytest.mark.deployment

@@ -10,7 +10,8 @@ from examples.orders.checking import differences
 from examples.orders.models import Base
 from examples.orders.service import Shop
 from examples.orders.trade import trade
-from sluice import environments, naming
+from sluice import environments
+from sluice.declaration import naming
 from sluice.errors import MessagingError
 from sluice.messaging import Outbox
 from sluice.messaging.database import engines

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 from sqlalchemy import Engine
 
-from sluice import environments, naming
+from sluice import environments
 from sluice.cli.options import SECRET_VARIABLE
-from sluice.declaration import Consumer, Environment
+from sluice.declaration import Consumer, Environment, naming
 from sluice.endpoint import checked_url
 from sluice.errors import ConfigError
 from sluice.messaging.database import credentials, engines

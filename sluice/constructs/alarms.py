@@ -17,11 +17,10 @@ from aws_cdk import aws_sns as sns
 from aws_cdk import aws_sns_subscriptions as subscriptions
 from constructs import Construct
 
-from sluice import naming
 from sluice.constructs import metrics
 from sluice.constructs.nag import acknowledge
-from sluice.declaration import Consumer, Environment, Gaps
-from sluice.metrics import OUTBOX_LAG, OUTBOX_QUARANTINED, PARKED_GROUPS
+from sluice.declaration import Consumer, Environment, Gaps, naming
+from sluice.declaration.metrics import OUTBOX_LAG, OUTBOX_QUARANTINED, PARKED_GROUPS
 from sluice.scaling import backlog
 
 _IGNORE, _NOT_BREACHING = cloudwatch.TreatMissingData.IGNORE, cloudwatch.TreatMissingData.NOT_BREACHING

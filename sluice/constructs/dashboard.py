@@ -5,10 +5,9 @@ from collections.abc import Sequence
 from aws_cdk import aws_cloudwatch as cloudwatch
 from constructs import Construct
 
-from sluice import naming
 from sluice.constructs import metrics
-from sluice.declaration import Consumer, Environment
-from sluice.metrics import OUTBOX_LAG, OUTBOX_PENDING, OUTBOX_PUBLISHED, OUTBOX_QUARANTINED
+from sluice.declaration import Consumer, Environment, naming
+from sluice.declaration.metrics import OUTBOX_LAG, OUTBOX_PENDING, OUTBOX_PUBLISHED, OUTBOX_QUARANTINED
 from sluice.scaling import backlog
 
 _WIDTH = 8

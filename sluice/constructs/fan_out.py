@@ -15,10 +15,10 @@ from aws_cdk import aws_sns_subscriptions as subscriptions
 from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
-from sluice import limits, naming
+from sluice import limits
 from sluice.constructs.nag import acknowledge
 from sluice.constructs.removal import removal_policy
-from sluice.declaration import Consumer, Encryption, Environment
+from sluice.declaration import Consumer, Encryption, Environment, naming
 
 
 class Keys(Construct):

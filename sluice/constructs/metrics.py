@@ -7,9 +7,8 @@ https://docs.aws.amazon.com/AmazonCloudWatch/latest/monitoring/Container-Insight
 import aws_cdk as cdk
 from aws_cdk import aws_cloudwatch as cloudwatch
 
-from sluice import metrics as written
-from sluice import naming
-from sluice.declaration import Consumer, Environment
+from sluice.declaration import Consumer, Environment, naming
+from sluice.declaration import metrics as written
 from sluice.scaling import backlog
 
 MINUTE = cdk.Duration.minutes(1)

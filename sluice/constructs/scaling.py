@@ -12,9 +12,8 @@ from aws_cdk import aws_ecs as ecs
 from aws_cdk import aws_iam as iam
 from constructs import Construct
 
-from sluice import naming
 from sluice.constructs import metrics
-from sluice.declaration import Consumer, Environment
+from sluice.declaration import Consumer, Environment, naming
 from sluice.scaling import backlog
 
 # As long as it takes until what was scaled is seen in the metrics: docs/decisions/0006-late-metrics.md.

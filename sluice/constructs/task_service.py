@@ -1,7 +1,7 @@
 """Services on Fargate, one for each command of `messaging`, and a consumer's workers and the relay as such.
 
 What runs in the container is fixed here: `sluice worker`, told by SLUICE_ENV and SLUICE_CONSUMER who it is
-and by SLUICE_DATABASE_SECRET_ARN where the inbox is. Queues are found by name (`sluice.naming`). The relay is told its
+and by SLUICE_DATABASE_SECRET_ARN where the inbox is. Queues are found by name (`sluice.declaration.naming`). The relay is told its
 topic by SLUICE_TOPIC_ARN: to make the ARN itself it would have to ask STS for the account, and has no way there.
 """
 
@@ -15,12 +15,11 @@ from aws_cdk import aws_kms as kms
 from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
-from sluice import naming
 from sluice.constructs.nag import acknowledge
 from sluice.constructs.network import Network
 from sluice.constructs.removal import log_group
 from sluice.constructs.scaling import BacklogScaling
-from sluice.declaration import Consumer, Database, Environment, registry
+from sluice.declaration import Consumer, Database, Environment, naming, registry
 
 _USER = "10001"
 _RELAY_CPU, _RELAY_MEMORY_MIB, _RELAY_STOP_SECONDS = 256, 512, 30

@@ -2,8 +2,7 @@
 
 import click
 
-from sluice import prices
-from sluice.declaration import Environment
+from sluice.declaration import Environment, prices
 from sluice.errors import ConfigError
 from spark_load.profiles.estimate import estimate_for
 from spark_load.profiles.profile import NamedProfile

@@ -9,8 +9,8 @@ from rich.markup import escape
 from rich.table import Table
 
 from sluice.declaration import Environment
+from sluice.declaration.prices import PRICE_DATE, PRICE_REGION
 from sluice.history.checker.verdict import EXIT_REFUSED
-from sluice.prices import PRICE_DATE, PRICE_REGION
 from sluice.terminal import output
 from spark_load.profiles import profile
 from spark_load.profiles.estimate import ASSUMPTIONS, Estimate, estimate_for

@@ -13,8 +13,8 @@ import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 
-from sluice import limits, naming
-from sluice.declaration import Environment
+from sluice import limits
+from sluice.declaration import Environment, naming
 from sluice.errors import ConfigError, HistoryError
 from sluice.history.checker import Expectation
 from sluice.history.checker.verdict import Verdict

@@ -7,8 +7,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from sluice import prices
-from sluice.declaration import Environment
+from sluice.declaration import Environment, prices
 from spark_load.profiles.load_estimate import CALL_SECONDS, Target, Volume
 from spark_load.profiles.profile import Profile
 from spark_load.profiles.quota_check import Reach, Use

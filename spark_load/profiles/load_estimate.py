@@ -7,7 +7,8 @@ from typing import Literal
 
 import numpy as np
 
-from sluice import limits, prices
+from sluice import limits
+from sluice.declaration import prices
 from spark_load.profiles.profile import Phase, Profile
 
 CALL_SECONDS = 0.02

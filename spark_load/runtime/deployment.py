@@ -17,8 +17,7 @@ from botocore.exceptions import (
 )
 from botocore.parsers import ResponseParserError
 
-from sluice import naming
-from sluice.declaration import Environment
+from sluice.declaration import Environment, naming
 from sluice.endpoint import checked_url
 from sluice.errors import EndpointError
 

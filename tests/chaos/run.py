@@ -10,9 +10,8 @@ from random import Random
 from sqlalchemy.exc import DBAPIError
 
 from emulator import localstack
-from sluice import naming
 from sluice.clock import SystemClock
-from sluice.declaration import Consumer, Environment, Gaps, Poison, Removal
+from sluice.declaration import Consumer, Environment, Gaps, Poison, Removal, naming
 from sluice.messaging.database import engines
 from tests.chaos import evidence, fleet, producers
 from tests.chaos.database import Database

@@ -12,7 +12,8 @@ from typing import Any
 from botocore.awsrequest import AWSResponse
 from botocore.exceptions import EndpointConnectionError, ReadTimeoutError
 
-from sluice import environments, naming
+from sluice import environments
+from sluice.declaration import naming
 from sluice.messaging.envelope import Envelope, Event
 from sluice.messaging.errors import TransientError
 from sluice.messaging.failpoints import Failpoint, unarmed

@@ -15,9 +15,8 @@ from typing import Any
 import boto3
 import botocore.session
 
-from sluice import naming
 from sluice.clock import SystemClock
-from sluice.declaration import Environment
+from sluice.declaration import Environment, naming
 from sluice.simulator import query_protocol
 from sluice.simulator.model import Account, Refusal
 

@@ -21,8 +21,9 @@ from examples.orders.checking import differences
 from examples.orders.models import Base
 from examples.orders.service import Shop
 from examples.orders.trade import Done, trade
-from sluice import deviations, environments, naming
+from sluice import deviations, environments
 from sluice.clock import clock_id, eventually
+from sluice.declaration import naming
 from sluice.history import events as history
 from sluice.history.checker import Expectation, Finding, check_group
 from sluice.messaging import Event, Outbox, failpoints

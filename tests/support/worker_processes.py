@@ -19,9 +19,8 @@ import boto3
 from sqlalchemy import Engine, func, select
 
 from emulator import localstack
-from sluice import naming
 from sluice.clock import clock_id, eventually
-from sluice.declaration import Consumer, Environment, Removal
+from sluice.declaration import Consumer, Environment, Removal, naming
 from sluice.history import events as history
 from sluice.history.checker import Expectation, Finding, check_group
 from sluice.messaging import Event, failpoints

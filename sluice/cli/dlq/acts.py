@@ -9,11 +9,11 @@ from typing import TextIO
 import click
 from sqlalchemy import Engine
 
-from sluice import naming
 from sluice.cli.dlq.place import queue_client
 from sluice.cli.place import ConsumerPlace
 from sluice.cli.tables.acts import act, actor, print_acts, say
 from sluice.clock import SystemClock
+from sluice.declaration import naming
 from sluice.errors import ConfigError
 from sluice.messaging import failpoints
 from sluice.messaging.database import engines

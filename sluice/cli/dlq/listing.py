@@ -6,11 +6,11 @@ from typing import Any
 
 from sqlalchemy import Engine
 
-from sluice import environments, naming
+from sluice import environments
 from sluice.cli.dlq.place import queue_client, stoppable
 from sluice.cli.place import ConsumerPlace, consumer_of, inbox_database
 from sluice.cli.tables.acts import say, written
-from sluice.declaration import Consumer, Environment
+from sluice.declaration import Consumer, Environment, naming
 from sluice.endpoint import checked_url
 from sluice.errors import EndpointError
 from sluice.messaging.database import engines

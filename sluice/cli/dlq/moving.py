@@ -3,11 +3,12 @@
 import os
 import sys
 
-from sluice import limits, naming
+from sluice import limits
 from sluice.cli.dlq.commands import NATIVE
 from sluice.cli.dlq.place import queue_client, stoppable
 from sluice.cli.place import ConsumerPlace
 from sluice.clock import SystemClock
+from sluice.declaration import naming
 from sluice.errors import ConfigError
 from sluice.messaging import failpoints
 from sluice.messaging.sqs import dead_letter_queue

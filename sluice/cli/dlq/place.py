@@ -5,10 +5,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from sluice import naming
 from sluice.cli.place import ConsumerPlace
 from sluice.clock import SystemClock
-from sluice.declaration import Environment
+from sluice.declaration import Environment, naming
 from sluice.messaging.sqs import queue
 from sluice.messaging.sqs.dead_letter_queue import DeadLetterQueue
 from sluice.messaging.waiting import Stop

@@ -9,11 +9,10 @@ import boto3
 import structlog
 from sqlalchemy.exc import InterfaceError, OperationalError
 
-from sluice import metrics, naming
 from sluice.cli.place import Place
 from sluice.cli.services.running import log_to, measuring, recording
 from sluice.clock import SystemClock
-from sluice.declaration import Environment
+from sluice.declaration import Environment, metrics, naming
 from sluice.endpoint import checked_url
 from sluice.errors import ConfigError
 from sluice.messaging import failpoints

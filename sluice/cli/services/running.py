@@ -9,8 +9,8 @@ from typing import Any
 
 import structlog
 
-from sluice import metrics
 from sluice.clock import SystemClock, clock_id
+from sluice.declaration import metrics
 from sluice.errors import ConfigError
 from sluice.messaging.telemetry.metrics import EmbeddedMetrics, EveryMetrics, Metrics
 from sluice.terminal import log_text

@@ -4,11 +4,10 @@ import os
 import sys
 from pathlib import Path
 
-from sluice import metrics, naming
 from sluice.cli.place import ConsumerPlace
 from sluice.cli.services.running import log_to, measuring, recording
 from sluice.clock import SystemClock
-from sluice.declaration import Consumer
+from sluice.declaration import Consumer, metrics, naming
 from sluice.errors import ConfigError, EndpointError
 from sluice.messaging import failpoints
 from sluice.messaging.database import engines, schema

@@ -41,7 +41,7 @@ class Outbox:
     """Where a producer puts what has to be published to one topic. Any number of threads may share one.
 
     Args:
-        topic: name of the topic (`sluice.naming.topic_name`).
+        topic: name of the topic (`sluice.declaration.naming.topic_name`).
         notify: tell a waiting relay of each commit, on Postgres: the message leaves at once instead of at the next
             poll. Postgres lets transactions that notify commit one after the other, so leave it off where thousands
             commit a second. https://www.postgresql.org/docs/18/sql-notify.html (read 2026-11-21)

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from opentelemetry.metrics import Counter, Meter, get_meter
 from opentelemetry.metrics import _Gauge as Gauge
 
-from sluice import metrics
+from sluice.declaration import metrics
 
 _UNITS = {"Seconds": "s", "Count": "{count}"}
 """CloudWatch's unit to that of UCUM. A plain 1 would be a ratio to an exporter."""

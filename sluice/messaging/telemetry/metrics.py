@@ -15,8 +15,8 @@ from typing import Protocol, TextIO
 
 import structlog
 
-from sluice import metrics
 from sluice.clock import Clock
+from sluice.declaration import metrics
 from sluice.messaging.envelope import Envelope
 from sluice.messaging.inbox.sequence import Action
 from sluice.messaging.outbox.store import Head, Lag, Outcome, Sent
@@ -37,7 +37,7 @@ class Metrics(Protocol):
     """Takes measurements."""
 
     def put(self, values: Mapping[str, float]) -> None:
-        """Take what was measured at one moment: name to value. Names and units are `sluice.metrics`'."""
+        """Take what was measured at one moment: name to value. Names and units are `sluice.declaration.metrics`'."""
 
 
 class EveryMetrics:

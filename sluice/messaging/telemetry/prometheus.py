@@ -11,8 +11,8 @@ from prometheus_client import CollectorRegistry, start_http_server
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from sluice import metrics
 from sluice.clock import Clock
+from sluice.declaration import metrics
 from sluice.errors import ConfigError
 
 _INTERVALS = 3

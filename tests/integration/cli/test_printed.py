@@ -10,8 +10,9 @@ import pytest
 import structlog
 from sqlalchemy import Engine
 
-from sluice import environments, naming
+from sluice import environments
 from sluice.cli.main import main
+from sluice.declaration import naming
 from sluice.messaging.database import engines
 from sluice.messaging.inbox import tables as inbox_tables
 from sluice.messaging.outbox import tables

@@ -29,8 +29,8 @@ from sqlalchemy import update
 from sqlalchemy.orm import Session
 
 from emulator import localstack
-from sluice import environments, naming
-from sluice.declaration import Gaps, Poison
+from sluice import environments
+from sluice.declaration import Gaps, Poison, naming
 from sluice.messaging import Event, Outbox
 from sluice.messaging.database import engines
 from sluice.messaging.outbox import tables

@@ -12,9 +12,8 @@ import boto3
 import pytest
 
 from emulator import localstack
-from sluice import naming
 from sluice.clock import eventually
-from sluice.declaration import Consumer
+from sluice.declaration import Consumer, naming
 from sluice.environments import environment
 from tests.support.project import PROJECT
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sluice import environments, naming
+from sluice import environments
 from sluice.declaration import (
     Consumer,
     Database,
@@ -21,6 +21,7 @@ from sluice.declaration import (
     NewNetwork,
     Poison,
     Removal,
+    naming,
 )
 from sluice.environments import ENVIRONMENTS, environment
 from sluice.errors import ConfigError

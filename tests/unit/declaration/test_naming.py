@@ -10,8 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sluice import naming
-from sluice.declaration import Consumer, Environment
+from sluice.declaration import Consumer, Environment, naming
 from sluice.environments import ENVIRONMENTS
 from sluice.errors import ConfigError
 

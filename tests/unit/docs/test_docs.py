@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from sluice import declaration, prices
-from sluice.declaration import Consumer
+from sluice import declaration
+from sluice.declaration import Consumer, prices
 from tests.support.project import PROJECT
 from tools import declared_fields, generate
 from tools.generate import DOCS

@@ -9,8 +9,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from sluice import naming
-from sluice.declaration import Consumer, Encryption, Environment
+from sluice.declaration import Consumer, Encryption, Environment, naming
 from tests.unit.stacks.synthesis import MESSAGING, Properties, Resource
 
 TOPIC, QUEUE, SUBSCRIPTION = "AWS::SNS::Topic", "AWS::SQS::Queue", "AWS::SNS::Subscription"

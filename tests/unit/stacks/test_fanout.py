@@ -4,8 +4,7 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
-from sluice import naming
-from sluice.declaration import Environment
+from sluice.declaration import Environment, naming
 from tests.unit.stacks.synthesis import MESSAGING, Resource, Stacks, of_kind, outputs
 
 TOPIC, TOPIC_POLICY = "AWS::SNS::Topic", "AWS::SNS::TopicPolicy"

@@ -8,9 +8,8 @@ from typing import Any
 
 import pytest
 
-from sluice import metrics
 from sluice.clock import VirtualClock
-from sluice.declaration import Environment
+from sluice.declaration import Environment, metrics
 from sluice.messaging.telemetry.metrics import EmbeddedMetrics
 from tests.support.project import PROJECT
 from tests.unit.stacks.expected import of_queue

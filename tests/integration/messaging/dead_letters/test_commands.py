@@ -12,8 +12,8 @@ import pytest
 from click.testing import CliRunner, Result
 from sqlalchemy import Engine
 
-from sluice import naming
 from sluice.cli.main import cli
+from sluice.declaration import naming
 from sluice.errors import ConfigError, EndpointError
 from sluice.messaging.envelope import decode
 from sluice.messaging.errors import DeadLetterError, EnvelopeError

@@ -17,10 +17,10 @@ from click.testing import CliRunner
 from sqlalchemy import Engine
 
 from emulator import localstack
-from sluice import environments, naming
+from sluice import environments
 from sluice.cli.main import cli
 from sluice.clock import eventually
-from sluice.declaration import Consumer, Environment, Removal
+from sluice.declaration import Consumer, Environment, Removal, naming
 from sluice.messaging import failpoints
 from sluice.messaging.database.audit import acts
 from sluice.messaging.inbox.tables import audit

@@ -13,8 +13,9 @@ from click.testing import CliRunner, Result
 from sqlalchemy import Engine, insert, make_url, select, update
 from sqlalchemy.orm import Session
 
-from sluice import environments, naming
+from sluice import environments
 from sluice.cli.main import cli
+from sluice.declaration import naming
 from sluice.errors import ConfigError
 from sluice.messaging import Event, Outbox
 from sluice.messaging.database import engines

@@ -18,8 +18,9 @@ from hypothesis import strategies as st
 from sqlalchemy import Engine, event, text, update
 from sqlalchemy.exc import OperationalError
 
-from sluice import limits, metrics
+from sluice import limits
 from sluice.clock import VirtualClock
+from sluice.declaration import metrics
 from sluice.errors import ConfigError
 from sluice.messaging import failpoints
 from sluice.messaging.backoff import Backoff

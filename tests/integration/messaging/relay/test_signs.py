@@ -10,8 +10,8 @@ import pytest
 from sqlalchemy import Engine, event
 from sqlalchemy.exc import OperationalError
 
-from sluice import metrics
 from sluice.clock import VirtualClock, eventually
+from sluice.declaration import metrics
 from sluice.messaging import alive
 from sluice.messaging.database import engines
 from sluice.messaging.errors import OutboxError

@@ -10,7 +10,8 @@ import structlog.testing
 from sqlalchemy import Engine, select, text
 from sqlalchemy.orm import Session
 
-from sluice import environments, naming
+from sluice import environments
+from sluice.declaration import naming
 from sluice.errors import ConfigError, EndpointError, MessagingError
 from sluice.messaging import Event, Outbox
 from sluice.messaging.outbox import tables

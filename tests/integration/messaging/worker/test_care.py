@@ -6,7 +6,7 @@ import pytest
 from sqlalchemy import event, insert, select
 from sqlalchemy.exc import OperationalError
 
-from sluice import metrics
+from sluice.declaration import metrics
 from sluice.messaging.handlers import Reject
 from sluice.messaging.inbox.tables import groups
 from sluice.messaging.telemetry.metrics import WorkerMetrics

@@ -13,8 +13,8 @@ from sqlalchemy.exc import OperationalError
 from sqlalchemy.orm import Session
 from structlog.testing import capture_logs
 
-from sluice import metrics
 from sluice.clock import SystemClock, eventually
+from sluice.declaration import metrics
 from sluice.messaging.database import engines
 from sluice.messaging.envelope import Event
 from sluice.messaging.errors import OutboxError

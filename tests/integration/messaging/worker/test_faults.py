@@ -9,8 +9,8 @@ import pytest
 from sqlalchemy import Engine, text
 
 from emulator import localstack
-from sluice import naming
 from sluice.clock import SystemClock, eventually
+from sluice.declaration import naming
 from sluice.messaging.database import engines
 from tests.support import worker_processes
 from tests.support.messaging_process import PATIENCE_SECONDS

@@ -19,8 +19,8 @@ from sqlalchemy.orm import Session
 from structlog.testing import capture_logs
 
 from emulator import localstack
-from sluice import metrics
 from sluice.clock import SystemClock, eventually
+from sluice.declaration import metrics
 from sluice.messaging.backoff import Backoff
 from sluice.messaging.envelope import Event
 from sluice.messaging.handlers import Ack, Context, Outcome, Reject

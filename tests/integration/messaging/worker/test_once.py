@@ -7,8 +7,8 @@ import pytest
 from sqlalchemy import Engine, text
 from sqlalchemy.orm import Session
 
-from sluice import metrics
 from sluice.clock import VirtualClock, eventually
+from sluice.declaration import metrics
 from sluice.messaging.envelope import Event
 from sluice.messaging.handlers import Context, Outcome, Reject
 from sluice.messaging.worker.processor import Abandon, Delete, MessageProcessor

@@ -11,7 +11,7 @@ import pytest
 import structlog
 from sqlalchemy import Engine
 
-from sluice import metrics
+from sluice.declaration import metrics
 from sluice.messaging.handlers import Ack, Reject, Retry
 from sluice.messaging.inbox.groups import Policy
 from sluice.messaging.worker.processor import MessageProcessor

@@ -10,7 +10,7 @@ import pytest
 from sqlalchemy import Engine, event, make_url, text
 from sqlalchemy.orm import Session
 
-from sluice import metrics
+from sluice.declaration import metrics
 from sluice.history import events
 from sluice.messaging.database import engines
 from sluice.messaging.envelope import TOMBSTONE, Event

@@ -10,8 +10,7 @@ import pytest
 from sqlalchemy import Column, Engine, Integer, MetaData, Table, Text, insert, select
 from sqlalchemy.orm import Session
 
-from sluice import metrics
-from sluice.declaration import Consumer
+from sluice.declaration import Consumer, metrics
 from sluice.messaging import Ack, Context, Event, Outcome, Retry
 from sluice.messaging.database import engines
 from sluice.messaging.envelope import Envelope

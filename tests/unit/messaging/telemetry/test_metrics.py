@@ -14,10 +14,10 @@ from opentelemetry.sdk.metrics.export import InMemoryMetricReader, NumberDataPoi
 from prometheus_client import CollectorRegistry, generate_latest
 from structlog.testing import capture_logs
 
-from sluice import metrics
 from sluice.cli import options
 from sluice.cli.services import running
 from sluice.clock import VirtualClock
+from sluice.declaration import metrics
 from sluice.errors import ConfigError
 from sluice.messaging.telemetry.instruments import InstrumentMetrics
 from sluice.messaging.telemetry.metrics import EmbeddedMetrics, EveryMetrics, Tally

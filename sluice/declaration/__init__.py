@@ -13,7 +13,8 @@ from enum import Enum
 from types import UnionType
 from typing import Any, NoReturn, get_args, get_origin
 
-from sluice import filters, limits
+from sluice import limits
+from sluice.declaration import filters
 from sluice.errors import ConfigError
 from sluice.scaling import backlog
 

@@ -2,8 +2,7 @@
 
 import re
 
-from sluice import naming
-from sluice.declaration import Consumer, Environment
+from sluice.declaration import Consumer, Environment, naming
 
 NAMESPACE = "Sluice"
 OUTBOX_LAG = "OutboxLag"
