@@ -1,4 +1,5 @@
-# What every task of a service runs, told by its command: a consumer's worker or the relay. docs/guides/image.md
+# What every task of a service runs, told by its command: a consumer's worker or the relay. It holds code and no
+# declaration: the stacks give each task its part. docs/guides/image.md
 FROM python:3.13-slim-trixie
 
 # The tasks' file system is read-only.

@@ -6,7 +6,9 @@ from dataclasses import replace
 import aws_cdk as cdk
 
 from sluice.constructs.nag import rule_packs
+from sluice.declaration import Declaration, Environment, load_declaration
 from sluice.errors import ConfigError
+from sluice.messaging.handlers import Handlers
 from stacks.stage import EnvironmentStage
 
 
@@ -16,13 +18,23 @@ def main() -> None:
     cdk.Validations.of(app).add_plugins(*rule_packs(app))
     name, account = app.node.try_get_context("env"), app.node.try_get_context("account")
     try:
-        from sluice.environments import environment  # noqa: PLC0415 (a wrong declaration is refused here)
-
-        declared = environment("local" if name is None else str(name))
+        declaration = load_declaration()
+        declared = declaration.environment("local" if name is None else str(name))
+        _require_handlers(declared, declaration)
         EnvironmentStage(app, environment=declared if account is None else replace(declared, account=str(account)))
     except ConfigError as error:
         sys.exit(_refuse(error))
     app.synth()
+
+
+def _require_handlers(environment: Environment, declaration: Declaration) -> None:
+    """Refuse what workers would refuse when they start; an image of a consumer's own brings handlers of its own."""
+    for consumer in environment.consumers:
+        if consumer.handlers is not None and consumer.image is None:
+            try:
+                Handlers.load(consumer.handlers)
+            except ConfigError as error:
+                raise ConfigError(f"Consumer({consumer.name!r}) in {declaration.source}: {error}") from error
 
 
 def _refuse(error: ConfigError) -> int:

@@ -23,7 +23,7 @@ from contract_tests.targets.byo_queues import Given, GivenResources
 from emulator import localstack
 from sluice import deviations
 from sluice.clock import waiting_on
-from sluice.declaration import Environment
+from sluice.declaration import Environment, load_declaration
 from sluice.errors import EndpointError, MessagingError
 from sluice.saboteurs import sabotage
 
@@ -52,6 +52,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
     group.addoption(
         "--env", metavar="NAME", default="local", help="the deployed environment whose contracts are verified"
+    )
+    group.addoption(
+        "--declaration",
+        type=Path,
+        metavar="FILE",
+        help="where it is declared (default: $SLUICE_DECLARATION, else environments.py)",
     )
     group.addoption(
         "--prove", action="store_true", help="run every promise under its saboteurs and expect it to turn red"
@@ -97,9 +103,7 @@ def _start(config: pytest.Config) -> None:
 
 
 def _declared(config: pytest.Config) -> Environment:
-    from sluice.environments import environment  # noqa: PLC0415 (a wrong declaration is refused here)
-
-    return environment(config.getoption("--env"))
+    return load_declaration(config.getoption("--declaration")).environment(config.getoption("--env"))
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:

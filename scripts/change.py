@@ -19,7 +19,7 @@ from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
 
 from emulator import localstack
-from sluice.declaration import Environment, naming
+from sluice.declaration import Environment, load_declaration, loading, naming
 from sluice.errors import ConfigError, EndpointError, MessagingError
 
 _PROJECT = Path(__file__).resolve().parent.parent
@@ -118,15 +118,21 @@ _ACTIONS = {"diff": _diff, "deploy": _deploy, "destroy": _destroy}
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
 @click.argument("action", type=click.Choice(list(_ACTIONS)))
 @click.argument("name", metavar="ENV")
-def main(action: str, name: str) -> None:
+@click.option(
+    "--declaration",
+    "file",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Where it is declared.  [default: $SLUICE_DECLARATION, else environments.py]",
+)
+def main(action: str, name: str, file: Path | None) -> None:
     """Show what a deployment of ENV would change, deploy it, or destroy it.
 
     Exit codes: 0 done, 2 could not, 3 refused, 130 stopped with Ctrl-C.
     """
     try:
-        from sluice.environments import environment  # noqa: PLC0415 (a wrong declaration is refused here)
-
-        declared = environment(name)
+        declaration = load_declaration(file)
+        declared = declaration.environment(name)
         if declared.name == "local":
             variables = _local(os.environ.get("AWS_ENDPOINT_URL"))
         else:
@@ -135,7 +141,8 @@ def main(action: str, name: str) -> None:
             declared = replace(declared, account=_caller(declared))
             if action != "diff":
                 _confirm(action, declared)
-        ended = _ACTIONS[action](declared, variables)
+        # cdk runs elsewhere, and has to read the same.
+        ended = _ACTIONS[action](declared, {**variables, loading.VARIABLE: str(declaration.path)})
     except MessagingError as error:
         click.echo(f"{action}: {error}", err=True)
         sys.exit(_COULD_NOT if isinstance(error, EndpointError) else _REFUSED)

@@ -2,6 +2,7 @@
 
     MessagingError
     ├── ConfigError       a declaration, profile or option is wrong: correct it (exit code 3)
+    │   └── FieldError    a field of a declared value is
     ├── EndpointError     the other side cannot be used: unreachable, not SQS, refused (exit code 2)
     ├── HistoryError      a recorded history cannot be written or read
     └── Stopped           somebody pressed Ctrl-C, and something is to be said of it (exit code 130)
@@ -16,6 +17,19 @@ class MessagingError(Exception):
 
 class ConfigError(MessagingError):
     """Raised when a value given by the user cannot be right."""
+
+
+class FieldError(ConfigError):
+    """Raised when a field of a declared value cannot be right.
+
+    Args:
+        message: one line.
+        field: the field's name, by which the loader finds its line.
+    """
+
+    def __init__(self, message: str, *, field: str) -> None:
+        super().__init__(message)
+        self.field = field
 
 
 class EndpointError(MessagingError):

@@ -9,8 +9,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from contract_tests.proving import conformance_page
-from sluice.environments import ENVIRONMENTS
 from tools import declared_fields, promises_page, stack_counts
+from tools.declared_fields import ENVIRONMENTS
 
 DOCS = Path(__file__).resolve().parents[1] / "docs"
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import aws_cdk as cdk
 
 from sluice.declaration import Environment
-from sluice.environments import ENVIRONMENTS
 from stacks.stage import EnvironmentStage
+from tools.declared_fields import ENVIRONMENTS
 
 _PROJECT = Path(__file__).resolve().parents[1]
 _STACKS = ("Messaging", "Consumers", "Observability")

@@ -10,8 +10,7 @@ from examples.orders.checking import differences
 from examples.orders.models import Base
 from examples.orders.service import Shop
 from examples.orders.trade import trade
-from sluice import environments
-from sluice.declaration import naming
+from sluice.declaration import load_declaration, naming
 from sluice.errors import MessagingError
 from sluice.messaging import Outbox
 from sluice.messaging.database import engines
@@ -76,7 +75,7 @@ def _engine(dsn: str) -> Engine:
 
 
 def _topic(environment_name: str) -> str:
-    return naming.topic_name(environments.environment(environment_name))
+    return naming.topic_name(load_declaration().environment(environment_name))
 
 
 if __name__ == "__main__":

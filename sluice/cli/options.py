@@ -19,15 +19,37 @@ SECRET_VARIABLE = "SLUICE_DATABASE_SECRET_ARN"  # noqa: S105 (its name)
 
 
 def environment_option(meant: str) -> Callable[[Command], Command]:
-    """Return the option `--env`."""
-    return click.option(
-        "--env",
-        "environment_name",
-        envvar="SLUICE_ENV",
-        default="local",
-        show_default=True,
-        help=f"{meant}  [$SLUICE_ENV]",
+    """Give a command `--env` and `--declaration`, and hand it the `Environment` they name."""
+
+    def option(command: Command) -> Command:
+        @click.option(
+            "--env",
+            "environment_name",
+            envvar="SLUICE_ENV",
+            default="local",
+            show_default=True,
+            help=f"{meant}  [$SLUICE_ENV]",
+        )
+        @declaration_option
+        def placed(environment_name: str, declaration: Path | None, **given: Any) -> None:
+            from sluice.declaration import load_task_declaration
+
+            command(environment=load_task_declaration(declaration).environment(environment_name), **given)
+
+        return _as_command(command, placed)
+
+    return option
+
+
+def declaration_option(command: Command) -> Command:
+    """Give a command `--declaration`."""
+    option = click.option(
+        "--declaration",
+        type=click.Path(path_type=Path),
+        metavar="FILE",
+        help="Where it is declared.  [default: $SLUICE_DECLARATION, else environments.py]",
     )
+    return option(command)
 
 
 def dsn_option(meant: str) -> Callable[[Command], Command]:
@@ -136,21 +158,21 @@ def audited(command: Command) -> Command:
 
 
 def at_place(command: Command) -> Command:
-    """Give a command `--env` and `--dsn`, and hand it the `Place` they name."""
+    """Give a command `--env`, `--declaration` and `--dsn`, and hand it the `Place` they name."""
 
     @environment_option("Declared environment whose topic is meant.")
     @dsn_option("The outbox's database, e.g. sqlite:///outbox.db")
-    def placed(environment_name: str, dsn: str | None, **given: Any) -> None:
+    def placed(environment: Any, dsn: str | None, **given: Any) -> None:
         from sluice.cli import place
 
-        with place.outbox_place(environment_name, dsn) as found:
+        with place.outbox_place(environment, dsn) as found:
             command(place=found, **given)
 
     return _as_command(command, placed)
 
 
 def at_consumer(command: Command) -> Command:
-    """Give a command `--env`, `--consumer`, `--dsn` and `--endpoint-url`, and hand it the `ConsumerPlace`.
+    """Give a command the options of a consumer, its database and SQS, and hand it the `ConsumerPlace`.
 
     A database is opened where one is named. A command that needs one asks the place for its `engine`.
     """
@@ -166,11 +188,11 @@ def at_consumer(command: Command) -> Command:
     @dsn_option("The database of the consumer's inbox, e.g. sqlite:///billing.db")
     @endpoint_option("SQS")
     def placed(
-        environment_name: str, consumer_name: str | None, dsn: str | None, endpoint_url: str | None, **given: Any
+        environment: Any, consumer_name: str | None, dsn: str | None, endpoint_url: str | None, **given: Any
     ) -> None:
         from sluice.cli import place
 
-        with place.consumer_place(environment_name, consumer_name, dsn, endpoint_url) as found:
+        with place.consumer_place(environment, consumer_name, dsn, endpoint_url) as found:
             command(place=found, **given)
 
     return _as_command(command, placed)

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 from sqlalchemy import Engine
 
-from sluice import environments
 from sluice.cli.options import SECRET_VARIABLE
 from sluice.declaration import Consumer, Environment, naming
+from sluice.declaration.validation import did_you_mean, nearest
 from sluice.endpoint import checked_url
 from sluice.errors import ConfigError
 from sluice.messaging.database import credentials, engines
@@ -56,9 +56,8 @@ class ConsumerPlace:
 
 
 @contextmanager
-def outbox_place(environment_name: str, dsn: str | None) -> Iterator[Place]:
+def outbox_place(environment: Environment, dsn: str | None) -> Iterator[Place]:
     """Yield an environment with the database of its outbox."""
-    environment = environments.environment(environment_name)
     engine = engines.engine(dsn or dsn_from_secret(environment))
     engines.require_there(engine)
     try:
@@ -69,10 +68,9 @@ def outbox_place(environment_name: str, dsn: str | None) -> Iterator[Place]:
 
 @contextmanager
 def consumer_place(
-    environment_name: str, consumer_name: str | None, dsn: str | None, endpoint_url: str | None
+    environment: Environment, consumer_name: str | None, dsn: str | None, endpoint_url: str | None
 ) -> Iterator[ConsumerPlace]:
     """Yield a consumer with the database of its inbox, where one is named."""
-    environment = environments.environment(environment_name)
     consumer = consumer_of(environment, consumer_name)
     endpoint_url = None if endpoint_url is None else checked_url(endpoint_url)
     with inbox_database(environment, dsn) as database:
@@ -90,9 +88,8 @@ def consumer_of(environment: Environment, name: str | None) -> Consumer:
     if name is None:
         raise ConfigError(f"no consumer is named, and {allowed}; give --consumer, or set SLUICE_CONSUMER")
     if name not in found:
-        raise ConfigError(
-            f"consumer is {name!r}, and {allowed}; correct --consumer, or declare it in sluice/environments.py"
-        )
+        meant = did_you_mean(nearest(name, found))
+        raise ConfigError(f"consumer is {name!r}{meant}, and {allowed}; correct --consumer, or declare it")
     return found[name]
 
 

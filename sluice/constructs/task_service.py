@@ -1,8 +1,10 @@
 """Services on Fargate, one for each command of `messaging`, and a consumer's workers and the relay as such.
 
-What runs in the container is fixed here: `sluice worker`, told by SLUICE_ENV and SLUICE_CONSUMER who it is
-and by SLUICE_DATABASE_SECRET_ARN where the inbox is. Queues are found by name (`sluice.declaration.naming`). The relay is told its
-topic by SLUICE_TOPIC_ARN: to make the ARN itself it would have to ask STS for the account, and has no way there.
+What runs in the container is fixed here: `sluice worker`. SLUICE_ENV and SLUICE_CONSUMER say who it is,
+SLUICE_TASK_SETTINGS what is declared of it, SLUICE_DATABASE_SECRET_ARN where the inbox is. The image holds code and no
+declaration, so that a changed queue needs no new one. Queues are found by name (`sluice.declaration.naming`). The relay
+gets its topic by SLUICE_TOPIC_ARN: to make the ARN itself it would have to ask STS for the account, and has no way
+there.
 """
 
 from collections.abc import Sequence
@@ -19,7 +21,7 @@ from sluice.constructs.nag import acknowledge
 from sluice.constructs.network import Network
 from sluice.constructs.removal import log_group
 from sluice.constructs.scaling import BacklogScaling
-from sluice.declaration import Consumer, Database, Environment, naming, registry
+from sluice.declaration import Consumer, Database, Environment, naming, registry, task_settings
 
 _USER = "10001"
 _RELAY_CPU, _RELAY_MEMORY_MIB, _RELAY_STOP_SECONDS = 256, 512, 30
@@ -48,6 +50,7 @@ class TaskService(Construct):
         stop_timeout_seconds: int,
         cluster: ecs.ICluster,
         network: Network,
+        consumer: Consumer | None = None,
         desired_count: int | None = None,
     ) -> None:
         super().__init__(scope, id_)
@@ -61,7 +64,12 @@ class TaskService(Construct):
             container_name=name,
             image=_image(self, image),
             command=["python", "-m", "sluice", *command],
-            environment={"SLUICE_ENV": environment.name, **variables, **_database_variables(environment)},
+            environment={
+                "SLUICE_ENV": environment.name,
+                **variables,
+                task_settings.VARIABLE: task_settings.render(task_settings.task_environment(environment, consumer)),
+                **_database_variables(environment),
+            },
             logging=ecs.LogDriver.aws_logs(stream_prefix=name, log_group=task_logs),
             readonly_root_filesystem=True,
             user=_USER,
@@ -72,7 +80,7 @@ class TaskService(Construct):
         acknowledge(
             self.task_definition,
             "AwsSolutions-ECS2",
-            "the variables are names and the ARN of a secret; the secret itself is read by the task",
+            "the variables are names, numbers and the ARN of a secret; the secret itself is read by the task",
         )
         if _is_in_ecr(image):
             acknowledge(
@@ -122,6 +130,7 @@ class ConsumerService(Construct):
             environment=environment,
             name=consumer.name,
             command=["worker"],
+            consumer=consumer,
             variables={"SLUICE_CONSUMER": consumer.name},
             image=environment.image if consumer.image is None else consumer.image,
             cpu=consumer.cpu,

@@ -2,7 +2,9 @@
 
 import re
 
-from sluice.declaration import Consumer, Environment, naming
+from sluice.declaration import naming
+from sluice.declaration.consumer import Consumer
+from sluice.declaration.environment import Environment
 
 NAMESPACE = "Sluice"
 OUTBOX_LAG = "OutboxLag"

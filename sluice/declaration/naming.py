@@ -1,7 +1,8 @@
 """Every physical name and ARN, made from the declaration. Nobody parses a URL or writes a name by hand."""
 
 from sluice import limits
-from sluice.declaration import Consumer, Environment
+from sluice.declaration.consumer import Consumer
+from sluice.declaration.environment import Environment
 from sluice.errors import ConfigError
 
 APPLICATION = "sluice"
@@ -10,10 +11,7 @@ APPLICATION = "sluice"
 def _fifo(*parts: str, characters_max: int) -> str:
     name = "-".join(parts) + limits.FIFO_SUFFIX
     if len(name) > characters_max:
-        raise ConfigError(
-            f"{name!r} has {len(name)} characters, allowed are {characters_max}; shorten the names in"
-            " sluice/environments.py"
-        )
+        raise ConfigError(f"{name!r} has {len(name)} characters, allowed are {characters_max}; shorten the names")
     return name
 
 

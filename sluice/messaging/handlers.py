@@ -149,7 +149,7 @@ class Handlers:
         """
         missing = ConfigError(
             f"handlers are {name!r}, and there is no such module; put it on the Python path, or correct"
-            " Consumer.handlers in sluice/environments.py"
+            " Consumer.handlers in the declaration"
         )
         if not all(part.isidentifier() for part in name.split(".")):
             raise missing
@@ -161,7 +161,7 @@ class Handlers:
             raise ConfigError(
                 f"handlers are {name!r}, and importing that module raised {type(error).__name__}:"
                 f" {printable(error, characters_max=_RAISED_CHARACTERS_MAX)}; mend the module, or correct"
-                " Consumer.handlers in sluice/environments.py"
+                " Consumer.handlers in the declaration"
             ) from error
         return cls.of(module)
 

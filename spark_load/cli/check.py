@@ -7,6 +7,7 @@ import click
 
 from sluice.errors import ConfigError
 from spark_load import report
+from spark_load.cli.declared import declaration_option, declared
 from spark_load.cli.ending import draw, finish
 from spark_load.cli.where import on_a_cluster
 from spark_load.judge import recording
@@ -27,6 +28,7 @@ _JUDGING_SLOTS = 2
     help="A queue the topic's messages go to: its visibility timeout, DLQ, maxReceiveCount. Once for each.",
 )
 @click.option("--env", "environment_name", metavar="NAME", help="Take the queues from that declared environment.")
+@declaration_option
 @click.option(
     "--target",
     type=click.Choice(["localstack", "endpoint", "aws"]),
@@ -43,6 +45,7 @@ def check(
     as_json: bool,
     given: tuple[str, ...],
     environment_name: str | None,
+    declaration: Path | None,
     target: str | None,
     other_producers: bool,
     cluster: spark_session.Cluster,
@@ -61,9 +64,7 @@ def check(
         raise ConfigError("--queue and --env are both given, allowed is one of them")
     queues = recording.parse_queues(given)
     if environment_name is not None:
-        from sluice import environments  # noqa: PLC0415 (a wrong declaration is refused here)
-
-        queues = recording.declared_queues(environments.environment(environment_name))
+        queues = recording.declared_queues(declared(declaration).environment(environment_name))
     is_run = (history / driver.RUN_FILE).exists()
     if is_run and queues:
         raise ConfigError(f"{history} is a run, which knows its queues: leave out --queue and --env")

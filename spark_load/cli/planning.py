@@ -2,6 +2,7 @@
 
 import json
 import sys
+from pathlib import Path
 
 import click
 from rich.console import Console
@@ -12,6 +13,7 @@ from sluice.declaration import Environment
 from sluice.declaration.prices import PRICE_DATE, PRICE_REGION
 from sluice.history.checker.verdict import EXIT_REFUSED
 from sluice.terminal import output
+from spark_load.cli.declared import declaration_option, declared
 from spark_load.profiles import profile
 from spark_load.profiles.estimate import ASSUMPTIONS, Estimate, estimate_for
 from spark_load.profiles.load_estimate import Target
@@ -50,13 +52,16 @@ def profiles() -> None:
 @click.command()
 @click.argument("profile_name", metavar="PROFILE")
 @click.option("--env", "environment_name", default="local", show_default=True, help="Declared environment to plan for.")
+@declaration_option
 @click.option(
     "--target",
     type=click.Choice(["localstack", "aws"]),
     help="What it would run against.  [default: localstack for env local, else aws]",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print everything as JSON on standard output.")
-def plan(profile_name: str, environment_name: str, target: Target | None, as_json: bool) -> None:
+def plan(
+    profile_name: str, environment_name: str, declaration: Path | None, target: Target | None, as_json: bool
+) -> None:
     """Say what a run of PROFILE will take: a name that `profiles` lists, or the path of a YAML file. Nothing is run.
 
     \b
@@ -68,10 +73,8 @@ def plan(profile_name: str, environment_name: str, target: Target | None, as_jso
       sluice load plan smoke
       sluice load plan release-gate --env staging
     """
-    from sluice import environments  # noqa: PLC0415 (a wrong declaration is refused here)
-
     named = profile.load(profile_name)
-    environment = environments.environment(environment_name)
+    environment = declared(declaration).environment(environment_name)
     made = estimate_for(named.profile, environment, target or ("localstack" if environment.name == "local" else "aws"))
     if as_json:
         said = {"profile": named.name, "environment": environment.name, **made.as_json()}

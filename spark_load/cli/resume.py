@@ -5,6 +5,7 @@ from pathlib import Path
 import click
 
 from sluice.errors import ConfigError
+from spark_load.cli.declared import declaration_option, declared
 from spark_load.cli.ending import draw, finish
 from spark_load.cli.watching import Watcher
 from spark_load.cli.where import on_a_cluster
@@ -14,9 +15,10 @@ from spark_load.runtime import deployment, spark_session
 
 @click.command()
 @click.argument("folder", metavar="RUN", type=click.Path(file_okay=False, path_type=Path))
+@declaration_option
 @click.option("--json", "as_json", is_flag=True, help="Print the verdict as JSON on standard output.")
 @on_a_cluster
-def resume(folder: Path, as_json: bool, cluster: spark_session.Cluster) -> None:
+def resume(folder: Path, declaration: Path | None, as_json: bool, cluster: spark_session.Cluster) -> None:
     """Go on with the run in the folder RUN, whose driver, tasks or endpoint died.
 
     What was acknowledged is not published again; what was never answered is, but only as long as the service takes it
@@ -26,14 +28,13 @@ def resume(folder: Path, as_json: bool, cluster: spark_session.Cluster) -> None:
     Example:
       sluice load resume runs/<run>
     """
-    from sluice import environments  # noqa: PLC0415 (a wrong declaration is refused here)
-
     stored = driver.find_stored(folder.resolve())
-    environment = environments.ENVIRONMENTS.get(stored.described["environment"])
+    environments = declared(declaration)
+    environment = environments.get(stored.described["environment"])
     if environment is None:
         raise ConfigError(
             f"{folder.name} loaded environment {stored.described['environment']!r}, which is not declared here; allowed"
-            f" is one of {', '.join(environments.ENVIRONMENTS)}"
+            f" is one of {', '.join(environments)}"
         )
     found = deployment.find(environment, endpoint_url=stored.described["endpoint_url"], is_used=True)
     with Watcher(stored.plan.profile, list(found.queue_urls)) as watch:

@@ -14,6 +14,7 @@ from sluice.declaration import Environment, Removal
 from sluice.errors import ConfigError
 from sluice.saboteurs import SABOTEURS, saboteur
 from spark_load.cli.asking import require_meant
+from spark_load.cli.declared import declaration_option, declared
 from spark_load.cli.ending import draw, finish
 from spark_load.cli.watching import Watcher
 from spark_load.cli.where import on_a_cluster
@@ -27,6 +28,7 @@ from spark_load.runtime import deployment, spark_session
 @click.command()
 @click.argument("profile_name", metavar="PROFILE")
 @click.option("--env", "environment_name", default="local", show_default=True, help="Declared environment to load.")
+@declaration_option
 @click.option(
     "--endpoint-url",
     metavar="URL",
@@ -71,6 +73,7 @@ from spark_load.runtime import deployment, spark_session
 def run(
     profile_name: str,
     environment_name: str,
+    declaration: Path | None,
     endpoint_url: str | None,
     target: str | None,
     seed: int | None,
@@ -92,10 +95,8 @@ def run(
       sluice load run smoke --consumer worker           # the worker that runs in production
       sluice load run release-gate --env staging        # asks first: it costs money
     """
-    from sluice import environments  # noqa: PLC0415 (a wrong declaration is refused here)
-
     named = _consumed_by(profile.load(profile_name), consumer)
-    environment = environments.environment(environment_name)
+    environment = declared(declaration).environment(environment_name)
     if saboteur_name is not None and not saboteur(saboteur_name).shows:
         useful = ", ".join(one.name for one in SABOTEURS.values() if one.shows)
         raise ConfigError(f"saboteur {saboteur_name!r} shows nothing in a load test, allowed is one of {useful}")

@@ -12,10 +12,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from sluice import environments
 from sluice.cli.main import main
 from sluice.clock import SystemClock, eventually
-from sluice.declaration import Environment
+from sluice.declaration import Environment, task_settings
 
 _AGAIN_SECONDS = 0.5  # a process that ends at once must not take all the machine
 _END_SECONDS = 60
@@ -33,7 +32,7 @@ def run_command(arguments: Sequence[str], environment: Mapping[str, str], declar
     """Be `sluice …`, where an environment is declared besides the others."""
     os.environ.clear()
     os.environ.update(environment)
-    environments.ENVIRONMENTS[declared.name] = declared
+    os.environ[task_settings.VARIABLE] = task_settings.render(declared)
     sys.argv = ["sluice", *arguments]
     main()
 

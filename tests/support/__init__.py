@@ -1,1 +1,1 @@
-"""Support."""
+"""What several kinds of tests share."""

@@ -12,7 +12,6 @@ from typing import Any
 from botocore.awsrequest import AWSResponse
 from botocore.exceptions import EndpointConnectionError, ReadTimeoutError
 
-from sluice import environments
 from sluice.declaration import naming
 from sluice.messaging.envelope import Envelope, Event
 from sluice.messaging.errors import TransientError
@@ -22,8 +21,9 @@ from sluice.messaging.sqs.rate_limit import Pace
 from sluice.messaging.sqs.redrive import Redrive
 from sluice.saboteurs.base import Hook, answer_with
 from sluice.simulator.hook import Simulator
+from tests.support.declaration import environment
 
-LOCAL = environments.environment("local")
+LOCAL = environment("local")
 BILLING = LOCAL.consumers[0]
 QUEUE, DEAD = naming.queue_name(LOCAL, BILLING), naming.dead_letter_queue_name(LOCAL, BILLING)
 UNDELIVERED = naming.undelivered_queue_name(LOCAL, BILLING)

@@ -10,10 +10,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from sluice import environments
 from sluice.cli.main import main
 from sluice.clock import eventually
-from sluice.declaration import Environment
+from sluice.declaration import Environment, task_settings
 
 PATIENCE_SECONDS = 60
 
@@ -100,6 +99,6 @@ def _run(arguments: list[str], environment: Mapping[str, str], log: str, declare
     for path, output in ((os.devnull, sys.stdout), (log, sys.stderr)):
         os.dup2(os.open(path, os.O_WRONLY), output.fileno())
     if declared is not None:
-        environments.ENVIRONMENTS[declared.name] = declared
+        os.environ[task_settings.VARIABLE] = task_settings.render(declared)
     sys.argv = ["sluice", *arguments]
     main()

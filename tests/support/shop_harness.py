@@ -21,7 +21,7 @@ from examples.orders.checking import differences
 from examples.orders.models import Base
 from examples.orders.service import Shop
 from examples.orders.trade import Done, trade
-from sluice import deviations, environments
+from sluice import deviations
 from sluice.clock import clock_id, eventually
 from sluice.declaration import naming
 from sluice.history import events as history
@@ -31,9 +31,10 @@ from sluice.messaging.database import engines
 from sluice.messaging.outbox import tables
 from sluice.recorder.journal import SUFFIX, Journal, events_of, read_journal
 from sluice.recorder.recorder import Recorder, host_name
+from tests.support.declaration import environment
 from tests.support.messaging_process import PATIENCE_SECONDS, MessagingProcess
 
-TOPIC = naming.topic_name(environments.environment("local"))
+TOPIC = naming.topic_name(environment("local"))
 QUEUE = "billing"
 _VISIBILITY_SECONDS = 120
 

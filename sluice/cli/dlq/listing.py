@@ -6,7 +6,6 @@ from typing import Any
 
 from sqlalchemy import Engine
 
-from sluice import environments
 from sluice.cli.dlq.place import queue_client, stoppable
 from sluice.cli.place import ConsumerPlace, consumer_of, inbox_database
 from sluice.cli.tables.acts import say, written
@@ -26,10 +25,9 @@ _SHOWN_CHARACTERS = 500
 
 
 def ls(
-    *, environment_name: str, consumer_name: str | None, dsn: str | None, endpoint_url: str | None, as_json: bool
+    *, environment: Environment, consumer_name: str | None, dsn: str | None, endpoint_url: str | None, as_json: bool
 ) -> None:
     """Run `dlq ls`."""
-    environment = environments.environment(environment_name)
     consumers = environment.consumers if consumer_name is None else (consumer_of(environment, consumer_name),)
     sqs = queue_client(environment, None if endpoint_url is None else checked_url(endpoint_url))
     with inbox_database(environment, dsn) as database:

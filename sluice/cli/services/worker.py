@@ -94,7 +94,7 @@ def _handlers(consumer: Consumer, module: str | None) -> Handlers:
     if name is None:
         raise ConfigError(
             f"Consumer({consumer.name!r}).handlers is None, allowed is a Python module with @handler functions; declare"
-            " it in sluice/environments.py, or give --handlers"
+            " it, or give --handlers"
         )
     return Handlers.load(name)
 

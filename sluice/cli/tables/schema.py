@@ -1,12 +1,13 @@
 """The tables of outbox and inbox from the command line: their SQL, their creation, and what differs."""
 
 import sys
+from pathlib import Path
 
 import click
 from sqlalchemy import Engine, MetaData
 
-from sluice import environments
 from sluice.cli.place import dsn_from_secret
+from sluice.declaration import load_task_declaration
 from sluice.messaging.database import engines, schema
 from sluice.messaging.inbox import tables as inbox_tables
 from sluice.messaging.outbox import tables
@@ -16,7 +17,15 @@ from sluice.terminal.exits import PARTLY
 _PARTS = {"outbox": tables.metadata, "inbox": inbox_tables.metadata}
 
 
-def create(*, part: str, kind: str | None, is_applied: bool, environment_name: str, dsn: str | None) -> None:
+def create(
+    *,
+    part: str,
+    kind: str | None,
+    is_applied: bool,
+    environment_name: str,
+    declaration: Path | None,
+    dsn: str | None,
+) -> None:
     """Run the command `schema` of outbox or inbox."""
     metadata = _PARTS[part]
     if is_applied == (kind is not None):
@@ -24,7 +33,7 @@ def create(*, part: str, kind: str | None, is_applied: bool, environment_name: s
     if kind is not None:
         output.lines(schema.sql(kind, metadata).removesuffix("\n"))
         return
-    engine = engines.engine(dsn or dsn_from_secret(environments.environment(environment_name)))
+    engine = engines.engine(dsn or dsn_from_secret(load_task_declaration(declaration).environment(environment_name)))
     with engine.begin() as connection:
         metadata.create_all(connection)
     engine.dispose()

@@ -88,7 +88,7 @@ class RelaySettings:
         if not 0 < self.keep_groups_seconds <= _KEEP_GROUPS_SECONDS_MAX:
             raise ConfigError(
                 f"inbox_retention_seconds is {self.keep_groups_seconds:g}, allowed is more than 0, up to"
-                f" {_KEEP_GROUPS_SECONDS_MAX}; correct sluice/environments.py"
+                f" {_KEEP_GROUPS_SECONDS_MAX}; correct the declaration"
             )
         if not 0 <= self.keep_sent_seconds < self.keep_groups_seconds:
             raise ConfigError(

@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping
 
 from sluice.declaration import Consumer
 
-_NEXT = "run `make deploy`, or declare it in sluice/environments.py"
+_NEXT = "run `make deploy`, or declare it so"
 
 
 def faults(declared: Consumer, attributes: Mapping[str, str], dead_letters: Mapping[str, str] | None) -> list[str]:
@@ -90,7 +90,7 @@ def _retention(
         yield (
             f"inbox_retention_seconds is {declared.inbox_retention_seconds}, allowed is more than {longest}, which is"
             f" 2 x the queue's MessageRetentionPeriod ({source}) + the DLQ's ({dead}): a message redriven late would be"
-            " handled again; raise it in sluice/environments.py, or run `make deploy`"
+            " handled again; raise it in the declaration, or run `make deploy`"
         )
 
 

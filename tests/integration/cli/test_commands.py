@@ -1,7 +1,6 @@
 """What the programs answer to a wrong declaration, a strange value or Ctrl-C: a line and an exit code, no traceback."""
 
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -13,12 +12,10 @@ from pathlib import Path
 import pytest
 
 from sluice.clock import eventually
+from tests.support.declaration import FILE
 from tests.support.project import PROJECT
 
-REFUSAL = (
-    "Consumer.name is 'Billing', allowed is lower-case letters, digits and single inner hyphens;"
-    " change it in sluice/environments.py"
-)
+REFUSAL = "Consumer.name is 'Billing', allowed is lower-case letters, digits and single inner hyphens; change it in"
 KEYS = {"AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "test", "AWS_EC2_METADATA_DISABLED": "true"}
 
 
@@ -26,44 +23,83 @@ def _environment(**more: str) -> dict[str, str]:
     return {name: value for name, value in os.environ.items() if not name.startswith("AWS_")} | KEYS | more
 
 
-@pytest.fixture(scope="module")
-def wrong(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return a copy of the project in which a consumer is called Billing."""
-    copy = tmp_path_factory.mktemp("wrong")
-    for package in ("sluice", "emulator", "stacks", "spark_load", "contract_tests", "scripts"):
-        shutil.copytree(PROJECT / package, copy / package, ignore=shutil.ignore_patterns("__pycache__"))
-    for file in ("app.py", "pyproject.toml"):
-        shutil.copy(PROJECT / file, copy)
-    declaration = copy / "sluice" / "environments.py"
-    declaration.write_text(declaration.read_text(encoding="utf-8").replace('"billing"', '"Billing"'), encoding="utf-8")
-    return copy
+COMMANDS = [
+    (["-m", "sluice", "load", "run", "smoke"], 3, "sluice: "),
+    (["-m", "sluice", "worker", "--consumer", "billing"], 3, "sluice: "),
+    (["-m", "sluice", "dlq", "ls"], 3, "sluice: "),
+    (["scripts/change.py", "diff", "dev"], 3, "diff: "),
+    (["scripts/change.py", "deploy", "local"], 3, "deploy: "),
+    (["scripts/change.py", "destroy", "prod"], 3, "destroy: "),
+    (["app.py"], 3, "app.py: "),
+    (["-m", "pytest", "contract_tests"], 4, "ERROR: "),
+    (["-m", "pytest", "-n", "2", "contract_tests", "--prove"], 4, "ERROR: "),
+]
 
 
-@pytest.mark.parametrize(
-    ("command", "code", "line"),
-    [
-        (["-m", "sluice", "load", "run", "smoke"], 3, f"sluice: {REFUSAL}"),
-        (["scripts/change.py", "diff", "dev"], 3, f"diff: {REFUSAL}"),
-        (["scripts/change.py", "deploy", "local"], 3, f"deploy: {REFUSAL}"),
-        (["scripts/change.py", "destroy", "prod"], 3, f"destroy: {REFUSAL}"),
-        (["app.py"], 3, f"app.py: {REFUSAL}"),
-        (["-m", "pytest", "contract_tests"], 4, f"ERROR: {REFUSAL}"),
-        (["-m", "pytest", "-n", "2", "contract_tests", "--prove"], 4, f"ERROR: {REFUSAL}"),
-    ],
-)
-def test_a_wrong_declaration_is_one_line_everywhere(wrong: Path, command: list[str], code: int, line: str) -> None:
-    """Whatever imports it first; pytest has an exit code of its own for that."""
+def _refused(command: list[str], file: Path) -> tuple[int, str, str]:
+    """Run a command on a declaration, and return its exit code and all it says."""
     ended = subprocess.run(
         [sys.executable, *command],
-        cwd=wrong,
-        env=_environment(PYTHONPATH=str(wrong)),
+        cwd=PROJECT,
+        env=_environment(PYTHONPATH=str(PROJECT), SLUICE_DECLARATION=str(file)),
         capture_output=True,
         text=True,
         timeout=120,
         check=False,
     )
+    return ended.returncode, ended.stderr.strip(), ended.stdout
 
-    assert (ended.returncode, ended.stderr.strip(), ended.stdout) == (code, line, "")
+
+@pytest.mark.parametrize(("command", "code", "program"), COMMANDS)
+def test_a_wrong_declaration_is_one_line_everywhere(
+    tmp_path: Path, command: list[str], code: int, program: str
+) -> None:
+    """With its file and line, whatever loads it; pytest has an exit code of its own for that."""
+    wrong = tmp_path / "environments.py"
+    wrong.write_text(FILE.read_text(encoding="utf-8").replace('"billing"', '"Billing"'), encoding="utf-8")
+    (line,) = [
+        number for number, text in enumerate(wrong.read_text("utf-8").splitlines(), start=1) if "Consumer(name" in text
+    ]
+
+    assert _refused(command, wrong) == (code, f"{program}{REFUSAL} {wrong}:{line}", "")
+
+
+@pytest.mark.parametrize("command", [["app.py"], ["scripts/change.py", "diff", "dev"], ["-m", "messaging", "relay"]])
+def test_a_missing_comma_is_one_line(tmp_path: Path, command: list[str]) -> None:
+    """Python would print the line and a traceback of our own modules."""
+    wrong = tmp_path / "environments.py"
+    wrong.write_text("ENVIRONMENTS = (\n    1\n    2\n)\n", encoding="utf-8")
+
+    code, said, printed = _refused(command, wrong)
+
+    assert (code, printed) == (3, "")
+    assert said.partition(": ")[2] == (
+        f"SyntaxError: invalid syntax. Perhaps you forgot a comma?; change it in {wrong}:2"
+    )
+
+
+@pytest.mark.parametrize(
+    ("module", "reason"),
+    [
+        (None, "and there is no such module; put it on the Python path, or correct Consumer.handlers"),
+        ("", "has no handlers, allowed is one or more functions under @handler(type)"),
+        ("1 / 0\n", "and importing that module raised ZeroDivisionError: division by zero; mend the module"),
+    ],
+)
+def test_handlers_that_are_not_there_are_refused_at_synth(tmp_path: Path, module: str | None, reason: str) -> None:
+    """And not by the workers, after the deployment; a module beside the declaration is found."""
+    if module is not None:
+        (tmp_path / "billing_handlers.py").write_text(module, encoding="utf-8")
+    wrong = tmp_path / "environments.py"
+    text = FILE.read_text(encoding="utf-8")
+    wrong.write_text(text.replace('f"examples.services.{name}"', '"billing_handlers"'), encoding="utf-8")
+
+    code, said, printed = _refused(["app.py"], wrong)
+
+    assert (code, printed) == (3, "")
+    assert said.startswith(f"app.py: Consumer('billing') in {wrong}: ")
+    assert reason in said
+    assert len(said.splitlines()) == 1
 
 
 @pytest.mark.parametrize("target", ["deploy", "diff", "destroy", "load"])
@@ -86,7 +122,7 @@ def test_no_shell_and_no_make_interprets_the_environments_name(tmp_path: Path, t
     line, of_make = ended.stderr.splitlines()
     assert line == (
         f"{program}: environment {value!r} is not declared, allowed is one of local, dev, staging, prod;"
-        " declare it in sluice/environments.py"
+        f" declare it in {FILE}"
     )
     assert of_make.endswith(f"{target}] Error 3")
     assert not (tmp_path / "made").exists()

@@ -10,7 +10,6 @@ import pytest
 import structlog
 from sqlalchemy import Engine
 
-from sluice import environments
 from sluice.cli.main import main
 from sluice.declaration import naming
 from sluice.messaging.database import engines
@@ -19,6 +18,7 @@ from sluice.messaging.outbox import tables
 from sluice.messaging.sqs import queue
 from sluice.terminal.printable import printable
 from tests.integration.messaging.dead_letters.conftest import harness, simulator
+from tests.support.declaration import environment
 from tests.support.dlq_harness import DEAD, DlqHarness, envelope
 
 __all__ = ["harness", "simulator"]
@@ -48,7 +48,7 @@ def hostile(request: pytest.FixtureRequest) -> str:
 def database(tmp_path: Path, hostile: str) -> Iterator[Engine]:
     """Yield a database of outbox and inbox in which everything that can be any text is the hostile one."""
     made = engines.engine(f"sqlite:///{tmp_path / 'both.db'}")
-    topic = naming.topic_name(environments.environment("local"))
+    topic = naming.topic_name(environment("local"))
     sent = envelope("g", 1)
     place = {"consumer": "billing", "group_id": hostile, "epoch": 1}
     body = {"event_id": hostile, "body": sent.body, "attributes": "{}"}

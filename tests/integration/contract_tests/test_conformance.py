@@ -16,7 +16,9 @@ from typing import Any
 import pytest
 
 from emulator import localstack, peers
+from sluice.declaration import loading
 from sluice.errors import EndpointError
+from tests.support.declaration import FILE
 from tests.support.project import PROJECT
 
 type Answer = tuple[int, str, str] | None
@@ -83,6 +85,7 @@ def _run(url: str, folder: Path, *tests: str, more: tuple[str, ...] = ()) -> tup
     """Run some promises against an endpoint; return the exit code and what the results say of each."""
     environment = localstack.Running(endpoint_url="", log=None).environment()
     plain = {name: value for name, value in os.environ.items() if not name.startswith(("AWS_", "SLUICE_"))}
+    plain[loading.VARIABLE] = str(FILE)
     asked = ["--endpoint-url", url, "--results", str(folder / "results.json"), *more]
     ended = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", *asked, *(f"contract_tests/{test}" for test in tests)],

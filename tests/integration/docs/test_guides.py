@@ -29,18 +29,18 @@ from sqlalchemy import update
 from sqlalchemy.orm import Session
 
 from emulator import localstack
-from sluice import environments
-from sluice.declaration import Gaps, Poison, naming
+from sluice.declaration import Gaps, Poison, naming, task_settings
 from sluice.messaging import Event, Outbox
 from sluice.messaging.database import engines
 from sluice.messaging.outbox import tables
+from tests.support.declaration import environment
 from tests.support.project import PROJECT
 
 pytestmark = pytest.mark.xdist_group("localstack")  # one at a time
 
 GUIDES = PROJECT / "docs" / "guides"
 PATIENCE_SECONDS = 180  # Spark alone may take a third of it to start on a busy machine
-LOCAL = environments.environment("local")
+LOCAL = environment("local")
 ACCOUNT = "000000000000"
 DECLARED: Mapping[str | None, Mapping[str, Any]] = {
     None: {},
@@ -125,7 +125,8 @@ def _run(
     for output in (sys.stdout, sys.stderr):
         os.dup2(to, output.fileno())
     billing, *others = LOCAL.consumers
-    environments.ENVIRONMENTS["local"] = replace(LOCAL, consumers=(replace(billing, **declared), *others))
+    edited = replace(LOCAL, consumers=(replace(billing, **declared), *others))
+    os.environ[task_settings.VARIABLE] = task_settings.render(edited)
     sys.path.insert(0, str(folder))
     if arguments[0] == "-m":
         sys.argv = arguments[1:]

@@ -81,7 +81,7 @@ def server(request: pytest.FixtureRequest) -> Iterator[tuple[type[_Answers], str
             ["load", "run", "smoke", "--env", "production"],
             3,
             "sluice: environment 'production' is not declared, allowed is one of local, dev, staging, prod;"
-            " declare it in sluice/environments.py",
+            " declare it in tests/support/declared/environments.py",
         ),
         (
             ["load", "run", "huge"],

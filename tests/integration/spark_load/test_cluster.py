@@ -22,11 +22,11 @@ import pytest
 from pyspark.sql import SparkSession
 
 from sluice.clock import eventually
-from sluice.environments import environment
 from sluice.errors import ConfigError, EndpointError
 from spark_load.run.driver import TASK_MODULES
 from spark_load.runtime import spark_session
 from tests.support import fake_aws
+from tests.support.declaration import environment
 from tests.support.project import PROJECT
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]

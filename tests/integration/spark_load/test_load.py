@@ -14,7 +14,6 @@ from pyspark.sql import SparkSession
 
 from emulator import localstack
 from sluice.clock import SystemClock
-from sluice.environments import environment
 from sluice.errors import EndpointError, HistoryError
 from sluice.history.checker.verdict import Holding, Status, Verdict
 from sluice.history.events import Event, Kind
@@ -26,6 +25,7 @@ from spark_load.profiles import profile
 from spark_load.run import driver
 from spark_load.runtime import deployment
 from spark_load.runtime.coordinator import Progress
+from tests.support.declaration import environment
 
 LOCAL = environment("local")
 TINY = profile.load("tiny")

@@ -15,7 +15,6 @@ from pyspark.sql import SparkSession
 
 from emulator import localstack
 from sluice.clock import SystemClock, eventually
-from sluice.environments import environment
 from sluice.history.checker.verdict import Holding, Status, Verdict
 from sluice.recorder.journal import read_journal
 from spark_load.profiles import profile
@@ -23,6 +22,7 @@ from spark_load.run import driver
 from spark_load.runtime import deployment
 from spark_load.runtime.coordinator import Progress
 from tests.support import fake_aws
+from tests.support.declaration import environment
 from tests.support.project import PROJECT
 
 pytestmark = pytest.mark.spark

@@ -23,7 +23,6 @@ import pytest
 from pyspark.sql import SparkSession
 
 from sluice.clock import SystemClock, clock_id, eventually, wall_minus_monotonic_us
-from sluice.environments import environment
 from sluice.errors import ConfigError, HistoryError
 from sluice.history.checker.verdict import EXIT_CROSSED, Holding, Status, Verdict
 from sluice.history.events import Event, Kind
@@ -38,6 +37,7 @@ from spark_load.runtime import deployment
 from spark_load.runtime.coordinator import Progress
 from spark_load.runtime.task_context import Run
 from tests.support import fake_aws
+from tests.support.declaration import environment
 from tests.support.project import PROJECT
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]

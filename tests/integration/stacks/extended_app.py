@@ -5,8 +5,8 @@ from dataclasses import replace
 import aws_cdk as cdk
 
 from sluice.declaration import Consumer
-from sluice.environments import environment
 from stacks.stage import EnvironmentStage
+from tests.support.declaration import environment
 
 app = cdk.App()
 local = environment("local")

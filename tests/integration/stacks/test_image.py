@@ -5,14 +5,15 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from importlib import metadata
 from pathlib import Path
 
 import pytest
 
 from sluice.constructs import task_service
-from sluice.environments import ENVIRONMENTS
+from sluice.declaration import task_settings
+from tests.support.declaration import ENVIRONMENTS
 from tests.support.project import PROJECT
 
 DOCKERFILE = (PROJECT / "Dockerfile").read_text(encoding="utf-8")
@@ -45,9 +46,9 @@ def packages(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return site
 
 
-def python(arguments: Sequence[str], app: Path, packages: Path) -> subprocess.CompletedProcess[str]:
+def python(arguments: Sequence[str], app: Path, packages: Path, **more: str) -> subprocess.CompletedProcess[str]:
     """Run Python as the image has it: without this project's environment, in the image's folder."""
-    variables: Mapping[str, str] = {"PYTHONPATH": str(packages), "PYTHONDONTWRITEBYTECODE": "1", "LC_ALL": "C.UTF-8"}
+    variables = {"PYTHONPATH": str(packages), "PYTHONDONTWRITEBYTECODE": "1", "LC_ALL": "C.UTF-8", **more}
     return subprocess.run(
         [sys.executable, "-S", *arguments],
         cwd=app,
@@ -89,6 +90,24 @@ def test_the_image_holds_the_declared_handlers(image: Path, packages: Path) -> N
 
     assert names != []
     assert (ran.returncode, ran.stderr) == (0, "")
+
+
+@pytest.mark.parametrize("command", ["worker", "relay"])
+def test_a_task_runs_on_what_its_stack_wrote(command: str, image: Path, packages: Path) -> None:
+    """The image holds no declaration: with the settings a task looks for its database next; without, it is refused."""
+    prod = ENVIRONMENTS["prod"]
+    part = task_settings.task_environment(prod, prod.consumers[0] if command == "worker" else None)
+    given = {"SLUICE_ENV": "prod", "SLUICE_CONSUMER": "billing", "SLUICE_TASK_SETTINGS": task_settings.render(part)}
+
+    told = python(["-m", "messaging", command], image, packages, **given)
+    untold = python(["-m", "messaging", command], image, packages)
+
+    assert list(image.rglob("environments.py")) == []
+    assert (told.returncode, untold.returncode) == (3, 3)
+    assert told.stderr == (
+        "messaging: no database is named: give --dsn, or set SLUICE_DSN or SLUICE_DATABASE_SECRET_ARN\n"
+    )
+    assert untold.stderr.startswith("messaging: there is no declaration environments.py (No such file or directory);")
 
 
 @pytest.mark.parametrize("package", ["pytest", "pyarrow", "aws_cdk", "wire"])

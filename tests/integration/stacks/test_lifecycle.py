@@ -14,7 +14,7 @@ import pytest
 from emulator import localstack
 from sluice.clock import eventually
 from sluice.declaration import Consumer, naming
-from sluice.environments import environment
+from tests.support.declaration import environment
 from tests.support.project import PROJECT
 
 pytestmark = pytest.mark.xdist_group("localstack")  # one at a time
@@ -229,5 +229,5 @@ def test_an_environment_nobody_declared_is_refused() -> None:
     assert refused.returncode == 3
     assert refused.stderr == (
         "deploy: environment 'nope' is not declared, allowed is one of local, dev, staging, prod;"
-        " declare it in sluice/environments.py\n"
+        " declare it in tests/support/declared/environments.py\n"
     )

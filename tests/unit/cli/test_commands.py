@@ -122,7 +122,7 @@ def test_options_are_what_the_command_takes(path: tuple[str, ...], monkeypatch: 
     run = COMMANDS[path].callback
     assert run is not None
 
-    run(**{str(one.name): None for one in COMMANDS[path].params})
+    run(**{str(one.name): "local" if one.name == "environment_name" else None for one in COMMANDS[path].params})
 
     body.assert_called_once()
 

@@ -113,7 +113,7 @@ def test_a_module_that_is_not_there_is_refused(name: str) -> None:
 
     assert str(refused.value) == (
         f"handlers are {name!r}, and there is no such module; put it on the Python path, or correct Consumer.handlers"
-        " in sluice/environments.py"
+        " in the declaration"
     )
 
 
@@ -144,7 +144,7 @@ def test_a_module_that_cannot_be_imported_is_refused(folder: Path, source: str, 
 
     said = str(refused.value)
     assert said.startswith(f"handlers are 'sluice_test_broken', and importing that module raised {raised}")
-    assert said.endswith("; mend the module, or correct Consumer.handlers in sluice/environments.py")
+    assert said.endswith("; mend the module, or correct Consumer.handlers in the declaration")
     assert said.isprintable()
     assert len(said) < 800
 

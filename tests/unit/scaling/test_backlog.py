@@ -25,7 +25,6 @@ from benchmarks.scaling_simulation import (
 )
 from benchmarks.scaling_simulation import clamped as _clamped
 from sluice.declaration import Consumer
-from sluice.environments import ENVIRONMENTS
 from sluice.scaling import backlog
 from sluice.scaling.backlog import (
     AGE,
@@ -41,6 +40,7 @@ from sluice.scaling.backlog import (
     Series,
     Term,
 )
+from tests.support.declaration import ENVIRONMENTS
 
 TARGET, LANES = 240.0, 4
 RAW = backlog.backlog_per_task()

@@ -7,7 +7,7 @@ import aws_cdk as cdk
 import pytest
 
 from sluice.declaration import Environment
-from sluice.environments import ENVIRONMENTS
+from tests.support.declaration import ENVIRONMENTS
 from tests.unit.stacks import synthesis
 from tests.unit.stacks.extra import EXTRA
 from tests.unit.stacks.synthesis import Resource, Stacks

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from sluice.declaration import Consumer, Environment
-from sluice.environments import ENVIRONMENTS
+from tests.support.declaration import ENVIRONMENTS
 from tests.unit.stacks import synthesis
 from tests.unit.stacks.extra import FULL
 from tests.unit.stacks.synthesis import Stacks
@@ -106,7 +106,7 @@ def test_the_relay_is_switched_off_in_one_deployment(stacks: Mapping[str, Stacks
 
 
 def test_a_consumers_number_changes_that_consumers_resources_only(stacks: Mapping[str, Stacks], tmp_path: Path) -> None:
-    """Attempts and tasks of shipping: its queue, its bounds and the alarms that name them."""
+    """Attempts and tasks of shipping: its queue, its workers, its bounds and the alarms that name them."""
     local = ENVIRONMENTS["local"]
     changed = tuple(
         replace(one, max_attempts=6, max_tasks=11) if one.name == "shipping" else one for one in local.consumers
@@ -120,5 +120,6 @@ def test_a_consumers_number_changes_that_consumers_resources_only(stacks: Mappin
         "Alarmsshippingdeadletters",
         "Alarmsshippingpinned",
         "ConsumersConsumershippingScalingTarget",
+        "ConsumersConsumershippingWorkerTaskDefinition",
         "FanoutConsumershippingQueue",
     ]

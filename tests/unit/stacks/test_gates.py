@@ -18,8 +18,8 @@ import pytest
 from sluice.constructs import alarms, fan_out, task_service
 from sluice.constructs.nag import rule_packs
 from sluice.declaration import Consumer, Environment
-from sluice.environments import ENVIRONMENTS
 from sluice.errors import ConfigError
+from tests.support.declaration import ENVIRONMENTS
 from tests.support.project import PROJECT
 from tests.unit.stacks import synthesis
 from tests.unit.stacks.extra import FULL, HOSTED, PLAIN
@@ -97,7 +97,7 @@ def test_every_acknowledgement_says_why(stacks: Mapping[str, Stacks]) -> None:
         ("AwsSolutions-SQS3", "it is the DLQ of a subscription"),
         (
             "AwsSolutions-ECS2",
-            "the variables are names and the ARN of a secret; the secret itself is read by the task",
+            "the variables are names, numbers and the ARN of a secret; the secret itself is read by the task",
         ),
         (
             "AwsSolutions-IAM5",
@@ -226,6 +226,6 @@ def test_the_app_refuses_an_environment_nobody_declared(commands: dict[str, Comm
     assert ended.stdout == ""
     assert ended.stderr == (
         "app.py: environment 'nope' is not declared, allowed is one of local, dev, staging, prod;"
-        " declare it in sluice/environments.py\n"
+        " declare it in tests/support/declared/environments.py\n"
     )
     assert not list(ended.directory.glob("*"))

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 
 from sluice.declaration import Environment
-from sluice.environments import ENVIRONMENTS
+from tests.support.declaration import ENVIRONMENTS
 from tests.unit.stacks import synthesis
 from tests.unit.stacks.extra import EXTRA, FULL
 from tests.unit.stacks.invariants import problems

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from sluice.environments import ENVIRONMENTS
+from tests.support.declaration import ENVIRONMENTS
 from tests.unit.stacks import synthesis
 from tests.unit.stacks.synthesis import Resource, Stacks
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from sluice.declaration import Environment
-from sluice.environments import ENVIRONMENTS
+from tests.support.declaration import ENVIRONMENTS
 from tests.unit.stacks.expected import of_queue
 from tests.unit.stacks.extra import EXTRA
 from tests.unit.stacks.synthesis import Properties, Resource, of_kind

@@ -1,11 +1,14 @@
 """The services: what each task runs, where, as whom, and what it may do."""
 
+import json
 from collections.abc import Mapping
 from typing import Any
 
 import pytest
 
-from sluice.declaration import Environment
+from sluice.declaration import Environment, task_settings
+from tests.support.declaration import ENVIRONMENTS
+from tests.unit.stacks.extra import FULL
 from tests.unit.stacks.synthesis import Resource, of_kind, statements
 
 CLUSTER, SERVICE = "AWS::ECS::Cluster", "AWS::ECS::Service"
@@ -35,6 +38,13 @@ DIGEST = "sha256:abababababababababababababababababababababababababababababababa
 
 def _allow(actions: str | list[str], resources: str | list[str]) -> dict[str, Any]:
     return {"Effect": "Allow", "Action": actions, "Resource": resources}
+
+
+def _settings(environment: Environment, name: str | None) -> dict[str, str]:
+    """Return the variable with what is declared; tests/unit/declaration/test_task_settings.py reads it back."""
+    consumer = next((one for one in environment.consumers if one.name == name), None)
+    part = task_settings.task_environment(environment, consumer)
+    return {"Name": "SLUICE_TASK_SETTINGS", "Value": task_settings.render(part)}
 
 
 def _image(found: list[Resource], family: str) -> str:
@@ -122,6 +132,7 @@ def test_each_consumers_task_runs_its_worker(resources: Mapping[str, list[Resour
                     "Environment": [
                         {"Name": "SLUICE_ENV", "Value": "local"},
                         {"Name": "SLUICE_CONSUMER", "Value": consumer},
+                        _settings(ENVIRONMENTS["local"], consumer),
                     ],
                     "ReadonlyRootFilesystem": True,
                     "User": "10001",
@@ -139,6 +150,19 @@ def test_each_consumers_task_runs_its_worker(resources: Mapping[str, list[Resour
         }
         for consumer in CONSUMERS
     }
+
+
+def test_a_worker_is_given_what_is_declared_of_its_queue(full: list[Resource]) -> None:
+    """So that a changed queue needs no new image, which holds code and no declaration."""
+    (container,) = of_kind(full, TASK_DEFINITION)["sluice-full-ledger"]["ContainerDefinitions"]
+    variables = {one["Name"]: one["Value"] for one in container["Environment"]}
+
+    written = json.loads(variables["SLUICE_TASK_SETTINGS"])
+
+    (ledger,) = written["consumers"]
+    assert (written["name"], written["region"], written["topic"]) == ("full", "eu-central-1", "orders")
+    assert (ledger["name"], ledger["max_attempts"], ledger["visibility_timeout_seconds"]) == ("ledger", 7, 90)
+    assert ledger["filter_policy"]["amount"] == [{"numeric": [">=", 100]}]
 
 
 def test_a_consumers_own_sizes_and_image_reach_its_task(full: list[Resource]) -> None:
@@ -162,6 +186,7 @@ def test_a_consumers_own_sizes_and_image_reach_its_task(full: list[Resource]) ->
                 "Environment": [
                     {"Name": "SLUICE_ENV", "Value": "full"},
                     {"Name": "SLUICE_CONSUMER", "Value": "ledger"},
+                    _settings(FULL, "ledger"),
                     {"Name": "SLUICE_DATABASE_SECRET_ARN", "Value": SECRET},
                 ],
                 "ReadonlyRootFilesystem": True,
@@ -351,6 +376,7 @@ def test_the_relay_is_one_task_that_publishes_from_the_outbox(full: list[Resourc
         "Environment": [
             {"Name": "SLUICE_ENV", "Value": "full"},
             {"Name": "SLUICE_TOPIC_ARN", "Value": "arn:aws:sns:eu-central-1:111122223333:sluice-full-orders.fifo"},
+            _settings(FULL, None),
             {"Name": "SLUICE_DATABASE_SECRET_ARN", "Value": SECRET},
         ],
         "ReadonlyRootFilesystem": True,

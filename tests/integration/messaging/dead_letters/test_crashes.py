@@ -17,10 +17,9 @@ from click.testing import CliRunner
 from sqlalchemy import Engine
 
 from emulator import localstack
-from sluice import environments
 from sluice.cli.main import cli
 from sluice.clock import eventually
-from sluice.declaration import Consumer, Environment, Removal, naming
+from sluice.declaration import Consumer, Environment, Removal, naming, task_settings
 from sluice.messaging import failpoints
 from sluice.messaging.database.audit import acts
 from sluice.messaging.inbox.tables import audit
@@ -127,7 +126,7 @@ def cemetery(
 ) -> Iterator[Cemetery]:
     """Yield queues of this test's own, declared in this process too."""
     made = Cemetery(emulated, database, tmp_path)
-    monkeypatch.setitem(environments.ENVIRONMENTS, made.environment.name, made.environment)
+    monkeypatch.setenv(task_settings.VARIABLE, task_settings.render(made.environment))
     yield made
     made.close()
 

@@ -13,9 +13,8 @@ from click.testing import CliRunner, Result
 from sqlalchemy import Engine, insert, make_url, select, update
 from sqlalchemy.orm import Session
 
-from sluice import environments
 from sluice.cli.main import cli
-from sluice.declaration import naming
+from sluice.declaration import loading, naming
 from sluice.errors import ConfigError
 from sluice.messaging import Event, Outbox
 from sluice.messaging.database import engines
@@ -25,9 +24,10 @@ from sluice.messaging.envelope import TOMBSTONE, decode
 from sluice.messaging.errors import OutboxError
 from sluice.messaging.outbox import tables
 from sluice.messaging.outbox.operations import OutboxOperator
+from tests.support.declaration import FILE, environment
 from tests.support.simulated_relays import TOPIC, Fault, World, work
 
-LOCAL_TOPIC = naming.topic_name(environments.environment("local"))
+LOCAL_TOPIC = naming.topic_name(environment("local"))
 OPERATOR = OutboxOperator(topic=TOPIC, actor="ada", reason="the cause is mended")
 
 
@@ -410,7 +410,7 @@ def _answers(commands: list[list[str]], **variables: str) -> list[tuple[int, str
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("SLUICE_", "AWS_"))}
     ended = subprocess.run(
         [sys.executable, "-c", _IN_ONE_PROCESS, json.dumps(commands)],
-        env=kept | KEYS | variables,
+        env=kept | KEYS | {loading.VARIABLE: str(FILE)} | variables,
         capture_output=True,
         text=True,
         check=False,
@@ -476,7 +476,7 @@ def test_what_is_wrong_is_one_line_and_an_exit_code(tmp_path: Path) -> None:
         ("outbox", "ls", "--env", "moon", "--dsn", without_tables): (
             3,
             "sluice: environment 'moon' is not declared, allowed is one of local, dev, staging, prod;"
-            " declare it in sluice/environments.py\n",
+            " declare it in tests/support/declared/environments.py\n",
         ),
     }
 

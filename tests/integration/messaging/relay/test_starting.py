@@ -10,7 +10,6 @@ import structlog.testing
 from sqlalchemy import Engine, select, text
 from sqlalchemy.orm import Session
 
-from sluice import environments
 from sluice.declaration import naming
 from sluice.errors import ConfigError, EndpointError, MessagingError
 from sluice.messaging import Event, Outbox
@@ -21,11 +20,12 @@ from sluice.messaging.relay.lease import Lease
 from sluice.messaging.relay.relay import run
 from tests.integration.messaging.outbox.test_operations import KEYS, _answers
 from tests.integration.messaging.relay.test_relay import Turns
+from tests.support.declaration import environment
 from tests.support.messaging_process import MessagingProcess
 from tests.support.simulated_relays import SETTINGS, Fault, World, seeded
 from tests.support.sns_endpoint import Endpoint
 
-TOPIC = naming.topic_name(environments.environment("local"))
+TOPIC = naming.topic_name(environment("local"))
 PLACE = "arn:aws:sns:eu-central-1:123456789012:"
 ARN = f"{PLACE}events.fifo"
 _ALLOWED = "allowed is an ARN such as arn:aws:sns:eu-central-1:123456789012:NAME.fifo; correct --topic-arn"

@@ -235,12 +235,12 @@ def test_a_worker_that_cannot_work_says_why_in_one_line(workshop: Workshop, tmp_
     assert _said_before_it_ended(workshop, "--handlers", "no.such.module") == (
         3,
         "sluice: handlers are 'no.such.module', and there is no such module; put it on the Python path, or correct"
-        " Consumer.handlers in sluice/environments.py\n",
+        " Consumer.handlers in the declaration\n",
     )
     assert _said_before_it_ended(workshop, "--consumer", "nobody") == (
         3,
         f"sluice: consumer is 'nobody', and environment '{workshop.environment.name}' has billing; correct"
-        " --consumer, or declare it in sluice/environments.py\n",
+        " --consumer, or declare it\n",
     )
     assert _said_before_it_ended(workshop, "--dsn", absent) == (
         3,
@@ -256,8 +256,8 @@ def test_a_worker_that_cannot_work_says_why_in_one_line(workshop: Workshop, tmp_
     assert _said_before_it_ended(workshop) == (
         3,
         f"sluice: queue {url} is not what its worker needs: the queue's VisibilityTimeout is 7, allowed is"
-        " visibility_timeout_seconds (5), by which its workers hold a message; run `make deploy`, or declare it in"
-        " sluice/environments.py\n",
+        " visibility_timeout_seconds (5), by which its workers hold a message; run `make deploy`, or declare it"
+        " so\n",
     )
     workshop.sqs.delete_queue(QueueUrl=workshop.urls.pop("billing"))
     assert _said_before_it_ended(workshop) == (

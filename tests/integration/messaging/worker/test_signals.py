@@ -20,9 +20,9 @@ from sqlalchemy import Engine
 from emulator import localstack
 from examples.services.models import Base
 from sluice.clock import SystemClock, eventually
-from sluice.environments import environment
 from sluice.history.events import Kind
 from tests.support import worker_processes
+from tests.support.declaration import environment
 from tests.support.messaging_process import PATIENCE_SECONDS
 from tests.support.tcp_proxy import TcpProxy
 from tests.support.worker_processes import Workshop, consumer

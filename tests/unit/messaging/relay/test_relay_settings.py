@@ -26,7 +26,7 @@ _ABSURD = [math.nan, math.inf, -math.inf, 1e300, -1e300, -1]
         ),
         (
             "keep_groups_seconds",
-            "inbox_retention_seconds is {}, allowed is more than 0, up to 315360000; correct sluice/environments.py",
+            "inbox_retention_seconds is {}, allowed is more than 0, up to 315360000; correct the declaration",
         ),
     ],
 )

@@ -27,7 +27,7 @@ def test_another_visibility_timeout_is_a_fault() -> None:
     """Workers hold a message for as long as was declared; the queue would give it to another meanwhile."""
     assert faults(DECLARED, LIVE | {"VisibilityTimeout": "30"}, DEAD) == [
         "the queue's VisibilityTimeout is 30, allowed is visibility_timeout_seconds (60), by which its workers hold a"
-        " message; run `make deploy`, or declare it in sluice/environments.py"
+        " message; run `make deploy`, or declare it so"
     ]
 
 
@@ -37,7 +37,7 @@ def test_a_queue_without_a_dlq_is_a_fault() -> None:
 
     assert faults(DECLARED, live, None) == [
         "the queue has no RedrivePolicy, allowed is one with a DLQ, or a poison message comes for ever; run"
-        " `make deploy`, or declare it in sluice/environments.py"
+        " `make deploy`, or declare it so"
     ]
 
 
@@ -56,7 +56,7 @@ def test_another_max_receive_count_is_a_fault(policy: str, seen: str) -> None:
     """The last attempt is known by number; a policy that says none is shown as such."""
     assert faults(DECLARED, LIVE | {"RedrivePolicy": policy}, DEAD) == [
         f"the queue's maxReceiveCount is {seen}, allowed is max_attempts (5), by which its workers know a message's"
-        " last attempt; run `make deploy`, or declare it in sluice/environments.py"
+        " last attempt; run `make deploy`, or declare it so"
     ]
 
 
@@ -115,7 +115,7 @@ def test_w15_an_inbox_that_forgets_too_early_is_a_fault(
         else [
             f"inbox_retention_seconds is 2900000, allowed is more than {2 * source_seconds + dead_seconds}, which is"
             f" 2 x the queue's MessageRetentionPeriod ({source_seconds}) + the DLQ's ({dead_seconds}): a message"
-            " redriven late would be handled again; raise it in sluice/environments.py, or run `make deploy`"
+            " redriven late would be handled again; raise it in the declaration, or run `make deploy`"
         ]
     )
 
@@ -129,7 +129,7 @@ def test_w15_a_dlq_that_may_not_be_read_counts_as_declared() -> None:
     assert found == [
         "inbox_retention_seconds is 3024000, allowed is more than 3283200, which is 2 x the queue's"
         " MessageRetentionPeriod (1036800) + the DLQ's (1209600): a message redriven late would be handled again; raise"
-        " it in sluice/environments.py, or run `make deploy`"
+        " it in the declaration, or run `make deploy`"
     ]
 
 

@@ -7,12 +7,12 @@ import click
 import pytest
 from click.testing import CliRunner, Result
 
-from sluice.environments import environment
 from sluice.errors import ConfigError
 from spark_load.cli.asking import require_meant
 from spark_load.cli.run import run
 from spark_load.profiles.profile import NamedProfile, Profile
 from spark_load.runtime.deployment import Site
+from tests.support.declaration import environment
 
 _STAGING = environment("staging")
 _QUEUES = ("sluice-staging-billing.fifo", "sluice-staging-shipping.fifo", "sluice-staging-audit.fifo")

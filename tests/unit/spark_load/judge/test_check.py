@@ -6,7 +6,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from sluice.environments import environment
 from sluice.errors import ConfigError, HistoryError
 from sluice.recorder.journal import SCHEMA
 from spark_load.judge.recording import (
@@ -18,6 +17,7 @@ from spark_load.judge.recording import (
     parse_queue,
     parse_queues,
 )
+from tests.support.declaration import environment
 
 
 @pytest.mark.parametrize(

@@ -2,14 +2,13 @@
 
 From a value here come the stacks, every name, the alarms' thresholds, the contract tests' expectations and the load
 test's targets. Adding a consumer is one more `Consumer(...)` entry. Every field, with unit, default and effect, is in
-docs/architecture/stacks.md; what cannot be right is refused by `sluice/declaration.py`.
+docs/architecture/stacks.md; what cannot be right is refused in one line.
 """
 
 from typing import Any
 
 from sluice import limits
 from sluice.declaration import Consumer, Encryption, Environment, NewNetwork, Removal
-from sluice.errors import ConfigError
 
 
 def _consumers(**overrides: Any) -> tuple[Consumer, ...]:
@@ -19,17 +18,7 @@ def _consumers(**overrides: Any) -> tuple[Consumer, ...]:
     )
 
 
-def _by_name(*environments: Environment) -> dict[str, Environment]:
-    declared = {one.name: one for one in environments}
-    if len(declared) < len(environments):
-        raise ConfigError(
-            f"ENVIRONMENTS is {[one.name for one in environments]}, allowed is each name once;"
-            " change it in sluice/environments.py"
-        )
-    return declared
-
-
-ENVIRONMENTS = _by_name(
+ENVIRONMENTS = (
     Environment(
         name="local",
         account="000000000000",
@@ -53,18 +42,3 @@ ENVIRONMENTS = _by_name(
         consumers=_consumers(message_retention_seconds=limits.MESSAGE_RETENTION_SECONDS_MAX, min_tasks=2, max_tasks=20),
     ),
 )
-
-
-def environment(name: str) -> Environment:
-    """Return the declared environment of that name.
-
-    Raises:
-        ConfigError: there is none.
-    """
-    try:
-        return ENVIRONMENTS[name]
-    except KeyError:
-        raise ConfigError(
-            f"environment {name!r} is not declared, allowed is one of {', '.join(ENVIRONMENTS)};"
-            " declare it in sluice/environments.py"
-        ) from None

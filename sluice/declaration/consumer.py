@@ -1,0 +1,276 @@
+"""One consumer of the topic: its queue, its workers, its inbox, and how those numbers have to fit each other."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import field
+from datetime import datetime
+from enum import Enum
+
+from sluice import limits
+from sluice.declaration import filters
+from sluice.declaration.image import check_image
+from sluice.declaration.validation import between, checked, declared, matching, refuse, require
+from sluice.scaling import backlog
+
+RETRY_SECONDS_MAX = 300
+"""A worker waits so long at most before it tries a failing message again."""
+_INBOX_RETENTION_SECONDS_MAX = 315_360_000  # ten years
+_RETENTION = (limits.MESSAGE_RETENTION_SECONDS_MIN, limits.MESSAGE_RETENTION_SECONDS_MAX)
+
+
+class Poison(Enum):
+    """What becomes of a group whose message is dead-lettered: go on without it, or keep the rest until it is back."""
+
+    SKIP = "skip"
+    PARK = "park"
+
+
+class Gaps(Enum):
+    """What a worker does when a number is missing: write it down, wait for a while, or wait until somebody acts."""
+
+    RECORD = "record"
+    WAIT = "wait"
+    HALT = "halt"
+
+
+@declared
+class Consumer:
+    """One service that gets the topic's messages, through a FIFO queue of its own with a FIFO DLQ of its own.
+
+    Args:
+        name: lower-case letters, digits and inner hyphens; part of the queue's name.
+        filter_policy: SNS filter policy on message attributes, attribute name to conditions, or `$or` to policies one
+            of which has to match; None delivers everything. With one, a group's sequence has lawful gaps.
+        visibility_timeout_seconds: how long a received message stays with its consumer before it is delivered again.
+        max_attempts: receives before a message is dead-lettered; with one message per receive this is the queue's
+            maxReceiveCount.
+        message_retention_seconds: how long the queue keeps a message nobody deletes.
+        dead_letter_retention_seconds: the same for its DLQs; never shorter than the queue's.
+        processing_seconds: how long the handler takes with one message, on average.
+        acceptable_latency_seconds: how long a message may wait; the service is scaled for it, and alarmed above it.
+        lanes: message groups one task works on at once, each with one message.
+        expected_groups: message groups active at the same time; more lanes than groups never have work.
+        min_tasks: tasks that always run; 0 saves them and costs the first message minutes.
+        max_tasks: tasks that run at most.
+        stop_timeout_seconds: what a stopping task has to finish or release its messages before it is killed.
+        cpu: CPU units of a task; 1024 are one vCPU.
+        memory_mib: memory of a task.
+        image: the worker's container image where it differs from the environment's; None means that one.
+        handlers: Python module with the consumer's handlers, in that image; None means that its worker does not start.
+        poison: what becomes of a group whose message is dead-lettered.
+        gaps: what a worker does when a number of a group is missing.
+        gap_wait_seconds: how long it waits for the number, when it waits.
+        joined_at: when it joined a topic that was in use already, aware; groups that are older begin with whatever
+            comes of them first. None: it is there from the topic's first message, and a group's first is expected.
+        inbox_retention_seconds: how long the inbox remembers a group nothing came for.
+    """
+
+    name: str = matching(r"[a-z][a-z0-9]*(-[a-z0-9]+)*", "lower-case letters, digits and single inner hyphens")
+    filter_policy: Mapping[str, Sequence[object]] | None = field(default=None, hash=False)
+    visibility_timeout_seconds: int = between(1, limits.VISIBILITY_TIMEOUT_SECONDS_MAX, "seconds", default=60)
+    max_attempts: int = between(limits.MAX_RECEIVE_COUNT_MIN, limits.MAX_RECEIVE_COUNT_MAX, "receives", default=5)
+    message_retention_seconds: int = between(*_RETENTION, "seconds", default=345_600)
+    dead_letter_retention_seconds: int = between(*_RETENTION, "seconds", default=limits.MESSAGE_RETENTION_SECONDS_MAX)
+    processing_seconds: float = checked(
+        lambda seen: 0 < seen <= limits.VISIBILITY_TIMEOUT_SECONDS_MAX,
+        f"more than 0, at most {limits.VISIBILITY_TIMEOUT_SECONDS_MAX} seconds",
+        default=1.0,
+    )
+    acceptable_latency_seconds: int = 60
+    lanes: int = between(1, limits.FIFO_WINDOW_MESSAGES, "message groups", default=4)
+    expected_groups: int = checked(lambda seen: seen >= 1, "1 or more", default=100)
+    min_tasks: int = 1
+    max_tasks: int = between(1, limits.TASKS_PER_SERVICE_MAX, "tasks", default=10)
+    stop_timeout_seconds: int = between(1, limits.STOP_TIMEOUT_SECONDS_MAX, "seconds", default=30)
+    cpu: int = checked(
+        limits.FARGATE_MEMORY_MIB.__contains__, f"one of {', '.join(map(str, limits.FARGATE_MEMORY_MIB))}", default=256
+    )
+    memory_mib: int = 512
+    image: str | None = None
+    handlers: str | None = matching(
+        r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*", "the name of a Python module such as 'orders.billing', or None", default=None
+    )
+    poison: Poison = Poison.SKIP
+    gaps: Gaps = Gaps.RECORD
+    gap_wait_seconds: int = between(1, 86_400, "seconds", default=300)
+    joined_at: datetime | None = checked(
+        lambda seen: seen.utcoffset() is not None,
+        "an instant with its time zone, such as datetime(2026, 11, 22, tzinfo=UTC), or None",
+        default=None,
+    )
+    inbox_retention_seconds: int = 5_184_000
+
+    @property
+    def parks(self) -> bool:
+        """Return whether its workers may set messages of a group aside in the inbox's database."""
+        return self.poison is Poison.PARK or self.gaps is not Gaps.RECORD
+
+    @property
+    def target_backlog(self) -> float:
+        """Return how many messages one task may have in front of it and still meet the latency."""
+        return backlog.target_backlog(
+            acceptable_latency_seconds=self.acceptable_latency_seconds,
+            processing_seconds=self.processing_seconds,
+            lanes=self.lanes,
+        )
+
+    @property
+    def clamped_backlog_per_task(self) -> backlog.Term:
+        """Return what its service is scaled on."""
+        return backlog.clamped_backlog_per_task(
+            self.target_backlog, lanes=self.lanes, processing_seconds=self.processing_seconds
+        )
+
+    @property
+    def group_stuck(self) -> backlog.Term:
+        """Return 1 while a group of its queue is stuck."""
+        return backlog.group_stuck(
+            acceptable_latency_seconds=self.acceptable_latency_seconds,
+            lanes=self.lanes,
+            processing_seconds=self.processing_seconds,
+        )
+
+    @property
+    def capacity_pinned(self) -> backlog.Term:
+        """Return 1 while all its tasks run and are not enough."""
+        return backlog.capacity_pinned(
+            self.target_backlog,
+            max_tasks=self.max_tasks,
+            lanes=self.lanes,
+            processing_seconds=self.processing_seconds,
+        )
+
+    def __post_init__(self) -> None:
+        _check_name(self)
+        _check_queue(self)
+        _check_scaling(self)
+        _check_task(self)
+        _check_inbox(self)
+
+
+def _check_name(consumer: Consumer) -> None:
+    require(
+        consumer,
+        not consumer.name.endswith(("dlq", "dead-letter", "undelivered")),
+        field="name",
+        allowed="a name not ending in 'dlq', 'dead-letter' or 'undelivered', which its DLQs' names end in",
+    )
+    for taken, owner in {"relay": "the relay's service has", "topic": "the topic's alarms have"}.items():
+        require(consumer, consumer.name != taken, field="name", allowed=f"another name: {owner} this one")
+
+
+def _check_queue(consumer: Consumer) -> None:
+    require(
+        consumer,
+        consumer.dead_letter_retention_seconds >= consumer.message_retention_seconds,
+        field="dead_letter_retention_seconds",
+        allowed=f"at least message_retention_seconds ({consumer.message_retention_seconds})",
+    )
+    visibility_seconds = consumer.visibility_timeout_seconds
+    attempts_seconds = (consumer.max_attempts - 1) * max(visibility_seconds, RETRY_SECONDS_MAX) + visibility_seconds
+    require(
+        consumer,
+        attempts_seconds < consumer.message_retention_seconds,
+        field="message_retention_seconds",
+        allowed=(
+            f"more than {attempts_seconds}, which max_attempts ({consumer.max_attempts}) may take with"
+            f" visibility_timeout_seconds ({visibility_seconds}) each, or a wait of up to {RETRY_SECONDS_MAX} s between"
+            " two, or a failing message expires before it is dead-lettered; raise it, or lower max_attempts"
+        ),
+    )
+    fault = None if consumer.filter_policy is None else filters.fault(consumer.filter_policy)
+    if fault is not None:
+        refuse(Consumer, consumer.name, field=f"filter_policy{fault.where}", seen=fault.seen, allowed=fault.allowed)
+
+
+def _check_scaling(consumer: Consumer) -> None:
+    latency_seconds = consumer.acceptable_latency_seconds
+    require(
+        consumer,
+        consumer.processing_seconds <= latency_seconds < consumer.message_retention_seconds / 2,
+        field="acceptable_latency_seconds",
+        allowed=(
+            f"at least processing_seconds ({consumer.processing_seconds:g}) and less than half of"
+            f" message_retention_seconds ({consumer.message_retention_seconds / 2:g})"
+        ),
+    )
+    require(
+        consumer,
+        0 <= consumer.min_tasks <= consumer.max_tasks,
+        field="min_tasks",
+        allowed=f"0 to {consumer.max_tasks} tasks (max_tasks)",
+    )
+    useful_tasks = -(-consumer.expected_groups // consumer.lanes)
+    require(
+        consumer,
+        consumer.max_tasks <= useful_tasks,
+        field="max_tasks",
+        allowed=(
+            f"at most expected_groups / lanes ({useful_tasks}): a group is worked on by one lane at a time, so further"
+            " tasks never have work"
+        ),
+    )
+    require(
+        consumer,
+        consumer.min_tasks > 0 or latency_seconds >= limits.WAKE_FROM_ZERO_SECONDS,
+        field="min_tasks",
+        allowed=(
+            f"1 or more while acceptable_latency_seconds ({latency_seconds}) is under"
+            f" {limits.WAKE_FROM_ZERO_SECONDS}: an idle queue's metrics, which wake it, come up to 15 minutes late"
+        ),
+    )
+    most = consumer.target_backlog * consumer.max_tasks
+    require(
+        consumer,
+        most <= limits.FIFO_WINDOW_MESSAGES,
+        field="acceptable_latency_seconds",
+        allowed=(
+            f"a target backlog (latency x lanes / processing_seconds) x max_tasks of at most"
+            f" {limits.FIFO_WINDOW_MESSAGES} messages ({most:g} here): behind more, SQS finds no further groups"
+        ),
+    )
+
+
+def _check_task(consumer: Consumer) -> None:
+    stopping_seconds = consumer.processing_seconds + consumer.stop_timeout_seconds
+    require(
+        consumer,
+        consumer.visibility_timeout_seconds > stopping_seconds,
+        field="visibility_timeout_seconds",
+        allowed=(
+            f"more than processing_seconds + stop_timeout_seconds ({stopping_seconds:g}), or a stopping task's message"
+            " is delivered to another while it still works on it"
+        ),
+    )
+    memory = limits.FARGATE_MEMORY_MIB[consumer.cpu]
+    require(
+        consumer,
+        consumer.memory_mib in memory,
+        field="memory_mib",
+        allowed=f"with cpu {consumer.cpu} one of {', '.join(map(str, memory))}",
+    )
+    check_image(consumer)
+
+
+def _check_inbox(consumer: Consumer) -> None:
+    require(
+        consumer,
+        consumer.poison is not Poison.PARK or consumer.gaps is not Gaps.RECORD,
+        field="gaps",
+        allowed="Gaps.WAIT or Gaps.HALT with Poison.PARK: what kills its worker at every try is dead-lettered by the"
+        " queue alone, and shows only as a missing number",
+    )
+    for name, is_parking in (("poison", consumer.poison is Poison.PARK), ("gaps", consumer.gaps is not Gaps.RECORD)):
+        require(
+            consumer,
+            consumer.filter_policy is None or not is_parking,
+            field=name,
+            allowed="Poison.SKIP and Gaps.RECORD with a filter policy: it leaves lawful gaps that look like losses",
+        )
+    longest = 2 * consumer.message_retention_seconds + consumer.dead_letter_retention_seconds
+    require(
+        consumer,
+        longest < consumer.inbox_retention_seconds <= _INBOX_RETENTION_SECONDS_MAX,
+        field="inbox_retention_seconds",
+        allowed=f"more than 2 x message_retention_seconds + dead_letter_retention_seconds ({longest}), the way of a"
+        f" message through the queue, its DLQ and back, and at most {_INBOX_RETENTION_SECONDS_MAX}",
+    )

@@ -1,0 +1,219 @@
+"""Find, import and check a project's `environments.py`. The rim calls it, once per file; all else is given values.
+
+Whatever is wrong with the file is one line, which names the file and the line in it, and never a traceback.
+"""
+
+import ast
+import builtins
+import os
+import sys
+import traceback
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from enum import EnumType
+from functools import cache
+from pathlib import Path
+from types import ModuleType
+
+from sluice.declaration import naming, task_settings
+from sluice.declaration.environment import Environment
+from sluice.declaration.validation import did_you_mean, nearest
+from sluice.errors import ConfigError, FieldError
+
+VARIABLE = "SLUICE_DECLARATION"
+_FILE = "environments.py"
+_MODULE = "environments"
+_NAME = "ENVIRONMENTS"
+_LIBRARY = Path(__file__).resolve().parents[1]
+_RAISED_CHARACTERS_MAX = 500
+
+
+class Declaration(Mapping[str, Environment]):
+    """The declared environments by name, in their order.
+
+    Args:
+        environments: each name once.
+        source: what refusals call the file they stand in.
+        path: that file; None where a stack has given a task its part.
+
+    Raises:
+        ConfigError: two have one name, or a name that follows from them is too long.
+    """
+
+    def __init__(self, environments: Iterable[Environment], *, source: str, path: Path | None = None) -> None:
+        declared = tuple(environments)
+        self.source, self.path = source, path
+        self._by_name = {environment.name: environment for environment in declared}
+        names = [environment.name for environment in declared]
+        if len(self._by_name) < len(names):
+            raise ConfigError(f"{_NAME} is {names}, allowed is each name once; change it in {source}")
+        for environment in declared:
+            for consumer in environment.consumers:
+                try:
+                    naming.undelivered_queue_name(environment, consumer)  # the longest
+                except ConfigError as error:
+                    raise ConfigError(f"{error} in {source}") from error
+
+    def __getitem__(self, name: str) -> Environment:
+        """Return the environment of that name."""
+        return self._by_name[name]
+
+    def __iter__(self) -> Iterator[str]:
+        """Return the names in their order."""
+        return iter(self._by_name)
+
+    def __len__(self) -> int:
+        """Return how many there are."""
+        return len(self._by_name)
+
+    def environment(self, name: str) -> Environment:
+        """Return the declared environment of that name.
+
+        Raises:
+            ConfigError: there is none.
+        """
+        if name not in self:
+            raise ConfigError(
+                f"environment {name!r} is not declared{did_you_mean(nearest(name, self))}, allowed is one of"
+                f" {', '.join(self)}; declare it in {self.source}"
+            )
+        return self[name]
+
+
+def load_declaration(path: Path | None = None) -> Declaration:
+    """Return what a file declares; without one, that of $SLUICE_DECLARATION, or `environments.py` where we are.
+
+    The file is imported as module `environments`, with its folder on the path for what it imports and for handlers.
+
+    Raises:
+        ConfigError: there is none, or it declares what cannot be right.
+
+    Runs: in the process's main thread, before anything else is done; a file is read once.
+    """
+    return _loaded((Path(os.environ.get(VARIABLE, _FILE)) if path is None else path).resolve())
+
+
+def load_task_declaration(path: Path | None = None) -> Declaration:
+    """Return what a stack gave its task to run with; anywhere else, and with a file named, what is declared there.
+
+    Not for what deploys: a task knows the part of an environment that it reads, and no more.
+
+    Raises:
+        ConfigError: there is none, or it declares what cannot be right.
+    """
+    settings = os.environ.get(task_settings.VARIABLE)
+    if path is not None or settings is None:
+        return load_declaration(path)
+    return Declaration((task_settings.parse(settings),), source=f"${task_settings.VARIABLE}")
+
+
+@cache
+def _loaded(path: Path) -> Declaration:
+    source = _shown(path)
+    try:
+        text = path.read_bytes()
+    except OSError as error:
+        raise ConfigError(
+            f"there is no declaration {source} ({error.strerror}); go to your project's folder, or name the file with"
+            f" --declaration or {VARIABLE}"
+        ) from error
+    if str(path.parent) not in sys.path:
+        sys.path.insert(0, str(path.parent))
+    module = ModuleType(_MODULE)
+    module.__file__ = str(path)
+    before = sys.modules.get(_MODULE)
+    sys.modules[_MODULE] = module
+    try:
+        # Not by an import: Python would take a file changed within a second for the one it has compiled.
+        exec(compile(text, str(path), "exec"), module.__dict__)  # noqa: S102 (the user's own file)
+        return Declaration(_environments(module, source), source=source, path=path)
+    except BaseException as error:
+        sys.modules.pop(_MODULE)
+        if before is not None:
+            sys.modules[_MODULE] = before
+        if isinstance(error, KeyboardInterrupt) or (isinstance(error, ConfigError) and not _frames(error, path)):
+            raise
+        raise ConfigError(f"{_sentence(error, module)}; change it in {_place(error, path)}") from error
+
+
+def _environments(module: ModuleType, source: str) -> tuple[Environment, ...]:
+    allowed = f"allowed is a tuple of Environment values, such as {_NAME} = (Environment(…),); change it in {source}"
+    if not hasattr(module, _NAME):
+        meant = nearest(_NAME, vars(module))
+        raise ConfigError(f"there is no {_NAME} in {source}{did_you_mean(meant)}, {allowed}")
+    found = module.ENVIRONMENTS
+    if not isinstance(found, tuple) or not found:
+        shown = "empty" if isinstance(found, tuple) else f"of type {type(found).__name__}"
+        raise ConfigError(f"{_NAME} is {shown}, {allowed}")
+    for number, one in enumerate(found):
+        if not isinstance(one, Environment):
+            raise ConfigError(f"{_NAME}[{number}] is of type {type(one).__name__}, {allowed}")
+    return found
+
+
+def _sentence(error: BaseException, module: ModuleType) -> str:
+    """Return what is wrong; of a name nobody knows, with the one it was probably to be."""
+    if isinstance(error, ConfigError):
+        return str(error)
+    text = " ".join(str(error).split())
+    if isinstance(error, SyntaxError):
+        text = error.msg
+    elif isinstance(error, AttributeError) and isinstance(error.obj, EnumType):
+        name, members = error.obj.__name__, " or ".join(map(str, error.obj))
+        return f"{name} has no {error.name!r}{did_you_mean(_meant(error, module))}, allowed is {members}"
+    elif "Did you mean" not in text:
+        text += did_you_mean(_meant(error, module))
+    return f"{type(error).__name__}: {text}"[:_RAISED_CHARACTERS_MAX]
+
+
+def _meant(error: BaseException, module: ModuleType) -> str | None:
+    known: Iterable[str] = ()
+    name: object = getattr(error, "name", None)
+    if isinstance(error, NameError):
+        known = {*vars(module), *vars(builtins), *vars(sys.modules["sluice.declaration"])}
+    elif isinstance(error, AttributeError):
+        known = dir(error.obj)
+    elif isinstance(error, ModuleNotFoundError):
+        known = sys.modules
+    elif isinstance(error, ImportError):
+        known, name = dir(sys.modules.get(error.name or "")), error.name_from
+    return nearest(name, known) if isinstance(name, str) else None
+
+
+def _place(error: BaseException, path: Path) -> str:
+    """Return file and line of what is wrong: of the field where it is written out, else of the innermost call."""
+    if isinstance(error, SyntaxError) and error.filename:
+        return f"{_shown(Path(error.filename))}:{error.lineno}"
+    frames = _frames(error, path)
+    if not frames:
+        return _shown(path)
+    if isinstance(error, FieldError):
+        for frame in reversed(frames):
+            line = _line_of_field(frame, error.field)
+            if line is not None:
+                return f"{_shown(Path(frame.filename))}:{line}"
+    return f"{_shown(Path(frames[-1].filename))}:{frames[-1].lineno}"
+
+
+def _frames(error: BaseException, path: Path) -> Sequence[traceback.FrameSummary]:
+    """Return where an error passed through the project's own files, the innermost last."""
+    found = traceback.extract_tb(error.__traceback__)
+    return [frame for frame in found if _is_the_projects(Path(frame.filename), path.parent)]
+
+
+def _is_the_projects(file: Path, folder: Path) -> bool:
+    return file.is_relative_to(folder) and not file.is_relative_to(_LIBRARY) and "site-packages" not in file.parts
+
+
+def _line_of_field(frame: traceback.FrameSummary, field: str) -> int | None:
+    """Return the line of `field=` in the call that a frame stands at; None where it is not written there."""
+    span = (frame.lineno, frame.end_lineno, frame.colno)
+    for node in ast.walk(ast.parse(Path(frame.filename).read_bytes())):
+        if isinstance(node, ast.Call) and (node.lineno, node.end_lineno, node.col_offset) == span:
+            return next((one.lineno for one in node.keywords if one.arg == field), None)
+    return None
+
+
+def _shown(path: Path) -> str:
+    """Return a file as it is called from the working directory."""
+    here = Path.cwd()
+    return str(path.relative_to(here) if path.is_relative_to(here) else path)

@@ -1,0 +1,87 @@
+"""Declared values as JSON and back: what a task is given by its stack, because its image carries no declaration.
+
+All fields are written, defaults too: the image may be of another version than the stack. A field it does not know is
+refused, one it is not given has its default.
+"""
+
+import json
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import fields, is_dataclass, replace
+from datetime import datetime
+from enum import Enum, EnumType
+from types import NoneType, UnionType
+from typing import Any, get_args, get_origin
+
+from sluice.declaration.consumer import Consumer
+from sluice.declaration.environment import Environment
+from sluice.errors import ConfigError
+
+VARIABLE = "SLUICE_TASK_SETTINGS"
+_ALLOWED = "what the environment's stacks wrote there; deploy them again, or unset it"
+_SHOWN_CHARACTERS_MAX = 200
+
+
+def task_environment(environment: Environment, consumer: Consumer | None) -> Environment:
+    """Return the part of an environment that a task reads: of a consumer, or of the relay, which looks at none.
+
+    What it does not read is left out, so that another tag or address starts no task again.
+    """
+    # An environment has one consumer at least.
+    part = Consumer(name="nobody") if consumer is None else replace(consumer, image=None)
+    return Environment(name=environment.name, region=environment.region, topic=environment.topic, consumers=(part,))
+
+
+def render(environment: Environment) -> str:
+    """Return an environment as one line of JSON."""
+    return json.dumps(_encoded(environment), separators=(",", ":"))
+
+
+def parse(text: str) -> Environment:
+    """Return the environment that `render` wrote, checked like one that is declared.
+
+    Raises:
+        ConfigError: it cannot be read, or holds what cannot be right.
+    """
+    try:
+        found = json.loads(text)
+        if isinstance(found, dict):
+            environment: Environment = _decoded(found, Environment)
+            return environment
+    except ConfigError as error:
+        raise ConfigError(f"{VARIABLE} is wrong: {error}; allowed is {_ALLOWED}") from error
+    except (ValueError, RecursionError):
+        pass
+    raise ConfigError(f"{VARIABLE} is {text[:_SHOWN_CHARACTERS_MAX]!r}, allowed is {_ALLOWED}")
+
+
+def _encoded(value: Any) -> Any:
+    if is_dataclass(value):
+        return {one.name: _encoded(getattr(value, one.name)) for one in fields(value)}
+    if isinstance(value, Enum):
+        return value.value
+    if isinstance(value, datetime):
+        return value.isoformat()
+    if isinstance(value, Mapping):
+        return {key: _encoded(one) for key, one in value.items()}
+    return [_encoded(one) for one in value] if isinstance(value, list | tuple) else value
+
+
+def _decoded(value: Any, kind: Any) -> Any:
+    """Return a value of that type; what it cannot be made of is returned as it is, and refused where it is put."""
+    if get_origin(kind) is UnionType:
+        kinds = [one for one in get_args(kind) if one is not NoneType]
+        kind = next((one for one in kinds if _fits(value, one)), kinds[0])
+    if isinstance(value, dict) and is_dataclass(kind):
+        types = {one.name: one.type for one in fields(kind)}
+        return kind(**{name: _decoded(one, types.get(name)) for name, one in value.items()})  # type: ignore[operator]
+    if isinstance(value, list) and get_origin(kind) is tuple:
+        return tuple(_decoded(one, get_args(kind)[0]) for one in value)
+    if isinstance(value, str) and (isinstance(kind, EnumType) or kind is datetime):
+        with suppress(ValueError):
+            return kind(value) if isinstance(kind, EnumType) else datetime.fromisoformat(value)
+    return value
+
+
+def _fits(value: Any, kind: Any) -> bool:
+    return is_dataclass(kind) and isinstance(value, dict) and value.keys() <= {one.name for one in fields(kind)}

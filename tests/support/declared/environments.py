@@ -1,0 +1,39 @@
+"""The declaration all tests run on, frozen: the project's own may be edited, and breaks none of them."""
+
+from typing import Any
+
+from sluice import limits
+from sluice.declaration import Consumer, Encryption, Environment, NewNetwork, Removal
+
+
+def _consumers(**overrides: Any) -> tuple[Consumer, ...]:
+    return tuple(
+        Consumer(name=name, handlers=f"examples.services.{name}", **overrides)
+        for name in ("billing", "shipping", "audit")
+    )
+
+
+ENVIRONMENTS = (
+    Environment(
+        name="local",
+        account="000000000000",
+        removal=Removal.DESTROY,
+        network=NewNetwork(restrict_default_security_group=False),  # takes a Lambda, and LocalStack's take Docker
+        consumers=_consumers(),
+    ),
+    Environment(
+        name="dev",
+        removal=Removal.DESTROY,
+        log_retention_days=7,
+        consumers=_consumers(min_tasks=0, max_tasks=2, acceptable_latency_seconds=1_200),
+    ),
+    Environment(name="staging", encryption=Encryption.CMK, consumers=_consumers()),
+    Environment(
+        name="prod",
+        encryption=Encryption.CMK,
+        archive_days=7,
+        log_retention_days=90,
+        network=NewNetwork(availability_zones=3),
+        consumers=_consumers(message_retention_seconds=limits.MESSAGE_RETENTION_SECONDS_MAX, min_tasks=2, max_tasks=20),
+    ),
+)

@@ -1,0 +1,297 @@
+"""The declaration's file is found, imported once and checked; whatever is wrong with it is one line with its place."""
+
+import ast
+import sys
+from pathlib import Path
+
+import pytest
+
+from sluice.declaration import Declaration, load_declaration, load_task_declaration, loading, task_settings
+from sluice.errors import ConfigError
+from tests.support.declaration import ENVIRONMENTS, FILE, environment
+
+PROJECT = Path(__file__).resolve().parents[2]
+SOUND = """\
+from sluice.declaration import Consumer, Environment, Removal
+
+
+def _consumers(**more):
+    return (
+        Consumer(
+            name="billing",
+            **more,
+        ),
+    )
+
+
+ENVIRONMENTS = (
+    Environment(
+        name="dev",
+        region="us-east-1",
+        consumers=_consumers(
+            lanes=4,
+            max_tasks=10,
+        ),
+        removal=Removal.DESTROY,
+    ),
+    Environment(
+        name="prod",
+        consumers=(Consumer(name="audit"),),
+    ),
+)
+"""
+TUPLE = (
+    "allowed is a tuple of Environment values, such as ENVIRONMENTS = (Environment(…),); change it in environments.py"
+)
+FIELDS = (
+    "name, filter_policy, visibility_timeout_seconds, max_attempts, message_retention_seconds,"
+    " dead_letter_retention_seconds, processing_seconds, acceptable_latency_seconds, lanes, expected_groups, min_tasks,"
+    " max_tasks, stop_timeout_seconds, cpu, memory_mib, image, handlers, poison, gaps, gap_wait_seconds, joined_at,"
+    " inbox_retention_seconds"
+)
+
+
+@pytest.fixture(autouse=True)
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Be in a project's folder; what is imported there is forgotten afterwards."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv(loading.VARIABLE)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    monkeypatch.delitem(sys.modules, "environments", raising=False)
+    return tmp_path
+
+
+def _refusal(path: Path | None = None) -> str:
+    with pytest.raises(ConfigError) as refused:
+        load_declaration(path)
+    return str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("sound", "wrong", "message"),
+    [
+        (
+            "lanes=4",
+            "lnes=4",
+            f"Consumer has no field 'lnes' (did you mean 'lanes'?), allowed is one of {FIELDS}; change it in"
+            " environments.py:18",
+        ),
+        (
+            "lanes=4",
+            'lanes="4"',
+            "Consumer('billing').lanes is '4', allowed is a value of type int; change it in environments.py:18",
+        ),
+        (
+            "max_tasks=10",
+            "max_tasks=99",
+            "Consumer('billing').max_tasks is 99, allowed is at most expected_groups / lanes (25): a group is worked on"
+            " by one lane at a time, so further tasks never have work; change it in environments.py:19",
+        ),
+        (
+            "us-east-1",
+            "here",
+            "Environment('dev').region is 'here', allowed is a region name such as 'eu-central-1'; change it in"
+            " environments.py:16",
+        ),
+        (
+            'name="prod",',
+            "",
+            "Environment.name is missing, allowed is a value of type str; change it in environments.py:23",
+        ),
+        (
+            "lanes=4,",
+            "lanes=4",
+            "SyntaxError: invalid syntax. Perhaps you forgot a comma?; change it in environments.py:18",
+        ),
+        ("ENVIRONMENTS = (", "ENVIRONMENTS = ((", "SyntaxError: '(' was never closed; change it in environments.py:13"),
+        (
+            "Removal.DESTROY",
+            "Removal.DESTORY",
+            "Removal has no 'DESTORY' (did you mean 'DESTROY'?), allowed is Removal.DESTROY or Removal.RETAIN; change"
+            " it in environments.py:21",
+        ),
+        (
+            "Removal.DESTROY",
+            '"destroy"',
+            "Environment('dev').removal is 'destroy' (did you mean Removal.DESTROY?), allowed is Removal.DESTROY or"
+            " Removal.RETAIN; change it in environments.py:21",
+        ),
+        (
+            "Removal.DESTROY",
+            "Removl.DESTROY",
+            "NameError: name 'Removl' is not defined (did you mean 'Removal'?); change it in environments.py:21",
+        ),
+        (
+            "from sluice.declaration",
+            "from sluice.declaratoin",
+            "ModuleNotFoundError: No module named 'sluice.declaratoin' (did you mean 'sluice.declaration'?); change it"
+            " in environments.py:1",
+        ),
+        (
+            "def _consumers",
+            "1 / 0\ndef _consumers",
+            "ZeroDivisionError: division by zero; change it in environments.py:4",
+        ),
+        ("def _consumers", "exit(4)\ndef _consumers", "SystemExit: 4; change it in environments.py:4"),
+        ('"prod"', '"dev"', "ENVIRONMENTS is ['dev', 'dev'], allowed is each name once; change it in environments.py"),
+        (
+            "ENVIRONMENTS = (",
+            "ENVIRONMENT = (",
+            f"there is no ENVIRONMENTS in environments.py (did you mean 'ENVIRONMENT'?), {TUPLE}",
+        ),
+        (
+            "ENVIRONMENTS = (",
+            "ENVIRONMENTS = list((",
+            "SyntaxError: '(' was never closed; change it in environments.py:13",
+        ),
+        (
+            '"audit"',
+            f'"{"a" * 60}"',
+            f"'sluice-prod-{'a' * 60}-undelivered-dlq.fifo' has 93 characters, allowed are 80; shorten the names in"
+            " environments.py",
+        ),
+    ],
+)
+def test_a_wrong_declaration_is_one_line_with_its_place(project: Path, sound: str, wrong: str, message: str) -> None:
+    """The line is that of the field, also where the value is made by a function further up."""
+    assert SOUND.count(sound) == 1
+    (project / "environments.py").write_text(SOUND.replace(sound, wrong), encoding="utf-8")
+
+    assert _refusal() == message
+
+
+@pytest.mark.parametrize(
+    ("declared", "message"),
+    [
+        ("None", f"ENVIRONMENTS is of type NoneType, {TUPLE}"),
+        ("()", f"ENVIRONMENTS is empty, {TUPLE}"),
+        ("{}", f"ENVIRONMENTS is of type dict, {TUPLE}"),
+        ("(1,)", f"ENVIRONMENTS[0] is of type int, {TUPLE}"),
+    ],
+)
+def test_environments_are_a_tuple_and_nothing_else(project: Path, declared: str, message: str) -> None:
+    """There is one way to write them."""
+    (project / "environments.py").write_text(f"ENVIRONMENTS = {declared}\n", encoding="utf-8")
+
+    assert _refusal() == message
+
+
+def test_a_name_that_is_imported_but_not_there_is_refused_with_its_neighbour(project: Path) -> None:
+    """Python's own sentence, and the name that is there."""
+    (project / "environments.py").write_text("from sluice.declaration import Consumr\n", encoding="utf-8")
+
+    refusal = _refusal()
+
+    assert refusal.startswith("ImportError: cannot import name 'Consumr' from 'sluice.declaration'")
+    assert refusal.endswith("(did you mean 'Consumer'?); change it in environments.py:1")
+
+
+def test_a_wrong_value_in_a_module_of_the_project_is_refused_with_that_modules_line(project: Path) -> None:
+    """What the declaration imports from its own folder may be wrong as well."""
+    shared = "from sluice.declaration import Consumer\n\nBILLING = Consumer(name='billing', lanes=0)\n"
+    (project / "shared_consumers.py").write_text(shared, encoding="utf-8")
+    (project / "environments.py").write_text("from shared_consumers import BILLING\n", encoding="utf-8")
+
+    assert _refusal() == (
+        "Consumer('billing').lanes is 0, allowed is 1 to 120000 message groups; change it in shared_consumers.py:3"
+    )
+
+
+def test_a_file_that_is_not_there_is_refused_with_the_ways_to_name_one(project: Path) -> None:
+    """Also a folder."""
+    ways = "go to your project's folder, or name the file with --declaration or SLUICE_DECLARATION"
+
+    assert _refusal() == f"there is no declaration environments.py (No such file or directory); {ways}"
+    assert _refusal(project) == f"there is no declaration . (Is a directory); {ways}"
+
+
+def test_a_wrong_declaration_is_refused_again_until_it_is_right(project: Path) -> None:
+    """It is read anew, and nothing of it is left over as module `environments`."""
+    file = project / "environments.py"
+    file.write_text(SOUND.replace("lanes=4", "lanes=0"), encoding="utf-8")
+    assert "lanes is 0" in _refusal()
+    assert "environments" not in sys.modules
+
+    file.write_text(SOUND, encoding="utf-8")
+
+    assert list(load_declaration()) == ["dev", "prod"]
+
+
+def test_the_declaration_is_that_of_the_option_the_variable_or_the_working_directory(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In this order."""
+    for name in ("here", "named", "given"):
+        (project / name).mkdir()
+        (project / name / "environments.py").write_text(SOUND.replace('"dev"', f'"{name}"'), encoding="utf-8")
+    monkeypatch.chdir(project / "here")
+
+    assert next(iter(load_declaration())) == "here"
+    monkeypatch.setenv(loading.VARIABLE, str(project / "named" / "environments.py"))
+    assert next(iter(load_declaration())) == "named"
+    assert next(iter(load_declaration(project / "given" / "environments.py"))) == "given"
+
+
+def test_a_declaration_is_read_once(project: Path) -> None:
+    """By whatever name: the same values come back, as module `environments`, with its folder on the path."""
+    (project / "environments.py").write_text(SOUND, encoding="utf-8")
+
+    first = load_declaration()
+
+    assert load_declaration(project / "." / "environments.py") is first
+    assert tuple(first.values()) == sys.modules["environments"].ENVIRONMENTS
+    assert sys.path[0] == str(project)
+
+
+def test_an_environment_is_found_by_its_name_or_refused() -> None:
+    """One line names what was asked for, what was probably meant, what there is, and the file."""
+    assert environment("dev") is ENVIRONMENTS["dev"]
+    with pytest.raises(ConfigError) as refused:
+        environment("stagign")
+
+    assert str(refused.value) == (
+        "environment 'stagign' is not declared (did you mean 'staging'?), allowed is one of local, dev, staging, prod;"
+        f" declare it in {FILE.relative_to(PROJECT)}"
+    )
+
+
+def test_a_task_has_its_settings_and_no_file(monkeypatch: pytest.MonkeyPatch, project: Path) -> None:
+    """A file that is named wins; what deploys does not look at settings, which hold a part only."""
+    (project / "environments.py").write_text(SOUND, encoding="utf-8")
+    part = task_settings.task_environment(ENVIRONMENTS["prod"], None)
+    monkeypatch.setenv(task_settings.VARIABLE, task_settings.render(part))
+
+    assert load_task_declaration() == {"prod": part}
+    assert list(load_task_declaration(FILE)) == ["local", "dev", "staging", "prod"]
+    assert list(load_declaration()) == ["dev", "prod"]
+    with pytest.raises(ConfigError) as refused:
+        load_task_declaration().environment("local")
+    assert str(refused.value).endswith("allowed is one of prod; declare it in $SLUICE_TASK_SETTINGS")
+
+
+def test_the_projects_own_declaration_is_right() -> None:
+    """The one test that reads it: it has an environment `local`, which `make demo` deploys."""
+    declaration = load_declaration(PROJECT / "environments.py")
+
+    assert isinstance(declaration, Declaration)
+    assert declaration["local"].account == "000000000000"
+
+
+def _imported(node: ast.AST) -> list[str]:
+    if isinstance(node, ast.ImportFrom):
+        return [str(node.module), *(f"{node.module}.{one.name}" for one in node.names)]
+    return [one.name for one in node.names] if isinstance(node, ast.Import) else []
+
+
+def test_nothing_imports_a_projects_declaration_by_name() -> None:
+    """It is a user's file: it is found and loaded, and all else is given its values."""
+    files = [file for file in PROJECT.rglob("*.py") if not {".venv", ".venv-emulator", "node_modules"} & {*file.parts}]
+    imported = {
+        name
+        for file in files
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8")))
+        for name in _imported(node)
+    }
+
+    assert len(files) > 300
+    assert not imported & {"environments", "sluice.environments"}
