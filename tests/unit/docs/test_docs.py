@@ -5,6 +5,7 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import fields
 from pathlib import Path
+from typing import Any
 
 import pytest
 from sqlalchemy import select
@@ -146,8 +147,7 @@ def test_the_python_of_the_readme_runs(tmp_path: Path) -> None:
     engine = engines.engine(f"sqlite:///{tmp_path / 'readme.db'}")
     tables.messages.metadata.create_all(engine)
     _Row.metadata.create_all(engine)
-    names = {name: getattr(messaging, name) for name in messaging.__all__}
-    names |= {"Session": Session, "engine": engine, "order": _Order(number=7), "Invoice": _Invoice}
+    names: dict[str, Any] = {"Session": Session, "engine": engine, "order": _Order(number=7), "Invoice": _Invoice}
     producer, consumer = re.findall(
         r"^```python\n(.*?)^```$", (PROJECT / "README.md").read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL
     )
