@@ -173,7 +173,7 @@ def alive(**given: Any) -> None:
 @click.argument("command", metavar="-- COMMAND...", nargs=-1, required=True, type=click.UNPROCESSED)
 @click.option(
     "--one-group-in",
-    type=click.IntRange(1),
+    type=click.IntRange(1, 1_000_000),
     default=1,
     show_default=True,
     metavar="N",

@@ -18,7 +18,7 @@ from sluice.cli.commands import cli
 from sluice.cli.dlq import acts, listing, moving
 from sluice.cli.dlq import commands as dlq_commands
 from sluice.cli.dlq import place as dlq_place
-from sluice.cli.services import alive, delays, relay, worker
+from sluice.cli.services import alive, delays, record, relay, worker
 from sluice.cli.tables import inbox, outbox, outbox_commands, schema_command
 from sluice.cli.tables import schema as cli_tables
 from sluice.messaging.database import schema
@@ -29,7 +29,15 @@ from sluice.terminal.values import Number
 FOLDER = Path(sluice.cli.__file__).parent
 PRINTS = "output.py"
 PRINTING = {"echo", "secho", "echo_via_pager", "print", "pprint", "Console", "confirm", "prompt", "print_exc"}
-PLAIN = {"relay": relay, "worker": worker, "delays": delays, "alive": alive, "outbox": outbox, "inbox": inbox}
+PLAIN = {
+    "relay": relay,
+    "worker": worker,
+    "delays": delays,
+    "alive": alive,
+    "outbox": outbox,
+    "inbox": inbox,
+    "record": record,
+}
 MODULES = sorted([*FOLDER.rglob("*.py"), FOLDER.parent / "__main__.py"])
 
 

@@ -9,8 +9,8 @@ import pytest
 from sluice.declaration import Declaration, load_declaration, load_task_declaration, loading, task_settings
 from sluice.errors import ConfigError
 from tests.support.declaration import ENVIRONMENTS, FILE, environment
+from tests.support.project import PROJECT
 
-PROJECT = Path(__file__).resolve().parents[2]
 SOUND = """\
 from sluice.declaration import Consumer, Environment, Removal
 

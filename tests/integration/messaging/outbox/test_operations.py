@@ -430,8 +430,8 @@ def test_what_is_wrong_is_one_line_and_an_exit_code(tmp_path: Path) -> None:
     )
     missing = f"sqlite:///{tmp_path}/missing.db"
     not_there = (
-        f"sluice: database {tmp_path}/missing.db does not exist; correct --dsn, or create it with `python -m"
-        " messaging outbox schema --apply`\n"
+        f"sluice: database {tmp_path}/missing.db does not exist; correct --dsn, or create it with `sluice"
+        " outbox schema --apply`\n"
     )
     expected: dict[tuple[str, ...], tuple[int, str]] = {
         ("outbox", "ls", "--dsn", missing): (3, not_there),

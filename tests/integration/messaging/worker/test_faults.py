@@ -244,8 +244,8 @@ def test_a_worker_that_cannot_work_says_why_in_one_line(workshop: Workshop, tmp_
     )
     assert _said_before_it_ended(workshop, "--dsn", absent) == (
         3,
-        f"sluice: database {tmp_path / 'absent.db'} does not exist; correct --dsn, or create it with `python -m"
-        " messaging inbox schema --apply`\n",
+        f"sluice: database {tmp_path / 'absent.db'} does not exist; correct --dsn, or create it with `sluice"
+        " inbox schema --apply`\n",
     )
     assert _said_before_it_ended(workshop, "--dsn", str(empty.url)) == (
         2,
