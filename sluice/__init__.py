@@ -1,1 +1,4 @@
-"""What all sides of Sluice agree on: pure values, standard library only."""
+"""The library: declare a fan-out, run its messages, simulate, record and judge it.
+
+The modules here are what every part of it shares: clock, limits, errors, known deviations. They import nothing.
+"""

@@ -1,1 +1,4 @@
-"""The CDK constructs that turn the declaration into CloudFormation."""
+"""The stacks of this project: which construct stands in which stack, and nothing else.
+
+What can be used elsewhere is in `sluice.constructs`.
+"""

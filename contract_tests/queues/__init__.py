@@ -1,1 +1,4 @@
-"""Queues."""
+"""What SQS promises of a FIFO queue, a file for each area.
+
+A test knows no target; what it needs comes from fixtures.
+"""

@@ -1,1 +1,4 @@
-"""The command line: a module for each part of the runtime."""
+"""The command `sluice`: options, help, and what each command does.
+
+It is the top of the library: it may import every other part, and nothing imports it.
+"""

@@ -11,15 +11,8 @@ from typing import Any
 import click
 
 from sluice.cli.dlq import commands
-from sluice.cli.options import (
-    alive_option,
-    at_consumer,
-    at_place,
-    endpoint_option,
-    json_option,
-    log_level_option,
-    metrics_options,
-)
+from sluice.cli.options import alive_option, endpoint_option, json_option, log_level_option, metrics_options
+from sluice.cli.placed import at_consumer, at_place
 from sluice.cli.tables import inbox_commands, outbox_commands
 from sluice.terminal.groups import Group, Lazy
 from sluice.terminal.values import Number

@@ -65,7 +65,7 @@ def _refusal(error: click.ClickException) -> str:
 
 
 def _fail_unforeseen(error: Exception) -> NoReturn:
-    from sluice.terminal import failures  # noqa: PLC0415 (loads what failed, which is heavy)
+    from sluice.terminal import failures
 
     said = failures.sentence(error)
     if said is not None:

@@ -7,9 +7,6 @@ from typing import Any
 
 import click
 
-from sluice import limits
-from sluice.messaging.sqs.dead_letter_limits import HOLD_SECONDS
-
 _PORT_MAX = 65_535
 _LOCAL = "127.0.0.1"  # metrics name queues and topics: they are shown to others only on request
 
@@ -36,7 +33,7 @@ def environment_option(meant: str) -> Callable[[Command], Command]:
 
             command(environment=load_task_declaration(declaration).environment(environment_name), **given)
 
-        return _as_command(command, placed)
+        return as_command(command, placed)
 
     return option
 
@@ -157,72 +154,7 @@ def audited(command: Command) -> Command:
     return confirmation_option(click.option("--reason", required=True, help="Why; the audit keeps it.")(command))
 
 
-def at_place(command: Command) -> Command:
-    """Give a command `--env`, `--declaration` and `--dsn`, and hand it the `Place` they name."""
-
-    @environment_option("Declared environment whose topic is meant.")
-    @dsn_option("The outbox's database, e.g. sqlite:///outbox.db")
-    def placed(environment: Any, dsn: str | None, **given: Any) -> None:
-        from sluice.cli import place
-
-        with place.outbox_place(environment, dsn) as found:
-            command(place=found, **given)
-
-    return _as_command(command, placed)
-
-
-def at_consumer(command: Command) -> Command:
-    """Give a command the options of a consumer, its database and SQS, and hand it the `ConsumerPlace`.
-
-    A database is opened where one is named. A command that needs one asks the place for its `engine`.
-    """
-
-    @environment_option("Declared environment whose consumer is meant.")
-    @click.option(
-        "--consumer",
-        "consumer_name",
-        envvar="SLUICE_CONSUMER",
-        metavar="NAME",
-        help="The consumer that is meant.  [$SLUICE_CONSUMER]",
-    )
-    @dsn_option("The database of the consumer's inbox, e.g. sqlite:///billing.db")
-    @endpoint_option("SQS")
-    def placed(
-        environment: Any, consumer_name: str | None, dsn: str | None, endpoint_url: str | None, **given: Any
-    ) -> None:
-        from sluice.cli import place
-
-        with place.consumer_place(environment, consumer_name, dsn, endpoint_url) as found:
-            command(place=found, **given)
-
-    return _as_command(command, placed)
-
-
-def at_dlq(command: Command) -> Command:
-    """Give a command the options of `at_consumer`, `--undelivered`, `--hold` and `--force`; hand it place and DLQ."""
-
-    @at_consumer
-    @click.option("--undelivered", is_flag=True, help="What SNS could not deliver, not what the consumer gave up.")
-    @click.option(
-        "--hold",
-        "hold_seconds",
-        type=click.IntRange(2, limits.VISIBILITY_TIMEOUT_SECONDS_MAX),
-        default=HOLD_SECONDS,
-        show_default=True,
-        metavar="SECONDS",
-        help="What was received is there again after so long, should this process die.",
-    )
-    @click.option("--force", is_flag=True, help="Also where the DLQ has a DLQ of its own, and looking moves messages.")
-    def placed(place: Any, undelivered: bool, hold_seconds: int, force: bool, **given: Any) -> None:
-        from sluice.cli.dlq import place as dlq_place
-
-        found = dlq_place.dlq_of(place, is_undelivered=undelivered, hold_seconds=hold_seconds, is_forced=force)
-        command(place=place, queue=found, **given)
-
-    return _as_command(command, placed)
-
-
-def _as_command(command: Command, placed: Command) -> Command:
+def as_command(command: Command, placed: Command) -> Command:
     """Return `placed` under the command's name, with the options of both."""
     placed.__name__, placed.__doc__ = command.__name__, command.__doc__
     placed.__click_params__ = getattr(command, "__click_params__", []) + placed.__click_params__  # type: ignore[attr-defined]

@@ -1,1 +1,1 @@
-"""Profiles."""
+"""Load profiles: YAML files, their fields and constraints, what a run will take and cost."""

@@ -22,7 +22,6 @@ from spark_load import report
 from spark_load.consume import job as consume_job
 from spark_load.folder.layout import HISTORY, JOURNALS, RUN_FILE
 from spark_load.folder.series_schema import Series
-from spark_load.folder.stored import Stored, find_stored, store
 from spark_load.history import compaction
 from spark_load.history.damage import readable
 from spark_load.history.reading import reader
@@ -36,6 +35,7 @@ from spark_load.publish import job as publish_job
 from spark_load.publish.bodies import run_of
 from spark_load.run import resume
 from spark_load.run.phases import Watch, last_line, offer, slots
+from spark_load.run.stored import Stored, find_stored, store
 from spark_load.runtime.deployment import Site
 from spark_load.runtime.task_context import Run
 

@@ -1,1 +1,1 @@
-"""Tests with the real LocalStack, cdk and Spark."""
+"""Tests with real parts: LocalStack, cdk, Postgres, Spark. Their folders are those of the packages they test."""

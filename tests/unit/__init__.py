@@ -1,1 +1,1 @@
-"""Tests that start nothing."""
+"""Tests that start nothing. Their folders are those of the packages they test."""

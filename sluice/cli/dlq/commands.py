@@ -4,9 +4,8 @@ from typing import Any
 
 import click
 
+from sluice.cli.dlq.options import at_dlq
 from sluice.cli.options import (
-    at_consumer,
-    at_dlq,
     audited,
     confirmation_option,
     dsn_option,
@@ -15,10 +14,10 @@ from sluice.cli.options import (
     json_option,
     limit_option,
 )
-from sluice.messaging.sqs.dead_letter_limits import RATE_MAX, RATE_MIN
+from sluice.cli.placed import at_consumer
+from sluice.messaging.sqs.dead_letter_limits import CLIENT, NATIVE, RATE_MAX, RATE_MIN
 from sluice.terminal.values import SEQ, Age, Number
 
-CLIENT, NATIVE = "client", "native"
 _CANARY_MAX = 1_000_000
 
 

@@ -4,7 +4,6 @@ import os
 import sys
 
 from sluice import limits
-from sluice.cli.dlq.commands import NATIVE
 from sluice.cli.dlq.place import queue_client, stoppable
 from sluice.cli.place import ConsumerPlace
 from sluice.clock import SystemClock
@@ -12,7 +11,7 @@ from sluice.declaration import naming
 from sluice.errors import ConfigError
 from sluice.messaging import failpoints
 from sluice.messaging.sqs import dead_letter_queue
-from sluice.messaging.sqs.dead_letter_limits import RATE_MAX
+from sluice.messaging.sqs.dead_letter_limits import NATIVE, RATE_MAX
 from sluice.messaging.sqs.dead_letter_queue import DeadLetterQueue, Destination, Reading
 from sluice.messaging.sqs.rate_limit import Pace
 from sluice.messaging.sqs.redrive import Choice, Left, MoveTasks, Redrive, Result, batch_of, new_run

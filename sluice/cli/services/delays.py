@@ -9,7 +9,7 @@ from sluice.terminal import output
 
 def delays(*, folder: Path, as_json: bool) -> None:
     """Run the command."""
-    from sluice.recorder.journal import SUFFIX, events_of, read_journal  # noqa: PLC0415 (pyarrow is loaded by those who record)
+    from sluice.recorder.journal import SUFFIX, events_of, read_journal
 
     paths = sorted(folder.glob(f"*{SUFFIX}"))
     if not paths:

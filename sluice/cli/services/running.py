@@ -45,7 +45,7 @@ def measuring(
         clock, namespace, units = SystemClock(), metrics.NAMESPACE, metrics.UNITS
         sinks.append(EmbeddedMetrics(sys.stdout, clock=clock, namespace=namespace, dimensions=dimensions, units=units))
     if "opentelemetry" in sys.modules:
-        from sluice.messaging.telemetry.instruments import InstrumentMetrics, meter  # noqa: PLC0415 (only where OpenTelemetry is)
+        from sluice.messaging.telemetry.instruments import InstrumentMetrics, meter
 
         sinks.append(InstrumentMetrics(meter(), names, dimensions))
     if prometheus is not None:
@@ -57,7 +57,7 @@ def _served(
     address: tuple[str, int], names: Sequence[str], dimensions: Mapping[str, str], interval_seconds: float
 ) -> Metrics:
     try:
-        from sluice.messaging.telemetry.prometheus import PrometheusMetrics, serve  # noqa: PLC0415 (only on request)
+        from sluice.messaging.telemetry.prometheus import PrometheusMetrics, serve
     except ModuleNotFoundError as error:
         raise ConfigError(
             f"--prometheus is given, and there is no module {error.name}; pip install prometheus-client or leave it out"
@@ -83,8 +83,8 @@ def recording(folder: Path | None, *, run: str, worker: str, client: Any, names:
     if folder is None:
         yield None
         return
-    from sluice.recorder.journal import Journal  # noqa: PLC0415 (pyarrow is loaded by those who record)
-    from sluice.recorder.recorder import Recorder, host_name  # noqa: PLC0415
+    from sluice.recorder.journal import Journal
+    from sluice.recorder.recorder import Recorder, host_name
 
     worker = f"{worker}-{os.getpid()}-{SystemClock().now_us()}"
     common = {"run": run, "worker": worker, "host": host_name(), "clock_id": clock_id()}

@@ -4,7 +4,8 @@ from typing import Any
 
 import click
 
-from sluice.cli.options import at_place, audited, json_option, limit_option
+from sluice.cli.options import audited, json_option, limit_option
+from sluice.cli.placed import at_place
 from sluice.cli.tables.schema_command import schema_command
 from sluice.terminal.values import SEQ
 

@@ -1,1 +1,1 @@
-"""Chaos."""
+"""Tests of chaos."""

@@ -1,1 +1,1 @@
-"""Docs."""
+"""Tests of docs."""

@@ -1,1 +1,1 @@
-"""Emulator."""
+"""Tests of emulator."""

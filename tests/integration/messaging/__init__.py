@@ -1,1 +1,1 @@
-"""Messaging."""
+"""Tests of messaging."""

@@ -1,1 +1,1 @@
-"""Spark load."""
+"""Tests of spark_load."""

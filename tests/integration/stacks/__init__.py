@@ -1,1 +1,1 @@
-"""Stacks."""
+"""Tests of stacks."""

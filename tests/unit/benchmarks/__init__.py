@@ -1,1 +1,1 @@
-"""Benchmarks."""
+"""Tests of benchmarks."""

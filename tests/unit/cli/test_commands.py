@@ -16,14 +16,13 @@ from sluice import messaging
 from sluice.cli import place
 from sluice.cli.commands import cli
 from sluice.cli.dlq import acts, listing, moving
-from sluice.cli.dlq import commands as dlq_commands
 from sluice.cli.dlq import place as dlq_place
 from sluice.cli.services import alive, delays, record, relay, worker
 from sluice.cli.tables import inbox, outbox, outbox_commands, schema_command
 from sluice.cli.tables import schema as cli_tables
 from sluice.messaging.database import schema
 from sluice.messaging.outbox import tables
-from sluice.messaging.sqs import dead_letter_queue
+from sluice.messaging.sqs import dead_letter_limits, dead_letter_queue
 from sluice.terminal.values import Number
 
 FOLDER = Path(sluice.cli.__file__).parent
@@ -148,7 +147,7 @@ def test_choices_are_what_the_modules_know() -> None:
     """They stand there again, because `--help` does not load those modules."""
     assert set(outbox_commands._STATUSES) == {tables.PENDING, tables.SENT, tables.QUARANTINED}
     assert tuple(sorted(schema_command._KINDS)) == tuple(sorted(schema.names()))
-    assert {dlq_commands.CLIENT, dlq_commands.NATIVE} == {"client", "native"}
+    assert {dead_letter_limits.CLIENT, dead_letter_limits.NATIVE} == {"client", "native"}
     assert inspect.signature(dead_letter_queue.DeadLetterQueue).parameters["hold_seconds"].default == 120
 
 

@@ -1,1 +1,1 @@
-"""Contract tests."""
+"""Tests of contract_tests."""

@@ -1,1 +1,1 @@
-"""Declaration."""
+"""Tests of declaration."""

@@ -1,1 +1,1 @@
-"""History."""
+"""Tests of history."""

@@ -1,1 +1,1 @@
-"""Recorder."""
+"""Tests of recorder."""

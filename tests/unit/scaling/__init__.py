@@ -1,1 +1,1 @@
-"""Scaling."""
+"""Tests of scaling."""

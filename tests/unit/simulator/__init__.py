@@ -1,1 +1,1 @@
-"""Simulator."""
+"""Tests of simulator."""

@@ -1,1 +1,4 @@
-"""Queues."""
+"""The model's queues: what SQS does.
+
+No topic may be imported here: a delivery is put into a queue from outside.
+"""

@@ -1,1 +1,1 @@
-"""Relay."""
+"""Tests of messaging.relay."""

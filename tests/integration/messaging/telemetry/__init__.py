@@ -1,1 +1,1 @@
-"""Telemetry."""
+"""Tests of messaging.telemetry."""

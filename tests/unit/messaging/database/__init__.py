@@ -1,1 +1,1 @@
-"""Database."""
+"""Tests of messaging.database."""

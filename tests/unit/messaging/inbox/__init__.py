@@ -1,1 +1,1 @@
-"""Inbox."""
+"""Tests of messaging.inbox."""

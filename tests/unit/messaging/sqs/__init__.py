@@ -1,1 +1,1 @@
-"""Sqs."""
+"""Tests of messaging.sqs."""

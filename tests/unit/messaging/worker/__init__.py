@@ -1,1 +1,1 @@
-"""Worker."""
+"""Tests of messaging.worker."""

@@ -1,1 +1,1 @@
-"""Cli."""
+"""Tests of spark_load.cli."""

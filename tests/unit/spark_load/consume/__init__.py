@@ -1,1 +1,1 @@
-"""Consume."""
+"""Tests of spark_load.consume."""

@@ -1,1 +1,1 @@
-"""History."""
+"""Tests of spark_load.history."""

@@ -1,1 +1,1 @@
-"""Judge."""
+"""Tests of spark_load.judge."""

@@ -1,1 +1,1 @@
-"""Plan."""
+"""Tests of spark_load.plan."""

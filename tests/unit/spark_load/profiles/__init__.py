@@ -1,1 +1,1 @@
-"""Profiles."""
+"""Tests of spark_load.profiles."""

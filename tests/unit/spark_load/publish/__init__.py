@@ -1,1 +1,1 @@
-"""Publish."""
+"""Tests of spark_load.publish."""

@@ -1,1 +1,1 @@
-"""Report."""
+"""Tests of spark_load.report."""

@@ -11,8 +11,7 @@ from click.testing import CliRunner
 from sluice.errors import HistoryError
 from spark_load import report
 from spark_load.cli.report import report as report_command
-from spark_load.folder import stored
-from spark_load.run import driver
+from spark_load.run import driver, stored
 from tests.support import finished_runs
 
 

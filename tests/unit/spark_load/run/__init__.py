@@ -1,1 +1,1 @@
-"""Run."""
+"""Tests of spark_load.run."""

@@ -12,8 +12,7 @@ from sluice.errors import HistoryError
 from sluice.history.checker import Expectation
 from sluice.history.checker.verdict import Verdict
 from spark_load import report
-from spark_load.folder import stored
-from spark_load.run import resume
+from spark_load.run import resume, stored
 from spark_load.runtime.coordinator import Board, Progress
 
 EXPECTATION = Expectation(run="r", queues=(), visibility_timeout_seconds={})

@@ -1,0 +1,48 @@
+"""Decorators that open the place a command acts at, and hand it over."""
+
+from typing import Any
+
+import click
+
+from sluice.cli.options import Command, as_command, dsn_option, endpoint_option, environment_option
+
+
+def at_place(command: Command) -> Command:
+    """Give a command `--env`, `--declaration` and `--dsn`, and hand it the `Place` they name."""
+
+    @environment_option("Declared environment whose topic is meant.")
+    @dsn_option("The outbox's database, e.g. sqlite:///outbox.db")
+    def placed(environment: Any, dsn: str | None, **given: Any) -> None:
+        from sluice.cli import place
+
+        with place.outbox_place(environment, dsn) as found:
+            command(place=found, **given)
+
+    return as_command(command, placed)
+
+
+def at_consumer(command: Command) -> Command:
+    """Give a command the options of a consumer, its database and SQS, and hand it the `ConsumerPlace`.
+
+    A database is opened where one is named. A command that needs one asks the place for its `engine`.
+    """
+
+    @environment_option("Declared environment whose consumer is meant.")
+    @click.option(
+        "--consumer",
+        "consumer_name",
+        envvar="SLUICE_CONSUMER",
+        metavar="NAME",
+        help="The consumer that is meant.  [$SLUICE_CONSUMER]",
+    )
+    @dsn_option("The database of the consumer's inbox, e.g. sqlite:///billing.db")
+    @endpoint_option("SQS")
+    def placed(
+        environment: Any, consumer_name: str | None, dsn: str | None, endpoint_url: str | None, **given: Any
+    ) -> None:
+        from sluice.cli import place
+
+        with place.consumer_place(environment, consumer_name, dsn, endpoint_url) as found:
+            command(place=found, **given)
+
+    return as_command(command, placed)
