@@ -98,12 +98,11 @@ class Reader:
         (self._folder / name).write_text(inside, encoding="utf-8")
 
     def run(self, command: list[str], *, declared: Mapping[str, Any], exit_code: int = 0) -> str:
-        """Run a command of Python's to its end, and return what it printed."""
-        assert command[0] == "python", command
+        """Run `python …` or `sluice …` to its end, and return what it printed."""
+        assert command[0] in {"python", "sluice"}, command
         printed = self._folder / "printed"
-        process = _forked.Process(
-            target=_run, args=(command[1:], self._folder, self._variables, str(printed), declared)
-        )
+        arguments = command[1:] if command[0] == "python" else ["-m", *command]
+        process = _forked.Process(target=_run, args=(arguments, self._folder, self._variables, str(printed), declared))
         process.start()
         process.join(PATIENCE_SECONDS)
         said, ended = printed.read_text(encoding="utf-8"), process.exitcode

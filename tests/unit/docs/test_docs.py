@@ -5,13 +5,39 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import fields
 from pathlib import Path
+from typing import Any
 
 import pytest
+from sqlalchemy import select
+from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column
 
+from sluice import messaging
 from sluice.declaration import Consumer, prices
+from sluice.messaging.database import engines
+from sluice.messaging.envelope import decode
+from sluice.messaging.outbox import tables
 from tests.support.project import PROJECT
 from tools import declared_fields, generate
 from tools.generate import DOCS
+
+PAGES = (PROJECT / "README.md", PROJECT / "CONTRIBUTING.md", *sorted(DOCS.rglob("*.md")))
+
+
+class _Row(DeclarativeBase):
+    """The tables of who follows the README."""
+
+
+class _Order(_Row):
+    __tablename__ = "orders"
+
+    number: Mapped[int] = mapped_column(primary_key=True)
+
+
+class _Invoice(_Row):
+    __tablename__ = "invoices"
+
+    order: Mapped[str] = mapped_column(primary_key=True)
+    cents: Mapped[int]
 
 
 @pytest.fixture(scope="module")
@@ -66,21 +92,76 @@ def test_every_class_of_the_declaration_has_a_section() -> None:
     assert dataclasses == {one.__name__ for one in declared_fields.DECLARED}
 
 
+def _headings(page: Path) -> set[str]:
+    """Return the anchors that GitHub gives the headings of a page."""
+    text = page.read_text(encoding="utf-8")
+    return {
+        re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-")
+        for heading in re.findall(r"^#+ (.+)", text, flags=re.MULTILINE)
+    }
+
+
 def test_every_link_of_the_documentation_leads_somewhere() -> None:
-    """A relative link names a file that is there, or a heading of its own page."""
+    """A relative link or picture names a file that is there; an anchor names a heading of its page."""
     broken = []
-    for path in [PROJECT / "README.md", *sorted(DOCS.rglob("*.md"))]:
-        text = path.read_text(encoding="utf-8")
-        headings = {
-            re.sub(r"[^a-z0-9 -]", "", one.lower()).replace(" ", "-")
-            for one in re.findall(r"^#+ (.+)", text, flags=re.MULTILINE)
-        }
-        for target in re.findall(r"\]\(([^)\s]+)\)", text):
+    for page in PAGES:
+        text = page.read_text(encoding="utf-8")
+        for target in re.findall(r'(?:\]\(|src(?:set)?=")([^)"\s]+)[)"]', text):
             file, _, anchor = target.partition("#")
-            if not target.startswith("https:") and not ((path.parent / file).exists() if file else anchor in headings):
-                broken.append(f"{path.name}: {target}")
+            found = (page.parent / file) if file else page
+            is_there = found.exists() and (not anchor or anchor in _headings(found))
+            if not target.startswith("https:") and not is_there:
+                broken.append(f"{page.name}: {target}")
 
     assert broken == []
+
+
+def test_every_file_that_a_page_names_is_there() -> None:
+    """A path in code font that begins with a folder of this project names a file or folder of it."""
+    folders = [
+        "benchmarks",
+        "contract_tests",
+        "docs",
+        "emulator",
+        "examples",
+        "scripts",
+        "sluice",
+        "spark_load",
+        "stacks",
+        "tests",
+        "tools",
+    ]
+    pattern = re.compile(rf"`((?:{'|'.join(folders)})/[\w./-]*)`")
+    missing = [
+        f"{page.name}: {path}"
+        for page in PAGES
+        for path in pattern.findall(page.read_text(encoding="utf-8"))
+        if not (PROJECT / path).exists()
+    ]
+
+    assert missing == []
+
+
+def test_the_python_of_the_readme_runs(tmp_path: Path) -> None:
+    """Its producer commits a row and an event together; its consumer is a handler that has an effect."""
+    engine = engines.engine(f"sqlite:///{tmp_path / 'readme.db'}")
+    tables.messages.metadata.create_all(engine)
+    _Row.metadata.create_all(engine)
+    names: dict[str, Any] = {"Session": Session, "engine": engine, "order": _Order(number=7), "Invoice": _Invoice}
+    producer, consumer = re.findall(
+        r"^```python\n(.*?)^```$", (PROJECT / "README.md").read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL
+    )
+
+    exec(producer, names)  # noqa: S102 (the README is ours)
+    exec(consumer, names)  # noqa: S102
+
+    with Session(engine) as session:
+        (body,) = session.scalars(select(tables.messages.c.body))
+        event = decode(body).event
+        assert names["bill"](session, event, None) == messaging.Ack()
+        assert session.get_one(_Order, 7)
+        assert session.get_one(_Invoice, "order-7").cents == 1_250
+    engine.dispose()
 
 
 def _pitfalls_of(test: ast.FunctionDef) -> Iterator[str]:
