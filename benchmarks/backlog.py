@@ -59,30 +59,37 @@ def _while_others_read(engine: Engine, store: Store, rounds: int) -> dict[_Cell,
 
 
 def _timed(
-    place: str, size: int, state: str, asked: Mapping[str, Callable[[], object]], rounds: int
+    place: str, size: int, state: str, measured_calls: Mapping[str, Callable[[], object]], rounds: int
 ) -> dict[_Cell, Measured]:
-    cells = {name: partial(_milliseconds, ask) for name, ask in asked.items()}
+    cells = {name: partial(_milliseconds, call) for name, call in measured_calls.items()}
     return {
-        (place, size, f"{state}: {name}" if name == "count" else state): one
-        for name, one in interleaved(cells, rounds).items()
+        (place, size, f"{state}: {name}" if name == "count" else state): item
+        for name, item in interleaved(cells, rounds).items()
     }
 
 
-def _milliseconds(ask: Callable[[], object]) -> float:
+def _milliseconds(call: Callable[[], object]) -> float:
     seconds = []
     for _ in range(_LOOKS):
         began = _clock.monotonic()
-        ask()
+        call()
         seconds.append(_clock.monotonic() - began)
     return 1_000 * median(seconds)
 
 
 def _section(found: Mapping[_Cell, Measured]) -> Section:
     rows = []
-    for (place, size, state), one in found.items():
+    for (place, size, state), measured in found.items():
         least = found.get((place, _SIZES[0], state))
         rows.append(
-            (place, state, f"{size:,}", f"{one.median:.1f}", one.noise, "" if least is None else one.over(least).ratio)
+            (
+                place,
+                state,
+                f"{size:,}",
+                f"{measured.median:.1f}",
+                measured.noise,
+                "" if least is None else measured.over(least).ratio,
+            )
         )
     rows.sort(key=lambda row: (row[0], row[1]))
     head = ("database", "state", "waiting in the hot group", "ms", "noise", "to 1,000")
@@ -90,8 +97,8 @@ def _section(found: Mapping[_Cell, Measured]) -> Section:
         Line(
             place,
             [
-                (size, one.median, "")
-                for (where, size, state), one in found.items()
+                (size, entry.median, "")
+                for (where, size, state), entry in found.items()
                 if (where, state) == (place, SETTLED)
             ],
         )

@@ -62,16 +62,16 @@ def lines(title: str, x_unit: str, y_unit: str, given: Sequence[Line]) -> str:
     bottom = _TOP + _PLOT_HEIGHT
     drawn = [*_head(title, y_unit), *_legend([line.name for line in given])]
     for tick in up.ticks():
-        y = up.at(tick)
+        y = up.position(tick)
         drawn.append(f'<line class="grid" x1="{_PLOT_LEFT}" x2="{_WIDTH - 40}" y1="{y:.1f}" y2="{y:.1f}"/>')
         drawn.append(f'<text class="muted" x="{_PLOT_LEFT - 8}" y="{y + 4:.1f}" text-anchor="end">{tick:,g}</text>')
     for tick in across.ticks():
-        x = across.at(tick)
+        x = across.position(tick)
         drawn.append(f'<line class="grid" x1="{x:.1f}" x2="{x:.1f}" y1="{_TOP + 20}" y2="{bottom}"/>')
         drawn.append(f'<text class="muted" x="{x:.1f}" y="{bottom + 18}" text-anchor="middle">{tick:,g}</text>')
     drawn.append(f'<text class="muted" x="{_WIDTH - 40}" y="{bottom + 38}" text-anchor="end">{escape(x_unit)}</text>')
     for number, line in enumerate(given):
-        placed = [(across.at(x), up.at(y), written) for x, y, written in line.points]
+        placed = [(across.position(x), up.position(y), written) for x, y, written in line.points]
         if line.is_joined:
             path = " ".join(f"{x:.1f},{y:.1f}" for x, y, _ in placed)
             drawn.append(f'<polyline class="line{number}" fill="none" stroke-width="2" points="{path}"/>')
@@ -88,7 +88,7 @@ class _Axis:
         self._low, self._high = math.floor(math.log10(min(values))), math.ceil(math.log10(max(values)))
         self._start, self._end = start, end
 
-    def at(self, value: float) -> float:
+    def position(self, value: float) -> float:
         share = (math.log10(value) - self._low) / max(1, self._high - self._low)
         return self._start + share * (self._end - self._start)
 

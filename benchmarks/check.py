@@ -130,23 +130,23 @@ def _run(command: Sequence[str]) -> tuple[dict[str, Took], int]:
         watcher = threading.Thread(target=watch)
         watcher.start()
         assert engine.stdout is not None, "it is piped"
-        said = [json.loads(line) for line in engine.stdout]
+        results = [json.loads(line) for line in engine.stdout]
         is_over.set()
         watcher.join()
     if engine.returncode:
         raise EndpointError(f"{' '.join(command)} ended with {engine.returncode}; run it by hand")
-    return _took(said), peak[0]
+    return _took(results), peak[0]
 
 
-def _took(said: Sequence[Mapping[str, Any]]) -> dict[str, Took]:
+def _took(results: Sequence[Mapping[str, Any]]) -> dict[str, Took]:
     of_step: dict[str, list[Mapping[str, Any]]] = defaultdict(list)
-    for one in said:
-        if not one["is_warm_up"]:
-            of_step[one["step"]].append(one)
+    for round_ in results:
+        if not round_["is_warm_up"]:
+            of_step[round_["step"]].append(round_)
     return {
         step: Took(
-            seconds=Measured(tuple(one["seconds"] for one in rounds)),
-            processor_seconds=Measured(tuple(one["processor_seconds"] for one in rounds)),
+            seconds=Measured(tuple(entry["seconds"] for entry in rounds)),
+            processor_seconds=Measured(tuple(entry["processor_seconds"] for entry in rounds)),
         )
         for step, rounds in of_step.items()
     }

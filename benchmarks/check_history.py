@@ -137,16 +137,16 @@ class _Slice:
         )
 
     def _published(self) -> pa.Table:
-        asked = _BEGAN_US + self._place * _STEP_US
+        invoked_us = _BEGAN_US + self._place * _STEP_US
         return _table(
             {
                 **_of_worker(WORKERS[0]),
                 "kind": pa.scalar(Kind.PUBLISHED.value),
                 "queue": pa.scalar("events.fifo"),
                 "call_id": _joined("publish-0-0/", self._place),
-                "intended_at_us": pa.array(asked - 20),
-                "invoked_at_us": pa.array(asked),
-                "responded_at_us": pa.array(asked + 80),
+                "intended_at_us": pa.array(invoked_us - 20),
+                "invoked_at_us": pa.array(invoked_us),
+                "responded_at_us": pa.array(invoked_us + 80),
                 "publish_attempt": pa.scalar(1, pa.int32()),
                 "batch_position": pa.scalar(0, pa.int32()),
                 "sns_message_id": _uuids(self._place, 1),
@@ -159,8 +159,14 @@ class _Slice:
     def _consumed(self, queue: int) -> list[pa.Table]:
         """Return polls, receives and deletes of the messages from the queue-th queue."""
         call = self._place // _BATCH
-        asked = self._asked(queue)
-        times = {"call": call, "asked": asked, "answered": asked + 400, "deleted": asked + 500, "settled": asked + 800}
+        invoked_us = self._invoked_us(queue)
+        times = {
+            "call": call,
+            "asked": invoked_us,
+            "answered": invoked_us + 400,
+            "deleted": invoked_us + 500,
+            "settled": invoked_us + 800,
+        }
         received = np.arange(len(self._idx))
         kept = received
         if queue == 0:
@@ -171,7 +177,7 @@ class _Slice:
             self._deleted(queue, times, kept),
         ]
 
-    def _asked(self, queue: int) -> np.ndarray:
+    def _invoked_us(self, queue: int) -> np.ndarray:
         return _BEGAN_US + (self._place // _BATCH + 1) * _BATCH * _STEP_US + 10_000 * (queue + 1)
 
     def _break(self, times: Mapping[str, np.ndarray], received: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -194,14 +200,14 @@ class _Slice:
 
     def _polled(self, queue: int) -> pa.Table:
         first = np.flatnonzero(np.diff(self._place // _BATCH, prepend=-1))
-        asked = self._asked(queue)[first]
+        invoked_us = self._invoked_us(queue)[first]
         return _table(
             {
                 **_of_worker(WORKERS[queue + 1]),
                 **_of_call(queue, self._place[first] // _BATCH),
                 "kind": pa.scalar(Kind.POLL.value),
-                "invoked_at_us": pa.array(asked),
-                "responded_at_us": pa.array(asked + 400),
+                "invoked_at_us": pa.array(invoked_us),
+                "responded_at_us": pa.array(invoked_us + 400),
                 "max_number_of_messages": pa.scalar(_BATCH, pa.int32()),
                 "wait_time_seconds": pa.scalar(1, pa.int32()),
                 "detail": pa.scalar(answer_detail(_BATCH)),
@@ -289,7 +295,7 @@ def _table(columns: _Columns, count: int) -> pa.Table:
         made = columns.get(name, pa.scalar(None, type_))
         return pa.repeat(made, count) if isinstance(made, pa.Scalar) else made
 
-    return pa.table([column(one.name, one.type) for one in SCHEMA], schema=SCHEMA)
+    return pa.table([column(field.name, field.type) for field in SCHEMA], schema=SCHEMA)
 
 
 def _joined(prefix: str, numbers: np.ndarray) -> pa.Array:
@@ -333,4 +339,4 @@ def _uuids(numbers: np.ndarray, salt: int) -> pa.Array:
     digits = np.hstack([_hex(numbers, salt), _hex(numbers, salt + 16)])
     dash = np.full((len(numbers), 1), ord("-"), dtype=np.uint8)
     parts = np.split(digits, [8, 12, 16, 20], axis=1)
-    return _strings(np.hstack([part for one in parts for part in (one, dash)][:-1]))
+    return _strings(np.hstack([part for entry in parts for part in (entry, dash)][:-1]))

@@ -84,7 +84,7 @@ def _judge(spark: SparkSession, folder: Path) -> dict[str, object]:
         "status": verdict.status.value,
         "events": verdict.measures["events"],
         "suspect_groups": verdict.measures["suspect_groups"],
-        "violations": {one.anomaly: one.violation_count for one in verdict.properties if one.violation_count},
+        "violations": {prop.anomaly: prop.violation_count for prop in verdict.properties if prop.violation_count},
     }
 
 

@@ -21,8 +21,13 @@ WARM_UP_CALLS = 50
 def _call(service: str, number: int) -> tuple[str, dict[str, Any]]:
     name = "Message" if service == "sns" else "MessageBody"
     entries = [
-        {"Id": str(at), name: BODY, "MessageGroupId": f"g{at}", "MessageDeduplicationId": f"r.{number}.{at}"}
-        for at in range(10)
+        {
+            "Id": str(entry_number),
+            name: BODY,
+            "MessageGroupId": f"g{entry_number}",
+            "MessageDeduplicationId": f"r.{number}.{entry_number}",
+        }
+        for entry_number in range(10)
     ]
     if service == "sns":
         return "publish_batch", {"TopicArn": TOPIC, "PublishBatchRequestEntries": entries}
@@ -56,8 +61,8 @@ def boto3(service: str, url: str, calls: int) -> None:
                 number = next(numbers, None)
             if number is None:
                 return
-            operation, asked = _call(service, number)
-            _checked(getattr(client, operation)(**asked))
+            operation, params = _call(service, number)
+            _checked(getattr(client, operation)(**params))
 
     threads = [threading.Thread(target=work) for _ in range(IN_FLIGHT)]
     for thread in threads:
@@ -80,8 +85,8 @@ def aiobotocore(service: str, url: str, calls: int) -> None:
 
             async def work() -> None:
                 for number in numbers:
-                    operation, asked = _call(service, number)
-                    _checked(await getattr(client, operation)(**asked))
+                    operation, params = _call(service, number)
+                    _checked(await getattr(client, operation)(**params))
 
             await asyncio.gather(*(work() for _ in range(IN_FLIGHT)))
 
@@ -107,9 +112,9 @@ def locust(service: str, url: str, calls: int) -> None:
             number = next(numbers, None)
             if number is None:
                 raise StopUser
-            operation, asked = _call(service, number)
+            operation, params = _call(service, number)
             began = time.perf_counter()
-            _checked(getattr(client, operation)(**asked))
+            _checked(getattr(client, operation)(**params))
             self.environment.events.request.fire(
                 request_type=service,
                 name=operation,

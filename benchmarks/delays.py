@@ -38,17 +38,17 @@ _clock = SystemClock()
 @dataclass(frozen=True, slots=True)
 class _Cell:
     poll_seconds: float
-    is_told: bool = False
+    is_notified: bool = False
 
     @property
     def unit_seconds(self) -> float:
         """Return what the lengths of its measurement are multiples of."""
-        return 0.1 if self.is_told else self.poll_seconds
+        return 0.1 if self.is_notified else self.poll_seconds
 
     @property
     def name(self) -> str:
         """Return how it is called in the table and the plot."""
-        if self.is_told:
+        if self.is_notified:
             return "LISTEN"
         return f"{self.poll_seconds:g} s" if self.poll_seconds >= 1 else f"{1_000 * self.poll_seconds:.0f} ms"
 
@@ -57,11 +57,11 @@ class _Taken(RelayHooks):
     """When each message was taken, by this process's clock; written by the relay's thread."""
 
     def __init__(self) -> None:
-        self.at: dict[str, float] = {}
+        self.taken_at: dict[str, float] = {}
 
     def before_publish(self, head: Head, _: int) -> None:
         """Remember it."""
-        self.at[head.deduplication_id] = _clock.monotonic()
+        self.taken_at[head.deduplication_id] = _clock.monotonic()
 
 
 @dataclass(slots=True)
@@ -75,7 +75,7 @@ class _Seen:
 
 def measure(urls: Mapping[str, str], rounds: int) -> Section:
     """Return the delays on Postgres for several poll intervals, and for commits that tell."""
-    cells = [*map(_Cell, _POLLS_SECONDS), _Cell(_LISTENING_POLL_SECONDS, is_told=True)]
+    cells = [*map(_Cell, _POLLS_SECONDS), _Cell(_LISTENING_POLL_SECONDS, is_notified=True)]
     seen = {cell: _Seen() for cell in cells}
     with sink.running(0) as url, places.fresh(urls[POSTGRES]) as engine:
         sns = publisher.client(url, "eu-central-1")
@@ -86,69 +86,71 @@ def measure(urls: Mapping[str, str], rounds: int) -> Section:
     return _section(seen)
 
 
-def _once(writers: Engine, publish: Publisher, cell: _Cell, chance: random.Random, seen: _Seen) -> None:
+def _once(writers: Engine, publish: Publisher, cell: _Cell, rng: random.Random, seen: _Seen) -> None:
     """Run a relay; leave it alone for a while, then write to it at instants that have nothing to do with its own."""
     engine = engines.engine(writers.url.render_as_string(hide_password=False))
-    asked = count()
-    hooks.listen(engine, "before_cursor_execute", lambda *_: next(asked))
+    counted = count()
+    hooks.listen(engine, "before_cursor_execute", lambda *_: next(counted))
     settings, taken, stop = RelaySettings(poll_seconds=cell.poll_seconds), _Taken(), Stop()
     relay = Relay(
         Store(engine, TOPIC), Lease(engine, TOPIC, lease_seconds=30), publish, settings=settings, hooks=[taken]
     )
-    wait = CommitWait(engine, TOPIC, stop) if cell.is_told else PollWait(stop)
-    thread = threading.Thread(target=run, args=(relay, wait, settings), kwargs={"chance": chance})
+    wait = CommitWait(engine, TOPIC, stop) if cell.is_notified else PollWait(stop)
+    thread = threading.Thread(target=run, args=(relay, wait, settings), kwargs={"rng": rng})
     thread.start()
     try:
-        outbox = Outbox(TOPIC, notify=cell.is_told)
-        _written(writers, outbox, _Taken(), chance, 1)  # the first publish makes connections
+        outbox = Outbox(TOPIC, notify=cell.is_notified)
+        _written(writers, outbox, _Taken(), rng, 1)  # the first publish makes connections
         _clock.sleep(2 * cell.unit_seconds)
-        began, before = _clock.monotonic(), next(asked)
-        _clock.sleep(5.0 if cell.is_told else max(1.0, 3 * cell.poll_seconds))
-        seen.queries.append((next(asked) - 1 - before) / (_clock.monotonic() - began))
+        began, before = _clock.monotonic(), next(counted)
+        _clock.sleep(5.0 if cell.is_notified else max(1.0, 3 * cell.poll_seconds))
+        seen.queries.append((next(counted) - 1 - before) / (_clock.monotonic() - began))
         committed = _Taken()
-        _written(writers, outbox, committed, chance, round(_PER_SECOND * max(3.0, 4 * cell.unit_seconds)))
+        _written(writers, outbox, committed, rng, round(_PER_SECOND * max(3.0, 4 * cell.unit_seconds)))
         eventually(
-            lambda: committed.at.keys() <= taken.at.keys(), timeout_seconds=30, describe="all messages to be taken"
+            lambda: committed.taken_at.keys() <= taken.taken_at.keys(),
+            timeout_seconds=30,
+            describe="all messages to be taken",
         )
     finally:
-        stop.ask()
+        stop.request()
         thread.join()
         engine.dispose()
-    waited = [1_000 * max(0.0, taken.at[id_] - at) for id_, at in committed.at.items()]
+    waited = [1_000 * max(0.0, taken.taken_at[id_] - committed_at) for id_, committed_at in committed.taken_at.items()]
     cuts = quantiles(waited, n=20)
     seen.median.append(cuts[9])
     seen.p95.append(cuts[18])
 
 
-def _written(engine: Engine, outbox: Outbox, committed: _Taken, chance: random.Random, messages: int) -> None:
+def _written(engine: Engine, outbox: Outbox, committed: _Taken, rng: random.Random, messages: int) -> None:
     """Commit messages, each of a group of its own, at random instants."""
     for _ in range(messages):
-        _clock.sleep(chance.expovariate(_PER_SECOND))
-        event = Event(type="a.b", group=f"g{chance.getrandbits(40)}", data={})
+        _clock.sleep(rng.expovariate(_PER_SECOND))
+        event = Event(type="a.b", group=f"g{rng.getrandbits(40)}", data={})
         with engine.begin() as connection:
             outbox.write(connection, [event])
-        committed.at[event.id] = _clock.monotonic()
+        committed.taken_at[event.id] = _clock.monotonic()
 
 
 def _section(seen: Mapping[_Cell, _Seen]) -> Section:
     rows = []
-    for cell, one in seen.items():
-        median, p95, queries = (Measured(tuple(values)) for values in (one.median, one.p95, one.queries))
-        how = f"LISTEN, and a look every {cell.poll_seconds:g} s" if cell.is_told else f"a look every {cell.name}"
+    for cell, measured in seen.items():
+        median, p95, queries = (Measured(tuple(values)) for values in (measured.median, measured.p95, measured.queries))
+        how = f"LISTEN, and a look every {cell.poll_seconds:g} s" if cell.is_notified else f"a look every {cell.name}"
         rows.append(
             (how, f"{median.median:,.1f}", median.noise, f"{p95.median:,.1f}", p95.noise, f"{queries.median:,.1f}")
         )
-    polled = {cell: one for cell, one in seen.items() if not cell.is_told}
-    told = [
+    polled = {cell: item for cell, item in seen.items() if not cell.is_notified}
+    section_lines = [
         point
-        for cell, one in seen.items()
-        if cell.is_told
-        for point in (_point(one.queries, one.median, ""), _point(one.queries, one.p95, cell.name))
+        for cell, entry in seen.items()
+        if cell.is_notified
+        for point in (_point(entry.queries, entry.median, ""), _point(entry.queries, entry.p95, cell.name))
     ]
     given = [
-        Line("p50", [_point(one.queries, one.median, "") for cell, one in polled.items()]),
-        Line("p95", [_point(one.queries, one.p95, cell.name) for cell, one in polled.items()]),
-        Line("LISTEN, p50 and p95", told, is_joined=False),
+        Line("p50", [_point(entry.queries, entry.median, "") for cell, entry in polled.items()]),
+        Line("p95", [_point(entry.queries, entry.p95, cell.name) for cell, entry in polled.items()]),
+        Line("LISTEN, p50 and p95", section_lines, is_joined=False),
     ]
     plot = lines(
         "What a look more often buys, and costs",

@@ -179,7 +179,7 @@ def _looping(sqs: Any, url: str, lanes: int, batch: int) -> Iterator[Counts]:
     tally, has_ended = Tally(), threading.Event()
 
     def loop() -> None:
-        chance = random.Random()
+        rng = random.Random()
         while not has_ended.is_set():
             answer = sqs.receive_message(
                 QueueUrl=url,
@@ -187,13 +187,13 @@ def _looping(sqs: Any, url: str, lanes: int, batch: int) -> Iterator[Counts]:
                 WaitTimeSeconds=1,
                 MessageSystemAttributeNames=["All"],
                 MessageAttributeNames=["All"],
-                ReceiveRequestAttemptId=str(uuid.UUID(int=chance.getrandbits(128), version=4)),
+                ReceiveRequestAttemptId=str(uuid.UUID(int=rng.getrandbits(128), version=4)),
             )
             received = answer.get("Messages", [])
             if batch == 1 and received:
                 sqs.delete_message(QueueUrl=url, ReceiptHandle=received[0]["ReceiptHandle"])
             elif received:
-                entries = [{"Id": str(n), "ReceiptHandle": one["ReceiptHandle"]} for n, one in enumerate(received)]
+                entries = [{"Id": str(n), "ReceiptHandle": entry["ReceiptHandle"]} for n, entry in enumerate(received)]
                 sqs.delete_message_batch(QueueUrl=url, Entries=entries)
             for _ in received:
                 tally.add(metrics.HANDLED)
@@ -277,8 +277,8 @@ def _localstack_table(found: Mapping[_Cell, Measured]) -> str:
 
 def _calls_table(spent: Mapping[_Cell, _Spent]) -> str:
     """Return calls as they were counted on LocalStack, and what AWS would ask for them."""
-    worker = sum((one.calls for cell, one in spent.items() if "worker" in cell.what), Counter[str]())
-    messages = sum(one.messages for cell, one in spent.items() if "worker" in cell.what and one.calls)
+    worker = sum((entry.calls for cell, entry in spent.items() if "worker" in cell.what), Counter[str]())
+    messages = sum(entry.messages for cell, entry in spent.items() if "worker" in cell.what and entry.calls)
     batch = spent[_Cell(BATCH, 1)]
     counted = {1: (worker, messages), _BATCH: (batch.calls, batch.messages)}
     rows = []
@@ -308,6 +308,6 @@ def _polls_table() -> str:
     rows = []
     for rate in _RATES_PER_SECOND:
         added = [pollers / limits.WAIT_SECONDS_MAX / rate for pollers in (lanes, 1)]
-        rows.append((f"{rate:g}", *(f"{1_000_000 * one * prices.usd('SQS FIFO request'):.2f}" for one in added)))
+        rows.append((f"{rate:g}", *(f"{1_000_000 * item * prices.usd('SQS FIFO request'):.2f}" for item in added)))
     head = ("messages/s", f"{lanes} lanes, US dollars a million at most", "1 poller, ten a receive")
     return table(head, rows, text_columns=0)

@@ -31,8 +31,8 @@ def _tree(pid: int) -> list[list[str]]:
             children[int(stat[1])].append(int(folder.name))
     found, waiting = [], [pid]
     while waiting:
-        one = waiting.pop()
-        if one in fields:
-            found.append(fields[one])
-            waiting += children[one]
+        item = waiting.pop()
+        if item in fields:
+            found.append(fields[item])
+            waiting += children[item]
     return found

@@ -64,7 +64,7 @@ class _Scaled(NamedTuple):
     late: Measured
 
 
-type _Ask = Callable[..., dict[str, Any]]
+type _Measure = Callable[..., dict[str, Any]]
 _SPARK, _ALONE, _THEIRS = "Sluice in Spark, ", "Sluice's publisher alone, ", ""
 _SERIES = [_SPARK, _ALONE, _THEIRS]
 
@@ -80,20 +80,20 @@ def measure(_: Mapping[str, str], rounds: int) -> Section:
             sink.running(0, certificate) as tls,
             sink.running(_DELAY_SECONDS, spread_seconds=_SPREAD_SECONDS) as slow,
             sink.running(0, calls_per_second=_LIMIT_PER_SECOND / _CALL_MESSAGES) as limited,
-            _publishers() as ask,
-            _publishers("--alone") as ask_alone,
+            _publishers() as publish_with,
+            _publishers("--alone") as publish_alone,
         ):
             urls = {False: plain, True: tls}
-            for one, tasks in (
-                (ask, 1),
-                (ask, max(_TASKS)),
-                (ask_alone, 1),
+            for item, tasks in (
+                (publish_with, 1),
+                (publish_with, max(_TASKS)),
+                (publish_alone, 1),
             ):  # what comes first pays for what is made once
-                one(transport="sockets", service="sqs", url=tls, messages=20_000, tasks=tasks, rate=None)
-            cells = _cells(urls, {_SPARK: ask, _ALONE: ask_alone})
+                item(transport="sockets", service="sqs", url=tls, messages=20_000, tasks=tasks, rate=None)
+            cells = _cells(urls, {_SPARK: publish_with, _ALONE: publish_alone})
             found = interleaved(cells, rounds)
-            scaled = _scaled(limited, ask, rounds)
-            latencies = ask(transport="sockets", service="sqs", url=slow, messages=3_000, tasks=1, rate=500.0)
+            scaled = _scaled(limited, publish_with, rounds)
+            latencies = publish_with(transport="sockets", service="sqs", url=slow, messages=3_000, tasks=1, rate=500.0)
     return _section(found, scaled, latencies["latencies_us"])
 
 
@@ -117,7 +117,7 @@ def _certificate(folder: Path) -> tuple[Path, Path]:
 
 
 @contextmanager
-def _publishers(*options: str) -> Iterator[_Ask]:
+def _publishers(*options: str) -> Iterator[_Measure]:
     """Yield what does one job, in a Spark of its own or without."""
     command = [sys.executable, "-m", "benchmarks.publish_spark", *options]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
@@ -125,28 +125,30 @@ def _publishers(*options: str) -> Iterator[_Ask]:
         assert process.stdout is not None
         questions, answers = process.stdin, process.stdout
 
-        def ask(**job: Any) -> dict[str, Any]:
+        def publish_with(**job: Any) -> dict[str, Any]:
             print(json.dumps(job), file=questions, flush=True)
             answer: dict[str, Any] = json.loads(answers.readline())
             assert answer["messages"] >= job["messages"], f"{job} sent only {answer['messages']} messages"
             return answer
 
-        yield ask
+        yield publish_with
         questions.close()
 
 
-def _cells(urls: Mapping[bool, str], asks: Mapping[str, _Ask]) -> dict[_Cell, Callable[[], float]]:
+def _cells(urls: Mapping[bool, str], requests: Mapping[str, _Measure]) -> dict[_Cell, Callable[[], float]]:
     cells: dict[_Cell, Callable[[], float]] = {}
     for (is_tls, url), service in product(urls.items(), ("sns", "sqs")):
         for kind, client in (*product([_SPARK], _MESSAGES), (_ALONE, "sockets")):
-            cells[_Cell(kind, client, service, is_tls)] = partial(_ours, asks[kind], client, service, url)
+            cells[_Cell(kind, client, service, is_tls)] = partial(_ours, requests[kind], client, service, url)
         for client in _CALLS:
             cells[_Cell(_THEIRS, client, service, is_tls)] = partial(_theirs, client, service, url)
     return cells
 
 
-def _ours(ask: _Ask, transport: str, service: str, url: str) -> float:
-    took = ask(transport=transport, service=service, url=url, messages=_MESSAGES[transport], tasks=1, rate=None)
+def _ours(publish_with: _Measure, transport: str, service: str, url: str) -> float:
+    took = publish_with(
+        transport=transport, service=service, url=url, messages=_MESSAGES[transport], tasks=1, rate=None
+    )
     return float(took["messages"] / took["processor_seconds"])
 
 
@@ -157,7 +159,7 @@ def _theirs(client: str, service: str, url: str) -> float:
     return float(took["messages"] / took["processor_seconds"])
 
 
-def _scaled(url: str, ask: _Ask, rounds: int) -> dict[int, _Scaled]:
+def _scaled(url: str, publish_with: _Measure, rounds: int) -> dict[int, _Scaled]:
     """Return what tasks do that are offered the same each, without what a job costs that publishes next to nothing."""
     costs: dict[int, list[float]] = {tasks: [] for tasks in _TASKS}
     lates: dict[int, list[float]] = {tasks: [] for tasks in _TASKS}
@@ -165,8 +167,8 @@ def _scaled(url: str, ask: _Ask, rounds: int) -> dict[int, _Scaled]:
     def rate(tasks: int) -> float:
         per_second = _TASK_PER_SECOND * tasks
         job = {"transport": "sockets", "service": "sqs", "url": url, "tasks": tasks, "rate": per_second}
-        few = ask(**job, messages=_FEW_MESSAGES, linger_seconds=_LINGER_SECONDS)
-        took = ask(**job, messages=per_second * _SCALED_SECONDS, linger_seconds=_LINGER_SECONDS)
+        few = publish_with(**job, messages=_FEW_MESSAGES, linger_seconds=_LINGER_SECONDS)
+        took = publish_with(**job, messages=per_second * _SCALED_SECONDS, linger_seconds=_LINGER_SECONDS)
         more = took["messages"] - few["messages"]
         costs[tasks].append(1e6 * (took["processor_seconds"] - few["processor_seconds"]) / more)
         lates[tasks].append((percentile(took["late_us"], 0.99) or 0) / 1e6)
@@ -200,8 +202,8 @@ def _costs(found: Mapping[_Cell, Measured]) -> str:
     return table(head, rows, text_columns=3)
 
 
-def _place(one: tuple[_Cell, Measured]) -> tuple[str, bool, float]:
-    return one[0].service, one[0].is_tls, -one[1].median
+def _place(cell: tuple[_Cell, Measured]) -> tuple[str, bool, float]:
+    return cell[0].service, cell[0].is_tls, -cell[1].median
 
 
 def _plot(found: Mapping[_Cell, Measured]) -> str:
@@ -219,13 +221,13 @@ def _plot(found: Mapping[_Cell, Measured]) -> str:
 
 
 def _scaling(scaled: Mapping[int, _Scaled]) -> str:
-    one = scaled[1].rate
+    item = scaled[1].rate
     rows = [
         (
             tasks,
             f"{_TASK_PER_SECOND * tasks:,}",
             f"{found.rate.median:,.0f}",
-            found.rate.over(one).ratio,
+            found.rate.over(item).ratio,
             f"{found.late.median:.2f}",
             f"{found.cost.median:.0f}",
             found.cost.noise,

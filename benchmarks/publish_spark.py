@@ -28,7 +28,7 @@ from spark_load.profiles.profile import Profile
 from spark_load.publish.job import publish, publish_share
 from spark_load.run.driver import TASK_MODULES
 from spark_load.runtime import spark_session
-from spark_load.runtime.deployment import Site
+from spark_load.runtime.deployment import Deployment
 from spark_load.runtime.task_context import Run
 
 _BODY_BYTES = 1_024
@@ -71,14 +71,14 @@ def _took(
         run = Run(
             id="20260101T000000-local-publish-0000",
             folder=Path(folder),
-            site=_site(url),
+            deployment=_deployment(url),
             plan=Plan(profile, 1),
             clock_id=clock_id(),
             clock_offset_us=wall_minus_monotonic_us(),
             transport=transport,
         )
         began, began_processor = _clock.monotonic(), processor_seconds(os.getpid())
-        run.board(_clock).start(_clock.now_us() + (_STARTING_US if rate else 0))
+        run.coordinator(_clock).start(_clock.now_us() + (_STARTING_US if rate else 0))
         done = _published(spark, run)
         seconds, processor = _clock.monotonic() - began, processor_seconds(os.getpid()) - began_processor
         return {
@@ -100,16 +100,16 @@ def _recorded(journals: Path) -> dict[str, Any]:
     """Return how long answers took, how late messages were answered, and how long the load took."""
     table = pa.concat_tables(map(read_journal, journals.iterdir()))
     table = table.filter(pc.and_(pc.equal(table.column("kind"), "published"), pc.greater_equal(table.column("idx"), 0)))
-    asked, answered = table.column("invoked_at_us"), table.column("responded_at_us")
+    invoked, answered = table.column("invoked_at_us"), table.column("responded_at_us")
     return {
-        "latencies_us": pc.subtract(answered, asked).to_pylist(),
+        "latencies_us": pc.subtract(answered, invoked).to_pylist(),
         "late_us": pc.subtract(answered, table.column("intended_at_us")).to_pylist(),
-        "load_seconds": (pc.max(answered).as_py() - pc.min(asked).as_py()) / 1e6,
+        "load_seconds": (pc.max(answered).as_py() - pc.min(invoked).as_py()) / 1e6,
     }
 
 
-def _site(url: str) -> Site:
-    return Site(
+def _deployment(url: str) -> Deployment:
+    return Deployment(
         endpoint_url=url,
         region="us-east-1",
         topic_arn="arn:aws:sns:us-east-1:000000000000:t.fifo",

@@ -13,7 +13,7 @@ from benchmarks.report import Section, table
 from benchmarks.rounds import Measured, interleaved
 from sluice.clock import SystemClock
 from sluice.messaging.envelope import Event
-from sluice.messaging.outbox.store import Head, Outcome, Store
+from sluice.messaging.outbox.store import Head, PublishOutcome, Store
 from sluice.messaging.relay import publisher
 from sluice.messaging.relay.lease import Lease
 from sluice.messaging.relay.publisher import Publisher
@@ -65,7 +65,7 @@ class _TimedStore(Store):
 class _TimedPublisher(Publisher):
     spent: _Spent
 
-    def publish(self, heads: Sequence[Head]) -> list[Outcome]:
+    def publish(self, heads: Sequence[Head]) -> list[PublishOutcome]:
         """Publish, timed and counted."""
         began = _clock.monotonic()
         outcomes = super().publish(heads)
@@ -144,7 +144,7 @@ def _section(found: Mapping[_Cell, Measured], spent: Mapping[_Cell, _Spent]) -> 
             rate.median,
             f"{rate.median:,.0f}",
         )
-        for cell, rate in sorted(found.items(), key=lambda one: (one[0].delay_seconds, one[0].groups))
+        for cell, rate in sorted(found.items(), key=lambda value: (value[0].delay_seconds, value[0].groups))
     ]
     plot = bars("What one relay takes to the topic", "messages/s, by groups and the topic's delay", places_seen, drawn)
     return Section(tables={"relay": table(head, rows, text_columns=2)}, plots={"relay": plot})

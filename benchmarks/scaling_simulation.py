@@ -77,7 +77,7 @@ class Scenario:
 
 
 @dataclass(slots=True)
-class Outcome:
+class SimulationResult:
     """What came of it: task minutes paid for, messages done, their latencies; tasks asked for and metrics by minute."""
 
     task_minutes: float = 0
@@ -114,7 +114,7 @@ class _Queue:
         """Return the age of the oldest message not yet done."""
         return max((second - arrivals[0] for arrivals in self.waiting if arrivals), default=0.0)
 
-    def work(self, lanes: int, second: int, outcome: Outcome) -> float:
+    def work(self, lanes: int, second: int, outcome: SimulationResult) -> float:
         """Work one second with that many lanes, one group each; return the lanes that had work, on average."""
         groups = len(self.waiting)
         active = [g for offset in range(groups) if self.waiting[g := (self._next + offset) % groups]]
@@ -130,7 +130,7 @@ class _Queue:
         self._next = (self._next + 1) % groups
         return used
 
-    def _work_on(self, group: int, seconds: float, second: int, outcome: Outcome) -> float:
+    def _work_on(self, group: int, seconds: float, second: int, outcome: SimulationResult) -> float:
         spent = 0.0
         while self.waiting[group] and spent < seconds:
             step = min(seconds - spent, self._processing - self._progress[group])
@@ -143,12 +143,12 @@ class _Queue:
         return spent
 
 
-def simulate(scenario: Scenario, expression: Term, *, seed: int = 1, wake: bool = False) -> Outcome:
+def simulate(scenario: Scenario, expression: Term, *, seed: int = 1, wake: bool = False) -> SimulationResult:
     """Run a scenario with tasks scaled by the expression; return what came of it."""
     rng = random.Random(seed)
     queue, outcome = (
         _Queue(len(scenario.group_shares), scenario.processing_seconds + scenario.overhead_seconds),
-        Outcome(),
+        SimulationResult(),
     )
     results: list[float | None] = []
     flight_share = scenario.processing_seconds / (scenario.processing_seconds + scenario.overhead_seconds)
@@ -184,12 +184,12 @@ def simulate(scenario: Scenario, expression: Term, *, seed: int = 1, wake: bool 
         outcome.task_minutes += tasks
         outcome.tasks.append(tasks)
         late = {name: late_by(values, scenario.lag(name)) for name, values in outcome.metrics.items()}
-        results.append(expression.at(late, minute))
+        results.append(expression.value_at(late, minute))
         cooling, resting, waking = max(0, cooling - 1), max(0, resting - 1), max(0, waking - 1)
         wanted = _track(results, tasks, scenario, before=before if resting else tasks, cooling=cooling)
         if wanted > tasks and not resting:
             before, resting = tasks, scenario.scale_out_rest_minutes
-        if wake and not waking and backlog.work_without_workers().at(late, minute):
+        if wake and not waking and backlog.work_without_workers().value_at(late, minute):
             wanted, waking = min(scenario.max_tasks, max(wanted, tasks + 1)), _WAKE_COOLDOWN_MINUTES
         if wanted < tasks:
             cooling = _SCALE_IN_COOLDOWN_MINUTES
@@ -287,7 +287,7 @@ class _FilledWithZero(backlog.Metric):
     def text(self) -> str:
         return f"FILL({self.id}, 0)"
 
-    def at(self, series: Mapping[str, backlog.Series], minute: int) -> float | None:
+    def value_at(self, series: Mapping[str, backlog.Series], minute: int) -> float | None:
         value = series[self.id][minute]
         return 0.0 if value is None else value
 

@@ -120,18 +120,18 @@ class _Connection(asyncio.Protocol):
             else:
                 self._respond(*_answered(head, body))
 
-    def _respond(self, kind: str, said: bytes) -> None:
-        head = f"HTTP/1.1 200 OK\r\nContent-Type: {kind}\r\nContent-Length: {len(said)}\r\n\r\n"
-        self._transport.write(head.encode() + said)
+    def _respond(self, kind: str, body: bytes) -> None:
+        head = f"HTTP/1.1 200 OK\r\nContent-Type: {kind}\r\nContent-Length: {len(body)}\r\n\r\n"
+        self._transport.write(head.encode() + body)
 
 
 def _answered(head: bytes, body: bytes) -> tuple[str, bytes]:
-    asked = _SQS.search(head)
-    if asked is None:
+    match = _SQS.search(head)
+    if match is None:
         return "text/xml", answer(body)
-    if asked[1] == b"SendMessageBatch":
+    if match[1] == b"SendMessageBatch":
         return "application/x-amz-json-1.0", _sent(tuple(_JSON_ID.findall(body)))
-    return "application/x-amz-json-1.0", source.answer(asked[1].decode(), body)
+    return "application/x-amz-json-1.0", source.answer(match[1].decode(), body)
 
 
 async def _serve(delay_seconds: Callable[[], float], tls: ssl.SSLContext | None) -> None:

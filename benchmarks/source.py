@@ -17,11 +17,11 @@ _numbers = count()
 
 def answer(operation: str, body: bytes) -> bytes:
     """Return what SQS answers to a call: as many messages as asked for, or that what was asked is done."""
-    asked = json.loads(body)
+    request = json.loads(body)
     if operation == "ReceiveMessage":
-        return json.dumps({"Messages": [_message() for _ in range(asked.get("MaxNumberOfMessages", 1))]}).encode()
-    if "Entries" in asked:
-        return json.dumps({"Successful": [{"Id": one["Id"]} for one in asked["Entries"]], "Failed": []}).encode()
+        return json.dumps({"Messages": [_message() for _ in range(request.get("MaxNumberOfMessages", 1))]}).encode()
+    if "Entries" in request:
+        return json.dumps({"Successful": [{"Id": entry["Id"]} for entry in request["Entries"]], "Failed": []}).encode()
     return b"{}"
 
 

@@ -119,15 +119,15 @@ def _run(url: str, endpoint: str, kind: str) -> Seen:
 
 def _handle(session: Session, event: Event, context: Context) -> Outcome:
     """Write down that it happened, if nothing comes between."""
-    if _chance("fails", event.id, context.attempt) < _FAILING_PERCENT:
+    if _hashed_random("fails", event.id, context.attempt) < _FAILING_PERCENT:
         return Retry(reason="as one in ten does")
     session.execute(insert(_effects).values(group_id=event.group, seq=context.seq))
-    if context.attempt == 1 and _chance("is slow", event.id) < _SLOW_PERCENT:
+    if context.attempt == 1 and _hashed_random("is slow", event.id) < _SLOW_PERCENT:
         _clock.sleep(_SLOW_SECONDS)
     return Ack()
 
 
-def _chance(*of: object) -> int:
+def _hashed_random(*of: object) -> int:
     """Return 0 to 99, the same for the same."""
     return crc32(repr(of).encode()) % 100
 
@@ -146,19 +146,19 @@ def _watched(sqs: Any) -> Counter[str]:
             )
             handles[message["ReceiptHandle"]] = event_id, receive_count
 
-    def asked(params: Mapping[str, Any], **_: object) -> None:
-        if _chance("is not deleted", *handles[params["ReceiptHandle"]]) < _UNDELETED_PERCENT:
+    def record_request(params: Mapping[str, Any], **_: object) -> None:
+        if _hashed_random("is not deleted", *handles[params["ReceiptHandle"]]) < _UNDELETED_PERCENT:
             raise EndpointConnectionError(endpoint_url=sqs.meta.endpoint_url)
 
     sqs.meta.events.register("after-call.sqs.ReceiveMessage", came)
-    sqs.meta.events.register("provide-client-params.sqs.DeleteMessage", asked)
+    sqs.meta.events.register("provide-client-params.sqs.DeleteMessage", record_request)
     return received
 
 
 def _is_empty(sqs: Any, url: str) -> bool:
     names = ["ApproximateNumberOfMessages", "ApproximateNumberOfMessagesNotVisible"]
-    asked = sqs.get_queue_attributes(QueueUrl=url, AttributeNames=names)
-    return all(int(asked["Attributes"][name]) == 0 for name in names)
+    attributes = sqs.get_queue_attributes(QueueUrl=url, AttributeNames=names)
+    return all(int(attributes["Attributes"][name]) == 0 for name in names)
 
 
 def _seen(engine: Engine, received: Counter[str], counted: Counter[str], seconds: float) -> Seen:
@@ -187,22 +187,22 @@ def _by_group(rows: Sequence[Row[Any, Any]]) -> dict[str, list[int]]:
 
 def _section(seen: Mapping[str, list[Seen]]) -> Section:
     def row(what: str, value: Callable[[Seen], float], shown: str = "{:.0f}") -> tuple[str, ...]:
-        return what, *(_span([value(one) for one in runs], shown) for runs in seen.values())
+        return what, *(_span([value(run) for run in runs], shown) for runs in seen.values())
 
     rows = [
-        row("handled after a later one of its group", lambda one: one.late / _MESSAGES, "{:.1%}"),
-        row("most later ones handled before one", lambda one: one.depth),
-        row("received again unasked", lambda one: one.repeated / _MESSAGES, "{:.1%}"),
-        row("of those, handled before: dropped by the inbox", lambda one: one.dropped / _MESSAGES, "{:.1%}"),
-        row("effects that happened twice", lambda one: one.twice),
-        row("messages without an effect at the end", lambda one: one.missing),
-        row("numbers the inbox misses at the end", lambda one: one.open),
-        row("seconds until the queue was empty", lambda one: one.seconds),
+        row("handled after a later one of its group", lambda seen: seen.late / _MESSAGES, "{:.1%}"),
+        row("most later ones handled before one", lambda seen: seen.depth),
+        row("received again unasked", lambda seen: seen.repeated / _MESSAGES, "{:.1%}"),
+        row("of those, handled before: dropped by the inbox", lambda seen: seen.dropped / _MESSAGES, "{:.1%}"),
+        row("effects that happened twice", lambda seen: seen.twice),
+        row("messages without an effect at the end", lambda seen: seen.missing),
+        row("numbers the inbox misses at the end", lambda seen: seen.open),
+        row("seconds until the queue was empty", lambda seen: seen.seconds),
     ]
     return Section(tables={"standard": table(("", *seen), rows, text_columns=1)}, plots={})
 
 
 def _span(values: list[float], shown: str) -> str:
     """Return the median of the rounds, with the least and the most where they differ."""
-    least, middle, most = (shown.format(one) for one in (min(values), Measured(tuple(values)).median, max(values)))
+    least, middle, most = (shown.format(item) for item in (min(values), Measured(tuple(values)).median, max(values)))
     return middle if least == most else f"{middle} ({least} to {most})"

@@ -24,7 +24,7 @@ from sluice.messaging.outbox.outbox import Outbox
 _WRITERS = (1, 8)
 _SECONDS = 1.5
 _MANY = 1_000
-PLAIN, ONE, MANY = "plain insert", "one group", "many groups"
+PLAIN, SINGLE, MANY = "plain insert", "one group", "many groups"
 _clock = SystemClock()
 _together: dict[int, Barrier] = {}
 
@@ -39,10 +39,10 @@ class _Cell:
 
 def measure(urls: Mapping[str, str], rounds: int) -> Section:
     """Return what 1 and 8 writers commit, each a process of its own, one event a transaction."""
-    listed = [_Cell(SQLITE, 1, kind) for kind in (PLAIN, ONE, MANY)]
+    listed = [_Cell(SQLITE, 1, kind) for kind in (PLAIN, SINGLE, MANY)]
     for writers in _WRITERS:
-        listed += [_Cell(POSTGRES, writers, kind) for kind in (PLAIN, ONE, MANY)]
-        listed += [_Cell(POSTGRES, writers, kind, is_notified=True) for kind in (ONE, MANY)]
+        listed += [_Cell(POSTGRES, writers, kind) for kind in (PLAIN, SINGLE, MANY)]
+        listed += [_Cell(POSTGRES, writers, kind, is_notified=True) for kind in (SINGLE, MANY)]
     spawning = multiprocessing.get_context("spawn")
     barriers = {writers: spawning.Barrier(writers) for writers in _WRITERS}
     with ProcessPoolExecutor(max(_WRITERS), spawning, initializer=_remember, initargs=(barriers,)) as pool:
@@ -60,18 +60,18 @@ def _rate(pool: ProcessPoolExecutor, url: str, cell: _Cell) -> float:
     with places.fresh(url) as engine:
         places.settle(engine)
         writing = [pool.submit(_write, url, cell, number) for number in range(cell.writers)]
-        return sum(one.result() for one in writing)
+        return sum(future.result() for future in writing)
 
 
 def _write(url: str, cell: _Cell, number: int) -> float:
     """Return transactions a second of one writer, who begins with the others. Runs in a process of the pool."""
-    engine, chance = _engine(url), random.Random(number)
+    engine, rng = _engine(url), random.Random(number)
     add = _plainly(number) if cell.kind == PLAIN else partial(_to_outbox, Outbox(TOPIC, notify=cell.is_notified))
     engine.connect().close()
     _together[cell.writers].wait()
     began, count = _clock.monotonic(), 0
     while _clock.monotonic() - began < _SECONDS:
-        group = "g" if cell.kind == ONE else f"g{chance.randrange(_MANY)}"
+        group = "g" if cell.kind == SINGLE else f"g{rng.randrange(_MANY)}"
         with engine.begin() as connection:
             add(connection, Event(type="a.b", group=group, data={"n": count}))
         count += 1

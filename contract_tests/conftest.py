@@ -19,7 +19,7 @@ from contract_tests.promises import CORE, PROMISES, Promiser
 from contract_tests.proving import mutation, results
 from contract_tests.resources import Resources
 from contract_tests.targets import aws, binding, options
-from contract_tests.targets.byo_queues import Given, GivenResources
+from contract_tests.targets.byo_queues import ByoQueueResources, Given
 from emulator import localstack
 from sluice import deviations
 from sluice.clock import waiting_on
@@ -74,7 +74,7 @@ def pytest_configure(config: pytest.Config) -> None:
             raise pytest.UsageError("--mutants goes with --target simulator and without --prove")
         config.pluginmanager.register(mutation)
     if config.getoption("--results") and (config.getoption("--mutants") or config.getoption("--prove")):
-        raise pytest.UsageError("--results tells of an honest run: it goes without --prove and --mutants")
+        raise pytest.UsageError("--results reports a run without faults: leave out --prove and --mutants")
     if not hasattr(config, "workerinput") and not config.option.collectonly:
         _start(config)
     if config.getoption("--results") and not config.option.collectonly:
@@ -222,8 +222,8 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
     for proof in proofs:
         promise, saboteur, seen, line = proof.split()
         reason = deviations.of_promise(os.environ[_TARGET], promise) if seen == "deviates" else None
-        said = line if reason is None else f"{line} (red by itself: {reason})"
-        terminalreporter.write_line(f"{promise:8} {saboteur:26} {seen:9} {said}")
+        text = line if reason is None else f"{line} (red by itself: {reason})"
+        terminalreporter.write_line(f"{promise:8} {saboteur:26} {seen:9} {text}")
     unproven = sorted(set(PROMISES) - {proof.split()[0] for proof in proofs})
     count = {seen: sum(proof.split()[2] == seen for proof in proofs) for seen in ("red", "deviates", "GREEN", "ERROR")}
     terminalreporter.write_line(
@@ -287,12 +287,12 @@ def deployment(deployed: Environment, target: binding.Target, saboteur: str | No
 @pytest.fixture
 def resources(
     request: pytest.FixtureRequest, target: binding.Target, saboteur: str | None
-) -> Iterator[Resources | GivenResources]:
+) -> Iterator[Resources | ByoQueueResources]:
     """Yield a maker of queues and topics that belong to this test alone, or what hands out the given ones."""
     sqs, sns = target.make_client("sqs"), target.make_client("sns")
     if _given in request.config.stash:
         given, _ = request.config.stash[_given]
-        lent = GivenResources(target, given, sqs, sns, number=next(_given_tests))
+        lent = ByoQueueResources(target, given, sqs, sns, number=next(_given_tests))
         yield lent
         lent.close()
         return

@@ -49,8 +49,8 @@ def refusal(call: Callable[..., object], *arguments: object, **parameters: objec
     try:
         answer = call(*arguments, **parameters)
     except ClientError as error:
-        said = error.response
-        return said["Error"]["Code"], said["ResponseMetadata"]["HTTPStatusCode"], said["Error"]["Message"]
+        response = error.response
+        return response["Error"]["Code"], response["ResponseMetadata"]["HTTPStatusCode"], response["Error"]["Message"]
     raise AssertionError(f"accepted, should have been refused: {answer!r}")
 
 
@@ -78,7 +78,7 @@ def entry(body: str, **more: Any) -> dict[str, Any]:
 
 
 @dataclass(frozen=True, slots=True)
-class Queue:
+class QueueUnderTest:
     """One SQS queue. Every method is one API call, except those whose docstring says that they wait."""
 
     sqs: Any
@@ -191,8 +191,8 @@ class Queue:
         return [*drained, *self.receive(most=10, wait=_LONG_POLL_SECONDS)]
 
 
-def drain_each(queues: Sequence[Queue], count: int) -> list[list[Message]]:
-    """Drain several queues at once, `count` messages from each, as `Queue.drain` does."""
+def drain_each(queues: Sequence[QueueUnderTest], count: int) -> list[list[Message]]:
+    """Drain several queues at once, `count` messages from each, as `QueueUnderTest.drain` does."""
     with ThreadPoolExecutor(len(queues)) as pool:
         return list(pool.map(lambda queue: queue.drain(count), queues))
 
@@ -214,8 +214,8 @@ class Topic:
     def publish_batch(self, *entries: dict[str, Any]) -> dict[str, Any]:
         """Publish a batch; what an entry does not say is `Id` from 1, group `g1`, and the `Id` as deduplication id."""
         complete = [
-            {"Id": str(at), "MessageGroupId": "g1", "MessageDeduplicationId": str(entry.get("Id", at)), **entry}
-            for at, entry in enumerate(entries, 1)
+            {"Id": str(index), "MessageGroupId": "g1", "MessageDeduplicationId": str(entry.get("Id", index)), **entry}
+            for index, entry in enumerate(entries, 1)
         ]
         answer: dict[str, Any] = self.sns.publish_batch(TopicArn=self.arn, PublishBatchRequestEntries=complete)
         return answer
@@ -225,7 +225,7 @@ class Topic:
         answer: dict[str, str] = self.sns.get_topic_attributes(TopicArn=self.arn)["Attributes"]
         return answer
 
-    def subscribe(self, queue: Queue, *, raw: bool = True, **attributes: str) -> str:
+    def subscribe(self, queue: QueueUnderTest, *, raw: bool = True, **attributes: str) -> str:
         """Subscribe a queue, allow the topic to send to it, and return the subscription's ARN.
 
         Args:
@@ -240,7 +240,7 @@ class Topic:
         )
         return answer.get("SubscriptionArn", "")
 
-    def allow(self, queue: Queue) -> None:
+    def allow(self, queue: QueueUnderTest) -> None:
         """Allow the topic to send to a queue."""
         statement = {
             "Effect": "Allow",
@@ -269,8 +269,13 @@ class Resources:
         sns.meta.events.register("after-call.sns.Subscribe", self._note_subscription)
 
     def standard_queue(
-        self, *, hint: str = "q", dead_letters: Queue | None = None, max_receive_count: int = 2, **attributes: str
-    ) -> Queue:
+        self,
+        *,
+        hint: str = "q",
+        dead_letters: QueueUnderTest | None = None,
+        max_receive_count: int = 2,
+        **attributes: str,
+    ) -> QueueUnderTest:
         """Make a standard queue; arguments as for `fifo_queue`."""
         redrive = self._redrive(dead_letters, max_receive_count)
         return self._queue(self.name(hint), {**redrive, **attributes})
@@ -280,8 +285,13 @@ class Resources:
         return f"{self._prefix}-{hint}-{next(self._numbers)}"
 
     def fifo_queue(
-        self, *, hint: str = "q", dead_letters: Queue | None = None, max_receive_count: int = 2, **attributes: str
-    ) -> Queue:
+        self,
+        *,
+        hint: str = "q",
+        dead_letters: QueueUnderTest | None = None,
+        max_receive_count: int = 2,
+        **attributes: str,
+    ) -> QueueUnderTest:
         """Make a FIFO queue.
 
         Args:
@@ -294,7 +304,7 @@ class Resources:
         return self._queue(f"{self.name(hint)}.fifo", {"FifoQueue": "true", **redrive, **attributes})
 
     @staticmethod
-    def _redrive(dead_letters: Queue | None, max_receive_count: int) -> Mapping[str, str]:
+    def _redrive(dead_letters: QueueUnderTest | None, max_receive_count: int) -> Mapping[str, str]:
         if dead_letters is None:
             return {}
         policy = {"deadLetterTargetArn": dead_letters.arn, "maxReceiveCount": max_receive_count}
@@ -321,12 +331,12 @@ class Resources:
         with contextlib.suppress(self._sqs.exceptions.QueueDoesNotExist):  # the test may have deleted it
             self._sqs.delete_queue(QueueUrl=url)
 
-    def _queue(self, name: str, attributes: Mapping[str, str]) -> Queue:
+    def _queue(self, name: str, attributes: Mapping[str, str]) -> QueueUnderTest:
         url = self.create(name, tags=None, **attributes)
         arn = self._sqs.get_queue_attributes(QueueUrl=url, AttributeNames=["QueueArn"])["Attributes"]["QueueArn"]
-        return Queue(self._sqs, name, url, arn, self._target.patience_seconds)
+        return QueueUnderTest(self._sqs, name, url, arn, self._target.patience_seconds)
 
-    def fifo_topic(self, *queues: Queue, **attributes: str) -> Topic:
+    def fifo_topic(self, *queues: QueueUnderTest, **attributes: str) -> Topic:
         """Make a FIFO topic with these queues subscribed."""
         topic = self.create_topic(f"{self.name('t')}.fifo", FifoTopic="true", **attributes)
         for queue in queues:

@@ -86,7 +86,9 @@ def run(port: int | None, endpoint_url: str | None, log: Path, command: Sequence
     Example: python -m emulator run -- pytest contract_tests
     """
     with _started(port, endpoint_url, log) as running:
-        process = Supervised(command, environment=localstack.pointed_at(running), grace_seconds=_COMMAND_GRACE_SECONDS)
+        process = Supervised(
+            command, environment=localstack.with_endpoint(running), grace_seconds=_COMMAND_GRACE_SECONDS
+        )
         with process:
             code = process.wait()
     sys.exit(code)

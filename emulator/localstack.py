@@ -68,7 +68,7 @@ class Running:
         } | modified
 
 
-def pointed_at(running: Running) -> dict[str, str]:
+def with_endpoint(running: Running) -> dict[str, str]:
     """Return this process's environment with every AWS client pointed at `running`.
 
     Nothing of the caller's own AWS_* is left, and no file of profiles is read: an AWS_PROFILE, or an endpoint for one
@@ -82,7 +82,7 @@ def _without_aws() -> dict[str, str]:
 
 
 def health(endpoint_url: str, *, timeout_seconds: float = 2) -> Mapping[str, object] | None:
-    """Return what LocalStack says of itself at that endpoint, or None when whatever answers there is no LocalStack.
+    """Return what LocalStack says of itself at that endpoint, or None when whatever answers there is not a LocalStack.
 
     Raises:
         ConfigError: the endpoint is no URL.
@@ -91,25 +91,25 @@ def health(endpoint_url: str, *, timeout_seconds: float = 2) -> Mapping[str, obj
     endpoint_url = checked_url(endpoint_url)
     try:
         with direct.open(f"{endpoint_url}/_localstack/health", timeout=timeout_seconds) as answer:
-            said = json.load(answer)
+            services = json.load(answer)
     except (urllib.error.HTTPError, http.client.HTTPException, ValueError):
         return None
     except OSError as error:
         reason = getattr(error, "reason", error)
         raise EndpointError(f"nothing answers at {endpoint_url} ({reason}); start it with: make emulator") from error
-    return said if isinstance(said, dict) and "services" in said else None
+    return services if isinstance(services, dict) and "services" in services else None
 
 
 def attach(endpoint_url: str) -> Running:
     """Return a LocalStack somebody else started.
 
     Raises:
-        EndpointError: nothing answers there, or it is no LocalStack, or one without SNS and SQS.
+        EndpointError: nothing answers there, or it is not a LocalStack, or one without SNS and SQS.
     """
-    said = health(endpoint_url, timeout_seconds=5)
-    if said is None:
-        raise EndpointError(f"{endpoint_url} answers, but is no LocalStack; name another with --endpoint-url")
-    missing = _unavailable(said)
+    services = health(endpoint_url, timeout_seconds=5)
+    if services is None:
+        raise EndpointError(f"{endpoint_url} answers, but is not a LocalStack; name another with --endpoint-url")
+    missing = _unavailable(services)
     if missing:
         raise EndpointError(
             f"LocalStack at {endpoint_url} does not offer {', '.join(missing)}; start one with: make emulator"
@@ -117,8 +117,8 @@ def attach(endpoint_url: str) -> Running:
     return Running(endpoint_url=endpoint_url, log=None)
 
 
-def _unavailable(said: Mapping[str, object]) -> list[str]:
-    services = said["services"]
+def _unavailable(reported: Mapping[str, object]) -> list[str]:
+    services = reported["services"]
     assert isinstance(services, dict)
     return [name for name in _SERVICES if services.get(name) not in ("available", "running")]
 
@@ -157,10 +157,10 @@ def _refuse_taken(port: int) -> None:
 
 def _refuse_taken_by(url: str, port: int) -> NoReturn:
     try:
-        said = health(url)
+        services = health(url)
     except EndpointError:
-        said = None
-    if said is not None:
+        services = None
+    if services is not None:
         raise EndpointError(
             f"a LocalStack already runs on port {port}; use it with --endpoint-url {url}, or choose another --port"
         )
@@ -210,7 +210,7 @@ def running(*, port: int | None = None, log: Path, python: Path = _PYTHON) -> It
         python: interpreter of the environment that has LocalStack.
 
     Raises:
-        ConfigError: the port is no port.
+        ConfigError: the port is not a port.
         EndpointError: the port is taken, LocalStack is not installed, or it did not come up in its bound.
     """
     if not python.exists():
@@ -239,12 +239,12 @@ def _await_ready(url: str, process: Supervised, log: Path) -> None:
         if not process.is_running:
             raise EndpointError(f"LocalStack ended while starting; its log: {log}")
         try:
-            said = health(url)
+            services = health(url)
         except EndpointError:
-            said = None
-        if said is None and _CANNOT_LISTEN in log.read_bytes():
+            services = None
+        if services is None and _CANNOT_LISTEN in log.read_bytes():
             raise EndpointError(f"LocalStack could not listen at {url}, which was taken while it started; start again")
-        return said is not None and not _unavailable(said)
+        return services is not None and not _unavailable(services)
 
     try:
         eventually(is_ready, timeout_seconds=_READY_SECONDS, describe=f"LocalStack at {url}", interval_seconds=0.2)

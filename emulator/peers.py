@@ -64,8 +64,8 @@ def _run(name: str, *command: str) -> None:
     except (OSError, subprocess.TimeoutExpired) as error:
         raise EndpointError(f"{name} could not be installed: {error}") from error
     if ended.returncode != 0:
-        said = next((line.strip() for line in ended.stderr.splitlines() if line.strip()), "no reason given")
-        raise EndpointError(f"{name} could not be installed: {said}")
+        results = next((line.strip() for line in ended.stderr.splitlines() if line.strip()), "no reason given")
+        raise EndpointError(f"{name} could not be installed: {results}")
 
 
 @contextlib.contextmanager

@@ -78,12 +78,12 @@ def main(pipe: int, grace_seconds: float, arguments: list[str]) -> int:
     except OSError as error:
         print(f"cannot run {arguments[0]!r}: {error.strerror}", file=sys.stderr)
         return 127
-    asked: bytes | None = None
-    while asked is None and command.code is None:
+    request: bytes | None = None
+    while request is None and command.code is None:
         if select.select([pipe], [], [], _TICK_SECONDS)[0]:
-            asked = os.read(pipe, 1)
+            request = os.read(pipe, 1)
         command.reap()
-    code = command.end(signal.SIGINT if asked == INTERRUPT else signal.SIGTERM, grace_seconds)
+    code = command.end(signal.SIGINT if request == INTERRUPT else signal.SIGTERM, grace_seconds)
     return code if code >= 0 else 128 - code
 
 

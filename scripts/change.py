@@ -48,7 +48,7 @@ def _local(endpoint_url: str | None) -> dict[str, str]:
             f"AWS_ENDPOINT_URL is {endpoint_url!r}, allowed for the local environment is a LocalStack on this machine;"
             " start one with: make emulator, and paste the exports it prints"
         )
-    return localstack.pointed_at(localstack.attach(endpoint_url))
+    return localstack.with_endpoint(localstack.attach(endpoint_url))
 
 
 def _caller(declared: Environment) -> str:

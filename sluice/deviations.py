@@ -1,8 +1,8 @@
 """Where a target is known not to keep a promise, or to show an anomaly, and why: one table for contracts and judge.
 
 A contract test of a listed promise must fail on that target (a strict expected failure): the day it passes, the entry
-is out of date and the run says so. A listed anomaly does not make a verdict INVALID on that target; the verdict names it.
-GAP ids number the deviations of LocalStack 4.14.0 found by experiment from 2026-11-20 on.
+is out of date and the run says so. A listed anomaly does not make a verdict INVALID on that target; the verdict names
+it. GAP ids number the deviations of LocalStack 4.14.0 found by experiment from 2026-11-20 on.
 """
 
 from collections.abc import Mapping

@@ -21,7 +21,7 @@ def checked_url(text: str) -> str:
         is_legal = parts.scheme in ("http", "https") and _is_host(parts.hostname or "") and parts.port != 0
     except ValueError:
         raise refused from None
-    if not is_legal or any(one.isspace() or not one.isprintable() for one in text):
+    if not is_legal or any(name.isspace() or not name.isprintable() for name in text):
         raise refused
     return text.rstrip("/")
 

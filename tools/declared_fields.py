@@ -200,10 +200,10 @@ def differences() -> list[tuple[str, list[str]]]:
     table: dict[str, list[str]] = {}
     for field in fields(Environment):
         if field.name not in ("name", "consumers", "network"):
-            table[field.name] = [show(getattr(one, field.name)) for one in ENVIRONMENTS.values()]
+            table[field.name] = [show(getattr(environment, field.name)) for environment in ENVIRONMENTS.values()]
     parts: tuple[tuple[str, list[list[Any]]], ...] = (
-        ("network", [[one.network] for one in ENVIRONMENTS.values()]),
-        ("consumers", [list(one.consumers) for one in ENVIRONMENTS.values()]),
+        ("network", [[environment.network] for environment in ENVIRONMENTS.values()]),
+        ("consumers", [list(environment.consumers) for environment in ENVIRONMENTS.values()]),
     )
     for prefix, values in parts:
         names = dict.fromkeys(field.name for group in values for value in group for field in fields(value))
@@ -255,7 +255,7 @@ def _unit(name: str, hint: object) -> str:
 
 def _allowed(declared: type, name: str) -> str:
     """Return what the class says is allowed, for every wrong value of the field."""
-    said = []
+    lines = []
     field = f"{declared.__name__}.{name}"
     assert field in _REFUSED, (
         f"tools/declared_fields.py has no wrong value of {field}: give it one, or () if none is refused"
@@ -264,9 +264,9 @@ def _allowed(declared: type, name: str) -> str:
         try:
             declared(**{**_SOUND[declared], **wrong})
         except ConfigError as error:
-            said.append(str(error).partition(", allowed is ")[2])
+            lines.append(str(error).partition(", allowed is ")[2])
         else:
             raise AssertionError(
                 f"{declared.__name__} accepts {wrong}: tools/declared_fields.py wants a wrong value there"
             )
-    return "; ".join(dict.fromkeys(said))
+    return "; ".join(dict.fromkeys(lines))

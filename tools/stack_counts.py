@@ -18,13 +18,13 @@ _STACKS = ("Messaging", "Consumers", "Observability")
 def rows() -> list[tuple[object, ...]]:
     """Return for every stack and resource type the number in each environment, and their sums last."""
     counted = {name: _counted(environment) for name, environment in ENVIRONMENTS.items()}
-    kinds = sorted({key for one in counted.values() for key in one}, key=lambda key: (_STACKS.index(key[0]), key[1]))
+    kinds = sorted({key for item in counted.values() for key in item}, key=lambda key: (_STACKS.index(key[0]), key[1]))
     return [
         *(
-            (stack, kind.removeprefix("AWS::"), *(one[stack, kind] or "" for one in counted.values()))
+            (stack, kind.removeprefix("AWS::"), *(item[stack, kind] or "" for item in counted.values()))
             for stack, kind in kinds
         ),
-        ("all", "", *(one.total() for one in counted.values())),
+        ("all", "", *(item.total() for item in counted.values())),
     ]
 
 

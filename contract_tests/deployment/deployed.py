@@ -11,7 +11,7 @@ from typing import Any
 
 from botocore.exceptions import ClientError
 
-from contract_tests.resources import Queue
+from contract_tests.resources import QueueUnderTest
 from contract_tests.targets.binding import Target
 from sluice.declaration import Environment, naming
 from sluice.errors import EndpointError
@@ -38,10 +38,10 @@ class Deployment:
     account: str
     patience_seconds: float
 
-    def queue(self, name: str) -> Queue:
+    def queue(self, name: str) -> QueueUnderTest:
         """Return the queue called `name`."""
         url = self.sqs.get_queue_url(QueueName=name)["QueueUrl"]
-        return Queue(self.sqs, name, url, self.queue_arn(name), self.patience_seconds)
+        return QueueUnderTest(self.sqs, name, url, self.queue_arn(name), self.patience_seconds)
 
     def queue_arn(self, name: str) -> str:
         """Return the ARN a queue of that name has here."""
@@ -70,10 +70,10 @@ class Deployment:
     def subscriptions(self) -> dict[str, dict[str, str]]:
         """Return the attributes of every subscription of the topic, by its endpoint."""
         pages = self.sns.get_paginator("list_subscriptions_by_topic").paginate(TopicArn=self.topic_arn)
-        arns = [one["SubscriptionArn"] for page in pages for one in page["Subscriptions"]]
+        arns = [subscription["SubscriptionArn"] for page in pages for subscription in page["Subscriptions"]]
         found = [self.sns.get_subscription_attributes(SubscriptionArn=arn)["Attributes"] for arn in arns]
-        assert len({one["Endpoint"] for one in found}) == len(found), f"an endpoint is subscribed twice: {found}"
-        return {one["Endpoint"]: one for one in found}
+        assert len({entry["Endpoint"] for entry in found}) == len(found), f"an endpoint is subscribed twice: {found}"
+        return {entry["Endpoint"]: entry for entry in found}
 
     def alarms(self) -> dict[str, dict[str, Any]]:
         """Return every alarm of the environment, by its name."""
@@ -108,8 +108,8 @@ def require(target: Target, environment: Environment, *, is_own: bool) -> None:
             [_PROJECT / "scripts" / "deploy-local.sh"], env=os.environ, capture_output=True, text=True, check=False
         )
         if ended.returncode != 0:
-            said = "\n".join((ended.stdout + ended.stderr).splitlines()[-20:])
-            raise EndpointError(f"{how} failed with exit code {ended.returncode}; its last lines:\n{said}")
+            output = "\n".join((ended.stdout + ended.stderr).splitlines()[-20:])
+            raise EndpointError(f"{how} failed with exit code {ended.returncode}; its last lines:\n{output}")
 
 
 @contextmanager

@@ -16,7 +16,7 @@ class Decision(Enum):
 
     ALLOW = "allow"
     DENY = "deny"
-    UNSAID = "unsaid"
+    NOT_STATED = "unsaid"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,7 +45,7 @@ def decide(policy: Mapping[str, Any], request: Request) -> Decision:
     effects = {statement["Effect"] for statement in policy["Statement"] if _matches(statement, request)}
     if "Deny" in effects:
         return Decision.DENY
-    return Decision.ALLOW if "Allow" in effects else Decision.UNSAID
+    return Decision.ALLOW if "Allow" in effects else Decision.NOT_STATED
 
 
 def _matches(statement: Mapping[str, Any], request: Request) -> bool:
@@ -70,7 +70,7 @@ def _principals(principal: str | Mapping[str, Any]) -> Iterable[str]:
 
 
 def _listed(value: Any) -> list[str]:
-    return [str(one) for one in value] if isinstance(value, list) else [str(value)]
+    return [str(item) for item in value] if isinstance(value, list) else [str(value)]
 
 
 def _holds(operator: str, seen: str | None, allowed: list[str]) -> bool:
@@ -79,7 +79,7 @@ def _holds(operator: str, seen: str | None, allowed: list[str]) -> bool:
     if seen is None:
         return False
     if operator == "Bool":
-        return seen.lower() in [one.lower() for one in allowed]
+        return seen.lower() in [name.lower() for name in allowed]
     if operator == "StringEquals":
         return seen in allowed
     return any(fnmatchcase(seen, pattern) for pattern in allowed)

@@ -14,7 +14,7 @@ import pytest
 
 from contract_tests.deployment.deployed import Deployment
 from contract_tests.deployment.policies import Decision, Request, decide
-from contract_tests.resources import NotArranged, Queue, Resources, bodies
+from contract_tests.resources import NotArranged, QueueUnderTest, Resources, bodies
 from contract_tests.targets.binding import Target
 from sluice.clock import NotReached, eventually
 from sluice.declaration import Consumer, Encryption, Environment, Removal, naming
@@ -152,30 +152,30 @@ def test_every_queue_is_subscribed_as_declared_and_nothing_else_is(deployment: D
 def _decisions(policy: dict[str, Any], *, action: str, resource: str, service: str, own: dict[str, str]) -> Any:
     """Return what the policy says of a service on our behalf (`own`) and on others', and of a stranger."""
 
-    def ask(principal: str, context: dict[str, str]) -> Decision:
+    def decision_for(principal: str, context: dict[str, str]) -> Decision:
         return decide(policy, Request(principal=principal, action=action, resource=resource, context=context))
 
     foreign = {"aws:SourceArn": "arn:aws:sns:us-east-1:999999999999:theirs.fifo", "aws:SourceAccount": "999999999999"}
     plain = {"aws:SecureTransport": "false"}
     return {
-        "on our behalf": ask(service, own | _SECURE),
-        "on a stranger's behalf": ask(service, foreign | _SECURE),
-        "on nobody's behalf": ask(service, _SECURE),
-        "on our behalf without TLS": ask(service, own | plain),
-        "a stranger": ask(_STRANGER, _SECURE),
-        "a stranger without TLS": ask(_STRANGER, plain),
+        "on our behalf": decision_for(service, own | _SECURE),
+        "on a stranger's behalf": decision_for(service, foreign | _SECURE),
+        "on nobody's behalf": decision_for(service, _SECURE),
+        "on our behalf without TLS": decision_for(service, own | plain),
+        "a stranger": decision_for(_STRANGER, _SECURE),
+        "a stranger without TLS": decision_for(_STRANGER, plain),
     }
 
 
 _LET_IN = {
     "on our behalf": Decision.ALLOW,
-    "on a stranger's behalf": Decision.UNSAID,
-    "on nobody's behalf": Decision.UNSAID,
+    "on a stranger's behalf": Decision.NOT_STATED,
+    "on nobody's behalf": Decision.NOT_STATED,
     "on our behalf without TLS": Decision.DENY,
-    "a stranger": Decision.UNSAID,
+    "a stranger": Decision.NOT_STATED,
     "a stranger without TLS": Decision.DENY,
 }
-_NOBODY = _LET_IN | {"on our behalf": Decision.UNSAID}
+_NOBODY = _LET_IN | {"on our behalf": Decision.NOT_STATED}
 
 
 @pytest.mark.promise("STK-04")
@@ -317,15 +317,17 @@ def test_every_alarm_is_live_as_declared(deployment: Deployment) -> None:
         expected |= _relay_alarms(deployment.environment)
     for consumer in deployment.environment.consumers:
         expected |= _consumer_alarms(deployment, consumer)
-    told = {"ActionsEnabled": True, "AlarmActions": [deployment.operator_topic_arn]}
-    told["OKActions"] = [deployment.operator_topic_arn]
+    described = {"ActionsEnabled": True, "AlarmActions": [deployment.operator_topic_arn]}
+    described["OKActions"] = [deployment.operator_topic_arn]
 
     # What wakes a service is no word to operators; the unit tests hold it.
-    alarms = {name: _flat(one) for name, one in deployment.alarms().items() if not name.endswith("-asleep")}
-    seen = {name: {key: alarms[name].get(key) for key in expected[name] | told} for name in alarms.keys() & expected}
+    alarms = {name: _flat(alarm) for name, alarm in deployment.alarms().items() if not name.endswith("-asleep")}
+    seen = {
+        name: {key: alarms[name].get(key) for key in expected[name] | described} for name in alarms.keys() & expected
+    }
 
     assert sorted(alarms) == sorted(expected)
-    assert seen == {name: alarm | told for name, alarm in expected.items()}
+    assert seen == {name: alarm | described for name, alarm in expected.items()}
 
 
 def _flat(alarm: dict[str, Any]) -> dict[str, Any]:
@@ -335,18 +337,18 @@ def _flat(alarm: dict[str, Any]) -> dict[str, Any]:
 
 
 @pytest.fixture
-def ear(deployment: Deployment, resources: Resources, target: Target) -> Iterator[Queue]:
+def operator_inbox(deployment: Deployment, resources: Resources, target: Target) -> Iterator[QueueUnderTest]:
     """Yield a queue that hears what is said on the operator topic; afterwards it is subscribed no more."""
     queue = resources.standard_queue()
     yield queue
     honest = target.make_client("sns")
     subscriptions = honest.list_subscriptions_by_topic(TopicArn=deployment.operator_topic_arn)["Subscriptions"]
-    for one in subscriptions:
-        if one["Endpoint"] == queue.arn:
-            honest.unsubscribe(SubscriptionArn=one["SubscriptionArn"])
+    for subscription in subscriptions:
+        if subscription["Endpoint"] == queue.arn:
+            honest.unsubscribe(SubscriptionArn=subscription["SubscriptionArn"])
 
 
-def _listen(deployment: Deployment, ear: Queue) -> None:
+def _listen(deployment: Deployment, ear: QueueUnderTest) -> None:
     """Subscribe a queue to the operator topic, and wait until it hears what is said there."""
     statement = {
         "Effect": "Allow",
@@ -410,7 +412,7 @@ def _await_quiet(deployment: Deployment, alarm: str) -> None:
 @pytest.mark.promise("STK-06")
 @pytest.mark.timeout(_QUIET_SECONDS + _ALARM_SECONDS + 60)
 def test_a_poison_message_is_dead_lettered_and_an_operator_hears_of_it(
-    deployment: Deployment, ear: Queue, poison: str
+    deployment: Deployment, operator_inbox: QueueUnderTest, poison: str
 ) -> None:
     """STK-06: after max_attempts receives it is in the DLQ, the alarm rings, and the operator topic says which."""
     environment = deployment.environment
@@ -418,7 +420,7 @@ def test_a_poison_message_is_dead_lettered_and_an_operator_hears_of_it(
     queue = deployment.queue(naming.queue_name(environment, consumer))
     dead_letters = deployment.queue(naming.dead_letter_queue_name(environment, consumer))
     alarm = naming.alarm_name(environment, consumer.name, "dead-letters")
-    _listen(deployment, ear)
+    _listen(deployment, operator_inbox)
     _await_quiet(deployment, alarm)
 
     queue.send(poison, group=poison, id=poison)
@@ -426,7 +428,7 @@ def test_a_poison_message_is_dead_lettered_and_an_operator_hears_of_it(
     surplus = queue.receive(wait=1)
     dead = dead_letters.await_message(visibility=0)
     heard = eventually(
-        lambda: [said["NewStateValue"] for said in _said(ear) if said["AlarmName"] == alarm],
+        lambda: [notice["NewStateValue"] for notice in _notices(operator_inbox) if notice["AlarmName"] == alarm],
         timeout_seconds=_ALARM_SECONDS,
         describe=f"word of {alarm} on the operator topic",
     )
@@ -436,9 +438,9 @@ def test_a_poison_message_is_dead_lettered_and_an_operator_hears_of_it(
     assert heard == ["ALARM"]
 
 
-def _said(ear: Queue) -> list[dict[str, Any]]:
+def _notices(ear: QueueUnderTest) -> list[dict[str, Any]]:
     """Return what has been said on the operator topic since, and forget it."""
-    said = ear.receive(most=10, wait=1)
-    for message in said:
+    messages = ear.receive(most=10, wait=1)
+    for message in messages:
         ear.delete(message)
-    return [json.loads(json.loads(message["Body"])["Message"]) for message in said]
+    return [json.loads(json.loads(message["Body"])["Message"]) for message in messages]

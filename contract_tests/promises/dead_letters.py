@@ -28,7 +28,8 @@ PROMISES: tuple[Promise, ...] = (
     Promise(
         "DLQ-01",
         _DLQ,
-        "After maxReceiveCount receives a message goes to the DLQ, with its message id and its group, and its group moves on.",
+        "After maxReceiveCount receives a message goes to the DLQ, with its message id and its group, and its group"
+        " moves on.",
         (
             recorded("sqs/test_sqs.py::test_dead_letter_queue_with_fifo_and_content_based_deduplication", "2024-05-21"),
             documented(GUIDE + "sqs-dead-letter-queues.html"),
@@ -59,7 +60,8 @@ PROMISES: tuple[Promise, ...] = (
     Promise(
         "DLQ-07",
         _DLQ,
-        "A dead letter keeps its message attributes and its trace header, goes on counting its receives, and names the queue it came from.",
+        "A dead letter keeps its message attributes and its trace header, goes on counting its receives, and names the"
+        " queue it came from.",
         (recorded("sqs/test_sqs.py::test_dead_letter_queue_message_attributes", "2024-04-30"),),
         ("drop-message-attributes", "freeze-receive-count", "disguise-source"),
     ),
@@ -124,7 +126,7 @@ PROMISES: tuple[Promise, ...] = (
     Promise(
         "DLQ-11",
         _POLICY,
-        "A redrive policy without target, without maxReceiveCount or with one that is no number is refused.",
+        "A redrive policy without target, without maxReceiveCount or with one that is not a number is refused.",
         (old("sqs/test_sqs.py::test_redrive_policy_attribute_validity"),),
         ("hide-errors",),
     ),
@@ -149,14 +151,14 @@ PROMISES: tuple[Promise, ...] = (
     Promise(
         "DLQ-14",
         _POLICY,
-        "A deadLetterTargetArn that is no ARN is refused, before any queue is looked for.",
+        "A deadLetterTargetArn that is not an ARN is refused, before any queue is looked for.",
         (old("sqs/test_sqs.py::test_invalid_dead_letter_arn_rejected_before_lookup"), unverified(_LOCAL_AWS_SQS)),
         ("hide-errors",),
     ),
     Promise(
         "DLQ-15",
         _POLICY,
-        "A redrive policy that is no JSON object, or has another key, is refused.",
+        "A redrive policy that is not a JSON object, or has another key, is refused.",
         (unverified(_LOCAL_AWS_SQS),),
         ("hide-errors",),
     ),
@@ -222,7 +224,8 @@ PROMISES: tuple[Promise, ...] = (
     Promise(
         "MOV-07",
         _MOVE,
-        "A completed move task is listed with its queues, when it was started, and how many messages of how many it moved; without a handle.",
+        "A completed move task is listed with its queues, when it was started, and how many messages of how many it"
+        " moved; without a handle.",
         (recorded(_MOVES + "test_basic_move_task_workflow", "2024-04-30"),),
         ("miscount-moves", "redirect-move-tasks"),
     ),
@@ -257,7 +260,8 @@ PROMISES: tuple[Promise, ...] = (
     Promise(
         "MOV-11",
         _MOVE,
-        "A running move task is listed with its handle and its rate; cancelled, it ends as CANCELLED before all is moved.",
+        "A running move task is listed with its handle and its rate; cancelled, it ends as CANCELLED before all is"
+        " moved.",
         (recorded(_MOVES + "test_move_task_cancel", "2024-04-30"),),
         ("ignore-cancel", "report-moves-done", "hurry-move-tasks"),
     ),
@@ -334,7 +338,7 @@ PROMISES: tuple[Promise, ...] = (
     Promise(
         "MOV-23",
         _MOVE,
-        "A move task whose source is no ARN is refused.",
+        "A move task whose source is not an ARN is refused.",
         (unverified(_LOCAL_AWS_SQS),),
         ("hide-errors",),
     ),
@@ -376,7 +380,7 @@ PROMISES: tuple[Promise, ...] = (
     Promise(
         "MOV-29",
         _MOVE,
-        "Cancelling with what is no handle is refused.",
+        "Cancelling with what is not a handle is refused.",
         (recorded(_MOVES + "test_cancel_with_invalid_task_handle", "2024-01-05"),),
         ("hide-errors", "blur-errors"),
     ),

@@ -61,7 +61,8 @@ PROMISES: tuple[Promise, ...] = (
     Promise(
         "SNS-39",
         _FANOUT,
-        "A topic with FifoThroughputScope MessageGroup deduplicates inside a group: one id in two groups is delivered twice.",
+        "A topic with FifoThroughputScope MessageGroup deduplicates inside a group: one id in two groups is delivered"
+        " twice.",
         (documented("https://docs.aws.amazon.com/sns/latest/api/API_SetTopicAttributes.html"),),
         ("swallow-repeats",),
     ),
@@ -85,7 +86,8 @@ PROMISES: tuple[Promise, ...] = (
     Promise(
         "SNS-45",
         _FANOUT,
-        "Without raw delivery the body is an envelope with the publish's message id and sequence number, and no signature.",
+        "Without raw delivery the body is an envelope with the publish's message id and sequence number, and no"
+        " signature.",
         (recorded(_TESTS + "test_message_to_fifo_sqs", "2025-08-18"),),
         (
             "freeze-sequence-numbers",
@@ -102,7 +104,8 @@ PROMISES: tuple[Promise, ...] = (
     Promise(
         "SNS-67",
         _FANOUT,
-        "A copy carries the group of the publish and its deduplication id: the one given, or the SHA-256 of the message.",
+        "A copy carries the group of the publish and its deduplication id: the one given, or the SHA-256 of the"
+        " message.",
         (recorded(_TESTS + "test_message_to_fifo_sqs", "2025-08-18"),),
         ("regroup-messages",),
     ),

@@ -44,7 +44,8 @@ PROMISES: tuple[Promise, ...] = (
     Promise(
         "GRP-02",
         _BLOCKING,
-        "When the visibility timeouts of the messages in flight of a group end, all messages of the group that are left are delivered, in order.",
+        "When the visibility timeouts of the messages in flight of a group end, all messages of the group that are"
+        " left are delivered, in order.",
         (old("sqs/test_sqs.py::test_fifo_receive_message_visibility_timeout_shared_in_group"),),
         ("stretch-visibility", "reverse-batch"),
     ),
@@ -65,7 +66,8 @@ PROMISES: tuple[Promise, ...] = (
     Promise(
         "GRP-10",
         _BLOCKING,
-        "Nothing behind an invisible message of a group is delivered: of three in flight with the second extended, only the first comes again.",
+        "Nothing behind an invisible message of a group is delivered: of three in flight with the second extended,"
+        " only the first comes again.",
         (recorded("sqs/test_sqs.py::test_fifo_group_visibility_extends_with_change_message_visibility", "2025-11-19"),),
         ("ignore-visibility-change",),
     ),
@@ -121,7 +123,8 @@ PROMISES: tuple[Promise, ...] = (
     Promise(
         "GRP-11",
         _BLOCKING,
-        "With all messages in flight of a group extended nothing of it comes; with none extended all come again in order.",
+        "With all messages in flight of a group extended nothing of it comes; with none extended all come again in"
+        " order.",
         (recorded("sqs/test_sqs.py::test_fifo_group_visibility_extends_with_change_message_visibility", "2025-11-19"),),
         ("ignore-visibility-change", "reverse-batch"),
     ),
@@ -190,7 +193,8 @@ PROMISES: tuple[Promise, ...] = (
     Promise(
         "ORD-04",
         _ORDER,
-        "With several producers the messages of a group come in the order of their sequence numbers, and so in the order of each producer.",
+        "With several producers the messages of a group come in the order of their sequence numbers, and so in the"
+        " order of each producer.",
         (
             peer("SqsFifoTests FifoQueue_EnforcesMessageGroupOrdering"),
             old("sqs/test_sqs.py::test_fifo_sequence_number_increases"),
@@ -208,7 +212,8 @@ PROMISES: tuple[Promise, ...] = (
     Promise(
         "RCV-17",
         _VISIBILITY,
-        "A consumer that overruns its visibility timeout is not fenced: a second consumer gets the same message while the first still works on it.",
+        "A consumer that overruns its visibility timeout is not fenced: a second consumer gets the same message while"
+        " the first still works on it.",
         (
             old("sqs/test_sqs.py::test_fifo_messages_in_order_after_timeout"),
             documented(GUIDE + "FIFO-queues-exactly-once-processing.html"),
@@ -263,7 +268,7 @@ PROMISES: tuple[Promise, ...] = (
     Promise(
         "VIS-07",
         _VISIBILITY,
-        "Deleting with something that is no receipt handle is refused; deleting twice is not.",
+        "Deleting with something that is not a receipt handle is refused; deleting twice is not.",
         (
             old("sqs/test_sqs.py::test_delete_message_with_illegal_receipt_handle"),
             old("sqs/test_sqs.py::test_delete_message_with_deleted_receipt_handle"),

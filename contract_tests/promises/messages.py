@@ -21,7 +21,8 @@ PROMISES: tuple[Promise, ...] = (
     Promise(
         "DED-01",
         _DEDUP,
-        "A second send with the same deduplication id inside the window is accepted and not delivered, even after the first was received and deleted.",
+        "A second send with the same deduplication id inside the window is accepted and not delivered, even after the"
+        " first was received and deleted.",
         (recorded("sqs/test_sqs.py::test_fifo_deduplication_arrives_once_after_delete", "2024-04-30"),),
         ("forget-deduplication",),
     ),
@@ -38,7 +39,8 @@ PROMISES: tuple[Promise, ...] = (
     Promise(
         "RCV-05",
         _DEDUP,
-        "With content-based deduplication the deduplication id is the SHA-256 of the body, and the same body is one message.",
+        "With content-based deduplication the deduplication id is the SHA-256 of the body, and the same body is one"
+        " message.",
         (
             recorded("sqs/test_sqs.py::test_fifo_message_attributes", "2024-04-30"),
             documented(GUIDE + "FIFO-queues-exactly-once-processing.html"),
@@ -69,7 +71,8 @@ PROMISES: tuple[Promise, ...] = (
     Promise(
         "DED-04",
         _DEDUP,
-        "With DeduplicationScope `messageGroup`, one deduplication id in two groups is two messages, and in one group one.",
+        "With DeduplicationScope `messageGroup`, one deduplication id in two groups is two messages, and in one group"
+        " one.",
         (recorded("sqs/test_sqs.py::test_sqs_fifo_message_group_scope_no_throughput_setting", "2024-05-24"),),
         ("swallow-repeats", "forget-deduplication"),
     ),
@@ -252,7 +255,8 @@ PROMISES: tuple[Promise, ...] = (
     Promise(
         "SND-15",
         _SEND,
-        "A body with a character that XML does not allow is refused; tab, line feed, carriage return and the ends of the allowed ranges arrive unchanged.",
+        "A body with a character that XML does not allow is refused; tab, line feed, carriage return and the ends of"
+        " the allowed ranges arrive unchanged.",
         (
             old("sqs/test_sqs.py::test_send_message_with_invalid_payload_characters"),
             documented(API + "API_SendMessage.html"),

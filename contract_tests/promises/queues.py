@@ -262,7 +262,8 @@ PROMISES: tuple[Promise, ...] = (
     Promise(
         "BAT-06",
         _BATCH,
-        "An entry without message group id is not delivered, and the caller is told: by the entry's failure or by the whole batch's.",
+        "An entry without message group id is not delivered, and the caller is told: by the entry's failure or by the"
+        " whole batch's.",
         (recorded("sqs/test_sqs.py::test_send_batch_missing_message_group_id_for_fifo_queue", "2024-04-30"),),
         ("hide-errors",),
     ),
@@ -276,7 +277,8 @@ PROMISES: tuple[Promise, ...] = (
     Promise(
         "BAT-08",
         _BATCH,
-        "An entry above the queue's MaximumMessageSize fails alone, with a code and a text; the sum of the others may exceed that size.",
+        "An entry above the queue's MaximumMessageSize fails alone, with a code and a text; the sum of the others may"
+        " exceed that size.",
         (
             recorded("sqs/test_sqs.py::test_send_batch_message_size", "2024-04-30"),
             recorded(
@@ -531,7 +533,7 @@ PROMISES: tuple[Promise, ...] = (
     Promise(
         "ERR-05",
         _ERRORS,
-        "A publish to a topic that does not exist is NotFound, to something that is no ARN InvalidParameter.",
+        "A publish to a topic that does not exist is NotFound, to something that is not an ARN InvalidParameter.",
         (
             recorded("sns/test_sns.py::test_unknown_topic_publish", "2023-08-24"),
             recorded("sns/test_sns.py::test_publish_wrong_arn_format", "2024-03-11"),

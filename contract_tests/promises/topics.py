@@ -388,7 +388,7 @@ PROMISES: tuple[Promise, ...] = (
     Promise(
         "SNS-53",
         _PUBLISHING,
-        "With MessageStructure `json`, a message that is no JSON object with a default entry is refused.",
+        "With MessageStructure `json`, a message that is not a JSON object with a default entry is refused.",
         (recorded(_TESTS + "test_message_structure_json_exc", "2023-08-24"),),
         (
             "hide-errors",
@@ -428,7 +428,8 @@ PROMISES: tuple[Promise, ...] = (
     Promise(
         "SNS-57",
         _PUBLISHING,
-        "Group and deduplication id of a publish have 1 to 128 letters, digits and punctuation marks; others are refused.",
+        "Group and deduplication id of a publish have 1 to 128 letters, digits and punctuation marks; others are"
+        " refused.",
         (documented(_API + "API_Publish.html"),),
         ("hide-errors",),
     ),

@@ -19,7 +19,7 @@ import click
 
 from contract_tests.promises import PROMISES, Promiser
 from contract_tests.proving import conformance_page
-from contract_tests.proving.results import Status, one_line
+from contract_tests.proving.results import Status, first_line
 from emulator import localstack, peers
 from emulator.processes import Supervised
 from sluice.clock import SystemClock
@@ -82,7 +82,7 @@ def _started(column: Column, log: Path) -> Iterator[list[str]]:
 def _environment(column: Column) -> dict[str, str]:
     """Return an environment with keys no emulator checks, and nothing of the caller's AWS_*."""
     running = localstack.Running(endpoint_url="", log=_WORK if column.note == _WINDOW else None)
-    given = localstack.pointed_at(running)
+    given = localstack.with_endpoint(running)
     return {name: value for name, value in given.items() if "ENDPOINT" not in name and name != "PYTEST_ADDOPTS"}
 
 
@@ -114,7 +114,7 @@ def _test(column: Column, options: list[str], workers: int, selected: list[str])
             done = max((int(found) for found in re.findall(r"\[ *(\d+)%\]", log.read_text("utf-8"))), default=0)
             if done // 20 > shown // 20:
                 shown = done
-                _say(f"{column.name}: {done} %")
+                _describe(f"{column.name}: {done} %")
         is_late = run.is_running
     if is_late or not path.exists():
         errors = re.findall(r"^(?:E +|ERROR: )(.+)", log.read_text("utf-8"), flags=re.MULTILINE)
@@ -129,16 +129,16 @@ def _test(column: Column, options: list[str], workers: int, selected: list[str])
 def measure(column: Column, *, workers: int, selected: list[str]) -> tuple[Mapping[str, Any], str | None]:
     """Return one target's results by promise, and why there are none when there are none."""
     started = _clock.monotonic()
-    _say(f"{column.name}: starting {column.title} {column.version}".rstrip())
+    _describe(f"{column.name}: starting {column.title} {column.version}".rstrip())
     try:
         with _started(column, _WORK / f"{column.name}-server.log") as options:
             results = _test(column, options, workers, selected)
     except (EndpointError, OSError) as error:
-        _say(f"{column.name}: unknown: {error}")
-        return {}, one_line(str(error))
+        _describe(f"{column.name}: unknown: {error}")
+        return {}, first_line(str(error))
     count = Counter(result["status"] for result in results.values())
     counts = ", ".join(f"{count[status]} {status}" for status in conformance_page.STATUSES)
-    _say(f"{column.name}: {counts}; {_clock.monotonic() - started:.0f} s")
+    _describe(f"{column.name}: {counts}; {_clock.monotonic() - started:.0f} s")
     return results, None
 
 
@@ -171,13 +171,13 @@ def matrix(measured: Mapping[str, tuple[Mapping[str, Any], str | None]], date: s
     }
 
 
-def _say(text: str) -> None:
+def _describe(text: str) -> None:
     click.echo(f"conformance: {text}", err=True)
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
-@click.option("--only", type=click.Choice(list(COLUMNS)), multiple=True, help="These targets only; may be repeated.")
-@click.option("-k", "keyword", metavar="EXPRESSION", help="These tests only, as for pytest -k.")
+@click.option("--only", type=click.Choice(list(COLUMNS)), multiple=True, help="Only these targets; may be repeated.")
+@click.option("-k", "keyword", metavar="EXPRESSION", help="Only these tests, as for pytest -k.")
 @click.option("-n", "--workers", type=click.IntRange(1), default=4, show_default=True, help="Tests at a time.")
 @click.option(
     "--output",
@@ -199,7 +199,7 @@ def main(only: tuple[str, ...], keyword: str | None, workers: int, output: Path)
     measured = {name: measure(COLUMNS[name], workers=workers, selected=selected) for name in only or COLUMNS}
     date = datetime.fromtimestamp(_clock.now_us() / 1_000_000, tz=UTC).date().isoformat()
     conformance_page.write(matrix(measured, date), output)
-    _say(f"wrote {output}/conformance.json, .md and .html")
+    _describe(f"wrote {output}/conformance.json, .md and .html")
     sys.exit(2 if any(reason for _, reason in measured.values()) else 0)
 
 

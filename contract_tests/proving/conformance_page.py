@@ -81,7 +81,7 @@ def markdown(matrix: Matrix) -> str:
         "",
         "The same page with the evidence of every cell, to search and filter: `docs/conformance.html`; as data:",
         "[conformance.json](conformance.json). What each promise says about AWS, and how we know:",
-        "[promises.md](promises.md). AWS itself is no column: nothing here has run there.",
+        "[promises.md](promises.md). AWS itself is not a column: nothing here has run there.",
         "",
         *(f"- *{status}*: {meaning}" for status, meaning in MEANINGS.items()),
         "",

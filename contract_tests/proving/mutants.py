@@ -1,8 +1,8 @@
 """Rule mutants: the model with one rule broken, as emulators are known to break it, and which promise notices.
 
-A mutant overrides one rule of `sluice.simulator.model` (a method, a function or a number). Those with a GAP id are deviations of
-LocalStack 4.14.0 found by experiment; the others are mistakes an implementation can make. `--mutants` runs every
-promise against every mutant on the simulator.
+A mutant overrides one rule of `sluice.simulator.model` (a method, a function or a number). Those with a GAP id are
+deviations of LocalStack 4.14.0 found by experiment; the others are mistakes an implementation can make. `--mutants`
+runs every promise against every mutant on the simulator.
 """
 
 # ruff: noqa: E501 (a table: one row per mutant)
@@ -84,7 +84,7 @@ def _lose_what_is_remembered(self: FifoQueue, moved: Message, now: float, *, id_
         Queue.take_redriven(self, moved, now, id_=id_)
 
 
-def _bury_with_own_id(self: FifoQueue, dead: Message, now: float, *, source_arn: str) -> None:
+def _dead_letter_with_own_id(self: FifoQueue, dead: Message, now: float, *, source_arn: str) -> None:
     Queue.take_dead_letter(self, replace(dead, sent_at=now, retained_from=now), now, source_arn=source_arn)
 
 
@@ -92,37 +92,41 @@ def _lose_second_dead_letter(self: FifoQueue, dead: Message, now: float, *, sour
     ids = self.__dict__.setdefault("buried", set())
     if dead.deduplication_id not in ids:
         ids.add(dead.deduplication_id)
-        _BURY(self, dead, now, source_arn=source_arn)
+        _DEAD_LETTER_MOVE(self, dead, now, source_arn=source_arn)
 
 
-_BURY = FifoQueue.take_dead_letter
+_DEAD_LETTER_MOVE = FifoQueue.take_dead_letter
 
 
-def _bury_as(**changed: Callable[[Message], Any]) -> Callable[..., None]:
-    def bury(self: FifoQueue, dead: Message, now: float, *, source_arn: str) -> None:
-        _BURY(self, replace(dead, **{name: value(dead) for name, value in changed.items()}), now, source_arn=source_arn)
+def _dead_letter_as(**changed: Callable[[Message], Any]) -> Callable[..., None]:
+    def record_dead(self: FifoQueue, dead: Message, now: float, *, source_arn: str) -> None:
+        _DEAD_LETTER_MOVE(
+            self, replace(dead, **{name: value(dead) for name, value in changed.items()}), now, source_arn=source_arn
+        )
 
-    return bury
+    return record_dead
 
 
 def _after_burial(**changed: Any) -> Callable[..., None]:
-    def bury(self: FifoQueue, dead: Message, now: float, *, source_arn: str) -> None:
-        _BURY(self, dead, now, source_arn=source_arn)
+    def record_dead(self: FifoQueue, dead: Message, now: float, *, source_arn: str) -> None:
+        _DEAD_LETTER_MOVE(self, dead, now, source_arn=source_arn)
         for name, value in changed.items():
             setattr(self.messages[dead.id], name, value(dead) if callable(value) else value)
 
-    return bury
+    return record_dead
 
 
 def _held_back_by_any(self: FifoQueue, messages: Iterable[Message], now: float) -> Iterator[Message]:
     in_flight = [held.received_at for held in self.messages.values() if held.is_in_flight(now)]
     for each in messages:
-        if not each.is_visible(now) or (each.receives_here and any(at < each.received_at for at in in_flight)):
+        if not each.is_visible(now) or (
+            each.receives_here and any(received_at < each.received_at for received_at in in_flight)
+        ):
             return
         yield each
 
 
-def _freed_by_a_given_back(self: FifoQueue, messages: Iterable[Message], now: float) -> Iterator[Message]:
+def _freed_by_a_released(self: FifoQueue, messages: Iterable[Message], now: float) -> Iterator[Message]:
     of_group = list(messages)
     is_freed = any(each.receives_here and each.is_visible(now) for each in of_group[1:])
     for each in of_group:
@@ -156,7 +160,7 @@ def _freed_by_a_new_message(self: FifoQueue, messages: Iterable[Message], now: f
             return
 
 
-def _one_at_a_time(self: FifoQueue, messages: Iterable[Message], now: float) -> Iterator[Message]:
+def _single_move_task(self: FifoQueue, messages: Iterable[Message], now: float) -> Iterator[Message]:
     first = next(iter(messages), None)
     if first is not None and first.is_visible(now):
         yield first
@@ -421,10 +425,10 @@ def _silently(entries: list[Any], kind: str) -> None:
 _ROWS = (
     # Deviations of LocalStack 4.14.0.
     Mutant("redrive-loses-remembered", "a move task to the source loses what the source remembers", FifoQueue, "take_redriven", _lose_what_is_remembered, "GAP-01"),
-    Mutant("dlq-keeps-id", "the DLQ copy keeps the deduplication id", FifoQueue, "take_dead_letter", _bury_with_own_id, "GAP-02"),
+    Mutant("dlq-keeps-id", "the DLQ copy keeps the deduplication id", FifoQueue, "take_dead_letter", _dead_letter_with_own_id, "GAP-02"),
     Mutant("dlq-deduplicates", "a FIFO DLQ drops a second dead letter with the same deduplication id", FifoQueue, "take_dead_letter", _lose_second_dead_letter, "GAP-02"),
     Mutant("held-back-by-any-group", "an invisible message holds back what was received after it, of all groups", FifoQueue, "deliverable", _held_back_by_any, "GAP-03"),
-    Mutant("given-back-frees-group", "a later message given back frees its group", FifoQueue, "deliverable", _freed_by_a_given_back, "GAP-04"),
+    Mutant("given-back-frees-group", "a later message given back frees its group", FifoQueue, "deliverable", _freed_by_a_released, "GAP-04"),
     Mutant("head-given-back-frees-group", "the first message given back frees what is behind the second", FifoQueue, "deliverable", _freed_by_its_head, "GAP-05"),
     Mutant("one-message-per-id", "a queue remembers one message per id, not one per group", FifoQueue, "remember", _forget_other_groups, "GAP-06"),
     Mutant("repeat-new-number", "a repeat's answer has a new sequence number", FifoQueue, "send", _after(FifoQueue, "send", _renumbered), "GAP-07"),
@@ -468,7 +472,7 @@ _ROWS = (
     Mutant("groups-do-not-block", "whatever is visible is delivered", FifoQueue, "deliverable", _whatever_is_visible),
     Mutant("any-group-blocks-all", "a message in flight blocks every group", FifoQueue, "deliverable", _only_while_nothing_is_in_flight),
     Mutant("new-message-frees-group", "a message sent to a blocked group is delivered", FifoQueue, "deliverable", _freed_by_a_new_message),
-    Mutant("one-of-a-group", "a receive brings one message of a group", FifoQueue, "deliverable", _one_at_a_time),
+    Mutant("one-of-a-group", "a receive brings one message of a group", FifoQueue, "deliverable", _single_move_task),
     Mutant("groups-interleaved", "a receive mixes groups", FifoQueue, "_candidates", _interleaved),
     Mutant("youngest-first", "the youngest message comes first", Queue, "in_order", _youngest_first),
     Mutant("redelivered-last", "a redelivered message goes behind the others", Queue, "in_order", _redelivered_last),
@@ -499,10 +503,10 @@ _ROWS = (
     Mutant("one-receive-more", "a message gets one receive more than allowed", Queue, "is_exhausted", lambda self, held: _EXHAUSTED(self, replace(held, receives_here=held.receives_here - 1))),
     Mutant("one-receive-less", "a message gets one receive less than allowed", Queue, "is_exhausted", lambda self, held: _EXHAUSTED(self, replace(held, receives_here=held.receives_here + 1))),
     Mutant("never-dead", "nothing is dead-lettered", Queue, "is_exhausted", _returning(value=False)),
-    Mutant("dlq-new-message-id", "the DLQ copy has a new message id", FifoQueue, "take_dead_letter", _bury_as(id=lambda dead: "new-" + dead.id)),
-    Mutant("dlq-one-group", "the DLQ puts everything into one group", FifoQueue, "take_dead_letter", _bury_as(group=lambda _dead: "dead")),
-    Mutant("dlq-loses-attributes", "the DLQ copy has no message attributes", FifoQueue, "take_dead_letter", _bury_as(attributes=lambda _dead: {})),
-    Mutant("dlq-counts-anew", "the DLQ copy's receive count begins anew", FifoQueue, "take_dead_letter", _bury_as(receives=lambda _dead: 0)),
+    Mutant("dlq-new-message-id", "the DLQ copy has a new message id", FifoQueue, "take_dead_letter", _dead_letter_as(id=lambda dead: "new-" + dead.id)),
+    Mutant("dlq-one-group", "the DLQ puts everything into one group", FifoQueue, "take_dead_letter", _dead_letter_as(group=lambda _dead: "dead")),
+    Mutant("dlq-loses-attributes", "the DLQ copy has no message attributes", FifoQueue, "take_dead_letter", _dead_letter_as(attributes=lambda _dead: {})),
+    Mutant("dlq-counts-anew", "the DLQ copy's receive count begins again", FifoQueue, "take_dead_letter", _dead_letter_as(receives=lambda _dead: 0)),
     Mutant("dlq-forgets-source", "the DLQ copy does not say where it came from", FifoQueue, "take_dead_letter", _after_burial(source_arn=None)),
     Mutant("moves-youngest-first", "a move task takes the youngest first", MoveTasks, "_movable", lambda _self, source, now: [held for held in reversed(source.in_order()) if held.is_visible(now)]),
     Mutant("redrive-loses-group", "a redriven message changes its group", Queue, "take_redriven", _redrive_changed(group="redriven")),
@@ -516,7 +520,7 @@ _ROWS = (
     # Fan-out.
     Mutant("first-subscriber-only", "only the first subscriber gets anything", Sns, "subscriptions_of", _deliver_only_to_first),
     Mutant("never-raw", "raw delivery has no effect", Subscription, "is_raw", _returning(value=False)),
-    Mutant("always-raw", "there is no envelope", Subscription, "is_raw", _returning(value=True)),
+    Mutant("always-raw", "there is not an envelope", Subscription, "is_raw", _returning(value=True)),
     Mutant("filter-ignored", "filter policies have no effect", Subscription, "wants", _returning(value=True)),
     Mutant("undelivered-lost", "what cannot be delivered is lost", Subscription, "dead_letter_arn", _returning(None)),
     Mutant("publish-one-group", "a topic delivers everything in one group", Delivery, "_deliver", _published(MessageGroupId="g")),

@@ -20,7 +20,7 @@ from sluice.simulator import hook
 
 _PROPERTY = "mutants"
 _GRACE_SECONDS = 0.02
-type Place = tuple[Any, str]
+type SourceLocation = tuple[Any, str]
 """Owner and name of a rule."""
 
 
@@ -33,15 +33,15 @@ def sharing_clients(target: binding.Target) -> binding.Target:
 def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool:
     """Run a test once as it is, then once for every mutant it reaches; a mutant's run never fails the test."""
     given = {name: pyfuncitem.funcargs[name] for name in inspect.signature(pyfuncitem.obj).parameters}
-    reached: set[Place] = set()
+    reached: set[SourceLocation] = set()
     with pytest.MonkeyPatch.context() as patch:
-        for place in {_place(mutant) for mutant in MUTANTS.values()}:
+        for place in {_location(mutant) for mutant in MUTANTS.values()}:
             _note(patch, place, reached)
         _forget(given)
         pyfuncitem.obj(**given)
     for mutant in MUTANTS.values():
-        if _place(mutant) in reached:
-            seen = _fate(pyfuncitem.obj, given, mutant)
+        if _location(mutant) in reached:
+            seen = _mutant_status(pyfuncitem.obj, given, mutant)
             pyfuncitem.user_properties.append((_PROPERTY, f"{mutant.name} {seen}"))
     return True
 
@@ -53,7 +53,7 @@ def _forget(given: dict[str, Any]) -> None:
     simulated.reset()
 
 
-def _place(mutant: Mutant) -> Place:
+def _location(mutant: Mutant) -> SourceLocation:
     """Return where the rule stands, which is a base class when the owner inherits it; for a number, who reads it."""
     owner, rule = mutant.read_by or (mutant.owner, mutant.rule)
     if not isinstance(owner, type):
@@ -61,7 +61,7 @@ def _place(mutant: Mutant) -> Place:
     return next(base for base in owner.__mro__ if rule in vars(base)), rule
 
 
-def _note(patch: pytest.MonkeyPatch, place: Place, reached: set[Place]) -> None:
+def _note(patch: pytest.MonkeyPatch, place: SourceLocation, reached: set[SourceLocation]) -> None:
     """Keep whether a rule is called."""
     rule = getattr(*place)
 
@@ -73,7 +73,7 @@ def _note(patch: pytest.MonkeyPatch, place: Place, reached: set[Place]) -> None:
     patch.setattr(*place, staticmethod(noting) if is_static else noting)
 
 
-def _fate(test: Callable[..., None], given: dict[str, Any], mutant: Mutant) -> str:
+def _mutant_status(test: Callable[..., None], given: dict[str, Any], mutant: Mutant) -> str:
     """Return how a test fares with one rule broken. Only a failed expectation counts: a crash proves nothing."""
     target, seen = given["resources"]._target, "survived"
     sqs, sns = target.make_client("sqs"), target.make_client("sns")

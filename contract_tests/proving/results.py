@@ -67,20 +67,20 @@ class Result:
 
     def __add__(self, other: "Result") -> "Result":
         """Return the worse of two, with the time of both."""
-        worse = min(self, other, key=lambda one: list(Status).index(one.status))
+        worse = min(self, other, key=lambda result: list(Status).index(result.status))
         return dataclasses.replace(worse, seconds=self.seconds + other.seconds)
 
 
 @dataclass(frozen=True, slots=True)
-class Trouble:
+class ContractFailure:
     """An answer that proves nothing about a promise; a crash may be how a target is known to deviate."""
 
     status: Status
-    said: str
+    text: str
     is_crash: bool = False
 
 
-def one_line(text: str) -> str:
+def first_line(text: str) -> str:
     """Return the first line that says something, without what differs from run to run."""
     line = next((line.strip() for line in text.splitlines() if line.strip()), "")
     for pattern, instead in _VARYING:
@@ -88,7 +88,7 @@ def one_line(text: str) -> str:
     return line if len(line) <= _EVIDENCE_LENGTH_MAX else f"{line[: _EVIDENCE_LENGTH_MAX - 1]}…"
 
 
-def trouble(operation: str, response: Any, parsed: Mapping[str, Any]) -> Trouble | None:
+def describe_failure(operation: str, response: Any, parsed: Mapping[str, Any]) -> ContractFailure | None:
     """Return what is wrong with an answer, or None when a test may build on it.
 
     Args:
@@ -98,25 +98,27 @@ def trouble(operation: str, response: Any, parsed: Mapping[str, Any]) -> Trouble
     """
     status, error = response.status_code, parsed.get("Error", {})
     code, text = str(error.get("Code", "")), bytes(response.content).lstrip()
-    said = f"{operation} was answered with HTTP {status}"
+    sentence = f"{operation} was answered with HTTP {status}"
     if status == 501 or code in _LACKS:
-        return Trouble(Status.NOT_SUPPORTED, one_line(f"{said}, {code}: {error.get('Message', '')}"))
+        return ContractFailure(Status.NOT_SUPPORTED, first_line(f"{sentence}, {code}: {error.get('Message', '')}"))
     if status == 500 and operation in _MOVE_TASKS and response.headers.get("server", "").startswith("Werkzeug"):
-        return Trouble(Status.NOT_SUPPORTED, f"{said}, which is how moto answers actions it lacks")
+        return ContractFailure(Status.NOT_SUPPORTED, f"{sentence}, which is how moto answers actions it lacks")
     if status in (429, 503) or code in _THROTTLES:
-        return Trouble(Status.UNKNOWN, one_line(f"{said}, {code}: throttled or unavailable"))
+        return ContractFailure(Status.UNKNOWN, first_line(f"{sentence}, {code}: throttled or unavailable"))
     if text and not text.startswith((b"{", b"<?xml", f"<{operation}Response".encode(), b"<ErrorResponse")):
-        return Trouble(Status.UNKNOWN, one_line(f"{said} and no answer of the protocol: {text[:60]!r}"))
+        return ContractFailure(Status.UNKNOWN, first_line(f"{sentence} and no answer of the protocol: {text[:60]!r}"))
     if status >= 500:
-        return Trouble(Status.UNKNOWN, one_line(f"{said}, {code}: {error.get('Message', '')}"), is_crash=True)
+        return ContractFailure(
+            Status.UNKNOWN, first_line(f"{sentence}, {code}: {error.get('Message', '')}"), is_crash=True
+        )
     return None
 
 
 class Watch:
-    """Keeps the troubles a test has met, from all its clients."""
+    """Collects the failures of a test's calls, of all its clients."""
 
     def __init__(self) -> None:
-        self.troubles: list[Trouble] = []
+        self.failures: list[ContractFailure] = []
 
     def on(self, target: binding.Target) -> binding.Target:
         """Return the target with clients that are watched."""
@@ -130,24 +132,24 @@ class Watch:
         return dataclasses.replace(target, make_client=make_client)
 
     def _see_answer(self, http_response: Any, parsed: Mapping[str, Any], model: Any, **_: object) -> None:
-        found = trouble(model.name, http_response, parsed)
+        found = describe_failure(model.name, http_response, parsed)
         if found is not None:
-            self.troubles.append(found)
+            self.failures.append(found)
 
     def _see_error(self, exception: Exception, event_name: str, **_: object) -> None:
         operation = event_name.rpartition(".")[2]
-        self.troubles.append(Trouble(Status.UNKNOWN, one_line(f"{operation} got no answer: {exception}")))
+        self.failures.append(ContractFailure(Status.UNKNOWN, first_line(f"{operation} got no answer: {exception}")))
 
 
 def judge(
-    error: BaseException | None, line: str, troubles: list[Trouble], known: Deviation | None
+    error: BaseException | None, line: str, failures: list[ContractFailure], known: Deviation | None
 ) -> tuple[Status, str]:
     """Return what a test says of its promise, and why.
 
     Args:
         error: what ended the test; None when nothing did.
         line: where.
-        troubles: answers the test got that prove nothing.
+        failures: answers the test got that prove nothing.
         known: why the target is known not to keep the promise.
     """
     if error is None:
@@ -155,16 +157,16 @@ def judge(
     is_expectation = isinstance(error, AssertionError) or (
         isinstance(error, pytest.fail.Exception) and not str(error).startswith("Timeout")
     )
-    if is_expectation and known is not None and all(trouble.is_crash for trouble in troubles):
+    if is_expectation and known is not None and all(failure.is_crash for failure in failures):
         return Status.DEVIATES, str(known)
     for status in (Status.UNKNOWN, Status.NOT_SUPPORTED):
-        for met in troubles:
+        for met in failures:
             if met.status is status:
-                return status, f"{line}: {met.said}"
-    said = one_line(str(error)) or type(error).__name__
+                return status, f"{line}: {met.text}"
+    reason = first_line(str(error)) or type(error).__name__
     if is_expectation:
-        return Status.DEVIATES, f"{line}: {said}"
-    return Status.UNKNOWN, f"{line}: {type(error).__name__}: {said}"
+        return Status.DEVIATES, f"{line}: {reason}"
+    return Status.UNKNOWN, f"{line}: {type(error).__name__}: {reason}"
 
 
 def failing_line(item: pytest.Item, call: pytest.CallInfo[None]) -> str:
@@ -194,7 +196,7 @@ class Plugin:
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_setup(self) -> None:
         """Forget what the last test met."""
-        self.watch.troubles.clear()
+        self.watch.failures.clear()
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_runtest_makereport(
@@ -211,23 +213,23 @@ class Plugin:
             place = f"{item.path.name}::{item.name}" if line == "-" else line
             error = None if call.excinfo is None else call.excinfo.value
             known = deviations.of_promise(self._name, promise)
-            status, evidence = judge(error, place, self.watch.troubles, known)
-            said = [("promise", promise), ("status", str(status)), ("evidence", evidence)]
-            report.user_properties += said
-            item.user_properties += said  # JUnit XML takes them from the clean-up's report
+            status, evidence = judge(error, place, self.watch.failures, known)
+            properties = [("promise", promise), ("status", str(status)), ("evidence", evidence)]
+            report.user_properties += properties
+            item.user_properties += properties  # JUnit XML takes them from the clean-up's report
             if report.failed:
                 report.longrepr = f"{promise} {status}: {evidence}"
         elif report.failed:
             assert call.excinfo is not None
-            report.longrepr = f"{promise}: the clean-up failed: {one_line(str(call.excinfo.value))}"
+            report.longrepr = f"{promise}: the clean-up failed: {first_line(str(call.excinfo.value))}"
         return report
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Take a report in."""
-        said = dict(report.user_properties)
-        if report.when != "teardown" and "status" in said:
-            promise = str(said["promise"])
-            result = Result(Status(str(said["status"])), str(said["evidence"]), report.duration)
+        properties = dict(report.user_properties)
+        if report.when != "teardown" and "status" in properties:
+            promise = str(properties["promise"])
+            result = Result(Status(str(properties["status"])), str(properties["evidence"]), report.duration)
             before = self._results.get(promise)
             self._results[promise] = result if before is None else before + result
 
@@ -261,8 +263,8 @@ class Plugin:
     def pytest_terminal_summary(self, terminalreporter: Any) -> None:
         """Print how many promises have which status."""
         count = Counter(result.status for result in self._results.values())
-        said = ", ".join(f"{count[status]} {status}" for status in reversed(Status))
-        terminalreporter.write_line(f"results: {said}; written to {self._path}")
+        totals = ", ".join(f"{count[status]} {status}" for status in reversed(Status))
+        terminalreporter.write_line(f"results: {totals}; written to {self._path}")
 
 
 def promise_of(item: pytest.Item) -> str:

@@ -54,7 +54,7 @@ def test_an_entry_id_of_other_characters_or_length_is_refused(resources: Resourc
     accepted = queue.send_batch(entry("m1", Id="a-Z_0" + "x" * 75))
 
     assert refused == [_BAD_ENTRY_ID, _BAD_ENTRY_ID, _BAD_ENTRY_ID, _BAD_ENTRY_ID]
-    assert [one["Id"] for one in accepted["Successful"]] == ["a-Z_0" + "x" * 75]
+    assert [success["Id"] for success in accepted["Successful"]] == ["a-Z_0" + "x" * 75]
 
 
 @pytest.mark.promise("BAT-03")
@@ -113,7 +113,7 @@ def test_an_entry_without_message_group_id_fails_and_is_not_delivered(resources:
 
     try:
         answer = queue.send_batch(entry("good"), entry("bad", MessageGroupId=None))
-        refused = [one["Id"] for one in answer.get("Failed", [])]
+        refused = [failure["Id"] for failure in answer.get("Failed", [])]
     except ClientError:
         refused = ["bad"]
     queue.send("after", id="after")
@@ -138,7 +138,7 @@ def test_a_batch_of_more_than_a_mebibyte_is_refused(resources: Resources) -> Non
         400,
         "Batch requests cannot be longer than 1048576 bytes. You have sent 1048577 bytes.",
     )
-    assert [one["Id"] for one in accepted["Successful"]] == ["m3", "m4"]
+    assert [success["Id"] for success in accepted["Successful"]] == ["m3", "m4"]
 
 
 @pytest.mark.promise("BAT-08")
@@ -153,7 +153,7 @@ def test_an_entry_that_is_too_long_fails_alone(resources: Resources) -> None:
         entry("m3", MessageBody="y" * 1024),
     )
 
-    assert [one["Id"] for one in answer["Successful"]] == ["m1", "m3"]
+    assert [success["Id"] for success in answer["Successful"]] == ["m1", "m3"]
     assert answer.get("Failed") == [
         {
             "Id": "m2",
@@ -171,7 +171,7 @@ def test_the_entries_beside_a_failed_one_are_delivered(resources: Resources) -> 
 
     answer = accepted(queue.send_batch, entry("m1"), entry("m2", MessageBody="x" * 1025), entry("m3"))
 
-    assert [one["Id"] for one in answer.get("Failed", [])] == ["m2"]
+    assert [failure["Id"] for failure in answer.get("Failed", [])] == ["m2"]
     assert bodies(queue.drain(2)) == ["m1", "m3"]
 
 
@@ -184,7 +184,7 @@ def test_the_entries_of_a_batch_are_enqueued_in_their_order(resources: Resources
     answer = queue.send_batch(*[entry(body) for body in sent])
     received = queue.drain(10)
 
-    numbers = {one["Id"]: int(one["SequenceNumber"]) for one in answer["Successful"]}
+    numbers = {success["Id"]: int(success["SequenceNumber"]) for success in answer["Successful"]}
     assert sorted(numbers, key=numbers.__getitem__) == sent
     assert bodies(received) == sent
 
@@ -198,7 +198,7 @@ def test_one_deduplication_id_twice_in_a_batch_is_one_message(resources: Resourc
         entry("first", MessageDeduplicationId="same"), entry("again", MessageDeduplicationId="same")
     )
 
-    assert [one["Id"] for one in answer["Successful"]] == ["first", "again"]
+    assert [success["Id"] for success in answer["Successful"]] == ["first", "again"]
     assert answer["Successful"][0]["MessageId"] == answer["Successful"][1]["MessageId"]
     assert bodies(queue.drain(1)) == ["first"]
 
@@ -219,8 +219,8 @@ def test_a_bad_handle_in_a_batch_of_deletes_fails_alone(resources: Resources) ->
         ],
     )
 
-    assert [one["Id"] for one in answer["Successful"]] == ["good"]
-    assert [(one["Id"], one["Code"], one["SenderFault"]) for one in answer.get("Failed", [])] == [
+    assert [success["Id"] for success in answer["Successful"]] == ["good"]
+    assert [(failure["Id"], failure["Code"], failure["SenderFault"]) for failure in answer.get("Failed", [])] == [
         ("bad", "ReceiptHandleIsInvalid", True)
     ]
 
@@ -234,10 +234,10 @@ def test_a_batch_of_deletes_deletes_every_message(resources: Resources) -> None:
 
     answer = queue.sqs.delete_message_batch(
         QueueUrl=queue.url,
-        Entries=[{"Id": one["Body"], "ReceiptHandle": one["ReceiptHandle"]} for one in in_flight],
+        Entries=[{"Id": result["Body"], "ReceiptHandle": result["ReceiptHandle"]} for result in in_flight],
     )
 
-    assert [one["Id"] for one in answer["Successful"]] == ["m1", "m2"]
+    assert [success["Id"] for success in answer["Successful"]] == ["m1", "m2"]
     assert bodies(queue.drain(1)) == ["m3"]
 
 
@@ -252,9 +252,10 @@ def test_a_batch_of_visibility_changes_changes_every_message(resources: Resource
     answer = queue.sqs.change_message_visibility_batch(
         QueueUrl=queue.url,
         Entries=[
-            {"Id": one["Body"], "ReceiptHandle": one["ReceiptHandle"], "VisibilityTimeout": 0} for one in in_flight
+            {"Id": result["Body"], "ReceiptHandle": result["ReceiptHandle"], "VisibilityTimeout": 0}
+            for result in in_flight
         ],
     )
 
-    assert sorted(one["Id"] for one in answer["Successful"]) == ["a1", "b1"]
+    assert sorted(success["Id"] for success in answer["Successful"]) == ["a1", "b1"]
     assert sorted(bodies(queue.drain(2))) == ["a1", "b1"]

@@ -5,7 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from contract_tests.resources import Queue, Resources, bodies
+from contract_tests.resources import QueueUnderTest, Resources, bodies
 from sluice.clock import eventually
 
 
@@ -176,7 +176,7 @@ def test_message_fifteen_fails_twice_and_everything_behind_it_waits(resources: R
     ]
 
 
-def _work_off(queue: Queue, *, consumers: int, count: int, failing: str, failures: int) -> list[str]:
+def _work_off(queue: QueueUnderTest, *, consumers: int, count: int, failing: str, failures: int) -> list[str]:
     """Let consumers receive, handle and delete one message at a time; return what happened, in that order."""
     happened: list[str] = []
     lock = threading.Lock()

@@ -35,7 +35,7 @@ def test_a_wrong_attribute_name_and_a_wrong_value_have_different_codes(resources
 
 @pytest.mark.promise("ERR-05")
 def test_a_topic_that_is_not_there_is_refused(resources: Resources) -> None:
-    """ERR-05: as not found; something that is no ARN as an invalid parameter."""
+    """ERR-05: as not found; something that is not an ARN as an invalid parameter."""
     topic = resources.fifo_topic()
 
     unknown = refusal(

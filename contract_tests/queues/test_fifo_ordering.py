@@ -57,7 +57,7 @@ def test_messages_come_again_in_the_order_they_came_first(resources: Resources) 
 
     assert bodies(first) == ["m1", "m2", "m3"]
     assert bodies(again) == ["m1", "m2", "m3"]
-    assert [one["MessageId"] for one in again] == [one["MessageId"] for one in first]
+    assert [entry["MessageId"] for entry in again] == [entry["MessageId"] for entry in first]
 
 
 @pytest.mark.promise("ORD-02")
@@ -76,19 +76,19 @@ def test_a_message_that_comes_again_comes_before_younger_ones(resources: Resourc
 def test_messages_of_two_producers_come_in_the_order_of_their_sequence_numbers(resources: Resources) -> None:
     """ORD-04: the order is that in which SQS accepted the sends, and each producer's own order is part of it."""
     queue = resources.fifo_queue()
-    of_one = ["a1", "a2", "a3", "a4", "a5"]
+    of_first = ["a1", "a2", "a3", "a4", "a5"]
     of_other = ["b1", "b2", "b3", "b4", "b5"]
 
     def produce(bodies: list[str]) -> dict[str, int]:
         return {body: int(queue.send(body, group="g1", id=body)["SequenceNumber"]) for body in bodies}
 
     with ThreadPoolExecutor() as pool:
-        sends = list(pool.map(produce, [of_one, of_other]))
+        sends = list(pool.map(produce, [of_first, of_other]))
     received = bodies(queue.drain(10))
 
     numbers = sends[0] | sends[1]
     assert received == sorted(numbers, key=numbers.__getitem__)
-    assert [body for body in received if body in of_one] == of_one
+    assert [body for body in received if body in of_first] == of_first
     assert [body for body in received if body in of_other] == of_other
 
 

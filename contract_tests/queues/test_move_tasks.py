@@ -12,17 +12,17 @@ from typing import Any
 
 import pytest
 
-from contract_tests.resources import Queue, Resources, bodies, refusal
+from contract_tests.resources import QueueUnderTest, Resources, bodies, refusal
 from sluice.clock import eventually
 
 
-def _start(dead_letters: Queue, **more: Any) -> str:
+def _start(dead_letters: QueueUnderTest, **more: Any) -> str:
     """Start a move task and return its handle."""
     handle: str = dead_letters.sqs.start_message_move_task(SourceArn=dead_letters.arn, **more).get("TaskHandle", "")
     return handle
 
 
-def _tasks(dead_letters: Queue, **more: Any) -> list[dict[str, Any]]:
+def _tasks(dead_letters: QueueUnderTest, **more: Any) -> list[dict[str, Any]]:
     """Return the move tasks of a DLQ as listed."""
     listed: list[dict[str, Any]] = dead_letters.sqs.list_message_move_tasks(SourceArn=dead_letters.arn, **more).get(
         "Results", []
@@ -30,7 +30,7 @@ def _tasks(dead_letters: Queue, **more: Any) -> list[dict[str, Any]]:
     return listed
 
 
-def _await_ended(dead_letters: Queue) -> dict[str, Any]:
+def _await_ended(dead_letters: QueueUnderTest) -> dict[str, Any]:
     """Wait until the latest move task has ended, and return it as listed."""
     return eventually(
         lambda: next((task for task in _tasks(dead_letters) if task["Status"] not in ("RUNNING", "CANCELLING")), {}),
@@ -131,7 +131,7 @@ def test_without_destination_each_dead_letter_returns_to_its_own_source(resource
     assert sorted(bodies(second.drain(2))) == ["m3", "m4"]
 
 
-def _dead_letter_standard(queue: Queue, *sent: str) -> None:
+def _dead_letter_standard(queue: QueueUnderTest, *sent: str) -> None:
     """Send messages to a standard queue that allows one receive, and use it up, so that all of them are in its DLQ."""
     for body in sent:
         queue.send(body, group=None)
@@ -320,10 +320,10 @@ def test_move_tasks_are_listed_newest_first_one_unless_more_are_asked_for(resour
     _start(dead_letters, DestinationArn=destination.arn)
     _await_ended(dead_letters)
 
-    one = [task.get("DestinationArn") for task in _tasks(dead_letters)]
+    item = [task.get("DestinationArn") for task in _tasks(dead_letters)]
     both = [task.get("DestinationArn") for task in _tasks(dead_letters, MaxResults=10)]
 
-    assert one == [destination.arn]
+    assert item == [destination.arn]
     assert both == [destination.arn, None]
 
 
@@ -478,6 +478,6 @@ def _handle(*, task: str, source: str) -> str:
     return b64encode(json.dumps({"taskId": task, "sourceArn": source}).encode()).decode()
 
 
-def _absent(queue: Queue) -> str:
+def _absent(queue: QueueUnderTest) -> str:
     """Return the ARN of a queue that does not exist, next to one that does."""
     return queue.arn.removesuffix(".fifo") + "-absent.fifo"

@@ -11,10 +11,10 @@ def test_a_fifo_queue_made_with_nothing_else_has_the_defaults(resources: Resourc
     """CRE-01: every attribute, with its default, as a string."""
     queue = resources.fifo_queue()
 
-    told = queue.attributes("All")
+    attributes = queue.attributes("All")
 
     times = ("CreatedTimestamp", "LastModifiedTimestamp")
-    assert {name: value for name, value in told.items() if name not in times} == {
+    assert {name: value for name, value in attributes.items() if name not in times} == {
         "QueueArn": queue.arn,
         "FifoQueue": "true",
         "ContentBasedDeduplication": "false",

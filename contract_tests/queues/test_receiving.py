@@ -152,7 +152,7 @@ def test_a_receive_repeated_with_its_attempt_id_returns_the_same_messages(resour
     )
     again = _attempt(queue.sqs, queue.url, "attempt-1")
 
-    assert [one["ReceiptHandle"] for one in again] == [one["ReceiptHandle"] for one in first]
+    assert [entry["ReceiptHandle"] for entry in again] == [entry["ReceiptHandle"] for entry in first]
     assert bodies(again) == bodies(first) == ["m1", "m2"]
 
 

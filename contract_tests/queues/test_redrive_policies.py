@@ -7,10 +7,10 @@ import json
 
 import pytest
 
-from contract_tests.resources import Queue, Resources, refusal
+from contract_tests.resources import QueueUnderTest, Resources, refusal
 
 
-def _refused(queue: Queue, policy: object) -> tuple[str, int, str]:
+def _refused(queue: QueueUnderTest, policy: object) -> tuple[str, int, str]:
     """Set a redrive policy that must be refused."""
     text = policy if isinstance(policy, str) else json.dumps(policy)
     return refusal(queue.set_attributes, RedrivePolicy=text)
@@ -49,7 +49,7 @@ def test_the_dlq_must_exist(resources: Resources) -> None:
 
 @pytest.mark.promise("DLQ-11")
 def test_a_redrive_policy_needs_a_target_and_a_number(resources: Resources) -> None:
-    """DLQ-11: without the one, without the other, and with a count that is no number."""
+    """DLQ-11: without the one, without the other, and with a count that is not a number."""
     queue = resources.fifo_queue()
     dead_letters = resources.fifo_queue(hint="dlq")
 

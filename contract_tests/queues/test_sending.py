@@ -185,7 +185,7 @@ def test_a_body_with_a_control_character_is_refused(resources: Resources) -> Non
     ]
     queue.send(allowed, id="m4")
 
-    assert [one[:2] for one in refused] == [("InvalidMessageContents", 400)] * 3
+    assert [item[:2] for item in refused] == [("InvalidMessageContents", 400)] * 3
     assert queue.await_message()["Body"] == allowed
 
 
@@ -315,4 +315,4 @@ def test_names_of_message_attributes_that_aws_reserves_are_refused(resources: Re
         refusal(queue.send, "m1", id="m1", MessageAttributes={"amazon.trace": value}),
     ]
 
-    assert [one[:2] for one in refused] == [("InvalidParameterValue", 400), ("InvalidParameterValue", 400)]
+    assert [item[:2] for item in refused] == [("InvalidParameterValue", 400), ("InvalidParameterValue", 400)]

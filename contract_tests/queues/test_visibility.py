@@ -108,7 +108,7 @@ def test_the_visibility_of_a_deleted_message_cannot_be_changed(resources: Resour
 
 @pytest.mark.promise("VIS-07")
 def test_a_handle_that_is_none_is_refused(resources: Resources) -> None:
-    """VIS-07: deleting twice is no error (recorded on a standard queue), deleting with anything else is."""
+    """VIS-07: deleting twice is not an error (recorded on a standard queue), deleting with anything else is."""
     queue = resources.standard_queue()
     queue.send("m1", group=None)
     message = queue.await_message(visibility=30)

@@ -14,7 +14,7 @@ from typing import Any
 
 from botocore.exceptions import ClientError
 
-from contract_tests.resources import Queue, Topic
+from contract_tests.resources import QueueUnderTest, Topic
 from contract_tests.targets.binding import Target
 from sluice.clock import eventually
 from sluice.errors import EndpointError
@@ -114,7 +114,7 @@ class Given:
 def _checked_queue(sqs: Any, url: str, option: str) -> dict[str, str]:
     attributes: dict[str, str] = sqs.get_queue_attributes(QueueUrl=url, AttributeNames=["All"])["Attributes"]
     if attributes.get("FifoQueue") != "true" or attributes.get("DelaySeconds", "0") != "0":
-        raise EndpointError(f"{option} {url} is no FIFO queue without delay; name one that is")
+        raise EndpointError(f"{option} {url} is not a FIFO queue without delay; name one that is")
     if any(attributes[name] != "0" for name in _COUNTERS):
         held = ", ".join(f"{attributes[name]} {word}" for name, word in _COUNTERS.items())
         raise EndpointError(f"{option} {url} holds messages ({held}), allowed is an empty queue; they are not touched")
@@ -123,21 +123,21 @@ def _checked_queue(sqs: Any, url: str, option: str) -> dict[str, str]:
 
 def _check_topic(sns: Any, arn: str, queue_arn: str) -> None:
     pages = sns.get_paginator("list_subscriptions_by_topic").paginate(TopicArn=arn)
-    subscriptions = [one for page in pages for one in page["Subscriptions"]]
-    endpoints = [one["Endpoint"] for one in subscriptions]
+    subscriptions = [subscription for page in pages for subscription in page["Subscriptions"]]
+    endpoints = [subscription["Endpoint"] for subscription in subscriptions]
     if endpoints != [queue_arn]:
         raise EndpointError(
             f"--topic-arn {arn} has the subscribers {endpoints}, allowed is [{queue_arn!r}]: others would get the"
             " messages of the tests"
         )
-    told = sns.get_subscription_attributes(SubscriptionArn=subscriptions[0]["SubscriptionArn"])["Attributes"]
-    if told.get("RawMessageDelivery") != "true" or "FilterPolicy" in told:
+    attributes = sns.get_subscription_attributes(SubscriptionArn=subscriptions[0]["SubscriptionArn"])["Attributes"]
+    if attributes.get("RawMessageDelivery") != "true" or "FilterPolicy" in attributes:
         raise EndpointError(
             f"the subscription of {queue_arn} has an envelope or a filter; allowed is raw delivery of all"
         )
 
 
-class GivenResources:
+class ByoQueueResources:
     """Hands out the given resources as `Resources` hands out its own.
 
     Args:
@@ -157,17 +157,17 @@ class GivenResources:
         for operation in ("sqs.SendMessage", "sqs.SendMessageBatch", "sns.Publish", "sns.PublishBatch"):
             client = sqs if operation.startswith("sqs") else sns
             client.meta.events.register(f"provide-client-params.{operation}", self._mark)
-        sqs.meta.events.register("provide-client-params.sqs.ReceiveMessage", self._ask_for_group)
+        sqs.meta.events.register("provide-client-params.sqs.ReceiveMessage", self._request_group)
         sqs.meta.events.register("after-call.sqs.ReceiveMessage", self._unmark)
 
-    def fifo_queue(self, *, hint: str = "q", **_: object) -> Queue:
+    def fifo_queue(self, *, hint: str = "q", **_: object) -> QueueUnderTest:
         """Return the DLQ where `hint` asks for one, else the queue, whose redrive policy is what it is."""
         url = self._given.dlq_url if hint == "dlq" else self._given.queue_url
         assert url is not None, "the tests that ask for a DLQ are deselected where none was given"
         arn = self._sqs.get_queue_attributes(QueueUrl=url, AttributeNames=["QueueArn"])["Attributes"]["QueueArn"]
-        return Queue(self._sqs, arn.rpartition(":")[2], url, arn, self._target.patience_seconds)
+        return QueueUnderTest(self._sqs, arn.rpartition(":")[2], url, arn, self._target.patience_seconds)
 
-    def fifo_topic(self, *_: Queue) -> Topic:
+    def fifo_topic(self, *_: QueueUnderTest) -> Topic:
         """Return the topic."""
         assert self._given.topic_arn is not None, "the tests that ask for a topic are deselected where none was given"
         return Topic(self._sns, self._given.topic_arn)
@@ -193,8 +193,8 @@ class GivenResources:
             answer = self._sqs.receive_message(QueueUrl=url, MaxNumberOfMessages=10, WaitTimeSeconds=under_way_seconds)
             for message in answer.get("Messages", []):
                 self._sqs.delete_message(QueueUrl=url, ReceiptHandle=message["ReceiptHandle"])
-            told = self._sqs.get_queue_attributes(QueueUrl=url, AttributeNames=list(_COUNTERS))["Attributes"]
-            return "Messages" not in answer and set(told.values()) == {"0"}
+            attributes = self._sqs.get_queue_attributes(QueueUrl=url, AttributeNames=list(_COUNTERS))["Attributes"]
+            return "Messages" not in answer and set(attributes.values()) == {"0"}
 
         return is_empty
 
@@ -208,22 +208,22 @@ class GivenResources:
         for batch in _BATCHES:
             if batch in params:
                 marked[batch] = [
-                    {name: self._marked(name, value) for name, value in one.items()} for one in params[batch]
+                    {name: self._marked(name, value) for name, value in param.items()} for param in params[batch]
                 ]
         return marked
 
     def _marked(self, name: str, value: Any) -> Any:
         return f"{self._prefix}{value}" if name in _IDS and value else value
 
-    def _ask_for_group(self, params: dict[str, Any], context: dict[str, Any], **_: object) -> dict[str, Any]:
+    def _request_group(self, params: dict[str, Any], context: dict[str, Any], **_: object) -> dict[str, Any]:
         """See to it that every receive tells the group, and keep what the test asked for."""
-        asked = "AttributeNames" if "AttributeNames" in params else "MessageSystemAttributeNames"
-        asked = "MessageSystemAttributeNames" if "MessageSystemAttributeNames" in params else asked
-        names = params.get(asked, [])
+        parameter = "AttributeNames" if "AttributeNames" in params else "MessageSystemAttributeNames"
+        parameter = "MessageSystemAttributeNames" if "MessageSystemAttributeNames" in params else parameter
+        names = params.get(parameter, [])
         context["sluice_hide_group"] = not {"All", "MessageGroupId"} & set(names)
         context["sluice_queue"] = params["QueueUrl"]
         marked = {name: self._marked(name, value) for name, value in params.items()}
-        return {**marked, asked: [*names, "MessageGroupId"]} if context["sluice_hide_group"] else marked
+        return {**marked, parameter: [*names, "MessageGroupId"]} if context["sluice_hide_group"] else marked
 
     def _unmark(self, parsed: dict[str, Any], context: dict[str, Any], **_: object) -> None:
         """Take the prefix off what is this test's, delete what an earlier test left, give back what is not ours."""
@@ -246,10 +246,10 @@ class GivenResources:
             parsed["Messages"] = kept
 
     def _restored(self, message: dict[str, Any], *, hide_group: bool) -> dict[str, Any]:
-        told = {
+        attributes = {
             name: value.removeprefix(self._prefix) if name in _IDS else value
             for name, value in message["Attributes"].items()
             if not (hide_group and name == "MessageGroupId")
         }
         rest = {name: value for name, value in message.items() if name != "Attributes"}
-        return rest | ({"Attributes": told} if told else {})
+        return rest | ({"Attributes": attributes} if attributes else {})

@@ -60,18 +60,18 @@ def target(config: pytest.Config, stack: ExitStack) -> Choice:
         ConfigError: the options contradict each other.
         EndpointError: the target cannot be used.
     """
-    asked, url = config.getoption("--target"), _url(config)
-    if asked == "simulator":
-        return Choice(name=asked, place=ENDPOINT_URL)
-    if asked == "aws":
+    choice, url = config.getoption("--target"), _url(config)
+    if choice == "simulator":
+        return Choice(name=choice, place=ENDPOINT_URL)
+    if choice == "aws":
         return _aws(config, url)
-    if url is None and asked == "endpoint":
-        raise ConfigError("--target endpoint is nowhere yet; say where with --endpoint-url")
+    if url is None and choice == "endpoint":
+        raise ConfigError("--target endpoint has no URL; give one with --endpoint-url")
     if url is None:
         running = stack.enter_context(localstack.running(log=Path("runs") / "localstack-contracts.log"))
         os.environ.update(running.environment() | {OWN: "1"})
         return Choice(name="localstack", place=running.endpoint_url)
-    name = asked or ("localstack" if localstack.health(url) is not None else "endpoint")
+    name = choice or ("localstack" if localstack.health(url) is not None else "endpoint")
     return _answering(Choice(name=name, place=url))
 
 
@@ -114,5 +114,5 @@ def given(config: pytest.Config) -> Given | None:
     if config.getoption("numprocesses", None) or config.getoption("--prove") or config.getoption("--mutants"):
         raise ConfigError("--queue-url is one queue for all tests; run without -n, --prove and --mutants")
     if config.getoption("--target") != "aws" and _url(config) is None:
-        raise ConfigError("--queue-url is nowhere yet; say where with --endpoint-url or --target aws")
+        raise ConfigError("--queue-url has no URL; give one with --endpoint-url or --target aws")
     return Given(queue_url=queue_url, dlq_url=dlq_url, topic_arn=topic_arn)

@@ -8,7 +8,7 @@ import json
 
 import pytest
 
-from contract_tests.resources import Queue, Resources, Topic, bodies, refusal
+from contract_tests.resources import QueueUnderTest, Resources, Topic, bodies, refusal
 
 
 def _text(name: str, value: str) -> dict[str, dict[str, str]]:
@@ -19,10 +19,10 @@ def _number(name: str, value: str) -> dict[str, dict[str, str]]:
     return {name: {"DataType": "Number", "StringValue": value}}
 
 
-def _refused(topic: Topic, queue: Queue, policy: object) -> tuple[str, int, str]:
+def _refused(topic: Topic, queue: QueueUnderTest, policy: object) -> tuple[str, int, str]:
     """Subscribe with a filter policy that must be refused; return code, status and the first line of the text."""
-    code, status, said = refusal(topic.subscribe, queue, FilterPolicy=json.dumps(policy))
-    return code, status, said.partition("\n")[0]
+    code, status, message = refusal(topic.subscribe, queue, FilterPolicy=json.dumps(policy))
+    return code, status, message.partition("\n")[0]
 
 
 def _set(topic: Topic, subscription: str, name: str, value: str) -> None:
@@ -142,18 +142,18 @@ def test_a_subscription_says_its_filter_policy_and_the_scope(resources: Resource
         resources.fifo_queue(), FilterPolicy='{"kind": ["order"]}', FilterPolicyScope="MessageBody"
     )
 
-    said = [
+    attributes = [
         topic.sns.get_subscription_attributes(SubscriptionArn=subscription)["Attributes"]
         for subscription in (of_attributes, of_body)
     ]
 
-    assert [one.get("FilterPolicyScope") for one in said] == ["MessageAttributes", "MessageBody"]
-    assert [json.loads(one["FilterPolicy"]) for one in said] == [{"kind": ["order"]}, {"kind": ["order"]}]
+    assert [item.get("FilterPolicyScope") for item in attributes] == ["MessageAttributes", "MessageBody"]
+    assert [json.loads(entry["FilterPolicy"]) for entry in attributes] == [{"kind": ["order"]}, {"kind": ["order"]}]
 
 
 @pytest.mark.promise("SNS-78")
 def test_a_malformed_filter_policy_is_refused(resources: Resources) -> None:
-    """SNS-78: a list in a list, an operator there is not, two operators in one, and a value that is no list."""
+    """SNS-78: a list in a list, an operator there is not, two operators in one, and a value that is not a list."""
     topic, queue = resources.fifo_topic(), resources.fifo_queue()
 
     nested = _refused(topic, queue, {"key": [["value"]]})

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from contract_tests.resources import Queue, Resources, Topic, bodies, refusal
+from contract_tests.resources import QueueUnderTest, Resources, Topic, bodies, refusal
 
 
 def _subscribe(topic: Topic, protocol: str, endpoint: str, **attributes: str) -> str:
@@ -16,7 +16,7 @@ def _set(topic: Topic, subscription: str, name: str, value: str) -> None:
     topic.sns.set_subscription_attributes(SubscriptionArn=subscription, AttributeName=name, AttributeValue=value)
 
 
-def _undelivered_queue(resources: Resources, topic: Topic) -> tuple[Queue, str]:
+def _undelivered_queue(resources: Resources, topic: Topic) -> tuple[QueueUnderTest, str]:
     """Make a FIFO queue for what a subscription cannot deliver; return it and the redrive policy that names it."""
     undelivered = resources.fifo_queue(hint="undelivered")
     topic.allow(undelivered)
@@ -126,9 +126,9 @@ def test_a_subscription_of_a_queue_of_the_same_account_is_confirmed_at_once(reso
 
     subscription = topic.subscribe(queue, raw=True)
 
-    said = topic.sns.get_subscription_attributes(SubscriptionArn=subscription)["Attributes"]
-    assert said.pop("SubscriptionPrincipal", "").startswith("arn:aws:iam::")
-    assert said == {
+    attributes = topic.sns.get_subscription_attributes(SubscriptionArn=subscription)["Attributes"]
+    assert attributes.pop("SubscriptionPrincipal", "").startswith("arn:aws:iam::")
+    assert attributes == {
         "SubscriptionArn": subscription,
         "TopicArn": topic.arn,
         "Owner": account,
@@ -142,7 +142,7 @@ def test_a_subscription_of_a_queue_of_the_same_account_is_confirmed_at_once(reso
 
 @pytest.mark.promise("SNS-61")
 def test_the_attributes_of_a_subscription_are_checked(resources: Resources) -> None:
-    """SNS-61: a name there is not, a value that is not true or false, and a DLQ that is no ARN are refused."""
+    """SNS-61: a name there is not, a value that is not true or false, and a DLQ that is not an ARN are refused."""
     topic, queue = resources.fifo_topic(), resources.fifo_queue()
     subscription = topic.subscribe(queue)
 
@@ -198,7 +198,7 @@ def test_an_unsubscribed_queue_gets_nothing_more(resources: Resources) -> None:
     assert bodies(stays.drain(2)) == ["m1", "m2"]
     assert (before, leaves.receive()) == (["m1"], [])
     listed = topic.sns.list_subscriptions_by_topic(TopicArn=topic.arn)["Subscriptions"]
-    assert [one["Endpoint"] for one in listed] == [stays.arn]
+    assert [entry["Endpoint"] for entry in listed] == [stays.arn]
     read = refusal(topic.sns.get_subscription_attributes, SubscriptionArn=subscription)
     assert read == ("NotFound", 404, "Subscription does not exist")
 

@@ -56,10 +56,10 @@ def test_a_new_fifo_topic_deduplicates_by_id_and_has_no_subscription(resources: 
     topic = resources.fifo_topic()
     *_, account, _ = topic.arn.split(":")
 
-    said = topic.attributes()
+    attributes = topic.attributes()
 
     policies = ("Policy", "EffectiveDeliveryPolicy")
-    assert {name: value for name, value in said.items() if name not in policies} == {
+    assert {name: value for name, value in attributes.items() if name not in policies} == {
         "TopicArn": topic.arn,
         "Owner": account,
         "DisplayName": "",
@@ -122,10 +122,10 @@ def test_tags_of_a_topic_are_kept_replaced_and_removed(resources: Resources) -> 
     both = topic.sns.list_tags_for_resource(ResourceArn=topic.arn)["Tags"]
     topic.sns.untag_resource(ResourceArn=topic.arn, TagKeys=["k1"])
     topic.sns.tag_resource(ResourceArn=topic.arn, Tags=[{"Key": "k2", "Value": "v2b"}])
-    one = topic.sns.list_tags_for_resource(ResourceArn=topic.arn)["Tags"]
+    item = topic.sns.list_tags_for_resource(ResourceArn=topic.arn)["Tags"]
 
     assert sorted(both, key=str) == [{"Key": "k1", "Value": "v1"}, {"Key": "k2", "Value": "v2"}]
-    assert one == [{"Key": "k2", "Value": "v2b"}]
+    assert item == [{"Key": "k2", "Value": "v2b"}]
 
 
 @pytest.mark.promise("SNS-50")
@@ -178,9 +178,9 @@ def test_an_archive_keeps_messages_for_1_to_365_days(resources: Resources) -> No
 
     assert too_short[:2] == ("InvalidParameter", 400)
     assert too_long[:2] == ("InvalidParameter", 400)
-    said = topic.attributes()
-    assert json.loads(said["ArchivePolicy"]) == {"MessageRetentionPeriod": "30"}
-    assert "BeginningArchiveTime" in said
+    attributes = topic.attributes()
+    assert json.loads(attributes["ArchivePolicy"]) == {"MessageRetentionPeriod": "30"}
+    assert "BeginningArchiveTime" in attributes
 
 
 @pytest.mark.promise("SNS-41")

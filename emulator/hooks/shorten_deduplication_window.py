@@ -14,12 +14,12 @@ _original_put = models.FifoQueue.put
 
 @functools.wraps(_original_put)
 def _put(self, *args, **kwargs):
-    asked = re.search(r"-window(\d+)-", self.name)
-    if asked is None:
+    requested = re.search(r"-window(\d+)-", self.name)
+    if requested is None:
         return _original_put(self, *args, **kwargs)
     # LocalStack knows one constant for all queues. Rather than change it under other queues' feet, forget what is
     # older than this queue's own window before the original looks.
-    oldest = models.time.time() - int(asked[1])
+    oldest = models.time.time() - int(requested[1])
     for key in [key for key, message in self.deduplication.items() if message.priority <= oldest]:
         del self.deduplication[key]
     return _original_put(self, *args, **kwargs)

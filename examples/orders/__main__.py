@@ -16,8 +16,12 @@ from sluice.messaging import Outbox
 from sluice.messaging.database import engines
 from sluice.messaging.outbox import tables
 
-_at_database = click.option(
-    "--dsn", envvar="SLUICE_DSN", default="sqlite:///orders.db", show_default=True, help="Where.  [$SLUICE_DSN]"
+_database_url = click.option(
+    "--dsn",
+    envvar="SLUICE_DSN",
+    default="sqlite:///orders.db",
+    show_default=True,
+    help="URL of the database.  [$SLUICE_DSN]",
 )
 _for_topic = click.option("--env", "environment_name", envvar="SLUICE_ENV", default="local", show_default=True)
 
@@ -28,7 +32,7 @@ def cli() -> None:
 
 
 @cli.command()
-@_at_database
+@_database_url
 def init(dsn: str) -> None:
     """Create the tables of the shop and of its outbox."""
     with engines.engine(dsn).begin() as connection:
@@ -42,10 +46,12 @@ def init(dsn: str) -> None:
 @click.option("--groups", type=click.IntRange(1), default=10, show_default=True, help="Orders open at once, at most.")
 @click.option("--seed", type=int, default=1, show_default=True, help="Of the choices.")
 @click.option("--rollbacks", type=click.FloatRange(0, 1), default=0.2, show_default=True, help="Share taken back.")
-@click.option("--threads", type=click.IntRange(1, 32), default=1, show_default=True, help="That trade at once.")
+@click.option(
+    "--threads", type=click.IntRange(1, 32), default=1, show_default=True, help="How many trade at the same time."
+)
 @click.option("--notify", is_flag=True, help="Wake a relay that was started with --listen.")
 @_for_topic
-@_at_database
+@_database_url
 def run(dsn: str, environment_name: str, *, notify: bool, **choices: Any) -> None:
     """Do business: place orders, add to them, have them paid or cancelled."""
     engine = _engine(dsn)
@@ -56,7 +62,7 @@ def run(dsn: str, environment_name: str, *, notify: bool, **choices: Any) -> Non
 
 @cli.command()
 @_for_topic
-@_at_database
+@_database_url
 def check(dsn: str, environment_name: str) -> None:
     """Compare orders and outbox; exit code 1 and a line each where they differ."""
     with engines.reading(_engine(dsn)) as connection:

@@ -51,23 +51,23 @@ def trade(
             for number, share in enumerate(shares)
         ]
     done = Done()
-    for one in (each.result() for each in traded):
-        done.committed += one.committed
-        done.rolled_back += one.rolled_back
-        done.too_late += one.too_late
+    for customer in (each.result() for each in traded):
+        done.committed += customer.committed
+        done.rolled_back += customer.rolled_back
+        done.too_late += customer.too_late
     return done
 
 
-def _trade(engine: Engine, shop: Shop, count: int, groups: int, chance: random.Random, rollbacks: float) -> Done:
+def _trade(engine: Engine, shop: Shop, count: int, groups: int, rng: random.Random, rollbacks: float) -> Done:
     done = Done()
     for _ in range(count):
         with Session(engine) as session:
             try:
-                what = _change_something(session, shop, groups, chance)
+                what = _change_something(session, shop, groups, rng)
             except OrderClosedError:
                 done.too_late += 1
                 continue
-            if chance.random() < rollbacks:
+            if rng.random() < rollbacks:
                 session.rollback()
                 done.rolled_back += 1
             else:
@@ -76,14 +76,14 @@ def _trade(engine: Engine, shop: Shop, count: int, groups: int, chance: random.R
     return done
 
 
-def _change_something(session: Session, shop: Shop, groups: int, chance: random.Random) -> str:
+def _change_something(session: Session, shop: Shop, groups: int, rng: random.Random) -> str:
     """Change one order and return how."""
     open_ids = session.scalars(select(Order.id).where(Order.status == OPEN).order_by(Order.id)).all()
-    bought, quantity, price_cents = chance.choice(_ARTICLES), chance.randint(1, 9), chance.randint(100, 999)
+    bought, quantity, price_cents = rng.choice(_ARTICLES), rng.randint(1, 9), rng.randint(100, 999)
     if len(open_ids) < groups:
-        shop.place(session, f"customer-{chance.randint(1, 99)}", bought, quantity=quantity, price_cents=price_cents)
+        shop.place(session, f"customer-{rng.randint(1, 99)}", bought, quantity=quantity, price_cents=price_cents)
         return "placed"
-    order_id, drawn = chance.choice(open_ids), chance.random()
+    order_id, drawn = rng.choice(open_ids), rng.random()
     if drawn < _ENDING_SHARE / 2:
         shop.pay(session, order_id)
         return "paid"

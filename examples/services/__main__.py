@@ -45,8 +45,8 @@ def init(dsn: str) -> None:
 def check(dsn: str, orders: str | None) -> None:
     """Compare the services with the orders; exit code 1 and a line each where they differ."""
     shop, services = _engine(dsn if orders is None else orders), _engine(dsn)
-    with engines.reading(shop) as one, engines.reading(services) as other:
-        found = differences(one, other)
+    with engines.reading(shop) as item, engines.reading(services) as other:
+        found = differences(item, other)
     for sentence in found:
         click.echo(sentence)
     if found:

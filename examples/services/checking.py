@@ -13,7 +13,7 @@ def differences(orders: Connection, services: Connection) -> list[str]:
     """Return, in a sentence each, where the services and the orders differ."""
     with Session(orders) as shop, Session(services) as kept:
         placed = shop.scalars(select(Order).order_by(Order.id)).all()
-        invoices = {one.order: one for one in kept.scalars(select(Invoice))}
+        invoices = {invoice.order: invoice for invoice in kept.scalars(select(Invoice))}
         shipped, written = defaultdict(list), defaultdict(list)
         for shipment in kept.scalars(select(Shipment).order_by(Shipment.id)):
             shipped[shipment.order].append(shipment.cents)
@@ -27,14 +27,14 @@ def differences(orders: Connection, services: Connection) -> list[str]:
 
 
 def _of_order(order: Order, invoice: Invoice | None, shipped: list[int], written: list[int]) -> list[str]:
-    said = []
+    sentences = []
     expected = (order.version, order.total_cents, order.status)
     billed = None if invoice is None else (invoice.version, invoice.cents, invoice.status)
     if billed != expected:
-        said.append(f"{order.group} is {expected}, billing has {billed}")
+        sentences.append(f"{order.group} is {expected}, billing has {billed}")
     due = [order.total_cents] if order.status == PAID else []
     if shipped != due:
-        said.append(f"{order.group} is {order.status}, shipping sent {shipped}")
+        sentences.append(f"{order.group} is {order.status}, shipping sent {shipped}")
     if written != list(range(1, order.version + 1)):
-        said.append(f"{order.group} changed {order.version} times, audit has {written}")
-    return said
+        sentences.append(f"{order.group} changed {order.version} times, audit has {written}")
+    return sentences

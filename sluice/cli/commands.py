@@ -12,7 +12,7 @@ import click
 
 from sluice.cli.dlq import commands
 from sluice.cli.options import alive_option, endpoint_option, json_option, log_level_option, metrics_options
-from sluice.cli.placed import at_consumer, at_place
+from sluice.cli.placed import consumer_options, database_options
 from sluice.cli.tables import inbox_commands, outbox_commands
 from sluice.terminal.groups import Group, Lazy
 from sluice.terminal.values import Number
@@ -52,7 +52,7 @@ def cli() -> None:
     default=0.1,
     show_default=True,
     metavar="SECONDS",
-    help="Between two looks.",
+    help="Seconds between two polls.",
 )
 @click.option(
     "--lease",
@@ -60,7 +60,7 @@ def cli() -> None:
     default=30,
     show_default=True,
     metavar="SECONDS",
-    help="A silent leader leads on.",
+    help="How long a leader that does not answer keeps the lease.",
 )
 @click.option(
     "--keep",
@@ -68,7 +68,7 @@ def cli() -> None:
     default=7,
     show_default=True,
     metavar="DAYS",
-    help="What was sent can be sent again so long.",
+    help="How long sent events are kept, and can be sent again.",
 )
 @click.option("--listen", is_flag=True, help="Wake at commits of Outbox(notify=True): Postgres only.")
 @metrics_options
@@ -77,11 +77,11 @@ def cli() -> None:
     "--record",
     type=click.Path(file_okay=False, path_type=Path),
     metavar="DIR",
-    help="Write the history of what was taken and published there, for the checker.",
+    help="Folder to record what is taken and published, for the checker.",
 )
 @click.option("--until-empty", is_flag=True, help="Stop when nothing more can be published.")
 @log_level_option
-@at_place
+@database_options
 def relay(**given: Any) -> None:
     """Publish what is committed to the outbox, each group in order, until SIGTERM or Ctrl-C.
 
@@ -102,7 +102,7 @@ def relay(**given: Any) -> None:
     "idle_seconds",
     type=Number("seconds", 0, _DAY_SECONDS),
     metavar="SECONDS",
-    help="Stop when nothing came for so long.",
+    help="Stop when nothing was received for this long.",
 )
 @metrics_options
 @alive_option
@@ -110,10 +110,10 @@ def relay(**given: Any) -> None:
     "--record",
     type=click.Path(file_okay=False, path_type=Path),
     metavar="DIR",
-    help="Write the history of what was received, handled and deleted there, for the checker.",
+    help="Folder to record what is received, handled and deleted, for the checker.",
 )
 @log_level_option
-@at_consumer
+@consumer_options
 def worker(**given: Any) -> None:
     """Hand a consumer's messages to its handlers, each group in order, until SIGTERM or Ctrl-C.
 
@@ -145,7 +145,7 @@ def delays(**given: Any) -> None:
     "within_seconds",
     type=Number("seconds", 0.001, _DAY_SECONDS),
     metavar="SECONDS",
-    help="How old its last sign of life may be.  [default: as the process itself promised]",
+    help="Maximum age of the last sign of life.  [default: as the process itself declared]",
 )
 def alive(**given: Any) -> None:
     """Check that the worker or relay with `--alive FILE` makes progress: 0 if so, 2 if not. For health checks.

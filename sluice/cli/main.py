@@ -59,24 +59,24 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def _refusal(error: click.ClickException) -> str:
-    said = " ".join(error.format_message().split()).removesuffix(".")
+    message = " ".join(error.format_message().split()).removesuffix(".")
     context = error.ctx if isinstance(error, click.UsageError) else None
-    return said if context is None else f"{said}; see `{context.command_path} --help`"
+    return message if context is None else f"{message}; see `{context.command_path} --help`"
 
 
 def _fail_unforeseen(error: Exception) -> NoReturn:
     from sluice.terminal import failures
 
-    said = failures.sentence(error)
-    if said is not None:
-        _fail(said, COULD_NOT)
+    message = failures.sentence(error)
+    if message is not None:
+        _fail(message, COULD_NOT)
     text = "".join(traceback.format_exception(error)).rstrip()
     output.lines(text[-_TRACEBACK_CHARACTERS_MAX:], is_error=True)
     sys.exit(COULD_NOT)
 
 
-def _fail(said: str, code: int) -> NoReturn:
-    output.line(f"sluice: {printable(said, characters_max=_CHARACTERS_MAX)}", is_error=True)
+def _fail(message: str, code: int) -> NoReturn:
+    output.line(f"sluice: {printable(message, characters_max=_CHARACTERS_MAX)}", is_error=True)
     sys.exit(code)
 
 

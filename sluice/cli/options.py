@@ -15,7 +15,7 @@ type Command = Callable[..., None]
 SECRET_VARIABLE = "SLUICE_DATABASE_SECRET_ARN"  # noqa: S105 (its name)
 
 
-def environment_option(meant: str) -> Callable[[Command], Command]:
+def environment_option(intended: str) -> Callable[[Command], Command]:
     """Give a command `--env` and `--declaration`, and hand it the `Environment` they name."""
 
     def option(command: Command) -> Command:
@@ -25,7 +25,7 @@ def environment_option(meant: str) -> Callable[[Command], Command]:
             envvar="SLUICE_ENV",
             default="local",
             show_default=True,
-            help=f"{meant}  [$SLUICE_ENV]",
+            help=f"{intended}  [$SLUICE_ENV]",
         )
         @declaration_option
         def placed(environment_name: str, declaration: Path | None, **given: Any) -> None:
@@ -49,13 +49,13 @@ def declaration_option(command: Command) -> Command:
     return option(command)
 
 
-def dsn_option(meant: str) -> Callable[[Command], Command]:
+def dsn_option(intended: str) -> Callable[[Command], Command]:
     """Return the option `--dsn`."""
     return click.option(
         "--dsn",
         envvar="SLUICE_DSN",
         metavar="URL",
-        help=f"{meant} or postgresql://user@host/name.  [default: $SLUICE_DSN, else the secret ${SECRET_VARIABLE}]",
+        help=f"{intended} or postgresql://user@host/name.  [default: $SLUICE_DSN, else the secret ${SECRET_VARIABLE}]",
     )
 
 
@@ -74,7 +74,7 @@ def json_option(command: Command) -> Command:
 def limit_option(most: int, *, default: int) -> Callable[[Command], Command]:
     """Return the option `--limit`."""
     return click.option(
-        "--limit", "most", type=click.IntRange(1, most), default=default, show_default=True, help="At most so many."
+        "--limit", "most", type=click.IntRange(1, most), default=default, show_default=True, help="At most this many."
     )
 
 
@@ -90,7 +90,7 @@ def metrics_options(command: Command) -> Command:
         "--prometheus",
         metavar="[HOST:]PORT",
         callback=_address,
-        help="Serve metrics there for Prometheus; port 0 is any that is free.  [default host: 127.0.0.1]",
+        help="Serve metrics for Prometheus at this address; port 0 chooses a free one.  [default host: 127.0.0.1]",
     )
     return embedded(scraped(command))
 
@@ -102,7 +102,9 @@ def _address(_: click.Context, __: click.Parameter, value: str | None) -> tuple[
     host, _colon, port = value.rpartition(":")
     is_port = port.isascii() and port.isdigit() and len(port) <= len(str(_PORT_MAX)) and int(port) <= _PORT_MAX
     if not is_port or (":" in host and not host.startswith("[")):
-        raise click.BadParameter(f"{value!r} is no address, allowed is PORT or HOST:PORT, such as 9464 or [::1]:9464")
+        raise click.BadParameter(
+            f"{value!r} is not an address, allowed is PORT or HOST:PORT, such as 9464 or [::1]:9464"
+        )
     return host.removeprefix("[").removesuffix("]") or _LOCAL, int(port)
 
 
@@ -138,14 +140,16 @@ def log_level_option(command: Command) -> Command:
         envvar="SLUICE_LOG_LEVEL",
         default="info",
         show_default=True,
-        help="What is logged, and all that is worse.  [$SLUICE_LOG_LEVEL]",
+        help="Lowest level that is logged.  [$SLUICE_LOG_LEVEL]",
     )
     return option(command)
 
 
 def confirmation_option(command: Command) -> Command:
     """Give a command `--yes`."""
-    option = click.option("--yes", "is_meant", is_flag=True, help="Do it. Without, it is only said what would be done.")
+    option = click.option(
+        "--yes", "confirmed", is_flag=True, help="Do it. Without --yes the command only prints what it would do."
+    )
     return option(command)
 
 

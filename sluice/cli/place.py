@@ -17,7 +17,7 @@ from sluice.messaging.database.credentials import database_url
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class DatabaseTarget:
     """An environment and its database."""
 
     environment: Environment
@@ -30,7 +30,7 @@ class Place:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ConsumerPlace:
+class ConsumerTarget:
     """A consumer of an environment, where SQS is, and the database of its inbox where one is named.
 
     Args:
@@ -56,25 +56,25 @@ class ConsumerPlace:
 
 
 @contextmanager
-def outbox_place(environment: Environment, dsn: str | None) -> Iterator[Place]:
+def outbox_target(environment: Environment, dsn: str | None) -> Iterator[DatabaseTarget]:
     """Yield an environment with the database of its outbox."""
     engine = engines.engine(dsn or dsn_from_secret(environment))
     engines.require_there(engine)
     try:
-        yield Place(environment, engine)
+        yield DatabaseTarget(environment, engine)
     finally:
         engine.dispose()
 
 
 @contextmanager
-def consumer_place(
+def consumer_target(
     environment: Environment, consumer_name: str | None, dsn: str | None, endpoint_url: str | None
-) -> Iterator[ConsumerPlace]:
+) -> Iterator[ConsumerTarget]:
     """Yield a consumer with the database of its inbox, where one is named."""
     consumer = consumer_of(environment, consumer_name)
     endpoint_url = None if endpoint_url is None else checked_url(endpoint_url)
     with inbox_database(environment, dsn) as database:
-        yield ConsumerPlace(environment=environment, consumer=consumer, database=database, endpoint_url=endpoint_url)
+        yield ConsumerTarget(environment=environment, consumer=consumer, database=database, endpoint_url=endpoint_url)
 
 
 def consumer_of(environment: Environment, name: str | None) -> Consumer:
@@ -83,13 +83,13 @@ def consumer_of(environment: Environment, name: str | None) -> Consumer:
     Raises:
         ConfigError: there is none in the environment, or none is named.
     """
-    found = {one.name: one for one in environment.consumers}
+    found = {consumer.name: consumer for consumer in environment.consumers}
     allowed = f"environment {environment.name!r} has {', '.join(found)}"
     if name is None:
         raise ConfigError(f"no consumer is named, and {allowed}; give --consumer, or set SLUICE_CONSUMER")
     if name not in found:
-        meant = did_you_mean(nearest(name, found))
-        raise ConfigError(f"consumer is {name!r}{meant}, and {allowed}; correct --consumer, or declare it")
+        intended = did_you_mean(nearest(name, found))
+        raise ConfigError(f"consumer is {name!r}{intended}, and {allowed}; correct --consumer, or declare it")
     return found[name]
 
 

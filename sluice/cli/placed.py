@@ -7,7 +7,7 @@ import click
 from sluice.cli.options import Command, as_command, dsn_option, endpoint_option, environment_option
 
 
-def at_place(command: Command) -> Command:
+def database_options(command: Command) -> Command:
     """Give a command `--env`, `--declaration` and `--dsn`, and hand it the `Place` they name."""
 
     @environment_option("Declared environment whose topic is meant.")
@@ -15,13 +15,13 @@ def at_place(command: Command) -> Command:
     def placed(environment: Any, dsn: str | None, **given: Any) -> None:
         from sluice.cli import place
 
-        with place.outbox_place(environment, dsn) as found:
+        with place.outbox_target(environment, dsn) as found:
             command(place=found, **given)
 
     return as_command(command, placed)
 
 
-def at_consumer(command: Command) -> Command:
+def consumer_options(command: Command) -> Command:
     """Give a command the options of a consumer, its database and SQS, and hand it the `ConsumerPlace`.
 
     A database is opened where one is named. A command that needs one asks the place for its `engine`.
@@ -33,7 +33,7 @@ def at_consumer(command: Command) -> Command:
         "consumer_name",
         envvar="SLUICE_CONSUMER",
         metavar="NAME",
-        help="The consumer that is meant.  [$SLUICE_CONSUMER]",
+        help="The consumer.  [$SLUICE_CONSUMER]",
     )
     @dsn_option("The database of the consumer's inbox, e.g. sqlite:///billing.db")
     @endpoint_option("SQS")
@@ -42,7 +42,7 @@ def at_consumer(command: Command) -> Command:
     ) -> None:
         from sluice.cli import place
 
-        with place.consumer_place(environment, consumer_name, dsn, endpoint_url) as found:
+        with place.consumer_target(environment, consumer_name, dsn, endpoint_url) as found:
             command(place=found, **given)
 
     return as_command(command, placed)

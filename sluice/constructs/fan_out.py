@@ -1,7 +1,7 @@
 """One SNS FIFO topic and, for each consumer, an SQS FIFO queue with two FIFO DLQs of its own.
 
 The DLQ of the queue holds what the consumer could not handle; the DLQ of the subscription what SNS could not deliver to
-the queue. They are told apart because only the first can be moved back (a move task refuses a DLQ whose source is not
+the queue. They are separate because only the first can be moved back (a move task refuses a DLQ whose source is not
 SQS), and because SNS keeps group and deduplication id: in one DLQ shared by all subscriptions, the second queue's copy
 of a message would be taken for a duplicate of the first's.
 AWS: https://docs.aws.amazon.com/sns/latest/dg/sns-dead-letter-queues.html (read 2026-11-20).

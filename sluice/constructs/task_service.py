@@ -236,8 +236,8 @@ def _image(scope: Construct, image: str) -> ecs.ContainerImage:
         return ecs.ContainerImage.from_registry(image)
     host = registry(image)
     path = image if host is None else image.removeprefix(f"{host}/")
-    name, at, tag = path.partition("@")
-    if not at:
+    name, separator, tag = path.partition("@")
+    if not separator:
         name, _, tag = path.rpartition(":")
     return ecs.ContainerImage.from_ecr_repository(_repository(scope, host, name), tag)
 

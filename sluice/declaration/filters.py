@@ -52,7 +52,9 @@ def _too_many(policy: Mapping[str, Sequence[object]]) -> Fault | None:
 def _combinations(policy: Mapping[str, Sequence[object]]) -> int:
     """Return how many combinations of values a policy has; alternatives add up, attributes multiply."""
     return math.prod(
-        sum(_combinations(one) for one in conditions if isinstance(one, Mapping)) if name == OR else len(conditions)
+        sum(_combinations(condition) for condition in conditions if isinstance(condition, Mapping))
+        if name == OR
+        else len(conditions)
         for name, conditions in policy.items()
     )
 
@@ -68,12 +70,16 @@ def _faults(policy: Mapping[str, Sequence[object]], whole: object) -> Iterator[F
                 "", whole, f"'{OR}' and names a message attribute can have: letters, digits, '_', '-', inner '.'"
             )
         else:
-            yield from (found for one in conditions if (found := _fault_of_condition(name, one, whole)))
+            yield from (found for condition in conditions if (found := _fault_of_condition(name, condition, whole)))
 
 
 def _faults_of_alternatives(alternatives: Sequence[object], whole: object) -> Iterator[Fault]:
     """Find what makes SNS take '$or' for the name of an attribute, and what is wrong inside."""
-    policies = [one for one in alternatives if isinstance(one, Mapping) and one and not _OPERANDS.keys() & one.keys()]
+    policies = [
+        alternative
+        for alternative in alternatives
+        if isinstance(alternative, Mapping) and alternative and not _OPERANDS.keys() & alternative.keys()
+    ]
     if len(policies) < len(alternatives) or len(policies) < 2:
         yield Fault("", whole, f"'{OR}' with two or more policies, no attribute in them called like an operator")
     for policy in policies:
@@ -93,8 +99,8 @@ def _fault_of_condition(name: str, condition: object, whole: object) -> Fault | 
     return found
 
 
-def _is_value(one: object) -> bool:
-    return isinstance(one, str | int) or (isinstance(one, float) and math.isfinite(one))
+def _is_value(item: object) -> bool:
+    return isinstance(item, str | int) or (isinstance(item, float) and math.isfinite(item))
 
 
 def _is_operand(operator: str, operand: object) -> bool:
@@ -114,12 +120,14 @@ def _is_excluded(operand: object) -> bool:
     if isinstance(operand, Mapping):
         return list(operand) == ["prefix"] and isinstance(operand["prefix"], str)
     several = operand if isinstance(operand, list | tuple) else [operand]
-    return bool(several) and all(_is_value(one) and not isinstance(one, bool) for one in several)
+    return bool(several) and all(_is_value(item) and not isinstance(item, bool) for item in several)
 
 
 def _is_comparison(*parts: object) -> bool:
     """Tell whether it is one comparison with a number, or a lower bound and an upper one above it."""
-    numbers = [one for one in parts[1::2] if isinstance(one, int | float) and _is_value(one) and type(one) is not bool]
+    numbers = [
+        part for part in parts[1::2] if isinstance(part, int | float) and _is_value(part) and type(part) is not bool
+    ]
     words = (("=", "<", "<=", ">", ">="),) if len(parts) == 2 else ((">", ">="), ("<", "<="))
     return (
         len(parts) == 2 * len(words) == 2 * len(numbers)

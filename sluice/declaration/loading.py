@@ -130,7 +130,9 @@ def _loaded(path: Path) -> Declaration:
         sys.modules.pop(_MODULE)
         if before is not None:
             sys.modules[_MODULE] = before
-        if isinstance(error, KeyboardInterrupt) or (isinstance(error, ConfigError) and not _frames(error, path)):
+        if isinstance(error, KeyboardInterrupt) or (
+            isinstance(error, ConfigError) and not _body_templates(error, path)
+        ):
             raise
         raise ConfigError(f"{_sentence(error, module)}; change it in {_place(error, path)}") from error
 
@@ -138,15 +140,15 @@ def _loaded(path: Path) -> Declaration:
 def _environments(module: ModuleType, source: str) -> tuple[Environment, ...]:
     allowed = f"allowed is a tuple of Environment values, such as {_NAME} = (Environment(…),); change it in {source}"
     if not hasattr(module, _NAME):
-        meant = nearest(_NAME, vars(module))
-        raise ConfigError(f"there is no {_NAME} in {source}{did_you_mean(meant)}, {allowed}")
+        intended = nearest(_NAME, vars(module))
+        raise ConfigError(f"there is no {_NAME} in {source}{did_you_mean(intended)}, {allowed}")
     found = module.ENVIRONMENTS
     if not isinstance(found, tuple) or not found:
         shown = "empty" if isinstance(found, tuple) else f"of type {type(found).__name__}"
         raise ConfigError(f"{_NAME} is {shown}, {allowed}")
-    for number, one in enumerate(found):
-        if not isinstance(one, Environment):
-            raise ConfigError(f"{_NAME}[{number}] is of type {type(one).__name__}, {allowed}")
+    for number, item in enumerate(found):
+        if not isinstance(item, Environment):
+            raise ConfigError(f"{_NAME}[{number}] is of type {type(item).__name__}, {allowed}")
     return found
 
 
@@ -183,33 +185,33 @@ def _place(error: BaseException, path: Path) -> str:
     """Return file and line of what is wrong: of the field where it is written out, else of the innermost call."""
     if isinstance(error, SyntaxError) and error.filename:
         return f"{_shown(Path(error.filename))}:{error.lineno}"
-    frames = _frames(error, path)
+    frames = _body_templates(error, path)
     if not frames:
         return _shown(path)
     if isinstance(error, FieldError):
-        for frame in reversed(frames):
-            line = _line_of_field(frame, error.field)
+        for template in reversed(frames):
+            line = _line_of_field(template, error.field)
             if line is not None:
-                return f"{_shown(Path(frame.filename))}:{line}"
+                return f"{_shown(Path(template.filename))}:{line}"
     return f"{_shown(Path(frames[-1].filename))}:{frames[-1].lineno}"
 
 
-def _frames(error: BaseException, path: Path) -> Sequence[traceback.FrameSummary]:
+def _body_templates(error: BaseException, path: Path) -> Sequence[traceback.FrameSummary]:
     """Return where an error passed through the project's own files, the innermost last."""
     found = traceback.extract_tb(error.__traceback__)
-    return [frame for frame in found if _is_the_projects(Path(frame.filename), path.parent)]
+    return [template for template in found if _is_the_projects(Path(template.filename), path.parent)]
 
 
 def _is_the_projects(file: Path, folder: Path) -> bool:
     return file.is_relative_to(folder) and not file.is_relative_to(_LIBRARY) and "site-packages" not in file.parts
 
 
-def _line_of_field(frame: traceback.FrameSummary, field: str) -> int | None:
+def _line_of_field(template: traceback.FrameSummary, field: str) -> int | None:
     """Return the line of `field=` in the call that a frame stands at; None where it is not written there."""
-    span = (frame.lineno, frame.end_lineno, frame.colno)
-    for node in ast.walk(ast.parse(Path(frame.filename).read_bytes())):
+    span = (template.lineno, template.end_lineno, template.colno)
+    for node in ast.walk(ast.parse(Path(template.filename).read_bytes())):
         if isinstance(node, ast.Call) and (node.lineno, node.end_lineno, node.col_offset) == span:
-            return next((one.lineno for one in node.keywords if one.arg == field), None)
+            return next((keyword.lineno for keyword in node.keywords if keyword.arg == field), None)
     return None
 
 

@@ -57,26 +57,26 @@ def parse(text: str) -> Environment:
 
 def _encoded(value: Any) -> Any:
     if is_dataclass(value):
-        return {one.name: _encoded(getattr(value, one.name)) for one in fields(value)}
+        return {field.name: _encoded(getattr(value, field.name)) for field in fields(value)}
     if isinstance(value, Enum):
         return value.value
     if isinstance(value, datetime):
         return value.isoformat()
     if isinstance(value, Mapping):
-        return {key: _encoded(one) for key, one in value.items()}
-    return [_encoded(one) for one in value] if isinstance(value, list | tuple) else value
+        return {key: _encoded(item) for key, item in value.items()}
+    return [_encoded(item) for item in value] if isinstance(value, list | tuple) else value
 
 
 def _decoded(value: Any, kind: Any) -> Any:
     """Return a value of that type; what it cannot be made of is returned as it is, and refused where it is put."""
     if get_origin(kind) is UnionType:
-        kinds = [one for one in get_args(kind) if one is not NoneType]
-        kind = next((one for one in kinds if _fits(value, one)), kinds[0])
+        kinds = [arg for arg in get_args(kind) if arg is not NoneType]
+        kind = next((entry for entry in kinds if _fits(value, entry)), kinds[0])
     if isinstance(value, dict) and is_dataclass(kind):
-        types = {one.name: one.type for one in fields(kind)}
-        return kind(**{name: _decoded(one, types.get(name)) for name, one in value.items()})  # type: ignore[operator]
+        types = {field.name: field.type for field in fields(kind)}
+        return kind(**{name: _decoded(item, types.get(name)) for name, item in value.items()})  # type: ignore[operator]
     if isinstance(value, list) and get_origin(kind) is tuple:
-        return tuple(_decoded(one, get_args(kind)[0]) for one in value)
+        return tuple(_decoded(item, get_args(kind)[0]) for item in value)
     if isinstance(value, str) and (isinstance(kind, EnumType) or kind is datetime):
         with suppress(ValueError):
             return kind(value) if isinstance(kind, EnumType) else datetime.fromisoformat(value)
@@ -84,4 +84,4 @@ def _decoded(value: Any, kind: Any) -> Any:
 
 
 def _fits(value: Any, kind: Any) -> bool:
-    return is_dataclass(kind) and isinstance(value, dict) and value.keys() <= {one.name for one in fields(kind)}
+    return is_dataclass(kind) and isinstance(value, dict) and value.keys() <= {field.name for field in fields(kind)}

@@ -75,11 +75,13 @@ def require(value: Any, is_met: object, *, field: str, allowed: str, seen: Any =
         refuse(type(value), getattr(value, "name", None), field=field, seen=found, allowed=allowed)
 
 
-def refuse(kind: type, name: object, *, field: str, seen: object, allowed: str, meant: str | None = None) -> NoReturn:
+def refuse(
+    kind: type, name: object, *, field: str, seen: object, allowed: str, intended: str | None = None
+) -> NoReturn:
     """Refuse a field of a declared value in one line."""
     label = kind.__name__ if name is None or field == "name" else f"{kind.__name__}({name!r})"
     raise FieldError(
-        f"{label}.{field} is {_shown(seen)}{did_you_mean(meant)}, allowed is {allowed}",
+        f"{label}.{field} is {_shown(seen)}{did_you_mean(intended)}, allowed is {allowed}",
         field=field.partition("[")[0],
     )
 
@@ -90,9 +92,9 @@ def nearest(name: str, known: Iterable[str]) -> str | None:
     return repr(found[0]) if found else None
 
 
-def did_you_mean(meant: str | None) -> str:
+def did_you_mean(intended: str | None) -> str:
     """Return the question for a message, from its space on; nothing where there is none to ask."""
-    return "" if meant is None else f" (did you mean {meant}?)"
+    return "" if intended is None else f" (did you mean {intended}?)"
 
 
 def _shown(seen: object) -> str:
@@ -101,7 +103,7 @@ def _shown(seen: object) -> str:
 
 
 def _check_fields(kind: Any, unnamed: tuple[object, ...], given: dict[str, Any]) -> None:
-    known: dict[str, Any] = {one.name: one for one in fields(kind)}
+    known: dict[str, Any] = {entry.name: entry for entry in fields(kind)}
     if unnamed:
         raise FieldError(
             f"{kind.__name__} is given {_shown(unnamed[0])} without a name, allowed is NAME=VALUE, such as"
@@ -115,19 +117,19 @@ def _check_fields(kind: Any, unnamed: tuple[object, ...], given: dict[str, Any])
                 f" {', '.join(known)}",
                 field=name,
             )
-    for name, one in known.items():
+    for name, item in known.items():
         if name in given:
-            _check_field(kind, given.get("name"), one, given[name])
-        elif one.default is MISSING and one.default_factory is MISSING:
-            raise FieldError(f"{kind.__name__}.{name} is missing, allowed is {_words(one.type)}", field=name)
+            _check_field(kind, given.get("name"), item, given[name])
+        elif item.default is MISSING and item.default_factory is MISSING:
+            raise FieldError(f"{kind.__name__}.{name} is missing, allowed is {_words(item.type)}", field=name)
 
 
-def _check_field(kind: type, name: object, one: Any, seen: object) -> None:
-    rule: _Rule | None = one.metadata.get(_RULE)
-    if not _is_a(seen, one.type):
-        refuse(kind, name, field=one.name, seen=seen, allowed=_words(one.type), meant=_meant(seen, one.type))
+def _check_field(kind: type, name: object, item: Any, seen: object) -> None:
+    rule: _Rule | None = item.metadata.get(_RULE)
+    if not _is_a(seen, item.type):
+        refuse(kind, name, field=item.name, seen=seen, allowed=_words(item.type), intended=_meant(seen, item.type))
     if rule is not None and seen is not None and not rule.is_met(seen):
-        refuse(kind, name, field=one.name, seen=seen, allowed=rule.allowed)
+        refuse(kind, name, field=item.name, seen=seen, allowed=rule.allowed)
 
 
 def _words(kind: Any) -> str:
@@ -143,22 +145,22 @@ def _meant(seen: object, kind: Any) -> str | None:
     found = None
     if isinstance(kind, EnumType) and isinstance(seen, str):
         members: list[Enum] = list(kind)
-        found = next((str(one) for one in members if seen.lower() in (one.value, one.name.lower())), None)
+        found = next((str(enum) for enum in members if seen.lower() in (enum.value, enum.name.lower())), None)
     elif get_origin(kind) is tuple and _is_a(seen, get_args(kind)[0]):
         found = f"({seen!r},)" if isinstance(seen, str) else f"({type(seen).__name__}(…),)"
     return found
 
 
 def _is_a(seen: object, kind: Any) -> bool:
-    """Tell whether a value is of a declared type; True is no number here, though Python says it is one."""
+    """Tell whether a value is of a declared type; True is not a number here, though Python says it is one."""
     origin, inner = get_origin(kind), get_args(kind)
     if origin is UnionType:
-        is_met = any(_is_a(seen, one) for one in inner)
+        is_met = any(_is_a(seen, item) for item in inner)
     elif origin is tuple:
-        is_met = isinstance(seen, tuple) and all(_is_a(one, inner[0]) for one in seen)
+        is_met = isinstance(seen, tuple) and all(_is_a(item, inner[0]) for item in seen)
     elif origin is Mapping:
         is_met = isinstance(seen, Mapping) and all(
-            _is_a(key, inner[0]) and _is_a(one, inner[1]) for key, one in seen.items()
+            _is_a(key, inner[0]) and _is_a(item, inner[1]) for key, item in seen.items()
         )
     elif kind in (int, float):
         is_met = type(seen) is int or type(seen) is kind

@@ -30,7 +30,7 @@ def measured(events: Iterable[Event]) -> Delays:
     """Return the delays a settled history shows. Of repeats only the first counts: the others waited for a reason."""
     delays = Delays()
     seen: set[tuple[str, str | None, str | None, int | None]] = set()
-    for event in sorted(events, key=lambda one: one.responded_at_us or 0):
+    for event in sorted(events, key=lambda event: event.responded_at_us or 0):
         key = (event.kind, event.queue, event.message_group_id, event.idx)
         if event.idx is None or event.responded_at_us is None or event.outcome != Outcome.OK or key in seen:
             continue

@@ -146,12 +146,12 @@ def identity_of(*, body: str, deduplication_id: str | None, message_group_id: st
     reported as corrupted rather than as foreign.
     """
     try:
-        said = json.loads(body)
-        if "sluice" in said:
-            return _identity_of_envelope(said)
-        idx = said["idx"]
+        body_fields = json.loads(body)
+        if "sluice" in body_fields:
+            return _identity_of_envelope(body_fields)
+        idx = body_fields["idx"]
         if isinstance(idx, int) and abs(idx) < _IDX_MAX:
-            return Identity(run=str(said["run"]), message_group_id=str(said["group"]), idx=idx)
+            return Identity(run=str(body_fields["run"]), message_group_id=str(body_fields["group"]), idx=idx)
     except (ValueError, KeyError, TypeError, RecursionError):
         pass
     found = re.fullmatch(r"(.+)\.(-?[0-9]{1,18})", deduplication_id or "")
@@ -170,13 +170,13 @@ def identity_in(message: Mapping[str, Any]) -> Identity | None:
     )
 
 
-def _identity_of_envelope(said: dict[str, Any]) -> Identity:
+def _identity_of_envelope(body_fields: dict[str, Any]) -> Identity:
     """Return the identity of what came through an outbox: its epoch is the run, its number in its group the idx."""
-    seq = int(said["seq"])
+    seq = int(body_fields["seq"])
     return Identity(
-        run=f"epoch-{said['epoch']}",
-        message_group_id=str(said["group"]),
-        idx=-seq if said["type"] == END_TYPE else seq,
+        run=f"epoch-{body_fields['epoch']}",
+        message_group_id=str(body_fields["group"]),
+        idx=-seq if body_fields["type"] == END_TYPE else seq,
     )
 
 
@@ -186,12 +186,12 @@ def answer_detail(received_count: int) -> str:
 
 
 def detail_of(text: str | None) -> dict[str, Any]:
-    """Return what the `detail` of an event says; nothing where it is no JSON object: a stranger may have written it."""
+    """Return an event's `detail`, empty if it is not a JSON object: a stranger may have written it."""
     try:
-        said = json.loads(text or "{}")
+        detail = json.loads(text or "{}")
     except (ValueError, RecursionError):
         return {}
-    return said if isinstance(said, dict) else {}
+    return detail if isinstance(detail, dict) else {}
 
 
 def is_end_marker(idx: int | None) -> bool:
@@ -242,9 +242,9 @@ def settled_positions(calls: Iterable[Call]) -> list[int]:
         if call_id is None:
             loose.append(position)
             continue
-        key, says = (kind, call_id, batch_position), (responded_at_us is not None, error is not None)
-        if key not in kept or says > kept[key][1:]:
-            kept[key] = (position, *says)
+        key, status = (kind, call_id, batch_position), (responded_at_us is not None, error is not None)
+        if key not in kept or status > kept[key][1:]:
+            kept[key] = (position, *status)
     return sorted([*loose, *(position for position, *_ in kept.values())])
 
 

@@ -1,4 +1,4 @@
-"""What producers and consumers run, so that the promises do not stop at the queue: outbox, relay, worker, inbox.
+"""The runtime of producers and consumers: outbox, relay, worker, inbox.
 
 A producer needs `Outbox` and `Event`, a consumer `handler` and what a handler gets and returns; everything else is
 behind `sluice`.

@@ -1,4 +1,4 @@
-"""The file by which a running process shows that it is alive, and what a health check makes of it.
+"""The file in which a running process shows that it is alive, and the health check that reads it.
 
 The process writes it every few seconds: when, within how many seconds it will do so again, and which of its parts are
 overdue. Its age is measured by the machine's monotonic clock, so setting the wall clock changes nothing.
@@ -58,7 +58,7 @@ def _is_number(value: object) -> bool:
 
 
 def write(path: Path, sign: Sign) -> None:
-    """Replace the file as a whole: a reader sees the sign before or this one, never half of it.
+    """Replace the file atomically: a reader sees the old sign or the new one, never half of one.
 
     Raises:
         OSError: it cannot be written; the file is as it was.
@@ -90,7 +90,7 @@ def read(path: Path) -> Sign:
 
 
 def problem(sign: Sign, *, now_seconds: float, clock_id: str, within_seconds: float | None) -> str | None:
-    """Return in a sentence why a process is not to be taken for alive; None when it is.
+    """Return why a process does not count as alive, in a sentence; None when it is alive.
 
     Args:
         sign: its last.

@@ -1,4 +1,4 @@
-"""How long to wait before the next try: longer each time, and never the same for all.
+"""How long to wait before the next attempt: exponential backoff with jitter.
 
 What failed together must not return together, hence the jitter:
 https://aws.amazon.com/builders-library/timeouts-retries-and-backoff-with-jitter/ (read 2026-11-21).
@@ -34,12 +34,12 @@ class Backoff:
                 " 0 < floor <= base <= cap"
             )
 
-    def seconds(self, attempt: int, chance: float) -> float:
+    def seconds(self, attempt: int, rng: float) -> float:
         """Return the delay after the `attempt`-th failure, from 1.
 
         Args:
             attempt: how often it has failed.
-            chance: from a random generator, 0 to 1: where between floor and the whole delay it falls.
+            rng: from a random generator, 0 to 1: where between floor and the whole delay it falls.
         """
         whole = min(self.cap_seconds, self.base_seconds * 2.0 ** min(attempt - 1, 60))
-        return self.floor_seconds + (whole - self.floor_seconds) * chance
+        return self.floor_seconds + (whole - self.floor_seconds) * rng

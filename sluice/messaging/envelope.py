@@ -1,4 +1,4 @@
-"""The message on the wire: an event with its place in its group, versioned, refused before it is stored.
+"""The message as it travels: an event with its number in its group, versioned, validated before it is stored.
 
 The body is one JSON object, because raw delivery hides everything SNS knows. Whoever consumes it needs nothing else:
 
@@ -92,7 +92,7 @@ class Event:
 
     @property
     def size_bytes(self) -> int:
-        """Return what the message will count for at most, in bytes: body, and names, types and values of attributes."""
+        """Return the maximum size of the message in bytes: body, and names, types and values of attributes."""
         body = len(Envelope(event=self, seq=1, epoch=1).body.encode())
         not_yet = _NUMBERS_BYTES + (_INSTANT_BYTES if self.at is None else 0)
         return body + not_yet + attributes_bytes(self.message_attributes)
@@ -125,8 +125,8 @@ class Envelope:
     def body(self) -> str:
         """Return the message body: the same text every time, so that a repeat repeats it."""
         event = self.event
-        at = self.committed_at if event.at is None else event.at
-        said = {
+        instant = self.committed_at if event.at is None else event.at
+        fields = {
             "sluice": VERSION,
             "id": event.id,
             "type": event.type,
@@ -134,12 +134,12 @@ class Envelope:
             "seq": self.seq,
             "epoch": self.epoch,
             **({} if self.first == 1 else {"first": self.first}),
-            "at": None if at is None else at.astimezone(UTC).isoformat(),
+            "at": None if instant is None else instant.astimezone(UTC).isoformat(),
             **({"trace": dict(event.trace)} if event.trace else {}),
             "hash": event.content_hash,
             "data": event.data,
         }
-        return _as_json(said)
+        return _as_json(fields)
 
     @property
     def deduplication_id(self) -> str:
@@ -147,7 +147,7 @@ class Envelope:
         return self.event.id
 
     def as_tombstone(self) -> "Envelope":
-        """Return what is published in its place when it is skipped: same number, nothing in it."""
+        """Return the tombstone that is published when it is skipped: the same number, without data."""
         event = replace(self.event, type=TOMBSTONE, data=None, attributes={}, id=str(uuid.uuid4()))
         return replace(self, event=event)
 
@@ -156,38 +156,38 @@ def decode(body: str) -> Envelope:
     """Return the envelope a body holds; message attributes do not travel in it, so its event has none.
 
     Raises:
-        EnvelopeError: the body is no envelope, one of another version, or its content is not what was sent.
+        EnvelopeError: the body is not an envelope, one of another version, or its content is not what was sent.
     """
     try:
-        said = json.loads(body)
+        fields = json.loads(body)
     except (ValueError, RecursionError) as error:
-        raise EnvelopeError(f"body is no JSON ({error}); it is not from a Sluice outbox") from error
-    version = said.get("sluice") if isinstance(said, dict) else None
+        raise EnvelopeError(f"body is not JSON ({error}); it is not from a Sluice outbox") from error
+    version = fields.get("sluice") if isinstance(fields, dict) else None
     if type(version) is not int or version != VERSION:  # True == 1
         raise EnvelopeError(f"sluice is {version!r}, allowed is {VERSION}; upgrade whoever is behind")
     for name, kind in (("id", str), ("type", str), ("group", str), ("seq", int), ("epoch", int), ("hash", str)):
-        _require(type(said.get(name)) is kind, name, said.get(name), f"a value of type {kind.__name__}")
+        _require(type(fields.get(name)) is kind, name, fields.get(name), f"a value of type {kind.__name__}")
     for name in ("seq", "epoch"):
-        _require(1 <= said[name] <= _SEQ_MAX, name, said[name], f"1 to {_SEQ_MAX}")
-    first = said.get("first", 1)
-    _require(type(first) is int and 1 <= first <= said["seq"], "first", first, f"1 to seq, which is {said['seq']}")
-    _require("data" in said, "data", None, "a value")
-    data = _copied("data", said["data"])  # JSON knows no Infinity, and Python reads one
-    hashed = _content_hash(said["type"], data)
-    _require(said["hash"] == hashed, "hash", said["hash"], f"{hashed}, which is that of type and data")
+        _require(1 <= fields[name] <= _SEQ_MAX, name, fields[name], f"1 to {_SEQ_MAX}")
+    first = fields.get("first", 1)
+    _require(type(first) is int and 1 <= first <= fields["seq"], "first", first, f"1 to seq, which is {fields['seq']}")
+    _require("data" in fields, "data", None, "a value")
+    data = _copied("data", fields["data"])  # JSON knows no Infinity, and Python reads one
+    hashed = _content_hash(fields["type"], data)
+    _require(fields["hash"] == hashed, "hash", fields["hash"], f"{hashed}, which is that of type and data")
     event = Event(
-        type=said["type"],
-        group=said["group"],
+        type=fields["type"],
+        group=fields["group"],
         data=data,
-        id=said["id"],
-        at=_instant(said.get("at")),
-        trace=said.get("trace", {}),
+        id=fields["id"],
+        at=_instant(fields.get("at")),
+        trace=fields.get("trace", {}),
     )
-    return Envelope(event=event, seq=said["seq"], epoch=said["epoch"], first=first)
+    return Envelope(event=event, seq=fields["seq"], epoch=fields["epoch"], first=first)
 
 
 def attributes_bytes(attributes: Mapping[str, str]) -> int:
-    """Return what text attributes count for, in bytes: name, type and value."""
+    """Return the size of text attributes in bytes: name, type and value."""
     return sum(len(name.encode()) + len("String") + len(value.encode()) for name, value in attributes.items())
 
 
@@ -230,7 +230,7 @@ def _check_attributes(attributes: Mapping[str, str]) -> None:
 
 
 def _check_trace(trace: Mapping[str, str]) -> None:
-    is_text = isinstance(trace, Mapping) and all(isinstance(one, str) for pair in trace.items() for one in pair)
+    is_text = isinstance(trace, Mapping) and all(isinstance(item, str) for pair in trace.items() for item in pair)
     _require(is_text, "trace", trace, "text by name, as a propagator writes it")
     for name, value in trace.items():
         _check_characters(f"trace[{name!r}]", value)

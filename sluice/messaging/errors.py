@@ -1,7 +1,7 @@
 """The errors `messaging` raises besides those of `sluice.errors`.
 
 MessagingError (sluice.errors)
-├── EnvelopeError     an event cannot be sent, or what came is no envelope: the field is named
+├── EnvelopeError     an event cannot be sent, or what came is not an envelope: the field is named
 ├── OutboxError       the outbox or the inbox is used or laid out in a way that would lose its promise
 ├── DeadLetterError   a message is not where an operator's act needs it, or not as it needs it
 ├── LeaseLost         another relay leads: stop writing
@@ -14,11 +14,11 @@ from sluice.errors import MessagingError
 
 
 class EnvelopeError(MessagingError):
-    """Raised when an event cannot become a message, or a message is no envelope."""
+    """Raised when an event cannot become a message, or a message is not an envelope."""
 
 
 class OutboxError(MessagingError):
-    """Raised when the tables are missing, differ, or are used where no promise can be kept."""
+    """Raised when the tables are missing, differ, or the database cannot keep the promises."""
 
 
 class DeadLetterError(MessagingError):
@@ -30,12 +30,12 @@ class LeaseLost(MessagingError):
 
 
 class HoldLost(MessagingError):
-    """Raised where a message's visibility timeout is over, or the worker has to let go of it."""
+    """Raised when a message's visibility timeout has ended, or the worker has to release it."""
 
 
 class TransientError(MessagingError):
-    """Raised when the other side cannot be reached now; by a handler, to be called again later."""
+    """Raised when the other side is unreachable; raised by a handler, to be called again later."""
 
 
 class PermanentError(MessagingError):
-    """Raised by a handler that will never take the message as it is."""
+    """Raised by a handler that can never accept this message."""

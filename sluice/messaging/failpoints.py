@@ -1,4 +1,4 @@
-"""Named places where a test lets a process die. Nothing happens in production: nothing is armed.
+"""Named places at which a test can kill a process. In production none is armed.
 
 `SLUICE_FAILPOINT=after_publish` kills the process, as kill -9 does, the first time it is there; `after_publish:3` the
 third time. A test inside the process gives its own `Failpoint` instead.

@@ -1,4 +1,4 @@
-"""Handlers: what a consumer does with an event, and how it says how that went.
+"""Handlers: a consumer's functions for events, and the outcomes they return.
 
     @handler("order.placed")
     def invoice(session: Session, event: Event, context: Context) -> Outcome:
@@ -133,7 +133,7 @@ class Handlers:
 
     @classmethod
     def of(cls, module: ModuleType) -> "Handlers":
-        """Return the handlers marked in a module.
+        """Return the handlers of a module.
 
         Raises:
             ConfigError: there are none, or two for one type.
@@ -160,7 +160,7 @@ class Handlers:
                 raise missing from error
             raise ConfigError(
                 f"handlers are {name!r}, and importing that module raised {type(error).__name__}:"
-                f" {printable(error, characters_max=_RAISED_CHARACTERS_MAX)}; mend the module, or correct"
+                f" {printable(error, characters_max=_RAISED_CHARACTERS_MAX)}; fix the module, or correct"
                 " Consumer.handlers in the declaration"
             ) from error
         return cls.of(module)

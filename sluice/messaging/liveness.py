@@ -133,7 +133,7 @@ class Watch:
         for name in sorted(self._overdue - before):
             _log.error("no sign of life: it is stuck or gone", part=name, overdue_seconds=round(overdue[name], 1))
         for name in sorted(before - self._overdue):
-            _log.warning("gives signs of life again, or has ended", part=name)
+            _log.warning("signs of life again, or ended", part=name)
         return self._overdue != before
 
     def _write(self, overdue: Mapping[str, float], within_seconds: float) -> None:

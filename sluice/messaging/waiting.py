@@ -20,30 +20,30 @@ class Wait(Protocol):
 
 
 class Stop:
-    """Tells that the process is to end. The first SIGTERM or SIGINT asks for it; further ones change nothing."""
+    """The request to end the process. The first SIGTERM or SIGINT sets it; further ones change nothing."""
 
     def __init__(self) -> None:
-        self._asked = threading.Event()
+        self._requested = threading.Event()
 
     def on_signals(self) -> None:
         """Let SIGTERM, which ECS sends, and Ctrl-C ask for it. Runs in the main thread."""
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, self._signalled)
 
-    def ask(self) -> None:
+    def request(self) -> None:
         """Ask for it."""
-        self._asked.set()
+        self._requested.set()
 
-    def is_asked(self) -> bool:
+    def is_requested(self) -> bool:
         """Return whether somebody asked."""
-        return self._asked.is_set()
+        return self._requested.is_set()
 
     def wait(self, seconds: float) -> None:
         """Wait that long, or until somebody asks."""
-        self._asked.wait(seconds)
+        self._requested.wait(seconds)
 
     def _signalled(self, _: int, __: FrameType | None) -> None:
-        self._asked.set()
+        self._requested.set()
 
 
 class PollWait:
@@ -58,4 +58,4 @@ class PollWait:
 
     def is_stopped(self) -> bool:
         """Return whether to stop."""
-        return self._stop.is_asked()
+        return self._stop.is_requested()

@@ -101,34 +101,34 @@ class Journal:
             raise TypeError(f"an event has no field {sorted(unknown)[0]!r}")
         with self._lock:
             self.flush()
-            told = {**_DEFAULTS, **self._common, **columns}
-            made = [self._column(name, told[name], count) for name, _ in COLUMNS]
+            values = {**_DEFAULTS, **self._common, **columns}
+            made = [self._column(name, values[name], count) for name, _ in COLUMNS]
             self._write(pa.RecordBatch.from_arrays(made, schema=SCHEMA).serialize())
 
-    def _column(self, name: str, told: Any, count: int) -> pa.Array:
-        if isinstance(told, pa.Array):
-            return told
-        if isinstance(told, list | tuple):
-            return pa.array(told, SCHEMA.field(name).type)
+    def _column(self, name: str, values: Any, count: int) -> pa.Array:
+        if isinstance(values, pa.Array):
+            return values
+        if isinstance(values, list | tuple):
+            return pa.array(values, SCHEMA.field(name).type)
         value, repeated = self._repeated.get(name, (None, None))
-        if repeated is None or value != told or len(repeated) < count:
-            repeated = pa.repeat(pa.scalar(told, SCHEMA.field(name).type), 2 * count)
-            self._repeated[name] = (told, repeated)
+        if repeated is None or value != values or len(repeated) < count:
+            repeated = pa.repeat(pa.scalar(values, SCHEMA.field(name).type), 2 * count)
+            self._repeated[name] = (values, repeated)
         return repeated[:count]
 
     def flush(self) -> None:
         """Hand every buffered event to the operating system: from here on it survives this process."""
         with self._lock:
-            told, self._buffer = self._buffer, []
-            if told:
-                made = [self._cells(name, [one.get(name, _DEFAULTS[name]) for one in told]) for name, _ in COLUMNS]
+            rows, self._buffer = self._buffer, []
+            if rows:
+                made = [self._cells(name, [entry.get(name, _DEFAULTS[name]) for entry in rows]) for name, _ in COLUMNS]
                 self._write(pa.RecordBatch.from_arrays(made, schema=SCHEMA).serialize())
 
     def _cells(self, name: str, values: list[Any]) -> pa.Array:
         """Return a column; what is the same in every batch, and most of an event is, costs nothing again."""
-        is_one = name in _LASTING or values[0] is None
+        is_single = name in _LASTING or values[0] is None
         return self._column(
-            name, values[0] if is_one and values.count(values[0]) == len(values) else values, len(values)
+            name, values[0] if is_single and values.count(values[0]) == len(values) else values, len(values)
         )
 
     def close(self) -> None:
@@ -156,7 +156,7 @@ def read_journal(path: Path) -> pa.Table:
     """Return the settled events of one journal, as far as it was written: a table of SCHEMA.
 
     Raises:
-        HistoryError: the file is no journal, or one of another schema version.
+        HistoryError: the file is not a journal, or one of another schema version.
     """
     return pa.concat_tables([SCHEMA.empty_table(), *read_parts(path)]).combine_chunks()
 
@@ -172,7 +172,7 @@ def read_parts(path: Path, *, events_max: int = _PART_EVENTS) -> Iterator[pa.Tab
         events_max: about how many a part has.
 
     Raises:
-        HistoryError: the file is no journal, or one of another schema version.
+        HistoryError: the file is not a journal, or one of another schema version.
     """
     read, count = [SCHEMA.empty_table()], 0
     for batch in _batches(path):
@@ -188,7 +188,7 @@ def read_parts(path: Path, *, events_max: int = _PART_EVENTS) -> Iterator[pa.Tab
 
 def _settled(path: Path, read: list[pa.Table]) -> pa.Table:
     table = pa.concat_tables(read).combine_chunks()
-    others = [one for one in table.column("schema_version").unique().to_pylist() if one != SCHEMA_VERSION]
+    others = [item for item in table.column("schema_version").unique().to_pylist() if item != SCHEMA_VERSION]
     if others:
         raise HistoryError(
             f"{path} is of version {others[0]}, allowed is {SCHEMA_VERSION}; judge it with the version of Sluice that"
@@ -203,20 +203,20 @@ def _is_intent(table: pa.Table) -> pa.ChunkedArray:
 
 def settled(table: pa.Table) -> pa.Table:
     """Return the events with each call's intent and answer made one, in the order given, as `events.settle`."""
-    at = np.arange(len(table))
+    positions = np.arange(len(table))
     is_loose = table.column("call_id").is_null().to_numpy()
-    says_more = 2 * table.column("responded_at_us").is_valid().to_numpy() + table.column("error").is_valid().to_numpy()
-    rank = says_more * len(table) - at  # of those that say the most, the first has the highest
+    has_more = 2 * table.column("responded_at_us").is_valid().to_numpy() + table.column("error").is_valid().to_numpy()
+    rank = has_more * len(table) - positions  # of those that say the most, the first has the highest
     calls = pa.table({name: table.column(name) for name in _CALL} | {"rank": rank}).filter(pa.array(~is_loose))
     highest = calls.group_by(_CALL).aggregate([("rank", "max")]).column("rank_max").to_numpy()
-    return taken(table, np.sort(np.concatenate((at[is_loose], -highest % max(1, len(table))))))
+    return taken(table, np.sort(np.concatenate((positions[is_loose], -highest % max(1, len(table))))))
 
 
-def taken(table: pa.Table, at: np.ndarray) -> pa.Table:
+def taken(table: pa.Table, positions: np.ndarray) -> pa.Table:
     """Return the rows at those places; of most events most columns say nothing, and are not looked at."""
-    places = pa.array(at)
+    places = pa.array(positions)
     columns = [
-        pa.nulls(len(at), column.type) if column.null_count == len(column) else column.take(places)
+        pa.nulls(len(positions), column.type) if column.null_count == len(column) else column.take(places)
         for column in table.columns
     ]
     return pa.table(columns, names=table.column_names)
@@ -248,7 +248,7 @@ def _batches(path: Path) -> Iterable[pa.RecordBatch]:
                 batch.validate(full=True)  # else what is damaged within ends in a crash, and nobody says where
                 yield batch
     except (pa.ArrowInvalid, OSError) as error:
-        raise HistoryError(f"{path} is no journal of Sluice ({error})") from error
+        raise HistoryError(f"{path} is not a journal of Sluice ({error})") from error
 
 
 def _is_torn_in_its_head(path: Path) -> bool:

@@ -102,7 +102,7 @@ class Recorder:
     def plan(
         self, *, deduplication_id: str, intended_at_us: int, publish_attempt: int, phase: str | None = None
     ) -> None:
-        """Say of the next publish with that id: when it was meant to be, its how-manieth it is, in which phase."""
+        """Annotate the next publish with that id: its intended instant, its attempt, its phase."""
         self._rows.plan(
             deduplication_id=deduplication_id,
             intended_at_us=intended_at_us,
@@ -118,7 +118,7 @@ class Recorder:
             deduplication_id: it will have.
             created_at_us: its commit, microseconds UTC by the database's clock.
             taken_at_us: when it was taken, by the same clock.
-            attempt: the how-manieth publish of it this is, from 1.
+            attempt: publish attempt, from 1.
         """
         identity = identity_of(body=body, deduplication_id=deduplication_id, message_group_id=None)
         self.plan(deduplication_id=deduplication_id, intended_at_us=created_at_us, publish_attempt=attempt)
@@ -243,8 +243,8 @@ class Recorder:
         group = row.get("message_group_id")
         if group is not None and not self._keeps(group):
             return False
-        said = {"call_id": call["call_id"], "invoked_at_us": call["invoked_at_us"], "outcome": outcome.value}
-        self._journal.add(**said | row | more)
+        fields = {"call_id": call["call_id"], "invoked_at_us": call["invoked_at_us"], "outcome": outcome.value}
+        self._journal.add(**fields | row | more)
         return True
 
 
@@ -253,8 +253,8 @@ def _is_cut(http_response: Any) -> bool:
 
     Seen with botocore 1.44.5 and urllib3 2.8.0: a receive whose answer was cut said that the queue was empty.
     """
-    said = http_response.headers.get("content-length", "")
-    return said.isdecimal() and len(http_response.content) < int(said)
+    content_length = http_response.headers.get("content-length", "")
+    return content_length.isdecimal() and len(http_response.content) < int(content_length)
 
 
 def _was_repeated(context: Mapping[str, Any]) -> bool:

@@ -70,7 +70,7 @@ class Recording:
         """Record this client too, from its next call on.
 
         Raises:
-            ConfigError: it is no client of SNS or SQS, or is being recorded.
+            ConfigError: it is not a client of SNS or SQS, or is being recorded.
         """
         _check_client(client)
         _recorded.add(client)
@@ -191,7 +191,7 @@ def record(
 
 def _check_client(client: Any) -> None:
     if not isinstance(client, BaseClient):
-        raise ConfigError(f"{type(client).__name__} is no client of boto3; of a resource pass its meta.client")
+        raise ConfigError(f"{type(client).__name__} is not a client of boto3; of a resource pass its meta.client")
     if inspect.iscoroutinefunction(client._make_api_call):  # noqa: SLF001 (what tells aiobotocore's clients apart)
         raise ConfigError(
             f"{type(client).__name__} answers asynchronously, as the clients of aiobotocore do, and its calls would not"
@@ -212,13 +212,13 @@ def _identify(
     AWS: content-based deduplication takes the SHA-256 of the body,
     https://docs.aws.amazon.com/AWSSimpleQueueService/latest/APIReference/API_SendMessage.html (read 2026-11-21).
     """
-    text = None if key is None else _said(key, body)
+    text = None if key is None else _key_of(key, body)
     if text is None:
         text = hashlib.sha256(body.encode()).hexdigest() if deduplication_id is None else deduplication_id
     return Identity(run=run, message_group_id=message_group_id or "", idx=stable_idx(text))
 
 
-def _said(key: Callable[[str], str], body: str) -> str | None:
+def _key_of(key: Callable[[str], str], body: str) -> str | None:
     """Return the key of a body; None for one that has none, such as a corrupted one."""
     try:
         return str(key(body))

@@ -204,7 +204,7 @@ class _Intended:
             return []
         if self._entries is None:
             return [self._make(rows, address, params, None)]
-        return [self._make(rows, address, entry, at) for at, entry in enumerate(params.get(self._entries, []))]
+        return [self._make(rows, address, entry, index) for index, entry in enumerate(params.get(self._entries, []))]
 
     def answered(self, rows: Rows, call: Mapping[str, Any], parsed: Mapping[str, Any]) -> Answered:
         """Return the rows of a call that was answered, each with its outcome."""
@@ -245,7 +245,10 @@ class _Receive:
         messages: Sequence[Mapping[str, Any]] = parsed.get("Messages", [])
         return [
             (rows.poll(params, len(messages)), Outcome.OK),
-            *((rows.received(params, message, at, len(messages)), Outcome.OK) for at, message in enumerate(messages)),
+            *(
+                (rows.received(params, message, index, len(messages)), Outcome.OK)
+                for index, message in enumerate(messages)
+            ),
         ]
 
     def failed(self, rows: Rows, call: Mapping[str, Any]) -> list[Row]:
@@ -267,12 +270,12 @@ def _sqs_ok(entry: Mapping[str, Any]) -> Row:
     }
 
 
-def _deleted(rows: Rows, url: str, entry: Mapping[str, Any], at: int | None) -> Row:
-    return rows.handle(Kind.DELETED, url, entry, at)
+def _deleted(rows: Rows, url: str, entry: Mapping[str, Any], int_now: int | None) -> Row:
+    return rows.handle(Kind.DELETED, url, entry, int_now)
 
 
-def _changed(rows: Rows, url: str, entry: Mapping[str, Any], at: int | None) -> Row:
-    return rows.handle(Kind.VISIBILITY_CHANGED, url, entry, at)
+def _changed(rows: Rows, url: str, entry: Mapping[str, Any], int_now: int | None) -> Row:
+    return rows.handle(Kind.VISIBILITY_CHANGED, url, entry, int_now)
 
 
 OPERATIONS: Mapping[str, Mapping[str, _Intended | _Receive]] = {

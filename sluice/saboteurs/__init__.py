@@ -16,9 +16,9 @@ from sluice.saboteurs.base import Saboteur
 __all__ = ["SABOTEURS", "Saboteur", "sabotage", "saboteur"]
 
 SABOTEURS: dict[str, Saboteur] = {
-    one.name: one
+    entry.name: entry
     for area in (receiving, sending, visibility, outcomes, queues, dead_letters, topics, deployment)
-    for one in area.SABOTEURS
+    for entry in area.SABOTEURS
 }
 
 

@@ -40,7 +40,7 @@ class _IgnoreTags(IgnoreCall):
         return None if operation == "sqs.CreateQueue" else super().answer(operation, params)
 
 
-class _TellAllAttributes(Hook):
+class _ReturnAllAttributes(Hook):
     operations = ("sqs.GetQueueAttributes",)
 
     def rewrite(self, operation: str, params: dict[str, Any]) -> None:
@@ -68,7 +68,7 @@ SABOTEURS = (
     ),
     Saboteur("ignore-purge", "confirms a purge and does not do it", ignore("sqs.PurgeQueue")),
     Saboteur("ignore-tags", "confirms tags and does not keep them", _IgnoreTags),
-    Saboteur("tell-all-attributes", "tells every attribute whatever was asked for", _TellAllAttributes),
+    Saboteur("tell-all-attributes", "tells every attribute whatever was asked for", _ReturnAllAttributes),
     Saboteur(
         "undercount-queue",
         "reports queues as empty",

@@ -197,10 +197,10 @@ def _show_empty_lists(parsed: dict[str, Any]) -> None:
 
 
 def _blank_checksums(parsed: dict[str, Any]) -> None:
-    for said in (parsed, *parsed.get("Messages", [])):
+    for holder in (parsed, *parsed.get("Messages", [])):
         for name in ("MD5OfBody", "MD5OfMessageBody", "MD5OfMessageAttributes"):
-            if name in said:
-                said[name] = "0" * 32
+            if name in holder:
+                holder[name] = "0" * 32
 
 
 SABOTEURS = (

@@ -71,8 +71,8 @@ class _SwallowRepeats(Hook):
         return None if first is None else answer_with(**first)
 
     def answered(self, params: Mapping[str, Any], parsed: dict[str, Any], http_response: AWSResponse) -> None:
-        said: dict[str, Any] = {name: parsed[name] for name in ("MessageId", "SequenceNumber") if name in parsed}
-        self._first.setdefault((address(params), self.key(params)), said)
+        repeated: dict[str, Any] = {name: parsed[name] for name in ("MessageId", "SequenceNumber") if name in parsed}
+        self._first.setdefault((address(params), self.key(params)), repeated)
 
 
 class _SwallowBodies(_SwallowRepeats):

@@ -37,7 +37,7 @@ class Term(Protocol):
     def terms(self) -> "tuple[Term, ...]":
         """Return the parts it is made of."""
 
-    def at(self, series: Mapping[str, Series], minute: int) -> float | None:
+    def value_at(self, series: Mapping[str, Series], minute: int) -> float | None:
         """Return its value in that minute; None when it has no data point."""
 
 
@@ -55,7 +55,7 @@ class Number:
         """Return nothing: a number has no parts."""
         return ()
 
-    def at(self, series: Mapping[str, Series], minute: int) -> float | None:  # noqa: ARG002 (the same in every minute)
+    def value_at(self, series: Mapping[str, Series], minute: int) -> float | None:  # noqa: ARG002 (the same in every minute)
         """Return the number."""
         return self.value
 
@@ -80,7 +80,7 @@ class Metric:
         """Return nothing: a metric has no parts."""
         return ()
 
-    def at(self, series: Mapping[str, Series], minute: int) -> float | None:
+    def value_at(self, series: Mapping[str, Series], minute: int) -> float | None:
         """Return the value, filled."""
         known = (value for value in reversed(series[self.id][: minute + 1]) if value is not None)
         return next(known, self.absent)
@@ -102,9 +102,9 @@ class Operation:
         """Return both sides."""
         return (self.left, self.right)
 
-    def at(self, series: Mapping[str, Series], minute: int) -> float | None:
+    def value_at(self, series: Mapping[str, Series], minute: int) -> float | None:
         """Return the result; None when either side has none."""
-        left, right = self.left.at(series, minute), self.right.at(series, minute)
+        left, right = self.left.value_at(series, minute), self.right.value_at(series, minute)
         if left is None or right is None or (self.operator == "/" and right == 0):
             return None
         return {
@@ -134,12 +134,12 @@ class If:
         """Return the condition and both branches."""
         return (self.condition, self.then, self.otherwise)
 
-    def at(self, series: Mapping[str, Series], minute: int) -> float | None:
+    def value_at(self, series: Mapping[str, Series], minute: int) -> float | None:
         """Return the chosen term's value."""
-        condition = self.condition.at(series, minute)
+        condition = self.condition.value_at(series, minute)
         if condition is None:
             return None
-        return (self.then if condition else self.otherwise).at(series, minute)
+        return (self.then if condition else self.otherwise).value_at(series, minute)
 
 
 def metric_ids(term: Term) -> tuple[str, ...]:

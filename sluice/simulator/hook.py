@@ -109,12 +109,12 @@ class Simulator:
         with self._changed:
             self._callers.add(threading.current_thread())
             self.clock.sleep(_CALL_SECONDS)
-            answered = self._ask(service, operation, params)
+            answered = self._call(service, operation, params)
             if operation == "ReceiveMessage" and answered == {}:
                 answered = self._poll(params)
             return answered
 
-    def _ask(self, service: str, operation: str, params: dict[str, Any]) -> dict[str, Any] | Refusal:
+    def _call(self, service: str, operation: str, params: dict[str, Any]) -> dict[str, Any] | Refusal:
         self._calls += 1
         self._changed.notify_all()
         return self.account.call(service, operation, params, self.clock.monotonic())
@@ -135,7 +135,7 @@ class Simulator:
 
     def _somebody_acts(self) -> bool:
         """Return whether another thread calls while this one waits; alone it does not wait."""
-        others = [one for one in self._callers if one.is_alive() and one is not threading.current_thread()]
+        others = [thread for thread in self._callers if thread.is_alive() and thread is not threading.current_thread()]
         seen = self._calls
         return bool(others) and self._changed.wait_for(lambda: self._calls != seen, timeout=_GRACE_SECONDS)
 

@@ -45,7 +45,7 @@ def shown(_: Any, __: str, line: Line) -> Line:
         return plain
     text = _cut(str(line[_EXCEPTION]))
     return plain | {
-        _EXCEPTION: "\n".join(printable(one, characters_max=2 * CHARACTERS_MAX) for one in text.split("\n"))
+        _EXCEPTION: "\n".join(printable(part, characters_max=2 * CHARACTERS_MAX) for part in text.split("\n"))
     }
 
 
@@ -77,7 +77,7 @@ def _cut(text: str) -> str:
 
 
 def _each(value: object, change: Callable[[str], object], depth: int = 0) -> Any:
-    """Return a value whose texts are changed; what is no JSON becomes text, as the renderer would make it."""
+    """Return a value whose texts are changed; what is not JSON becomes text, as the renderer would make it."""
     if value is None or isinstance(value, bool | int | float):
         return value
     if isinstance(value, Mapping) and depth < _DEPTH_MAX and len(value) <= _ITEMS_MAX:

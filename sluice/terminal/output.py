@@ -27,8 +27,8 @@ def line(text: str, *, is_error: bool = False) -> None:
 
 def lines(text: str, *, is_error: bool = False) -> None:
     """Print text that has lines of its own, each one as `line` does."""
-    for one in text.split("\n"):
-        line(one, is_error=is_error)
+    for part in text.split("\n"):
+        line(part, is_error=is_error)
 
 
 def as_json(value: object, *, indent: int | None = 2) -> None:
@@ -51,7 +51,7 @@ def _escaped(character: str) -> str:
     if character.isprintable():
         return character
     units = character.encode("utf-16-be", "surrogatepass").hex()  # JSON escapes UTF-16, two units beyond U+FFFF
-    return "".join(f"\\u{units[at : at + 4]}" for at in range(0, len(units), 4))
+    return "".join(f"\\u{units[index : index + 4]}" for index in range(0, len(units), 4))
 
 
 def table(columns: Sequence[str], rows: Iterable[Sequence[object]], *, title: str | None = None) -> None:

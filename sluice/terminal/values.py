@@ -48,6 +48,8 @@ class Age(click.ParamType[int]):
         found = re.fullmatch(r"([0-9]{1,6})([smhd])", value)
         if found is None:
             self.fail(
-                f"{value!r} is no age, allowed is a number of seconds, minutes, hours or days such as 90m", param, ctx
+                f"{value!r} is not an age, allowed is a number of seconds, minutes, hours or days such as 90m",
+                param,
+                ctx,
             )
         return int(found[1]) * _UNITS[found[2]]

@@ -6,24 +6,24 @@ from sluice.declaration import Environment, prices
 from sluice.errors import ConfigError
 from spark_load.profiles.estimate import estimate_for
 from spark_load.profiles.profile import NamedProfile
-from spark_load.runtime.deployment import Site
+from spark_load.runtime.deployment import Deployment
 
 
-def account_of(site: Site) -> str:
+def account_of(deployment: Deployment) -> str:
     """Return the account whose queues were found."""
-    return site.topic_arn.split(":")[4]
+    return deployment.topic_arn.split(":")[4]
 
 
-def require_meant(
-    site: Site, environment: Environment, named: NamedProfile, *, is_meant: bool, is_terminal: bool
+def require_confirmation(
+    deployment: Deployment, environment: Environment, named: NamedProfile, *, confirmed: bool, is_terminal: bool
 ) -> None:
     """Say what a run on AWS takes and costs, and go on only when somebody says so.
 
     Args:
-        site: where it is to run.
+        deployment: where it is to run.
         environment: what is deployed there.
         named: the profile.
-        is_meant: whether somebody said so already; then nobody is asked.
+        confirmed: whether somebody said so already; then nobody is asked.
         is_terminal: whether there is somebody to ask.
 
     Raises:
@@ -35,7 +35,7 @@ def require_meant(
         raise ConfigError(f"profile {named.name!r} cannot work on AWS: {expected.refusals[0]}")
     calls = sum(expected.calls.values())
     click.echo(
-        f"{named.name} on {environment.name}, account {account_of(site)}, region {environment.region}:"
+        f"{named.name} on {environment.name}, account {account_of(deployment)}, region {environment.region}:"
         f" {named.profile.message_count:,} messages into {expected.queue_count} queue(s), about {calls:,} calls,"
         f" {expected.seconds / 60:,.0f} minutes, USD {expected.cost_usd:,.2f}"
         f" (list prices of {prices.PRICE_REGION}, {prices.PRICE_DATE})",
@@ -43,11 +43,11 @@ def require_meant(
     )
     for warning in expected.warnings:
         click.echo(f"  {warning}", err=True)
-    if is_meant:
+    if confirmed:
         return
     if not is_terminal:
         raise ConfigError(
-            f"a load test of {environment.name!r} costs about USD {expected.cost_usd:,.2f}, and nobody is here to be"
-            " asked; add --yes if it is meant (make load … YES=1)"
+            f"a load test of {environment.name!r} costs about USD {expected.cost_usd:,.2f}, and there is no"
+            " terminal to confirm it; add --yes to confirm (make load … YES=1)"
         )
     click.confirm("Is that meant?", abort=True, err=True)

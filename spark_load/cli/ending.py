@@ -19,8 +19,8 @@ _REASONS_MAX = 5  # repeated at the very end, where people look; the summary has
 def draw(spark: SparkSession, folder: Path, verdict: Verdict) -> None:
     """Draw the page of a run that was just judged. When that fails, or Ctrl-C ends it, the verdict is what it was."""
     try:
-        said = driver.aggregate(spark, driver.find_stored(folder), verdict)
-        report.write_page(verdict, said, folder / report.PAGE_FILE)
+        run_series = driver.aggregate(spark, driver.find_stored(folder), verdict)
+        report.write_page(verdict, run_series, folder / report.PAGE_FILE)
     except (HistoryError, ValueError, OSError, Py4JError, KeyboardInterrupt) as error:
         why = "stopped" if isinstance(error, KeyboardInterrupt) else error
         output.line(f"no page was drawn: {why}; to try again: sluice report {folder}", is_error=True)
@@ -32,7 +32,11 @@ def finish(verdict: Verdict, folder: Path, *, as_json: bool) -> None:
         output.as_json(verdict.as_json())
     else:
         report.show(verdict, Console())
-    why = [*verdict.unknowns, *(f"{one.anomaly}: {one.sentence}" for one in verdict.violations), *verdict.crossed]
+    why = [
+        *verdict.unknowns,
+        *(f"{violation.anomaly}: {violation.sentence}" for violation in verdict.violations),
+        *verdict.crossed,
+    ]
     for reason in why[:_REASONS_MAX]:
         output.line(reason, is_error=True)
     pages = (folder / report.VERDICT_FILE, folder / report.SUMMARY_FILE, folder / report.PAGE_FILE)

@@ -77,8 +77,8 @@ def plan(
     environment = declared(declaration).environment(environment_name)
     made = estimate_for(named.profile, environment, target or ("localstack" if environment.name == "local" else "aws"))
     if as_json:
-        said = {"profile": named.name, "environment": environment.name, **made.as_json()}
-        click.echo(json.dumps(said, indent=2))
+        description = {"profile": named.name, "environment": environment.name, **made.as_json()}
+        click.echo(json.dumps(description, indent=2))
     else:
         _show(made, named, environment, _console())
     for reason in made.refusals:

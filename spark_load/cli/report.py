@@ -11,7 +11,7 @@ from rich.markdown import Markdown
 
 from sluice.errors import ConfigError, HistoryError
 from sluice.terminal import output as terminal
-from spark_load import report as told
+from spark_load import report as run_report
 from spark_load.report import comparison
 from spark_load.run import driver
 from spark_load.runtime import spark_session
@@ -21,7 +21,7 @@ _RUN = click.Path(file_okay=False, path_type=Path)
 
 
 class _Ratio(click.FloatRange):
-    """A ratio that something can be held against: nothing is more than what is no number."""
+    """A ratio that something can be held against: nothing is more than what is not a number."""
 
     def __init__(self) -> None:
         super().__init__(min=0, min_open=True)
@@ -30,7 +30,7 @@ class _Ratio(click.FloatRange):
         """Return the number, or fail."""
         number: float = super().convert(value, param, ctx)
         if not math.isfinite(number):
-            self.fail(f"{value} is no ratio, allowed is a number above 0.", param, ctx)
+            self.fail(f"{value} is not a ratio, allowed is a number above 0.", param, ctx)
         return number
 
 
@@ -41,7 +41,7 @@ class _Ratio(click.FloatRange):
     "--output",
     metavar="FILE",
     type=click.Path(dir_okay=False, path_type=Path),
-    help=f"Where the page goes.  [default: {told.PAGE_FILE} in RUN]",
+    help=f"Where the page goes.  [default: {run_report.PAGE_FILE} in RUN]",
 )
 def report(folder: Path, output: Path | None) -> None:
     """Draw the page of the judged run in the folder RUN again, and print where it is.
@@ -49,23 +49,23 @@ def report(folder: Path, output: Path | None) -> None:
     It needs Spark, and the run's history, only when what its charts show was not stored with the verdict. The verdict
     is repeated, not made anew; the exit code is 0, whatever it says.
     """
-    verdict = told.read_verdict(folder)
-    said = None
+    verdict = run_report.read_verdict(folder)
+    sentence = None
     try:
-        said = told.read_series(folder, verdict)
+        sentence = run_report.read_series(folder, verdict)
     except HistoryError as error:
         terminal.line(f"sluice: {error}", is_error=True)
-    if said is None:
+    if sentence is None:
         if not (folder / driver.RUN_FILE).exists():
             raise HistoryError(
                 f"{folder} is a recording, allowed is a run: what a page shows besides the verdict, only a run tells;"
-                f" read {folder / told.SUMMARY_FILE}"
+                f" read {folder / run_report.SUMMARY_FILE}"
             )
         stored = driver.find_stored(folder)
         with spark_session.running(_SLOTS) as spark:
-            said = driver.aggregate(spark, stored, verdict)
-    path = folder / told.PAGE_FILE if output is None else output
-    told.write_page(verdict, said, path)
+            sentence = driver.aggregate(spark, stored, verdict)
+    path = folder / run_report.PAGE_FILE if output is None else output
+    run_report.write_page(verdict, sentence, path)
     click.echo(str(path))
 
 
@@ -109,8 +109,8 @@ def compare(
     if first.resolve() == second.resolve():
         raise ConfigError(f"both runs are {first}, allowed are two; name another")
     compared = comparison.compare(
-        told.read_verdict(first),
-        told.read_verdict(second),
+        run_report.read_verdict(first),
+        run_report.read_verdict(second),
         comparison.Limits(latency_ratio_max=latency_ratio_max, rate_ratio_min=rate_ratio_min),
     )
     if compared.profile and not force:

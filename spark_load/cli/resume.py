@@ -40,6 +40,6 @@ def resume(folder: Path, declaration: Path | None, as_json: bool, cluster: spark
     with Watcher(stored.plan.profile, list(found.queue_urls)) as watch:
         watch("starting Spark", [])
         with spark_session.running(driver.slots(stored.plan.profile, found), cluster, driver.TASK_MODULES) as spark:
-            verdict = driver.resume_load(spark, stored, environment=environment, site=found, watch=watch)
+            verdict = driver.resume_load(spark, stored, environment=environment, deployment=found, watch=watch)
             draw(spark, stored.folder, verdict)
     finish(verdict, folder, as_json=as_json)

@@ -13,7 +13,7 @@ from sluice.clock import SystemClock
 from sluice.declaration import Environment, Removal
 from sluice.errors import ConfigError
 from sluice.saboteurs import SABOTEURS, saboteur
-from spark_load.cli.asking import require_meant
+from spark_load.cli.asking import require_confirmation
 from spark_load.cli.declared import declaration_option, declared
 from spark_load.cli.ending import draw, finish
 from spark_load.cli.watching import Watcher
@@ -33,7 +33,7 @@ from spark_load.runtime import deployment, spark_session
     "--endpoint-url",
     metavar="URL",
     envvar="AWS_ENDPOINT_URL",
-    help="Where SQS and SNS are.  [default: $AWS_ENDPOINT_URL, else AWS]",
+    help="URL of SQS and SNS.  [default: $AWS_ENDPOINT_URL, else AWS]",
 )
 @click.option(
     "--target",
@@ -64,10 +64,10 @@ from spark_load.runtime import deployment, spark_session
     type=click.Path(file_okay=False, path_type=Path),
     default=Path("runs"),
     show_default=True,
-    help="Where the run's folder is made.",
+    help="Folder in which the run's folder is created.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print the verdict as JSON on standard output.")
-@click.option("--yes", "is_meant", is_flag=True, help="Do not ask before loading an AWS account.")
+@click.option("--yes", "confirmed", is_flag=True, help="Do not ask before loading an AWS account.")
 @click.option("--force", is_flag=True, help="Also load an environment that keeps its messages.")
 @on_a_cluster
 def run(
@@ -82,7 +82,7 @@ def run(
     consumer: Literal["raw", "worker"] | None,
     runs_dir: Path,
     as_json: bool,
-    is_meant: bool,
+    confirmed: bool,
     force: bool,
     cluster: spark_session.Cluster,
 ) -> None:
@@ -98,7 +98,7 @@ def run(
     named = _consumed_by(profile.load(profile_name), consumer)
     environment = declared(declaration).environment(environment_name)
     if saboteur_name is not None and not saboteur(saboteur_name).shows:
-        useful = ", ".join(one.name for one in SABOTEURS.values() if one.shows)
+        useful = ", ".join(entry.name for entry in SABOTEURS.values() if entry.shows)
         raise ConfigError(f"saboteur {saboteur_name!r} shows nothing in a load test, allowed is one of {useful}")
     if environment.removal is Removal.RETAIN and not force:
         raise ConfigError(
@@ -108,7 +108,7 @@ def run(
     found = deployment.find(environment, endpoint_url=endpoint_url or None)
     is_on_aws = found.endpoint_url is None or target == "aws"
     if is_on_aws:
-        require_meant(found, environment, named, is_meant=is_meant, is_terminal=sys.stdin.isatty())
+        require_confirmation(found, environment, named, confirmed=confirmed, is_terminal=sys.stdin.isatty())
     folder = driver.make_folder(runs_dir, environment, named.name, SystemClock())
     with Watcher(named.profile, list(found.queue_urls)) as watch:
         watch("starting Spark", [])
@@ -117,7 +117,7 @@ def run(
                 spark,
                 folder=folder,
                 environment=environment,
-                site=found,
+                deployment=found,
                 named=named,
                 seed=secrets.randbits(32) if seed is None else seed,
                 target=target or _usual_target(environment, is_on_aws=is_on_aws),

@@ -47,7 +47,7 @@ class Row:
     seen: str
 
 
-class Gauge:
+class ProgressTable:
     """Turns what the tasks say into rows. It remembers the last seconds, for the rates.
 
     Args:
@@ -58,19 +58,19 @@ class Gauge:
 
     def __init__(self, load: Profile, queues: Sequence[str], clock: Clock) -> None:
         self._queues, self._clock = units.short_names(list(queues)), clock
-        self._is_topic, self._is_told = load.destination == "topic", load.consumer == "raw"
+        self._is_topic, self._has_progress = load.destination == "topic", load.consumer == "raw"
         arriving = load.message_count * (1 + load.late_duplicate_share) + load.group_count
         self._published = round(arriving + load.message_count * load.duplicate_share)
         self._arriving = round(arriving if self._is_topic else arriving / max(1, len(queues)))
         self._arriving_share = arriving / self._published
         self._past: deque[tuple[float, dict[str, int]]] = deque()
 
-    def rows(self, everyone: Sequence[Progress]) -> list[Row]:
+    def rows(self, progress: Sequence[Progress]) -> list[Row]:
         """Return a row for all publishers, and one for each queue."""
-        publishers = [one for one in everyone if one.queue is None]
-        consumers = {queue: [one for one in everyone if one.queue == queue] for queue in self._queues}
-        done = {_EVERYBODY: sum(one.done for one in publishers)}
-        done |= {queue: sum(one.done for one in of) for queue, of in consumers.items()}
+        publishers = [task for task in progress if task.queue is None]
+        consumers = {queue: [task for task in progress if task.queue == queue] for queue in self._queues}
+        done = {_EVERYBODY: sum(task.done for task in publishers)}
+        done |= {queue: sum(task.done for task in of) for queue, of in consumers.items()}
         rates = self._rates(done)
         arrived = round(done[_EVERYBODY] * self._arriving_share)
         first = Row(
@@ -84,7 +84,7 @@ class Gauge:
             seen=_seen_publishing(publishers),
         )
         sent = arrived if self._is_topic else None
-        if not self._is_told:
+        if not self._has_progress:
             return [first, *(self._untold(short, sent) for short in self._queues.values())]
         return [
             first,
@@ -134,24 +134,24 @@ def _left(count: int, per_second: float) -> float | None:
 
 
 def _seen_publishing(of: Sequence[Progress]) -> str:
-    return _told(
-        throttled=sum(one.throttled for one in of),
-        failed=sum(one.failed for one in of),
-        **{"given up": sum(one.abandoned for one in of)},
+    return _progress_line(
+        throttled=sum(task.throttled for task in of),
+        failed=sum(task.failed for task in of),
+        **{"given up": sum(task.abandoned for task in of)},
     )
 
 
 def _seen_consuming(of: Sequence[Progress]) -> str:
-    return _told(
+    return _progress_line(
         **{
-            "again": sum(one.again for one in of),
-            "of strangers": sum(one.strangers for one in of),
-            "behind a later one": sum(one.fallen_back for one in of),
+            "again": sum(task.again for task in of),
+            "of strangers": sum(task.strangers for task in of),
+            "behind a later one": sum(task.fallen_back for task in of),
         }
     )
 
 
-def _told(**counts: int) -> str:
+def _progress_line(**counts: int) -> str:
     return ", ".join(f"{count:,} {name}" for name, count in counts.items() if count)
 
 
@@ -208,10 +208,10 @@ class Watcher:
     ) -> None:
         self._clock = SystemClock() if clock is None else clock
         self._console = Console(stderr=True) if console is None else console
-        self._gauge = Gauge(load, queues, self._clock)
+        self._gauge = ProgressTable(load, queues, self._clock)
         self._live = Live(console=self._console, auto_refresh=False, transient=True)
         self._phase = ""
-        self._said_at = float("-inf")
+        self._printed_at = float("-inf")
 
     def __enter__(self) -> "Watcher":
         if self._console.is_terminal:
@@ -221,12 +221,12 @@ class Watcher:
     def __exit__(self, *_: object) -> None:
         self._live.stop()
 
-    def __call__(self, phase: str, everyone: list[Progress]) -> None:
+    def __call__(self, phase: str, progress: list[Progress]) -> None:
         """Show the phase and how far the tasks are."""
-        rows = self._gauge.rows(everyone) if everyone else []
+        rows = self._gauge.rows(progress) if progress else []
         if self._console.is_terminal:
             self._live.update(table(phase, rows), refresh=True)
-        elif phase != self._phase or self._clock.monotonic() - self._said_at >= _QUIET_LINE_SECONDS:
-            self._said_at = self._clock.monotonic()
+        elif phase != self._phase or self._clock.monotonic() - self._printed_at >= _QUIET_LINE_SECONDS:
+            self._printed_at = self._clock.monotonic()
             self._console.print(line(phase, rows), soft_wrap=True, markup=False, highlight=False)
         self._phase = phase

@@ -14,7 +14,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 from sluice import limits
 from sluice.clock import NotReached, eventually
 from sluice.history.events import Kind, Outcome, identity_in
-from spark_load.runtime.task_context import Desk, Run
+from spark_load.runtime.task_context import Run, TaskContext
 
 _WAIT_SECONDS = 1
 _HELD_SECONDS = 600  # while it is read; a group shows at most ten of its dead letters until they are gone
@@ -34,12 +34,12 @@ class DeadLetters:
     """The DLQs of a run's queues and subscriptions. Strangers' messages are read as well, and left where they are.
 
     Args:
-        at: what it works with.
+        context: what it works with.
         run: whose dead letters they are.
     """
 
-    def __init__(self, at: Desk, run: Run) -> None:
-        self._at, self._run, self._site = at, run, run.site
+    def __init__(self, context: TaskContext, run: Run) -> None:
+        self._context, self._run, self._site = context, run, run.deployment
         self._moves = 0
 
     def read(self, *, keeps: bool) -> dict[str, int]:
@@ -60,15 +60,17 @@ class DeadLetters:
             ours = [message["ReceiptHandle"] for message in messages if self._is_ours(message)]
             count += len(ours)
             if ours and not keeps:
-                self._at.sqs.delete_message_batch(QueueUrl=url, Entries=_entries(ours))
+                self._context.sqs.delete_message_batch(QueueUrl=url, Entries=_entries(ours))
             kept += [handle for message in messages if (handle := message["ReceiptHandle"]) not in ours or keeps]
         for handles in batched(kept, limits.RECEIVE_MESSAGES_MAX):
-            self._at.sqs.change_message_visibility_batch(QueueUrl=url, Entries=_entries(handles, VisibilityTimeout=0))
+            self._context.sqs.change_message_visibility_batch(
+                QueueUrl=url, Entries=_entries(handles, VisibilityTimeout=0)
+            )
         return count
 
     def _receives(self, url: str) -> Iterator[Sequence[Mapping[str, Any]]]:
         for _ in range(_READS_MAX):
-            answer = self._at.sqs.receive_message(
+            answer = self._context.sqs.receive_message(
                 QueueUrl=url,
                 MaxNumberOfMessages=limits.RECEIVE_MESSAGES_MAX,
                 WaitTimeSeconds=_WAIT_SECONDS,
@@ -96,17 +98,17 @@ class DeadLetters:
         return sum(self._move(dead, queue) for queue, dead in self._site.dead_letter_queues.items() if dead in queues)
 
     def _move(self, dead: str, queue: str) -> int:
-        arn, sqs = self._site.arns[dead], self._at.sqs
+        arn, sqs = self._site.arns[dead], self._context.sqs
         self._moves += 1
-        said = {
+        fields = {
             "kind": Kind.REDRIVEN.value,
-            "call_id": f"{self._at.journal.path.stem}/move-{self._moves}",
+            "call_id": f"{self._context.journal.path.stem}/move-{self._moves}",
             "queue": dead,
-            "invoked_at_us": self._at.clock.now_us(),
+            "invoked_at_us": self._context.clock.now_us(),
             "detail": json.dumps({"destination": queue}),
         }
-        self._at.journal.add(**said, outcome=Outcome.INFO.value)
-        self._at.journal.flush()
+        self._context.journal.add(**fields, outcome=Outcome.INFO.value)
+        self._context.journal.flush()
         handle = sqs.start_message_move_task(SourceArn=arn).get("TaskHandle")
 
         def ended() -> dict[str, Any] | None:
@@ -118,14 +120,14 @@ class DeadLetters:
             ended,
             timeout_seconds=_MOVE_SECONDS_MAX,
             describe=f"the move task {handle or ''} of {dead} to end",
-            clock=self._at.clock,
+            clock=self._context.clock,
         )
         assert task is not None, "eventually returns what is true"
         moved = int(task.get("ApproximateNumberOfMessagesMoved", 0))
         is_done = task["Status"] == "COMPLETED"
-        self._at.journal.add(
-            **said,
-            responded_at_us=self._at.clock.now_us(),
+        self._context.journal.add(
+            **fields,
+            responded_at_us=self._context.clock.now_us(),
             outcome=(Outcome.OK if is_done else Outcome.INFO).value,
             error=None if is_done else task.get("FailureReason", task["Status"]),
             moved_count=moved,
@@ -145,17 +147,17 @@ class DeadLetters:
             in_a_row = 0 if any(counts) else in_a_row + 1
             if in_a_row == _PROBES:
                 return True
-            self._at.clock.sleep(pause_seconds)
+            self._context.clock.sleep(pause_seconds)
         return False
 
     def _probe(self, name: str, url: str) -> int:
-        asked_at_us = self._at.clock.now_us()
+        requested_at_us = self._context.clock.now_us()
         counts = self._counts(url)
-        self._at.journal.add(
+        self._context.journal.add(
             kind=Kind.PROBE.value,
             queue=name,
-            invoked_at_us=asked_at_us,
-            responded_at_us=self._at.clock.now_us(),
+            invoked_at_us=requested_at_us,
+            responded_at_us=self._context.clock.now_us(),
             **counts,
         )
         return sum(counts.values())
@@ -165,7 +167,7 @@ class DeadLetters:
         return not any(sum(self._counts(url).values()) for url in self._site.queue_urls.values())
 
     def _counts(self, url: str) -> dict[str, int]:
-        attributes = self._at.sqs.get_queue_attributes(QueueUrl=url, AttributeNames=["All"])["Attributes"]
+        attributes = self._context.sqs.get_queue_attributes(QueueUrl=url, AttributeNames=["All"])["Attributes"]
         return {column: int(attributes[name]) for column, name in _COUNTERS.items()}
 
 

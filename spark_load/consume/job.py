@@ -15,10 +15,10 @@ from botocore.exceptions import BotoCoreError, ClientError
 from pyspark.sql import DataFrame, SparkSession
 
 from sluice.history.events import Identity, identity_in, is_end_marker
-from spark_load.consume.live_checks import Sightings
-from spark_load.consume.simulated_outcomes import Fate, fate, messages_per_receive
+from spark_load.consume.live_checks import LiveChecks
+from spark_load.consume.simulated_outcomes import SimulatedOutcome, messages_per_receive, simulated_outcome
 from spark_load.runtime.coordinator import Progress
-from spark_load.runtime.task_context import CONSUMER, SUMMARY_SCHEMA, Desk, Run, desk, summary
+from spark_load.runtime.task_context import CONSUMER, SUMMARY_SCHEMA, Run, TaskContext, summary, task_context
 
 _WAIT_SECONDS = 1
 _ERROR_PAUSE_SECONDS = 0.5
@@ -33,13 +33,13 @@ def consume(spark: SparkSession, run: Run) -> DataFrame:
 
     Runs `consumers_per_queue` tasks for each queue, for the whole run. Not safe to repeat.
     """
-    slots = len(run.site.queue_urls) * run.plan.profile.consumers_per_queue
+    slots = len(run.deployment.queue_urls) * run.plan.profile.consumers_per_queue
 
     def slot(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         numbers = [number for batch in batches for number in batch.column("id").to_pylist()]
         for number in numbers:
-            with desk(run, CONSUMER) as at:
-                progress = Consumer(at, run, run.queue_of(number)).consume()
+            with task_context(run, CONSUMER) as index:
+                progress = Consumer(index, run, run.queue_of(number)).consume()
             yield summary(progress)
 
     return spark.range(0, slots, 1, slots).mapInArrow(slot, SUMMARY_SCHEMA)
@@ -60,72 +60,72 @@ class Consumer:
     """One consumer of one queue.
 
     Args:
-        at: what it works with.
+        context: what it works with.
         run: whose messages it consumes; a stranger's are left to whoever waits for them.
         queue: name of the queue.
     """
 
-    def __init__(self, at: Desk, run: Run, queue: str) -> None:
-        self._at, self._run, self._url = at, run, run.site.queue_urls[queue]
-        self._progress = Progress(worker=at.name, role="consume", queue=queue)
-        self._sightings = Sightings(self._progress, run.id, run.plan.profile)
+    def __init__(self, context: TaskContext, run: Run, queue: str) -> None:
+        self._context, self._run, self._url = context, run, run.deployment.queue_urls[queue]
+        self._progress = Progress(worker=context.name, role="consume", queue=queue)
+        self._live_checks = LiveChecks(self._progress, run.id, run.plan.profile)
         self._unanswered: str | None = None
         profile = run.plan.profile
         seconds = profile.warm_up_seconds + profile.publish_seconds
-        self._deadline = at.clock.monotonic() + (
+        self._deadline = context.clock.monotonic() + (
             _BEFORE_START_SECONDS_MAX + seconds * _DRAIN_FACTOR_MAX + profile.drain_timeout_seconds
         )
-        self._asked: dict[str, Any] = {
+        self._receive_params: dict[str, Any] = {
             "QueueUrl": self._url,
             "MaxNumberOfMessages": messages_per_receive(
-                profile, visibility_timeout_seconds=run.site.visibility_timeout_seconds[queue]
+                profile, visibility_timeout_seconds=run.deployment.visibility_timeout_seconds[queue]
             ),
             "WaitTimeSeconds": _WAIT_SECONDS,
             "MessageSystemAttributeNames": ["All"],
         }
         if profile.visibility_timeout_seconds is not None:
-            self._asked["VisibilityTimeout"] = profile.visibility_timeout_seconds
+            self._receive_params["VisibilityTimeout"] = profile.visibility_timeout_seconds
 
     def consume(self) -> Progress:
         """Receive, handle and delete until the driver says that it is done, or far too long has passed.
 
         Which phase a message is of its publisher says: a poll begun in the warm-up may bring the load's first one.
         """
-        board, profile = self._at.board, self._run.plan.profile
-        board.say(self._progress, now=True)
+        coordinator, profile = self._context.coordinator, self._run.plan.profile
+        coordinator.report(self._progress, now=True)
         if profile.warm_up_count:
-            self._poll_until(lambda: board.is_measured() or self._is_over())
+            self._poll_until(lambda: coordinator.is_measured() or self._is_over())
         if profile.consume_after_seconds:
             self._await_backlog()
         self._poll_until(self._is_over)
-        if not board.is_stopped():
+        if not coordinator.is_stopped():
             for _ in range(_LAST_POLLS):  # behind the last end marker there should be nothing: look
                 self.poll()
-        board.say(self._progress, now=True)
+        coordinator.report(self._progress, now=True)
         return self._progress
 
     def _poll_until(self, is_over: Callable[[], bool]) -> None:
         while not is_over():
             self.poll()
-            self._at.clock.sleep(self._run.plan.profile.poll_pause_seconds)
+            self._context.clock.sleep(self._run.plan.profile.poll_pause_seconds)
 
     def _await_backlog(self) -> None:
-        begun_us = self._at.board.await_measure(_BEFORE_START_SECONDS_MAX)
+        begun_us = self._context.coordinator.await_measure(_BEFORE_START_SECONDS_MAX)
         until_us = begun_us + round(self._run.plan.profile.consume_after_seconds * 1_000_000)
-        while self._at.clock.now_us() < until_us and not self._at.board.is_stopped():
-            self._at.clock.sleep(_WAIT_SECONDS)
+        while self._context.clock.now_us() < until_us and not self._context.coordinator.is_stopped():
+            self._context.clock.sleep(_WAIT_SECONDS)
 
     def _is_over(self) -> bool:
-        board = self._at.board
-        return board.is_stopped() or board.is_finished() or self._at.clock.monotonic() > self._deadline
+        coordinator = self._context.coordinator
+        return coordinator.is_stopped() or coordinator.is_finished() or self._context.clock.monotonic() > self._deadline
 
     def poll(self) -> None:
         """Receive once, and do with each message what the plan has for it."""
         try:
             self._work_on(self._receive())
         except (BotoCoreError, ClientError):
-            self._at.clock.sleep(_ERROR_PAUSE_SECONDS)
-        self._at.board.say(self._progress)
+            self._context.clock.sleep(_ERROR_PAUSE_SECONDS)
+        self._context.coordinator.report(self._progress)
 
     def _receive(self) -> list[_Message]:
         """Return the messages of this run that a receive brings.
@@ -136,7 +136,7 @@ class Consumer:
         attempt_id = self._unanswered or uuid.uuid4().hex
         self._unanswered = None if self._unanswered else attempt_id
         try:
-            answer = self._at.sqs.receive_message(**self._asked, ReceiveRequestAttemptId=attempt_id)
+            answer = self._context.sqs.receive_message(**self._receive_params, ReceiveRequestAttemptId=attempt_id)
         except ClientError as error:
             if error.response["ResponseMetadata"]["HTTPStatusCode"] < 500:
                 self._unanswered = None  # refused: there is no answer to ask for again
@@ -144,7 +144,7 @@ class Consumer:
         self._unanswered = None
         found = [_message(message) for message in answer.get("Messages", [])]
         for message in found:
-            self._sightings.look(
+            self._live_checks.look(
                 None if message is None else message.identity,
                 receive_count=1 if message is None else message.receive_count,
             )
@@ -154,31 +154,31 @@ class Consumer:
         handled = []
         for message in messages:
             match self._try(message):
-                case Fate.HANDLED:
+                case SimulatedOutcome.HANDLED:
                     handled.append(message)
-                case Fate.FAILED:
-                    self._at.sqs.change_message_visibility(
+                case SimulatedOutcome.FAILED:
+                    self._context.sqs.change_message_visibility(
                         QueueUrl=self._url, ReceiptHandle=message.receipt_handle, VisibilityTimeout=0
                     )
-                case Fate.CRASHED:
+                case SimulatedOutcome.CRASHED:
                     pass
         self._delete(handled)
 
-    def _try(self, message: _Message) -> Fate:
+    def _try(self, message: _Message) -> SimulatedOutcome:
         """Work on a message for its time, and write its effect down if it has one."""
         plan = self._run.plan
-        begun_at_us = self._at.clock.now_us()
-        done = fate(
+        begun_at_us = self._context.clock.now_us()
+        done = simulated_outcome(
             plan,
             message.identity,
             receive_count=message.receive_count,
-            is_redriven=plan.profile.redrive and self._at.board.is_redriven(),
+            is_redriven=plan.profile.redrive and self._context.coordinator.is_redriven(),
         )
-        if done is Fate.CRASHED or is_end_marker(message.identity.idx):
+        if done is SimulatedOutcome.CRASHED or is_end_marker(message.identity.idx):
             return done
-        self._at.clock.sleep(plan.profile.handler_seconds)
-        if done is Fate.HANDLED:
-            self._at.recorder.handled(
+        self._context.clock.sleep(plan.profile.handler_seconds)
+        if done is SimulatedOutcome.HANDLED:
+            self._context.recorder.handled(
                 queue_url=self._url,
                 body=message.body,
                 sqs_message_id=message.id,
@@ -199,9 +199,9 @@ class Consumer:
                 {"Id": str(position), "ReceiptHandle": message.receipt_handle} for position, message in enumerate(left)
             ]
             try:
-                answer = self._at.sqs.delete_message_batch(QueueUrl=self._url, Entries=entries)
+                answer = self._context.sqs.delete_message_batch(QueueUrl=self._url, Entries=entries)
             except (BotoCoreError, ClientError):
-                self._at.clock.sleep(_ERROR_PAUSE_SECONDS)
+                self._context.clock.sleep(_ERROR_PAUSE_SECONDS)
                 continue
             gone = {int(entry["Id"]) for entry in answer.get("Successful", [])}
             self._progress.done += len(gone)
@@ -209,15 +209,15 @@ class Consumer:
             left = [message for position, message in enumerate(left) if position not in gone]
 
 
-def _message(said: dict[str, Any]) -> _Message | None:
-    attributes = said.get("Attributes", {})
-    identity = identity_in(said)
+def _message(fields: dict[str, Any]) -> _Message | None:
+    attributes = fields.get("Attributes", {})
+    identity = identity_in(fields)
     if identity is None:
         return None
     return _Message(
         identity=identity,
-        body=said["Body"],
-        id=said["MessageId"],
-        receipt_handle=said["ReceiptHandle"],
+        body=fields["Body"],
+        id=fields["MessageId"],
+        receipt_handle=fields["ReceiptHandle"],
         receive_count=int(attributes.get("ApproximateReceiveCount", 1)),
     )

@@ -1,4 +1,4 @@
-"""What a consumer sees that looks odd, counted as it goes: for whoever watches a run, never for its verdict.
+"""Live counters of suspicious receives, for whoever watches a run. They never enter its verdict.
 
 A consumer sees its own receives only, and judges nothing: a message that comes again may be lawful, one that seems to
 fall back behind another may be the generator's doing. The judge has the whole history.
@@ -13,8 +13,8 @@ from spark_load.runtime.coordinator import Progress
 _GROUPS_MAX = 100_000  # remembered; beyond it the order of no further group is looked at
 
 
-class Sightings:
-    """Counts into a consumer's progress what it sees.
+class LiveChecks:
+    """Counts suspicious receives into a consumer's progress.
 
     Args:
         progress: of the consumer.
@@ -28,15 +28,15 @@ class Sightings:
         self._last: dict[str, int] = defaultdict(lambda: -1)
 
     def look(self, identity: Identity | None, *, receive_count: int) -> None:
-        """Count a received message if there is something odd about it."""
+        """Count a received message if it looks suspicious."""
         if identity is None or identity.run != self._run:
             self._progress.strangers += 1
         elif receive_count > 1:
             self._progress.again += 1
         elif self._is_ordered and not is_end_marker(identity.idx):
-            self._look_at_order(identity)
+            self._check_order(identity)
 
-    def _look_at_order(self, identity: Identity) -> None:
+    def _check_order(self, identity: Identity) -> None:
         group, idx = identity.message_group_id, identity.idx
         if group not in self._last and len(self._last) >= _GROUPS_MAX:
             return

@@ -1,4 +1,4 @@
-"""What a raw consumer does with a message: a pure function of the plan, the message and what was done before."""
+"""What a raw consumer does with a message: a pure function of the plan, the message and earlier receives."""
 
 from enum import Enum, auto
 
@@ -10,11 +10,11 @@ from spark_load.profiles.profile import Profile
 _LEASE_SHARE_MAX = 0.5  # of the visibility timeout an answer may take: what comes on top must not end a lease
 
 
-class Fate(Enum):
-    """What becomes of a received message.
+class SimulatedOutcome(Enum):
+    """The outcome of a received message.
 
-    HANDLED has its effect and is deleted. FAILED was worked on and is given back at once. CRASHED is never spoken of
-    again, as by a consumer that died: its lease has to run out.
+    HANDLED has its effect and is deleted. FAILED was worked on and is given back at once. CRASHED is
+    neither deleted nor released, as when a consumer dies: its visibility timeout has to end.
     """
 
     HANDLED = auto()
@@ -22,7 +22,7 @@ class Fate(Enum):
     CRASHED = auto()
 
 
-def fate(plan: Plan, identity: Identity, *, receive_count: int, is_redriven: bool) -> Fate:
+def simulated_outcome(plan: Plan, identity: Identity, *, receive_count: int, is_redriven: bool) -> SimulatedOutcome:
     """Return what becomes of a message of this run.
 
     Args:
@@ -32,14 +32,14 @@ def fate(plan: Plan, identity: Identity, *, receive_count: int, is_redriven: boo
         is_redriven: whether the dead letters were brought back: from then on they succeed.
     """
     if is_end_marker(identity.idx):
-        return Fate.HANDLED
+        return SimulatedOutcome.HANDLED
     if plan.is_poison(identity.idx) and not is_redriven:
-        return Fate.FAILED
+        return SimulatedOutcome.FAILED
     if receive_count == 1 and plan.crashes_first(identity.idx):
-        return Fate.CRASHED
+        return SimulatedOutcome.CRASHED
     if receive_count == 1 and plan.fails_first(identity.idx):
-        return Fate.FAILED
-    return Fate.HANDLED
+        return SimulatedOutcome.FAILED
+    return SimulatedOutcome.HANDLED
 
 
 def messages_per_receive(profile: Profile, *, visibility_timeout_seconds: int) -> int:

@@ -34,12 +34,12 @@ class _Worker:
 
 
 def idle_seconds(profile: Profile) -> float:
-    """Return how long nothing must have come before a worker ends: longer than the plan itself is ever silent."""
+    """Return how long a worker waits for a message before it ends: longer than any pause of the plan."""
     return profile.drain_timeout_seconds + silence_seconds(profile)
 
 
 def work(run: Run) -> dict[str, str | None]:
-    """Run the workers of every queue until nothing comes any more, or the driver says stop.
+    """Run the workers of every queue until no more messages arrive, or the driver stops them.
 
     Returns:
         The name of each worker's recorder to its queue; none where the driver said stop before they were to begin.
@@ -50,35 +50,35 @@ def work(run: Run) -> dict[str, str | None]:
     Runs on the driver, in a thread of its own. May be run again: what was handled is in the inbox's database.
     """
     clock = SystemClock()
-    board = run.board(clock)
-    begin_us = board.await_start() + round(run.plan.profile.consume_after_seconds * 1_000_000)
-    while clock.now_us() < begin_us and not board.is_stopped():
+    coordinator = run.coordinator(clock)
+    begin_us = coordinator.await_start() + round(run.plan.profile.consume_after_seconds * 1_000_000)
+    while clock.now_us() < begin_us and not coordinator.is_stopped():
         clock.sleep(_LOOK_SECONDS)
-    if board.is_stopped():
+    if coordinator.is_stopped():
         return {}
     databases = _databases(run)
     started: list[_Worker] = []
     try:
         started.extend(  # one by one: where one cannot be started, those before it are known
             _start(run, queue, consumer, number, databases[consumer])
-            for queue, consumer in run.site.consumers.items()
+            for queue, consumer in run.deployment.consumers.items()
             for number in range(run.plan.profile.consumers_per_queue)
         )
-        while any(one.process.poll() is None for one in started) and not board.is_stopped():
+        while any(worker.process.poll() is None for worker in started) and not coordinator.is_stopped():
             clock.sleep(_LOOK_SECONDS)
     finally:
         _stop(started, clock)
-    for one in started:
-        _require_ended_well(one)
-    return {_recorder(run, one): one.queue for one in started}
+    for item in started:
+        _require_ended_well(item)
+    return {_recorder(run, worker): worker.queue for worker in started}
 
 
 def _databases(run: Run) -> dict[str, str]:
     """Return the URL of each consumer's inbox: $SLUICE_DSN, or an SQLite file of its own in the run's folder."""
     given = os.environ.get("SLUICE_DSN")
     if given is not None:
-        return dict.fromkeys(run.site.consumers.values(), given)
-    files = {consumer: run.folder / f"inbox-{consumer}.db" for consumer in run.site.consumers.values()}
+        return dict.fromkeys(run.deployment.consumers.values(), given)
+    files = {consumer: run.folder / f"inbox-{consumer}.db" for consumer in run.deployment.consumers.values()}
     missing = [file for file in files.values() if not file.exists()]
     if missing:
         _make_tables(missing[0])
@@ -92,7 +92,7 @@ def _start(run: Run, queue: str, consumer: str, number: int, dsn: str) -> _Worke
     logs.mkdir(exist_ok=True)
     log = logs / f"{consumer}-{number}.log"
     options = {
-        "--env": run.site.environment,
+        "--env": run.deployment.environment,
         "--consumer": consumer,
         "--handlers": HANDLERS,
         "--dsn": dsn,
@@ -100,8 +100,8 @@ def _start(run: Run, queue: str, consumer: str, number: int, dsn: str) -> _Worke
         "--record": str(run.journals),
     }
     given = [part for option in options.items() for part in option]
-    with log.open("ab") as said:
-        process = subprocess.Popen(_messaging("worker", *given), stdout=said, stderr=said, env=_environment(run))
+    with log.open("ab") as output:
+        process = subprocess.Popen(_messaging("worker", *given), stdout=output, stderr=output, env=_environment(run))
     return _Worker(queue, consumer, process, log)
 
 
@@ -111,8 +111,8 @@ def _messaging(*arguments: str) -> list[str]:
 
 def _environment(run: Run) -> Mapping[str, str]:
     """Return the caller's environment, pointed to where the run is."""
-    endpoint = {} if run.site.endpoint_url is None else {"AWS_ENDPOINT_URL": run.site.endpoint_url}
-    return {**os.environ, **endpoint, "AWS_REGION": run.site.region}
+    endpoint = {} if run.deployment.endpoint_url is None else {"AWS_ENDPOINT_URL": run.deployment.endpoint_url}
+    return {**os.environ, **endpoint, "AWS_REGION": run.deployment.region}
 
 
 def _make_tables(file: Path) -> None:
@@ -135,32 +135,32 @@ def _make_tables(file: Path) -> None:
 def _stop(started: Sequence[_Worker], clock: Clock) -> None:
     """Tell those that still run to finish what they have; end those that do not."""
     deadline = clock.monotonic() + _STOP_SECONDS_MAX
-    for one in started:
-        if one.process.poll() is None:
-            one.process.terminate()
-    for one in started:
+    for worker in started:
+        if worker.process.poll() is None:
+            worker.process.terminate()
+    for worker in started:
         try:
-            one.process.wait(max(0.0, deadline - clock.monotonic()))
+            worker.process.wait(max(0.0, deadline - clock.monotonic()))
         except subprocess.TimeoutExpired:
-            one.process.kill()
-            one.process.wait()
+            worker.process.kill()
+            worker.process.wait()
 
 
-def _require_ended_well(one: _Worker) -> None:
-    if one.process.returncode:
-        said = one.log.read_text(encoding="utf-8", errors="replace")
+def _require_ended_well(worker: _Worker) -> None:
+    if worker.process.returncode:
+        output = worker.log.read_text(encoding="utf-8", errors="replace")
         raise EndpointError(
-            f"a worker of {one.consumer} ended with {one.process.returncode}: {_last(said)}; see {one.log}"
+            f"a worker of {worker.consumer} ended with {worker.process.returncode}: {_last(output)}; see {worker.log}"
         )
 
 
-def _recorder(run: Run, one: _Worker) -> str:
+def _recorder(run: Run, worker: _Worker) -> str:
     """Return the name of a worker's recorder; one that no journal has when it never came to write one."""
-    named = f"worker-{one.consumer}-{one.process.pid}"
+    named = f"worker-{worker.consumer}-{worker.process.pid}"
     found = sorted(run.journals.glob(f"{named}-*"))
     return found[-1].stem if found else named
 
 
-def _last(said: str) -> str:
-    lines = said.strip().splitlines()
+def _last(output: str) -> str:
+    lines = output.strip().splitlines()
     return lines[-1][:300] if lines else "it said nothing"

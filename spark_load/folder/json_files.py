@@ -47,7 +47,7 @@ def read[T](path: Path, schema: TypeAdapter[T], *, instead: str) -> T:
 
     Raises:
         FileNotFoundError: it is not there.
-        HistoryError: it cannot be read, is no JSON, or holds something else: field, value seen, value allowed.
+        HistoryError: it cannot be read, is not JSON, or holds something else: field, value seen, value allowed.
     """
     try:
         return schema.validate_json(path.read_bytes())

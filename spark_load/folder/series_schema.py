@@ -82,7 +82,7 @@ class SeriesSchema(TypedDict):
     groups: dict[str, list[_TimelineEvent]]
 
 
-def _of_one_length(series: SeriesSchema) -> SeriesSchema:
+def _require_equal_lengths(series: SeriesSchema) -> SeriesSchema:
     for name, values in _per_bin(series):
         if len(values) != series["bin_count"]:
             count = series["bin_count"]
@@ -104,6 +104,6 @@ class _AnySeries(TypedDict):
     run: str
 
 
-SERIES = TypeAdapter[SeriesSchema](Annotated[SeriesSchema, AfterValidator(_of_one_length)])
+SERIES = TypeAdapter[SeriesSchema](Annotated[SeriesSchema, AfterValidator(_require_equal_lengths)])
 ANY_SERIES = TypeAdapter(_AnySeries)
 """Of any series.json, another version's too."""

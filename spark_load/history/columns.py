@@ -57,10 +57,10 @@ class Events:
             self._coded[name] = (coded.indices.cast(pa.int32()).fill_null(len(values)).to_numpy(), [*values, None])
         return self._coded[name]
 
-    def told(self, name: str, tell: Callable[[str | None], Any], dtype: type) -> np.ndarray:
-        """Return what `tell` says of each text in a column of few; it is asked once for each."""
+    def decoded(self, name: str, decode: Callable[[str | None], Any], dtype: type) -> np.ndarray:
+        """Return what `decode` says of each text in a column of few; it is asked once for each."""
         codes, values = self.codes(name)
-        return np.array([tell(value) for value in values], dtype=dtype)[codes]
+        return np.array([decode(value) for value in values], dtype=dtype)[codes]
 
     def hashes(self, name: str, where: np.ndarray | None = None) -> np.ndarray:
         """Return a column of texts as hashes, only of the rows where, if that is said."""
@@ -149,12 +149,12 @@ def _mixed(rows: np.ndarray, lengths: np.ndarray) -> np.ndarray:
     words = rows.view(np.uint64)
     shortest = int(lengths.min())
     found = _stirred(np.zeros(len(rows), dtype=np.uint64), lengths.astype(np.uint64))  # "b" is not "a\0"
-    for at in range(words.shape[1]):
-        if at * _WORD < shortest:
-            found = _stirred(found, words[:, at])
+    for index in range(words.shape[1]):
+        if index * _WORD < shortest:
+            found = _stirred(found, words[:, index])
         else:  # only of those that are so long: a hash does not depend on what stands beside
-            where = np.flatnonzero(lengths > at * _WORD)
-            found[where] = _stirred(found[where], words[where, at])
+            where = np.flatnonzero(lengths > index * _WORD)
+            found[where] = _stirred(found[where], words[where, index])
     return _finished(found)
 
 
@@ -178,8 +178,8 @@ def _sequence_numbers(dense: pa.Array) -> tuple[np.ndarray, np.ndarray]:
         return np.full(len(rows), NONE), _mixed(rows, lengths)
     head, digits = rows[:, : _NUMBER_DIGITS - _LOW_DIGITS], rows[:, _NUMBER_DIGITS - _LOW_DIGITS : _NUMBER_DIGITS]
     low = np.zeros(len(rows), dtype=np.int64)
-    for at in range(_LOW_DIGITS):
-        low = low * 10 + (digits[:, at].astype(np.int64) - ord("0"))
+    for index in range(_LOW_DIGITS):
+        low = low * 10 + (digits[:, index].astype(np.int64) - ord("0"))
     is_number = (lengths == _NUMBER_DIGITS) & ((digits - np.uint8(ord("0"))) <= 9).all(axis=1)
     others = np.zeros((len(rows), -(-head.shape[1] // _WORD) * _WORD), dtype=np.uint8)
     others[:, : head.shape[1]] = head

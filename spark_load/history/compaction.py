@@ -29,7 +29,7 @@ def compact(spark: SparkSession, journals: Path, history: Path) -> None:
         history: folder to be made.
 
     Raises:
-        HistoryError: there is no journal, one is damaged or of another version, or the history cannot be written.
+        HistoryError: there is not a journal, one is damaged or of another version, or the history cannot be written.
     """
     paths = sorted(journals.glob(f"*{SUFFIX}"))
     if not paths:
@@ -47,8 +47,10 @@ def compact(spark: SparkSession, journals: Path, history: Path) -> None:
 
     try:
         partial.mkdir()
-        told = spark.createDataFrame([(at, str(path)) for at, path in enumerate(paths)], "task int, path string")
-        written = told.repartitionById(len(paths), "task").mapInArrow(write, "task int, path string")
+        paths_frame = spark.createDataFrame(
+            [(index, str(path)) for index, path in enumerate(paths)], "task int, path string"
+        )
+        written = paths_frame.repartitionById(len(paths), "task").mapInArrow(write, "task int, path string")
         written.write.format("noop").mode("overwrite").save()
         if history.exists():
             shutil.rmtree(history)

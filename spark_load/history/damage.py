@@ -35,7 +35,7 @@ def readable(folder: Path) -> Iterator[None]:
         for path in sorted(folder.glob("*.parquet")):
             if (why := _damage(path)) is not None:
                 raise HistoryError(
-                    f"{path} cannot be read: {why}; copy it anew, or judge the journals it was made of"
+                    f"{path} cannot be read: {why}; copy it again, or judge the journals it was made of"
                 ) from error
         raise HistoryError(f"{folder} cannot be judged: {reason(error)}") from error
 

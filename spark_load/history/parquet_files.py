@@ -1,9 +1,9 @@
-"""Histories as Parquet: written of journals, with whole groups together; read as many events at a time as fit.
+"""Histories as Parquet: written from journals, groups kept together; read in pieces that fit into memory.
 
 A journal is written in *buckets*, a file for each: all events of a message group are in the same bucket of every
 journal. Who judges groups reads bucket after bucket, and nothing has to be exchanged. Other files with the columns of a
-history are as good; they take an exchange. Ours never say how Arrow is to read them; whoever writes them anew with
-Arrow keeps what we said of buckets, and says that.
+history work too, with an exchange. Files rewritten by Arrow carry ARROW:schema and may keep our bucket metadata
+although their rows moved: ignore their bucket metadata.
 """
 
 import json
@@ -64,7 +64,7 @@ _READ = (
     "md5_ok",
 )
 _CODED = pa.dictionary(pa.int32(), pa.string())
-_WRITTEN = pa.schema([(one.name, _CODED if one.name in _FEW_WRITTEN else one.type) for one in journal.SCHEMA])
+_WRITTEN = pa.schema([(field.name, _CODED if field.name in _FEW_WRITTEN else field.type) for field in journal.SCHEMA])
 _TYPES = {name: _CODED if name in _FEW_TEXTS else journal.SCHEMA.field(name).type for name in _READ}
 _HOW: dict[str, Any] = {
     "use_dictionary": list(_FEW_WRITTEN),
@@ -109,8 +109,8 @@ def write(tables: Iterable[pa.Table], folder: Path, name: str, bucket_count: int
             for bucket in range(bucket_count)
         ]
         for bucket, writer in enumerate(writers):
-            told = {"name": name, "count": bucket_count, "bucket": bucket, "hashed": _HASHED}
-            writer.add_key_value_metadata({_BUCKETS: json.dumps(told)})
+            description = {"name": name, "count": bucket_count, "bucket": bucket, "hashed": _HASHED}
+            writer.add_key_value_metadata({_BUCKETS: json.dumps(description)})
         for table in tables:
             coded = _coded(table)
             of_bucket = _bucket(Events(coded), bucket_count)
@@ -135,7 +135,7 @@ def _slim(table: pa.Table) -> pa.Table:
     """Return the events without the texts of others, where those are many: a slice has the whole dictionary."""
     columns = [
         column.cast(pa.string()).combine_chunks().dictionary_encode()
-        if pa.types.is_dictionary(column.type) and sum(len(one.dictionary) for one in column.chunks) > len(column)
+        if pa.types.is_dictionary(column.type) and sum(len(chunk.dictionary) for chunk in column.chunks) > len(column)
         else column
         for column in table.columns
     ]
@@ -156,7 +156,7 @@ def _bucket(events: Events, bucket_count: int) -> np.ndarray:
     return found
 
 
-class _Said(NamedTuple):
+class _BucketDescription(NamedTuple):
     """What a file says of its bucket: whose, of how many, which."""
 
     name: str
@@ -165,7 +165,7 @@ class _Said(NamedTuple):
 
 
 def pieces(history: Path) -> tuple[list[Piece], int | None]:
-    """Return what can be read of a folder by itself, and how many buckets it is in; None where it is in none.
+    """Return the pieces of a folder, and how many buckets they are in; None if it has no buckets.
 
     Of a history in buckets that is a file of one of them, else as many row groups as are read at a time.
 
@@ -173,13 +173,18 @@ def pieces(history: Path) -> tuple[list[Piece], int | None]:
         HistoryError: it is in buckets, and has not all of them.
     """
     files = [(str(path), *_footer(path)) for path in sorted(history.glob("*.parquet"))]
-    said = [one for *_, one in files if one is not None]
-    if not said or len(said) < len(files) or len({one.bucket_count for one in said}) > 1:
+    found_pieces = [item for *_, item in files if item is not None]
+    if (
+        not found_pieces
+        or len(found_pieces) < len(files)
+        or len({description.bucket_count for description in found_pieces}) > 1
+    ):
         return [Piece(path, *part, 0) for path, sizes, _ in files for part in _cut(sizes)], None
-    _hold_to_all(history, said)
+    _require_all_buckets(history, found_pieces)
     return [
-        Piece(path, 0, len(sizes), sum(sizes), one.bucket) for (path, sizes, _), one in zip(files, said, strict=True)
-    ], said[0].bucket_count
+        Piece(path, 0, len(sizes), sum(sizes), description.bucket)
+        for (path, sizes, _), description in zip(files, found_pieces, strict=True)
+    ], found_pieces[0].bucket_count
 
 
 def _cut(sizes: Sequence[int]) -> Iterator[tuple[int, int, int]]:
@@ -194,38 +199,40 @@ def _cut(sizes: Sequence[int]) -> Iterator[tuple[int, int, int]]:
         yield first, len(sizes) - first, events
 
 
-def _hold_to_all(history: Path, said: Sequence[_Said]) -> None:
+def _require_all_buckets(history: Path, descriptions: Sequence[_BucketDescription]) -> None:
     buckets: dict[str, list[int]] = defaultdict(list)
-    for one in said:
-        buckets[one.name].append(one.bucket)
+    for description in descriptions:
+        buckets[description.name].append(description.bucket)
     for name, found in buckets.items():
-        if sorted(found) != list(range(said[0].bucket_count)):
+        if sorted(found) != list(range(descriptions[0].bucket_count)):
             raise HistoryError(
                 f"{history} is not whole: of {name} there are buckets {sorted(found)}, allowed is each of"
-                f" 0 to {said[0].bucket_count - 1} once; copy it anew, or judge the journals it was made of"
+                f" 0 to {descriptions[0].bucket_count - 1} once; copy it again, or judge the journals it was made of"
             )
 
 
-def _footer(path: Path) -> tuple[list[int], _Said | None]:
+def _footer(path: Path) -> tuple[list[int], _BucketDescription | None]:
     """Return the sizes of a file's row groups, and of which bucket it is; None where it is of none of ours."""
     metadata = pq.read_metadata(path)
-    return [metadata.row_group(number).num_rows for number in range(metadata.num_row_groups)], _said(metadata)
+    return [metadata.row_group(number).num_rows for number in range(metadata.num_row_groups)], _bucket_description(
+        metadata
+    )
 
 
-def _said(metadata: pq.FileMetaData) -> _Said | None:
-    told = metadata.metadata or {}
+def _bucket_description(metadata: pq.FileMetaData) -> _BucketDescription | None:
+    file_metadata = metadata.metadata or {}
     try:
-        said = json.loads(told[_BUCKETS])
-        one = _Said(said["name"], said["count"], said["bucket"])
-        are_as_written = tuple(map(type, one)) == (str, int, int) and said["hashed"] == _HASHED
-        is_ours = are_as_written and 0 <= one.bucket < one.bucket_count <= BUCKETS_MAX
+        fields = json.loads(file_metadata[_BUCKETS])
+        description = _BucketDescription(fields["name"], fields["count"], fields["bucket"])
+        are_as_written = tuple(map(type, description)) == (str, int, int) and fields["hashed"] == _HASHED
+        is_ours = are_as_written and 0 <= description.bucket < description.bucket_count <= BUCKETS_MAX
     except (KeyError, TypeError, ValueError, RecursionError):
         return None
-    return one if is_ours and _BY_ARROW not in told else None
+    return description if is_ours and _BY_ARROW not in file_metadata else None
 
 
 def read(found: Iterable[Piece]) -> Iterator[Events]:
-    """Yield the events of pieces, many at a time, those columns of them that are judged."""
+    """Yield the events of pieces in batches, with the columns the judge needs."""
     held: list[pa.Table] = []
     count = 0
     for table in _parts(found):
@@ -244,12 +251,12 @@ def _parts(found: Iterable[Piece]) -> Iterator[pa.Table]:
             for number in _numbers(piece):
                 row_group = file.metadata.row_group(number)
                 columns = map(row_group.column, range(row_group.num_columns))
-                names = [one.path_in_schema for one in columns if one.path_in_schema in _TYPES and _says_something(one)]
+                names = [rng.path_in_schema for rng in columns if rng.path_in_schema in _TYPES and _has_values(rng)]
                 count = 0
                 for batch in file.iter_batches(_READ_EVENTS, row_groups=[number], columns=names, use_threads=False):
                     count += len(batch)
                     yield _filled(batch)
-                _hold_to_count(piece, count, row_group.num_rows)
+                _require_count(piece, count, row_group.num_rows)
 
 
 def _filled(batch: pa.RecordBatch) -> pa.Table:
@@ -272,7 +279,7 @@ def read_groups(piece: Piece, groups: pa.Array) -> pa.Table:
     with _opened(piece) as file:
         for number in _numbers(piece):
             (name,) = file.read_row_group(number, columns=["message_group_id"], use_threads=False).columns
-            _hold_to_count(piece, len(name), file.metadata.row_group(number).num_rows)
+            _require_count(piece, len(name), file.metadata.row_group(number).num_rows)
             is_theirs = pc.is_in(name, groups)
             if pc.any(is_theirs).as_py():
                 table = file.read_row_group(number, columns=journal.SCHEMA.names, use_threads=False)
@@ -280,10 +287,10 @@ def read_groups(piece: Piece, groups: pa.Array) -> pa.Table:
     return pa.concat_tables(tables)
 
 
-def _hold_to_count(piece: Piece, found: int, said: int) -> None:
+def _require_count(piece: Piece, found: int, stated: int) -> None:
     """Make sure that no page was skipped: one with a damaged head is, and its checksum is of what stands behind it."""
-    if found != said:
-        raise OSError(f"{piece.path} has {found} events where its end says {said}")
+    if found != stated:
+        raise OSError(f"{piece.path} has {found} events where its end says {stated}")
 
 
 def _opened(piece: Piece) -> pq.ParquetFile:
@@ -294,7 +301,7 @@ def _numbers(piece: Piece) -> range:
     return range(piece.row_group, piece.row_group + piece.row_group_count)
 
 
-def _says_something(chunk: pq.ColumnChunkMetaData) -> bool:
+def _has_values(chunk: pq.ColumnChunkMetaData) -> bool:
     """Return whether a column says anything here; in doubt it does."""
     known = chunk.statistics
     return known is None or not known.has_null_count or known.null_count < chunk.num_values

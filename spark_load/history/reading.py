@@ -26,22 +26,22 @@ def read_history(spark: SparkSession, folder: Path) -> DataFrame:
     """Return the events of a folder of Parquet, whatever columns and files there are besides.
 
     Raises:
-        HistoryError: it is no history of ours.
+        HistoryError: it is not a history of ours.
     """
     try:
         history = reader(spark).option("pathGlobFilter", "*.parquet").parquet(str(folder))
     except (PySparkException, Py4JError) as error:
-        raise HistoryError(f"{folder} is no history of Sluice: {reason(error)}") from error
+        raise HistoryError(f"{folder} is not a history of Sluice: {reason(error)}") from error
     return history.select(SCHEMA.names)
 
 
 def spread(spark: SparkSession, tasks: Iterable[tuple[int, Piece]], task_count: int) -> DataFrame:
-    """Return pieces as rows, each in the partition that is its task; `told` makes pieces of them again."""
-    rows = [(task, *astuple(one)) for task, one in tasks]
+    """Return pieces as rows, each in the partition that is its task; `describe_history` makes pieces of them again."""
+    rows = [(task, *astuple(item)) for task, item in tasks]
     return spark.createDataFrame(rows, _PIECE_SCHEMA).repartitionById(task_count, "task")
 
 
-def told(batches: Iterable[pa.RecordBatch]) -> Iterator[Piece]:
+def describe_history(batches: Iterable[pa.RecordBatch]) -> Iterator[Piece]:
     """Yield the pieces a task was given."""
     for batch in batches:
         for row in batch.drop_columns("task").to_pylist():

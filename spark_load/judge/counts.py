@@ -1,4 +1,4 @@
-"""What a history says besides its groups: counts of all events, small enough for the driver."""
+"""Counts over all events of a history: what is needed beside its groups, small enough for the driver."""
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
@@ -13,7 +13,7 @@ from pyspark.sql import DataFrame, Row
 from pyspark.sql import functions as F
 
 from sluice import limits
-from sluice.history.checker import Activity, Expectation, Surroundings, surroundings
+from sluice.history.checker import Activity, Expectation, QueueContext, queue_context
 from sluice.history.events import Event, Kind, Outcome, detail_of
 from spark_load.history.columns import NONE, Events
 from spark_load.history.error_codes import is_throttled
@@ -42,8 +42,8 @@ COUNTED = pa.schema(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Facts:
-    """What the events of a whole history add up to.
+class EventCounts:
+    """Event counts of a whole history.
 
     Args:
         counts: name to how many events there are of it.
@@ -62,7 +62,7 @@ class Facts:
     activity: Mapping[str, list[Activity]]
 
 
-def facts(counted: pa.Table, expectation: Expectation) -> Facts:
+def facts(counted: pa.Table, expectation: Expectation) -> EventCounts:
     """Return what the events add up to.
 
     Args:
@@ -81,7 +81,7 @@ def facts(counted: pa.Table, expectation: Expectation) -> Facts:
         if row["kind"] in _FRAMES:
             attempts, attempt = recorded[row["worker"]], row["attempt"]
             attempts[attempt] = attempts.get(attempt, False) or row["kind"] == Kind.CLOSED
-    return Facts(
+    return EventCounts(
         counts=_counts(rows, expectation),
         recorded=recorded,
         failed_calls=failed,
@@ -91,24 +91,24 @@ def facts(counted: pa.Table, expectation: Expectation) -> Facts:
     )
 
 
-def around(history: DataFrame, told: Facts) -> Surroundings:
+def around(history: DataFrame, event_counts: EventCounts) -> QueueContext:
     """Return what happened around the groups: polls as they were counted, of the rest every event."""
     few: Iterable[Row] = ()
-    if told.counts["around"]:
+    if event_counts.counts["around"]:
         few = history.where(F.col("kind").isin(*_AROUND)).collect()
-    return replace(surroundings(Event(**row.asDict()) for row in few), activity=told.activity)
+    return replace(queue_context(Event(**row.asDict()) for row in few), activity=event_counts.activity)
 
 
-def may_have_moved(history: DataFrame, expectation: Expectation, surrounded: Surroundings) -> list[str]:
+def may_have_moved(history: DataFrame, expectation: Expectation, surrounded: QueueContext) -> list[str]:
     """Return the groups with a receive that was asked for before a move task to its queue began, and answered after.
 
     What it brought may have come back with the task, and the checker leaves that open. Whatever else may have was
     received more than once, or from a DLQ, and its group is suspect for that.
     """
-    asked_us = F.coalesce("invoked_at_us", F.lit(0)) - expectation.clock_bound_us
+    invoked_us = F.coalesce("invoked_at_us", F.lit(0)) - expectation.clock_bound_us
     answered_us = F.coalesce("responded_at_us", F.lit(_NEVER_US))
     during = [
-        (F.col("queue") == move.destination) & (asked_us <= move.began_at_us) & (answered_us >= move.began_at_us)
+        (F.col("queue") == move.destination) & (invoked_us <= move.began_at_us) & (answered_us >= move.began_at_us)
         for move in surrounded.moves
     ]
     if not during:
@@ -120,19 +120,19 @@ def may_have_moved(history: DataFrame, expectation: Expectation, surrounded: Sur
 
 def count(events: Events, expectation: Expectation) -> pa.Table:
     """Return how many events there are of each kind, outcome, queue and so on, and of what sort: a table of COUNTED."""
-    is_frame = events.told("kind", lambda one: one in _FRAMES, bool)
-    is_ours = events.told("kind", lambda one: one == Kind.RECEIVED, bool)
-    is_ours &= events.told("message_run", lambda one: one == expectation.run, bool)
-    asked_us, answered_us = events.numbers("invoked_at_us"), events.numbers("responded_at_us")
-    is_answered = events.told("kind", lambda one: one == Kind.POLL, bool)
-    is_answered &= events.told("outcome", lambda one: one == Outcome.OK, bool) & (answered_us != NONE)
-    received_count = events.told("detail", _received_count, np.int64)
+    is_frame = events.decoded("kind", lambda value: value in _FRAMES, bool)
+    is_ours = events.decoded("kind", lambda value: value == Kind.RECEIVED, bool)
+    is_ours &= events.decoded("message_run", lambda its_expectation: its_expectation == expectation.run, bool)
+    invoked_us, answered_us = events.numbers("invoked_at_us"), events.numbers("responded_at_us")
+    is_answered = events.decoded("kind", lambda value: value == Kind.POLL, bool)
+    is_answered &= events.decoded("outcome", lambda value: value == Outcome.OK, bool) & (answered_us != NONE)
+    received_count = events.decoded("detail", _received_count, np.int64)
     is_long = events.numbers("wait_time_seconds", 0) > 0
     keys = {
         **{name: events.codes(name)[0] for name in _NAMED},
         "worker": np.where(is_frame, events.codes("worker")[0], -1),
         "attempt": np.where(is_frame, events.numbers("task_attempt", 0), -1),
-        "second": np.where(is_answered & (asked_us != NONE), asked_us // 1_000_000, NONE),
+        "second": np.where(is_answered & (invoked_us != NONE), invoked_us // 1_000_000, NONE),
     }
     sums = {
         "events": np.ones(len(events), dtype=bool),
@@ -167,8 +167,8 @@ def _named(counted: pa.Table, events: Events) -> pa.Table:
 
 def _received_count(detail: str | None) -> int:
     """Return how many messages a poll brought, -1 where it does not say."""
-    said = detail_of(detail).get("received")
-    return said if isinstance(said, int) and 0 <= said <= limits.RECEIVE_MESSAGES_MAX else -1
+    received = detail_of(detail).get("received")
+    return received if isinstance(received, int) and 0 <= received <= limits.RECEIVE_MESSAGES_MAX else -1
 
 
 def _counts(rows: Iterable[Counts], expectation: Expectation) -> dict[str, int]:

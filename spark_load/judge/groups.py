@@ -11,13 +11,13 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 
-from sluice.history.checker import Expectation, Surroundings, check_group
+from sluice.history.checker import Expectation, QueueContext, check_group
 from sluice.history.checker.anomalies import ANOMALIES, Severity
 from sluice.history.checker.verdict import Violation
 from sluice.history.events import Event
 from sluice.recorder.journal import SCHEMA, events_of, taken
 from spark_load.history.parquet_files import buckets_of, pieces, read_groups
-from spark_load.history.reading import read_history, spread, told
+from spark_load.history.reading import describe_history, read_history, spread
 
 _WITNESSED_MAX = 8  # violations shown of each anomaly; all are counted
 _UNKNOWNS_MAX = 20
@@ -42,7 +42,7 @@ class Findings:
 
 
 def findings(
-    spark: SparkSession, history: Path, suspects: Collection[str], expectation: Expectation, around: Surroundings
+    spark: SparkSession, history: Path, suspects: Collection[str], expectation: Expectation, around: QueueContext
 ) -> Findings:
     """Run the checker on every suspect group.
 
@@ -80,7 +80,7 @@ def _is_shown(anomaly: str) -> bool:
 
 
 def _checked(
-    spark: SparkSession, history: Path, suspects: Collection[str], expectation: Expectation, around: Surroundings
+    spark: SparkSession, history: Path, suspects: Collection[str], expectation: Expectation, around: QueueContext
 ) -> DataFrame:
     def check(events: list[Event]) -> pa.Table:
         finding = check_group(events, expectation, around)
@@ -98,7 +98,9 @@ def _checked(
 
     def check_all(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         wanted = pa.array(names, pa.string())
-        groups = _groups(pa.concat_tables([SCHEMA.empty_table(), *(read_groups(one, wanted) for one in told(batches))]))
+        groups = _groups(
+            pa.concat_tables([SCHEMA.empty_table(), *(read_groups(item, wanted) for item in describe_history(batches))])
+        )
         while groups:  # the rows are gone when the last one's events are made: it may be a tenth of a history
             yield from check(events_of(groups.pop())).to_batches()
 
@@ -112,7 +114,7 @@ def _checked(
             .applyInArrow(lambda group: check(events_of(group)), _SCHEMA)
         )
     theirs = buckets_of(suspects, bucket_count)
-    return spread(spark, [(one.bucket, one) for one in found if one.bucket in theirs], bucket_count).mapInArrow(
+    return spread(spark, [(piece.bucket, piece) for piece in found if piece.bucket in theirs], bucket_count).mapInArrow(
         check_all, _SCHEMA
     )
 
@@ -128,12 +130,12 @@ def _groups(events: pa.Table) -> list[pa.Table]:
     ]
 
 
-def _violation(said: Mapping[str, Any]) -> Violation:
+def _violation(fields: Mapping[str, Any]) -> Violation:
     return Violation(
-        anomaly=said["anomaly"],
-        message_group_id=said["message_group_id"],
-        queue=said["queue"],
-        idxs=tuple(said["idxs"]),
-        sentence=said["sentence"],
-        witness=tuple(Event(**event) for event in said["witness"]),
+        anomaly=fields["anomaly"],
+        message_group_id=fields["message_group_id"],
+        queue=fields["queue"],
+        idxs=tuple(fields["idxs"]),
+        sentence=fields["sentence"],
+        witness=tuple(Event(**event) for event in fields["witness"]),
     )

@@ -13,8 +13,8 @@ from sluice import deviations
 from sluice.history.checker import (
     Expectation,
     Measured,
+    QueueContext,
     RunFacts,
-    Surroundings,
     Thresholds,
     check_run,
     check_thresholds,
@@ -23,7 +23,7 @@ from sluice.history.checker.anomalies import ANOMALIES, JUDGED, Severity
 from sluice.history.checker.verdict import Property, Verdict, Violation
 from sluice.history.events import Kind, Outcome
 from spark_load.history.reading import read_history
-from spark_load.judge.counts import CALLS, Facts, around, may_have_moved
+from spark_load.judge.counts import CALLS, EventCounts, around, may_have_moved
 from spark_load.judge.groups import findings
 from spark_load.judge.measures import measures
 from spark_load.judge.screening.buckets import clear
@@ -60,19 +60,19 @@ def judge(
     expectation = replace(expectation, max_receive_count=run["max_receive_count"])
     excused = _excused(run["target"], allowed)
     looked = clear(spark, place, expectation)
-    told, seen = looked.facts, looked.seen
+    event_counts, seen = looked.counts, looked.seen
     history = read_history(spark, place)
-    surrounded = around(history, told)
-    counts = {**told.counts, **seen}
-    unfinished = _unfinished(told.recorded, run)
+    surrounded = around(history, event_counts)
+    counts = {**event_counts.counts, **seen}
+    unfinished = _unfinished(event_counts.recorded, run)
     suspects = {*looked.suspects, *may_have_moved(history, expectation, surrounded)}
-    found = findings(spark, place, suspects, _provable(told, expectation, run, unfinished), surrounded)
+    found = findings(spark, place, suspects, _provable(event_counts, expectation, run, unfinished), surrounded)
     measured = measures(seen, expectation) | {
         "groups": counts["groups"],
         "suspect_groups": len(suspects),
         "events": counts["events"],
     }
-    run_facts = _run_facts(told, counts, measured, plan, unfinished)
+    run_facts = _run_facts(event_counts, counts, measured, plan, unfinished)
     reasons = check_run(run_facts)
     held = _measured(history, measured, counts)
     crossed = check_thresholds(held, thresholds)
@@ -93,8 +93,8 @@ def judge(
             )
             for anomaly in JUDGED
         ),
-        violations=tuple(one for one in found.shown if one.anomaly not in excused),
-        unknowns=(*unknowns, *reasons.values(), *_at_fault(found.shown, excused), *found.unknowns),
+        violations=tuple(violation for violation in found.shown if violation.anomaly not in excused),
+        unknowns=(*unknowns, *reasons.values(), *_causes(found.shown, excused), *found.unknowns),
         measures=measured,
         run={**run, "known_deviations": _known_deviations(run["target"]), "allowed": dict(allowed)},
     )
@@ -108,9 +108,9 @@ def _excused(target: str, allowed: Mapping[str, str]) -> dict[str, str]:
 def _unfinished(recorded: Mapping[str, Mapping[int, bool]], run: Mapping[str, Any]) -> list[str]:
     """Return the recorders that did not finish: a journal is not there, or the last attempt's has no `closed`.
 
-    That an earlier attempt of a resumed run did not finish is made good. Every publish and every delete was written
-    down before it was made, and what somebody received and could not write down any more came again: it is still in the
-    history, and a receive too many is in `lost_receives`.
+    Earlier attempts of a resumed run may lack `closed`: their intents were flushed before each publish and delete. A
+    message that was received but not recorded came again, so it is in the history; the extra receive is counted in
+    `lost_receives`.
     """
     last = run.get("attempts", 1) - 1
 
@@ -120,22 +120,24 @@ def _unfinished(recorded: Mapping[str, Mapping[int, bool]], run: Mapping[str, An
     return [name for name in run["recorders"] if not is_whole(recorded.get(name, {}))]
 
 
-def _provable(told: Facts, expectation: Expectation, run: Mapping[str, Any], unfinished: list[str]) -> Expectation:
+def _provable(
+    event_counts: EventCounts, expectation: Expectation, run: Mapping[str, Any], unfinished: list[str]
+) -> Expectation:
     """Return the expectation with what this history cannot prove left out of it."""
     unproven = {
         queue: f"whose recorder {name} did not finish"
         for name, queue in run["recorders"].items()
         if name in unfinished and queue is not None
     }
-    lost = Counter(told.unanswered_receives)
-    for name, attempts in told.recorded.items():
+    lost = Counter(event_counts.unanswered_receives)
+    for name, attempts in event_counts.recorded.items():
         if name not in unfinished and (queue := run["recorders"].get(name)) is not None:
             lost[queue] += sum(not closed for closed in attempts.values())
     for queue, count in lost.items():
         # Enough lost answers can use a message's receives up without a trace: it is then in the DLQ, unseen.
         if count >= run["max_receive_count"].get(queue, 1):
             unproven[queue] = f"where {count} receives were not answered"
-    if told.counts["foreign"]:
+    if event_counts.counts["foreign"]:
         unproven = dict.fromkeys(expectation.queues, "which others used as well")
     is_recorded = not any(run["recorders"][name] is None for name in unfinished)
     return replace(
@@ -146,12 +148,12 @@ def _provable(told: Facts, expectation: Expectation, run: Mapping[str, Any], unf
     )
 
 
-def _at_fault(violations: tuple[Violation, ...], excused: Mapping[str, str]) -> list[str]:
+def _causes(violations: tuple[Violation, ...], excused: Mapping[str, str]) -> list[str]:
     """Return why the run itself was at fault, in what was found in its groups."""
     return [
-        f"{one.anomaly} in group {one.message_group_id}: {one.sentence}"
-        for one in violations
-        if ANOMALIES[one.anomaly].severity is Severity.HARNESS and one.anomaly not in excused
+        f"{violation.anomaly} in group {violation.message_group_id}: {violation.sentence}"
+        for violation in violations
+        if ANOMALIES[violation.anomaly].severity is Severity.HARNESS and violation.anomaly not in excused
     ]
 
 
@@ -170,7 +172,7 @@ def _is(kind: Kind, outcome: Outcome | None = None) -> Any:
 def _opportunities(
     counts: Mapping[str, int],
     expectation: Expectation,
-    surrounded: Surroundings,
+    surrounded: QueueContext,
     thresholds: Thresholds,
     *,
     has_plan: bool,
@@ -197,7 +199,7 @@ def _opportunities(
         "handled": "R2 R3",
     }
     is_timed = set(expectation.queues) <= set(expectation.visibility_timeout_seconds)
-    empty = sum(one.empty_count for seconds in surrounded.activity.values() for one in seconds)
+    empty = sum(activity.empty_count for seconds in surrounded.activity.values() for activity in seconds)
     judged = {anomaly: counts[name] for name, anomalies in of_count.items() for anomaly in anomalies.split()}
     judged |= dict.fromkeys(("F8", "F9", "F10", "F11"), min(counts["dead"], len(surrounded.moves)))
     return judged | {
@@ -263,7 +265,11 @@ def _measured(history: DataFrame, measured: Mapping[str, Any], counts: Mapping[s
 
 
 def _run_facts(
-    told: Facts, counts: Mapping[str, int], measured: Mapping[str, Any], plan: Plan | None, unfinished: list[str]
+    event_counts: EventCounts,
+    counts: Mapping[str, int],
+    measured: Mapping[str, Any],
+    plan: Plan | None,
+    unfinished: list[str],
 ) -> RunFacts:
     lateness = measured["lateness_us"] if plan is not None else None
     return RunFacts(
@@ -274,6 +280,6 @@ def _run_facts(
         lateness_budget_us=0 if plan is None else round(plan.profile.lateness_budget_seconds * 1e6),
         unclosed_journals=tuple(unfinished),
         unpublished_count=0 if plan is None else plan.row_count - counts["acked"],
-        failed_calls=told.failed_calls,
-        clock_count=len(told.clocks),
+        failed_calls=event_counts.failed_calls,
+        clock_count=len(event_counts.clocks),
     )

@@ -58,20 +58,20 @@ def observed(messages: Columns, groups: Columns, expectation: Expectation) -> Se
         "late": _distribution(messages["late_us_0"][is_published]),
         "took": _distribution(messages["took_us_0"][is_published]),
     }
-    for lane in lanes(expectation):
-        answered_us = messages[f"answered_us_{lane}"][is_measured]
+    for queue_index in lanes(expectation):
+        answered_us = messages[f"answered_us_{queue_index}"][is_measured]
         found |= {
-            f"received_{lane}": [_SUM, int(is_known(answered_us).sum())],
-            f"received_{lane}_from_us": [_MIN, _least(answered_us)],
-            f"received_{lane}_until_us": [_MAX, _most(answered_us)],
-            f"latency_{lane}": _distribution(difference(answered_us, messages["since_us_0"][is_measured])),
+            f"received_{queue_index}": [_SUM, int(is_known(answered_us).sum())],
+            f"received_{queue_index}_from_us": [_MIN, _least(answered_us)],
+            f"received_{queue_index}_until_us": [_MAX, _most(answered_us)],
+            f"latency_{queue_index}": _distribution(difference(answered_us, messages["since_us_0"][is_measured])),
         }
     return found
 
 
 def nothing(expectation: Expectation) -> Seen:
     """Return what is observed of no messages."""
-    of_lanes = [f"received_{lane}" for lane in lanes(expectation)]
+    of_lanes = [f"received_{queue_index}" for queue_index in lanes(expectation)]
     return {
         **{name: [_SUM, 0] for name in ("acked", "repeated", "repeated_late", "unanswered", "refused", *of_lanes)},
         **{name: [_SUM, 0] for name in ("published_count", "groups", "later", "shared")},
@@ -119,7 +119,7 @@ def joined(seen: Iterable[Seen]) -> Seen:
     """Return what was observed of all partitions."""
     all_, found = list(seen), {}
     for name in all_[0]:
-        parts = [one[name] for one in all_]
+        parts = [item[name] for item in all_]
         found[name] = _joined_distribution(parts) if isinstance(parts[0], dict) else _joined(parts)
     return found
 
@@ -153,26 +153,27 @@ def measures(seen: Mapping[str, Any], expectation: Expectation) -> dict[str, Any
     distributions = [seen[name] for name in _names(expectation) if seen[name] is not None]
     return {
         "published": _rate(seen["published_count"], seen["published_from_us"], seen["published_until_us"]),
-        "percentiles": _EXACT if all(one["is_exact"] for one in distributions) else _ROUNDED,
+        "percentiles": _EXACT if all(distribution["is_exact"] for distribution in distributions) else _ROUNDED,
         "lateness_us": _quantiles(seen["late"]),
         "publish_latency_us": _quantiles(seen["took"]),
         "queues": {
-            queue: _of_queue(seen, lane) for lane, queue in zip(lanes(expectation), expectation.queues, strict=True)
+            queue: _of_queue(seen, queue_index)
+            for queue_index, queue in zip(lanes(expectation), expectation.queues, strict=True)
         },
     }
 
 
 def _names(expectation: Expectation) -> list[str]:
-    return ["late", "took", *(f"latency_{lane}" for lane in lanes(expectation))]
+    return ["late", "took", *(f"latency_{queue_index}" for queue_index in lanes(expectation))]
 
 
-def _of_queue(seen: Mapping[str, Any], lane: int) -> dict[str, Any]:
-    from_us, until_us = seen[f"received_{lane}_from_us"], seen[f"received_{lane}_until_us"]
-    asked_us = seen["asked_last_us"]
+def _of_queue(seen: Mapping[str, Any], queue_index: int) -> dict[str, Any]:
+    from_us, until_us = seen[f"received_{queue_index}_from_us"], seen[f"received_{queue_index}_until_us"]
+    invoked_us = seen["asked_last_us"]
     return {
-        "received": _rate(seen[f"received_{lane}"], from_us, until_us),
-        "drain_seconds": None if until_us is None or asked_us is None else (until_us - asked_us) / 1e6,
-        "latency_us": _quantiles(seen[f"latency_{lane}"]),
+        "received": _rate(seen[f"received_{queue_index}"], from_us, until_us),
+        "drain_seconds": None if until_us is None or invoked_us is None else (until_us - invoked_us) / 1e6,
+        "latency_us": _quantiles(seen[f"latency_{queue_index}"]),
     }
 
 

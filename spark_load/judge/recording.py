@@ -1,4 +1,4 @@
-"""A history without a run: what somebody recorded, and what can be known of the service it was recorded in.
+"""A recording: a history without a load test, and what is known of the service it was recorded in.
 
 What nobody says is derived where the history tells it, and else left open: a queue that is not named with its timeout
 proves neither losses nor leases, and nobody planned anything.
@@ -34,7 +34,7 @@ _UNNAMED = "of which nobody said what it was to receive; name it with --queue"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Queue:
+class RecordedQueue:
     """What is said of a queue.
 
     Args:
@@ -50,7 +50,7 @@ class Queue:
     max_receive_count: int | None = None
 
 
-def parse_queue(text: str) -> tuple[str, Queue]:
+def parse_queue(text: str) -> tuple[str, RecordedQueue]:
     """Return what `NAME=VISIBILITY_SECONDS[:DLQ[:MAX_RECEIVE_COUNT]]` says.
 
     Raises:
@@ -66,20 +66,20 @@ def parse_queue(text: str) -> tuple[str, Queue]:
             f" such as orders.fifo=30:orders-dlq.fifo:5, with at most {limits.VISIBILITY_TIMEOUT_SECONDS_MAX} seconds"
             f" and {limits.MAX_RECEIVE_COUNT_MAX} receives"
         )
-    return name, Queue(
+    return name, RecordedQueue(
         visibility_timeout_seconds=int(seconds),
         dead_letter_queue=dead or None,
         max_receive_count=int(most) if most else None,
     )
 
 
-def parse_queues(texts: Iterable[str]) -> dict[str, Queue]:
+def parse_queues(texts: Iterable[str]) -> dict[str, RecordedQueue]:
     """Return what several of them say, by name.
 
     Raises:
         ConfigError: one says something else, one is given twice, or one is another's DLQ.
     """
-    queues: dict[str, Queue] = {}
+    queues: dict[str, RecordedQueue] = {}
     for text in texts:
         name, queue = parse_queue(text)
         if name in queues:
@@ -94,10 +94,10 @@ def parse_queues(texts: Iterable[str]) -> dict[str, Queue]:
     return queues
 
 
-def declared_queues(environment: Environment) -> dict[str, Queue]:
+def declared_queues(environment: Environment) -> dict[str, RecordedQueue]:
     """Return what the declaration says of the queues of its consumers."""
     return {
-        naming.queue_name(environment, consumer): Queue(
+        naming.queue_name(environment, consumer): RecordedQueue(
             visibility_timeout_seconds=consumer.visibility_timeout_seconds,
             dead_letter_queue=naming.dead_letter_queue_name(environment, consumer),
             undelivered_queue=naming.undelivered_queue_name(environment, consumer),
@@ -108,7 +108,12 @@ def declared_queues(environment: Environment) -> dict[str, Queue]:
 
 
 def check(
-    spark: SparkSession, place: Path, queues: Mapping[str, Queue], target: str, *, has_other_producers: bool = False
+    spark: SparkSession,
+    place: Path,
+    queues: Mapping[str, RecordedQueue],
+    target: str,
+    *,
+    has_other_producers: bool = False,
 ) -> Verdict:
     """Judge what was recorded: a folder of journals, or of Parquet.
 
@@ -120,7 +125,7 @@ def check(
         has_other_producers: whether somebody published who was not recorded: what came from nowhere may be of theirs.
 
     Raises:
-        HistoryError: there is no history, or one of another version.
+        HistoryError: there is not a history, or one of another version.
     """
     check_place(place)
     folder = _settled(spark, place)
@@ -132,28 +137,28 @@ def _judged(
     spark: SparkSession,
     place: Path,
     folder: Path,
-    queues: Mapping[str, Queue],
+    queues: Mapping[str, RecordedQueue],
     target: str,
     *,
     has_other_producers: bool,
 ) -> Verdict:
-    told = _told(read_history(spark, folder), place)
+    topology = _topology(read_history(spark, folder), place)
     return judge(
         spark,
         folder,
         plan=None,
-        expectation=_expectation(told, queues, has_other_producers=has_other_producers),
+        expectation=_expectation(topology, queues, has_other_producers=has_other_producers),
         run={
-            "run": told.run,
+            "run": topology.run,
             "history": str(place),
             "target": target,
-            "recorders": dict.fromkeys(told.recorders),
+            "recorders": dict.fromkeys(topology.recorders),
             "max_receive_count": {
-                name: one.max_receive_count for name, one in queues.items() if one.max_receive_count is not None
+                name: queue.max_receive_count for name, queue in queues.items() if queue.max_receive_count is not None
             },
-            "one_group_in": told.one_group_in,
+            "one_group_in": topology.one_group_in,
         },
-        unknowns=told.unknowns,
+        unknowns=topology.unknowns,
     )
 
 
@@ -161,7 +166,7 @@ def _judged(
 
 
 def check_place(place: Path) -> None:
-    """Raise an error where there is no history; before Spark starts, which takes a while.
+    """Raise an error where there is not a history; before Spark starts, which takes a while.
 
     Raises:
         HistoryError: there is none, or its Parquet has other columns.
@@ -182,8 +187,8 @@ def _check_columns(path: Path) -> None:
     try:
         schema = pq.read_metadata(path).schema
     except (pa.ArrowInvalid, OSError) as error:
-        raise HistoryError(f"{path.parent} is no history of Sluice: {path.name} is no Parquet") from error
-    found = {column.path: _type(column) for column in (schema.column(at) for at in range(len(schema)))}
+        raise HistoryError(f"{path.parent} is not a history of Sluice: {path.name} is not Parquet") from error
+    found = {column.path: _type(column) for column in (schema.column(index) for index in range(len(schema)))}
     missing = [name for name in SCHEMA.names if name not in found]
     if missing:
         raise HistoryError(
@@ -193,15 +198,16 @@ def _check_columns(path: Path) -> None:
     for field_ in SCHEMA:
         if found[field_.name] != (allowed := _TYPES[str(field_.type)]):
             raise HistoryError(
-                f"{path.parent} is no history of Sluice: {field_.name} in {path.name} is {found[field_.name]}, allowed"
+                f"{path.parent} is not a history of Sluice: {field_.name} in {path.name} is {found[field_.name]},"
+                f" allowed"
                 f" is {allowed}; write it as that"
             )
 
 
 def _type(column: pq.ColumnSchema) -> str:
     """Return the type of a column in Parquet's own words: what is stored, and what is meant by it."""
-    meant = str(column.logical_type).partition("(")[0]
-    return column.physical_type if meant == "None" else f"{column.physical_type} ({meant})"
+    intended = str(column.logical_type).partition("(")[0]
+    return column.physical_type if intended == "None" else f"{column.physical_type} ({intended})"
 
 
 def _folders(place: Path) -> list[Path]:
@@ -223,7 +229,7 @@ def _settled(spark: SparkSession, place: Path) -> Path:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Told:
+class _Topology:
     """What a history says of itself."""
 
     run: str
@@ -235,7 +241,7 @@ class _Told:
     unknowns: tuple[str, ...] = field(default=())
 
 
-def _told(history: DataFrame, place: Path) -> _Told:
+def _topology(history: DataFrame, place: Path) -> _Topology:
     kind = F.col("kind")
     is_framed = kind.isin(*_FRAMES, Kind.TOPOLOGY.value)
     rows = (
@@ -260,16 +266,16 @@ def _told(history: DataFrame, place: Path) -> _Told:
     if len(runs) != 1:
         seen = f"of {len(runs)} runs ({', '.join(runs[:4])})" if runs else "without an event"
         raise HistoryError(f"{place} is a history {seen}, allowed is one run; check each by itself")
-    opened, closed = (sorted(row["worker"] for row in rows if row["kind"] == one) for one in _FRAMES)
-    said = [detail_of(row["detail"]) for row in rows if row["kind"] == Kind.TOPOLOGY]
+    opened, closed = (sorted(row["worker"] for row in rows if row["kind"] == frame) for frame in _FRAMES)
+    found = [detail_of(row["detail"]) for row in rows if row["kind"] == Kind.TOPOLOGY]
     groupless_count = sum(row["count"] for row in rows if row["is_of_no_group"])
-    samples = sorted({one["one_group_in"] for one in said if isinstance(one.get("one_group_in"), int)})
-    return _Told(
+    samples = sorted({entry["one_group_in"] for entry in found if isinstance(entry.get("one_group_in"), int)})
+    return _Topology(
         run=runs[0],
         recorders=opened,
         is_whole=opened == closed and bool(opened),
         queues=sorted({row["queue"] for row in rows if row["queue"] is not None}),
-        is_planned=all(one.get("is_planned", True) for one in said),
+        is_planned=all(entry.get("is_planned", True) for entry in found),
         one_group_in=samples[-1] if samples else 1,
         unknowns=(
             *(["no recorder says that it finished: there may have been more"] if not opened else []),
@@ -295,27 +301,27 @@ def _check_version(rows: Sequence[Row], place: Path) -> None:
         )
 
 
-def _expectation(told: _Told, queues: Mapping[str, Queue], *, has_other_producers: bool) -> Expectation:
-    dead = {name for one in queues.values() for name in (one.dead_letter_queue, one.undelivered_queue)}
-    unnamed = [name for name in told.queues if name not in queues and name not in dead]
+def _expectation(topology: _Topology, queues: Mapping[str, RecordedQueue], *, has_other_producers: bool) -> Expectation:
+    dead = {name for queue in queues.values() for name in (queue.dead_letter_queue, queue.undelivered_queue)}
+    unnamed = [name for name in topology.queues if name not in queues and name not in dead]
     if queues and unnamed:
         raise HistoryError(
             f"messages came from {unnamed[0]!r}, which is not among the queues named; name it with --queue"
         )
     unproven = dict.fromkeys([] if queues else unnamed, _UNNAMED)
-    if not told.is_whole:
+    if not topology.is_whole:
         unproven = dict.fromkeys(queues or unnamed, "where not every recorder finished")
     return Expectation(
-        run=told.run,
+        run=topology.run,
         queues=tuple(queues or unnamed),
-        visibility_timeout_seconds={name: one.visibility_timeout_seconds for name, one in queues.items()},
+        visibility_timeout_seconds={name: queue.visibility_timeout_seconds for name, queue in queues.items()},
         dead_letter_queues={
-            name: one.dead_letter_queue for name, one in queues.items() if one.dead_letter_queue is not None
+            name: queue.dead_letter_queue for name, queue in queues.items() if queue.dead_letter_queue is not None
         },
         subscription_dead_letter_queues={
-            name: one.undelivered_queue for name, one in queues.items() if one.undelivered_queue is not None
+            name: queue.undelivered_queue for name, queue in queues.items() if queue.undelivered_queue is not None
         },
         unproven_queues=unproven,
-        is_publishing_recorded=told.is_whole and not has_other_producers,
-        is_planned=told.is_planned,
+        is_publishing_recorded=topology.is_whole and not has_other_producers,
+        is_planned=topology.is_planned,
     )

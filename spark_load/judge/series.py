@@ -1,4 +1,4 @@
-"""What the report's charts show: a history of any length as small tables, aggregated in Spark.
+"""The data of the report's charts: a history of any length as small tables, aggregated in Spark.
 
 There are at most BINS_MAX bins of time, RANKS_MAX of groups and CODES_MAX error codes, and timelines of at most
 GROUPS_MAX groups with EVENTS_MAX events each, so a hundred million events make as small a file as a thousand.
@@ -36,7 +36,7 @@ _US = 1_000_000
 _WIDTHS_SECONDS = (0.5, 1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1_800, 3_600)
 _GROUP = "message_group_id"
 _ALL = "all"  # no queue's name: those end in .fifo
-_TOLD = (Kind.PUBLISHED, Kind.RECEIVED, Kind.DELETED, Kind.VISIBILITY_CHANGED, Kind.HANDLED, Kind.REDRIVEN)
+_GROUPS_MAX_SHOWN = (Kind.PUBLISHED, Kind.RECEIVED, Kind.DELETED, Kind.VISIBILITY_CHANGED, Kind.HANDLED, Kind.REDRIVEN)
 _OF_EVENT = (
     "kind",
     "queue",
@@ -75,9 +75,9 @@ def series(history: DataFrame, *, expectation: Expectation, violations: Sequence
 
     messages = _messages(history, expectation).cache()
     moments = _moments(messages, expectation, bin_of, bin_count)
-    failed, again = _trouble(history, bin_of, bin_count)
+    failed, again = _failures(history, bin_of, bin_count)
     nothing = [0] * bin_count
-    said: Series = {
+    result: Series = {
         "schema_version": SCHEMA_VERSION,
         "run": expectation.run,
         "accuracy": ACCURACY,
@@ -103,7 +103,7 @@ def series(history: DataFrame, *, expectation: Expectation, violations: Sequence
         "groups": _timelines(history, violations),
     }
     messages.unpersist()
-    return said
+    return result
 
 
 def bin_width_us(span_us: int) -> int:
@@ -160,13 +160,13 @@ def _messages(history: DataFrame, expectation: Expectation) -> DataFrame:
             F.coalesce(F.bool_or(F.col("phase") == WARM_UP), F.expr("false")).alias("is_warm_up"),
             *(
                 column
-                for at, queue in enumerate(expectation.queues)
+                for index, queue in enumerate(expectation.queues)
                 for column in (
                     F.min(F.when(is_acked & (elsewhere | (F.col("queue") == queue)), F.col("responded_at_us"))).alias(
-                        f"acked_{at}"
+                        f"acked_{index}"
                     ),
                     F.min(F.when(is_received & (F.col("queue") == queue), F.col("responded_at_us"))).alias(
-                        f"received_{at}"
+                        f"received_{index}"
                     ),
                 )
             ),
@@ -180,10 +180,10 @@ def _delivered(messages: DataFrame, expectation: Expectation) -> DataFrame:
     of_queue = (
         F.struct(
             F.lit(queue).alias("queue"),
-            F.col(f"acked_{at}").alias("acked_us"),
-            F.col(f"received_{at}").alias("received_us"),
+            F.col(f"acked_{index}").alias("acked_us"),
+            F.col(f"received_{index}").alias("received_us"),
         )
-        for at, queue in enumerate(expectation.queues)
+        for index, queue in enumerate(expectation.queues)
     )
     kept = [name for name in messages.columns if name in (_GROUP, "intended_us", "is_warm_up", "rank")]
     return messages.select(*kept, F.inline(F.array(*of_queue)))
@@ -232,8 +232,8 @@ def _moments(
     )
     delivered = _delivered(messages, expectation)
     happened = [
-        F.struct(F.lit(what).alias("what"), F.col(at).alias("at_us"), latency.cast("bigint").alias("latency_us"))
-        for what, at, latency in (
+        F.struct(F.lit(what).alias("what"), F.col(column).alias("at_us"), latency.cast("bigint").alias("latency_us"))
+        for what, column, latency in (
             ("due", "intended_us", _latency()),
             ("acked", "acked_us", F.lit(None)),
             ("received", "received_us", F.lit(None)),
@@ -257,7 +257,7 @@ def _moments(
     return found
 
 
-def _trouble(
+def _failures(
     history: DataFrame, bin_of: Callable[[str], Column], bin_count: int
 ) -> tuple[dict[str, list[int]], dict[str, list[int]]]:
     """Return what failed by error code, the most frequent first and the rest together; and what came again by queue."""
@@ -272,12 +272,12 @@ def _trouble(
     for row in rows:
         if row["error"] is not None:
             totals[row["error"]] += row["count"]
-    told = sorted(totals, key=lambda code: (-totals[code], code))[:CODES_MAX]
-    failed = {code: [0] * bin_count for code in (*told, *([OTHER_CODES] if len(totals) > len(told) else []))}
+    codes = sorted(totals, key=lambda code: (-totals[code], code))[:CODES_MAX]
+    failed = {code: [0] * bin_count for code in (*codes, *([OTHER_CODES] if len(totals) > len(codes) else []))}
     again: dict[str, list[int]] = defaultdict(lambda: [0] * bin_count)
     for row in rows:
         if row["error"] is not None:
-            failed[row["error"] if row["error"] in told else OTHER_CODES][row["bin"]] += row["count"]
+            failed[row["error"] if row["error"] in codes else OTHER_CODES][row["bin"]] += row["count"]
         if row["queue"] is not None:
             again[row["queue"]][row["bin"]] += row["count"]
     return failed, again
@@ -333,7 +333,7 @@ def _ranks(messages: DataFrame, expectation: Expectation) -> list[dict[str, Any]
 
 def _timelines(history: DataFrame, violations: Sequence[Violation]) -> dict[str, list[dict[str, Any]]]:
     """Return the events of each group nearest in time to what was found in it, in order."""
-    wanted = _told_groups(violations)
+    wanted = _shown_groups(violations)
     if not wanted:
         return {}
     spans = history.sparkSession.createDataFrame(
@@ -342,7 +342,7 @@ def _timelines(history: DataFrame, violations: Sequence[Violation]) -> dict[str,
     away = F.greatest(F.col("from_us") - F.col("invoked_at_us"), F.col("invoked_at_us") - F.col("to_us"), F.lit(0))
     nearest = Window.partitionBy(_GROUP).orderBy(away, "invoked_at_us", "kind", "idx")
     rows = (
-        history.where(F.col(_GROUP).isin(*wanted) & F.col("kind").isin(*(kind.value for kind in _TOLD)))
+        history.where(F.col(_GROUP).isin(*wanted) & F.col("kind").isin(*(kind.value for kind in _GROUPS_MAX_SHOWN)))
         .where(F.col("invoked_at_us").isNotNull())
         .join(F.broadcast(spans), _GROUP)
         .withColumn("nearness", F.row_number().over(nearest))
@@ -353,21 +353,26 @@ def _timelines(history: DataFrame, violations: Sequence[Violation]) -> dict[str,
     )
     found: dict[str, list[dict[str, Any]]] = {group: [] for group in wanted}
     for row in rows:
-        said = row.asDict()
-        found[said.pop(_GROUP)].append({name: value for name, value in said.items() if value is not None})
+        fields = row.asDict()
+        found[fields.pop(_GROUP)].append({name: value for name, value in fields.items() if value is not None})
     return found
 
 
-def _told_groups(violations: Sequence[Violation]) -> dict[str, tuple[int, int]]:
+def _shown_groups(violations: Sequence[Violation]) -> dict[str, tuple[int, int]]:
     """Return the groups that get a timeline, and the time each is about: the first of every anomaly, then the next."""
     in_turn: dict[str, list[Violation]] = defaultdict(list)
-    for one in violations:
-        in_turn[one.anomaly].append(one)
-    ordered = [one for row in itertools.zip_longest(*in_turn.values()) for one in row if one is not None]
+    for violation in violations:
+        in_turn[violation.anomaly].append(violation)
+    ordered = [item for row in itertools.zip_longest(*in_turn.values()) for item in row if item is not None]
     wanted: dict[str, tuple[int, int]] = {}
-    for one in ordered:
-        instants = [at for event in one.witness for at in (event.invoked_at_us, event.responded_at_us) if at]
-        if instants and (one.message_group_id in wanted or len(wanted) < GROUPS_MAX):
-            began, ended = wanted.get(one.message_group_id, (min(instants), max(instants)))
-            wanted[one.message_group_id] = (min(began, *instants), max(ended, *instants))
+    for violation in ordered:
+        instants = [
+            instant
+            for event in violation.witness
+            for instant in (event.invoked_at_us, event.responded_at_us)
+            if instant
+        ]
+        if instants and (violation.message_group_id in wanted or len(wanted) < GROUPS_MAX):
+            began, ended = wanted.get(violation.message_group_id, (min(instants), max(instants)))
+            wanted[violation.message_group_id] = (min(began, *instants), max(ended, *instants))
     return wanted

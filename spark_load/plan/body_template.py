@@ -2,12 +2,12 @@
 
 from collections.abc import Callable
 
-type Body = tuple[Frame, tuple[object, ...]]
+type Body = tuple[BodyTemplate, tuple[object, ...]]
 """A frame, and a value for each of its gaps: numbers, or texts of letters, digits, `-`, `_`, `.` and `~` alone, which
 stand in JSON and in a form as they are."""
 
 
-class Frame:
+class BodyTemplate:
     """What stands around the values of a body.
 
     Args:
@@ -28,5 +28,5 @@ class Frame:
 
 def text(body: Body) -> str:
     """Return the whole body."""
-    frame, values = body
-    return frame.template % values
+    template, values = body
+    return template.template % values

@@ -1,4 +1,4 @@
-"""The plan: a pure function of (profile, seed, number). Any task computes its own part of it, and again alike.
+"""The plan: a pure function of (profile, seed, number). Any task computes its own part, the same every time.
 
 A message's group, repeat and fate follow from draws of (seed, idx), its time from idx alone, so nothing depends on how
 Spark cuts the work up. The messages of the warm-up come first, at negative times: the load proper begins at 0. End
@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from spark_load.plan.body_template import Body, Frame
+from spark_load.plan.body_template import Body, BodyTemplate
 from spark_load.plan.hashed_random import uniform
 from spark_load.profiles.profile import Phase, Profile
 
@@ -42,7 +42,7 @@ SCHEMA = pa.schema(
     offset_us        when, in microseconds from the start of the load; negative in the warm-up
     task             which publish task does it
 """
-_GROUP, _REPEAT, _PRODUCER, _FATE = range(4)  # what is drawn for a message
+_GROUP, _REPEAT, _PRODUCER, _OUTCOME_DRAW = range(4)  # what is drawn for a message
 _GROUP_IDS_KEPT = 100_000
 _POOL_STARTS = 65_536
 _POOL_STRIDE = 40_503  # odd, so that as many messages in a row begin at different places of the pool
@@ -96,7 +96,7 @@ class Plan:
         drawn = idx.astype(np.uint64)
         groups = self._groups(uniform(self.seed, drawn, _GROUP))
         offsets = self._offsets_us(idx)
-        tasks = self._shape.tasks[groups]
+        tasks = self._group_shape.tasks[groups]
         if self.profile.producers_per_group > 1:
             which = uniform(self.seed, drawn, _PRODUCER) * self.profile.producers_per_group
             tasks = (tasks + which.astype(np.int32)) % self.profile.publish_tasks
@@ -113,7 +113,7 @@ class Plan:
         )
 
     def _groups(self, drawn: Any) -> Any:
-        shares = self._shape.cumulated
+        shares = self._group_shape.cumulated
         return np.minimum(np.searchsorted(shares, drawn, side="right"), len(shares) - 1).astype(np.int32)
 
     def _repeats(self, idx: Any, drawn: Any) -> tuple[Any, Any]:
@@ -134,7 +134,7 @@ class Plan:
             np.ones(len(groups), np.int32),
             groups.astype(np.int32),
             np.rint(seconds * 1e6).astype(np.int64),
-            self._shape.tasks[groups],
+            self._group_shape.tasks[groups],
         )
 
     def _offsets_us(self, idx: Any) -> Any:
@@ -147,7 +147,7 @@ class Plan:
         return np.where(is_measured, _inverse_us(self.profile.steps, np.maximum(idx - warm_up_count, 0)), early_us)
 
     @property
-    def _shape(self) -> "_Shape":
+    def _group_shape(self) -> "_Shape":
         return _shape(self.profile.group_count, self.profile.group_skew, self.profile.publish_tasks)
 
     @cached_property
@@ -156,23 +156,23 @@ class Plan:
         fails = self.profile.poison_share or self.profile.failure_share or self.profile.crash_share
         return self.profile.warm_up_count if fails else math.inf
 
-    def _fate(self, idx: int) -> float:
+    def _outcome_draws(self, idx: int) -> float:
         """Return the draw that decides on a message's failure; of what never fails, one that decides on none."""
-        return uniform(self.seed, idx, _FATE) if idx >= self._first_failing else 1.0
+        return uniform(self.seed, idx, _OUTCOME_DRAW) if idx >= self._first_failing else 1.0
 
     def is_poison(self, idx: int) -> bool:
-        """Return whether a message fails at every receive. End markers and what warms up never fail in any way."""
-        return self._fate(idx) < self.profile.poison_share
+        """Return whether a message fails at every receive. End markers and warm-up messages never fail."""
+        return self._outcome_draws(idx) < self.profile.poison_share
 
     def fails_first(self, idx: int) -> bool:
-        """Return whether a message is given back at its first receive, and succeeds after it."""
+        """Return whether a message is released at its first receive, and succeeds later."""
         poison = self.profile.poison_share
-        return poison <= self._fate(idx) < poison + self.profile.failure_share
+        return poison <= self._outcome_draws(idx) < poison + self.profile.failure_share
 
     def crashes_first(self, idx: int) -> bool:
         """Return whether the consumer of a message's first receive is to forget it."""
         failing = self.profile.poison_share + self.profile.failure_share
-        return failing <= self._fate(idx) < failing + self.profile.crash_share
+        return failing <= self._outcome_draws(idx) < failing + self.profile.crash_share
 
     @cached_property
     def _pool(self) -> str:
@@ -188,7 +188,7 @@ class Plan:
 
     def framed(self, idx: int, group_id: str, run: str) -> Body:
         """Return the body of a planned message, which carries its identity, as a frame and values."""
-        return _frame(run, is_end=idx < 0), (group_id, idx, self.payload(idx))
+        return _body_template(run, is_end=idx < 0), (group_id, idx, self.payload(idx))
 
 
 def silence_seconds(profile: Profile) -> float:
@@ -211,9 +211,9 @@ def _as_arrow(column: Any, type_: pa.DataType) -> pa.Array:
 
 
 @lru_cache(maxsize=4)
-def _frame(run: str, *, is_end: bool) -> Frame:
+def _body_template(run: str, *, is_end: bool) -> BodyTemplate:
     end = "true" if is_end else "false"
-    return Frame(f'{{"run":{json.dumps(run)},"group":"', '","idx":', f',"end":{end},"payload":"', '"}')
+    return BodyTemplate(f'{{"run":{json.dumps(run)},"group":"', '","idx":', f',"end":{end},"payload":"', '"}')
 
 
 @dataclass(frozen=True, slots=True)

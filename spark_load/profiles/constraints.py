@@ -1,4 +1,4 @@
-"""What fields of a profile have to do with each other: each rule says the value seen, the value allowed, and why.
+"""Constraints between a profile's fields: each names the value seen, the value allowed, and why.
 
 A rule is a function of the values it names, and returns why they cannot be, in one sentence; None when they can.
 """
@@ -13,7 +13,7 @@ _MESSAGES_MAX = 50_000_000
 
 
 def refusal(profile: object) -> str | None:
-    """Return why a profile cannot be, in one sentence; None when it can. A rule is given the attributes it names."""
+    """Return why a profile is refused, in one sentence; None when it is valid."""
     for rule in _RULES:
         reason = rule(**{name: getattr(profile, name) for name in signature(rule).parameters})
         if reason is not None:
@@ -79,7 +79,7 @@ def _repeats(
             f"late_duplicate_after_seconds is {late_duplicate_after_seconds:g}, and late_duplicate_share is 0:"
             " leave it out, or give a share"
         )
-    return _over_one(duplicate_share=duplicate_share, late_duplicate_share=late_duplicate_share)
+    return _shares_above_one(duplicate_share=duplicate_share, late_duplicate_share=late_duplicate_share)
 
 
 def _fan_out(*, destination: str, fan_out_skew_seconds_max: float | None) -> str | None:
@@ -94,7 +94,7 @@ def _fan_out(*, destination: str, fan_out_skew_seconds_max: float | None) -> str
 def _failures(*, redrive: bool, failure_share: float, crash_share: float, poison_share: float) -> str | None:
     if redrive and not poison_share:
         return "redrive is true, and poison_share is 0: nothing would be dead-lettered; give a poison_share"
-    return _over_one(failure_share=failure_share, crash_share=crash_share, poison_share=poison_share)
+    return _shares_above_one(failure_share=failure_share, crash_share=crash_share, poison_share=poison_share)
 
 
 def _numbering(*, consumer: str, producers_per_group: int) -> str | None:
@@ -156,7 +156,7 @@ def _lease(
     return None
 
 
-def _over_one(**shares: float) -> str | None:
+def _shares_above_one(**shares: float) -> str | None:
     shares = {name: share for name, share in shares.items() if share}
     if sum(shares.values()) <= 1:
         return None

@@ -8,9 +8,9 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from sluice.declaration import Environment, prices
-from spark_load.profiles.load_estimate import CALL_SECONDS, Target, Volume
+from spark_load.profiles.load_estimate import CALL_SECONDS, LoadEstimate, Target
 from spark_load.profiles.profile import Profile
-from spark_load.profiles.quota_check import Reach, Use
+from spark_load.profiles.quota_check import QuotaCheck, Use
 
 _SESSION_SECONDS = 20
 
@@ -94,7 +94,7 @@ def estimate_for(profile: Profile, environment: Environment, target: Target) -> 
         queue_count=len(environment.consumers),
         region=environment.region,
         target=target,
-        max_receive_count=max(one.max_attempts for one in environment.consumers),
+        max_receive_count=max(consumer.max_attempts for consumer in environment.consumers),
     )
 
 
@@ -115,28 +115,28 @@ def estimate(
         target: `localstack` has no quotas, but a speed.
         max_receive_count: receives after which a poisoned message is dead-lettered.
     """
-    volume = Volume(profile, queue_count, target, max_receive_count)
-    reach = Reach(volume, region)
+    load_estimate = LoadEstimate(profile, queue_count, target, max_receive_count)
+    quota_check = QuotaCheck(load_estimate, region)
     return Estimate(
         target=target,
         queue_count=queue_count,
-        seconds=_SESSION_SECONDS + volume.publish_seconds + volume.drain_seconds,
-        publish_seconds=volume.publish_seconds,
-        drain_seconds=volume.drain_seconds,
+        seconds=_SESSION_SECONDS + load_estimate.publish_seconds + load_estimate.drain_seconds,
+        publish_seconds=load_estimate.publish_seconds,
+        drain_seconds=load_estimate.drain_seconds,
         warm_up_count=profile.warm_up_count,
         message_count=profile.measured_count,
-        repeat_count=volume.early_repeats + volume.late_repeats,
+        repeat_count=load_estimate.early_repeats + load_estimate.late_repeats,
         end_marker_count=profile.group_count,
-        published_bytes=volume.published * volume.body_bytes,
-        delivered_count=volume.received * volume.copies,
-        calls=volume.calls,
-        messages_per_publish_call=volume.publish_fill,
-        messages_per_receive_call=volume.receive_fill,
+        published_bytes=load_estimate.published * load_estimate.body_bytes,
+        delivered_count=load_estimate.received * load_estimate.copies,
+        calls=load_estimate.calls,
+        messages_per_publish_call=load_estimate.publish_fill,
+        messages_per_receive_call=load_estimate.receive_fill,
         peak_per_second=profile.peak_per_second,
-        hottest_share=volume.hottest_share,
-        hottest_per_second=volume.hottest_share * profile.peak_per_second,
-        uses=tuple(reach.uses()),
-        cost=volume.cost,
-        refusals=tuple(reach.refusals()),
-        warnings=tuple(reach.warnings()),
+        hottest_share=load_estimate.hottest_share,
+        hottest_per_second=load_estimate.hottest_share * profile.peak_per_second,
+        uses=tuple(quota_check.uses()),
+        cost=load_estimate.cost,
+        refusals=tuple(quota_check.refusals()),
+        warnings=tuple(quota_check.warnings()),
     )

@@ -1,4 +1,4 @@
-"""How much a profile makes of everything: messages, calls, backlogs, seconds and dollars. Expected values, no draws."""
+"""Load estimate of a profile: messages, calls, backlogs, seconds and dollars. Expected values, no draws."""
 
 import math
 from dataclasses import dataclass
@@ -26,8 +26,8 @@ type Target = Literal["aws", "localstack"]
 
 
 @dataclass(frozen=True)
-class Volume:
-    """What a profile makes, against so many queues.
+class LoadEstimate:
+    """The load a profile makes on this many queues.
 
     Args:
         profile: what is offered.
@@ -86,8 +86,8 @@ class Volume:
         return self.profile.message_count + self.early_repeats + self.late_repeats + self.profile.group_count
 
     @property
-    def kept(self) -> int:
-        """Return what comes through: repeats inside the window are suppressed."""
+    def retained_bytes(self) -> int:
+        """Return the messages that are delivered: repeats inside the window are suppressed."""
         return self.published - self.early_repeats
 
     @property
@@ -100,7 +100,7 @@ class Volume:
         """Return receives of one copy of everything, those of the dead letters from the DLQ among them."""
         again = self._of_measured(self.profile.failure_share + self.profile.crash_share)
         in_queue, in_dlq, redriven = self.max_receive_count - 1, 1, self.profile.redrive
-        return self.kept + again + self.poisoned * (in_queue + in_dlq + redriven)
+        return self.retained_bytes + again + self.poisoned * (in_queue + in_dlq + redriven)
 
     @property
     def fails(self) -> bool:
@@ -208,7 +208,7 @@ class Volume:
         active_seconds = max(0.0, self.publish_seconds + self.drain_seconds - profile.consume_after_seconds)
         consumers = profile.consumers_per_queue * self.queue_count
         polls = math.ceil(consumers * active_seconds / (_WAIT_SECONDS + profile.poll_pause_seconds))
-        deleted = self.kept - (0 if profile.redrive else self.poisoned)
+        deleted = self.retained_bytes - (0 if profile.redrive else self.poisoned)
         given_back = self._of_measured(profile.failure_share) + self.poisoned * self.max_receive_count
         return {
             "publish": math.ceil(self.published / self.publish_fill),
@@ -226,7 +226,7 @@ class Volume:
         if self.profile.destination == "queue":
             sending = calls["publish"] * prices.requests(self.publish_fill * self.body_bytes)
             return {"SQS send": sending * request, "SQS receive, delete": consuming * request}
-        delivered = self.kept * self.copies
+        delivered = self.retained_bytes * self.copies
         return {
             **prices.fan_out(published=self.published, delivered=delivered, message_bytes=self.body_bytes),
             "SQS send": delivered * prices.requests(self.body_bytes) * request,

@@ -1,4 +1,4 @@
-"""A profile's YAML as it was written: what it says, and in which line, for whoever has to correct it."""
+"""A profile's YAML with line numbers, for messages that say what to correct."""
 
 import difflib
 import reprlib
@@ -18,17 +18,17 @@ _BRIEF = reprlib.Repr(maxlevel=1, maxstring=80, maxlong=80, maxother=80)  # YAML
 class Written:
     """What the text says, and where."""
 
-    said: Mapping[Any, Any]
+    text: Mapping[Any, Any]
     node: yaml.MappingNode
 
     def explain(self, error: Any, fields: Sequence[str]) -> str:
-        """Return what one of pydantic's errors has to say: the field, its value and line, and what is allowed."""
+        """Return one pydantic error as a sentence: the field, its value and line, and what is allowed."""
         field = ".".join(str(part) for part in error["loc"])
         line = _line(self.node, error["loc"])
         if error["type"] == "missing":
             return f"{field} is missing"
         if error["type"] == "unexpected_keyword_argument":
-            return f"{field}{line} is no field of a profile{close_to(str(error['loc'][-1]), fields)}"
+            return f"{field}{line} is not a field of a profile{close_to(str(error['loc'][-1]), fields)}"
         message = error["msg"].removeprefix("Value error, ")
         return f"{field} is {_BRIEF.repr(error['input'])}{line}: {message}" if field else message
 
@@ -37,26 +37,28 @@ def read(text: str, *, source: str) -> Written:
     """Return what a profile's text says.
 
     Raises:
-        ConfigError: it is no YAML, no mapping, or says a field twice.
+        ConfigError: it is not YAML, no mapping, or says a field twice.
     """
     try:
-        node, said = yaml.compose(text, Loader=yaml.SafeLoader), yaml.safe_load(text)
+        node, document = yaml.compose(text, Loader=yaml.SafeLoader), yaml.safe_load(text)
     except (yaml.YAMLError, RecursionError, ValueError) as error:
         mark = getattr(error, "problem_mark", None)
         problem = getattr(error, "problem", None)
         where = "" if mark is None else f" (line {mark.line + 1}{f': {problem}' if problem else ''})"
-        raise ConfigError(f"profile {source!r} is no YAML{where}; {_EXAMPLE}") from error
-    if not isinstance(said, dict) or not isinstance(node, yaml.MappingNode):
-        raise ConfigError(f"profile {source!r} is {_BRIEF.repr(said)}, allowed are lines of 'field: value'; {_EXAMPLE}")
+        raise ConfigError(f"profile {source!r} is not YAML{where}; {_EXAMPLE}") from error
+    if not isinstance(document, dict) or not isinstance(node, yaml.MappingNode):
+        raise ConfigError(
+            f"profile {source!r} is {_BRIEF.repr(document)}, allowed are lines of 'field: value'; {_EXAMPLE}"
+        )
     first: dict[Any, int] = {}
     for key, _ in node.value:
         line = key.start_mark.line + 1
         if key.value in first:
             raise ConfigError(
-                f"profile {source!r}: {key.value} is said twice (lines {first[key.value]} and {line}); remove one"
+                f"profile {source!r}: {key.value} is given twice (lines {first[key.value]} and {line}); remove one"
             )
         first[key.value] = line
-    return Written(said, node)
+    return Written(document, node)
 
 
 def close_to(name: str, known: Sequence[str]) -> str:

@@ -1,4 +1,4 @@
-"""What load to offer: read from YAML once, checked as a whole."""
+"""The load to offer: read from YAML once, validated as a whole."""
 
 import re
 from collections.abc import Mapping
@@ -217,7 +217,7 @@ class Profile:
         return reasons
 
     def thresholds(self) -> Thresholds:
-        """Return what the run's measures are held against."""
+        """Return the thresholds of the run's measures."""
         return Thresholds(
             latency_seconds_max=self.latency_seconds_max,
             drain_seconds_max=self.drain_seconds_max,
@@ -232,7 +232,7 @@ class Profile:
 
 @dataclass(frozen=True, slots=True)
 class NamedProfile:
-    """A profile and what it is called in the run's name."""
+    """A profile and its name in run ids."""
 
     name: str
     profile: Profile
@@ -257,7 +257,7 @@ def load(name: str) -> NamedProfile:
     """
     if re.fullmatch(r"[A-Za-z0-9_-]{1,40}", Path(name).stem) is None:
         raise ConfigError(
-            f"profile {name!r} is no name for a run, allowed are up to 40 letters, digits, hyphens and underscores;"
+            f"profile {name!r} is not a name for a run, allowed are up to 40 letters, digits, hyphens and underscores;"
             " rename the file"
         )
     path = Path(name) if name.lower().endswith((".yaml", ".yml")) else _FOLDER / f"{name}.yaml"
@@ -280,8 +280,8 @@ def parse(text: str, *, source: str) -> Profile:
     """
     written = loading.read(text, source=source)
     try:
-        return TypeAdapter(Profile).validate_python(written.said)
+        return TypeAdapter(Profile).validate_python(written.text)
     except ValidationError as error:
         fields = [field.name for shape in (Profile, Phase) for field in dataclass_fields(shape)]
-        reasons = "; ".join(written.explain(one, fields) for one in error.errors()[:_REASONS_MAX])
+        reasons = "; ".join(written.explain(problem, fields) for problem in error.errors()[:_REASONS_MAX])
         raise ConfigError(f"profile {source!r}: {reasons}") from error

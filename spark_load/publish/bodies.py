@@ -10,7 +10,7 @@ import json
 from typing import Protocol
 
 from sluice.history.events import END_TYPE, is_end_marker
-from spark_load.plan.body_template import Body, Frame
+from spark_load.plan.body_template import Body, BodyTemplate
 from spark_load.plan.plan import Plan
 from spark_load.publish.transport import Message
 
@@ -94,10 +94,10 @@ class Envelopes:
         return self._frames[type_], values
 
 
-def _frame(run: str, type_: str) -> Frame:
+def _frame(run: str, type_: str) -> BodyTemplate:
     """Return the frame of envelopes of a type, for the values id, group, number, hash and payload."""
     epoch = int(run.removeprefix(_RUN))
-    return Frame(
+    return BodyTemplate(
         f'{{"sluice":{VERSION},"id":"{run}.',
         f'","type":"{type_}","group":"',
         '","seq":',

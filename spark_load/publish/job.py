@@ -1,4 +1,4 @@
-"""Publish the plan: a Spark task for each publisher, a group's messages all in one, by time.
+"""Publish the plan: one Spark task per publisher, which has all messages of its groups, by time.
 
 Which messages a publisher sends when is `publisher`; what carries them, `transport`.
 """
@@ -17,8 +17,8 @@ from spark_load.publish.publisher import Publisher
 from spark_load.publish.transport import Transport
 from spark_load.publish.transport.ledger import Ledger
 from spark_load.publish.transport.opening import opened
-from spark_load.runtime.coordinator import Board, Progress
-from spark_load.runtime.task_context import PUBLISHER, SUMMARY_SCHEMA, Desk, Run, desk, summary
+from spark_load.runtime.coordinator import Progress, RunCoordinator
+from spark_load.runtime.task_context import PUBLISHER, SUMMARY_SCHEMA, Run, TaskContext, summary, task_context
 
 _PLAN_SCHEMA = "idx bigint, publish_attempt int, group_number int, offset_us bigint, task int"
 _BLOCK_SCHEMA = "task int, moment bigint, rows binary"
@@ -40,7 +40,7 @@ def _parts(spark: SparkSession, plan: Plan) -> DataFrame:
 
 
 def _planned(plan: Plan, parts: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    for part in (one for batch in parts for one in batch.column("id").to_pylist()):
+    for part in (item for batch in parts for item in batch.column("id").to_pylist()):
         first = part * _PLAN_ROWS_PER_TASK
         yield plan.batch(np.arange(first, min(first + _PLAN_ROWS_PER_TASK, plan.row_count)))
 
@@ -83,18 +83,20 @@ def _blocked(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         is_first = np.concatenate(([True], (task[1:] != task[:-1]) | (moment[1:] != moment[:-1])))
         starts = np.flatnonzero(is_first)
         counts = np.diff(np.append(starts, len(rows)))
-        told = [rows.slice(at, count).serialize().to_pybytes() for at, count in zip(starts, counts, strict=True)]
+        blocks = [
+            rows.slice(index, count).serialize().to_pybytes() for index, count in zip(starts, counts, strict=True)
+        ]
         yield pa.RecordBatch.from_pydict(
-            {"task": pa.array(task[starts].tolist(), pa.int32()), "moment": moment[starts].tolist(), "rows": told}
+            {"task": pa.array(task[starts].tolist(), pa.int32()), "moment": moment[starts].tolist(), "rows": blocks}
         )
 
 
 def _unblocked(blocks: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Yield the rows of blocks that come by moment, in the order in which they are published: a batch each moment."""
-    told = (
-        one for batch in blocks for one in zip(batch.column("moment").to_pylist(), batch.column("rows"), strict=True)
+    batches = (
+        item for batch in blocks for item in zip(batch.column("moment").to_pylist(), batch.column("rows"), strict=True)
     )
-    for _, of_moment in groupby(told, itemgetter(0)):
+    for _, of_moment in groupby(batches, itemgetter(0)):
         rows = [pa.ipc.read_record_batch(block.as_buffer(), SCHEMA) for _, block in of_moment]
         yield pa.concat_batches(rows).sort_by(_ORDER)
 
@@ -108,39 +110,39 @@ def publish_share(run: Run, rows: Iterator[pa.RecordBatch]) -> Progress:
         run: whose plan it is.
         rows: as `Publisher.publish` takes them.
     """
-    with desk(run, PUBLISHER) as at:
-        transport = _transport(run, at)
+    with task_context(run, PUBLISHER) as context:
+        transport = _transport(run, context)
         try:
             return Publisher(
                 run.plan,
                 run=run.id,
                 addresses=_addresses(run),
                 transport=transport,
-                board=at.board,
-                clock=at.clock,
-                name=at.name,
-            ).publish(remembered(run, at.board, rows) if run.begin_by_us else rows)
+                coordinator=context.coordinator,
+                clock=context.clock,
+                name=context.name,
+            ).publish(remembered(run, context.coordinator, rows) if run.begin_by_us else rows)
         finally:
             transport.close()
 
 
-def remembered(run: Run, board: Board, rows: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def remembered(run: Run, coordinator: RunCoordinator, rows: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Yield the rows that may be published, once the driver has named the instant at which the plan begins.
 
     The first batch is taken before that: then all of them were sorted.
     """
     first = list(islice(rows, 1))
-    not_again = pa.array(run.forgotten(board.await_start()), pa.int64())
+    not_again = pa.array(run.forgotten(coordinator.await_start()), pa.int64())
     for batch in chain(first, rows):
         yield batch.filter(pc.invert(pc.is_in(batch.column("idx"), not_again)))
 
 
 def _addresses(run: Run) -> list[str]:
     is_straight = run.plan.profile.destination == "queue"
-    return list(run.site.queue_urls.values()) if is_straight else [run.site.topic_arn]
+    return list(run.deployment.queue_urls.values()) if is_straight else [run.deployment.topic_arn]
 
 
-def _transport(run: Run, at: Desk) -> Transport:
-    service, client = ("sqs", at.sqs) if run.plan.profile.destination == "queue" else ("sns", at.sns)
-    ledger = Ledger(at.journal, names=run.site.names(), run=run.id, service=service)
-    return opened(run.transport, client, recorder=at.recorder, ledger=ledger, clock=at.clock)
+def _transport(run: Run, context: TaskContext) -> Transport:
+    service, client = ("sqs", context.sqs) if run.plan.profile.destination == "queue" else ("sns", context.sns)
+    ledger = Ledger(context.journal, names=run.deployment.names(), run=run.id, service=service)
+    return opened(run.transport, client, recorder=context.recorder, ledger=ledger, clock=context.clock)

@@ -1,4 +1,4 @@
-"""When to send, and when to try again: pure functions of time and of draws.
+"""When to send and when to retry: pure functions of time and random draws.
 
 AWS: full jitter, https://aws.amazon.com/blogs/architecture/exponential-backoff-and-jitter/ (read 2026-11-21).
 """
@@ -43,8 +43,8 @@ class Pace:
         return max(waits_us) / 1_000_000
 
 
-class Trouble:
-    """What failed, since when, and how long to rest.
+class RetryPolicy:
+    """Failures, since when, and how long to wait before a retry.
 
     Args:
         uniform: a draw in [0, 1) for each key, the same for the same key.

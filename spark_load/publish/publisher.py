@@ -1,4 +1,4 @@
-"""One publish task: open loop, each message at its intended time, a group strictly one call after the other.
+"""One publish task: open loop, each message at its intended time, one call of a group at a time.
 
 A task never sends two messages of one group in one call, unless the profile asks for it: entries of a batch can fail
 apart, and the later one would already be in. A call that fails is repeated with the same deduplication ids until it is
@@ -20,10 +20,10 @@ from spark_load.history.error_codes import is_throttled
 from spark_load.plan.plan import MEASURE, WARM_UP, Plan, message_group_id
 from spark_load.profiles.profile import OVERHEAD_BYTES
 from spark_load.publish.bodies import bodies
-from spark_load.publish.pacing import Pace, Trouble
-from spark_load.publish.scheduler import Agenda
+from spark_load.publish.pacing import Pace, RetryPolicy
+from spark_load.publish.scheduler import GroupScheduler
 from spark_load.publish.transport import Answer, Call, Message, Transport
-from spark_load.runtime.coordinator import Board, Progress
+from spark_load.runtime.coordinator import Progress, RunCoordinator
 
 _LOOK_AHEAD = 20_000
 _ADMITTED_MAX = 2_000  # at once: then it is looked after answers again
@@ -41,7 +41,7 @@ class Publisher:
         run: id of the run.
         addresses: the topic's ARN, or the queues' URLs in the plan's order.
         transport: carries the calls.
-        board: says when to begin and to stop, and is told how far it is.
+        coordinator: says when to begin and to stop, and is told how far it is.
         clock: of the task.
         name: of the task.
     """
@@ -53,15 +53,15 @@ class Publisher:
         run: str,
         addresses: list[str],
         transport: Transport,
-        board: Board,
+        coordinator: RunCoordinator,
         clock: Clock,
         name: str,
     ) -> None:
         self._plan, self._run, self._addresses, self._transport = plan, run, addresses, transport
-        self._board, self._clock = board, clock
+        self._coordinator, self._clock = coordinator, clock
         profile = plan.profile
-        self._agenda = Agenda(lane_count=len(addresses), is_batched=profile.batch_same_group)
-        self._trouble = Trouble(self._uniform)
+        self._scheduler = GroupScheduler(address_count=len(addresses), is_batched=profile.batch_same_group)
+        self._retry_policy = RetryPolicy(self._uniform)
         self._progress = Progress(worker=name, role="publish")
         self._room = min(
             limits.PUBLISH_BATCH_ENTRIES_MAX, limits.PUBLISH_BYTES_MAX // (profile.payload_bytes + OVERHEAD_BYTES)
@@ -80,39 +80,39 @@ class Publisher:
         Args:
             rows: by offset, ascending, columns as in `plan.SCHEMA`; negative offsets are the warm-up.
         """
-        self._board.say(self._progress, now=True)
-        coming = _Coming(rows)
-        start_us = self._board.await_start()
+        self._coordinator.report(self._progress, now=True)
+        upcoming = _PlanCursor(rows)
+        start_us = self._coordinator.await_start()
         if self._plan.profile.warm_up_count:
             before_us = round(self._plan.profile.warm_up_seconds * 1_000_000)
-            self._publish_phase(coming, start_us + before_us, until_us=0)
-            self._board.say(self._progress, now=True)
-            start_us = self._board.await_measure(_MEASURE_WAIT_SECONDS)
-        self._publish_phase(coming, start_us, until_us=None)
-        self._board.say(self._progress, now=True)
+            self._publish_phase(upcoming, start_us + before_us, until_us=0)
+            self._coordinator.report(self._progress, now=True)
+            start_us = self._coordinator.await_measure(_MEASURE_WAIT_SECONDS)
+        self._publish_phase(upcoming, start_us, until_us=None)
+        self._coordinator.report(self._progress, now=True)
         return self._progress
 
-    def _publish_phase(self, coming: "_Coming", base_us: int, *, until_us: int | None) -> None:
+    def _publish_phase(self, upcoming: "_PlanCursor", base_us: int, *, until_us: int | None) -> None:
         """Publish what comes before `until_us` along the plan, which is at 0 at the instant `base_us`."""
         now_us = self._clock.now_us() - base_us
-        first_us = min(now_us, coming.offset_us)
+        first_us = min(now_us, upcoming.offset_us)
         pace = Pace(ratio=self._plan.profile.catch_up_ratio, start_us=first_us, now_us=now_us)
         is_blocked = False
-        while not self._is_over(coming, until_us) and not self._board.is_stopped():
+        while not self._is_over(upcoming, until_us) and not self._coordinator.is_stopped():
             now_us = self._clock.now_us() - base_us
             due_us = pace.until_us(now_us, is_blocked=is_blocked)
-            room = min(_ADMITTED_MAX, _LOOK_AHEAD - self._agenda.waiting_count)
-            for rows in coming.take(_earlier(due_us, until_us), room):
-                self._progress.abandoned += self._agenda.add(self._messages(rows, base_us))
-            self._agenda.wake(self._clock.monotonic())
+            room = min(_ADMITTED_MAX, _LOOK_AHEAD - self._scheduler.waiting_count)
+            for rows in upcoming.take(_earlier(due_us, until_us), room):
+                self._progress.abandoned += self._scheduler.add(self._messages(rows, base_us))
+            self._scheduler.wake(self._clock.monotonic())
             self._send(base_us + now_us)
             is_blocked = self._is_blocked()
-            for answer in self._wait(coming, pace, base_us, until_us):
+            for answer in self._wait(upcoming, pace, base_us, until_us):
                 self._take(answer)
-            self._board.say(self._progress)
+            self._coordinator.report(self._progress)
 
-    def _is_over(self, coming: "_Coming", until_us: int | None) -> bool:
-        return self._agenda.is_empty and not coming.is_before(until_us)
+    def _is_over(self, upcoming: "_PlanCursor", until_us: int | None) -> bool:
+        return self._scheduler.is_empty and not upcoming.is_before(until_us)
 
     def _messages(self, rows: pa.RecordBatch, base_us: int) -> Iterator[Message]:
         """Return the messages of rows of the plan: made a column at a time, there being so many."""
@@ -122,7 +122,7 @@ class Publisher:
             attempts,
             [base_us + offset for offset in offsets],
             map(message_group_id, groups),
-            [f"{self._run}.{one}" for one in idx],
+            [f"{self._run}.{item}" for item in idx],
             [WARM_UP if offset < 0 else MEASURE for offset in offsets],
             groups,
             idx,
@@ -133,9 +133,9 @@ class Publisher:
         """Send as many calls as there is room for, of full calls and of messages that have lingered."""
         calls: list[Call] = []
         room = self._transport.room
-        for lane, address in enumerate(self._addresses):
-            while len(calls) < room and self._is_due(lane, now_us):
-                taken = self._agenda.take(lane, self._room)
+        for queue_index, address in enumerate(self._addresses):
+            while len(calls) < room and self._is_due(queue_index, now_us):
+                taken = self._scheduler.take(queue_index, self._room)
                 call = Call(address, taken, list(map(self._bodies.framed, taken)))
                 self._on_their_way.add(call)
                 calls.append(call)
@@ -144,37 +144,39 @@ class Publisher:
 
     def _is_blocked(self) -> bool:
         """Return whether nothing more can be sent, and as much as is on its way could be."""
-        ready_count = sum(self._agenda.ready_count(lane) for lane in range(len(self._addresses)))
+        ready_count = sum(self._scheduler.ready_count(queue_index) for queue_index in range(len(self._addresses)))
         return self._transport.room == 0 and ready_count >= len(self._on_their_way) * self._room
 
-    def _is_due(self, lane: int, now_us: int) -> bool:
+    def _is_due(self, queue_index: int, now_us: int) -> bool:
         """Return whether a call is to be made: a full one, or one whose first message has lingered."""
-        if self._agenda.ready_count(lane) >= self._room:
+        if self._scheduler.ready_count(queue_index) >= self._room:
             return True
-        head_us = self._agenda.head_us(lane)
-        return head_us is not None and not self._is_filling(lane) and now_us - head_us >= self._linger_us
+        head_us = self._scheduler.head_us(queue_index)
+        return head_us is not None and not self._is_filling(queue_index) and now_us - head_us >= self._linger_us
 
-    def _is_filling(self, lane: int) -> bool:
-        """Return whether what is due there waits for the call before it: where calls are to be full, no two are not.
+    def _is_filling(self, queue_index: int) -> bool:
+        """Return whether a partial call waits for the previous answer of its address.
+
+        With linger, at most one partial call per address is in flight.
 
         On a machine that is too slow for the rate calls would otherwise be many and small, and it slower yet.
         """
-        return self._linger_us > 0 and any(call.address == self._addresses[lane] for call in self._on_their_way)
+        return self._linger_us > 0 and any(call.address == self._addresses[queue_index] for call in self._on_their_way)
 
-    def _wait(self, coming: "_Coming", pace: Pace, base_us: int, until_us: int | None) -> Sequence[Answer]:
+    def _wait(self, upcoming: "_PlanCursor", pace: Pace, base_us: int, until_us: int | None) -> Sequence[Answer]:
         """Wait for answers, or for the next thing to do; return the answers."""
         now_us = self._clock.now_us() - base_us
         waits = [_WAIT_SECONDS_MAX]
         if self._transport.room:
-            lanes = (lane for lane in range(len(self._addresses)) if not self._is_filling(lane))
-            heads = (self._agenda.head_us(lane) for lane in lanes)
+            lanes = (queue_index for queue_index in range(len(self._addresses)) if not self._is_filling(queue_index))
+            heads = (self._scheduler.head_us(queue_index) for queue_index in lanes)
             waits += [
                 (head_us - base_us + self._linger_us - now_us) / 1_000_000 for head_us in heads if head_us is not None
             ]
-            if coming.is_before(until_us) and self._agenda.waiting_count < _LOOK_AHEAD:
-                waits.append(pace.seconds_to(coming.offset_us, now_us))
-            if self._agenda.wakes_at is not None:
-                waits.append(self._agenda.wakes_at - self._clock.monotonic())
+            if upcoming.is_before(until_us) and self._scheduler.waiting_count < _LOOK_AHEAD:
+                waits.append(pace.seconds_to(upcoming.offset_us, now_us))
+            if self._scheduler.wakes_at is not None:
+                waits.append(self._scheduler.wakes_at - self._clock.monotonic())
         wait = max(0, math.ceil(min(waits) * 1_000_000)) / 1_000_000  # never less than it takes: that would be a spin
         if self._on_their_way:
             return self._transport.answers(wait)
@@ -185,22 +187,24 @@ class Publisher:
         self._on_their_way.remove(answer.call)
         messages = answer.call.messages
         if not answer.errors:
-            groups = list({one.group_number for one in messages})
+            groups = list({message.group_number for message in messages})
             self._progress.done += len(messages)
-            self._trouble.succeeded(groups)
-            self._agenda.settle(groups)
+            self._retry_policy.succeeded(groups)
+            self._scheduler.settle(groups)
             return
         failed: dict[int, list[Message]] = defaultdict(list)
         codes: dict[int, str] = {}
         for position, code in sorted(answer.errors.items()):
             failed[messages[position].group_number].append(messages[position])
             codes[messages[position].group_number] = code
-        good = Counter(one.group_number for position, one in enumerate(messages) if position not in answer.errors)
+        good = Counter(
+            message.group_number for position, message in enumerate(messages) if position not in answer.errors
+        )
         self._progress.done += good.total()
         whole = [group for group in good if group not in failed]
         if whole:
-            self._trouble.succeeded(whole)
-            self._agenda.settle(whole)
+            self._retry_policy.succeeded(whole)
+            self._scheduler.settle(whole)
         for group, of_group in failed.items():
             self._failed(group, of_group, codes[group])
 
@@ -210,26 +214,26 @@ class Publisher:
         else:
             self._progress.failed += len(messages)
         now = self._clock.monotonic()
-        rest_seconds = self._trouble.rest_seconds(group, code, now)
+        rest_seconds = self._retry_policy.rest_seconds(group, code, now)
         if rest_seconds is None:
-            self._progress.abandoned += len(messages) + self._agenda.abandon(group)
+            self._progress.abandoned += len(messages) + self._scheduler.abandon(group)
         else:
-            self._agenda.put_back(group, messages, until=now + rest_seconds)
+            self._scheduler.put_back(group, messages, until=now + rest_seconds)
 
 
-class _Coming:
+class _PlanCursor:
     """The rows that are not due yet."""
 
     def __init__(self, batches: Iterator[pa.RecordBatch]) -> None:
         self._batches = batches
-        self._at = self._end = 0
+        self._index = self._end = 0
         self._open()
 
     def _open(self) -> None:
-        while self._at == self._end and (batch := next(self._batches, None)) is not None:
+        while self._index == self._end and (batch := next(self._batches, None)) is not None:
             self._rows, self._offsets = batch, batch.column("offset_us").to_numpy()
-            self._at, self._end = 0, len(batch)
-        self._next_us = int(self._offsets[self._at]) if self._at < self._end else _NEVER_US
+            self._index, self._end = 0, len(batch)
+        self._next_us = int(self._offsets[self._index]) if self._index < self._end else _NEVER_US
 
     @property
     def offset_us(self) -> int:
@@ -243,11 +247,11 @@ class _Coming:
     def take(self, until_us: float, room: int) -> Iterator[pa.RecordBatch]:
         """Take what is due by then, at most so many."""
         while room > 0 and self._next_us <= until_us:
-            looked = self._offsets[self._at : self._at + room]
+            looked = self._offsets[self._index : self._index + room]
             count = int(np.searchsorted(looked, until_us, side="right"))
-            yield self._rows.slice(self._at, count)
+            yield self._rows.slice(self._index, count)
             room -= count
-            self._at += count
+            self._index += count
             self._open()
 
 

@@ -10,18 +10,18 @@ from collections.abc import Iterable, Sequence
 from spark_load.publish.transport import Message
 
 
-class Agenda:
+class GroupScheduler:
     """The messages that are due.
 
     Args:
-        lane_count: how many addresses there are; group g goes to the lane g modulo their number.
+        address_count: how many addresses there are; group g goes to the lane g modulo their number.
         is_batched: whether a call may hold several messages of one group. It never holds one message twice.
     """
 
-    def __init__(self, *, lane_count: int, is_batched: bool) -> None:
-        self._lane_count, self._is_batched = lane_count, is_batched
+    def __init__(self, *, address_count: int, is_batched: bool) -> None:
+        self._lane_count, self._is_batched = address_count, is_batched
         self._groups: dict[int, deque[Message]] = {}  # with a message waiting, resting or on its way
-        self._ready: list[list[tuple[int, int]]] = [[] for _ in range(lane_count)]  # heaps: intended instant, group
+        self._ready: list[list[tuple[int, int]]] = [[] for _ in range(address_count)]  # heaps: intended instant, group
         self._resting: list[tuple[float, int]] = []
         self._abandoned: set[int] = set()
         self.waiting_count = 0
@@ -29,16 +29,16 @@ class Agenda:
     def add(self, due: Iterable[Message]) -> int:
         """Put messages behind those of their groups; return how many were not, because their group was abandoned."""
         refused = 0
-        for one in due:
-            group = one.group_number
+        for message in due:
+            group = message.group_number
             if group in self._abandoned:
                 refused += 1
                 continue
             self.waiting_count += 1
             if group in self._groups:
-                self._groups[group].append(one)
+                self._groups[group].append(message)
             else:
-                self._groups[group] = deque((one,))
+                self._groups[group] = deque((message,))
                 self._make_ready(group)
         return refused
 
@@ -51,19 +51,19 @@ class Agenda:
         """Return whether nothing waits, rests or is on its way."""
         return not self._groups
 
-    def ready_count(self, lane: int) -> int:
+    def ready_count(self, queue_index: int) -> int:
         """Return of how many groups a message may go now."""
-        return len(self._ready[lane])
+        return len(self._ready[queue_index])
 
-    def head_us(self, lane: int) -> int | None:
+    def head_us(self, queue_index: int) -> int | None:
         """Return the intended instant of the message that would go first; None when none may."""
-        ready = self._ready[lane]
+        ready = self._ready[queue_index]
         return ready[0][0] if ready else None
 
-    def take(self, lane: int, room: int) -> list[Message]:
+    def take(self, queue_index: int, room: int) -> list[Message]:
         """Take the messages of one call, at most `room`. Their groups wait until they are settled."""
         taken: list[Message] = []
-        ready = self._ready[lane]
+        ready = self._ready[queue_index]
         while ready and len(taken) < room:
             waiting = self._groups[heapq.heappop(ready)[1]]
             taken.append(waiting.popleft())

@@ -93,7 +93,7 @@ def lines(of: Sequence[Line], *, x: Axis, y: Axis, shade: tuple[float, float] | 
         y: the axis of the values.
         shade: from where to where, along x, is no part of what was measured.
     """
-    rows = [{"name": line.name, "x": at, "y": value} for line in of for at, value in line.points]
+    rows = [{"name": line.name, "x": position, "y": value} for line in of for position, value in line.points]
     names = [line.name for line in of]
     highest = max((value for line in of for _, value in line.points if value is not None), default=0)
     domain = (0, 1.05 * highest or 1) if y.domain is None else y.domain
@@ -199,7 +199,7 @@ def timeline(
         layer(stretches).encode(x2="ended:Q").mark_bar(height=9, minBandSize=1),
         layer(instants).mark_tick(thickness=2, size=14),
     ]
-    kept = [one for one, of in zip(drawn, (thin, stretches, instants), strict=True) if of]
+    kept = [item for item, of in zip(drawn, (thin, stretches, instants), strict=True) if of]
     return _finished(kept, WIDTH, max(40, 17 * len(rows)))
 
 
@@ -208,14 +208,14 @@ def _finished(layers: Sequence[alt.Chart], width: int, height: int) -> alt.Layer
     return chart
 
 
-def svg(chart: alt.LayerChart, *, name: str, title: str, told: str) -> str:
+def svg(chart: alt.LayerChart, *, name: str, title: str, description: str) -> str:
     """Return a chart as an SVG element that says what it shows.
 
     Args:
         chart: what to draw.
         name: unique on the page.
         title: what it shows.
-        told: what is to be seen in it, for those who do not see it.
+        description: what is to be seen in it, for those who do not see it.
     """
     drawn = vl_convert.vegalite_to_svg(chart.to_json(indent=None))
     found = re.match(r"<svg[^>]*viewBox=\"([^\"]+)\"[^>]*>", drawn)
@@ -224,7 +224,7 @@ def svg(chart: alt.LayerChart, *, name: str, title: str, told: str) -> str:
     head = (
         f'<svg class="chart" role="img" aria-labelledby="{name}-title {name}-told" viewBox="{found[1]}"'
         f' style="max-width:{1.35 * wide:.0f}px">'
-        f'<title id="{name}-title">{escape(title)}</title><desc id="{name}-told">{escape(told)}</desc>'
+        f'<title id="{name}-title">{escape(title)}</title><desc id="{name}-told">{escape(description)}</desc>'
     )
     return head + _lean(drawn[found.end() :])
 

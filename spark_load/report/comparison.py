@@ -98,12 +98,12 @@ class Comparison:
     @property
     def exit_code(self) -> int:
         """Return 1 when the second broke what the first kept, 2 when it cannot tell, 99 when a limit is crossed."""
-        broken = [one for one in self.new if not _is_threshold(one)]
+        broken = [item for item in self.new if not _is_threshold(item)]
         if broken or (self.statuses[1] is Status.INVALID and self.statuses[0] is not Status.INVALID):
             return EXIT_CODES[Status.INVALID]
         if self.statuses[1] is Status.UNKNOWN:
             return EXIT_CODES[Status.UNKNOWN]
-        if self.new or any(one.is_crossed for one in self.numbers):
+        if self.new or any(compared.is_crossed for compared in self.numbers):
             return EXIT_CROSSED
         return 0
 
@@ -115,7 +115,7 @@ class Comparison:
             "exit_code": self.exit_code,
             "profile": {name: list(both) for name, both in self.profile.items()},
             "settings": {name: list(both) for name, both in self.settings.items()},
-            "numbers": [one.as_json() for one in self.numbers],
+            "numbers": [compared.as_json() for compared in self.numbers],
             "new": list(self.new),
             "gone": list(self.gone),
         }
@@ -123,12 +123,12 @@ class Comparison:
 
 def compare(first: Verdict, second: Verdict, limits: Limits) -> Comparison:
     """Return two runs side by side."""
-    shown = [_shown(one) for one in (first, second)]
+    shown = [_shown(item) for item in (first, second)]
     return Comparison(
         runs=(str(first.run.get("run")), str(second.run.get("run"))),
         statuses=(first.status, second.status),
         profile=_differences(_profile(first), _profile(second)),
-        settings=_differences(*({name: one.run.get(name) for name in _SETTINGS} for one in (first, second))),
+        settings=_differences(*({name: verdict.run.get(name) for name in _SETTINGS} for verdict in (first, second))),
         numbers=tuple(_numbers(first.measures, second.measures, limits)),
         new=[anomaly for anomaly in ANOMALIES if anomaly in shown[1] - shown[0]],
         gone=[anomaly for anomaly in ANOMALIES if anomaly in shown[0] - shown[1]],
@@ -136,7 +136,7 @@ def compare(first: Verdict, second: Verdict, limits: Limits) -> Comparison:
 
 
 def _shown(verdict: Verdict) -> set[str]:
-    return {one.anomaly for one in verdict.properties if one.holding in (Holding.VIOLATED, Holding.CROSSED)}
+    return {prop.anomaly for prop in verdict.properties if prop.holding in (Holding.VIOLATED, Holding.CROSSED)}
 
 
 def _is_threshold(anomaly: str) -> bool:
@@ -145,11 +145,11 @@ def _is_threshold(anomaly: str) -> bool:
 
 def _profile(verdict: Verdict) -> dict[str, Any]:
     """Return the profile with every field there is by now: an older run says nothing of a newer one."""
-    said = verdict.run.get("profile", {})
+    profile = verdict.run.get("profile", {})
     try:
-        return Profile(**said).as_json()
+        return Profile(**profile).as_json()
     except (TypeError, ValueError):
-        return dict(said)
+        return dict(profile)
 
 
 def _differences(first: Mapping[str, Any], second: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
@@ -208,15 +208,15 @@ def markdown(compared: Comparison) -> str:
         if differing:
             lines += ["", f"## {title}", "", "| | first | second |", "|---|---|---|"]
             lines += [
-                f"| {name} | {' | '.join(escaped(str(one)) for one in both)} |" for name, both in differing.items()
+                f"| {name} | {' | '.join(escaped(str(item)) for item in both)} |" for name, both in differing.items()
             ]
     lines += ["", "## Rates and latencies", "", "| | first | second | ratio |", "|---|---:|---:|---:|"]
-    lines += [_row(one) for one in compared.numbers]
+    lines += [_row(number) for number in compared.numbers]
     return "\n".join(lines) + "\n"
 
 
-def _row(one: Compared) -> str:
-    told = units.duration if one.unit == "us" else units.rate
-    ratio = units.NONE if one.ratio is None else f"{one.ratio:.2f}"
-    crossed = " **crossed**" if one.is_crossed else ""
-    return f"| {escaped(one.what)} | {told(one.first)} | {told(one.second)} | {ratio}{crossed} |"
+def _row(compared: Compared) -> str:
+    unit = units.duration if compared.unit == "us" else units.rate
+    ratio = units.NONE if compared.ratio is None else f"{compared.ratio:.2f}"
+    crossed = " **crossed**" if compared.is_crossed else ""
+    return f"| {escaped(compared.what)} | {unit(compared.first)} | {unit(compared.second)} | {ratio}{crossed} |"

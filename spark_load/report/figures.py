@@ -26,7 +26,7 @@ class Figure:
     """A chart with its heading, and what it says in words."""
 
     title: str
-    told: str
+    description: str
     svg: str
 
 
@@ -39,76 +39,84 @@ class Table:
     rows: tuple[tuple[str, ...], ...]
 
 
-def _time(said: Series) -> tuple[float, Axis, tuple[float, float] | None]:
+def _time(series: Series) -> tuple[float, Axis, tuple[float, float] | None]:
     """Return by what seconds are divided on the time axis, the axis, and the warm-up on it."""
-    span = said["bin_seconds"] * said["bin_count"]
+    span = series["bin_seconds"] * series["bin_count"]
     divisor, unit = next(
         (size, name)
         for size, name, up_to in ((1, "seconds", 180), (60, "minutes", 10_800), (3_600, "hours", math.inf))
         if span <= up_to
     )
     axis = Axis(title=f"{unit} since the first intended publish", domain=(0, span / divisor))
-    warm_up = None if said["warm_up"] is None else (said["warm_up"][0] / divisor, said["warm_up"][1] / divisor)
+    warm_up = None if series["warm_up"] is None else (series["warm_up"][0] / divisor, series["warm_up"][1] / divisor)
     return divisor, axis, warm_up
 
 
 def _points(
-    said: Series, values: Sequence[float | None], divisor: float, by: float
+    series: Series, values: Sequence[float | None], divisor: float, by: float
 ) -> list[tuple[float, float | None]]:
     """Return the middle of every bin with its value, divided."""
-    middle = said["bin_seconds"] / divisor
-    return [((at + 0.5) * middle, None if value is None else value / by) for at, value in enumerate(values)]
+    middle = series["bin_seconds"] / divisor
+    return [((index + 0.5) * middle, None if value is None else value / by) for index, value in enumerate(values)]
 
 
-def names(said: Series) -> dict[str, str]:
+def names(series: Series) -> dict[str, str]:
     """Return what each queue is called in a legend."""
-    return units.short_names(list(said["queues"]))
+    return units.short_names(list(series["queues"]))
 
 
-def _per_queue(said: Series, measure: str, divisor: float, by: float) -> list[Line]:
-    short = names(said)
+def _per_queue(series: Series, measure: str, divisor: float, by: float) -> list[Line]:
+    short = names(series)
     return [
         Line(
             short[queue],
-            _points(said, of[measure], divisor, by),
-            f"var(--s{at % _QUEUE_COLOURS})",
-            _QUEUE_DASHES[at % len(_QUEUE_DASHES)],
+            _points(series, of[measure], divisor, by),
+            f"var(--s{index % _QUEUE_COLOURS})",
+            _QUEUE_DASHES[index % len(_QUEUE_DASHES)],
         )
-        for at, (queue, of) in enumerate(said["queues"].items())
+        for index, (queue, of) in enumerate(series["queues"].items())
     ]
 
 
-def throughput(said: Series) -> Figure:
+def throughput(series: Series) -> Figure:
     """Return messages per second, in and out."""
-    divisor, x, warm_up = _time(said)
-    published = Line("published", _points(said, said["published"], divisor, said["bin_seconds"]), "var(--ink)")
+    divisor, x, warm_up = _time(series)
+    published = Line("published", _points(series, series["published"], divisor, series["bin_seconds"]), "var(--ink)")
     chart = charts.lines(
-        [published, *_per_queue(said, "received", divisor, said["bin_seconds"])],
+        [published, *_per_queue(series, "received", divisor, series["bin_seconds"])],
         x=x,
         y=Axis(title="messages per second"),
         shade=warm_up,
     )
-    peak = max(said["published"], default=0) / said["bin_seconds"]
-    told = (
-        f"Published, and received for the first time from each queue, in bins of {said['bin_seconds']:g} s."
+    peak = max(series["published"], default=0) / series["bin_seconds"]
+    description = (
+        f"Published, and received for the first time from each queue, in bins of {series['bin_seconds']:g} s."
         f" At most {units.rate(peak)} were published."
     )
-    return Figure("Throughput", told, charts.svg(chart, name="throughput", title="Throughput over time", told=told))
+    return Figure(
+        "Throughput",
+        description,
+        charts.svg(chart, name="throughput", title="Throughput over time", description=description),
+    )
 
 
-def backlog(said: Series) -> Figure:
+def backlog(series: Series) -> Figure:
     """Return how many messages waited in each queue."""
-    divisor, x, warm_up = _time(said)
-    chart = charts.lines(_per_queue(said, "waiting", divisor, 1), x=x, y=Axis(title="messages waiting"), shade=warm_up)
-    short = names(said)
-    peaks = ", ".join(f"{short[queue]} {max(of['waiting'], default=0):,}" for queue, of in said["queues"].items())
-    told = f"Acknowledged and not yet received once, at the end of each bin. Most at once: {peaks}."
-    return Figure("Backlog", told, charts.svg(chart, name="backlog", title="Backlog over time", told=told))
+    divisor, x, warm_up = _time(series)
+    chart = charts.lines(
+        _per_queue(series, "waiting", divisor, 1), x=x, y=Axis(title="messages waiting"), shade=warm_up
+    )
+    short = names(series)
+    peaks = ", ".join(f"{short[queue]} {max(of['waiting'], default=0):,}" for queue, of in series["queues"].items())
+    description = f"Acknowledged and not yet received once, at the end of each bin. Most at once: {peaks}."
+    return Figure(
+        "Backlog", description, charts.svg(chart, name="backlog", title="Backlog over time", description=description)
+    )
 
 
-def _latency_axis(said: Series) -> Axis:
+def _latency_axis(series: Series) -> Axis:
     """Return the one axis of all latencies, so that queues can be compared: logarithmic when they differ widely."""
-    of_queues = [of["latency_us"] for of in said["queues"].values()]
+    of_queues = [of["latency_us"] for of in series["queues"].values()]
     highest = max((value for of in of_queues for value in of["max"] if value is not None), default=1_000_000)
     lowest = min((value for of in of_queues for value in of["p50"] if value is not None), default=0)
     lowest = max(lowest, _US_PER_MS)
@@ -118,23 +126,25 @@ def _latency_axis(said: Series) -> Axis:
     return Axis(title="latency", domain=(0, 1.05 * highest / _US_PER_MS), is_duration=True)
 
 
-def latency(said: Series, queue: str, *, name: str) -> Figure:
+def latency(series: Series, queue: str, *, name: str) -> Figure:
     """Return one queue's latency percentiles over the time messages were due."""
-    divisor, x, warm_up = _time(said)
-    of = said["queues"][queue]["latency_us"]
+    divisor, x, warm_up = _time(series)
+    of = series["queues"][queue]["latency_us"]
     chart = charts.lines(
         [
-            Line(one, _points(said, _drawable(of[one]), divisor, _US_PER_MS), colour, dash)
-            for one, colour, dash in _PERCENTILES
+            Line(item, _points(series, _drawable(of[item]), divisor, _US_PER_MS), colour, dash)
+            for item, colour, dash in _PERCENTILES
         ],
         x=x,
-        y=_latency_axis(said),
+        y=_latency_axis(series),
         shade=warm_up,
     )
     worst = max((value for value in of["p99"] if value is not None), default=None)
-    told = f"From the intended publish to the first receive. The worst p99 of a bin is {units.duration(worst)}."
-    title = f"Latency, {names(said)[queue]}"
-    return Figure(title, told, charts.svg(chart, name=name, title=f"{title}, over time", told=told))
+    description = f"From the intended publish to the first receive. The worst p99 of a bin is {units.duration(worst)}."
+    title = f"Latency, {names(series)[queue]}"
+    return Figure(
+        title, description, charts.svg(chart, name=name, title=f"{title}, over time", description=description)
+    )
 
 
 def _drawable(values: Sequence[int | None]) -> list[float | None]:
@@ -142,34 +152,34 @@ def _drawable(values: Sequence[int | None]) -> list[float | None]:
     return [None if value is None else max(value, _US_PER_MS) for value in values]
 
 
-def ranks(said: Series, queue: str, *, name: str) -> Figure | None:
+def ranks(series: Series, queue: str, *, name: str) -> Figure | None:
     """Return one queue's latency percentiles from the hottest groups to the coldest; None with less than two ranks."""
-    found = [rank["latency_us"].get(queue) for rank in said["ranks"]]
+    found = [rank["latency_us"].get(queue) for rank in series["ranks"]]
     if len(found) < 2:
         return None
     chart = charts.lines(
         [
             Line(
-                one,
+                item,
                 [
-                    (at + 1, None if of is None or of[one] is None else max(of[one], _US_PER_MS) / _US_PER_MS)
-                    for at, of in enumerate(found)
+                    (index + 1, None if of is None or of[item] is None else max(of[item], _US_PER_MS) / _US_PER_MS)
+                    for index, of in enumerate(found)
                 ],
                 colour,
                 dash,
             )
-            for one, colour, dash in _PERCENTILES
+            for item, colour, dash in _PERCENTILES
         ],
-        x=Axis(title=_parts(said["ranks"]), domain=(0.5, len(found) + 0.5)),
-        y=_latency_axis(said),
+        x=Axis(title=_parts(series["ranks"]), domain=(0.5, len(found) + 0.5)),
+        y=_latency_axis(series),
     )
     hottest, coldest = (of["p99"] if of else None for of in (found[0], found[-1]))
-    told = (
-        f"p99 is {units.duration(hottest)} in the hottest {_groups(said['ranks'][0])}"
-        f" and {units.duration(coldest)} in the coldest {_groups(said['ranks'][-1])}."
+    description = (
+        f"p99 is {units.duration(hottest)} in the hottest {_groups(series['ranks'][0])}"
+        f" and {units.duration(coldest)} in the coldest {_groups(series['ranks'][-1])}."
     )
-    title = f"Latency by group, {names(said)[queue]}"
-    return Figure(title, told, charts.svg(chart, name=name, title=title, told=told))
+    title = f"Latency by group, {names(series)[queue]}"
+    return Figure(title, description, charts.svg(chart, name=name, title=title, description=description))
 
 
 def _parts(ranks: Sequence[Mapping[str, Any]]) -> str:
@@ -182,37 +192,44 @@ def _groups(rank: Mapping[str, Any]) -> str:
     return "group" if rank["groups"] == 1 else units.plural(rank["groups"], "group")
 
 
-def failures(said: Series) -> Figure | None:
+def failures(series: Series) -> Figure | None:
     """Return what failed over time; None when nothing did."""
-    if not said["failed"]:
+    if not series["failed"]:
         return None
-    divisor, x, warm_up = _time(said)
+    divisor, x, warm_up = _time(series)
     of = [
-        Line(code, _points(said, counts, divisor, said["bin_seconds"]), f"var(--s{at % _QUEUE_COLOURS})", _dash(at))
-        for at, (code, counts) in enumerate(said["failed"].items())
+        Line(
+            code,
+            _points(series, counts, divisor, series["bin_seconds"]),
+            f"var(--s{index % _QUEUE_COLOURS})",
+            _dash(index),
+        )
+        for index, (code, counts) in enumerate(series["failed"].items())
     ]
     chart = charts.lines(of, x=x, y=Axis(title="failures per second"), shade=warm_up)
-    counts = ", ".join(f"{code} {units.times(sum(counts))}" for code, counts in said["failed"].items())
-    told = f"By error code: {counts}."
+    counts = ", ".join(f"{code} {units.times(sum(counts))}" for code, counts in series["failed"].items())
+    description = f"By error code: {counts}."
     return Figure(
-        "Failed attempts", told, charts.svg(chart, name="failed", title="Failed attempts over time", told=told)
+        "Failed attempts",
+        description,
+        charts.svg(chart, name="failed", title="Failed attempts over time", description=description),
     )
 
 
-def _dash(at: int) -> tuple[int, ...]:
-    return _QUEUE_DASHES[at % len(_QUEUE_DASHES)]
+def _dash(index: int) -> tuple[int, ...]:
+    return _QUEUE_DASHES[index % len(_QUEUE_DASHES)]
 
 
-def tables(said: Series) -> list[Table]:
+def tables(series: Series) -> list[Table]:
     """Return the numbers of all charts."""
-    short = names(said)
+    short = names(series)
     over_time = [
         Table(
             f"{short[queue]} over time",
             ("from", "published", "received", "again", "waiting", "p50", "p95", "p99", "max"),
-            tuple(_row(said, of, at) for at in range(said["bin_count"])),
+            tuple(_row(series, of, index) for index in range(series["bin_count"])),
         )
-        for queue, of in said["queues"].items()
+        for queue, of in series["queues"].items()
     ]
     by_rank = [
         Table(
@@ -220,27 +237,27 @@ def tables(said: Series) -> list[Table]:
             ("part", "groups", "messages", "p50", "p95", "p99", "max"),
             tuple(
                 (
-                    str(at + 1),
+                    str(index + 1),
                     f"{rank['groups']:,}",
                     f"{rank['messages']:,}",
                     *_quantiles(rank["latency_us"].get(queue)),
                 )
-                for at, rank in enumerate(said["ranks"])
+                for index, rank in enumerate(series["ranks"])
             ),
         )
-        for queue in said["queues"]
+        for queue in series["queues"]
     ]
     return over_time + by_rank
 
 
-def _row(said: Series, of: Mapping[str, Any], at: int) -> tuple[str, ...]:
+def _row(series: Series, of: Mapping[str, Any], index: int) -> tuple[str, ...]:
     return (
-        f"{at * said['bin_seconds']:g} s",
-        f"{said['published'][at]:,}",
-        f"{of['received'][at]:,}",
-        f"{of['again'][at]:,}",
-        f"{of['waiting'][at]:,}",
-        *_quantiles({name: values[at] for name, values in of["latency_us"].items()}),
+        f"{index * series['bin_seconds']:g} s",
+        f"{series['published'][index]:,}",
+        f"{of['received'][index]:,}",
+        f"{of['again'][index]:,}",
+        f"{of['waiting'][index]:,}",
+        *_quantiles({name: values[index] for name, values in of["latency_us"].items()}),
     )
 
 

@@ -84,11 +84,11 @@ class _Measures(TypedDict, total=False):
     recovered_in_seconds: dict[str, Number]
 
 
-def _whole(said: _Measures) -> _Measures:
-    missing = sorted({"published", "queues", "events", "groups", "suspect_groups"} - said.keys())
-    if said and missing:
+def _whole(merged: _Measures) -> _Measures:
+    missing = sorted({"published", "queues", "events", "groups", "suspect_groups"} - merged.keys())
+    if merged and missing:
         raise ValueError(f"{missing[0]} is missing")
-    return said
+    return merged
 
 
 _Thresholds = TypedDict("_Thresholds", dict.fromkeys(THRESHOLDS.values(), Number | None), total=False)  # type: ignore[misc]
@@ -155,16 +155,16 @@ def write(verdict: Verdict, folder: Path) -> None:
     replace(folder / VERDICT_FILE, json.dumps(verdict.as_json(), indent=2) + "\n")
 
 
-def write_series(said: series_schema.Series, folder: Path) -> None:
+def write_series(run_series: series_schema.Series, folder: Path) -> None:
     """Write what the page's charts show into the run's folder.
 
     Raises:
         HistoryError: they cannot be written there.
     """
-    replace(folder / SERIES_FILE, json.dumps(said, separators=(",", ":")) + "\n")
+    replace(folder / SERIES_FILE, json.dumps(run_series, separators=(",", ":")) + "\n")
 
 
-def write_page(verdict: Verdict, said: series_schema.Series, path: Path) -> None:
+def write_page(verdict: Verdict, run_series: series_schema.Series, path: Path) -> None:
     """Draw the page and write it.
 
     Raises:
@@ -172,7 +172,7 @@ def write_page(verdict: Verdict, said: series_schema.Series, path: Path) -> None
     """
     from spark_load.report import page  # noqa: PLC0415 (what draws takes a second to load, and few commands draw)
 
-    replace(path, page.html(verdict, said), instead="name another file with -o")
+    replace(path, page.html(verdict, run_series), instead="name another file with -o")
 
 
 def read_verdict(folder: Path) -> Verdict:
@@ -195,11 +195,11 @@ def read_verdict(folder: Path) -> Verdict:
             f"{path} has schema version {version}, this version of Sluice reads up to {SCHEMA_VERSION}:"
             " read it with the version that wrote it, or a newer one"
         )
-    said = json_files.read(path, _VERDICT, instead=again)
-    verdict = _verdict(said)
-    if verdict.status is not said["status"]:
+    fields = json_files.read(path, _VERDICT, instead=again)
+    verdict = _verdict(fields)
+    if verdict.status is not fields["status"]:
         raise HistoryError(
-            f"{path} is damaged: its status is {said['status'].value}, and what it tells makes"
+            f"{path} is damaged: its status is {fields['status'].value}, and what it tells makes"
             f" {verdict.status.value}; {again}"
         )
     return verdict
@@ -217,23 +217,23 @@ def read_status(folder: Path) -> Status | None:
         return None
 
 
-def _verdict(said: _VerdictSchema) -> Verdict:
+def _verdict(verdict_schema: _VerdictSchema) -> Verdict:
     return Verdict(
         properties=tuple(
             Property(
-                anomaly=one["anomaly"],
-                opportunities=one["opportunities"],
-                violation_count=one["violations"],
-                allowed_because=one["allowed_because"],
-                is_unknown=one["holding"] is Holding.UNKNOWN,
-                crossed=one.get("crossed", ()),
+                anomaly=prop["anomaly"],
+                opportunities=prop["opportunities"],
+                violation_count=prop["violations"],
+                allowed_because=prop["allowed_because"],
+                is_unknown=prop["holding"] is Holding.UNKNOWN,
+                crossed=prop.get("crossed", ()),
             )
-            for one in said["properties"]
+            for prop in verdict_schema["properties"]
         ),
-        violations=tuple(Violation(**one) for one in said["violations"]),
-        unknowns=said["unknowns"],
-        measures=dict(said["measures"]),
-        run=dict(said["run"]),
+        violations=tuple(Violation(**violation) for violation in verdict_schema["violations"]),
+        unknowns=verdict_schema["unknowns"],
+        measures=dict(verdict_schema["measures"]),
+        run=dict(verdict_schema["run"]),
     )
 
 
@@ -250,5 +250,5 @@ def read_series(folder: Path, verdict: Verdict) -> series_schema.Series | None:
         return None
     if (of_what["schema_version"], of_what["run"]) != (series_schema.SCHEMA_VERSION, verdict.run.get("run")):
         return None
-    said = json_files.read(path, series_schema.SERIES, instead=_FROM_HISTORY)
-    return dict(said)
+    found = json_files.read(path, series_schema.SERIES, instead=_FROM_HISTORY)
+    return dict(found)

@@ -21,8 +21,8 @@ def xml(verdict: Verdict) -> str:
     """
     run = _clean(str(verdict.run.get("run", "")))
     suite = ET.Element("testsuite", name=f"sluice load {run}".strip())
-    for one in verdict.properties:
-        _add(suite, one, verdict, run)
+    for prop in verdict.properties:
+        _add(suite, prop, verdict, run)
     whole = _case(suite, WHOLE_RUN, run)
     if verdict.status is Status.UNKNOWN or verdict.unknowns:
         error = ET.SubElement(whole, "error", type="unknown", message=_clean(_first(verdict)))
@@ -44,38 +44,38 @@ def _case(suite: ET.Element, name: str, run: str) -> ET.Element:
     return ET.SubElement(suite, "testcase", name=name, classname=f"sluice.{run}")
 
 
-def _add(suite: ET.Element, one: Property, verdict: Verdict, run: str) -> None:
-    known = ANOMALIES[one.anomaly]
+def _add(suite: ET.Element, prop: Property, verdict: Verdict, run: str) -> None:
+    known = ANOMALIES[prop.anomaly]
     case = _case(suite, f"{known.id} nothing was {known.name}", run)
-    holding = one.holding
+    holding = prop.holding
     if holding is Holding.NOT_EXERCISED:
         ET.SubElement(case, "skipped", message=f"not exercised: {NOT_EXERCISED}")
     elif holding in _SUFFIXES:
-        told = ET.SubElement(case, _SUFFIXES[holding], type=holding.value, message=_message(one))
-        told.text = _clean(_witnesses(one, verdict) or known.definition)
+        element = ET.SubElement(case, _SUFFIXES[holding], type=holding.value, message=_message(prop))
+        element.text = _clean(_witnesses(prop, verdict) or known.definition)
     elif holding is Holding.ALLOWED:
         ET.SubElement(case, "system-out").text = _clean(
-            f"allowed, found {one.violation_count} times: {one.allowed_because}"
+            f"allowed, found {prop.violation_count} times: {prop.allowed_because}"
         )
 
 
-def _message(one: Property) -> str:
-    if one.holding is Holding.UNKNOWN and not one.violation_count:
+def _message(prop: Property) -> str:
+    if prop.holding is Holding.UNKNOWN and not prop.violation_count:
         return "this run cannot tell"
-    return f"{one.holding.value}: found {one.violation_count:,} times in {one.opportunities:,} opportunities"
+    return f"{prop.holding.value}: found {prop.violation_count:,} times in {prop.opportunities:,} opportunities"
 
 
-def _witnesses(one: Property, verdict: Verdict) -> str:
+def _witnesses(prop: Property, verdict: Verdict) -> str:
     lines = [
         line
         for violation in verdict.violations
-        if violation.anomaly == one.anomaly
+        if violation.anomaly == prop.anomaly
         for line in (
             f"group {violation.message_group_id}, {violation.queue or 'all queues'}: {violation.sentence}",
             *(f"    {event_line(event.as_dict())}" for event in violation.witness),
         )
     ]
-    return "\n".join([*one.crossed, *lines])
+    return "\n".join([*prop.crossed, *lines])
 
 
 def _clean(text: str) -> str:

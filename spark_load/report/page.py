@@ -41,12 +41,12 @@ _FAMILIES = {
 _TIMELINES_MAX = 16  # drawn; each takes a fifth of a second
 
 
-def html(verdict: Verdict, said: Series) -> str:
+def html(verdict: Verdict, run_series: Series) -> str:
     """Return the page.
 
     Args:
         verdict: what is told.
-        said: what its charts show.
+        run_series: what its charts show.
     """
     run = verdict.run
     parts = {
@@ -54,7 +54,7 @@ def html(verdict: Verdict, said: Series) -> str:
         "status": "crossed" if verdict.exit_code == EXIT_CROSSED else verdict.status.value,
         "status_text": _status(verdict),
         "run": escape(str(run["run"])),
-        "what": _what(verdict, said),
+        "what": _what(verdict, run_series),
         "means": escape(means(verdict)),
         "reasons": _list(reasons(verdict)),
         "tiles": _tiles(verdict),
@@ -62,16 +62,17 @@ def html(verdict: Verdict, said: Series) -> str:
         "counts": _counts(verdict.properties),
         "cells": _cells(verdict.properties),
         "properties": _properties(verdict.properties),
-        "anomalies": _anomalies(verdict, said),
-        "charts": "".join(map(_figure, _over_time(said))),
-        "ranks": "".join(map(_figure, _by_rank(said))) or '<p class="soft">Fewer than two groups were measured.</p>',
-        "tables": "".join(map(_table, figures.tables(said))),
-        "trouble": _trouble(verdict, said),
+        "anomalies": _anomalies(verdict, run_series),
+        "charts": "".join(map(_figure, _over_time(run_series))),
+        "ranks": "".join(map(_figure, _by_rank(run_series)))
+        or '<p class="soft">Fewer than two groups were measured.</p>',
+        "tables": "".join(map(_table, figures.tables(run_series))),
+        "trouble": _failures(verdict, run_series),
         "thresholds": _thresholds(held(verdict)),
         "deviations": _deviations(verdict),
         "environment": _environment(verdict),
         "profile": escape(yaml.safe_dump(dict(run.get("profile", {})), sort_keys=False).rstrip()),
-        "measuring": _measuring(verdict, said),
+        "measuring": _measuring(verdict, run_series),
     }
     template = _TEMPLATE.read_text(encoding="utf-8")
     return re.sub(r"\{\{(\w+)\}\}", lambda found: parts[found[1]], template)
@@ -82,13 +83,13 @@ def _status(verdict: Verdict) -> str:
     return f"{verdict.status.value.upper()}{crossed}"
 
 
-def _what(verdict: Verdict, said: Series) -> str:
-    run, at = verdict.run, datetime.fromtimestamp(said["started_at_us"] / 1e6, tz=UTC)
-    when = f"{at:%Y-%m-%d %H:%M:%S} UTC" if said["started_at_us"] else "never begun"
+def _what(verdict: Verdict, series: Series) -> str:
+    run, started_at = verdict.run, datetime.fromtimestamp(series["started_at_us"] / 1e6, tz=UTC)
+    when = f"{started_at:%Y-%m-%d %H:%M:%S} UTC" if series["started_at_us"] else "never begun"
     sabotage = f", sabotaged on purpose: {run['saboteur']}" if run.get("saboteur") else ""
     return escape(
         f"Profile {run.get('profile_name', '?')} on environment {run.get('environment', '?')}"
-        f" ({run.get('target', '?')}), {when}, {units.seconds(said['bin_seconds'] * said['bin_count'])}{sabotage}"
+        f" ({run.get('target', '?')}), {when}, {units.seconds(series['bin_seconds'] * series['bin_count'])}{sabotage}"
     )
 
 
@@ -139,55 +140,56 @@ def _mark(holding: Holding) -> str:
 
 
 def _counts(properties: Sequence[Property]) -> str:
-    count = Counter(one.holding for one in properties)
+    count = Counter(prop.holding for prop in properties)
     return " ".join(f"<li>{_mark(holding)} {count[holding]}</li>" for holding in Holding if count[holding])
 
 
 def _cells(properties: Sequence[Property]) -> str:
     """Return every property as a cell; the table below says the same for those who cannot see it."""
     return "".join(
-        f'<a class="cell {_class(one.holding)}" href="#{one.anomaly}" title="{escape(ANOMALIES[one.anomaly].name)}:'
-        f' {one.holding.value}">{one.anomaly}<span>{_SIGNS[one.holding]}</span></a>'
-        for one in properties
+        f'<a class="cell {_class(prop.holding)}" href="#{prop.anomaly}" title="{escape(ANOMALIES[prop.anomaly].name)}:'
+        f' {prop.holding.value}">{prop.anomaly}<span>{_SIGNS[prop.holding]}</span></a>'
+        for prop in properties
     )
 
 
 def _properties(properties: Sequence[Property]) -> str:
     rows = []
     for family, name in _FAMILIES.items():
-        of = [one for one in properties if one.anomaly.startswith(family)]
+        of = [prop for prop in properties if prop.anomaly.startswith(family)]
         if of:
             rows += [f'<tr class="family"><th scope="rowgroup" colspan="5">{name}</th></tr>', *map(_property, of)]
     return "\n".join(rows)
 
 
-def _property(one: Property) -> str:
-    known = ANOMALIES[one.anomaly]
-    why = {Holding.ALLOWED: f"Allowed: {one.allowed_because}.", Holding.NOT_EXERCISED: f"{NOT_EXERCISED}."}
-    note = why.get(one.holding, "")
+def _property(prop: Property) -> str:
+    known = ANOMALIES[prop.anomaly]
+    why = {Holding.ALLOWED: f"Allowed: {prop.allowed_because}.", Holding.NOT_EXERCISED: f"{NOT_EXERCISED}."}
+    note = why.get(prop.holding, "")
     return (
-        f'<tr id="{known.id}" class="{_class(one.holding)}"><td class="id">{known.id}</td>'
+        f'<tr id="{known.id}" class="{_class(prop.holding)}"><td class="id">{known.id}</td>'
         f'<th scope="row">{escape(known.name)}<small>{escape(known.definition)} {escape(note)}</small></th>'
-        f'<td>{_mark(one.holding)}</td><td class="number" data-title="found">{one.violation_count:,}</td>'
-        f'<td class="number" data-title="of opportunities">{one.opportunities:,}</td></tr>'
+        f'<td>{_mark(prop.holding)}</td><td class="number" data-title="found">{prop.violation_count:,}</td>'
+        f'<td class="number" data-title="of opportunities">{prop.opportunities:,}</td></tr>'
     )
 
 
-def _figure(one: Figure, kind: str = "") -> str:
-    return f"<figure{kind}><h3>{escape(one.title)}</h3>{one.svg}<figcaption>{escape(one.told)}</figcaption></figure>"
+def _figure(figure: Figure, kind: str = "") -> str:
+    caption = f"<figcaption>{escape(figure.description)}</figcaption>"
+    return f"<figure{kind}><h3>{escape(figure.title)}</h3>{figure.svg}{caption}</figure>"
 
 
-def _over_time(said: Series) -> list[Figure]:
+def _over_time(series: Series) -> list[Figure]:
     return [
-        figures.throughput(said),
-        figures.backlog(said),
-        *(figures.latency(said, queue, name=f"latency-{at}") for at, queue in enumerate(said["queues"])),
+        figures.throughput(series),
+        figures.backlog(series),
+        *(figures.latency(series, queue, name=f"latency-{index}") for index, queue in enumerate(series["queues"])),
     ]
 
 
-def _by_rank(said: Series) -> list[Figure]:
-    drawn = (figures.ranks(said, queue, name=f"rank-{at}") for at, queue in enumerate(said["queues"]))
-    return [one for one in drawn if one is not None]
+def _by_rank(series: Series) -> list[Figure]:
+    drawn = (figures.ranks(series, queue, name=f"rank-{index}") for index, queue in enumerate(series["queues"]))
+    return [item for item in drawn if item is not None]
 
 
 def _table(table: Table) -> str:
@@ -204,11 +206,13 @@ def _table(table: Table) -> str:
     )
 
 
-def _anomalies(verdict: Verdict, said: Series) -> str:
+def _anomalies(verdict: Verdict, series: Series) -> str:
     if not verdict.violations:
         return '<p class="soft">None to show.</p>'
-    shown = [_anomaly(one, said, at) for at, one in enumerate(verdict.violations)]
-    found = sum(one.violation_count for one in verdict.properties if one.holding in (Holding.VIOLATED, Holding.CROSSED))
+    shown = [_anomaly(violation, series, index) for index, violation in enumerate(verdict.violations)]
+    found = sum(
+        prop.violation_count for prop in verdict.properties if prop.holding in (Holding.VIOLATED, Holding.CROSSED)
+    )
     note = f"{units.plural(found, 'anomaly').replace('anomalys', 'anomalies')} found"
     return (
         f'<p class="soft">{note}, {len(shown)} shown: the first of each kind.</p>'
@@ -216,27 +220,27 @@ def _anomalies(verdict: Verdict, said: Series) -> str:
     )
 
 
-def _anomaly(one: Violation, said: Series, at: int) -> str:
-    known = ANOMALIES[one.anomaly]
-    drawn = timeline.draw(one, said, name=f"timeline-{at}") if at < _TIMELINES_MAX else None
-    messages = ", ".join(f"#{idx}" if idx >= 0 else "the end marker" for idx in one.idxs)
-    where = f"group {one.message_group_id}, {one.queue or 'all queues'}, {messages or 'no single message'}"
-    witness = "".join(f"<li>{escape(event_line(event.as_dict()).replace('`', ''))}</li>" for event in one.witness)
+def _anomaly(violation: Violation, series: Series, index: int) -> str:
+    known = ANOMALIES[violation.anomaly]
+    drawn = timeline.draw(violation, series, name=f"timeline-{index}") if index < _TIMELINES_MAX else None
+    messages = ", ".join(f"#{idx}" if idx >= 0 else "the end marker" for idx in violation.idxs)
+    where = f"group {violation.message_group_id}, {violation.queue or 'all queues'}, {messages or 'no single message'}"
+    witness = "".join(f"<li>{escape(event_line(event.as_dict()).replace('`', ''))}</li>" for event in violation.witness)
     return (
         f'<article class="anomaly"><h3><a href="#{known.id}">{known.id}</a> {escape(known.name)}</h3>'
-        f"<p><strong>{escape(one.sentence)}</strong><br><span class='soft'>{escape(where)}</span></p>"
+        f"<p><strong>{escape(violation.sentence)}</strong><br><span class='soft'>{escape(where)}</span></p>"
         f"{drawn.svg if drawn is not None else ''}"
-        f"<details><summary>{units.plural(len(one.witness), 'event')} that show it</summary>"
+        f"<details><summary>{units.plural(len(violation.witness), 'event')} that show it</summary>"
         f'<ol class="witness">{witness}</ol></details></article>'
     )
 
 
-def _trouble(verdict: Verdict, said: Series) -> str:
+def _failures(verdict: Verdict, series: Series) -> str:
     """Return what had to be tried again, was throttled, or came again."""
-    drawn = figures.failures(said)
-    again = {queue: sum(of["again"]) for queue, of in said["queues"].items()}
+    drawn = figures.failures(series)
+    again = {queue: sum(of["again"]) for queue, of in series["queues"].items()}
     rows = [
-        *((f"failed with {code}", f"{sum(counts):,}") for code, counts in said["failed"].items()),
+        *((f"failed with {code}", f"{sum(counts):,}") for code, counts in series["failed"].items()),
         *((f"received again from {queue}", f"{count:,}") for queue, count in again.items() if count),
     ]
     calls = verdict.measures.get("calls")
@@ -261,7 +265,7 @@ def _thresholds(rows: Sequence[Held]) -> str:
     body = "".join(
         f'<tr><td class="id"><a href="#{row.anomaly}">{row.anomaly}</a></td><th scope="row">{escape(row.what)}</th>'
         f'<td data-title="seen">{escape(row.seen)}</td><td data-title="allowed">{escape(row.allowed)}</td>'
-        f"<td>{_mark(Holding.HOLDS if row.is_kept else Holding.CROSSED)}</td></tr>"
+        f"<td>{_mark(Holding.HOLDS if row.is_met else Holding.CROSSED)}</td></tr>"
         for row in rows
     )
     return (
@@ -273,7 +277,7 @@ def _thresholds(rows: Sequence[Held]) -> str:
 
 def _deviations(verdict: Verdict) -> str:
     known = verdict.run.get("known_deviations", {})
-    allowed = {one.anomaly: one.allowed_because for one in verdict.properties if one.allowed_because is not None}
+    allowed = {prop.anomaly: prop.allowed_because for prop in verdict.properties if prop.allowed_because is not None}
     both = {**allowed, **known, **verdict.run.get("allowed", {})}
     if not both:
         return '<p class="soft">None are known of this target, and the profile allows none.</p>'
@@ -300,21 +304,21 @@ def _environment(verdict: Verdict) -> str:
     return _pairs((name, str(value)) for name, value in rows if value is not None)
 
 
-def _measuring(verdict: Verdict, said: Series) -> str:
-    not_judged = ", ".join(f"{one.id} {one.name}" for one in ANOMALIES.values() if not one.is_judged)
+def _measuring(verdict: Verdict, series: Series) -> str:
+    not_judged = ", ".join(f"{anomaly.id} {anomaly.name}" for anomaly in ANOMALIES.values() if not anomaly.is_judged)
     warm_up = (
         "There was no warm-up."
-        if said["warm_up"] is None
-        else f"The warm-up, until {units.seconds(said['warm_up'][1])}, is shaded;"
+        if series["warm_up"] is None
+        else f"The warm-up, until {units.seconds(series['warm_up'][1])}, is shaded;"
         " it is in no percentile by group, no measure and no threshold."
     )
     return _list(
         [
             "Latency is from the instant the plan intended a message to be published, not from when that succeeded,"
             " to its first receive from a queue.",
-            f"Percentiles are approximate: the rank is off by at most 1 / {said['accuracy']:,} of a bin's messages,"
-            f" so they are exact in bins of at most {said['accuracy'] // 2:,}. The largest is exact.",
-            f"A bin is {said['bin_seconds']:g} s; the last one may be shorter than that, and its rate look lower.",
+            f"Percentiles are approximate: the rank is off by at most 1 / {series['accuracy']:,} of a bin's messages,"
+            f" so they are exact in bins of at most {series['accuracy'] // 2:,}. The largest is exact.",
+            f"A bin is {series['bin_seconds']:g} s; the last one may be shorter than that, and its rate look lower.",
             warm_up,
             f"Not judged, because no run records it: {not_judged}.",
             f"The program that judged ended with exit code {verdict.exit_code}.",

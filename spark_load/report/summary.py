@@ -48,7 +48,7 @@ _MARKUP = re.compile(r"[\\`*_\[\]<>|~&#]")
 
 def escaped(text: str) -> str:
     """Return text as Markdown that shows it as it is, in one line: ids, names and errors come from outside."""
-    printable = "".join(one if one.isprintable() else "\N{REPLACEMENT CHARACTER}" for one in " ".join(text.split()))
+    printable = "".join(name if name.isprintable() else "\N{REPLACEMENT CHARACTER}" for name in " ".join(text.split()))
     return _MARKUP.sub(r"\\\g<0>", printable)
 
 
@@ -91,8 +91,8 @@ def _violations(verdict: Verdict) -> str:
     return "\n".join(lines)
 
 
-def event_line(said: Mapping[str, Any], told: Callable[[str], str] = str) -> str:
-    """Return a witness, given by its fields that say something, in one line; their values as `told` tells them."""
+def event_line(event: Mapping[str, Any], quote: Callable[[str], str] = str) -> str:
+    """Return a witness, given by its fields that say something, in one line; their values as `quote` tells them."""
     shown = (
         "worker",
         "queue",
@@ -105,8 +105,8 @@ def event_line(said: Mapping[str, Any], told: Callable[[str], str] = str) -> str
         "receive_count",
         "body_hash",
     )
-    fields = ", ".join(f"{name}={told(str(said[name]))}" for name in shown if name in said)
-    return f"`{said['kind']}` {fields}"
+    fields = ", ".join(f"{name}={quote(str(event[name]))}" for name in shown if name in event)
+    return f"`{event['kind']}` {fields}"
 
 
 def _properties(verdict: Verdict) -> str:
@@ -181,23 +181,23 @@ def means(verdict: Verdict) -> str:
 
 def reasons(verdict: Verdict) -> list[str]:
     """Return why the verdict is what it is: what was broken or crossed, and what is not known."""
-    told = [one for one in verdict.properties if one.holding in (Holding.VIOLATED, Holding.CROSSED)]
+    broken = [prop for prop in verdict.properties if prop.holding in (Holding.VIOLATED, Holding.CROSSED)]
     found = [
-        f"{one.anomaly} {ANOMALIES[one.anomaly].name}: found {units.times(one.violation_count)}"
-        f" in {one.opportunities:,} opportunities. {ANOMALIES[one.anomaly].definition}"
-        for one in sorted(told, key=lambda one: one.holding is Holding.CROSSED)
+        f"{prop.anomaly} {ANOMALIES[prop.anomaly].name}: found {units.times(prop.violation_count)}"
+        f" in {prop.opportunities:,} opportunities. {ANOMALIES[prop.anomaly].definition}"
+        for prop in sorted(broken, key=lambda prop: prop.holding is Holding.CROSSED)
     ]
     unknown = [f"Not known: {reason}" for reason in verdict.unknowns]
-    return [*found, *verdict.crossed, *unknown, *([] if told else [exercised(verdict)])]
+    return [*found, *verdict.crossed, *unknown, *([] if broken else [exercised(verdict)])]
 
 
 def exercised(verdict: Verdict) -> str:
     """Return how much of what can be judged this run gave an opportunity to fail."""
     judged = len(verdict.properties)
-    tried = [one for one in verdict.properties if one.opportunities]
+    tried = [prop for prop in verdict.properties if prop.opportunities]
     return (
         f"{len(tried)} of {judged} judged properties were exercised,"
-        f" with {sum(one.opportunities for one in tried):,} opportunities to fail in all."
+        f" with {sum(prop.opportunities for prop in tried):,} opportunities to fail in all."
     )
 
 
@@ -213,14 +213,14 @@ class Held:
         what: was measured, and where.
         seen: with its unit.
         allowed: with its unit.
-        is_kept: whether it is within.
+        is_met: whether it is within.
     """
 
     anomaly: str
     what: str
     seen: str
     allowed: str
-    is_kept: bool
+    is_met: bool
 
 
 def held(verdict: Verdict) -> list[Held]:
@@ -230,16 +230,16 @@ def held(verdict: Verdict) -> list[Held]:
     rows = []
     for anomaly, what, value in _measured(verdict.measures):
         if anomaly in limits:
-            told = "{:.2%}".format if anomaly == "H6" else units.seconds
+            found = "{:.2%}".format if anomaly == "H6" else units.seconds
             limit = limits[anomaly]
-            seen, allowed = told(value), f"at most {told(limit)}"
-            rows.append(Held(anomaly=anomaly, what=what, seen=seen, allowed=allowed, is_kept=value <= limit))
-    for one in verdict.properties:
-        if one.anomaly in _WAITS.keys() & limits.keys():
-            seen = f"{units.times(one.violation_count)} longer" if one.violation_count else "never longer"
-            allowed, is_kept = f"at most {units.seconds(limits[one.anomaly])}", one.holding is not Holding.CROSSED
+            seen, allowed = found(value), f"at most {found(limit)}"
+            rows.append(Held(anomaly=anomaly, what=what, seen=seen, allowed=allowed, is_met=value <= limit))
+    for prop in verdict.properties:
+        if prop.anomaly in _WAITS.keys() & limits.keys():
+            seen = f"{units.times(prop.violation_count)} longer" if prop.violation_count else "never longer"
+            allowed, is_kept = f"at most {units.seconds(limits[prop.anomaly])}", prop.holding is not Holding.CROSSED
             rows.append(
-                Held(anomaly=one.anomaly, what=_WAITS[one.anomaly], seen=seen, allowed=allowed, is_kept=is_kept)
+                Held(anomaly=prop.anomaly, what=_WAITS[prop.anomaly], seen=seen, allowed=allowed, is_met=is_kept)
             )
     return sorted(rows, key=lambda row: list(THRESHOLDS).index(row.anomaly))
 

@@ -26,7 +26,7 @@ _TONES = {
     "delete": "var(--ink)",
 }
 
-type Said = Mapping[str, Any]
+type EventFields = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,35 +37,35 @@ class _Drawn:
     is_thin: bool = False
 
 
-def draw(violation: Violation, said: Series, *, name: str) -> Figure | None:
-    """Return the timeline as a figure; None when there is no event with a time to draw."""
-    laid = lay_out(violation, said)
+def draw(violation: Violation, run_series: Series, *, name: str) -> Figure | None:
+    """Return the timeline as a figure; None when there is not an event with a time to draw."""
+    laid = lay_out(violation, run_series)
     if laid is None:
         return None
     title = f"{ANOMALIES[violation.anomaly].name} in group {violation.message_group_id}"
-    return Figure(title, violation.sentence, charts.svg(laid, name=name, title=title, told=violation.sentence))
+    return Figure(title, violation.sentence, charts.svg(laid, name=name, title=title, description=violation.sentence))
 
 
-def lay_out(violation: Violation, said: Series) -> alt.LayerChart | None:
+def lay_out(violation: Violation, series: Series) -> alt.LayerChart | None:
     """Return the timeline as a chart that is not drawn yet."""
-    events = _events(violation, said["groups"].get(violation.message_group_id, ()))
+    events = _events(violation, series["groups"].get(violation.message_group_id, ()))
     events = _about(events, violation)
     if not events:
         return None
     window = _window(events)
-    short = units.short_names(list(said["queues"]))
+    short = units.short_names(list(series["queues"]))
     rows: dict[tuple[int, int, str], str] = {}
     drawn: list[_Drawn] = []
     for event in events:
         place = "publish" if event["kind"] == Kind.PUBLISHED else short.get(event["queue"], event["queue"])
         row = f"{place} {_message(event['idx'])}"
-        rows[_order(event, said)] = row
-        drawn += _bars(event, events, row, violation, said)
-    origin = said["started_at_us"]
-    shown = [_Drawn(_cut(one.bar, window, origin), one.is_thin) for one in drawn]
+        rows[_order(event, series)] = row
+        drawn += _bars(event, events, row, violation, series)
+    origin = series["started_at_us"]
+    shown = [_Drawn(_cut(drawing.bar, window, origin), drawing.is_thin) for drawing in drawn]
     return charts.timeline(
-        [one.bar for one in shown if not one.is_thin],
-        thin=[one.bar for one in shown if one.is_thin],
+        [drawing.bar for drawing in shown if not drawing.is_thin],
+        thin=[drawing.bar for drawing in shown if drawing.is_thin],
         rows=[rows[key] for key in sorted(rows)],
         tones=_TONES,
         x=Axis(
@@ -79,9 +79,9 @@ def _message(idx: int) -> str:
     return "end" if is_end_marker(idx) else f"#{idx}"
 
 
-def _order(event: Said, said: Series) -> tuple[int, int, str]:
+def _order(event: EventFields, series: Series) -> tuple[int, int, str]:
     """Return where a row stands: publishes first, then the queues as declared, then the others; end markers last."""
-    queues = list(said["queues"])
+    queues = list(series["queues"])
     if event["kind"] == Kind.PUBLISHED:
         place = -1
     else:
@@ -90,26 +90,27 @@ def _order(event: Said, said: Series) -> tuple[int, int, str]:
     return place, 2**62 - idx if is_end_marker(idx) else idx, event["queue"]
 
 
-def _events(violation: Violation, stored: Sequence[Said]) -> list[Said]:
+def _events(violation: Violation, stored: Sequence[EventFields]) -> list[EventFields]:
     """Return the group's events, those of the witness among them once."""
-    found: dict[tuple[object, ...], Said] = {}
-    for event in (*stored, *(one.as_dict() for one in violation.witness)):
+    found: dict[tuple[object, ...], EventFields] = {}
+    for event in (*stored, *(entry.as_dict() for entry in violation.witness)):
         if event.get("invoked_at_us") is not None and event.get("idx") is not None and event.get("queue") is not None:
             key = tuple(event.get(name) for name in ("kind", "call_id", "batch_position", "idx", "queue"))
             found.setdefault(key, event)
     return sorted(found.values(), key=lambda event: event["invoked_at_us"])
 
 
-def _about(events: Sequence[Said], violation: Violation) -> list[Said]:
+def _about(events: Sequence[EventFields], violation: Violation) -> list[EventFields]:
     """Return the events of the messages in question and their neighbours, where it happened."""
-    witnesses = [one for one in violation.witness if one.idx is not None]
-    asked = list(dict.fromkeys([*violation.idxs, *(one.idx for one in witnesses if one.idx is not None)]))
-    asked = asked[:_MESSAGES_MAX]
+    witnesses = [event for event in violation.witness if event.idx is not None]
+    shown_idxs = list(dict.fromkeys([*violation.idxs, *(event.idx for event in witnesses if event.idx is not None)]))
+    shown_idxs = shown_idxs[:_MESSAGES_MAX]
     others = sorted(
-        {event["idx"] for event in events} - set(asked), key=lambda idx: min(abs(idx - one) for one in asked or [0])
+        {event["idx"] for event in events} - set(shown_idxs),
+        key=lambda idx: min(abs(idx - item) for item in shown_idxs or [0]),
     )
-    idxs = {*asked, *others[: max(0, min(2, _MESSAGES_MAX - len(asked)))]}
-    places = {one.queue for one in witnesses if one.kind != Kind.PUBLISHED} | (
+    idxs = {*shown_idxs, *others[: max(0, min(2, _MESSAGES_MAX - len(shown_idxs)))]}
+    places = {event.queue for event in witnesses if event.kind != Kind.PUBLISHED} | (
         set() if violation.queue is None else {violation.queue}
     )
     return [
@@ -119,41 +120,45 @@ def _about(events: Sequence[Said], violation: Violation) -> list[Said]:
     ]
 
 
-def _window(events: Sequence[Said]) -> tuple[float, float]:
+def _window(events: Sequence[EventFields]) -> tuple[float, float]:
     """Return from when to when is shown: every call, and a little around them. Leases are cut."""
-    instants = [at for event in events for at in (event["invoked_at_us"], event.get("responded_at_us")) if at]
+    instants = [
+        instant for event in events for instant in (event["invoked_at_us"], event.get("responded_at_us")) if instant
+    ]
     margin = max(10_000, 0.06 * (max(instants) - min(instants)))
     return min(instants) - margin, max(instants) + margin
 
 
 def _cut(bar: Bar, window: tuple[float, float], origin: int) -> Bar:
     """Return the bar as far as it is in the picture, in seconds, and wide enough to be seen."""
-    began, ended = (min(max(at, window[0]), window[1]) for at in (bar.began, bar.ended))
+    began, ended = (min(max(instant, window[0]), window[1]) for instant in (bar.began, bar.ended))
     if bar.ended > bar.began:
         ended = max(ended, began + _VISIBLE_SHARE * (window[1] - window[0]))
     return Bar(row=bar.row, tone=bar.tone, began=(began - origin) / _US, ended=(ended - origin) / _US)
 
 
-def _bars(event: Said, events: Sequence[Said], row: str, violation: Violation, said: Series) -> list[_Drawn]:
+def _bars(
+    event: EventFields, events: Sequence[EventFields], row: str, violation: Violation, series: Series
+) -> list[_Drawn]:
     """Return what is drawn of one event."""
     invoked, responded = event["invoked_at_us"], event.get("responded_at_us")
     kind, is_ok = event["kind"], event.get("outcome", Outcome.OK) == Outcome.OK
     if kind == Kind.RECEIVED:
         tone = "in question" if event["idx"] in violation.idxs else "leased"
         began = invoked if responded is None else responded
-        lease = Bar(row=row, tone=tone, began=began, ended=max(began, _lease_end(event, events, said)))
+        lease = Bar(row=row, tone=tone, began=began, ended=max(began, _lease_end(event, events, series)))
         return [_Drawn(Bar(row=row, tone="receive call", began=invoked, ended=began), is_thin=True), _Drawn(lease)]
     if kind == Kind.PUBLISHED:
-        asked = "in question" if event["idx"] in violation.idxs else "publish"
-        tone = asked if is_ok else "no answer, or failed"
+        label = "in question" if event["idx"] in violation.idxs else "publish"
+        tone = label if is_ok else "no answer, or failed"
         return [_Drawn(Bar(row=row, tone=tone, began=invoked, ended=max(invoked + 1_000, responded or 0)))]
     tone = "delete" if is_ok else "no answer, or failed"
     return [_Drawn(Bar(row=row, tone=tone, began=invoked, ended=invoked))]
 
 
-def _lease_end(event: Said, events: Sequence[Said], said: Series) -> int:
+def _lease_end(event: EventFields, events: Sequence[EventFields], series: Series) -> int:
     """Return when the lease ended, as far as the events tell: by a delete, or when its time was over."""
-    seconds: int = event.get("visibility_timeout_seconds", said["visibility"].get(event["queue"], 0))
+    seconds: int = event.get("visibility_timeout_seconds", series["visibility"].get(event["queue"], 0))
     over = [int(event["invoked_at_us"]) + seconds * _US]
     handle = event.get("receipt_handle_hash")
     over += [

@@ -47,6 +47,6 @@ def short_names(names: Sequence[str]) -> dict[str, str]:
     words = [name.removesuffix(".fifo").split("-") for name in names]
     alike = 0
     if len(names) > 1:
-        while all(len(one) > alike + 1 and one[alike] == words[0][alike] for one in words):
+        while all(len(word) > alike + 1 and word[alike] == words[0][alike] for word in words):
             alike += 1
-    return {name: "-".join(one[alike:]) for name, one in zip(names, words, strict=True)}
+    return {name: "-".join(word[alike:]) for name, word in zip(names, words, strict=True)}

@@ -34,9 +34,9 @@ from spark_load.profiles.profile import NamedProfile, Profile
 from spark_load.publish import job as publish_job
 from spark_load.publish.bodies import run_of
 from spark_load.run import resume
-from spark_load.run.phases import Watch, last_line, offer, slots
+from spark_load.run.phases import Watch, last_line, run_phases, slots
 from spark_load.run.stored import Stored, find_stored, store
-from spark_load.runtime.deployment import Site
+from spark_load.runtime.deployment import Deployment
 from spark_load.runtime.task_context import Run
 
 __all__ = [
@@ -53,7 +53,7 @@ __all__ = [
     "slots",
 ]
 
-TASK_MODULES = tuple(one.__name__ for one in (consume_job, publish_job, compaction, buckets, groups))
+TASK_MODULES = tuple(module_type.__name__ for module_type in (consume_job, publish_job, compaction, buckets, groups))
 """Names of the modules whose functions run in Spark's tasks: for a session to load beforehand."""
 _UNFINISHED = "the driver did not live to see the end of the load"
 _STOPPED = "it was stopped before its end"
@@ -80,8 +80,8 @@ def make_folder(runs: Path, environment: Environment, profile: str, clock: Clock
     Raises:
         HistoryError: it cannot be made or written to.
     """
-    at = datetime.fromtimestamp(clock.now_us() / 1e6, tz=UTC)
-    folder = runs.resolve() / f"{at:%Y%m%dT%H%M%S}-{environment.name}-{profile}"
+    started_at = datetime.fromtimestamp(clock.now_us() / 1e6, tz=UTC)
+    folder = runs.resolve() / f"{started_at:%Y%m%dT%H%M%S}-{environment.name}-{profile}"
     try:
         folder.mkdir(parents=True)
         (folder / RUN_FILE).touch()
@@ -97,7 +97,7 @@ def run_load(
     *,
     folder: Path,
     environment: Environment,
-    site: Site,
+    deployment: Deployment,
     named: NamedProfile,
     seed: int,
     target: str,
@@ -111,7 +111,7 @@ def run_load(
         spark: a session with at least `slots(profile, site)` slots.
         folder: of the run, from `make_folder`.
         environment: what is loaded.
-        site: where it is deployed.
+        deployment: where it is deployed.
         named: the profile.
         seed: the same seed makes the same messages.
         target: key into `sluice.deviations`.
@@ -129,7 +129,7 @@ def run_load(
     run = Run(
         id=_new_id(folder, profile),
         folder=folder,
-        site=site,
+        deployment=deployment,
         plan=Plan(profile, seed),
         clock_id=clock_id(),
         clock_offset_us=wall_minus_monotonic_us(),
@@ -138,11 +138,11 @@ def run_load(
     )
     expectation = Expectation(
         run=run.id,
-        queues=tuple(site.queue_urls),
-        visibility_timeout_seconds=dict(site.visibility_timeout_seconds),
-        dead_letter_queues=dict(site.dead_letter_queues),
-        subscription_dead_letter_queues=dict(site.undelivered_queues),
-        effects_recorded=tuple(site.queue_urls),
+        queues=tuple(deployment.queue_urls),
+        visibility_timeout_seconds=dict(deployment.visibility_timeout_seconds),
+        dead_letter_queues=dict(deployment.dead_letter_queues),
+        subscription_dead_letter_queues=dict(deployment.undelivered_queues),
+        effects_recorded=tuple(deployment.queue_urls),
         fan_out_skew_seconds_max=profile.fan_out_skew_seconds_max,
         passed_over_seconds_max=profile.passed_over_seconds_max,
         stuck_seconds_max=profile.stuck_seconds_max,
@@ -151,7 +151,7 @@ def run_load(
         "run": run.id,
         "environment": environment.name,
         "target": target,
-        "endpoint_url": site.endpoint_url,
+        "endpoint_url": deployment.endpoint_url,
         "profile_name": named.name,
         "profile": profile.as_json(),
         "seed": seed,
@@ -159,9 +159,9 @@ def run_load(
         "saboteur": saboteur,
         "attempts": 1,
         "clock": {"id": run.clock_id, "offset_us": run.clock_offset_us},
-        "topic_arn": site.topic_arn,
+        "topic_arn": deployment.topic_arn,
         "recorders": run.recorders(),
-        "max_receive_count": dict(site.max_receive_count),
+        "max_receive_count": dict(deployment.max_receive_count),
         "versions": {name: version(name) for name in ("pyspark", "boto3", "pyarrow")}
         | {"python": platform.python_version()},
         "machine": {"system": platform.platform(terse=True), "processor": platform.machine(), "cores": os.cpu_count()},
@@ -170,14 +170,16 @@ def run_load(
         return _carry_out(spark, run, described, expectation, watch)
 
 
-def resume_load(spark: SparkSession, stored: Stored, *, environment: Environment, site: Site, watch: Watch) -> Verdict:
+def resume_load(
+    spark: SparkSession, stored: Stored, *, environment: Environment, deployment: Deployment, watch: Watch
+) -> Verdict:
     """Go on with a run that broke, judge all of it, and write its verdict; return it.
 
     Args:
         spark: as for `run_load`.
         stored: the run.
         environment: it loaded.
-        site: where that is deployed; its queues hold what the run left there.
+        deployment: where that is deployed; its queues hold what the run left there.
         watch: told how far the run is.
 
     Raises:
@@ -189,12 +191,12 @@ def resume_load(spark: SparkSession, stored: Stored, *, environment: Environment
     """
     described = dict(stored.described)
     with resume.held(stored.folder):
-        resume.check_broken(described, stored.folder, site)
+        resume.check_broken(described, stored.folder, deployment)
         clock = SystemClock(described["clock"]["offset_us"])
         run = Run(
             id=stored.expectation.run,
             folder=stored.folder,
-            site=site,
+            deployment=deployment,
             plan=stored.plan,
             clock_id=clock_id(),
             clock_offset_us=clock.offset_us,
@@ -207,7 +209,7 @@ def resume_load(spark: SparkSession, stored: Stored, *, environment: Environment
         resume.check_time(done, environment, clock.now_us())
         run = replace(run, resumed_at_us=resume.next_offset_us(spark, run, publish_job.plan_rows(spark, run)))
         run = replace(run, begin_by_us=resume.begin_by_us(spark, run, publish_job.plan_rows(spark, run)))
-        resume.tell_board(run.board(clock), done)
+        resume.report_resumed_progress(run.coordinator(clock), done)
         described |= {"attempts": run.attempt + 1}
         return _carry_out(spark, run, described, stored.expectation, watch)
 
@@ -217,7 +219,7 @@ def _carry_out(
 ) -> Verdict:
     store(run.folder, described, expectation, [_UNFINISHED])
     try:
-        offered = offer(spark, run, watch)
+        offered = run_phases(spark, run, watch)
     except KeyboardInterrupt:
         store(run.folder, described, expectation, [_STOPPED])
         raise RunStopped(run.folder) from None
@@ -264,11 +266,11 @@ def aggregate(spark: SparkSession, stored: Stored, verdict: Verdict) -> Series:
     """
     try:
         history = reader(spark).parquet(str(stored.folder / HISTORY))
-        said = series(history, expectation=stored.expectation, violations=verdict.violations)
+        run_series = series(history, expectation=stored.expectation, violations=verdict.violations)
     except (PySparkException, Py4JError) as error:
         raise HistoryError(
             f"the history in {stored.folder / HISTORY} cannot be read ({last_line(error)});"
             f" make it again from its journals: sluice check {stored.folder}"
         ) from error
-    report.write_series(said, stored.folder)
-    return said
+    report.write_series(run_series, stored.folder)
+    return run_series

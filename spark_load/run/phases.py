@@ -1,4 +1,4 @@
-"""The load itself, step by step: warm up, publish, drain, see to the dead letters.
+"""The phases of a load test: warm up, publish, drain, handle dead letters.
 
 Publishers and consumers are two jobs at once. The driver says when each step begins and watches how far they are; what
 it sees is for whoever waits, and for knowing when to go on. Only journals count for the verdict.
@@ -27,8 +27,8 @@ from spark_load.profiles.profile import Profile
 from spark_load.publish.job import plan_rows, publish
 from spark_load.run import resume
 from spark_load.runtime.coordinator import EARLIER, Progress
-from spark_load.runtime.deployment import Site
-from spark_load.runtime.task_context import DRIVER, Desk, Run, desk
+from spark_load.runtime.deployment import Deployment
+from spark_load.runtime.task_context import DRIVER, Run, TaskContext, task_context
 
 _READY_SECONDS = 180
 _LEAD_US = 500_000
@@ -55,28 +55,28 @@ class Offered:
     recorders: dict[str, str | None]
 
 
-def slots(profile: Profile, site: Site) -> int:
+def slots(profile: Profile, deployment: Deployment) -> int:
     """Return how many Spark tasks of a load test run at once."""
-    consumers = 0 if profile.consumer == "worker" else profile.consumers_per_queue * len(site.queue_urls)
+    consumers = 0 if profile.consumer == "worker" else profile.consumers_per_queue * len(deployment.queue_urls)
     return profile.publish_tasks + consumers
 
 
-def offer(spark: SparkSession, run: Run, watch: Watch) -> Offered:
-    """Offer the load and return how it went; a step that fails does not keep the others from being recorded.
+def run_phases(spark: SparkSession, run: Run, watch: Watch) -> Offered:
+    """Run all phases and return the result; a phase that fails does not stop the recording of the others.
 
     Runs on the driver, for the duration of the load and the drain. Ctrl-C ends both jobs first, and then this.
     """
     late: list[str] = []
-    offering: _Offering | None = None
+    load_phases: LoadPhases | None = None
     try:
-        with _interruptible(), desk(run, DRIVER) as at, ThreadPoolExecutor(2) as pool:
-            offering = _Offering(spark, run, at, watch, pool)
-            late += offering.carry_out()
+        with _interruptible(), task_context(run, DRIVER) as context, ThreadPoolExecutor(2) as pool:
+            load_phases = LoadPhases(spark, run, context, watch, pool)
+            late += load_phases.carry_out()
     except HistoryError as error:
         late.append(str(error))
-    if offering is None:
+    if load_phases is None:
         return Offered(tuple(late), {})
-    return Offered((*late, *offering.failures()), offering.recorders())
+    return Offered((*late, *load_phases.failures()), load_phases.recorders())
 
 
 @contextmanager
@@ -92,12 +92,14 @@ def _interruptible() -> Iterator[None]:
         signal.signal(signal.SIGINT, before)
 
 
-class _Offering:
+class LoadPhases:
     """One run, from its driver's side."""
 
-    def __init__(self, spark: SparkSession, run: Run, at: Desk, watch: Watch, pool: ThreadPoolExecutor) -> None:
-        self._run, self._profile, self._at, self._board = run, run.plan.profile, at, at.board
-        self._spark, self._watch, self._clock = spark, watch, at.clock
+    def __init__(
+        self, spark: SparkSession, run: Run, context: TaskContext, watch: Watch, pool: ThreadPoolExecutor
+    ) -> None:
+        self._run, self._profile, self._context, self._coordinator = run, run.plan.profile, context, context.coordinator
+        self._spark, self._watch, self._clock = spark, watch, context.clock
         self._workers: list[Future[dict[str, str | None]]] = []
         if self._profile.consumer == "worker":
             self._workers = [pool.submit(work, run)]
@@ -106,7 +108,7 @@ class _Offering:
             self._consuming = pool.submit(consume(spark, run).collect)
         left = resume.left(spark, run, plan_rows(spark, run)) if run.attempt else None
         self._publishing: Future[Any] = pool.submit(publish(spark, run, left).collect)
-        self._letters = DeadLetters(at, run)
+        self._letters = DeadLetters(context, run)
         self._forgotten: Sequence[int] = ()
 
     def carry_out(self) -> list[str]:
@@ -119,7 +121,7 @@ class _Offering:
                 self.drain()
             except FAILURES as error:
                 late.append(last_line(error))
-            return late + self.see_to_dead_letters(is_drained=not late)
+            return late + self.handle_dead_letters(is_drained=not late)
         finally:
             self.end()
 
@@ -129,10 +131,10 @@ class _Offering:
         Raises:
             NotReached: they were not, or the warm-up did not come through.
         """
-        expected = slots(self._profile, self._run.site)
+        expected = slots(self._profile, self._run.deployment)
 
         def are_ready() -> bool:
-            present = [one for one in self._board.everyone() if one.role != EARLIER]
+            present = [task for task in self._coordinator.all_progress() if task.role != EARLIER]
             return self._is_any_over() or len(present) >= expected
 
         eventually(
@@ -142,14 +144,14 @@ class _Offering:
             clock=self._clock,
         )
         begin_us = self._begin_us()
-        self._board.start(begin_us)
+        self._coordinator.start(begin_us)
         self._forgotten = self._run.forgotten(begin_us)
         if self._profile.warm_up_count and not self._run.attempt:
             self._enter("warming up")
             self._await(
                 self._is_warm, self._profile.warm_up_seconds * _SLACK + _SLACK_SECONDS, "the warm-up to be consumed"
             )
-        self._board.measure(self._begin_us())
+        self._coordinator.measure(self._begin_us())
 
     def _begin_us(self) -> int:
         """Return when the plan begins, which is in the past where a run is resumed in the midst of it."""
@@ -159,7 +161,7 @@ class _Offering:
         if self._is_any_over():
             return True
         if self._workers:
-            published = sum(one.done for one in self._board.everyone() if one.role == "publish")
+            published = sum(task.done for task in self._coordinator.all_progress() if task.role == "publish")
             return published >= self._profile.warm_up_count and self._letters.are_queues_empty()
         return self._consumed("done") >= self._profile.warm_up_count * self._copies
 
@@ -193,7 +195,7 @@ class _Offering:
                 self._profile.drain_timeout_seconds,
             )
 
-    def see_to_dead_letters(self, *, is_drained: bool) -> list[str]:
+    def handle_dead_letters(self, *, is_drained: bool) -> list[str]:
         """Read every DLQ, bring back what is to come back, let the consumers end, and see that all is empty.
 
         Returns:
@@ -205,7 +207,7 @@ class _Offering:
             found = self._letters.read(keeps=keeps)
             if keeps:
                 self._bring_back(found)
-            self._board.finish()
+            self._coordinator.finish()
             eventually(
                 self._consuming.done,
                 timeout_seconds=_SETTLE_SECONDS,
@@ -221,7 +223,7 @@ class _Offering:
     def _bring_back(self, found: Mapping[str, int]) -> None:
         """Have dead letters moved back, and wait until they were handled, or nothing comes any more."""
         self._enter("redrive")
-        self._board.redriven()
+        self._coordinator.redriven()
         before = self._consumed("done")
         moved = self._letters.bring_back([queue for queue, count in found.items() if count])
         with suppress(NotReached):  # what was lost on the way is the judge's to tell
@@ -235,17 +237,17 @@ class _Offering:
             HistoryError: they could not be told to, and were ended.
         """
         try:
-            self._board.stop()
+            self._coordinator.stop()
         except HistoryError:
             self._spark.interruptAll()
             raise
         if not self._publishing.done() or not self._consuming.done():
-            self._watch("stopping", self._board.everyone())
+            self._watch("stopping", self._coordinator.all_progress())
 
     def failures(self) -> Iterator[str]:
         """Yield what was not published again, and why a job failed; when both are over."""
         if self._forgotten:
-            yield resume.told(self._forgotten)
+            yield resume.recorded_progress(self._forgotten)
         for name, job in (("consumers", self._consuming), ("publishers", self._publishing)):
             try:
                 job.result()
@@ -254,7 +256,12 @@ class _Offering:
 
     def recorders(self) -> dict[str, str | None]:
         """Return the recorders of the workers, to the queue each consumed."""
-        return {name: queue for one in self._workers if one.exception() is None for name, queue in one.result().items()}
+        return {
+            name: queue
+            for future in self._workers
+            if future.exception() is None
+            for name, queue in future.result().items()
+        }
 
     def _is_any_over(self) -> bool:
         return self._publishing.done() or self._consuming.done()
@@ -262,23 +269,23 @@ class _Offering:
     @property
     def _copies(self) -> int:
         """Return in how many queues a message arrives."""
-        return len(self._run.site.queue_urls) if self._profile.destination == "topic" else 1
+        return len(self._run.deployment.queue_urls) if self._profile.destination == "topic" else 1
 
     def _consumed(self, what: str) -> int:
         """Return how much the consumers say they have `done` or `ended`."""
-        return sum(getattr(one, what) for one in self._board.everyone() if one.queue is not None)
+        return sum(getattr(task, what) for task in self._coordinator.all_progress() if task.queue is not None)
 
     def _enter(self, phase: str) -> None:
         self._phase = phase
-        self._at.journal.add(
+        self._context.journal.add(
             kind=Kind.PHASE.value, invoked_at_us=self._clock.now_us(), detail=json.dumps({"phase": phase})
         )
-        self._at.journal.flush()
-        self._watch(phase, self._board.everyone())
+        self._context.journal.flush()
+        self._watch(phase, self._coordinator.all_progress())
 
     def _await(self, condition: Callable[[], bool], timeout_seconds: float, describe: str) -> None:
         def look() -> bool:
-            self._watch(self._phase, self._board.everyone())
+            self._watch(self._phase, self._coordinator.all_progress())
             return condition()
 
         eventually(
@@ -297,7 +304,7 @@ class _Offering:
         """
         consumed, since = -1, self._clock.monotonic()
         while not is_done() and not self._consuming.done():
-            self._watch(self._phase, self._board.everyone())
+            self._watch(self._phase, self._coordinator.all_progress())
             count = self._consumed("done")
             if count > consumed:
                 consumed, since = count, self._clock.monotonic()

@@ -1,4 +1,4 @@
-"""Go on with a run that broke: what its journals say was done, what of the plan is left, and when it is too late.
+"""Resume a broken run: what its journals record as done, what of the plan is left, and when it is too late.
 
 A message that was acknowledged is not published again, nor are its repeats. One whose last publish was never answered
 may be in the topic: while the service still remembers its deduplication id it is published again, which is safe;
@@ -27,8 +27,8 @@ from spark_load.folder.layout import EARLIER_HISTORY, JOURNALS, LOCK_FILE
 from spark_load.history.compaction import compact
 from spark_load.history.reading import reader
 from spark_load.publish.pacing import RETRY_SECONDS_MAX
-from spark_load.runtime.coordinator import EARLIER, Board, Progress
-from spark_load.runtime.deployment import Site
+from spark_load.runtime.coordinator import EARLIER, Progress, RunCoordinator
+from spark_load.runtime.deployment import Deployment
 from spark_load.runtime.task_context import Run
 
 RESENT_WITHIN_SECONDS = limits.DEDUPLICATION_WINDOW_SECONDS - RETRY_SECONDS_MAX - 5
@@ -56,8 +56,8 @@ class Done:
     published: int = 0
 
 
-def check_broken(described: Mapping[str, Any], folder: Path, site: Site) -> None:
-    """Make sure that a run broke, and that what it loaded is still what it was.
+def check_broken(described: Mapping[str, Any], folder: Path, deployment: Deployment) -> None:
+    """Require that a run broke, and that its environment has not changed.
 
     Raises:
         ConfigError: it was judged valid or invalid, its consumers were workers, its topic or clock is another one now,
@@ -65,22 +65,23 @@ def check_broken(described: Mapping[str, Any], folder: Path, site: Site) -> None
         HistoryError: its verdict cannot be read.
     """
     if missing := sorted({"clock", "transport", "attempts"} - described.keys()):
-        raise ConfigError(f"{folder.name} was recorded by an older version, without {missing[0]!r}; run it anew")
+        raise ConfigError(f"{folder.name} was recorded by an older version, without {missing[0]!r}; run it again")
     if described["clock"]["id"] != clock_id():
         raise ConfigError(
             f"{folder.name} began on another machine, or before this one was started again: two clocks cannot be"
-            " judged; run it anew"
+            " judged; run it again"
         )
     if (status := report.read_status(folder)) not in (None, Status.UNKNOWN):
-        raise ConfigError(f"{folder.name} was finished and is {status}, allowed is a run that broke; run it anew")
+        raise ConfigError(f"{folder.name} was finished and is {status}, allowed is a run that broke; run it again")
     if described["profile"]["consumer"] != "raw":
         raise ConfigError(
             f"the consumer of {folder.name} is {described['profile']['consumer']!r}, allowed is 'raw': workers keep"
-            " their own record of what they handled; run it anew"
+            " their own record of what they handled; run it again"
         )
-    if described["topic_arn"] != site.topic_arn:
+    if described["topic_arn"] != deployment.topic_arn:
         raise ConfigError(
-            f"{folder.name} loaded {described['topic_arn']}, and here is {site.topic_arn}; use the credentials and the"
+            f"{folder.name} loaded {described['topic_arn']}, and here is {deployment.topic_arn}; use the credentials"
+            f" and the"
             " endpoint of the run"
         )
 
@@ -94,7 +95,7 @@ def allowed(described: Mapping[str, Any]) -> dict[str, str]:
 
 @contextmanager
 def held(folder: Path) -> Iterator[None]:
-    """Keep every other process from working on a run.
+    """Lock a run against other processes.
 
     Raises:
         ConfigError: another one does.
@@ -119,8 +120,8 @@ def end_tasks(run: Run, clock: Clock) -> None:
         ConfigError: one still does, or there never was one.
     """
     if not run.journals.is_dir():
-        raise ConfigError(f"{run.folder.name} broke before anything was recorded; run it anew")
-    replace(run, attempt=run.attempt - 1).board(clock).stop()
+        raise ConfigError(f"{run.folder.name} broke before anything was recorded; run it again")
+    replace(run, attempt=run.attempt - 1).coordinator(clock).stop()
 
     seen, since = _sizes(run.journals), clock.monotonic()
 
@@ -165,7 +166,7 @@ def read(spark: SparkSession, run: Run) -> Done:
     )
     is_acked = (F.col("kind") == Kind.PUBLISHED.value) & (F.col("outcome") == Outcome.OK.value)
     if began is None or began["at"] is None:
-        raise HistoryError(f"the journals of {run.folder.name} are empty: nothing was begun; run it anew")
+        raise HistoryError(f"the journals of {run.folder.name} are empty: nothing was begun; run it again")
     return Done(
         began_at_us=began["at"],
         phases=frozenset(row["phase"] for row in phases),
@@ -176,21 +177,23 @@ def read(spark: SparkSession, run: Run) -> Done:
 
 
 def check_time(done: Done, environment: Environment, now_us: int) -> None:
-    """Make sure that going on can end well.
+    """Require that a resumed run can still become valid.
 
     Raises:
         ConfigError: it broke before anything was measured, in its redrive, or so long ago that messages are gone.
     """
     if "publishing" not in done.phases:
-        raise ConfigError("the run broke before its load began, and there is nothing to go on with; run it anew")
+        raise ConfigError("the run broke before its load began, so there is nothing to resume; run it again")
     if "redrive" in done.phases:
-        raise ConfigError("the run broke while dead letters were brought back, and nobody knows which; run it anew")
+        raise ConfigError(
+            "the run broke while dead letters were being moved back, and which ones is unknown; run it again"
+        )
     kept_seconds = min(consumer.message_retention_seconds for consumer in environment.consumers)
     seconds = (now_us - done.began_at_us) / 1e6
     if seconds > kept_seconds:
         raise ConfigError(
             f"the run began {seconds / 86_400:.1f} days ago, and its queues keep messages for"
-            f" {kept_seconds / 86_400:.1f}: what it left there is gone; run it anew"
+            f" {kept_seconds / 86_400:.1f}: what it left there is gone; run it again"
         )
 
 
@@ -228,26 +231,26 @@ def begin_by_us(spark: SparkSession, run: Run, rows: DataFrame) -> dict[int, int
     return {row["idx"]: row["by_us"] for row in found.collect()}
 
 
-def told(idxs: Sequence[int]) -> str:
+def recorded_progress(idxs: Sequence[int]) -> str:
     """Return which messages were not published again, and why, as a sentence."""
     named = ", ".join(map(str, idxs[:_NAMED_MAX])) + (", …" if len(idxs) > _NAMED_MAX else "")
     return (
         f"{len(idxs)} message(s) whose publish was never answered were not published again, for after"
         f" {limits.DEDUPLICATION_WINDOW_SECONDS} s each might have become a second message (idx {named}); to"
-        " know what became of them, run it anew"
+        " know what became of them, run it again"
     )
 
 
 def next_offset_us(spark: SparkSession, run: Run, rows: DataFrame) -> int:
     """Return when the first row that is left was planned; the end of the plan when none is."""
     first = left(spark, run, rows).agg(F.min("offset_us").alias("at")).first()
-    at: int | None = None if first is None else first["at"]
-    return round(run.plan.profile.publish_seconds * 1_000_000) if at is None else at
+    index: int | None = None if first is None else first["at"]
+    return round(run.plan.profile.publish_seconds * 1_000_000) if index is None else index
 
 
-def tell_board(board: Board, done: Done) -> None:
-    """Say on a new attempt's board what was published and consumed before it."""
-    board.say(Progress(worker=EARLIER, role=EARLIER, done=done.published), now=True)
+def report_resumed_progress(coordinator: RunCoordinator, done: Done) -> None:
+    """Report to a new attempt's coordinator what was published and consumed before."""
+    coordinator.report(Progress(worker=EARLIER, role=EARLIER, done=done.published), now=True)
     for queue in {*done.deleted, *done.ended}:
         progress = Progress(
             worker=f"{EARLIER}-{queue}",
@@ -256,4 +259,4 @@ def tell_board(board: Board, done: Done) -> None:
             done=done.deleted.get(queue, 0),
             ended=done.ended.get(queue, 0),
         )
-        board.say(progress, now=True)
+        coordinator.report(progress, now=True)

@@ -1,6 +1,6 @@
-"""How driver and tasks of one run talk: small files in the run's folder, each replaced as a whole by one writer.
+"""How driver and tasks of a run communicate: small files in the run's folder, each replaced as a whole by one writer.
 
-Every task says how far it is; the driver says when to start and when to stop. The folder must be shared by all of them
+Every task reports its progress; the driver starts and stops them. The folder must be shared by all of them
 (a POSIX path). Nothing here counts for the verdict.
 """
 
@@ -14,7 +14,7 @@ from pathlib import Path
 from sluice.clock import Clock, eventually
 from sluice.errors import HistoryError
 
-_SAY_EVERY_SECONDS = 0.5
+_REPORT_EVERY_SECONDS = 0.5
 _START_WAIT_SECONDS = 180
 EARLIER = "earlier"
 """The role of who published and consumed before a run was resumed."""
@@ -23,7 +23,7 @@ _START, _MEASURE, _REDRIVEN, _FINISH, _STOP = "start", "measure", "redriven", "f
 
 @dataclass(slots=True, kw_only=True)
 class Progress:
-    """How far one task is.
+    """The progress of one task.
 
     Args:
         worker: its name, as in the history.
@@ -52,16 +52,16 @@ class Progress:
     fallen_back: int = 0
 
 
-class Board:
+class RunCoordinator:
     """The folder all participants of a run write their small files to.
 
     Raises:
-        HistoryError: of what it says, that it cannot be written.
+        HistoryError: a file cannot be written.
     """
 
     def __init__(self, folder: Path, clock: Clock) -> None:
         self._folder, self._clock = folder, clock
-        self._said_at = float("-inf")
+        self._reported_at = float("-inf")
 
     def _write(self, name: str, value: Mapping[str, object]) -> None:
         with self._writable():
@@ -79,19 +79,19 @@ class Board:
 
     def _read(self, name: str) -> dict[str, int] | None:
         try:
-            said: dict[str, int] = json.loads((self._folder / f"{name}.json").read_text(encoding="utf-8"))
+            value: dict[str, int] = json.loads((self._folder / f"{name}.json").read_text(encoding="utf-8"))
         except FileNotFoundError:
             return None
-        return said
+        return value
 
-    def say(self, progress: Progress, *, now: bool = False) -> None:
+    def report(self, progress: Progress, *, now: bool = False) -> None:
         """Publish a task's progress, at most twice a second unless `now`."""
-        if now or self._clock.monotonic() - self._said_at >= _SAY_EVERY_SECONDS:
-            self._said_at = self._clock.monotonic()
+        if now or self._clock.monotonic() - self._reported_at >= _REPORT_EVERY_SECONDS:
+            self._reported_at = self._clock.monotonic()
             self._write(f"task-{progress.worker}", asdict(progress))
 
-    def everyone(self) -> list[Progress]:
-        """Return what every task that has spoken said last."""
+    def all_progress(self) -> list[Progress]:
+        """Return the latest progress of every task that has reported."""
         return [
             Progress(**json.loads(path.read_text(encoding="utf-8")))
             for path in sorted(self._folder.glob("task-*.json"))
@@ -102,7 +102,7 @@ class Board:
         self._write(_START, {"at_us": at_us})
 
     def await_start(self) -> int:
-        """Wait until the driver has said when to begin, or to stop, and return the instant it named.
+        """Wait for the driver's start or stop, and return the instant of the start.
 
         Raises:
             NotReached: it did not within three minutes.
@@ -115,7 +115,7 @@ class Board:
 
     def is_measured(self) -> bool:
         """Return whether the load proper has begun."""
-        return self._is_said(_MEASURE)
+        return self._is_written(_MEASURE)
 
     def await_measure(self, timeout_seconds: float) -> int:
         """Wait until the driver has said when the load proper begins, or to stop, and return the instant it named.
@@ -127,7 +127,7 @@ class Board:
 
     def _await(self, what: str, timeout_seconds: float) -> int:
         eventually(
-            lambda: self._is_said(what) or self.is_stopped(),
+            lambda: self._is_written(what) or self.is_stopped(),
             timeout_seconds=timeout_seconds,
             describe=f"the driver to name the {what}",
             clock=self._clock,
@@ -140,7 +140,7 @@ class Board:
 
     def is_redriven(self) -> bool:
         """Return whether the dead letters were brought back."""
-        return self._is_said(_REDRIVEN)
+        return self._is_written(_REDRIVEN)
 
     def finish(self) -> None:
         """Tell the consumers that all is done: they look once more and end."""
@@ -148,7 +148,7 @@ class Board:
 
     def is_finished(self) -> bool:
         """Return whether the consumers are done."""
-        return self._is_said(_FINISH)
+        return self._is_written(_FINISH)
 
     def stop(self) -> None:
         """Tell every task to end at once. An empty file says it: for that there is room where the disk is full."""
@@ -157,7 +157,7 @@ class Board:
 
     def is_stopped(self) -> bool:
         """Return whether every task is to end at once."""
-        return self._is_said(_STOP)
+        return self._is_written(_STOP)
 
-    def _is_said(self, what: str) -> bool:
+    def _is_written(self, what: str) -> bool:
         return (self._folder / f"{what}.json").exists()

@@ -1,4 +1,4 @@
-"""Where a load test runs: an environment's deployed topic and queues, found by name and checked first."""
+"""The deployment a load test runs on: an environment's topic and queues, found by name and checked first."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -44,7 +44,7 @@ _ANOTHER = "name an SQS endpoint with --endpoint-url"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Site:
+class Deployment:
     """Addresses of one environment's deployed resources.
 
     Args:
@@ -96,7 +96,7 @@ def _client(service: str, endpoint_url: str | None, region: str) -> Any:
     return boto3.client(service, endpoint_url=endpoint_url, region_name=region, config=_CONFIG)
 
 
-def find(environment: Environment, *, endpoint_url: str | None, is_used: bool = False) -> Site:
+def find(environment: Environment, *, endpoint_url: str | None, is_used: bool = False) -> Deployment:
     """Find an environment's deployed topic and queues, and make sure that they are there and empty.
 
     Args:
@@ -118,12 +118,12 @@ def find(environment: Environment, *, endpoint_url: str | None, is_used: bool = 
         raise EndpointError(_explain(error, where, environment)) from error
 
 
-def _find(environment: Environment, endpoint_url: str | None, *, is_used: bool) -> Site:
+def _find(environment: Environment, endpoint_url: str | None, *, is_used: bool) -> Deployment:
     sqs = _client("sqs", endpoint_url, environment.region)
     sns = _client("sns", endpoint_url, environment.region)
-    queues = {naming.queue_name(environment, one): one for one in environment.consumers}
-    dead_letters = {name: naming.dead_letter_queue_name(environment, one) for name, one in queues.items()}
-    undelivered = {name: naming.undelivered_queue_name(environment, one) for name, one in queues.items()}
+    queues = {naming.queue_name(environment, consumer): consumer for consumer in environment.consumers}
+    dead_letters = {name: naming.dead_letter_queue_name(environment, queue) for name, queue in queues.items()}
+    undelivered = {name: naming.undelivered_queue_name(environment, queue) for name, queue in queues.items()}
     urls = {name: sqs.get_queue_url(QueueName=name)["QueueUrl"] for name in (*queues, *dead_letters.values())}
     urls |= {name: url for name in undelivered.values() if (url := _url_if_there(sqs, name)) is not None}
     attributes = {name: _attributes(sqs, url) for name, url in urls.items()}
@@ -132,7 +132,7 @@ def _find(environment: Environment, endpoint_url: str | None, *, is_used: bool) 
             _check_empty(its, name, urls[name])
     arn = naming.topic_arn(environment, attributes[next(iter(queues))]["QueueArn"].split(":")[4])
     sns.get_topic_attributes(TopicArn=arn)
-    return Site(
+    return Deployment(
         endpoint_url=endpoint_url,
         region=environment.region,
         topic_arn=arn,
@@ -141,12 +141,12 @@ def _find(environment: Environment, endpoint_url: str | None, *, is_used: bool) 
         dead_letter_queues=dead_letters,
         # As deployed, which may not be as declared.
         visibility_timeout_seconds={name: int(attributes[name]["VisibilityTimeout"]) for name in queues},
-        max_receive_count={name: one.max_attempts for name, one in queues.items()},
+        max_receive_count={name: consumer.max_attempts for name, consumer in queues.items()},
         undelivered_queues={name: its for name, its in undelivered.items() if its in urls},
         further_urls={name: url for name, url in urls.items() if name not in queues},
         arns={name: its["QueueArn"] for name, its in attributes.items()},
         environment=environment.name,
-        consumers={name: one.name for name, one in queues.items()},
+        consumers={name: consumer.name for name, consumer in queues.items()},
     )
 
 
@@ -169,34 +169,34 @@ def _check_empty(attributes: Mapping[str, str], name: str, url: str) -> None:
     if sum(counts.values()):
         raise EndpointError(
             f"queue {name} holds {sum(counts.values())} message(s); a load test needs it empty: let its consumer finish"
-            " or another load test end, see to its dead letters (sluice dlq), or purge it if nobody needs"
+            " or another load test end, handle its dead letters (sluice dlq), or purge it if nobody needs"
             f" them (aws sqs purge-queue --queue-url {url})"
         )
 
 
 def _explain(error: Exception, where: str, environment: Environment) -> str:
     if isinstance(error, NoCredentialsError):
-        said = "no AWS credentials found; set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE"
+        sentence = "no AWS credentials found; set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE"
     elif isinstance(error, ResponseParserError):
-        said = f"{where} answers, but not as SQS does; {_ANOTHER}"
+        sentence = f"{where} answers, but not as SQS does; {_ANOTHER}"
     elif isinstance(error, ConnectionFailure | HTTPClientError):
-        said = f"{where} cannot be reached ({type(error).__name__}); start it (make emulator) or {_ANOTHER}"
+        sentence = f"{where} cannot be reached ({type(error).__name__}); start it (make emulator) or {_ANOTHER}"
     elif isinstance(error, ClientError):
-        said = _explain_refusal(error, where, environment)
+        sentence = _explain_refusal(error, where, environment)
     else:
-        said = f"{where}: {error}"
-    return said
+        sentence = f"{where}: {error}"
+    return sentence
 
 
 def _explain_refusal(error: ClientError, where: str, environment: Environment) -> str:
     code, status = error.response["Error"].get("Code", ""), error.response["ResponseMetadata"].get("HTTPStatusCode")
     name = environment.name
     if code in _REFUSED:
-        said = f"{where} refuses these credentials ({code}); check AWS_ACCESS_KEY_ID and its secret"
+        sentence = f"{where} refuses these credentials ({code}); check AWS_ACCESS_KEY_ID and its secret"
     elif code in _NOT_THERE:
-        said = f"environment {name!r} is not deployed at {where}; deploy it first: make deploy ENV={name}"
+        sentence = f"environment {name!r} is not deployed at {where}; deploy it first: make deploy ENV={name}"
     elif code.isdecimal() or not code:
-        said = f"{where} answers, but not as SQS does (HTTP {status}); {_ANOTHER}"
+        sentence = f"{where} answers, but not as SQS does (HTTP {status}); {_ANOTHER}"
     else:
-        said = f"{where} refused: {code}: {error.response['Error'].get('Message', '')}"
-    return said
+        sentence = f"{where} refused: {code}: {error.response['Error'].get('Message', '')}"
+    return sentence

@@ -1,4 +1,4 @@
-"""The Spark session of a load test: on this machine, on a cluster, under spark-submit, or behind Spark Connect.
+"""The Spark session of a load test: local, on a cluster, under spark-submit, or with Spark Connect.
 
 Only what Spark Connect has is used of a session, so that all four are the same to the rest of the load test.
 """
@@ -227,7 +227,7 @@ def _shipped(session: SparkSession) -> Iterator[None]:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "sluice_tasks.zip"
         with zipfile.ZipFile(path, "w") as packed:
-            for file in sorted(one for package in _PACKAGES for one in (_PROJECT / package).rglob("*.py")):
+            for file in sorted(entry for package in _PACKAGES for entry in (_PROJECT / package).rglob("*.py")):
                 packed.write(file, file.relative_to(_PROJECT))
         own = list(sys.path)
         session.addArtifacts(str(path), pyfile=True)

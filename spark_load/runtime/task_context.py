@@ -1,4 +1,4 @@
-"""What the Spark tasks of a run have in common: who they are, and what is installed on their clients."""
+"""What all Spark tasks of a run share: their names, and their recorded clients."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-from pyspark import TaskContext
+from pyspark import TaskContext as SparkTaskContext
 
 from sluice.clock import Clock, SystemClock, clock_id
 from sluice.errors import HistoryError
@@ -16,8 +16,8 @@ from sluice.recorder.recorder import Recorder, host_name
 from sluice.saboteurs import sabotage
 from spark_load.folder.layout import JOURNALS
 from spark_load.plan.plan import Plan
-from spark_load.runtime.coordinator import Board, Progress
-from spark_load.runtime.deployment import Site
+from spark_load.runtime.coordinator import Progress, RunCoordinator
+from spark_load.runtime.deployment import Deployment
 
 SUMMARY_SCHEMA = "worker string, done bigint, abandoned bigint"
 """Of `summary`."""
@@ -27,12 +27,12 @@ _SABOTAGE_EVERY = 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
-    """Everything a task needs to know; pickled into it.
+    """Everything a task needs; pickled into it.
 
     Args:
         id: of the run; part of every body and deduplication id.
         folder: of the run, shared by driver and tasks.
-        site: where it runs.
+        deployment: where it runs.
         plan: what is published.
         clock_id: of the driver's machine.
         clock_offset_us: for the clocks of every task on that machine.
@@ -46,7 +46,7 @@ class Run:
 
     id: str
     folder: Path
-    site: Site
+    deployment: Deployment
     plan: Plan
     clock_id: str
     clock_offset_us: int
@@ -63,7 +63,7 @@ class Run:
 
     def queue_of(self, consumer: int) -> str:
         """Return the name of the queue a consumer works on."""
-        queues = list(self.site.queue_urls)
+        queues = list(self.deployment.queue_urls)
         return queues[consumer % len(queues)]
 
     def forgotten(self, begun_us: int) -> list[int]:
@@ -79,25 +79,25 @@ class Run:
         publishers: dict[str, str | None] = {f"{PUBLISHER}-{number}": None for number in range(profile.publish_tasks)}
         if profile.consumer == "worker":
             return publishers | {f"{DRIVER}-0": None}
-        consumers = range(profile.consumers_per_queue * len(self.site.queue_urls))
+        consumers = range(profile.consumers_per_queue * len(self.deployment.queue_urls))
         return (
             publishers | {f"{CONSUMER}-{number}": self.queue_of(number) for number in consumers} | {f"{DRIVER}-0": None}
         )
 
-    def board(self, clock: Clock) -> Board:
-        """Return the board of this run."""
-        return Board(self.folder / f"board-{self.attempt}", clock)
+    def coordinator(self, clock: Clock) -> RunCoordinator:
+        """Return the coordinator of this run."""
+        return RunCoordinator(self.folder / f"board-{self.attempt}", clock)
 
 
 @dataclass(frozen=True, slots=True)
-class Desk:
-    """What one task works with."""
+class TaskContext:
+    """The context of one task: its clients, recorder and clock."""
 
     sns: Any
     sqs: Any
     recorder: Recorder
     journal: Journal
-    board: Board
+    coordinator: RunCoordinator
     clock: Clock
     name: str
 
@@ -110,7 +110,7 @@ def summary(progress: Progress) -> pa.RecordBatch:
 
 
 @contextmanager
-def desk(run: Run, role: str) -> Iterator[Desk]:
+def task_context(run: Run, role: str) -> Iterator[TaskContext]:
     """Yield recorded clients for the task this code runs in; its journal is closed when the block ends well.
 
     Runs inside a Spark task, or on the driver. Every attempt of the run writes a journal of its own.
@@ -118,7 +118,7 @@ def desk(run: Run, role: str) -> Iterator[Desk]:
     Raises:
         HistoryError: the journal cannot be written, or Spark runs the task a second time.
     """
-    context = TaskContext.get()
+    context = SparkTaskContext.get()
     name = f"{role}-{0 if context is None else context.partitionId()}"
     if context is not None and context.attemptNumber() > 0:
         raise HistoryError(f"Spark runs {name} again, which would publish again; resume the run instead")
@@ -131,11 +131,11 @@ def desk(run: Run, role: str) -> Iterator[Desk]:
         "worker": name,
         "task_attempt": run.attempt,
     }
-    sns, sqs = run.site.client("sns"), run.site.client("sqs")
+    sns, sqs = run.deployment.client("sns"), run.deployment.client("sqs")
     if run.saboteur is not None:
         sabotage((sns, sqs), run.saboteur, every=_SABOTAGE_EVERY)
     with Journal(run.journals, f"{name}-{run.attempt}", common=common, clock=clock) as journal:
-        recorder = Recorder(journal, names=run.site.names(), clock=clock)
+        recorder = Recorder(journal, names=run.deployment.names(), clock=clock)
         recorder.attach(sns)
         recorder.attach(sqs)
-        yield Desk(sns, sqs, recorder, journal, run.board(clock), clock, name)
+        yield TaskContext(sns, sqs, recorder, journal, run.coordinator(clock), clock, name)

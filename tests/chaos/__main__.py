@@ -88,12 +88,16 @@ def cli(
     )
     planned = settings.faults
     if is_plan:
-        click.echo(json.dumps([asdict(one) for one in planned], indent=2) if as_json else "\n".join(map(str, planned)))
+        click.echo(
+            json.dumps([asdict(item) for item in planned], indent=2) if as_json else "\n".join(map(str, planned))
+        )
         return
     folder = Path("runs") / f"chaos-{seed}-{SystemClock().now_us() // 1_000_000}" if folder is None else folder
     (folder / "logs").mkdir(parents=True, exist_ok=True)
     (folder / "schedule.txt").write_text("\n".join(map(str, planned)) + "\n", encoding="utf-8")
-    _tell(f"seed {seed}: {commits} commits, {len(planned)} faults in {settings.seconds:g} s; logs in {folder}")
+    _print_progress(
+        f"seed {seed}: {commits} commits, {len(planned)} faults in {settings.seconds:g} s; logs in {folder}"
+    )
     report = _run(settings, folder, endpoint_url)
     status = compose([report.judgement.status, Status.VALID if report.unknown is None else Status.UNKNOWN])
     written = json.dumps(as_document(settings, report, status), indent=2)
@@ -110,10 +114,10 @@ def _run(settings: Settings, folder: Path, endpoint_url: str | None) -> Report:
             else localstack.attach(endpoint_url)
         )
         started = stack.enter_context(database.running())
-        pointed = localstack.pointed_at(emulated)
+        pointed = localstack.with_endpoint(emulated)
         os.environ.clear()  # a profile of the caller's would win over the keys
         os.environ.update(pointed)
-        return Run(settings, emulated, started, folder, _tell).work()
+        return Run(settings, emulated, started, folder, _print_progress).work()
 
 
 def as_document(settings: Settings, report: Report, status: Status) -> dict[str, Any]:
@@ -125,8 +129,8 @@ def as_document(settings: Settings, report: Report, status: Status) -> dict[str,
         "settings": asdict(settings),
         **{name: value for name, value in asdict(report).items() if name != "judgement"},
         "late": dict(judgement.late_counts),
-        "unfinished": [list(one) for one in judgement.unfinished],
-        "violations": [asdict(one) for one in judgement.violations],
+        "unfinished": [list(item) for item in judgement.unfinished],
+        "violations": [asdict(violation) for violation in judgement.violations],
     }
 
 
@@ -146,7 +150,7 @@ def as_text(settings: Settings, report: Report, status: Status) -> str:
         *_table("on the wire", report.wire),
         *_table("processes started", report.started),
         *_table("processes ended", report.exits),
-        *(f"  {one}" for one in judgement.violations[:_SHOWN_MAX]),
+        *(f"  {violation}" for violation in judgement.violations[:_SHOWN_MAX]),
     ]
     if len(judgement.violations) > _SHOWN_MAX:
         lines.append(f"  and {len(judgement.violations) - _SHOWN_MAX} more, in report.json")
@@ -161,7 +165,7 @@ def _table(title: str, counts: dict[str, int]) -> list[str]:
     return [f"{title}:", *(f"  {count:>6}  {name}" for name, count in sorted(counts.items()))] if counts else []
 
 
-def _tell(line: str) -> None:
+def _print_progress(line: str) -> None:
     click.echo(line, err=True)
 
 

@@ -60,8 +60,8 @@ def gathered(
     """Return all evidence there is."""
     with engines.reading(engine) as connection:
         return Evidence(
-            acknowledged=frozenset(one for one, known in tried.items() if known is Tried.COMMITTED),
-            rolled_back=frozenset(one for one, known in tried.items() if known is Tried.ROLLED_BACK),
+            acknowledged=frozenset(item for item, known in tried.items() if known is Tried.COMMITTED),
+            rolled_back=frozenset(item for item, known in tried.items() if known is Tried.ROLLED_BACK),
             committed=tuple(
                 Committed(event_id=event_id, group=group, payload=payload, committed_at_us=at_us, position=position)
                 for event_id, group, payload, at_us, position in connection.execute(_COMMITTED)

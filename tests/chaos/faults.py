@@ -65,7 +65,7 @@ class Injector:
 
     def step(self, at_seconds: float) -> None:
         """Begin and end what is due at that time of the schedule."""
-        for fault in [one for one in self._under_way if one.until_seconds <= at_seconds]:
+        for fault in [entry for entry in self._under_way if entry.until_seconds <= at_seconds]:
             self._under_way.remove(fault)
             self._end(fault)
         while self.begun_count < len(self.faults) and self.faults[self.begun_count].at_seconds <= at_seconds:

@@ -150,21 +150,22 @@ def judge(evidence: Evidence, always_ordered: Mapping[str, bool]) -> Judgement:
     late_counts: dict[str, int] = {}
     for consumer, is_always in always_ordered.items():
         done = sorted(
-            (one for one in evidence.done if one.consumer == consumer), key=lambda one: (one.committed_at_us, one.id)
+            (entry for entry in evidence.done if entry.consumer == consumer),
+            key=lambda done: (done.committed_at_us, done.id),
         )
         violations += _of_effects(evidence, consumer, done)
-        missing, lost = _missing(evidence, consumer, {one.event_id for one in done})
+        missing, lost = _missing(evidence, consumer, {entry.event_id for entry in done})
         unfinished += missing
         violations += lost
         late = set() if is_always else _late(evidence, consumer, done)
         late_counts[consumer] = len(late)
-        violations += _of_order(evidence, consumer, [one for one in done if one.id not in late])
+        violations += _of_order(evidence, consumer, [entry for entry in done if entry.id not in late])
     return Judgement(violations=tuple(violations), unfinished=tuple(unfinished), late_counts=late_counts)
 
 
 def _of_producers(evidence: Evidence) -> Iterator[Violation]:
     """Yield what is wrong with the producers' own rows: the database must keep what it acknowledged, and no more."""
-    there = {one.event_id: one for one in evidence.committed}
+    there = {committed.event_id: committed for committed in evidence.committed}
     for event_id in evidence.acknowledged:
         if event_id not in there:
             yield Violation(
@@ -184,20 +185,22 @@ def _of_outbox(evidence: Evidence) -> Iterator[Violation]:
     """Yield where outbox and rows differ: each event once, numbered without a hole in the order of commits."""
     committed = _in_order(evidence.committed)
     published: dict[str, list[Published]] = defaultdict(list)
-    for one in sorted(evidence.published, key=lambda one: one.seq):
-        published[one.group].append(one)
-    rows = {one.event_id for one in evidence.committed}
+    for publish in sorted(evidence.published, key=lambda published: published.seq):
+        published[publish.group].append(publish)
+    rows = {entry.event_id for entry in evidence.committed}
     for group in {**committed, **published}:
         messages = published.get(group, [])
-        yield from (_unknown_id(evidence, one.event_id, group, None) for one in messages if one.event_id not in rows)
-        in_outbox = {one.event_id for one in messages}
+        yield from (
+            _unknown_id(evidence, entry.event_id, group, None) for entry in messages if entry.event_id not in rows
+        )
+        in_outbox = {entry.event_id for entry in messages}
         for row in committed.get(group, []):
             if row.event_id not in in_outbox:
                 yield Violation(
                     anomaly=Anomaly.UNPUBLISHED, event_id=row.event_id, group=group, sentence="the outbox has none"
                 )
         expected = [row.event_id for row in committed.get(group, []) if row.event_id in in_outbox]
-        known = [one for one in messages if one.event_id in rows]
+        known = [entry for entry in messages if entry.event_id in rows]
         for place, (message, event_id) in enumerate(zip(known, expected, strict=True), start=1):
             if message.event_id != event_id or (len(known) == len(messages) and message.seq != place):
                 yield Violation(
@@ -222,21 +225,21 @@ def _unknown_id(evidence: Evidence, event_id: str, group: str, consumer: str | N
 
 def _of_effects(evidence: Evidence, consumer: str, done: Sequence[Done]) -> Iterator[Violation]:
     """Yield effects that should not be there, or not like that."""
-    rows = {one.event_id: one for one in evidence.committed}
-    times = Counter(one.event_id for one in done)
-    for one in done:
+    rows = {committed.event_id: committed for committed in evidence.committed}
+    times = Counter(entry.event_id for entry in done)
+    for each in done:
         wrong = None
-        if one.event_id not in rows:
-            yield _unknown_id(evidence, one.event_id, one.group, consumer)
+        if each.event_id not in rows:
+            yield _unknown_id(evidence, each.event_id, each.group, consumer)
             continue
-        if one.is_doomed:
-            wrong = (Anomaly.DOOMED, f"effect {one.id} is of an attempt that was to be rolled back")
-        elif (one.group, one.payload) != (rows[one.event_id].group, rows[one.event_id].payload):
-            wrong = (Anomaly.CHANGED, f"effect {one.id} says {one.payload!r} of {one.group!r}")
+        if each.is_doomed:
+            wrong = (Anomaly.DOOMED, f"effect {each.id} is of an attempt that was to be rolled back")
+        elif (each.group, each.payload) != (rows[each.event_id].group, rows[each.event_id].payload):
+            wrong = (Anomaly.CHANGED, f"effect {each.id} says {each.payload!r} of {each.group!r}")
         if wrong is not None:
             anomaly, sentence = wrong
             yield Violation(
-                anomaly=anomaly, event_id=one.event_id, group=one.group, consumer=consumer, sentence=sentence
+                anomaly=anomaly, event_id=each.event_id, group=each.group, consumer=consumer, sentence=sentence
             )
     for event_id, count in times.items():
         if count > 1 and event_id in rows:
@@ -257,7 +260,7 @@ def _missing(evidence: Evidence, consumer: str, done: Collection[str]) -> tuple[
         if listed.consumer == consumer and listed.state == "skipped" and listed.reason
         for seq in range(listed.seq, listed.through + 1)
     }
-    seqs = {one.event_id: one.seq for one in evidence.published}
+    seqs = {published.event_id: published.seq for published in evidence.published}
     unfinished, lost = [], []
     for row in evidence.committed:
         place = (consumer, row.event_id)
@@ -274,28 +277,32 @@ def _missing(evidence: Evidence, consumer: str, done: Collection[str]) -> tuple[
                 group=row.group,
                 consumer=consumer,
                 sentence="it has no effect, is in no queue and no DLQ, and is not set aside;"
-                f" its inbox says {_said(evidence, consumer, row.group, seqs.get(row.event_id))}",
+                f" its inbox says {_fields_of(evidence, consumer, row.group, seqs.get(row.event_id))}",
             )
         )
     return unfinished, lost
 
 
-def _said(evidence: Evidence, consumer: str, group: str, seq: int | None) -> str:
-    for one in evidence.listed:
-        if (one.consumer, one.group) == (consumer, group) and seq is not None and one.seq <= seq <= one.through:
-            return f"{one.state} of number {seq}" + (f" ({one.reason})" if one.reason else "")
+def _fields_of(evidence: Evidence, consumer: str, group: str, seq: int | None) -> str:
+    for listed in evidence.listed:
+        if (
+            (listed.consumer, listed.group) == (consumer, group)
+            and seq is not None
+            and listed.seq <= seq <= listed.through
+        ):
+            return f"{listed.state} of number {seq}" + (f" ({listed.reason})" if listed.reason else "")
     return f"nothing of number {seq}"
 
 
 def _late(evidence: Evidence, consumer: str, done: Iterable[Done]) -> set[int]:
     """Return the effects an inbox lists as late: of numbers that were missing or dead, and came after all."""
     came = {
-        (one.group, one.epoch, seq)
-        for one in evidence.listed
-        if one.consumer == consumer and one.state in ("filled", "redriven")
-        for seq in range(one.seq, one.through + 1)
+        (listed.group, listed.epoch, seq)
+        for listed in evidence.listed
+        if listed.consumer == consumer and listed.state in ("filled", "redriven")
+        for seq in range(listed.seq, listed.through + 1)
     }
-    return {one.id for one in done if (one.group, one.epoch, one.seq) in came}
+    return {entry.id for entry in done if (entry.group, entry.epoch, entry.seq) in came}
 
 
 def _of_order(evidence: Evidence, consumer: str, done: Iterable[Done]) -> Iterator[Violation]:
@@ -304,26 +311,27 @@ def _of_order(evidence: Evidence, consumer: str, done: Iterable[Done]) -> Iterat
         row.event_id: place for rows in _in_order(evidence.committed).values() for place, row in enumerate(rows, 1)
     }
     last: dict[str, Done] = {}
-    for one in done:
-        if one.event_id not in places or one.is_doomed:
+    for entry in done:
+        if entry.event_id not in places or entry.is_doomed:
             continue
-        before = last.get(one.group)
-        if before is not None and places[one.event_id] < places[before.event_id]:
+        before = last.get(entry.group)
+        if before is not None and places[entry.event_id] < places[before.event_id]:
             yield Violation(
                 anomaly=Anomaly.REORDERED,
-                event_id=one.event_id,
-                group=one.group,
+                event_id=entry.event_id,
+                group=entry.group,
                 consumer=consumer,
-                sentence=f"commit {places[one.event_id]} of its group was done after commit {places[before.event_id]},"
+                sentence=f"commit {places[entry.event_id]} of its group was done after commit"
+                f" {places[before.event_id]},"
                 f" event {before.event_id}",
             )
         else:
-            last[one.group] = one
+            last[entry.group] = entry
 
 
 def _in_order(committed: Iterable[Committed]) -> dict[str, list[Committed]]:
     """Return each group's events in the order of their commits."""
     groups: dict[str, list[Committed]] = defaultdict(list)
-    for one in sorted(committed, key=lambda one: (one.committed_at_us, one.position)):
-        groups[one.group].append(one)
+    for entry in sorted(committed, key=lambda committed: (committed.committed_at_us, committed.position)):
+        groups[entry.group].append(entry)
     return dict(groups)

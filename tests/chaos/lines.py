@@ -17,7 +17,7 @@ from sqlalchemy import Engine, make_url
 
 from tests.chaos.schedule import Kind
 
-type _Reach = Callable[[], Awaitable[tuple[asyncio.StreamReader, asyncio.StreamWriter]]]
+type _Connect = Callable[[], Awaitable[tuple[asyncio.StreamReader, asyncio.StreamWriter]]]
 
 _CHUNK = 65_536
 _JSON_THROTTLED = b'{"__type": "com.amazonaws.sqs#ThrottlingException", "message": "Rate exceeded"}'
@@ -31,8 +31,8 @@ _PAGE = b"<html><body>This is the proxy. Please log in.</body></html>"
 class Line:
     """One line. What is done to it is set from any thread, and counted when it happens to somebody."""
 
-    def __init__(self, reach: _Reach, counts: Counter[str]) -> None:
-        self._reach, self._counts = reach, counts
+    def __init__(self, quota_check: _Connect, counts: Counter[str]) -> None:
+        self._reach, self._counts = quota_check, counts
         self._kind: Kind | None = None
         self._detail = ""
         self._passes = asyncio.Event()
@@ -184,8 +184,8 @@ class Lines:
         near = engine.url.difference_update_query(["host"]).set(host="127.0.0.1", port=port)
         return near.render_as_string(hide_password=False)
 
-    def _open(self, name: str, reach: _Reach) -> int:
-        line = Line(reach, self.counts)
+    def _open(self, name: str, quota_check: _Connect) -> int:
+        line = Line(quota_check, self.counts)
         self._lines[name] = line
         self._servers.append(asyncio.run_coroutine_threadsafe(line.listen(), self._loop).result(10))
         return line.port

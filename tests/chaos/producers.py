@@ -94,7 +94,7 @@ class Task:
 
     def commit(self, number: int) -> Commit:
         """Return what the commit of that number holds: a pure function of seed, name and number."""
-        rng = Random(f"{self.seed}/{self.name}/{number}")  # noqa: S311 (a load is no secret)
+        rng = Random(f"{self.seed}/{self.name}/{number}")  # noqa: S311 (a load is not a secret)
         groups = rng.choices(self.groups, k=2 if rng.random() < _TWO_SHARE else 1)
         poison = None
         if self.poisons and rng.random() < self.poison_share:

@@ -22,10 +22,10 @@ from tests.chaos.handlers import HEALED, heal, healed_count
 from tests.chaos.judge import Judgement, judge
 from tests.chaos.lines import Lines
 from tests.chaos.schedule import POISONS, Fault, Kind, Targets, schedule
-from tests.support.worker_processes import Workshop
+from tests.support.worker_processes import WorkerFleet
 
 _TICK_SECONDS = 0.1
-_TELL_SECONDS = 5.0
+_REPORT_SECONDS = 5.0
 _OPERATE_SECONDS = 4.0
 _HEALED = 1_000_000
 _RELAYS = 2
@@ -170,20 +170,20 @@ class Run:
         emulated: the endpoint.
         database: everybody's.
         folder: for logs and journals.
-        tell: is told how far it is, in a line.
+        print_progress: is told how far it is, in a line.
     """
 
     settings: Settings
     emulated: localstack.Running
     database: Database
     folder: Path
-    tell: Callable[[str], None]
+    print_progress: Callable[[str], None]
     environment: Environment = field(init=False)
     fleet: Fleet = field(default_factory=Fleet)
     lines: Lines = field(default_factory=Lines)
     clock: SystemClock = field(default_factory=SystemClock)
     _operations: int = 0
-    _told_at: float = 0.0
+    _printed_at: float = 0.0
     _begun_at: float = 0.0
 
     def __post_init__(self) -> None:
@@ -195,8 +195,8 @@ class Run:
             (self.folder / name).mkdir(parents=True, exist_ok=True)
         fleet.preload()
         with ExitStack() as stack:
-            workshop = Workshop(self.database.engine, self.emulated, self.folder / "workshop", self.environment)
-            stack.callback(workshop.close)
+            worker_fleet = WorkerFleet(self.database.engine, self.emulated, self.folder / "workshop", self.environment)
+            stack.callback(worker_fleet.close)
             stack.enter_context(self.lines)
             stack.enter_context(self.fleet)
             self._start_services()
@@ -210,13 +210,13 @@ class Run:
             finally:
                 injector.end_all()
             may_settle = unknown is None
-            unknown = unknown or self._drain(workshop)
+            unknown = unknown or self._drain(worker_fleet)
             codes = Counter(
                 f"{role}: exit code {code}, at the end"
                 for role in (RELAY, *CONSUMERS)
                 for code in self.fleet.stop(role)
             )
-            return self._report(workshop, injector, codes, unknown, may_settle=may_settle)
+            return self._report(worker_fleet, injector, codes, unknown, may_settle=may_settle)
 
     # --- processes ----------------------------------------------------------------------------------------------------
 
@@ -239,7 +239,7 @@ class Run:
 
     def _slot(self, name: str, role: str, *arguments: str) -> Slot:
         dsn = self.database.engine.url.render_as_string(hide_password=False)
-        variables = localstack.pointed_at(self.emulated) | {
+        variables = localstack.with_endpoint(self.emulated) | {
             "SLUICE_ENV": self.environment.name,
             "SLUICE_DSN": dsn,
             HEALED: str(self._healed),
@@ -266,7 +266,7 @@ class Run:
             consumers=tuple(CONSUMERS),
             poisons=poisons,
             poison_share=self.settings.poison_share,
-            mended_at_seconds=tuple(one.at_seconds for one in self.settings.faults if one.kind is Kind.REDRIVE),
+            mended_at_seconds=tuple(fault.at_seconds for fault in self.settings.faults if fault.kind is Kind.REDRIVE),
             topic=naming.topic_name(self.environment),
             dsn=dsn,
             journal=self.folder / "tried",
@@ -322,11 +322,11 @@ class Run:
             try:
                 injector.step(at_seconds)
             except DBAPIError as error:  # an operator, too, may find the database away
-                self.tell(f"the operator could not: {error.orig}")
+                self.print_progress(f"the operator could not: {error.orig}")
             self._tick(f"{injector.begun_count} of {len(injector.faults)} faults")
         return None
 
-    def _drain(self, workshop: Workshop) -> str | None:
+    def _drain(self, worker_fleet: WorkerFleet) -> str | None:
         """Bring back what died until everything is done and every queue is empty; return why that did not happen."""
         heal(self._healed, _HEALED)
         operated_at = float("-inf")
@@ -337,8 +337,8 @@ class Run:
             is_busy = any(slot.is_running for slot in self.fleet.of(OPERATOR))
             if not is_busy and now - operated_at >= _OPERATE_SECONDS:
                 operated_at = now
-                self._bring_back(workshop)
-            return progress.is_done(CONSUMERS) and not self._is_anything_queued(workshop)
+                self._bring_back(worker_fleet)
+            return progress.is_done(CONSUMERS) and not self._is_anything_queued(worker_fleet)
 
         try:
             self._until(is_drained, "draining", self.settings.drain_seconds)
@@ -347,16 +347,16 @@ class Run:
             return str(stuck)
         return None
 
-    def _bring_back(self, workshop: Workshop) -> None:
-        for consumer, url in workshop.dead_letter_urls.items():
-            if any(workshop.counts(url)):
+    def _bring_back(self, worker_fleet: WorkerFleet) -> None:
+        for consumer, url in worker_fleet.dead_letter_urls.items():
+            if any(worker_fleet.counts(url)):
                 self._command("dlq", "redrive", "--consumer", consumer, "--yes")
         for consumer, group, seq in evidence.held(self.database.engine):
             self._command("dlq", "retry", group, str(seq), "--consumer", consumer, "--reason", "chaos", "--yes")
 
-    def _is_anything_queued(self, workshop: Workshop) -> bool:
-        urls = [*workshop.urls.values(), *workshop.dead_letter_urls.values()]
-        return any(any(workshop.counts(url)) for url in urls)
+    def _is_anything_queued(self, worker_fleet: WorkerFleet) -> bool:
+        urls = [*worker_fleet.urls.values(), *worker_fleet.dead_letter_urls.values()]
+        return any(any(worker_fleet.counts(url)) for url in urls)
 
     def _until(self, is_over: Callable[[Progress], bool], doing: str, seconds_max: float) -> None:
         """Tend to the processes until it is over, as long as anything changes."""
@@ -373,23 +373,29 @@ class Run:
     def _tick(self, doing: str) -> None:
         self.fleet.tend()
         now = self.clock.monotonic()
-        if now - self._told_at >= _TELL_SECONDS:
-            self._told_at = now
+        if now - self._printed_at >= _REPORT_SECONDS:
+            self._printed_at = now
             try:
                 shown = _shown(evidence.progress(self.database.engine))
             except DBAPIError:
                 shown = "the database is away"
-            self.tell(f"{max(0.0, now - (self._begun_at or now)):5.0f} s, {doing}: {shown}")
+            self.print_progress(f"{max(0.0, now - (self._begun_at or now)):5.0f} s, {doing}: {shown}")
         self.clock.sleep(_TICK_SECONDS)
 
     def _report(
-        self, workshop: Workshop, injector: Injector, codes: Counter[str], unknown: str | None, *, may_settle: bool
+        self,
+        worker_fleet: WorkerFleet,
+        injector: Injector,
+        codes: Counter[str],
+        unknown: str | None,
+        *,
+        may_settle: bool,
     ) -> Report:
         """Return what became of it; what stands still with every queue empty is settled, drained or not."""
         tried = producers.tried(self.folder / "tried")
-        dead = evidence.dead_letters(workshop.sqs, workshop.dead_letter_urls)
+        dead = evidence.dead_letters(worker_fleet.sqs, worker_fleet.dead_letter_urls)
         unsent = evidence.progress(self.database.engine).unsent
-        is_settled = may_settle and not (dead or unsent or self._is_anything_queued(workshop))
+        is_settled = may_settle and not (dead or unsent or self._is_anything_queued(worker_fleet))
         found = evidence.gathered(self.database.engine, tried, dead, is_settled=is_settled)
         started = Counter[str]()
         for slot in self.fleet.slots.values():
@@ -399,9 +405,9 @@ class Run:
             commits=evidence.commits(self.database.engine),
             events=len(found.committed),
             rolled_back=len(found.rolled_back),
-            done=dict(Counter(one.consumer for one in found.done)),
+            done=dict(Counter(done.consumer for done in found.done)),
             poison=evidence.poison(self.database.engine),
-            inboxes=dict(Counter(f"{one.consumer}: {one.state}" for one in found.listed)),
+            inboxes=dict(Counter(f"{listed.consumer}: {listed.state}" for listed in found.listed)),
             faults=dict(injector.counts),
             wire=dict(self.lines.counts),
             exits=dict(self.fleet.exits + codes),

@@ -123,39 +123,47 @@ def schedule(
             f"--seconds is {seconds:g} with a fault every {every_seconds:g} s, allowed is more than"
             f" {_FIRST_SECONDS:g} s and more than 0 s; raise them"
         )
-    rng = Random(f"schedule/{seed}")  # noqa: S311 (a schedule is no secret)
+    rng = Random(f"schedule/{seed}")  # noqa: S311 (a schedule is not a secret)
     deck = [kind for kind in Kind if kind in set(kinds) and kind not in POISONS]
     if not deck:
         return ()
     mean = min(every_seconds, (seconds - _FIRST_SECONDS) / (len(deck) + 1))
     faults: list[Fault] = []
     busy_until: dict[str, float] = {}
-    at, drawn = _FIRST_SECONDS, rng.sample(deck, k=len(deck))
-    while at < seconds:
+    start_seconds, drawn = _FIRST_SECONDS, rng.sample(deck, k=len(deck))
+    while start_seconds < seconds:
         if not drawn:
             weighted = [kind for kind in deck for _ in range(_WEIGHTS.get(kind, 1))]
             drawn = rng.sample(weighted, k=len(weighted))
-        fault = _fault(rng, drawn.pop(), at, seconds, targets, busy_until)
+        fault = _fault(rng, drawn.pop(), start_seconds, seconds, targets, busy_until)
         if fault is not None:
             faults.append(fault)
-        at += mean * rng.uniform(0.5, 1.5)
+        start_seconds += mean * rng.uniform(0.5, 1.5)
     return tuple(faults)
 
 
 def _fault(
-    rng: Random, kind: Kind, at: float, seconds: float, targets: Targets, busy_until: dict[str, float]
+    rng: Random, kind: Kind, start_seconds: float, seconds: float, targets: Targets, busy_until: dict[str, float]
 ) -> Fault | None:
     """Return a fault of something that no other fault is done to; None where there is nothing."""
-    free = [target for target in targets.of(kind) if all(busy_until.get(one, 0) <= at for one in _needed(target))]
+    free = [
+        target
+        for target in targets.of(kind)
+        if all(busy_until.get(item, 0) <= start_seconds for item in _needed(target))
+    ]
     if not free:
         return None
     target = rng.choice(free)
     shortest, longest = _SECONDS.get(kind, (0.0, 0.0))
-    until = min(seconds, at + rng.uniform(shortest, longest))
-    for one in _taken(target):
-        busy_until[one] = max(until, busy_until.get(one, 0))
+    until = min(seconds, start_seconds + rng.uniform(shortest, longest))
+    for entry in _taken(target):
+        busy_until[entry] = max(until, busy_until.get(entry, 0))
     return Fault(
-        at_seconds=round(at, 2), until_seconds=round(until, 2), kind=kind, target=target, detail=_detail(rng, kind)
+        at_seconds=round(start_seconds, 2),
+        until_seconds=round(until, 2),
+        kind=kind,
+        target=target,
+        detail=_detail(rng, kind),
     )
 
 

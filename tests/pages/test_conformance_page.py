@@ -17,20 +17,20 @@ TOTAL = len(PROMISES)
 
 
 @pytest.fixture
-def said() -> list[str]:
+def console_messages() -> list[str]:
     """Return a list that takes what the page complains of and whatever it asks the network for."""
     return []
 
 
 @pytest.fixture
-def page(browser: Any, said: list[str]) -> Iterator[Any]:
+def page(browser: Any, console_messages: list[str]) -> Iterator[Any]:
     """Yield the page, opened in a window of its own."""
     context = browser.new_context(viewport={"width": 1280, "height": 900})
     page = context.new_page()
     page.set_default_timeout(10_000)
-    page.on("console", lambda message: said.append(f"console: {message.text}"))
-    page.on("pageerror", lambda error: said.append(f"error: {error}"))
-    page.on("request", lambda request: said.append(f"request: {request.url}"))
+    page.on("console", lambda message: console_messages.append(f"console: {message.text}"))
+    page.on("pageerror", lambda error: console_messages.append(f"error: {error}"))
+    page.on("request", lambda request: console_messages.append(f"request: {request.url}"))
     page.goto(PAGE.as_uri())
     yield page
     context.close()
@@ -52,12 +52,12 @@ def _with(status: str, *targets: str) -> list[str]:
     ]
 
 
-def test_the_page_opens_without_a_complaint_and_without_the_network(page: Any, said: list[str]) -> None:
+def test_the_page_opens_without_a_complaint_and_without_the_network(page: Any, console_messages: list[str]) -> None:
     """One request, for the file itself; nothing on the console, also after it was used."""
     page.get_by_label("Status").select_option("deviates")
     page.get_by_role("button", name="Clear").click()
 
-    assert said == [f"request: {PAGE.as_uri()}"]
+    assert console_messages == [f"request: {PAGE.as_uri()}"]
 
 
 def test_every_promise_is_listed_once_with_its_status_on_every_target(page: Any) -> None:

@@ -30,20 +30,20 @@ def reports(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
 
 @pytest.fixture
-def said() -> list[str]:
+def console_messages() -> list[str]:
     """Return a list that takes what a page complains of and whatever it asks for."""
     return []
 
 
 @pytest.fixture
-def page(browser: Any, said: list[str]) -> Iterator[Any]:
+def page(browser: Any, console_messages: list[str]) -> Iterator[Any]:
     """Yield a window."""
     context = browser.new_context(viewport={"width": 1400, "height": 900})
     page = context.new_page()
     page.set_default_timeout(10_000)
-    page.on("console", lambda message: said.append(f"console: {message.text}"))
-    page.on("pageerror", lambda error: said.append(f"error: {error}"))
-    page.on("request", lambda request: said.append(f"request: {request.url}"))
+    page.on("console", lambda message: console_messages.append(f"console: {message.text}"))
+    page.on("pageerror", lambda error: console_messages.append(f"error: {error}"))
+    page.on("request", lambda request: console_messages.append(f"request: {request.url}"))
     yield page
     context.close()
 
@@ -58,12 +58,12 @@ def page(browser: Any, said: list[str]) -> Iterator[Any]:
     ],
 )
 def test_a_report_opens_with_its_verdict_and_asks_for_nothing(
-    page: Any, said: list[str], reports: dict[str, Path], name: str, word: str, reason: str
+    page: Any, console_messages: list[str], reports: dict[str, Path], name: str, word: str, reason: str
 ) -> None:
     """One request, for the file itself; nothing on the console; the verdict and why are on the first screen."""
     page.goto(reports[name].as_uri())
 
-    assert said == [f"request: {reports[name].as_uri()}"]
+    assert console_messages == [f"request: {reports[name].as_uri()}"]
     assert page.locator(".verdict .word").inner_text() == word
     assert reason in page.locator(".verdict ul").inner_text()
     assert page.locator(".verdict").bounding_box()["y"] < 100
@@ -84,7 +84,9 @@ def test_every_chart_is_drawn_and_says_what_it_shows(page: Any, reports: dict[st
 
     assert len(charts) == _CHARTS + page.locator(".anomaly").count() == _CHARTS + 7
     assert [
-        one for one in charts if one["wide"] < 300 or one["high"] < 80 or one["marks"] < 10 or not one["named"]
+        chart
+        for chart in charts
+        if chart["wide"] < 300 or chart["high"] < 80 or chart["marks"] < 10 or not chart["named"]
     ] == []
 
 

@@ -16,7 +16,7 @@ from sluice.declaration import naming
 from sluice.messaging.envelope import Envelope, Event
 from sluice.messaging.errors import TransientError
 from sluice.messaging.failpoints import Failpoint, unarmed
-from sluice.messaging.sqs.dead_letter_queue import DeadLetterQueue, Destination, Letter, Reading
+from sluice.messaging.sqs.dead_letter_queue import DeadLetter, DeadLetterQueue, Destination, Reading
 from sluice.messaging.sqs.rate_limit import Pace
 from sluice.messaging.sqs.redrive import Redrive
 from sluice.saboteurs.base import Hook, answer_with
@@ -122,7 +122,7 @@ class DlqHarness:
         )
         return str(answer["MessageId"])
 
-    def bury(self, *places: Place) -> None:
+    def record_dead(self, *places: Place) -> None:
         """Send messages to the queue, and let all of them die there."""
         for group, seq in places:
             self.send(QUEUE, envelope(group, seq))
@@ -131,7 +131,7 @@ class DlqHarness:
     def kill(self) -> None:
         """Receive what is in the queue until it has all moved to the DLQ."""
         while received := self._receive(QUEUE, hidden_seconds=0):
-            assert all(int(one["Attributes"]["ApproximateReceiveCount"]) <= ATTEMPTS for one in received)
+            assert all(int(entry["Attributes"]["ApproximateReceiveCount"]) <= ATTEMPTS for entry in received)
 
     def counts(self, name: str) -> tuple[int, int]:
         """Return how many messages a queue has visible, and in flight."""
@@ -151,7 +151,7 @@ class DlqHarness:
     def places(self, name: str) -> list[Place]:
         """Receive and delete everything, and return the places, group by group and in each as they came."""
         found = [json.loads(message["Body"]) for message in self.drained(name)]
-        return sorted(((said["group"], said["seq"]) for said in found), key=lambda place: place[0])
+        return sorted(((fields["group"], fields["seq"]) for fields in found), key=lambda place: place[0])
 
     def dead_letters(self, **more: Any) -> DeadLetterQueue:
         """Return the DLQ as the tools have it."""
@@ -178,7 +178,7 @@ class Killed(Exception):
     """Raised where a process would die."""
 
 
-def dies_at(name: str, count: int = 1) -> Failpoint:
+def dies_before(name: str, count: int = 1) -> Failpoint:
     """Return a failpoint that ends a run the `count`-th time it is there."""
     left = count
 
@@ -192,26 +192,26 @@ def dies_at(name: str, count: int = 1) -> Failpoint:
 
 
 def move_deleting_first(
-    reading: Reading, letter: Letter, send: Callable[[Letter], object], *, failpoint: Failpoint = unarmed
+    reading: Reading, dead_letter: DeadLetter, send: Callable[[DeadLetter], object], *, failpoint: Failpoint = unarmed
 ) -> None:
     """Be broken: delete before the send (D3)."""
     failpoint("before_delete")
-    reading.delete(letter)
+    reading.delete(dead_letter)
     failpoint("after_delete")
     failpoint("before_send")
-    send(letter)
+    send(dead_letter)
     failpoint("after_send")
 
 
 def move_ignoring_failures(
-    reading: Reading, letter: Letter, send: Callable[[Letter], object], *, failpoint: Failpoint = unarmed
+    reading: Reading, dead_letter: DeadLetter, send: Callable[[DeadLetter], object], *, failpoint: Failpoint = unarmed
 ) -> None:
     """Be broken: delete whatever the send met (D3, D16)."""
     failpoint("before_send")
     with suppress(TransientError):
-        send(letter)
+        send(dead_letter)
     failpoint("after_send")
-    reading.delete(letter)
+    reading.delete(dead_letter)
 
 
 class Forgetful(set[str]):

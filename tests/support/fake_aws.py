@@ -76,13 +76,13 @@ class Endpoint:
         if refused is not None:
             return refused
         with self._changed:
-            answered = self._ask(service, operation, params)
+            answered = self._request(service, operation, params)
             if operation == "ReceiveMessage" and answered == {}:
                 return self._wait(params)
             self._changed.notify_all()
             return answered
 
-    def _ask(self, service: str, operation: str, params: dict[str, Any]) -> dict[str, Any] | Refusal:
+    def _request(self, service: str, operation: str, params: dict[str, Any]) -> dict[str, Any] | Refusal:
         return self._account.call(service, operation, params, self._clock.now_us() / 1e6)
 
     def _wait(self, params: dict[str, Any]) -> dict[str, Any] | Refusal:
@@ -90,7 +90,7 @@ class Endpoint:
         answered: dict[str, Any] | Refusal = {}
         while answered == {} and (left := deadline - self._clock.monotonic()) > 0:
             self._changed.wait(min(left, 0.25))  # leases end without anybody saying so
-            answered = self._ask("sqs", "ReceiveMessage", params)
+            answered = self._request("sqs", "ReceiveMessage", params)
         return answered
 
 
@@ -133,9 +133,9 @@ class _Server(ThreadingHTTPServer):
         self.shutdown()
         self._thread.join()
         self.server_close()
-        for one in list(self._open):
+        for entry in list(self._open):
             with suppress(OSError):
-                one.shutdown(socket.SHUT_RDWR)
+                entry.shutdown(socket.SHUT_RDWR)
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -148,26 +148,30 @@ class _Handler(BaseHTTPRequestHandler):
         target = self.headers.get("X-Amz-Target")
         if target is not None:
             answered = self.server.endpoint.answer("sqs", target.rpartition(".")[2], json.loads(body))
-            self._say_json(answered)
+            self._answer_json(answered)
         else:
             operation = _SNS.operation_model(dict(p.split(b"=", 1) for p in body.split(b"&"))[b"Action"].decode())
             answered = self.server.endpoint.answer("sns", operation.name, query_protocol.decode(body, operation))
-            self._say_xml(answered, operation)
+            self._answer_xml(answered, operation)
 
-    def _say_json(self, answered: dict[str, Any] | Refusal) -> None:
+    def _answer_json(self, answered: dict[str, Any] | Refusal) -> None:
         if isinstance(answered, Refusal):
-            said = {"__type": f"com.amazonaws.sqs#{answered.shape}", "message": answered.text}
-            self._say(answered.status, json.dumps(said).encode(), {"x-amzn-query-error": f"{answered.code};Sender"})
+            body = {"__type": f"com.amazonaws.sqs#{answered.shape}", "message": answered.text}
+            self._answer_text(
+                answered.status, json.dumps(body).encode(), {"x-amzn-query-error": f"{answered.code};Sender"}
+            )
         else:
-            self._say(200, json.dumps(answered).encode(), {"Content-Type": "application/x-amz-json-1.0"})
+            self._answer_text(200, json.dumps(answered).encode(), {"Content-Type": "application/x-amz-json-1.0"})
 
-    def _say_xml(self, answered: dict[str, Any] | Refusal, operation: Any) -> None:
+    def _answer_xml(self, answered: dict[str, Any] | Refusal, operation: Any) -> None:
         if isinstance(answered, Refusal):
-            self._say(answered.status, query_protocol.encode_error(answered.code, answered.text, "loopback"), {})
+            self._answer_text(
+                answered.status, query_protocol.encode_error(answered.code, answered.text, "loopback"), {}
+            )
         else:
-            self._say(200, query_protocol.encode(answered, operation, "loopback"), {"Content-Type": "text/xml"})
+            self._answer_text(200, query_protocol.encode(answered, operation, "loopback"), {"Content-Type": "text/xml"})
 
-    def _say(self, status: int, body: bytes, headers: Mapping[str, str]) -> None:
+    def _answer_text(self, status: int, body: bytes, headers: Mapping[str, str]) -> None:
         self.send_response(status)
         for name, value in {**headers, "Content-Length": str(len(body))}.items():
             self.send_header(name, value)

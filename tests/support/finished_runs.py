@@ -81,19 +81,19 @@ def plain_series(
     count = (ended - began) // bin_us + 1
 
     def binned(instants: Iterable[int | None]) -> list[int]:
-        counts = Counter((at - began) // bin_us for at in instants if at is not None)
+        counts = Counter((instant - began) // bin_us for instant in instants if instant is not None)
         return [counts[number] for number in range(count)]
 
     def latencies(queue: str) -> dict[str, list[int | None]]:
         bins: dict[int, list[int]] = defaultdict(list)
-        for one in messages.values():
-            if queue in one["received"]:
-                bins[(one["due"] - began) // bin_us].append(one["received"][queue] - one["due"])
-        told = [_quantiles(bins[number]) for number in range(count)]
-        return {name: [one[name] for one in told] for name in ("count", *_PERCENTILES, "max")}
+        for message in messages.values():
+            if queue in message["received"]:
+                bins[(message["due"] - began) // bin_us].append(message["received"][queue] - message["due"])
+        values = [_quantiles(bins[number]) for number in range(count)]
+        return {name: [item[name] for item in values] for name in ("count", *_PERCENTILES, "max")}
 
     warm = [e for e in events if e.phase == "warm_up" and e.kind in (Kind.PUBLISHED, Kind.RECEIVED)]
-    acked = binned(one["acked"] for one in messages.values())
+    acked = binned(message["acked"] for message in messages.values())
     return {
         "schema_version": 1,
         "run": expectation.run,
@@ -105,7 +105,7 @@ def plain_series(
         "published": acked,
         "queues": {
             queue: {
-                "received": (got := binned(one["received"].get(queue) for one in messages.values())),
+                "received": (got := binned(message["received"].get(queue) for message in messages.values())),
                 "waiting": [
                     max(0, a - r) for a, r in zip(itertools.accumulate(acked), itertools.accumulate(got), strict=True)
                 ],
@@ -135,25 +135,27 @@ def _messages(events: Sequence[Event], expectation: Expectation) -> dict[int, di
     for event in sorted(events, key=lambda e: e.responded_at_us or 0):
         if event.idx is None or event.idx < 0:
             continue
-        one = found[event.idx]
-        one["group"] = event.message_group_id
-        one["warm"] |= event.phase == "warm_up"
-        if event.kind == Kind.PUBLISHED and event.outcome == "ok" and one["acked"] is None:
-            one["due"], one["acked"] = event.intended_at_us, event.responded_at_us
+        entry = found[event.idx]
+        entry["group"] = event.message_group_id
+        entry["warm"] |= event.phase == "warm_up"
+        if event.kind == Kind.PUBLISHED and event.outcome == "ok" and entry["acked"] is None:
+            entry["due"], entry["acked"] = event.intended_at_us, event.responded_at_us
         elif event.kind == Kind.RECEIVED and event.queue in expectation.queues:
-            one["received"].setdefault(event.queue, event.responded_at_us)
+            entry["received"].setdefault(event.queue, event.responded_at_us)
     return found
 
 
 def _ranks(messages: dict[int, dict[str, Any]], expectation: Expectation) -> Iterator[dict[str, Any]]:
-    measured = [one for one in messages.values() if not one["warm"]]
-    for group, size in Counter(one["group"] for one in measured).most_common():
-        of_group = [one for one in measured if one["group"] == group]
+    measured = [message for message in messages.values() if not message["warm"]]
+    for group, size in Counter(entry["group"] for entry in measured).most_common():
+        of_group = [entry for entry in measured if entry["group"] == group]
         yield {
             "groups": 1,
             "messages": size,
             "latency_us": {
-                queue: _quantiles([one["received"][queue] - one["due"] for one in of_group if queue in one["received"]])
+                queue: _quantiles(
+                    [entry["received"][queue] - entry["due"] for entry in of_group if queue in entry["received"]]
+                )
                 for queue in expectation.queues
             },
         }
@@ -161,8 +163,10 @@ def _ranks(messages: dict[int, dict[str, Any]], expectation: Expectation) -> Ite
 
 def _quantiles(values: list[int]) -> dict[str, int | None]:
     ordered = sorted(values)
-    told = {name: ordered[math.ceil(of * len(ordered)) - 1] if ordered else None for name, of in _PERCENTILES.items()}
-    return {"count": len(ordered), **told, "max": ordered[-1] if ordered else None}
+    quantiles = {
+        name: ordered[math.ceil(of * len(ordered)) - 1] if ordered else None for name, of in _PERCENTILES.items()
+    }
+    return {"count": len(ordered), **quantiles, "max": ordered[-1] if ordered else None}
 
 
 MEASURES: dict[str, Any] = {
@@ -213,12 +217,12 @@ _NOT_EXERCISED = ("E4", "F8", "F9", "F10", "F11", "H4", "H5")
 def _properties(**counts: int) -> tuple[Property, ...]:
     return tuple(
         Property(
-            anomaly=one.id,
-            opportunities=0 if one.id in _NOT_EXERCISED else 640,
-            violation_count=counts.get(one.id, 0),
-            allowed_because="GAP-36: topics do not deduplicate: a repeat gets new ids" if one.id == "B5" else None,
+            anomaly=anomaly.id,
+            opportunities=0 if anomaly.id in _NOT_EXERCISED else 640,
+            violation_count=counts.get(anomaly.id, 0),
+            allowed_because="GAP-36: topics do not deduplicate: a repeat gets new ids" if anomaly.id == "B5" else None,
         )
-        for one in JUDGED
+        for anomaly in JUDGED
     )
 
 
@@ -231,8 +235,8 @@ def crossed() -> Verdict:
     """Return a valid one whose latency is above its threshold."""
     slow = {**DESCRIBED, "profile": {**DESCRIBED["profile"], "latency_seconds_max": 2.2}}
     properties = tuple(
-        replace(one, crossed=("latency in shipping was 2.33 s, allowed are 2.2 s",)) if one.anomaly == "H3" else one
-        for one in _properties(H3=1)
+        replace(prop, crossed=("latency in shipping was 2.33 s, allowed are 2.2 s",)) if prop.anomaly == "H3" else prop
+        for prop in _properties(H3=1)
     )
     return Verdict(properties=properties, measures=MEASURES, run=slow)
 
@@ -261,5 +265,5 @@ def _in_group(violation: Violation, group: str) -> Violation:
 
 def series_of(verdict: Verdict) -> Series:
     """Return the hand-made run's series, with the timelines of what the verdict shows."""
-    groups = {one.message_group_id: list(CASES[one.anomaly].events) for one in verdict.violations}
+    groups = {violation.message_group_id: list(CASES[violation.anomaly].events) for violation in verdict.violations}
     return plain_series(history(), bin_us=1_000_000, groups=groups)

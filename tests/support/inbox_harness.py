@@ -82,10 +82,10 @@ class InboxHarness:
         """Let messages come, and return what was done with each."""
         return [self.decide(seq, **more).action for seq in seqs]
 
-    def bury(self, seq: int, **more: Any) -> bool:
+    def record_dead(self, seq: int, **more: Any) -> bool:
         """Let a message die."""
         with self.engine.begin() as connection:
-            return self.inbox.bury(connection, arrived(seq, **more), "no such customer")
+            return self.inbox.record_dead(connection, arrived(seq, **more), "no such customer")
 
     def skip(self, seq: int, *, group: str = "a") -> None:
         """Let an operator give a number up."""
@@ -119,7 +119,7 @@ class InboxHarness:
         """Write down that a parked message failed."""
         self.inbox.retry_parked(connection, message, reason="boom", delay_us=delay_us, is_held=is_held)
 
-    def at(self, group: str = "a") -> tuple[int, int, int] | None:
+    def numbers(self, group: str = "a") -> tuple[int, int, int] | None:
         """Return epoch, first and last number of a group; None when nothing of it came."""
         row = self._group(group)
         return None if row is None else (row.epoch, row.first_seq, row.last_seq)

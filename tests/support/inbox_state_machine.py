@@ -89,7 +89,7 @@ class Database:
 
 
 class SimulatedConsumer(World):
-    """A consumer whose handler is in a mood, and which can begin anew."""
+    """A consumer whose handler is in a mood, and which can begin again."""
 
     def __init__(self, engine: Engine) -> None:
         super().__init__(engine)
@@ -206,38 +206,38 @@ class InboxStateMachine(RuleBasedStateMachine):
         self._put(place, self.withheld.pop(place) if place in self.withheld else self.sent[place])
 
     @rule(number=_HANDS, mood=_MOODS, times=st.integers(1, 5))
-    def step(self, number: int, mood: str, times: int) -> None:
+    def step(self, number: int, behaviour: str, times: int) -> None:
         """Let one worker receive and work."""
-        self.world.mood = mood
+        self.world.mood = behaviour
         for _ in range(times):
             self._lane(number)
 
     @rule(number=_HANDS, mood=_MOODS)
-    def drain(self, number: int, mood: str) -> None:
+    def drain(self, number: int, behaviour: str) -> None:
         """Let one worker look at what was set aside."""
-        self.world.mood = mood
+        self.world.mood = behaviour
         self._drain(number)
 
     @rule(number=_HANDS, at=st.sampled_from(_OF_LANE), mood=_MOODS)
-    def die(self, number: int, at: str, mood: str) -> None:
+    def die(self, number: int, step: str, behaviour: str) -> None:
         """End one worker when it gets there, and start another in its place."""
-        self._arm(number, at)
-        self.step(number, mood, 2)
+        self._arm(number, step)
+        self.step(number, behaviour, 2)
 
     @rule(number=_HANDS, at=st.sampled_from(_OF_DRAINER), mood=_MOODS)
-    def die_draining(self, number: int, at: str, mood: str) -> None:
+    def die_draining(self, number: int, step: str, behaviour: str) -> None:
         """End one worker when it gets there, and start another in its place."""
-        self._arm(number, at)
-        self.drain(number, mood)
+        self._arm(number, step)
+        self.drain(number, behaviour)
 
-    def _arm(self, number: int, at: str) -> None:
+    def _arm(self, number: int, step: str) -> None:
         def end() -> None:
-            raise Killed(at)
+            raise Killed(step)
 
-        self.armed[number] = (at, end)
+        self.armed[number] = (step, end)
 
     @rule(number=_HANDS, at=_PAUSES, seconds=_TIMES, others=st.lists(_HANDS, max_size=4))
-    def pause(self, number: int, at: str, seconds: float, others: list[int]) -> None:
+    def pause(self, number: int, step: str, seconds: float, others: list[int]) -> None:
         """Stop one worker there for a while, in which the others work; then it goes on as if nothing had been."""
 
         def sleep() -> None:
@@ -247,7 +247,7 @@ class InboxStateMachine(RuleBasedStateMachine):
                     self._lane(other)
                     self._drain(other)
 
-        self.armed[number] = (at, sleep)
+        self.armed[number] = (step, sleep)
         self.step(number, "well", 2)
 
     @rule(number=_HANDS)
@@ -263,18 +263,18 @@ class InboxStateMachine(RuleBasedStateMachine):
         self.world.simulator.advance(seconds)
 
     @rule(number=_HANDS, fault=_FAULTS, mood=_MOODS)
-    def fail(self, number: int, fault: Fault, mood: str) -> None:
+    def fail(self, number: int, fault: Fault, behaviour: str) -> None:
         """Let one worker's next call of that kind meet this."""
         self.hands[number].line.faults.append(fault)
-        self.step(number, mood, 2)
+        self.step(number, behaviour, 2)
 
     @rule(number=_HANDS, refuses=_REFUSED, loses_commit=st.booleans(), mood=_MOODS)
-    def be_away(self, number: int, refuses: range, *, loses_commit: bool, mood: str) -> None:
+    def be_away(self, number: int, refuses: range, *, loses_commit: bool, behaviour: str) -> None:
         """Take the database away from one worker for a moment, or let it not learn that it has committed."""
         self.world.database.be_well()
         self.world.database.refuses, self.world.database.loses_commit = refuses, loses_commit
-        self.step(number, mood, 2)
-        self.drain(number, mood)
+        self.step(number, behaviour, 2)
+        self.drain(number, behaviour)
         self.world.database.be_well()
 
     @rule(is_native=st.booleans())
@@ -353,7 +353,9 @@ class InboxStateMachine(RuleBasedStateMachine):
         if self.policy.parks_poison and self.policy.gap_wait_us is None:
             assert not late, "late, though the group was to wait"
         for group in GROUPS:
-            seqs = [seq for one, seq in self.world.effects() if one == group and (one, seq) not in late]
+            seqs = [
+                seq for its_group, seq in self.world.effects() if its_group == group and (its_group, seq) not in late
+            ]
             assert seqs == sorted(seqs), "out of order"
 
     def _parked_groups(self) -> set[str]:
@@ -365,7 +367,7 @@ class InboxStateMachine(RuleBasedStateMachine):
         self.the_inbox_tells_the_truth()
         self.first_commits_are_in_order()
         done, given_up = set(self.world.effects()), self.skipped
-        wanted = {place for place, one in self.sent.items() if one.event.type != TOMBSTONE}
+        wanted = {place for place, entry in self.sent.items() if entry.event.type != TOMBSTONE}
         assert done == wanted - given_up, "lost, or done though it was given up"
         assert not [row for row in self._rows(exceptions) if row.closed_at_us is None], "what came is still missing"
 
@@ -400,7 +402,7 @@ class InboxStateMachine(RuleBasedStateMachine):
 
     def _purge_garbage(self) -> None:
         messages = self.world.simulator.account.sqs.queues[self.world.dlq_arn].messages
-        for id_ in [one.id for one in messages.values() if one.body == GARBAGE]:
+        for id_ in [message.id for message in messages.values() if message.body == GARBAGE]:
             del messages[id_]
 
 

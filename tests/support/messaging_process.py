@@ -78,19 +78,19 @@ class MessagingProcess:
         """Return what it wrote to standard error."""
         return self._log.read_text(encoding="utf-8")
 
-    def said(self, event: str) -> list[dict[str, Any]]:
+    def logged(self, event: str) -> list[dict[str, Any]]:
         """Return its log entries of that event."""
         lines = [line for line in self.log.splitlines() if line.startswith("{")]
         return [entry for entry in map(json.loads, lines) if entry["event"] == event]
 
-    def await_said(self, event: str) -> dict[str, Any]:
+    def await_logged(self, event: str) -> dict[str, Any]:
         """Wait until it says so, and return the first time."""
 
-        def said() -> list[dict[str, Any]]:
-            assert self.is_running or self.said(event), self.log
-            return self.said(event)
+        def matching() -> list[dict[str, Any]]:
+            assert self.is_running or self.logged(event), self.log
+            return self.logged(event)
 
-        return eventually(said, timeout_seconds=PATIENCE_SECONDS, describe=f"the process to say {event!r}")[0]
+        return eventually(matching, timeout_seconds=PATIENCE_SECONDS, describe=f"the process to say {event!r}")[0]
 
 
 def _run(arguments: list[str], environment: Mapping[str, str], log: str, declared: Environment | None) -> None:

@@ -14,7 +14,7 @@ from sqlalchemy.orm import Session
 from sluice.messaging.errors import HoldLost, PermanentError, TransientError
 from sluice.messaging.handlers import Ack, Reject, Retry
 
-type Misdeed = Callable[[Session], object]
+type FaultyWorker = Callable[[Session], object]
 type Ending = Callable[[], object]
 
 
@@ -62,14 +62,14 @@ def _kill_connection(session: Session) -> None:
     _driver(session).close()
 
 
-def _state(statement: str) -> Misdeed:
+def _state(statement: str) -> FaultyWorker:
     return lambda session: session.execute(text(statement))
 
 
-def _in_turn(*misdeeds: Misdeed) -> Misdeed:
+def _in_turn(*misdeeds: FaultyWorker) -> FaultyWorker:
     def do(session: Session) -> None:
-        for misdeed in misdeeds:
-            misdeed(session)
+        for faulty_worker in misdeeds:
+            faulty_worker(session)
 
     return do
 
@@ -79,7 +79,7 @@ def _suppressed(act: Callable[[], object]) -> None:
         act()
 
 
-MISDEEDS: dict[str, Misdeed] = {
+MISDEEDS: dict[str, FaultyWorker] = {
     "does nothing wrong": lambda _: None,
     "statement ROLLBACK": _state("ROLLBACK"),
     "statement ROLLBACK, and writes": _in_turn(_state("ROLLBACK"), _write),

@@ -115,13 +115,13 @@ def play(engine: Engine, schedule: Schedule, writer: Writer, look: Callable[[], 
             for number, plan in enumerate(schedule.plans)
         ]
         with ThreadPoolExecutor(len(running)) as pool:
-            for one in _in_turn(schedule, running):
-                one.step(pool)
+            for transaction in _in_turn(schedule, running):
+                transaction.step(pool)
                 _settle(running, watcher)
                 look()
-        for one in running:
-            assert one.running is not None
-            one.running.result()
+        for transaction in running:
+            assert transaction.running is not None
+            transaction.running.result()
     return [(group, number) for number in committed for group in schedule.plans[number].groups]
 
 
@@ -135,7 +135,8 @@ def _in_turn(schedule: Schedule, running: Sequence[_Transaction]) -> Iterator[_T
 
 def _settle(running: Sequence[_Transaction], watcher: Connection) -> None:
     def is_settled() -> bool:
-        unfinished = [one.pid for one in running if not one.is_between_steps()]  # first: who ended lets others go on
+        # first: who ended lets others go on
+        unfinished = [transaction.pid for transaction in running if not transaction.is_between_steps()]
         return all(is_waiting(watcher, pid) for pid in unfinished)
 
     eventually(
@@ -149,9 +150,9 @@ def _settle(running: Sequence[_Transaction], watcher: Connection) -> None:
 
 def is_waiting(watcher: Connection, pid: int) -> bool:
     """Return whether that backend waits for a lock another has."""
-    asked = watcher.execute(text("SELECT cardinality(pg_blocking_pids(:pid)) > 0"), {"pid": pid}).scalar_one()
+    is_blocked = watcher.execute(text("SELECT cardinality(pg_blocking_pids(:pid)) > 0"), {"pid": pid}).scalar_one()
     watcher.rollback()
-    return bool(asked)
+    return bool(is_blocked)
 
 
 @contextmanager
@@ -212,4 +213,4 @@ class Naive:
 
 def by_group(written: Sequence[Written]) -> dict[str, list[int]]:
     """Return each group's numbers, in the order given."""
-    return {group: [number for one, number in written if one == group] for group, _ in written}
+    return {group: [number for its_group, number in written if its_group == group] for group, _ in written}

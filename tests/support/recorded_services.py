@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from sluice.history.checker import Expectation, Finding, check_group, surroundings
+from sluice.history.checker import Expectation, Finding, check_group, queue_context
 from sluice.history.events import Event
 from sluice.recorder.journal import SUFFIX, events_of, read_journal
 from sluice.simulator.hook import Simulator
@@ -62,22 +62,22 @@ class Shop:
             **more,
         )
 
-    def receive(self, url: str | None = None, *, count: int = 10, asks: Sequence[str] = ("All",)) -> list[str]:
+    def receive(self, url: str | None = None, *, count: int = 10, requests: Sequence[str] = ("All",)) -> list[str]:
         """Return the receipt handles of one receive."""
         answer = self.sqs.receive_message(
             QueueUrl=self.url if url is None else url,
             MaxNumberOfMessages=count,
             WaitTimeSeconds=20,
-            MessageSystemAttributeNames=list(asks),
+            MessageSystemAttributeNames=list(requests),
             MessageAttributeNames=["All"],
         )
         return [message["ReceiptHandle"] for message in answer.get("Messages", [])]
 
-    def bill(self, url: str | None = None, *, count: int = 10, asks: Sequence[str] = ("All",)) -> None:
+    def bill(self, url: str | None = None, *, count: int = 10, requests: Sequence[str] = ("All",)) -> None:
         """Receive and delete until nothing comes for longer than any lease."""
         quiet_seconds = 0
         for _ in range(_ROUNDS_MAX):
-            handles = self.receive(url, count=count, asks=asks)
+            handles = self.receive(url, count=count, requests=requests)
             for handle in handles:
                 self.sqs.delete_message(QueueUrl=self.url if url is None else url, ReceiptHandle=handle)
             quiet_seconds = 0 if handles else quiet_seconds + 20
@@ -105,7 +105,7 @@ def judged(events: list[Event], **more: Any) -> dict[str, Finding]:
     of_group: dict[str | None, list[Event]] = defaultdict(list)
     for event in events:
         of_group[event.message_group_id].append(event)
-    around = surroundings(of_group.pop(None, []))
+    around = queue_context(of_group.pop(None, []))
     return {group: check_group(its, expectation, around) for group, its in of_group.items() if group is not None}
 
 

@@ -66,15 +66,15 @@ class Gate:
 @handler("*")
 def do(session: Session, event: Event, context: Context) -> Outcome:
     """Do as told, and write down that it was done."""
-    told = event.data
-    if context.attempt <= told.get("retries", 0):
+    data = event.data
+    if context.attempt <= data.get("retries", 0):
         return Retry(delay_seconds=0, reason="it was told to fail")
-    if not Path(told.get("needs", "/")).exists():
-        return Reject(f"it was told to be refused while there is no {told['needs']}")
+    if not Path(data.get("needs", "/")).exists():
+        return Reject(f"it was told to be refused while there is no {data['needs']}")
     session.add(
         Deed(consumer=context.consumer, group=event.group, seq=context.seq, pid=os.getpid(), attempt=context.attempt)
     )
     session.flush()
-    if "gate" in told and context.attempt == 1:
-        Gate(Path(told["gate"])).pass_through(context, is_stubborn=told.get("is_stubborn", False))
+    if "gate" in data and context.attempt == 1:
+        Gate(Path(data["gate"])).pass_through(context, is_stubborn=data.get("is_stubborn", False))
     return Ack()

@@ -88,11 +88,11 @@ class ShopHarness:
         """Start a relay, recorded."""
         self._relays += 1
         armed = {} if failpoint is None else {failpoints.VARIABLE: failpoint}
-        at = ("--dsn", self.engine.url.render_as_string(hide_password=False), "--topic-arn", self.topic_arn)
+        index = ("--dsn", self.engine.url.render_as_string(hide_password=False), "--topic-arn", self.topic_arn)
         endpoint = ("--endpoint-url", self.emulated.endpoint_url if endpoint_url is None else endpoint_url)
         return MessagingProcess(
-            ["relay", *at, *endpoint, "--record", str(self.history), *options],
-            environment=localstack.pointed_at(self.emulated) | armed,
+            ["relay", *index, *endpoint, "--record", str(self.history), *options],
+            environment=localstack.with_endpoint(self.emulated) | armed,
             log=self.folder / f"relay-{self._relays}.log",
         )
 
@@ -141,10 +141,10 @@ class ShopHarness:
                 QueueUrl=self._url, MaxNumberOfMessages=10, MessageSystemAttributeNames=["All"]
             ).get("Messages", [])
             for message in messages:
-                said = json.loads(message["Body"])
-                got[said["group"]].append(message["Body"])
+                fields = json.loads(message["Body"])
+                got[fields["group"]].append(message["Body"])
                 sqs.delete_message(QueueUrl=self._url, ReceiptHandle=message["ReceiptHandle"])
-                open_groups.difference_update({said["group"]} if said["type"] == history.END_TYPE else ())
+                open_groups.difference_update({fields["group"]} if fields["type"] == history.END_TYPE else ())
             return not (open_groups or messages)
 
         with Journal(self.history, f"consume-{QUEUE}", common=common) as journal:
@@ -175,9 +175,9 @@ class ShopHarness:
         return Expectation(run=f"epoch-{epoch}", queues=(QUEUE,), visibility_timeout_seconds=timeouts)
 
 
-def is_unlawful(finding: Finding, *, meant: tuple[str, ...] = ()) -> bool:
+def is_unlawful(finding: Finding, *, intended: tuple[str, ...] = ()) -> bool:
     """Return whether there is a violation that is not meant, and that LocalStack is not known for."""
-    found = {one.anomaly for one in finding.violations}.difference(meant)
+    found = {violation.anomaly for violation in finding.violations}.difference(intended)
     return not found <= deviations.ANOMALIES["localstack"].keys()
 
 

@@ -21,7 +21,7 @@ from sluice.messaging import Event, Outbox
 from sluice.messaging.database import engines
 from sluice.messaging.envelope import decode
 from sluice.messaging.outbox import store, tables
-from sluice.messaging.outbox.store import Head, Outcome, Sent, Store
+from sluice.messaging.outbox.store import Head, PublishOutcome, Sent, Store
 from sluice.messaging.relay.lease import Lease
 from sluice.messaging.relay.publisher import Publisher
 from sluice.messaging.relay.relay import Publish, Relay, RelaySettings
@@ -72,7 +72,7 @@ class Line(Hook):
         """Be as if nobody had called."""
         self.faults: list[Fault] = []
         self.poisoned: set[str] = set()
-        self.asked: list[list[dict[str, Any]]] = []
+        self.requests: list[list[dict[str, Any]]] = []
         self.arrived: list[dict[str, Any]] = []
         self.unanswered: list[dict[str, Any]] = []
         self._fault = Fault()
@@ -82,7 +82,7 @@ class Line(Hook):
     def rewrite(self, operation: str, params: dict[str, Any]) -> None:
         """Choose the call's fault, and take the entries that fail out of it."""
         self._entries = copy.deepcopy(params["PublishBatchRequestEntries"])
-        self.asked.append(self._entries)
+        self.requests.append(self._entries)
         self._fault = self.faults.pop(0) if self.faults else Fault()
         if self.poisoned & {entry["MessageGroupId"] for entry in self._entries}:
             self._fault = Fault(refused="InvalidParameter")
@@ -109,7 +109,7 @@ class Line(Hook):
 
     def answered(self, params: Mapping[str, Any], parsed: dict[str, Any], http_response: AWSResponse) -> None:
         """Add the entries that failed, or lose the answer."""
-        successful = {one["Id"] for one in parsed.get("Successful", [])}
+        successful = {success["Id"] for success in parsed.get("Successful", [])}
         arrived = [entry for entry in self._entries if entry["Id"] in successful]
         self.arrived += arrived
         if self._fault.lost:
@@ -195,12 +195,12 @@ class World:
         while messages := self.sqs.receive_message(
             QueueUrl=url, MaxNumberOfMessages=10, MessageSystemAttributeNames=["All"]
         ).get("Messages"):
-            handles = [{"Id": one["MessageId"], "ReceiptHandle": one["ReceiptHandle"]} for one in messages]
+            handles = [{"Id": message["MessageId"], "ReceiptHandle": message["ReceiptHandle"]} for message in messages]
             self.sqs.delete_message_batch(QueueUrl=url, Entries=handles)
             found += messages
         return found
 
-    def places(self, queue: str = QUEUES[0]) -> list[Place]:
+    def databases(self, queue: str = QUEUES[0]) -> list[Place]:
         """Receive and delete everything that is in a queue; return groups and numbers in the order they came."""
         return [place(message) for message in self.received(queue)]
 
@@ -228,7 +228,7 @@ def place(message: Mapping[str, Any]) -> Place:
 
 def of_group(group: str, places: Iterable[Place]) -> list[int]:
     """Return the numbers of one group, in the order given."""
-    return [seq for one, seq in places if one == group]
+    return [seq for its_group, seq in places if its_group == group]
 
 
 class Steps(Protocol):
@@ -252,7 +252,7 @@ class Meanwhile:
     def __init__(self, publish: Publish, happens: Callable[[Sequence[Head]], object]) -> None:
         self._publish, self._happens = publish, happens
 
-    def publish(self, heads: Sequence[Head]) -> list[Outcome]:
+    def publish(self, heads: Sequence[Head]) -> list[PublishOutcome]:
         """Let it happen, then publish."""
         self._happens(heads)
         return self._publish.publish(heads)
@@ -264,7 +264,7 @@ class IgnoresFailed:
     def __init__(self, publish: Publish) -> None:
         self._publish = publish
 
-    def publish(self, heads: Sequence[Head]) -> list[Outcome]:
+    def publish(self, heads: Sequence[Head]) -> list[PublishOutcome]:
         """Publish, and look at nothing."""
         self._publish.publish(heads)
         return [Sent("unknown") for _ in heads]
@@ -276,7 +276,7 @@ class NewIdOnResend:
     def __init__(self, publish: Publish) -> None:
         self._publish = publish
 
-    def publish(self, heads: Sequence[Head]) -> list[Outcome]:
+    def publish(self, heads: Sequence[Head]) -> list[PublishOutcome]:
         """Publish, each try under an id of its own."""
         return self._publish.publish([replace(head, deduplication_id=str(uuid.uuid4())) for head in heads])
 
@@ -287,7 +287,7 @@ class PublishesInTransaction(Relay):
     def _send(self, batch: Sequence[Head], *_: object) -> None:
         with self._lease.writing() as connection:
             outcomes = self._publish.publish(batch)
-            self._store.mark(connection, [(head, one, 0) for head, one in zip(batch, outcomes, strict=True)])
+            self._store.mark(connection, [(head, outcome, 0) for head, outcome in zip(batch, outcomes, strict=True)])
 
 
 class MarksFirst(Relay):
@@ -313,5 +313,7 @@ class ClaimsRows:
         with self._world.engine.begin() as connection:
             heads = [store._head(row) for row in connection.execute(rows).mappings()]
             outcomes = self._publish.publish(heads) if heads else []
-            self._world.store.mark(connection, [(head, one, 0) for head, one in zip(heads, outcomes, strict=True)])
+            self._world.store.mark(
+                connection, [(head, outcome, 0) for head, outcome in zip(heads, outcomes, strict=True)]
+            )
         return bool(heads)

@@ -13,13 +13,13 @@ class Endpoint:
 
     def __init__(self) -> None:
         self.answers: list[tuple[int, str]] = []
-        self.asked: list[dict[str, str]] = []
+        self.requests: list[dict[str, str]] = []
         endpoint = self
 
         class Handler(BaseHTTPRequestHandler):
             def do_POST(self) -> None:
-                asked = self.rfile.read(int(self.headers["Content-Length"]))
-                endpoint.asked.append(dict(parse_qsl(asked.decode())))
+                request_body = self.rfile.read(int(self.headers["Content-Length"]))
+                endpoint.requests.append(dict(parse_qsl(request_body.decode())))
                 status, body = endpoint.answers.pop(0)
                 if status == 0:
                     self.connection.shutdown(socket.SHUT_RDWR)

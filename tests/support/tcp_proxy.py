@@ -22,7 +22,7 @@ class TcpProxy:
         self._open: set[socket.socket] = set()
         self._passes = threading.Event()
         self._passes.set()
-        self.is_losing = self.is_asked = False
+        self.is_losing = self.is_requested = False
         self.lost_count = 0
         self.mend()
 
@@ -44,8 +44,8 @@ class TcpProxy:
         """End what is connected, and refuse to connect."""
         if self._server is not None:
             self._server.shutdown()
-            for one in list(self._open):
-                _shut(one)
+            for item in list(self._open):
+                _shut(item)
             self._server.server_close()  # waits for the threads of its connections
             self._server = None
 
@@ -66,7 +66,7 @@ class TcpProxy:
 
     def hold(self) -> None:
         """Keep what is asked from now on, until it is let go."""
-        self.is_asked = False
+        self.is_requested = False
         self._passes.clear()
 
     def let_go(self) -> None:
@@ -82,10 +82,10 @@ class TcpProxy:
             back = threading.Thread(target=self._answer, args=(there, here), daemon=True)
             back.start()
             with contextlib.suppress(OSError):
-                while asked := here.recv(65_536):
-                    self.is_asked = True
+                while requested := here.recv(65_536):
+                    self.is_requested = True
                     self._passes.wait(_HOLD_SECONDS_MAX)
-                    there.sendall(asked)
+                    there.sendall(requested)
             _shut(there)
             back.join()
             self._open -= {here, there}
@@ -100,6 +100,6 @@ class TcpProxy:
         _shut(here)
 
 
-def _shut(one: socket.socket) -> None:
+def _shut(entry: socket.socket) -> None:
     with contextlib.suppress(OSError):
-        one.shutdown(socket.SHUT_RDWR)
+        entry.shutdown(socket.SHUT_RDWR)

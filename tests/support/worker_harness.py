@@ -80,11 +80,11 @@ class Killed(BaseException):
     """Raised where a worker's process ends: nothing in it catches this."""
 
 
-def dying(at: str) -> Failpoint:
+def failing_at(step: str) -> Failpoint:
     """Return what ends a worker the first time it gets there."""
 
     def reached(here: str) -> None:
-        if here == at:
+        if here == step:
             raise Killed(here)
 
     return reached
@@ -123,19 +123,19 @@ class Line(Hook):
     def __init__(self) -> None:
         super().__init__(1)
         self.faults: list[Fault] = []
-        self.asked: list[tuple[str, dict[str, Any]]] = []
+        self.requests: list[tuple[str, dict[str, Any]]] = []
         self._fault: Fault | None = None
         self._failed: list[dict[str, Any]] = []
 
     def calls(self, operation: str) -> list[dict[str, Any]]:
         """Return the parameters of each call of that operation."""
-        return [params for name, params in self.asked if name == operation]
+        return [params for name, params in self.requests if name == operation]
 
     def rewrite(self, operation: str, params: dict[str, Any]) -> None:
         """Choose the call's fault, and take the entries that fail out of it."""
         name = operation.removeprefix("sqs.")
-        self.asked.append((name, copy.deepcopy(params)))
-        self._fault = next((one for one in self.faults if one.operation == name), None)
+        self.requests.append((name, copy.deepcopy(params)))
+        self._fault = next((fault for fault in self.faults if fault.operation == name), None)
         self._failed = []
         if self._fault is None:
             return
@@ -202,7 +202,7 @@ class Call:
     attempt: int
     is_last_attempt: bool
     is_late: bool
-    at: float
+    time: float
 
 
 class Hands:
@@ -215,7 +215,7 @@ class Hands:
         self.tally = tally
 
 
-type Said = Outcome | BaseException | Handler | None
+type HandlerStep = Outcome | BaseException | Handler | None
 """What a handler does after its effect: return it, raise it, or call it and return what that returns."""
 
 
@@ -257,7 +257,7 @@ class World:
             hold_seconds_max=10.0 * timeout_seconds,
             is_ordered=is_ordered,
         )
-        self.says: dict[Place, list[Said]] = defaultdict(list)
+        self.says: dict[Place, list[HandlerStep]] = defaultdict(list)
         self.calls: list[Call] = []
         self.handlers = Handlers({ANY: self._handle})
         self.sqs = self.simulator.client("sqs")
@@ -276,8 +276,8 @@ class World:
         self.arn = self._arn(self.url)
 
     def _arn(self, url: str) -> str:
-        asked = self.sqs.get_queue_attributes(QueueUrl=url, AttributeNames=["QueueArn"])
-        return str(asked["Attributes"]["QueueArn"])
+        attributes = self.sqs.get_queue_attributes(QueueUrl=url, AttributeNames=["QueueArn"])
+        return str(attributes["Attributes"]["QueueArn"])
 
     # --- what comes in ------------------------------------------------------------------------------------------------
 
@@ -383,14 +383,14 @@ class World:
             attempt=context.attempt,
             is_last_attempt=context.is_last_attempt,
             is_late=context.is_late,
-            at=self.clock.monotonic(),
+            time=self.clock.monotonic(),
         )
         self.calls.append(call)
         session.execute(insert(effects).values(consumer=self.consumer, group_id=event.group, seq=context.seq))
-        said = self.says[place].pop(0) if self.says[place] else None
-        if isinstance(said, BaseException):
-            raise said
-        return said(session, event, context) if callable(said) else said
+        result = self.says[place].pop(0) if self.says[place] else None
+        if isinstance(result, BaseException):
+            raise result
+        return result(session, event, context) if callable(result) else result
 
     # --- what became of it --------------------------------------------------------------------------------------------
 
@@ -443,4 +443,4 @@ class World:
 def places(bodies: list[str]) -> list[Place]:
     """Return where messages belong."""
     decoded = [decode(body) for body in bodies]
-    return [(one.event.group, one.seq) for one in decoded]
+    return [(entry.event.group, entry.seq) for entry in decoded]

@@ -1,4 +1,4 @@
-"""A workshop: consumers of one topic, with queues, DLQs and a database, whose workers are real processes.
+"""A worker_fleet: consumers of one topic, with queues, DLQs and a database, whose workers are real processes.
 
 Each has an environment of its own, declared in its processes only. So everything goes by its name, with visibility
 timeouts of seconds. LocalStack, unlike AWS, does not deduplicate at a topic (GAP-36); its queues do.
@@ -34,7 +34,7 @@ from tests.support.scripted_handlers import Base, Deed, Gate
 from tests.support.shop_harness import is_unlawful
 from tests.support.tcp_proxy import TcpProxy
 
-_MEANT = ("C7",)  # numbers are published out of turn to make gaps
+_EXPECTED_WARNINGS = ("C7",)  # numbers are published out of turn to make gaps
 _RUN = "epoch-1"
 _COUNTS = ("ApproximateNumberOfMessages", "ApproximateNumberOfMessagesNotVisible", "ApproximateNumberOfMessagesDelayed")
 
@@ -45,7 +45,7 @@ def consumer(name: str = "billing", **declared: Any) -> Consumer:
     return Consumer(name=name, handlers="tests.support.scripted_handlers", **(quick | declared))
 
 
-class Workshop:
+class WorkerFleet:
     """Topic, queues, database and processes of an environment.
 
     Args:
@@ -73,8 +73,8 @@ class Workshop:
         ]
         self.urls: dict[str, str] = {}
         self.dead_letter_urls: dict[str, str] = {}
-        for one in environment.consumers:
-            self._subscribe(one)
+        for entry in environment.consumers:
+            self._subscribe(entry)
         common = {"run": _RUN, "worker": "publish", "host": host_name(), "clock_id": clock_id()}
         self._journal = Journal(self.history, "publish", common=common)
         recorder = Recorder(self._journal, names={self._topic_arn: "topic"} | self._names())
@@ -85,16 +85,16 @@ class Workshop:
         """Return URL to name of every queue."""
         return {url: url.rpartition("/")[2] for url in [*self.urls.values(), *self.dead_letter_urls.values()]}
 
-    def _subscribe(self, one: Consumer) -> None:
-        dead = self._queue(naming.dead_letter_queue_name(self.environment, one), one.dead_letter_retention_seconds)
-        redrive = {"deadLetterTargetArn": self._arn(dead), "maxReceiveCount": one.max_attempts}
+    def _subscribe(self, entry: Consumer) -> None:
+        dead = self._queue(naming.dead_letter_queue_name(self.environment, entry), entry.dead_letter_retention_seconds)
+        redrive = {"deadLetterTargetArn": self._arn(dead), "maxReceiveCount": entry.max_attempts}
         live = self._queue(
-            naming.queue_name(self.environment, one),
-            one.message_retention_seconds,
-            VisibilityTimeout=str(one.visibility_timeout_seconds),
+            naming.queue_name(self.environment, entry),
+            entry.message_retention_seconds,
+            VisibilityTimeout=str(entry.visibility_timeout_seconds),
             RedrivePolicy=json.dumps(redrive),
         )
-        self.dead_letter_urls[one.name], self.urls[one.name] = dead, live
+        self.dead_letter_urls[entry.name], self.urls[entry.name] = dead, live
         raw = {"RawMessageDelivery": "true"}
         self._sns.subscribe(TopicArn=self._topic_arn, Protocol="sqs", Endpoint=self._arn(live), Attributes=raw)
 
@@ -117,13 +117,13 @@ class Workshop:
         """Publish what each group's handlers are told, in order; of None the number is used, and nothing comes."""
         for turn in range(max(map(len, groups.values()))):
             self._publish(
-                [Event(type="deed", group=group, data=told[turn]) for group, told in groups.items() if turn < len(told)]
+                [Event(type="deed", group=group, data=data[turn]) for group, data in groups.items() if turn < len(data)]
             )
 
     def publish_what_is_missing(self) -> None:
         """Publish what was None, as something to be done after all."""
         missing, self._missing = self._missing, []
-        self._send([replace(one, event=replace(one.event, data={})) for one in missing])
+        self._send([replace(envelope, event=replace(envelope.event, data={})) for envelope in missing])
 
     def end_groups(self) -> None:
         """Publish an end marker to every group: what comes before it in a queue has come when it has."""
@@ -135,19 +135,21 @@ class Workshop:
             seqs = self._published[event.group]
             envelopes.append(Envelope(event=event, seq=len(seqs) + 1, epoch=1))
             seqs.append(event.type != history.END_TYPE)
-        self._missing += [one for one in envelopes if one.event.type == "deed" and one.event.data is None]
-        self._send([one for one in envelopes if one not in self._missing])
+        self._missing += [
+            envelope for envelope in envelopes if envelope.event.type == "deed" and envelope.event.data is None
+        ]
+        self._send([envelope for envelope in envelopes if envelope not in self._missing])
 
     def _send(self, envelopes: Sequence[Envelope]) -> None:
         for begin in range(0, len(envelopes), 10):
             entries = [
                 {
                     "Id": str(number),
-                    "Message": one.body,
-                    "MessageGroupId": one.event.group,
-                    "MessageDeduplicationId": one.deduplication_id,
+                    "Message": envelope.body,
+                    "MessageGroupId": envelope.event.group,
+                    "MessageDeduplicationId": envelope.deduplication_id,
                 }
-                for number, one in enumerate(envelopes[begin : begin + 10])
+                for number, envelope in enumerate(envelopes[begin : begin + 10])
             ]
             answer = self._sns.publish_batch(TopicArn=self._topic_arn, PublishBatchRequestEntries=entries)
             assert len(answer["Successful"]) == len(entries)
@@ -165,7 +167,7 @@ class Workshop:
         return self.command("worker", *given, **armed, **variables)
 
     def command(self, *arguments: str, **variables: str) -> MessagingProcess:
-        """Start `sluice …` with the workshop's environment and database."""
+        """Start `sluice …` with the worker_fleet's environment and database."""
         self._processes += 1
         place = {
             "SLUICE_ENV": self.environment.name,
@@ -173,7 +175,7 @@ class Workshop:
         }
         return MessagingProcess(
             arguments,
-            environment=localstack.pointed_at(self.emulated) | place | variables,
+            environment=localstack.with_endpoint(self.emulated) | place | variables,
             log=self.folder / f"process-{self._processes}.log",
             declared=self.environment,
         )
@@ -272,22 +274,24 @@ class Workshop:
             if event.message_group_id is not None:
                 by_group[event.message_group_id].append(event)
         assert by_group, "there is nothing to judge"
-        names = {one.name: naming.queue_name(self.environment, one) for one in self.environment.consumers}
+        names = {entry.name: naming.queue_name(self.environment, entry) for entry in self.environment.consumers}
         expectation = Expectation(
             run=_RUN,
             queues=tuple(names.values()),
             visibility_timeout_seconds={
-                names[one.name]: one.visibility_timeout_seconds for one in self.environment.consumers
+                names[entry.name]: entry.visibility_timeout_seconds for entry in self.environment.consumers
             },
             unproven_queues=dict.fromkeys(names.values(), "whose workers were killed"),
             dead_letter_queues={
-                names[one.name]: naming.dead_letter_queue_name(self.environment, one)
-                for one in self.environment.consumers
+                names[entry.name]: naming.dead_letter_queue_name(self.environment, entry)
+                for entry in self.environment.consumers
             },
         )
         found = {group: check_group(events, expectation) for group, events in by_group.items()}
         return {
-            group: finding for group, finding in found.items() if finding.unknowns or is_unlawful(finding, meant=_MEANT)
+            group: finding
+            for group, finding in found.items()
+            if finding.unknowns or is_unlawful(finding, intended=_EXPECTED_WARNINGS)
         }
 
     def assert_all_done(self) -> None:
@@ -331,13 +335,13 @@ def opened(
     folder: Path,
     *consumers: Consumer,
     environment: Environment | None = None,
-) -> Iterator[Workshop]:
-    """Yield a workshop with these consumers, in an environment of its own unless it is given one."""
+) -> Iterator[WorkerFleet]:
+    """Yield a worker_fleet with these consumers, in an environment of its own unless it is given one."""
     if environment is None:
         name = f"w{uuid.uuid4().hex[:8]}"
         environment = Environment(name=name, account="000000000000", removal=Removal.DESTROY, consumers=consumers)
-    workshop = Workshop(engine, emulated, folder, environment)
+    worker_fleet = WorkerFleet(engine, emulated, folder, environment)
     try:
-        yield workshop
+        yield worker_fleet
     finally:
-        workshop.close()
+        worker_fleet.close()

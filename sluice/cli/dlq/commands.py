@@ -4,7 +4,7 @@ from typing import Any
 
 import click
 
-from sluice.cli.dlq.options import at_dlq
+from sluice.cli.dlq.options import dlq_options
 from sluice.cli.options import (
     audited,
     confirmation_option,
@@ -14,7 +14,7 @@ from sluice.cli.options import (
     json_option,
     limit_option,
 )
-from sluice.cli.placed import at_consumer
+from sluice.cli.placed import consumer_options
 from sluice.messaging.sqs.dead_letter_limits import CLIENT, NATIVE, RATE_MAX, RATE_MIN
 from sluice.terminal.values import SEQ, Age, Number
 
@@ -38,13 +38,13 @@ def group() -> None:
       sluice dlq skip order-1 7 --consumer billing --reason "..." --yes
       sluice dlq purge-one --message-id ID --consumer billing --reason "..." --yes
 
-    Every act is only said, until it is given --yes. What changes or removes a message takes a reason, and the inbox's
-    audit keeps it with the body.
+    Without --yes, a command only prints what it would do. Whatever changes or removes a message needs a reason; the
+    inbox's audit keeps the reason and the body.
     """
 
 
 @group.command()
-@environment_option("Declared environment whose consumers are meant.")
+@environment_option("Declared environment of the consumers.")
 @click.option("--consumer", "consumer_name", envvar="SLUICE_CONSUMER", metavar="NAME", help="Only this consumer.")
 @dsn_option("The inboxes' database, for what is parked, dead and missing: e.g. sqlite:///billing.db")
 @endpoint_option("SQS")
@@ -62,7 +62,7 @@ def ls(**given: Any) -> None:
 @group.command()
 @limit_option(1_000, default=10)
 @json_option
-@at_dlq
+@dlq_options
 def inspect(**given: Any) -> None:
     """Show the first messages of each group, what they hold and, with --dsn, why they died; then give them back.
 
@@ -83,20 +83,25 @@ def inspect(**given: Any) -> None:
 )
 @click.option("--to", metavar="QUEUE", help="Name of the queue to send to.  [default: the consumer's]")
 @click.option(
-    "--rate", type=Number("messages a second", RATE_MIN, RATE_MAX), metavar="N", help="At most so many a second."
+    "--rate", type=Number("messages a second", RATE_MIN, RATE_MAX), metavar="N", help="At most this many per second."
 )
 @click.option("--group", "groups", multiple=True, help="Only this group; may be repeated, as the next two.")
 @click.option("--type", "types", multiple=True, help="Only events of this type.")
 @click.option("--event-id", "event_ids", multiple=True, help="Only this event.")
-@click.option("--older-than", type=Age(), metavar="AGE", help="Only what died longer ago: 90s, 15m, 2h, 7d.")
 @click.option(
-    "--canary", type=click.IntRange(1, _CANARY_MAX), metavar="N", help="Bring so many back, and say what to look at."
+    "--older-than", type=Age(), metavar="AGE", help="Only messages that died longer ago than this: 90s, 15m, 2h, 7d."
+)
+@click.option(
+    "--canary",
+    type=click.IntRange(1, _CANARY_MAX),
+    metavar="N",
+    help="Bring back only this many, and print what to check next.",
 )
 @click.option("--run", metavar="ID", help="Finish the run of that id, which died.")
-@click.option("--no-wait", is_flag=True, help="Native: start it and end; `dlq status` tells how far it is.")
+@click.option("--no-wait", is_flag=True, help="Native: start the move task and exit; `dlq status` shows its progress.")
 @json_option
 @confirmation_option
-@at_dlq
+@dlq_options
 def redrive(**given: Any) -> None:
     """Bring dead letters back to the consumer's queue, each group in its order.
 
@@ -117,10 +122,10 @@ def redrive(**given: Any) -> None:
 @click.argument("group_id", metavar="[GROUP]", required=False)
 @click.argument("seq", metavar="[SEQ]", type=SEQ, required=False)
 @click.option("--data", type=click.File(encoding="utf-8"), help="The event's data, as JSON; `-` reads standard input.")
-@click.option("--message-id", metavar="ID", help="The message, where it is no envelope; see `dlq inspect`.")
+@click.option("--message-id", metavar="ID", help="The message, where it is not an envelope; see `dlq inspect`.")
 @click.option("--body", type=click.File(encoding="utf-8"), help="Its whole body; `-` reads standard input.")
 @audited
-@at_dlq
+@dlq_options
 def replace(**given: Any) -> None:
     """Bring a message back with other data: the same event and number, what it says put right.
 
@@ -139,7 +144,7 @@ def replace(**given: Any) -> None:
 @group.command("purge-one")
 @click.option("--message-id", metavar="ID", required=True, help="The message; see `dlq inspect`.")
 @audited
-@at_dlq
+@dlq_options
 def purge_one(**given: Any) -> None:
     """Delete one message of the DLQ for good. The audit keeps its body.
 
@@ -154,7 +159,7 @@ def purge_one(**given: Any) -> None:
 @click.argument("group_id", metavar="GROUP")
 @click.argument("seq", metavar="SEQ", type=SEQ)
 @audited
-@at_consumer
+@consumer_options
 def retry(**given: Any) -> None:
     """Have a held message, whose attempts were used up while its group was parked, tried again as it is."""
     from sluice.cli.dlq import acts
@@ -167,7 +172,7 @@ def retry(**given: Any) -> None:
 @click.argument("seq", metavar="SEQ", type=SEQ)
 @click.option("--epoch", type=SEQ, help="Of the number, where it is open in several.")
 @audited
-@at_consumer
+@consumer_options
 def skip(**given: Any) -> None:
     """Give a number of a group up: the consumer goes on without it, and drops it should it come after all.
 
@@ -180,7 +185,7 @@ def skip(**given: Any) -> None:
 
 @group.command()
 @limit_option(100_000, default=50)
-@at_consumer
+@consumer_options
 def audit(**given: Any) -> None:
     """Print what operators did to the consumer's messages, newest first, as lines of JSON."""
     from sluice.cli.dlq import acts
@@ -190,7 +195,7 @@ def audit(**given: Any) -> None:
 
 @group.command()
 @json_option
-@at_dlq
+@dlq_options
 def status(**given: Any) -> None:
     """Show the move tasks of the DLQ, which `redrive --engine native` and the console start, the latest first."""
     from sluice.cli.dlq import listing
@@ -200,7 +205,7 @@ def status(**given: Any) -> None:
 
 @group.command()
 @confirmation_option
-@at_dlq
+@dlq_options
 def cancel(**given: Any) -> None:
     """Cancel the move task that runs on the DLQ. What it has moved stays where it is."""
     from sluice.cli.dlq import listing

@@ -7,15 +7,15 @@ from typing import Any
 from sqlalchemy import Engine
 
 from sluice.cli.dlq.place import queue_client, stoppable
-from sluice.cli.place import ConsumerPlace, consumer_of, inbox_database
-from sluice.cli.tables.acts import say, written
+from sluice.cli.place import ConsumerTarget, consumer_of, inbox_database
+from sluice.cli.tables.acts import print_intent, written
 from sluice.declaration import Consumer, Environment, naming
 from sluice.endpoint import checked_url
 from sluice.errors import EndpointError
 from sluice.messaging.database import engines
 from sluice.messaging.inbox import operations
 from sluice.messaging.sqs import dead_letter_queue
-from sluice.messaging.sqs.dead_letter_queue import DeadLetterQueue, Letter, Reading
+from sluice.messaging.sqs.dead_letter_queue import DeadLetter, DeadLetterQueue, Reading
 from sluice.messaging.sqs.redrive import MoveTask, MoveTasks
 from sluice.terminal import output
 from sluice.terminal.exits import COULD_NOT, PARTLY
@@ -32,8 +32,8 @@ def ls(
     sqs = queue_client(environment, None if endpoint_url is None else checked_url(endpoint_url))
     with inbox_database(environment, dsn) as database:
         found = [_listed(sqs, environment, consumer, database) for consumer in consumers]
-    if not any(queue["is_there"] for one in found for queue in one["queues"]):
-        names = ", ".join(queue["queue"] for one in found for queue in one["queues"])
+    if not any(queue["is_there"] for entry in found for queue in entry["queues"]):
+        names = ", ".join(queue["queue"] for entry in found for queue in entry["queues"])
         raise EndpointError(
             f"none of {names} is at {sqs.meta.endpoint_url}; deploy the environment's stacks there, or correct --env or"
             " --endpoint-url"
@@ -41,8 +41,8 @@ def ls(
     if as_json:
         output.as_json({"environment": environment.name, "is_approximate": True, "consumers": found})
     else:
-        for one in found:
-            _show_listed(one)
+        for item in found:
+            _show_listed(item)
 
 
 def _listed(sqs: Any, environment: Environment, consumer: Consumer, database: Engine | None) -> dict[str, Any]:
@@ -67,14 +67,14 @@ def _queue(sqs: Any, name: str) -> dict[str, Any]:
     except EndpointError:
         return {"is_there": False}
     running = MoveTasks(sqs, queue.arn).running()
-    return {"is_there": True, **queue.counts, "move_task": None if running is None else _task_said(running)}
+    return {"is_there": True, **queue.counts, "move_task": None if running is None else _move_task_fields(running)}
 
 
-def _show_listed(one: dict[str, Any]) -> None:
-    output.line(one["consumer"])
-    for queue in one["queues"]:
+def _show_listed(entry: dict[str, Any]) -> None:
+    output.line(entry["consumer"])
+    for queue in entry["queues"]:
         output.line(f"  {queue['holds']:<12} {_queue_line(queue)}  {queue['queue']}")
-    for group in one.get("parked", ()):
+    for group in entry.get("parked", ()):
         waits = f"waits for number {group['last_seq'] + 1}"
         output.line(
             f"  parked       group {group['group_id']} {waits} since {written(group['parked_at_us'])};"
@@ -82,7 +82,7 @@ def _show_listed(one: dict[str, Any]) -> None:
         )
         for held in group["held"]:
             output.line(f"    held       number {held['seq']} after {held['attempts']} attempts: {held['last_error']}")
-    for found in one.get("exceptions", ()):
+    for found in entry.get("exceptions", ()):
         numbers = str(found["seq"]) if found["seq"] == found["through"] else f"{found['seq']} to {found['through']}"
         output.line(
             f"  {found['state']:<12} group {found['group_id']} number {numbers} since {written(found['seen_at_us'])}"
@@ -101,16 +101,18 @@ def _queue_line(queue: dict[str, Any]) -> str:
     return line
 
 
-def inspect(*, place: ConsumerPlace, queue: DeadLetterQueue, most: int, as_json: bool) -> None:
+def inspect(*, place: ConsumerTarget, queue: DeadLetterQueue, most: int, as_json: bool) -> None:
     """Run `dlq inspect`."""
     with stoppable() as (stop, clock), Reading(queue, clock=clock) as reading:
-        letters = dead_letter_queue.peek(reading, most, is_stopped=stop.is_asked)
+        dead_letters = dead_letter_queue.peek(reading, most, is_stopped=stop.is_requested)
         groups: dict[str, list[dict[str, Any]]] = {}
-        for letter in letters:
-            groups.setdefault(letter.message_group_id, []).append(_letter_said(letter, _known(place, letter)))
+        for dead_letter in dead_letters:
+            groups.setdefault(dead_letter.message_group_id, []).append(
+                _dead_letter_fields(dead_letter, _known(place, dead_letter))
+            )
     if as_json:
-        said = [{"group": group, "first": len(rows), "messages": rows} for group, rows in groups.items()]
-        output.as_json({"queue": queue.name, "may_be_more": True, "groups": said})
+        groups_shown = [{"group": group, "first": len(rows), "messages": rows} for group, rows in groups.items()]
+        output.as_json({"queue": queue.name, "may_be_more": True, "groups": groups_shown})
     else:
         for group, rows in groups.items():
             _show_group(group, rows)
@@ -118,38 +120,40 @@ def inspect(*, place: ConsumerPlace, queue: DeadLetterQueue, most: int, as_json:
             about = queue.counts
             flying = about["in_flight"]
             output.line(f"nothing to be had in {queue.name}; SQS says about {about['visible']}, and in flight {flying}")
-    if stop.is_asked():
+    if stop.is_requested():
         output.line("stopped; what was seen is given back", is_error=True)
         sys.exit(PARTLY)
 
 
-def _known(place: ConsumerPlace, letter: Letter) -> dict[str, Any] | None:
+def _known(place: ConsumerTarget, dead_letter: DeadLetter) -> dict[str, Any] | None:
     if place.database is None:
         return None
     with engines.reading(place.database) as connection, engines.explaining_missing_tables():
-        return operations.known_of(connection, place.consumer.name, letter)
+        return operations.known_of(connection, place.consumer.name, dead_letter)
 
 
-def _letter_said(letter: Letter, known: dict[str, Any] | None) -> dict[str, Any]:
-    said: dict[str, Any] = {
-        "sqs_message_id": letter.sqs_message_id,
-        "in_dlq_since": written(letter.sent_at_us),
-        "receive_count": letter.receive_count,
-        "attributes": {name: one.get("StringValue", "(binary)") for name, one in letter.attributes.items()},
+def _dead_letter_fields(dead_letter: DeadLetter, known: dict[str, Any] | None) -> dict[str, Any]:
+    fields: dict[str, Any] = {
+        "sqs_message_id": dead_letter.sqs_message_id,
+        "in_dlq_since": written(dead_letter.sent_at_us),
+        "receive_count": dead_letter.receive_count,
+        "attributes": {
+            name: attribute.get("StringValue", "(binary)") for name, attribute in dead_letter.attributes.items()
+        },
         "known": known,
     }
-    if letter.envelope is None:
-        return said | {"undecodable": letter.fault, "body": letter.body}
-    envelope = letter.envelope
+    if dead_letter.envelope is None:
+        return fields | {"undecodable": dead_letter.fault, "body": dead_letter.body}
+    envelope = dead_letter.envelope
     event = {"type": envelope.event.type, "seq": envelope.seq, "epoch": envelope.epoch, "event_id": envelope.event.id}
-    return said | event | {"data": envelope.event.data}
+    return fields | event | {"data": envelope.event.data}
 
 
 def _show_group(group: str, rows: list[dict[str, Any]]) -> None:
     output.line(f"first {len(rows)} of group {group}, more may be behind")
     for row in rows:
         if "undecodable" in row:
-            output.line(f"  message {row['sqs_message_id']} is no envelope: {row['undecodable']}")
+            output.line(f"  message {row['sqs_message_id']} is not an envelope: {row['undecodable']}")
         else:
             output.line(f"  number {row['seq']} (epoch {row['epoch']}), {row['type']}, event {row['event_id']}")
             output.line(f"    message {row['sqs_message_id']}")
@@ -162,10 +166,11 @@ def _show_group(group: str, rows: list[dict[str, Any]]) -> None:
         output.line(f"    {shown[:_SHOWN_CHARACTERS]}{cut}")
 
 
-def status(*, place: ConsumerPlace, queue: DeadLetterQueue, as_json: bool) -> None:
+def status(*, place: ConsumerTarget, queue: DeadLetterQueue, as_json: bool) -> None:
     """Run `dlq status`."""
     tasks = [
-        _task_said(task) for task in MoveTasks(queue_client(place.environment, place.endpoint_url), queue.arn).listed()
+        _move_task_fields(task)
+        for task in MoveTasks(queue_client(place.environment, place.endpoint_url), queue.arn).listed()
     ]
     if as_json:
         output.as_json({"queue": queue.name, "is_approximate": True, "tasks": tasks})
@@ -178,18 +183,18 @@ def status(*, place: ConsumerPlace, queue: DeadLetterQueue, as_json: bool) -> No
         output.line(f"no move tasks of {queue.name}")
 
 
-def cancel(*, place: ConsumerPlace, queue: DeadLetterQueue, is_meant: bool) -> None:
+def cancel(*, place: ConsumerTarget, queue: DeadLetterQueue, confirmed: bool) -> None:
     """Run `dlq cancel`."""
     tasks = MoveTasks(queue_client(place.environment, place.endpoint_url), queue.arn)
     running = tasks.running()
     if running is None:
         output.line(f"no move task runs on {queue.name}; see `dlq status`", is_error=True)
         sys.exit(COULD_NOT)
-    moved = tasks.cancel(running) if is_meant else running.moved
-    say(f"cancel the move task of {queue.name}, which has moved about {moved}", is_meant=is_meant)
+    moved = tasks.cancel(running) if confirmed else running.moved
+    print_intent(f"cancel the move task of {queue.name}, which has moved about {moved}", confirmed=confirmed)
 
 
-def _task_said(task: MoveTask) -> dict[str, Any]:
+def _move_task_fields(task: MoveTask) -> dict[str, Any]:
     return {
         "status": task.status,
         "started_at": written(task.started_at_us),

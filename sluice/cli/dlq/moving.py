@@ -5,7 +5,7 @@ import sys
 
 from sluice import limits
 from sluice.cli.dlq.place import queue_client, stoppable
-from sluice.cli.place import ConsumerPlace
+from sluice.cli.place import ConsumerTarget
 from sluice.clock import SystemClock
 from sluice.declaration import naming
 from sluice.errors import ConfigError
@@ -14,17 +14,17 @@ from sluice.messaging.sqs import dead_letter_queue
 from sluice.messaging.sqs.dead_letter_limits import NATIVE, RATE_MAX
 from sluice.messaging.sqs.dead_letter_queue import DeadLetterQueue, Destination, Reading
 from sluice.messaging.sqs.rate_limit import Pace
-from sluice.messaging.sqs.redrive import Choice, Left, MoveTasks, Redrive, Result, batch_of, new_run
+from sluice.messaging.sqs.redrive import Choice, LeftReason, MoveTasks, Redrive, Result, batch_of, new_run
 from sluice.terminal import output
 from sluice.terminal.exits import COULD_NOT, PARTLY
 
 _FOLLOW_SECONDS = 2
-_TROUBLES = {Left.BEHIND, Left.BOUNCED, Left.FAILED, Left.LATE}
+_FAILURE_SENTENCES = {LeftReason.BEHIND, LeftReason.BOUNCED, LeftReason.FAILED, LeftReason.LATE}
 
 
 def redrive(
     *,
-    place: ConsumerPlace,
+    place: ConsumerTarget,
     queue: DeadLetterQueue,
     engine: str,
     to: str | None,
@@ -37,7 +37,7 @@ def redrive(
     run: str | None,
     no_wait: bool,
     as_json: bool,
-    is_meant: bool,
+    confirmed: bool,
 ) -> None:
     """Run the command."""
     choice = Choice(
@@ -56,42 +56,40 @@ def redrive(
             )
         destination_arn = Destination(sqs, name).arn  # given, it is also for what was sent to the DLQ by hand
         _redrive_natively(
-            MoveTasks(sqs, queue.arn), queue, name, destination_arn, _whole(rate), no_wait, as_json, is_meant
+            MoveTasks(sqs, queue.arn), queue, name, destination_arn, _whole(rate), no_wait, as_json, confirmed
         )
     else:
         if no_wait:
             raise ConfigError("--no-wait is given with the client engine, allowed is native; leave it out")
         destination = Destination(sqs, name)
-        if is_meant:
+        if confirmed:
             _redrive_from_here(queue, destination, choice, rate, canary, run, as_json)
         else:
-            _say_what_would_be(queue, name, choice, canary, as_json)
+            _print_preview(queue, name, choice, canary, as_json)
 
 
-def _destination_name(place: ConsumerPlace, queue: DeadLetterQueue, to: str | None) -> str:
+def _destination_name(place: ConsumerTarget, queue: DeadLetterQueue, to: str | None) -> str:
     name = naming.queue_name(place.environment, place.consumer) if to is None else to
     if name == queue.name or not name.endswith(limits.FIFO_SUFFIX):
         raise ConfigError(f"--to is {name!r}, allowed is the name of another FIFO queue, which ends with .fifo")
     return name
 
 
-def _say_what_would_be(
-    queue: DeadLetterQueue, destination: str, choice: Choice, canary: int | None, as_json: bool
-) -> None:
+def _print_preview(queue: DeadLetterQueue, destination: str, choice: Choice, canary: int | None, as_json: bool) -> None:
     """Say what a run would meet first, and give it back."""
     with stoppable() as (stop, clock), Reading(queue, clock=clock) as reading:
-        letters = dead_letter_queue.peek(reading, limits.RECEIVE_MESSAGES_MAX, is_stopped=stop.is_asked)
-    matching = sum(choice.matches(letter) for letter in letters)
+        dead_letters = dead_letter_queue.peek(reading, limits.RECEIVE_MESSAGES_MAX, is_stopped=stop.is_requested)
+    matching = sum(choice.matches(dead_letter) for dead_letter in dead_letters)
     about = sum(queue.counts.values())
     if as_json:
-        said = {"is_done": False, "source": queue.name, "destination": destination, "about": about}
-        output.as_json(said | {"seen": len(letters), "matching": matching, "canary": canary})
+        preview = {"is_done": False, "source": queue.name, "destination": destination, "about": about}
+        output.as_json(preview | {"seen": len(dead_letters), "matching": matching, "canary": canary})
         return
-    if not letters:
+    if not dead_letters:
         output.line(f"nothing to be had in {queue.name}; SQS says about {about}")
         return
     how_many = f"{'what matches' if canary is None else f'up to {canary}'} of "
-    met = "" if choice.is_any else f"; of the first {len(letters)} to be had {matching} match"
+    met = "" if choice.is_any else f"; of the first {len(dead_letters)} to be had {matching} match"
     output.line(
         f"would send {'' if choice.is_any and canary is None else how_many}about {about} messages of {queue.name} to"
         f" {destination}{met}; add --yes to do it"
@@ -118,17 +116,17 @@ def _redrive_from_here(
             choice=choice,
             batch=batch_of(rate, queue.hold_seconds),
             most=canary,
-            is_stopped=stop.is_asked,
+            is_stopped=stop.is_requested,
             failpoint=failpoints.from_environment(os.environ, failpoints.DEAD_LETTERS),
             on_moved=lambda _: advance(1),
         )
         output.line(f"run {run}: {queue.name} to {destination.name}", is_error=True)
         result = redrive.work()
     if as_json:
-        said = {"is_done": True, "run": run, "source": queue.name, "destination": destination.name}
+        result_fields = {"is_done": True, "run": run, "source": queue.name, "destination": destination.name}
         moved = [{"group": group, "seq": seq} for group, seq in result.moved]
         left = {"left": result.left_counts(), "error": result.error, "is_whole": result.is_whole}
-        output.as_json(said | {"moved": moved} | left)
+        output.as_json(result_fields | {"moved": moved} | left)
     else:
         _show(result, run, canary)
     _exit(result)
@@ -136,11 +134,11 @@ def _redrive_from_here(
 
 def _show(result: Result, run: str, canary: int | None) -> None:
     output.line(f"{len(result.moved)} brought back")
-    for why in Left:
-        count = sum(one is why for one in result.left.values())
+    for why in LeftReason:
+        count = sum(item is why for item in result.left.values())
         if count:
             output.line(f"{count} left: {why.value}")
-    if any(why is Left.UNWANTED for why in result.left.values()):
+    if any(why is LeftReason.UNWANTED for why in result.left.values()):
         output.line("what is behind a message that does not match cannot be had without it, and stays too")
     if result.error is not None:
         output.line(f"the last error: {result.error}", is_error=True)
@@ -157,7 +155,7 @@ def _show(result: Result, run: str, canary: int | None) -> None:
 def _exit(result: Result) -> None:
     if not result.moved and (result.left or not result.is_whole):
         sys.exit(COULD_NOT)
-    if not result.is_whole or _TROUBLES & set(result.left.values()):
+    if not result.is_whole or _FAILURE_SENTENCES & set(result.left.values()):
         sys.exit(PARTLY)
 
 
@@ -183,10 +181,10 @@ def _redrive_natively(
     rate: int | None,
     no_wait: bool,
     as_json: bool,
-    is_meant: bool,
+    confirmed: bool,
 ) -> None:
     about = sum(queue.counts.values())
-    if not is_meant:
+    if not confirmed:
         output.line(
             f"would let SQS move about {about} messages of {queue.name} to {destination}, between what comes there"
             " meanwhile; add --yes to do it"
@@ -201,11 +199,11 @@ def _redrive_natively(
         for task in tasks.followed(clock=clock, every_seconds=_FOLLOW_SECONDS):
             advance(task.moved - seen)
             seen = task.moved
-            if stop.is_asked():
+            if stop.is_requested():
                 break
     if as_json:
-        said = {"is_done": True, "status": task.status, "moved": task.moved, "failure": task.failure}
-        output.as_json({"source": queue.name, "destination": destination} | said)
+        result_fields = {"is_done": True, "status": task.status, "moved": task.moved, "failure": task.failure}
+        output.as_json({"source": queue.name, "destination": destination} | result_fields)
     else:
         why = f": {task.failure}" if task.failure else ""
         output.line(f"{task.status.lower()}, about {task.moved} moved{why}")

@@ -6,15 +6,19 @@ import click
 
 from sluice import limits
 from sluice.cli.options import Command, as_command
-from sluice.cli.placed import at_consumer
+from sluice.cli.placed import consumer_options
 from sluice.messaging.sqs.dead_letter_limits import HOLD_SECONDS
 
 
-def at_dlq(command: Command) -> Command:
-    """Give a command the options of `at_consumer`, `--undelivered`, `--hold` and `--force`; hand it place and DLQ."""
+def dlq_options(command: Command) -> Command:
+    """Give a command the options of `consumer_options`, `--undelivered`, `--hold`, `--force`: place and DLQ."""
 
-    @at_consumer
-    @click.option("--undelivered", is_flag=True, help="What SNS could not deliver, not what the consumer gave up.")
+    @consumer_options
+    @click.option(
+        "--undelivered",
+        is_flag=True,
+        help="The DLQ of the subscription (what SNS could not deliver), instead of the consumer's.",
+    )
     @click.option(
         "--hold",
         "hold_seconds",
@@ -22,9 +26,11 @@ def at_dlq(command: Command) -> Command:
         default=HOLD_SECONDS,
         show_default=True,
         metavar="SECONDS",
-        help="What was received is there again after so long, should this process die.",
+        help="If this process dies, received messages return after this time.",
     )
-    @click.option("--force", is_flag=True, help="Also where the DLQ has a DLQ of its own, and looking moves messages.")
+    @click.option(
+        "--force", is_flag=True, help="Also when the DLQ has a DLQ itself, so that inspecting it can move messages."
+    )
     def placed(place: Any, undelivered: bool, hold_seconds: int, force: bool, **given: Any) -> None:
         from sluice.cli.dlq import place as dlq_place
 

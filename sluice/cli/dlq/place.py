@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from sluice.cli.place import ConsumerPlace
+from sluice.cli.place import ConsumerTarget
 from sluice.clock import SystemClock
 from sluice.declaration import Environment, naming
 from sluice.messaging.sqs import queue
@@ -18,7 +18,7 @@ def queue_client(environment: Environment, endpoint_url: str | None) -> Any:
     return queue.client(endpoint_url, environment.region, connections=1)
 
 
-def dlq_of(place: ConsumerPlace, *, is_undelivered: bool, hold_seconds: int, is_forced: bool) -> DeadLetterQueue:
+def dlq_of(place: ConsumerTarget, *, is_undelivered: bool, hold_seconds: int, is_forced: bool) -> DeadLetterQueue:
     """Return the consumer's DLQ, or that of its subscription.
 
     Raises:

@@ -9,7 +9,7 @@ import boto3
 import structlog
 from sqlalchemy.exc import InterfaceError, OperationalError
 
-from sluice.cli.place import Place
+from sluice.cli.place import DatabaseTarget
 from sluice.cli.services.running import log_to, measuring, recording
 from sluice.clock import SystemClock
 from sluice.declaration import Environment, metrics, naming
@@ -40,7 +40,7 @@ _LISTEN_POLL_SECONDS = 5  # with LISTEN a poll is only there for what was missed
 
 def relay(
     *,
-    place: Place,
+    place: DatabaseTarget,
     topic_arn: str | None,
     endpoint_url: str | None,
     poll: float,
@@ -105,13 +105,13 @@ def relay(
         step_seconds = publisher.CALL_SECONDS_MAX + answer_seconds + SLACK_SECONDS
         clock = SystemClock()
         watch = Watch(Liveness(clock), alive, within_seconds=step_seconds, clock=clock)
-        chance = random.Random()  # noqa: S311 (jitter is no secret)
-        run(leading, ending if until_empty else wait, settings, chance=chance, watch=watch)
+        rng = random.Random()  # noqa: S311 (jitter is not a secret)
+        run(leading, ending if until_empty else wait, settings, rng=rng, watch=watch)
     if until_empty:
-        _tell_left(store.lag(), is_finished=ending.is_finished)
+        _report_left(store.lag(), is_finished=ending.is_finished)
 
 
-def _tell_left(left: Lag, *, is_finished: bool) -> None:
+def _report_left(left: Lag, *, is_finished: bool) -> None:
     """Exit with 1 where messages are left: refused by SNS, or, when stopped before the end, not published yet."""
     if left.quarantined_count or (left.pending_count and not is_finished):
         pending = "waiting behind" if is_finished else "not published yet"
@@ -140,7 +140,7 @@ class _UntilEmpty:
         return self.is_finished or self._wait.is_stopped()
 
 
-def _require_tables(place: Place) -> None:
+def _require_tables(place: DatabaseTarget) -> None:
     """Refuse a database without the outbox's tables; of one that does not answer nothing is known yet."""
     try:
         with engines.reading(place.engine) as connection:

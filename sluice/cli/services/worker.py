@@ -4,7 +4,7 @@ import os
 import sys
 from pathlib import Path
 
-from sluice.cli.place import ConsumerPlace
+from sluice.cli.place import ConsumerTarget
 from sluice.cli.services.running import log_to, measuring, recording
 from sluice.clock import SystemClock
 from sluice.declaration import Consumer, metrics, naming
@@ -29,7 +29,7 @@ from sluice.messaging.worker.settings import ProcessorSettings
 
 def worker(
     *,
-    place: ConsumerPlace,
+    place: ConsumerTarget,
     queue_url: str | None,
     module: str | None,
     lanes: int | None,
@@ -104,7 +104,7 @@ def _tracing(queue_name: str) -> list[WorkerHooks]:
     return [opentelemetry(queue_name=queue_name)] if "opentelemetry" in sys.modules else []
 
 
-def _require_tables(place: ConsumerPlace) -> None:
+def _require_tables(place: ConsumerTarget) -> None:
     with place.engine.connect() as connection:
         engines.require_durable(connection)
         found = schema.drift(connection, tables.metadata)
@@ -115,7 +115,7 @@ def _require_tables(place: ConsumerPlace) -> None:
         )
 
 
-def _is_ordered(source: Queue, place: ConsumerPlace, sqs: object, *, is_given: bool) -> bool:
+def _is_ordered(source: Queue, place: ConsumerTarget, sqs: object, *, is_given: bool) -> bool:
     """Return whether the queue is FIFO, after comparing it with what is declared.
 
     Raises:
@@ -129,7 +129,7 @@ def _is_ordered(source: Queue, place: ConsumerPlace, sqs: object, *, is_given: b
     return live.get("FifoQueue") == "true"
 
 
-def _dead_letters(place: ConsumerPlace, sqs: object) -> dict[str, str] | None:
+def _dead_letters(place: ConsumerTarget, sqs: object) -> dict[str, str] | None:
     """Return the DLQ's attributes; None where they may not be read: a task has no right to."""
     try:
         name = naming.dead_letter_queue_name(place.environment, place.consumer)

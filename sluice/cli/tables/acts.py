@@ -15,20 +15,20 @@ def actor() -> str:
     return getpass.getuser()
 
 
-def act(engine: Engine, said: str, do: Callable[[Connection], object], *, is_meant: bool) -> None:
+def act(engine: Engine, description: str, do: Callable[[Connection], object], *, confirmed: bool) -> None:
     """Do something to a database in one transaction, or try it and take it back, and say which."""
     with engine.connect() as connection, engines.explaining_missing_tables():
         do(connection)
-        if is_meant:
+        if confirmed:
             connection.commit()
         else:
             connection.rollback()
-    say(said, is_meant=is_meant)
+    print_intent(description, confirmed=confirmed)
 
 
-def say(said: str, *, is_meant: bool) -> None:
+def print_intent(description: str, *, confirmed: bool) -> None:
     """Say what was done, or would be."""
-    output.line(f"done: {said}" if is_meant else f"would {said}; add --yes to do it")
+    output.line(f"done: {description}" if confirmed else f"would {description}; add --yes to do it")
 
 
 def print_acts(engine: Engine, owner: Column[str], name: str, *, most: int) -> None:

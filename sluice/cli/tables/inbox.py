@@ -1,8 +1,8 @@
 """What `sluice inbox …` does."""
 
-from sluice.cli.place import ConsumerPlace
+from sluice.cli.place import ConsumerTarget
 from sluice.cli.tables.acts import act, actor, written
-from sluice.cli.tables.schema import tell_drift
+from sluice.cli.tables.schema import report_drift
 from sluice.messaging.database import engines
 from sluice.messaging.inbox import maintenance, operations
 from sluice.messaging.inbox import tables as inbox_tables
@@ -12,12 +12,12 @@ from sluice.terminal import output
 _COLUMNS = ("group", "epoch", "baseline", "last number", "parked", "last message")
 
 
-def check(*, place: ConsumerPlace) -> None:
+def check(*, place: ConsumerTarget) -> None:
     """Run `inbox check`."""
-    tell_drift(place.engine, inbox_tables.metadata)
+    report_drift(place.engine, inbox_tables.metadata)
 
 
-def status(*, place: ConsumerPlace, as_json: bool) -> None:
+def status(*, place: ConsumerTarget, as_json: bool) -> None:
     """Run `inbox status`."""
     counted = maintenance.counts(place.engine, place.consumer.name)
     if as_json:
@@ -26,7 +26,7 @@ def status(*, place: ConsumerPlace, as_json: bool) -> None:
     output.line(", ".join(f"{count} {name.replace('_', ' ')}" for name, count in counted.items()))
 
 
-def ls(*, place: ConsumerPlace, group_id: str | None, most: int, as_json: bool) -> None:
+def ls(*, place: ConsumerTarget, group_id: str | None, most: int, as_json: bool) -> None:
     """Run `inbox ls`."""
     name = place.consumer.name
     with engines.reading(place.engine) as connection, engines.explaining_missing_tables():
@@ -49,12 +49,12 @@ def ls(*, place: ConsumerPlace, group_id: str | None, most: int, as_json: bool) 
     output.line(f"{len(found)} of {count}", is_error=True)
 
 
-def lower_baseline(*, place: ConsumerPlace, group_id: str, seq: int, reason: str, is_meant: bool) -> None:
+def lower_baseline(*, place: ConsumerTarget, group_id: str, seq: int, reason: str, confirmed: bool) -> None:
     """Run `inbox lower-baseline`."""
     operator = InboxOperator(consumer=place.consumer.name, actor=actor(), reason=reason)
     act(
         place.engine,
         f"expect the numbers of group {group_id} from {seq} on",
         lambda connection: operator.lower_baseline(connection, group_id, seq),
-        is_meant=is_meant,
+        confirmed=confirmed,
     )

@@ -5,7 +5,7 @@ from typing import Any
 import click
 
 from sluice.cli.options import audited, json_option, limit_option
-from sluice.cli.placed import at_consumer
+from sluice.cli.placed import consumer_options
 from sluice.cli.tables.schema_command import schema_command
 from sluice.terminal.values import SEQ
 
@@ -22,7 +22,7 @@ group.add_command(schema_command("inbox"))
 
 
 @group.command()
-@at_consumer
+@consumer_options
 def check(**given: Any) -> None:
     """Compare the database's tables with what this version needs; exit code 1 and a line each where they differ."""
     from sluice.cli.tables import inbox
@@ -32,7 +32,7 @@ def check(**given: Any) -> None:
 
 @group.command()
 @json_option
-@at_consumer
+@consumer_options
 def status(**given: Any) -> None:
     """Tell how many groups are parked, messages set aside or held, and numbers missing or dead."""
     from sluice.cli.tables import inbox
@@ -44,7 +44,7 @@ def status(**given: Any) -> None:
 @click.option("--group", "group_id", help="Only this message group.")
 @limit_option(100_000, default=50)
 @json_option
-@at_consumer
+@consumer_options
 def ls(**given: Any) -> None:
     """List groups: where each begins for this consumer (its baseline), and how far it is."""
     from sluice.cli.tables import inbox
@@ -56,7 +56,7 @@ def ls(**given: Any) -> None:
 @click.argument("group_id", metavar="GROUP")
 @click.argument("seq", metavar="SEQ", type=SEQ)
 @audited
-@at_consumer
+@consumer_options
 def lower_baseline(**given: Any) -> None:
     """Expect the numbers of a group from SEQ on: those before its baseline are missing until they come.
 

@@ -4,9 +4,9 @@ from collections.abc import Callable
 
 from sqlalchemy import Connection
 
-from sluice.cli.place import Place
+from sluice.cli.place import DatabaseTarget
 from sluice.cli.tables.acts import act, actor, print_acts, written
-from sluice.cli.tables.schema import tell_drift
+from sluice.cli.tables.schema import report_drift
 from sluice.messaging.database import engines
 from sluice.messaging.outbox import operations, tables
 from sluice.messaging.outbox.operations import OutboxOperator
@@ -16,7 +16,7 @@ from sluice.terminal import output
 _COLUMNS = ("group", "seq", "status", "type", "tries", "committed", "last error")
 
 
-def ls(*, place: Place, status: str | None, group_id: str | None, most: int, as_json: bool) -> None:
+def ls(*, place: DatabaseTarget, status: str | None, group_id: str | None, most: int, as_json: bool) -> None:
     """Run `outbox ls`."""
     with engines.reading(place.engine) as connection, engines.explaining_missing_tables():
         found, count = operations.listed(connection, place.topic, status=status, group_id=group_id, most=most)
@@ -39,57 +39,63 @@ def ls(*, place: Place, status: str | None, group_id: str | None, most: int, as_
     output.line(f"{len(found)} of {count}", is_error=True)
 
 
-def lag(*, place: Place, as_json: bool) -> None:
+def lag(*, place: DatabaseTarget, as_json: bool) -> None:
     """Run `outbox lag`."""
     with engines.explaining_missing_tables():
         found = Store(place.engine, place.topic).lag()
     if as_json:
-        said = {
+        fields = {
             "topic": place.topic,
             "lag_seconds": found.seconds,
             "pending": found.pending_count,
             "quarantined": found.quarantined_count,
         }
-        output.as_json(said)
+        output.as_json(fields)
         return
     output.line(f"{found.seconds:.1f} s, {found.pending_count} pending, {found.quarantined_count} quarantined")
 
 
 def _act(
-    place: Place, reason: str, is_meant: bool, said: str, do: Callable[[OutboxOperator, Connection], object]
+    place: DatabaseTarget,
+    reason: str,
+    confirmed: bool,
+    description: str,
+    do: Callable[[OutboxOperator, Connection], object],
 ) -> None:
     operator = OutboxOperator(topic=place.topic, actor=actor(), reason=reason)
-    act(place.engine, said, lambda connection: do(operator, connection), is_meant=is_meant)
+    act(place.engine, description, lambda connection: do(operator, connection), confirmed=confirmed)
 
 
-def resend(*, place: Place, group_id: str, group_seq: int, reason: str, is_meant: bool) -> None:
+def resend(*, place: DatabaseTarget, group_id: str, group_seq: int, reason: str, confirmed: bool) -> None:
     """Run `outbox resend`."""
-    said = f"resend message {group_seq} of group {group_id}"
-    _act(place, reason, is_meant, said, lambda operator, at: operator.resend(at, group_id, group_seq))
+    description = f"resend message {group_seq} of group {group_id}"
+    _act(place, reason, confirmed, description, lambda operator, index: operator.resend(index, group_id, group_seq))
 
 
-def unquarantine(*, place: Place, group_id: str, group_seq: int, reason: str, is_meant: bool) -> None:
+def unquarantine(*, place: DatabaseTarget, group_id: str, group_seq: int, reason: str, confirmed: bool) -> None:
     """Run `outbox unquarantine`."""
-    said = f"try message {group_seq} of group {group_id} again"
-    _act(place, reason, is_meant, said, lambda operator, at: operator.unquarantine(at, group_id, group_seq))
+    description = f"try message {group_seq} of group {group_id} again"
+    _act(
+        place, reason, confirmed, description, lambda operator, index: operator.unquarantine(index, group_id, group_seq)
+    )
 
 
-def skip(*, place: Place, group_id: str, group_seq: int, reason: str, is_meant: bool) -> None:
+def skip(*, place: DatabaseTarget, group_id: str, group_seq: int, reason: str, confirmed: bool) -> None:
     """Run `outbox skip`."""
-    said = f"skip message {group_seq} of group {group_id}"
-    _act(place, reason, is_meant, said, lambda operator, at: operator.skip(at, group_id, group_seq))
+    description = f"skip message {group_seq} of group {group_id}"
+    _act(place, reason, confirmed, description, lambda operator, index: operator.skip(index, group_id, group_seq))
 
 
-def begin_epoch(*, place: Place, reason: str, is_meant: bool) -> None:
+def begin_epoch(*, place: DatabaseTarget, reason: str, confirmed: bool) -> None:
     """Run `outbox begin-epoch`."""
-    _act(place, reason, is_meant, "begin another epoch", lambda operator, at: operator.begin_epoch(at))
+    _act(place, reason, confirmed, "begin another epoch", lambda operator, index: operator.begin_epoch(index))
 
 
-def audit(*, place: Place, most: int) -> None:
+def audit(*, place: DatabaseTarget, most: int) -> None:
     """Run `outbox audit`."""
     print_acts(place.engine, tables.audit.c.topic, place.topic, most=most)
 
 
-def check(*, place: Place) -> None:
+def check(*, place: DatabaseTarget) -> None:
     """Run `outbox check`."""
-    tell_drift(place.engine, tables.metadata)
+    report_drift(place.engine, tables.metadata)

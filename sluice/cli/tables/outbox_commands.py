@@ -5,7 +5,7 @@ from typing import Any
 import click
 
 from sluice.cli.options import audited, json_option, limit_option
-from sluice.cli.placed import at_place
+from sluice.cli.placed import database_options
 from sluice.cli.tables.schema_command import schema_command
 from sluice.terminal.values import SEQ
 
@@ -28,7 +28,7 @@ def group() -> None:
 @click.option("--group", "group_id", help="Only this message group.")
 @limit_option(100_000, default=50)
 @json_option
-@at_place
+@database_options
 def ls(**given: Any) -> None:
     """List messages of the outbox, by group and number."""
     from sluice.cli.tables import outbox
@@ -38,7 +38,7 @@ def ls(**given: Any) -> None:
 
 @group.command()
 @json_option
-@at_place
+@database_options
 def lag(**given: Any) -> None:
     """Tell how long the oldest unpublished message has waited, and how many there are."""
     from sluice.cli.tables import outbox
@@ -50,7 +50,7 @@ def lag(**given: Any) -> None:
 @click.argument("group_id", metavar="GROUP")
 @click.argument("group_seq", metavar="SEQ", type=SEQ)
 @audited
-@at_place
+@database_options
 def resend(**given: Any) -> None:
     """Publish a sent message again, under a fresh deduplication id.
 
@@ -65,7 +65,7 @@ def resend(**given: Any) -> None:
 @click.argument("group_id", metavar="GROUP")
 @click.argument("group_seq", metavar="SEQ", type=SEQ)
 @audited
-@at_place
+@database_options
 def unquarantine(**given: Any) -> None:
     """Try a quarantined message again as it is, after its cause was mended."""
     from sluice.cli.tables import outbox
@@ -77,7 +77,7 @@ def unquarantine(**given: Any) -> None:
 @click.argument("group_id", metavar="GROUP")
 @click.argument("group_seq", metavar="SEQ", type=SEQ)
 @audited
-@at_place
+@database_options
 def skip(**given: Any) -> None:
     """Give a quarantined message up: a tombstone with its number is published in its place.
 
@@ -90,7 +90,7 @@ def skip(**given: Any) -> None:
 
 @group.command("begin-epoch")
 @audited
-@at_place
+@database_options
 def begin_epoch(**given: Any) -> None:
     """Begin another epoch, once, after the database was restored to an earlier state and before producers start.
 
@@ -104,7 +104,7 @@ def begin_epoch(**given: Any) -> None:
 
 @group.command()
 @limit_option(100_000, default=50)
-@at_place
+@database_options
 def audit(**given: Any) -> None:
     """Print what operators did, newest first, as lines of JSON."""
     from sluice.cli.tables import outbox
@@ -116,7 +116,7 @@ group.add_command(schema_command("outbox"))
 
 
 @group.command()
-@at_place
+@database_options
 def check(**given: Any) -> None:
     """Compare the database's tables with what this version needs; exit code 1 and a line each where they differ."""
     from sluice.cli.tables import outbox

@@ -40,7 +40,7 @@ def create(
     output.line(f"the {part}'s tables are there", is_error=True)
 
 
-def tell_drift(engine: Engine, metadata: MetaData) -> None:
+def report_drift(engine: Engine, metadata: MetaData) -> None:
     """Print where a database's tables differ from what is needed, a line each; then exit with 1."""
     with engine.connect() as connection:
         found = schema.drift(connection, metadata)

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from sluice.history.checker import blocking, content, dead_letters, duplication, effects, existence, ordering
 from sluice.history.checker.anomalies import ANOMALIES, Severity
-from sluice.history.checker.expectation import Activity, Expectation, Fault, Move, Surroundings, surroundings
+from sluice.history.checker.expectation import Activity, Expectation, Fault, Move, QueueContext, queue_context
 from sluice.history.checker.group import Group
 from sluice.history.checker.run import Measured, RunFacts, Thresholds, check_run, check_thresholds
 from sluice.history.checker.verdict import Violation
@@ -26,13 +26,13 @@ __all__ = [
     "Finding",
     "Measured",
     "Move",
+    "QueueContext",
     "RunFacts",
-    "Surroundings",
     "Thresholds",
     "check_group",
     "check_run",
     "check_thresholds",
-    "surroundings",
+    "queue_context",
 ]
 
 type Rule = Callable[[Group], Iterator[Violation]]
@@ -97,7 +97,7 @@ RULES: Mapping[str, Rule] = {
 OF_THE_RUN = ("A6", "H3", "H4", "H5", "H6", "H7")
 """What `check_run` and `check_thresholds` judge."""
 
-_NOWHERE = Surroundings()
+_NOWHERE = QueueContext()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,7 +115,7 @@ class Finding:
     seen: tuple[Violation, ...] = ()
 
 
-def check_group(events: Iterable[Event], expectation: Expectation, around: Surroundings = _NOWHERE) -> Finding:
+def check_group(events: Iterable[Event], expectation: Expectation, around: QueueContext = _NOWHERE) -> Finding:
     """Return what the events of one message group prove.
 
     Args:
@@ -129,9 +129,9 @@ def check_group(events: Iterable[Event], expectation: Expectation, around: Surro
     group = Group(list(events), expectation, around)
     found = [violation for rule in RULES.values() for violation in rule(group)]
     return Finding(
-        violations=tuple(one for one in found if not _is_lawful(one)),
+        violations=tuple(item for item in found if not _is_lawful(item)),
         unknowns=tuple(_unknowns(group)),
-        seen=tuple(one for one in found if _is_lawful(one)),
+        seen=tuple(item for item in found if _is_lawful(item)),
     )
 
 
@@ -153,7 +153,7 @@ def _unknowns(group: Group) -> Iterator[str]:
 
 
 def _unseen(group: Group) -> Iterator[str]:
-    known = {(one.queue, idx) for one in blocking.blocked(group) for idx in one.successors}
+    known = {(blocked.queue, idx) for blocked in blocking.blocked(group) for idx in blocked.successors}
     unseen: dict[str, list[int]] = defaultdict(list)
     for missing in existence.missing(group):
         for queue in missing.open:

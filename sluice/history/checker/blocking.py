@@ -21,23 +21,23 @@ _FANNED_OUT_WITHIN_US = 10_000_000
 
 def group_overlap(group: Group) -> Iterator[Violation]:
     """D1: of one worker."""
-    yield from _held_together(group, "D1", lambda one, other: one.worker == other.worker)
+    yield from _held_together(group, "D1", lambda event, other: event.worker == other.worker)
 
 
 def group_interleave(group: Group) -> Iterator[Violation]:
     """D2: of two workers."""
-    yield from _held_together(group, "D2", lambda one, other: one.worker != other.worker)
+    yield from _held_together(group, "D2", lambda event, other: event.worker != other.worker)
 
 
 def _held_together(group: Group, anomaly: str, concerns: Callable[[Event, Event], bool]) -> Iterator[Violation]:
-    for one, other in _overlaps(group):
-        if concerns(one, other):
+    for event, other in _overlaps(group):
+        if concerns(event, other):
             yield group.violation(
                 anomaly,
-                one.queue,
-                [one.idx, other.idx],
+                event.queue,
+                [event.idx, other.idx],
                 "the second message was handed out while the first was certainly held",
-                [one, other],
+                [event, other],
             )
 
 
@@ -54,7 +54,7 @@ def _overlaps(group: Group) -> Iterator[tuple[Event, Event]]:
                 if is_other_message and is_both and not is_same_receive(other, event):
                     yield other, event
                     break
-            held = heapq.nlargest(_HELD_MAX, [*held, (end, event)], key=lambda one: one[0])
+            held = heapq.nlargest(_HELD_MAX, [*held, (end, event)], key=lambda value: value[0])
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,13 +91,14 @@ def blocked(group: Group) -> Iterator[Blocked]:
 
 def blocked_after_dead_letter(group: Group) -> Iterator[Violation]:
     """D4."""
-    for one in blocked(group):
+    for block in blocked(group):
         yield group.violation(
             "D4",
-            one.queue,
-            [one.dead.idx, *one.successors[:3]],
-            f"behind the dead letter {len(one.successors)} message(s) were never received, though the queue was polled",
-            [one.dead, group.acked[one.successors[0]]],
+            block.queue,
+            [block.dead.idx, *block.successors[:3]],
+            f"behind the dead letter {len(block.successors)} message(s) were never received, though the queue was"
+            f" polled",
+            [block.dead, group.acked[block.successors[0]]],
         )
 
 
@@ -106,21 +107,21 @@ def batch_underfill(group: Group) -> Iterator[Violation]:
     for queue in group.expectation.queues:
         received = [event for event in group.received.get(queue, []) if not group.is_dead_lettered(queue, event.idx)]
         underfilled = [
-            (one, after)
-            for one, after in pairwise(received)
-            if _is_alone(one)
+            (first, after)
+            for first, after in pairwise(received)
+            if _is_alone(first)
             and after.sent_at_us is not None
-            and after.sent_at_us + ENQUEUED_WITHIN_US < invoked(one)
+            and after.sent_at_us + ENQUEUED_WITHIN_US < invoked(first)
             and len(group.siblings(after)) == 1
         ]
         if len(underfilled) >= UNDERFILLED_MIN and len({event.call_id for event in received}) == len(received):
-            one, after = underfilled[0]
+            earlier, after = underfilled[0]
             yield group.violation(
                 "D5",
                 queue,
-                [one.idx, after.idx],
+                [earlier.idx, after.idx],
                 f"{len(underfilled)} receives that asked for more brought one message while the next was in the queue",
-                [one, after],
+                [earlier, after],
             )
 
 
@@ -155,13 +156,13 @@ def waits(group: Group) -> Iterator[Wait]:
 
 def _waits(group: Group, queue: str, received: Sequence[Event]) -> Iterator[Wait]:
     bound = group.expectation.clock_bound_us
-    asked = _least_to_come([invoked(event) for event in received])
+    received_instants = _least_to_come([invoked(event) for event in received])
     free_us = 0
-    for event, next_asked_us in zip(received, asked, strict=True):
+    for event, next_invoked_us in zip(received, received_instants, strict=True):
         if event.sent_at_us is not None:
             from_us = max(free_us, event.sent_at_us + ENQUEUED_WITHIN_US) + bound
-            if from_us < next_asked_us - bound:
-                yield Wait(queue, event, from_us, next_asked_us - bound)
+            if from_us < next_invoked_us - bound:
+                yield Wait(queue, event, from_us, next_invoked_us - bound)
         free_us = max(free_us, group.possible_lease_end_us(event))
     last = [event for event in received if group.siblings(event)[-1] is event]
     left = [event for event in last if not group.may_be_deleted(event) and not group.may_be_dead_lettered(event)]
@@ -225,4 +226,4 @@ def false_empty(group: Group) -> Iterator[Violation]:
 
 
 def _published(group: Group, event: Event) -> list[Event]:
-    return [one for one in group.publishes.get(event.idx or 0, []) if one.outcome != Outcome.FAIL][:1]
+    return [publish for publish in group.publishes.get(event.idx or 0, []) if publish.outcome != Outcome.FAIL][:1]

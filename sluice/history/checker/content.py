@@ -20,7 +20,7 @@ def _received(group: Group) -> Iterator[tuple[str, Event, list[Event]]]:
 def corrupted(group: Group) -> Iterator[Violation]:
     """G1."""
     for queue, event, published in _received(group):
-        if event.body_hash is not None and not {event.body_hash, None} & {one.body_hash for one in published}:
+        if event.body_hash is not None and not {event.body_hash, None} & {publish.body_hash for publish in published}:
             sentence = "the received body is not the published one"
             yield group.violation("G1", queue, [event.idx], sentence, [published[0], event])
 
@@ -40,8 +40,8 @@ def attribute_loss(group: Group) -> Iterator[Violation]:
     for queue, event, published in _received(group):
         if event.deduplication_id is None or not group.is_bound(queue, event.idx):
             continue
-        ids = {one.deduplication_id for one in published}
-        attributes = {one.attributes_hash for one in published}
+        ids = {publish.deduplication_id for publish in published}
+        attributes = {publish.attributes_hash for publish in published}
         changed = [
             *(["deduplication id"] if not {event.deduplication_id, None} & ids else []),
             *(["attributes"] if event.attributes_hash and not {event.attributes_hash, None} & attributes else []),
@@ -54,8 +54,8 @@ def attribute_loss(group: Group) -> Iterator[Violation]:
 def envelope_mismatch(group: Group) -> Iterator[Violation]:
     """G4."""
     for queue, event, published in _received(group):
-        ids = {one.sns_message_id for one in published}
-        numbers = {number(one) for one in published}
+        ids = {publish.sns_message_id for publish in published}
+        numbers = {number(publish) for publish in published}
         is_other_id = event.sns_message_id is not None and not {event.sns_message_id, None} & ids
         is_other_number = event.sns_sequence_number is not None and not {event.sns_sequence_number, None} & numbers
         if is_other_id or is_other_number:

@@ -72,7 +72,7 @@ def late(group: Group) -> Iterator[Violation]:
                     queue,
                     [event.idx],
                     f"delivered the {event.receive_count}th time, and {most} were allowed",
-                    [one for one in receives if responded(one) <= responded(event)][-3:],
+                    [receive for receive in receives if responded(receive) <= responded(event)][-3:],
                 )
                 break
 
@@ -88,9 +88,9 @@ def absent(group: Group) -> Iterator[Violation]:
         free_us = group.possible_lease_end_us(last) + group.expectation.clock_bound_us
         polls = sum(group.around.polls(queue, from_us=free_us, until_us=empty_us))
         is_seen = group.is_dead_lettered(queue, last.idx) or any(
-            one.sqs_message_id == id_
+            event.sqs_message_id == id_
             for dead in group.expectation.dead_letter_queues.values()
-            for one in group.received.get(dead, [])
+            for event in group.received.get(dead, [])
         )
         is_left = not is_seen and not group.may_be_deleted(last) and group.is_bound(queue, last.idx)
         if polls and is_left:
@@ -147,7 +147,7 @@ def content(group: Group) -> Iterator[Violation]:
 def _changed(group: Group, queue: str, dead: Event, source: Event | None) -> str | None:
     """Return what is not as it should be in the DLQ."""
     ids = group.ids.get((queue, dead.idx or 0), [])
-    published = {one.body_hash for one in group.publishes.get(dead.idx or 0, [])}
+    published = {event.body_hash for event in group.publishes.get(dead.idx or 0, [])}
     if published and dead.body_hash is not None and not {dead.body_hash, None} & published:
         return "its body is another"
     if source is None or dead.idx is None:
@@ -184,12 +184,12 @@ def order(group: Group) -> Iterator[Violation]:
 def _moves(group: Group) -> Iterator[tuple[str, str, Move]]:
     """Yield (queue, DLQ, the move task) where exactly one task brought dead letters back."""
     for queue, dead_letter_queue in _pairs(group):
-        moves = [one for one in group.around.moves if (one.source, one.destination) == (dead_letter_queue, queue)]
+        moves = [move for move in group.around.moves if (move.source, move.destination) == (dead_letter_queue, queue)]
         if len(moves) == 1:
             yield queue, dead_letter_queue, moves[0]
 
 
-def _buried(group: Group, dead_letter_queue: str, move: Move) -> Iterator[tuple[int, Event]]:
+def _dead_lettered(group: Group, dead_letter_queue: str, move: Move) -> Iterator[tuple[int, Event]]:
     """Yield (idx, last receive from the DLQ) of what was there when the task began and nobody may have deleted."""
     for idx in sorted(group.first_received.get(dead_letter_queue, {})):
         before = [event for event in _receives(group, dead_letter_queue, idx) if responded(event) < move.began_at_us]
@@ -206,7 +206,7 @@ def redrive_loss(group: Group) -> Iterator[Violation]:
     for queue, dead_letter_queue, move in _moves(group):
         empty = [group.around.empty_since_us.get(name) for name in (queue, dead_letter_queue)]
         is_over = all(since is not None and since > move.ended_at_us for since in empty)
-        for idx, dead in _buried(group, dead_letter_queue, move) if is_over else ():
+        for idx, dead in _dead_lettered(group, dead_letter_queue, move) if is_over else ():
             if not _after(group, queue, idx, move) and not _after(group, dead_letter_queue, idx, move):
                 yield group.violation(
                     "F8",
@@ -221,7 +221,7 @@ def redrive_duplicate(group: Group) -> Iterator[Violation]:
     """F9."""
     for queue, dead_letter_queue, move in _moves(group):
         most = group.expectation.max_receive_count.get(queue, NEVER_US)
-        for idx, dead in _buried(group, dead_letter_queue, move):
+        for idx, dead in _dead_lettered(group, dead_letter_queue, move):
             back = _after(group, queue, idx, move)
             new = {event.sqs_message_id: event for event in reversed(back) if event.sqs_message_id is not None}
             still = [
@@ -243,8 +243,8 @@ def redrive_duplicate(group: Group) -> Iterator[Violation]:
 def redrive_reorder(group: Group) -> Iterator[Violation]:
     """F10."""
     for queue, dead_letter_queue, move in _moves(group):
-        buried = dict(_buried(group, dead_letter_queue, move))
-        back = {idx: events[0] for idx in buried if (events := _after(group, queue, idx, move))}
+        recorded_dead = dict(_dead_lettered(group, dead_letter_queue, move))
+        back = {idx: events[0] for idx in recorded_dead if (events := _after(group, queue, idx, move))}
         in_dlq = sorted(back, key=lambda idx: responded(group.first_received[dead_letter_queue][idx]))
         for later, earlier in overtaken(group, in_dlq, back):
             first = group.first_received[dead_letter_queue]
@@ -276,15 +276,15 @@ def poison_escape(group: Group) -> Iterator[Violation]:
     for queue in group.expectation.queues:
         dead = dict(_dead(group, queue))
         for idx, event in dead.items():
-            receives = [one for one in _receives(group, queue, idx) if responded(one) < responded(event)]
-            ahead = [_ahead(group, one, set(dead)) for one in receives]
-            if receives and all(one is not None for one in ahead):
+            receives = [receive for receive in _receives(group, queue, idx) if responded(receive) < responded(event)]
+            ahead = [_ahead(group, receive, set(dead)) for receive in receives]
+            if receives and all(item is not None for item in ahead):
                 yield group.violation(
                     "F12",
                     queue,
                     [ahead[0].idx if ahead[0] is not None else None, idx],
                     "the second was dead-lettered, and in every answer it stood behind the first, which was too",
-                    [*(one for one in ahead[:1] if one is not None), receives[0], event],
+                    [*(item for item in ahead[:1] if item is not None), receives[0], event],
                 )
 
 
@@ -292,12 +292,12 @@ def _ahead(group: Group, event: Event, dead: set[int]) -> Event | None:
     """Return the dead-lettered message in front of this one in the same answer."""
     return next(
         (
-            one
-            for one in group.received.get(event.queue or "", [])
-            if one.call_id == event.call_id
-            and (one.batch_position or 0) < (event.batch_position or 0)
-            and one.idx != event.idx
-            and one.idx in dead
+            entry
+            for entry in group.received.get(event.queue or "", [])
+            if entry.call_id == event.call_id
+            and (entry.batch_position or 0) < (event.batch_position or 0)
+            and entry.idx != event.idx
+            and entry.idx in dead
         ),
         None,
     )

@@ -13,7 +13,7 @@ _TOLERANCE_US = 30_000_000
 
 def span_us(tries: Sequence[Event]) -> tuple[int, int]:
     """Return the least and the greatest time between the first and the last publish that may have had an effect."""
-    ordered = sorted((one for one in tries if one.outcome != Outcome.FAIL), key=invoked) or list(tries)
+    ordered = sorted((event for event in tries if event.outcome != Outcome.FAIL), key=invoked) or list(tries)
     return invoked(ordered[-1]) - responded(ordered[0]), max(map(responded, ordered)) - invoked(ordered[0])
 
 
@@ -38,14 +38,14 @@ def duplicate_in_window(group: Group) -> Iterator[Violation]:
                 "B1",
                 queue,
                 [idx],
-                f"{len(found)} messages of {_one(group, idx)}, published within the window",
+                f"{len(found)} messages of {_single_delivery(group, idx)}, published within the window",
                 [*group.publishes[idx][:2], *found[:2]],
             )
 
 
-def _one(group: Group, idx: int) -> str:
+def _single_delivery(group: Group, idx: int) -> str:
     """Return in what the publishes of a message are one."""
-    ids = {one.deduplication_id for one in group.publishes[idx]}
+    ids = {event.deduplication_id for event in group.publishes[idx]}
     return "one deduplication id" if len(ids) == 1 else f"what is one message under {len(ids)} deduplication ids"
 
 
@@ -66,8 +66,8 @@ def duplicate_outside_window(group: Group) -> Iterator[Violation]:
 def suppressed_too_long(group: Group) -> Iterator[Violation]:
     """B3."""
     for idx, tries in sorted(group.publishes.items()):
-        publishes = sorted((one for one in tries if one.outcome != Outcome.FAIL), key=invoked)
-        is_repeated = len(publishes) == 2 and all(one.outcome == Outcome.OK for one in publishes)
+        publishes = sorted((event for event in tries if event.outcome != Outcome.FAIL), key=invoked)
+        is_repeated = len(publishes) == 2 and all(event.outcome == Outcome.OK for event in publishes)
         if not is_repeated or span_us(publishes)[0] < window_us(group) + _TOLERANCE_US:
             continue
         for queue in group.expected_queues(idx):
@@ -102,32 +102,34 @@ def dedup_ack_mismatch(group: Group) -> Iterator[Violation]:
 def redelivery(group: Group) -> Iterator[Violation]:
     """B6, which is lawful."""
     for (queue, _), receives in sorted(group.instances.items()):
-        for one, other in pairwise(receives):
-            is_lawful = not _is_early(group, one, other) and group.settled_delete(one) is None
-            if is_lawful and not is_same_receive(one, other):
-                yield group.violation("B6", queue, [one.idx], "received again after its lease had ended", [one, other])
+        for event, other in pairwise(receives):
+            is_lawful = not _is_early(group, event, other) and group.settled_delete(event) is None
+            if is_lawful and not is_same_receive(event, other):
+                yield group.violation(
+                    "B6", queue, [event.idx], "received again after its lease had ended", [event, other]
+                )
 
 
 def early_redelivery(group: Group) -> Iterator[Violation]:
     """B7."""
     for (queue, _), receives in sorted(group.instances.items()):
-        for one, other in pairwise(receives):
-            if not is_same_receive(one, other) and _is_early(group, one, other):
+        for event, other in pairwise(receives):
+            if not is_same_receive(event, other) and _is_early(group, event, other):
                 yield group.violation(
                     "B7",
                     queue,
-                    [one.idx],
+                    [event.idx],
                     "received again while the first receiver certainly still held it",
-                    [one, other],
+                    [event, other],
                 )
 
 
-def _is_early(group: Group, one: Event, other: Event) -> bool:
+def _is_early(group: Group, event: Event, other: Event) -> bool:
     """Return whether the two cannot be a receive and a redelivery after it, in either order."""
-    bound = group.bound_us(one, other)
-    if responded(other) + bound >= group.lease_end_us(one):
+    bound = group.bound_us(event, other)
+    if responded(other) + bound >= group.lease_end_us(event):
         return False
-    return group.is_before(one, other) or responded(one) + bound < group.lease_end_us(other)
+    return group.is_before(event, other) or responded(event) + bound < group.lease_end_us(other)
 
 
 def receive_count_jump(group: Group) -> Iterator[Violation]:
@@ -139,10 +141,12 @@ def receive_count_jump(group: Group) -> Iterator[Violation]:
         for event in receives:
             if event.receive_count is None or not group.is_bound(queue, event.idx):
                 continue
-            others = [one for one in receives if one.call_id != event.call_id]
-            before = [one for one in others if group.is_before(one, event) and not is_same_receive(one, event)]
-            least = 1 + len({one.receive_request_attempt_id or one.call_id for one in before})
-            most = 1 + lost + sum(not group.is_before(event, one) for one in others)
+            others = [receive for receive in receives if receive.call_id != event.call_id]
+            before = [
+                receive for receive in others if group.is_before(receive, event) and not is_same_receive(receive, event)
+            ]
+            least = 1 + len({receive.receive_request_attempt_id or receive.call_id for receive in before})
+            most = 1 + lost + sum(not group.is_before(event, receive) for receive in others)
             if not least <= event.receive_count <= most:
                 yield group.violation(
                     "B8",

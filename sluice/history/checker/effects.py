@@ -15,7 +15,12 @@ _OUT_OF_TURN = ("late", "filled")
 def effect_missing(group: Group) -> Iterator[Violation]:
     """R1."""
     for queue in _recorded(group):
-        absent = {one.idx for one in missing(group) if queue in (*one.drained, *one.overtaken, *one.open, *one.excused)}
+        absent = {
+            missing_message.idx
+            for missing_message in missing(group)
+            if queue
+            in (*missing_message.drained, *missing_message.overtaken, *missing_message.open, *missing_message.excused)
+        }
         for idx, publish in sorted(group.acked.items()):
             is_owed = not is_end_marker(idx) and queue in group.expected_queues(idx) and idx not in absent
             is_elsewhere = group.is_dead_lettered(queue, idx) or idx in group.parked.get(queue, set())
@@ -56,7 +61,7 @@ def effect_after_delete(group: Group) -> Iterator[Violation]:
         for idx, events in sorted(handled.items()):
             if idx in group.parked.get(queue, set()):
                 continue
-            for event in (one for one in group.received.get(queue, []) if one.idx == idx):
+            for event in (receive for receive in group.received.get(queue, []) if receive.idx == idx):
                 delete = group.settled_delete(event)
                 if delete is not None and group.is_before(delete, events[0]):
                     sentence = "deleted before its effect was begun"

@@ -76,21 +76,21 @@ def _is_excused(group: Group, queue: str, idx: int) -> bool:
 
 def lost(group: Group) -> Iterator[Violation]:
     """A1."""
-    for one in missing(group):
-        if one.drained and not one.is_received_somewhere:
+    for missing_message in missing(group):
+        if missing_message.drained and not missing_message.is_received_somewhere:
             yield group.violation(
                 "A1",
                 None,
-                [one.idx],
-                f"acknowledged, and received from none of {', '.join(one.drained)}, all drained",
-                [group.acked[one.idx], *_end_markers(group, one.drained)],
+                [missing_message.idx],
+                f"acknowledged, and received from none of {', '.join(missing_message.drained)}, all drained",
+                [group.acked[missing_message.idx], *_end_markers(group, missing_message.drained)],
             )
 
 
 def lost_prefix(group: Group) -> Iterator[Violation]:
     """A2."""
-    for one in missing(group):
-        for queue in one.overtaken:
+    for missing_message in missing(group):
+        for queue in missing_message.overtaken:
             later_idx, later = max(
                 ((idx, event) for idx, event in group.first_received[queue].items() if idx in group.order),
                 key=lambda found: group.order[found[0]],
@@ -98,9 +98,9 @@ def lost_prefix(group: Group) -> Iterator[Violation]:
             yield group.violation(
                 "A2",
                 queue,
-                [one.idx, later_idx],
+                [missing_message.idx, later_idx],
                 "the second message was received, the first, before it in the group, never was",
-                [group.acked[one.idx], later],
+                [group.acked[missing_message.idx], later],
             )
 
 
@@ -126,7 +126,7 @@ def phantom(group: Group) -> Iterator[Violation]:
     """A4."""
     if not group.expectation.is_publishing_recorded:
         return
-    published = sorted((one for tries in group.publishes.values() for one in tries), key=invoked)
+    published = sorted((attempt for tries in group.publishes.values() for attempt in tries), key=invoked)
     for queue, first in sorted(group.first_received.items()):
         for idx, event in sorted(first.items()):
             if idx not in group.publishes:
@@ -163,25 +163,29 @@ def resurrected(group: Group) -> Iterator[Violation]:
     for (queue, _), receives in sorted(group.instances.items()):
         if queue not in group.expectation.queues:
             continue
-        for number, one in enumerate(receives):
-            delete = group.settled_delete(one)
+        for number, event in enumerate(receives):
+            delete = group.settled_delete(event)
             later = [other for other in receives[number + 1 :] if delete is not None and group.is_before(delete, other)]
             if delete is not None and later:
-                yield group.violation("A8", queue, [one.idx], "received after it was deleted", [one, delete, later[0]])
+                yield group.violation(
+                    "A8", queue, [event.idx], "received after it was deleted", [event, delete, later[0]]
+                )
                 break
 
 
 def fan_out_incomplete(group: Group) -> Iterator[Violation]:
     """E1."""
-    for one in missing(group):
-        if one.drained and one.is_received_somewhere:
-            seen = [first[one.idx] for first in group.first_received.values() if one.idx in first]
+    for missing_message in missing(group):
+        if missing_message.drained and missing_message.is_received_somewhere:
+            seen = [
+                first[missing_message.idx] for first in group.first_received.values() if missing_message.idx in first
+            ]
             yield group.violation(
                 "E1",
                 None,
-                [one.idx],
-                f"received from some queues, but not from {', '.join(one.drained)}, which were drained",
-                [group.acked[one.idx], seen[0], *_end_markers(group, one.drained)],
+                [missing_message.idx],
+                f"received from some queues, but not from {', '.join(missing_message.drained)}, which were drained",
+                [group.acked[missing_message.idx], seen[0], *_end_markers(group, missing_message.drained)],
             )
 
 
@@ -239,10 +243,14 @@ def subscription_dead_lettered(group: Group) -> Iterator[Violation]:
 
 def dropped_in_fault(group: Group) -> Iterator[Violation]:
     """E5, which is lawful."""
-    for one in missing(group):
-        for queue in one.excused:
+    for missing_message in missing(group):
+        for queue in missing_message.excused:
             yield group.violation(
-                "E5", queue, [one.idx], "published during a fault that loses messages", [group.acked[one.idx]]
+                "E5",
+                queue,
+                [missing_message.idx],
+                "published during a fault that loses messages",
+                [group.acked[missing_message.idx]],
             )
 
 

@@ -93,7 +93,7 @@ class Fault:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Surroundings:
+class QueueContext:
     """What happened around the groups: the same for all of them.
 
     Args:
@@ -114,17 +114,17 @@ class Surroundings:
         Counted are the seconds that lie between them as a whole, with all their answers.
         """
         seconds = self.activity.get(queue, ())
-        first = bisect_left(seconds, -(-from_us // _SECOND_US), key=lambda one: one.second)
-        after = bisect_left(seconds, until_us // _SECOND_US, key=lambda one: one.second)
-        counted = [one for one in seconds[first:after] if one.answered_by_us <= until_us]
-        return sum(one.served_count for one in counted), sum(one.empty_count for one in counted)
+        first = bisect_left(seconds, -(-from_us // _SECOND_US), key=lambda activity: activity.second)
+        after = bisect_left(seconds, until_us // _SECOND_US, key=lambda activity: activity.second)
+        counted = [activity for activity in seconds[first:after] if activity.answered_by_us <= until_us]
+        return sum(activity.served_count for activity in counted), sum(activity.empty_count for activity in counted)
 
     def last_poll_us(self, queue: str) -> int:
         """Return when the last receive of a queue was answered; 0 when there was none."""
-        return max((one.answered_by_us for one in self.activity.get(queue, ())), default=0)
+        return max((activity.answered_by_us for activity in self.activity.get(queue, ())), default=0)
 
 
-def surroundings(events: Iterable[Event]) -> Surroundings:
+def queue_context(events: Iterable[Event]) -> QueueContext:
     """Return what the events that belong to no group say: polls, move tasks, faults and probes.
 
     A move task names its destination and a lossy fault itself in `detail` (`destination`, `is_lossy`).
@@ -136,23 +136,27 @@ def surroundings(events: Iterable[Event]) -> Surroundings:
     for event in ungrouped:
         of_kind[event.kind].append(event)
     ended = [
-        one for one in of_kind[Kind.REDRIVEN] if one.outcome == Outcome.OK and "destination" in detail_of(one.detail)
+        record
+        for record in of_kind[Kind.REDRIVEN]
+        if record.outcome == Outcome.OK and "destination" in detail_of(record.detail)
     ]
-    return Surroundings(
+    return QueueContext(
         activity=_activity(of_kind[Kind.POLL]),
         moves=tuple(
             Move(
-                source=one.queue or "",
-                destination=str(detail_of(one.detail)["destination"]),
-                began_at_us=one.invoked_at_us or 0,
-                ended_at_us=one.responded_at_us or 0,
+                source=record.queue or "",
+                destination=str(detail_of(record.detail)["destination"]),
+                began_at_us=record.invoked_at_us or 0,
+                ended_at_us=record.responded_at_us or 0,
             )
-            for one in ended
+            for record in ended
         ),
         faults=tuple(
-            Fault(queue=one.queue or "", began_at_us=one.invoked_at_us or 0, ended_at_us=one.responded_at_us or 0)
-            for one in of_kind[Kind.FAULT]
-            if detail_of(one.detail).get("is_lossy") is True
+            Fault(
+                queue=record.queue or "", began_at_us=record.invoked_at_us or 0, ended_at_us=record.responded_at_us or 0
+            )
+            for record in of_kind[Kind.FAULT]
+            if detail_of(record.detail).get("is_lossy") is True
         ),
         empty_since_us=_empty_since_us(of_kind[Kind.PROBE]),
     )
@@ -164,10 +168,12 @@ def _activity(polls: Iterable[Event]) -> dict[str, list[Activity]]:
         if poll.outcome == Outcome.OK and poll.invoked_at_us is not None and poll.responded_at_us is not None:
             seconds[poll.queue or "", poll.invoked_at_us // _SECOND_US].append(poll)
     activity: dict[str, list[Activity]] = defaultdict(list)
-    for (queue, second), asked in sorted(seconds.items()):
-        served = sum(detail_of(poll.detail).get("received") != 0 for poll in asked)
-        empty = sum(detail_of(poll.detail).get("received") == 0 and bool(poll.wait_time_seconds) for poll in asked)
-        answered_by_us = max(poll.responded_at_us or 0 for poll in asked)
+    for (queue, second), answered_polls in sorted(seconds.items()):
+        served = sum(detail_of(poll.detail).get("received") != 0 for poll in answered_polls)
+        empty = sum(
+            detail_of(poll.detail).get("received") == 0 and bool(poll.wait_time_seconds) for poll in answered_polls
+        )
+        answered_by_us = max(poll.responded_at_us or 0 for poll in answered_polls)
         activity[queue].append(
             Activity(second=second, served_count=served, empty_count=empty, answered_by_us=answered_by_us)
         )

@@ -20,7 +20,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 
-from sluice.history.checker.expectation import Expectation, Surroundings
+from sluice.history.checker.expectation import Expectation, QueueContext
 from sluice.history.checker.verdict import Violation
 from sluice.history.events import Event, Kind, Outcome, is_end_marker
 
@@ -47,10 +47,10 @@ def number(event: Event) -> str | None:
     return event.sns_sequence_number or event.sqs_sequence_number
 
 
-def is_same_receive(one: Event, other: Event) -> bool:
+def is_same_receive(event: Event, other: Event) -> bool:
     """Return whether two received events are one receive, or a lawful replay of it."""
-    attempt = one.receive_request_attempt_id
-    return one.call_id == other.call_id or (attempt is not None and attempt == other.receive_request_attempt_id)
+    attempt = event.receive_request_attempt_id
+    return event.call_id == other.call_id or (attempt is not None and attempt == other.receive_request_attempt_id)
 
 
 class Group:
@@ -62,7 +62,7 @@ class Group:
         around: what happened outside the group.
     """
 
-    def __init__(self, events: Sequence[Event], expectation: Expectation, around: Surroundings) -> None:
+    def __init__(self, events: Sequence[Event], expectation: Expectation, around: QueueContext) -> None:
         self.expectation, self.around = expectation, around
         self.id = next((event.message_group_id for event in events if event.message_group_id is not None), "")
         self.publishes: dict[int, list[Event]] = defaultdict(list)
@@ -71,7 +71,7 @@ class Group:
         self.parked: dict[str, set[int]] = defaultdict(set)
         self._tries: dict[tuple[str | None, str], list[Event]] = defaultdict(list)
         self._end_markers: dict[str, Event] = {}
-        for event in _told_apart(sorted(events, key=by_time), expectation):
+        for event in _distinct_events(sorted(events, key=by_time), expectation):
             self._take(event)
         self.acked = {
             idx: next(event for event in tries if event.outcome == Outcome.OK)
@@ -161,16 +161,24 @@ class Group:
     def lease_end_us(self, event: Event) -> int:
         """Return the end of the definite lease of a received event."""
         end = self._expiry_us(event)
-        for one in self.tries(event):
-            if one.outcome != Outcome.FAIL and responded(one) >= invoked(event):
-                end = _shortened(end, one, event)
+        for attempt in self.tries(event):
+            if attempt.outcome != Outcome.FAIL and responded(attempt) >= invoked(event):
+                end = _shortened(end, attempt, event)
         return end
 
     def possible_lease_end_us(self, event: Event) -> int:
         """Return the end of the possible lease of a received event."""
-        tries = [one for one in self.tries(event) if one.outcome != Outcome.FAIL and responded(one) >= invoked(event)]
-        deleted = [responded(one) for one in tries if one.kind == Kind.DELETED and one.outcome == Outcome.OK]
-        put_off = [responded(one) + _seconds_us(one) for one in tries if one.kind == Kind.VISIBILITY_CHANGED]
+        tries = [
+            attempt
+            for attempt in self.tries(event)
+            if attempt.outcome != Outcome.FAIL and responded(attempt) >= invoked(event)
+        ]
+        deleted = [
+            responded(attempt) for attempt in tries if attempt.kind == Kind.DELETED and attempt.outcome == Outcome.OK
+        ]
+        put_off = [
+            responded(attempt) + _seconds_us(attempt) for attempt in tries if attempt.kind == Kind.VISIBILITY_CHANGED
+        ]
         expired = self._expiry_us(event) - invoked(event) + responded(event) if self._is_timed(event) else NEVER_US
         return min([max([expired, *put_off]), *deleted])
 
@@ -192,31 +200,31 @@ class Group:
     def tries(self, event: Event) -> list[Event]:
         """Return every delete and visibility change of the same instance, by time of answer."""
         handles = {sibling.receipt_handle_hash for sibling in self.siblings(event)} - {None}
-        found = [one for handle in handles for one in self._tried(event, handle)]
+        found = [item for handle in handles for item in self._tried(event, handle)]
         return sorted(found, key=by_time) if len(handles) > 1 else found  # what was tried with one is by time
 
     def _tried(self, event: Event, handle: str | None) -> list[Event]:
         """Return what was tried with a handle on the message of this receive, as far as it says on which."""
         tried = self._tries.get((event.queue, handle or ""), [])
-        return [one for one in tried if one.sqs_message_id in (None, event.sqs_message_id)]
+        return [attempt for attempt in tried if attempt.sqs_message_id in (None, event.sqs_message_id)]
 
     def may_be_deleted(self, event: Event, *, before_us: int = NEVER_US) -> bool:
         """Return whether a delete of the same instance may have had its effect before an instant."""
         return any(
-            one.kind == Kind.DELETED and one.outcome != Outcome.FAIL and invoked(one) < before_us
-            for one in self.tries(event)
+            attempt.kind == Kind.DELETED and attempt.outcome != Outcome.FAIL and invoked(attempt) < before_us
+            for attempt in self.tries(event)
         )
 
     def settled_delete(self, event: Event) -> Event | None:
         """Return the delete that certainly removed the instance this receive is of; None when none certainly did."""
         end = self._expiry_us(event)
-        for one in self._tried(event, event.receipt_handle_hash):
-            if one.outcome == Outcome.FAIL:
+        for attempt in self._tried(event, event.receipt_handle_hash):
+            if attempt.outcome == Outcome.FAIL:
                 continue
-            if one.kind == Kind.VISIBILITY_CHANGED:
-                end = _shortened(end, one, event)
-            elif one.outcome == Outcome.OK and responded(one) <= end and self._is_newest(event, one):
-                return one
+            if attempt.kind == Kind.VISIBILITY_CHANGED:
+                end = _shortened(end, attempt, event)
+            elif attempt.outcome == Outcome.OK and responded(attempt) <= end and self._is_newest(event, attempt):
+                return attempt
         return None
 
     def _is_newest(self, event: Event, delete: Event) -> bool:
@@ -243,9 +251,9 @@ class Group:
         """Return whether the call was made after an instant of an unknown clock."""
         return invoked(event) > instant_us + self.expectation.clock_bound_us
 
-    def bound_us(self, one: Event, other: Event) -> int:
+    def bound_us(self, event: Event, other: Event) -> int:
         """Return how far the clocks of two events may be apart."""
-        return 0 if one.clock_id == other.clock_id else self.expectation.clock_bound_us
+        return 0 if event.clock_id == other.clock_id else self.expectation.clock_bound_us
 
     def violation(
         self, anomaly: str, queue: str | None, idxs: Iterable[int | None], sentence: str, witness: Iterable[Event]
@@ -261,7 +269,7 @@ class Group:
         )
 
 
-def _told_apart(events: Sequence[Event], expectation: Expectation) -> Iterable[Event]:
+def _distinct_events(events: Sequence[Event], expectation: Expectation) -> Iterable[Event]:
     """Return the events, the receives of one message under one idx even where only its deduplication id told it.
 
     A dead letter has another deduplication id, its old message id, and with it, unless planned, another idx. So what
@@ -274,29 +282,33 @@ def _told_apart(events: Sequence[Event], expectation: Expectation) -> Iterable[E
         event.deduplication_id: event.idx for event in published if event.deduplication_id is not None
     }
     idxs = {event.idx for event in published}
-    told: list[Event] = []
+    distinct: list[Event] = []
     for event in events:
         if event.kind == Kind.RECEIVED and event.idx not in idxs:
             idx = known.get(event.deduplication_id, known.get(event.sqs_message_id, event.idx))
-            told.append(replace(event, idx=idx))
+            distinct.append(replace(event, idx=idx))
         else:
-            told.append(event)
+            distinct.append(event)
         if event.kind == Kind.RECEIVED and event.sqs_message_id is not None:
-            known.setdefault(event.sqs_message_id, told[-1].idx)
-    return told
+            known.setdefault(event.sqs_message_id, distinct[-1].idx)
+    return distinct
 
 
 def _seconds_us(change: Event) -> int:
     return (change.visibility_timeout_seconds or 0) * 1_000_000
 
 
-def _shortened(end: int, one: Event, event: Event) -> int:
+def _shortened(end: int, change: Event, event: Event) -> int:
     """Return the lease end after a delete or a visibility change that may have had its effect."""
-    started = max(invoked(one), invoked(event))
-    if one.kind == Kind.DELETED:
+    started = max(invoked(change), invoked(event))
+    if change.kind == Kind.DELETED:
         return min(end, started)
-    changed = started + _seconds_us(one)
-    if one.outcome == Outcome.OK and one.receipt_handle_hash == event.receipt_handle_hash and responded(one) < end:
+    changed = started + _seconds_us(change)
+    if (
+        change.outcome == Outcome.OK
+        and change.receipt_handle_hash == event.receipt_handle_hash
+        and responded(change) < end
+    ):
         return changed
     return min(end, changed)
 

@@ -46,15 +46,15 @@ def reordered_in_batch(group: Group) -> Iterator[Violation]:
                 calls[event.call_id, invoked(event), responded(event)].append(event)
         for events in calls.values():
             answer = sorted(events, key=lambda event: event.batch_position or 0)
-            for one, other in pairwise(answer):
-                if one.idx is None or other.idx is None or group.order[one.idx] <= group.order[other.idx]:
+            for earlier, other in pairwise(answer):
+                if earlier.idx is None or other.idx is None or group.order[earlier.idx] <= group.order[other.idx]:
                     continue
                 yield group.violation(
                     "C2",
                     queue,
-                    [other.idx, one.idx],
+                    [other.idx, earlier.idx],
                     "one answer holds the second message in front of the first",
-                    [one, other],
+                    [earlier, other],
                 )
 
 
@@ -63,30 +63,30 @@ def head_skip(group: Group) -> Iterator[Violation]:
     for (queue, _), receives in sorted(group.instances.items()):
         if queue not in group.expectation.queues or not group.is_bound(queue, receives[0].idx):
             continue
-        for one, again in pairwise(receives):
-            skipping = _skipping(group, queue, one, again)
+        for event, again in pairwise(receives):
+            skipping = _skipping(group, queue, event, again)
             if skipping is not None:
                 yield group.violation(
                     "C3",
                     queue,
-                    [one.idx, skipping.idx],
+                    [event.idx, skipping.idx],
                     "the second message was received while the first, before it, was available again",
-                    [one, skipping, again],
+                    [event, skipping, again],
                 )
 
 
-def _skipping(group: Group, queue: str, one: Event, again: Event) -> Event | None:
+def _skipping(group: Group, queue: str, skipped: Event, again: Event) -> Event | None:
     """Return a receive of a later message between two receives of a message nobody held or deleted meanwhile."""
-    if one.idx not in group.order:
+    if skipped.idx not in group.order:
         return None
-    received, free_us = group.received[queue], group.possible_lease_end_us(one)
+    received, free_us = group.received[queue], group.possible_lease_end_us(skipped)
     for event in received[bisect_right(received, free_us, key=responded) :]:
         if responded(event) >= invoked(again):
             return None
-        is_later = group.order.get(event.idx, "") > group.order[one.idx] if event.idx is not None else False
+        is_later = group.order.get(event.idx, "") > group.order[skipped.idx] if event.idx is not None else False
         is_between = group.is_after(event, free_us) and group.is_before(event, again)
-        is_other = not is_same_receive(event, one) and not is_same_receive(event, again)
-        if is_later and is_between and is_other and not group.may_be_deleted(one, before_us=responded(event)):
+        is_other = not is_same_receive(event, skipped) and not is_same_receive(event, again)
+        if is_later and is_between and is_other and not group.may_be_deleted(skipped, before_us=responded(event)):
             return event
     return None
 
@@ -100,42 +100,44 @@ def sqs_sequence(group: Group) -> Iterator[Violation]:
             for idx in group.in_order
             if idx in first and first[idx].sqs_sequence_number is not None and group.is_bound(queue, idx)
         ]
-        for one, other in pairwise(found):
-            if (one.sqs_sequence_number or "") >= (other.sqs_sequence_number or ""):
+        for earlier, other in pairwise(found):
+            if (earlier.sqs_sequence_number or "") >= (other.sqs_sequence_number or ""):
                 yield group.violation(
                     "C4",
                     queue,
-                    [one.idx, other.idx],
+                    [earlier.idx, other.idx],
                     "the queue gave the second message no higher sequence number than the first",
-                    [one, other],
+                    [earlier, other],
                 )
     for (queue, _), receives in sorted(group.instances.items()):
         numbered = [event for event in receives if event.sqs_sequence_number is not None]
-        for one, other in pairwise(numbered):
-            if one.sqs_sequence_number != other.sqs_sequence_number:
+        for earlier, other in pairwise(numbered):
+            if earlier.sqs_sequence_number != other.sqs_sequence_number:
                 yield group.violation(
-                    "C4", queue, [one.idx], "one message came with two sequence numbers", [one, other]
+                    "C4", queue, [earlier.idx], "one message came with two sequence numbers", [earlier, other]
                 )
 
 
 def sns_sequence(group: Group) -> Iterator[Violation]:
     """C5."""
-    asked = {idx: min(map(invoked, _effective(tries)), default=NEVER_US) for idx, tries in group.publishes.items()}
+    first_invoked = {
+        idx: min(map(invoked, _effective(tries)), default=NEVER_US) for idx, tries in group.publishes.items()
+    }
     highest: Event | None = None  # of what was acked before
     by_answer = sorted((group.acked[idx] for idx in group.order), key=by_time)
     waiting = iter(by_answer)
     upcoming = next(waiting, None)
     for later in sorted(
-        (group.acked[idx] for idx in group.order), key=lambda event: (asked[event.idx or 0], event.idx)
+        (group.acked[idx] for idx in group.order), key=lambda event: (first_invoked[event.idx or 0], event.idx)
     ):
-        while upcoming is not None and responded(upcoming) + _bound_us(group) < asked[later.idx or 0]:
+        while upcoming is not None and responded(upcoming) + _bound_us(group) < first_invoked[later.idx or 0]:
             if highest is None or (number(upcoming) or "") > (number(highest) or ""):
                 highest = upcoming
             upcoming = next(waiting, None)
         if (
             highest is not None
             and (number(highest) or "") >= (number(later) or "")
-            and _is_one_numbering(highest, later)
+            and _has_single_numbering(highest, later)
         ):
             yield group.violation(
                 "C5",
@@ -146,8 +148,8 @@ def sns_sequence(group: Group) -> Iterator[Violation]:
             )
 
 
-def _is_one_numbering(one: Event, other: Event) -> bool:
-    return one.queue == other.queue and one.idx != other.idx
+def _has_single_numbering(event: Event, other: Event) -> bool:
+    return event.queue == other.queue and event.idx != other.idx
 
 
 def _bound_us(group: Group) -> int:
@@ -155,14 +157,14 @@ def _bound_us(group: Group) -> int:
 
 
 def _effective(tries: Sequence[Event]) -> list[Event]:
-    return [one for one in tries if one.outcome != Outcome.FAIL]
+    return [event for event in tries if event.outcome != Outcome.FAIL]
 
 
 def fan_out_divergence(group: Group) -> Iterator[Violation]:
     """C6, of messages whose order in the group is not known; of the others C1 tells."""
-    for one, other in combinations(group.expectation.queues, 2):
-        first, second = group.first_received.get(one, {}), group.first_received.get(other, {})
-        both = [idx for idx in first if idx in second and group.is_bound(one, idx) and group.is_bound(other, idx)]
+    for single, other in combinations(group.expectation.queues, 2):
+        first, second = group.first_received.get(single, {}), group.first_received.get(other, {})
+        both = [idx for idx in first if idx in second and group.is_bound(single, idx) and group.is_bound(other, idx)]
         for later, earlier in overtaken(group, sorted(both, key=lambda idx: by_time(first[idx])), second):
             is_unordered = later not in group.order or earlier not in group.order
             if is_unordered and group.is_before(first[later], first[earlier]):
@@ -170,7 +172,7 @@ def fan_out_divergence(group: Group) -> Iterator[Violation]:
                     "C6",
                     None,
                     [later, earlier],
-                    f"{one} delivered the first before the second, {other} the second before the first",
+                    f"{single} delivered the first before the second, {other} the second before the first",
                     [first[later], first[earlier], second[earlier], second[later]],
                 )
 
@@ -202,7 +204,7 @@ def producer_reorder(group: Group) -> Iterator[Violation]:
 
 def _overlaps(group: Group, earlier: Event, later: Event) -> bool:
     """Return whether `later` was asked before `earlier` was answered, and was not behind it in one call."""
-    calls = {one.call_id: one.batch_position or 0 for one in _effective(group.publishes[earlier.idx or 0])}
+    calls = {event.call_id: event.batch_position or 0 for event in _effective(group.publishes[earlier.idx or 0])}
     if later.call_id in calls and calls[later.call_id] < (later.batch_position or 0):
         return False
     return invoked(later) + group.bound_us(earlier, later) < responded(earlier)

@@ -31,30 +31,30 @@ class RunFacts:
     clock_count: int = 1
 
 
-def check_run(facts: RunFacts) -> dict[str | None, str]:
+def check_run(counts: RunFacts) -> dict[str | None, str]:
     """Return why the run as a whole cannot vouch for its result: anomaly id (None for no anomaly) to sentence."""
     reasons: dict[str | None, str] = {}
-    if not facts.published_count or not facts.received_count:
+    if not counts.published_count or not counts.received_count:
         reasons[None] = (
-            f"{facts.published_count} message(s) acknowledged and {facts.received_count} received: nothing to judge"
+            f"{counts.published_count} message(s) acknowledged and {counts.received_count} received: nothing to judge"
         )
-    elif facts.unclosed_journals:
+    elif counts.unclosed_journals:
         reasons[None] = (
-            f"{len(facts.unclosed_journals)} recorder(s) did not finish: {', '.join(facts.unclosed_journals[:4])}"
+            f"{len(counts.unclosed_journals)} recorder(s) did not finish: {', '.join(counts.unclosed_journals[:4])}"
         )
-    elif facts.unpublished_count:
-        reasons[None] = f"{facts.unpublished_count} planned message(s) were not published"
-    elif facts.clock_count > 1:
-        reasons[None] = f"{facts.clock_count} clocks timed the events, and nothing says how far they are apart"
-    if None in reasons and facts.failed_calls:
-        worst = max(facts.failed_calls, key=lambda code: facts.failed_calls[code])
-        reasons[None] += f" ({facts.failed_calls[worst]} calls failed with {worst})"
-    if facts.foreign_count:
-        reasons["A6"] = f"{facts.foreign_count} message(s) of another run were received: the run was not isolated"
-    if facts.lateness_p99_us is not None and facts.lateness_p99_us > facts.lateness_budget_us:
+    elif counts.unpublished_count:
+        reasons[None] = f"{counts.unpublished_count} planned message(s) were not published"
+    elif counts.clock_count > 1:
+        reasons[None] = f"{counts.clock_count} clocks timed the events, and nothing says how far they are apart"
+    if None in reasons and counts.failed_calls:
+        worst = max(counts.failed_calls, key=lambda code: counts.failed_calls[code])
+        reasons[None] += f" ({counts.failed_calls[worst]} calls failed with {worst})"
+    if counts.foreign_count:
+        reasons["A6"] = f"{counts.foreign_count} message(s) of another run were received: the run was not isolated"
+    if counts.lateness_p99_us is not None and counts.lateness_p99_us > counts.lateness_budget_us:
         reasons["H7"] = (
-            f"the generator was late: 99 % of publishes within {facts.lateness_p99_us / 1e6:.2f} s of their time,"
-            f" allowed are {facts.lateness_budget_us / 1e6:.2f} s; offer a lower rate"
+            f"the generator was late: 99 % of publishes within {counts.lateness_p99_us / 1e6:.2f} s of their time,"
+            f" allowed are {counts.lateness_budget_us / 1e6:.2f} s; offer a lower rate"
         )
     return reasons
 

@@ -160,14 +160,14 @@ class Verdict:
             Holding.ALLOWED: Status.VALID,
             Holding.CROSSED: Status.VALID,
         }
-        said = [by_holding[p.holding] for p in self.properties if p.holding in by_holding]
-        return compose([*said, *([Status.UNKNOWN] if self.unknowns else [])])
+        statuses = [by_holding[p.holding] for p in self.properties if p.holding in by_holding]
+        return compose([*statuses, *([Status.UNKNOWN] if self.unknowns else [])])
 
     @property
     def crossed(self) -> list[str]:
         """Return what was above a threshold, a sentence each with its anomaly; of groups see `violations`."""
-        crossed = [one for one in self.properties if one.holding is Holding.CROSSED]
-        return [f"{one.anomaly}: {sentence}" for one in crossed for sentence in one.crossed]
+        crossed = [prop for prop in self.properties if prop.holding is Holding.CROSSED]
+        return [f"{prop.anomaly}: {sentence}" for prop in crossed for sentence in prop.crossed]
 
     @property
     def exit_code(self) -> int:

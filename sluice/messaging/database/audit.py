@@ -57,7 +57,7 @@ class Operator:
 
     def __post_init__(self) -> None:
         if not self.reason.strip():
-            raise OutboxError("the reason is empty, allowed is a sentence: it is what the audit will say")
+            raise OutboxError("the reason is empty, allowed is a sentence: the audit keeps it")
 
     def _record(
         self,

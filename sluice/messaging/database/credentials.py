@@ -48,29 +48,29 @@ def database_url(secrets: Any, secret_arn: str, *, ca: str | None = None) -> str
     """
     text = secrets.get_secret_value(SecretId=secret_arn).get("SecretString", "")
     try:
-        said = json.loads(text)
+        secret = json.loads(text)
     except ValueError:
-        said = None
-    said = said if isinstance(said, dict) else {}
-    absent = [name for name in _FIELDS if not isinstance(said.get(name), str) or not said[name]]
+        secret = None
+    secret = secret if isinstance(secret, dict) else {}
+    absent = [name for name in _FIELDS if not isinstance(secret.get(name), str) or not secret[name]]
     if absent:
         raise ConfigError(
             f"secret {secret_arn} lacks {', '.join(absent)}, allowed is JSON with {', '.join(_FIELDS)} and perhaps"
             " port and sslmode; correct the secret"
         )
-    port = str(said.get("port", _PORT))
+    port = str(secret.get("port", _PORT))
     if not port.isdecimal() or not 1 <= int(port) <= _PORT_MAX:
         raise ConfigError(
             f"secret {secret_arn} has a port that is none, allowed is 1 to {_PORT_MAX}; correct the secret"
         )
     url = URL.create(
         "postgresql",
-        username=said["username"],
-        password=said["password"],
-        host=said["host"],
+        username=secret["username"],
+        password=secret["password"],
+        host=secret["host"],
         port=int(port),
-        database=said["dbname"],
-        query=_tls(said.get("sslmode", _VERIFY_FULL), secret_arn, ca),
+        database=secret["dbname"],
+        query=_tls(secret.get("sslmode", _VERIFY_FULL), secret_arn, ca),
     )
     return url.render_as_string(hide_password=False)
 

@@ -1,4 +1,4 @@
-"""Databases, as outbox and inbox need them: SQLite embedded, Postgres beside it, nothing else.
+"""Databases for outbox and inbox: SQLite and Postgres, nothing else.
 
 SQLite is opened so that its promise is a promise: WAL, `synchronous=FULL` (a commit survives the power cut that follows
 it, or a message could be out whose cause is not), and `BEGIN IMMEDIATE` (a deferred transaction that reads and then
@@ -121,7 +121,7 @@ def _check_url(url: URL) -> None:
 
 
 def require_there(engine: Engine, *, part: str = "outbox") -> None:
-    """Refuse an SQLite file that is not there: opening it would make an empty one.
+    """Refuse an SQLite file that does not exist: opening it would create an empty one.
 
     Args:
         engine: on the database.
@@ -154,13 +154,13 @@ def make_durable(engine: Engine) -> None:
 
 @contextmanager
 def reading(engine: Engine) -> Iterator[Connection]:
-    """Yield a connection in a short transaction that writes nothing, and so waits for no writer."""
+    """Yield a connection in a short read-only transaction, which waits for no writer."""
     with engine.connect().execution_options(**{_ONLY_READS: True}) as connection, connection.begin():
         yield connection
 
 
 def now_us(connection: Connection, clock: Clock | None) -> int:
-    """Return the instant by the database's clock, microseconds UTC; by `clock` where a test gives one."""
+    """Return the time of the database's clock, microseconds UTC; of `clock` if a test passes one."""
     if clock is not None:
         return clock.now_us()
     return int(connection.execute(text(_NOW_US[connection.dialect.name])).scalar_one())
@@ -172,7 +172,7 @@ def insert(dialect: str, table: Table) -> sqlite.Insert | postgresql.Insert:
 
 
 def may_pass(error: DBAPIError) -> bool:
-    """Return whether the same transaction may succeed later: the database is away, or this transaction lost a race.
+    """Return whether a retry may succeed: the database was unreachable, or this transaction lost a race.
 
     Which of the two it is, only another transaction tells.
     """
@@ -185,23 +185,23 @@ def may_pass(error: DBAPIError) -> bool:
 
 
 def is_refused(error: BaseException | None) -> bool:
-    """Return whether the server does not let us in: no later try with the same credentials will be any better.
+    """Return whether the server refused our credentials: a retry with the same ones cannot succeed.
 
     Of a connection that failed libpq tells no SQLSTATE, only what the server said, here in its English.
     """
-    return isinstance(error, psycopg.OperationalError) and any(said in str(error) for said in _REFUSALS)
+    return isinstance(error, psycopg.OperationalError) and any(sentence in str(error) for sentence in _REFUSALS)
 
 
 class Refusals:
-    """Notices when a database refuses an engine's credentials, whoever asked; `said` is what it said, None so far."""
+    """Notices when a database refuses an engine's credentials. `message` is the database's message, None until then."""
 
     def __init__(self, engine: Engine) -> None:
-        self.said: str | None = None
+        self.message: str | None = None
         event.listen(engine, "handle_error", self._failed)
 
     def _failed(self, context: ExceptionContext) -> None:
         if is_refused(context.original_exception):
-            self.said = str(context.original_exception).strip().splitlines()[0]
+            self.message = str(context.original_exception).strip().splitlines()[0]
 
 
 def forget_connections(engine: Engine) -> None:
@@ -216,7 +216,7 @@ def is_only_read(error: DBAPIError) -> bool:
 
 
 def wait_briefly(connection: Connection) -> None:
-    """Let the rest of a transaction on Postgres give up where another holds a lock for longer than a moment.
+    """Set a short lock timeout for the rest of a transaction on Postgres.
 
     https://www.postgresql.org/docs/18/runtime-config-client.html (read 2026-11-21)
     """
@@ -225,7 +225,7 @@ def wait_briefly(connection: Connection) -> None:
 
 
 def is_locked(error: DBAPIError) -> bool:
-    """Return whether the transaction gave up because another held a lock, or the other would have waited for it."""
+    """Return whether the transaction failed because of a lock timeout or a deadlock."""
     return getattr(error.orig, "sqlstate", None) in _LOCKED
 
 
@@ -277,7 +277,7 @@ class _Impatient(psycopg.Connection[Any]):
 
 
 def now_us_sql(dialect: str, clock: Clock | None = None) -> ColumnElement[int]:
-    """Return that instant as an expression, for a statement that is asked anyway."""
+    """Return the same instant as an SQL expression, for use inside another statement."""
     if clock is not None:
         return literal(clock.now_us(), BigInteger)
     return literal_column(_NOW_US[dialect].removeprefix("SELECT "), BigInteger)
@@ -305,13 +305,13 @@ def require_durable(connection: Connection) -> None:
 
 @contextmanager
 def explaining_missing_tables() -> Iterator[None]:
-    """Say how to create the tables where the database says it has none."""
+    """Explain how to create the tables when the database reports that they are missing."""
     try:
         yield
     except DBAPIError as error:
-        said = str(error.orig)
-        is_undefined = "no such table" in said or getattr(error.orig, "sqlstate", "") == _UNDEFINED_TABLE
-        if not is_undefined or "sluice_" not in said:
+        message = str(error.orig)
+        is_undefined = "no such table" in message or getattr(error.orig, "sqlstate", "") == _UNDEFINED_TABLE
+        if not is_undefined or "sluice_" not in message:
             raise
-        part = "inbox" if "sluice_inbox" in said else "outbox"
+        part = "inbox" if "sluice_inbox" in message else "outbox"
         raise OutboxError(NO_TABLES.format(part=part)) from error

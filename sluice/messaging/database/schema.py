@@ -61,31 +61,31 @@ def drift(connection: Connection, metadata: MetaData) -> list[str]:
     """Return, in a sentence each, what a database's tables lack or have otherwise; nothing when they fit."""
     found = inspect(connection)
     existing = set(found.get_table_names())
-    said = [f"table {table.name} is missing" for table in metadata.sorted_tables if table.name not in existing]
+    sentences = [f"table {table.name} is missing" for table in metadata.sorted_tables if table.name not in existing]
     for table in metadata.sorted_tables:
         if table.name in existing:
-            said += _column_drift(connection, table) + _index_drift(connection, table)
-    return said
+            sentences += _column_drift(connection, table) + _index_drift(connection, table)
+    return sentences
 
 
 def _column_drift(connection: Connection, table: Table) -> list[str]:
     seen = {column["name"]: column for column in inspect(connection).get_columns(table.name)}
-    said = []
+    sentences = []
     for column in table.columns:
         if column.name not in seen:
-            said.append(f"column {table.name}.{column.name} is missing")
+            sentences.append(f"column {table.name}.{column.name} is missing")
             continue
         there = seen[column.name]
         wanted = column.type.dialect_impl(connection.dialect)
         if not _holds(connection, there["type"], wanted):
             expected = column.type.compile(connection.dialect)
-            said.append(f"column {table.name}.{column.name} is {there['type']}, expected is {expected}")
+            sentences.append(f"column {table.name}.{column.name} is {there['type']}, expected is {expected}")
         if bool(there["nullable"]) and not column.nullable:
-            said.append(f"column {table.name}.{column.name} may be NULL, expected is NOT NULL")
+            sentences.append(f"column {table.name}.{column.name} may be NULL, expected is NOT NULL")
         if column.server_default is not None and there["default"] is None:
-            said.append(f"column {table.name}.{column.name} has no default")
-    extra = [name for name, one in seen.items() if name not in table.columns and _is_required(one)]
-    return said + [f"column {table.name}.{name} is required and not known here" for name in extra]
+            sentences.append(f"column {table.name}.{column.name} has no default")
+    extra = [name for name, item in seen.items() if name not in table.columns and _is_required(item)]
+    return sentences + [f"column {table.name}.{name} is required and not known here" for name in extra]
 
 
 def _holds(connection: Connection, there: TypeEngine[Any], wanted: TypeEngine[Any]) -> bool:
@@ -103,19 +103,21 @@ def _is_required(column: object) -> bool:
 
 def _index_drift(connection: Connection, table: Table) -> list[str]:
     found = inspect(connection)
-    indexes = [(tuple(map(str, one["column_names"])), one["unique"]) for one in found.get_indexes(table.name)]
-    unique = {tuple(one["column_names"]) for one in found.get_unique_constraints(table.name)}
+    indexes = [(tuple(map(str, index["column_names"])), index["unique"]) for index in found.get_indexes(table.name)]
+    unique = {tuple(constraint["column_names"]) for constraint in found.get_unique_constraints(table.name)}
     unique |= {columns for columns, is_unique in indexes if is_unique}
     unique.add(tuple(found.get_pk_constraint(table.name)["constrained_columns"]))
     plain = {columns for columns, is_unique in indexes if not is_unique}  # Postgres lists constraints' own too
-    said = [
+    sentences = [
         f"{table.name} has no unique constraint on ({', '.join(columns)})"
         for columns in sorted(
-            _names(one) for one in table.constraints if isinstance(one, UniqueConstraint | PrimaryKeyConstraint)
+            _names(constraint)
+            for constraint in table.constraints
+            if isinstance(constraint, UniqueConstraint | PrimaryKeyConstraint)
         )
         if columns not in unique
     ]
-    return said + [
+    return sentences + [
         f"{table.name} has no index on ({', '.join(columns)})"
         for columns in sorted(_names(index) for index in table.indexes)
         if columns not in plain

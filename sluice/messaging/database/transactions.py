@@ -20,7 +20,7 @@ _IN_ERROR = 3  # libpq's PQTRANS_INERROR
 
 
 class TransactionEnded(Exception):
-    """Raised where a handler's transaction would be ended by anybody but the worker, or has been."""
+    """Raised when anybody but the worker ends, or has ended, a handler's transaction."""
 
     ENDED = "the handler ended its transaction, allowed is neither commit nor rollback: the worker does that"
     FAILED = "the handler went on after an error of the database, allowed is to let it pass, or a savepoint around it"
@@ -70,7 +70,7 @@ class BegunTransaction:
         self._let_go()
 
     def require_open(self) -> None:
-        """Do nothing while the session is in it, as far as that is known here without asking.
+        """Raise unless the session is still in this transaction, as far as is known without a query.
 
         Raises:
             TransactionEnded: it is not, or a statement of it has failed.

@@ -1,4 +1,4 @@
-"""The inbox: what a consumer has handled, in its own database, written in the transaction of the effect itself.
+"""The inbox: what a consumer has handled, stored in its own database in the transaction of the effect.
 
 A transaction begins by locking the row of the message's group; two workers that hold copies of one message go one after
 the other, and the second sees what the first did. Which number comes next is decided by `sequence`.
@@ -41,7 +41,7 @@ class Inbox(Parking):
     """
 
     def admit(self, connection: Connection, arrived: Arrived) -> Admission:
-        """Decide about a message, with its group's row locked; the caller handles it, marks it, commits, deletes it.
+        """Decide what to do with a message, locking its group's row; the caller handles, marks, commits and deletes it.
 
         With `park` the message is in the database once the caller commits. With any other action nothing was written
         that has to be kept.
@@ -81,8 +81,8 @@ class Inbox(Parking):
         unchanged = update(groups).where(groups.c.consumer == self.policy.consumer, groups.c.group_id == "", false())
         connection.execute(unchanged.values(updated_at_us=groups.c.updated_at_us))
 
-    def bury(self, connection: Connection, arrived: Arrived, reason: str) -> bool:
-        """Write down that a message dies: the queue is going to move it to the DLQ. The caller commits.
+    def record_dead(self, connection: Connection, arrived: Arrived, reason: str) -> bool:
+        """Record that a message is dead: SQS will move it to the DLQ. The caller commits.
 
         Its group goes on without it, or is parked until it is back; neither, where its number was refused. False when
         it is done with: somebody else has handled it meanwhile, or has parked the group, and then it is set aside too.
@@ -102,8 +102,8 @@ class Inbox(Parking):
                 self._go_on_without(connection, arrived.envelope, position, decision, now_us)
         return decision.action not in (Action.DROP, Action.PARK)
 
-    def bury_unreadable(self, connection: Connection, group_id: str) -> None:
-        """Write down that a message without a readable number dies: with parking its group waits."""
+    def record_unreadable(self, connection: Connection, group_id: str) -> None:
+        """Record that a message without readable number is dead: with parking its group waits."""
         if not self.policy.parks_poison:
             return
         now_us = self._groups.now_us(connection)

@@ -1,4 +1,4 @@
-"""What is written down about numbers that did not simply come and pass: a row for each, or one for a range of missing.
+"""Numbers that did not arrive in order: one row each, or one row for a range of missing ones.
 
 The rows of a group and epoch never overlap. A row is open until its number is accounted for.
 """
@@ -24,7 +24,7 @@ class SequenceGaps:
         self._consumer, self._records_gaps = consumer, records_gaps
 
     def find(self, connection: Connection, group_id: str, epoch: int, seq: int) -> Row[Any] | None:
-        """Return the row a number is in, be it one of a range."""
+        """Return the row of a number, or of the range it is in."""
         up_to = (exceptions.c.epoch == epoch, exceptions.c.seq <= seq)
         last = select(exceptions).where(*self._of(group_id), *up_to).order_by(exceptions.c.seq.desc()).limit(1)
         row = connection.execute(last).one_or_none()
@@ -43,7 +43,7 @@ class SequenceGaps:
         )
 
     def over_skipped(self, connection: Connection, group_id: str, epoch: int, last_seq: int) -> int:
-        """Return the last of the numbers directly behind that were given up."""
+        """Return the last of the skipped numbers that follow directly."""
         while (row := self.find(connection, group_id, epoch, last_seq + 1)) is not None and row.state == SKIPPED:
             last_seq = row.through
         return last_seq
@@ -62,7 +62,7 @@ class SequenceGaps:
             self._insert(connection, group_id, arrival.epoch, (arrival.seq, arrival.seq), DEAD, now_us, None)
         else:
             self._split(connection, row, arrival.seq)
-        said = {
+        columns = {
             "state": DEAD,
             "event_id": arrival.event_id,
             "sqs_message_id": arrival.sqs_message_id,
@@ -70,7 +70,7 @@ class SequenceGaps:
             "reason": reason,
             "closed_at_us": now_us if is_refused else None,
         }
-        self._update(connection, group_id, arrival.epoch, arrival.seq, said)
+        self._update(connection, group_id, arrival.epoch, arrival.seq, columns)
 
     def write_missing(
         self, connection: Connection, group_id: str, epoch: int, numbers: tuple[int, int], now_us: int
@@ -88,7 +88,7 @@ class SequenceGaps:
             first = through + 1
 
     def write_filled(self, connection: Connection, envelope: Envelope, now_us: int) -> None:
-        """Write down that a number nobody expected has come: from now on it is a repeat."""
+        """Record an unexpected number as received: from now on it is a repeat."""
         group_id, epoch, seq = envelope.event.group, envelope.epoch, envelope.seq
         self._insert(connection, group_id, epoch, (seq, seq), FILLED, now_us, now_us)
         self._update(connection, group_id, epoch, seq, {"event_id": envelope.event.id})
@@ -96,17 +96,17 @@ class SequenceGaps:
     def write_skipped(
         self, connection: Connection, group_id: str, epoch: int, seq: int, now_us: int, *, reason: str
     ) -> None:
-        """Write down that a number is given up, over what was written down about it."""
+        """Record a number as skipped, replacing what was recorded about it."""
         row = self.find(connection, group_id, epoch, seq)
         if row is None:
             self._insert(connection, group_id, epoch, (seq, seq), SKIPPED, now_us, now_us)
         else:
             self._split(connection, row, seq)
-        said = {"state": SKIPPED, "reason": reason, "closed_at_us": now_us}
-        self._update(connection, group_id, epoch, seq, said)
+        columns = {"state": SKIPPED, "reason": reason, "closed_at_us": now_us}
+        self._update(connection, group_id, epoch, seq, columns)
 
     def close(self, connection: Connection, envelope: Envelope, now_us: int) -> bool:
-        """Write down that a number that was dead or missing has come after all; return whether it was."""
+        """Record that a dead or missing number has arrived; return whether it was dead or missing."""
         group_id, epoch, seq = envelope.event.group, envelope.epoch, envelope.seq
         row = self.find(connection, group_id, epoch, seq)
         if row is None or row.state not in (DEAD, GAP):
@@ -131,9 +131,9 @@ class SequenceGaps:
         for part in others:
             self._insert(connection, row.group_id, row.epoch, part, row.state, row.seen_at_us, row.closed_at_us)
 
-    def _update(self, connection: Connection, group_id: str, epoch: int, seq: int, said: dict[str, Any]) -> None:
+    def _update(self, connection: Connection, group_id: str, epoch: int, seq: int, columns: dict[str, Any]) -> None:
         here = (exceptions.c.epoch == epoch, exceptions.c.seq == seq)
-        connection.execute(update(exceptions).where(*self._of(group_id), *here).values(said))
+        connection.execute(update(exceptions).where(*self._of(group_id), *here).values(columns))
 
     def _insert(
         self,

@@ -70,7 +70,7 @@ class Arrived:
 
     @property
     def arrival(self) -> Arrival:
-        """Return it as the sequence sees it."""
+        """Return what the sequence rules need of it."""
         return Arrival(
             epoch=self.envelope.epoch,
             seq=self.envelope.seq,

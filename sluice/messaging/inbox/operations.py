@@ -1,4 +1,4 @@
-"""What operators do to a consumer's inbox: each to one number of a group, for a reason, and written down with it.
+"""Operators' actions on a consumer's inbox: each on one number of a group, audited with its reason.
 
 A parked message whose attempts are used up is held: `retry` has it tried again, `replace` with other data. `skip` gives
 a number up, whether its message is parked, in the DLQ or nowhere: the group goes on without it, and should it come
@@ -18,7 +18,7 @@ from sluice.messaging.errors import DeadLetterError
 from sluice.messaging.inbox.awaiting import NEVER_US
 from sluice.messaging.inbox.gaps import SequenceGaps
 from sluice.messaging.inbox.tables import SKIPPED, audit, exceptions, groups, parked
-from sluice.messaging.sqs.dead_letter_queue import Letter, with_data
+from sluice.messaging.sqs.dead_letter_queue import DeadLetter, with_data
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,7 +32,7 @@ class InboxOperator(Operator):
     consumer: str
 
     def retry(self, connection: Connection, group_id: str, seq: int) -> None:
-        """Have a held message tried again, as it is and with all its attempts.
+        """Try a held message again, unchanged and with all its attempts.
 
         Raises:
             DeadLetterError: there is no such message, or it is not held.
@@ -42,7 +42,7 @@ class InboxOperator(Operator):
         self._write_down(connection, "retry", group_id, seq, _kept(found))
 
     def replace(self, connection: Connection, group_id: str, seq: int, data: object) -> None:
-        """Have a held message tried again with other data. The audit keeps its old body.
+        """Try a held message again with other data. The audit keeps its old body.
 
         Raises:
             DeadLetterError: there is no such message, or it is not held.
@@ -54,7 +54,7 @@ class InboxOperator(Operator):
         self._write_down(connection, "replace", group_id, seq, _kept(found))
 
     def skip(self, connection: Connection, group_id: str, seq: int, *, epoch: int | None = None) -> None:
-        """Give a number up: the group goes on without it. The audit keeps the body where it was parked.
+        """Skip a number: the group goes on without it. The audit keeps the body if it was parked.
 
         Args:
             connection: in a transaction, which the caller commits.
@@ -81,7 +81,7 @@ class InboxOperator(Operator):
         now_us = engines.now_us(connection, self.clock)
         known.write_skipped(connection, group_id, epoch, seq, now_us, reason=self.reason)
         if message is not None:
-            connection.execute(delete(parked).where(*self._at(parked, group_id, epoch, seq)))
+            connection.execute(delete(parked).where(*self._position(parked, group_id, epoch, seq)))
         if is_current and seq == group.last_seq + 1:
             last_seq = known.over_skipped(connection, group_id, group.epoch, seq)
             passed = {"last_seq": last_seq, "last_event_id": None, "updated_at_us": now_us}
@@ -111,11 +111,11 @@ class InboxOperator(Operator):
         kept = {"epoch": group.epoch, "first_seq": group.first_seq}
         self._write_down(connection, "lower-baseline", group_id, seq, kept)
 
-    def write_down(self, connection: Connection, action: str, letter: Letter) -> None:
-        """Write down what is about to be done to a message in the DLQ, with its body."""
-        seq = None if letter.envelope is None else letter.envelope.seq
-        kept = {"sqs_message_id": letter.sqs_message_id, "fault": letter.fault, "body": letter.body}
-        self._write_down(connection, action, letter.message_group_id, seq, kept)
+    def write_down(self, connection: Connection, action: str, dead_letter: DeadLetter) -> None:
+        """Audit an action on a message in the DLQ, with its body, before it is done."""
+        seq = None if dead_letter.envelope is None else dead_letter.envelope.seq
+        kept = {"sqs_message_id": dead_letter.sqs_message_id, "fault": dead_letter.fault, "body": dead_letter.body}
+        self._write_down(connection, action, dead_letter.message_group_id, seq, kept)
 
     def _held(self, connection: Connection, group_id: str, seq: int) -> Row[Any]:
         found = parked_message(connection, self.consumer, group_id, seq)
@@ -130,11 +130,11 @@ class InboxOperator(Operator):
 
     def _change(self, connection: Connection, found: Row[Any], values: Mapping[str, Any]) -> None:
         fresh = {"attempts": 0, "not_before_us": 0, "held_at_us": None, "last_error": None}
-        place = self._at(parked, found.group_id, found.epoch, found.seq)
+        place = self._position(parked, found.group_id, found.epoch, found.seq)
         connection.execute(update(parked).where(*place).values({**fresh, **values}))
 
     def _parked(self, connection: Connection, group_id: str, epoch: int, seq: int) -> Row[Any] | None:
-        return connection.execute(select(parked).where(*self._at(parked, group_id, epoch, seq))).one_or_none()
+        return connection.execute(select(parked).where(*self._position(parked, group_id, epoch, seq))).one_or_none()
 
     def _last_parked(self, connection: Connection, group_id: str, epoch: int) -> int:
         here = (parked.c.consumer == self.consumer, parked.c.group_id == group_id, parked.c.epoch == epoch)
@@ -168,7 +168,7 @@ class InboxOperator(Operator):
                 f" missing, dead or set aside, or the next, which is {group.last_seq + 1}; see `dlq ls`"
             )
 
-    def _at(self, table: Any, group_id: str, epoch: int, seq: int) -> tuple[Any, ...]:
+    def _position(self, table: Any, group_id: str, epoch: int, seq: int) -> tuple[Any, ...]:
         columns = table.c
         return (
             columns.consumer == self.consumer,
@@ -254,19 +254,19 @@ def open_exceptions(connection: Connection, consumer: str, *, most: int) -> list
     return [dict(row) for row in connection.execute(found).mappings()]
 
 
-def known_of(connection: Connection, consumer: str, letter: Letter) -> dict[str, Any] | None:
+def known_of(connection: Connection, consumer: str, dead_letter: DeadLetter) -> dict[str, Any] | None:
     """Return what is written down about a dead letter: a dict of state, reason, receive_count, seen_at_us."""
-    is_same: ColumnElement[bool] = exceptions.c.sqs_message_id.in_(letter.first_ids)
-    if letter.envelope is not None:
+    is_same: ColumnElement[bool] = exceptions.c.sqs_message_id.in_(dead_letter.first_ids)
+    if dead_letter.envelope is not None:
         is_same = or_(
             is_same,
             and_(
-                exceptions.c.epoch == letter.envelope.epoch,
-                exceptions.c.seq <= letter.envelope.seq,
-                exceptions.c.through >= letter.envelope.seq,
+                exceptions.c.epoch == dead_letter.envelope.epoch,
+                exceptions.c.seq <= dead_letter.envelope.seq,
+                exceptions.c.through >= dead_letter.envelope.seq,
             ),
         )
     columns = (exceptions.c[name] for name in ("state", "reason", "receive_count", "seen_at_us"))
-    here = (exceptions.c.consumer == consumer, exceptions.c.group_id == letter.message_group_id)
+    here = (exceptions.c.consumer == consumer, exceptions.c.group_id == dead_letter.message_group_id)
     row = connection.execute(select(*columns).where(*here, is_same).limit(1)).mappings().one_or_none()
     return None if row is None else dict(row)

@@ -179,7 +179,7 @@ class Parking:
     def retry_parked(
         self, connection: Connection, message: ParkedMessage, *, reason: str, delay_us: int, is_held: bool
     ) -> None:
-        """Write down that an attempt at a parked message was in vain: there is another one, or it is held.
+        """Record a failed attempt at a parked message: it is tried again, or held.
 
         Where another worker has held it meanwhile, it stays so.
         """
@@ -189,7 +189,7 @@ class Parking:
         connection.execute(update(parked).where(*self._place(message.envelope), is_free).values(failed))
 
     def end_attempt(self, connection: Connection, message: ParkedMessage) -> None:
-        """Take back an attempt that was not the message's: its worker had to end, or the database went away."""
+        """Undo an attempt that failed for another reason: the worker had to end, or the database went away."""
         is_last = parked.c.attempts == message.attempts
         fewer = {"attempts": message.attempts - 1, "not_before_us": 0}
         connection.execute(update(parked).where(*self._place(message.envelope), is_last).values(fewer))

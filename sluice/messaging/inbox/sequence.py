@@ -29,7 +29,7 @@ class Action(StrEnum):
     DROP = "drop"
     PARK = "park"
     REJECT = "reject"
-    BURN = "burn"
+    RELEASE_TO_DLQ = "burn"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,37 +116,43 @@ def baseline(arrival: Arrival, *, joined_at_us: int | None, forgotten_before_us:
         forgotten_before_us: groups nothing came for since then may be forgotten; None where none is. Both are
             microseconds UTC.
     """
-    began_us = arrival.epoch * 1_000_000  # a count of epochs is no instant, and before every one
+    began_us = arrival.epoch * 1_000_000  # a count of epochs is not an instant, and before every one
     is_older = joined_at_us is not None and began_us < joined_at_us
     may_be_forgotten = forgotten_before_us is not None and began_us < forgotten_before_us
     return arrival.seq if is_older or may_be_forgotten else arrival.first
 
 
-def decide(at: Position, known: Known | None, arrival: Arrival, *, parks_gaps: bool) -> Decision:
+def decide(position: Position, known: Known | None, arrival: Arrival, *, parks_gaps: bool) -> Decision:
     """Return what an arriving message is and what is to be done with it.
 
     Args:
-        at: where the consumer is in the message's group; in front of the epoch's baseline where the epoch begins here.
+        position: where the consumer is in the message's group; in front of the epoch's baseline where the epoch begins
+            here.
         known: what is written down about its number; needs to be looked up only where `needs_known` says so.
         arrival: the message.
         parks_gaps: set aside what comes behind a missing number, instead of handling it.
     """
     if known is not None and _is_dying(known, arrival):
-        return Decision(State.LATE, Action.BURN)
+        return Decision(State.LATE, Action.RELEASE_TO_DLQ)
     if known is not None and not known.is_refused:
-        return _decide_known(at, known, arrival)
-    if (arrival.epoch, arrival.seq) <= (at.epoch, at.last_seq):
-        return _decide_old(at, arrival)
-    if arrival.epoch > at.epoch:  # the group is parked, and the last of its epoch may be set aside: it comes first
+        return _decide_known(position, known, arrival)
+    if (arrival.epoch, arrival.seq) <= (position.epoch, position.last_seq):
+        return _decide_old(position, arrival)
+    # the group is parked, and the last of its epoch may be set aside: it comes first
+    if arrival.epoch > position.epoch:
         return Decision(State.GAP, Action.PARK)
-    if arrival.seq > at.last_seq + 1:
-        return Decision(State.GAP, Action.PARK if at.is_parked or parks_gaps else Action.HANDLE)
+    if arrival.seq > position.last_seq + 1:
+        return Decision(State.GAP, Action.PARK if position.is_parked or parks_gaps else Action.HANDLE)
     return Decision(State.CONTIGUOUS, Action.HANDLE)
 
 
-def needs_known(at: Position, arrival: Arrival) -> bool:
+def needs_known(position: Position, arrival: Arrival) -> bool:
     """Return whether something may be written down about the number of a message."""
-    return at.is_parked or arrival.epoch < at.epoch or (arrival.epoch == at.epoch and arrival.seq <= at.last_seq)
+    return (
+        position.is_parked
+        or arrival.epoch < position.epoch
+        or (arrival.epoch == position.epoch and arrival.seq <= position.last_seq)
+    )
 
 
 def _is_dying(known: Known, arrival: Arrival) -> bool:
@@ -155,23 +161,21 @@ def _is_dying(known: Known, arrival: Arrival) -> bool:
     return is_same and known.receive_count is not None and arrival.receive_count > known.receive_count
 
 
-def _decide_known(at: Position, known: Known, arrival: Arrival) -> Decision:
+def _decide_known(position: Position, known: Known, arrival: Arrival) -> Decision:
     if known.state == DEAD:
-        is_next = (arrival.epoch, arrival.seq) == (at.epoch, at.last_seq + 1)
+        is_next = (arrival.epoch, arrival.seq) == (position.epoch, position.last_seq + 1)
         return Decision(State.CONTIGUOUS if is_next else State.LATE, Action.HANDLE)
     if known.state == GAP:
         return Decision(State.FILLED, Action.HANDLE)
     return Decision(State.SKIPPED if known.state == SKIPPED else State.DUPLICATE, Action.DROP)
 
 
-def _decide_old(at: Position, arrival: Arrival) -> Decision:
-    if arrival.epoch < at.epoch:
-        return Decision(State.LATE, Action.REJECT, f"is of epoch {arrival.epoch}, and epoch {at.epoch} has begun")
-    if arrival.seq < at.first_seq:  # a replay, a backfill, a redrive: news, since what came of it would be known
+def _decide_old(position: Position, arrival: Arrival) -> Decision:
+    if arrival.epoch < position.epoch:
+        return Decision(State.LATE, Action.REJECT, f"is of epoch {arrival.epoch}, and epoch {position.epoch} has begun")
+    if arrival.seq < position.first_seq:  # a replay, a backfill, a redrive: news, since what came of it would be known
         return Decision(State.FILLED, Action.HANDLE)
-    if arrival.seq == at.last_seq and at.last_event_id not in (None, arrival.event_id):
-        reason = (
-            f"has the number of event {at.last_event_id}; was the producer's database restored without begin-epoch?"
-        )
+    if arrival.seq == position.last_seq and position.last_event_id not in (None, arrival.event_id):
+        reason = f"has the number of event {position.last_event_id}; was the database restored without begin-epoch?"
         return Decision(State.LATE, Action.REJECT, reason)
     return Decision(State.DUPLICATE, Action.DROP)

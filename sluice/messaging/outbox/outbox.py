@@ -68,7 +68,7 @@ class Outbox:
         Raises:
             OutboxError: the tables are missing, or the database would not keep what it commits.
         """
-        listed = sorted(events, key=lambda one: one.group)  # stable: within a group as given
+        listed = sorted(events, key=lambda event: event.group)  # stable: within a group as given
         if not listed:
             return
         engines.require_durable(connection)
@@ -81,7 +81,7 @@ class Outbox:
         counts = Counter(event.group for event in events)
         counters = self._allocate(connection, counts)
         at_us = engines.now_us(connection, self._clock)
-        at = _EPOCH + timedelta(microseconds=at_us)
+        instant = _EPOCH + timedelta(microseconds=at_us)
         following = {group: counters[group].last_seq - count + 1 for group, count in counts.items()}
         rows = []
         for event in events:
@@ -91,7 +91,7 @@ class Outbox:
                 seq=following[event.group],
                 epoch=counter.epoch,
                 first=counter.first_seq,
-                committed_at=at,
+                committed_at=instant,
             )
             rows.append(self._row(envelope, at_us))
             following[event.group] += 1
@@ -158,14 +158,14 @@ class _Unit:
     def number(self, session: Session) -> None:
         """Write what was added."""
         by_topic: dict[str, list[_Added]] = {}
-        for one in self._added:
-            by_topic.setdefault(one.outbox.topic, []).append(one)
+        for addition in self._added:
+            by_topic.setdefault(addition.outbox.topic, []).append(addition)
         for _, added in sorted(by_topic.items()):
-            added[0].outbox.write(session.connection(), [one.event for one in added])
+            added[0].outbox.write(session.connection(), [entry.event for entry in added])
         self._numbered_in = session.get_transaction()
 
     def keep(self, savepoint: SessionTransaction) -> None:
-        """Let a savepoint commit; the second time it is what is around it that commits, and nothing would be written.
+        """Refuse a commit around an open savepoint: its events would be lost.
 
         Raises:
             OutboxError: it is the second time.
@@ -178,7 +178,7 @@ class _Unit:
         self._kept = savepoint
 
     def forget(self, rolled_back: SessionTransaction) -> None:
-        self._added = [one for one in self._added if not one.is_within(rolled_back)]
+        self._added = [added for added in self._added if not added.is_within(rolled_back)]
 
     def end(self) -> None:
         self._added.clear()
@@ -195,10 +195,10 @@ class _Added:
 
     def is_within(self, ended: SessionTransaction) -> bool:
         """Return whether the transaction is that one or was inside of it, committed into it perhaps."""
-        one = self.transaction
-        while one is not None and one is not ended:
-            one = one.parent
-        return one is ended
+        session_transaction = self.transaction
+        while session_transaction is not None and session_transaction is not ended:
+            session_transaction = session_transaction.parent
+        return session_transaction is ended
 
 
 def _unit_of(session: Session) -> _Unit:

@@ -105,7 +105,7 @@ class Refused:
     error: str
 
 
-type Outcome = Sent | Retry | Refused
+type PublishOutcome = Sent | Retry | Refused
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -136,7 +136,7 @@ class Store:
             rows = connection.execute(_HEADS, {"topic": self._topic, "after": after, "most": HEADS_MAX}).mappings()
             return [_head(row) for row in rows], now_us
 
-    def mark(self, connection: Connection, marked: Sequence[tuple[Head, Outcome, int]]) -> None:
+    def mark(self, connection: Connection, marked: Sequence[tuple[Head, PublishOutcome, int]]) -> None:
         """Write what became of heads: (head, outcome, microseconds to wait before it is tried again).
 
         Args:
@@ -144,7 +144,7 @@ class Store:
             marked: only heads that are still pending are changed.
         """
         now_us = engines.now_us(connection, self._clock)
-        alike: dict[type[Outcome], list[dict[str, Any]]] = {}
+        alike: dict[type[PublishOutcome], list[dict[str, Any]]] = {}
         for head, outcome, delay_us in marked:
             alike.setdefault(type(outcome), []).append({"of": head.id, **_marks(outcome, now_us, delay_us)})
         for rows in alike.values():  # one statement for all of a kind: ten of their own cost five times as much
@@ -241,7 +241,7 @@ class Store:
         return connection.execute(delete(groups).where(found)).rowcount
 
 
-def _marks(outcome: Outcome, now_us: int, delay_us: int) -> dict[str, Any]:
+def _marks(outcome: PublishOutcome, now_us: int, delay_us: int) -> dict[str, Any]:
     """Return the columns that say what became of a message."""
     match outcome:
         case Sent():

@@ -36,7 +36,7 @@ class CommitWait:
         try:
             connection = self._listening()
             for _ in range(1 + int(seconds / self._SLICE_SECONDS)):
-                if self._stop.is_asked() or self._is_told(connection, min(seconds, self._SLICE_SECONDS)):
+                if self._stop.is_requested() or self._is_notified(connection, min(seconds, self._SLICE_SECONDS)):
                     return
         except (psycopg.OperationalError, psycopg.InterfaceError, OSError) as error:
             _log.warning("not listening for commits", error=str(error))
@@ -45,7 +45,7 @@ class CommitWait:
 
     def is_stopped(self) -> bool:
         """Return whether to stop."""
-        return self._stop.is_asked()
+        return self._stop.is_requested()
 
     def close(self) -> None:
         """Close the connection."""
@@ -59,6 +59,6 @@ class CommitWait:
         return self._connection
 
     @staticmethod
-    def _is_told(connection: psycopg.Connection, seconds: float) -> bool:
+    def _is_notified(connection: psycopg.Connection, seconds: float) -> bool:
         select.select([connection], [], [], seconds)
         return any(True for _ in connection.notifies(timeout=0))

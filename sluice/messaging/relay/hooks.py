@@ -5,7 +5,7 @@ A hook is called on the relay's thread. What it raises is logged and changes not
 
 from collections.abc import Callable
 
-from sluice.messaging.outbox.store import Head, Lag, Outcome
+from sluice.messaging.outbox.store import Head, Lag, PublishOutcome
 
 
 class RelayHooks:
@@ -14,7 +14,7 @@ class RelayHooks:
     def before_publish(self, head: Head, taken_at_us: int) -> None:
         """Called before a message is published, as often as it is; with the database's instant it was taken at."""
 
-    def after_publish(self, head: Head, outcome: Outcome) -> None:
+    def after_publish(self, head: Head, outcome: PublishOutcome) -> None:
         """Called when it is written down what became of a publish."""
 
     def tick(self, measure_lag: Callable[[], Lag]) -> None:

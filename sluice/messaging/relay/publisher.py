@@ -20,7 +20,7 @@ from botocore.parsers import ResponseParserError
 from sluice import limits
 from sluice.errors import ConfigError, EndpointError
 from sluice.messaging.envelope import attributes_bytes
-from sluice.messaging.outbox.store import Head, Outcome, Refused, Retry, Sent
+from sluice.messaging.outbox.store import Head, PublishOutcome, Refused, Retry, Sent
 from sluice.terminal.printable import printable
 
 CALL_SECONDS_MAX = 12
@@ -96,7 +96,7 @@ class Publisher:
     def __init__(self, sns: Any, topic_arn: str) -> None:
         self._sns, self._topic_arn = sns, topic_arn
 
-    def publish(self, heads: Sequence[Head]) -> list[Outcome]:
+    def publish(self, heads: Sequence[Head]) -> list[PublishOutcome]:
         """Publish a batch of `batches`, and return each head's outcome, in the order given.
 
         Raises:
@@ -110,20 +110,20 @@ class Publisher:
             return [Retry(f"{type(error).__name__}: {error}")] * len(heads)
         except ClientError as error:
             return _refused(heads, error)
-        results = {one["Id"]: _sent(one) for one in answer.get("Successful", [])}
-        results |= {one["Id"]: _failed(one) for one in answer.get("Failed", [])}
-        unsaid = Retry("the answer does not name it")
-        return [results.get(str(position), unsaid) for position, _ in enumerate(heads)]
+        results = {success["Id"]: _sent(success) for success in answer.get("Successful", [])}
+        results |= {failure["Id"]: _failed(failure) for failure in answer.get("Failed", [])}
+        unanswered = Retry("the answer does not name it")
+        return [results.get(str(position), unanswered) for position, _ in enumerate(heads)]
 
 
-def _refused(heads: Sequence[Head], error: ClientError) -> list[Outcome]:
-    said = str(error)
+def _refused(heads: Sequence[Head], error: ClientError) -> list[PublishOutcome]:
+    message = str(error)
     code = error.response.get("Error", {}).get("Code", "")  # a proxy's page may be XML and no error of AWS
-    if not code.startswith(_ENTRYS_FAULT) or "TopicArn" in said:
-        return [Retry(said)] * len(heads)
+    if not code.startswith(_ENTRYS_FAULT) or "TopicArn" in message:
+        return [Retry(message)] * len(heads)
     if len(heads) > 1:
-        raise BatchRefused(said) from error
-    return [Refused(said)]
+        raise BatchRefused(message) from error
+    return [Refused(message)]
 
 
 def batches(heads: Sequence[Head]) -> list[list[Head]]:
@@ -152,11 +152,11 @@ def _entry(id_: str, head: Head) -> dict[str, Any]:
     }
 
 
-def _sent(entry: dict[str, Any]) -> Outcome:
+def _sent(entry: dict[str, Any]) -> PublishOutcome:
     return Sent(entry["MessageId"], entry.get("SequenceNumber"))
 
 
-def _failed(entry: dict[str, Any]) -> Outcome:
+def _failed(entry: dict[str, Any]) -> PublishOutcome:
     code = entry.get("Code", "")
-    said = f"{code}: {entry.get('Message', '')}"
-    return Refused(said) if entry.get("SenderFault") and not code.startswith(_NOT_THE_ENTRYS) else Retry(said)
+    found = f"{code}: {entry.get('Message', '')}"
+    return Refused(found) if entry.get("SenderFault") and not code.startswith(_NOT_THE_ENTRYS) else Retry(found)

@@ -27,7 +27,7 @@ from sluice.messaging.errors import LeaseLost, OutboxError
 from sluice.messaging.failpoints import Failpoint
 from sluice.messaging.hooks import HookSet
 from sluice.messaging.liveness import Watch
-from sluice.messaging.outbox.store import DELETED_MAX, HEADS_MAX, Head, Outcome, Refused, Retry, Sent, Store
+from sluice.messaging.outbox.store import DELETED_MAX, HEADS_MAX, Head, PublishOutcome, Refused, Retry, Sent, Store
 from sluice.messaging.relay import publisher
 from sluice.messaging.relay.hooks import RelayHooks
 from sluice.messaging.relay.lease import Lease
@@ -41,7 +41,7 @@ _LEASE_SECONDS_MAX = 86_400
 _KEEP_GROUPS_SECONDS_MAX = 315_360_000  # ten years, as the declaration has it
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _INSTANT_US_MAX = 253_402_300_799_999_999  # the last that datetime knows
-_STANDBY_SECONDS = 1  # a lease that was given back leads nobody for about so long
+_STANDBY_SECONDS = 1  # standby poll interval
 _FORGET_SECONDS = 30
 _FORGET_TIMES_MAX = 100
 
@@ -69,7 +69,7 @@ class RelaySettings:
     backoff: Backoff = field(default_factory=lambda: Backoff(base_seconds=0.5, cap_seconds=60, floor_seconds=0.1))
 
     def __post_init__(self) -> None:
-        # `not a <= value <= b` refuses what is no number, too.
+        # `not a <= value <= b` refuses what is not a number, too.
         if not _POLL_SECONDS_MIN <= self.poll_seconds <= _POLL_SECONDS_MAX:
             raise ConfigError(
                 f"poll is {self.poll_seconds:g} s, allowed is {_POLL_SECONDS_MIN} to {_POLL_SECONDS_MAX}; change --poll"
@@ -102,7 +102,7 @@ class RelaySettings:
 class Publish(Protocol):
     """Publishes a batch."""
 
-    def publish(self, heads: Sequence[Head]) -> list[Outcome]:
+    def publish(self, heads: Sequence[Head]) -> list[PublishOutcome]:
         """Return each head's outcome, in the order given; raise BatchRefused where each has to be tried alone."""
 
 
@@ -115,7 +115,7 @@ class Relay:
         publish: where messages go.
         settings: how it goes about it.
         clock: measures how long the lease still holds.
-        chance: for the jitter; a seeded one in tests.
+        rng: for the jitter; a seeded one in tests.
         failpoint: where a test lets it die.
         hooks: called as it goes.
     """
@@ -128,13 +128,13 @@ class Relay:
         *,
         settings: RelaySettings,
         clock: Clock | None = None,
-        chance: random.Random | None = None,
+        rng: random.Random | None = None,
         failpoint: Failpoint = failpoints.unarmed,
         hooks: Sequence[RelayHooks] = (),
     ) -> None:
         self._store, self._lease, self._publish, self._settings = store, lease, publish, settings
         self._clock = SystemClock() if clock is None else clock
-        self._chance = random.Random() if chance is None else chance  # noqa: S311 (jitter is no secret)
+        self._rng = random.Random() if rng is None else rng  # noqa: S311 (jitter is not a secret)
         self._failpoint, self._hooks = failpoint, HookSet(hooks)
         self._after = ""
         self._was_due = False
@@ -142,7 +142,7 @@ class Relay:
         self._looked_at, self._looked_at_us = 0.0, 0
         self._renewed_at = 0.0
         self._forgot_at = float("-inf")
-        self._counts: Counter[type[Outcome]] = Counter()
+        self._counts: Counter[type[PublishOutcome]] = Counter()
         self._stands_by_for: int | None = None
 
     @property
@@ -180,7 +180,7 @@ class Relay:
         try:
             is_given_back = self._lease.release()
         except (SQLAlchemyError, OutboxError) as error:
-            _log.warning("the lease was not given back and runs out by itself", error=_said(error))
+            _log.warning("the lease was not given back and runs out by itself", error=_log_fields(error))
         _log.info(
             "stopped",
             owner=self._lease.owner,
@@ -193,9 +193,9 @@ class Relay:
 
     def _lead(self) -> bool:
         if not self.is_leading:
-            asked_at = self._clock.monotonic()
+            invoked_us = self._clock.monotonic()
             if self._lease.acquire():
-                self._renewed_at, self._after, self._was_due = asked_at, "", False
+                self._renewed_at, self._after, self._was_due = invoked_us, "", False
                 self._batches.clear()  # what it took when it led before
                 self._stands_by_for = None
                 _log.info("leading", owner=self._lease.owner, token=self._lease.token)
@@ -214,9 +214,9 @@ class Relay:
             _log.info("standing by", owner=self._lease.owner, leader=leader.owner, token=leader.token, until=until)
 
     def _renew(self) -> None:
-        asked_at = self._clock.monotonic()
+        invoked_us = self._clock.monotonic()
         self._lease.renew()
-        self._renewed_at = asked_at
+        self._renewed_at = invoked_us
 
     def _look(self) -> bool:
         """Take the heads of the next groups that are due; return False when a whole walk over all found none."""
@@ -245,30 +245,30 @@ class Relay:
             self._batches.extendleft([head] for head in reversed(batch))
             return
         self._failpoint("after_publish")
-        asked_at = self._clock.monotonic()
+        invoked_us = self._clock.monotonic()
         with self._lease.writing() as connection:
             self._failpoint("before_mark")
             delays_us = [self._delay_us(head) for head in batch]
             self._store.mark(connection, list(zip(batch, outcomes, delays_us, strict=True)))
-        self._renewed_at = asked_at
+        self._renewed_at = invoked_us
         self._failpoint("after_mark")
         self._report(batch, outcomes)
 
     def _delay_us(self, head: Head) -> int:
-        return round(self._settings.backoff.seconds(head.attempts + 1, self._chance.random()) * 1_000_000)
+        return round(self._settings.backoff.seconds(head.attempts + 1, self._rng.random()) * 1_000_000)
 
-    def _report(self, batch: Sequence[Head], outcomes: Sequence[Outcome]) -> None:
+    def _report(self, batch: Sequence[Head], outcomes: Sequence[PublishOutcome]) -> None:
         for head, outcome in zip(batch, outcomes, strict=True):
             self._counts[type(outcome)] += 1
             self._hooks.call(RelayHooks.after_publish, head, outcome)
-            told = {"group": head.group_id, "seq": head.group_seq, "event_id": head.event_id}
+            log_fields = {"group": head.group_id, "seq": head.group_seq, "event_id": head.event_id}
             match outcome:
                 case Sent():
-                    _log.debug("published", **told, sns_message_id=outcome.sns_message_id)
+                    _log.debug("published", **log_fields, sns_message_id=outcome.sns_message_id)
                 case Retry():
-                    _log.warning("not published, will be tried again", **told, error=outcome.error)
+                    _log.warning("not published, will be tried again", **log_fields, error=outcome.error)
                 case Refused():
-                    _log.error("quarantined: its group is blocked", **told, error=outcome.error)
+                    _log.error("quarantined: its group is blocked", **log_fields, error=outcome.error)
 
     def _forget_old(self) -> None:
         """Delete what was sent long ago, and groups nobody uses, each time some seconds have passed."""
@@ -289,9 +289,7 @@ class Relay:
                 raise
 
 
-def run(
-    relay: Relay, wait: Wait, settings: RelaySettings, *, chance: random.Random, watch: Watch | None = None
-) -> None:
+def run(relay: Relay, wait: Wait, settings: RelaySettings, *, rng: random.Random, watch: Watch | None = None) -> None:
     """Run a relay until it is told to stop; then let another lead, whatever it ended for.
 
     A database that does not answer is tried again after a while: nothing is lost meanwhile, it is the outbox.
@@ -300,7 +298,7 @@ def run(
         relay: what is run.
         wait: between two steps.
         settings: how long.
-        chance: for the jitter.
+        rng: for the jitter.
         watch: shows after every step that the loop goes on; None is nowhere.
 
     Raises:
@@ -308,14 +306,12 @@ def run(
     """
     look = (lambda _: None) if watch is None else watch.look
     try:
-        _run(relay, wait, settings, chance, look)
+        _run(relay, wait, settings, rng, look)
     finally:
         relay.close()
 
 
-def _run(
-    relay: Relay, wait: Wait, settings: RelaySettings, chance: random.Random, look: Callable[[float], None]
-) -> None:
+def _run(relay: Relay, wait: Wait, settings: RelaySettings, rng: random.Random, look: Callable[[float], None]) -> None:
     failures = 0
     while not wait.is_stopped():
         try:
@@ -327,17 +323,17 @@ def _run(
                 raise OutboxError(f"{refused}; start the relay again") from error
             failures += 1
             is_busy = False
-            _log.error("the database does not answer", error=_said(error))
+            _log.error("the database does not answer", error=_log_fields(error))
         pause_seconds = 0.0
         if not is_busy:
             seconds = settings.poll_seconds if relay.is_leading else _STANDBY_SECONDS
             if failures:
-                seconds = settings.backoff.seconds(failures, chance.random())
-            pause_seconds = seconds * (0.75 + chance.random() / 2)
+                seconds = settings.backoff.seconds(failures, rng.random())
+            pause_seconds = seconds * (0.75 + rng.random() / 2)
         look(pause_seconds)
         if not is_busy:
             wait.wait(pause_seconds)
 
 
-def _said(error: Exception) -> str:
+def _log_fields(error: Exception) -> str:
     return printable(getattr(error, "orig", None) or error)

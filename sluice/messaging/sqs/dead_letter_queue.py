@@ -1,4 +1,4 @@
-"""A DLQ as an operator reads it: what is in front of each group, why it is there, and what becomes of one letter.
+"""A DLQ as an operator sees it: the first message of each group, why it is there, and what happens to it.
 
 A FIFO queue hands out the first messages of a group, at most ten at once, and nothing of that group until they are
 deleted or given back. So nobody sees the whole of a DLQ without emptying it, and whoever looks has to give back what he
@@ -32,7 +32,7 @@ RUN_CHARACTERS_MAX = 19
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Letter:
+class DeadLetter:
     """A message in a DLQ, as it was received.
 
     Args:
@@ -40,7 +40,7 @@ class Letter:
             whether it keeps it as message id too is written nowhere [DLQ-04].
         attributes: message attributes of all types, by name, as SQS has them.
         sent_at_us: when it came into the DLQ.
-        envelope: what its body holds; None when it is no envelope.
+        envelope: what its body holds; None when it is not an envelope.
         fault: why it is none.
     """
 
@@ -59,7 +59,7 @@ class Letter:
 
 @contextmanager
 def asking() -> Iterator[None]:
-    """Raise whatever a call meets that names no receipt handle as TransientError: nothing can be wrong with one."""
+    """Raise every error of a call without receipt handle as TransientError."""
     try:
         with explained():
             yield
@@ -96,7 +96,7 @@ class DeadLetterQueue(Queue):
         return counts(self._found)
 
     def require_no_policy(self) -> None:
-        """Refuse a DLQ that has a DLQ itself: every look at a message brings it nearer to being moved there.
+        """Refuse a DLQ that has a DLQ itself: each receive brings a message nearer to being moved there.
 
         Raises:
             ConfigError: it has one.
@@ -108,7 +108,7 @@ class DeadLetterQueue(Queue):
                 " often would be moved on; give --force to look all the same"
             )
 
-    def receive_some(self, most: int) -> list[Letter]:
+    def receive_some(self, most: int) -> list[DeadLetter]:
         """Return up to ten messages, which stay hidden for the hold.
 
         Raises:
@@ -123,7 +123,7 @@ class DeadLetterQueue(Queue):
                 MessageSystemAttributeNames=["All"],
                 MessageAttributeNames=["All"],
             )
-        return [_letter(message) for message in answer.get("Messages", [])]
+        return [_dead_letter(message) for message in answer.get("Messages", [])]
 
 
 class Destination:
@@ -147,11 +147,11 @@ class Destination:
         """Return its ARN."""
         return Queue(self._sqs, self._url).attributes()["QueueArn"]
 
-    def send(self, letter: Letter, *, deduplication_id: str, body: str | None = None) -> str:
+    def send(self, dead_letter: DeadLetter, *, deduplication_id: str, body: str | None = None) -> str:
         """Send a copy with its group, attributes of all types and trace header; return the copy's SQS message id.
 
         Args:
-            letter: what is copied.
+            dead_letter: what is copied.
             deduplication_id: under its own one, SQS would take it for the message it remembers, and drop it.
             body: in place of its own; None keeps that.
 
@@ -159,16 +159,16 @@ class Destination:
             TransientError: it is not certain that it is there.
         """
         more: dict[str, Any] = {}
-        if letter.trace_header is not None:
-            header = {"StringValue": letter.trace_header, "DataType": "String"}
+        if dead_letter.trace_header is not None:
+            header = {"StringValue": dead_letter.trace_header, "DataType": "String"}
             more["MessageSystemAttributes"] = {"AWSTraceHeader": header}
-        if letter.attributes:
-            more["MessageAttributes"] = dict(letter.attributes)
+        if dead_letter.attributes:
+            more["MessageAttributes"] = dict(dead_letter.attributes)
         with asking():
             answer = self._sqs.send_message(
                 QueueUrl=self._url,
-                MessageBody=letter.body if body is None else body,
-                MessageGroupId=letter.message_group_id,
+                MessageBody=dead_letter.body if body is None else body,
+                MessageGroupId=dead_letter.message_group_id,
                 MessageDeduplicationId=deduplication_id,
                 **more,
             )
@@ -176,7 +176,7 @@ class Destination:
 
 
 class Reading:
-    """What was received from a DLQ and is still there; given back in order when the block ends.
+    """Messages received from a DLQ and not deleted; released in order when the block ends.
 
     Args:
         queue: the DLQ.
@@ -195,33 +195,36 @@ class Reading:
     ) -> None:
         self._release()
 
-    def receive(self, most: int = limits.RECEIVE_MESSAGES_MAX) -> list[Letter]:
-        """Return up to ten letters nobody holds, each group's in order; none when there are no more to be had.
+    def receive(self, most: int = limits.RECEIVE_MESSAGES_MAX) -> list[DeadLetter]:
+        """Return up to ten visible messages, each group's in order; an empty list when there are no more.
 
         Raises:
             TransientError: the queue could not be asked.
         """
-        asked_at = self._clock.monotonic()
-        letters = self._queue.receive_some(most)
-        for letter in letters:
-            self._held.pop(letter.sqs_message_id, None)  # given out again, it is the last in order
-            safe_until = asked_at + self._queue.hold_seconds * _SAFE_SHARE
-            self._held[letter.sqs_message_id] = (letter.receipt_handle, safe_until)
-        return letters
+        invoked_us = self._clock.monotonic()
+        dead_letters = self._queue.receive_some(most)
+        for dead_letter in dead_letters:
+            self._held.pop(dead_letter.sqs_message_id, None)  # given out again, it is the last in order
+            safe_until = invoked_us + self._queue.hold_seconds * _SAFE_SHARE
+            self._held[dead_letter.sqs_message_id] = (dead_letter.receipt_handle, safe_until)
+        return dead_letters
 
-    def is_safe(self, letter: Letter) -> bool:
-        """Return whether something can be begun with a letter: it stays ours for a while yet."""
-        return letter.sqs_message_id in self._held and self._clock.monotonic() < self._held[letter.sqs_message_id][1]
+    def is_safe(self, dead_letter: DeadLetter) -> bool:
+        """Return whether there is time to act on a message before its visibility timeout ends."""
+        return (
+            dead_letter.sqs_message_id in self._held
+            and self._clock.monotonic() < self._held[dead_letter.sqs_message_id][1]
+        )
 
-    def delete(self, letter: Letter) -> None:
+    def delete(self, dead_letter: DeadLetter) -> None:
         """Delete a letter.
 
         Raises:
             HoldLost: it was hidden for too long, and is there again.
             TransientError: the queue could not be asked; it may be deleted.
         """
-        self._queue.delete(letter.receipt_handle)
-        self._held.pop(letter.sqs_message_id, None)
+        self._queue.delete(dead_letter.receipt_handle)
+        self._held.pop(dead_letter.sqs_message_id, None)
 
     def _release(self) -> None:
         """Give everything back, the first received first; what cannot be given back comes by itself after its hold."""
@@ -237,22 +240,22 @@ def counts(attributes: Mapping[str, str]) -> dict[str, int]:
     return {name: int(attributes[f"ApproximateNumberOfMessages{suffix}"]) for name, suffix in suffixes.items()}
 
 
-def peek(reading: Reading, most: int, *, is_stopped: Callable[[], bool]) -> list[Letter]:
+def peek(reading: Reading, most: int, *, is_stopped: Callable[[], bool]) -> list[DeadLetter]:
     """Return up to so many letters, the first of some groups, which stay hidden until the reading ends.
 
     Raises:
         TransientError: the queue could not be asked.
     """
-    found: dict[str, Letter] = {}
+    found: dict[str, DeadLetter] = {}
     while len(found) < most and not is_stopped():
-        letters = reading.receive(min(most - len(found), limits.RECEIVE_MESSAGES_MAX))
-        if not letters or letters[0].sqs_message_id in found:  # there are no others, or their hold is over
+        dead_letters = reading.receive(min(most - len(found), limits.RECEIVE_MESSAGES_MAX))
+        if not dead_letters or dead_letters[0].sqs_message_id in found:  # there are no others, or their hold is over
             break
-        found |= {letter.sqs_message_id: letter for letter in letters}
+        found |= {dead_letter.sqs_message_id: dead_letter for dead_letter in dead_letters}
     return list(found.values())
 
 
-def find(reading: Reading, described: str, is_wanted: Callable[[Letter], bool]) -> Letter:
+def find(reading: Reading, described: str, is_wanted: Callable[[DeadLetter], bool]) -> DeadLetter:
     """Return the first letter that is wanted among those that can be seen; all that were seen stay hidden.
 
     Raises:
@@ -260,9 +263,9 @@ def find(reading: Reading, described: str, is_wanted: Callable[[Letter], bool]) 
         TransientError: the queue could not be asked.
     """
     seen: set[str] = set()
-    for letter in _unseen(reading, seen):
-        if is_wanted(letter):
-            return letter
+    for dead_letter in _unseen(reading, seen):
+        if is_wanted(dead_letter):
+            return dead_letter
     raise DeadLetterError(
         f"{described} is not among the {len(seen)} messages that can be seen, which are at most the first"
         f" {limits.RECEIVE_MESSAGES_MAX} of each group; where `dlq inspect` shows so many of its group, it may be"
@@ -271,43 +274,45 @@ def find(reading: Reading, described: str, is_wanted: Callable[[Letter], bool]) 
     )
 
 
-def _unseen(reading: Reading, seen: set[str]) -> Iterator[Letter]:
-    while len(seen) < _READ_MAX and (letters := reading.receive()):
-        for letter in letters:
-            if letter.sqs_message_id in seen:
+def _unseen(reading: Reading, seen: set[str]) -> Iterator[DeadLetter]:
+    while len(seen) < _READ_MAX and (dead_letters := reading.receive()):
+        for dead_letter in dead_letters:
+            if dead_letter.sqs_message_id in seen:
                 return
-            seen.add(letter.sqs_message_id)
-            yield letter
+            seen.add(dead_letter.sqs_message_id)
+            yield dead_letter
 
 
-def move(reading: Reading, letter: Letter, send: Callable[[Letter], object], *, failpoint: Failpoint = unarmed) -> None:
-    """Send a copy of a letter, and when that is confirmed delete it: at any time it is in one of the queues, or both.
+def move(
+    reading: Reading, dead_letter: DeadLetter, send: Callable[[DeadLetter], object], *, failpoint: Failpoint = unarmed
+) -> None:
+    """Send a copy, and delete the original once that is confirmed: it is always in one of the queues, or both.
 
     Raises:
         HoldLost: it was sent, and is in the DLQ again.
         TransientError: it may have been sent, and may not have been deleted.
     """
     failpoint("before_send")
-    send(letter)
+    send(dead_letter)
     failpoint("after_send")
     failpoint("before_delete")
-    reading.delete(letter)
+    reading.delete(dead_letter)
     failpoint("after_delete")
 
 
 def deduplication_id(kind: str, run: str, sqs_message_id: str) -> str:
-    """Return the id a copy is sent under: another one than the message's own, and the same in every try of a run."""
+    """Return a copy's deduplication id: not the message's own, and the same in every attempt of a run."""
     return f"{kind}:{run}:{sqs_message_id}"
 
 
-def replacing(letter: Letter, body: str) -> str:
-    """Return the deduplication id of a letter's replacement: the same for the same body, another for another."""
+def replacing(dead_letter: DeadLetter, body: str) -> str:
+    """Return the deduplication id of a replacement, which depends on its body."""
     run = hashlib.sha256(body.encode()).hexdigest()[:RUN_CHARACTERS_MAX]
-    return deduplication_id("replace", run, letter.sqs_message_id)
+    return deduplication_id("replace", run, dead_letter.sqs_message_id)
 
 
 def with_data(envelope: Envelope, data: object) -> str:
-    """Return the body of the same event, with the same number, that says something else.
+    """Return the body of the same event and number with other data.
 
     Raises:
         EnvelopeError: that cannot be sent.
@@ -315,33 +320,33 @@ def with_data(envelope: Envelope, data: object) -> str:
     return replace(envelope, event=replace(envelope.event, data=data)).body
 
 
-def checked_body(letter: Letter, body: str) -> str:
+def checked_body(dead_letter: DeadLetter, body: str) -> str:
     """Return a body that can take the place of an undecodable one.
 
     Raises:
-        EnvelopeError: it is no envelope, or one of another group.
+        EnvelopeError: it is not an envelope, or one of another group.
     """
     group = decode(body).event.group
-    if group != letter.message_group_id:
+    if group != dead_letter.message_group_id:
         raise EnvelopeError(
-            f"group is {group!r}, allowed is {letter.message_group_id!r}, the message's own; correct the body"
+            f"group is {group!r}, allowed is {dead_letter.message_group_id!r}, the message's own; correct the body"
         )
     return body
 
 
-def _letter(message: Mapping[str, Any]) -> Letter:
+def _dead_letter(message: Mapping[str, Any]) -> DeadLetter:
     system = message["Attributes"]
     try:
         envelope, fault = decode(message["Body"]), None
     except EnvelopeError as error:
         envelope, fault = None, str(error)
-    return Letter(
+    return DeadLetter(
         sqs_message_id=message["MessageId"],
         first_ids=frozenset({message["MessageId"], system.get("MessageDeduplicationId", message["MessageId"])}),
         receipt_handle=message["ReceiptHandle"],
         message_group_id=system.get("MessageGroupId", ""),
         body=message["Body"],
-        attributes={name: _sendable(one) for name, one in message.get("MessageAttributes", {}).items()},
+        attributes={name: _sendable(attribute) for name, attribute in message.get("MessageAttributes", {}).items()},
         trace_header=system.get("AWSTraceHeader"),
         receive_count=int(system["ApproximateReceiveCount"]),
         sent_at_us=int(system["SentTimestamp"]) * 1_000,

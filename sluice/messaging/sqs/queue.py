@@ -1,6 +1,6 @@
 """A queue, at the rim: receive one message, hold it, give it back, delete it.
 
-Every call is tried once: who calls owns the retries. A refusal means one of two things, and they are told apart: the
+Every call is tried once; the caller owns the retries. A refusal means one of two things, which are distinguished: the
 receipt handle is worth nothing any more (somebody else may have the message), or the queue could not be asked.
 
 AWS: https://docs.aws.amazon.com/AWSSimpleQueueService/latest/APIReference/API_ReceiveMessage.html,
@@ -164,8 +164,8 @@ class Queue:
         ]
         with explained():
             answer = self._sqs.change_message_visibility_batch(QueueUrl=self.url, Entries=entries)
-        extended_ids = {one["Id"] for one in answer.get("Successful", [])}
-        failed = {one["Id"]: one for one in answer.get("Failed", [])}
+        extended_ids = {success["Id"] for success in answer.get("Successful", [])}
+        failed = {failure["Id"]: failure for failure in answer.get("Failed", [])}
         return [
             None if str(position) in extended_ids else _entry_error(failed.get(str(position)))
             for position, _ in enumerate(extended)
@@ -194,17 +194,17 @@ def explained() -> Iterator[None]:
         ) from error
     except ClientError as error:
         code = str(error.response.get("Error", {}).get("Code", ""))
-        raise _meant(code, str(error)) from error
+        raise _meaning_of(code, str(error)) from error
 
 
 def _entry_error(entry: Mapping[str, Any] | None) -> HoldLost | TransientError:
     if entry is None:
         return TransientError("the answer does not name it")
-    return _meant(str(entry.get("Code", "")), f"{entry.get('Code')}: {entry.get('Message', '')}")
+    return _meaning_of(str(entry.get("Code", "")), f"{entry.get('Code')}: {entry.get('Message', '')}")
 
 
-def _meant(code: str, said: str) -> HoldLost | TransientError:
-    return HoldLost(said) if code.rpartition(".")[2] in _WORTHLESS else TransientError(said)
+def _meaning_of(code: str, message: str) -> HoldLost | TransientError:
+    return HoldLost(message) if code.rpartition(".")[2] in _WORTHLESS else TransientError(message)
 
 
 def _received(message: Mapping[str, Any]) -> Received:
@@ -216,6 +216,8 @@ def _received(message: Mapping[str, Any]) -> Received:
         message_group_id=system.get("MessageGroupId"),
         body=message["Body"],
         receive_count=int(system["ApproximateReceiveCount"]),
-        attributes={name: one["StringValue"] for name, one in attributes.items() if "StringValue" in one},
+        attributes={
+            name: attribute["StringValue"] for name, attribute in attributes.items() if "StringValue" in attribute
+        },
         trace_header=system.get("AWSTraceHeader"),
     )

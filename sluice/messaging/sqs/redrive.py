@@ -1,4 +1,4 @@
-"""Bringing dead letters back: message by message from here (client), or by SQS itself (native).
+"""Move dead letters back to their queue: one by one (client engine), or by SQS itself (native engine).
 
 The client takes each group's messages in order, and each one in three steps: send, confirmed, delete. A message that
 cannot be sent, or is not to be, stays, and so does what is behind it in its group. The native engine is a move task of
@@ -24,9 +24,9 @@ from sluice.messaging.errors import HoldLost, TransientError
 from sluice.messaging.failpoints import Failpoint, unarmed
 from sluice.messaging.sqs import dead_letter_queue
 from sluice.messaging.sqs.dead_letter_queue import (
+    DeadLetter,
     DeadLetterQueue,
     Destination,
-    Letter,
     Reading,
     asking,
     deduplication_id,
@@ -40,7 +40,7 @@ _UNSEEN_MAX = 15  # looks for a task SQS does not list yet
 _ENDED = ("COMPLETED", "CANCELLED", "FAILED")
 
 
-class Left(StrEnum):
+class LeftReason(StrEnum):
     """Why a message was left in the DLQ."""
 
     UNWANTED = "it does not match"
@@ -71,14 +71,14 @@ class Choice:
         """Return whether everything matches."""
         return self == Choice()
 
-    def matches(self, letter: Letter) -> bool:
-        """Return whether a message matches; what is no envelope has neither type nor event."""
-        event = None if letter.envelope is None else letter.envelope.event
+    def matches(self, dead_letter: DeadLetter) -> bool:
+        """Return whether a message matches; what is not an envelope has neither type nor event."""
+        event = None if dead_letter.envelope is None else dead_letter.envelope.event
         return (
-            (not self.groups or letter.message_group_id in self.groups)
+            (not self.groups or dead_letter.message_group_id in self.groups)
             and (not self.types or (event is not None and event.type in self.types))
             and (not self.event_ids or (event is not None and event.id in self.event_ids))
-            and (self.before_us is None or letter.sent_at_us < self.before_us)
+            and (self.before_us is None or dead_letter.sent_at_us < self.before_us)
         )
 
 
@@ -87,14 +87,14 @@ class Result:
     """What a run did.
 
     Args:
-        moved: place of each message that was brought back: (group, number; None of what is no envelope).
+        moved: place of each message that was brought back: (group, number; None of what is not an envelope).
         left: SQS message id of what was left -> why.
         error: what the last message that failed met.
         is_whole: whether it came to its end; False where it was stopped or gave up.
     """
 
     moved: list[tuple[str, int | None]] = field(default_factory=list)
-    left: dict[str, Left] = field(default_factory=dict)
+    left: dict[str, LeftReason] = field(default_factory=dict)
     error: str | None = None
     is_whole: bool = True
 
@@ -136,7 +136,7 @@ class Redrive:
         most: int | None = None,
         is_stopped: Callable[[], bool] = lambda: False,
         failpoint: Failpoint = unarmed,
-        on_moved: Callable[[Letter], None] = lambda _: None,
+        on_moved: Callable[[DeadLetter], None] = lambda _: None,
     ) -> None:
         self._source, self._destination, self._run = source, destination, checked_run(run)
         self._choice, self._pace, self._clock = choice, pace, clock
@@ -163,50 +163,50 @@ class Redrive:
         seen: set[str] = set()
         blocked: set[str] = set()
         with Reading(self._source, clock=self._clock) as reading:
-            while not self._is_over() and (letters := reading.receive(self._batch)):
-                for letter in letters:
-                    if letter.sqs_message_id not in seen and not self._is_over():
-                        seen.add(letter.sqs_message_id)
-                        self._touch(reading, letter, blocked)
+            while not self._is_over() and (dead_letters := reading.receive(self._batch)):
+                for dead_letter in dead_letters:
+                    if dead_letter.sqs_message_id not in seen and not self._is_over():
+                        seen.add(dead_letter.sqs_message_id)
+                        self._touch(reading, dead_letter, blocked)
         return len(self.result.moved) > moved_before
 
-    def _touch(self, reading: Reading, letter: Letter, blocked: set[str]) -> None:
-        why = self._why_left(letter, blocked) or self._bring_back(reading, letter)
+    def _touch(self, reading: Reading, dead_letter: DeadLetter, blocked: set[str]) -> None:
+        why = self._why_left(dead_letter, blocked) or self._bring_back(reading, dead_letter)
         if why is None:
-            self.result.left.pop(letter.sqs_message_id, None)
-            self._on_moved(letter)
+            self.result.left.pop(dead_letter.sqs_message_id, None)
+            self._on_moved(dead_letter)
         else:
-            self.result.left[letter.sqs_message_id] = why
-            blocked.add(letter.message_group_id)
+            self.result.left[dead_letter.sqs_message_id] = why
+            blocked.add(dead_letter.message_group_id)
 
-    def _why_left(self, letter: Letter, blocked: set[str]) -> Left | None:
-        if letter.first_ids & self._copies:
-            return Left.BOUNCED
-        if not self._choice.matches(letter):
-            return Left.UNWANTED
-        return Left.BEHIND if letter.message_group_id in blocked else None
+    def _why_left(self, dead_letter: DeadLetter, blocked: set[str]) -> LeftReason | None:
+        if dead_letter.first_ids & self._copies:
+            return LeftReason.BOUNCED
+        if not self._choice.matches(dead_letter):
+            return LeftReason.UNWANTED
+        return LeftReason.BEHIND if dead_letter.message_group_id in blocked else None
 
-    def _bring_back(self, reading: Reading, letter: Letter) -> Left | None:
+    def _bring_back(self, reading: Reading, dead_letter: DeadLetter) -> LeftReason | None:
         self._pace.take()
-        if self._is_stopped() or not reading.is_safe(letter):
-            return Left.LATE
+        if self._is_stopped() or not reading.is_safe(dead_letter):
+            return LeftReason.LATE
         try:
-            dead_letter_queue.move(reading, letter, self._send, failpoint=self._failpoint)
+            dead_letter_queue.move(reading, dead_letter, self._send, failpoint=self._failpoint)
         except (HoldLost, TransientError) as error:
             self._failures += 1
             self.result.error = str(error)
-            return Left.FAILED
+            return LeftReason.FAILED
         self._failures = 0
-        seq = None if letter.envelope is None else letter.envelope.seq
-        self.result.moved.append((letter.message_group_id, seq))
+        seq = None if dead_letter.envelope is None else dead_letter.envelope.seq
+        self.result.moved.append((dead_letter.message_group_id, seq))
         return None
 
-    def _send(self, letter: Letter) -> None:
+    def _send(self, dead_letter: DeadLetter) -> None:
         """Send it, unless that is done and only its delete failed."""
-        if letter.sqs_message_id not in self._sent:
-            fresh = deduplication_id("redrive", self._run, letter.sqs_message_id)
-            copy_id = self._destination.send(letter, deduplication_id=fresh)
-            self._sent[letter.sqs_message_id] = copy_id
+        if dead_letter.sqs_message_id not in self._sent:
+            fresh = deduplication_id("redrive", self._run, dead_letter.sqs_message_id)
+            copy_id = self._destination.send(dead_letter, deduplication_id=fresh)
+            self._sent[dead_letter.sqs_message_id] = copy_id
             self._copies.add(copy_id)
 
     def _is_enough(self) -> bool:
@@ -317,7 +317,7 @@ class MoveTasks:
         """
         with asking():
             answer = self._sqs.list_message_move_tasks(SourceArn=self._source_arn, MaxResults=_TASKS)
-        return [_task(one) for one in answer.get("Results", [])]
+        return [_task(result) for result in answer.get("Results", [])]
 
     def running(self) -> MoveTask | None:
         """Return the one that runs and can be cancelled."""

@@ -19,7 +19,7 @@ from sluice.clock import Clock
 from sluice.declaration import metrics
 from sluice.messaging.envelope import Envelope
 from sluice.messaging.inbox.sequence import Action
-from sluice.messaging.outbox.store import Head, Lag, Outcome, Sent
+from sluice.messaging.outbox.store import Head, Lag, PublishOutcome, Sent
 from sluice.messaging.relay.hooks import RelayHooks
 from sluice.messaging.sqs.queue import Received
 from sluice.messaging.worker.hooks import Gauges, Settled, WorkerHooks
@@ -89,8 +89,8 @@ class EmbeddedMetrics:
             "Dimensions": [list(self._dimensions)],
             "Metrics": [{"Name": name, "Unit": self._units[name]} for name in values],
         }
-        said = {"_aws": {"Timestamp": self._clock.now_us() // 1_000, "CloudWatchMetrics": [directive]}}
-        self._stream.write(json.dumps({**said, **self._dimensions, **values}) + "\n")
+        document = {"_aws": {"Timestamp": self._clock.now_us() // 1_000, "CloudWatchMetrics": [directive]}}
+        self._stream.write(json.dumps({**document, **self._dimensions, **values}) + "\n")
         self._stream.flush()
 
 
@@ -188,7 +188,7 @@ class RelayMetrics(RelayHooks):
         self._measured_at = float("-inf")
         self._published_count = 0
 
-    def after_publish(self, _: Head, outcome: Outcome) -> None:
+    def after_publish(self, _: Head, outcome: PublishOutcome) -> None:
         """Count what was published."""
         self._published_count += isinstance(outcome, Sent)
 

@@ -53,7 +53,7 @@ class PrometheusMetrics(Collector):
         earliest = self._clock.monotonic() - self._stale_seconds
         with self._lock:
             counts = dict(self._counts)
-            gauges = {name: value for name, (value, at) in self._gauges.items() if at >= earliest}
+            gauges = {name: value for name, (value, put_at) in self._gauges.items() if put_at >= earliest}
         for name, value in counts.items():
             yield self._family(CounterMetricFamily, name, value)
         for name, value in gauges.items():

@@ -21,7 +21,7 @@ _lane = _Lane()
 
 
 def awaited(returned: object) -> object:
-    """Return what a handler returned; where it is something to await, what comes of that."""
+    """Return a handler's result; await it first if it is awaitable."""
     if not inspect.isawaitable(returned):
         return returned
     if _lane.runner is None:
@@ -48,7 +48,7 @@ async def _alone(handling: Awaitable[object]) -> object:
 
 
 def close() -> None:
-    """Close the loop of the lane whose thread this is, where it has one."""
+    """Close the event loop of this thread's lane, if it has one."""
     runner, _lane.runner = _lane.runner, None
     if runner is not None:
         runner.close()

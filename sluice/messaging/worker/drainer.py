@@ -121,12 +121,12 @@ class Drainer:
     def claim(self) -> list[str]:
         """Claim the groups in which something is due and which nobody in this process has claimed, and return them.
 
-        Whoever gets a group has to drain it. A database that is away is no error: there is another look.
+        Whoever gets a group has to drain it. A database that is away is not an error: there is another look.
         """
         try:
             due = self._inbox.due(self._engine)
         except DBAPIError as error:
-            _log.error("the database does not do it", error=printable(error.orig))
+            _log.error("the database refused", error=printable(error.orig))
             return []
         with self._lock:
             found = [group_id for group_id in due if group_id not in self._claimed]
@@ -139,7 +139,7 @@ class Drainer:
             with suppress(HoldLost), structlog.contextvars.bound_contextvars(group=group_id):
                 return self._drain(group_id)
         except DBAPIError as error:
-            _log.error("the database does not do it", group=group_id, error=printable(error.orig))
+            _log.error("the database refused", group=group_id, error=printable(error.orig))
         finally:
             with self._lock:
                 self._claimed.discard(group_id)
@@ -170,11 +170,11 @@ class Drainer:
                 context = self._context(message, lease)
                 self._signs.working()
                 outcome = self._performed(session, message, context, lease)
-        told = {"seq": message.envelope.seq, "event_id": message.envelope.event.id, "attempt": context.attempt}
+        log_fields = {"seq": message.envelope.seq, "event_id": message.envelope.event.id, "attempt": context.attempt}
         if isinstance(outcome, Ack):
             self._runner.failpoint("after_drain_commit")
             self._hooks.call(WorkerHooks.drained, message.envelope)
-            _log.info("handled after it was set aside", **told)
+            _log.info("handled after it was set aside", **log_fields)
             return True
         self._put_back(message, context, outcome)
         return False
@@ -272,8 +272,8 @@ class Drainer:
             self._inbox.retry_parked(connection, message, reason=outcome.reason, delay_us=delay_us, is_held=is_held)
         event = WorkerHooks.dead_lettered if is_held else WorkerHooks.retried
         self._hooks.call(event, message.envelope, outcome.reason)
-        told = {"seq": message.envelope.seq, "event_id": message.envelope.event.id, "reason": outcome.reason}
+        log_fields = {"seq": message.envelope.seq, "event_id": message.envelope.event.id, "reason": outcome.reason}
         if is_held:
-            _log.error("held: its group waits for an operator; see `dlq ls`", **told)
+            _log.error("held: its group waits for an operator; see `dlq ls`", **log_fields)
         else:
-            _log.info("not handled, and tried again", **told, delay_seconds=round(delay, 1))
+            _log.info("not handled, and tried again", **log_fields, delay_seconds=round(delay, 1))

@@ -1,4 +1,4 @@
-"""How long a received message is still ours, and one thread that makes it longer.
+"""Leases of received messages, and the heartbeat thread that extends them.
 
 The queue hides a message for its visibility timeout and then gives it to somebody else, whatever its first receiver is
 doing. A `MessageLease` knows until when it is certainly hidden; the `Heartbeat` extends it at half of the timeout; what
@@ -32,11 +32,11 @@ class Guard(Protocol):
     """Is asked right before a commit."""
 
     def check(self) -> None:
-        """Do nothing, or raise HoldLost when nothing may be committed any more."""
+        """Raise HoldLost when nothing may be committed any more."""
 
 
 class MessageLease:
-    """One received message, as long as it is ours.
+    """The lease of one received message.
 
     Two threads use it: the lane that works on the message, and the heartbeat.
 
@@ -71,7 +71,7 @@ class MessageLease:
 
     @property
     def delay_seconds_max(self) -> int:
-        """Return how long it can be hidden from now on at most: the limit counts from its receive."""
+        """Return how long it can still be hidden: SQS's limit counts from the receive."""
         elapsed = self._clock.monotonic() - self._received_at
         return max(0, int(limits.VISIBILITY_TIMEOUT_SECONDS_MAX - elapsed - MARGIN_SECONDS))
 
@@ -103,7 +103,7 @@ class MessageLease:
             self._why_lost = why
 
     def finish(self) -> None:
-        """Have it extended no more. Waits for a call that does so."""
+        """Stop extending it. Waits for an extension in progress."""
         with self.in_use:
             self.is_done = True
 
@@ -124,7 +124,7 @@ class Heartbeat:
 
     @staticmethod
     def answer_seconds(timeout_seconds: int) -> float:
-        """Return how long to wait for an answer, so that a call nobody answers leaves time for three further ones."""
+        """Return the timeout of a call, so that an unanswered call leaves time for three more."""
         return max(1.0, min(5.0, timeout_seconds / 10))
 
     @property
@@ -155,7 +155,7 @@ class Heartbeat:
                 self._leases.remove(lease)
 
     def overdue(self) -> list[MessageLease]:
-        """Return what was given up a while ago and is worked on all the same: only the end of the process ends that.
+        """Return messages given up earlier whose handler still runs: only the end of the process stops it.
 
         Until then nobody else has it: it was extended last before it was given up, for a whole timeout.
         """
@@ -163,7 +163,7 @@ class Heartbeat:
         return [lease for lease in self.leases() if lease.gives_up_at <= since and not lease.is_done]
 
     def beat(self) -> None:
-        """Extend what has less than half of its timeout left, and give up what was held for too long."""
+        """Extend leases with less than half of their timeout left; give up those held for too long."""
         now = self._clock.monotonic()
         due = []
         for lease in self.leases():

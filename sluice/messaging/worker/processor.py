@@ -179,7 +179,7 @@ class MessageProcessor:
         """Tell of what was committed, if anything had to be."""
         match decision.action:
             case Action.DROP:
-                _log.info("already accounted for, and deleted", state=decision.state)
+                _log.info("handled before; deleted", state=decision.state)
             case Action.PARK:
                 self._failpoint("after_park")
                 _log.warning("set aside: a number before it is missing", state=decision.state)
@@ -263,9 +263,9 @@ class MessageProcessor:
     def _record_dead(self, lease: MessageLease, arrived: Arrived | None, reason: str, session: Session) -> bool:
         is_dead = True
         if arrived is None:
-            self._inbox.bury_unreadable(session.connection(), lease.message.message_group_id or "")
+            self._inbox.record_unreadable(session.connection(), lease.message.message_group_id or "")
         else:
-            is_dead = self._inbox.bury(session.connection(), arrived, reason)
+            is_dead = self._inbox.record_dead(session.connection(), arrived, reason)
         lease.check()
         session.commit()
         return is_dead
@@ -306,7 +306,7 @@ def _arrived(message: Received) -> Arrived:
     """Return a message decoded.
 
     Raises:
-        EnvelopeError: it is no envelope, or one of another group.
+        EnvelopeError: it is not an envelope, or one of another group.
     """
     envelope = decode(message.body)
     if message.message_group_id not in (None, envelope.event.group):

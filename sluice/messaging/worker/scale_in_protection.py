@@ -108,23 +108,23 @@ class Protection:
 
     def _refused(self, url: str, *, is_enabled: bool) -> str | None:
         """Tell the agent; return what was in the way, None when it is done."""
-        said: dict[str, object] = {"ProtectionEnabled": is_enabled}
+        body: dict[str, object] = {"ProtectionEnabled": is_enabled}
         if is_enabled:
-            said["ExpiresInMinutes"] = _EXPIRES_MINUTES
+            body["ExpiresInMinutes"] = _EXPIRES_MINUTES
         try:
             request = Request(
-                url, data=json.dumps(said).encode(), method="PUT", headers={"Content-Type": "application/json"}
+                url, data=json.dumps(body).encode(), method="PUT", headers={"Content-Type": "application/json"}
             )
-            answer = json.loads(self._asked(request))
+            answer = json.loads(self._send_request(request))
         except (OSError, HTTPException, ValueError, RecursionError) as error:
             return f"{type(error).__name__}: {error}"
         return None if isinstance(answer, dict) and "protection" in answer else f"the agent says {answer!r:.500}"
 
-    def _asked(self, request: Request) -> bytes:
+    def _send_request(self, request: Request) -> bytes:
         try:
             answer = self._opener.open(request, timeout=self._timeout_seconds)
         except HTTPError as error:  # its body says why
             answer = error
         with answer:
-            said: bytes = answer.read(_ANSWER_BYTES_MAX)
-        return said
+            answer_body: bytes = answer.read(_ANSWER_BYTES_MAX)
+        return answer_body

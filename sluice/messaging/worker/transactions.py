@@ -90,7 +90,7 @@ class Transactions:
             engines.forget_connections(self._engine)
         if not (isinstance(error, DBAPIError) and self._answers()):
             self.is_database_away = True
-            _log.error("the database does not do it", error=_reason(error), failures=failures)
+            _log.error("the database refused", error=_reason(error), failures=failures)
             return False
         if tries == _TRIES or not engines.may_pass(error):
             raise TransactionFailed(_reason(error)) from error
@@ -103,7 +103,7 @@ class Transactions:
             with self._engine.begin() as connection:
                 self._inbox.require_writable(connection)
         except DBAPIError as error:
-            _log.error("the database does not do it", error=_reason(error))
+            _log.error("the database refused", error=_reason(error))
             if not engines.may_pass(error):
                 # A handler may have set a role, a search path or `query_only`, which stay with the connection it had.
                 engines.forget_connections(self._engine)

@@ -95,27 +95,27 @@ class Worker:
         helpers = [self._thread("heartbeat", self._run_heartbeat), self._thread("care", self._run_care)]
         _log.info("working", lanes=len(lanes), queue=self.parts.queue.url)
         fault: str | None = None
-        while not self._stop.is_asked():
+        while not self._stop.is_requested():
             self._watch.look()
             self._stop.wait(_TICK_SECONDS)
             fault = self._fault(workers)
             if fault is not None or self._is_idle():
-                self._stop.ask()
+                self._stop.request()
         self._end(workers, helpers)
         if fault is not None:
             raise OutboxError(f"{fault}; start the worker again")
 
     def stop(self) -> None:
         """Tell it to stop, from any thread."""
-        self._stop.ask()
+        self._stop.request()
 
     def _fault(self, workers: Sequence[threading.Thread]) -> str | None:
         """Return what only another process mends."""
-        ended = [thread.name for thread in workers if not (thread.is_alive() or self._stop.is_asked())]
+        ended = [thread.name for thread in workers if not (thread.is_alive() or self._stop.is_requested())]
         if ended:
             return f"{', '.join(ended)} ended by itself, see the log above"
-        if self._refusals.said is not None:
-            return engines.REFUSED.format(said=self._refusals.said)
+        if self._refusals.message is not None:
+            return engines.REFUSED.format(said=self._refusals.message)
         overdue = [
             f"{lease.message.sqs_message_id} of group {lease.message.message_group_id}"
             for lease in self.parts.heartbeat.overdue()
@@ -174,7 +174,7 @@ class Worker:
         self.parts.signs.ended()  # not where it broke off
 
     def _run_lane(self, lane: Lane) -> None:
-        while not self._stop.is_asked():
+        while not self._stop.is_requested():
             try:
                 lane.step()
             except Exception:  # whatever it is, the other lanes and the next message need this one
@@ -182,7 +182,7 @@ class Worker:
                 lane.fail()
 
     def _run_drainer(self) -> None:
-        while not self._stop.is_asked():
+        while not self._stop.is_requested():
             self.parts.signs.working()
             try:
                 for group_id in self.parts.drainer.claim():
@@ -192,7 +192,7 @@ class Worker:
             self._stop.wait(_TICK_SECONDS)
 
     def _run_drain(self) -> None:
-        while not self._stop.is_asked():
+        while not self._stop.is_requested():
             self.parts.signs.working()
             try:
                 group_id = self._claimed.get(timeout=_TICK_SECONDS)
@@ -213,7 +213,7 @@ class Worker:
             self.parts.signs.beating()
 
     def _run_care(self) -> None:
-        while not self._stop.is_asked():
+        while not self._stop.is_requested():
             try:
                 self.care()
             except Exception:  # none of it is what the worker is for

@@ -60,10 +60,10 @@ def _fits(rule: Any, values: list[Any]) -> bool:
     if kind == "anything-but":
         unwanted = argument if isinstance(argument, list) else [argument]
         return bool(values) and not any(value in unwanted for value in values)
-    return any(_fits_one(kind, argument, value) for value in values)
+    return any(_fits_condition(kind, argument, value) for value in values)
 
 
-def _fits_one(kind: str, argument: Any, value: Any) -> bool:
+def _fits_condition(kind: str, argument: Any, value: Any) -> bool:
     if kind == "numeric":
         pairs = zip(argument[::2], argument[1::2], strict=True)
         return not isinstance(value, str) and all(_COMPARE[sign](value, bound) for sign, bound in pairs)

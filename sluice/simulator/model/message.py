@@ -158,11 +158,15 @@ def md5_of_attributes(attributes: Mapping[str, Mapping[str, Any]]) -> str:
     return digest.hexdigest()
 
 
-def select_attributes(attributes: Mapping[str, Mapping[str, Any]], asked: list[str]) -> dict[str, Mapping[str, Any]]:
+def select_attributes(
+    attributes: Mapping[str, Mapping[str, Any]], requested: list[str]
+) -> dict[str, Mapping[str, Any]]:
     """Return the attributes that were asked for: all, by name or by `prefix.*` [RCV-07]."""
-    if {"All", ".*", "*"} & set(asked):
+    if {"All", ".*", "*"} & set(requested):
         return dict(attributes)
-    prefixes = tuple(name.removesuffix("*") for name in asked if name.endswith(".*"))
+    prefixes = tuple(name.removesuffix("*") for name in requested if name.endswith(".*"))
     return {
-        name: value for name, value in attributes.items() if name in asked or (prefixes and name.startswith(prefixes))
+        name: value
+        for name, value in attributes.items()
+        if name in requested or (prefixes and name.startswith(prefixes))
     }

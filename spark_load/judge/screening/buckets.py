@@ -20,16 +20,16 @@ from sluice.errors import HistoryError
 from sluice.history.checker import Activity, Expectation
 from spark_load.history.columns import Columns, Events, hashes
 from spark_load.history.parquet_files import Piece, pieces, read
-from spark_load.history.reading import spread, told
-from spark_load.judge.counts import COUNTED, Facts, count, facts
+from spark_load.history.reading import describe_history, spread
+from spark_load.judge.counts import COUNTED, EventCounts, count, facts
 from spark_load.judge.measures import Seen, joined, nothing, observed
-from spark_load.judge.screening.encode import SCHEMA, narrow
+from spark_load.judge.screening.encode import SCHEMA, encode_events
 from spark_load.judge.screening.rollup import messages
 from spark_load.judge.screening.suspects import groups, waited_bit
 
 _PARTITION_EVENTS = 500_000
 _PARTITIONS_MAX = 10_000
-_ROWS_AT_FIRST = 1 << 22  # of 8 bytes: from there on pages are mapped when they are touched, and moved, not copied
+_ROWS_INITIALLY = 1 << 22  # of 8 bytes: from there on pages are mapped when they are touched, and moved, not copied
 _GROWTH = 1.1
 _BLOCK_SCHEMA = "partition int, what string, block binary"
 _BLOCK = pa.schema({"partition": pa.int32(), "what": pa.string(), "block": pa.binary()})
@@ -42,7 +42,9 @@ class Rows:
     """Narrow rows as they come, as columns that grow: a group may be a tenth of a history, and is here once."""
 
     def __init__(self) -> None:
-        self._columns: Columns = {one.name: np.empty(_ROWS_AT_FIRST, one.type.to_pandas_dtype()) for one in SCHEMA}
+        self._columns: Columns = {
+            field.name: np.empty(_ROWS_INITIALLY, field.type.to_pandas_dtype()) for field in SCHEMA
+        }
         self._count = 0
 
     def add(self, rows: pa.Table) -> None:
@@ -71,12 +73,12 @@ class Cleared:
     """What one pass over a history found.
 
     Args:
-        facts: what its events add up to.
+        counts: what its events add up to.
         suspects: names of the groups the checker has to look at.
         seen: what `measures.observed` saw, of all messages.
     """
 
-    facts: Facts
+    counts: EventCounts
     suspects: list[str]
     seen: Seen
 
@@ -99,12 +101,12 @@ def clear(spark: SparkSession, history: Path, expectation: Expectation) -> Clear
         yield _SEEN, json.dumps(seen).encode()
 
     found: dict[str, list[bytes]] = {what: [] for what in (_COUNTED, _MAYBE, _SEEN)}
-    for what, block in _pairs(looked_at(spark, history, expectation, look).toArrow()):
+    for what, block in _pairs(screened(spark, history, expectation, look).toArrow()):
         found[what].append(block)
-    told = facts(_table(found[_COUNTED], COUNTED), expectation)
+    counts = facts(_table(found[_COUNTED], COUNTED), expectation)
     return Cleared(
-        facts=told,
-        suspects=suspects(_table(found[_MAYBE], _MAYBE_SCHEMA), told.activity, expectation),
+        counts=counts,
+        suspects=suspects(_table(found[_MAYBE], _MAYBE_SCHEMA), counts.activity, expectation),
         seen=joined([json.loads(block) for block in found[_SEEN]] or [nothing(expectation)]),
     )
 
@@ -117,14 +119,14 @@ def suspects(maybe: pa.Table, activity: Mapping[str, Sequence[Activity]], expect
         activity: of each queue.
         expectation: what the run was set up to be.
     """
-    said_empty = 0
-    for lane, queue in enumerate(expectation.queues, 1):
-        if any(one.empty_count for one in activity.get(queue, ())):
-            said_empty |= waited_bit(lane)
-    return [row["name"] for row in maybe.to_pylist() if row["is_suspect"] or row["waited"] & said_empty]
+    answered_empty = 0
+    for queue_index, queue in enumerate(expectation.queues, 1):
+        if any(second.empty_count for second in activity.get(queue, ())):
+            answered_empty |= waited_bit(queue_index)
+    return [row["name"] for row in maybe.to_pylist() if row["is_suspect"] or row["waited"] & answered_empty]
 
 
-def looked_at(spark: SparkSession, history: Path, expectation: Expectation, look: Look) -> DataFrame:
+def screened(spark: SparkSession, history: Path, expectation: Expectation, look: Look) -> DataFrame:
     """Return what was counted of the events of a history, and what `look` says of each part of its groups."""
     found, bucket_count = pieces(history)
     if bucket_count is None:
@@ -139,17 +141,17 @@ def _of_buckets(
     spark: SparkSession, found: Sequence[Piece], bucket_count: int, expectation: Expectation, look: Look
 ) -> DataFrame:
     def judge(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        mine, rows, names = list(told(batches)), Rows(), [_NAMES_SCHEMA.empty_table()]
+        mine, rows, names = list(describe_history(batches)), Rows(), [_NAMES_SCHEMA.empty_table()]
         for events in read(mine):
             yield _batch([(0, _COUNTED, _bytes(count(events, expectation)))])
-            narrowed = narrow(events, expectation)
+            narrowed = encode_events(events, expectation)
             if _is_astray(narrowed, mine[0].bucket, bucket_count):
                 raise _refused(mine, bucket_count, expectation)
             rows.add(narrowed)
             names.append(group_names(events))
         yield from _judged(rows, pa.concat_tables(names), look)
 
-    return spread(spark, ((one.bucket, one) for one in found), bucket_count).mapInArrow(judge, _BLOCK_SCHEMA)
+    return spread(spark, ((piece.bucket, piece) for piece in found), bucket_count).mapInArrow(judge, _BLOCK_SCHEMA)
 
 
 def _is_astray(rows: pa.Table, bucket: int, bucket_count: int) -> bool:
@@ -159,14 +161,14 @@ def _is_astray(rows: pa.Table, bucket: int, bucket_count: int) -> bool:
 
 def _refused(mine: Sequence[Piece], bucket_count: int, expectation: Expectation) -> HistoryError:
     path = next(
-        one.path
-        for one in mine
-        for events in read([one])
-        if _is_astray(narrow(events, expectation), one.bucket, bucket_count)
+        piece.path
+        for piece in mine
+        for events in read([piece])
+        if _is_astray(encode_events(events, expectation), piece.bucket, bucket_count)
     )
     return HistoryError(
         f"{path} says that its message groups are of one bucket, and has one of another; judge the journals it was made"
-        " of, or write it anew without what it says of sluice.buckets"
+        " of, or write it again without what it says of sluice.buckets"
     )
 
 
@@ -180,10 +182,10 @@ def _judged(rows: Rows, names: pa.Table, look: Look) -> Iterator[pa.RecordBatch]
 
 def exchanged(spark: SparkSession, found: Sequence[Piece], expectation: Expectation) -> DataFrame:
     """Return pieces of a history as blocks, each in the partition it belongs to."""
-    partition_count = min(max(1, round(sum(one.events for one in found) / _PARTITION_EVENTS)), _PARTITIONS_MAX)
+    partition_count = min(max(1, round(sum(piece.events for piece in found) / _PARTITION_EVENTS)), _PARTITIONS_MAX)
 
     def narrowed(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for events in read(told(batches)):
+        for events in read(describe_history(batches)):
             yield _blocks(events, expectation, partition_count)
 
     return (
@@ -196,7 +198,7 @@ def exchanged(spark: SparkSession, found: Sequence[Piece], expectation: Expectat
 def _blocks(events: Events, expectation: Expectation, partition_count: int) -> pa.RecordBatch:
     """Return the counts of the events, and for each partition its rows and the names of its groups."""
     blocks = [(0, _COUNTED, _bytes(count(events, expectation)))]
-    shares = _shares(narrow(events, expectation), partition_count)
+    shares = _shares(encode_events(events, expectation), partition_count)
     names = _shares(group_names(events), partition_count)
     for partition, (rows, named) in enumerate(zip(shares, names, strict=True)):
         if rows.num_rows:
@@ -229,7 +231,7 @@ def _bytes(table: pa.Table) -> bytes:
 def _batch(blocks: Iterable[tuple[int, str, bytes]]) -> pa.RecordBatch:
     columns = zip(*blocks, strict=True)
     return pa.RecordBatch.from_arrays(
-        [pa.array(column, one.type) for column, one in zip(columns, _BLOCK, strict=True)], schema=_BLOCK
+        [pa.array(column, field.type) for column, field in zip(columns, _BLOCK, strict=True)], schema=_BLOCK
     )
 
 
@@ -271,16 +273,16 @@ def cleared(rows: Rows, names: pa.Table, expectation: Expectation) -> tuple[pa.T
     """Return the groups that may be suspect, see `suspects.groups`, and what was observed of their messages.
 
     Args:
-        rows: what `narrow` returns, of whole groups; at least one. They are taken.
+        rows: what `encode_events` returns, of whole groups; at least one. They are taken.
         names: of the groups, and the hashes that stand for them; each as often as it likes.
         expectation: what the run was set up to be.
     """
-    told = messages(rows.taken(), expectation)
-    judged = groups(told, expectation)
+    cleared_messages = messages(rows.taken(), expectation)
+    judged = groups(cleared_messages, expectation)
     suspect = pa.table({name: judged[name] for name in ("group", "is_suspect", "waited")}).filter(
         pa.array(judged["is_suspect"] | (judged["waited"] != 0))
     )
     named = names.group_by(["group", "name"], use_threads=False).aggregate([])
     return suspect.join(named, "group", join_type="inner", use_threads=False).select(_MAYBE_SCHEMA.names), observed(
-        told, judged, expectation
+        cleared_messages, judged, expectation
     )

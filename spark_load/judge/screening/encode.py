@@ -1,4 +1,4 @@
-"""From events to narrow rows: numbers only, for Spark to bring each group together with little to carry.
+"""Encodes events as rows of numbers, so that Spark shuffles little data.
 
 What is only compared for equality is hashed to 64 bits, a queue is its place in the expectation (its *lane*, from 1; 0
 is publishing), a sequence number its last 18 digits and the hash of the others.
@@ -14,7 +14,7 @@ from sluice.history.events import Kind, Outcome, answer_detail
 from spark_load.history.columns import NONE, Columns, Events, mixed
 
 NO_IDX = -(2**62)
-NO_LANE = -1
+NO_QUEUE_INDEX = -1
 PUBLISHED, RECEIVED, DELETED, HANDLED, OTHER = range(5)
 OK, INFO, FAILED = range(3)
 WARM_UP = "warm_up"
@@ -68,62 +68,62 @@ SCHEMA = pa.schema(
 """
 
 
-def narrow(events: Events, expectation: Expectation) -> pa.Table:
+def encode_events(events: Events, expectation: Expectation) -> pa.Table:
     """Return the events that belong to a group of this run as a table of SCHEMA."""
-    kind = events.told("kind", lambda one: _code(one, _CODES, OTHER), np.int8)
-    queue_lane = events.told("queue", lambda one: _lane(one, expectation), np.int16)
+    kind = events.decoded("kind", lambda value: _code(value, _CODES, OTHER), np.int8)
+    queue_index = events.decoded("queue", lambda value: _lane(value, expectation), np.int16)
     is_published, is_received = kind == PUBLISHED, kind == RECEIVED
     is_made = is_published | is_received
     idx = events.numbers("idx", NO_IDX)
     low, high = events.sequence_numbers("sns_sequence_number", "sqs_sequence_number")
     handle = events.hashes("receipt_handle_hash")
     group = events.hashes("message_group_id")
-    asked_us, answered_us = events.numbers("invoked_at_us"), events.numbers("responded_at_us")
-    outcome = events.told("outcome", lambda one: _code(one, _OUTCOMES, FAILED), np.int8)
+    invoked_us, answered_us = events.numbers("invoked_at_us"), events.numbers("responded_at_us")
+    outcome = events.decoded("outcome", lambda value: _code(value, _OUTCOMES, FAILED), np.int8)
     is_odd = (
-        ~events.told("kind", lambda one: one in _ORDINARY, bool)
+        ~events.decoded("kind", lambda value: value in _ORDINARY, bool)
         | (kind <= DELETED) & ~events.is_known("call_id")
-        | (asked_us == NONE)
+        | (invoked_us == NONE)
         | (answered_us == NONE)
-        | (answered_us < asked_us)
+        | (answered_us < invoked_us)
         | (outcome != OK)
         | (is_published | (high != 0)) & (low == NONE)
-        | (is_received | (kind == HANDLED)) & (queue_lane == NO_LANE)
+        | (is_received | (kind == HANDLED)) & (queue_index == NO_QUEUE_INDEX)
         | is_received & ~events.is_known("sqs_message_id")
         | (is_received | (kind == DELETED)) & (handle == 0)
         | is_received & (events.numbers("receive_count") != 1)
         | is_received & (events.is_known("sns_message_id") | events.is_known("sns_sequence_number"))
         | events.is_false("md5_ok")
     )
-    lane = np.where(is_published, np.int16(0), queue_lane)
-    instance = np.where(lane > 0, events.hashes("sqs_message_id").view(np.int64), idx)
-    is_of_this_run = events.told("message_run", lambda one: one == expectation.run, bool)
+    queue_number = np.where(is_published, np.int16(0), queue_index)
+    instance = np.where(queue_number > 0, events.hashes("sqs_message_id").view(np.int64), idx)
+    is_of_this_run = events.decoded("message_run", lambda its_expectation: its_expectation == expectation.run, bool)
     is_kept = (group != 0) & (~(is_received | (kind == HANDLED)) | is_of_this_run)
-    is_kept &= is_odd | ~events.told("kind", lambda one: one == Kind.OUTBOXED, bool)
-    told: Columns = {
+    is_kept &= is_odd | ~events.decoded("kind", lambda value: value == Kind.OUTBOXED, bool)
+    columns: Columns = {
         "group": group,
-        "instance": mixed(group, lane, instance),
-        "lane": lane,
+        "instance": mixed(group, queue_number, instance),
+        "lane": queue_number,
         "idx": idx,
         "kind": kind,
         "outcome": outcome,
         "is_odd": is_odd,
-        "is_warm_up": events.told("phase", lambda one: one == WARM_UP, bool),
-        "asked_us": asked_us,
+        "is_warm_up": events.decoded("phase", lambda value: value == WARM_UP, bool),
+        "asked_us": invoked_us,
         "answered_us": answered_us,
         "call": np.where(is_made, events.hashes("call_id", is_made), np.uint64(0)),
         "position": np.where(is_made, events.numbers("batch_position", 0), 0).astype(np.int32),
         "low": low,
         "high": high,
-        "handle": np.where(is_published, (queue_lane + _TO_TOPIC).astype(np.uint64), handle),
+        "handle": np.where(is_published, (queue_index + _TO_TOPIC).astype(np.uint64), handle),
         "body": events.hashes("body_hash"),
         "attributes": events.hashes("attributes_hash"),
         "deduplication": events.hashes("deduplication_id"),
         "since_us": np.where(is_published, events.numbers("intended_at_us"), events.numbers("sent_at_us")),
         "lease_seconds": np.where(is_received, _lease_seconds(events, expectation), -1).astype(np.int32),
-        "is_alone": is_received & (events.numbers("max_number_of_messages") > 1) & _is_of_one(events),
+        "is_alone": is_received & (events.numbers("max_number_of_messages") > 1) & _has_one_value(events),
     }
-    table = pa.table([pa.array(told[name]) for name in SCHEMA.names], schema=SCHEMA)
+    table = pa.table([pa.array(columns[name]) for name in SCHEMA.names], schema=SCHEMA)
     return table if is_kept.all() else table.filter(pa.array(is_kept))
 
 
@@ -137,15 +137,15 @@ def _code(value: str | None, codes: Mapping[str, int], otherwise: int) -> int:
 
 
 def _lane(queue: str | None, expectation: Expectation) -> int:
-    return expectation.queues.index(queue) + 1 if queue in expectation.queues else NO_LANE
+    return expectation.queues.index(queue) + 1 if queue in expectation.queues else NO_QUEUE_INDEX
 
 
 def _lease_seconds(events: Events, expectation: Expectation) -> np.ndarray:
-    said = events.numbers("visibility_timeout_seconds", -1)
+    timeouts = events.numbers("visibility_timeout_seconds", -1)
     of_queue = expectation.visibility_timeout_seconds
-    usual = events.told("queue", lambda one: -1 if one is None else of_queue.get(one, -1), np.int64)
-    return np.where(said < 0, usual, said)
+    usual = events.decoded("queue", lambda value: -1 if value is None else of_queue.get(value, -1), np.int64)
+    return np.where(timeouts < 0, usual, timeouts)
 
 
-def _is_of_one(events: Events) -> np.ndarray:
-    return events.told("detail", lambda one: one == answer_detail(1), bool)
+def _has_one_value(events: Events) -> np.ndarray:
+    return events.decoded("detail", lambda its_answer_detail: its_answer_detail == answer_detail(1), bool)

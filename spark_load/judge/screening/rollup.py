@@ -9,7 +9,7 @@ import numpy as np
 
 from sluice.history.checker import Expectation
 from spark_load.history.columns import NONE, Columns, alike, mixed
-from spark_load.judge.screening.encode import CONTENT, DELETED, HANDLED, INFO, NO_LANE, OK, RECEIVED, sent_to
+from spark_load.judge.screening.encode import CONTENT, DELETED, HANDLED, INFO, NO_QUEUE_INDEX, OK, RECEIVED, sent_to
 
 _US = 1_000_000
 _LATEST = np.iinfo(np.int64).max
@@ -51,14 +51,14 @@ def messages(rows: Columns, expectation: Expectation) -> Columns:
         "group": rows["group"][first],
         "idx": rows["idx"][first],
         "is_warm_up": all_.any(rows["is_warm_up"]),
-        "is_odd": all_.any(rows["is_odd"] | (rows["lane"] == NO_LANE) | _is_double(rows)),
+        "is_odd": all_.any(rows["is_odd"] | (rows["lane"] == NO_QUEUE_INDEX) | _is_double(rows)),
     }
     found["is_odd"] |= all_.where(rows["kind"] != DELETED).differ(*CONTENT)
     for name in ("group", "is_odd", "is_warm_up", *CONTENT):
         del rows[name]
     found |= _published(published, expectation)
-    for lane in lanes(expectation):
-        found |= _received(lane, all_, expectation)
+    for queue_index in lanes(expectation):
+        found |= _received(queue_index, all_, expectation)
     found["is_odd"] = np.logical_or.reduce([found.pop(name) for name in [*found] if name.startswith("is_odd")])
     planned = _planned(found["idx"]) if expectation.is_planned else found["low_0"]
     order = np.lexsort((planned, found["group"]))
@@ -110,7 +110,7 @@ class _Placed:
         """Return of each row what a column of messages says."""
         return column[self._place]
 
-    def one(self, name: str) -> np.ndarray:
+    def single(self, name: str) -> np.ndarray:
         """Return of each message what one of its rows says, the last of them."""
         values = self._rows[name]
         column = np.full(self._count, _none(values.dtype), dtype=values.dtype)
@@ -134,11 +134,11 @@ class _Placed:
         do_differ = np.zeros(self._count, dtype=bool)
         for name in names:
             values = self._rows[name]
-            said = np.flatnonzero(is_known(values))
-            where, values = self._place[said], values[said]
-            one = np.zeros(self._count, dtype=values.dtype)
-            one[where] = values
-            do_differ[where[one[where] != values]] = True
+            known_positions = np.flatnonzero(is_known(values))
+            where, values = self._place[known_positions], values[known_positions]
+            item = np.zeros(self._count, dtype=values.dtype)
+            item[where] = values
+            do_differ[where[item[where] != values]] = True
         return do_differ
 
 
@@ -160,15 +160,15 @@ def _published(rows: _Placed, expectation: Expectation) -> Columns:
         "count": rows.count(),
         "acked": rows.count(rows["outcome"] == OK),
         "unanswered": rows.count(rows["outcome"] == INFO),
-        "sent_to": sent_to(rows.one("handle")),
+        "sent_to": sent_to(rows.single("handle")),
         "asked_us": rows.least(rows["asked_us"]),
         "asked_last_us": rows.most(rows["asked_us"]),
         "answered_us": rows.least(rows["answered_us"]),
         "took_us": rows.most(difference(rows["answered_us"], rows["asked_us"])),
         "late_us": rows.most(difference(rows["asked_us"], rows["since_us"])),
         "since_us": rows.least(rows["since_us"]),
-        "call": rows.one("call"),
-        "position": rows.one("position"),
+        "call": rows.single("call"),
+        "position": rows.single("position"),
         "low": rows.most(rows["low"]),
         "high": rows.most(rows["high"]),
     }
@@ -178,20 +178,20 @@ def _published(rows: _Placed, expectation: Expectation) -> Columns:
     return {f"{name}_0": column for name, column in found.items()}
 
 
-def _received(lane: int, rows: _Placed, expectation: Expectation) -> Columns:
+def _received(queue_index: int, rows: _Placed, expectation: Expectation) -> Columns:
     """Return how messages were received from a queue; one not deleted once, in time, with that handle, is odd."""
-    is_here = rows["lane"] == lane
+    is_here = rows["lane"] == queue_index
     received = rows.where(is_here & (rows["kind"] == RECEIVED))
     deleted = rows.where(is_here & (rows["kind"] == DELETED))
     handled = rows.where(is_here & (rows["kind"] == HANDLED))
-    found = {name: received.one(name) for name in _OF_RECEIVE} | {
+    found = {name: received.single(name) for name in _OF_RECEIVE} | {
         "count": received.count(),
         "answered_us": received.least(received["answered_us"]),
-        "handled_from_us": handled.one("asked_us"),
-        "handled_until_us": handled.one("answered_us"),
+        "handled_from_us": handled.single("asked_us"),
+        "handled_until_us": handled.single("answered_us"),
     }
-    deleted_us, settled_us = deleted.one("asked_us"), deleted.one("answered_us")
-    lease_seconds = received.one("lease_seconds").astype(np.int64)
+    deleted_us, settled_us = deleted.single("asked_us"), deleted.single("answered_us")
+    lease_seconds = received.single("lease_seconds").astype(np.int64)
     has_lease = (lease_seconds >= 0) & is_known(found["asked_us"])
     expires_us = np.where(has_lease, found["asked_us"] + lease_seconds * _US, NONE)
     free_us = np.minimum(np.where(has_lease, expires_us, _LATEST), deleted_us)
@@ -211,10 +211,10 @@ def _received(lane: int, rows: _Placed, expectation: Expectation) -> Columns:
         | (handled_count == 1) & ~(is_received & is_between)
         | handled.any(handled["instance"] != handled.of(found["instance"]))
     )
-    if expectation.queues[lane - 1] in expectation.effects_recorded:
+    if expectation.queues[queue_index - 1] in expectation.effects_recorded:
         found["is_odd"] |= (received.most(received["idx"]) >= 0) & (handled_count == 0)
     found["free_us"] = np.where(is_known(deleted_us), free_us, expires_us)
-    return {f"{name}_{lane}": column for name, column in found.items()}
+    return {f"{name}_{queue_index}": column for name, column in found.items()}
 
 
 def _none(dtype: np.dtype) -> int:

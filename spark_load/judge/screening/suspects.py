@@ -39,21 +39,23 @@ def groups(messages: Columns, expectation: Expectation) -> Columns:
     begins = starts(messages["group"])
     is_suspect = np.logical_or.reduceat(messages["is_odd"] | _is_off(messages, expectation), begins)
     received, later, shared, waited = (np.zeros(len(begins), dtype=np.int64) for _ in range(4))
-    for lane in (0, *lanes(expectation)):
-        of_lane = _OfLane(messages, lane, begins)
-        if lane == 0:
-            is_suspect |= of_lane.any(_is_published_off(of_lane))
+    for queue_index in (0, *lanes(expectation)):
+        of_queue_index = _OfQueue(messages, queue_index, begins)
+        if queue_index == 0:
+            is_suspect |= of_queue_index.any(_is_published_off(of_queue_index))
             continue
-        counts = np.add.reduceat(messages[f"count_{lane}"], begins)
+        counts = np.add.reduceat(messages[f"count_{queue_index}"], begins)
         received += counts
-        later += np.maximum(np.add.reduceat((messages[f"count_{lane}"] > 0).astype(np.int64), begins) - 1, 0)
-        shared += of_lane.count(_is_together(of_lane))
-        held_until_us = of_lane.highest_before("free_us")
-        is_suspect |= of_lane.any(_is_received_off(of_lane, held_until_us) | _is_handled_off(of_lane))
-        is_suspect |= of_lane.count(_is_underfilled(of_lane)) >= UNDERFILLED_MIN
-        from_us = _available_from_us(of_lane, held_until_us, expectation)
-        is_suspect |= of_lane.any(_has_waited_long(of_lane, from_us, expectation))
-        waited |= np.where(of_lane.any(_has_waited(of_lane, from_us)), waited_bit(lane), 0)
+        later += np.maximum(np.add.reduceat((messages[f"count_{queue_index}"] > 0).astype(np.int64), begins) - 1, 0)
+        shared += of_queue_index.count(_is_together(of_queue_index))
+        held_until_us = of_queue_index.highest_before("free_us")
+        is_suspect |= of_queue_index.any(
+            _is_received_off(of_queue_index, held_until_us) | _is_handled_off(of_queue_index)
+        )
+        is_suspect |= of_queue_index.count(_is_underfilled(of_queue_index)) >= UNDERFILLED_MIN
+        from_us = _available_from_us(of_queue_index, held_until_us, expectation)
+        is_suspect |= of_queue_index.any(_has_waited_long(of_queue_index, from_us, expectation))
+        waited |= np.where(of_queue_index.any(_has_waited(of_queue_index, from_us)), waited_bit(queue_index), 0)
     return {
         "group": messages["group"][begins],
         "is_suspect": is_suspect,
@@ -64,23 +66,23 @@ def groups(messages: Columns, expectation: Expectation) -> Columns:
     }
 
 
-def waited_bit(lane: int) -> int:
+def waited_bit(queue_index: int) -> int:
     """Return the bit of a lane in `waited`; the last of very many share one."""
-    return 1 << min(lane, _BITS_MAX)
+    return 1 << min(queue_index, _BITS_MAX)
 
 
-class _OfLane:
+class _OfQueue:
     """What was published (lane 0), or received from a queue: each message, and the one before it in its group.
 
     Args:
         messages: what `messages.messages` returns.
-        lane: which.
+        queue_index: which.
         begins: where each group begins among the messages.
     """
 
-    def __init__(self, messages: Columns, lane: int, begins: np.ndarray) -> None:
-        self._messages, self._lane, self._count = messages, lane, len(begins)
-        self._where = np.flatnonzero(messages[f"count_{lane}"] > 0)
+    def __init__(self, messages: Columns, queue_index: int, begins: np.ndarray) -> None:
+        self._messages, self._lane, self._count = messages, queue_index, len(begins)
+        self._where = np.flatnonzero(messages[f"count_{queue_index}"] > 0)
         self._of_group = np.searchsorted(begins, self._where, side="right") - 1
         self.is_second = np.ones(len(self._where), dtype=bool)
         self.is_second[starts(self._of_group)] = False
@@ -112,15 +114,15 @@ class _OfLane:
 def _is_off(messages: Columns, expectation: Expectation) -> np.ndarray:
     """Return whether a message was not published, or not received from exactly the queues it was to reach."""
     is_off = (messages["idx"] == NO_IDX) | (messages["count_0"] <= 0)
-    for lane in lanes(expectation):
-        is_owed = (messages["sent_to_0"] < 0) | (messages["sent_to_0"] == lane)
-        is_off |= messages[f"count_{lane}"] != is_owed
+    for queue_index in lanes(expectation):
+        is_owed = (messages["sent_to_0"] < 0) | (messages["sent_to_0"] == queue_index)
+        is_off |= messages[f"count_{queue_index}"] != is_owed
     return is_off | _is_skewed(messages, expectation)
 
 
 def _is_skewed(messages: Columns, expectation: Expectation) -> np.ndarray:
     """Return whether a message came from one queue too long after another."""
-    times = [messages[f"answered_us_{lane}"] for lane in lanes(expectation)]
+    times = [messages[f"answered_us_{queue_index}"] for queue_index in lanes(expectation)]
     if expectation.fan_out_skew_seconds_max is None or not times:
         return np.zeros(len(messages["idx"]), dtype=bool)
     latest = np.maximum.reduce(times)
@@ -128,7 +130,7 @@ def _is_skewed(messages: Columns, expectation: Expectation) -> np.ndarray:
     return latest - earliest > int(expectation.fan_out_skew_seconds_max * _US)
 
 
-def _is_together(of: _OfLane) -> np.ndarray:
+def _is_together(of: _OfQueue) -> np.ndarray:
     """Return whether a message stands right behind the one before it in the same call, at the same time."""
     is_same = of.is_second & is_known(of["call"], of["asked_us"], of["answered_us"])
     for name in ("call", "asked_us", "answered_us"):
@@ -136,21 +138,21 @@ def _is_together(of: _OfLane) -> np.ndarray:
     return is_same & (of["position"] > of.before("position"))
 
 
-def _is_numbered_off(of: _OfLane) -> np.ndarray:
+def _is_numbered_off(of: _OfQueue) -> np.ndarray:
     """Return whether the number is not above the one before it, or cannot be compared with it."""
     low, before = of["low"], of.before("low")
     is_above = (low > before) & (before != NONE) & (of["high"] == of.before("high"))
     return of.is_second & ~is_above & ((low != NONE) | (before != NONE))
 
 
-def _is_published_off(of: _OfLane) -> np.ndarray:
+def _is_published_off(of: _OfQueue) -> np.ndarray:
     """Return whether a message was published before the one before it was acknowledged, or with no higher number."""
     is_together = _is_together(of) & (of["count"] == 1) & (of.before("count") == 1)
     is_after = is_known(of["asked_us"], of.before("answered_us")) & (of["asked_us"] >= of.before("answered_us"))
     return of.is_second & ~(is_together | is_after) | _is_numbered_off(of)
 
 
-def _is_received_off(of: _OfLane, held_until_us: np.ndarray) -> np.ndarray:
+def _is_received_off(of: _OfQueue, held_until_us: np.ndarray) -> np.ndarray:
     """Return whether a message came before those before it, while they were held, or with no higher number."""
     answered_us, before_us = of["answered_us"], of.before("answered_us")
     is_after = is_known(answered_us, before_us, held_until_us)
@@ -158,31 +160,31 @@ def _is_received_off(of: _OfLane, held_until_us: np.ndarray) -> np.ndarray:
     return of.is_second & ~(_is_together(of) | is_after) | _is_numbered_off(of)
 
 
-def _is_handled_off(of: _OfLane) -> np.ndarray:
+def _is_handled_off(of: _OfQueue) -> np.ndarray:
     """Return whether the effect of a message was begun before those of all before it were committed."""
     from_us, until_us = of["handled_from_us"], of.highest_before("handled_until_us")
     return is_known(from_us, until_us) & (from_us < until_us)
 
 
-def _is_underfilled(of: _OfLane) -> np.ndarray:
+def _is_underfilled(of: _OfQueue) -> np.ndarray:
     """Return whether the answer before had room for more, and this message had been there."""
     is_there = is_known(of["since_us"], of.before("asked_us"))
     is_there &= of["since_us"] + ENQUEUED_WITHIN_US < of.before("asked_us")
     return of.is_second & of.before("is_alone") & is_there
 
 
-def _available_from_us(of: _OfLane, held_until_us: np.ndarray, expectation: Expectation) -> np.ndarray:
+def _available_from_us(of: _OfQueue, held_until_us: np.ndarray, expectation: Expectation) -> np.ndarray:
     """Return when a message could have been received, NONE where nobody knows."""
     from_us = np.maximum(of["since_us"] + ENQUEUED_WITHIN_US, held_until_us) + expectation.clock_bound_us
     return np.where(is_known(of["since_us"], of["asked_us"]), from_us, NONE)
 
 
-def _has_waited(of: _OfLane, from_us: np.ndarray) -> np.ndarray:
+def _has_waited(of: _OfQueue, from_us: np.ndarray) -> np.ndarray:
     """Return whether a whole second lay between when a message could have been received and when it was."""
     return is_known(from_us) & (-(-from_us // _US) < of["asked_us"] // _US)
 
 
-def _has_waited_long(of: _OfLane, from_us: np.ndarray, expectation: Expectation) -> np.ndarray:
+def _has_waited_long(of: _OfQueue, from_us: np.ndarray, expectation: Expectation) -> np.ndarray:
     """Return whether a message waited for longer than is allowed."""
     waits = (expectation.passed_over_seconds_max, expectation.stuck_seconds_max)
     allowed = [seconds for seconds in waits if seconds is not None]

@@ -23,7 +23,7 @@ class Message(NamedTuple):
 
     Args:
         idx: of the message, in the history.
-        publish_attempt: the how-manieth publish of it the plan asks for, from 1.
+        publish_attempt: which publish of this message it is, from 1.
         intended_at_us: when the plan wanted it published, microseconds UTC.
         message_group_id: its group.
         deduplication_id: the same for every publish of it.

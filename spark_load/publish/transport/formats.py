@@ -12,7 +12,7 @@ from urllib.parse import quote_plus
 
 from sluice import limits
 from sluice.history.events import Outcome
-from spark_load.plan.body_template import Frame
+from spark_load.plan.body_template import BodyTemplate
 from spark_load.publish.transport import Call
 
 _OK, _FAIL, _INFO = Outcome.OK.value, Outcome.FAIL.value, Outcome.INFO.value
@@ -23,7 +23,7 @@ _FIELD = re.compile(r"<(member|Id|MessageId|SequenceNumber|Code|SenderFault)>([^
 _CODE = re.compile(r"<Code>([^<]*)</Code>")
 
 
-class Said(NamedTuple):
+class EntryResults(NamedTuple):
     """What an answer says of a call: a column each, an entry for each of its messages.
 
     Args:
@@ -39,14 +39,14 @@ class Said(NamedTuple):
     sequence_numbers: Sequence[str | None]
 
     @classmethod
-    def alike(cls, count: int, outcome: str, error: str | None = None) -> "Said":
+    def alike(cls, count: int, outcome: str, error: str | None = None) -> "EntryResults":
         """Return the same for all, without ids."""
         nothing = [None] * count
         return cls([outcome] * count, [error] * count, nothing, nothing)
 
 
 type _Entry = tuple[str, str | None, str | None, str | None]
-"""Of one message, as in `Said`."""
+"""Of one message, as in `EntryResults`."""
 _MISSING: _Entry = (_INFO, _NOT_IN_ANSWER, None, None)
 
 
@@ -72,10 +72,10 @@ class Format:
     decode: Callable[[str], Mapping[str, _Entry]]
     error_code: Callable[[Mapping[str, str], str], str | None]
 
-    def said(self, call: Call, body: str) -> Said:
+    def results(self, call: Call, body: str) -> EntryResults:
         """Return what a good answer says of a call's messages; raise Unreadable."""
         by_id = self.decode(body)
-        return Said(*zip(*[by_id.get(id_, _MISSING) for id_ in _IDS[: len(call.messages)]], strict=True))
+        return EntryResults(*zip(*[by_id.get(id_, _MISSING) for id_ in _IDS[: len(call.messages)]], strict=True))
 
 
 def _values(call: Call) -> tuple[object, ...]:
@@ -87,7 +87,7 @@ def _values(call: Call) -> tuple[object, ...]:
     return tuple(values)
 
 
-def _frames(call: Call) -> tuple[Frame, ...]:
+def _body_templates(call: Call) -> tuple[BodyTemplate, ...]:
     return tuple([frame for frame, _ in call.bodies])
 
 
@@ -95,25 +95,25 @@ def _frames(call: Call) -> tuple[Frame, ...]:
 
 
 def _json_call(call: Call) -> bytes:
-    return (_json_template(call.address, _frames(call)) % _values(call)).encode("ascii")
+    return (_json_template(call.address, _body_templates(call)) % _values(call)).encode("ascii")
 
 
 @lru_cache(_TEMPLATES_KEPT)
-def _json_template(address: str, frames: tuple[Frame, ...]) -> str:
+def _json_template(address: str, frames: tuple[BodyTemplate, ...]) -> str:
     entries = ", ".join(map(_json_entry, range(len(frames)), frames))
     return f'{{"QueueUrl": {_json(address)}, "Entries": [{entries}]}}'
 
 
-def _json_entry(position: int, frame: Frame) -> str:
-    body = frame.escaped(lambda piece: encode_basestring_ascii(piece)[1:-1])
+def _json_entry(position: int, template: BodyTemplate) -> str:
+    body = template.escaped(lambda piece: encode_basestring_ascii(piece)[1:-1])
     return f'{{"Id": "{position}", "MessageBody": "{body}", "MessageGroupId": "%s", "MessageDeduplicationId": "%s"}}'
 
 
 def _json(text: str) -> str:
-    return Frame(text).escaped(encode_basestring_ascii)
+    return BodyTemplate(text).escaped(encode_basestring_ascii)
 
 
-def _json_said(body: str) -> dict[str, _Entry]:
+def _json_results(body: str) -> dict[str, _Entry]:
     try:
         answer = json.loads(body)
         taken = {
@@ -122,7 +122,7 @@ def _json_said(body: str) -> dict[str, _Entry]:
         }
         refused = {entry["Id"]: _refused(entry, entry.get("SenderFault")) for entry in answer.get("Failed") or ()}
     except (ValueError, AttributeError, KeyError, TypeError):
-        return {}  # as botocore takes what is no JSON: an answer without entries
+        return {}  # as botocore takes what is not JSON: an answer without entries
     return taken | refused
 
 
@@ -136,8 +136,8 @@ def _json_error(headers: Mapping[str, str], body: str) -> str | None:
     if "x-amzn-query-error" in headers:
         return headers["x-amzn-query-error"].split(";")[0]
     try:
-        said = json.loads(body)
-        code = str(said.get("__type") or said.get("code") or "")
+        fields = json.loads(body)
+        code = str(fields.get("__type") or fields.get("code") or "")
     except (ValueError, AttributeError):
         return None
     return code.rsplit("#", 1)[-1].split(":", maxsplit=1)[0] or None
@@ -147,31 +147,31 @@ def _json_error(headers: Mapping[str, str], body: str) -> str | None:
 
 
 def _form_call(call: Call) -> bytes:
-    return (_form_template(call.address, _frames(call)) % _values(call)).encode("ascii")
+    return (_form_template(call.address, _body_templates(call)) % _values(call)).encode("ascii")
 
 
 @lru_cache(_TEMPLATES_KEPT)
-def _form_template(address: str, frames: tuple[Frame, ...]) -> str:
-    topic = Frame(address).escaped(quote_plus)
+def _form_template(address: str, frames: tuple[BodyTemplate, ...]) -> str:
+    topic = BodyTemplate(address).escaped(quote_plus)
     entries = "".join(map(_form_entry, range(len(frames)), frames))
     return f"Action=PublishBatch&Version=2010-03-31&TopicArn={topic}{entries}"
 
 
-def _form_entry(position: int, frame: Frame) -> str:
+def _form_entry(position: int, template: BodyTemplate) -> str:
     start = f"&PublishBatchRequestEntries.member.{position + 1}"
-    body = frame.escaped(quote_plus)
+    body = template.escaped(quote_plus)
     return f"{start}.Id={position}{start}.Message={body}{start}.MessageGroupId=%s{start}.MessageDeduplicationId=%s"
 
 
-def _xml_said(body: str) -> dict[str, _Entry]:
+def _xml_results(body: str) -> dict[str, _Entry]:
     if "<PublishBatchResult" not in body:
         raise Unreadable
-    said: dict[str, _Entry] = {}
+    entries: dict[str, _Entry] = {}
     for entry in _members(body, "Successful"):
-        said[entry["Id"]] = _OK, None, entry.get("MessageId"), entry.get("SequenceNumber")
+        entries[entry["Id"]] = _OK, None, entry.get("MessageId"), entry.get("SequenceNumber")
     for entry in _members(body, "Failed"):
-        said[entry["Id"]] = _refused(entry, entry.get("SenderFault") == "true")
-    return said
+        entries[entry["Id"]] = _refused(entry, entry.get("SenderFault") == "true")
+    return entries
 
 
 def _members(body: str, list_name: str) -> list[dict[str, str]]:
@@ -199,7 +199,7 @@ FORMATS: Mapping[str, Format] = {
         service="sns",
         headers=(("content-type", "application/x-www-form-urlencoded; charset=utf-8"),),
         encode=_form_call,
-        decode=_xml_said,
+        decode=_xml_results,
         error_code=_xml_error,
     ),
     "sqs": Format(
@@ -210,7 +210,7 @@ FORMATS: Mapping[str, Format] = {
             ("x-amzn-query-mode", "true"),
         ),
         encode=_json_call,
-        decode=_json_said,
+        decode=_json_results,
         error_code=_json_error,
     ),
 }

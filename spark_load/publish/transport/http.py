@@ -5,8 +5,8 @@ from collections.abc import Callable, Sequence
 from sluice.clock import Clock
 from sluice.history.events import Outcome
 from spark_load.publish.transport import Answer, Call
-from spark_load.publish.transport.formats import FORMATS, Said, Unreadable
-from spark_load.publish.transport.ledger import Asked, Ledger
+from spark_load.publish.transport.formats import FORMATS, EntryResults, Unreadable
+from spark_load.publish.transport.ledger import Ledger, RecordedCall
 from spark_load.publish.transport.signing import Keys, Signer
 from spark_load.publish.transport.sockets import Address, Request, Response, SocketExchange
 
@@ -50,7 +50,7 @@ class HttpTransport:
             keys=keys,
             clock=clock,
         )
-        self._on_their_way: dict[int, Asked] = {}
+        self._on_their_way: dict[int, RecordedCall] = {}
         self._keys = 0
 
     @property
@@ -62,11 +62,11 @@ class HttpTransport:
         """Write all of them down, then send them; the instant of asking is the same for all, and early for the last."""
         bodies = [self._format.encode(call) for call in calls]
         signed = [self._signer.signed(body) for body in bodies]
-        asked = self._ledger.asked(calls, invoked_at_us=self._clock.now_us())
+        recorded_calls = self._ledger.record_intents(calls, invoked_at_us=self._clock.now_us())
         requests = []
-        for one, headers, body in zip(asked, signed, bodies, strict=True):
+        for item, headers, body in zip(recorded_calls, signed, bodies, strict=True):
             self._keys += 1
-            self._on_their_way[self._keys] = one
+            self._on_their_way[self._keys] = item
             requests.append(Request(self._keys, headers, body))
         self._exchange.post(requests)
 
@@ -80,27 +80,27 @@ class HttpTransport:
         return answers
 
     def _answer(self, response: Response) -> Answer:
-        asked = self._on_their_way.pop(response.key)
-        said, is_answered = self._said(asked.call, response)
-        self._ledger.answered(asked, said, responded_at_us=response.at_us if is_answered else None)
-        return Answer(asked.call, _errors(said))
+        recorded_call = self._on_their_way.pop(response.key)
+        results, is_answered = self._results(recorded_call.call, response)
+        self._ledger.answered(recorded_call, results, responded_at_us=response.at_us if is_answered else None)
+        return Answer(recorded_call.call, _errors(results))
 
-    def _said(self, call: Call, response: Response) -> tuple[Said, bool]:
+    def _results(self, call: Call, response: Response) -> tuple[EntryResults, bool]:
         """Return what a response says of each message, and whether it is an answer at all."""
         count = len(call.messages)
         if response.error is not None:
             outcome = Outcome.FAIL if response.error in NEVER_LEFT else Outcome.INFO
-            return Said.alike(count, outcome.value, response.error), False
+            return EntryResults.alike(count, outcome.value, response.error), False
         body = response.body.decode("utf-8", "replace")
         if response.status >= 300:
             # A refusal had no effect. A server error may have had one.
             outcome = Outcome.FAIL if response.status < 500 else Outcome.INFO
             code = self._format.error_code(response.headers or {}, body) or str(response.status)
-            return Said.alike(count, outcome.value, code), True
+            return EntryResults.alike(count, outcome.value, code), True
         try:
-            return self._format.said(call, body), True
+            return self._format.results(call, body), True
         except Unreadable:
-            return Said.alike(count, Outcome.INFO.value, "ResponseParserError"), False
+            return EntryResults.alike(count, Outcome.INFO.value, "ResponseParserError"), False
 
     def close(self) -> None:
         """Write down what was answered, and close every connection."""
@@ -108,9 +108,9 @@ class HttpTransport:
         self._exchange.close()
 
 
-def _errors(said: Said) -> dict[int, str]:
+def _errors(results: EntryResults) -> dict[int, str]:
     """Return position to error code, of the messages that were not taken."""
-    if said.outcomes.count(_OK) == len(said.outcomes):
+    if results.outcomes.count(_OK) == len(results.outcomes):
         return {}
-    told = zip(said.outcomes, said.errors, strict=True)
-    return {position: error or outcome for position, (outcome, error) in enumerate(told) if outcome != _OK}
+    pairs = zip(results.outcomes, results.errors, strict=True)
+    return {position: error or outcome for position, (outcome, error) in enumerate(pairs) if outcome != _OK}

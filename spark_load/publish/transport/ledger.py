@@ -11,7 +11,7 @@ from sluice.recorder.journal import SCHEMA, Journal
 from sluice.recorder.rows import short_name
 from spark_load.plan import body_template
 from spark_load.publish.transport import Call
-from spark_load.publish.transport.formats import Said
+from spark_load.publish.transport.formats import EntryResults
 
 _PUBLISHED, _INFO = Kind.PUBLISHED.value, Outcome.INFO.value
 _REPEATED = pa.schema(
@@ -23,11 +23,11 @@ _REPEATED = pa.schema(
         )
     ]
 )
-"""What an intent says, and its answer again."""
+"""The columns of an intent, which its answer repeats."""
 _NO_ROWS = pa.RecordBatch.from_pylist([], schema=_REPEATED)
 
 
-class Asked:
+class RecordedCall:
     """A call that was written down, and what its answer repeats: rows of `_REPEATED`."""
 
     __slots__ = ("call", "rows")
@@ -37,7 +37,7 @@ class Asked:
 
 
 class Ledger:
-    """Writes what calls ask and what they are answered. Answers wait for the next question, or for `flush`.
+    """Records calls before they are sent, and their answers. Answers are written with the next calls, or by `flush`.
 
     Args:
         journal: where to.
@@ -50,15 +50,15 @@ class Ledger:
         self._journal, self._journal_name, self._run = journal, journal.path.stem, run
         self._names, self._prefix = names, service
         self._calls = itertools.count()
-        self._unwritten: list[tuple[Asked, int | None, Said]] = []
+        self._unwritten: list[tuple[RecordedCall, int | None, EntryResults]] = []
 
-    def asked(self, calls: Sequence[Call], *, invoked_at_us: int) -> list[Asked]:
-        """Write down what is about to be asked, and what was answered since; nothing is left unwritten."""
+    def record_intents(self, calls: Sequence[Call], *, invoked_at_us: int) -> list[RecordedCall]:
+        """Write the calls that are about to be sent, and all answers since the last write."""
         rows = self._rows(calls, invoked_at_us)
         self._write(rows)
         ends = itertools.accumulate(len(call.messages) for call in calls)
         return [
-            Asked(call, rows.slice(end - len(call.messages), len(call.messages)))
+            RecordedCall(call, rows.slice(end - len(call.messages), len(call.messages)))
             for call, end in zip(calls, ends, strict=True)
         ]
 
@@ -74,17 +74,17 @@ class Ledger:
         messages = itertools.chain.from_iterable([call.messages for call in calls])
         *planned, _, _ = zip(*messages, strict=True)
         hashes = [short_hash(body_template.text(body)) for call in calls for body in call.bodies]
-        asked_at = [invoked_at_us] * len(hashes)
-        columns: tuple[Sequence[Any], ...] = (call_ids, queues, asked_at, positions, *planned, hashes)
+        invoked_us = [invoked_at_us] * len(hashes)
+        columns: tuple[Sequence[Any], ...] = (call_ids, queues, invoked_us, positions, *planned, hashes)
         arrays = [_array(column, field.type) for column, field in zip(columns, _REPEATED, strict=True)]
         return pa.RecordBatch.from_arrays(arrays, schema=_REPEATED)
 
     def _queue(self, address: str) -> str:
         return self._names.get(address) or short_name(address)
 
-    def answered(self, asked: Asked, said: Said, *, responded_at_us: int | None) -> None:
+    def answered(self, recorded_call: RecordedCall, results: EntryResults, *, responded_at_us: int | None) -> None:
         """Remember what a call was answered; None as the instant when there was no answer."""
-        self._unwritten.append((asked, responded_at_us, said))
+        self._unwritten.append((recorded_call, responded_at_us, results))
 
     def flush(self) -> None:
         """Write down what was answered."""
@@ -93,11 +93,13 @@ class Ledger:
 
     def _write(self, intents: pa.RecordBatch) -> None:
         answered, self._unwritten = self._unwritten, []
-        said = [*(of_call for _, _, of_call in answered), Said.alike(len(intents), _INFO)]
-        instants = [at for asked, at, _ in answered for _ in asked.call.messages] + [None] * len(intents)
-        outcomes, errors, message_ids, numbers = map(_joined, zip(*said, strict=True))
-        rows = pa.concat_batches([*(asked.rows for asked, _, _ in answered), intents])
-        told = dict(zip(_REPEATED.names, rows.columns, strict=True)) | {
+        results = [*(of_call for _, _, of_call in answered), EntryResults.alike(len(intents), _INFO)]
+        instants = [
+            responded_at_us for recorded_call, responded_at_us, _ in answered for _ in recorded_call.call.messages
+        ] + [None] * len(intents)
+        outcomes, errors, message_ids, numbers = map(_joined, zip(*results, strict=True))
+        rows = pa.concat_batches([*(recorded_call.rows for recorded_call, _, _ in answered), intents])
+        columns = dict(zip(_REPEATED.names, rows.columns, strict=True)) | {
             "kind": _PUBLISHED,
             "message_run": self._run,
             "outcome": outcomes,
@@ -106,7 +108,7 @@ class Ledger:
             f"{self._prefix}_message_id": message_ids,
             f"{self._prefix}_sequence_number": [pad_sequence_number(number) for number in numbers],
         }
-        self._journal.add_columns(len(rows), told)
+        self._journal.add_columns(len(rows), columns)
 
 
 def _joined(columns: Sequence[Sequence[str | None]]) -> list[str | None]:

@@ -62,7 +62,7 @@ class SdkTransport:
             return dict.fromkeys(positions, type(error).__name__)
         acknowledged = {entry["Id"] for entry in answer.get("Successful", [])}
         codes = {entry["Id"]: entry.get("Code", "") for entry in answer.get("Failed", [])}
-        return {at: codes.get(str(at), "NotInAnswer") for at in positions if str(at) not in acknowledged}
+        return {index: codes.get(str(index), "NotInAnswer") for index in positions if str(index) not in acknowledged}
 
     def _publish(self, call: Call) -> dict[str, Any]:
         entries = _entries(call, body="Message")
@@ -81,7 +81,7 @@ class SdkTransport:
                 while True:
                     came.append(self._ended.get_nowait())
         self._on_their_way -= len(came)
-        return [one.result() for one in came]
+        return [future.result() for future in came]
 
     def close(self) -> None:
         """Wait for what is on its way, and end the threads."""

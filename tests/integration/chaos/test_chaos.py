@@ -50,24 +50,24 @@ def test_every_kind_of_fault_comes_and_each_ends_in_time(seed: int) -> None:
 
     assert {fault.kind for fault in faults} == {kind for kind in settings.kinds if kind not in POISONS}
     assert [fault for fault in faults if not 0 < fault.at_seconds <= fault.until_seconds <= 60] == []
-    assert list(faults) == sorted(faults, key=lambda one: one.at_seconds)
+    assert list(faults) == sorted(faults, key=lambda fault: fault.at_seconds)
 
 
 @pytest.mark.parametrize("seed", range(20))
 def test_no_two_faults_are_done_to_one_thing_at_once(seed: int) -> None:
     """The end of one would be the end of the other; what is done to all lines is done to each of them."""
 
-    def meet(one: str, other: str) -> bool:
-        (name, colon, end), (other_name, _, other_end) = one.partition(":"), other.partition(":")
-        return one == other or bool(colon and end == other_end and "all" in (name, other_name))
+    def meet(text: str, other: str) -> bool:
+        (name, colon, end), (other_name, _, other_end) = text.partition(":"), other.partition(":")
+        return text == other or bool(colon and end == other_end and "all" in (name, other_name))
 
     faults = replace(_SETTINGS, seed=seed, seconds=120, every_seconds=0.5).faults
 
     assert [
-        (one, other)
-        for place, one in enumerate(faults)
+        (fault, other)
+        for place, fault in enumerate(faults)
         for other in faults[place + 1 :]
-        if meet(one.target, other.target) and other.at_seconds < one.until_seconds
+        if meet(fault.target, other.target) and other.at_seconds < fault.until_seconds
     ] == []
     assert {fault.kind for fault in faults} >= set(WIRE)
 
@@ -104,13 +104,13 @@ def test_what_a_commit_holds_follows_from_seed_producer_and_number(tmp_path: Pat
 
     assert commits == [replace(task, dsn="sqlite:///elsewhere.db").commit(number) for number in range(500)]
     assert commits != [replace(task, seed=2).commit(number) for number in range(500)]
-    ill = [one.poison for one in commits if one.poison is not None]
+    ill = [commit.poison for commit in commits if commit.poison is not None]
     assert 25 < len(ill) < 100
-    assert {(one["kind"], one["consumer"]) for one in ill} == {("reject", "audit"), ("reject", "ledger")}
-    assert {one["heals_after"] for one in ill} == {1, 2, 3}
-    assert {len(one.groups) for one in commits} == {1, 2}
-    assert any(one.is_tried_before for one in commits)
-    assert any(one.has_savepoint for one in commits)
+    assert {(entry["kind"], entry["consumer"]) for entry in ill} == {("reject", "audit"), ("reject", "ledger")}
+    assert {entry["heals_after"] for entry in ill} == {1, 2, 3}
+    assert {len(commit.groups) for commit in commits} == {1, 2}
+    assert any(commit.is_tried_before for commit in commits)
+    assert any(commit.has_savepoint for commit in commits)
 
 
 def test_a_line_that_a_kill_cut_short_is_left_out_of_what_was_tried(tmp_path: Path) -> None:
@@ -155,7 +155,7 @@ def test_a_line_does_to_its_calls_what_it_is_told_until_it_is_mended(endpoint: f
             with contextlib.suppress(BotoCoreError, ClientError):
                 sqs.create_queue(QueueName=name)
             direct = boto3.client("sqs", endpoint_url=endpoint.url, region_name="us-east-1")
-            return any(name in one for one in direct.list_queues().get("QueueUrls", []))
+            return any(name in entry for entry in direct.list_queues().get("QueueUrls", []))
 
         assert made("before")
         lines.suffer("relay-0:endpoint", Kind.CUT)
@@ -213,11 +213,11 @@ def _judged(evidence: Evidence) -> Judgement:
 
 
 def _found(evidence: Evidence) -> set[tuple[Anomaly, str | None, str]]:
-    return {(one.anomaly, one.consumer, one.event_id) for one in _judged(evidence).violations}
+    return {(violation.anomaly, violation.consumer, violation.event_id) for violation in _judged(evidence).violations}
 
 
 def _without(evidence: Evidence, consumer: str, id_: str) -> Evidence:
-    return replace(evidence, done=[one for one in evidence.done if (one.consumer, one.event_id) != (consumer, id_)])
+    return replace(evidence, done=[done for done in evidence.done if (done.consumer, done.event_id) != (consumer, id_)])
 
 
 def _with(evidence: Evidence, *more: Done) -> Evidence:
@@ -285,7 +285,7 @@ def test_a_run_in_which_everything_is_right_is_valid() -> None:
         pytest.param(
             lambda right: replace(
                 right,
-                published=[replace(one, seq={1: 2, 2: 1}.get(one.seq, 3)) for one in right.published[:3]]
+                published=[replace(publish, seq={1: 2, 2: 1}.get(publish.seq, 3)) for publish in right.published[:3]]
                 + [right.published[3]],
             ),
             (Anomaly.MISNUMBERED, None, "a2"),
@@ -293,7 +293,11 @@ def test_a_run_in_which_everything_is_right_is_valid() -> None:
         ),
         pytest.param(
             lambda right: replace(
-                right, published=[replace(one, seq=one.seq + 1) if one.group == "b" else one for one in right.published]
+                right,
+                published=[
+                    replace(publish, seq=publish.seq + 1) if publish.group == "b" else publish
+                    for publish in right.published
+                ],
             ),
             (Anomaly.MISNUMBERED, None, "b1"),
             id="numbers with a hole",
@@ -316,7 +320,9 @@ def test_one_thing_that_is_wrong_is_found_and_nothing_else(
     """A judge that never objects proves nothing."""
     judgement = _judged(harm(_evidence()))
 
-    assert [(one.anomaly, one.consumer, one.event_id) for one in judgement.violations] == [expected]
+    assert [(violation.anomaly, violation.consumer, violation.event_id) for violation in judgement.violations] == [
+        expected
+    ]
     assert judgement.status is Status.INVALID
 
 
@@ -332,7 +338,7 @@ def test_what_an_inbox_lists_as_late_may_be_out_of_order_but_not_with_park_and_h
     assert _judged(late).violations == ()
     assert _judged(late).late_counts == {"audit": 1, "ledger": 0}
     assert _found(replace(_swapped(_evidence(), "ledger"), listed=listed)) == {(Anomaly.REORDERED, "ledger", "a2")}
-    others = [replace(one, seq=1, through=1) for one in listed]
+    others = [replace(item, seq=1, through=1) for item in listed]
     assert _found(replace(_swapped(_evidence(), "audit"), listed=others)) == {(Anomaly.REORDERED, "audit", "a2")}
 
 
@@ -375,7 +381,7 @@ def test_what_an_inbox_only_knows_to_be_missing_or_dead_is_lost_when_it_is_nowhe
 def test_events_of_one_transaction_are_in_the_order_they_were_added() -> None:
     """They were committed at one instant."""
     right = _evidence()
-    together = [replace(one, committed_at_us=1, position=place) for place, one in enumerate(right.committed)]
+    together = [replace(item, committed_at_us=1, position=place) for place, item in enumerate(right.committed)]
 
     assert _judged(replace(right, committed=together)).status is Status.VALID
 
@@ -406,11 +412,11 @@ def test_a_run_with_handlers_that_commit_by_themselves_is_invalid(emulated: loca
         report = Run(broken, emulated, started, tmp_path, print).work()
 
     assert report.judgement.status is Status.INVALID
-    assert {one.anomaly for one in report.judgement.violations} >= {Anomaly.DOOMED, Anomaly.DOUBLE}
+    assert {violation.anomaly for violation in report.judgement.violations} >= {Anomaly.DOOMED, Anomaly.DOUBLE}
 
 
 @pytest.mark.parametrize(
-    ("arguments", "code", "said"),
+    ("arguments", "code", "message"),
     [
         (["--plan", "--seed", "3"], 0, ""),
         (["--faults", "nonsense"], 3, "chaos: --faults is nonsense, allowed are kill"),
@@ -419,15 +425,15 @@ def test_a_run_with_handlers_that_commit_by_themselves_is_invalid(emulated: loca
     ],
 )
 def test_the_command_prints_its_plan_or_says_what_is_wrong(
-    arguments: list[str], code: int, said: str, tmp_path: Path
+    arguments: list[str], code: int, message: str, tmp_path: Path
 ) -> None:
     """0 done, 2 could not, 3 wrong usage; never a traceback."""
-    given = [one.format(folder=tmp_path) for one in arguments]
+    given = [argument.format(folder=tmp_path) for argument in arguments]
     ended = subprocess.run(
         [sys.executable, "-m", "tests.chaos", *given], capture_output=True, text=True, check=False, timeout=60
     )
 
     assert ended.returncode == code, ended.stderr
-    assert said in ended.stderr
+    assert message in ended.stderr
     assert "Traceback" not in ended.stderr
     assert ("kill" in ended.stdout) == (code == 0)

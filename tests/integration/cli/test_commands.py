@@ -70,10 +70,10 @@ def test_a_missing_comma_is_one_line(tmp_path: Path, command: list[str]) -> None
     wrong = tmp_path / "environments.py"
     wrong.write_text("ENVIRONMENTS = (\n    1\n    2\n)\n", encoding="utf-8")
 
-    code, said, printed = _refused(command, wrong)
+    code, text, printed = _refused(command, wrong)
 
     assert (code, printed) == (3, "")
-    assert said.partition(": ")[2] == (
+    assert text.partition(": ")[2] == (
         f"SyntaxError: invalid syntax. Perhaps you forgot a comma?; change it in {wrong}:2"
     )
 
@@ -94,12 +94,12 @@ def test_handlers_that_are_not_there_are_refused_at_synth(tmp_path: Path, module
     text = FILE.read_text(encoding="utf-8")
     wrong.write_text(text.replace('f"examples.services.{name}"', '"billing_handlers"'), encoding="utf-8")
 
-    code, said, printed = _refused(["app.py"], wrong)
+    code, message, printed = _refused(["app.py"], wrong)
 
     assert (code, printed) == (3, "")
-    assert said.startswith(f"app.py: Consumer('billing') in {wrong}: ")
-    assert reason in said
-    assert len(said.splitlines()) == 1
+    assert message.startswith(f"app.py: Consumer('billing') in {wrong}: ")
+    assert reason in message
+    assert len(message.splitlines()) == 1
 
 
 @pytest.mark.parametrize("target", ["deploy", "diff", "destroy", "load"])
@@ -187,10 +187,10 @@ def test_a_change_stopped_with_ctrl_c_says_so(tmp_path: Path, endpoint_url: str,
     eventually((tmp_path / "runs").exists, timeout_seconds=60, describe="cdk to be started")
 
     os.killpg(change.pid, signal.SIGINT)
-    _, said = change.communicate(timeout=60)
+    _, printed = change.communicate(timeout=60)
 
     assert change.returncode == 130
-    assert said.splitlines()[-1] == (
+    assert printed.splitlines()[-1] == (
         f"{action}: stopped; CloudFormation goes on with a change it has begun: see it end, then make diff"
     )
-    assert "Traceback" not in said
+    assert "Traceback" not in printed

@@ -153,7 +153,7 @@ def test_json_says_it_exactly(run: Run, hostile: str, command: tuple[str, ...]) 
 )
 def test_acts_and_refusals_are_a_line(run: Run, hostile: str, command: tuple[str, ...], code: int) -> None:
     """Which names what was given; it may have been copied from a list."""
-    given = [one.replace("HOSTILE", hostile) for one in command]
+    given = [name.replace("HOSTILE", hostile) for name in command]
 
     ended, out, err = run(*given)
 
@@ -162,7 +162,7 @@ def test_acts_and_refusals_are_a_line(run: Run, hostile: str, command: tuple[str
 
 
 def test_what_lies_in_a_dlq_is_shown(run: Run, harness: DlqHarness, database: Engine, hostile: str) -> None:
-    """Data, attributes and a body that is no envelope; why it died, where the inbox knows."""
+    """Data, attributes and a body that is not an envelope; why it died, where the inbox knows."""
     data = envelope("g", 1, data={"n": hostile})
     sent = harness.send(DEAD, data)
     known = inbox_tables.exceptions.update().values(group_id="g", seq=1, through=1, sqs_message_id=sent)
@@ -175,8 +175,8 @@ def test_what_lies_in_a_dlq_is_shown(run: Run, harness: DlqHarness, database: En
     assert f": {printable(hostile)}" in out
     assert f"no JSON {printable(hostile)}".replace("\\x1b", "").replace("\\x07", "") in out
 
-    said = json.loads(run("dlq", "inspect", "--json")[1])
-    first, second = (group["messages"][0] for group in said["groups"])
+    printed = json.loads(run("dlq", "inspect", "--json")[1])
+    first, second = (group["messages"][0] for group in printed["groups"])
     assert (first["data"], first["known"]["reason"]) == ({"n": hostile}, hostile)
     assert second["body"].startswith("no JSON ")
 

@@ -36,7 +36,7 @@ def aws(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Aws]:
     """Yield what runs `aws sqs …` and returns its exit code and what it printed, ids normalised."""
     log = tmp_path_factory.mktemp("localstack") / "localstack.log"
     with localstack.running(log=log) as running:
-        environment = {**localstack.pointed_at(running), "AWS_PAGER": ""}
+        environment = {**localstack.with_endpoint(running), "AWS_PAGER": ""}
 
         def run(*arguments: str) -> tuple[int, str]:
             ended = subprocess.run(
@@ -155,7 +155,7 @@ def test_a_dead_letter_is_moved_to_a_destination_at_a_rate(aws: Aws) -> None:
     )
     list_tasks = ("list-message-move-tasks", "--source-arn", f"{_ARN}:paid-dlq.fifo", "--max-results", "1")
     ended = eventually(
-        lambda: next((one for one in [aws(*list_tasks)] if "RUNNING" not in one[1]), None),
+        lambda: next((item for item in [aws(*list_tasks)] if "RUNNING" not in item[1]), None),
         timeout_seconds=60,
         describe="the move task to end",
     )

@@ -36,13 +36,13 @@ TOPICS = "test_fan_out.py::test_every_queue_gets_every_message_once"
 
 def _sound(action: str, url: str) -> Answer:
     """Answer what a test needs before it comes to its point."""
-    said: dict[str, dict[str, Any]] = {
+    found: dict[str, dict[str, Any]] = {
         "ListQueues": {},
         "CreateQueue": {"QueueUrl": f"{url}/000000000000/q.fifo"},
         "GetQueueAttributes": {"Attributes": {"QueueArn": "arn:aws:sqs:us-east-1:000000000000:q.fifo"}},
         "DeleteQueue": {},
     }
-    return (200, JSON, json.dumps(said[action])) if action in said else None
+    return (200, JSON, json.dumps(found[action])) if action in found else None
 
 
 @contextlib.contextmanager
@@ -54,16 +54,16 @@ def _serving(answer: Callable[[str, str], Answer]) -> Iterator[str]:
         def _answer(self) -> None:
             self.rfile.read(int(self.headers.get("Content-Length", 0)))
             action = self.headers.get("X-Amz-Target", "").rpartition(".")[2]
-            said = None if is_dead.is_set() else answer(action, url) if action else NOWHERE
-            if said is None:
+            found = None if is_dead.is_set() else answer(action, url) if action else NOWHERE
+            if found is None:
                 is_dead.set()
                 self.close_connection = True
                 return
-            self.send_response(said[0])
-            self.send_header("Content-Type", said[1])
-            self.send_header("Content-Length", str(len(said[2])))
+            self.send_response(found[0])
+            self.send_header("Content-Type", found[1])
+            self.send_header("Content-Length", str(len(found[2])))
             self.end_headers()
-            self.wfile.write(said[2].encode())
+            self.wfile.write(found[2].encode())
 
         do_GET = do_POST = _answer  # noqa: N815 (the names http.server calls)
 
@@ -86,9 +86,9 @@ def _run(url: str, folder: Path, *tests: str, more: tuple[str, ...] = ()) -> tup
     environment = localstack.Running(endpoint_url="", log=None).environment()
     plain = {name: value for name, value in os.environ.items() if not name.startswith(("AWS_", "SLUICE_"))}
     plain[loading.VARIABLE] = str(FILE)
-    asked = ["--endpoint-url", url, "--results", str(folder / "results.json"), *more]
+    arguments = ["--endpoint-url", url, "--results", str(folder / "results.json"), *more]
     ended = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", *asked, *(f"contract_tests/{test}" for test in tests)],
+        [sys.executable, "-m", "pytest", "-q", *arguments, *(f"contract_tests/{test}" for test in tests)],
         cwd=PROJECT,
         env=plain | {name: value for name, value in environment.items() if "ENDPOINT" not in name},
         capture_output=True,
@@ -184,9 +184,9 @@ def test_a_refusal_is_a_deviation_only_where_the_target_meant_it(
 def test_a_promise_that_holds_says_so(tmp_path: Path) -> None:
     """The way through, against the simulator: the run passes, with the time it took."""
     path = tmp_path / "results.json"
-    asked = ["--target", "simulator", "--results", str(path), f"contract_tests/{GROUPS}"]
+    arguments = ["--target", "simulator", "--results", str(path), f"contract_tests/{GROUPS}"]
     ended = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", *asked],
+        [sys.executable, "-m", "pytest", "-q", *arguments],
         cwd=PROJECT,
         capture_output=True,
         text=True,

@@ -37,7 +37,7 @@ def _contracts(running: localstack.Running, *arguments: str) -> tuple[int, str]:
     ended = subprocess.run(
         [sys.executable, "-m", "pytest", "--quiet", "-p", "no:cacheprovider", *arguments],
         cwd=PROJECT,
-        env=localstack.pointed_at(running),
+        env=localstack.with_endpoint(running),
         capture_output=True,
         text=True,
         timeout=280,
@@ -51,9 +51,9 @@ def _queue(sqs: Any, name: str, **attributes: str) -> str:
     return url
 
 
-def _told(sqs: Any, url: str) -> dict[str, str]:
-    told: dict[str, str] = sqs.get_queue_attributes(QueueUrl=url, AttributeNames=["All"])["Attributes"]
-    return told
+def _attributes(sqs: Any, url: str) -> dict[str, str]:
+    attributes: dict[str, str] = sqs.get_queue_attributes(QueueUrl=url, AttributeNames=["All"])["Attributes"]
+    return attributes
 
 
 def test_promises_are_held_against_queues_somebody_brings_and_these_stay_as_they_were(
@@ -62,18 +62,18 @@ def test_promises_are_held_against_queues_somebody_brings_and_these_stay_as_they
     """The example of docs/contract-tests.md: queue, DLQ and topic exist before, and afterwards, empty and unchanged."""
     sqs, sns = _client(running, "sqs"), _client(running, "sns")
     dlq = _queue(sqs, "mine-dlq.fifo")
-    policy = json.dumps({"deadLetterTargetArn": _told(sqs, dlq)["QueueArn"], "maxReceiveCount": 2})
+    policy = json.dumps({"deadLetterTargetArn": _attributes(sqs, dlq)["QueueArn"], "maxReceiveCount": 2})
     queue = _queue(sqs, "mine.fifo", RedrivePolicy=policy)
     topic = sns.create_topic(Name="mine.fifo", Attributes={"FifoTopic": "true"})["TopicArn"]
     raw = {"RawMessageDelivery": "true"}
-    sns.subscribe(TopicArn=topic, Protocol="sqs", Endpoint=_told(sqs, queue)["QueueArn"], Attributes=raw)
-    before = [_told(sqs, queue), _told(sqs, dlq), sns.get_topic_attributes(TopicArn=topic)["Attributes"]]
+    sns.subscribe(TopicArn=topic, Protocol="sqs", Endpoint=_attributes(sqs, queue)["QueueArn"], Attributes=raw)
+    before = [_attributes(sqs, queue), _attributes(sqs, dlq), sns.get_topic_attributes(TopicArn=topic)["Attributes"]]
 
     files = [f"contract_tests/test_{area}.py" for area in ("fifo_ordering", "dead_letters", "fan_out")]
     given = ("--queue-url", queue, "--dlq-url", dlq, "--topic-arn", topic)
     code, output = _contracts(running, *files, *given, "--endpoint-url", running.endpoint_url)
 
-    after = [_told(sqs, queue), _told(sqs, dlq), sns.get_topic_attributes(TopicArn=topic)["Attributes"]]
+    after = [_attributes(sqs, queue), _attributes(sqs, dlq), sns.get_topic_attributes(TopicArn=topic)["Attributes"]]
     assert code == 0, output
     assert f"given queue: {queue}; " in output
     # Six of order, two of a DLQ after two receives, five of a topic: one of them deviates here.
@@ -105,7 +105,7 @@ def test_a_topic_with_another_subscriber_is_refused(running: localstack.Running)
     queue, other = _queue(sqs, "one.fifo"), _queue(sqs, "other.fifo")
     topic = sns.create_topic(Name="shared.fifo", Attributes={"FifoTopic": "true"})["TopicArn"]
     for url in (queue, other):
-        sns.subscribe(TopicArn=topic, Protocol="sqs", Endpoint=_told(sqs, url)["QueueArn"])
+        sns.subscribe(TopicArn=topic, Protocol="sqs", Endpoint=_attributes(sqs, url)["QueueArn"])
 
     given = ("--queue-url", queue, "--topic-arn", topic)
     code, output = _contracts(running, "contract_tests", *given, "--endpoint-url", running.endpoint_url)
@@ -148,5 +148,5 @@ def test_the_binding_of_aws_waits_for_changes_and_leaves_nothing(
 
     assert waited_seconds == 62
     assert "QueueUrls" not in sqs.list_queues(QueueNamePrefix="ct-0123456789")
-    assert topic.arn not in [one["TopicArn"] for one in sns.list_topics()["Topics"]]
-    assert topic.arn not in [one["TopicArn"] for one in sns.list_subscriptions()["Subscriptions"]]
+    assert topic.arn not in [entry["TopicArn"] for entry in sns.list_topics()["Topics"]]
+    assert topic.arn not in [subscription["TopicArn"] for subscription in sns.list_subscriptions()["Subscriptions"]]

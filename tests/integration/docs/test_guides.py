@@ -74,7 +74,7 @@ def blocks(guide: str) -> list[Block]:
     for chapter in (GUIDES / guide).read_text(encoding="utf-8").split("\n## "):
         title = chapter.partition("\n")[0]
         for marks, language, inside in _BLOCK.findall(chapter):
-            marked = {what: said or None for what, said in _MARK.findall(marks)}
+            marked = {what: reason or None for what, reason in _MARK.findall(marks)}
             found.append(Block(title, marked, language, inside))
     return found
 
@@ -105,14 +105,14 @@ class Reader:
         process = _forked.Process(target=_run, args=(arguments, self._folder, self._variables, str(printed), declared))
         process.start()
         process.join(PATIENCE_SECONDS)
-        said, ended = printed.read_text(encoding="utf-8"), process.exitcode
+        output, ended = printed.read_text(encoding="utf-8"), process.exitcode
         if ended is None:
             process.kill()
             process.join()
-        assert ended is not None, f"{shlex.join(command)} did not end within {PATIENCE_SECONDS} s: {said}"
-        assert ended == exit_code, f"{shlex.join(command)} ended with {ended}: {said}"
+        assert ended is not None, f"{shlex.join(command)} did not end within {PATIENCE_SECONDS} s: {output}"
+        assert ended == exit_code, f"{shlex.join(command)} ended with {ended}: {output}"
         process.close()
-        return said
+        return output
 
 
 def _run(
@@ -164,7 +164,7 @@ def _place_an_order(reader: Reader) -> None:
     reader.run(["python", "-m", "sluice", "relay", "--until-empty"], declared={})
 
 
-GIVEN: Mapping[str, Callable[[Reader], None]] = {
+ENVIRONMENT_VARIABLES: Mapping[str, Callable[[Reader], None]] = {
     "an order is placed": _place_an_order,
     "number 2 of order-906 is lost": _lose_a_message,
 }
@@ -187,16 +187,16 @@ def reader(emulated: localstack.Running, tmp_path: Path) -> Iterator[Reader]:
         naming.undelivered_queue_name(LOCAL, billing): {},
         name: retention | {"VisibilityTimeout": "60", "RedrivePolicy": json.dumps(redrive)},
     }
-    urls = [sqs.create_queue(QueueName=one, Attributes=fifo | more)["QueueUrl"] for one, more in made.items()]
+    urls = [sqs.create_queue(QueueName=item, Attributes=fifo | more)["QueueUrl"] for item, more in made.items()]
     sns.subscribe(
         TopicArn=topic_arn,
         Protocol="sqs",
         Endpoint=naming.queue_arn(LOCAL, name, ACCOUNT),
         Attributes={"RawMessageDelivery": "true"},
     )
-    one = Reader(tmp_path, emulated.environment())
-    yield one
-    one.engine.dispose()
+    entry = Reader(tmp_path, emulated.environment())
+    yield entry
+    entry.engine.dispose()
     sns.delete_topic(TopicArn=topic_arn)
     for url in urls:
         sqs.delete_queue(QueueUrl=url)
@@ -221,7 +221,7 @@ def test_a_guides_commands_print_what_it_says(reader: Reader, guide: str, left_o
         if block.chapter in left_out:
             continue
         if (given := block.marks.get("given")) is not None:
-            GIVEN[given](reader)
+            ENVIRONMENT_VARIABLES[given](reader)
         if (name := block.marks.get("file")) is not None:
             reader.save(name, block.inside)
         if "run" in block.marks:

@@ -31,7 +31,7 @@ from tests.support.project import PROJECT
 
 pytestmark = pytest.mark.xdist_group("localstack")  # one at a time
 GONE_SECONDS = 10  # less than either grace: what needs SIGKILL to end is late
-UNASKED = ["sh", "-c", "echo the command ran"]
+UNREQUESTED = ["sh", "-c", "echo the command ran"]
 
 # Starts a second process in its group, says where LocalStack is, and how it was ended.
 WAITING = """
@@ -73,7 +73,7 @@ def start(tmp_path: Path) -> Iterator[Start]:
     """Yield what starts `python -m emulator` and does not wait for it; what a failed test leaves is killed."""
     started: list[subprocess.Popen[str]] = []
 
-    def start_one(*arguments: str) -> subprocess.Popen[str]:
+    def start_process(*arguments: str) -> subprocess.Popen[str]:
         process = subprocess.Popen(
             # A shell runs its background jobs, and so perhaps pytest, with SIGINT ignored, which would be inherited.
             ["env", "--default-signal=INT", sys.executable, "-m", "emulator", *arguments],
@@ -85,7 +85,7 @@ def start(tmp_path: Path) -> Iterator[Start]:
         started.append(process)
         return process
 
-    yield start_one
+    yield start_process
     for process in started:
         process.kill()
         process.wait()
@@ -192,10 +192,10 @@ sys.exit(7)
     ended = _emulator(tmp_path, "run", "--log", str(tmp_path / "localstack.log"), "--", sys.executable, "-c", program)
 
     assert (ended.returncode, ended.stderr) == (7, "")
-    said: dict[str, Any] = json.loads(ended.stdout)
-    endpoint_url = said["variables"]["AWS_ENDPOINT_URL"]
+    printed: dict[str, Any] = json.loads(ended.stdout)
+    endpoint_url = printed["variables"]["AWS_ENDPOINT_URL"]
     assert re.fullmatch(r"http://127\.0\.0\.1:\d+", endpoint_url)
-    assert said == {
+    assert printed == {
         "variables": {
             "AWS_ENDPOINT_URL": endpoint_url,
             "AWS_ENDPOINT_URL_S3": endpoint_url,
@@ -297,14 +297,14 @@ def test_up_listens_where_it_is_told_until_it_is_terminated(start: Start, tmp_pa
     port = localstack.free_port()
     log = tmp_path / "localstack.log"
     emulator = start("up", "--port", str(port), "--log", str(log))
-    said = [_line(emulator) for _ in range(12)]
+    found = [_line(emulator) for _ in range(12)]
     before = Counter(line[-1] for line in _processes(tmp_path).values())
 
     emulator.terminate()
     code = emulator.wait(timeout=GONE_SECONDS)
 
     assert before == {str(log): 1, "localstack.runtime.main": 2}
-    assert said == [
+    assert found == [
         f"LocalStack 4.14.0 at http://127.0.0.1:{port}, log in {log}. Ctrl-C stops it.\n",
         f"  export AWS_ENDPOINT_URL=http://127.0.0.1:{port}\n",
         f"  export AWS_ENDPOINT_URL_S3=http://127.0.0.1:{port}\n",
@@ -382,7 +382,7 @@ def test_a_port_taken_by_a_localstack_is_refused(shared: str, tmp_path: Path) ->
     """Exit code 2 and one line, which says how to use the one that runs; that one is left alone."""
     port = shared.removeprefix("http://127.0.0.1:")
 
-    ended = _emulator(tmp_path, "run", "--port", port, "--log", str(tmp_path / "localstack.log"), "--", *UNASKED)
+    ended = _emulator(tmp_path, "run", "--port", port, "--log", str(tmp_path / "localstack.log"), "--", *UNREQUESTED)
 
     assert (ended.returncode, ended.stdout, ended.stderr) == (
         2,
@@ -401,7 +401,7 @@ def test_a_port_taken_by_something_else_is_refused(tmp_path: Path, answer: bytes
     """Exit code 2 and one line, whatever it is that listens there."""
     with _stranger(answer) as port:
         ended = _emulator(
-            tmp_path, "run", "--port", str(port), "--log", str(tmp_path / "localstack.log"), "--", *UNASKED
+            tmp_path, "run", "--port", str(port), "--log", str(tmp_path / "localstack.log"), "--", *UNREQUESTED
         )
 
     assert (ended.returncode, ended.stdout, ended.stderr) == (
@@ -416,15 +416,15 @@ def test_a_port_taken_by_something_else_is_refused(tmp_path: Path, answer: bytes
 def test_attaching_to_something_that_is_no_localstack_is_refused(tmp_path: Path, answer: bytes | None) -> None:
     """Exit code 2 and one line, and the command is not run against it."""
     with _stranger(answer) as port:
-        ended = _emulator(tmp_path, "run", "--endpoint-url", f"http://127.0.0.1:{port}", "--", *UNASKED)
+        ended = _emulator(tmp_path, "run", "--endpoint-url", f"http://127.0.0.1:{port}", "--", *UNREQUESTED)
 
     url = f"http://127.0.0.1:{port}"
-    said = (
+    found = (
         f"nothing answers at {url} (timed out); start it with: make emulator"
         if answer is None
-        else f"{url} answers, but is no LocalStack; name another with --endpoint-url"
+        else f"{url} answers, but is not a LocalStack; name another with --endpoint-url"
     )
-    assert (ended.returncode, ended.stdout, ended.stderr) == (2, "", f"emulator: {said}\n")
+    assert (ended.returncode, ended.stdout, ended.stderr) == (2, "", f"emulator: {found}\n")
 
 
 def test_attaching_to_a_localstack_without_sqs_is_refused(tmp_path: Path) -> None:
@@ -432,7 +432,7 @@ def test_attaching_to_a_localstack_without_sqs_is_refused(tmp_path: Path) -> Non
     health = _http("200 OK", '{"services": {"sns": "running", "sqs": "disabled", "s3": "available"}}')
 
     with _stranger(health) as port:
-        ended = _emulator(tmp_path, "run", "--endpoint-url", f"http://127.0.0.1:{port}", "--", *UNASKED)
+        ended = _emulator(tmp_path, "run", "--endpoint-url", f"http://127.0.0.1:{port}", "--", *UNREQUESTED)
 
     assert (ended.returncode, ended.stdout, ended.stderr) == (
         2,
@@ -448,7 +448,7 @@ def test_attaching_where_nothing_answers_is_refused(tmp_path: Path, closed_port:
     """Exit code 2 and one line, which says how to start one."""
     endpoint_url = f"http://127.0.0.1:{closed_port}"
 
-    ended = _emulator(tmp_path, "run", "--endpoint-url", endpoint_url, "--", *UNASKED)
+    ended = _emulator(tmp_path, "run", "--endpoint-url", endpoint_url, "--", *UNREQUESTED)
 
     assert (ended.returncode, ended.stdout, ended.stderr) == (
         2,
@@ -479,7 +479,7 @@ def test_attaching_where_nothing_answers_is_refused(tmp_path: Path, closed_port:
 )
 def test_options_that_cannot_be_right_are_refused(tmp_path: Path, options: list[str], error: str) -> None:
     """Exit code 3 and one line; nothing is started, nothing is asked."""
-    ended = _emulator(tmp_path, "run", "--log", str(tmp_path / "localstack.log"), *options, "--", *UNASKED)
+    ended = _emulator(tmp_path, "run", "--log", str(tmp_path / "localstack.log"), *options, "--", *UNREQUESTED)
 
     assert (ended.returncode, ended.stdout, ended.stderr) == (3, "", f"emulator: {error}\n")
     assert list(tmp_path.iterdir()) == []
@@ -491,10 +491,10 @@ def test_options_that_cannot_be_right_are_refused(tmp_path: Path, options: list[
         (["--bogus"], "Error: No such option '--bogus'."),
         (["up", "--bogus"], "Error: No such option '--bogus'."),
         (
-            ["run", "--endpoint-url", "http://127.0.0.1:1", "--bogus", "--", *UNASKED],
+            ["run", "--endpoint-url", "http://127.0.0.1:1", "--bogus", "--", *UNREQUESTED],
             "Error: No such option '--bogus'.",
         ),
-        (["run", "--port", "http", "--", *UNASKED], "Error: Invalid value for '--port'"),
+        (["run", "--port", "http", "--", *UNREQUESTED], "Error: Invalid value for '--port'"),
         (["run"], "Error: Missing argument 'COMMAND...'."),
         (["down"], "Error: No such command 'down'."),
     ],

@@ -84,8 +84,8 @@ class _Side:
         try:
             answer = getattr(self.sqs, operation)(QueueUrl=self.urls[queue], **params)
         except ClientError as error:
-            said = error.response["Error"]["Message"]
-            return error.response["Error"]["Code"], said.replace(params.get("ReceiptHandle", "-"), "<handle>")
+            text = error.response["Error"]["Message"]
+            return error.response["Error"]["Code"], text.replace(params.get("ReceiptHandle", "-"), "<handle>")
         answer.pop("ResponseMetadata")
         if answer.get("Failed") == []:  # the model leaves out what is empty; no recording says which is AWS
             del answer["Failed"]
@@ -149,9 +149,9 @@ def _only_picks_differ(seen: Any, expected: Any) -> bool:
     ours, theirs = _by_group(expected), _by_group(seen)
     is_full = len(seen.get("Messages", [])) == len(expected.get("Messages", [])) > 0
     alike = all(
-        one == other
+        our == other
         for group in ours.keys() & theirs.keys()
-        for one, other in zip(ours[group], theirs[group], strict=False)
+        for our, other in zip(ours[group], theirs[group], strict=False)
     )
     return is_full and alike and ours != theirs
 
@@ -181,7 +181,8 @@ class _Programs(RuleBasedStateMachine):
         self._purged: set[str] = set()
 
     @initialize(
-        scope=st.sampled_from(sorted(_SCOPES)), is_window_short=st.integers(1, 5).map(lambda one_in: one_in == 5)
+        scope=st.sampled_from(sorted(_SCOPES)),
+        is_window_short=st.integers(1, 5).map(lambda one_of_each: one_of_each == 5),
     )
     def create_queues(self, scope: str, *, is_window_short: bool) -> None:
         """Create the queues on both sides."""
@@ -338,7 +339,7 @@ class _Programs(RuleBasedStateMachine):
 
     def _late(self) -> list[tuple[int, str, str]]:
         """Return the handles given back whose message is still there: what others get, nobody recorded."""
-        return [one for one in self._past if one[2] not in self._spent]
+        return [item for item in self._past if item[2] not in self._spent]
 
     def _alone(self) -> list[int]:
         groups = [(queue, group) for queue, _, group in self._held.values()]
@@ -352,13 +353,13 @@ class _Programs(RuleBasedStateMachine):
         self._sent.clear()
         self._both("purge_queue", "queue")
         self._held = {handle: held for handle, held in self._held.items() if held[0] != "queue"}
-        self._past = [one for one in self._past if one[1] != "queue"]
+        self._past = [item for item in self._past if item[1] != "queue"]
 
     @precondition(lambda self: not any(queue == "dlq" for queue, _, _ in self._held.values()))  # GAP-15
     @rule()
     def redrive(self) -> None:
         """Move all dead letters to another queue, and take them out of it."""
-        self._past = [one for one in self._past if one[1] != "dlq"]
+        self._past = [item for item in self._past if item[1] != "dlq"]
         seen, expected = (side.move() for side in self._sides)
         assert seen == expected
 

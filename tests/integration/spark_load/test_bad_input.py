@@ -127,7 +127,7 @@ def server(request: pytest.FixtureRequest) -> Iterator[tuple[type[_Answers], str
         (
             ["load", "run", "my profile.yaml"],
             3,
-            "sluice: profile 'my profile.yaml' is no name for a run, allowed are up to 40 letters, digits, hyphens",
+            "sluice: profile 'my profile.yaml' is not a name for a run, allowed are up to 40 letters, digits, hyphens",
         ),
         (["check", "/nowhere"], 2, "sluice: /nowhere is not there, allowed is a history's folder"),
         (["check", "/", "--queue", "a", "--env", "local"], 3, "sluice: --queue and --env are both given, allowed"),
@@ -243,12 +243,12 @@ def test_an_interrupted_run_leaves_no_verdict_and_no_process(deployed: localstac
     eventually(lambda: list(tmp_path.glob("*/board-*/start.json")), timeout_seconds=90, describe="the load to start")
 
     os.killpg(running.pid, signal.SIGINT)
-    _, said = running.communicate(timeout=60)
+    _, printed = running.communicate(timeout=60)
 
     assert running.returncode == 130
     (folder,) = tmp_path.iterdir()
-    assert said.endswith(f"sluice load resume {folder}\n")
-    assert "Traceback" not in said
+    assert printed.endswith(f"sluice load resume {folder}\n")
+    assert "Traceback" not in printed
     assert not (folder / "verdict.json").exists()
     eventually(lambda: _is_gone(running.pid), timeout_seconds=20, describe="the process group to be empty")
 

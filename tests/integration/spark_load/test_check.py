@@ -11,7 +11,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from sluice.errors import HistoryError
-from sluice.history.checker import Surroundings, Thresholds
+from sluice.history.checker import QueueContext, Thresholds
 from sluice.history.checker.verdict import Holding, Status, Verdict
 from sluice.history.events import Event, Kind, recording_detail
 from sluice.recorder.journal import SCHEMA, Journal
@@ -21,7 +21,7 @@ from spark_load.history.parquet_files import pieces, write
 from spark_load.judge import recording
 from spark_load.judge.groups import findings
 from spark_load.judge.judge import judge
-from spark_load.judge.recording import Queue
+from spark_load.judge.recording import RecordedQueue
 from spark_load.judge.screening import buckets
 from spark_load.judge.screening.buckets import clear
 from tests.support.anomalies import CASES
@@ -29,7 +29,8 @@ from tests.support.histories import EXPECTATION, QUEUES, RUN, sane
 
 pytestmark = pytest.mark.spark
 _KNOWN = {
-    name: Queue(visibility_timeout_seconds=30, dead_letter_queue=f"{name}-dlq", max_receive_count=3) for name in QUEUES
+    name: RecordedQueue(visibility_timeout_seconds=30, dead_letter_queue=f"{name}-dlq", max_receive_count=3)
+    for name in QUEUES
 }
 
 
@@ -47,7 +48,7 @@ _OF_JOURNAL = ("run", "worker", "task_attempt")
 
 
 def _held(verdict: Verdict) -> set[str]:
-    return {one.anomaly for one in verdict.properties if one.holding is Holding.HOLDS}
+    return {prop.anomaly for prop in verdict.properties if prop.holding is Holding.HOLDS}
 
 
 @pytest.mark.slow
@@ -74,7 +75,7 @@ def test_what_a_recording_shows_is_invalid_and_what_is_open_unknown(spark: Spark
     journal.write_bytes(journal.read_bytes()[:-600])
     unfinished = recording.check(spark, torn, _KNOWN, "endpoint")
 
-    assert (reordered.status, {one.anomaly for one in reordered.violations}) == (Status.INVALID, {"C1"})
+    assert (reordered.status, {violation.anomaly for violation in reordered.violations}) == (Status.INVALID, {"C1"})
     assert (missing.status, missing.unknowns) == (
         Status.UNKNOWN,
         (
@@ -90,18 +91,18 @@ def test_what_a_recording_shows_is_invalid_and_what_is_open_unknown(spark: Spark
 def test_what_nobody_asked_for_and_who_else_published_is_left_open(spark: SparkSession, tmp_path: Path) -> None:
     """Receives without their group are counted and named; a message from nowhere may be of another producer."""
     groupless = [e if e.kind == Kind.PUBLISHED else replace(e, message_group_id=None) for e in sane()]
-    unasked = recording.check(spark, _record(tmp_path / "unasked", groupless), _KNOWN, "endpoint")
+    unrequested = recording.check(spark, _record(tmp_path / "unasked", groupless), _KNOWN, "endpoint")
     elsewhere = [e for e in sane() if (e.kind, e.idx) != (Kind.PUBLISHED, 2)]
     place = _record(tmp_path / "elsewhere", elsewhere)
     alone = recording.check(spark, place, _KNOWN, "endpoint")
     among_others = recording.check(spark, place, _KNOWN, "endpoint", has_other_producers=True)
 
-    assert unasked.status is Status.UNKNOWN
-    assert unasked.unknowns[0].endswith(
+    assert unrequested.status is Status.UNKNOWN
+    assert unrequested.unknowns[0].endswith(
         " receive(s) and delete(s) are of messages whose group is not on record, and not judged; receive with"
         ' MessageSystemAttributeNames=["All"], and delete in the process that received'
     )
-    assert (alone.status, {one.anomaly for one in alone.violations}) == (Status.INVALID, {"A4"})
+    assert (alone.status, {violation.anomaly for violation in alone.violations}) == (Status.INVALID, {"A4"})
     assert (among_others.status, among_others.violations) == (Status.UNKNOWN, ())
     assert among_others.unknowns == ("group g1: 2 message(s) received whose publishing may not be on record",)
 
@@ -122,12 +123,14 @@ def test_what_came_while_a_move_task_began_is_left_open(
     verdict = recording.check(spark, _record(tmp_path, [*sane(), move]), _KNOWN, "endpoint")
 
     assert verdict.measures["suspect_groups"] == may_be_back
-    assert sum("may have come back to billing with a move task" in one for one in verdict.unknowns) == may_be_back
+    assert (
+        sum("may have come back to billing with a move task" in unknown for unknown in verdict.unknowns) == may_be_back
+    )
     assert verdict.status is (Status.UNKNOWN if may_be_back else Status.VALID)
 
 
 def test_what_is_no_history_is_refused_in_one_line(spark: SparkSession, tmp_path: Path) -> None:
-    """Another version, other columns, two runs, no event at all; and what is no Parquet."""
+    """Another version, other columns, two runs, no event at all; and what is not Parquet."""
 
     def parquet_files(name: str, table: pa.Table) -> Path:
         (tmp_path / name).mkdir()
@@ -142,36 +145,36 @@ def test_what_is_no_history_is_refused_in_one_line(spark: SparkSession, tmp_path
     garbled.mkdir()
     (garbled / "part.parquet").write_text("no", encoding="utf-8")
 
-    def said(place: Path) -> str:
+    def found(place: Path) -> str:
         with pytest.raises(HistoryError) as refused:
             recording.check(spark, place, _KNOWN, "endpoint")
         return str(refused.value).removeprefix(str(place))
 
-    assert said(parquet_files("newer", rows(replace(event, schema_version=2)))) == (
+    assert found(parquet_files("newer", rows(replace(event, schema_version=2)))) == (
         " is a history of version 2, allowed is 1; check it with the version of Sluice that wrote it"
     )
-    assert said(parquet_files("other", pa.table({"a": [1]}))) == (
+    assert found(parquet_files("other", pa.table({"a": [1]}))) == (
         " has other columns than a history of Sluice, version 1: 41 are missing, first 'schema_version';"
         " name another folder"
     )
-    assert said(parquet_files("two", rows(event, replace(event, run="s")))) == (
+    assert found(parquet_files("two", rows(event, replace(event, run="s")))) == (
         " is a history of 2 runs (r, s), allowed is one run; check each by itself"
     )
-    assert said(parquet_files("none", rows())) == (
+    assert found(parquet_files("none", rows())) == (
         " is a history without an event, allowed is one run; check each by itself"
     )
-    assert said(garbled) == " is no history of Sluice: part.parquet is no Parquet"
+    assert found(garbled) == " is not a history of Sluice: part.parquet is not Parquet"
     for damage in (_zeroed, _cut):
         place = parquet_files(damage.__name__, rows(*sane()))
         damage(place / "part.parquet")
-        assert said(place).startswith("/part.parquet cannot be read: ")
-        assert said(place).endswith("; copy it anew, or judge the journals it was made of")
+        assert found(place).startswith("/part.parquet cannot be read: ")
+        assert found(place).endswith("; copy it again, or judge the journals it was made of")
     for column in ("schema_version", "idx"):  # the first is read by Spark, the second in its Python tasks
         (tmp_path / column).mkdir()
         write([rows(*sane())], tmp_path / column, "part", 1)
         _flip_in(tmp_path / column / "part-000.parquet", column)
-        assert said(tmp_path / column).startswith("/part-000.parquet cannot be read: ")
-        assert "CRC checksum verification failed" in said(tmp_path / column)
+        assert found(tmp_path / column).startswith("/part-000.parquet cannot be read: ")
+        assert "CRC checksum verification failed" in found(tmp_path / column)
 
 
 def _chunk(path: Path, column: str) -> pq.ColumnChunkMetaData:
@@ -183,9 +186,9 @@ def _flip_in(path: Path, column: str) -> None:
     """Flip a bit of a column's last page: what is left is Parquet."""
     chunk = _chunk(path, column)
     begin = chunk.data_page_offset if chunk.dictionary_page_offset is None else chunk.dictionary_page_offset
-    said = bytearray(path.read_bytes())
-    said[begin + chunk.total_compressed_size - 1] ^= 1
-    path.write_bytes(said)
+    data = bytearray(path.read_bytes())
+    data[begin + chunk.total_compressed_size - 1] ^= 1
+    path.write_bytes(data)
 
 
 def _zeroed(path: Path) -> None:
@@ -197,8 +200,8 @@ def _zeroed(path: Path) -> None:
 
 def _cut(path: Path) -> None:
     """Leave bytes out in the middle, as a broken copy may: the end is there, and says that there is more."""
-    said = path.read_bytes()
-    path.write_bytes(said[:1_000] + said[-9_000:])
+    data = path.read_bytes()
+    path.write_bytes(data[:1_000] + data[-9_000:])
 
 
 def test_what_is_lawful_under_a_load_is_allowed_and_what_warms_up_not_measured(
@@ -221,15 +224,15 @@ def test_what_is_lawful_under_a_load_is_allowed_and_what_warms_up_not_measured(
         allowed={"C7": "two producers publish each group"},
     )
 
-    (found,) = [one for one in verdict.properties if one.anomaly == "C7"]
+    (found,) = [prop for prop in verdict.properties if prop.anomaly == "C7"]
     assert (found.holding, found.violation_count) == (Holding.ALLOWED, 1)
     assert (verdict.status, verdict.violations) == (Status.VALID, ())
     assert verdict.run["allowed"] == {"C7": "two producers publish each group"}
     assert verdict.measures["published"]["count"] == 2
     assert {of["received"]["count"] for of in verdict.measures["queues"].values()} == {2}
     assert verdict.measures["percentiles"] == "exact"
-    assert [one.partition(" was ")[0] for one in verdict.crossed] == [f"H3: latency in {queue}" for queue in QUEUES]
-    assert {one.partition(", ")[2] for one in verdict.crossed} == {"allowed are 0.001 s"}
+    assert [name.partition(" was ")[0] for name in verdict.crossed] == [f"H3: latency in {queue}" for queue in QUEUES]
+    assert {name.partition(", ")[2] for name in verdict.crossed} == {"allowed are 0.001 s"}
 
 
 def test_how_a_history_is_cut_changes_nothing(
@@ -255,9 +258,9 @@ def test_how_a_history_is_cut_changes_nothing(
         assert set(found.suspects) == set(again.suspects) == broken
         assert len(again.suspects) == len(broken)
         assert again.seen == found.seen
-        assert again.facts == found.facts
-    assert found.facts.counts["events"] == len(events)
-    shown = [findings(spark, place, broken, EXPECTATION, Surroundings()) for place in (whole, cut, settled)]
+        assert again.counts == found.counts
+    assert found.counts.counts["events"] == len(events)
+    shown = [findings(spark, place, broken, EXPECTATION, QueueContext()) for place in (whole, cut, settled)]
     assert set(shown[0].counts) == broken
     assert shown[0] == shown[1] == shown[2]
 
@@ -290,18 +293,18 @@ def test_buckets_that_are_none_are_noticed(spark: SparkSession, tmp_path: Path) 
     )
     paths = [tmp_path / f"e-{bucket:03d}.parquet" for bucket in range(2)]
     files = [(pq.read_table(path), pq.read_metadata(path).metadata) for path in paths]
-    for path, (table, _), (_, said) in zip(paths, files, reversed(files), strict=True):
+    for path, (table, _), (_, found) in zip(paths, files, reversed(files), strict=True):
         with pq.ParquetWriter(path, table.schema, store_schema=False) as writer:
             writer.write_table(table)
-            writer.add_key_value_metadata(said)
+            writer.add_key_value_metadata(found)
 
     with pytest.raises(HistoryError, match=r"e-00[01]\.parquet says that its message groups are of one bucket, and"):
         recording.check(spark, tmp_path, _KNOWN, "endpoint")
 
 
-def _write(path: Path, events: Sequence[Event], **said: Any) -> None:
+def _write(path: Path, events: Sequence[Event], **document: Any) -> None:
     path.parent.mkdir(exist_ok=True)
-    pq.write_table(_table(events), path, **said)
+    pq.write_table(_table(events), path, **document)
 
 
 def _table(events: Sequence[Event]) -> pa.Table:

@@ -73,7 +73,7 @@ def _variables(folder: Path) -> dict[str, str]:
 
 
 @contextmanager
-def process(folder: Path, name: str, command: list[str], *, says: str) -> Iterator[re.Match[str]]:
+def process(folder: Path, name: str, command: list[str], *, pattern: str) -> Iterator[re.Match[str]]:
     """Run a program of Spark's until the block ends; yield what it said when it was ready."""
     log = folder / name
     with log.open("wb") as output:
@@ -84,9 +84,9 @@ def process(folder: Path, name: str, command: list[str], *, says: str) -> Iterat
 
         def ready() -> list[re.Match[str]]:
             assert started.poll() is None, log.read_text()
-            return list(re.finditer(says, log.read_text()))
+            return list(re.finditer(pattern, log.read_text()))
 
-        yield eventually(ready, timeout_seconds=90, describe=f"{name} to say {says!r}")[0]
+        yield eventually(ready, timeout_seconds=90, describe=f"{name} to say {pattern!r}")[0]
     finally:
         os.killpg(started.pid, signal.SIGTERM)
         started.wait(30)
@@ -99,19 +99,19 @@ def standalone(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Standalone]
     own = [str(SPARK_HOME / "bin" / "spark-class")]
     loopback_only = ["--host", "127.0.0.1", "--webui-port", "0"]
     starting = [*own, f"{deploy}.master.Master", *loopback_only, "--port", "0"]
-    with process(folder, "master", starting, says=r"Starting Spark master at (spark://\S+)") as said:
-        master = said[1]
+    with process(folder, "master", starting, pattern=r"Starting Spark master at (spark://\S+)") as match:
+        master = match[1]
         working = [*own, f"{deploy}.worker.Worker", *loopback_only, "--cores", str(SLOTS), "--memory", "2g", master]
-        with process(folder, "worker", working, says="Successfully registered with master"):
+        with process(folder, "worker", working, pattern="Successfully registered with master"):
             yield Standalone(folder, master)
 
 
 @pytest.fixture
 def endpoint() -> Iterator[fake_aws.Endpoint]:
     """Yield queues of the local environment that are not LocalStack's."""
-    with fake_aws.running() as one:
-        one.deploy(environment("local"))
-        yield one
+    with fake_aws.running() as entry:
+        entry.deploy(environment("local"))
+        yield entry
 
 
 @pytest.fixture
@@ -121,11 +121,11 @@ def work(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def _ended(command: list[str], *, at: fake_aws.Endpoint, folder: Path, more: dict[str, str]) -> dict[str, Any]:
+def _ended(command: list[str], *, server: fake_aws.Endpoint, folder: Path, more: dict[str, str]) -> dict[str, Any]:
     """Run a command to its end and return the verdict it wrote, which is valid."""
     ended = subprocess.run(
         command,
-        env=_variables(folder) | {"AWS_ENDPOINT_URL": at.url} | more,
+        env=_variables(folder) | {"AWS_ENDPOINT_URL": server.url} | more,
         cwd=folder,
         capture_output=True,
         text=True,
@@ -134,8 +134,8 @@ def _ended(command: list[str], *, at: fake_aws.Endpoint, folder: Path, more: dic
     )
     assert ended.returncode == 0, ended.stdout + ended.stderr
     (written,) = (folder / "runs").glob("*/verdict.json")
-    said: dict[str, Any] = json.loads(written.read_text(encoding="utf-8"))
-    return said
+    found: dict[str, Any] = json.loads(written.read_text(encoding="utf-8"))
+    return found
 
 
 def _received(verdict: dict[str, Any]) -> dict[str, int]:
@@ -151,7 +151,7 @@ def test_a_standalone_cluster_runs_it(standalone: Standalone, endpoint: fake_aws
     """The executors are sent the code: nothing of the project is on their path."""
     command = [sys.executable, str(PROJECT / "load.py"), *RUN, "--master", standalone.master]
 
-    verdict = _ended(command, at=endpoint, folder=work, more={})
+    verdict = _ended(command, server=endpoint, folder=work, more={})
 
     assert (verdict["status"], _received(verdict)) == ("valid", EVERYTHING)
     assert list((standalone.folder / "work").glob("app-*/0/sluice_tasks.zip"))
@@ -163,7 +163,7 @@ def test_spark_submit_runs_it(standalone: Standalone, endpoint: fake_aws.Endpoin
     command = [str(SPARK_HOME / "bin" / "spark-submit"), "--master", standalone.master]
     command += ["--conf", "spark.task.maxFailures=1", str(PROJECT / "load.py"), *RUN]
 
-    verdict = _ended(command, at=endpoint, folder=work, more={})
+    verdict = _ended(command, server=endpoint, folder=work, more={})
 
     assert (verdict["status"], _received(verdict)) == ("valid", EVERYTHING)
 
@@ -181,13 +181,13 @@ def test_a_spark_connect_server_runs_it(standalone: Standalone, endpoint: fake_a
     }.items():
         serving += ["--conf", f"{name}={value}"]
     with process(
-        standalone.folder, "connect", [*serving, "spark-internal"], says=r"server started at: \S*:(\d+)"
-    ) as at:
+        standalone.folder, "connect", [*serving, "spark-internal"], pattern=r"server started at: \S*:(\d+)"
+    ) as match:
         verdict = _ended(
             [sys.executable, str(PROJECT / "load.py"), *RUN],
-            at=endpoint,
+            server=endpoint,
             folder=work,
-            more={"SPARK_REMOTE": f"sc://127.0.0.1:{at[1]}", "JAVA_HOME": "/nowhere"},
+            more={"SPARK_REMOTE": f"sc://127.0.0.1:{match[1]}", "JAVA_HOME": "/nowhere"},
         )
 
     assert (verdict["status"], _received(verdict)) == ("valid", EVERYTHING)
@@ -240,7 +240,7 @@ def test_a_cluster_that_runs_failed_tasks_again_is_refused(
 
 
 @pytest.mark.parametrize(
-    ("given", "said"),
+    ("given", "message"),
     [
         ({"master": "yarn"}, r"cluster is 'yarn', allowed is an address such as spark://host:7077"),
         ({"master": "spark://host"}, r"cluster is 'spark://host', allowed is an address such as spark://host:7077"),
@@ -248,9 +248,9 @@ def test_a_cluster_that_runs_failed_tasks_again_is_refused(
         ({"master": "spark://a:1", "remote": "sc://a:2"}, r"allowed is one of them"),
     ],
 )
-def test_an_address_that_is_none_is_refused(given: dict[str, str], said: str) -> None:
+def test_an_address_that_is_none_is_refused(given: dict[str, str], message: str) -> None:
     """The value seen and the value allowed."""
-    with pytest.raises(ConfigError, match=said):
+    with pytest.raises(ConfigError, match=message):
         spark_session.Cluster(**given)
 
 

@@ -34,12 +34,12 @@ TINY = profile.load("tiny")
 pytestmark = pytest.mark.spark
 
 
-def _nobody(_phase: str, _everyone: list[Progress]) -> None:
+def _nobody(_phase: str, _progress: list[Progress]) -> None:
     """Watch nothing."""
 
 
 @pytest.fixture
-def empty(deployed: localstack.Running) -> deployment.Site:
+def empty(deployed: localstack.Running) -> deployment.Deployment:
     """Return the deployed local environment, its queues purged."""
     return _emptied(deployed)
 
@@ -52,7 +52,7 @@ def honest(
     return _run(spark, _emptied(deployed), tmp_path_factory.mktemp("honest"))
 
 
-def _emptied(deployed: localstack.Running) -> deployment.Site:
+def _emptied(deployed: localstack.Running) -> deployment.Deployment:
     sqs = boto3.client("sqs", endpoint_url=deployed.endpoint_url)
     for url in sqs.list_queues(QueueNamePrefix="sluice-local")["QueueUrls"]:
         sqs.purge_queue(QueueUrl=url)
@@ -61,7 +61,7 @@ def _emptied(deployed: localstack.Running) -> deployment.Site:
 
 def _run(
     spark: SparkSession,
-    where: deployment.Site,
+    where: deployment.Deployment,
     runs: Path,
     *,
     named: profile.NamedProfile = TINY,
@@ -73,7 +73,7 @@ def _run(
         spark,
         folder=folder,
         environment=LOCAL,
-        site=where,
+        deployment=where,
         named=named,
         seed=7,
         target="localstack",
@@ -89,9 +89,9 @@ def test_an_honest_run_is_valid_and_exercises_what_it_claims(
     """Every judged property holds, everything arrived, and judging the stored history again says the same."""
     verdict, folder = honest[0], shutil.copytree(honest[1], tmp_path / honest[1].name)
 
-    said = json.loads((folder / report.VERDICT_FILE).read_text(encoding="utf-8"))
+    fields = json.loads((folder / report.VERDICT_FILE).read_text(encoding="utf-8"))
     assert (verdict.status, verdict.unknowns, verdict.violations) == (Status.VALID, (), ())
-    assert said == verdict.as_json()
+    assert fields == verdict.as_json()
     received = {queue: of["received"]["count"] for queue, of in verdict.measures["queues"].items()}
     assert received == {
         "sluice-local-billing.fifo": 320,
@@ -102,8 +102,8 @@ def test_an_honest_run_is_valid_and_exercises_what_it_claims(
     assert exercised >= {"A1", "A2", "A3", "A4", "A6", "A8", "B1", "B7", "B8", "C1", "C4", "C5", "C7", "D1", "D2", "D5"}
     assert exercised >= {"E1", "E2", "F2", "G1", "G2", "G3", "H7"}
     assert {p.anomaly for p in verdict.properties if p.holding is Holding.ALLOWED} == {"B5"}
-    assert set(said["run"]["known_deviations"]) == {"B5", "F6", "F8", "F11"}
-    assert driver.rejudge(spark, driver.find_stored(folder)).as_json() == said
+    assert set(fields["run"]["known_deviations"]) == {"B5", "F6", "F8", "F11"}
+    assert driver.rejudge(spark, driver.find_stored(folder)).as_json() == fields
 
 
 _BY_DEFAULT = "drop-messages"
@@ -113,12 +113,12 @@ _BY_DEFAULT = "drop-messages"
     "saboteur",
     [
         name if name == _BY_DEFAULT else pytest.param(name, marks=pytest.mark.slow)
-        for name, one in SABOTEURS.items()
-        if one.shows
+        for name, saboteur in SABOTEURS.items()
+        if saboteur.shows
     ],
 )
 def test_a_sabotaged_run_is_invalid_with_a_witness(
-    spark: SparkSession, empty: deployment.Site, tmp_path: Path, saboteur: str
+    spark: SparkSession, empty: deployment.Deployment, tmp_path: Path, saboteur: str
 ) -> None:
     """Each saboteur of the load test shows the anomaly it is there for."""
     verdict, _ = _run(spark, empty, tmp_path, saboteur=saboteur)
@@ -164,13 +164,13 @@ def test_a_damaged_history_is_unknown_never_valid_and_never_a_false_alarm(
 
 @pytest.mark.slow
 def test_a_run_that_did_not_drain_stays_unknown_when_judged_again(
-    spark: SparkSession, empty: deployment.Site, tmp_path: Path
+    spark: SparkSession, empty: deployment.Deployment, tmp_path: Path
 ) -> None:
     """Somebody holds a message: nothing moves any more. What went wrong while it ran is kept with the run."""
     hurried = replace(TINY, profile=replace(TINY.profile, duration_seconds=2, drain_timeout_seconds=3))
     held: list[object] = []
 
-    def hold(phase: str, _everyone: list[Progress]) -> None:
+    def hold(phase: str, _progress: list[Progress]) -> None:
         if phase == "publishing" and not held:
             url = empty.queue_urls["sluice-local-billing.fifo"]
             held.extend(empty.client("sqs").receive_message(QueueUrl=url, VisibilityTimeout=600).get("Messages", []))
@@ -186,7 +186,7 @@ def test_a_run_that_did_not_drain_stays_unknown_when_judged_again(
 
 @pytest.mark.slow
 def test_large_messages_are_published_in_calls_that_can_hold_them(
-    spark: SparkSession, empty: deployment.Site, tmp_path: Path
+    spark: SparkSession, empty: deployment.Deployment, tmp_path: Path
 ) -> None:
     """Ten messages of 60,000 bytes do not fit into one PublishBatch."""
     large = replace(
@@ -200,13 +200,13 @@ def test_large_messages_are_published_in_calls_that_can_hold_them(
 
 @pytest.mark.slow
 def test_a_strangers_message_is_left_alone_and_makes_the_verdict_unknown(
-    spark: SparkSession, empty: deployment.Site, tmp_path: Path
+    spark: SparkSession, empty: deployment.Deployment, tmp_path: Path
 ) -> None:
     """Somebody else uses a queue meanwhile: nothing of theirs is deleted, and nothing missing is called lost."""
     url = empty.queue_urls["sluice-local-billing.fifo"]
     sqs = empty.client("sqs")
 
-    def intrude(phase: str, _everyone: list[Progress]) -> None:
+    def intrude(phase: str, _progress: list[Progress]) -> None:
         if phase == "publishing":
             sqs.send_message(
                 QueueUrl=url,
@@ -227,7 +227,7 @@ def test_a_strangers_message_is_left_alone_and_makes_the_verdict_unknown(
 
 @pytest.mark.slow
 def test_a_generator_that_is_late_makes_the_verdict_unknown(
-    spark: SparkSession, empty: deployment.Site, tmp_path: Path
+    spark: SparkSession, empty: deployment.Deployment, tmp_path: Path
 ) -> None:
     """With a lateness budget no machine can keep, nothing else being wrong, H7 says so."""
     strict = replace(TINY, profile=replace(TINY.profile, lateness_budget_seconds=1e-6, duration_seconds=2))
@@ -242,7 +242,7 @@ def test_a_generator_that_is_late_makes_the_verdict_unknown(
 
 @pytest.mark.slow
 def test_an_endpoint_that_goes_away_makes_the_verdict_unknown(
-    spark: SparkSession, empty: deployment.Site, tmp_path: Path
+    spark: SparkSession, empty: deployment.Deployment, tmp_path: Path
 ) -> None:
     """Every call fails; the run ends in its bounds, and nothing is called valid or lost."""
     gone = replace(empty, endpoint_url="http://127.0.0.1:9")
@@ -257,7 +257,7 @@ def test_an_endpoint_that_goes_away_makes_the_verdict_unknown(
     assert why.endswith(" calls failed with EndpointConnectionError)")
 
 
-def test_queues_that_are_not_empty_are_refused(empty: deployment.Site) -> None:
+def test_queues_that_are_not_empty_are_refused(empty: deployment.Deployment) -> None:
     """Somebody's message is in the way; the load test says where, and touches nothing."""
     url = empty.queue_urls["sluice-local-billing.fifo"]
     sqs = empty.client("sqs")
@@ -280,7 +280,7 @@ def _journal(folder: Path) -> Journal:
     return Journal(folder, "r-0", common={"run": "r", "worker": "r-0"})
 
 
-def test_the_recorder_writes_down_what_happened(empty: deployment.Site, tmp_path: Path) -> None:
+def test_the_recorder_writes_down_what_happened(empty: deployment.Deployment, tmp_path: Path) -> None:
     """Publish, receive, a refused delete, a delete: one event each, with ids, times and outcomes."""
     sns, sqs = empty.client("sns"), empty.client("sqs")
     url = empty.queue_urls["sluice-local-audit.fifo"]
@@ -332,7 +332,9 @@ def test_the_recorder_writes_down_what_happened(empty: deployment.Site, tmp_path
     assert times == sorted(times, key=lambda t: t or 0)
 
 
-def test_a_call_that_never_left_is_a_failure_and_a_lost_answer_is_not(empty: deployment.Site, tmp_path: Path) -> None:
+def test_a_call_that_never_left_is_a_failure_and_a_lost_answer_is_not(
+    empty: deployment.Deployment, tmp_path: Path
+) -> None:
     """Nobody listens: certainly no effect. Nobody answers in time: nobody knows."""
     unreachable = replace(empty, endpoint_url="http://127.0.0.1:9").client("sns")
     with socket.create_server(("127.0.0.1", 0)) as mute, _journal(tmp_path) as journal:
@@ -372,5 +374,5 @@ def test_a_file_that_is_no_journal_is_refused(tmp_path: Path) -> None:
     stranger = tmp_path / "stranger.arrows"
     stranger.write_bytes(b"not arrow at all")
 
-    with pytest.raises(HistoryError, match=r"stranger\.arrows is no journal of Sluice"):
+    with pytest.raises(HistoryError, match=r"stranger\.arrows is not a journal of Sluice"):
         read_journal(stranger)

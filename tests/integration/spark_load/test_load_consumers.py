@@ -58,13 +58,13 @@ stuck_seconds_max: 300
 OF_DEAD_LETTERS = {"F1", "F2", "F3", "F4", "F5", "F6", "F7", "F8", "F9", "F10", "F11", "F12"}
 
 
-def _nobody(_phase: str, _everyone: list[Progress]) -> None:
+def _nobody(_phase: str, _progress: list[Progress]) -> None:
     """Watch nothing."""
 
 
 def _run(
     spark: SparkSession,
-    where: deployment.Site,
+    where: deployment.Deployment,
     runs: Path,
     load: profile.Profile,
     *,
@@ -77,7 +77,7 @@ def _run(
         spark,
         folder=folder,
         environment=LOCAL,
-        site=where,
+        deployment=where,
         named=profile.NamedProfile("shape", load),
         seed=seed,
         target=target,
@@ -88,19 +88,19 @@ def _run(
 
 
 def _of(verdict: Verdict, *holdings: Holding) -> set[str]:
-    return {one.anomaly for one in verdict.properties if one.holding in holdings}
+    return {prop.anomaly for prop in verdict.properties if prop.holding in holdings}
 
 
 @pytest.fixture
 def endpoint() -> Iterator[fake_aws.Endpoint]:
     """Yield queues that do what AWS documents."""
-    with fake_aws.running() as one:
-        one.deploy(LOCAL)
-        yield one
+    with fake_aws.running() as entry:
+        entry.deploy(LOCAL)
+        yield entry
 
 
 @pytest.fixture
-def empty(deployed: localstack.Running) -> deployment.Site:
+def empty(deployed: localstack.Running) -> deployment.Deployment:
     """Return the deployed local environment, its queues purged."""
     sqs = boto3.client("sqs", endpoint_url=deployed.endpoint_url)
     for url in sqs.list_queues(QueueNamePrefix="sluice-local")["QueueUrls"]:
@@ -124,7 +124,7 @@ def test_failures_crashes_poison_and_their_way_back_are_exercised_and_valid(
     where = deployment.find(LOCAL, endpoint_url=endpoint.url)
     phases: list[str] = []
 
-    def watch(phase: str, _everyone: list[Progress]) -> None:
+    def watch(phase: str, _progress: list[Progress]) -> None:
         if phases[-1:] != [phase]:
             phases.append(phase)
 
@@ -148,7 +148,9 @@ def test_failures_crashes_poison_and_their_way_back_are_exercised_and_valid(
 
 
 @pytest.mark.slow
-def test_on_localstack_exactly_its_known_gaps_show(spark: SparkSession, empty: deployment.Site, tmp_path: Path) -> None:
+def test_on_localstack_exactly_its_known_gaps_show(
+    spark: SparkSession, empty: deployment.Deployment, tmp_path: Path
+) -> None:
     """Topics do not deduplicate, dead letters keep their ids, and what comes back in the window is lost: no more."""
     verdict, _ = _run(spark, empty, tmp_path, ROUGH)
 
@@ -158,7 +160,7 @@ def test_on_localstack_exactly_its_known_gaps_show(spark: SparkSession, empty: d
 
 
 @pytest.mark.slow
-def test_the_real_worker_consumes_a_load(spark: SparkSession, empty: deployment.Site, tmp_path: Path) -> None:
+def test_the_real_worker_consumes_a_load(spark: SparkSession, empty: deployment.Deployment, tmp_path: Path) -> None:
     """Its journals are judged with the others: each effect once and in order, and each worker's recorder finished."""
     load = replace(profile.load("tiny").profile, consumer="worker", drain_timeout_seconds=20)
 
@@ -174,7 +176,7 @@ def test_the_real_worker_consumes_a_load(spark: SparkSession, empty: deployment.
 
 @pytest.mark.slow
 def test_a_backlog_is_drained_when_its_consumers_come(
-    spark: SparkSession, empty: deployment.Site, tmp_path: Path
+    spark: SparkSession, empty: deployment.Deployment, tmp_path: Path
 ) -> None:
     """They come eight seconds late: nothing is received before, and all of it after."""
     load = replace(
@@ -193,7 +195,7 @@ def test_a_backlog_is_drained_when_its_consumers_come(
 
 @pytest.mark.slow
 def test_a_hot_group_is_served_in_order_by_slow_consumers(
-    spark: SparkSession, empty: deployment.Site, tmp_path: Path
+    spark: SparkSession, empty: deployment.Deployment, tmp_path: Path
 ) -> None:
     """Three groups, one with three quarters of everything: answers hold several of it, and a handler takes its time."""
     load = replace(
@@ -235,7 +237,7 @@ def test_ctrl_c_ends_the_tasks_and_says_how_to_judge(endpoint: fake_aws.Endpoint
         where = eventually(folder, timeout_seconds=240, describe="the load to begin")
         assert where is not None
         running.send_signal(signal.SIGINT)
-        _, said = running.communicate(timeout=120)
+        _, printed = running.communicate(timeout=120)
     finally:
         running.kill()
     judged = subprocess.run(
@@ -243,7 +245,7 @@ def test_ctrl_c_ends_the_tasks_and_says_how_to_judge(endpoint: fake_aws.Endpoint
     )
 
     assert running.returncode == 130
-    assert f"sluice check {where}" in said
+    assert f"sluice check {where}" in printed
     kinds = {path.name: read_journal(path).column("kind").to_pylist() for path in (where / "journals").iterdir()}
     assert {name for name, of in kinds.items() if of[-1] != "closed"} == {"driver-0-0.arrows"}
     assert judged.returncode == 2

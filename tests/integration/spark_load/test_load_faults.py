@@ -61,9 +61,9 @@ BRIEF = profile.NamedProfile("brief", profile.parse(PROFILE, source="brief"))
 @pytest.fixture
 def endpoint() -> Iterator[fake_aws.Endpoint]:
     """Yield queues that can be made to fail."""
-    with fake_aws.running() as one:
-        one.deploy(LOCAL)
-        yield one
+    with fake_aws.running() as entry:
+        entry.deploy(LOCAL)
+        yield entry
 
 
 # --- one task of each kind, without Spark ----------------------------------------------------------------------------
@@ -79,11 +79,11 @@ payload_bytes: 64
 MESSAGES = 300 + 20  # with the end markers
 
 
-def _run_of(folder: Path, where: deployment.Site, text: str = QUICK) -> Run:
+def _run_of(folder: Path, where: deployment.Deployment, text: str = QUICK) -> Run:
     return Run(
         id="r",
         folder=folder,
-        site=where,
+        deployment=where,
         plan=Plan(profile.parse(text, source="quick"), seed=7),
         clock_id=clock_id(),
         clock_offset_us=wall_minus_monotonic_us(),
@@ -92,12 +92,12 @@ def _run_of(folder: Path, where: deployment.Site, text: str = QUICK) -> Run:
 
 def _publish(run: Run) -> Progress:
     """Publish the whole plan from now on, as a task does."""
-    run.board(SystemClock(run.clock_offset_us)).start(SystemClock(run.clock_offset_us).now_us())
+    run.coordinator(SystemClock(run.clock_offset_us)).start(SystemClock(run.clock_offset_us).now_us())
     rows = run.plan.batch(np.arange(run.plan.row_count)).sort_by([("offset_us", "ascending")])
     return job.publish_share(run, iter([rows]))
 
 
-def told(value: int | None) -> int:
+def printed_lines(value: int | None) -> int:
     """Return what an event says, which it has to."""
     assert value is not None
     return value
@@ -128,7 +128,7 @@ def test_half_the_calls_throttled_costs_time_and_nothing_else(endpoint: fake_aws
     assert {event.error for event in refused} == {"ThrottlingException"}
     in_order = sorted(acknowledged, key=lambda event: event.invoked_at_us or 0)
     for group in {event.message_group_id for event in in_order}:
-        idxs = [told(event.idx) for event in in_order if event.message_group_id == group]
+        idxs = [printed_lines(event.idx) for event in in_order if event.message_group_id == group]
         sent = [idx for idx in idxs if idx >= 0]
         assert sent == sorted(sent)
 
@@ -146,8 +146,12 @@ def test_a_stall_is_seen_by_every_message_that_was_due_in_it(endpoint: fake_aws.
     endpoint.fault = stall
     with ThreadPoolExecutor(1) as pool:
         publishing = pool.submit(_publish, run)
-        board = run.board(SystemClock())
-        eventually(lambda: any(one.done > 50 for one in board.everyone()), timeout_seconds=20, describe="a beginning")
+        coordinator = run.coordinator(SystemClock())
+        eventually(
+            lambda: any(task.done > 50 for task in coordinator.all_progress()),
+            timeout_seconds=20,
+            describe="a beginning",
+        )
         began_us = SystemClock(run.clock_offset_us).now_us()
         begun.set()
         eventually(
@@ -158,7 +162,9 @@ def test_a_stall_is_seen_by_every_message_that_was_due_in_it(endpoint: fake_aws.
         go_on.set()
         publishing.result(timeout=20)
 
-    waited_us = [told(event.responded_at_us) - told(event.intended_at_us) for event in _published(run)]
+    waited_us = [
+        printed_lines(event.responded_at_us) - printed_lines(event.intended_at_us) for event in _published(run)
+    ]
     assert sum(waited > 300_000 for waited in waited_us) >= 40
     assert max(waited_us) > 550_000
 
@@ -168,18 +174,18 @@ def test_a_full_disk_ends_a_publisher_and_keeps_what_was_written(endpoint: fake_
     where = deployment.find(LOCAL, endpoint_url=endpoint.url)
     run = _run_of(tmp_path, where)
     with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool:
-        ended = pool.submit(_in_a_small_place, run).result(timeout=60)
+        ended = pool.submit(_on_a_small_disk, run).result(timeout=60)
 
     events = _published(run)
-    asked = {"QueueUrl": next(iter(where.queue_urls.values())), "AttributeNames": ["ApproximateNumberOfMessages"]}
-    arrived = int(where.client("sqs").get_queue_attributes(**asked)["Attributes"]["ApproximateNumberOfMessages"])
+    request = {"QueueUrl": next(iter(where.queue_urls.values())), "AttributeNames": ["ApproximateNumberOfMessages"]}
+    arrived = int(where.client("sqs").get_queue_attributes(**request)["Attributes"]["ApproximateNumberOfMessages"])
     assert ended.startswith(f"cannot write {run.journals / 'publish-0-0.arrows'} (File too large); what was written")
     assert 0 < len(events) < MESSAGES
     assert [event for event in _events(run, "publish-0") if event.kind == Kind.CLOSED] == []
     assert 0 < arrived <= len({(event.message_group_id, event.idx) for event in events})
 
 
-def _in_a_small_place(run: Run) -> str:
+def _on_a_small_disk(run: Run) -> str:
     resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000))
     try:
         _publish(run)
@@ -267,7 +273,7 @@ def test_a_publisher_with_nothing_left_keeps_a_journal_too(
     run = replace(_run_of(tmp_path, deployment.find(LOCAL, endpoint_url=endpoint.url), text), attempt=1)
     _broken(run, {0: ("ok", 10), 1: ("ok", 10), -1: ("ok", 10)})
     clock = SystemClock(run.clock_offset_us)
-    run.board(clock).start(clock.now_us())
+    run.coordinator(clock).start(clock.now_us())
     resume.read(spark, run)
 
     ended = job.publish(spark, run, resume.left(spark, run, job.plan_rows(spark, run))).collect()
@@ -282,7 +288,7 @@ def test_a_run_that_broke_before_anything_was_recorded_is_not_gone_on_with(
     """There is nothing to go on with."""
     run = replace(_run_of(tmp_path, deployment.find(LOCAL, endpoint_url=endpoint.url)), attempt=1)
 
-    with pytest.raises(ConfigError, match="broke before anything was recorded; run it anew"):
+    with pytest.raises(ConfigError, match="broke before anything was recorded; run it again"):
         resume.end_tasks(run, SystemClock())
 
 
@@ -293,26 +299,26 @@ def test_tasks_a_dead_driver_left_behind_are_told_to_end(endpoint: fake_aws.Endp
 
     resume.end_tasks(replace(broken, attempt=1), SystemClock())
 
-    assert broken.board(SystemClock()).is_stopped()
-    assert not replace(broken, attempt=1).board(SystemClock()).is_stopped()
+    assert broken.coordinator(SystemClock()).is_stopped()
+    assert not replace(broken, attempt=1).coordinator(SystemClock()).is_stopped()
 
 
 DAY_US = 86_400 * 1_000_000
 
 
 @pytest.mark.parametrize(
-    ("phases", "days", "said"),
+    ("phases", "days", "message"),
     [
-        ({"warming up"}, 0, "the run broke before its load began, and there is nothing to go on with; run it anew"),
+        ({"warming up"}, 0, "the run broke before its load began, so there is nothing to resume; run it again"),
         ({"publishing", "redrive"}, 0, "the run broke while dead letters were brought back, and nobody knows which"),
         ({"publishing"}, 5, r"the run began 5.0 days ago, and its queues keep messages for 4.0: what it left there"),
     ],
 )
-def test_a_run_that_cannot_end_well_is_not_gone_on_with(phases: set[str], days: int, said: str) -> None:
+def test_a_run_that_cannot_end_well_is_not_gone_on_with(phases: set[str], days: int, message: str) -> None:
     """It says why, before anything is sent."""
     done = resume.Done(began_at_us=0, phases=frozenset(phases), deleted={}, ended={})
 
-    with pytest.raises(ConfigError, match=said):
+    with pytest.raises(ConfigError, match=message):
         resume.check_time(done, LOCAL, days * DAY_US)
 
 
@@ -326,22 +332,22 @@ DESCRIBED = {
 
 
 @pytest.mark.parametrize(
-    ("described", "status", "said"),
+    ("described", "status", "message"),
     [
-        ({}, "valid", "was finished and is valid, allowed is a run that broke; run it anew"),
-        ({}, "invalid", "was finished and is invalid, allowed is a run that broke; run it anew"),
+        ({}, "valid", "was finished and is valid, allowed is a run that broke; run it again"),
+        ({}, "invalid", "was finished and is invalid, allowed is a run that broke; run it again"),
         ({"profile": {"consumer": "worker"}}, "unknown", "the consumer of .* is 'worker', allowed is 'raw'"),
         ({"clock": {"id": "another", "offset_us": 0}}, "unknown", "began on another machine, or before this one was"),
         ({"topic_arn": "arn:aws:sns:us-east-1:1:t"}, "unknown", r"loaded arn:aws:sns:us-east-1:1:t, and here is arn"),
     ],
 )
 def test_a_run_that_did_not_break_or_was_elsewhere_is_not_gone_on_with(
-    endpoint: fake_aws.Endpoint, tmp_path: Path, described: dict[str, Any], status: str, said: str
+    endpoint: fake_aws.Endpoint, tmp_path: Path, described: dict[str, Any], status: str, message: str
 ) -> None:
     """Its result would be lost, or its messages are not here."""
     (tmp_path / "verdict.json").write_text(json.dumps({"status": status}), encoding="utf-8")
 
-    with pytest.raises(ConfigError, match=said):
+    with pytest.raises(ConfigError, match=message):
         resume.check_broken(DESCRIBED | described, tmp_path, deployment.find(LOCAL, endpoint_url=endpoint.url))
 
 
@@ -399,8 +405,8 @@ class Shell:
     def end(self, *arguments: str) -> tuple[int, str]:
         """Run a command to its end; return its exit code and what it said."""
         with self.begin(*arguments) as running:
-            said, _ = running.communicate(timeout=COMMAND_SECONDS_MAX)
-        return running.returncode, said
+            output, _ = running.communicate(timeout=COMMAND_SECONDS_MAX)
+        return running.returncode, output
 
     @property
     def run(self) -> Path:
@@ -410,13 +416,13 @@ class Shell:
 
     def verdict(self) -> dict[str, Any]:
         """Return what was written of it."""
-        said: dict[str, Any] = json.loads((self.run / "verdict.json").read_text(encoding="utf-8"))
-        return said
+        found: dict[str, Any] = json.loads((self.run / "verdict.json").read_text(encoding="utf-8"))
+        return found
 
     def published(self) -> int:
         """Return how many publishes its first attempt says were acknowledged."""
-        said = list((self.folder / "runs").glob("*/board-0/task-publish-0.json"))
-        return int(json.loads(said[0].read_text(encoding="utf-8"))["done"]) if said else 0
+        found = list((self.folder / "runs").glob("*/board-0/task-publish-0.json"))
+        return int(json.loads(found[0].read_text(encoding="utf-8"))["done"]) if found else 0
 
 
 @pytest.fixture
@@ -451,14 +457,18 @@ def test_a_killed_driver_leaves_an_unknown_run_that_goes_on_and_ends_valid(shell
 
 
 def _load(
-    spark: SparkSession, where: deployment.Site, runs: Path, watch: driver.Watch, named: profile.NamedProfile = BRIEF
+    spark: SparkSession,
+    where: deployment.Deployment,
+    runs: Path,
+    watch: driver.Watch,
+    named: profile.NamedProfile = BRIEF,
 ) -> tuple[Verdict, driver.Stored]:
     folder = driver.make_folder(runs, LOCAL, named.name, SystemClock())
     verdict = driver.run_load(
         spark,
         folder=folder,
         environment=LOCAL,
-        site=where,
+        deployment=where,
         named=named,
         seed=7,
         target="endpoint",
@@ -468,8 +478,8 @@ def _load(
     return verdict, driver.find_stored(folder)
 
 
-def _go_on(spark: SparkSession, stored: driver.Stored, where: deployment.Site) -> Verdict:
-    return driver.resume_load(spark, stored, environment=LOCAL, site=where, watch=lambda _phase, _everyone: None)
+def _go_on(spark: SparkSession, stored: driver.Stored, where: deployment.Deployment) -> Verdict:
+    return driver.resume_load(spark, stored, environment=LOCAL, deployment=where, watch=lambda _phase, _progress: None)
 
 
 def _writer_of(journal: Path) -> int:
@@ -493,8 +503,8 @@ def test_a_killed_task_is_unknown_and_the_run_goes_on_and_ends_valid(
     where = deployment.find(LOCAL, endpoint_url=endpoint.url)
     killed: list[int] = []
 
-    def kill(_phase: str, everyone: list[Progress]) -> None:
-        if not killed and sum(one.done for one in everyone if one.role == "publish") > 150:
+    def kill(_phase: str, values: list[Progress]) -> None:
+        if not killed and sum(entry.done for entry in values if entry.role == "publish") > 150:
             (journal,) = tmp_path.glob(f"*/journals/{task}-0.arrows")
             killed.append(_writer_of(journal))
             os.kill(killed[0], signal.SIGKILL)
@@ -535,16 +545,18 @@ def test_a_consumer_killed_in_the_midst_of_a_call_is_unknown_and_the_run_goes_on
         is_last = called == operation and params["QueueUrl"] in doomed and not held
         answered = answer(service, called, params) if is_done or not is_last else {}
         found = [] if isinstance(answered, Refusal) else answered.get("Messages", [])
-        held_now = [one["MessageId"] for one in found] or [one["ReceiptHandle"] for one in params.get("Entries", [])]
+        held_now = [entry["MessageId"] for entry in found] or [
+            entry["ReceiptHandle"] for entry in params.get("Entries", [])
+        ]
         if is_last and held_now:
             held.extend(held_now)
             (journal,) = tmp_path.glob("*/journals/consume-1-0.arrows")
             os.kill(_writer_of(journal), signal.SIGKILL)
         return answered
 
-    def doom(_phase: str, everyone: list[Progress]) -> None:
-        if not doomed and sum(one.done for one in everyone if one.role == "publish") > 150:
-            doomed.extend(where.queue_urls[one.queue] for one in everyone if one.worker == "consume-1" and one.queue)
+    def doom(_phase: str, values: list[Progress]) -> None:
+        if not doomed and sum(task.done for task in values if task.role == "publish") > 150:
+            doomed.extend(where.queue_urls[task.queue] for task in values if task.worker == "consume-1" and task.queue)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(endpoint, "answer", answer_and_kill)
@@ -565,8 +577,8 @@ def test_an_endpoint_that_is_away_is_unknown_and_the_run_goes_on_and_ends_valid(
     """Nobody listens any more in the middle of the run; when it is back, the rest is published."""
     where = deployment.find(LOCAL, endpoint_url=endpoint.url)
 
-    def leave(_phase: str, everyone: list[Progress]) -> None:
-        if sum(one.done for one in everyone if one.role == "publish") > 150:
+    def leave(_phase: str, values: list[Progress]) -> None:
+        if sum(task.done for task in values if task.role == "publish") > 150:
             endpoint.die()
 
     broken, stored = _load(spark, where, tmp_path, leave)
@@ -589,11 +601,11 @@ def test_half_the_calls_throttled_is_valid_and_crosses_its_threshold(
     where = deployment.find(LOCAL, endpoint_url=endpoint.url)
     strict = replace(BRIEF, profile=replace(BRIEF.profile, duration_seconds=4, throttled_share_max=0.01))
 
-    verdict, _ = _load(spark, where, tmp_path, lambda _phase, _everyone: None, strict)
+    verdict, _ = _load(spark, where, tmp_path, lambda _phase, _progress: None, strict)
 
     assert (verdict.status, verdict.unknowns) == (Status.VALID, ())
     assert verdict.exit_code == EXIT_CROSSED
-    assert [one.anomaly for one in verdict.properties if one.holding is Holding.CROSSED] == ["H6"]
+    assert [prop.anomaly for prop in verdict.properties if prop.holding is Holding.CROSSED] == ["H6"]
     assert {of["received"]["count"] for of in verdict.measures["queues"].values()} == {400}
 
 
@@ -610,8 +622,8 @@ def test_a_stalled_endpoint_is_in_the_percentiles_and_unknown_where_the_lateness
             over.wait(30)
         return None
 
-    def watch(_phase: str, everyone: list[Progress]) -> None:
-        if not began and sum(one.done for one in everyone if one.role == "publish") > 150:
+    def watch(_phase: str, values: list[Progress]) -> None:
+        if not began and sum(task.done for task in values if task.role == "publish") > 150:
             began.append(clock.monotonic())
         elif began and clock.monotonic() - began[0] >= 3:
             over.set()
@@ -627,7 +639,7 @@ def test_a_stalled_endpoint_is_in_the_percentiles_and_unknown_where_the_lateness
         assert of["latency_us"]["p95"] > 2_000_000
     assert verdict.measures["publish_latency_us"]["p95"] < 1_000_000
     assert (late.status, late.violations) == (Status.UNKNOWN, ())
-    assert [one.anomaly for one in late.properties if one.holding is Holding.UNKNOWN] == ["H7"]
+    assert [prop.anomaly for prop in late.properties if prop.holding is Holding.UNKNOWN] == ["H7"]
     assert "the generator was late: 99 % of publishes within" in late.unknowns[0]
 
 
@@ -639,9 +651,9 @@ def test_a_full_disk_ends_a_run_unknown(shell: Shell) -> None:
         resource.setrlimit(resource.RLIMIT_FSIZE, (300_000, resource.RLIM_INFINITY))
 
     with shell.begin("run", "brief.yaml", prepare=shrink) as running:
-        said, _ = running.communicate(timeout=COMMAND_SECONDS_MAX)
+        printed, _ = running.communicate(timeout=COMMAND_SECONDS_MAX)
 
-    assert running.returncode == 2, said
-    assert "File too large" in said
+    assert running.returncode == 2, printed
+    assert "File too large" in printed
     assert shell.verdict()["status"] == "unknown"
     assert shell.verdict()["violations"] == []

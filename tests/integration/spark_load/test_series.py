@@ -19,7 +19,7 @@ from tests.support.anomalies import CASES
 pytestmark = pytest.mark.spark
 
 
-def _frame(spark: SparkSession, events: Sequence[Event]) -> DataFrame:
+def _data_frame(spark: SparkSession, events: Sequence[Event]) -> DataFrame:
     rows = [tuple(getattr(event, name) for name in SCHEMA.names) for event in events]
     return spark.createDataFrame(rows, from_arrow_schema(SCHEMA))
 
@@ -28,12 +28,12 @@ def test_the_series_are_what_counting_message_by_message_gives(spark: SparkSessi
     """Every bin, percentile, rank and failure of a run with a warm-up, a stall, a throttled call and a repeat."""
     events = finished_runs.history()
 
-    said = series(_frame(spark, events), expectation=finished_runs.EXPECTATION)
+    fields = series(_data_frame(spark, events), expectation=finished_runs.EXPECTATION)
 
-    assert said == finished_runs.plain_series(events, bin_us=1_000_000)
-    assert said["warm_up"][0] == 0
-    assert sum(said["failed"]["ThrottlingException"]) == sum(said["queues"]["billing"]["again"]) == 1
-    assert json.loads(json.dumps(said)) == said
+    assert fields == finished_runs.plain_series(events, bin_us=1_000_000)
+    assert fields["warm_up"][0] == 0
+    assert sum(fields["failed"]["ThrottlingException"]) == sum(fields["queues"]["billing"]["again"]) == 1
+    assert json.loads(json.dumps(fields)) == fields
 
 
 def test_a_timeline_has_the_events_nearest_to_what_was_found(spark: SparkSession) -> None:
@@ -42,16 +42,16 @@ def test_a_timeline_has_the_events_nearest_to_what_was_found(spark: SparkSession
     far = [_moved(finished_runs.history(1)[0], number) for number in range(EVENTS_MAX)]
     others = [replace(event, message_group_id="g2") for event in finished_runs.history(100)]
 
-    said = series(
-        _frame(spark, [*CASES["C1"].events, *far, *others]),
+    fields = series(
+        _data_frame(spark, [*CASES["C1"].events, *far, *others]),
         expectation=finished_runs.EXPECTATION,
         violations=[violation],
     )
 
-    told = said["groups"]["g1"]
-    near = [(event["kind"], event["idx"], event["invoked_at_us"]) for event in told if event["idx"] < 1_000]
-    assert list(said["groups"]) == ["g1"]
-    assert len(told) == EVENTS_MAX
+    timeline = fields["groups"]["g1"]
+    near = [(event["kind"], event["idx"], event["invoked_at_us"]) for event in timeline if event["idx"] < 1_000]
+    assert list(fields["groups"]) == ["g1"]
+    assert len(timeline) == EVENTS_MAX
     assert sorted(near) == sorted(
         (event.kind, event.idx, event.invoked_at_us) for event in CASES["C1"].events if event.invoked_at_us is not None
     )
@@ -96,12 +96,12 @@ def test_thousand_times_the_messages_make_no_larger_series(spark: SparkSession) 
         base.withColumns({"kind": F.lit("received"), "queue": F.lit("billing")})
     )
 
-    said = series(history, expectation=finished_runs.EXPECTATION)
+    fields = series(history, expectation=finished_runs.EXPECTATION)
 
-    assert (said["bin_count"], len(said["ranks"])) == (96, RANKS_MAX)
-    assert said["bin_count"] <= BINS_MAX
-    assert sum(said["published"]) == sum(said["queues"]["billing"]["received"]) == 400_000
-    assert sum(rank["groups"] for rank in said["ranks"]) == pytest.approx(40_000, abs=20)
-    assert [rank["groups"] for rank in said["ranks"]] == pytest.approx([2_000] * RANKS_MAX, rel=0.1)
-    assert said["ranks"][0]["messages"] > 2 * said["ranks"][-1]["messages"]
-    assert len(json.dumps(said)) < 30_000
+    assert (fields["bin_count"], len(fields["ranks"])) == (96, RANKS_MAX)
+    assert fields["bin_count"] <= BINS_MAX
+    assert sum(fields["published"]) == sum(fields["queues"]["billing"]["received"]) == 400_000
+    assert sum(rank["groups"] for rank in fields["ranks"]) == pytest.approx(40_000, abs=20)
+    assert [rank["groups"] for rank in fields["ranks"]] == pytest.approx([2_000] * RANKS_MAX, rel=0.1)
+    assert fields["ranks"][0]["messages"] > 2 * fields["ranks"][-1]["messages"]
+    assert len(json.dumps(fields)) < 30_000

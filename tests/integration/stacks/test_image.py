@@ -36,14 +36,14 @@ def image(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def packages(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with the installed files of the locked packages and of no other."""
-    site = tmp_path_factory.mktemp("site")
+    deployment = tmp_path_factory.mktemp("site")
     for name in LOCKED:
         files = metadata.files(name)
         assert files, name
         for part in {file.parts[0] for file in files} - {"..", "__pycache__"}:
             installed = Path(str(metadata.distribution(name).locate_file(part)))
-            (site / part).symlink_to(installed)
-    return site
+            (deployment / part).symlink_to(installed)
+    return deployment
 
 
 def python(arguments: Sequence[str], app: Path, packages: Path, **more: str) -> subprocess.CompletedProcess[str]:
@@ -99,12 +99,12 @@ def test_a_task_runs_on_what_its_stack_wrote(command: str, image: Path, packages
     part = task_settings.task_environment(prod, prod.consumers[0] if command == "worker" else None)
     given = {"SLUICE_ENV": "prod", "SLUICE_CONSUMER": "billing", "SLUICE_TASK_SETTINGS": task_settings.render(part)}
 
-    told = python(["-m", "messaging", command], image, packages, **given)
+    completed_process = python(["-m", "messaging", command], image, packages, **given)
     untold = python(["-m", "messaging", command], image, packages)
 
     assert list(image.rglob("environments.py")) == []
-    assert (told.returncode, untold.returncode) == (3, 3)
-    assert told.stderr == (
+    assert (completed_process.returncode, untold.returncode) == (3, 3)
+    assert completed_process.stderr == (
         "messaging: no database is named: give --dsn, or set SLUICE_DSN or SLUICE_DATABASE_SECRET_ARN\n"
     )
     assert untold.stderr.startswith("messaging: there is no declaration environments.py (No such file or directory);")
@@ -134,7 +134,7 @@ def test_s6_signals_reach_python() -> None:
     """Exec form and no entry point: the stack's command replaces CMD whole, and no shell is process 1."""
     commands = re.findall(r"^(CMD|ENTRYPOINT) (.+)$", DOCKERFILE, re.MULTILINE)
 
-    assert [(name, json.loads(said)) for name, said in commands] == [("CMD", ["python", "-m", "sluice", "worker"])]
+    assert [(name, json.loads(found)) for name, found in commands] == [("CMD", ["python", "-m", "sluice", "worker"])]
 
 
 def test_nothing_else_is_sent_to_the_builder() -> None:
@@ -145,6 +145,6 @@ def test_nothing_else_is_sent_to_the_builder() -> None:
 
     assert [line for line in ignored if not line.startswith("#")] == [
         "*",
-        *(f"!{one}" for one in copied),
+        *(f"!{item}" for item in copied),
         "**/__pycache__",
     ]

@@ -54,9 +54,9 @@ def _change(action: str, name: str, **variables: str) -> subprocess.CompletedPro
 
 def _cdk(*arguments: str) -> str:
     ended = _run("cdk", *arguments, "--no-notices", "--progress", "events", "--require-approval", "never")
-    said = ended.stdout + ended.stderr
-    assert ended.returncode == 0, said
-    return said
+    output = ended.stdout + ended.stderr
+    assert ended.returncode == 0, output
+    return output
 
 
 def _updated_at() -> dict[str, Any]:
@@ -65,13 +65,13 @@ def _updated_at() -> dict[str, Any]:
     stacks = [stack for page in pages for stack in page["Stacks"] if stack["StackName"] in STACKS]
     # AWS does not list deleted stacks; LocalStack does.
     there = [stack for stack in stacks if stack["StackStatus"] != "DELETE_COMPLETE"]
-    return {one["StackName"]: one.get("LastUpdatedTime", one["CreationTime"]) for one in there}
+    return {entry["StackName"]: entry.get("LastUpdatedTime", entry["CreationTime"]) for entry in there}
 
 
 def _names() -> set[str]:
     """Return the name of every queue, topic and alarm that is Sluice's."""
     urls = boto3.client("sqs").list_queues(QueueNamePrefix="sluice-").get("QueueUrls", [])
-    topics = [one["TopicArn"] for one in boto3.client("sns").list_topics()["Topics"]]
+    topics = [topic["TopicArn"] for topic in boto3.client("sns").list_topics()["Topics"]]
     alarms = boto3.client("cloudwatch").describe_alarms(AlarmNamePrefix="sluice-")["MetricAlarms"]
     return (
         {url.rpartition("/")[2] for url in urls}
@@ -143,7 +143,7 @@ def test_an_environment_is_created_left_alone_updated_under_load_and_destroyed(e
     assert _attributes("billing")["ApproximateNumberOfMessages"] == "3"
     assert json.loads(_attributes("billing")["RedrivePolicy"])["maxReceiveCount"] == 7
     _publish("four")
-    assert [_drain(one, 4) for one in ("billing", "shipping", "audit")] == [["one", "two", "three", "four"]] * 3
+    assert [_drain(item, 4) for item in ("billing", "shipping", "audit")] == [["one", "two", "three", "four"]] * 3
     assert _drain("search", 1) == ["four"]
 
     destroyed = _change("destroy", "local")
@@ -210,15 +210,15 @@ def test_a_difference_is_shown_without_asking(empty: localstack.Running) -> None
 
 
 @pytest.mark.parametrize(
-    ("url", "said"),
+    ("url", "message"),
     [("", "AWS_ENDPOINT_URL is ''"), ("https://sqs.us-east-1.amazonaws.com", "AWS_ENDPOINT_URL is 'https://sqs.us-")],
 )
-def test_the_local_environment_never_goes_to_an_account(url: str, said: str) -> None:
+def test_the_local_environment_never_goes_to_an_account(url: str, message: str) -> None:
     """It is deployed to a LocalStack on this machine or not at all."""
     refused = _change("deploy", "local", AWS_ENDPOINT_URL=url)
 
     assert refused.returncode == 2
-    assert refused.stderr.startswith(f"deploy: {said}")
+    assert refused.stderr.startswith(f"deploy: {message}")
     assert len(refused.stderr.splitlines()) == 1
 
 

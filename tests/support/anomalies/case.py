@@ -3,12 +3,12 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from sluice.history.checker import Expectation, Finding, Surroundings
+from sluice.history.checker import Expectation, Finding, QueueContext
 from sluice.history.checker.verdict import Violation
 from sluice.history.events import Event
 from tests.support.histories import EXPECTATION
 
-_NOTHING_AROUND = Surroundings()
+_NOTHING_AROUND = QueueContext()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,9 +38,9 @@ class Case:
     witness: tuple[Event, ...]
     near_miss: Sequence[Event]
     expectation: Expectation = EXPECTATION
-    around: Surroundings = _NOTHING_AROUND
+    around: QueueContext = _NOTHING_AROUND
     near_expectation: Expectation | None = None
-    near_around: Surroundings | None = None
+    near_around: QueueContext | None = None
     also_seen: frozenset[str] = frozenset()
 
     @property
@@ -57,4 +57,7 @@ class Case:
 
     def found(self, finding: Finding) -> list[Violation]:
         """Return all that was found, without the lawful things it cannot but show."""
-        return [*finding.violations, *(one for one in finding.seen if one.anomaly not in self.also_seen)]
+        return [
+            *finding.violations,
+            *(violation for violation in finding.seen if violation.anomaly not in self.also_seen),
+        ]

@@ -3,14 +3,14 @@
 from dataclasses import replace
 from typing import Any
 
-from sluice.history.checker import Activity, Move, Surroundings
+from sluice.history.checker import Activity, Move, QueueContext
 from sluice.history.events import Event
 from tests.support.anomalies.case import Case
 from tests.support.histories import END, EXPECTATION, deleted, received, sane, worked_off
 
 _THREE = replace(EXPECTATION, max_receive_count={"billing": 3, "shipping": 3})
 _MOVE = Move(source="billing-dlq", destination="billing", began_at_us=300_000_000, ended_at_us=301_000_000)
-_MOVED = Surroundings(moves=(_MOVE,))
+_MOVED = QueueContext(moves=(_MOVE,))
 
 
 def _others() -> list[Event]:
@@ -19,7 +19,7 @@ def _others() -> list[Event]:
 
 def _tried(idx: int, *, from_ms: int, times: int = 3) -> list[Event]:
     """Return a message being received and given up again and again, 31 seconds each."""
-    return [received("billing", idx, from_ms + at * 31_000, receive_count=at + 1) for at in range(times)]
+    return [received("billing", idx, from_ms + index * 31_000, receive_count=index + 1) for index in range(times)]
 
 
 def _dead(idx: int, at_ms: int, **changes: Any) -> Event:
@@ -81,7 +81,7 @@ def _absent() -> Case:
     return _case(
         "F3",
         _died(),
-        around=Surroundings(activity=polled, empty_since_us={"billing-dlq": 250_000_000}),
+        around=QueueContext(activity=polled, empty_since_us={"billing-dlq": 250_000_000}),
         sentence="used up its 3 receives, was not deleted, and never was in billing-dlq",
         witness=tuple(_tried(1, from_ms=120)),
         near_miss=[*_died(), _dead(1, 210_000)],
@@ -157,7 +157,7 @@ def _redrive_loss() -> Case:
     return _case(
         "F8",
         history,
-        around=Surroundings(moves=(_MOVE,), empty_since_us=empty),
+        around=QueueContext(moves=(_MOVE,), empty_since_us=empty),
         sentence="brought back from billing-dlq, and in neither queue since",
         witness=(_first(history, 1), _dead(1, 210_000)),
         near_miss=[*history, *_back(1, 302_000)],
@@ -206,7 +206,7 @@ def _stale_identity() -> Case:
 
 def _poison_escape() -> Case:
     """In all three answers 2 stands behind 1, and both die; or once it came alone."""
-    poison, behind = _tried(1, from_ms=120), [replace(one, batch_position=1) for one in _tried(2, from_ms=120)]
+    poison, behind = _tried(1, from_ms=120), [replace(item, batch_position=1) for item in _tried(2, from_ms=120)]
     rest = [*_others(), *worked_off("billing", [0], 100), *worked_off("billing", [END], 200_000), *poison]
     dead = [_dead(1, 210_000), _dead(2, 210_100)]
     alone = received("billing", 2, 93_000, receive_count=3)

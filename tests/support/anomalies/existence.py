@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from sluice.history.checker import Fault, Surroundings
+from sluice.history.checker import Fault, QueueContext
 from tests.support.anomalies.case import Case
 from tests.support.histories import END, EXPECTATION, deleted, only, published, received, sane, without, worked_off
 
@@ -202,7 +202,7 @@ def _dropped_in_fault() -> Case:
     return Case(
         anomaly="E5",
         events=history,
-        around=Surroundings(faults=(Fault(queue="billing", began_at_us=9_000, ended_at_us=16_000),)),
+        around=QueueContext(faults=(Fault(queue="billing", began_at_us=9_000, ended_at_us=16_000),)),
         queue="billing",
         idxs=(1,),
         sentence="published during a fault that loses messages",

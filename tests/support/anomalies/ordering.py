@@ -14,7 +14,7 @@ def _other_queues(queue: str) -> list[Event]:
 def _reordered() -> Case:
     """Billing delivers 0, 2, 1; or 1 was asked for before 2 was answered."""
     history = [*_other_queues("billing"), *worked_off("billing", [0, 2, 1, END], 100)]
-    two, one = received("billing", 2, 120, took_ms=5), received("billing", 1, 119, took_ms=30)
+    two, first = received("billing", 2, 120, took_ms=5), received("billing", 1, 119, took_ms=30)
     return Case(
         anomaly="C1",
         events=history,
@@ -30,7 +30,7 @@ def _reordered() -> Case:
         near_miss=[
             *_other_queues("billing"),
             *worked_off("billing", [0], 100),
-            *(two, one, deleted(two, 125), deleted(one, 150)),
+            *(two, first, deleted(two, 125), deleted(first, 150)),
             *worked_off("billing", [END], 180),
         ],
     )
@@ -38,26 +38,26 @@ def _reordered() -> Case:
 
 def _reordered_in_batch() -> Case:
     """One answer of billing holds 2 in front of 1; or behind it."""
-    two, one = (
+    two, first = (
         received("billing", 2, 120, call_id="batch"),
         received("billing", 1, 120, call_id="batch", batch_position=1),
     )
     rest = [*_other_queues("billing"), *worked_off("billing", [0], 100), *worked_off("billing", [END], 160)]
-    deletes = [deleted(two, 130), deleted(one, 130, batch_position=1)]
+    deletes = [deleted(two, 130), deleted(first, 130, batch_position=1)]
     return Case(
         anomaly="C2",
-        events=[*rest, two, one, *deletes],
+        events=[*rest, two, first, *deletes],
         queue="billing",
         idxs=(1, 2),
         sentence="one answer holds the second message in front of the first",
-        witness=(two, one),
-        near_miss=[*rest, replace(two, batch_position=1), replace(one, batch_position=0), *deletes],
+        witness=(two, first),
+        near_miss=[*rest, replace(two, batch_position=1), replace(first, batch_position=0), *deletes],
     )
 
 
 def _head_skip() -> Case:
     """An answer with 1 and 2 is abandoned; 2 comes again before 1, or behind it."""
-    one, two = (
+    single, two = (
         received("billing", 1, 120, call_id="batch"),
         received("billing", 2, 120, call_id="batch", batch_position=1),
     )
@@ -65,12 +65,15 @@ def _head_skip() -> Case:
         *_other_queues("billing"),
         *worked_off("billing", [0], 100),
         *worked_off("billing", [END], 32_000),
-        one,
+        single,
         two,
     ]
 
     def again(first: int, second: int) -> list[Event]:
-        receives = [received("billing", idx, at, receive_count=2) for idx, at in ((first, 31_000), (second, 31_100))]
+        receives = [
+            received("billing", idx, received_ms, receive_count=2)
+            for idx, received_ms in ((first, 31_000), (second, 31_100))
+        ]
         return [
             event
             for receive in receives
@@ -83,7 +86,7 @@ def _head_skip() -> Case:
         queue="billing",
         idxs=(1, 2),
         sentence="the second message was received while the first, before it, was available again",
-        witness=(one, only(again(2, 1), kind="received", idx=2), only(again(2, 1), kind="received", idx=1)),
+        witness=(single, only(again(2, 1), kind="received", idx=2), only(again(2, 1), kind="received", idx=1)),
         near_miss=[*rest, *again(1, 2)],
         also_seen=frozenset({"B6"}),
     )
@@ -116,7 +119,7 @@ def _sns_sequence() -> Case:
     """Message 2 is published after 1 was acknowledged, numbered below it and received before it; or asked before."""
     rest = without(sane(), kind="published", idx=2)
     rest = [event for event in rest if event.kind == "published"]
-    one = only(rest, idx=1)
+    item = only(rest, idx=1)
     low = published(2, 20, sns_sequence_number=pad_sequence_number("5"))
     received_so = [*worked_off("billing", [0, 2, 1, END], 100), *worked_off("shipping", [0, 2, 1, END], 105)]
     return Case(
@@ -125,7 +128,7 @@ def _sns_sequence() -> Case:
         queue=None,
         idxs=(1, 2),
         sentence="the second message, published after the first was acknowledged, has no higher sequence number",
-        witness=(one, low),
+        witness=(item, low),
         near_miss=sane(),
     )
 

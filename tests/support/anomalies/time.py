@@ -3,15 +3,15 @@
 from dataclasses import replace
 from typing import Any
 
-from sluice.history.checker import Activity, Surroundings
+from sluice.history.checker import Activity, QueueContext
 from sluice.history.events import Event, answer_detail
 from tests.support.anomalies.case import Case
 from tests.support.histories import END, EXPECTATION, deleted, only, received, sane, worked_off
 
 
-def _busy(queue: str, *, from_second: int, until_second: int, served: int, empty: int = 0) -> Surroundings:
+def _busy(queue: str, *, from_second: int, until_second: int, served: int, empty: int = 0) -> QueueContext:
     """Return a queue that is asked that often in each of those seconds."""
-    return Surroundings(
+    return QueueContext(
         activity={
             queue: [
                 Activity(
@@ -86,18 +86,18 @@ def _passed_over() -> Case:
 def _blocked_after_dead_letter() -> Case:
     """Message 1 is in billing's DLQ, nothing came behind it and billing is polled in vain; or it is not polled."""
     history = [*(e for e in sane() if e.queue != "billing"), *worked_off("billing", [0], 100)]
-    one = received("billing", 1, 120)
+    item = received("billing", 1, 120)
     dead = received("billing-dlq", 1, 40_000, sqs_message_id="billing 1", deduplication_id="billing 1")
     return Case(
         anomaly="D4",
-        events=[*history, one, dead],
+        events=[*history, item, dead],
         around=_busy("billing", from_second=50, until_second=60, served=0, empty=1),
         queue="billing",
         idxs=(1, 2, END),
         sentence="behind the dead letter 2 message(s) were never received, though the queue was polled",
         witness=(dead, only(history, kind="published", idx=2)),
-        near_miss=[*history, one, dead],
-        near_around=Surroundings(),
+        near_miss=[*history, item, dead],
+        near_around=QueueContext(),
     )
 
 
@@ -106,10 +106,10 @@ def _batch_underfill() -> Case:
     alone: dict[str, Any] = {"max_number_of_messages": 10, "detail": answer_detail(1), "sent_at_us": 30_000}
 
     def singly(*, together: bool) -> list[Event]:
-        receives = [received("billing", idx, 2_000 + at * 20, **alone) for at, idx in enumerate([0, 1, 2, END])]
+        receives = [received("billing", idx, 2_000 + index * 20, **alone) for index, idx in enumerate([0, 1, 2, END])]
         if together:
             receives[3] = replace(received("billing", END, 2_040, **alone), batch_position=1)
-        ends = [deleted(receive, 2_008 + at * 20) for at, receive in enumerate(receives)]
+        ends = [deleted(receive, 2_008 + index * 20) for index, receive in enumerate(receives)]
         return [*(event for event in sane() if event.queue != "billing"), *receives, *ends]
 
     history = singly(together=False)
@@ -137,7 +137,7 @@ def _stuck() -> Case:
         sentence="stood still for 59.0 s, allowed are 30 s, while the queue was asked 58 times",
         witness=(only(history, kind="published", idx=2), only(history, kind="received", queue="billing", idx=2)),
         near_miss=history,
-        near_around=Surroundings(),
+        near_around=QueueContext(),
     )
 
 

@@ -22,7 +22,11 @@ def test_broken_groups_show_what_they_are_to_show_and_no_others_anything(tmp_pat
             groups[row["message_group_id"]].append(Event(**row))
 
     found = {name: check_group(events, EXPECTATION) for name, events in groups.items()}
-    shown = {name: {one.anomaly for one in finding.violations} for name, finding in found.items() if finding.violations}
+    shown = {
+        name: {violation.anomaly for violation in finding.violations}
+        for name, finding in found.items()
+        if finding.violations
+    }
     assert (len(rows), len(groups)) == (made.events, 20)
     assert made.bad_groups == {"g3", "g4", "g5", "g6"}
     assert shown == {"g3": {"E1"}, "g4": {"B7"}, "g5": {"C1", "C2"}, "g6": {"D1"}}

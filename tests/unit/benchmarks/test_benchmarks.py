@@ -53,7 +53,7 @@ def test_the_benchmarks_topic_takes_every_entry_of_a_batch(monkeypatch: pytest.M
     outcomes = publish.publish([_head("g1"), _head("g2"), _head("g3")])
 
     assert [type(outcome) for outcome in outcomes] == [Sent] * 3
-    assert len({(one.sns_message_id, one.sns_sequence_number) for one in outcomes if isinstance(one, Sent)}) == 3
+    assert len({(sent.sns_message_id, sent.sns_sequence_number) for sent in outcomes if isinstance(sent, Sent)}) == 3
 
 
 def _sourced(request: Any, event_name: str, **_: object) -> AWSResponse:
@@ -71,12 +71,12 @@ def test_the_benchmarks_queue_brings_the_messages_of_many_groups_in_turn(monkeyp
     received = [endless.receive(attempt_id=None, wait_seconds=1) for _ in range(3)]
     endless.delete("handle-0")
 
-    messages = [one for one in received if one is not None]
-    events = [decode(one.body).event for one in messages]
-    assert [event.group for event in events] == [one.message_group_id for one in messages]
+    messages = [item for item in received if item is not None]
+    events = [decode(message.body).event for message in messages]
+    assert [event.group for event in events] == [message.message_group_id for message in messages]
     assert len({event.group for event in events}) == 3
-    assert [one.receive_count for one in messages] == [1, 1, 1]
-    assert [dict(one.attributes) for one in messages] == [{"type": "order.placed"}] * 3
+    assert [message.receive_count for message in messages] == [1, 1, 1]
+    assert [dict(message.attributes) for message in messages] == [{"type": "order.placed"}] * 3
 
 
 def test_disorder_counts_the_later_ones_handled_before_each() -> None:

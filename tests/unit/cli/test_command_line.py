@@ -93,7 +93,7 @@ def test_help_and_wrong_usage_load_nothing_heavy(arguments: tuple[str, ...], cod
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [
         (("worker", "--lanes", "x"), "Invalid value for '--lanes': 'x' is not a valid integer range"),
         (("delay",), "No such command 'delay'"),
@@ -103,12 +103,12 @@ def test_help_and_wrong_usage_load_nothing_heavy(arguments: tuple[str, ...], cod
         (("relay", "--log-level", "loud"), "Invalid value for '--log-level': 'loud' is not one of 'debug', 'info'"),
     ],
 )
-def test_wrong_usage_is_one_line(run: Run, arguments: tuple[str, ...], said: str) -> None:
+def test_wrong_usage_is_one_line(run: Run, arguments: tuple[str, ...], message: str) -> None:
     """It names the value, and the command whose help says what is allowed."""
     code, out, err = run(*arguments)
 
     assert (code, out) == (3, "")
-    assert err.startswith(f"sluice: {said}")
+    assert err.startswith(f"sluice: {message}")
     assert err.endswith(" --help`\n")
     assert err.count("\n") == 1
 
@@ -140,7 +140,7 @@ def test_a_number_that_is_none_is_refused(
 
 
 @pytest.mark.parametrize(
-    ("url", "said"),
+    ("url", "message"),
     [
         ("postgresql://u@h:abc/d", "database URL has a port or an option that cannot be read"),
         ("postgresql://u@h:hunter2/d", "database URL has a port or an option that cannot be read"),
@@ -158,12 +158,12 @@ def test_a_number_that_is_none_is_refused(
         ("://", "database URL cannot be read ("),
     ],
 )
-def test_a_database_that_is_none_is_refused(run: Run, url: str, said: str) -> None:
+def test_a_database_that_is_none_is_refused(run: Run, url: str, message: str) -> None:
     """In one line, which shows no part of a password."""
     code, out, err = run("outbox", "lag", "--dsn", url)
 
     assert (code, out) == (3, "")
-    assert err.startswith(f"sluice: {said}")
+    assert err.startswith(f"sluice: {message}")
     assert err.count("\n") == 1
     assert "hunter" not in err
 

@@ -49,7 +49,7 @@ def _commands(group: click.Group, *path: str) -> Iterator[tuple[tuple[str, ...],
 
 
 COMMANDS = dict(_commands(cli))
-PARAMETERS = {(path, one.name): one for path, command in COMMANDS.items() for one in command.params}
+PARAMETERS = {(path, parameter.name): parameter for path, command in COMMANDS.items() for parameter in command.params}
 
 
 def _printing(source: str) -> Iterator[str]:
@@ -63,7 +63,7 @@ def _printing(source: str) -> Iterator[str]:
             case ast.ImportFrom(module=str(name)) if name.partition(".")[0] == "rich":
                 yield name
             case ast.Import(names=names):
-                yield from (one.name for one in names if one.name.partition(".")[0] == "rich")
+                yield from (alias.name for alias in names if alias.name.partition(".")[0] == "rich")
 
 
 @pytest.mark.parametrize("module", MODULES, ids=lambda path: path.name)
@@ -105,7 +105,7 @@ def test_every_number_is_finite_and_bounded(place: tuple[tuple[str, ...], str]) 
 
 def test_there_are_numbers_to_check() -> None:
     """Each option that takes a float is known to the tests of what it refuses."""
-    found = {(*path, name) for (path, name), one in PARAMETERS.items() if isinstance(one.type, Number)}
+    found = {(*path, name) for (path, name), parameter in PARAMETERS.items() if isinstance(parameter.type, Number)}
 
     assert found == {
         ("relay", "poll"),
@@ -120,8 +120,8 @@ def test_there_are_numbers_to_check() -> None:
 @pytest.mark.parametrize("path", COMMANDS, ids=" ".join)
 def test_options_are_what_the_command_takes(path: tuple[str, ...], monkeypatch: pytest.MonkeyPatch) -> None:
     """They are declared apart from it: nobody else compares the two."""
-    monkeypatch.setattr(place, "outbox_place", lambda *_: nullcontext("place"))
-    monkeypatch.setattr(place, "consumer_place", lambda *_: nullcontext("place"))
+    monkeypatch.setattr(place, "outbox_target", lambda *_: nullcontext("place"))
+    monkeypatch.setattr(place, "consumer_target", lambda *_: nullcontext("place"))
     monkeypatch.setattr(dlq_place, "dlq_of", lambda *_, **__: "queue")
     module, name = _body(path)
     body = create_autospec(getattr(module, name))  # raises TypeError where it is not called as it is declared
@@ -129,7 +129,12 @@ def test_options_are_what_the_command_takes(path: tuple[str, ...], monkeypatch: 
     run = COMMANDS[path].callback
     assert run is not None
 
-    run(**{str(one.name): "local" if one.name == "environment_name" else None for one in COMMANDS[path].params})
+    run(
+        **{
+            str(parameter.name): "local" if parameter.name == "environment_name" else None
+            for parameter in COMMANDS[path].params
+        }
+    )
 
     body.assert_called_once()
 
@@ -140,7 +145,7 @@ def _body(path: tuple[str, ...]) -> tuple[ModuleType, str]:
         return cli_tables, "create"
     name = path[-1].replace("-", "_")
     modules = (listing, acts, moving) if path[0] == "dlq" else (PLAIN[path[0]],)
-    return next((one, name) for one in modules if hasattr(one, name))
+    return next((module, name) for module in modules if hasattr(module, name))
 
 
 def test_choices_are_what_the_modules_know() -> None:

@@ -72,15 +72,15 @@ def test_a_terminal_gets_nothing_it_acts_on() -> None:
 
 
 def test_lines_of_json_say_what_they_were_given() -> None:
-    """Numbers and lists stay what they are; what is no JSON is text."""
+    """Numbers and lists stay what they are; what is not JSON is text."""
     stream = io.StringIO()
     log_to(stream)
 
     structlog.get_logger().warning("x", group=ESCAPES, count=3, share=0.5, found=["a", {"b": 1}], is_x=True, of=None)
 
-    said = json.loads(stream.getvalue())
-    assert (said["group"], said["count"], said["share"], said["found"]) == (ESCAPES, 3, 0.5, ["a", {"b": 1}])
-    assert (said["is_x"], said["of"], said["level"]) == (True, None, "warning")
+    fields = json.loads(stream.getvalue())
+    assert (fields["group"], fields["count"], fields["share"], fields["found"]) == (ESCAPES, 3, 0.5, ["a", {"b": 1}])
+    assert (fields["is_x"], fields["of"], fields["level"]) == (True, None, "warning")
 
 
 def test_what_has_no_text_is_logged() -> None:

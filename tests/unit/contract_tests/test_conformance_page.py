@@ -60,8 +60,8 @@ def test_the_page_asks_the_network_for_nothing() -> None:
 def test_what_a_target_says_cannot_become_part_of_the_page() -> None:
     """Evidence quotes the target: markup in it is text."""
     row = MATRIX["promises"][0]
-    said = {"status": "deviates", "evidence": "<script>alert(1)</script>"}
-    matrix = MATRIX | {"promises": [row | {"results": dict.fromkeys(COLUMNS, said)}]}
+    found = {"status": "deviates", "evidence": "<script>alert(1)</script>"}
+    matrix = MATRIX | {"promises": [row | {"results": dict.fromkeys(COLUMNS, found)}]}
 
     assert "<script>alert" not in conformance_page.html(matrix)
     assert "&lt;script&gt;alert(1)&lt;/script&gt;" in conformance_page.html(matrix)

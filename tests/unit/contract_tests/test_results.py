@@ -4,18 +4,18 @@ from types import SimpleNamespace
 
 import pytest
 
-from contract_tests.proving.results import Result, Status, Trouble, judge, one_line, trouble
+from contract_tests.proving.results import ContractFailure, Result, Status, describe_failure, first_line, judge
 from contract_tests.resources import NotArranged
 from sluice.deviations import Deviation
 
 KNOWN = Deviation("GAP-01", "it is known")
-CRASH = Trouble(Status.UNKNOWN, "HTTP 500", is_crash=True)
-SILENCE = Trouble(Status.UNKNOWN, "no answer")
-LACKING = Trouble(Status.NOT_SUPPORTED, "InvalidAction")
+CRASH = ContractFailure(Status.UNKNOWN, "HTTP 500", is_crash=True)
+SILENCE = ContractFailure(Status.UNKNOWN, "no answer")
+LACKING = ContractFailure(Status.NOT_SUPPORTED, "InvalidAction")
 
 
 @pytest.mark.parametrize(
-    ("error", "troubles", "known", "status", "evidence"),
+    ("error", "failures", "known", "status", "evidence"),
     [
         (None, [], None, Status.HOLDS, "here"),
         (None, [], KNOWN, Status.HOLDS, "here"),  # a deviation that is gone
@@ -33,10 +33,10 @@ LACKING = Trouble(Status.NOT_SUPPORTED, "InvalidAction")
     ],
 )
 def test_only_an_expectation_that_rests_on_answers_tells_of_a_promise(
-    error: Exception | None, troubles: list[Trouble], known: Deviation | None, status: Status, evidence: str
+    error: Exception | None, failures: list[ContractFailure], known: Deviation | None, status: Status, evidence: str
 ) -> None:
     """Everything else is unknown or not supported."""
-    assert judge(error, "here", troubles, known) == (status, evidence)
+    assert judge(error, "here", failures, known) == (status, evidence)
 
 
 def test_a_test_that_was_cut_off_proves_nothing() -> None:
@@ -82,7 +82,7 @@ def test_an_answer_is_one_when_the_service_could_have_given_it(
 ) -> None:
     """A refusal is an answer; what a proxy, a crash or an overload says is none."""
     response = SimpleNamespace(status_code=status, headers={"server": server}, content=content)
-    met = trouble(operation, response, {"Error": {"Code": code, "Message": "…"}} if code else {})
+    met = describe_failure(operation, response, {"Error": {"Code": code, "Message": "…"}} if code else {})
 
     assert (met and str(met.status)) == found
 
@@ -96,7 +96,7 @@ def test_the_worst_of_several_tests_counts_and_their_times_add_up() -> None:
 
 def test_evidence_leaves_out_what_differs_from_run_to_run() -> None:
     """Names, ports, ids and times; an account number stays."""
-    said = "http://127.0.0.1:43121/123456789012/ct-0123456789-q-1 at 1795270000123\nand more"
+    found = "http://127.0.0.1:43121/123456789012/ct-0123456789-q-1 at 1795270000123\nand more"
 
-    assert one_line(said) == "http://127.0.0.1:<port>/123456789012/ct-…-q-1 at <number>"
-    assert len(one_line("ab " * 500)) == 300
+    assert first_line(found) == "http://127.0.0.1:<port>/123456789012/ct-…-q-1 at <number>"
+    assert len(first_line("ab " * 500)) == 300

@@ -10,7 +10,7 @@ from contract_tests.promises import PROMISES
 from contract_tests.resources import NotArranged, Resources, bodies
 from contract_tests.targets import aws as account
 from contract_tests.targets import binding
-from contract_tests.targets.byo_queues import WITH_DLQ, WITH_QUEUE, WITH_TOPIC, Given, GivenResources
+from contract_tests.targets.byo_queues import WITH_DLQ, WITH_QUEUE, WITH_TOPIC, ByoQueueResources, Given
 from emulator.localstack import MODIFIED
 from sluice.clock import VirtualClock
 from sluice.errors import ConfigError, EndpointError
@@ -171,7 +171,9 @@ def test_a_message_of_somebody_else_ends_the_test_and_stays_in_the_given_queue()
     target = binding.simulator(ENDPOINT_URL, patience_seconds=1)
     owner = target.make_client("sqs")
     url = owner.create_queue(QueueName="theirs.fifo", Attributes={"FifoQueue": "true"})["QueueUrl"]
-    lent = GivenResources(target, Given(queue_url=url), target.make_client("sqs"), target.make_client("sns"), number=1)
+    lent = ByoQueueResources(
+        target, Given(queue_url=url), target.make_client("sqs"), target.make_client("sns"), number=1
+    )
     queue = lent.fifo_queue()
     queue.send_each("ours")
     owner.send_message(QueueUrl=url, MessageBody="theirs", MessageGroupId="g1", MessageDeduplicationId="m1")

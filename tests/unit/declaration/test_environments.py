@@ -93,16 +93,16 @@ def condition(allowed: str, *conditions: Any) -> list[Refusal]:
     return [
         Refusal(
             Consumer,
-            {"filter_policy": {"r": ["eu", one]}},
-            f"Consumer('billing').filter_policy['r'] is {one!r}, allowed is {allowed}",
+            {"filter_policy": {"r": ["eu", entry]}},
+            f"Consumer('billing').filter_policy['r'] is {entry!r}, allowed is {allowed}",
         )
-        for one in conditions
+        for entry in conditions
     ]
 
 
 def operand(operator: str, words: str, *operands: Any) -> list[Refusal]:
     """Return a refusal for each operand of an operator of filter policies."""
-    return condition(f"{operator!r} with {words}", *({operator: one} for one in operands))
+    return condition(f"{operator!r} with {words}", *({operator: entry} for entry in operands))
 
 
 # fmt: off
@@ -131,7 +131,8 @@ REFUSALS: list[Refusal] = [
         *(5, [], [">"], [">", "1"], ["!=", 1], [">", True], [1, ">"], [">", math.nan]),
         *([">", 1, "<"], [">", 5, "<", 5], ["<", 1, ">", 5], [">=", 1, "<=", 2, "<", 3])),
     *row(Consumer, "filter_policy", ALTERNATIVES,
-        *({"$or": one} for one in ([{"a": ["1"]}], ["a", "b"], [{"a": ["1"]}, {}], [{"a": ["1"]}, {"prefix": ["x"]}]))),
+        *({"$or": item} for item in ([{"a": ["1"]}], ["a", "b"],
+            [{"a": ["1"]}, {}], [{"a": ["1"]}, {"prefix": ["x"]}]))),
     *shown(Consumer, "Consumer('billing').filter_policy['b'] is {'prefx': 'x'}", OPERATOR,
         filter_policy={"$or": [{"a": ["1"]}, {"b": [{"prefx": "x"}]}]}),
     *row(Consumer, "filter_policy", "at most 150 combinations of conditions (200 here)",
@@ -375,7 +376,7 @@ def test_anything_at_all_is_accepted_or_refused_in_one_line(
     kind: type[Any], value: object, data: st.DataObject
 ) -> None:
     """No field of any value answers a wrong type with a traceback."""
-    name = data.draw(st.sampled_from([one.name for one in fields(kind)]))
+    name = data.draw(st.sampled_from([field.name for field in fields(kind)]))
 
     refusal = _refusal(kind, RIGHT[kind] | {name: value})
 
@@ -384,9 +385,11 @@ def test_anything_at_all_is_accepted_or_refused_in_one_line(
 
 def test_every_field_that_can_be_wrong_is_refused_above() -> None:
     """A field nobody refuses anything of is one of the few whose every value of its type is right."""
-    refused = {(one.kind, name) for one in REFUSALS for name in one.changes}
+    refused = {(refusal.kind, name) for refusal in REFUSALS for name in refusal.changes}
 
-    never = {f"{kind.__name__}.{one.name}" for kind in RIGHT for one in fields(kind) if (kind, one.name) not in refused}
+    never = {
+        f"{kind.__name__}.{field.name}" for kind in RIGHT for field in fields(kind) if (kind, field.name) not in refused
+    }
     assert never == {"Environment.encryption", "Environment.network", "NewNetwork.restrict_default_security_group"}
 
 
@@ -405,8 +408,8 @@ AT_BOUNDS: Mapping[type[Any], list[dict[str, Any]]] = {
         {"filter_policy": {"a" * 256: [None], "a_-.b": [True], "prefix": [0.5]}},
         {"filter_policy": {"r": [{"prefix": ""}, {"suffix": "x"}, {"equals-ignore-case": "x"}, {"exists": False}]}},
         {"filter_policy": {"r": [{"cidr": "10.0.0.0/24"}, {"cidr": "2001:db8::/32"}]}},
-        {"filter_policy": {"r": [{"anything-but": one} for one in ("x", 1, ["x", 1], {"prefix": "x"})]}},
-        {"filter_policy": {"r": [{"numeric": one} for one in (["=", 0], ["<=", 1], [">", -1.5, "<=", 2])]}},
+        {"filter_policy": {"r": [{"anything-but": item} for item in ("x", 1, ["x", 1], {"prefix": "x"})]}},
+        {"filter_policy": {"r": [{"numeric": item} for item in (["=", 0], ["<=", 1], [">", -1.5, "<=", 2])]}},
         {"filter_policy": {"a": (0,) * 50, "$or": [{"b": ["x"]}, {"c": ["x"], "$or": [{"d": [1]}, {"e": [1]}]}]}},
         {"visibility_timeout_seconds": 2, "processing_seconds": 0.99, "stop_timeout_seconds": 1},
         {"visibility_timeout_seconds": 32, "processing_seconds": 1, "stop_timeout_seconds": 30},
@@ -504,7 +507,7 @@ AT_BOUNDS: Mapping[type[Any], list[dict[str, Any]]] = {
 }
 
 
-@pytest.mark.parametrize(("kind", "changes"), [(kind, one) for kind, cases in AT_BOUNDS.items() for one in cases])
+@pytest.mark.parametrize(("kind", "changes"), [(kind, case) for kind, cases in AT_BOUNDS.items() for case in cases])
 def test_a_value_may_be_at_its_bounds(kind: type[Any], changes: dict[str, Any]) -> None:
     """Every bound is itself allowed, and so is the first value beyond a relation."""
     made = kind(**RIGHT[kind] | changes)
@@ -591,38 +594,39 @@ def _refusal(kind: type[Any], values: dict[str, Any]) -> str | None:
     return None
 
 
-def _is_right_consumer(one: dict[str, Any]) -> bool:
-    policy, tasks = one["filter_policy"], one["max_tasks"]
+def _is_right_consumer(entry: dict[str, Any]) -> bool:
+    policy, tasks = entry["filter_policy"], entry["max_tasks"]
     combinations = 1
     for conditions in (policy or {}).values():
         combinations *= len(conditions)
     return all(
         (
-            re.fullmatch("[a-z][a-z0-9]*(-[a-z0-9]+)*", one["name"]),
-            not re.search("(dlq|dead-letter|undelivered)$", one["name"]),
-            one["name"] not in {"relay", "topic"},
+            re.fullmatch("[a-z][a-z0-9]*(-[a-z0-9]+)*", entry["name"]),
+            not re.search("(dlq|dead-letter|undelivered)$", entry["name"]),
+            entry["name"] not in {"relay", "topic"},
             policy is None or (1 <= len(policy) <= 5 and all(re.fullmatch("[A-Za-z0-9_-]", name) for name in policy)),
             1 <= combinations <= 150,
-            1 <= one["max_attempts"] <= 1_000,
-            one["visibility_timeout_seconds"] <= 43_200,
-            one["visibility_timeout_seconds"] > one["processing_seconds"] + one["stop_timeout_seconds"],
-            (one["max_attempts"] - 1) * max(300, one["visibility_timeout_seconds"]) + one["visibility_timeout_seconds"]
-            < one["message_retention_seconds"],
-            60 <= one["message_retention_seconds"] <= one["dead_letter_retention_seconds"] <= 1_209_600,
-            0 < one["processing_seconds"] <= one["acceptable_latency_seconds"],
-            one["acceptable_latency_seconds"] * 2 < one["message_retention_seconds"],
-            1 <= one["lanes"] <= 120_000,
-            one["expected_groups"] >= 1,
-            0 <= one["min_tasks"] <= tasks,
+            1 <= entry["max_attempts"] <= 1_000,
+            entry["visibility_timeout_seconds"] <= 43_200,
+            entry["visibility_timeout_seconds"] > entry["processing_seconds"] + entry["stop_timeout_seconds"],
+            (entry["max_attempts"] - 1) * max(300, entry["visibility_timeout_seconds"])
+            + entry["visibility_timeout_seconds"]
+            < entry["message_retention_seconds"],
+            60 <= entry["message_retention_seconds"] <= entry["dead_letter_retention_seconds"] <= 1_209_600,
+            0 < entry["processing_seconds"] <= entry["acceptable_latency_seconds"],
+            entry["acceptable_latency_seconds"] * 2 < entry["message_retention_seconds"],
+            1 <= entry["lanes"] <= 120_000,
+            entry["expected_groups"] >= 1,
+            0 <= entry["min_tasks"] <= tasks,
             1 <= tasks <= 5_000,
-            (tasks - 1) * one["lanes"] < one["expected_groups"],
-            one["min_tasks"] > 0 or one["acceptable_latency_seconds"] >= 1_200,
-            1 <= one["stop_timeout_seconds"] <= 120,
-            one["memory_mib"] in _MEMORY_MIB.get(one["cpu"], ()),
-            one["image"] is None or re.fullmatch(_IMAGE, one["image"]),
-            one["image"] is None or not one["image"].endswith(":latest"),
+            (tasks - 1) * entry["lanes"] < entry["expected_groups"],
+            entry["min_tasks"] > 0 or entry["acceptable_latency_seconds"] >= 1_200,
+            1 <= entry["stop_timeout_seconds"] <= 120,
+            entry["memory_mib"] in _MEMORY_MIB.get(entry["cpu"], ()),
+            entry["image"] is None or re.fullmatch(_IMAGE, entry["image"]),
+            entry["image"] is None or not entry["image"].endswith(":latest"),
         )
-    ) and bool(one["acceptable_latency_seconds"] * one["lanes"] / one["processing_seconds"] * tasks <= 120_000)
+    ) and bool(entry["acceptable_latency_seconds"] * entry["lanes"] / entry["processing_seconds"] * tasks <= 120_000)
 
 
 def _near(*usual: int) -> st.SearchStrategy[int]:
@@ -672,7 +676,7 @@ _CONSUMERS = _up_to_four(
 
 def test_any_consumer_satisfies_every_relation_or_is_refused_in_one_line() -> None:
     """Accepted is right, refused is wrong, and nothing else happens, whatever the values of the right types."""
-    defaults = {one.name: one.default for one in fields(Consumer)} | {"name": "billing"}
+    defaults = {field.name: field.default for field in fields(Consumer)} | {"name": "billing"}
     verdicts: list[bool] = []
 
     @settings(max_examples=600, deadline=None, database=None, print_blob=True)
@@ -693,40 +697,41 @@ def test_any_consumer_satisfies_every_relation_or_is_refused_in_one_line() -> No
 _OWN_REGISTRY = r"[0-9]{12}\.dkr\.ecr\.%s\.amazonaws\.com/.+"
 
 
-def _is_right_environment(one: dict[str, Any]) -> bool:
-    names = [consumer.name.replace("-", "") for consumer in one["consumers"]]
-    images = [one["image"], *(consumer.image for consumer in one["consumers"] if consumer.image is not None)]
+def _is_right_environment(entry: dict[str, Any]) -> bool:
+    names = [consumer.name.replace("-", "") for consumer in entry["consumers"]]
+    images = [entry["image"], *(consumer.image for consumer in entry["consumers"] if consumer.image is not None)]
     known_days = (*(1, 3, 5, 7, 14, 30, 60, 90, 120, 150, 180, 365, 400, 545, 731, 1096), *(1827, 2192, 2557, 2922))
     return all(
         (
-            re.fullmatch("[a-z][a-z0-9]{0,31}", one["name"]),
-            re.fullmatch("[a-z][a-z0-9]{0,31}", one["topic"]),
-            one["account"] is None or re.fullmatch("[0-9]{12}", one["account"]),
-            re.fullmatch(r"[a-z]{2}-[a-z]+-[0-9]", one["region"]),
-            not one["region"].startswith("cn-"),
+            re.fullmatch("[a-z][a-z0-9]{0,31}", entry["name"]),
+            re.fullmatch("[a-z][a-z0-9]{0,31}", entry["topic"]),
+            entry["account"] is None or re.fullmatch("[0-9]{12}", entry["account"]),
+            re.fullmatch(r"[a-z]{2}-[a-z]+-[0-9]", entry["region"]),
+            not entry["region"].startswith("cn-"),
             len(names) >= 1,
             len(set(names)) == len(names),
-            one["archive_days"] is None or (1 <= one["archive_days"] <= 365 and one["removal"] is Removal.RETAIN),
-            re.fullmatch(_IMAGE, one["image"]),
-            not one["image"].endswith(":latest"),
-            isinstance(one["network"], ExistingNetwork)
+            entry["archive_days"] is None or (1 <= entry["archive_days"] <= 365 and entry["removal"] is Removal.RETAIN),
+            re.fullmatch(_IMAGE, entry["image"]),
+            not entry["image"].endswith(":latest"),
+            isinstance(entry["network"], ExistingNetwork)
             or all(
-                re.fullmatch(r"[^./]*(/.*|:.*)", image) or re.fullmatch(_OWN_REGISTRY % one["region"], image)
+                re.fullmatch(r"[^./]*(/.*|:.*)", image) or re.fullmatch(_OWN_REGISTRY % entry["region"], image)
                 for image in images
             ),
-            one["database"] is not None or not one["relay"],
-            one["database"] is None or (one["region"] == "us-east-1" and one["account"] in {None, "123456789012"}),
-            10 <= one["outbox_lag_seconds"] <= 86_400,
-            one["log_retention_days"] in (*known_days, 3288, 3653),
-            len(set(one["alarm_emails"])) == len(one["alarm_emails"]),
-            all(re.fullmatch(r"[^@\s]+@[^@\s]+\.[^@\s]+", address) for address in one["alarm_emails"]),
+            entry["database"] is not None or not entry["relay"],
+            entry["database"] is None
+            or (entry["region"] == "us-east-1" and entry["account"] in {None, "123456789012"}),
+            10 <= entry["outbox_lag_seconds"] <= 86_400,
+            entry["log_retention_days"] in (*known_days, 3288, 3653),
+            len(set(entry["alarm_emails"])) == len(entry["alarm_emails"]),
+            all(re.fullmatch(r"[^@\s]+@[^@\s]+\.[^@\s]+", address) for address in entry["alarm_emails"]),
             all(
                 re.fullmatch(r"[\w .:/=+@-]{1,128}", key) and re.fullmatch(r"[\w .:/=+@-]{0,256}", value)
-                for key, value in one["tags"].items()
+                for key, value in entry["tags"].items()
             ),
-            not any(text.lower().startswith("aws:") for pair in one["tags"].items() for text in pair),
-            not {key.lower() for key in one["tags"]} & {"application", "environment"},
-            len({key.lower() for key in one["tags"]}) == len(one["tags"]),
+            not any(text.lower().startswith("aws:") for pair in entry["tags"].items() for text in pair),
+            not {key.lower() for key in entry["tags"]} & {"application", "environment"},
+            len({key.lower() for key in entry["tags"]}) == len(entry["tags"]),
         )
     )
 
@@ -764,7 +769,7 @@ _ENVIRONMENTS = _up_to_four(
 
 def test_any_environment_satisfies_every_relation_or_is_refused_in_one_line() -> None:
     """Accepted is right, refused is wrong, and nothing else happens, whatever the values of the right types."""
-    defaults = {one.name: one.default for one in fields(Environment)}
+    defaults = {field.name: field.default for field in fields(Environment)}
     defaults |= {"name": "dev", "consumers": (BILLING,), "tags": {}}
     verdicts: list[bool] = []
 

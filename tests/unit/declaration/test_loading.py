@@ -279,8 +279,8 @@ def test_the_projects_own_declaration_is_right() -> None:
 
 def _imported(node: ast.AST) -> list[str]:
     if isinstance(node, ast.ImportFrom):
-        return [str(node.module), *(f"{node.module}.{one.name}" for one in node.names)]
-    return [one.name for one in node.names] if isinstance(node, ast.Import) else []
+        return [str(node.module), *(f"{node.module}.{alias.name}" for alias in node.names)]
+    return [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
 
 
 def test_nothing_imports_a_projects_declaration_by_name() -> None:

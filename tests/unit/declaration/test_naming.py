@@ -39,23 +39,31 @@ LEGAL = {
 def _names(environments: Iterable[Environment]) -> dict[str, list[str]]:
     """Return every name the stacks of these environments give, by the kind of thing among which it has to be unique."""
     names: dict[str, list[str]] = {kind: [] for kind in LEGAL}
-    for one in environments:
-        services = [naming.service_name(one, name) for name in (*(c.name for c in one.consumers), "relay")]
+    for environment in environments:
+        services = [
+            naming.service_name(environment, name) for name in (*(c.name for c in environment.consumers), "relay")
+        ]
         alarms = [("topic", condition) for condition in TOPIC_CONDITIONS]
-        alarms += [(consumer.name, condition) for consumer in one.consumers for condition in CONSUMER_CONDITIONS]
-        names["queue"] += [naming.queue_name(one, consumer) for consumer in one.consumers]
-        names["queue"] += [naming.dead_letter_queue_name(one, consumer) for consumer in one.consumers]
-        names["queue"] += [naming.undelivered_queue_name(one, consumer) for consumer in one.consumers]
-        names["topic"] += [naming.topic_name(one), naming.operator_topic_name(one)]
-        names["stack"] += [naming.stack_name(one, part) for part in PARTS]
-        names["cluster"].append(naming.cluster_name(one))
+        alarms += [
+            (consumer.name, condition) for consumer in environment.consumers for condition in CONSUMER_CONDITIONS
+        ]
+        names["queue"] += [naming.queue_name(environment, consumer) for consumer in environment.consumers]
+        names["queue"] += [naming.dead_letter_queue_name(environment, consumer) for consumer in environment.consumers]
+        names["queue"] += [naming.undelivered_queue_name(environment, consumer) for consumer in environment.consumers]
+        names["topic"] += [naming.topic_name(environment), naming.operator_topic_name(environment)]
+        names["stack"] += [naming.stack_name(environment, part) for part in PARTS]
+        names["cluster"].append(naming.cluster_name(environment))
         names["service"] += services
         names["log group"] += [f"/ecs/{service}" for service in services]
-        names["alarm"] += [naming.alarm_name(one, subject, condition) for subject, condition in alarms]
-        names["watched"] += [f"{one.name}-{subject}" for subject in ("topic", *(c.name for c in one.consumers))]
-        outputs = [naming.output_name(consumer, what) for consumer in one.consumers for what in CONSUMER_OUTPUTS]
-        names["output"] += [f"{one.name}:{output}" for output in ("TopicArn", "PublishPolicyArn", *outputs)]
-        names["key alias"] += [naming.key_alias(one, encrypted) for encrypted in ENCRYPTED]
+        names["alarm"] += [naming.alarm_name(environment, subject, condition) for subject, condition in alarms]
+        names["watched"] += [
+            f"{environment.name}-{subject}" for subject in ("topic", *(c.name for c in environment.consumers))
+        ]
+        outputs = [
+            naming.output_name(consumer, what) for consumer in environment.consumers for what in CONSUMER_OUTPUTS
+        ]
+        names["output"] += [f"{environment.name}:{output}" for output in ("TopicArn", "PublishPolicyArn", *outputs)]
+        names["key alias"] += [naming.key_alias(environment, encrypted) for encrypted in ENCRYPTED]
     return names
 
 
@@ -265,13 +273,13 @@ def test_environments_of_one_account_share_no_name(labels: list[str], topic: str
 @given(environment=_LABELS | st.just("e" * 32), characters=st.integers(1, 70))
 def test_a_consumer_whose_queues_can_be_named_has_legal_names_everywhere(environment: str, characters: int) -> None:
     """The queues' limit is the tightest; beyond it, one line says so before anything is deployed."""
-    one = Environment(name=environment, consumers=(Consumer(name="c" * characters),))
+    item = Environment(name=environment, consumers=(Consumer(name="c" * characters),))
     fits = len(f"sluice-{environment}-{'c' * characters}-undelivered-dlq.fifo") <= 80
 
     names: dict[str, list[str]] = {}
     message = ""
     try:
-        names = _names([one])
+        names = _names([item])
     except ConfigError as refused:
         message = str(refused)
 

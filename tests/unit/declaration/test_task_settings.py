@@ -36,7 +36,7 @@ def test_what_is_written_is_what_is_read(environment: Environment, gaps: Gaps, j
     assert len(text.splitlines()) == 1
 
 
-@pytest.mark.parametrize("environment", [*ENVIRONMENTS.values(), *EXTRA.values()], ids=lambda one: one.name)
+@pytest.mark.parametrize("environment", [*ENVIRONMENTS.values(), *EXTRA.values()], ids=lambda value: value.name)
 def test_a_worker_gets_its_consumer_and_every_name_it_goes_by(environment: Environment) -> None:
     """Queue, topic and region are those of the whole declaration; the consumer is, but for its image."""
     for consumer in environment.consumers:
@@ -109,10 +109,10 @@ def test_settings_that_cannot_be_right_are_refused(text: str, message: str) -> N
     with pytest.raises(ConfigError) as refused:
         task_settings.parse(text)
 
-    said = str(refused.value)
-    assert said.startswith(message)
-    assert said.endswith(ALLOWED.removeprefix("; "))
-    assert len(said.splitlines()) == 1
+    content = str(refused.value)
+    assert content.startswith(message)
+    assert content.endswith(ALLOWED.removeprefix("; "))
+    assert len(content.splitlines()) == 1
 
 
 def test_settings_of_an_older_stack_have_the_defaults_of_what_they_lack() -> None:

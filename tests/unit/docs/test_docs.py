@@ -70,7 +70,7 @@ def test_a_generated_page_is_up_to_date(generated: Mapping[Path, str], name: str
     assert (DOCS / name).read_text(encoding="utf-8") == generated[DOCS / name]
 
 
-@pytest.mark.parametrize("of", declared_fields.DECLARED, ids=lambda one: one.__name__)
+@pytest.mark.parametrize("of", declared_fields.DECLARED, ids=lambda value: value.__name__)
 def test_every_field_of_the_declaration_is_documented(page: str, of: type) -> None:
     """Each has a row with its unit, its default and its effect, in the order of the class; no other row is there."""
     rows = _rows(_section(page, of.__name__))
@@ -83,13 +83,13 @@ def test_every_class_of_the_declaration_has_a_section() -> None:
     """A dataclass that a declaration is built of is one the page has a table for."""
     modules = [ast.parse(file.read_text(encoding="utf-8")) for file in (PROJECT / "sluice/declaration").glob("*.py")]
     dataclasses = {
-        one.name
+        class_def.name
         for module in modules
-        for one in module.body
-        if isinstance(one, ast.ClassDef) and "declared" in map(ast.unparse, one.decorator_list)
+        for class_def in module.body
+        if isinstance(class_def, ast.ClassDef) and "declared" in map(ast.unparse, class_def.decorator_list)
     }
 
-    assert dataclasses == {one.__name__ for one in declared_fields.DECLARED}
+    assert dataclasses == {item.__name__ for item in declared_fields.DECLARED}
 
 
 def _headings(page: Path) -> set[str]:

@@ -14,13 +14,13 @@ from sluice.history.checker import (
     Finding,
     Measured,
     Move,
+    QueueContext,
     RunFacts,
-    Surroundings,
     Thresholds,
     check_group,
     check_run,
     check_thresholds,
-    surroundings,
+    queue_context,
 )
 from sluice.history.checker.anomalies import JUDGED
 from sluice.history.checker.group import Group
@@ -243,7 +243,7 @@ def test_where_publishes_may_be_missing_there_are_no_phantoms() -> None:
 
 def test_after_a_move_task_what_nobody_saw_in_the_dlq_is_unknown() -> None:
     """A redriven message lawfully is a new one, behind newer ones; nobody looked whether this one was dead."""
-    moved = Surroundings(
+    moved = QueueContext(
         moves=(Move(source="billing-dlq", destination="billing", began_at_us=180_000, ended_at_us=190_000),)
     )
 
@@ -286,7 +286,7 @@ def test_a_run_without_trouble_has_no_reason_for_doubt() -> None:
 
 
 @pytest.mark.parametrize(
-    ("facts", "expected"),
+    ("counts", "expected"),
     [
         (
             replace(FACTS, published_count=0, received_count=0, lateness_p99_us=None),
@@ -316,9 +316,9 @@ def test_a_run_without_trouble_has_no_reason_for_doubt() -> None:
         ),
     ],
 )
-def test_each_doubt_about_the_run_is_named(facts: RunFacts, expected: dict[str | None, str]) -> None:
+def test_each_doubt_about_the_run_is_named(counts: RunFacts, expected: dict[str | None, str]) -> None:
     """A6 and H7, and what makes the whole run unknown."""
-    assert check_run(facts) == expected
+    assert check_run(counts) == expected
 
 
 def test_what_crosses_no_threshold_is_not_named() -> None:
@@ -386,7 +386,7 @@ def test_the_surroundings_are_what_the_other_events_say() -> None:
     move = Event(kind=Kind.REDRIVEN.value, queue="billing-dlq", detail='{"destination": "billing"}', **span)
     fault = Event(kind=Kind.FAULT.value, queue="shipping", detail='{"is_lossy": true}', **span)
 
-    around = surroundings(
+    around = queue_context(
         [
             *(_poll(1_100, 3), _poll(1_500, 0, took_ms=1_000), _poll(1_900, 0, wait_seconds=None), _poll(2_000, 1)),
             *(_probe(1_000, 0), _probe(2_000, 4), _probe(3_000, 0), _probe(4_000, 0), _probe(5_000, 0)),
@@ -397,7 +397,7 @@ def test_the_surroundings_are_what_the_other_events_say() -> None:
         ]
     )
 
-    assert around == Surroundings(
+    assert around == QueueContext(
         activity={
             "billing": [
                 Activity(second=1, served_count=1, empty_count=1, answered_by_us=2_500_000),

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from sluice.history.checker import Expectation, Finding, Surroundings, check_group, surroundings
+from sluice.history.checker import Expectation, Finding, QueueContext, check_group, queue_context
 from sluice.history.events import Event, Kind
 from sluice.recorder.journal import Journal, events_of, read_journal
 from sluice.recorder.recorder import Recorder
@@ -227,7 +227,7 @@ def _judged(events: list[Event]) -> dict[str, Finding]:
     of_group: dict[str | None, list[Event]] = defaultdict(list)
     for event in events:
         of_group[event.message_group_id].append(event)
-    around: Surroundings = surroundings(of_group.pop(None))
+    around: QueueContext = queue_context(of_group.pop(None))
     assert around.activity, "polls are on record"
     return {group: check_group(its, _EXPECTATION, around) for group, its in of_group.items() if group is not None}
 
@@ -344,9 +344,9 @@ def test_a_foreign_message_is_no_anomaly_of_its_group(plain: list[Event]) -> Non
     foreign = [
         changed
         for event in plain
-        for changed in _received(2, lambda one: [one, _later(one, 100, message_run="older", sqs_message_id="theirs")])(
-            event
-        )
+        for changed in _received(
+            2, lambda value: [value, _later(value, 100, message_run="older", sqs_message_id="theirs")]
+        )(event)
     ]
 
     assert _judged(foreign)["a"].violations == ()
@@ -358,7 +358,7 @@ def test_an_envelope_is_looked_into_and_must_name_its_message() -> None:
     stray = [
         changed
         for event in wrapped
-        for changed in _received(1, lambda one: [replace(one, sns_message_id="other")])(event)
+        for changed in _received(1, lambda value: [replace(value, sns_message_id="other")])(event)
     ]
 
     assert {event.sns_message_id is None for event in wrapped if event.kind == Kind.RECEIVED} == {False}

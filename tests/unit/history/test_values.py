@@ -68,7 +68,7 @@ def test_a_detail_that_is_no_object_says_nothing(text: str | None) -> None:
 
 
 def test_a_corrupted_body_is_known_by_its_deduplication_id() -> None:
-    """Half a body is no JSON any more; the ids beside it still say whose it is."""
+    """Half a body is not JSON any more; the ids beside it still say whose it is."""
     found = identity_of(body='{"run":"r","gr', deduplication_id="r.7", message_group_id="g1")
 
     assert found == IDENTITY

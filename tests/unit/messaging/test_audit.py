@@ -17,4 +17,4 @@ def test_nobody_acts_without_a_reason(operator: Callable[..., Operator]) -> None
     with pytest.raises(OutboxError) as refused:
         operator(actor="ada", reason="  ")
 
-    assert str(refused.value) == "the reason is empty, allowed is a sentence: it is what the audit will say"
+    assert str(refused.value) == "the reason is empty, allowed is a sentence: the audit keeps it"

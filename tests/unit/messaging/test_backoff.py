@@ -27,19 +27,19 @@ def test_a_delay_doubles_up_to_its_cap_and_chance_chooses_below_it(
     attempt: int, least: float, middle: float, most: float
 ) -> None:
     """The whole range from the floor up is used, however often it failed."""
-    delays = [BACKOFF.seconds(attempt, chance) for chance in (0, 0.5, 1)]
+    delays = [BACKOFF.seconds(attempt, rng) for rng in (0, 0.5, 1)]
 
     assert delays == [least, middle, most]
 
 
 def test_x7_what_failed_together_does_not_return_together() -> None:
     """The delays of a thousand groups are spread evenly over the whole range."""
-    chance = random.Random(1)  # noqa: S311 (a seed, no secret)
+    rng = random.Random(1)  # noqa: S311 (a seed, no secret)
 
-    delays = [BACKOFF.seconds(5, chance.random()) for _ in range(1_000)]
+    delays = [BACKOFF.seconds(5, rng.random()) for _ in range(1_000)]
 
     assert len(set(delays)) == 1_000
-    assert [round(one, 0) for one in statistics.quantiles(delays, n=4)] == [3, 5, 8]
+    assert [round(quantile, 0) for quantile in statistics.quantiles(delays, n=4)] == [3, 5, 8]
 
 
 @pytest.mark.parametrize(

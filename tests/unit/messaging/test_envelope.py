@@ -18,8 +18,10 @@ from sluice.simulator.model.message import size_bytes
 from tests.support.envelope_strategies import events, numbers
 
 LIMIT = 262_144
-AT = datetime(2026, 11, 21, 9, 30, tzinfo=timezone(timedelta(hours=2)))
-PLACED = Event(type="order.placed", group="order-7", data={"sum": 12}, id="e1", at=AT, trace={"traceparent": "00-1"})
+COMMITTED_AT = datetime(2026, 11, 21, 9, 30, tzinfo=timezone(timedelta(hours=2)))
+PLACED = Event(
+    type="order.placed", group="order-7", data={"sum": 12}, id="e1", at=COMMITTED_AT, trace={"traceparent": "00-1"}
+)
 PLACED_BODY = (
     '{"sluice":1,"id":"e1","type":"order.placed","group":"order-7","seq":3,"epoch":2,"at":"2026-11-21T07:30:00+00:00",'
     '"trace":{"traceparent":"00-1"},"hash":"HASH","data":{"sum":12}}'
@@ -44,8 +46,8 @@ def attributed(envelope: Envelope) -> dict[str, dict[str, str]]:
 
 def changed(**fields: Any) -> str:
     """Return the body of PLACED with these fields as somebody else wrote them; `...` leaves one out."""
-    said = json.loads(Envelope(event=PLACED, seq=3, epoch=2).body) | fields
-    return json.dumps({name: value for name, value in said.items() if value is not ...})
+    found = json.loads(Envelope(event=PLACED, seq=3, epoch=2).body) | fields
+    return json.dumps({name: value for name, value in found.items() if value is not ...})
 
 
 def test_a_body_says_everything_a_consumer_needs() -> None:
@@ -61,7 +63,7 @@ def test_a_body_says_everything_a_consumer_needs() -> None:
 def test_the_hash_is_of_type_and_data_and_of_nothing_else() -> None:
     """Order of names, attributes, group and instant do not count; another type or value does."""
     event = Event(type="t", group="g", data={"a": 1, "b": 2})
-    same = Event(type="t", group="h", data={"b": 2, "a": 1}, attributes={"x": "y"}, at=AT)
+    same = Event(type="t", group="h", data={"b": 2, "a": 1}, attributes={"x": "y"}, at=COMMITTED_AT)
     others = [Event(type="u", group="g", data={"a": 1, "b": 2}), Event(type="t", group="g", data={"a": 1, "b": 3})]
 
     assert same.content_hash == event.content_hash
@@ -69,7 +71,7 @@ def test_the_hash_is_of_type_and_data_and_of_nothing_else() -> None:
 
 
 @pytest.mark.parametrize(
-    ("fields", "said"),
+    ("fields", "message"),
     [
         ({"type": ""}, "type is '', allowed is 1 to 256 letters, digits and . _ -"),
         ({"type": "a b"}, "type is 'a b', allowed is 1 to 256 letters, digits and . _ -"),
@@ -82,7 +84,10 @@ def test_the_hash_is_of_type_and_data_and_of_nothing_else() -> None:
         ({"group": 7}, f"group is 7, allowed is {IDENTIFIER}"),
         ({"id": "two words"}, f"id is 'two words', allowed is {IDENTIFIER}"),
         ({"at": "now"}, f"at is 'now', allowed is {INSTANT}"),
-        ({"at": AT.replace(tzinfo=None)}, f"at is datetime.datetime(2026, 11, 21, 9, 30), allowed is {INSTANT}"),
+        (
+            {"at": COMMITTED_AT.replace(tzinfo=None)},
+            f"at is datetime.datetime(2026, 11, 21, 9, 30), allowed is {INSTANT}",
+        ),
         (
             {"at": datetime(1, 1, 1, tzinfo=timezone(timedelta(hours=2)))},
             "at is datetime.datetime(1, 1, 1, 0, 0, tzinfo=datetime.timezone(datetime.timedelta(seconds=7200))),"
@@ -120,14 +125,14 @@ def test_the_hash_is_of_type_and_data_and_of_nothing_else() -> None:
         ),
     ],
 )
-def test_what_cannot_be_sent_is_refused_before_it_is_stored_and_named(fields: dict[str, Any], said: str) -> None:
+def test_what_cannot_be_sent_is_refused_before_it_is_stored_and_named(fields: dict[str, Any], message: str) -> None:
     """The producer learns it where the mistake is: the message says field, value and what is allowed."""
     valid: dict[str, Any] = {"type": "t", "group": "g", "data": None}
 
     with pytest.raises(EnvelopeError) as refused:
         Event(**valid | fields)
 
-    assert str(refused.value) == said
+    assert str(refused.value) == message
 
 
 def test_data_too_deep_for_json_is_refused() -> None:
@@ -174,11 +179,11 @@ def test_what_the_caller_changes_afterwards_changes_no_message() -> None:
     assert (event.data, event.attributes, event.trace) == ({"a": [1]}, {"x": "y"}, {"t": "1"})
 
 
-@pytest.mark.parametrize("at", [None, AT, AT.replace(microsecond=1)])
-def test_an_event_of_exactly_the_limit_may_be_sent_and_one_byte_more_may_not(at: datetime | None) -> None:
+@pytest.mark.parametrize("instant", [None, COMMITTED_AT, COMMITTED_AT.replace(microsecond=1)])
+def test_an_event_of_exactly_the_limit_may_be_sent_and_one_byte_more_may_not(instant: datetime | None) -> None:
     """Whether its instant is known yet makes no difference to what is done with it afterwards."""
-    empty = Event(type="t", group="g", data="", attributes={"x": "ä"}, at=at).size_bytes
-    sized: dict[str, Any] = {"type": "t", "group": "g", "attributes": {"x": "ä"}, "at": at}
+    empty = Event(type="t", group="g", data="", attributes={"x": "ä"}, at=instant).size_bytes
+    sized: dict[str, Any] = {"type": "t", "group": "g", "attributes": {"x": "ä"}, "at": instant}
 
     largest = Event(data="ä" * ((LIMIT - empty) // 2) + "a" * ((LIMIT - empty) % 2), **sized)
     with pytest.raises(EnvelopeError) as refused:
@@ -193,9 +198,11 @@ def test_an_event_of_exactly_the_limit_may_be_sent_and_one_byte_more_may_not(at:
 
 
 @SETTINGS
-@given(event=events(), seq=numbers, epoch=numbers, at=st.datetimes(timezones=st.just(UTC)))
-@example(event=Event(type="t", group="g", data=1), seq=2**63 - 2, epoch=2**63 - 2, at=datetime.max.replace(tzinfo=UTC))
-def test_a_message_is_never_larger_than_its_event_said(event: Event, seq: int, epoch: int, at: datetime) -> None:
+@given(event=events(), seq=numbers, epoch=numbers, instant=st.datetimes(timezones=st.just(UTC)))
+@example(
+    event=Event(type="t", group="g", data=1), seq=2**63 - 2, epoch=2**63 - 2, instant=datetime.max.replace(tzinfo=UTC)
+)
+def test_a_message_is_never_larger_than_its_event_said(event: Event, seq: int, epoch: int, instant: datetime) -> None:
     """However large its numbers are and whenever it is committed, as the model of SNS counts."""
     happened = Event(
         type=event.type,
@@ -203,7 +210,7 @@ def test_a_message_is_never_larger_than_its_event_said(event: Event, seq: int, e
         data=event.data,
         attributes=event.attributes,
         id=event.id,
-        at=event.at or at,
+        at=event.at or instant,
         trace=event.trace,
     )
     envelope = Envelope(event=happened, seq=seq, epoch=epoch)
@@ -277,22 +284,24 @@ def head_of(envelope: Envelope) -> Head:
 
 def test_a_tombstone_has_the_place_of_what_it_stands_for_and_nothing_else_of_it() -> None:
     """Same group, number and epoch, so that nobody waits for it; another id, or the topic might deduplicate it."""
-    skipped = Envelope(event=Event(type="t", group="g", data={"a": 1}, attributes={"x": "y"}, at=AT), seq=4, epoch=2)
+    skipped = Envelope(
+        event=Event(type="t", group="g", data={"a": 1}, attributes={"x": "y"}, at=COMMITTED_AT), seq=4, epoch=2
+    )
 
     tombstone = skipped.as_tombstone()
 
-    assert (tombstone.event.group, tombstone.seq, tombstone.epoch, tombstone.event.at) == ("g", 4, 2, AT)
+    assert (tombstone.event.group, tombstone.seq, tombstone.epoch, tombstone.event.at) == ("g", 4, 2, COMMITTED_AT)
     assert (tombstone.event.type, tombstone.event.data, tombstone.event.attributes) == (TOMBSTONE, None, {})
     assert tombstone.event.id != skipped.event.id
     assert decode(tombstone.body).event.type == "sluice.tombstone"
 
 
 @pytest.mark.parametrize(
-    ("body", "said"),
+    ("body", "message"),
     [
-        ("hello", "body is no JSON (Expecting value: line 1 column 1 (char 0)); it is not from a Sluice outbox"),
-        (PLACED_BODY[:60], "body is no JSON ("),
-        ("[" * 100_000, "body is no JSON (maximum recursion depth exceeded"),
+        ("hello", "body is not JSON (Expecting value: line 1 column 1 (char 0)); it is not from a Sluice outbox"),
+        (PLACED_BODY[:60], "body is not JSON ("),
+        ("[" * 100_000, "body is not JSON (maximum recursion depth exceeded"),
         ("[1]", "sluice is None, allowed is 1; upgrade whoever is behind"),
         ('{"Type": "Notification"}', "sluice is None, allowed is 1; upgrade whoever is behind"),
         (changed(sluice=2), "sluice is 2, allowed is 1; upgrade whoever is behind"),
@@ -326,12 +335,12 @@ def test_a_tombstone_has_the_place_of_what_it_stands_for_and_nothing_else_of_it(
         (changed(trace={"traceparent": 1}), f"trace is {{'traceparent': 1}}, allowed is {TRACE}"),
     ],
 )
-def test_a_body_that_is_foreign_mangled_or_tampered_with_names_the_field(body: str, said: str) -> None:
+def test_a_body_that_is_foreign_mangled_or_tampered_with_names_the_field(body: str, message: str) -> None:
     """Whatever is in the queue, a consumer gets an EnvelopeError and no other, and it says what to look at."""
     with pytest.raises(EnvelopeError) as refused:
         decode(body)
 
-    assert str(refused.value).startswith(said)
+    assert str(refused.value).startswith(message)
 
 
 @SETTINGS

@@ -142,11 +142,11 @@ def test_a_module_that_cannot_be_imported_is_refused(folder: Path, source: str, 
     with pytest.raises(ConfigError) as refused:
         Handlers.load("sluice_test_broken")
 
-    said = str(refused.value)
-    assert said.startswith(f"handlers are 'sluice_test_broken', and importing that module raised {raised}")
-    assert said.endswith("; mend the module, or correct Consumer.handlers in the declaration")
-    assert said.isprintable()
-    assert len(said) < 800
+    text = str(refused.value)
+    assert text.startswith(f"handlers are 'sluice_test_broken', and importing that module raised {raised}")
+    assert text.endswith("; fix the module, or correct Consumer.handlers in the declaration")
+    assert text.isprintable()
+    assert len(text) < 800
 
 
 @pytest.mark.parametrize("seconds", [0, 0.5, 43_200, None])

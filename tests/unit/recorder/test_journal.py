@@ -106,7 +106,7 @@ def test_a_journal_that_is_damaged_within_is_refused_by_name(tmp_path: Path) -> 
         texts = pa.StringArray.from_buffers(3, backwards, pa.py_buffer(b"published"))
         journal.add_columns(3, {"kind": "published", "call_id": texts})
 
-    with pytest.raises(HistoryError, match=r"j\.arrows is no journal of Sluice"):
+    with pytest.raises(HistoryError, match=r"j\.arrows is not a journal of Sluice"):
         read_journal(journal.path)
 
 

@@ -266,7 +266,7 @@ def test_a_receive_that_does_not_ask_for_its_group_is_of_no_group(tmp_path: Path
     shop = Shop()
     with _record(shop, tmp_path):
         shop.order("ann", 1, deduplication_id="ann/1")
-        shop.bill(asks=["ApproximateReceiveCount"])
+        shop.bill(requests=["ApproximateReceiveCount"])
     received = [event for event in recorded(tmp_path) if event.kind in (Kind.RECEIVED, Kind.DELETED)]
 
     assert [(event.kind, event.message_group_id) for event in received] == [("received", None), ("deleted", None)]
@@ -322,8 +322,8 @@ def _ended(process: Any) -> int:
     return int(process.exitcode)
 
 
-def _fill_the_disk(folder: Path, said: Path) -> None:
-    logging.basicConfig(filename=said, format="%(message)s")
+def _fill_the_disk(folder: Path, run_path: Path) -> None:
+    logging.basicConfig(filename=run_path, format="%(message)s")
     signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     shop = Shop()
     with _record(shop, folder) as recording:
@@ -375,7 +375,7 @@ def _trade_recorded(folder: Path) -> None:
 
 def test_two_processes_record_into_one_folder(tmp_path: Path) -> None:
     """Each has a journal of its own, both go by one clock, and a message has one idx in both."""
-    assert [_ended(one) for one in [_started(_trade_recorded, tmp_path / "both") for _ in range(2)]] == [0, 0]
+    assert [_ended(item) for item in [_started(_trade_recorded, tmp_path / "both") for _ in range(2)]] == [0, 0]
 
     events = recorded(tmp_path / "both")
 
@@ -461,7 +461,7 @@ def test_what_cannot_be_recorded_is_refused_at_once(tmp_path: Path) -> None:
         _record(shop, tmp_path, one_group_in=0)
     with pytest.raises(ConfigError, match="worker is 'a/b', allowed are letters"):
         _record(shop, tmp_path, worker="a/b")
-    with pytest.raises(ConfigError, match=r"str is no client of boto3; of a resource pass its meta.client"):
+    with pytest.raises(ConfigError, match=r"str is not a client of boto3; of a resource pass its meta.client"):
         record(["sqs"], tmp_path)
     with pytest.raises(ConfigError, match="answers asynchronously, as the clients of aiobotocore do, and its calls"):
         record(_asynchronous(), tmp_path)
@@ -489,4 +489,4 @@ def test_a_receive_whose_answer_was_cut_said_nothing(
                 sqs.receive_message(QueueUrl=f"{server.url}/1/{QUEUE}")
 
     polls = [event for event in recorded(tmp_path / "cut") if event.kind == Kind.POLL]
-    assert [(one.outcome, one.error) for one in polls] == [("info", "IncompleteRead"), ("ok", None)]
+    assert [(event.outcome, event.error) for event in polls] == [("info", "IncompleteRead"), ("ok", None)]

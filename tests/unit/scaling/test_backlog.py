@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 
 from benchmarks.scaling_simulation import (
     SCENARIOS,
-    Outcome,
     Scenario,
+    SimulationResult,
     clamped_by_groups,
     late_by,
     simulate,
@@ -143,13 +143,13 @@ def test_metric_ids_are_ones_cloudwatch_takes() -> None:
 
 def test_the_parts_of_a_term_are_given_in_order() -> None:
     """A number and a metric have none; an operation its two sides; a choice its condition and both branches."""
-    one, visible = Number(1), Metric("visible")
-    above = Operation(visible, ">", one)
+    number, visible = Number(1), Metric("visible")
+    above = Operation(visible, ">", number)
 
-    assert one.terms() == ()
+    assert number.terms() == ()
     assert visible.terms() == ()
-    assert above.terms() == (visible, one)
-    assert If(above, one, visible).terms() == (above, one, visible)
+    assert above.terms() == (visible, number)
+    assert If(above, number, visible).terms() == (above, number, visible)
 
 
 def _parts(term: Term) -> Iterator[Term]:
@@ -181,7 +181,7 @@ def _terms(consumer: Consumer) -> dict[str, Term]:
 @pytest.mark.parametrize(
     "consumer",
     [
-        *(consumer for one in ENVIRONMENTS.values() for consumer in one.consumers),
+        *(consumer for environment in ENVIRONMENTS.values() for consumer in environment.consumers),
         Consumer(name="most-lanes", lanes=120_000, acceptable_latency_seconds=1, max_tasks=1),
         Consumer(name="most-tasks", max_tasks=5_000, expected_groups=5_000, lanes=1, acceptable_latency_seconds=24),
         Consumer(name="odd", processing_seconds=0.123456789, lanes=7, max_tasks=3),
@@ -277,7 +277,7 @@ def _result(left: float | None, operator: str, right: float | None) -> float | N
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "expected"),
     [
         ("2", 2),
         ("(1 + (2 * 3))", 7),
@@ -294,9 +294,9 @@ def _result(left: float | None, operator: str, right: float | None) -> float | N
         ("FILL(FILL(visible, 3), REPEAT)", 3),
     ],
 )
-def test_the_evaluator_of_this_test_reads_metric_math(text: str, said: float | None) -> None:
+def test_the_evaluator_of_this_test_reads_metric_math(text: str, expected: float | None) -> None:
     """The judge is judged: by hand, on seven messages and two minutes without news."""
-    assert _evaluate(text, {VISIBLE: [7, None, None], EMPTY_RECEIVES: [None, None, None]}, 2) == said
+    assert _evaluate(text, {VISIBLE: [7, None, None], EMPTY_RECEIVES: [None, None, None]}, 2) == expected
 
 
 _COUNTS = st.none() | st.integers(0, 12).map(float) | st.floats(0, 1e6)
@@ -327,7 +327,9 @@ def test_the_text_says_what_the_term_says(
     ]
 
     assert isinstance(minute, int)
-    assert [_evaluate(term.text(), series, minute) for term in terms] == [term.at(series, minute) for term in terms]
+    assert [_evaluate(term.text(), series, minute) for term in terms] == [
+        term.value_at(series, minute) for term in terms
+    ]
 
 
 # --- said of a minute ------------------------------------------------------------------------------------------------
@@ -348,7 +350,7 @@ def test_the_target_is_what_all_lanes_of_a_task_can_do_in_time(
     assert target == messages
 
 
-_SAID: dict[str, tuple[Term, float | None, dict[str, Series]]] = {
+_METADATA: dict[str, tuple[Term, float | None, dict[str, Series]]] = {
     # In-flight messages count; without tasks it is the whole backlog, and without data nothing.
     "raw, four tasks": (RAW, 100, _now(visible=380, inflight=20, running=4)),
     "raw, zero tasks, one message": (RAW, 1, _now(visible=1, running=0)),
@@ -403,10 +405,10 @@ _SAID: dict[str, tuple[Term, float | None, dict[str, Series]]] = {
 }
 
 
-@pytest.mark.parametrize(("term", "value", "series"), _SAID.values(), ids=_SAID)
+@pytest.mark.parametrize(("term", "value", "series"), _METADATA.values(), ids=_METADATA)
 def test_the_value_of_an_expression_in_a_minute(term: Term, value: float | None, series: dict[str, Series]) -> None:
     """By hand, at and around every bound."""
-    assert term.at(series, 0) == (pytest.approx(value) if term is CLAMPED else value)
+    assert term.value_at(series, 0) == (pytest.approx(value) if term is CLAMPED else value)
 
 
 @given(
@@ -421,8 +423,10 @@ def test_the_clamp_never_asks_for_more_than_the_raw_backlog(
 ) -> None:
     """It only ever holds back, only above the target, and then to the target or less."""
     series = _now(visible=visible, inflight=inflight, running=running)
-    raw = RAW.at(series, 0)
-    clamped = backlog.clamped_backlog_per_task(TARGET, lanes=lanes, processing_seconds=processing_seconds).at(series, 0)
+    raw = RAW.value_at(series, 0)
+    clamped = backlog.clamped_backlog_per_task(TARGET, lanes=lanes, processing_seconds=processing_seconds).value_at(
+        series, 0
+    )
 
     assert raw is not None
     assert clamped is not None
@@ -448,9 +452,9 @@ def test_a_late_metric_delays_the_wake_signal_and_never_gives_a_false_one(metric
         RECEIVED: [60, 60, 60, 0, 0, 0, 0, 0],
     }
 
-    said = [WAKE.at(_known(series, minute, {metric: lag}), minute) for minute in range(8)]
+    found = [WAKE.value_at(_known(series, minute, {metric: lag}), minute) for minute in range(8)]
 
-    assert said == [*[None] * lag, *[0] * 3, *[1] * (5 - lag)]
+    assert found == [*[None] * lag, *[0] * 3, *[1] * (5 - lag)]
 
 
 # Four tasks of four lanes come and go: none, a burst for all, one hot group for three of them, none.
@@ -465,7 +469,7 @@ _STORY: dict[str, Series] = {
 
 
 @pytest.mark.parametrize(
-    ("metric", "lag", "said"),
+    ("metric", "lag", "result"),
     [
         (VISIBLE, 0, [2_000, 1_904, 1_504, 1_250, 1_000, 18.75, 18.75, 18.75, 0, 0]),  # all on time
         (VISIBLE, 1, [None, 2_003.6, 478.7, 1_504, 1_250, 18.75, 18.75, 18.75, 0, 0]),
@@ -479,10 +483,10 @@ _STORY: dict[str, Series] = {
         (RUNNING, 3, [2_000, 1_904, 6_016, 5_000, 4_000, 18.75, 18.75, 18.75, 0, 0]),
     ],
 )
-def test_the_clamp_with_one_metric_late(metric: str, lag: int, said: list[float | None]) -> None:
+def test_the_clamp_with_one_metric_late(metric: str, lag: int, result: list[float | None]) -> None:
     """By hand, minute for minute: what is late delays what is said; before its first value, tasks alone count as 0."""
-    assert [CLAMPED.at(_known(_STORY, minute, {metric: lag}), minute) for minute in range(10)] == [
-        None if one is None else pytest.approx(one) for one in said
+    assert [CLAMPED.value_at(_known(_STORY, minute, {metric: lag}), minute) for minute in range(10)] == [
+        None if item is None else pytest.approx(item) for item in result
     ]
 
 
@@ -500,10 +504,14 @@ def test_whatever_comes_late_no_expression_says_anything_absurd(
     """Signals are 0 or 1; the clamp is finite, and no more than the backlog known; gaps give None at most."""
     for minute in range(6):
         known = _known(series, minute, lags)
-        whole = Operation(Metric(VISIBLE), "+", Metric(IN_FLIGHT)).at(known, minute)
-        clamped = CLAMPED.at(known, minute)
+        whole = Operation(Metric(VISIBLE), "+", Metric(IN_FLIGHT)).value_at(known, minute)
+        clamped = CLAMPED.value_at(known, minute)
 
-        assert {WAKE.at(known, minute), STUCK.at(known, minute), PINNED.at(known, minute)} <= {0, 1, None}
+        assert {WAKE.value_at(known, minute), STUCK.value_at(known, minute), PINNED.value_at(known, minute)} <= {
+            0,
+            1,
+            None,
+        }
         assert clamped is None or (whole is not None and 0 <= clamped <= whole)
 
 
@@ -519,9 +527,9 @@ BURST = Scenario(
 )
 
 
-def _said(term: Term, outcome: Outcome) -> list[float | None]:
+def _value_at_minute(term: Term, outcome: SimulationResult) -> list[float | None]:
     """Return what a term says of the metrics of a rehearsal, on time, minute for minute."""
-    return [term.at(outcome.metrics, minute) for minute in range(len(outcome.tasks))]
+    return [term.value_at(outcome.metrics, minute) for minute in range(len(outcome.tasks))]
 
 
 @pytest.mark.parametrize("lag_minutes", [0, 1, 2, 3])
@@ -681,12 +689,14 @@ def test_capacity_is_pinned_only_at_the_maximum_and_for_want_of_tasks() -> None:
     ample = replace(short, max_tasks=20)
 
     outcome, enough = simulate(short, _clamped(short)), simulate(ample, _clamped(ample))
-    pinned = _said(backlog.capacity_pinned(short.target, max_tasks=3, lanes=4, processing_seconds=1), outcome)
-    spare = _said(backlog.capacity_pinned(ample.target, max_tasks=20, lanes=4, processing_seconds=1), enough)
+    pinned = _value_at_minute(
+        backlog.capacity_pinned(short.target, max_tasks=3, lanes=4, processing_seconds=1), outcome
+    )
+    spare = _value_at_minute(backlog.capacity_pinned(ample.target, max_tasks=20, lanes=4, processing_seconds=1), enough)
 
     assert set(pinned[-15:]) == {1}
-    assert {said for said, tasks in zip(pinned, outcome.tasks, strict=True) if tasks < 3} == {0}
-    assert {said for said, tasks in zip(spare, enough.tasks, strict=True) if tasks < 20} == {0}
+    assert {found for found, tasks in zip(pinned, outcome.tasks, strict=True) if tasks < 3} == {0}
+    assert {found for found, tasks in zip(spare, enough.tasks, strict=True) if tasks < 20} == {0}
 
 
 def test_few_groups_at_the_maximum_are_stuck_and_not_pinned() -> None:
@@ -694,14 +704,16 @@ def test_few_groups_at_the_maximum_are_stuck_and_not_pinned() -> None:
     scenario = replace(EIGHT_GROUPS, max_tasks=4, min_tasks=4, minutes=30)
 
     outcome = simulate(scenario, _clamped(scenario))
-    stuck = _said(backlog.group_stuck(acceptable_latency_seconds=60, lanes=4, processing_seconds=1), outcome)
-    pinned = _said(backlog.capacity_pinned(scenario.target, max_tasks=4, lanes=4, processing_seconds=1), outcome)
+    stuck = _value_at_minute(backlog.group_stuck(acceptable_latency_seconds=60, lanes=4, processing_seconds=1), outcome)
+    pinned = _value_at_minute(
+        backlog.capacity_pinned(scenario.target, max_tasks=4, lanes=4, processing_seconds=1), outcome
+    )
 
     assert set(stuck[-15:]) == {1}
     assert set(pinned) == {0}
 
 
-ONE_MESSAGE = Scenario(
+SINGLE_MESSAGE = Scenario(
     name="one message an hour",
     arrivals=lambda second: 1.0 if second % 3_600 == 300 else 0.0,
     group_shares=[1.0],
@@ -715,7 +727,7 @@ ONE_MESSAGE = Scenario(
 @pytest.mark.parametrize("lag_minutes", [0, 1, 2, 3])
 def test_one_message_wakes_one_task_which_goes_again(lag_minutes: int, start_minutes: int) -> None:
     """Each hour's message starts exactly one task, within the lag; a quarter of an hour after it, nobody runs."""
-    scenario = replace(ONE_MESSAGE, lag_minutes=lag_minutes, start_minutes=start_minutes)
+    scenario = replace(SINGLE_MESSAGE, lag_minutes=lag_minutes, start_minutes=start_minutes)
 
     outcome = simulate(scenario, _clamped(scenario), wake=True)
 
@@ -729,7 +741,7 @@ def test_one_message_wakes_one_task_which_goes_again(lag_minutes: int, start_min
 
 def test_one_message_wakes_nobody_without_the_step() -> None:
     """Target tracking alone: one message is not above the target, and waits for ever."""
-    outcome = simulate(ONE_MESSAGE, _clamped(ONE_MESSAGE))
+    outcome = simulate(SINGLE_MESSAGE, _clamped(SINGLE_MESSAGE))
 
     assert outcome.done == 0
     assert max(outcome.tasks) == 0
@@ -737,7 +749,7 @@ def test_one_message_wakes_nobody_without_the_step() -> None:
 
 def test_an_idle_queue_whose_metrics_come_15_minutes_late_still_meets_the_latency() -> None:
     """What a service with min_tasks 0 must accept, 1,200 s, holds for the latest metrics and a start of two minutes."""
-    scenario = replace(ONE_MESSAGE, lag_minutes=15, start_minutes=2)
+    scenario = replace(SINGLE_MESSAGE, lag_minutes=15, start_minutes=2)
 
     outcome = simulate(scenario, _clamped(scenario), wake=True)
 
@@ -778,7 +790,7 @@ def test_a_zero_filled_metric_says_what_is_not_so(metric: str) -> None:
     """The mutation FILL(x, 0), two minutes late: the newest point is always 0, and what is said of it is wrong."""
     known = _known(_STORY, 7, {metric: 2})
 
-    right, mutated = CLAMPED.at(known, 7), _zero_filled(CLAMPED, metric).at(known, 7)
+    right, mutated = CLAMPED.value_at(known, 7), _zero_filled(CLAMPED, metric).value_at(known, 7)
 
     assert right == pytest.approx(18.75)
     assert mutated == pytest.approx({VISIBLE: 0.225, IN_FLIGHT: 0, RUNNING: 6_000.9}[metric])
@@ -806,7 +818,7 @@ class _ZeroFilled:
     def terms(self) -> tuple[Term, ...]:
         return ()
 
-    def at(self, series: Mapping[str, Series], minute: int) -> float | None:
+    def value_at(self, series: Mapping[str, Series], minute: int) -> float | None:
         return series[self.id][minute] or 0
 
 

@@ -17,18 +17,18 @@ class Service:
 
     def __init__(self) -> None:
         self.account = Account()
-        self.at = 1_000_000.0
+        self.now = 1_000_000.0
 
     def sqs(self, operation: str, **params: Any) -> dict[str, Any]:
         """Call SQS; a refusal is raised."""
-        answer = self.account.call("sqs", operation, params, self.at)
+        answer = self.account.call("sqs", operation, params, self.now)
         if isinstance(answer, Refusal):
             raise answer
         return answer
 
     def sns(self, operation: str, **params: Any) -> dict[str, Any]:
         """Call SNS; a refusal is raised."""
-        answer = self.account.call("sns", operation, params, self.at)
+        answer = self.account.call("sns", operation, params, self.now)
         if isinstance(answer, Refusal):
             raise answer
         return answer
@@ -76,7 +76,7 @@ def test_an_id_is_remembered_for_exactly_five_minutes(service: Service, after_se
     """DED-08: to the millisecond; the boundary itself is outside."""
     url = service.queue()
     first = service.send(url, "m", id="same")
-    service.at += after_seconds
+    service.now += after_seconds
 
     again = service.send(url, "m", id="same")
 
@@ -89,7 +89,7 @@ def test_repeats_do_not_extend_the_window(service: Service) -> None:
     ids = []
     for _ in range(6):
         ids.append(service.send(url, "m", id="same")["MessageId"])
-        service.at += MINUTE
+        service.now += MINUTE
 
     assert [id_ == ids[0] for id_ in ids] == [True, True, True, True, True, False]
 
@@ -99,9 +99,9 @@ def test_a_topic_remembers_for_five_minutes_too(service: Service) -> None:
     topic = service.sns("CreateTopic", Name="t.fifo", Attributes={"FifoTopic": "true"})["TopicArn"]
     publish = {"TopicArn": topic, "Message": "m", "MessageGroupId": "g", "MessageDeduplicationId": "same"}
     first = service.sns("Publish", **publish)
-    service.at += 5 * MINUTE - 1
+    service.now += 5 * MINUTE - 1
     inside = service.sns("Publish", **publish)
-    service.at += 1
+    service.now += 1
     after = service.sns("Publish", **publish)
 
     assert inside == first
@@ -113,9 +113,9 @@ def test_a_message_is_kept_for_fourteen_days(service: Service) -> None:
     """VIS-17: a second before it is there, at the instant it is gone, and its group is free."""
     url = service.queue(MessageRetentionPeriod=str(14 * DAY))
     service.send(url, "old")
-    service.at += 14 * DAY - 1
+    service.now += 14 * DAY - 1
     kept = service.bodies(url, VisibilityTimeout=0)
-    service.at += 1
+    service.now += 1
     gone = service.bodies(url)
     service.send(url, "new")
 
@@ -127,12 +127,12 @@ def test_retention_ends_in_flight_too(service: Service) -> None:
     """VIS-16: a held message goes, and a younger one of its group is delivered."""
     url = service.queue(MessageRetentionPeriod="60")
     service.send(url, "old")
-    service.at += 30
+    service.now += 30
     service.receive(url, VisibilityTimeout=43_200)
     service.send(url, "young")
 
     blocked = service.bodies(url)
-    service.at += 30
+    service.now += 30
 
     assert blocked == []
     assert service.bodies(url) == ["young"]
@@ -144,11 +144,11 @@ def test_a_fifo_dlq_starts_retention_anew(service: Service) -> None:
     url = service.queue(RedrivePolicy=_redrive(dlq, 1))
     service.send(url, "m")
     service.receive(url, VisibilityTimeout=0)
-    service.at += 4 * DAY - 1
+    service.now += 4 * DAY - 1
     service.receive(url)
-    service.at += 4 * DAY - 1
+    service.now += 4 * DAY - 1
     kept = service.bodies(dlq, VisibilityTimeout=0)
-    service.at += 1
+    service.now += 1
 
     assert kept == ["m"]
     assert service.bodies(dlq) == []
@@ -160,10 +160,10 @@ def test_a_standard_dlq_keeps_the_time_of_sending(service: Service) -> None:
     url = str(service.sqs("CreateQueue", QueueName="q", Attributes={"RedrivePolicy": _redrive(dlq, 1)})["QueueUrl"])
     service.sqs("SendMessage", QueueUrl=url, MessageBody="m")
     service.receive(url, VisibilityTimeout=0)
-    service.at += 4 * DAY - 1
+    service.now += 4 * DAY - 1
     service.receive(url)
     arrived = service.bodies(dlq, VisibilityTimeout=0)
-    service.at += 1
+    service.now += 1
 
     assert arrived == ["m"]
     assert service.bodies(dlq) == []
@@ -181,7 +181,7 @@ def test_nothing_behind_an_invisible_message_is_delivered(
     if extended is not None:
         handle = in_flight[extended]["ReceiptHandle"]
         service.sqs("ChangeMessageVisibility", QueueUrl=url, ReceiptHandle=handle, VisibilityTimeout=60)
-    service.at += 1
+    service.now += 1
 
     assert service.bodies(url) == delivered
 
@@ -203,13 +203,13 @@ def test_a_handle_expires_to_the_millisecond(service: Service) -> None:
     url = service.queue()
     service.send(url, "m")
     (late,) = service.receive(url, VisibilityTimeout=30)
-    service.at += 30
+    service.now += 30
     with pytest.raises(Refusal, match="The receipt handle has expired"):
         service.sqs("DeleteMessage", QueueUrl=url, ReceiptHandle=late["ReceiptHandle"])
     (in_time,) = service.receive(url, VisibilityTimeout=30)
-    service.at += 29.999
+    service.now += 29.999
     service.sqs("DeleteMessage", QueueUrl=url, ReceiptHandle=in_time["ReceiptHandle"])
-    service.at += DAY
+    service.now += DAY
 
     assert service.bodies(url) == []
 
@@ -220,7 +220,7 @@ def test_visibility_ends_twelve_hours_after_the_receive(service: Service) -> Non
     service.send(url, "m")
     (held,) = service.receive(url)
     change = {"QueueUrl": url, "ReceiptHandle": held["ReceiptHandle"]}
-    service.at += 20
+    service.now += 20
     service.sqs("ChangeMessageVisibility", **change, VisibilityTimeout=43_200 - 20)
 
     with pytest.raises(Refusal, match=r"beyond the limit \[43200 seconds\]"):
@@ -240,7 +240,7 @@ def test_a_receive_can_be_repeated_by_its_attempt_id(service: Service, case: str
         service.sqs("DeleteMessage", QueueUrl=url, ReceiptHandle=handle)
     if case == "changed":
         service.sqs("ChangeMessageVisibility", QueueUrl=url, ReceiptHandle=handle, VisibilityTimeout=700)
-    service.at += {"expired": 600, "after five minutes": 301}.get(case, 0)
+    service.now += {"expired": 600, "after five minutes": 301}.get(case, 0)
     try:
         again = service.receive(url, VisibilityTimeout=600, ReceiveRequestAttemptId="try")
     except Refusal as refusal:
@@ -265,10 +265,10 @@ def test_a_move_task_keeps_to_its_rate_and_can_be_cancelled(service: Service) ->
     service.receive(url, VisibilityTimeout=0)
     service.receive(url)
     task = service.sqs("StartMessageMoveTask", SourceArn=_arn(dlq), MaxNumberOfMessagesPerSecond=1)["TaskHandle"]
-    service.at += 2.5
+    service.now += 2.5
 
     cancelled = service.sqs("CancelMessageMoveTask", TaskHandle=task)
-    service.at += 10
+    service.now += 10
     (ended,) = service.sqs("ListMessageMoveTasks", SourceArn=_arn(dlq))["Results"]
 
     assert cancelled == {"ApproximateNumberOfMessagesMoved": 3}
@@ -297,16 +297,16 @@ def test_purge_and_names_rest_for_a_minute(service: Service) -> None:
     """PUR-01, CRE-20: refused at 59 seconds, allowed at 60."""
     url = service.queue()
     service.sqs("PurgeQueue", QueueUrl=url)
-    service.at += 59.9
+    service.now += 59.9
     with pytest.raises(Refusal, match="allowed every 60 seconds") as purged:
         service.sqs("PurgeQueue", QueueUrl=url)
-    service.at += 0.1
+    service.now += 0.1
     service.sqs("PurgeQueue", QueueUrl=url)
     service.sqs("DeleteQueue", QueueUrl=url)
-    service.at += 59.9
+    service.now += 59.9
     with pytest.raises(Refusal, match="You must wait 60 seconds"):
         service.queue()
-    service.at += 0.1
+    service.now += 0.1
 
     assert purged.value.status == 403
     assert service.queue() == url
@@ -317,9 +317,9 @@ def test_a_new_delay_is_for_messages_already_sent(service: Service) -> None:
     url = service.queue()
     service.send(url, "m")
     service.sqs("SetQueueAttributes", QueueUrl=url, Attributes={"DelaySeconds": "900"})
-    service.at += 899
+    service.now += 899
     delayed = service.bodies(url)
-    service.at += 1
+    service.now += 1
 
     assert delayed == []
     assert service.bodies(url) == ["m"]
@@ -331,16 +331,16 @@ def test_the_next_change_is_known(service: Service) -> None:
     service.send(url, "m")
     service.receive(url, VisibilityTimeout=30)
 
-    at_first = service.account.next_change_at(service.at)
-    then = service.account.next_change_at(service.at + 30)
-    at_last = service.account.next_change_at(service.at + 60)
+    at_first = service.account.next_change_at(service.now)
+    then = service.account.next_change_at(service.now + 30)
+    at_last = service.account.next_change_at(service.now + 60)
 
-    assert (at_first, then, at_last) == (service.at + 30, service.at + 60, None)
+    assert (at_first, then, at_last) == (service.now + 30, service.now + 60, None)
 
 
 def test_what_is_not_modelled_says_so(service: Service) -> None:
     """An operation without a rule is refused, never answered by guess."""
-    answer = service.account.call("sqs", "AddPermission", {}, service.at)
+    answer = service.account.call("sqs", "AddPermission", {}, service.now)
 
     assert isinstance(answer, Refusal)
     assert (answer.code, answer.text) == ("UnsupportedOperation", "AddPermission is not modelled.")

@@ -139,8 +139,8 @@ def test_a_saboteur_breaks_a_simulated_client(sqs: Any, url: str) -> None:
 
 def test_two_simulators_share_nothing() -> None:
     """A queue of one is unknown to the other; a clock can be given."""
-    one, other = Simulator(), Simulator(VirtualClock())
-    one.client("sqs").create_queue(QueueName="q")
+    simulator, other = Simulator(), Simulator(VirtualClock())
+    simulator.client("sqs").create_queue(QueueName="q")
 
     assert other.client("sqs").list_queues().get("QueueUrls", []) == []
     assert other.clock.monotonic() < 1

@@ -40,22 +40,22 @@ def problems(found: Found, environment: Environment) -> list[str]:
 
 def of_kind(found: Found, kind: str) -> list[Resource]:
     """Return the resources of that type; two may have one name."""
-    return [one for one in found if one.kind == kind]
+    return [resource for resource in found if resource.kind == kind]
 
 
 def _queues(found: Found, environment: Environment) -> Iterator[str]:
     queues, topics = of_kind(found, QUEUE), of_kind(found, TOPIC)
-    for name, count in Counter(one.name for one in queues).items():
+    for name, count in Counter(resource.name for resource in queues).items():
         if count > 1 or not re.fullmatch(r"[A-Za-z0-9_-]{1,75}\.fifo", name):
             yield f"{count} queues are called {name}"
     for queue in queues:
         kind = [queue.properties.get(key) for key in ("FifoQueue", "DeduplicationScope", "FifoThroughputLimit")]
         if kind != [True, "messageGroup", "perMessageGroupId"]:
             yield f"{queue.name} is not FIFO for high throughput"
-    (topic,) = (one.properties for one in topics if one.name == naming.topic_name(environment))
+    (topic,) = (resource.properties for resource in topics if resource.name == naming.topic_name(environment))
     if [topic.get("FifoTopic"), topic.get("FifoThroughputScope")] != [True, "MessageGroup"]:
         yield "the topic is not FIFO for high throughput"
-    if any(one.properties.get("ContentBasedDeduplication") for one in (*queues, *topics)):
+    if any(resource.properties.get("ContentBasedDeduplication") for resource in (*queues, *topics)):
         yield "something deduplicates by content"
 
 
@@ -65,7 +65,7 @@ def _dead_letter_target(resource: Resource) -> str | None:
 
 
 def _dead_letter_queues(found: Found, environment: Environment) -> Iterator[str]:
-    queues = {f"Arn({one.name})": one for one in of_kind(found, QUEUE)}
+    queues = {f"Arn({resource.name})": resource for resource in of_kind(found, QUEUE)}
     sources = Counter(map(_dead_letter_target, (*queues.values(), *of_kind(found, SUBSCRIPTION))))
     for arn, queue in queues.items():
         target = _dead_letter_target(queue)
@@ -84,7 +84,8 @@ def _joined(queue: Resource, dead_letters: Resource, *, source_count: int) -> It
     if dead_letters.properties.get("FifoQueue") != queue.properties.get("FifoQueue"):
         yield f"{dead_letters.name} is not of the type of {queue.name}"
     kept, needed = (
-        one.properties.get("MessageRetentionPeriod", _QUEUE_RETENTION_SECONDS) for one in (dead_letters, queue)
+        resource.properties.get("MessageRetentionPeriod", _QUEUE_RETENTION_SECONDS)
+        for resource in (dead_letters, queue)
     )
     if kept < needed:
         yield f"{dead_letters.name} keeps messages for a shorter time than {queue.name}"
@@ -96,16 +97,18 @@ def _joined(queue: Resource, dead_letters: Resource, *, source_count: int) -> It
 
 
 def _subscriptions(found: Found, environment: Environment) -> Iterator[str]:
-    subscriptions = [one for one in of_kind(found, SUBSCRIPTION) if one.stack == MESSAGING]
-    targets = Counter(_dead_letter_target(one) for one in (*subscriptions, *of_kind(found, QUEUE)))
-    endpoints = [one.properties["Endpoint"] for one in subscriptions]
-    if sorted(endpoints) != sorted(f"Arn({naming.queue_name(environment, one)})" for one in environment.consumers):
+    subscriptions = [resource for resource in of_kind(found, SUBSCRIPTION) if resource.stack == MESSAGING]
+    targets = Counter(_dead_letter_target(subscription) for subscription in (*subscriptions, *of_kind(found, QUEUE)))
+    endpoints = [resource.properties["Endpoint"] for resource in subscriptions]
+    if sorted(endpoints) != sorted(
+        f"Arn({naming.queue_name(environment, consumer)})" for consumer in environment.consumers
+    ):
         yield f"subscribed are {endpoints}"
-    for one in subscriptions:
-        target, endpoint = _dead_letter_target(one), one.properties["Endpoint"]
+    for entry in subscriptions:
+        target, endpoint = _dead_letter_target(entry), entry.properties["Endpoint"]
         if target != endpoint.replace(".fifo", "-undelivered-dlq.fifo") or targets[target] > 1:
             yield f"what SNS cannot deliver to {endpoint} goes to {target}"
-        if one.properties.get("RawMessageDelivery") is not True:
+        if entry.properties.get("RawMessageDelivery") is not True:
             yield f"{endpoint} gets envelopes"
 
 
@@ -139,7 +142,9 @@ def _encryption(found: Found, environment: Environment) -> Iterator[str]:
         encrypted_with = topic.properties.get("KmsMasterKeyId")
         if encrypted_with != ("Arn(FanoutKeysTopic)" if is_own else None):
             yield f"{topic.name} is encrypted with {encrypted_with}"
-    let_in = {key.name: [one for statement in _allowances(key) for one in _principals(statement)] for key in keys}
+    let_in = {
+        key.name: [principal for statement in _allowances(key) for principal in _principals(statement)] for key in keys
+    }
     services = {name: principals[1:] for name, principals in let_in.items()}  # after the account itself
     replaying = ["sns.amazonaws.com"] if environment.archive_days is not None else []
     expected_services = {
@@ -163,9 +168,9 @@ def _transport(found: Found, environment: Environment) -> Iterator[str]:
         and statement["Condition"] == {"Bool": {"aws:SecureTransport": "false"}}
         and re.sub("^Arn", "Ref", statement["Resource"]) == attached
     }
-    for one in (*of_kind(found, QUEUE), *of_kind(found, TOPIC)):
-        if f"Ref({one.name})" not in denying:
-            yield f"{one.name} takes what is not encrypted in transit"
+    for resource in (*of_kind(found, QUEUE), *of_kind(found, TOPIC)):
+        if f"Ref({resource.name})" not in denying:
+            yield f"{resource.name} takes what is not encrypted in transit"
 
 
 def _privileges(found: Found, environment: Environment) -> Iterator[str]:
@@ -195,13 +200,13 @@ def _allowances(resource: Resource) -> Iterator[Properties]:
     documents = [resource.properties.get(key) for key in ("PolicyDocument", "KeyPolicy", "AssumeRolePolicyDocument")]
     inline = [policy["PolicyDocument"] for policy in resource.properties.get("Policies", ())]
     for document in (*documents, *inline):
-        yield from (one for one in (document or {}).get("Statement", ()) if one["Effect"] == "Allow")
+        yield from (entry for entry in (document or {}).get("Statement", ()) if entry["Effect"] == "Allow")
 
 
 def _principals(statement: Properties) -> list[Any]:
     principal = statement.get("Principal", {})
     return (
-        [one for kind in principal.values() for one in _as_list(kind)] if isinstance(principal, dict) else [principal]
+        [item for kind in principal.values() for item in _as_list(kind)] if isinstance(principal, dict) else [principal]
     )
 
 
@@ -232,7 +237,7 @@ def _allowed(statement: Properties, _: Mapping[str, Properties]) -> Iterator[str
 
 def _permissions(found: Found, environment: Environment) -> Iterator[str]:
     """Compare all a worker may with all it needs, action by action: database, its key and ours in any combination."""
-    roles = {one.name: one.properties["TaskRoleArn"] for one in of_kind(found, TASK_DEFINITION)}
+    roles = {resource.name: resource.properties["TaskRoleArn"] for resource in of_kind(found, TASK_DEFINITION)}
     for consumer in environment.consumers:
         role = roles[naming.service_name(environment, consumer.name)].replace("Arn(", "Ref(")
         seen = {
@@ -269,11 +274,23 @@ def _alarms(found: Found, environment: Environment) -> Iterator[str]:
     expected = {
         *(naming.alarm_name(environment, "topic", condition) for condition in ("failed", "lost")),
         *(naming.alarm_name(environment, "relay", what) for what in ("lagging", "quarantined") if environment.relay),
-        *(naming.alarm_name(environment, one.name, what) for one in environment.consumers for what in conditions),
-        *(naming.alarm_name(environment, one.name, "asleep") for one in environment.consumers if one.min_tasks == 0),
-        *(naming.alarm_name(environment, one.name, "parked") for one in environment.consumers if one.parks),
+        *(
+            naming.alarm_name(environment, consumer.name, what)
+            for consumer in environment.consumers
+            for what in conditions
+        ),
+        *(
+            naming.alarm_name(environment, consumer.name, "asleep")
+            for consumer in environment.consumers
+            if consumer.min_tasks == 0
+        ),
+        *(
+            naming.alarm_name(environment, consumer.name, "parked")
+            for consumer in environment.consumers
+            if consumer.parks
+        ),
     }
-    alarms = {one.name: one.properties for one in of_kind(found, ALARM)}
+    alarms = {resource.name: resource.properties for resource in of_kind(found, ALARM)}
     for name in sorted(expected ^ set(alarms)):
         yield f"alarm {name} is {'missing' if name in expected else 'unknown'}"
     for name, alarm in alarms.items():
@@ -290,7 +307,7 @@ def _alarms(found: Found, environment: Environment) -> Iterator[str]:
 
 def _operators(found: Found, environment: Environment) -> Iterator[str]:
     name = naming.operator_topic_name(environment)
-    if any(one.properties.get("FifoTopic") for one in of_kind(found, TOPIC) if one.name == name):
+    if any(resource.properties.get("FifoTopic") for resource in of_kind(found, TOPIC) if resource.name == name):
         yield "CloudWatch does not publish to the operator topic: it is FIFO"
     publishers = [
         statement["Principal"]

@@ -52,17 +52,17 @@ def read(directory: Path, name: str) -> Stacks:
     """Return the stacks of the environment called `name` from a synthesized directory."""
     assembly = directory / f"assembly-{name}"
     artifacts = json.loads((assembly / "manifest.json").read_text())["artifacts"]
-    stacks = {id_: one for id_, one in artifacts.items() if one["type"] == "aws:cloudformation:stack"}
-    parts = {id_: one["properties"]["stackName"].removeprefix(f"sluice-{name}-") for id_, one in stacks.items()}
+    stacks = {id_: artifact for id_, artifact in artifacts.items() if artifact["type"] == "aws:cloudformation:stack"}
+    parts = {id_: stack["properties"]["stackName"].removeprefix(f"sluice-{name}-") for id_, stack in stacks.items()}
     return {
         parts[id_]: Stack(
-            template=json.loads((assembly / one["properties"]["templateFile"]).read_text()),
-            file=assembly / one["properties"]["templateFile"],
-            metadata=assembly / one["additionalMetadataFile"],
-            is_protected=one["properties"].get("terminationProtection", False),
-            dependencies=tuple(parts[other] for other in one["dependencies"] if other in parts),
+            template=json.loads((assembly / stack["properties"]["templateFile"]).read_text()),
+            file=assembly / stack["properties"]["templateFile"],
+            metadata=assembly / stack["additionalMetadataFile"],
+            is_protected=stack["properties"].get("terminationProtection", False),
+            dependencies=tuple(parts[other] for other in stack["dependencies"] if other in parts),
         )
-        for id_, one in stacks.items()
+        for id_, stack in stacks.items()
     }
 
 
@@ -153,15 +153,15 @@ def _spelled_out(value: Any, names: dict[str, str], exported: dict[str, Any]) ->
         case {"Fn::Join": [separator, parts]}:
             spelled_out = separator.join(_spelled_out(part, names, exported) for part in parts)
         case dict():
-            spelled_out = {key: _spelled_out(one, names, exported) for key, one in value.items()}
+            spelled_out = {key: _spelled_out(item, names, exported) for key, item in value.items()}
         case list():
-            spelled_out = [_spelled_out(one, names, exported) for one in value]
+            spelled_out = [_spelled_out(item, names, exported) for item in value]
     return spelled_out
 
 
 def of_kind(found: Iterable[Resource], kind: str) -> dict[str, Properties]:
     """Return the properties of every resource of that type by name; tags are looked at apart."""
-    named = [(one.name, one.properties) for one in found if one.kind == kind]
+    named = [(resource.name, resource.properties) for resource in found if resource.kind == kind]
     assert len(dict(named)) == len(named), f"two of {kind} have one name"
     return dict(named)
 

@@ -77,7 +77,7 @@ def test_a_consumer_removed_leaves_the_others_as_they_are(
     staging = ENVIRONMENTS["staging"]
 
     reduced = synthesis.synthesize(
-        replace(staging, consumers=tuple(one for one in staging.consumers if one.name != name)), tmp_path
+        replace(staging, consumers=tuple(consumer for consumer in staging.consumers if consumer.name != name)), tmp_path
     )
 
     before, after = _resources(stacks["staging"]), _resources(reduced)
@@ -86,7 +86,7 @@ def test_a_consumer_removed_leaves_the_others_as_they_are(
 
 
 @pytest.mark.parametrize(
-    "environment", [ENVIRONMENTS["local"], ENVIRONMENTS["staging"], FULL], ids=lambda one: one.name
+    "environment", [ENVIRONMENTS["local"], ENVIRONMENTS["staging"], FULL], ids=lambda value: value.name
 )
 def test_no_stack_exports_what_belongs_to_one_consumer(stacks: Mapping[str, Stacks], environment: Environment) -> None:
     """What another stack imports cannot be deleted: keys only, so a consumer goes in one go."""
@@ -109,7 +109,8 @@ def test_a_consumers_number_changes_that_consumers_resources_only(stacks: Mappin
     """Attempts and tasks of shipping: its queue, its workers, its bounds and the alarms that name them."""
     local = ENVIRONMENTS["local"]
     changed = tuple(
-        replace(one, max_attempts=6, max_tasks=11) if one.name == "shipping" else one for one in local.consumers
+        replace(consumer, max_attempts=6, max_tasks=11) if consumer.name == "shipping" else consumer
+        for consumer in local.consumers
     )
 
     edited = synthesis.synthesize(replace(local, consumers=changed), tmp_path)

@@ -26,7 +26,7 @@ RETENTION_SECONDS = {"local": 345_600, "dev": 345_600, "staging": 345_600, "prod
 
 
 def _messaging(found: list[Resource]) -> list[Resource]:
-    return [one for one in found if one.stack == MESSAGING]
+    return [resource for resource in found if resource.stack == MESSAGING]
 
 
 def test_there_is_exactly_one_topic_and_it_is_fifo(declared: list[Resource], environment: Environment) -> None:
@@ -142,7 +142,7 @@ def test_each_queue_is_subscribed_to_the_topic_with_raw_delivery(
     subscriptions = of_kind(declared, SUBSCRIPTION).values()
 
     prefix = f"sluice-{environment.name}"
-    assert {one["Endpoint"]: one for one in subscriptions} == {
+    assert {subscription["Endpoint"]: subscription for subscription in subscriptions} == {
         f"Arn({prefix}-{consumer}.fifo)": {
             "Protocol": "sqs",
             "RawMessageDelivery": True,
@@ -158,7 +158,7 @@ def test_a_filter_policy_is_on_its_own_consumers_subscription_only(full: list[Re
     """As declared, on message attributes, which is where SNS looks unless told otherwise."""
     subscriptions = of_kind(_messaging(full), SUBSCRIPTION).values()
 
-    assert {one["Endpoint"]: one for one in subscriptions} == {
+    assert {subscription["Endpoint"]: subscription for subscription in subscriptions} == {
         "Arn(sluice-full-ledger.fifo)": {
             "Protocol": "sqs",
             "RawMessageDelivery": True,
@@ -183,7 +183,7 @@ def test_a_filter_policy_is_on_its_own_consumers_subscription_only(full: list[Re
 
 def test_alternatives_over_attributes_are_in_the_filter_policy_as_declared(hosted: list[Resource]) -> None:
     """SNS takes `$or` for a relation, not for an attribute's name, only in this shape."""
-    policies = {one["Endpoint"]: one.get("FilterPolicy") for one in of_kind(hosted, SUBSCRIPTION).values()}
+    policies = {entry["Endpoint"]: entry.get("FilterPolicy") for entry in of_kind(hosted, SUBSCRIPTION).values()}
 
     assert policies == {
         "Arn(sluice-hosted-billing.fifo)": None,
@@ -193,7 +193,7 @@ def test_alternatives_over_attributes_are_in_the_filter_policy_as_declared(hoste
 
 def test_a_subscription_waits_until_sns_may_send_to_its_queue(declared: list[Resource]) -> None:
     """Made before the queue's policy, its first messages would be undeliverable."""
-    waits = {one.depends_on for one in declared if one.kind == SUBSCRIPTION}
+    waits = {resource.depends_on for resource in declared if resource.kind == SUBSCRIPTION}
 
     assert waits == {
         ("FanoutConsumerbillingQueuePolicy",),

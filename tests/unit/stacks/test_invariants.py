@@ -108,7 +108,7 @@ def test_each_check_can_fail(
 ) -> None:
     """One property edited by hand in the environment that uses every option, and what is then wrong of it."""
     found = copy.deepcopy(resources[FULL.name])
-    (resource,) = (one for one in found if one.name == name)
+    (resource,) = (entry for entry in found if entry.name == name)
 
     edit(resource.properties)
 
@@ -117,8 +117,8 @@ def test_each_check_can_fail(
 
 def test_a_queue_there_twice_and_an_alarm_not_there_are_noticed(resources: Mapping[str, list[Resource]]) -> None:
     """Which no edit of one property shows."""
-    found = [one for one in resources[FULL.name] if not one.name.endswith("-ledger-undelivered")]
-    queue = next(one for one in found if one.name == LEDGER)
+    found = [resource for resource in resources[FULL.name] if not resource.name.endswith("-ledger-undelivered")]
+    queue = next(resource for resource in found if resource.name == LEDGER)
 
     assert {
         f"2 queues are called {LEDGER}",

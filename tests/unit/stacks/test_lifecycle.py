@@ -11,7 +11,7 @@ from tests.unit.stacks import synthesis
 from tests.unit.stacks.synthesis import Resource, Stacks
 
 TOPIC, QUEUE, KEY, LOG_GROUP = "AWS::SNS::Topic", "AWS::SQS::Queue", "AWS::KMS::Key", "AWS::Logs::LogGroup"
-FATE = {
+DELETION_POLICIES = {
     "local": ("Delete", "Delete"),
     "dev": ("Delete", "Delete"),
     "staging": ("RetainExceptOnCreate", "Retain"),
@@ -22,21 +22,21 @@ FATE = {
 }
 
 
-@pytest.mark.parametrize("name", FATE)
+@pytest.mark.parametrize("name", DELETION_POLICIES)
 def test_what_holds_messages_logs_or_keys_goes_or_stays_as_declared(
     resources: Mapping[str, list[Resource]], name: str
 ) -> None:
     """Deleted or replaced; what is retained is still deleted when its very creation is rolled back."""
     stateful = (TOPIC, QUEUE, KEY, LOG_GROUP)
 
-    fates = {
-        one.name: (one.deletion_policy, one.update_replace_policy)
-        for one in resources[name]
-        if one.kind in stateful and not one.name.endswith("-operators")
+    policies = {
+        resource.name: (resource.deletion_policy, resource.update_replace_policy)
+        for resource in resources[name]
+        if resource.kind in stateful and not resource.name.endswith("-operators")
     }
 
-    assert fates == dict.fromkeys(fates, FATE[name])
-    assert len(fates) >= 5
+    assert policies == dict.fromkeys(policies, DELETION_POLICIES[name])
+    assert len(policies) >= 5
 
 
 def test_a_retained_environment_cannot_be_deleted_by_one_command(stacks: Mapping[str, Stacks]) -> None:
@@ -78,16 +78,16 @@ def test_as_many_tags_as_may_be_declared_are_as_many_as_aws_takes(tmp_path: Path
     stacks = synthesis.synthesize(most, tmp_path)
 
     found = synthesis.resources({part: stack.template for part, stack in stacks.items()})
-    assert max((len(one.tags), one.kind) for one in found) == (50, "AWS::EC2::Subnet")
+    assert max((len(resource.tags), resource.kind) for resource in found) == (50, "AWS::EC2::Subnet")
 
 
 def test_every_resource_that_takes_tags_says_whose_it_is(full: list[Resource]) -> None:
     """Application, environment and the declared tags, no more; the rest are CDK's own names of network parts."""
-    tags = {one.name: one.tags for one in full if one.tags}
-    untagged = {one.kind for one in full if not one.tags}
+    tags = {resource.name: resource.tags for resource in full if resource.tags}
+    untagged = {resource.kind for resource in full if not resource.tags}
 
-    for one in tags.values():
-        own = {key: value for key, value in one.items() if key != "Name" and not key.startswith("aws-cdk:")}
+    for tag in tags.values():
+        own = {key: value for key, value in tag.items() if key != "Name" and not key.startswith("aws-cdk:")}
         assert own == {"application": "sluice", "environment": "full", "team": "orders", "cost-centre": "42"}
     assert untagged == {
         "AWS::ApplicationAutoScaling::ScalingPolicy",

@@ -92,7 +92,7 @@ def test_the_services_tasks_call_have_endpoints_in_the_network(
     endpoints = of_kind(resources[name], ENDPOINT).values()
 
     region = {"full": "eu-central-1"}.get(name, "us-east-1")
-    interfaces = [one["ServiceName"] for one in endpoints if one["VpcEndpointType"] == "Interface"]
+    interfaces = [endpoint["ServiceName"] for endpoint in endpoints if endpoint["VpcEndpointType"] == "Interface"]
     assert sorted(interfaces) == [f"com.amazonaws.{region}.{service}" for service in services]
 
 
@@ -101,7 +101,7 @@ def test_an_endpoint_is_in_every_subnet_and_answers_to_the_services_own_name(dec
     endpoints = of_kind(declared, ENDPOINT).values()
     subnets = [f"Ref({name})" for name in of_kind(declared, SUBNET)]
 
-    interfaces = [one for one in endpoints if one["VpcEndpointType"] == "Interface"]
+    interfaces = [endpoint for endpoint in endpoints if endpoint["VpcEndpointType"] == "Interface"]
     assert interfaces == [
         {
             "ServiceName": f"com.amazonaws.us-east-1.{service}",
@@ -120,7 +120,7 @@ def test_ecrs_layers_are_reached_through_a_gateway_to_s3(declared: list[Resource
     endpoints = of_kind(declared, ENDPOINT).values()
     tables = [f"Ref({name})" for name in of_kind(declared, ROUTE_TABLE)]
 
-    assert [one for one in endpoints if one["VpcEndpointType"] == "Gateway"] == [
+    assert [endpoint for endpoint in endpoints if endpoint["VpcEndpointType"] == "Gateway"] == [
         {
             "ServiceName": "com.amazonaws.<AWS::Region>.s3",
             "VpcEndpointType": "Gateway",
@@ -207,7 +207,11 @@ def test_the_database_lets_the_tasks_in_on_its_port(
 def test_somebody_elses_network_is_left_as_it_is(hosted: list[Resource], plain: list[Resource]) -> None:
     """Only the tasks' own group is made in it, and rules where there is a database."""
     parts = [
-        Counter(one.kind for one in found if one.kind.startswith("AWS::EC2::") or one.kind.startswith("Custom::"))
+        Counter(
+            resource.kind
+            for resource in found
+            if resource.kind.startswith("AWS::EC2::") or resource.kind.startswith("Custom::")
+        )
         for found in (hosted, plain)
     ]
 

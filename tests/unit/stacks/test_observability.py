@@ -23,7 +23,7 @@ CONDITIONS = ("dead-letters", "undelivered", "late", "expiring", "stuck", "pinne
 
 
 def _watching(found: list[Resource]) -> list[Resource]:
-    return [one for one in found if one.stack == OBSERVABILITY]
+    return [resource for resource in found if resource.stack == OBSERVABILITY]
 
 
 OPERATORS = ["Ref(sluice-full-operators)"]
@@ -229,10 +229,10 @@ def test_what_the_relay_writes_is_what_the_alarms_read(full: list[Resource]) -> 
     line = json.loads(log.getvalue())
     (written,) = line["_aws"]["CloudWatchMetrics"]
     read = [alarms[f"sluice-full-relay-{condition}"] for condition in ("lagging", "quarantined")]
-    assert {one["Namespace"] for one in read} == {written["Namespace"]}
-    assert {one["MetricName"] for one in read} <= {one["Name"] for one in written["Metrics"]}
-    for one in read:
-        assert one["Dimensions"] == [{"Name": name, "Value": line[name]} for (name,) in written["Dimensions"]]
+    assert {entry["Namespace"] for entry in read} == {written["Namespace"]}
+    assert {entry["MetricName"] for entry in read} <= {metric["Name"] for metric in written["Metrics"]}
+    for result in read:
+        assert result["Dimensions"] == [{"Name": name, "Value": line[name]} for (name,) in written["Dimensions"]]
 
 
 def test_without_a_relay_there_is_no_alarm_and_no_graph_of_an_outbox(plain: list[Resource]) -> None:
@@ -249,11 +249,11 @@ def test_every_consumer_has_the_complete_set_of_alarms(declared: list[Resource],
     alarms = of_kind(_watching(declared), ALARM)
 
     prefix = f"sluice-{environment.name}"
-    told = [f"Ref({prefix}-operators)"]
+    actions = [f"Ref({prefix}-operators)"]
     expected = [f"{prefix}-{consumer}-{condition}" for consumer in CONSUMERS for condition in CONDITIONS]
     assert sorted(alarms) == sorted([*expected, f"{prefix}-topic-failed", f"{prefix}-topic-lost"])
-    assert {name: (one["AlarmActions"], one["OKActions"]) for name, one in alarms.items()} == dict.fromkeys(
-        alarms, (told, told)
+    assert {name: (alarm["AlarmActions"], alarm["OKActions"]) for name, alarm in alarms.items()} == dict.fromkeys(
+        alarms, (actions, actions)
     )
 
 
@@ -364,7 +364,7 @@ def test_the_dashboard_has_a_row_for_the_topic_and_two_for_each_consumer(
         f"Tasks ({tasks[environment.name]}), empty receives",
         "Groups in flight, minutes to drain",
     ]
-    assert [one["properties"].get("title", one["properties"].get("markdown")) for one in widgets] == [
+    assert [widget["properties"].get("title", widget["properties"].get("markdown")) for widget in widgets] == [
         *("Published", "Delivered", "Not delivered"),
         *("## billing", *of_consumer),
         *("## shipping", *of_consumer),
@@ -382,7 +382,7 @@ def test_the_dashboard_shows_every_queue_and_every_service(full: list[Resource])
         if isinstance(metric[0], str)
     ]
 
-    assert {tuple(one for one in metric[2:] if isinstance(one, str)) for metric in metrics} == {
+    assert {tuple(item for item in metric[2:] if isinstance(item, str)) for metric in metrics} == {
         ("TopicName", "sluice-full-orders.fifo"),
         ("Topic", "sluice-full-orders.fifo"),
         ("QueueName", "sluice-full-ledger.fifo"),
@@ -470,11 +470,13 @@ def test_the_dashboard_shows_what_scaling_sees(full: list[Resource]) -> None:
     metrics = policy["TargetTrackingScalingPolicyConfiguration"]["CustomizedMetricSpecification"]["Metrics"]
 
     (graph,) = (
-        one["properties"] for one in _widgets(full, "full")[:14] if one["properties"].get("title") == "Backlog per task"
+        widget["properties"]
+        for widget in _widgets(full, "full")[:14]
+        if widget["properties"].get("title") == "Backlog per task"
     )
 
-    drawn = {one[0]["label"]: one[0]["expression"] for one in graph["metrics"] if isinstance(one[0], dict)}
-    given = {one[-1]["id"] for one in graph["metrics"] if isinstance(one[0], str)}
+    drawn = {metric[0]["label"]: metric[0]["expression"] for metric in graph["metrics"] if isinstance(metric[0], dict)}
+    given = {metric[-1]["id"] for metric in graph["metrics"] if isinstance(metric[0], str)}
     assert drawn == {
         "backlog per task": "IF((FILL(FILL(running, REPEAT), 0) > 0),"
         " ((FILL(visible, REPEAT) + FILL(inflight, REPEAT)) / FILL(FILL(running, REPEAT), 0)),"

@@ -56,7 +56,7 @@ def test_queues_deny_what_is_not_encrypted_in_transit_and_take_messages_from_the
 
 def test_the_topic_denies_what_is_not_encrypted_in_transit(declared: list[Resource], environment: Environment) -> None:
     """Publishing is denied to anybody without TLS, and allowed by the publisher's own role alone."""
-    policies = of_kind([one for one in declared if one.stack == MESSAGING], TOPIC_POLICY)
+    policies = of_kind([resource for resource in declared if resource.stack == MESSAGING], TOPIC_POLICY)
 
     topic = f"Ref(sluice-{environment.name}-events.fifo)"
     assert policies == {

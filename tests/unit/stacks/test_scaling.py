@@ -57,7 +57,7 @@ def _of_service(cluster: str, service: str) -> dict[str, Any]:
 
 def _tracking(found: list[Resource]) -> list[Properties]:
     policies = of_kind(found, POLICY).values()
-    return [one for one in policies if one["PolicyType"] == "TargetTrackingScaling"]
+    return [policy for policy in policies if policy["PolicyType"] == "TargetTrackingScaling"]
 
 
 def _queries(policy: Properties) -> list[Any]:
@@ -89,7 +89,7 @@ def test_each_consumers_service_has_between_its_least_and_its_most_tasks(
 
 def test_a_service_is_scaled_only_after_it_is_there(declared: list[Resource], environment: Environment) -> None:
     """A scalable target for a service that does not exist is refused."""
-    waits = {one.name: one.depends_on for one in declared if one.kind == TARGET}
+    waits = {resource.name: resource.depends_on for resource in declared if resource.kind == TARGET}
 
     assert waits == {
         f"ConsumersConsumer{consumer}ScalingTarget": (f"sluice-{environment.name}-{consumer}",)
@@ -136,10 +136,10 @@ def test_target_tracking_follows_the_clamped_backlog_per_task(
 def test_the_target_follows_from_latency_lanes_and_processing_time(full: list[Resource]) -> None:
     """300 s x 8 lanes / 2.5 s are 960 messages a task; 1,800 s x 4 / 1 s are 7,200."""
     targets = {
-        one["ScalingTargetId"]: one["TargetTrackingScalingPolicyConfiguration"]["TargetValue"]
-        for one in _tracking(full)
+        entry["ScalingTargetId"]: entry["TargetTrackingScalingPolicyConfiguration"]["TargetValue"]
+        for entry in _tracking(full)
     }
-    expressions = [_queries(one)[-1]["Expression"] for one in _tracking(full)]
+    expressions = [_queries(item)[-1]["Expression"] for item in _tracking(full)]
 
     assert targets == {
         "Ref(ConsumersConsumerledgerScalingTarget)": 960,
@@ -156,7 +156,7 @@ def test_what_is_deployed_is_what_is_simulated(
     resources: Mapping[str, list[Resource]], environment: Environment
 ) -> None:
     """Word for word the expression `sluice.scaling.backlog` evaluates on time series."""
-    expressions = [_queries(one)[-1]["Expression"] for one in _tracking(resources[environment.name])]
+    expressions = [_queries(item)[-1]["Expression"] for item in _tracking(resources[environment.name])]
 
     assert expressions == [consumer.clamped_backlog_per_task.text() for consumer in environment.consumers]
 
@@ -250,7 +250,7 @@ def test_what_wakes_a_service_is_its_queue_alone(resources: Mapping[str, list[Re
 
 def test_only_what_may_sleep_has_an_alarm_that_wakes_it(resources: Mapping[str, list[Resource]]) -> None:
     """min_tasks 0 in every consumer of dev, and in one of full."""
-    alarms = {one.name for found in resources.values() for one in found if one.name.endswith("-asleep")}
+    alarms = {resource.name for found in resources.values() for resource in found if resource.name.endswith("-asleep")}
 
     assert alarms == {
         "sluice-dev-billing-asleep",

@@ -42,7 +42,7 @@ def _allow(actions: str | list[str], resources: str | list[str]) -> dict[str, An
 
 def _settings(environment: Environment, name: str | None) -> dict[str, str]:
     """Return the variable with what is declared; tests/unit/declaration/test_task_settings.py reads it back."""
-    consumer = next((one for one in environment.consumers if one.name == name), None)
+    consumer = next((entry for entry in environment.consumers if entry.name == name), None)
     part = task_settings.task_environment(environment, consumer)
     return {"Name": "SLUICE_TASK_SETTINGS", "Value": task_settings.render(part)}
 
@@ -155,7 +155,7 @@ def test_each_consumers_task_runs_its_worker(resources: Mapping[str, list[Resour
 def test_a_worker_is_given_what_is_declared_of_its_queue(full: list[Resource]) -> None:
     """So that a changed queue needs no new image, which holds code and no declaration."""
     (container,) = of_kind(full, TASK_DEFINITION)["sluice-full-ledger"]["ContainerDefinitions"]
-    variables = {one["Name"]: one["Value"] for one in container["Environment"]}
+    variables = {entry["Name"]: entry["Value"] for entry in container["Environment"]}
 
     written = json.loads(variables["SLUICE_TASK_SETTINGS"])
 
@@ -397,8 +397,8 @@ def test_a_relay_without_a_declared_account_is_told_its_topic_too(hosted: list[R
     """Or it would ask STS for the account, and a network without internet has no way there."""
     (container,) = of_kind(hosted, TASK_DEFINITION)["sluice-hosted-relay"]["ContainerDefinitions"]
 
-    told = {"Name": "SLUICE_TOPIC_ARN", "Value": "arn:aws:sns:us-east-1:<AWS::AccountId>:sluice-hosted-events.fifo"}
-    assert told in container["Environment"]
+    expected = {"Name": "SLUICE_TOPIC_ARN", "Value": "arn:aws:sns:us-east-1:<AWS::AccountId>:sluice-hosted-events.fifo"}
+    assert expected in container["Environment"]
 
 
 def test_there_is_a_relay_only_where_one_is_declared(resources: Mapping[str, list[Resource]]) -> None:
@@ -418,8 +418,8 @@ def test_there_is_a_relay_only_where_one_is_declared(resources: Mapping[str, lis
 
 def test_no_service_starts_before_its_tasks_can_pull_and_log(full: list[Resource]) -> None:
     """A task that fails for want of an endpoint counts against the deployment, and could roll a first one back."""
-    endpoints = {one.name for one in full if one.kind == "AWS::EC2::VPCEndpoint"}
-    services = [one for one in full if one.kind == SERVICE]
+    endpoints = {resource.name for resource in full if resource.kind == "AWS::EC2::VPCEndpoint"}
+    services = [resource for resource in full if resource.kind == SERVICE]
 
     assert len(endpoints) == 7
     for service in services:

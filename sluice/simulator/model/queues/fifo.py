@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 
 from sluice import limits
 from sluice.simulator.model.message import Message
-from sluice.simulator.model.queues.queue import Bury, Queue
+from sluice.simulator.model.queues.queue import DeadLetterMove, Queue
 from sluice.simulator.model.refusal import Refusal, invalid_parameter
 
 FIRST_SEQUENCE_NUMBER = 18_849_496_460_467_696_128  # 20 digits, as AWS's examples have [SND-10]
@@ -28,7 +28,7 @@ class _Attempt:
 
     handed_out: tuple[tuple[str, str], ...]
     visible_at: float
-    at: float
+    received_at: float
 
 
 class FifoQueue(Queue):
@@ -114,9 +114,9 @@ class FifoQueue(Queue):
             yield from messages
         self._rotation = {group: None for group in self._rotation if group in groups}
 
-    def receive(self, most: int, *, visibility_seconds: int, now: float, bury: Bury) -> list[Message]:
+    def receive(self, most: int, *, visibility_seconds: int, now: float, record_dead: DeadLetterMove) -> list[Message]:
         """Also let groups given back at once join the rotation in the order they were received [GRP-03]."""
-        received = super().receive(most, visibility_seconds=visibility_seconds, now=now, bury=bury)
+        received = super().receive(most, visibility_seconds=visibility_seconds, now=now, record_dead=record_dead)
         groups = self._groups()
         for group in dict.fromkeys(str(message.group) for message in received):
             if next(self.deliverable(groups[group], now), None) is not None:
@@ -156,7 +156,7 @@ class FifoQueue(Queue):
             Refusal: one of the messages was deleted, changed or expired meanwhile [RCV-12].
         """
         attempt = self._attempts.get(attempt_id)
-        if attempt is None or now >= attempt.at + limits.DEDUPLICATION_WINDOW_SECONDS:
+        if attempt is None or now >= attempt.received_at + limits.DEDUPLICATION_WINDOW_SECONDS:
             return None
         again = [self.messages.get(id_) for id_, _ in attempt.handed_out]
         handles = [handle for _, handle in attempt.handed_out]

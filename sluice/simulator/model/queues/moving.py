@@ -80,12 +80,12 @@ class MoveTasks:
 
     def _step(self, task: Task) -> None:
         """Move one message, the oldest first [MOV-20]; what is in flight stays [MOV-26, not recorded]."""
-        at = task.next_at
+        due = task.next_at
         if task.status == "CANCELLING":
             task.status = "CANCELLED"
             return
         source = self._queues.get(task.source_arn)
-        waiting = [] if source is None else self._movable(source, at)
+        waiting = [] if source is None else self._movable(source, due)
         if source is None or not waiting:
             task.status = "COMPLETED"
             return
@@ -101,13 +101,13 @@ class MoveTasks:
             )
             return
         del source.messages[message.id]
-        destination.settle(at)
-        destination.take_redriven(message, at, id_=self._new_id())
+        destination.settle(due)
+        destination.take_redriven(message, due, id_=self._new_id())
         task.moved += 1
         if len(waiting) == 1:
             task.status = "COMPLETED"
         if task.rate is not None:  # unset, AWS chooses one; here everything moves at once
-            task.next_at = at + 1 / task.rate
+            task.next_at = due + 1 / task.rate
 
     def _movable(self, source: Queue, now: float) -> list[Any]:
         return [message for message in source.in_order() if message.is_visible(now)]

@@ -15,7 +15,7 @@ from sluice.simulator.model.message import Message
 from sluice.simulator.model.refusal import Refusal, invalid_parameter
 
 PURGE_INTERVAL_SECONDS = 60
-type Bury = Callable[[Message], bool]
+type DeadLetterMove = Callable[[Message], bool]
 """Takes a message to the DLQ and returns whether there is one."""
 
 
@@ -79,11 +79,11 @@ class Queue:
         message.visible_at = now + delay
         return self.add(message)
 
-    def receive(self, most: int, *, visibility_seconds: int, now: float, bury: Bury) -> list[Message]:
+    def receive(self, most: int, *, visibility_seconds: int, now: float, record_dead: DeadLetterMove) -> list[Message]:
         """Return up to `most` messages, now in flight; what was received too often is buried instead [DLQ-01]."""
         received: list[Message] = []
         for message in self._candidates(now):
-            if self.is_exhausted(message) and bury(message):
+            if self.is_exhausted(message) and record_dead(message):
                 del self.messages[message.id]
                 continue
             self._deliver(message, visibility_seconds=visibility_seconds, now=now)
@@ -132,7 +132,7 @@ class Queue:
         return self.messages.get(id_)
 
     def delete(self, handle: str, now: float) -> None:
-        """Delete by any handle ever given; deleting again is no error [VIS-02, VIS-07]."""
+        """Delete by any handle ever given; deleting again is not an error [VIS-02, VIS-07]."""
         message = self.held(handle)
         if message is not None:
             self.check_delete(message, handle, now)
@@ -193,7 +193,7 @@ class Queue:
         self.add(replace(message, receives_here=0, visible_at=now, handle=None, source_arn=source_arn))
 
     def take_redriven(self, message: Message, now: float, *, id_: str) -> None:
-        """Take a message from a DLQ, as a new one [MOV-18]; that its count begins anew is documented only [MOV-19]."""
+        """Take a message from a DLQ, as a new one [MOV-18]; that its count begins again is documented only [MOV-19]."""
         self.send(
             replace(
                 message,

@@ -35,8 +35,8 @@ class Receiving:
             raise invalid_parameter("VisibilityTimeout", visibility, "Must be >= 0 and <= 43200, if provided.")
         received = self._take(queue, params, most=most, visibility_seconds=visibility, now=now)
         queue.settle(now)
-        asked = params.get("MessageSystemAttributeNames", params.get("AttributeNames", []))  # [RCV-06]
-        messages = [_as_received(message, asked, params.get("MessageAttributeNames", [])) for message in received]
+        requested = params.get("MessageSystemAttributeNames", params.get("AttributeNames", []))  # [RCV-06]
+        messages = [_as_received(message, requested, params.get("MessageAttributeNames", [])) for message in received]
         return {"Messages": messages} if messages else {}
 
     def _take(self, queue: Queue, params: Params, *, most: int, visibility_seconds: int, now: float) -> list[Message]:
@@ -58,7 +58,7 @@ class Receiving:
         return received
 
     def _take_new(self, queue: Queue, *, most: int, visibility_seconds: int, now: float) -> list[Message]:
-        def bury(message: Message) -> bool:
+        def record_dead(message: Message) -> bool:
             policy = queue.redrive_policy()
             dead_letters = None if policy is None else self._queues.get(policy["deadLetterTargetArn"])
             if dead_letters is None:
@@ -66,7 +66,7 @@ class Receiving:
             dead_letters.take_dead_letter(message, now, source_arn=queue.arn)
             return True
 
-        return queue.receive(most, visibility_seconds=visibility_seconds, now=now, bury=bury)
+        return queue.receive(most, visibility_seconds=visibility_seconds, now=now, record_dead=record_dead)
 
     def delete(self, params: Params, now: float) -> Answer:
         """Delete what a handle was given for."""
@@ -101,18 +101,18 @@ class Receiving:
         return batches.handle_each(params["Entries"], change)
 
 
-def _as_received(message: Message, system: list[str], asked: list[str]) -> Answer:
+def _as_received(message: Message, system: list[str], requested: list[str]) -> Answer:
     attributes = message.system_attributes()
-    said = {name: value for name, value in attributes.items() if "All" in system or name in system}
-    chosen = select_attributes(message.attributes, asked)
+    returned = {name: value for name, value in attributes.items() if "All" in system or name in system}
+    chosen = select_attributes(message.attributes, requested)
     answer: Answer = {
         "MessageId": message.id,
         "ReceiptHandle": message.handle,
         "MD5OfBody": md5(message.body),
         "Body": message.body,
     }
-    if said:
-        answer["Attributes"] = said
+    if returned:
+        answer["Attributes"] = returned
     if chosen:
         answer["MD5OfMessageAttributes"] = md5_of_attributes(chosen)
         answer["MessageAttributes"] = chosen

@@ -71,7 +71,7 @@ def check(given: Mapping[str, str], *, current: Mapping[str, str], arn: str, fin
     """
     is_fifo = "FifoQueue" in current
     for name, value in given.items():
-        _check_one(name, value, is_fifo=is_fifo)
+        _check_attribute(name, value, is_fifo=is_fifo)
     # A key of one's own takes the place of SQS's, and both at a time are refused [CRE-23, CRE-26].
     applied = dict(current) | ({"SqsManagedSseEnabled": "false"} if given.get("KmsMasterKeyId") else {}) | dict(given)
     if applied.get("KmsMasterKeyId") and applied["SqsManagedSseEnabled"] == "true":
@@ -93,7 +93,7 @@ def check(given: Mapping[str, str], *, current: Mapping[str, str], arn: str, fin
     return {name: value for name, value in applied.items() if value != "" or name not in _FREE}
 
 
-def _check_one(name: str, value: str, *, is_fifo: bool) -> None:
+def _check_attribute(name: str, value: str, *, is_fifo: bool) -> None:
     if name not in SETTABLE or (not is_fifo and name in ("FifoQueue", "ContentBasedDeduplication")):
         raise Refusal("InvalidAttributeName", f"Unknown Attribute {name}.")  # [CRE-07, CRE-13]
     if not is_fifo and name in _HIGH_THROUGHPUT:

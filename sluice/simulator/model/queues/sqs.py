@@ -150,16 +150,16 @@ class Sqs:
         return {"queueUrls": []} | _page("queueUrls", urls, params, params.get("MaxResults", _LIST_MAX))
 
     def _get_queue_attributes(self, params: Params, now: float) -> Answer:
-        queue, asked = self._of(params), params.get("AttributeNames", [])
-        for name in asked:
+        queue, requested = self._of(params), params.get("AttributeNames", [])
+        for name in requested:
             if name != "All" and name not in _GETTABLE:
                 raise Refusal("InvalidAttributeName", f"Unknown Attribute {name}.")
         known = queue.attributes | queue.counts(now)
         known["QueueArn"] = queue.arn
         known["CreatedTimestamp"] = str(int(queue.created_at))
         known["LastModifiedTimestamp"] = str(int(queue.modified_at))
-        said = {name: value for name, value in known.items() if "All" in asked or name in asked}
-        return {"Attributes": said} if said else {}
+        returned = {name: value for name, value in known.items() if "All" in requested or name in requested}
+        return {"Attributes": returned} if returned else {}
 
     def _set_queue_attributes(self, params: Params, now: float) -> Answer:
         queue = self._of(params)

@@ -98,7 +98,7 @@ def envelope(topic: Topic, subscription: Subscription, entry: Params, published:
         "TopicArn": topic.arn,
         "Subject": entry.get("Subject"),
         "Message": message_of(entry),
-        "Timestamp": datetime.fromtimestamp(published.at, UTC).isoformat(timespec="milliseconds")[:-6] + "Z",
+        "Timestamp": datetime.fromtimestamp(published.published_at, UTC).isoformat(timespec="milliseconds")[:-6] + "Z",
         "UnsubscribeURL": f"https://sns.us-east-1.amazonaws.com/?Action=Unsubscribe&SubscriptionArn={subscription.arn}",
         "MessageAttributes": {
             name: {"Type": value["DataType"], "Value": value.get("StringValue", value.get("BinaryValue"))}

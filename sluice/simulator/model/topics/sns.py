@@ -92,7 +92,7 @@ class Sns:
         return {"TopicArn": topic.arn}
 
     def _delete_topic(self, params: Params, now: float) -> Answer:
-        """Delete a topic and its subscriptions; again is no error."""
+        """Delete a topic and its subscriptions; again is not an error."""
         del now
         topic = self.topics.get(params["TopicArn"])
         if topic is not None and topic.attributes.get("ArchivePolicy") not in (None, "", "{}"):  # [SNS-41]

@@ -30,7 +30,7 @@ class Published:
 
     message_id: str
     sequence_number: str | None
-    at: float
+    published_at: float
 
 
 @dataclass(slots=True, kw_only=True)
@@ -103,7 +103,7 @@ class Topic:
     def first(self, key: tuple[str, str], now: float) -> Published | None:
         """Return what the first publish of the last five minutes returned: a repeat returns the same [SNS-18]."""
         first = self._published.get(key)
-        return None if first is None or now >= first.at + limits.DEDUPLICATION_WINDOW_SECONDS else first
+        return None if first is None or now >= first.published_at + limits.DEDUPLICATION_WINDOW_SECONDS else first
 
     def remember(self, key: tuple[str, str], published: Published) -> None:
         """Open an id's window."""

@@ -54,7 +54,7 @@ def _arrived(group: str, seq: int, sqs_message_id: str = "x") -> Arrived:
 def _die(database: Engine, group: str, seq: int, sqs_message_id: str = "x") -> None:
     """Write down that a message died, as the worker does."""
     with database.begin() as connection:
-        assert INBOX.bury(connection, _arrived(group, seq, sqs_message_id), "no such customer")
+        assert INBOX.record_dead(connection, _arrived(group, seq, sqs_message_id), "no such customer")
 
 
 def _hold(database: Engine) -> None:
@@ -80,19 +80,19 @@ def _audit(run: Run) -> list[dict[str, Any]]:
 
 def test_ls_tells_of_both_dlqs_of_each_consumer(run: Run, harness: DlqHarness) -> None:
     """About how many there are; queues that are not deployed are said not to be there, and hide no others."""
-    harness.bury(("a", 1), ("b", 1))
+    harness.record_dead(("a", 1), ("b", 1))
     harness.send(UNDELIVERED, envelope("c", 1))
 
-    said = json.loads(run("ls", "--json", env={}).stdout)
+    printed = json.loads(run("ls", "--json", env={}).stdout)
 
-    assert (said["environment"], said["is_approximate"]) == ("local", True)
-    billing, shipping, audit = said["consumers"]
+    assert (printed["environment"], printed["is_approximate"]) == ("local", True)
+    billing, shipping, audit = printed["consumers"]
     counts = {"is_there": True, "in_flight": 0, "delayed": 0, "move_task": None}
     assert billing["queues"] == [
         {"holds": "dead", "queue": DEAD, "visible": 2, **counts},
         {"holds": "undelivered", "queue": UNDELIVERED, "visible": 1, **counts},
     ]
-    assert [one["is_there"] for consumer in (shipping, audit) for one in consumer["queues"]] == [False] * 4
+    assert [entry["is_there"] for consumer in (shipping, audit) for entry in consumer["queues"]] == [False] * 4
 
 
 def test_ls_tells_what_the_inbox_waits_for(run: Run, database: Engine) -> None:
@@ -114,14 +114,14 @@ def test_ls_of_an_environment_that_is_not_there_says_so(run: Run) -> None:
 
 
 def test_inspect_shows_what_died_and_why(run: Run, harness: DlqHarness, database: Engine) -> None:
-    """Decoded; what is no envelope raw, with what is wrong with it."""
+    """Decoded; what is not an envelope raw, with what is wrong with it."""
     died = harness.send(DEAD, envelope("a", 1))
     _die(database, "a", 1, died)
     harness.send(DEAD, envelope("b", 1), MessageBody='{"sluice": 2}')
 
-    said = json.loads(run("inspect", "--json").stdout)
+    printed = json.loads(run("inspect", "--json").stdout)
 
-    first, second = (group["messages"][0] for group in said["groups"])
+    first, second = (group["messages"][0] for group in printed["groups"])
     assert (first["type"], first["seq"], first["epoch"], first["event_id"]) == ("order.placed", 1, 1, "a-1")
     assert (first["data"], first["sqs_message_id"], first["receive_count"]) == ({"n": 1}, died, 1)
     assert (first["known"]["state"], first["known"]["reason"]) == ("dead", "no such customer")
@@ -131,16 +131,16 @@ def test_inspect_shows_what_died_and_why(run: Run, harness: DlqHarness, database
 
 def test_inspect_needs_no_database(run: Run, harness: DlqHarness) -> None:
     """Then it does not know why."""
-    harness.bury(("a", 1))
+    harness.record_dead(("a", 1))
 
-    said = json.loads(run("inspect", "--json", "--consumer", "billing", env={}).stdout)
+    printed = json.loads(run("inspect", "--json", "--consumer", "billing", env={}).stdout)
 
-    assert said["groups"][0]["messages"][0]["known"] is None
+    assert printed["groups"][0]["messages"][0]["known"] is None
 
 
 def test_d10_inspect_gives_back_what_it_shows(run: Run, harness: DlqHarness) -> None:
     """Sums unchanged, nothing in flight, and the order as it was."""
-    harness.bury(("a", 1), ("a", 2), ("b", 1))
+    harness.record_dead(("a", 1), ("a", 2), ("b", 1))
 
     for _ in range(5):
         assert run("inspect").exit_code == 0
@@ -154,7 +154,7 @@ def test_d10_a_dlq_with_a_dlq_of_its_own_is_not_looked_at(
     run: Run, harness: DlqHarness, command: tuple[str, ...]
 ) -> None:
     """Each look brings its messages nearer to being moved on; --force is for whoever means it."""
-    harness.bury(("a", 1))
+    harness.record_dead(("a", 1))
     sqs = harness.simulator.client("sqs")
     arn = sqs.get_queue_attributes(QueueUrl=harness.url(UNDELIVERED), AttributeNames=["QueueArn"])["Attributes"]
     policy = json.dumps({"deadLetterTargetArn": arn["QueueArn"], "maxReceiveCount": 1})
@@ -170,7 +170,7 @@ def test_d10_a_dlq_with_a_dlq_of_its_own_is_not_looked_at(
 
 def test_d10_ctrl_c_gives_back_what_was_seen(run: Run, harness: DlqHarness, monkeypatch: pytest.MonkeyPatch) -> None:
     """The signal comes while SQS hands messages out; what was received is shown, and free again."""
-    harness.bury(("a", 1), ("b", 1))
+    harness.record_dead(("a", 1), ("b", 1))
     receive = harness.line.answered
 
     def interrupted(*arguments: Any, **named: Any) -> None:
@@ -198,8 +198,8 @@ def test_d11_inspect_speaks_of_the_first_of_a_group_only(run: Run, harness: DlqH
     assert shown.splitlines()[0] == "first 10 of group a, more may be behind"
     assert "number 10 " in shown
     assert "number 11 " not in shown
-    said = json.loads(run("inspect", "--limit", "100", "--json").stdout)
-    assert (said["may_be_more"], said["groups"][0]["first"]) == (True, 10)
+    printed = json.loads(run("inspect", "--limit", "100", "--json").stdout)
+    assert (printed["may_be_more"], printed["groups"][0]["first"]) == (True, 10)
 
 
 def test_inspect_sees_several_groups_beyond_one_receive(run: Run, harness: DlqHarness) -> None:
@@ -207,9 +207,9 @@ def test_inspect_sees_several_groups_beyond_one_receive(run: Run, harness: DlqHa
     for number in range(25):
         harness.send(DEAD, envelope(f"g{number:02}", 1))
 
-    said = json.loads(run("inspect", "--limit", "22", "--json").stdout)
+    printed = json.loads(run("inspect", "--limit", "22", "--json").stdout)
 
-    assert len({group["group"] for group in said["groups"]}) == 22
+    assert len({group["group"] for group in printed["groups"]}) == 22
     assert harness.counts(DEAD) == (25, 0)
 
 
@@ -225,7 +225,7 @@ def test_an_empty_dlq_is_said_to_have_nothing(run: Run) -> None:
 
 def test_redrive_without_yes_moves_nothing(run: Run, harness: DlqHarness) -> None:
     """It says what it would meet first."""
-    harness.bury(("a", 1), ("a", 2), ("b", 1))
+    harness.record_dead(("a", 1), ("a", 2), ("b", 1))
 
     assert run("redrive").stdout == f"would send about 3 messages of {DEAD} to {QUEUE}; add --yes to do it\n"
     assert run("redrive", "--group", "a").stdout == (
@@ -237,13 +237,13 @@ def test_redrive_without_yes_moves_nothing(run: Run, harness: DlqHarness) -> Non
 
 def test_redrive_brings_everything_back(run: Run, harness: DlqHarness) -> None:
     """And prints its run, by which it could be finished."""
-    harness.bury(("a", 1), ("a", 2), ("b", 1))
+    harness.record_dead(("a", 1), ("a", 2), ("b", 1))
 
     ended = run("redrive", "--yes", "--json")
 
-    said = json.loads(ended.stdout)
+    printed = json.loads(ended.stdout)
     assert ended.exit_code == 0
-    assert said | {"run": None, "moved": None} == {
+    assert printed | {"run": None, "moved": None} == {
         "is_done": True,
         "run": None,
         "source": DEAD,
@@ -253,8 +253,8 @@ def test_redrive_brings_everything_back(run: Run, harness: DlqHarness) -> None:
         "error": None,
         "is_whole": True,
     }
-    assert len(said["moved"]) == 3
-    assert f"run {said['run']}: {DEAD} to {QUEUE}" in ended.stderr
+    assert len(printed["moved"]) == 3
+    assert f"run {printed['run']}: {DEAD} to {QUEUE}" in ended.stderr
     assert harness.places(QUEUE) == [("a", 1), ("a", 2), ("b", 1)]
 
 
@@ -269,7 +269,7 @@ def test_redrive_of_what_sns_could_not_deliver(run: Run, harness: DlqHarness) ->
 
 def test_a_filter_leaves_what_is_behind_and_says_so(run: Run, harness: DlqHarness) -> None:
     """Exit code 1: what matches is left behind what does not; 0 when all that matches came; 2 when none."""
-    harness.bury(("a", 1), ("a", 2), ("b", 1))
+    harness.record_dead(("a", 1), ("a", 2), ("b", 1))
 
     ended = run("redrive", "--event-id", "b-1", "--event-id", "a-2", "--yes")
 
@@ -286,17 +286,17 @@ def test_a_filter_leaves_what_is_behind_and_says_so(run: Run, harness: DlqHarnes
 
 def test_a_canary_says_what_to_look_at(run: Run, harness: DlqHarness) -> None:
     """One message is back, by its number and group."""
-    harness.bury(("a", 1), ("a", 2))
+    harness.record_dead(("a", 1), ("a", 2))
 
-    said = run("redrive", "--canary", "1", "--yes").stdout
+    printed = run("redrive", "--canary", "1", "--yes").stdout
 
-    assert said.startswith("1 brought back\nlook whether the consumer handles number 1 of group a: its log,")
+    assert printed.startswith("1 brought back\nlook whether the consumer handles number 1 of group a: its log,")
     assert (harness.counts(DEAD), harness.counts(QUEUE)) == ((1, 0), (1, 0))
 
 
 def test_older_than_goes_by_when_it_died(run: Run, harness: DlqHarness) -> None:
     """The simulator lives in January 2026, so everything in it is old."""
-    harness.bury(("a", 1))
+    harness.record_dead(("a", 1))
 
     assert json.loads(run("redrive", "--older-than", "1d", "--json").stdout)["matching"] == 1
     assert run("redrive", "--older-than", "7x").exit_code == 2
@@ -304,7 +304,7 @@ def test_older_than_goes_by_when_it_died(run: Run, harness: DlqHarness) -> None:
 
 def test_what_could_not_be_sent_is_in_the_exit_code(run: Run, harness: DlqHarness) -> None:
     """2 when nothing came back, with what was met."""
-    harness.bury(("a", 1))
+    harness.record_dead(("a", 1))
     harness.line.faults["SendMessage"] = ["AccessDenied"]
 
     ended = run("redrive", "--yes")
@@ -314,7 +314,7 @@ def test_what_could_not_be_sent_is_in_the_exit_code(run: Run, harness: DlqHarnes
 
 
 @pytest.mark.parametrize(
-    ("options", "said"),
+    ("options", "message"),
     [
         (("--to", DEAD), f"--to is '{re.escape(DEAD)}', allowed is the name of another FIFO queue"),
         (("--to", "standard"), "--to is 'standard', allowed is the name of another FIFO queue"),
@@ -327,15 +327,15 @@ def test_what_could_not_be_sent_is_in_the_exit_code(run: Run, harness: DlqHarnes
         (("--rate", "0.1", "--hold", "10", "--yes"), "--rate is 0.1 a second with a --hold of 10 s, allowed is a hold"),
     ],
 )
-def test_what_cannot_be_meant_is_refused(run: Run, options: tuple[str, ...], said: str) -> None:
+def test_what_cannot_be_meant_is_refused(run: Run, options: tuple[str, ...], message: str) -> None:
     """Before anything is touched."""
-    with pytest.raises(ConfigError, match=said):
+    with pytest.raises(ConfigError, match=message):
         run("redrive", *options)
 
 
 def test_a_destination_that_is_not_there_is_named(run: Run, harness: DlqHarness) -> None:
     """And nothing was received for it."""
-    harness.bury(("a", 1))
+    harness.record_dead(("a", 1))
 
     with pytest.raises(EndpointError, match=r"queue typo\.fifo is not at"):
         run("redrive", "--to", "typo.fifo", "--yes")
@@ -349,7 +349,7 @@ def test_a_destination_that_is_not_there_is_named(run: Run, harness: DlqHarness)
 
 def test_native_redrive_lets_sqs_do_it(run: Run, harness: DlqHarness) -> None:
     """And follows it to its end; inside five minutes too (D6)."""
-    harness.bury(("a", 1), ("a", 2), ("b", 1))
+    harness.record_dead(("a", 1), ("a", 2), ("b", 1))
     assert "would let SQS move about 3 messages" in run("redrive", "--engine", "native").stdout
     assert harness.counts(DEAD) == (3, 0)
 
@@ -363,7 +363,7 @@ def test_native_redrive_lets_sqs_do_it(run: Run, harness: DlqHarness) -> None:
 
 def test_a_native_redrive_can_be_left_alone_and_cancelled(run: Run, harness: DlqHarness) -> None:
     """At one message a second: `ls` and `status` show it, a second one is refused by SQS, `cancel` ends it."""
-    harness.bury(("a", 1), ("a", 2), ("a", 3))
+    harness.record_dead(("a", 1), ("a", 2), ("a", 3))
     started = run("redrive", "--engine", "native", "--rate", "1", "--no-wait", "--yes")
     assert started.stdout == f"SQS moves about 3 messages of {DEAD}; see `dlq status`, `dlq cancel`\n"
 
@@ -395,7 +395,7 @@ def _data(tmp_path: Path, text: str) -> tuple[str, str]:
 
 def test_replace_puts_right_what_a_dead_message_says(run: Run, harness: DlqHarness, tmp_path: Path) -> None:
     """Same event, group, number and epoch; new data, hash and deduplication id; attributes stay; the audit knows."""
-    harness.bury(("a", 1))
+    harness.record_dead(("a", 1))
     attributes = {"type": {"DataType": "String", "StringValue": "order.placed"}}
     harness.send(DEAD, envelope("a", 2), MessageAttributes=attributes)
     act = ("replace", "a", "2", *_data(tmp_path, '{"n": "right"}'), *REASON)
@@ -440,9 +440,9 @@ def test_replace_of_a_held_message_stays_in_the_inbox(
     """It is set aside there, not in the DLQ."""
     _hold(database)
 
-    said = run("replace", "a", "3", *_data(tmp_path, "null"), *REASON, "--yes").stdout
+    printed = run("replace", "a", "3", *_data(tmp_path, "null"), *REASON, "--yes").stdout
 
-    assert said == "done: replace message 3 of group a, which is held, and have it tried again\n"
+    assert printed == "done: replace message 3 of group a, which is held, and have it tried again\n"
     with database.begin() as connection:
         row = operations.parked_message(connection, "billing", "a", 3)
     assert row is not None
@@ -454,11 +454,11 @@ def test_a_message_that_cannot_be_seen_is_not_replaced(run: Run, harness: DlqHar
     """It may be behind ten others of its group; what was seen is given back, and what is said to be next helps."""
     ids = [harness.send(DEAD, envelope("a", seq)) for seq in range(1, 13)]
 
-    said = (
+    found = (
         r"message 12 of group a is not among the 10 messages that can be seen, which are at most the first 10 of each"
         r" group; .* bring these back \(`dlq redrive`\) or delete them \(`dlq purge-one`\) first"
     )
-    with pytest.raises(DeadLetterError, match=said):
+    with pytest.raises(DeadLetterError, match=found):
         run("replace", "a", "12", *_data(tmp_path, "1"), *REASON, "--yes")
     assert harness.counts(DEAD) == (12, 0)
     for front in ids[:2]:
@@ -489,13 +489,13 @@ def test_replace_takes_one_of_two_forms(run: Run, arguments: tuple[str, ...]) ->
 
 def test_data_that_is_no_json_is_refused(run: Run) -> None:
     """With where it goes wrong."""
-    with pytest.raises(ConfigError, match=r"--data is no JSON \(Expecting value: line 1 column 1"):
+    with pytest.raises(ConfigError, match=r"--data is not JSON \(Expecting value: line 1 column 1"):
         run("replace", "a", "1", "--data", "-", *REASON, input="right")
 
 
 def test_purge_one_deletes_one_message_and_keeps_its_body(run: Run, harness: DlqHarness) -> None:
     """The audit is written first; the others stay as they are."""
-    harness.bury(("a", 1), ("b", 1))
+    harness.record_dead(("a", 1), ("b", 1))
     unwanted = harness.send(DEAD, envelope("a", 2))
     act = ("purge-one", "--message-id", unwanted, *REASON)
 
@@ -511,7 +511,7 @@ def test_purge_one_deletes_one_message_and_keeps_its_body(run: Run, harness: Dlq
 
 def test_purge_one_of_a_message_that_is_not_there(run: Run, harness: DlqHarness) -> None:
     """Says where it looked."""
-    harness.bury(("a", 1))
+    harness.record_dead(("a", 1))
 
     with pytest.raises(DeadLetterError, match="message nobody is not among the 1 messages that can be seen"):
         run("purge-one", "--message-id", "nobody", *REASON, "--yes")
@@ -545,7 +545,7 @@ def test_what_is_audited_needs_a_reason_and_a_database(run: Run, command: tuple[
 
 
 @pytest.mark.parametrize(
-    ("variables", "said"),
+    ("variables", "message"),
     [
         ({}, "no consumer is named, and environment 'local' has billing, shipping, audit; give --consumer"),
         ({"SLUICE_CONSUMER": "biling"}, "consumer is 'biling', and environment 'local' has billing, shipping, audit"),
@@ -554,9 +554,9 @@ def test_what_is_audited_needs_a_reason_and_a_database(run: Run, command: tuple[
         ({"SLUICE_CONSUMER": "billing", "SLUICE_DSN": "sqlite:///no.db"}, "create it with .* inbox schema --apply"),
     ],
 )
-def test_a_place_that_is_none_is_refused(run: Run, variables: dict[str, str], said: str) -> None:
+def test_a_place_that_is_none_is_refused(run: Run, variables: dict[str, str], message: str) -> None:
     """With what there is."""
-    with pytest.raises(ConfigError, match=said):
+    with pytest.raises(ConfigError, match=message):
         run("inspect", env=variables)
 
 

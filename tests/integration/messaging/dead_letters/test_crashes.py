@@ -27,11 +27,11 @@ from tests.support.dlq_harness import Place, envelope
 from tests.support.messaging_process import PATIENCE_SECONDS, MessagingProcess
 
 pytestmark = pytest.mark.xdist_group("localstack")  # one at a time
-PLACES = [("a", 1), ("a", 2), ("a", 3), ("b", 1)]
+DATABASES = [("a", 1), ("a", 2), ("a", 3), ("b", 1)]
 _HOLD_SECONDS = 3  # short: what a dead process held is there again after it
 
 
-class Cemetery:
+class DeadLetterProject:
     """Billing's queue and its DLQ on a LocalStack, in an environment of their own, with an inbox's database."""
 
     def __init__(self, emulated: localstack.Running, engine: Engine, folder: Path) -> None:
@@ -60,7 +60,7 @@ class Cemetery:
         policy = json.dumps({"deadLetterTargetArn": arn, "maxReceiveCount": 5})
         self._sqs.set_queue_attributes(QueueUrl=self.queue, Attributes={"RedrivePolicy": policy})
 
-    def bury(self, *places: Place) -> None:
+    def dead_letter(self, *places: Place) -> None:
         """Send messages to the DLQ."""
         for group, seq in places:
             sent = envelope(group, seq)
@@ -74,16 +74,16 @@ class Cemetery:
     def arguments(self, command: str, *given: str) -> list[str]:
         """Return the arguments of a dlq command here."""
         dsn = self._engine.url.render_as_string(hide_password=False)
-        at = ("--env", self.environment.name, "--consumer", "billing", "--dsn", dsn)
+        options = ("--env", self.environment.name, "--consumer", "billing", "--dsn", dsn)
         endpoint = ("--endpoint-url", self._emulated.endpoint_url)
-        return ["dlq", command, *at, *endpoint, "--hold", str(_HOLD_SECONDS), *given]
+        return ["dlq", command, *options, *endpoint, "--hold", str(_HOLD_SECONDS), *given]
 
     def process(self, *given: str, failpoint: str | None = None) -> MessagingProcess:
         """Start a dlq command as a process of its own."""
         armed = {} if failpoint is None else {failpoints.VARIABLE: failpoint}
         return MessagingProcess(
             self.arguments(*given),
-            environment=localstack.pointed_at(self._emulated) | armed,
+            environment=localstack.with_endpoint(self._emulated) | armed,
             log=self._folder / "dlq.log",
             declared=self.environment,
         )
@@ -111,8 +111,8 @@ class Cemetery:
             self._sqs.change_message_visibility(
                 QueueUrl=url, ReceiptHandle=message["ReceiptHandle"], VisibilityTimeout=0
             )
-        said = [json.loads(message["Body"]) for message in messages]
-        return sorted(((one["group"], one["seq"]) for one in said), key=lambda place: place[0])
+        bodies = [json.loads(message["Body"]) for message in messages]
+        return sorted(((entry["group"], entry["seq"]) for entry in bodies), key=lambda place: place[0])
 
     def survivors(self) -> list[Place]:
         """Return what is in one of the queues at least, once nothing is held any more."""
@@ -121,11 +121,11 @@ class Cemetery:
 
 
 @pytest.fixture
-def cemetery(
+def dead_letter_project(
     emulated: localstack.Running, database: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[Cemetery]:
+) -> Iterator[DeadLetterProject]:
     """Yield queues of this test's own, declared in this process too."""
-    made = Cemetery(emulated, database, tmp_path)
+    made = DeadLetterProject(emulated, database, tmp_path)
     monkeypatch.setenv(task_settings.VARIABLE, task_settings.render(made.environment))
     yield made
     made.close()
@@ -138,65 +138,72 @@ def _deaths(*quick: str) -> list[Any]:
 
 
 @pytest.mark.parametrize("failpoint", _deaths("after_send"))
-def test_d3_a_redrive_killed_anywhere_is_finished_by_a_rerun(cemetery: Cemetery, failpoint: str) -> None:
+def test_d3_a_redrive_killed_anywhere_is_finished_by_a_rerun(
+    dead_letter_project: DeadLetterProject, failpoint: str
+) -> None:
     """Killed at its second message: everything is somewhere; the same --run then makes one message of each (D4)."""
-    cemetery.bury(*PLACES)
+    dead_letter_project.dead_letter(*DATABASES)
 
-    with cemetery.process("redrive", "--run", "r1", "--yes", failpoint=f"{failpoint}:2") as killed:
+    with dead_letter_project.process("redrive", "--run", "r1", "--yes", failpoint=f"{failpoint}:2") as killed:
         assert killed.ended() == -signal.SIGKILL
-    assert cemetery.survivors() == PLACES
-    ended = cemetery.finish("redrive", "--run", "r1", "--yes")
+    assert dead_letter_project.survivors() == DATABASES
+    ended = dead_letter_project.finish("redrive", "--run", "r1", "--yes")
 
     assert ended.exit_code == 0, ended.output
-    assert cemetery.seen(cemetery.queue) == PLACES
-    assert cemetery.seen(cemetery.dead) == []
+    assert dead_letter_project.seen(dead_letter_project.queue) == DATABASES
+    assert dead_letter_project.seen(dead_letter_project.dead) == []
 
 
 @pytest.mark.parametrize("failpoint", _deaths("after_send"))
 def test_d3_a_replace_killed_anywhere_is_finished_by_a_rerun(
-    cemetery: Cemetery, database: Engine, tmp_path: Path, failpoint: str
+    dead_letter_project: DeadLetterProject, database: Engine, tmp_path: Path, failpoint: str
 ) -> None:
     """What it replaces is there or replaced, or both; again with the same data makes one message of it (D4)."""
-    cemetery.bury(*PLACES)
+    dead_letter_project.dead_letter(*DATABASES)
     data = tmp_path / "right.json"
     data.write_text('{"n": "right"}', encoding="utf-8")
     act = ("replace", "a", "1", "--data", str(data), "--reason", "it was wrong", "--yes")
 
-    with cemetery.process(*act, failpoint=failpoint) as killed:
+    with dead_letter_project.process(*act, failpoint=failpoint) as killed:
         assert killed.ended() == -signal.SIGKILL
-    assert cemetery.survivors() == PLACES
+    assert dead_letter_project.survivors() == DATABASES
     if failpoint != "after_delete":
-        assert cemetery.finish(*act).exit_code == 0
+        assert dead_letter_project.finish(*act).exit_code == 0
 
-    assert cemetery.seen(cemetery.queue) == [("a", 1)]
-    assert cemetery.seen(cemetery.dead) == PLACES[1:]
+    assert dead_letter_project.seen(dead_letter_project.queue) == [("a", 1)]
+    assert dead_letter_project.seen(dead_letter_project.dead) == DATABASES[1:]
     with database.connect() as connection:
         rows = acts(connection, audit.c.consumer, "billing", most=10)
     assert {json.loads(row["detail"])["body"] for row in rows} == {envelope("a", 1).body}
 
 
-def test_d10_a_terminated_redrive_gives_back_what_it_holds(cemetery: Cemetery) -> None:
+def test_d10_a_terminated_redrive_gives_back_what_it_holds(dead_letter_project: DeadLetterProject) -> None:
     """SIGTERM between two messages of a slow run: exit code 1, nothing in flight though its hold is not over."""
-    cemetery.bury(*PLACES)
+    dead_letter_project.dead_letter(*DATABASES)
 
-    with cemetery.process("redrive", "--rate", "0.5", "--yes", "--hold", "600") as slow:
+    with dead_letter_project.process("redrive", "--rate", "0.5", "--yes", "--hold", "600") as slow:
         eventually(
-            lambda: cemetery.seen(cemetery.queue), timeout_seconds=PATIENCE_SECONDS, describe="the first message"
+            lambda: dead_letter_project.seen(dead_letter_project.queue),
+            timeout_seconds=PATIENCE_SECONDS,
+            describe="the first message",
         )
         slow.send(signal.SIGTERM)
         assert slow.ended() == 1
 
-    assert cemetery.in_flight(cemetery.dead) == 0
-    assert sorted(cemetery.seen(cemetery.queue) + cemetery.seen(cemetery.dead)) == PLACES
+    assert dead_letter_project.in_flight(dead_letter_project.dead) == 0
+    assert (
+        sorted(dead_letter_project.seen(dead_letter_project.queue) + dead_letter_project.seen(dead_letter_project.dead))
+        == DATABASES
+    )
 
 
-def test_a_native_redrive_on_localstack(cemetery: Cemetery) -> None:
+def test_a_native_redrive_on_localstack(dead_letter_project: DeadLetterProject) -> None:
     """Of messages the queue never saw: inside five minutes of their first send it would lose them (GAP-01, MOV-17)."""
-    cemetery.bury(*PLACES)
-    cemetery.set_policy()
+    dead_letter_project.dead_letter(*DATABASES)
+    dead_letter_project.set_policy()
 
-    ended = cemetery.finish("redrive", "--engine", "native", "--yes")
+    ended = dead_letter_project.finish("redrive", "--engine", "native", "--yes")
 
     assert (ended.exit_code, ended.stdout) == (0, "completed, about 4 moved\n")
-    assert cemetery.seen(cemetery.queue) == PLACES
-    assert cemetery.seen(cemetery.dead) == []
+    assert dead_letter_project.seen(dead_letter_project.queue) == DATABASES
+    assert dead_letter_project.seen(dead_letter_project.dead) == []

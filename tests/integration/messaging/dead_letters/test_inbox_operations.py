@@ -38,9 +38,9 @@ def _admit(engine: Engine, inbox: Inbox, *numbers: int) -> list[Action]:
     return done
 
 
-def _bury(engine: Engine, inbox: Inbox, seq: int) -> None:
+def _record_dead(engine: Engine, inbox: Inbox, seq: int) -> None:
     with engine.begin() as connection:
-        assert inbox.bury(connection, _arrived("a", seq), "no such customer")
+        assert inbox.record_dead(connection, _arrived("a", seq), "no such customer")
 
 
 def _hold(engine: Engine, message: ParkedMessage) -> None:
@@ -92,7 +92,7 @@ def _audited(engine: Engine) -> list[dict[str, Any]]:
 
 
 @pytest.fixture
-def held(inbox: Engine) -> Engine:
+def held_messages(inbox: Engine) -> Engine:
     """Return an inbox in which 1 was handled, 2 came after 3 and 4, and 3 is held: its attempts are used up."""
     assert _admit(inbox, PARKING, 1, 3, 4, 2) == [Action.HANDLE, Action.PARK, Action.PARK, Action.HANDLE]
     message = _taken_up(inbox)
@@ -162,7 +162,7 @@ def test_skip_gives_up_what_is_held(held: Engine) -> None:
 def test_skip_gives_up_what_a_parked_group_waits_for(inbox: Engine) -> None:
     """Its message died; the redriven copy, should somebody bring it back, is dropped."""
     _admit(inbox, PARKING, 1)
-    _bury(inbox, PARKING, 2)
+    _record_dead(inbox, PARKING, 2)
     _admit(inbox, PARKING, 3)
     assert _drained(inbox) == []
 
@@ -245,7 +245,7 @@ def test_skip_closes_one_number_of_a_range(inbox: Engine) -> None:
 def test_skip_closes_a_dead_number_the_group_has_passed(inbox: Engine) -> None:
     """With policy skip its successors went on; the redriven copy would be handled late, and now is dropped."""
     _admit(inbox, RECORDING, 1)
-    _bury(inbox, RECORDING, 2)
+    _record_dead(inbox, RECORDING, 2)
     _admit(inbox, RECORDING, 3)
 
     with inbox.begin() as connection:
@@ -268,7 +268,7 @@ def test_a_tombstone_after_a_skip_is_one_number_still(inbox: Engine) -> None:
 
 
 @pytest.mark.parametrize(
-    ("act", "group", "seq", "said"),
+    ("act", "group", "seq", "message"),
     [
         (InboxOperator.retry, "a", 4, "message 4 of group 'a' of billing is set aside and waits for its turn"),
         (InboxOperator.retry, "a", 9, "message 9 of group 'a' of billing is not set aside in the inbox"),
@@ -282,14 +282,16 @@ def test_a_tombstone_after_a_skip_is_one_number_still(inbox: Engine) -> None:
         (InboxOperator.skip, "z", 1, "nothing of group 'z' has come to billing"),
     ],
 )
-def test_an_act_on_a_number_that_is_not_so_is_refused(held: Engine, act: Any, group: str, seq: int, said: str) -> None:
+def test_an_act_on_a_number_that_is_not_so_is_refused(
+    held: Engine, act: Any, group: str, seq: int, message: str
+) -> None:
     """And changes nothing, the audit included."""
     before = _exceptions(held)
 
     with pytest.raises(DeadLetterError) as refused, held.begin() as connection:
         act(OPERATOR, connection, group, seq)
 
-    assert str(refused.value).startswith(said)
+    assert str(refused.value).startswith(message)
     assert str(refused.value).endswith("see `dlq ls`")
     assert (_exceptions(held), _audited(held), _taken_up(held)) == (before, [], None)
 
@@ -299,8 +301,8 @@ def test_a_number_is_given_up_once(held: Engine) -> None:
     with held.begin() as connection:
         OPERATOR.skip(connection, "a", 3)
 
-    said = "number 3 of group 'a' of billing is given up already"
-    with pytest.raises(DeadLetterError, match=said), held.begin() as connection:
+    found = "number 3 of group 'a' of billing is given up already"
+    with pytest.raises(DeadLetterError, match=found), held.begin() as connection:
         OPERATOR.skip(connection, "a", 3)
 
 
@@ -308,8 +310,8 @@ def test_a_number_far_ahead_of_a_group_that_waits_for_nothing_is_not_due(inbox: 
     """It may yet come by itself; only the next can be given up in advance."""
     _admit(inbox, RECORDING, 1)
 
-    said = r"is not due yet, .* or the next, which is 2"
-    with pytest.raises(DeadLetterError, match=said), inbox.begin() as connection:
+    found = r"is not due yet, .* or the next, which is 2"
+    with pytest.raises(DeadLetterError, match=found), inbox.begin() as connection:
         OPERATOR.skip(connection, "a", 3)
     with inbox.begin() as connection:
         OPERATOR.skip(connection, "a", 2)
@@ -330,7 +332,7 @@ def test_w16_another_consumers_inbox_is_left_alone(held: Engine) -> None:
 def test_what_is_parked_and_open_is_listed(held: Engine) -> None:
     """Which number each group waits for, how many are set aside, what holds them, and what died."""
     with held.begin() as connection:
-        assert RECORDING.bury(connection, _arrived("b", 9), "no such customer")
+        assert RECORDING.record_dead(connection, _arrived("b", 9), "no such customer")
 
     with held.connect() as connection:
         (group,) = operations.parked_groups(connection, "billing", most=10)
@@ -340,7 +342,7 @@ def test_what_is_parked_and_open_is_listed(held: Engine) -> None:
     assert (group["group_id"], group["parked_count"]) == ("a", 2)
     assert group["held"] == [{"seq": 3, "attempts": 1, "last_error": "boom"}]
     assert ("dead", 9, 9, "no such customer") in [
-        (one["state"], one["seq"], one["through"], one["reason"]) for one in opened
+        (entry["state"], entry["seq"], entry["through"], entry["reason"]) for entry in opened
     ]
     assert nobodys == []
 
@@ -393,16 +395,16 @@ def test_what_came_already_is_not_missing_when_the_baseline_is_lowered(inbox: En
 
 
 @pytest.mark.parametrize(
-    ("group", "seq", "said"),
+    ("group", "seq", "message"),
     [
         ("a", 5, "number is 5, allowed is 1 to 4: the baseline of group 'a' of billing is 5"),
         ("a", 0, "number is 0, allowed is 1 to 4"),
         ("b", 1, "nothing of group 'b' has come to billing"),
     ],
 )
-def test_a_baseline_is_only_lowered(inbox: Engine, group: str, seq: int, said: str) -> None:
+def test_a_baseline_is_only_lowered(inbox: Engine, group: str, seq: int, message: str) -> None:
     """To raise it would be to give numbers up, which is `skip`'s."""
     _late(inbox)
 
-    with inbox.begin() as connection, pytest.raises(DeadLetterError, match=said):
+    with inbox.begin() as connection, pytest.raises(DeadLetterError, match=message):
         OPERATOR.lower_baseline(connection, group, seq)

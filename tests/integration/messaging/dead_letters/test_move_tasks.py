@@ -11,7 +11,7 @@ from tests.support.dlq_harness import DEAD, QUEUE, DlqHarness
 @pytest.fixture
 def tasks(harness: DlqHarness) -> MoveTasks:
     """Return the tasks of a DLQ that holds three messages of one group."""
-    harness.bury(("a", 1), ("a", 2), ("a", 3))
+    harness.record_dead(("a", 1), ("a", 2), ("a", 3))
     return MoveTasks(harness.tools_sqs, harness.dead_letters().arn)
 
 

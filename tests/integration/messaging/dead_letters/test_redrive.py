@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from sluice.errors import ConfigError
 from sluice.messaging.sqs import dead_letter_queue, redrive
-from sluice.messaging.sqs.dead_letter_queue import Letter
+from sluice.messaging.sqs.dead_letter_queue import DeadLetter
 from sluice.messaging.sqs.rate_limit import Pace
 from sluice.messaging.sqs.redrive import Choice, batch_of
 from sluice.simulator.hook import Simulator
@@ -19,7 +19,7 @@ from tests.support.dlq_harness import (
     Forgetful,
     Killed,
     Renaming,
-    dies_at,
+    dies_before,
     envelope,
     in_groups,
     move_deleting_first,
@@ -31,15 +31,15 @@ POINTS = ("before_send", "after_send", "before_delete", "after_delete")
 
 def test_dead_letters_come_back_and_the_dlq_is_empty(harness: DlqHarness) -> None:
     """All of them, each group in its order, and every one told of."""
-    harness.bury(("a", 1), ("a", 2), ("b", 1))
-    told: list[Letter] = []
+    harness.record_dead(("a", 1), ("a", 2), ("b", 1))
+    reported: list[DeadLetter] = []
 
-    result = harness.redrive(on_moved=told.append).work()
+    result = harness.redrive(on_moved=reported.append).work()
 
     assert harness.places(QUEUE) == [("a", 1), ("a", 2), ("b", 1)]
     assert harness.counts(DEAD) == (0, 0)
     assert (sorted(result.moved), result.left, result.is_whole) == ([("a", 1), ("a", 2), ("b", 1)], {}, True)
-    assert len(told) == 3
+    assert len(reported) == 3
 
 
 def test_an_empty_dlq_is_done_at_once(harness: DlqHarness) -> None:
@@ -51,7 +51,7 @@ def test_an_empty_dlq_is_done_at_once(harness: DlqHarness) -> None:
 
 def test_d6_a_message_redriven_at_once_is_not_taken_for_a_repeat(harness: DlqHarness) -> None:
     """Inside the five minutes the queue remembers the first send; the copy has an id of its own, of 128 at most."""
-    harness.bury(("a", 1), ("a", 2))
+    harness.record_dead(("a", 1), ("a", 2))
     started = harness.clock.monotonic()
 
     harness.redrive(run="x" * 19).work()
@@ -65,7 +65,7 @@ def test_d6_a_message_redriven_at_once_is_not_taken_for_a_repeat(harness: DlqHar
 
 def test_d6_under_its_own_id_it_would_be_lost(harness: DlqHarness, monkeypatch: pytest.MonkeyPatch) -> None:
     """The control: SQS accepts the send and drops it, and the tool deletes what was accepted."""
-    harness.bury(("a", 1))
+    harness.record_dead(("a", 1))
     monkeypatch.setattr(redrive, "deduplication_id", lambda *_: envelope("a", 1).deduplication_id)
 
     harness.redrive().work()
@@ -111,7 +111,7 @@ def _dying_again(harness: DlqHarness) -> Any:
 
 def test_d8_what_dies_again_is_left_and_the_run_ends(harness: DlqHarness) -> None:
     """Everything fails again, while the run is on: each message is sent once, and found dead again once."""
-    harness.bury(("a", 1), ("a", 2), ("b", 1))
+    harness.record_dead(("a", 1), ("a", 2), ("b", 1))
 
     result = harness.redrive(on_moved=_dying_again(harness)).work()
 
@@ -122,7 +122,7 @@ def test_d8_what_dies_again_is_left_and_the_run_ends(harness: DlqHarness) -> Non
 
 def test_d8_what_dies_again_is_known_by_its_deduplication_id_too(harness: DlqHarness) -> None:
     """Should SQS give a dead letter another message id: its deduplication id in the DLQ is the one it had."""
-    harness.bury(("a", 1), ("b", 1))
+    harness.record_dead(("a", 1), ("b", 1))
     Renaming().attach(harness.tools_sqs)
 
     result = harness.redrive(on_moved=_dying_again(harness)).work()
@@ -132,7 +132,7 @@ def test_d8_what_dies_again_is_known_by_its_deduplication_id_too(harness: DlqHar
 
 def test_d8_a_run_that_forgets_its_copies_goes_on(harness: DlqHarness) -> None:
     """The control: only its bound ends it."""
-    harness.bury(("a", 1), ("a", 2), ("b", 1))
+    harness.record_dead(("a", 1), ("a", 2), ("b", 1))
     run = harness.redrive(on_moved=_dying_again(harness), most=20)
     run._copies = Forgetful()
 
@@ -143,7 +143,7 @@ def test_d8_a_run_that_forgets_its_copies_goes_on(harness: DlqHarness) -> None:
 
 def test_d8_a_further_run_takes_up_what_died_again(harness: DlqHarness) -> None:
     """After the cause is mended: its copies are no longer this run's own."""
-    harness.bury(("a", 1))
+    harness.record_dead(("a", 1))
     harness.redrive(on_moved=_dying_again(harness)).work()
 
     harness.redrive(run="r2").work()
@@ -164,8 +164,8 @@ def _assert_in_order(harness: DlqHarness, places: list[tuple[str, int]]) -> None
     """Nothing was lost, nothing doubled, and each group came as it was in the DLQ."""
     arrived, left = harness.places(QUEUE), harness.places(DEAD)
     for group, numbers in in_groups(places):
-        came = [seq for one, seq in arrived if one == group]
-        stayed = [seq for one, seq in left if one == group]
+        came = [seq for its_group, seq in arrived if its_group == group]
+        stayed = [seq for its_group, seq in left if its_group == group]
         assert came == numbers[: len(came)]
         assert [*came, *[seq for seq in stayed if seq not in came]] == numbers
 
@@ -189,7 +189,7 @@ def test_d12_every_group_arrives_in_order_whatever_fails(disaster: Any) -> None:
 
 def test_d16_what_is_behind_a_message_that_cannot_be_sent_stays_behind_it(harness: DlqHarness) -> None:
     """Group a stops at its first message and goes on with it in the next pass; b does not wait for that."""
-    harness.bury(("a", 1), ("a", 2), ("a", 3), ("b", 1))
+    harness.record_dead(("a", 1), ("a", 2), ("a", 3), ("b", 1))
     harness.line.faults["SendMessage"] = ["InternalError"]
 
     result = harness.redrive().work()
@@ -202,7 +202,7 @@ def test_d16_what_is_behind_a_message_that_cannot_be_sent_stays_behind_it(harnes
 
 def test_d16_a_pass_without_progress_is_the_last(harness: DlqHarness) -> None:
     """Nobody can be sent to: everything is left, free at once, and the reason is told."""
-    harness.bury(("a", 1), ("a", 2), ("b", 1))
+    harness.record_dead(("a", 1), ("a", 2), ("b", 1))
     harness.line.faults["SendMessage"] = ["AccessDenied"] * 9
 
     result = harness.redrive().work()
@@ -215,7 +215,7 @@ def test_d16_a_pass_without_progress_is_the_last(harness: DlqHarness) -> None:
 
 def test_a_run_gives_up_after_ten_failures_one_after_the_other(harness: DlqHarness) -> None:
     """And does not try each group of a large DLQ against a queue that refuses everything."""
-    harness.bury(*[(f"g{number}", 1) for number in range(25)])
+    harness.record_dead(*[(f"g{number}", 1) for number in range(25)])
     harness.line.faults["SendMessage"] = ["AccessDenied"] * 25
 
     result = harness.redrive().work()
@@ -226,7 +226,7 @@ def test_a_run_gives_up_after_ten_failures_one_after_the_other(harness: DlqHarne
 
 def test_failures_between_which_something_came_back_are_not_counted_together(harness: DlqHarness) -> None:
     """Nine, one that is brought back, and nine again: the run goes on to its end."""
-    harness.bury(*[(f"g{number:02}", 1) for number in range(19)])
+    harness.record_dead(*[(f"g{number:02}", 1) for number in range(19)])
     harness.line.faults["SendMessage"] = ["ServiceUnavailable"] * 9 + [None] + ["ServiceUnavailable"] * 9
 
     result = harness.redrive().work()
@@ -236,7 +236,7 @@ def test_failures_between_which_something_came_back_are_not_counted_together(har
 
 def test_a_message_whose_delete_failed_is_not_sent_again(harness: DlqHarness) -> None:
     """Sent and confirmed, it is only deleted in the next pass, however long that takes to come."""
-    harness.bury(("a", 1), ("b", 1))
+    harness.record_dead(("a", 1), ("b", 1))
     harness.line.faults["DeleteMessage"] = ["InternalError"]
 
     result = harness.redrive().work()
@@ -256,10 +256,10 @@ def _survivors(harness: DlqHarness) -> set[tuple[str, int]]:
 def test_d3_a_message_is_always_in_one_of_the_queues(harness: DlqHarness, point: str, count: int) -> None:
     """A run dies at any step: nothing is in neither queue."""
     places = {("a", 1), ("a", 2), ("b", 1)}
-    harness.bury(*sorted(places))
+    harness.record_dead(*sorted(places))
 
     with pytest.raises(Killed):
-        harness.redrive(failpoint=dies_at(point, count)).work()
+        harness.redrive(failpoint=dies_before(point, count)).work()
 
     assert _survivors(harness) == places
 
@@ -268,9 +268,9 @@ def test_d3_a_message_is_always_in_one_of_the_queues(harness: DlqHarness, point:
 @pytest.mark.parametrize("point", POINTS)
 def test_d4_a_run_that_died_is_finished_under_its_id(harness: DlqHarness, point: str, count: int) -> None:
     """What was sent and not deleted is sent again under the same deduplication id: one message, in its order."""
-    harness.bury(("a", 1), ("a", 2), ("b", 1))
+    harness.record_dead(("a", 1), ("a", 2), ("b", 1))
     with pytest.raises(Killed):
-        harness.redrive(failpoint=dies_at(point, count)).work()
+        harness.redrive(failpoint=dies_before(point, count)).work()
 
     harness.redrive().work()
 
@@ -280,9 +280,9 @@ def test_d4_a_run_that_died_is_finished_under_its_id(harness: DlqHarness, point:
 
 def test_d4_under_another_id_it_would_come_twice(harness: DlqHarness) -> None:
     """The control: then only the inbox drops the second."""
-    harness.bury(("a", 1))
+    harness.record_dead(("a", 1))
     with pytest.raises(Killed):
-        harness.redrive(failpoint=dies_at("after_send")).work()
+        harness.redrive(failpoint=dies_before("after_send")).work()
 
     harness.redrive(run="r2").work()
 
@@ -291,18 +291,18 @@ def test_d4_under_another_id_it_would_come_twice(harness: DlqHarness) -> None:
 
 def test_d3_deleting_before_the_send_is_caught(harness: DlqHarness, monkeypatch: pytest.MonkeyPatch) -> None:
     """The control: killed in between, the message is nowhere."""
-    harness.bury(("a", 1), ("b", 1))
+    harness.record_dead(("a", 1), ("b", 1))
     monkeypatch.setattr(dead_letter_queue, "move", move_deleting_first)
 
     with pytest.raises(Killed):
-        harness.redrive(failpoint=dies_at("before_send")).work()
+        harness.redrive(failpoint=dies_before("before_send")).work()
 
     assert _survivors(harness) == {("b", 1)}
 
 
 def test_d16_ignoring_what_a_send_met_is_caught(harness: DlqHarness, monkeypatch: pytest.MonkeyPatch) -> None:
     """The control: what could not be sent is deleted all the same."""
-    harness.bury(("a", 1), ("a", 2))
+    harness.record_dead(("a", 1), ("a", 2))
     harness.line.faults["SendMessage"] = ["InternalError"]
     monkeypatch.setattr(dead_letter_queue, "move", move_ignoring_failures)
 
@@ -329,7 +329,7 @@ def test_only_what_matches_comes_back_and_nothing_overtakes(
     harness: DlqHarness, choice: Choice, moved: list[tuple[str, int]], left: dict[str, int]
 ) -> None:
     """What matches behind a message of its group that does not is left, and counted as such; all is free again."""
-    harness.bury(("a", 1), ("a", 2), ("b", 1))
+    harness.record_dead(("a", 1), ("a", 2), ("b", 1))
 
     result = harness.redrive(choice=choice).work()
 
@@ -348,7 +348,7 @@ def test_what_is_no_envelope_has_neither_type_nor_event(harness: DlqHarness) -> 
 
 def test_a_canary_moves_so_many_and_stops(harness: DlqHarness) -> None:
     """The rest is free again; the next run takes it, in order."""
-    harness.bury(("a", 1), ("a", 2), ("a", 3))
+    harness.record_dead(("a", 1), ("a", 2), ("a", 3))
 
     result = harness.redrive(most=1).work()
 
@@ -359,7 +359,7 @@ def test_a_canary_moves_so_many_and_stops(harness: DlqHarness) -> None:
 
 def test_a_stopped_run_gives_back_what_it_holds(harness: DlqHarness) -> None:
     """It ends after the message it is at, and says that it is not through."""
-    harness.bury(("a", 1), ("a", 2), ("b", 1))
+    harness.record_dead(("a", 1), ("a", 2), ("b", 1))
     run = harness.redrive(is_stopped=lambda: bool(harness.line.sent))
 
     result = run.work()
@@ -370,7 +370,7 @@ def test_a_stopped_run_gives_back_what_it_holds(harness: DlqHarness) -> None:
 
 def test_a_dlq_that_goes_away_ends_the_run(harness: DlqHarness) -> None:
     """What was done until then is told."""
-    harness.bury(("a", 1))
+    harness.record_dead(("a", 1))
     harness.line.faults["ReceiveMessage"] = [None, "unreachable"]
 
     result = harness.redrive().work()
@@ -397,18 +397,18 @@ def test_d15_a_run_keeps_to_its_rate(harness: DlqHarness) -> None:
     for seq in range(1, 21):
         harness.send(DEAD, envelope(f"g{seq % 3}", seq))
     started = harness.clock.monotonic()
-    at: list[float] = []
+    times: list[float] = []
 
     harness.redrive(
         pace=Pace(2, clock=harness.clock),
         batch=batch_of(2, 120),
-        on_moved=lambda _: at.append(harness.clock.monotonic()),
+        on_moved=lambda _: times.append(harness.clock.monotonic()),
     ).work()
 
-    assert len(at) == 20
-    assert at[0] - started < 1
-    assert at[-1] - at[0] >= 9.49
-    assert at[-1] - at[0] < 10.5
+    assert len(times) == 20
+    assert times[0] - started < 1
+    assert times[-1] - times[0] >= 9.49
+    assert times[-1] - times[0] < 10.5
 
 
 @pytest.mark.parametrize("run", ["", "x" * 20, "a b", "a:b"])

@@ -20,7 +20,7 @@ _HANDLED, _REPEATED = Decision(State.CONTIGUOUS, Action.HANDLE), Decision(State.
 def parking(on_postgres: Engine) -> InboxHarness:
     """Return an inbox with a group whose first message was dead and is back, and whose second is set aside."""
     harness = InboxHarness(on_postgres, parks_poison=True, parks_gaps=True)
-    harness.bury(1)
+    harness.record_dead(1)
     harness.come(2)
     harness.come(1, copy="-redriven")
     return harness
@@ -66,7 +66,7 @@ def test_w9_of_two_with_copies_of_a_message_the_second_waits(
             first.commit() if is_committed else first.rollback()
             assert acting.result(_SECONDS_MAX) == second
 
-    assert harness.at() == (1, 1, seq)
+    assert harness.numbers() == (1, 1, seq)
 
 
 @pytest.mark.parametrize(("is_committed", "expected"), [(True, _HANDLED), (False, Decision(State.GAP, Action.PARK))])
@@ -81,12 +81,12 @@ def test_d9_a_live_message_waits_for_the_drainer(
             assert acting.result(_SECONDS_MAX) == expected
 
     assert parking.drain() == ([] if is_committed else [2, 3])
-    assert (parking.at(), parking.is_parked()) == ((1, 1, 3), False)
+    assert (parking.numbers(), parking.is_parked()) == ((1, 1, 3), False)
 
 
 def test_of_two_drainers_the_second_goes_on_with_another_group(parking: InboxHarness) -> None:
     """A group that is locked is due still, and is left alone without waiting."""
-    parking.bury(1, group="b")
+    parking.record_dead(1, group="b")
     parking.come(2, group="b")
     parking.come(1, group="b", copy="-redriven")
 
@@ -108,7 +108,7 @@ def test_a_drainer_leaves_a_group_alone_whose_message_is_being_handled(parking: 
         live.commit()
 
     assert parking.drain() == []
-    assert (parking.at(), parking.set_aside(), parking.is_parked()) == ((1, 1, 2), [], False)
+    assert (parking.numbers(), parking.set_aside(), parking.is_parked()) == ((1, 1, 2), [], False)
 
 
 def test_a_skip_waits_for_the_message_it_is_about(parking: InboxHarness) -> None:

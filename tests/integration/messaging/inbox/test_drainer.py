@@ -7,7 +7,7 @@ from sluice.messaging.handlers import Reject, Retry
 from sluice.messaging.inbox.groups import Policy
 from sluice.messaging.inbox.operations import InboxOperator
 from sluice.messaging.inbox.tables import parked
-from tests.support.worker_harness import MAX_ATTEMPTS, TIMEOUT_SECONDS, Hands, Killed, World, dying
+from tests.support.worker_harness import MAX_ATTEMPTS, TIMEOUT_SECONDS, Hands, Killed, World, failing_at
 
 _PARK = Policy(consumer="billing", parks_poison=True, parks_gaps=True)
 
@@ -47,10 +47,10 @@ def test_d2_what_was_set_aside_follows_the_redriven_message_in_order(world: Worl
     assert (world.parked(), world.left(), world.dead()) == ([], [], [])
 
 
-@pytest.mark.parametrize("at", ["after_park", "in_drain", "before_drain_commit", "after_drain_commit"])
-def test_a_crash_loses_and_doubles_nothing(world: World, at: str) -> None:
+@pytest.mark.parametrize("step", ["after_park", "in_drain", "before_drain_commit", "after_drain_commit"])
+def test_a_crash_loses_and_doubles_nothing(world: World, step: str) -> None:
     """Whoever dies there, the next one goes on: each effect once, in order, and nothing stays set aside."""
-    workers = [world.worker(failpoint=dying(at))]
+    workers = [world.worker(failpoint=failing_at(step))]
     world.says["a", 1] = [Reject("no such customer")]
     world.send("a", "a", "a")
     is_redriven = False
@@ -71,8 +71,8 @@ def test_a_crash_loses_and_doubles_nothing(world: World, at: str) -> None:
     assert (world.parked(), world.left(), world.dead()) == ([], [], [])
 
 
-@pytest.mark.parametrize("at", ["in_drain", "before_drain_commit"])
-def test_a_message_that_kills_every_worker_is_held(world: World, at: str) -> None:
+@pytest.mark.parametrize("step", ["in_drain", "before_drain_commit"])
+def test_a_message_that_kills_every_worker_is_held(world: World, step: str) -> None:
     """W5: it comes to its end as it would in the queue, and does not take the rest of the work with it for ever."""
     worker = world.worker()
     _poisoned(world, worker)
@@ -80,10 +80,10 @@ def test_a_message_that_kills_every_worker_is_held(world: World, at: str) -> Non
 
     for _ in range(MAX_ATTEMPTS):
         with pytest.raises(Killed):
-            world.worker(failpoint=dying(at)).drainer.step()
+            world.worker(failpoint=failing_at(step)).drainer.step()
         world.simulator.advance(3)
 
-    assert world.worker(failpoint=dying(at)).drainer.step() == 0
+    assert world.worker(failpoint=failing_at(step)).drainer.step() == 0
     assert world.inbox.counts(world.engine)["held_messages"] == 1
     assert world.effects() == [("a", 1)]
 

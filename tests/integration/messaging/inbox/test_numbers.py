@@ -16,7 +16,13 @@ from sluice.messaging.inbox.sequence import Action, Decision, State
 from sluice.messaging.inbox.tables import exceptions
 from tests.support.inbox_harness import START_US, InboxHarness, arrived, handled
 
-HANDLE, DROP, PARK, REJECT, BURN = Action.HANDLE, Action.DROP, Action.PARK, Action.REJECT, Action.BURN
+HANDLE, DROP, PARK, REJECT, RELEASE_TO_DLQ = (
+    Action.HANDLE,
+    Action.DROP,
+    Action.PARK,
+    Action.REJECT,
+    Action.RELEASE_TO_DLQ,
+)
 
 
 def test_what_comes_in_order_leaves_one_row(engine: Engine) -> None:
@@ -24,7 +30,7 @@ def test_what_comes_in_order_leaves_one_row(engine: Engine) -> None:
     harness = InboxHarness(engine)
 
     assert [harness.decide(seq).state for seq in (1, 2, 3)] == [State.CONTIGUOUS] * 3
-    assert (harness.at(), harness.known()) == ((1, 1, 3), [])
+    assert (harness.numbers(), harness.known()) == ((1, 1, 3), [])
 
 
 def test_g3_a_new_group_whose_first_messages_are_lost_misses_them(engine: Engine) -> None:
@@ -32,7 +38,7 @@ def test_g3_a_new_group_whose_first_messages_are_lost_misses_them(engine: Engine
     harness = InboxHarness(engine)
 
     assert harness.decide(3) == Decision(State.GAP, HANDLE)
-    assert (harness.at(), harness.known()) == ((1, 1, 3), [(1, 2, "gap", True)])
+    assert (harness.numbers(), harness.known()) == ((1, 1, 3), [(1, 2, "gap", True)])
 
     assert harness.decide(1) == Decision(State.FILLED, HANDLE)
     assert harness.come(1, 3) == [DROP, DROP]
@@ -44,12 +50,12 @@ def test_g3_a_new_group_waits_for_its_first_message_where_gaps_are_waited_for(en
     harness = InboxHarness(engine, parks_gaps=True)
 
     assert harness.come(2, 3) == [PARK, PARK]
-    assert (harness.at(), harness.waits_for(), harness.known()) == ((1, 1, 0), 1, [])
+    assert (harness.numbers(), harness.waits_for(), harness.known()) == ((1, 1, 0), 1, [])
     assert harness.drain() == []
 
     assert harness.decide(1) == Decision(State.CONTIGUOUS, HANDLE)
     assert harness.drain() == [2, 3]
-    assert (harness.at(), harness.is_parked(), harness.known()) == ((1, 1, 3), False, [])
+    assert (harness.numbers(), harness.is_parked(), harness.known()) == ((1, 1, 3), False, [])
 
 
 def test_g3_a_new_group_whose_second_message_dies_first_waits_for_its_first(engine: Engine) -> None:
@@ -57,7 +63,7 @@ def test_g3_a_new_group_whose_second_message_dies_first_waits_for_its_first(engi
     harness = InboxHarness(engine, parks_poison=True, parks_gaps=True)
 
     assert harness.come(3) == [PARK]
-    assert not harness.bury(2), "it is set aside, not dead"
+    assert not harness.record_dead(2), "it is set aside, not dead"
     assert harness.come(1) == [HANDLE]
     assert harness.drain() == [2, 3]
 
@@ -66,14 +72,14 @@ def test_g3_that_a_consumer_joined_late_may_be_declared_later(engine: Engine) ->
     """G3: groups that wait for what was before it go on, those of which a message died wait on."""
     harness = InboxHarness(engine, parks_poison=True, parks_gaps=True)
     harness.come(41, 42, group="old")
-    harness.bury(1, group="dead")
+    harness.record_dead(1, group="dead")
     harness.come(2, group="dead")
 
     declared = harness.under(joined_at_us=START_US)
 
     assert harness.drain() == []
     assert declared.drain() == [41, 42]
-    assert (declared.at("old"), declared.known("old"), declared.is_parked("old")) == ((1, 41, 42), [], False)
+    assert (declared.numbers("old"), declared.known("old"), declared.is_parked("old")) == ((1, 41, 42), [], False)
     assert declared.waits_for("dead") == 1
 
 
@@ -168,7 +174,7 @@ def test_w15_what_came_from_before_the_baseline_is_known_as_long_as_the_group(en
     assert harness.come(5) == [DROP]
     harness.clock.sleep(200)
     assert _forget(harness) == 1
-    assert (harness.at(), harness.known()) == (None, [])
+    assert (harness.numbers(), harness.known()) == (None, [])
 
 
 def test_g3_where_a_consumer_joined_late_the_first_number_seen_is_a_baseline(engine: Engine) -> None:
@@ -176,7 +182,7 @@ def test_g3_where_a_consumer_joined_late_the_first_number_seen_is_a_baseline(eng
     harness = InboxHarness(engine, joined_at_us=START_US)
 
     assert harness.decide(41) == Decision(State.CONTIGUOUS, HANDLE)
-    assert (harness.at(), harness.known()) == ((1, 41, 41), [])
+    assert (harness.numbers(), harness.known()) == ((1, 41, 41), [])
 
     assert [harness.decide(seq) for seq in (1, 2, 40)] == [Decision(State.FILLED, HANDLE)] * 3
     assert harness.come(1, 2, 40, 41) == [DROP] * 4
@@ -189,7 +195,7 @@ def test_a_gap_is_written_down_and_the_group_goes_on(engine: Engine) -> None:
     harness = InboxHarness(engine)
 
     assert harness.come(1, 5) == [HANDLE, HANDLE]
-    assert (harness.at(), harness.known()) == ((1, 1, 5), [(2, 4, "gap", True)])
+    assert (harness.numbers(), harness.known()) == ((1, 1, 5), [(2, 4, "gap", True)])
     assert harness.inbox.counts(engine)["open_exceptions"] == 1
 
 
@@ -222,7 +228,7 @@ def test_g6_what_is_rolled_back_has_not_come(engine: Engine) -> None:
         handled(harness.inbox, connection, arrived(2))
         connection.rollback()
 
-    assert harness.at() == (1, 1, 1)
+    assert harness.numbers() == (1, 1, 1)
     assert harness.come(2) == [HANDLE]
 
 
@@ -241,9 +247,9 @@ def test_w17_a_refused_event_stays_refused_and_its_number_s_event_is_still_a_rep
     """W17: neither a redrive nor a copy of the event that has the number is handled because another one died of it."""
     harness = InboxHarness(engine)
     harness.come(1, 2)
-    assert harness.bury(2, id="other")
+    assert harness.record_dead(2, id="other")
 
-    assert harness.come(2, id="other", receive_count=2) == [BURN]
+    assert harness.come(2, id="other", receive_count=2) == [RELEASE_TO_DLQ]
     assert harness.come(2, id="other", copy="-redriven") == [REJECT]
     assert harness.come(2, copy="-again") == [DROP]
     assert harness.inbox.counts(engine)["open_exceptions"] == 0
@@ -272,7 +278,7 @@ def test_g4_a_tombstone_closes_what_was_missing_or_dead(engine: Engine) -> None:
     """G4: what the producer gives up is not missing any more."""
     harness = InboxHarness(engine)
     harness.come(1, 4)
-    harness.bury(5)
+    harness.record_dead(5)
 
     assert harness.come(2, 3, 5, type=TOMBSTONE, id="stone") == [HANDLE] * 3
     assert harness.known() == [(seq, seq, "skipped", False) for seq in (2, 3, 5)]
@@ -310,7 +316,7 @@ def test_d2_with_skip_the_group_goes_on_and_the_redriven_one_is_late(engine: Eng
     """D2: successors of a dead message are handled before it, which it is told when it is back."""
     harness = InboxHarness(engine)
     harness.come(1)
-    assert harness.bury(2)
+    assert harness.record_dead(2)
     assert harness.come(3) == [HANDLE]
     assert harness.known() == [(2, 2, "dead", True)]
 
@@ -322,9 +328,9 @@ def test_d2_with_skip_the_group_goes_on_and_the_redriven_one_is_late(engine: Eng
 def test_d13_what_died_is_no_repeat_when_it_is_back_with_fresh_attempts(engine: Engine) -> None:
     """D13: the copy that dies is burnt and never handled; one with a fresh count, or another id, is."""
     harness = InboxHarness(engine)
-    harness.bury(1, receive_count=2)
+    harness.record_dead(1, receive_count=2)
 
-    assert harness.come(1, receive_count=3) == [BURN]
+    assert harness.come(1, receive_count=3) == [RELEASE_TO_DLQ]
     assert harness.come(1, receive_count=1) == [HANDLE]
 
 
@@ -333,7 +339,7 @@ def test_a_death_is_not_written_down_when_somebody_else_has_handled_it_meanwhile
     harness = InboxHarness(engine)
     harness.come(1, 2)
 
-    assert not harness.bury(2)
+    assert not harness.record_dead(2)
     assert harness.known() == []
 
 
@@ -342,9 +348,9 @@ def test_a_death_that_is_written_down_already_is_one(engine: Engine) -> None:
     harness = InboxHarness(engine)
     harness.come(1)
 
-    assert harness.bury(2)
-    assert harness.bury(2)
-    assert harness.bury(2, receive_count=2)
+    assert harness.record_dead(2)
+    assert harness.record_dead(2)
+    assert harness.record_dead(2, receive_count=2)
     assert harness.known() == [(2, 2, "dead", True)]
 
 
@@ -352,16 +358,16 @@ def test_a_new_epoch_is_a_new_baseline(engine: Engine) -> None:
     """A restored producer counts again what it had counted, and says from where; the old epoch's unknown is refused."""
     harness = InboxHarness(engine)
     harness.come(1, 2, 3, 4, 6)
-    harness.bury(7)
+    harness.record_dead(7)
 
     assert harness.decide(4, epoch=2, first=3) == Decision(State.GAP, HANDLE)
     assert harness.decide(3, epoch=2, first=3) == Decision(State.FILLED, HANDLE)
 
-    assert harness.at() == (2, 3, 4)
+    assert harness.numbers() == (2, 3, 4)
     assert "epoch 2 has begun" in harness.decide(4).reason
     assert harness.decide(5) == Decision(State.FILLED, HANDLE)
     assert harness.decide(7, copy="-redriven") == Decision(State.LATE, HANDLE)
-    assert harness.at() == (2, 3, 4)
+    assert harness.numbers() == (2, 3, 4)
 
 
 def test_w15_what_is_younger_parked_or_open_is_kept(engine: Engine) -> None:
@@ -380,7 +386,7 @@ def test_w15_what_is_younger_parked_or_open_is_kept(engine: Engine) -> None:
         forgotten = harness.inbox.forget(connection, keep_seconds=100)
 
     assert forgotten == 2
-    assert [name for name in ("idle", "open", "parked", "closed", "young") if harness.at(name)] == [
+    assert [name for name in ("idle", "open", "parked", "closed", "young") if harness.numbers(name)] == [
         "open",
         "parked",
         "young",
@@ -432,7 +438,7 @@ def test_a_range_is_split_without_hole_or_overlap(fills: Sequence[int], dead: se
 
     for seq in fills:
         if seq in dead:
-            harness.bury(seq)
+            harness.record_dead(seq)
         else:
             harness.come(seq)
 

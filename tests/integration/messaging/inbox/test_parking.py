@@ -12,7 +12,13 @@ from sluice.messaging.inbox.sequence import Action, Decision, State
 from sluice.messaging.inbox.tables import exceptions, groups, parked
 from tests.support.inbox_harness import START_US, InboxHarness, arrived
 
-HANDLE, DROP, PARK, REJECT, BURN = Action.HANDLE, Action.DROP, Action.PARK, Action.REJECT, Action.BURN
+HANDLE, DROP, PARK, REJECT, RELEASE_TO_DLQ = (
+    Action.HANDLE,
+    Action.DROP,
+    Action.PARK,
+    Action.REJECT,
+    Action.RELEASE_TO_DLQ,
+)
 _WAIT_SECONDS = 100
 
 
@@ -31,21 +37,21 @@ def waiting(engine: Engine) -> InboxHarness:
 def test_d2_with_park_order_holds_over_the_whole_history(parking: InboxHarness) -> None:
     """D2: what is behind a dead message is set aside, and taken up in order when that one was handled."""
     assert parking.come(1) == [HANDLE]
-    assert parking.bury(2)
+    assert parking.record_dead(2)
     assert parking.come(3, 5, 4) == [PARK, PARK, PARK]
     assert (parking.waits_for(), parking.drain(), parking.set_aside()) == (2, [], [3, 4, 5])
 
     assert parking.decide(2, copy="-redriven") == Decision(State.CONTIGUOUS, HANDLE)
     assert parking.drain() == [3, 4, 5]
 
-    assert (parking.at(), parking.is_parked(), parking.set_aside()) == ((1, 1, 5), False, [])
+    assert (parking.numbers(), parking.is_parked(), parking.set_aside()) == ((1, 1, 5), False, [])
     assert parking.known() == [(2, 2, "redriven", False)]
     assert parking.come(6) == [HANDLE]
 
 
 def test_d9_live_traffic_goes_to_the_end_while_a_group_is_drained(parking: InboxHarness) -> None:
     """D9: a parked group handles a message only when its number is the next one."""
-    parking.bury(1)
+    parking.record_dead(1)
     parking.come(2, 3)
     parking.come(1, copy="-redriven")
 
@@ -61,31 +67,31 @@ def test_d9_live_traffic_goes_to_the_end_while_a_group_is_drained(parking: Inbox
 
 def test_the_first_message_of_a_group_may_die(parking: InboxHarness) -> None:
     """The group waits for it, though nothing of it was ever handled."""
-    assert parking.bury(1)
+    assert parking.record_dead(1)
     assert parking.come(2) == [PARK]
     assert parking.waits_for() == 1
 
     assert parking.come(1, copy="-redriven") == [HANDLE]
     assert parking.drain() == [2]
-    assert parking.at() == (1, 1, 2)
+    assert parking.numbers() == (1, 1, 2)
 
 
 def test_the_first_message_of_a_group_older_than_its_consumer_may_die(engine: Engine) -> None:
     """Its number is the baseline, and the group waits for it; what was before is not waited for."""
     late = InboxHarness(engine, parks_poison=True, parks_gaps=True, joined_at_us=START_US)
-    assert late.bury(7)
+    assert late.record_dead(7)
     assert late.come(8) == [PARK]
     assert late.waits_for() == 7
     assert late.drain() == []
 
     assert late.come(7, copy="-redriven") == [HANDLE]
     assert late.drain() == [8]
-    assert late.at() == (1, 7, 8)
+    assert late.numbers() == (1, 7, 8)
 
 
 def test_a_group_in_which_nothing_was_set_aside_is_unparked_too(parking: InboxHarness) -> None:
     """When the dead message is back and nothing came behind it, the drainer's next step ends the parking."""
-    parking.bury(1)
+    parking.record_dead(1)
     parking.come(1, copy="-redriven")
     assert parking.is_parked()
 
@@ -97,7 +103,7 @@ def test_a_group_in_which_nothing_was_set_aside_is_unparked_too(parking: InboxHa
 
 def test_the_last_message_and_the_end_of_parking_are_one_commit(parking: InboxHarness) -> None:
     """A group is unparked in the transaction that finds it empty; rolled back, both are as they were."""
-    parking.bury(1)
+    parking.record_dead(1)
     parking.come(2)
     parking.come(1, copy="-redriven")
 
@@ -105,20 +111,20 @@ def test_the_last_message_and_the_end_of_parking_are_one_commit(parking: InboxHa
         assert parking.inbox.next_parked(connection, "a") is not None
         connection.rollback()
 
-    assert (parking.is_parked(), parking.set_aside(), parking.at()) == (True, [2], (1, 1, 1))
+    assert (parking.is_parked(), parking.set_aside(), parking.numbers()) == (True, [2], (1, 1, 1))
     assert parking.drain() == [2]
     assert not parking.is_parked()
 
 
 def test_a_second_death_parks_the_group_again(parking: InboxHarness) -> None:
     """What dies while the group is drained is waited for in its turn, by live message and by redriven copy."""
-    parking.bury(1)
+    parking.record_dead(1)
     parking.come(3)
-    assert parking.bury(1, copy="-redriven")
+    assert parking.record_dead(1, copy="-redriven")
     assert parking.waits_for() == 1
     parking.come(1, copy="-redriven-again")
 
-    assert parking.bury(2)
+    assert parking.record_dead(2)
 
     assert (parking.waits_for(), parking.drain()) == (2, [])
     parking.come(2, copy="-redriven")
@@ -128,9 +134,9 @@ def test_a_second_death_parks_the_group_again(parking: InboxHarness) -> None:
 def test_a_message_that_dies_in_a_group_parked_meanwhile_is_set_aside(parking: InboxHarness) -> None:
     """It is not its turn: it is tried again in its turn, and neither it nor what is in front of it is lost."""
     parking.come(1)
-    parking.bury(2)
+    parking.record_dead(2)
 
-    assert not parking.bury(3)
+    assert not parking.record_dead(3)
 
     assert (parking.waits_for(), parking.set_aside(), parking.known()) == (2, [3], [(2, 2, "dead", True)])
 
@@ -192,7 +198,7 @@ def test_a_dead_message_is_waited_for_without_end_where_a_missing_one_is_not(eng
     """Park with wait: the message is known, and in the DLQ."""
     harness = InboxHarness(engine, parks_poison=True, parks_gaps=True, gap_wait_us=1_000_000)
     harness.come(1, 3)
-    assert harness.bury(2)
+    assert harness.record_dead(2)
     harness.clock.sleep(10_000)
 
     assert harness.drain() == []
@@ -202,7 +208,7 @@ def test_a_dead_message_is_waited_for_without_end_where_a_missing_one_is_not(eng
 def test_a_hole_behind_a_redriven_message_has_its_wait_though_the_drainer_died(engine: Engine) -> None:
     """Between two messages of a group nobody may have come to look for the next: its wait begins all the same."""
     harness = InboxHarness(engine, parks_poison=True, parks_gaps=True, gap_wait_us=1_000_000)
-    harness.bury(1)
+    harness.record_dead(1)
     harness.come(2, 4)
     harness.come(1, copy="-redriven")
     assert harness.take() is not None
@@ -214,7 +220,7 @@ def test_a_hole_behind_a_redriven_message_has_its_wait_though_the_drainer_died(e
 
 def test_a_skip_of_numbers_ahead_is_passed_by_the_drainer(parking: InboxHarness) -> None:
     """What an operator gave up before its turn is no hole when its turn comes."""
-    parking.bury(1)
+    parking.record_dead(1)
     parking.come(2, 5)
     parking.skip(3)
     parking.skip(4)
@@ -223,12 +229,12 @@ def test_a_skip_of_numbers_ahead_is_passed_by_the_drainer(parking: InboxHarness)
     parking.come(1, copy="-redriven")
 
     assert parking.drain() == [2, 5]
-    assert (parking.is_parked(), parking.at()) == (False, (1, 1, 5))
+    assert (parking.is_parked(), parking.numbers()) == (False, (1, 1, 5))
 
 
 def test_a_skip_of_what_is_parked_or_held_lets_the_group_go_on(parking: InboxHarness) -> None:
     """The row goes with it, and the number is dropped should it come."""
-    parking.bury(1)
+    parking.record_dead(1)
     parking.come(2, 3)
     parking.come(1, copy="-redriven")
     _hold(parking)
@@ -247,14 +253,14 @@ def test_what_is_skipped_is_not_handled_when_the_wait_for_what_is_before_it_ends
 
     assert waiting.drain() == []
 
-    assert (waiting.is_parked(), waiting.at()) == (False, (1, 1, 3))
+    assert (waiting.is_parked(), waiting.numbers()) == (False, (1, 1, 3))
     assert waiting.known() == [(2, 2, "gap", True), (3, 3, "skipped", False)]
     assert waiting.come(3, 4) == [DROP, HANDLE]
 
 
 def test_a_parked_message_is_set_aside_once_however_often_it_comes(parking: InboxHarness) -> None:
     """W7: it was set aside, and the worker died before it was deleted."""
-    parking.bury(1)
+    parking.record_dead(1)
 
     assert parking.come(2, 2, 2) == [PARK, PARK, PARK]
     assert parking.set_aside() == [2]
@@ -262,7 +268,7 @@ def test_a_parked_message_is_set_aside_once_however_often_it_comes(parking: Inbo
 
 def test_a_held_message_holds_its_group_until_an_operator_acts(parking: InboxHarness) -> None:
     """Its attempts are used up: nothing of the group is handled, and nobody asks for it again and again."""
-    parking.bury(1)
+    parking.record_dead(1)
     parking.come(2, 3)
     parking.come(1, copy="-redriven")
     _hold(parking)
@@ -283,7 +289,7 @@ def test_a_held_message_holds_its_group_until_an_operator_acts(parking: InboxHar
 
 def test_a_failed_message_is_tried_again_after_its_delay(parking: InboxHarness) -> None:
     """Not before, and the rest of its group waits with it."""
-    parking.bury(1)
+    parking.record_dead(1)
     parking.come(2, 3)
     parking.come(1, copy="-redriven")
     _hold(parking, is_held=False, delay_us=5_000_000)
@@ -298,7 +304,7 @@ def test_a_failed_message_is_tried_again_after_its_delay(parking: InboxHarness) 
 
 def test_a_message_that_kills_whoever_tries_it_is_held_in_the_end(parking: InboxHarness) -> None:
     """An attempt counts from its beginning, unless its worker takes it back; the group waits for an operator."""
-    parking.bury(1)
+    parking.record_dead(1)
     parking.come(2)
     parking.come(1, copy="-redriven")
 
@@ -322,7 +328,7 @@ def test_a_message_that_kills_whoever_tries_it_is_held_in_the_end(parking: Inbox
 
 def test_who_comes_second_takes_nothing_back(parking: InboxHarness) -> None:
     """Two drainers may have tried one message: what the first wrote down stays."""
-    parking.bury(1)
+    parking.record_dead(1)
     parking.come(2)
     parking.come(1, copy="-redriven")
     with parking.engine.connect() as connection:
@@ -341,7 +347,7 @@ def test_who_comes_second_takes_nothing_back(parking: InboxHarness) -> None:
 def test_a_new_epoch_comes_behind_what_is_set_aside_of_the_old_one(parking: InboxHarness) -> None:
     """Nothing of the old epoch is dropped, whether the dead message is still out or just back."""
     parking.come(1, 2, 3, 4)
-    parking.bury(5)
+    parking.record_dead(5)
     parking.come(6)
     assert parking.come(1, epoch=2) == [PARK]
     parking.come(5, copy="-redriven")
@@ -349,7 +355,7 @@ def test_a_new_epoch_comes_behind_what_is_set_aside_of_the_old_one(parking: Inbo
     assert parking.come(2, epoch=2) == [PARK]
 
     assert parking.drain() == [6, 1, 2]
-    assert (parking.at(), parking.is_parked()) == ((2, 1, 2), False)
+    assert (parking.numbers(), parking.is_parked()) == ((2, 1, 2), False)
 
 
 def test_a_new_epoch_behind_what_is_set_aside_waits_for_its_first_number(parking: InboxHarness) -> None:
@@ -359,23 +365,23 @@ def test_a_new_epoch_behind_what_is_set_aside_waits_for_its_first_number(parking
     parking.come(2)
 
     assert parking.drain() == [3]
-    assert (parking.at(), parking.waits_for()) == ((2, 41, 40), 41)
+    assert (parking.numbers(), parking.waits_for()) == ((2, 41, 40), 41)
     assert parking.come(41, epoch=2, first=41) == [HANDLE]
     assert parking.drain() == [42, 43]
-    assert (parking.at(), parking.is_parked()) == ((2, 41, 43), False)
+    assert (parking.numbers(), parking.is_parked()) == ((2, 41, 43), False)
 
 
 def test_w5_what_cannot_be_read_parks_its_group(parking: InboxHarness) -> None:
     """W5: its number is not known, so the next one is waited for; a group that waits already waits as before."""
     parking.come(1)
     with parking.engine.begin() as connection:
-        parking.inbox.bury_unreadable(connection, "a")
-        parking.inbox.bury_unreadable(connection, "of which nothing came")
+        parking.inbox.record_unreadable(connection, "a")
+        parking.inbox.record_unreadable(connection, "of which nothing came")
     assert parking.come(3) == [PARK]
 
     assert parking.come(2) == [HANDLE]
     assert parking.drain() == [3]
-    assert parking.at("of which nothing came") is None
+    assert parking.numbers("of which nothing came") is None
 
 
 def test_what_cannot_be_read_makes_no_wait_longer(engine: Engine) -> None:
@@ -383,7 +389,7 @@ def test_what_cannot_be_read_makes_no_wait_longer(engine: Engine) -> None:
     harness = InboxHarness(engine, parks_poison=True, parks_gaps=True, gap_wait_us=1_000_000)
     harness.come(1, 3)
     with engine.begin() as connection:
-        harness.inbox.bury_unreadable(connection, "a")
+        harness.inbox.record_unreadable(connection, "a")
     harness.clock.sleep(1)
 
     assert harness.drain() == [3]
@@ -391,7 +397,7 @@ def test_what_cannot_be_read_makes_no_wait_longer(engine: Engine) -> None:
 
 def test_a_group_that_was_parked_is_drained_under_another_policy(parking: InboxHarness) -> None:
     """Changed to skip and record, it goes on without what it waited for, in order, and holes are written down."""
-    parking.bury(1)
+    parking.record_dead(1)
     parking.come(2, 4)
     changed = parking.under(parks_poison=False, parks_gaps=False)
 
@@ -425,11 +431,11 @@ def test_what_is_dead_is_waited_for_under_any_wait(engine: Engine) -> None:
     waiting = halting.under(gap_wait_us=1_000_000)
     for harness, group in ((halting, "a"), (waiting, "b"), (halting, "c"), (waiting, "d")):
         harness.come(1, group=group)
-    halting.bury(2, group="a")
-    waiting.bury(2, group="b")
+    halting.record_dead(2, group="a")
+    waiting.record_dead(2, group="b")
     with engine.begin() as connection:
-        halting.inbox.bury_unreadable(connection, "c")
-        waiting.inbox.bury_unreadable(connection, "d")
+        halting.inbox.record_unreadable(connection, "c")
+        waiting.inbox.record_unreadable(connection, "d")
         connection.execute(
             update(groups).where(groups.c.group_id == "a").values(awaits_until_us=None)
         )  # as it was once
@@ -543,17 +549,17 @@ def _set(
             place = {"epoch": state["epoch"], "seq": seq, "through": seq}
             connection.execute(insert(exceptions).values(consumer="billing", group_id="a", **place, **known))
         for epoch, seq, is_held, delay_us in rows:
-            one = arrived(seq, epoch=epoch)
+            message = arrived(seq, epoch=epoch)
             connection.execute(
                 insert(parked).values(
                     consumer="billing",
                     group_id="a",
                     epoch=epoch,
                     seq=seq,
-                    event_id=one.envelope.event.id,
-                    body=one.body,
+                    event_id=message.envelope.event.id,
+                    body=message.body,
                     attributes="{}",
-                    sqs_message_id=one.sqs_message_id,
+                    sqs_message_id=message.sqs_message_id,
                     not_before_us=START_US + delay_us,
                     held_at_us=START_US if is_held else None,
                     parked_at_us=START_US,

@@ -81,7 +81,7 @@ def test_nor_does_it_fail_in_many_long_runs(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "broken", "said"),
+    ("name", "broken", "message"),
     [
         pytest.param("park and halt", {"inbox": TakesAnyParked}, "late|out of order"),
         pytest.param("skip and record", {"work": InboxApart}, "the inbox says otherwise"),
@@ -90,9 +90,9 @@ def test_nor_does_it_fail_in_many_long_runs(name: str) -> None:
     ],
     ids=["D2 parked row handled before the poison", "W8 inbox apart", "W7 deleted first", "W7 no repeat is known"],
 )
-def test_a_broken_worker_is_found_out(name: str, broken: dict[str, object], said: str) -> None:
+def test_a_broken_worker_is_found_out(name: str, broken: dict[str, object], message: str) -> None:
     """Negative controls: within a hundred runs."""
-    with pytest.raises(AssertionError, match=said):
+    with pytest.raises(AssertionError, match=message):
         run_machine(
             _machine(name, **broken),
             max_examples=100,

@@ -23,8 +23,8 @@ _TIMEOUTS = ("connect_timeout", "keepalives_idle", "keepalives_interval", "keepa
 class _Secrets:
     """Stands in for Secrets Manager: its one secret."""
 
-    def __init__(self, **said: Any) -> None:
-        self._text = json.dumps(said)
+    def __init__(self, **answers: Any) -> None:
+        self._text = json.dumps(answers)
 
     def get_secret_value(self, **_: str) -> dict[str, str]:
         """Return it."""

@@ -103,8 +103,8 @@ def test_a_group_that_was_forgotten_counts_anew_under_a_later_epoch(world: World
     assert before == {"a": (began, 1, 2)}
     assert after == {}
     envelopes = [decode(message["Body"]) for message in received + world.received()]
-    assert [(one.seq, one.first) for one in envelopes] == [(1, 1), (2, 1), (1, 1)]
-    assert [one.epoch - began for one in envelopes] == [0, 0, 68 * DAY + 69]
+    assert [(envelope.seq, envelope.first) for envelope in envelopes] == [(1, 1), (2, 1), (1, 1)]
+    assert [envelope.epoch - began for envelope in envelopes] == [0, 0, 68 * DAY + 69]
 
 
 @pytest.mark.parametrize("status", ["pending", "sent", "quarantined"])
@@ -132,7 +132,7 @@ def test_a_group_whose_last_message_was_sent_late_stays_until_no_copy_can_be_on_
     world.clock.sleep(61 * DAY)
     world.change(status="pending")
     work(relay)
-    assert world.places() == [("a", 1)]
+    assert world.databases() == [("a", 1)]
 
     kept = []
     for _ in range(6):
@@ -289,5 +289,5 @@ def test_p6_a_transaction_of_a_producer_that_stays_open_holds_no_relay_up(
         world.commit("b")
         work(relay)
 
-        assert world.places() == [("b", 1)]
+        assert world.databases() == [("b", 1)]
         assert _counters(postgres).keys() == {"a", "b"}

@@ -74,7 +74,7 @@ def test_unquarantine_tries_the_message_again_as_it_was(blocked: World) -> None:
     after = _row(blocked, "a", 1)
     assert after == {**before, "status": "pending", "attempts": 0, "last_error": None}
     work(blocked.relay())
-    assert blocked.places() == [("a", 1), ("a", 2)]
+    assert blocked.databases() == [("a", 1), ("a", 2)]
 
 
 def test_skip_publishes_a_tombstone_with_the_number(blocked: World) -> None:
@@ -123,7 +123,7 @@ def test_resend_publishes_again_under_a_fresh_id_and_before_what_waits(world: Wo
 def _numbers(messages: list[dict[str, Any]]) -> list[tuple[str, int, int, int]]:
     """Return group, epoch, first and number of each message."""
     envelopes = [decode(message["Body"]) for message in messages]
-    return [(one.event.group, one.epoch, one.first, one.seq) for one in envelopes]
+    return [(envelope.event.group, envelope.epoch, envelope.first, envelope.seq) for envelope in envelopes]
 
 
 def test_another_epoch_goes_on_counting_and_says_so(world: World) -> None:
@@ -186,13 +186,15 @@ def test_every_act_is_audited_with_its_reason(blocked: World) -> None:
 
     found = _audited(blocked)
 
-    assert [(one["action"], one["group_id"], one["group_seq"]) for one in found] == [
+    assert [(entry["action"], entry["group_id"], entry["group_seq"]) for entry in found] == [
         ("epoch", None, None),
         ("resend", "b", 1),
         ("unquarantine", "a", 1),
     ]
-    assert {(one["actor"], one["reason"], one["topic"]) for one in found} == {("ada", "the cause is mended", TOPIC)}
-    assert all(one["at_us"] > 0 for one in found)
+    assert {(entry["actor"], entry["reason"], entry["topic"]) for entry in found} == {
+        ("ada", "the cause is mended", TOPIC)
+    }
+    assert all(entry["at_us"] > 0 for entry in found)
 
 
 @pytest.mark.parametrize(
@@ -233,9 +235,9 @@ class Secrets:
     def __init__(self, text: str) -> None:
         self._text = text
 
-    def get_secret_value(self, **asked: str) -> dict[str, str]:
+    def get_secret_value(self, **params: str) -> dict[str, str]:
         """Return it."""
-        assert asked == {"SecretId": "arn:secret"}
+        assert params == {"SecretId": "arn:secret"}
         return {"SecretString": self._text}
 
 
@@ -301,7 +303,7 @@ def test_a_secret_may_say_how_much_tls_it_takes(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("mode", ["", "verify_full", "VERIFY-FULL", True, None, 1])
 def test_a_secret_with_an_sslmode_that_is_none_is_refused(mode: Any) -> None:
-    """A misspelt one is no choice."""
+    """A misspelt one is not a choice."""
     with pytest.raises(ConfigError) as refused:
         database_url(Secrets(json.dumps(RDS | {"sslmode": mode})), "arn:secret")
 
@@ -350,9 +352,9 @@ def _run(dsn: str, *arguments: str) -> Result:
 
 def test_ls_shows_what_is_not_sent(dsn: str) -> None:
     """As JSON, whole; by status and by group; and how many there are when not all are shown."""
-    said = json.loads(_run(dsn, "ls", "--json").stdout)
-    assert (said["topic"], said["count"]) == (LOCAL_TOPIC, 2)
-    assert [(one["group_seq"], one["status"], one["last_error"]) for one in said["messages"]] == [
+    printed = json.loads(_run(dsn, "ls", "--json").stdout)
+    assert (printed["topic"], printed["count"]) == (LOCAL_TOPIC, 2)
+    assert [(message["group_seq"], message["status"], message["last_error"]) for message in printed["messages"]] == [
         (1, "quarantined", "InvalidParameter: as told"),
         (2, "pending", None),
     ]
@@ -386,7 +388,7 @@ def test_a_dry_run_is_refused_as_the_act_would_be(dsn: str) -> None:
         _run(dsn, "resend", "a", "2", "--reason", "lost")
 
 
-_IN_ONE_PROCESS = """
+_IN_THIS_PROCESS = """
 import json, sys, contextlib, io
 from sluice.cli.main import main
 for arguments in json.loads(sys.argv[1]):
@@ -409,7 +411,7 @@ def _answers(commands: list[list[str]], **variables: str) -> list[tuple[int, str
     """Return exit code and standard error of each command; one process runs them all, because starting one is slow."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("SLUICE_", "AWS_"))}
     ended = subprocess.run(
-        [sys.executable, "-c", _IN_ONE_PROCESS, json.dumps(commands)],
+        [sys.executable, "-c", _IN_THIS_PROCESS, json.dumps(commands)],
         env=kept | KEYS | {loading.VARIABLE: str(FILE)} | variables,
         capture_output=True,
         text=True,
@@ -417,7 +419,7 @@ def _answers(commands: list[list[str]], **variables: str) -> list[tuple[int, str
         timeout=120,
     )
     assert ended.returncode == 0, ended.stderr
-    return [(code, said) for code, said in map(json.loads, ended.stdout.splitlines())]
+    return [(code, printed) for code, printed in map(json.loads, ended.stdout.splitlines())]
 
 
 def test_what_is_wrong_is_one_line_and_an_exit_code(tmp_path: Path) -> None:
@@ -487,12 +489,12 @@ def test_what_is_wrong_is_one_line_and_an_exit_code(tmp_path: Path) -> None:
 
 def test_a_postgres_nobody_answers_for_is_one_line() -> None:
     """Whatever libpq has to say, its first line; a relay would try again, but has not begun."""
-    ((code, said),) = _answers([["outbox", "ls", "--dsn", "postgresql://user@127.0.0.1:1/name"]])
+    ((code, text),) = _answers([["outbox", "ls", "--dsn", "postgresql://user@127.0.0.1:1/name"]])
 
     assert code == 2
-    assert said.startswith("sluice: the database does not do it (connection failed: ")
-    assert said.endswith("; look at --dsn\n")
-    assert said.count("\n") == 1
+    assert text.startswith("sluice: the database does not do it (connection failed: ")
+    assert text.endswith("; look at --dsn\n")
+    assert text.count("\n") == 1
 
 
 def test_a_failpoint_that_is_none_is_refused(tmp_path: Path) -> None:
@@ -516,10 +518,10 @@ def test_the_relay_ends_with_1_where_messages_are_refused(dsn: str) -> None:
     """--until-empty does not wait for what an operator has to mend; lag tells the same."""
     relay = ["relay", "--until-empty", "--endpoint-url", "http://127.0.0.1:1", "--dsn", dsn]
 
-    ((code, said),) = _answers([relay])
+    ((code, text),) = _answers([relay])
 
     assert code == 1
-    assert said.splitlines()[-1] == "1 quarantined, 1 waiting behind; see `outbox ls`"
+    assert text.splitlines()[-1] == "1 quarantined, 1 waiting behind; see `outbox ls`"
     assert _run(dsn, "lag").stdout.endswith(" s, 1 pending, 1 quarantined\n")
 
 

@@ -50,7 +50,7 @@ class _Numbered:
     def received(self) -> list[tuple[str, int, int]]:
         """Return (group, number in it, transaction) of all that came, in the order it came."""
         envelopes = [decode(message["Body"]) for message in self._world.received()]
-        return [(one.event.group.partition("-")[2], one.seq, one.event.data) for one in envelopes]
+        return [(envelope.event.group.partition("-")[2], envelope.seq, envelope.event.data) for envelope in envelopes]
 
 
 def test_p1_p2_p3_every_commit_is_published_in_the_order_of_the_commits_of_its_group(busy: Engine) -> None:
@@ -116,7 +116,7 @@ def test_p4_an_open_transaction_elsewhere_delays_nothing(busy: Engine) -> None:
         world.commit("a", "b")
         work(relay)
 
-        assert sorted(world.places()) == [("a", 1), ("b", 1)]
+        assert sorted(world.databases()) == [("a", 1), ("b", 1)]
 
 
 def test_p6_a_commit_ends_while_a_relay_is_in_the_middle_of_a_publish(engine: Engine) -> None:
@@ -126,13 +126,13 @@ def test_p6_a_commit_ends_while_a_relay_is_in_the_middle_of_a_publish(engine: En
 
     def meanwhile(heads: Sequence[Head]) -> None:
         if heads[0].group_seq == 1:
-            _commit_at_once(world)
+            _commit_concurrently(world)
 
     publish = Meanwhile(world.publisher(), meanwhile)
 
     work(world.relay(publish))
 
-    assert world.places() == [("a", 1), ("a", 2)]
+    assert world.databases() == [("a", 1), ("a", 2)]
 
 
 def test_p6_a_relay_that_locks_counters_would_hold_producers_up(postgres: Engine) -> None:
@@ -143,10 +143,10 @@ def test_p6_a_relay_that_locks_counters_would_hold_producers_up(postgres: Engine
     with postgres.begin() as connection:
         connection.execute(select(tables.groups).with_for_update())
         with pytest.raises(OperationalError, match="lock timeout"):
-            _commit_at_once(world)
+            _commit_concurrently(world)
 
 
-def _commit_at_once(world: World) -> None:
+def _commit_concurrently(world: World) -> None:
     with Session(world.engine) as session:
         if world.engine.dialect.name == "postgresql":
             session.execute(text("SET LOCAL lock_timeout = '300ms'"))
@@ -165,7 +165,7 @@ def test_p12_two_events_that_say_the_same_are_two_messages(engine: Engine) -> No
     work(world.relay())
 
     received = [decode(message["Body"]) for message in world.received()]
-    assert [(one.seq, one.event.data) for one in received] == [(1, {"sum": 5}), (2, {"sum": 5})]
+    assert [(envelope.seq, envelope.event.data) for envelope in received] == [(1, {"sum": 5}), (2, {"sum": 5})]
     assert received[0].event.content_hash == received[1].event.content_hash
 
 
@@ -174,12 +174,12 @@ def test_p16_transactions_with_the_same_groups_and_topics_never_wait_in_a_circle
     outboxes = [Outbox("one.fifo"), Outbox("two.fifo")]
 
     def produce(number: int) -> list[tuple[str, str]]:
-        chance = random.Random(f"p16 {number}")  # noqa: S311 (a seed, no secret)
+        rng = random.Random(f"p16 {number}")  # noqa: S311 (a seed, no secret)
         added = []
         for _ in range(8):
             with Session(postgres) as session:
-                for outbox in chance.sample(outboxes, 2):
-                    for group in chance.sample("abc", 2):
+                for outbox in rng.sample(outboxes, 2):
+                    for group in rng.sample("abc", 2):
                         outbox.add(session, Event(type="t", group=group, data=None))
                         added.append((outbox.topic, group))
                 session.commit()
@@ -193,11 +193,11 @@ def test_p16_transactions_with_the_same_groups_and_topics_never_wait_in_a_circle
 
 def test_p16_two_that_write_twice_in_opposite_orders_would(postgres: Engine) -> None:
     """P16, negative control: Postgres ends a circle by failing one of them, which is why `write` is called once."""
-    outbox, one, other = Outbox(TOPIC), Event(type="t", group="a", data=1), Event(type="t", group="b", data=1)
+    outbox, single, other = Outbox(TOPIC), Event(type="t", group="a", data=1), Event(type="t", group="b", data=1)
 
     with postgres.connect() as first, postgres.connect() as second, postgres.connect() as watcher:
         pid = first.execute(text("SELECT pg_backend_pid()")).scalar_one()
-        outbox.write(first, [one])
+        outbox.write(first, [single])
         outbox.write(second, [other])
         with ThreadPoolExecutor(1) as pool:
             waiting: Future[None] = pool.submit(outbox.write, first, [Event(type="t", group="b", data=2)])
@@ -236,9 +236,9 @@ def test_x4_nothing_needs_a_lock_that_sqlite_does_not_know(postgres: Engine) -> 
     work(relay)
     relay.close()
 
-    assert any("INSERT INTO sluice_outbox " in said for said in statements)
-    assert any("UPDATE sluice_outbox " in said for said in statements)
-    assert [said for said in statements if "FOR UPDATE" in said or "SKIP LOCKED" in said] == []
+    assert any("INSERT INTO sluice_outbox " in found for found in statements)
+    assert any("UPDATE sluice_outbox " in found for found in statements)
+    assert [found for found in statements if "FOR UPDATE" in found or "SKIP LOCKED" in found] == []
 
 
 _OPERATIONS = ("add a", "add b", "add a", "savepoint", "release", "undo", "commit", "rollback")
@@ -300,8 +300,11 @@ def _stored(engine: Engine, prefix: str) -> dict[str, list[tuple[int, int]]]:
     )
     with engine.connect() as connection:
         envelopes = [decode(body) for body in connection.execute(rows).scalars()]
-    groups = {one.event.group for one in envelopes}
-    return {group: [(one.seq, one.event.data) for one in envelopes if one.event.group == group] for group in groups}
+    groups = {envelope.event.group for envelope in envelopes}
+    return {
+        group: [(envelope.seq, envelope.event.data) for envelope in envelopes if envelope.event.group == group]
+        for group in groups
+    }
 
 
 def _numbers(engine: Engine) -> dict[tuple[str, str], list[int]]:

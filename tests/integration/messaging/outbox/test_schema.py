@@ -49,7 +49,7 @@ def test_every_missing_table_is_told(engine: Engine) -> None:
 
 
 @pytest.mark.parametrize(
-    ("before", "after", "said"),
+    ("before", "after", "message"),
     [
         ("    last_error TEXT,\n", "", "column sluice_outbox.last_error is missing"),
         (
@@ -85,13 +85,13 @@ def test_every_missing_table_is_told(engine: Engine) -> None:
         ),
     ],
 )
-def test_each_kind_of_drift_is_told(engine: Engine, before: str, after: str, said: str) -> None:
+def test_each_kind_of_drift_is_told(engine: Engine, before: str, after: str, message: str) -> None:
     """In one sentence that names the place, and nothing else is told."""
-    assert changed(engine, before, after) == [said]
+    assert changed(engine, before, after) == [message]
 
 
 @pytest.mark.parametrize(
-    ("before", "after", "said"),
+    ("before", "after", "message"),
     [
         (
             "created_at_us BIGINT",
@@ -101,9 +101,11 @@ def test_each_kind_of_drift_is_told(engine: Engine, before: str, after: str, sai
         ("body TEXT", "body VARCHAR(1000)", "column sluice_outbox.body is VARCHAR(1000), expected is TEXT"),
     ],
 )
-def test_a_column_too_small_for_what_goes_into_it_is_told(postgres: Engine, before: str, after: str, said: str) -> None:
+def test_a_column_too_small_for_what_goes_into_it_is_told(
+    postgres: Engine, before: str, after: str, message: str
+) -> None:
     """On Postgres: SQLite's columns take any length."""
-    assert changed(postgres, before, after) == [said]
+    assert changed(postgres, before, after) == [message]
 
 
 @pytest.mark.parametrize(

@@ -42,7 +42,7 @@ def session(engine: Engine) -> Iterator[Session]:
         yield made
 
 
-def said(data: Any, *, group: str = "g", **more: Any) -> Event:
+def logged_messages(data: Any, *, group: str = "g", **more: Any) -> Event:
     """Return an event that says this."""
     return Event(type="t", group=group, data=data, **more)
 
@@ -66,7 +66,7 @@ def test_adding_neither_flushes_nor_commits_nor_locks(engine: Engine, session: S
     order = Order()
     session.add(order)
 
-    OUTBOX.add(session, said(1))
+    OUTBOX.add(session, logged_messages(1))
     is_pending = order in session.new
     with engine.begin() as other:
         other.execute(insert(Order).values(id=77))
@@ -81,15 +81,15 @@ def test_adding_neither_flushes_nor_commits_nor_locks(engine: Engine, session: S
 
 def test_what_is_rolled_back_is_not_published(engine: Engine, session: Session) -> None:
     """By name, by an error, or because nobody committed; the session can be used again."""
-    OUTBOX.add(session, said("rolled back"))
+    OUTBOX.add(session, logged_messages("rolled back"))
     session.rollback()
     with suppress(ZeroDivisionError), session.begin():
-        OUTBOX.add(session, said("an error"))
+        OUTBOX.add(session, logged_messages("an error"))
         1 / 0  # noqa: B018 (the error)
-    OUTBOX.add(session, said("closed"))
+    OUTBOX.add(session, logged_messages("closed"))
     session.close()
 
-    OUTBOX.add(session, said("committed"))
+    OUTBOX.add(session, logged_messages("committed"))
     session.commit()
 
     assert stored(engine) == [(TOPIC, "g", 1, "committed")]
@@ -97,15 +97,15 @@ def test_what_is_rolled_back_is_not_published(engine: Engine, session: Session) 
 
 def test_an_event_goes_with_its_savepoint(engine: Engine, session: Session) -> None:
     """One inside a savepoint that was released into another goes with that one."""
-    OUTBOX.add(session, said("before"))
+    OUTBOX.add(session, logged_messages("before"))
     with session.begin_nested():
-        OUTBOX.add(session, said("kept"))
+        OUTBOX.add(session, logged_messages("kept"))
     outer = session.begin_nested()
-    OUTBOX.add(session, said("outer"))
+    OUTBOX.add(session, logged_messages("outer"))
     with session.begin_nested():
-        OUTBOX.add(session, said("inner"))
+        OUTBOX.add(session, logged_messages("inner"))
     outer.rollback()
-    OUTBOX.add(session, said("after"))
+    OUTBOX.add(session, logged_messages("after"))
 
     session.commit()
 
@@ -115,11 +115,11 @@ def test_an_event_goes_with_its_savepoint(engine: Engine, session: Session) -> N
 def test_a_flush_that_fails_in_a_savepoint_takes_its_events_along(engine: Engine, session: Session) -> None:
     """The usual way to insert what may be there already."""
     session.add(Order(id=1))
-    OUTBOX.add(session, said("first"))
+    OUTBOX.add(session, logged_messages("first"))
     session.flush()
 
     savepoint = session.begin_nested()
-    OUTBOX.add(session, said("second"))
+    OUTBOX.add(session, logged_messages("second"))
     session.add(Order(id=1))
     with pytest.raises(IntegrityError):
         savepoint.commit()
@@ -133,9 +133,9 @@ def test_a_scoped_session_is_the_session_of_its_thread(engine: Engine) -> None:
     """The registry itself is what frameworks hand out."""
     registry = scoped_session(sessionmaker(engine))
 
-    OUTBOX.add(registry, said("kept"))
+    OUTBOX.add(registry, logged_messages("kept"))
     registry.commit()
-    OUTBOX.add(registry, said("lost"))
+    OUTBOX.add(registry, logged_messages("lost"))
     registry.remove()
 
     assert stored(engine) == [(TOPIC, "g", 1, "kept")]
@@ -144,7 +144,7 @@ def test_a_scoped_session_is_the_session_of_its_thread(engine: Engine) -> None:
 def test_a_session_without_autobegin_begins(engine: Engine) -> None:
     """As if it had written something."""
     with Session(engine, autobegin=False) as session:
-        OUTBOX.add(session, said(1))
+        OUTBOX.add(session, logged_messages(1))
         session.commit()
 
     assert stored(engine) == [(TOPIC, "g", 1, 1)]
@@ -156,7 +156,7 @@ def test_a_flush_hook_may_add_the_first_event_of_a_session(engine: Engine, sessi
     @hooks.listens_for(session, "before_flush")
     def before_flush(session: Session, *_: object) -> None:
         for _order in session.new:
-            OUTBOX.add(session, said("placed"))
+            OUTBOX.add(session, logged_messages("placed"))
 
     session.add(Order())
     session.commit()
@@ -172,11 +172,11 @@ def test_adding_when_the_numbers_are_given_is_refused(engine: Engine, session: S
 
     @hooks.listens_for(session, "before_commit")
     def before_commit(session: Session) -> None:
-        OUTBOX.add(session, said("late", id="e2"))
+        OUTBOX.add(session, logged_messages("late", id="e2"))
 
     session.add(Order())
     if not is_first:
-        OUTBOX.add(session, said("in time"))
+        OUTBOX.add(session, logged_messages("in time"))
     with pytest.raises(OutboxError) as refused:
         session.commit()
     session.rollback()
@@ -193,7 +193,7 @@ def test_a_commit_around_an_open_savepoint_is_refused(engine: Engine, session: S
     transaction = session.begin()
     session.add(Order())
     session.begin_nested()
-    OUTBOX.add(session, said(1, id="e1"))
+    OUTBOX.add(session, logged_messages(1, id="e1"))
 
     with pytest.raises(OutboxError) as refused, transaction:
         pass
@@ -207,7 +207,7 @@ def test_a_commit_around_an_open_savepoint_is_refused(engine: Engine, session: S
 def test_a_session_that_commits_with_a_savepoint_open_commits_its_events(engine: Engine, session: Session) -> None:
     """`Session.commit` ends the savepoint itself."""
     session.begin_nested()
-    OUTBOX.add(session, said(1))
+    OUTBOX.add(session, logged_messages(1))
 
     session.commit()
 
@@ -217,11 +217,11 @@ def test_a_session_that_commits_with_a_savepoint_open_commits_its_events(engine:
 def test_one_session_may_add_to_two_topics(engine: Engine, session: Session) -> None:
     """Each counts its groups by itself, and both are committed or none."""
     for data in range(2):
-        OUTBOX.add(session, said(data))
-        Outbox(OTHER).add(session, said(data))
+        OUTBOX.add(session, logged_messages(data))
+        Outbox(OTHER).add(session, logged_messages(data))
     session.commit()
-    Outbox(OTHER).add(session, said("lost"))
-    OUTBOX.add(session, said("lost"))
+    Outbox(OTHER).add(session, logged_messages("lost"))
+    OUTBOX.add(session, logged_messages("lost"))
     session.rollback()
 
     assert stored(engine) == [(OTHER, "g", 1, 0), (OTHER, "g", 2, 1), (TOPIC, "g", 1, 0), (TOPIC, "g", 2, 1)]
@@ -229,11 +229,11 @@ def test_one_session_may_add_to_two_topics(engine: Engine, session: Session) -> 
 
 def test_an_event_cannot_be_committed_twice(engine: Engine, session: Session) -> None:
     """The database refuses its id however often the commit is tried, and nothing else of it is committed."""
-    OUTBOX.add(session, said("first", id="e1"))
+    OUTBOX.add(session, logged_messages("first", id="e1"))
     session.commit()
 
     session.add(Order())
-    OUTBOX.add(session, said("second", id="e1"))
+    OUTBOX.add(session, logged_messages("second", id="e1"))
     with pytest.raises(IntegrityError):
         session.commit()
     with pytest.raises(DBAPIError):
@@ -247,7 +247,7 @@ def test_missing_tables_are_told_and_how_to_make_them(engine: Engine, session: S
     """At the first commit; what else was in it is not committed."""
     tables.metadata.drop_all(engine)
     session.add(Order())
-    OUTBOX.add(session, said(1))
+    OUTBOX.add(session, logged_messages(1))
 
     with pytest.raises(OutboxError) as refused:
         session.commit()
@@ -262,27 +262,27 @@ def test_missing_tables_are_told_and_how_to_make_them(engine: Engine, session: S
 def test_an_event_happened_when_it_is_committed_unless_it_says_when(engine: Engine, session: Session) -> None:
     """By the database's clock, or by the one a test gives."""
     outbox = Outbox(TOPIC, clock=VirtualClock(1_767_225_600_250_000))
-    outbox.add(session, said(1))
-    outbox.add(session, said(2, at=datetime(2025, 12, 24, tzinfo=UTC)))
+    outbox.add(session, logged_messages(1))
+    outbox.add(session, logged_messages(2, at=datetime(2025, 12, 24, tzinfo=UTC)))
     session.commit()
     before = datetime.fromisoformat("2026-01-01T00:00:00+00:00")
-    OUTBOX.add(session, said(3))
+    OUTBOX.add(session, logged_messages(3))
     session.commit()
 
     m = tables.messages.c
     rows = session.execute(select(m.body, m.created_at_us).order_by(m.id)).all()
-    at = [json.loads(body)["at"] for body, _ in rows]
-    assert at[:2] == ["2026-01-01T00:00:00.250000+00:00", "2025-12-24T00:00:00+00:00"]
+    instants = [json.loads(body)["at"] for body, _ in rows]
+    assert instants[:2] == ["2026-01-01T00:00:00.250000+00:00", "2025-12-24T00:00:00+00:00"]
     assert [created for _, created in rows][:2] == [1_767_225_600_250_000] * 2
-    assert datetime.fromisoformat(at[2]) > before
-    assert datetime.fromisoformat(at[2]).timestamp() == pytest.approx(rows[2].created_at_us / 1_000_000)
+    assert datetime.fromisoformat(instants[2]) > before
+    assert datetime.fromisoformat(instants[2]).timestamp() == pytest.approx(rows[2].created_at_us / 1_000_000)
 
 
 def test_an_event_of_exactly_the_limit_is_committed(engine: Engine, session: Session) -> None:
     """Its instant, which it is given then, was counted before."""
-    room = 262_144 - said("").size_bytes
+    room = 262_144 - logged_messages("").size_bytes
 
-    OUTBOX.add(session, said("x" * room))
+    OUTBOX.add(session, logged_messages("x" * room))
     session.commit()
 
     assert [len(data) for _, _, _, data in stored(engine)] == [room]
@@ -291,10 +291,12 @@ def test_an_event_of_exactly_the_limit_is_committed(engine: Engine, session: Ses
 def test_without_a_session_events_are_written_with_the_connection(engine: Engine) -> None:
     """In the order given within a group; no events are no statement."""
     with engine.begin() as connection:
-        OUTBOX.write(connection, [said(1, group="b"), said(2, group="a"), said(3, group="b")])
+        OUTBOX.write(
+            connection, [logged_messages(1, group="b"), logged_messages(2, group="a"), logged_messages(3, group="b")]
+        )
         OUTBOX.write(connection, [])
     with engine.connect() as connection:
-        OUTBOX.write(connection, [said("lost")])
+        OUTBOX.write(connection, [logged_messages("lost")])
 
     assert stored(engine) == [(TOPIC, "a", 1, 2), (TOPIC, "b", 1, 1), (TOPIC, "b", 2, 3)]
 
@@ -305,11 +307,11 @@ def test_a_groups_epoch_is_the_second_it_began_to_count_in(engine: Engine) -> No
     outbox = Outbox(TOPIC, clock=clock)
     for group in ("a", "b", "a"):
         with engine.begin() as connection:
-            outbox.write(connection, [said(1, group=group)])
+            outbox.write(connection, [logged_messages(1, group=group)])
         clock.sleep(10)
     with engine.begin() as connection:
         before_us = engines.now_us(connection, None)
-        OUTBOX.write(connection, [said(1, group="now")])
+        OUTBOX.write(connection, [logged_messages(1, group="now")])
         after_us = engines.now_us(connection, None)
         bodies = map(json.loads, connection.scalars(select(tables.messages.c.body).order_by(tables.messages.c.id)))
 
@@ -328,13 +330,13 @@ def test_a_commit_tells_who_listens_where_that_is_asked_for(postgres: Engine) ->
     driver.execute(f'LISTEN "{channel(TOPIC)}"')
 
     with Session(postgres) as session:
-        OUTBOX.add(session, said("quiet"))
+        OUTBOX.add(session, logged_messages("quiet"))
         session.commit()
-        loud.add(session, said("lost"))
+        loud.add(session, logged_messages("lost"))
         session.rollback()
-        loud.add(session, said("loud"))
+        loud.add(session, logged_messages("loud"))
         session.commit()
 
-    assert [told.channel for told in driver.notifies(timeout=20, stop_after=1)] == ["sluice_outbox:events.fifo"]
+    assert [notice.channel for notice in driver.notifies(timeout=20, stop_after=1)] == ["sluice_outbox:events.fifo"]
     assert list(driver.notifies(timeout=0)) == []
     listening.invalidate()

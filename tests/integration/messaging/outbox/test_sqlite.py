@@ -52,7 +52,7 @@ def test_x2_threads_that_read_and_then_write_wait_for_each_other(opened: Engine)
     m = tables.messages.c
     with engines.reading(opened) as connection:
         numbers = connection.execute(select(m.group_id, m.group_seq).order_by(m.group_id, m.group_seq)).all()
-    assert [tuple(one) for one in numbers] == [(group, seq) for group in ("g0", "g1") for seq in range(1, 21)]
+    assert [tuple(number) for number in numbers] == [(group, seq) for group in ("g0", "g1") for seq in range(1, 21)]
 
 
 def test_x2_a_deferred_transaction_would_fail_at_once(path: Path) -> None:
@@ -81,8 +81,8 @@ def test_x2_a_reader_waits_for_no_writer(opened: Engine) -> None:
 
 def test_x3_a_commit_survives_a_power_cut(opened: Engine) -> None:
     """X3: SQLite says itself that it is in WAL mode and synchronises at each commit, on every connection."""
-    with engines.reading(opened) as one, engines.reading(opened) as other:
-        for connection in (one, other):
+    with engines.reading(opened) as item, engines.reading(opened) as other:
+        for connection in (item, other):
             assert connection.exec_driver_sql("PRAGMA synchronous").scalar_one() == 2
             assert connection.exec_driver_sql("PRAGMA journal_mode").scalar_one() == "wal"
 

@@ -117,10 +117,10 @@ def test_a_resend_under_a_new_id_would_be_seen(shop: ShopHarness) -> None:
 def test_a_relay_stopped_past_its_lease_notices_and_changes_nothing(shop: ShopHarness, line: TcpProxy) -> None:
     """SIGSTOP in the middle of a publish; what it still publishes when it goes on is known by its id: P13."""
     with shop.relay(endpoint_url=line.url) as stopped:
-        stopped.await_said("leading")
+        stopped.await_logged("leading")
         line.hold()
         shop.trade(20, seed=1)
-        eventually(lambda: line.is_asked, timeout_seconds=PATIENCE_SECONDS, describe="the leader to publish")
+        eventually(lambda: line.is_requested, timeout_seconds=PATIENCE_SECONDS, describe="the leader to publish")
         stopped.send(signal.SIGSTOP)
         shop.run_out_lease()
         with shop.relay():
@@ -128,7 +128,7 @@ def test_a_relay_stopped_past_its_lease_notices_and_changes_nothing(shop: ShopHa
 
             line.let_go()
             stopped.send(signal.SIGCONT)
-            stopped.await_said("lease lost")
+            stopped.await_logged("lease lost")
             shop.trade(10, seed=2)
             shop.end_groups()
             shop.await_sent()
@@ -142,7 +142,7 @@ def test_a_relay_stopped_past_its_lease_notices_and_changes_nothing(shop: ShopHa
 def test_of_two_relays_one_leads_and_the_other_follows_a_sigterm(shop: ShopHarness) -> None:
     """The lease is given back and the exit code is 0; nobody waits for a lease to run out: P5."""
     with shop.relay() as first:
-        led = first.await_said("leading")
+        led = first.await_logged("leading")
         with shop.relay() as second:
             shop.trade(20, seed=1)
             eventually(
@@ -151,11 +151,11 @@ def test_of_two_relays_one_leads_and_the_other_follows_a_sigterm(shop: ShopHarne
                 describe="the second to stand by",
             )
             shop.await_sent()
-            assert second.said("leading") == []
+            assert second.logged("leading") == []
 
             first.send(signal.SIGTERM)
             assert first.ended() == 0
-            followed = second.await_said("leading")
+            followed = second.await_logged("leading")
 
             shop.end_groups()
             shop.await_sent()
@@ -163,7 +163,7 @@ def test_of_two_relays_one_leads_and_the_other_follows_a_sigterm(shop: ShopHarne
             assert second.ended() == 0
 
     assert (led["token"], followed["token"]) == (1, 2)
-    assert len(first.said("leading")) == len(second.said("leading")) == 1
+    assert len(first.logged("leading")) == len(second.logged("leading")) == 1
     with shop.engine.connect() as connection:
         assert connection.scalars(select(tables.leases.c.expires_at_us)).all() == [0]
     _assert_nothing_happened_but_the_trade(shop)
@@ -202,7 +202,7 @@ def test_a_relay_outlives_a_restart_of_its_database(
             shop.await_sent()
             engine.dispose()  # of the test's own connections
             private_postgres.stop()
-            relay.await_said("the database does not answer")
+            relay.await_logged("the database does not answer")
             private_postgres.ensure_postgres_running()
             shop.trade(10, seed=2)
             shop.end_groups()
@@ -253,7 +253,7 @@ def test_what_got_no_answer_is_sent_again_under_its_id(
     ids = _ids_by_message(shop)
     assert max(len(tries) for tries in ids.values()) >= 3
     assert max(len(set(tries)) for tries in ids.values()) == 1
-    assert relay.said("not published, will be tried again")
+    assert relay.logged("not published, will be tried again")
     _assert_nothing_happened_but_the_trade(shop)
 
 
@@ -288,10 +288,10 @@ def test_where_the_time_went_is_told_apart(engine: Engine, emulated: localstack.
             assert relay.ended() == 0
         shop.consume()
 
-        told = CliRunner().invoke(cli, ["delays", str(shop.history), "--json"], catch_exceptions=False)
+        result = CliRunner().invoke(cli, ["delays", str(shop.history), "--json"], catch_exceptions=False)
 
     count = done.committed.total() + len(shop.committed())
-    delays = json.loads(told.stdout)["delays"]
+    delays = json.loads(result.stdout)["delays"]
     assert {name: row["count"] for name, row in delays.items()} == dict.fromkeys(
         ("outbox wait", "API time", "receive wait"), count
     )

@@ -49,9 +49,9 @@ def _is_blocked(engine: Engine) -> bool:
 
 def test_one_leads_until_its_lease_runs_out(engine: Engine, clock: VirtualClock) -> None:
     """Nobody else at 29.999999 s, another at 30 s."""
-    one, other = _lease(engine, "one", clock), _lease(engine, "other", clock)
+    lease, other = _lease(engine, "one", clock), _lease(engine, "other", clock)
 
-    led = [one.acquire(), other.acquire()]
+    led = [lease.acquire(), other.acquire()]
     clock.sleep(29.999999)
     led.append(other.acquire())
     clock.sleep(0.000001)
@@ -63,12 +63,12 @@ def test_one_leads_until_its_lease_runs_out(engine: Engine, clock: VirtualClock)
 
 def test_renewing_keeps_the_lead(engine: Engine, clock: VirtualClock) -> None:
     """Every write counts 30 s anew, an empty one too."""
-    one, other = _lease(engine, "one", clock), _lease(engine, "other", clock)
-    one.acquire()
+    lease, other = _lease(engine, "one", clock), _lease(engine, "other", clock)
+    lease.acquire()
     clock.sleep(20)
-    one.renew()
+    lease.renew()
     clock.sleep(20)
-    with one.writing():
+    with lease.writing():
         pass
     clock.sleep(20)
 
@@ -96,18 +96,18 @@ def test_topics_are_led_apart(engine: Engine, clock: VirtualClock) -> None:
 
 def test_what_is_released_is_free_at_once(engine: Engine, clock: VirtualClock) -> None:
     """Released by its leader, not by whoever led before."""
-    one, other, third = (_lease(engine, owner, clock) for owner in ("one", "other", "third"))
-    one.acquire()
+    lease, other, third = (_lease(engine, owner, clock) for owner in ("one", "other", "third"))
+    lease.acquire()
     clock.sleep(EXPIRED_SECONDS)
     other.acquire()
 
-    one.release()
+    lease.release()
     taken_from_other = third.acquire()
     other.release()
 
     assert not taken_from_other
     assert third.acquire()
-    assert (one.token, other.token, third.token) == (None, None, 3)
+    assert (lease.token, other.token, third.token) == (None, None, 3)
 
 
 def test_p13_a_stale_token_changes_nothing_and_its_holder_notices(engine: Engine) -> None:
@@ -284,7 +284,7 @@ def test_p13_of_two_that_lead_by_a_clock_that_was_put_forward_one_writes(engine:
 
     assert (taken, leader.is_leading, other.token) == (True, False, 2)
     assert world.statuses() == {("a", 1): "pending"}
-    assert world.places() == []
+    assert world.databases() == []
 
 
 def test_p13_a_lease_that_was_renewed_meanwhile_is_not_taken_over(

@@ -86,17 +86,17 @@ class Gone(Exception):
     """Raised where a relay's process ends."""
 
 
-def dying(at: str) -> failpoints.Failpoint:
+def failing_at(step: str) -> failpoints.Failpoint:
     """Return what ends a relay when it gets there."""
 
     def reached(here: str) -> None:
-        if here == at:
+        if here == step:
             raise Gone(here)
 
     return reached
 
 
-def in_flight_at_once(world: World, build: Build) -> None:
+def in_flight_together(world: World, build: Build) -> None:
     """P5: three relays, each stepping while another one publishes; no group is ever with two of them."""
     world.commit(*["a"] * 6, *["b"] * 2)
     in_flight: list[str] = []
@@ -108,52 +108,52 @@ def in_flight_at_once(world: World, build: Build) -> None:
         groups = [head.group_id for head in heads]
         in_flight.extend(groups)
         if len(in_flight) == len(groups):
-            for one in relays:
-                one.step()
+            for steps in relays:
+                steps.step()
         for group in groups:
             in_flight.remove(group)
 
     relays.extend(build(world, Meanwhile(world.publisher(), others_step)) for _ in range(3))
     for _ in range(30):
-        for one in relays:
-            one.step()
+        for relay in relays:
+            relay.step()
 
     assert shared == [], "two relays had rows of one group in flight"
     for queue in QUEUES:
-        places = world.places(queue)
+        places = world.databases(queue)
         assert of_group("a", places) == [1, 2, 3, 4, 5, 6], "out of order"
         assert of_group("b", places) == [1, 2], "out of order"
 
 
 def test_p5_two_relays_never_have_rows_of_one_group_in_flight(world: World) -> None:
     """P5: with three relays on one outbox, and the order holds."""
-    in_flight_at_once(world, real)
+    in_flight_together(world, real)
 
 
 def test_p5_rows_claimed_with_skip_locked_are_caught(postgres: Engine) -> None:
     """P5: negative control: real SKIP LOCKED hands rows of one group to two relays."""
     with pytest.raises(AssertionError, match="rows of one group in flight"):
-        in_flight_at_once(World(postgres), ClaimsRows)
+        in_flight_together(World(postgres), ClaimsRows)
 
 
 def test_p5_n_relays_that_take_turns_keep_the_order(world: World) -> None:
     """P5: five relays step in a random order, and leases run out in between; seed 5."""
-    chance = seeded(5)
+    rng = seeded(5)
     relays = [world.relay() for _ in range(5)]
     for _ in range(10):
-        world.commit(*chance.choices("abc", k=3))
+        world.commit(*rng.choices("abc", k=3))
     leaders = set()
 
     for _ in range(100):
-        chosen = chance.choice(relays)
+        chosen = rng.choice(relays)
         chosen.step()
         leaders |= {chosen} if chosen.is_leading else set()
-        if chance.random() < 0.2:
+        if rng.random() < 0.2:
             world.clock.sleep(PAST_LEASE_SECONDS)
     world.clock.sleep(PAST_LEASE_SECONDS)
     work(world.relay())
 
-    places = world.places()
+    places = world.databases()
     assert len(leaders) > 1
     assert len(places) == 30
     assert all(of_group(group, places) == list(range(1, 1 + len(of_group(group, places)))) for group in "abc")
@@ -210,7 +210,7 @@ def test_p6_producers_commit_while_a_relay_is_stuck_in_publish(world: World) -> 
 
     work(world.relay(Meanwhile(world.publisher(), commit)))
 
-    assert world.places() == [("a", 1), ("a", 2), ("a", 3)]
+    assert world.databases() == [("a", 1), ("a", 2), ("a", 3)]
 
 
 def failed_entries(world: World, build: Build) -> None:
@@ -225,7 +225,7 @@ def failed_entries(world: World, build: Build) -> None:
     work(relay)
 
     assert before == {("a", 1): "pending", ("a", 2): "pending", ("b", 1): "sent", ("b", 2): "sent"}, "not in the topic"
-    assert world.places() == [("b", 1), ("b", 2), ("a", 1), ("a", 2)]
+    assert world.databases() == [("b", 1), ("b", 2), ("a", 1), ("a", 2)]
     assert set(world.statuses().values()) == {"sent"}
 
 
@@ -274,7 +274,7 @@ def test_p9_order_holds_with_any_set_of_failures(in_memory: World, groups: list[
 
     numbers = {group: list(range(1, 1 + groups.count(group))) for group in "abcd"}
     for queue in QUEUES:
-        places = list(dict.fromkeys(in_memory.places(queue)))  # an answer lost long enough ago makes a copy (P11)
+        places = list(dict.fromkeys(in_memory.databases(queue)))  # an answer lost long enough ago makes a copy (P11)
         assert {group: of_group(group, places) for group in "abcd"} == numbers
 
 
@@ -288,10 +288,14 @@ def resends(world: World, build: Build, fault: Fault) -> None:
     world.clock.sleep(PAST_BACKOFF_SECONDS)
     work(relay)
 
-    asked = [{entry["MessageGroupId"]: {**entry, "Id": ""} for entry in call} for call in world.line.asked]
-    assert len(asked) > 1
-    assert all(one == asked[0][one["MessageGroupId"]] for call in asked for one in call.values()), "not the same again"
-    assert sorted(world.places()) == [("a", 1), ("b", 1)]
+    entries_by_group = [
+        {entry["MessageGroupId"]: {**entry, "Id": ""} for entry in call} for call in world.line.requests
+    ]
+    assert len(entries_by_group) > 1
+    assert all(
+        value == entries_by_group[0][value["MessageGroupId"]] for call in entries_by_group for value in call.values()
+    ), "not the same again"
+    assert sorted(world.databases()) == [("a", 1), ("b", 1)]
 
 
 _NO_ANSWERS = [
@@ -320,11 +324,11 @@ def test_p10_a_new_id_on_resend_is_caught(world: World) -> None:
         pytest.param((0, ""), id="connection cut"),
         pytest.param((500, "oops"), id="500"),
         pytest.param((503, "<html><body>gateway</body></html>"), id="503 in HTML"),
-        pytest.param((502, "<html><br>"), id="502 in HTML that is no XML"),
+        pytest.param((502, "<html><br>"), id="502 in HTML that is not XML"),
         pytest.param((403, "<html><body>proxy</body></html>"), id="403 in HTML"),
-        pytest.param((404, "<html><br>"), id="404 in HTML that is no XML"),
+        pytest.param((404, "<html><br>"), id="404 in HTML that is not XML"),
         pytest.param((200, "<html><body>sign in</body></html>"), id="200 in HTML"),
-        pytest.param((200, "<html><br>"), id="200 in HTML that is no XML"),
+        pytest.param((200, "<html><br>"), id="200 in HTML that is not XML"),
         pytest.param((200, ""), id="200 and nothing"),
         pytest.param((200, "<PublishBatchResponse><PublishBatchResult/></PublishBatchResponse>"), id="nothing named"),
     ],
@@ -338,13 +342,13 @@ def test_p10_an_answer_that_says_nothing_is_no_answer(
     relay = in_memory.relay(Publisher(publisher.client(endpoint.url, "us-east-1"), in_memory.topic_arn))
 
     work(relay)
-    asked_once = len(endpoint.asked)
+    single_call = len(endpoint.requests)
     in_memory.clock.sleep(PAST_BACKOFF_SECONDS)
     work(relay)
 
-    assert asked_once == 1
-    assert len(endpoint.asked) == 2
-    assert endpoint.asked[0] == endpoint.asked[1]
+    assert single_call == 1
+    assert len(endpoint.requests) == 2
+    assert endpoint.requests[0] == endpoint.requests[1]
     assert in_memory.statuses() == {("a", 1): "pending"}
 
 
@@ -373,7 +377,7 @@ def test_p11_a_shorter_outage_makes_none(world: World) -> None:
         work(relay)
         world.clock.sleep(MINUTE)
 
-    assert world.places() == [("a", 1), ("a", 2)]
+    assert world.databases() == [("a", 1), ("a", 2)]
 
 
 def test_p13_a_relay_that_slept_past_its_lease_notices_and_changes_nothing(world: World) -> None:
@@ -389,11 +393,11 @@ def test_p13_a_relay_that_slept_past_its_lease_notices_and_changes_nothing(world
     work(zombie)
 
     assert (zombie.is_leading, other.is_leading) == (False, True)
-    assert [len(call) for call in world.line.asked] == [1, 1, 1]
-    assert world.line.asked[2] == world.line.asked[0]
+    assert [len(call) for call in world.line.requests] == [1, 1, 1]
+    assert world.line.requests[2] == world.line.requests[0]
     with world.engine.connect() as connection:
         assert connection.execute(text("SELECT attempts FROM sluice_outbox")).scalars().all() == [1, 1]
-    assert world.places() == [("a", 1), ("a", 2)]
+    assert world.databases() == [("a", 1), ("a", 2)]
 
 
 def test_p13_a_relay_that_slept_before_publish_does_not_publish(world: World) -> None:
@@ -410,7 +414,7 @@ def test_p13_a_relay_that_slept_before_publish_does_not_publish(world: World) ->
     work(zombie)
 
     assert not zombie.is_leading
-    assert len(world.line.asked) == 1
+    assert len(world.line.requests) == 1
 
 
 def test_p13_a_relay_that_leads_again_looks_again(world: World) -> None:
@@ -420,7 +424,7 @@ def test_p13_a_relay_that_leads_again_looks_again(world: World) -> None:
     relay = world.relay()
     relay.step()
     relay.step()
-    taken_not_published = 11 - len(world.line.asked[0])
+    taken_not_published = 11 - len(world.line.requests[0])
 
     world.clock.sleep(PAST_LEASE_SECONDS)
     work(world.relay())
@@ -429,7 +433,7 @@ def test_p13_a_relay_that_leads_again_looks_again(world: World) -> None:
     work(relay)
 
     assert (taken_not_published, lost, relay.is_leading) == (1, False, True)
-    assert [entry["MessageGroupId"] for call in world.line.asked for entry in call] == groups
+    assert [entry["MessageGroupId"] for call in world.line.requests for entry in call] == groups
 
 
 def test_p13_a_zombies_late_copy_comes_after_five_minutes_only(world: World) -> None:
@@ -472,7 +476,7 @@ def test_p14_the_senders_fault_quarantines_and_blocks_its_group_alone(world: Wor
     work(relay)
 
     assert world.statuses() == {("a", 1): "quarantined", ("a", 2): "pending", ("b", 1): "sent", ("b", 2): "sent"}
-    assert world.places() == [("b", 1), ("b", 2)]
+    assert world.databases() == [("b", 1), ("b", 2)]
     last = json.loads(log.getvalue().splitlines()[-1])
     assert {name: value for name, value in last.items() if name in metrics.UNITS} == {
         "OutboxLag": pytest.approx(30, abs=1),
@@ -493,7 +497,7 @@ def test_p14_what_is_unquarantined_goes_first(world: World) -> None:
     world.change(status="pending")
     work(relay)
 
-    assert world.places() == [("a", 1), ("a", 2)]
+    assert world.databases() == [("a", 1), ("a", 2)]
 
 
 @pytest.mark.parametrize(
@@ -513,7 +517,7 @@ def test_p14_rights_keys_and_pace_are_not_the_messages_fault(in_memory: World, c
     work(relay)
 
     assert after_one == {("a", 1): "pending", ("a", 2): "pending"}
-    assert in_memory.places() == [("a", 1), ("a", 2)]
+    assert in_memory.databases() == [("a", 1), ("a", 2)]
 
 
 def test_p14_a_call_refused_for_one_entry_is_repeated_for_each(in_memory: World) -> None:
@@ -524,8 +528,8 @@ def test_p14_a_call_refused_for_one_entry_is_repeated_for_each(in_memory: World)
 
     work(in_memory.relay())
 
-    assert [len(call) for call in in_memory.line.asked] == [10, *[1] * 10]
-    assert sorted(in_memory.places()) == [(group, 1) for group in groups if group != "g4"]
+    assert [len(call) for call in in_memory.line.requests] == [10, *[1] * 10]
+    assert sorted(in_memory.databases()) == [(group, 1) for group in groups if group != "g4"]
     assert [place for place, status in in_memory.statuses().items() if status == "quarantined"] == [("g4", 1)]
 
 
@@ -539,28 +543,28 @@ def test_p14_a_topic_that_is_not_there_is_not_the_messages_fault(in_memory: Worl
     assert in_memory.statuses() == {("a", 1): "pending"}
 
 
-def deaths(world: World, build: Callable[[World, failpoints.Failpoint], Relay], at: str) -> None:
+def deaths(world: World, build: Callable[[World, failpoints.Failpoint], Relay], step: str) -> None:
     """P15: a relay dies at that place again and again, and each time another takes over."""
     world.commit("a", "a", "b")
 
     for _ in range(3):
         with pytest.raises(Gone):
-            work(build(world, dying(at)))
+            work(build(world, failing_at(step)))
         world.clock.sleep(PAST_LEASE_SECONDS)
         if "pending" not in world.statuses().values():
             break
     work(world.relay())
 
     for queue in QUEUES:
-        places = world.places(queue)
+        places = world.databases(queue)
         assert (of_group("a", places), of_group("b", places)) == ([1, 2], [1]), "lost"
     assert set(world.statuses().values()) == {"sent"}
 
 
-@pytest.mark.parametrize("at", failpoints.RELAY)
-def test_p15_no_committed_row_is_lost_wherever_a_relay_dies(world: World, at: str) -> None:
+@pytest.mark.parametrize("step", failpoints.RELAY)
+def test_p15_no_committed_row_is_lost_wherever_a_relay_dies(world: World, step: str) -> None:
     """P15: nor is there a copy, for the next one is there within five minutes."""
-    deaths(world, lambda world, failpoint: world.relay(failpoint=failpoint), at)
+    deaths(world, lambda world, failpoint: world.relay(failpoint=failpoint), step)
 
 
 def test_p15_marked_before_published_is_caught(world: World) -> None:
@@ -589,7 +593,7 @@ def test_x6_a_call_is_one_attempt(endpoint: Endpoint, monkeypatch: pytest.Monkey
     [outcome] = Publisher(publisher.client(endpoint.url, "us-east-1"), "arn:aws:sns:us-east-1:1:t.fifo").publish([head])
 
     assert isinstance(outcome, Retry)
-    assert len(endpoint.asked) == 1
+    assert len(endpoint.requests) == 1
 
 
 def _delays_us(world: World) -> list[int]:
@@ -603,7 +607,7 @@ def test_x7_groups_that_failed_together_do_not_return_together(in_memory: World)
     in_memory.commit(*[f"g{number:03}" for number in range(100)])
     in_memory.line.faults = [Fault(unreachable=True)] * 20
     backoff = Backoff(base_seconds=10, cap_seconds=60, floor_seconds=2)
-    relay = in_memory.relay(settings=RelaySettings(backoff=backoff), chance=seeded(7))
+    relay = in_memory.relay(settings=RelaySettings(backoff=backoff), rng=seeded(7))
 
     work(relay)
     first = _delays_us(in_memory)
@@ -625,9 +629,9 @@ def test_more_groups_than_one_look_takes_go_round(world: World) -> None:
 
     work(world.relay())
 
-    seqs = [json.loads(entry["Message"])["seq"] for call in world.line.asked for entry in call]
+    seqs = [json.loads(entry["Message"])["seq"] for call in world.line.requests for entry in call]
     assert seqs == [1] * 120 + [2] * 120
-    assert {len(call) for call in world.line.asked} == {limits.PUBLISH_BATCH_ENTRIES_MAX}
+    assert {len(call) for call in world.line.requests} == {limits.PUBLISH_BATCH_ENTRIES_MAX}
 
 
 def test_a_group_behind_a_hundred_blocked_ones_is_reached(world: World) -> None:
@@ -640,7 +644,7 @@ def test_a_group_behind_a_hundred_blocked_ones_is_reached(world: World) -> None:
     work(relay)
     rests = [relay.step() for _ in range(4)]
 
-    assert world.places() == [("z", 1)]
+    assert world.databases() == [("z", 1)]
     # A walk over 151 groups takes two looks, the second of which tells.
     assert HEADS_MAX < 151
     assert rests == [True, False, True, False]
@@ -653,10 +657,10 @@ def test_groups_that_wait_for_their_next_try_are_rest_too(world: World) -> None:
     relay = world.relay()
 
     work(relay)
-    asked = len(world.line.asked)
+    request_count = len(world.line.requests)
 
     assert [relay.step(), relay.step()] == [False, False]
-    assert len(world.line.asked) == asked == 1
+    assert len(world.line.requests) == request_count == 1
 
 
 def _head(group: str, body: str, attributes: Mapping[str, str] | None = None) -> Head:
@@ -689,7 +693,9 @@ def _head(group: str, body: str, attributes: Mapping[str, str] | None = None) ->
 def test_batches_fit_one_call(heads: list[Head]) -> None:
     """Ten entries and 256 KiB at most, in order, and none closed that the next would have fitted into."""
     made = publisher.batches(heads)
-    sizes = [[len(one.body.encode()) + len("typeString" + one.attributes["type"]) for one in batch] for batch in made]
+    sizes = [
+        [len(head.body.encode()) + len("typeString" + head.attributes["type"]) for head in batch] for batch in made
+    ]
 
     assert [head for batch in made for head in batch] == heads
     assert all(1 <= len(batch) <= 10 and sum(size) <= 262_144 for batch, size in zip(made, sizes, strict=True))
@@ -706,7 +712,7 @@ def test_large_messages_of_ten_groups_go_out(in_memory: World) -> None:
 
     work(in_memory.relay())
 
-    assert [len(call) for call in in_memory.line.asked] == [2] * 5
+    assert [len(call) for call in in_memory.line.requests] == [2] * 5
     assert set(in_memory.statuses().values()) == {"sent"}
 
 
@@ -786,7 +792,7 @@ def test_a_relay_that_closes_lets_another_lead_at_once(world: World) -> None:
     work(standby)
 
     assert (standby_did, leader.is_leading, standby.is_leading) == (False, False, True)
-    assert world.places() == [("a", 1)]
+    assert world.databases() == [("a", 1)]
 
 
 class Turns:
@@ -811,9 +817,9 @@ def test_a_relay_that_runs_rests_when_nothing_is_due_and_lets_go_in_the_end(worl
     world.commit(*["a"] * 5)
     wait = Turns(world.clock, 20)
 
-    run(world.relay(), wait, SETTINGS, chance=seeded(3))
+    run(world.relay(), wait, SETTINGS, rng=seeded(3))
 
-    assert world.places() == [("a", seq) for seq in range(1, 6)]
+    assert world.databases() == [("a", seq) for seq in range(1, 6)]
     assert all(0.075 <= seconds <= 0.125 for seconds in wait.waited)
     assert len(set(wait.waited)) == 20
     assert world.lease().acquire()
@@ -830,9 +836,9 @@ def test_a_relay_outlives_a_database_that_does_not_answer(world: World) -> None:
             raise OperationalError("BEGIN", None, Exception("the database is starting up"))
 
     wait = Turns(world.clock, 8)
-    run(world.relay(), wait, SETTINGS, chance=seeded(3))
+    run(world.relay(), wait, SETTINGS, rng=seeded(3))
 
-    assert world.places() == [("a", 1)]
+    assert world.databases() == [("a", 1)]
     assert max(wait.waited[:5]) > 1 > max(wait.waited[5:])
 
 
@@ -842,7 +848,7 @@ def test_without_tables_it_says_how_to_create_them(world: World) -> None:
         tables.metadata.drop_all(connection)
 
     with pytest.raises(OutboxError, match="outbox schema --apply"):
-        run(world.relay(), Turns(world.clock, 1), SETTINGS, chance=seeded(3))
+        run(world.relay(), Turns(world.clock, 1), SETTINGS, rng=seeded(3))
 
 
 def test_a_publish_of_another_kind_is_enough(in_memory: World) -> None:
@@ -887,5 +893,5 @@ def test_a_hook_that_fails_keeps_nothing_from_being_published(world: World, name
         "error": "RuntimeError: boom",
         "log_level": "warning",
     } in logged
-    assert sorted(world.places()) == [("a", 1), ("a", 2), ("b", 1)]
+    assert sorted(world.databases()) == [("a", 1), ("a", 2), ("b", 1)]
     assert measured == [0, 3]

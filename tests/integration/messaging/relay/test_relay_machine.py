@@ -59,7 +59,7 @@ class _Gone(Exception):
 
 
 def _real(world: World, publish: Publish, failpoint: Failpoint) -> Relay:
-    return world.relay(publish, failpoint=failpoint, chance=seeded(1))
+    return world.relay(publish, failpoint=failpoint, rng=seeded(1))
 
 
 class Relays(RuleBasedStateMachine):
@@ -110,32 +110,32 @@ class Relays(RuleBasedStateMachine):
             self._step(number)
 
     @rule(number=_RELAYS, at=st.sampled_from(failpoints.RELAY))
-    def die(self, number: int, at: str) -> None:
+    def die(self, number: int, step: str) -> None:
         """End one relay when it gets there, and start another in its place."""
 
         def end() -> None:
-            if at in {"after_publish", "before_mark"}:
-                self._doubt(self.world.line.asked[-1:])
-            raise _Gone(at)
+            if step in {"after_publish", "before_mark"}:
+                self._doubt(self.world.line.requests[-1:])
+            raise _Gone(step)
 
-        self.armed[number] = (at, end)
+        self.armed[number] = (step, end)
         self.step(number, 3)
 
     @rule(number=_RELAYS, at=_PAUSES, seconds=_TIMES, others=st.lists(_RELAYS, max_size=6))
-    def pause(self, number: int, at: str, seconds: float, others: list[int]) -> None:
+    def pause(self, number: int, step: str, seconds: float, others: list[int]) -> None:
         """Stop one relay there for a while, in which the others work; then it goes on as if nothing had been."""
 
         def sleep() -> None:
-            self._doubt(self.world.line.asked[-1:] if at == "after_publish" else [])
+            self._doubt(self.world.line.requests[-1:] if step == "after_publish" else [])
             self.world.clock.sleep(seconds)
             for other in others:
                 if other != number:
                     self._step(other)
 
-        before = len(self.world.line.asked)
-        self.armed[number] = (at, sleep)
+        before = len(self.world.line.requests)
+        self.armed[number] = (step, sleep)
         self.step(number, 3)
-        self._doubt(self.world.line.asked[before:])
+        self._doubt(self.world.line.requests[before:])
 
     @rule(fault=_FAULTS)
     def fail(self, fault: Fault) -> None:
@@ -230,7 +230,7 @@ def test_nor_in_many_long_runs() -> None:
 
 
 @pytest.mark.parametrize(
-    ("build", "said"),
+    ("build", "message"),
     [
         pytest.param(
             lambda world, publish, failpoint: world.relay(IgnoresFailed(publish), failpoint=failpoint),
@@ -254,14 +254,14 @@ def test_nor_in_many_long_runs() -> None:
         ),
     ],
 )
-def test_a_broken_relay_is_found_out(build: Build, said: str) -> None:
+def test_a_broken_relay_is_found_out(build: Build, message: str) -> None:
     """Negative controls: within two hundred runs."""
 
     class Broken(Relays):
         """Relays of another kind."""
 
     Broken.build = staticmethod(build)
-    with pytest.raises(AssertionError, match=said):
+    with pytest.raises(AssertionError, match=message):
         _run(
             Broken,
             max_examples=200,

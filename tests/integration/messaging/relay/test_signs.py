@@ -31,7 +31,7 @@ def world(engine: Engine) -> World:
     return World(engine)
 
 
-class Kept:
+class RecordedLog:
     """Keeps what was measured."""
 
     def __init__(self) -> None:
@@ -82,7 +82,7 @@ def test_after_every_wait_the_file_is_good_for_another_step(
         watch = Watch(
             Liveness(world.clock), AliveFile(path, world.clock), within_seconds=STEP_SECONDS, clock=world.clock
         )
-        run(world.relay(settings=settings), wait, settings, chance=seeded(3), watch=watch)
+        run(world.relay(settings=settings), wait, settings, rng=seeded(3), watch=watch)
         if is_away:
             event.remove(world.engine, "begin", refuse)
 
@@ -94,9 +94,9 @@ def test_after_every_wait_the_file_is_good_for_another_step(
 def test_what_was_published_since_the_last_measurement_is_written_at_the_end(world: World) -> None:
     """Once, and without asking the database for the rest."""
     world.commit("a", "b", "b")
-    kept = Kept()
+    kept = RecordedLog()
 
-    run(world.relay(hooks=[RelayMetrics(kept, world.clock)]), Turns(world.clock, 3), SETTINGS, chance=seeded(3))
+    run(world.relay(hooks=[RelayMetrics(kept, world.clock)]), Turns(world.clock, 3), SETTINGS, rng=seeded(3))
 
     published = [put[metrics.OUTBOX_PUBLISHED] for put in kept.put_so_far]
     assert (published, list(kept.put_so_far[-1])) == ([0, 3], ["OutboxPublished"])
@@ -105,7 +105,7 @@ def test_what_was_published_since_the_last_measurement_is_written_at_the_end(wor
 def test_it_is_written_when_the_relay_ends_by_an_error_too(world: World) -> None:
     """The credentials are refused after a message was published."""
     world.commit("a")
-    kept = Kept()
+    kept = RecordedLog()
     relay = world.relay(hooks=[RelayMetrics(kept, world.clock)])
     relay.step()
     for _ in range(3):
@@ -116,17 +116,17 @@ def test_it_is_written_when_the_relay_ends_by_an_error_too(world: World) -> None
 
     relay.step = fails  # type: ignore[method-assign]
     with pytest.raises(OutboxError):
-        run(relay, Turns(world.clock, 3), SETTINGS, chance=seeded(3))
+        run(relay, Turns(world.clock, 3), SETTINGS, rng=seeded(3))
 
     assert [put[metrics.OUTBOX_PUBLISHED] for put in kept.put_so_far] == [0, 1]
 
 
 def test_a_relay_that_has_published_nothing_writes_nothing_at_the_end(world: World) -> None:
     """Nor does one that stands by: what is written is of the leader."""
-    kept, leader = Kept(), world.relay()
+    kept, leader = RecordedLog(), world.relay()
     leader.step()
 
-    run(world.relay(hooks=[RelayMetrics(kept, world.clock)]), Turns(world.clock, 3), SETTINGS, chance=seeded(3))
+    run(world.relay(hooks=[RelayMetrics(kept, world.clock)]), Turns(world.clock, 3), SETTINGS, rng=seeded(3))
 
     assert kept.put_so_far == []
 
@@ -150,8 +150,8 @@ def relay_process(tmp_path: Path, *options: str) -> MessagingProcess:
 def test_a_relay_serves_its_metrics(tmp_path: Path) -> None:
     """On this machine only, unless it is given another address."""
     with relay_process(tmp_path, "--prometheus", "0") as process:
-        serving = process.await_said("serving metrics")
-        process.await_said("leading")
+        serving = process.await_logged("serving metrics")
+        process.await_logged("leading")
 
         def scraped() -> list[str]:
             with urlopen(f"http://127.0.0.1:{serving['port']}/metrics", timeout=30) as answer:
@@ -176,7 +176,7 @@ def test_a_relay_serves_its_metrics(tmp_path: Path) -> None:
         ("{port}", "sluice: --prometheus is 127.0.0.1:{port} (Address already in use), allowed is an address of"),
         (
             "no-port",
-            "sluice: Invalid value for '--prometheus': 'no-port' is no address, allowed is PORT or HOST:PORT,",
+            "sluice: Invalid value for '--prometheus': 'no-port' is not an address, allowed is PORT or HOST:PORT,",
         ),
     ],
 )

@@ -14,7 +14,7 @@ from sluice.declaration import naming
 from sluice.errors import ConfigError, EndpointError, MessagingError
 from sluice.messaging import Event, Outbox
 from sluice.messaging.outbox import tables
-from sluice.messaging.outbox.store import Outcome
+from sluice.messaging.outbox.store import PublishOutcome
 from sluice.messaging.relay import publisher
 from sluice.messaging.relay.lease import Lease
 from sluice.messaging.relay.relay import run
@@ -54,18 +54,18 @@ def _refusal(code: str) -> tuple[int, str]:
 # --- the topic --------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("arn", "said"), WRONG.items())
-def test_what_is_no_fifo_topics_arn_is_refused_and_nobody_is_asked(endpoint: Endpoint, arn: str, said: str) -> None:
+@pytest.mark.parametrize(("arn", "message"), WRONG.items())
+def test_what_is_no_fifo_topics_arn_is_refused_and_nobody_is_asked(endpoint: Endpoint, arn: str, message: str) -> None:
     """In one printable line."""
     with pytest.raises(ConfigError) as refused:
         publisher.check_topic(publisher.client(endpoint.url, "eu-central-1"), arn)
 
-    assert str(refused.value) == said
-    assert endpoint.asked == []
+    assert str(refused.value) == message
+    assert endpoint.requests == []
 
 
 @pytest.mark.parametrize(
-    ("code", "kind", "said"),
+    ("code", "kind", "message"),
     [
         ("NotFound", EndpointError, f"topic {ARN} is not at "),
         ("NotFoundException", EndpointError, f"topic {ARN} is not at "),
@@ -73,7 +73,7 @@ def test_what_is_no_fifo_topics_arn_is_refused_and_nobody_is_asked(endpoint: End
     ],
 )
 def test_a_topic_that_is_not_there_is_refused(
-    endpoint: Endpoint, code: str, kind: type[MessagingError], said: str
+    endpoint: Endpoint, code: str, kind: type[MessagingError], message: str
 ) -> None:
     """Or that SNS does not take for one."""
     endpoint.answers = [_refusal(code)]
@@ -81,8 +81,8 @@ def test_a_topic_that_is_not_there_is_refused(
     with pytest.raises(kind) as refused:
         publisher.check_topic(publisher.client(endpoint.url, "eu-central-1"), ARN)
 
-    assert str(refused.value).startswith(said)
-    assert [asked["TopicArn"] for asked in endpoint.asked] == [ARN]
+    assert str(refused.value).startswith(message)
+    assert [request["TopicArn"] for request in endpoint.requests] == [ARN]
 
 
 @pytest.mark.parametrize(
@@ -118,12 +118,12 @@ def test_the_relay_looks_at_its_topic_before_it_leads(engine: Engine, endpoint: 
 
     *wrong, absent = _answers([[*relay, arn] for arn in [*filter(None, WRONG), ARN]])
 
-    assert [(code, said.splitlines()[-1]) for code, said in wrong] == [
-        (3, f"sluice: {said}") for arn, said in WRONG.items() if arn
+    assert [(code, message.splitlines()[-1]) for code, message in wrong] == [
+        (3, f"sluice: {found}") for arn, found in WRONG.items() if arn
     ]
     assert absent[0] == 2
     assert absent[1].splitlines()[-1].startswith(f"sluice: topic {ARN} is not at {endpoint.url}; deploy ")
-    assert not any("Traceback" in said for _, said in [*wrong, absent])
+    assert not any("Traceback" in found for _, found in [*wrong, absent])
     with engine.connect() as connection:
         assert connection.execute(select(tables.leases)).all() == []
 
@@ -161,13 +161,13 @@ def test_a_leader_says_when_it_leads_and_what_it_has_done(world: World) -> None:
     world.line.faults = [Fault(failed={"b": ("InternalError", False), "c": ("InvalidParameter", True)})]
 
     with structlog.testing.capture_logs() as logged:
-        run(world.relay(), Turns(world.clock, 300), SETTINGS, chance=seeded(3))
+        run(world.relay(), Turns(world.clock, 300), SETTINGS, rng=seeded(3))
 
-    said = [entry for entry in logged if entry["event"] in ("leading", "standing by", "lease lost", "stopped")]
-    assert _events(said) == ["leading", "stopped"]
-    counts = {name: said[-1][name] for name in ("published", "retried", "refused", "lease_given_back")}
+    found = [entry for entry in logged if entry["event"] in ("leading", "standing by", "lease lost", "stopped")]
+    assert _events(found) == ["leading", "stopped"]
+    counts = {name: found[-1][name] for name in ("published", "retried", "refused", "lease_given_back")}
     assert counts == {"published": 2, "retried": 1, "refused": 1, "lease_given_back": True}
-    assert said[0]["owner"] == said[-1]["owner"]
+    assert found[0]["owner"] == found[-1]["owner"]
 
 
 def test_a_standby_says_once_who_leads_and_until_when(world: World) -> None:
@@ -187,7 +187,7 @@ def test_a_standby_says_once_who_leads_and_until_when(world: World) -> None:
                 second.acquire()
 
     with structlog.testing.capture_logs() as logged:
-        run(world.relay(), Wait(world.clock, 10), SETTINGS, chance=seeded(3))
+        run(world.relay(), Wait(world.clock, 10), SETTINGS, rng=seeded(3))
 
     assert _events(logged) == ["standing by", "standing by", "stopped"]
     assert [(entry["leader"], entry["token"]) for entry in logged[:2]] == [("first", 1), ("second", 2)]
@@ -207,7 +207,7 @@ def test_a_leader_that_lost_its_lease_says_so_and_stands_by(world: World) -> Non
                 other.acquire()
 
     with structlog.testing.capture_logs() as logged:
-        run(world.relay(), Wait(world.clock, 10), SETTINGS, chance=seeded(3))
+        run(world.relay(), Wait(world.clock, 10), SETTINGS, rng=seeded(3))
 
     assert _events(logged) == ["leading", "lease lost", "standing by", "stopped"]
     assert logged[2]["leader"] == "other"
@@ -221,13 +221,13 @@ def test_whatever_a_relay_dies_of_it_gives_its_lease_back(world: World, error: B
     """The next one need not wait until it runs out."""
 
     class Broken:
-        def publish(self, _: object) -> list[Outcome]:
+        def publish(self, _: object) -> list[PublishOutcome]:
             raise error
 
     world.commit("a")
 
     with structlog.testing.capture_logs() as logged, pytest.raises(type(error)):
-        run(world.relay(Broken()), Turns(world.clock, 5), SETTINGS, chance=seeded(3))
+        run(world.relay(Broken()), Turns(world.clock, 5), SETTINGS, rng=seeded(3))
 
     assert _events(logged) == ["leading", "stopped"]
     assert world.lease().acquire()
@@ -264,17 +264,17 @@ def test_until_empty_that_is_stopped_before_the_end_is_no_success(engine: Engine
     _commit(engine)
 
     with _relay(engine, tmp_path, "--until-empty") as relay:
-        relay.await_said("not published, will be tried again")
+        relay.await_logged("not published, will be tried again")
         relay.send(signal.SIGTERM)
         code, log = relay.ended(), relay.log
     with _relay(engine, tmp_path) as usual:
-        usual.await_said("starting")
+        usual.await_logged("starting")
         usual.send(signal.SIGTERM)
         assert usual.ended() == 0
 
     assert code == 1
     assert log.splitlines()[-1] == "0 quarantined, 1 not published yet; see `outbox ls`"
-    assert relay.said("the topic could not be looked at")
+    assert relay.logged("the topic could not be looked at")
 
 
 def test_until_empty_ends_beside_another_leader_when_nothing_is_left(engine: Engine, tmp_path: Path) -> None:
@@ -285,7 +285,7 @@ def test_until_empty_ends_beside_another_leader_when_nothing_is_left(engine: Eng
     with _relay(engine, tmp_path, "--until-empty") as relay:
         assert relay.ended() == 0
 
-    (started,), (standing_by,), (stopped,) = map(relay.said, ("starting", "standing by", "stopped"))
+    (started,), (standing_by,), (stopped,) = map(relay.logged, ("starting", "standing by", "stopped"))
     assert started["topic"] == TOPIC
     assert (started["database"], started["poll_seconds"], started["lease_seconds"], started["listen"]) == (
         engine.dialect.name,

@@ -23,7 +23,7 @@ from sluice.messaging.worker.hooks import WorkerHookSet
 from tests.support.simulated_relays import World, in_memory_world, work
 
 
-class Held:
+class RecordedSpans:
     """A message that stays the worker's."""
 
     def check(self) -> None:
@@ -35,7 +35,14 @@ class Held:
 
 
 CONTEXT = Context(
-    consumer="billing", seq=3, epoch=1, attempt=2, is_last_attempt=False, is_late=False, attributes={}, hold=Held()
+    consumer="billing",
+    seq=3,
+    epoch=1,
+    attempt=2,
+    is_last_attempt=False,
+    is_late=False,
+    attributes={},
+    hold=RecordedSpans(),
 )
 PLACED = Event(type="order.placed", group="order-7", data={}, id="e1")
 
@@ -52,7 +59,7 @@ class Traced:
 
     def consumed(self) -> ReadableSpan:
         """Return the one span of a consumer."""
-        (span,) = [one for one in self.exporter.get_finished_spans() if one.kind is SpanKind.CONSUMER]
+        (span,) = [entry for entry in self.exporter.get_finished_spans() if entry.kind is SpanKind.CONSUMER]
         return span
 
 
@@ -101,8 +108,8 @@ def test_x1_a_consumers_link_is_the_producers_span(traced: Traced, instrumented:
             event = Event(type="order.placed", group="order-7", data={}, trace=current_trace())
         received = through_the_outbox(world, event)
 
-        with traced.tracing.handling(decode(received.body).event, CONTEXT) as told:
-            told(Ack())
+        with traced.tracing.handling(decode(received.body).event, CONTEXT) as record_outcome:
+            record_outcome(Ack())
 
     span = traced.consumed()
     assert linked(span) == [ids(producing.get_span_context())]
@@ -128,8 +135,8 @@ def test_x1_ten_attributes_and_their_link_arrive(traced: Traced, instrumented: N
 
 def test_a_span_says_what_was_handled(traced: Traced) -> None:
     """By OpenTelemetry's conventions for messaging, with the event's place besides."""
-    with traced.tracing.handling(PLACED, CONTEXT) as told:
-        told(Ack())
+    with traced.tracing.handling(PLACED, CONTEXT) as record_outcome:
+        record_outcome(Ack())
 
     span = traced.consumed()
     assert (span.name, span.status.status_code, span.links, span.parent) == (
@@ -168,8 +175,8 @@ def test_what_a_handler_sends_is_linked_to_its_span(traced: Traced) -> None:
 )
 def test_an_outcome_that_is_no_ack_is_the_spans_error(traced: Traced, outcome: Outcome, kind: str) -> None:
     """Its reason is the status's description."""
-    with traced.tracing.handling(PLACED, CONTEXT) as told:
-        told(outcome)
+    with traced.tracing.handling(PLACED, CONTEXT) as record_outcome:
+        record_outcome(outcome)
 
     span = traced.consumed()
     assert (span.status.status_code, span.status.description) == (StatusCode.ERROR, "the bank is closed")
@@ -188,7 +195,7 @@ def test_what_a_handler_raises_is_its_spans_error(traced: Traced) -> None:
             session=session,
             envelope=Envelope(event=PLACED, seq=3, epoch=1),
             context=CONTEXT,
-            guard=Held(),
+            guard=RecordedSpans(),
             mark=lambda _: None,
             before_commit="never",
         )
@@ -206,7 +213,7 @@ def test_an_exception_is_recorded_and_goes_on(traced: Traced) -> None:
 
     span = traced.consumed()
     assert (span.status.status_code, span.status.description) == (StatusCode.ERROR, "HoldLost: too late")
-    assert [one.name for one in span.events] == ["exception"]
+    assert [event.name for event in span.events] == ["exception"]
 
 
 @pytest.mark.parametrize(
@@ -252,6 +259,6 @@ def test_tracing_without_opentelemetry_is_refused(monkeypatch: pytest.MonkeyPatc
 def test_tracing_goes_to_the_process_provider_or_nowhere() -> None:
     """Where no provider is set, the block is there and no span is."""
     for hooks in ([opentelemetry(queue_name="billing.fifo")], []):
-        with WorkerHookSet(hooks).handling(PLACED, CONTEXT) as told:
-            told(Reject("never"))
+        with WorkerHookSet(hooks).handling(PLACED, CONTEXT) as record_outcome:
+            record_outcome(Reject("never"))
             assert current_trace() == {}

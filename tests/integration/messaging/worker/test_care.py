@@ -20,7 +20,7 @@ SETTINGS = WorkerSettings(lanes=1, wait_seconds=0, drain_seconds=1, keep_inbox_s
 NOTHING = dict.fromkeys(metrics.INBOX, 0.0)
 
 
-class Kept:
+class RecordedSignals:
     """Keeps what was measured."""
 
     def __init__(self) -> None:
@@ -32,13 +32,13 @@ class Kept:
 
 
 @pytest.fixture
-def kept() -> Kept:
+def kept() -> RecordedSignals:
     """Return what keeps what was measured."""
-    return Kept()
+    return RecordedSignals()
 
 
 @pytest.fixture
-def hands(world: World, kept: Kept) -> Hands:
+def hands(world: World, kept: RecordedSignals) -> Hands:
     """Return a worker that has worked: of three messages one was handled twice, and one is dead."""
     first, *_ = world.send("a", "a", "a")
     world.says["a", 2] = [Reject("never")]
@@ -57,7 +57,7 @@ def worker(world: World, hands: Hands) -> Worker:
 
 
 def test_metrics_are_written_once_a_minute_and_say_what_happened_since(
-    world: World, worker: Worker, kept: Kept
+    world: World, worker: Worker, kept: RecordedSignals
 ) -> None:
     """Also where nothing did: an alarm on a metric that is missing says nothing."""
     for seconds in (60, 0, 59, 2, 61):
@@ -70,7 +70,7 @@ def test_metrics_are_written_once_a_minute_and_say_what_happened_since(
 
 
 def test_what_was_counted_since_the_last_measurement_is_written_at_the_end(
-    world: World, hands: Hands, worker: Worker, kept: Kept, monkeypatch: pytest.MonkeyPatch
+    world: World, hands: Hands, worker: Worker, kept: RecordedSignals, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Without asking a database that may not answer in time; nothing is counted twice or left out."""
     world.simulator.advance(61)
@@ -108,7 +108,9 @@ def test_w15_the_inbox_forgets_a_group_nothing_came_for_but_not_what_is_open(wor
     assert other.positions() == {"a": 1}
 
 
-def test_a_database_that_is_away_is_looked_after_when_it_is_back(world: World, worker: Worker, kept: Kept) -> None:
+def test_a_database_that_is_away_is_looked_after_when_it_is_back(
+    world: World, worker: Worker, kept: RecordedSignals
+) -> None:
     """What happened is told then."""
 
     def is_away(*_: object) -> None:
@@ -121,8 +123,8 @@ def test_a_database_that_is_away_is_looked_after_when_it_is_back(world: World, w
     world.simulator.advance(61)
     worker.care()
 
-    (told,) = kept.put_so_far
-    assert told[metrics.HANDLED] == 2
+    (found,) = kept.put_so_far
+    assert found[metrics.HANDLED] == 2
 
 
 def test_w15_however_many_groups_there_were(world: World, worker: Worker) -> None:

@@ -14,15 +14,15 @@ from emulator import localstack
 from sluice.declaration import Gaps, Poison
 from sluice.messaging import failpoints
 from tests.support import worker_processes
-from tests.support.worker_processes import Workshop, consumer
+from tests.support.worker_processes import WorkerFleet, consumer
 
 SQLITE, POSTGRES = "sqlite", "postgresql"
 pytestmark = pytest.mark.xdist_group("localstack")  # one at a time
 
 
 @pytest.fixture
-def workshop(engine: Engine, emulated: localstack.Running, tmp_path: Path) -> Iterator[Workshop]:
-    """Yield a workshop with one consumer that sets aside what comes behind a dead message."""
+def worker_fleet(engine: Engine, emulated: localstack.Running, tmp_path: Path) -> Iterator[WorkerFleet]:
+    """Yield a worker_fleet with one consumer that sets aside what comes behind a dead message."""
     parking = consumer(poison=Poison.PARK, gaps=Gaps.HALT)
     with worker_processes.opened(engine, emulated, tmp_path, parking) as made:
         yield made
@@ -33,8 +33,8 @@ _WITH_A_FAILURE = ("before_release", "after_death", "after_park")
 _WITH_WHAT_WAS_SET_ASIDE = ("in_drain", "before_drain_commit", "after_drain_commit")
 
 
-def _killed_at(workshop: Workshop, failpoint: str) -> None:
-    with workshop.worker("--lanes", "1", failpoint=failpoint) as killed:
+def _killed_before(worker_fleet: WorkerFleet, failpoint: str) -> None:
+    with worker_fleet.worker("--lanes", "1", failpoint=failpoint) as killed:
         assert killed.ended() == -signal.SIGKILL, killed.log
 
 
@@ -44,33 +44,33 @@ def test_there_is_no_place_nobody_dies_at() -> None:
 
 
 @pytest.mark.parametrize("engine", [SQLITE, pytest.param(POSTGRES, marks=pytest.mark.slow)], indirect=True)
-def test_w7_workers_killed_anywhere_lose_double_and_reorder_nothing(workshop: Workshop) -> None:
+def test_w7_workers_killed_anywhere_lose_double_and_reorder_nothing(worker_fleet: WorkerFleet) -> None:
     """One after the other is killed with -9 at each place in its work, and the last one finishes it: W7, W8."""
-    fixed = workshop.folder / "fixed"
-    workshop.publish({f"plain-{number}": [{}, {}] for number in range(len(_WITH_A_MESSAGE))})
+    fixed = worker_fleet.folder / "fixed"
+    worker_fleet.publish({f"plain-{number}": [{}, {}] for number in range(len(_WITH_A_MESSAGE))})
     for failpoint in _WITH_A_MESSAGE:
-        _killed_at(workshop, failpoint)
+        _killed_before(worker_fleet, failpoint)
 
     poisoned = [{}, {"needs": str(fixed)}, {}]
-    workshop.publish({"retried": [{"retries": 1}, {}], "poisoned": poisoned, "gapped": [{}, None, {}, {}]})
+    worker_fleet.publish({"retried": [{"retries": 1}, {}], "poisoned": poisoned, "gapped": [{}, None, {}, {}]})
     for failpoint in _WITH_A_FAILURE:
-        _killed_at(workshop, failpoint)
-    with workshop.worker() as worker:
-        workshop.await_counts(workshop.urls["billing"], (0, 0, 0))
+        _killed_before(worker_fleet, failpoint)
+    with worker_fleet.worker() as worker:
+        worker_fleet.await_counts(worker_fleet.urls["billing"], (0, 0, 0))
         worker.send(signal.SIGTERM)
         assert worker.ended() == 0
 
-    assert workshop.effects() == workshop.expected() | {"poisoned": [1], "gapped": [1]}
-    assert workshop.counts(workshop.dead_letter_urls["billing"]) == (1, 0, 0)
+    assert worker_fleet.effects() == worker_fleet.expected() | {"poisoned": [1], "gapped": [1]}
+    assert worker_fleet.counts(worker_fleet.dead_letter_urls["billing"]) == (1, 0, 0)
 
     fixed.touch()
-    workshop.redrive()
-    workshop.publish_what_is_missing()
-    workshop.end_groups()
+    worker_fleet.redrive()
+    worker_fleet.publish_what_is_missing()
+    worker_fleet.end_groups()
     for failpoint in _WITH_WHAT_WAS_SET_ASIDE:
-        _killed_at(workshop, failpoint)
-    with workshop.worker() as worker:
-        workshop.finish(worker)
+        _killed_before(worker_fleet, failpoint)
+    with worker_fleet.worker() as worker:
+        worker_fleet.finish(worker)
 
-    workshop.assert_all_done()
-    assert workshop.findings() == {}
+    worker_fleet.assert_all_done()
+    assert worker_fleet.findings() == {}

@@ -35,13 +35,13 @@ def owner(private_postgres: Any) -> Iterator[Engine]:
     Path(private_postgres.pgdata, "pg_hba.conf").write_text(
         "local all postgres trust\nlocal all all scram-sha-256\n", encoding="ascii"
     )
-    _say(engine, "CREATE ROLE consumer SUPERUSER LOGIN PASSWORD 'first'", "SELECT pg_reload_conf()")
+    _answer(engine, "CREATE ROLE consumer SUPERUSER LOGIN PASSWORD 'first'", "SELECT pg_reload_conf()")
     create_tables(engine)
     yield engine
     engine.dispose()
 
 
-def _say(engine: Engine, *statements: str) -> None:
+def _answer(engine: Engine, *statements: str) -> None:
     with engine.begin() as connection:
         for statement in statements:
             connection.execute(text(statement))
@@ -49,8 +49,8 @@ def _say(engine: Engine, *statements: str) -> None:
 
 def _rotate(owner: Engine) -> None:
     """Give the consumer another password, and end what it has open."""
-    _say(owner, "ALTER ROLE consumer PASSWORD 'second'")
-    _say(owner, _CONNECTIONS)
+    _answer(owner, "ALTER ROLE consumer PASSWORD 'second'")
+    _answer(owner, _CONNECTIONS)
 
 
 def _with_password(owner: Engine, password: str) -> Engine:
@@ -76,7 +76,7 @@ def test_a_worker_whose_password_was_changed_ends_and_says_so(owner: Engine) -> 
             with pytest.raises(OutboxError, match=r"refuses the credentials.*password authentication failed"):
                 running.result(PATIENCE_SECONDS)
         finally:
-            stop.ask()
+            stop.request()
     join_lanes()
     world.engine = second
     world.work_off(world.worker(poll_seconds=0), steps_max=100_000)
@@ -98,7 +98,7 @@ def test_a_relay_whose_password_was_changed_ends_and_says_so(owner: Engine) -> N
     _rotate(owner)
 
     with pytest.raises(OutboxError, match=r"refuses the credentials.*password authentication failed"):
-        run(relay, PollWait(Stop()), settings, chance=random.Random(1))  # noqa: S311 (no secret)
+        run(relay, PollWait(Stop()), settings, rng=random.Random(1))  # noqa: S311 (no secret)
     engine.dispose()
 
 

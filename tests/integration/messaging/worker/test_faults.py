@@ -15,7 +15,7 @@ from sluice.messaging.database import engines
 from tests.support import worker_processes
 from tests.support.messaging_process import PATIENCE_SECONDS
 from tests.support.tcp_proxy import TcpProxy
-from tests.support.worker_processes import DatabaseLine, Workshop, consumer
+from tests.support.worker_processes import DatabaseLine, WorkerFleet, consumer
 
 pytestmark = pytest.mark.xdist_group("localstack")  # one at a time
 _WAITS_FOR_A_LOCK = text(
@@ -24,15 +24,15 @@ _WAITS_FOR_A_LOCK = text(
 
 
 @pytest.fixture
-def workshop(on_file: Engine, emulated: localstack.Running, tmp_path: Path) -> Iterator[Workshop]:
-    """Yield a workshop with one consumer on SQLite."""
+def worker_fleet(on_file: Engine, emulated: localstack.Running, tmp_path: Path) -> Iterator[WorkerFleet]:
+    """Yield a worker_fleet with one consumer on SQLite."""
     with worker_processes.opened(on_file, emulated, tmp_path, consumer()) as made:
         yield made
 
 
 @pytest.fixture
-def on_server(on_postgres: Engine, emulated: localstack.Running, tmp_path: Path) -> Iterator[Workshop]:
-    """Yield a workshop with one consumer on Postgres."""
+def on_server(on_postgres: Engine, emulated: localstack.Running, tmp_path: Path) -> Iterator[WorkerFleet]:
+    """Yield a worker_fleet with one consumer on Postgres."""
     with worker_processes.opened(on_postgres, emulated, tmp_path, consumer()) as made:
         yield made
 
@@ -47,7 +47,7 @@ def line(emulated: localstack.Running) -> Iterator[TcpProxy]:
 # --- frozen -----------------------------------------------------------------------------------------------------------
 
 
-def test_l7_who_is_frozen_in_a_transaction_commits_nothing_afterwards(on_server: Workshop) -> None:
+def test_l7_who_is_frozen_in_a_transaction_commits_nothing_afterwards(on_server: WorkerFleet) -> None:
     """SIGSTOP in the handler past the visibility timeout; another waits for the group's row, and has the effect: L7.
 
     Had nobody let the first go on, Postgres would have ended its transaction.
@@ -67,14 +67,14 @@ def test_l7_who_is_frozen_in_a_transaction_commits_nothing_afterwards(on_server:
 
             eventually(other_waits, timeout_seconds=PATIENCE_SECONDS, describe="the other to wait for the row")
             frozen.send(signal.SIGCONT)
-            frozen.await_said("lost: somebody else may have it")
+            frozen.await_logged("lost: somebody else may have it")
             on_server.finish(other)
 
     on_server.assert_all_done()
 
 
 @pytest.mark.slow
-def test_l7_a_delete_that_comes_late_deletes_nothing_of_anybody_else(on_server: Workshop, line: TcpProxy) -> None:
+def test_l7_a_delete_that_comes_late_deletes_nothing_of_anybody_else(on_server: WorkerFleet, line: TcpProxy) -> None:
     """Frozen between commit and delete; the message comes again elsewhere, and the next one is its own: L7, W6."""
     gate = on_server.gate("gate")
     on_server.publish({"shared": [{"gate": str(gate.path)}]})
@@ -83,10 +83,10 @@ def test_l7_a_delete_that_comes_late_deletes_nothing_of_anybody_else(on_server: 
         line.hold()
         gate.open()
         on_server.await_effects()
-        eventually(lambda: line.is_asked, timeout_seconds=PATIENCE_SECONDS, describe="the delete to be asked for")
+        eventually(lambda: line.is_requested, timeout_seconds=PATIENCE_SECONDS, describe="the delete to be asked for")
         frozen.send(signal.SIGSTOP)
         with on_server.worker("--lanes", "1") as other:
-            other.await_said("already accounted for, and deleted")
+            other.await_logged("handled before; deleted")
             second = on_server.gate("second")
             on_server.publish({"shared": [{"gate": str(second.path)}]})
             second.await_reached()
@@ -106,16 +106,16 @@ def test_l7_who_stays_frozen_in_a_transaction_holds_nobody_up_for_ever(
 ) -> None:
     """Postgres ends the transaction after as long as a handler may take: ten visibility timeouts: L7."""
     quick = consumer(visibility_timeout_seconds=2, stop_timeout_seconds=1)
-    with worker_processes.opened(on_postgres, emulated, tmp_path, quick) as workshop:
-        gate = workshop.gate("gate")
-        workshop.publish({"shared": [{"gate": str(gate.path), "is_stubborn": True}, {}]})
-        with workshop.worker() as frozen:
+    with worker_processes.opened(on_postgres, emulated, tmp_path, quick) as worker_fleet:
+        gate = worker_fleet.gate("gate")
+        worker_fleet.publish({"shared": [{"gate": str(gate.path), "is_stubborn": True}, {}]})
+        with worker_fleet.worker() as frozen:
             gate.await_reached()
             frozen.send(signal.SIGSTOP)
-            with workshop.worker() as other:
-                workshop.finish(other)
+            with worker_fleet.worker() as other:
+                worker_fleet.finish(other)
 
-        workshop.assert_all_done()
+        worker_fleet.assert_all_done()
 
 
 # --- without a database, without an endpoint --------------------------------------------------------------------------
@@ -127,26 +127,26 @@ def test_a_restart_of_the_database_uses_up_no_attempt(
     """What is in hand waits for it, nothing new is received meanwhile, and all of it is done on the first receive."""
     engine = engines.engine(private_postgres.get_uri())
     patient = consumer(visibility_timeout_seconds=300)
-    with worker_processes.opened(engine, emulated, tmp_path, patient) as workshop:
-        gate = workshop.gate("gate")
+    with worker_processes.opened(engine, emulated, tmp_path, patient) as worker_fleet:
+        gate = worker_fleet.gate("gate")
         groups = [f"group-{number}" for number in range(4)]
-        workshop.publish({group: [{}, {}] for group in groups} | {"busy": [{"gate": str(gate.path)}, {}]})
-        with workshop.worker() as worker:
+        worker_fleet.publish({group: [{}, {}] for group in groups} | {"busy": [{"gate": str(gate.path)}, {}]})
+        with worker_fleet.worker() as worker:
             gate.await_reached()
             engine.dispose()  # of the test's own connections
             private_postgres.stop()
             gate.open()
-            worker.await_said("the database does not do it")
+            worker.await_logged("the database refused")
             private_postgres.ensure_postgres_running()
-            workshop.publish({group: [{}] for group in groups})
-            workshop.finish(worker)
+            worker_fleet.publish({group: [{}] for group in groups})
+            worker_fleet.finish(worker)
 
-        workshop.assert_all_done()
-        assert set(workshop.receive_counts()) == {1}
+        worker_fleet.assert_all_done()
+        assert set(worker_fleet.receive_counts()) == {1}
     engine.dispose()
 
 
-def test_s1_a_worker_ends_in_time_though_its_database_has_fallen_silent(on_server: Workshop) -> None:
+def test_s1_a_worker_ends_in_time_though_its_database_has_fallen_silent(on_server: WorkerFleet) -> None:
     """S1: it accepts and says nothing; what was in hand is given back, and is another's at once."""
     gate, clock = on_server.gate("gate"), SystemClock()
     on_server.publish({"busy": [{"gate": str(gate.path)}, {}], "free": [{}]})
@@ -156,11 +156,11 @@ def test_s1_a_worker_ends_in_time_though_its_database_has_fallen_silent(on_serve
             gate.await_reached()
             line.hold()
             gate.open()
-            eventually(lambda: line.is_asked, timeout_seconds=PATIENCE_SECONDS, describe="a statement to be asked")
+            eventually(lambda: line.is_requested, timeout_seconds=PATIENCE_SECONDS, describe="a statement to be asked")
             worker.send(signal.SIGTERM)
-            asked_at = clock.monotonic()
+            invoked_us = clock.monotonic()
             assert worker.ended() == 0
-            took_seconds = clock.monotonic() - asked_at
+            took_seconds = clock.monotonic() - invoked_us
     with on_server.worker() as other:
         on_server.finish(other)
 
@@ -171,28 +171,28 @@ def test_s1_a_worker_ends_in_time_though_its_database_has_fallen_silent(on_serve
 
 @pytest.mark.parametrize("seconds", [1, pytest.param(10, marks=pytest.mark.slow)])
 def test_w6_a_worker_outlives_an_endpoint_that_is_gone_for_a_while(
-    workshop: Workshop, line: TcpProxy, seconds: int
+    worker_fleet: WorkerFleet, line: TcpProxy, seconds: int
 ) -> None:
     """What was done and could not be deleted comes again, and is only deleted: W6, W13."""
-    gate, clock = workshop.gate("gate"), SystemClock()
-    workshop.publish({"busy": [{"gate": str(gate.path)}, {}], "free": [{}]})
-    with workshop.worker("--endpoint-url", line.url) as worker:
+    gate, clock = worker_fleet.gate("gate"), SystemClock()
+    worker_fleet.publish({"busy": [{"gate": str(gate.path)}, {}], "free": [{}]})
+    with worker_fleet.worker("--endpoint-url", line.url) as worker:
         gate.await_reached()
         line.cut()
         gone_at = clock.monotonic()
         gate.open()
-        worker.await_said("not deleted: it comes again")
-        worker.await_said("nothing received")
+        worker.await_logged("not deleted: it comes again")
+        worker.await_logged("nothing received")
         eventually(
             lambda: clock.monotonic() - gone_at >= seconds,
             timeout_seconds=PATIENCE_SECONDS,
             describe="the endpoint to be gone for long enough",
         )
-        workshop.publish({"busy": [{}], "free": [{}]})
+        worker_fleet.publish({"busy": [{}], "free": [{}]})
         line.mend()
-        workshop.finish(worker)
+        worker_fleet.finish(worker)
 
-    workshop.assert_all_done()
+    worker_fleet.assert_all_done()
 
 
 # --- together in one database -----------------------------------------------------------------------------------------
@@ -204,68 +204,69 @@ def test_w16_two_consumers_in_one_database_do_everything_once_each(
     """Both are sent the same messages, under the same ids, and each has an inbox of its own: W16."""
     with worker_processes.opened(
         on_postgres, emulated, tmp_path, consumer("billing"), consumer("shipping")
-    ) as workshop:
-        workshop.publish({f"group-{number}": [{}, {"retries": 1}, {}] for number in range(4)})
-        workshop.end_groups()
-        with workshop.worker(consumer="billing") as billing, workshop.worker(consumer="shipping") as shipping:
-            workshop.finish(billing, shipping)
+    ) as worker_fleet:
+        worker_fleet.publish({f"group-{number}": [{}, {"retries": 1}, {}] for number in range(4)})
+        worker_fleet.end_groups()
+        with worker_fleet.worker(consumer="billing") as billing, worker_fleet.worker(consumer="shipping") as shipping:
+            worker_fleet.finish(billing, shipping)
 
-        workshop.assert_all_done()
-        assert workshop.findings() == {}
+        worker_fleet.assert_all_done()
+        assert worker_fleet.findings() == {}
 
 
 # --- never started ----------------------------------------------------------------------------------------------------
 
 
-def _said_before_it_ended(workshop: Workshop, *options: str) -> tuple[int, str]:
-    with workshop.worker(*options) as worker:
+def _logged_before_the_end(worker_fleet: WorkerFleet, *options: str) -> tuple[int, str]:
+    with worker_fleet.worker(*options) as worker:
         code = worker.ended()
     return code, worker.log
 
 
-def test_a_worker_that_cannot_work_says_why_in_one_line(workshop: Workshop, tmp_path: Path) -> None:
+def test_a_worker_that_cannot_work_says_why_in_one_line(worker_fleet: WorkerFleet, tmp_path: Path) -> None:
     """Exit code 3 is for what somebody has to write otherwise, 2 for what is not there."""
     absent = f"sqlite:///{tmp_path / 'absent.db'}"
     empty = engines.engine(f"sqlite:///{tmp_path / 'empty.db'}")
     empty.connect().close()
     empty.dispose()
-    name = naming.queue_name(workshop.environment, workshop.environment.consumers[0])
-    url = workshop.urls["billing"]
+    name = naming.queue_name(worker_fleet.environment, worker_fleet.environment.consumers[0])
+    url = worker_fleet.urls["billing"]
 
-    assert _said_before_it_ended(workshop, "--handlers", "no.such.module") == (
+    assert _logged_before_the_end(worker_fleet, "--handlers", "no.such.module") == (
         3,
         "sluice: handlers are 'no.such.module', and there is no such module; put it on the Python path, or correct"
         " Consumer.handlers in the declaration\n",
     )
-    assert _said_before_it_ended(workshop, "--consumer", "nobody") == (
+    assert _logged_before_the_end(worker_fleet, "--consumer", "nobody") == (
         3,
-        f"sluice: consumer is 'nobody', and environment '{workshop.environment.name}' has billing; correct"
+        f"sluice: consumer is 'nobody', and environment '{worker_fleet.environment.name}' has billing; correct"
         " --consumer, or declare it\n",
     )
-    assert _said_before_it_ended(workshop, "--dsn", absent) == (
+    assert _logged_before_the_end(worker_fleet, "--dsn", absent) == (
         3,
         f"sluice: database {tmp_path / 'absent.db'} does not exist; correct --dsn, or create it with `sluice"
         " inbox schema --apply`\n",
     )
-    assert _said_before_it_ended(workshop, "--dsn", str(empty.url)) == (
+    assert _logged_before_the_end(worker_fleet, "--dsn", str(empty.url)) == (
         2,
         "sluice: the inbox's tables are not as this version needs them (table sluice_inbox_audit is missing); see"
         " `sluice inbox check`, and `inbox schema`\n",
     )
-    workshop.sqs.set_queue_attributes(QueueUrl=url, Attributes={"VisibilityTimeout": "7"})
-    assert _said_before_it_ended(workshop) == (
+    worker_fleet.sqs.set_queue_attributes(QueueUrl=url, Attributes={"VisibilityTimeout": "7"})
+    assert _logged_before_the_end(worker_fleet) == (
         3,
         f"sluice: queue {url} is not what its worker needs: the queue's VisibilityTimeout is 7, allowed is"
         " visibility_timeout_seconds (5), by which its workers hold a message; run `make deploy`, or declare it"
         " so\n",
     )
-    workshop.sqs.delete_queue(QueueUrl=workshop.urls.pop("billing"))
-    assert _said_before_it_ended(workshop) == (
+    worker_fleet.sqs.delete_queue(QueueUrl=worker_fleet.urls.pop("billing"))
+    assert _logged_before_the_end(worker_fleet) == (
         2,
-        f"sluice: queue {name} is not at {workshop.emulated.endpoint_url}; deploy the environment's stacks there, or"
+        f"sluice: queue {name} is not at {worker_fleet.emulated.endpoint_url}; deploy the environment's stacks there,"
+        f" or"
         " correct --env or --endpoint-url\n",
     )
-    assert _said_before_it_ended(workshop, "--endpoint-url", "http://127.0.0.1:1") == (
+    assert _logged_before_the_end(worker_fleet, "--endpoint-url", "http://127.0.0.1:1") == (
         2,
         "sluice: the queue does not answer (EndpointConnectionError: Could not connect to the endpoint URL:"
         ' "http://127.0.0.1:1/"); look at --endpoint-url\n',

@@ -60,7 +60,7 @@ def test_l1_a_renewal_that_failed_is_tried_again_before_the_end(world: World) ->
     assert 6 <= len(worker.line.calls(EXTEND)) <= 12
 
 
-def lost_is_let_go(world: World, kind: type[MessageProcessor], *, asks: bool, code: str | None) -> None:
+def lost_is_let_go(world: World, kind: type[MessageProcessor], *, requests: bool, code: str | None) -> None:
     """L1: a handler loses its message; nothing is committed, deleted or given back, and another worker does it."""
     world.send("a")
     worker = world.worker(kind=kind)
@@ -75,7 +75,7 @@ def lost_is_let_go(world: World, kind: type[MessageProcessor], *, asks: bool, co
         for _second in range(seconds):
             world.simulator.advance(1)
             worker.heartbeat.beat()
-        if asks:
+        if requests:
             context.hold.check()
             raise AssertionError("it was told that the message is still its own")
         return Ack()
@@ -83,23 +83,23 @@ def lost_is_let_go(world: World, kind: type[MessageProcessor], *, asks: bool, co
     world.says["a", 1] = [loses]
     worker.lane.step()
 
-    asked = {operation for operation, _ in worker.line.asked}
-    assert (asked, world.effects()) == ({"ReceiveMessage", EXTEND}, [])
+    operations = {operation for operation, _ in worker.line.requests}
+    assert (operations, world.effects()) == ({"ReceiveMessage", EXTEND}, [])
     world.work_off(world.worker())
     assert world.effects() == [("a", 1)]
 
 
-@pytest.mark.parametrize("asks", [True, False], ids=["asks", "does not ask"])
+@pytest.mark.parametrize("requests", [True, False], ids=["asks", "does not ask"])
 @pytest.mark.parametrize("code", ["ReceiptHandleIsInvalid", None], ids=["refused", "run out"])
-def test_l1_what_is_lost_is_not_committed_and_not_touched(world: World, *, asks: bool, code: str | None) -> None:
+def test_l1_what_is_lost_is_not_committed_and_not_touched(world: World, *, requests: bool, code: str | None) -> None:
     """L1: whether it was refused or ran out, and whether the handler asks or comes to its end."""
-    lost_is_let_go(world, MessageProcessor, asks=asks, code=code)
+    lost_is_let_go(world, MessageProcessor, requests=requests, code=code)
 
 
 def test_l1_a_worker_that_commits_what_it_has_lost_is_caught(world: World) -> None:
     """L1, negative control: nothing stands between its handler and the commit."""
     with pytest.raises(AssertionError):
-        lost_is_let_go(world, CommitsUngated, asks=False, code="ReceiptHandleIsInvalid")
+        lost_is_let_go(world, CommitsUngated, requests=False, code="ReceiptHandleIsInvalid")
 
 
 def test_l2_of_several_that_are_extended_each_meets_its_own_fate(world: World) -> None:
@@ -150,7 +150,7 @@ def test_l3_what_is_done_is_extended_no_more(world: World) -> None:
     assert worker.heartbeat.leases() == []
 
 
-def asked_seconds(worker: Hands) -> list[int]:
+def requested_seconds(worker: Hands) -> list[int]:
     """Return for how long each message was asked to be hidden, in order."""
     return [entry["VisibilityTimeout"] for call in worker.line.calls(EXTEND) for entry in call["Entries"]]
 
@@ -171,16 +171,17 @@ def test_l4_nothing_is_hidden_for_longer_than_the_queue_allows_and_it_is_given_u
             worker.heartbeat.beat()
 
     assert 12 * HOUR - 200 <= elapsed[-1] < 12 * HOUR
-    assert 0 < min(asked_seconds(worker)) <= max(asked_seconds(worker)) == 600
+    assert 0 < min(requested_seconds(worker)) <= max(requested_seconds(worker)) == 600
     with pytest.raises(HoldLost):
         hold.check()
 
 
 @pytest.mark.parametrize(
-    ("timeout_seconds", "asked"), [(2, [2]), (30, [30]), (7 * HOUR, [7 * HOUR]), (8 * HOUR, [23_759]), (12 * HOUR, [])]
+    ("timeout_seconds", "extensions"),
+    [(2, [2]), (30, [30]), (7 * HOUR, [7 * HOUR]), (8 * HOUR, [23_759]), (12 * HOUR, [])],
 )
 def test_l4_a_message_is_held_for_its_whole_timeout_whatever_that_is(
-    world: World, timeout_seconds: int, asked: list[int]
+    world: World, timeout_seconds: int, extensions: list[int]
 ) -> None:
     """L4: the longest timeout there is leaves nothing to extend, and the shortest still leaves time to commit."""
     other = World(world.engine, consumer="shipping", simulator=world.simulator, timeout_seconds=timeout_seconds)
@@ -194,7 +195,7 @@ def test_l4_a_message_is_held_for_its_whole_timeout_whatever_that_is(
             hold.check()
             worker.heartbeat.beat()
 
-    assert asked_seconds(worker) == asked
+    assert requested_seconds(worker) == extensions
 
 
 def test_l4_a_delay_ends_with_the_twelve_hours_of_its_receive(world: World) -> None:
@@ -209,12 +210,12 @@ def test_l4_a_delay_ends_with_the_twelve_hours_of_its_receive(world: World) -> N
     worker = world.worker()
 
     worker.lane.step()
-    (told,) = worker.line.calls("ChangeMessageVisibility")
-    world.simulator.advance(told["VisibilityTimeout"] - 1)
+    (change,) = worker.line.calls("ChangeMessageVisibility")
+    world.simulator.advance(change["VisibilityTimeout"] - 1)
     hidden = worker.queue.receive(attempt_id=None, wait_seconds=0)
     world.simulator.advance(2)
 
-    assert 12 * HOUR - 20 - 2 * MARGIN_SECONDS - 1 <= told["VisibilityTimeout"] <= 12 * HOUR - 20 - MARGIN_SECONDS
+    assert 12 * HOUR - 20 - 2 * MARGIN_SECONDS - 1 <= change["VisibilityTimeout"] <= 12 * HOUR - 20 - MARGIN_SECONDS
     assert hidden is None
     assert world.receive(worker).receive_count == 2
 
@@ -285,7 +286,7 @@ def test_l5_a_handler_that_lets_nobody_else_run_keeps_its_message(on_postgres: E
     with ThreadPoolExecutor(3) as pool:
         beating = pool.submit(beats)
         working = [pool.submit(worker.processor.process, world.receive(worker)) for _ in range(2)]
-        ends = [one.result(60) for one in working]
+        ends = [future.result(60) for future in working]
         has_ended.set()
         beating.result(10)
 

@@ -33,8 +33,11 @@ class Noting(WorkerHooks):
 
     def note(self, name: str, *arguments: Any) -> None:
         """Note a call."""
-        found = [getattr(one, "envelope", one) for one in [getattr(one, "message", one) for one in arguments]]
-        places = [f"{one.event.group}{one.seq}" for one in found if hasattr(one, "event")]
+        found = [
+            getattr(item, "envelope", item)
+            for item in [getattr(argument, "message", argument) for argument in arguments]
+        ]
+        places = [f"{item.event.group}{item.seq}" for item in found if hasattr(item, "event")]
         self.noted.append(" ".join([name, *places]))
 
     def handling(self, event: Event, context: Context) -> AbstractContextManager[TakeOutcome]:

@@ -65,7 +65,7 @@ class Checked:
             try:
                 yield
             finally:
-                self.stop.ask()
+                self.stop.request()
                 ended.result(PATIENCE_SECONDS)
         join_threads()
 
@@ -280,7 +280,7 @@ def test_a_worker_that_stops_is_still_looked_after(on_file: Engine, path: Path) 
     checked = Checked(world, path, promising(working=PROMISED_SECONDS))
     with capture_logs() as logged, checked.running(drain_seconds=20), hanging(world, ("a", 1)) as hangs:
         assert hangs.wait(PATIENCE_SECONDS)
-        checked.stop.ask()
+        checked.stop.request()
         overdue = eventually(
             lambda: [entry["part"] for entry in logged if str(entry["event"]).startswith("no sign of life")],
             timeout_seconds=PATIENCE_SECONDS,
@@ -370,8 +370,8 @@ def test_a_worker_that_is_frozen_or_killed_fails_the_check(
     on_file: Engine, emulated: localstack.Running, path: Path, tmp_path: Path
 ) -> None:
     """One that goes on passes it again, and one that has ended has no file any more."""
-    with worker_processes.opened(on_file, emulated, tmp_path, worker_processes.consumer()) as workshop:
-        frozen_killed_and_ended(lambda: workshop.worker(SLUICE_ALIVE_FILE=str(path)), path)
+    with worker_processes.opened(on_file, emulated, tmp_path, worker_processes.consumer()) as worker_fleet:
+        frozen_killed_and_ended(lambda: worker_fleet.worker(SLUICE_ALIVE_FILE=str(path)), path)
 
 
 def test_a_relay_that_is_frozen_or_killed_fails_the_check(path: Path, tmp_path: Path) -> None:
@@ -407,7 +407,7 @@ def test_the_check_of_what_is_no_file_of_signs_ends_at_once(
 ) -> None:
     """A pipe nobody writes to is not waited for."""
     os.mkfifo(tmp_path / "pipe")
-    given = [one.format(folder=tmp_path) for one in arguments]
+    given = [argument.format(folder=tmp_path) for argument in arguments]
     command = [sys.executable, "-m", "sluice", "alive", *given]
     ended = subprocess.run(command, cwd=PROJECT, capture_output=True, text=True, timeout=30, check=False)
 
@@ -426,7 +426,7 @@ def test_the_check_imports_the_standard_library_and_click_only(path: Path) -> No
     ended = subprocess.run(
         [sys.executable, "-c", code, str(path)], cwd=PROJECT, capture_output=True, text=True, timeout=30, check=True
     )
-    said, imported = ended.stdout.splitlines()
+    printed, imported = ended.stdout.splitlines()
 
-    assert said.startswith(f"process {os.getpid()} is alive")
+    assert printed.startswith(f"process {os.getpid()} is alive")
     assert set(json.loads(imported)) - sys.stdlib_module_names == {"click", "sluice"}

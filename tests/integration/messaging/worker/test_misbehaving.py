@@ -28,21 +28,21 @@ from tests.support.worker_harness import MAX_ATTEMPTS, World, places
 _consumers = (f"consumer-{number}" for number in itertools.count())
 
 
-def _misbehaving(misdeed: str, ending: str) -> Any:
+def _misbehaving(faulty_worker: str, ending: str) -> Any:
     def handle(session: Session, _: Event, __: Context) -> object:
-        MISDEEDS[misdeed](session)
+        MISDEEDS[faulty_worker](session)
         return ENDINGS[ending]()
 
     return handle
 
 
-def _early(world: World, misdeed: str, ending: str) -> Handlers:
+def _early(world: World, faulty_worker: str, ending: str) -> Handlers:
     """Return handlers of which that of the first message misbehaves before it has its effect, and goes on."""
 
     def handle(session: Session, event: Event, context: Context) -> Any:
         if context.seq > 1:
             return world._handle(session, event, context)
-        MISDEEDS[misdeed](session)
+        MISDEEDS[faulty_worker](session)
         world._handle(session, event, context)
         return ENDINGS[ending]()
 
@@ -71,53 +71,54 @@ def _assert_accounted_for(world: World, *, may_repeat: bool = False) -> None:
 
 
 @pytest.mark.parametrize("ending", ENDINGS)
-@pytest.mark.parametrize("misdeed", MISDEEDS)
+@pytest.mark.parametrize("faulty_worker", MISDEEDS)
 def test_a_message_whose_handler_always_misbehaves_is_done_once_or_dead_with_a_reason(
-    on_file: Engine, misdeed: str, ending: str
+    on_file: Engine, faulty_worker: str, ending: str
 ) -> None:
     """Every misdeed with every way to end, on SQLite; the lane outlives it, and nothing else is written."""
-    _always_misbehaves(on_file, misdeed, ending)
+    _always_misbehaves(on_file, faulty_worker, ending)
 
 
 @pytest.mark.parametrize("ending", ["Ack", "Reject", "CustomError"])
-@pytest.mark.parametrize("misdeed", MISDEEDS)
-def test_nor_is_it_otherwise_on_postgres(on_postgres: Engine, misdeed: str, ending: str) -> None:
+@pytest.mark.parametrize("faulty_worker", MISDEEDS)
+def test_nor_is_it_otherwise_on_postgres(on_postgres: Engine, faulty_worker: str, ending: str) -> None:
     """Every misdeed with a way to end of each kind."""
-    _always_misbehaves(on_postgres, misdeed, ending)
+    _always_misbehaves(on_postgres, faulty_worker, ending)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("ending", ENDINGS)
-@pytest.mark.parametrize("misdeed", MISDEEDS)
-def test_nor_is_it_in_any_way_on_postgres(on_postgres: Engine, misdeed: str, ending: str) -> None:
+@pytest.mark.parametrize("faulty_worker", MISDEEDS)
+def test_nor_is_it_in_any_way_on_postgres(on_postgres: Engine, faulty_worker: str, ending: str) -> None:
     """Every misdeed with every way to end."""
-    _always_misbehaves(on_postgres, misdeed, ending)
+    _always_misbehaves(on_postgres, faulty_worker, ending)
 
 
 @pytest.mark.parametrize("ending", ["Ack", "Reject", "CustomError"])
-@pytest.mark.parametrize("misdeed", [name for name in MISDEEDS if name != "forks"])  # its child would write as well
-def test_nor_is_it_when_the_misdeed_comes_before_the_effect(engine: Engine, misdeed: str, ending: str) -> None:
+# its child would write as well
+@pytest.mark.parametrize("faulty_worker", [name for name in MISDEEDS if name != "forks"])
+def test_nor_is_it_when_the_misdeed_comes_before_the_effect(engine: Engine, faulty_worker: str, ending: str) -> None:
     """A commit before the effect is none of the message: it would count as handled, and have no effect."""
     world = World(engine)
     world.send("a", "a")
 
-    world.work_off(world.worker(handlers=_early(world, misdeed, ending)))
+    world.work_off(world.worker(handlers=_early(world, faulty_worker, ending)))
 
-    _assert_accounted_for(world, may_repeat=_repeats(engine, misdeed))
-
-
-def _repeats(engine: Engine, misdeed: str) -> bool:
-    return misdeed == "driver commits" and engine.dialect.name == "postgresql"
+    _assert_accounted_for(world, may_repeat=_repeats(engine, faulty_worker))
 
 
-def _always_misbehaves(engine: Engine, misdeed: str, ending: str) -> None:
+def _repeats(engine: Engine, faulty_worker: str) -> bool:
+    return faulty_worker == "driver commits" and engine.dialect.name == "postgresql"
+
+
+def _always_misbehaves(engine: Engine, faulty_worker: str, ending: str) -> None:
     world = World(engine)
     world.send("a", "a")
-    world.says["a", 1] = [_misbehaving(misdeed, ending)] * 3 * MAX_ATTEMPTS
+    world.says["a", 1] = [_misbehaving(faulty_worker, ending)] * 3 * MAX_ATTEMPTS
 
     world.work_off(world.worker())
 
-    _assert_accounted_for(world, may_repeat=_repeats(engine, misdeed))
+    _assert_accounted_for(world, may_repeat=_repeats(engine, faulty_worker))
     assert _written_by_nobody(world) == []
     assert len([call for call in world.calls if call.place == ("a", 1)]) <= 3 * MAX_ATTEMPTS
 
@@ -139,7 +140,7 @@ def test_nor_is_it_when_it_misbehaves_in_another_way_each_time(
     worker = world.worker()
 
     world.work_off(worker)
-    may_repeat = any(_repeats(engine, misdeed) for misdeed, _ in deeds)
+    may_repeat = any(_repeats(engine, faulty_worker) for faulty_worker, _ in deeds)
     if is_parking and world.dead():
         assert places(world.dead()) == [("a", 1)]
         world.says.clear()
@@ -153,14 +154,14 @@ def test_nor_is_it_when_it_misbehaves_in_another_way_each_time(
 
 
 @pytest.mark.parametrize("ending", ["Ack", "CustomError"])
-@pytest.mark.parametrize("misdeed", MISDEEDS)
+@pytest.mark.parametrize("faulty_worker", MISDEEDS)
 def test_a_parked_message_whose_handler_misbehaves_is_done_once_or_held_with_a_reason(
-    engine: Engine, misdeed: str, ending: str
+    engine: Engine, faulty_worker: str, ending: str
 ) -> None:
     """It is in no queue any more: where it has no effect, its row stays."""
     world = World(engine, policy=Policy(consumer="billing", parks_poison=True, parks_gaps=True))
     world.says["a", 1] = [Reject("no such customer")]
-    world.says["a", 2] = [_misbehaving(misdeed, ending)] * 3 * MAX_ATTEMPTS
+    world.says["a", 2] = [_misbehaving(faulty_worker, ending)] * 3 * MAX_ATTEMPTS
     worker = world.worker()
     world.send("a", "a")
     world.work_off(worker)
@@ -171,7 +172,7 @@ def test_a_parked_message_whose_handler_misbehaves_is_done_once_or_held_with_a_r
         worker.drainer.step()
         world.simulator.advance(301)
 
-    if _repeats(engine, misdeed):
+    if _repeats(engine, faulty_worker):
         assert world.parked() == [("a", 2)]
     else:
         assert world.effects().count(("a", 2)) + world.parked().count(("a", 2)) == 1

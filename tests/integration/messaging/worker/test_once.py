@@ -20,8 +20,8 @@ from tests.support.worker_harness import (
     Hands,
     Killed,
     World,
-    dying,
     envelope,
+    failing_at,
     places,
 )
 
@@ -82,12 +82,12 @@ def test_w6_a_delete_whose_answer_is_lost_is_repeated_and_nothing_comes_again(wo
     assert [len(worker.line.calls(name)) for name in ("DeleteMessage", "ReceiveMessage")] == [3, 2]
 
 
-def dies_anywhere(world: World, kind: type[MessageProcessor], at: str) -> None:
+def dies_anywhere(world: World, kind: type[MessageProcessor], step: str) -> None:
     """W7, W8: a worker dies; the inbox has the message just if its effect is there, and another worker ends it."""
     world.send("a", "a")
 
     with pytest.raises(Killed):
-        world.worker(kind=kind, failpoint=dying(at)).lane.step()
+        world.worker(kind=kind, failpoint=failing_at(step)).lane.step()
     assert [seq for _, seq in world.effects()] == list(range(1, world.positions().get("a", 0) + 1))
     world.work_off(world.worker(kind=kind))
 
@@ -96,50 +96,50 @@ def dies_anywhere(world: World, kind: type[MessageProcessor], at: str) -> None:
     assert (world.dead(), world.exceptions()) == ([], {})
 
 
-@pytest.mark.parametrize("at", ["after_commit", "before_delete"])
-def test_w7_what_was_committed_and_not_deleted_is_only_deleted(world: World, at: str) -> None:
+@pytest.mark.parametrize("step", ["after_commit", "before_delete"])
+def test_w7_what_was_committed_and_not_deleted_is_only_deleted(world: World, step: str) -> None:
     """W7: the handler is not called again."""
-    dies_anywhere(world, MessageProcessor, at)
+    dies_anywhere(world, MessageProcessor, step)
 
     assert world.called == [("a", 1), ("a", 2)]
 
 
 @pytest.mark.parametrize(
-    "at", ["after_receive", "in_transaction", "before_commit", "after_commit", "before_delete", "after_delete"]
+    "step", ["after_receive", "in_transaction", "before_commit", "after_commit", "before_delete", "after_delete"]
 )
 def test_w8_between_any_two_steps_the_inbox_has_it_if_and_only_if_it_has_an_effect(
-    world_anywhere: World, at: str
+    world_anywhere: World, step: str
 ) -> None:
     """W8: both are one transaction."""
-    dies_anywhere(world_anywhere, MessageProcessor, at)
+    dies_anywhere(world_anywhere, MessageProcessor, step)
 
 
 @pytest.mark.parametrize(
-    ("kind", "at"), [(DeletesFirst, "in_transaction"), (InboxApart, "before_commit")], ids=["deletes first", "apart"]
+    ("kind", "step"), [(DeletesFirst, "in_transaction"), (InboxApart, "before_commit")], ids=["deletes first", "apart"]
 )
 def test_w8_a_worker_that_marks_or_deletes_before_the_effect_is_caught(
-    world: World, kind: type[MessageProcessor], at: str
+    world: World, kind: type[MessageProcessor], step: str
 ) -> None:
     """W7, W8, negative controls: the message is gone, or known, and its effect was never there."""
     with pytest.raises(AssertionError):
-        dies_anywhere(world, kind, at)
+        dies_anywhere(world, kind, step)
 
 
-@pytest.mark.parametrize("at", ["before_commit", "after_death", "before_release"])
-def test_w8_a_rejected_message_is_dead_once_wherever_its_worker_dies(world: World, at: str) -> None:
+@pytest.mark.parametrize("step", ["before_commit", "after_death", "before_release"])
+def test_w8_a_rejected_message_is_dead_once_wherever_its_worker_dies(world: World, step: str) -> None:
     """W8: it ends in the DLQ, is written down, and what is behind it is handled once."""
     world.send("a", "a")
     world.says["a", 1] = [Reject("never"), Reject("never")]
-    if at == "before_commit":
+    if step == "before_commit":
         world.says["a", 1].insert(0, None)
 
     with pytest.raises(Killed):
-        world.worker(failpoint=dying(at)).lane.step()
+        world.worker(failpoint=failing_at(step)).lane.step()
     world.work_off(world.worker())
 
     assert world.exceptions() == {("a", 1): ("dead", "never")}
     assert (places(world.dead()), world.effects()) == ([("a", 1)], [("a", 2)])
-    assert world.called.count(("a", 1)) == (2 if at == "before_commit" else 1)
+    assert world.called.count(("a", 1)) == (2 if step == "before_commit" else 1)
 
 
 def test_w8_a_message_that_kills_its_workers_is_missed_and_handled_when_it_is_brought_back(world: World) -> None:
@@ -148,7 +148,7 @@ def test_w8_a_message_that_kills_its_workers_is_missed_and_handled_when_it_is_br
     world.work_off(world.worker(), until=[("a", 2), ("a", 3)])
     for _ in range(MAX_ATTEMPTS):
         with pytest.raises(Killed):
-            world.worker(failpoint=dying("in_transaction")).lane.step()
+            world.worker(failpoint=failing_at("in_transaction")).lane.step()
         world.simulator.advance(TIMEOUT_SECONDS)
 
     world.work_off(world.worker())
@@ -170,7 +170,7 @@ def shared(on_postgres: Engine) -> World:
     return world
 
 
-def both_hold_one(world: World, *, slow_clock: VirtualClock | None) -> list[object]:
+def both_hold_the_message(world: World, *, slow_clock: VirtualClock | None) -> list[object]:
     """Let two workers have the first message at once, the second while the first is in its handler; return the ends."""
     is_in_handler, may_go_on = threading.Event(), threading.Event()
 
@@ -197,7 +197,7 @@ def both_hold_one(world: World, *, slow_clock: VirtualClock | None) -> list[obje
 
 def test_w9_of_two_workers_with_one_message_the_late_one_commits_nothing(shared: World) -> None:
     """W9: the first one's time is over when it wants to commit; the second, which waited for it, does it."""
-    ends = both_hold_one(shared, slow_clock=None)
+    ends = both_hold_the_message(shared, slow_clock=None)
 
     assert ends == [Abandon(), Delete()]
     assert (shared.called, shared.effects()) == ([("a", 1), ("a", 1)], [("a", 1)])
@@ -206,7 +206,7 @@ def test_w9_of_two_workers_with_one_message_the_late_one_commits_nothing(shared:
 
 def test_w9_of_two_workers_with_one_message_the_second_sees_what_the_first_did(shared: World) -> None:
     """W9: the first does not know that its time is over, as after a pause, and commits; the second calls nothing."""
-    ends = both_hold_one(shared, slow_clock=VirtualClock(shared.clock.now_us()))
+    ends = both_hold_the_message(shared, slow_clock=VirtualClock(shared.clock.now_us()))
 
     assert ends == [Delete(), Delete()]
     assert (shared.called, shared.effects()) == ([("a", 1)], [("a", 1)])
@@ -249,7 +249,7 @@ def test_w17_another_event_under_the_last_number_is_refused_and_never_applied(wo
 
     world.work_off(world.worker())
 
-    reason = "has the number of event known; was the producer's database restored without begin-epoch?"
+    reason = "has the number of event known; was the database restored without begin-epoch?"
     assert world.effects() == [("a", 1)]
     assert [found for _, found in world.exceptions().values()] == [reason]
     assert len(world.dead()) == 1

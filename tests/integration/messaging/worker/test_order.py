@@ -53,9 +53,9 @@ def test_w2_w3_a_group_comes_again_when_its_delay_is_over_and_not_before(world: 
     world.work_off(world.worker())
 
     assert world.called == [("a", 1), ("b", 1), ("b", 2), ("a", 1), ("a", 2)]
-    at = {(call.place, call.attempt): call.at for call in world.calls}
-    assert 40 <= at[("a", 1), 2] - at[("a", 1), 1] <= 40 + POLL_SECONDS
-    assert at[("b", 2), 1] - at[("a", 1), 1] < 1
+    times = {(call.place, call.attempt): call.time for call in world.calls}
+    assert 40 <= times[("a", 1), 2] - times[("a", 1), 1] <= 40 + POLL_SECONDS
+    assert times[("b", 2), 1] - times[("a", 1), 1] < 1
 
 
 def test_w2_w3_a_backoff_is_kept_by_the_queue(world: World) -> None:
@@ -66,12 +66,12 @@ def test_w2_w3_a_backoff_is_kept_by_the_queue(world: World) -> None:
 
     world.work_off(worker)
 
-    told = [params["VisibilityTimeout"] for params in worker.line.calls("ChangeMessageVisibility")]
-    at = [call.at for call in world.calls]
-    waited = [later - earlier for earlier, later in itertools.pairwise(at)]
-    assert 1 <= told[0] <= 4
-    assert 1 <= told[1] <= 8
-    assert waited == [pytest.approx(seconds, abs=0.1) for seconds in told]
+    timeouts = [params["VisibilityTimeout"] for params in worker.line.calls("ChangeMessageVisibility")]
+    times = [call.time for call in world.calls]
+    waited = [later - earlier for earlier, later in itertools.pairwise(times)]
+    assert 1 <= timeouts[0] <= 4
+    assert 1 <= timeouts[1] <= 8
+    assert waited == [pytest.approx(seconds, abs=0.1) for seconds in timeouts]
     assert worker.wait.waits == []
 
 
@@ -134,7 +134,7 @@ def test_what_cannot_be_read_is_counted_and_told_of_once(world: World) -> None:
 
     assert len(world.dead()) == 1
     assert worker.tally.take()[metrics.DEAD] == 1
-    assert [one["log_level"] for one in logged if "reason" in one] == ["error"]
+    assert [entry["log_level"] for entry in logged if "reason" in entry] == ["error"]
 
 
 def test_w10_nothing_of_a_failure_is_kept_for_the_next_message(world: World) -> None:

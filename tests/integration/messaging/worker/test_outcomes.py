@@ -17,7 +17,7 @@ from sluice.messaging.envelope import TOMBSTONE, Event
 from sluice.messaging.errors import PermanentError, TransientError
 from sluice.messaging.handlers import ANY, Ack, Context, Handlers, Outcome, Reject, Retry
 from sluice.messaging.worker.processor import Abandon, Delete, Release
-from tests.support.worker_harness import MAX_ATTEMPTS, Said, World, create_tables, envelope, places
+from tests.support.worker_harness import MAX_ATTEMPTS, HandlerStep, World, create_tables, envelope, places
 
 
 def test_what_was_sent_is_done_once_and_in_order(world_anywhere: World) -> None:
@@ -33,27 +33,27 @@ def test_what_was_sent_is_done_once_and_in_order(world_anywhere: World) -> None:
     assert (world.left(), world.dead(), world.exceptions()) == ([], [], {})
 
 
-@pytest.mark.parametrize("said", [Ack(), None], ids=["Ack", "nothing"])
-def test_what_is_done_is_committed_and_deleted(world: World, said: Outcome | None) -> None:
+@pytest.mark.parametrize("result", [Ack(), None], ids=["Ack", "nothing"])
+def test_what_is_done_is_committed_and_deleted(world: World, result: Outcome | None) -> None:
     """Saying nothing means that it is done."""
     world.send("a")
-    world.says["a", 1] = [said]
+    world.says["a", 1] = [result]
 
     world.work_off(world.worker())
 
     assert (world.called, world.effects(), world.dead()) == ([("a", 1)], [("a", 1)], [])
 
 
-@pytest.mark.parametrize(("asked", "waited"), [(0, 0), (7, 7), (2.5, 3), (100, 100)])
-def test_a_retry_comes_again_after_the_delay_it_asks_for(world: World, asked: float, waited: float) -> None:
+@pytest.mark.parametrize(("delay_seconds", "waited"), [(0, 0), (7, 7), (2.5, 3), (100, 100)])
+def test_a_retry_comes_again_after_the_delay_it_asks_for(world: World, delay_seconds: float, waited: float) -> None:
     """Never before; SQS knows whole seconds. What the handler had written is rolled back."""
     world.send("a")
-    world.says["a", 1] = [Retry(delay_seconds=asked)]
+    world.says["a", 1] = [Retry(delay_seconds=delay_seconds)]
 
     world.work_off(world.worker())
 
     first, second = world.calls
-    assert second.at - first.at == pytest.approx(waited, abs=0.1)
+    assert second.time - first.time == pytest.approx(waited, abs=0.1)
     assert world.effects() == [("a", 1)]
 
 
@@ -65,12 +65,14 @@ def test_a_delay_no_queue_knows_is_the_handlers_mistake(world: World, seconds: f
 
     world.work_off(world.worker())
 
-    said = f"attempt 3: ConfigError: Retry.delay_seconds is {seconds:g}, allowed is 0 to 43200, or None for the backoff"
-    assert world.exceptions() == {("a", 1): ("dead", said)}
+    found = (
+        f"attempt 3: ConfigError: Retry.delay_seconds is {seconds:g}, allowed is 0 to 43200, or None for the backoff"
+    )
+    assert world.exceptions() == {("a", 1): ("dead", found)}
 
 
 @pytest.mark.parametrize(
-    ("said", "reason"),
+    ("result", "reason"),
     [
         (Retry(delay_seconds=0, reason="not today"), "attempt 3: not today"),
         (Retry(), "attempt 3: the handler asked for a retry"),
@@ -82,11 +84,11 @@ def test_a_delay_no_queue_knows_is_the_handlers_mistake(world: World, seconds: f
     ids=["Retry", "plain Retry", "TransientError", "RuntimeError", "KeyError", "nonsense"],
 )
 def test_what_fails_at_its_last_attempt_is_written_down_and_is_in_the_dlq(
-    world: World, said: Said, reason: str
+    world: World, result: HandlerStep, reason: str
 ) -> None:
     """The queue moves it there natively, so it says where it comes from; what is behind it goes on."""
     world.send("a", "a")
-    world.says["a", 1] = [said] * MAX_ATTEMPTS
+    world.says["a", 1] = [result] * MAX_ATTEMPTS
 
     world.work_off(world.worker())
 
@@ -109,8 +111,8 @@ def test_what_rolls_back_by_itself_has_failed(world: World) -> None:
 
     world.work_off(world.worker())
 
-    said = "attempt 3: the handler ended its transaction, allowed is neither commit nor rollback: the worker does that"
-    assert (world.effects(), world.exceptions()) == ([], {("a", 1): ("dead", said)})
+    found = "attempt 3: the handler ended its transaction, allowed is neither commit nor rollback: the worker does that"
+    assert (world.effects(), world.exceptions()) == ([], {("a", 1): ("dead", found)})
 
 
 def test_what_commits_by_itself_has_failed(world: World) -> None:
@@ -124,11 +126,11 @@ def test_what_commits_by_itself_has_failed(world: World) -> None:
     assert (world.dead(), world.exceptions()) == ([], {})
 
 
-@pytest.mark.parametrize("said", [Reject("no such customer"), PermanentError("no such customer")])
-def test_what_is_rejected_is_not_tried_again_and_is_in_the_dlq(world: World, said: Said) -> None:
+@pytest.mark.parametrize("result", [Reject("no such customer"), PermanentError("no such customer")])
+def test_what_is_rejected_is_not_tried_again_and_is_in_the_dlq(world: World, result: HandlerStep) -> None:
     """The queue has to be asked for it until it moves it; the handler is not called again meanwhile."""
     world.send("a", "a")
-    world.says["a", 1] = [said]
+    world.says["a", 1] = [result]
     worker = world.worker()
 
     world.work_off(worker)
@@ -203,17 +205,17 @@ def test_a_type_without_a_handler_is_rejected(world: World) -> None:
 
 def test_a_type_with_a_handler_of_its_own_is_not_for_the_one_for_all(world: World) -> None:
     """`*` is for what has none."""
-    asked: list[tuple[str, str]] = []
+    handled: list[tuple[str, str]] = []
 
     def by(name: str) -> Any:
-        return lambda _, one, __: asked.append((name, one.type))
+        return lambda _, value, __: handled.append((name, value.type))
 
     world.put(envelope("a", 1))
     world.put(envelope("a", 2, type="order.paid"))
 
     world.work_off(world.worker(handlers=Handlers({"order.placed": by("own"), ANY: by("any")})))
 
-    assert asked == [("own", "order.placed"), ("any", "order.paid")]
+    assert handled == [("own", "order.placed"), ("any", "order.paid")]
 
 
 def test_a_tombstone_and_an_end_marker_are_numbers_and_no_more(world: World) -> None:
@@ -253,12 +255,12 @@ def test_what_only_the_commit_brings_to_light_is_the_handlers_failure(on_postgre
     assert reason.startswith("attempt 3: IntegrityError: ")
 
 
-@pytest.mark.parametrize("said", [Reject("a\0b\ud800"), RuntimeError("a\0b\ud800")], ids=["Reject", "error"])
-def test_a_reason_no_database_can_store_is_stored_with_escapes(world_anywhere: World, said: Said) -> None:
+@pytest.mark.parametrize("result", [Reject("a\0b\ud800"), RuntimeError("a\0b\ud800")], ids=["Reject", "error"])
+def test_a_reason_no_database_can_store_is_stored_with_escapes(world_anywhere: World, result: HandlerStep) -> None:
     """Postgres knows no NUL, and neither database half a surrogate pair: they stand as their escapes."""
     world = world_anywhere
     world.send("a")
-    world.says["a", 1] = [said] * MAX_ATTEMPTS
+    world.says["a", 1] = [result] * MAX_ATTEMPTS
 
     world.work_off(world.worker())
 
@@ -321,7 +323,7 @@ def test_a_database_that_is_away_for_longer_than_the_message_is_held_loses_it_un
     world.work_off(worker)
 
     assert ended == Abandon()
-    assert {operation for operation, _ in worker.line.asked} == {"ReceiveMessage", "DeleteMessage"}
+    assert {operation for operation, _ in worker.line.requests} == {"ReceiveMessage", "DeleteMessage"}
     assert [(call.place, call.attempt) for call in world.calls] == [(("a", 1), 2)]
 
 

@@ -169,7 +169,7 @@ def test_x6_what_could_not_be_given_back_comes_again_by_itself(world: World) -> 
     world.work_off(worker)
 
     first, second = world.calls
-    assert TIMEOUT_SECONDS <= second.at - first.at <= TIMEOUT_SECONDS + 1
+    assert TIMEOUT_SECONDS <= second.time - first.time <= TIMEOUT_SECONDS + 1
 
 
 def test_x7_groups_that_failed_together_do_not_come_back_together(world: World) -> None:
@@ -225,8 +225,8 @@ def worker_of(hands: Hands, stop: Stop, settings: WorkerSettings, *more: Lane) -
     return Worker(parts, settings=settings, stop=stop, clock=SystemClock())
 
 
-@pytest.mark.parametrize("asks", [True, False], ids=["asks", "does not ask"])
-def test_s2_a_worker_ends_in_time_whatever_its_handler_does(on_file: Engine, *, asks: bool) -> None:
+@pytest.mark.parametrize("requests", [True, False], ids=["asks", "does not ask"])
+def test_s2_a_worker_ends_in_time_whatever_its_handler_does(on_file: Engine, *, requests: bool) -> None:
     """S2, S3: asked twice, it ends once, gives back what it has, and nothing of that is committed."""
     world = World(on_file)
     world.send("a", "a")
@@ -237,7 +237,7 @@ def test_s2_a_worker_ends_in_time_whatever_its_handler_does(on_file: Engine, *, 
     def lingers(_: Session, __: Event, context: Context) -> Outcome:
         is_in_handler.set()
         while not may_end.wait(0.01):
-            if asks:
+            if requests:
                 context.hold.check()
         ended.append("by itself")
         return Ack()
@@ -246,15 +246,15 @@ def test_s2_a_worker_ends_in_time_whatever_its_handler_does(on_file: Engine, *, 
     with ThreadPoolExecutor(1) as pool:
         running = pool.submit(worker_of(hands, stop, SETTINGS).run)
         assert is_in_handler.wait(30)
-        stop.ask()
-        stop.ask()
+        stop.request()
+        stop.request()
         running.result(SETTINGS.drain_seconds + 5)
     given_back = hands.line.calls("ChangeMessageVisibility")
     may_end.set()
     join_lanes()
 
     assert [call["VisibilityTimeout"] for call in given_back] == [0]
-    assert ended == ([] if asks else ["by itself"])
+    assert ended == ([] if requests else ["by itself"])
     assert (world.effects(), places(world.left())) == ([], [("a", 1), ("a", 2)])
     assert hands.line.calls("DeleteMessage") == []
 
@@ -274,7 +274,7 @@ def test_s2_a_worker_ends_in_time_though_its_database_does_not_answer_a_commit(o
     with ThreadPoolExecutor(1) as pool:
         running = pool.submit(worker_of(hands, stop, SETTINGS).run)
         assert is_in_commit.wait(30)
-        stop.ask()
+        stop.request()
         try:
             running.result(SETTINGS.drain_seconds + 5)
         finally:
@@ -300,11 +300,11 @@ def test_s2_a_worker_finishes_what_it_has_when_there_is_time(on_file: Engine) ->
     world.send("a", "a")
     hands, stop = world.worker(poll_seconds=0), Stop()
 
-    def asks_for_the_end(_: Session, __: Event, ___: Context) -> Outcome:
-        stop.ask()
+    def requests_the_end(_: Session, __: Event, ___: Context) -> Outcome:
+        stop.request()
         return Ack()
 
-    world.says["a", 1] = [asks_for_the_end]
+    world.says["a", 1] = [requests_the_end]
     worker_of(hands, stop, SETTINGS).run()
 
     assert (world.effects(), places(world.left())) == ([("a", 1)], [("a", 2)])
@@ -315,7 +315,7 @@ def test_a_worker_goes_on_after_an_error_nobody_thought_of(on_file: Engine) -> N
     world = World(on_file)
     world.send("a", "b")
     stop = Stop()
-    world.says["b", 1] = [lambda *_: stop.ask()]
+    world.says["b", 1] = [lambda *_: stop.request()]
     seen: list[str] = []
 
     def breaks_once(here: str) -> None:

@@ -25,7 +25,7 @@ from tests.support import worker_processes
 from tests.support.declaration import environment
 from tests.support.messaging_process import PATIENCE_SECONDS
 from tests.support.tcp_proxy import TcpProxy
-from tests.support.worker_processes import Workshop, consumer
+from tests.support.worker_processes import WorkerFleet, consumer
 
 pytestmark = pytest.mark.xdist_group("localstack")  # one at a time
 LONG_SECONDS = 300
@@ -33,8 +33,8 @@ LONG_SECONDS = 300
 
 
 @pytest.fixture
-def workshop(on_file: Engine, emulated: localstack.Running, tmp_path: Path) -> Iterator[Workshop]:
-    """Yield a workshop with one consumer whose messages come again when they are given back, and not before."""
+def worker_fleet(on_file: Engine, emulated: localstack.Running, tmp_path: Path) -> Iterator[WorkerFleet]:
+    """Yield a worker_fleet with one consumer whose messages come again when they are given back, and not before."""
     patient = consumer(visibility_timeout_seconds=LONG_SECONDS, stop_timeout_seconds=6)
     with worker_processes.opened(on_file, emulated, tmp_path, patient) as made:
         yield made
@@ -47,88 +47,88 @@ def line(emulated: localstack.Running) -> Iterator[TcpProxy]:
         yield made
 
 
-def _assert_nothing_in_flight(workshop: Workshop) -> None:
+def _assert_nothing_in_flight(worker_fleet: WorkerFleet) -> None:
     """S1: within a second of the exit."""
-    url = workshop.urls["billing"]
-    eventually(lambda: workshop.counts(url)[1] == 0, timeout_seconds=1, describe="nothing to be in flight")
+    url = worker_fleet.urls["billing"]
+    eventually(lambda: worker_fleet.counts(url)[1] == 0, timeout_seconds=1, describe="nothing to be in flight")
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_s1_what_is_in_hand_is_finished_before_the_end(workshop: Workshop, number: signal.Signals) -> None:
+def test_s1_what_is_in_hand_is_finished_before_the_end(worker_fleet: WorkerFleet, number: signal.Signals) -> None:
     """A second signal changes nothing; the exit code is 0, and nothing is in flight afterwards: S1, S2."""
-    gate = workshop.gate("gate")
-    workshop.publish({"busy": [{"gate": str(gate.path)}, {}]})
-    with workshop.worker() as worker:
+    gate = worker_fleet.gate("gate")
+    worker_fleet.publish({"busy": [{"gate": str(gate.path)}, {}]})
+    with worker_fleet.worker() as worker:
         gate.await_reached()
         worker.send(number)
-        worker.await_said("stopping")
+        worker.await_logged("stopping")
         worker.send(number)
         gate.open()
         assert worker.ended() == 0
 
-    _assert_nothing_in_flight(workshop)
-    done = workshop.effects()["busy"]
+    _assert_nothing_in_flight(worker_fleet)
+    done = worker_fleet.effects()["busy"]
     assert done in ([1], [1, 2])  # the second is for a poll that is still open, if one is
-    assert workshop.counts(workshop.urls["billing"]) == (2 - len(done), 0, 0)
-    assert worker.said("stopped")[0]["unfinished"] == 0
+    assert worker_fleet.counts(worker_fleet.urls["billing"]) == (2 - len(done), 0, 0)
+    assert worker.logged("stopped")[0]["unfinished"] == 0
 
 
-def test_s1_what_a_poll_brings_after_sigterm_is_worked_on(workshop: Workshop) -> None:
+def test_s1_what_a_poll_brings_after_sigterm_is_worked_on(worker_fleet: WorkerFleet) -> None:
     """The polls were open when the signal came, and a message came after it; one poll brings it, once: S1, S5."""
-    workshop.publish({"early": [{}]})
-    with workshop.worker() as worker:
-        workshop.await_effects()
-        workshop.await_counts(workshop.urls["billing"], (0, 0, 0))
+    worker_fleet.publish({"early": [{}]})
+    with worker_fleet.worker() as worker:
+        worker_fleet.await_effects()
+        worker_fleet.await_counts(worker_fleet.urls["billing"], (0, 0, 0))
         worker.send(signal.SIGTERM)
-        worker.await_said("stopping")
-        workshop.publish({"late": [{}]})
+        worker.await_logged("stopping")
+        worker_fleet.publish({"late": [{}]})
         assert worker.ended() == 0
 
-    _assert_nothing_in_flight(workshop)
-    assert workshop.effects() == {"early": [1], "late": [1]}
-    came = [event.message_group_id for event in workshop.events() if event.kind == Kind.RECEIVED]
+    _assert_nothing_in_flight(worker_fleet)
+    assert worker_fleet.effects() == {"early": [1], "late": [1]}
+    came = [event.message_group_id for event in worker_fleet.events() if event.kind == Kind.RECEIVED]
     assert came == ["early", "late"]
 
 
-def test_s3_what_a_stubborn_handler_holds_is_given_back_before_the_end(workshop: Workshop) -> None:
+def test_s3_what_a_stubborn_handler_holds_is_given_back_before_the_end(worker_fleet: WorkerFleet) -> None:
     """The worker ends within its stop timeout all the same; its successor has the message at once: S2, S3."""
-    gate = workshop.gate("gate")
-    workshop.publish({"held": [{"gate": str(gate.path), "is_stubborn": True}, {}]})
+    gate = worker_fleet.gate("gate")
+    worker_fleet.publish({"held": [{"gate": str(gate.path), "is_stubborn": True}, {}]})
     clock = SystemClock()
-    with workshop.worker() as worker:
+    with worker_fleet.worker() as worker:
         gate.await_reached()
         worker.send(signal.SIGTERM)
-        asked_at = clock.monotonic()
+        invoked_us = clock.monotonic()
         assert worker.ended() == 0
-        took_seconds = clock.monotonic() - asked_at
+        took_seconds = clock.monotonic() - invoked_us
 
     assert took_seconds < 6
-    assert worker.said("stopped")[0]["unfinished"] == 1
-    _assert_nothing_in_flight(workshop)
-    with workshop.worker() as successor:
-        workshop.finish(successor)
-    workshop.assert_all_done()
+    assert worker.logged("stopped")[0]["unfinished"] == 1
+    _assert_nothing_in_flight(worker_fleet)
+    with worker_fleet.worker() as successor:
+        worker_fleet.finish(successor)
+    worker_fleet.assert_all_done()
 
 
 @pytest.mark.parametrize("count", [5, pytest.param(20, marks=pytest.mark.slow)])
-def test_s5_rolling_restarts_under_load_leave_the_dlq_empty(workshop: Workshop, count: int) -> None:
+def test_s5_rolling_restarts_under_load_leave_the_dlq_empty(worker_fleet: WorkerFleet, count: int) -> None:
     """Each successor runs before its predecessor is told to stop; no message used up an attempt for it: S5."""
     groups = [f"group-{number}" for number in range(4)]
     with ExitStack() as running:
-        worker = running.enter_context(workshop.worker())
+        worker = running.enter_context(worker_fleet.worker())
         for _ in range(count):
-            workshop.publish({group: [{}, {}, {}] for group in groups})
-            replaced, worker = worker, running.enter_context(workshop.worker())
-            worker.await_said("working")
-            workshop.publish({group: [{}, {}, {}] for group in groups})
+            worker_fleet.publish({group: [{}, {}, {}] for group in groups})
+            replaced, worker = worker, running.enter_context(worker_fleet.worker())
+            worker.await_logged("working")
+            worker_fleet.publish({group: [{}, {}, {}] for group in groups})
             replaced.send(signal.SIGTERM)
             assert replaced.ended() == 0
-        workshop.end_groups()
-        workshop.finish(worker)
+        worker_fleet.end_groups()
+        worker_fleet.finish(worker)
 
-    workshop.assert_all_done()
-    assert workshop.findings() == {}
-    assert max(workshop.receive_counts()) <= 3
+    worker_fleet.assert_all_done()
+    assert worker_fleet.findings() == {}
+    assert max(worker_fleet.receive_counts()) <= 3
 
 
 def test_s6_the_images_command_ends_with_0_when_it_is_told_to(
@@ -136,23 +136,23 @@ def test_s6_the_images_command_ends_with_0_when_it_is_told_to(
 ) -> None:
     """`sluice worker` as process 1 is started: no shell, by its variables; with the declared consumer."""
     Base.metadata.create_all(on_file)
-    with worker_processes.opened(on_file, emulated, tmp_path, environment=environment("local")) as workshop:
+    with worker_processes.opened(on_file, emulated, tmp_path, environment=environment("local")) as worker_fleet:
         variables = {"SLUICE_ENV": "local", "SLUICE_CONSUMER": "audit", "SLUICE_DSN": str(on_file.url)}
         log = tmp_path / "worker.log"
         with (
             log.open("w") as written,
             subprocess.Popen(
                 [sys.executable, "-m", "sluice", "worker"],
-                env=localstack.pointed_at(emulated) | variables,
+                env=localstack.with_endpoint(emulated) | variables,
                 stderr=written,
             ) as worker,
         ):
             _await_in(log, "working")
             worker.send_signal(signal.SIGTERM)
             _await_in(log, "stopping")
-            workshop.publish({"late": [{"version": 1}]})
+            worker_fleet.publish({"late": [{"version": 1}]})
             ended = worker.wait(timeout=30)
-        assert workshop.counts(workshop.urls["audit"]) == (0, 0, 0)
+        assert worker_fleet.counts(worker_fleet.urls["audit"]) == (0, 0, 0)
 
     assert ended == 0, log.read_text("utf-8")
     assert [json.loads(line)["event"] for line in log.read_text("utf-8").splitlines()] == [
@@ -168,28 +168,28 @@ def _await_in(log: Path, event: str) -> None:
     )
 
 
-def test_s6_a_signal_before_it_works_ends_it_with_0_too(workshop: Workshop, line: TcpProxy) -> None:
+def test_s6_a_signal_before_it_works_ends_it_with_0_too(worker_fleet: WorkerFleet, line: TcpProxy) -> None:
     """It was looking at its queue when a deploy changed its mind: S6."""
     line.hold()
-    with workshop.worker("--endpoint-url", line.url) as worker:
-        eventually(lambda: line.is_asked, timeout_seconds=PATIENCE_SECONDS, describe="the queue to be looked at")
+    with worker_fleet.worker("--endpoint-url", line.url) as worker:
+        eventually(lambda: line.is_requested, timeout_seconds=PATIENCE_SECONDS, describe="the queue to be looked at")
         worker.send(signal.SIGTERM)
         line.let_go()
         assert worker.ended() == 0
 
-    assert worker.said("stopped")[0]["unfinished"] == 0
+    assert worker.logged("stopped")[0]["unfinished"] == 0
 
 
 @contextmanager
 def _agent() -> Iterator[tuple[str, list[dict[str, Any]]]]:
     """Yield the address of an ECS agent that grants everything, and what it was asked."""
-    asked: list[dict[str, Any]] = []
+    requests: list[dict[str, Any]] = []
 
     class Agent(BaseHTTPRequestHandler):
         def do_PUT(self) -> None:
-            said = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-            asked.append({"path": self.path, **said})
-            answer = json.dumps({"protection": said}).encode()
+            body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+            requests.append({"path": self.path, **body})
+            answer = json.dumps({"protection": body}).encode()
             self.send_response(200)
             self.send_header("Content-Length", str(len(answer)))
             self.end_headers()
@@ -200,23 +200,23 @@ def _agent() -> Iterator[tuple[str, list[dict[str, Any]]]]:
 
     with ThreadingHTTPServer(("127.0.0.1", 0), Agent) as server:
         threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True).start()
-        yield f"http://127.0.0.1:{server.server_address[1]}", asked
+        yield f"http://127.0.0.1:{server.server_address[1]}", requests
         server.shutdown()
 
 
-def test_s7_the_task_is_protected_while_it_works_and_not_afterwards(workshop: Workshop) -> None:
+def test_s7_the_task_is_protected_while_it_works_and_not_afterwards(worker_fleet: WorkerFleet) -> None:
     """The agent is told so at the latest when the worker ends: S7."""
-    gate = workshop.gate("gate")
-    workshop.publish({"busy": [{"gate": str(gate.path)}]})
-    with _agent() as (uri, asked), workshop.worker(ECS_AGENT_URI=uri) as worker:
+    gate = worker_fleet.gate("gate")
+    worker_fleet.publish({"busy": [{"gate": str(gate.path)}]})
+    with _agent() as (uri, requests), worker_fleet.worker(ECS_AGENT_URI=uri) as worker:
         gate.await_reached()
-        eventually(lambda: len(asked) == 1, timeout_seconds=PATIENCE_SECONDS, describe="protection to be asked for")
+        eventually(lambda: len(requests) == 1, timeout_seconds=PATIENCE_SECONDS, describe="protection to be asked for")
         worker.send(signal.SIGTERM)
         gate.open()
         assert worker.ended() == 0
 
-    assert asked == [
+    assert requests == [
         {"path": "/task-protection/v1/state", "ProtectionEnabled": True, "ExpiresInMinutes": 10},
         {"path": "/task-protection/v1/state", "ProtectionEnabled": False},
     ]
-    assert workshop.effects() == {"busy": [1]}
+    assert worker_fleet.effects() == {"busy": [1]}

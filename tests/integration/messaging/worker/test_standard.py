@@ -40,8 +40,8 @@ class _Service:
         simulator = Simulator()
         self.engine, self.sqs = engine, simulator.client("sqs")
         dead_letters = self.sqs.create_queue(QueueName="orders-dlq")["QueueUrl"]
-        asked = self.sqs.get_queue_attributes(QueueUrl=dead_letters, AttributeNames=["QueueArn"])
-        policy = {"deadLetterTargetArn": asked["Attributes"]["QueueArn"], "maxReceiveCount": "5"}
+        queue_attributes = self.sqs.get_queue_attributes(QueueUrl=dead_letters, AttributeNames=["QueueArn"])
+        policy = {"deadLetterTargetArn": queue_attributes["Attributes"]["QueueArn"], "maxReceiveCount": "5"}
         attributes = {"RedrivePolicy": json.dumps(policy)}
         self.url = str(self.sqs.create_queue(QueueName="orders", Attributes=attributes)["QueueUrl"])
         self.failing: set[int] = set()
@@ -53,7 +53,7 @@ class _Service:
             handlers=Handlers({"*": self._handle}),
             lanes=1,
             clock=simulator.clock,
-            rng=random.Random(1),  # noqa: S311 (jitter is no secret)
+            rng=random.Random(1),  # noqa: S311 (jitter is not a secret)
             hooks=[self.tally],
         )
         self._lane = worker.parts.lanes[0]

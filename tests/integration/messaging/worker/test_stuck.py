@@ -56,7 +56,7 @@ def test_a_handler_that_never_ends_ends_its_worker_and_nothing_behind_it(on_post
                 running.result(PATIENCE_SECONDS)
             called = sorted((call.place, call.attempt) for call in world.calls)
         finally:
-            stop.ask()
+            stop.request()
             may_end.set()
     join_lanes()
     world.work_off(world.worker(poll_seconds=0), steps_max=100_000)

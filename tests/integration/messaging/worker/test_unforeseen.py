@@ -12,7 +12,7 @@ from sluice.messaging.envelope import Event
 from sluice.messaging.handlers import Ack, Context, Outcome, Reject
 from sluice.messaging.inbox.groups import Policy
 from sluice.messaging.worker.processor import Abandon
-from tests.support.worker_harness import MAX_ATTEMPTS, TIMEOUT_SECONDS, Killed, World, dying, places
+from tests.support.worker_harness import MAX_ATTEMPTS, TIMEOUT_SECONDS, Killed, World, failing_at, places
 
 PARKS = Policy(consumer="billing", parks_poison=True, parks_gaps=True)
 
@@ -36,11 +36,11 @@ def test_a_handler_that_swallows_a_database_error_is_not_done(on_postgres: Engin
     assert (world.effects(), world.left(), world.dead()) == ([("a", 1)], [], [])
 
 
-@pytest.mark.parametrize("said", [SystemExit(1), asyncio.CancelledError()], ids=["exit", "cancelled"])
-def test_what_would_end_a_thread_ends_an_attempt(world: World, said: BaseException) -> None:
+@pytest.mark.parametrize("result", [SystemExit(1), asyncio.CancelledError()], ids=["exit", "cancelled"])
+def test_what_would_end_a_thread_ends_an_attempt(world: World, result: BaseException) -> None:
     """A library that calls sys.exit, or asyncio within a handler: the lane has to outlive it."""
     world.send("a")
-    world.says["a", 1] = [said]
+    world.says["a", 1] = [result]
 
     world.work_off(world.worker())
 
@@ -54,7 +54,7 @@ def test_w8_a_first_message_that_kills_its_workers_is_missing_and_comes_back(eng
     world.send("a", "a")
     for _ in range(MAX_ATTEMPTS):
         with pytest.raises(Killed):
-            world.worker(failpoint=dying("before_commit")).lane.step()
+            world.worker(failpoint=failing_at("before_commit")).lane.step()
         world.simulator.advance(TIMEOUT_SECONDS + 1)
     worker = world.worker()
     world.work_off(worker)

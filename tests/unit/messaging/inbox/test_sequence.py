@@ -18,7 +18,7 @@ from sluice.messaging.inbox.sequence import (
 
 BEGINS = Position(epoch=2, first_seq=1, last_seq=0)
 BEGINS_AT_900 = Position(epoch=2, first_seq=900, last_seq=899)
-AT_5 = Position(epoch=2, first_seq=3, last_seq=5, last_event_id="e5")
+EXPECTS_5 = Position(epoch=2, first_seq=3, last_seq=5, last_event_id="e5")
 DEAD_5 = Position(epoch=2, first_seq=3, last_seq=5, last_event_id=None)
 PARKED = Position(epoch=2, first_seq=3, last_seq=5, last_event_id="e5", awaits_seq=6, is_parked=True)
 DRAINING = Position(epoch=2, first_seq=3, last_seq=6, last_event_id="e6", awaits_seq=6, is_parked=True)
@@ -28,7 +28,7 @@ DUPLICATE = Decision(State.DUPLICATE, Action.DROP)
 ASIDE = Decision(State.GAP, Action.PARK)
 LATE = Decision(State.LATE, Action.HANDLE)
 FILLED = Decision(State.FILLED, Action.HANDLE)
-DYING = Decision(State.LATE, Action.BURN)
+DYING = Decision(State.LATE, Action.RELEASE_TO_DLQ)
 
 
 def comes(
@@ -45,25 +45,25 @@ def refused(reason: str) -> Decision:
 
 
 @pytest.mark.parametrize(
-    ("at", "arrival", "expected"),
+    ("position", "arrival", "expected"),
     [
         (BEGINS, comes(1), NEXT),
         (BEGINS, comes(2), Decision(State.GAP, Action.HANDLE)),
         (BEGINS_AT_900, comes(900), NEXT),
-        (AT_5, comes(6), NEXT),
-        (AT_5, comes(5), DUPLICATE),
-        (AT_5, comes(4), DUPLICATE),
-        (AT_5, comes(3), DUPLICATE),
-        (AT_5, comes(4, event_id="another"), DUPLICATE),
+        (EXPECTS_5, comes(6), NEXT),
+        (EXPECTS_5, comes(5), DUPLICATE),
+        (EXPECTS_5, comes(4), DUPLICATE),
+        (EXPECTS_5, comes(3), DUPLICATE),
+        (EXPECTS_5, comes(4, event_id="another"), DUPLICATE),
         (DEAD_5, comes(5, event_id="another"), DUPLICATE),
-        (AT_5, comes(2), FILLED),
+        (EXPECTS_5, comes(2), FILLED),
         (PARKED, comes(2), FILLED),
         (
-            AT_5,
+            EXPECTS_5,
             comes(5, event_id="another"),
-            refused("has the number of event e5; was the producer's database restored without begin-epoch?"),
+            refused("has the number of event e5; was the database restored without begin-epoch?"),
         ),
-        (AT_5, comes(900, epoch=1), refused("is of epoch 1, and epoch 2 has begun")),
+        (EXPECTS_5, comes(900, epoch=1), refused("is of epoch 1, and epoch 2 has begun")),
         (PARKED, comes(6), NEXT),
         (PARKED, comes(7), ASIDE),
         (PARKED, comes(1, epoch=3), ASIDE),
@@ -73,24 +73,24 @@ def refused(reason: str) -> Decision:
         (DRAINING, comes(1, epoch=3), ASIDE),
     ],
 )
-def test_a_number_of_which_nothing_is_written_down(at: Position, arrival: Arrival, expected: Decision) -> None:
+def test_a_number_of_which_nothing_is_written_down(position: Position, arrival: Arrival, expected: Decision) -> None:
     """W17, G1, G3: the next is handled, an old one is a duplicate or refused, and a parked group lets one in only."""
-    assert decide(at, None, arrival, parks_gaps=False) == expected
+    assert decide(position, None, arrival, parks_gaps=False) == expected
 
 
 @pytest.mark.parametrize(
-    ("at", "parks_gaps", "action"),
+    ("position", "parks_gaps", "action"),
     [
-        (AT_5, False, Action.HANDLE),
-        (AT_5, True, Action.PARK),
+        (EXPECTS_5, False, Action.HANDLE),
+        (EXPECTS_5, True, Action.PARK),
         (PARKED, False, Action.PARK),
         (BEGINS, False, Action.HANDLE),
         (BEGINS, True, Action.PARK),
     ],
 )
-def test_what_comes_behind_a_missing_number(at: Position, *, parks_gaps: bool, action: Action) -> None:
+def test_what_comes_behind_a_missing_number(position: Position, *, parks_gaps: bool, action: Action) -> None:
     """It is handled, unless the consumer waits for what is missing, or is waiting already."""
-    assert decide(at, None, comes(8), parks_gaps=parks_gaps) == Decision(State.GAP, action)
+    assert decide(position, None, comes(8), parks_gaps=parks_gaps) == Decision(State.GAP, action)
 
 
 _NOW_US = 1_763_839_800_000_000  # 2025-11-22
@@ -144,7 +144,7 @@ def test_g3_what_is_expected_before_the_first_message_that_comes(
 )
 def test_a_number_of_which_something_is_written_down(known: Known, arrival: Arrival, expected: Decision) -> None:
     """G4, G5: what was missing is handled once, what was given up never."""
-    assert decide(AT_5, known, arrival, parks_gaps=False) == expected
+    assert decide(EXPECTS_5, known, arrival, parks_gaps=False) == expected
 
 
 DIED = Known(state="dead", sqs_message_id="m", receive_count=2)
@@ -162,7 +162,7 @@ DIED = Known(state="dead", sqs_message_id="m", receive_count=2)
 )
 def test_d13_a_message_that_died(arrival: Arrival, expected: Decision) -> None:
     """D13: its further receives are for the queue to move it; a copy that was brought back is handled."""
-    assert decide(AT_5, DIED, arrival, parks_gaps=False) == expected
+    assert decide(EXPECTS_5, DIED, arrival, parks_gaps=False) == expected
 
 
 REFUSED = Known(state="dead", sqs_message_id="m", receive_count=2, is_refused=True)
@@ -179,7 +179,7 @@ REFUSED = Known(state="dead", sqs_message_id="m", receive_count=2, is_refused=Tr
 )
 def test_d13_a_message_that_died_of_its_number_is_judged_anew(arrival: Arrival, expected: Decision) -> None:
     """D13: it had never counted as missing; an older version refused what came before its first message."""
-    assert decide(AT_5, REFUSED, arrival, parks_gaps=False) == expected
+    assert decide(EXPECTS_5, REFUSED, arrival, parks_gaps=False) == expected
 
 
 def test_d13_a_dead_message_of_a_parked_group_is_its_next() -> None:
@@ -188,26 +188,26 @@ def test_d13_a_dead_message_of_a_parked_group_is_its_next() -> None:
 
 
 @pytest.mark.parametrize(
-    ("at", "arrival", "needed"),
+    ("position", "arrival", "needed"),
     [
         (BEGINS, comes(1), False),
-        (AT_5, comes(2), True),
-        (AT_5, comes(6), False),
-        (AT_5, comes(8), False),
-        (AT_5, comes(5), True),
-        (AT_5, comes(9, epoch=1), True),
+        (EXPECTS_5, comes(2), True),
+        (EXPECTS_5, comes(6), False),
+        (EXPECTS_5, comes(8), False),
+        (EXPECTS_5, comes(5), True),
+        (EXPECTS_5, comes(9, epoch=1), True),
         (PARKED, comes(6), True),
         (PARKED, comes(1, epoch=3), True),
     ],
 )
 def test_something_is_looked_up_only_where_something_can_be_written_down(
-    at: Position, arrival: Arrival, *, needed: bool
+    position: Position, arrival: Arrival, *, needed: bool
 ) -> None:
     """A message that simply comes costs no query more."""
-    assert needs_known(at, arrival) == needed
+    assert needs_known(position, arrival) == needed
 
 
-@pytest.mark.parametrize(("at", "awaits"), [(AT_5, False), (PARKED, True), (DRAINING, False)])
-def test_a_parked_group_awaits_its_number_until_that_has_come(at: Position, *, awaits: bool) -> None:
+@pytest.mark.parametrize(("position", "awaits"), [(EXPECTS_5, False), (PARKED, True), (DRAINING, False)])
+def test_a_parked_group_awaits_its_number_until_that_has_come(position: Position, *, awaits: bool) -> None:
     """Afterwards it is only emptied."""
-    assert at.is_awaiting == awaits
+    assert position.is_awaiting == awaits

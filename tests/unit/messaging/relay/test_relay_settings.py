@@ -15,7 +15,7 @@ _ABSURD = [math.nan, math.inf, -math.inf, 1e300, -1e300, -1]
 
 @pytest.mark.parametrize("value", _ABSURD)
 @pytest.mark.parametrize(
-    ("name", "said"),
+    ("name", "message"),
     [
         ("poll_seconds", "poll is {} s, allowed is 0.001 to 60; change --poll"),
         ("lease_seconds", "lease is {} s, " + _LEASE),
@@ -30,13 +30,13 @@ _ABSURD = [math.nan, math.inf, -math.inf, 1e300, -1e300, -1]
         ),
     ],
 )
-def test_what_is_no_number_or_an_absurd_one_is_refused(name: str, value: float, said: str) -> None:
+def test_what_is_no_number_or_an_absurd_one_is_refused(name: str, value: float, message: str) -> None:
     """In one line that names the option; Python compares no number with NaN, so that none is below or above it."""
     given: dict[str, Any] = {name: value}
     with pytest.raises(ConfigError) as refused:
         RelaySettings(**given)
 
-    assert str(refused.value) == said.format(f"{value:g}")
+    assert str(refused.value) == message.format(f"{value:g}")
 
 
 @pytest.mark.parametrize("value", [1e300, 86_401])

@@ -16,30 +16,30 @@ def _passed(rate: float, burst: int, rests: list[float]) -> list[float]:
     """Return when a pace was passed by somebody who rests that long before each time."""
     clock = VirtualClock()
     pace = Pace(rate, burst=burst, clock=clock)
-    at = []
+    times = []
     for rest in rests:
         clock.sleep(rest)
         pace.take()
-        at.append(clock.monotonic())
-    return at
+        times.append(clock.monotonic())
+    return times
 
 
 @given(st.floats(0.1, 500), st.integers(1, 5), st.lists(st.floats(0, 20), min_size=1, max_size=40))
 def test_d15_no_window_has_more_than_its_rate_and_a_burst(rate: float, burst: int, rests: list[float]) -> None:
     """In any window of t seconds at most rate x t + burst, after whatever rests."""
-    at = _passed(rate, burst, rests)
+    times = _passed(rate, burst, rests)
 
-    for first in range(len(at)):
-        for last in range(first, len(at)):
-            assert last - first + 1 <= rate * (at[last] - at[first]) + burst + rate * _ROUNDING
+    for first in range(len(times)):
+        for last in range(first, len(times)):
+            assert last - first + 1 <= rate * (times[last] - times[first]) + burst + rate * _ROUNDING
 
 
 @given(st.floats(0.1, 500), st.integers(1, 100))
 def test_d15_in_the_long_run_it_is_the_rate(rate: float, count: int) -> None:
     """Without rests the n-th comes after (n - 1) / rate: no drift."""
-    at = _passed(rate, 1, [0.0] * count)
+    times = _passed(rate, 1, [0.0] * count)
 
-    assert abs(at[-1] - (count - 1) / rate) <= count * 1e-6
+    assert abs(times[-1] - (count - 1) / rate) <= count * 1e-6
 
 
 def test_without_a_rate_nobody_waits() -> None:

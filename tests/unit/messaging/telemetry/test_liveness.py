@@ -135,7 +135,7 @@ def test_a_part_is_logged_once_when_it_becomes_overdue(
     clock.sleep(6)
     watch.look()
 
-    stuck, back = "no sign of life: it is stuck or gone", "gives signs of life again, or has ended"
+    stuck, back = "no sign of life: it is stuck or gone", "signs of life again, or ended"
     assert [(entry["event"], entry["log_level"], entry["part"]) for entry in logged] == [
         (stuck, "error", "lane-0"),
         (back, "warning", "lane-0"),
@@ -219,7 +219,7 @@ def test_a_file_nobody_can_write_is_refused(tmp_path: Path, clock: VirtualClock,
 
 
 def test_a_file_is_removed_at_the_end(clock: VirtualClock, path: Path, logged: list[Any]) -> None:
-    """And that it is gone already is no error."""
+    """And that it is gone already is not an error."""
     file = AliveFile(path, clock)
     file.remove()
     file.remove()

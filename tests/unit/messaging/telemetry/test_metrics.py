@@ -71,7 +71,7 @@ class Broken:
         raise BrokenPipeError(32, "Broken\npipe")
 
 
-class Kept:
+class RecordedMetrics:
     """Keeps what it is given."""
 
     def __init__(self) -> None:
@@ -84,7 +84,7 @@ class Kept:
 
 def test_every_sink_gets_every_measurement_though_one_fails() -> None:
     """What was counted is counted for the others, and the caller goes on."""
-    first, last = Kept(), Kept()
+    first, last = RecordedMetrics(), RecordedMetrics()
     with capture_logs() as logged:
         EveryMetrics([first, Broken(), last]).put({metrics.HANDLED: 3})
 
@@ -221,7 +221,7 @@ CONTEXT, OPTION = click.Context(click.Command("worker")), click.Option(["--prome
 @pytest.mark.parametrize("given", ["", "host", "host:", "65536", "-1", "1.5", "::1:9464", "٣", "9" * 5_000])
 def test_what_is_no_address_is_refused(given: str) -> None:
     """With what is allowed; nothing is looked up."""
-    with pytest.raises(click.BadParameter, match=r"is no address, allowed is PORT or HOST:PORT, such as 9464"):
+    with pytest.raises(click.BadParameter, match=r"is not an address, allowed is PORT or HOST:PORT, such as 9464"):
         options._address(CONTEXT, OPTION, given)
 
 
@@ -246,7 +246,7 @@ def test_opentelemetry_gets_the_same_numbers() -> None:
     data = reader.get_metrics_data()
     provider.shutdown()
     assert data is not None
-    ((scope,),) = [one.scope_metrics for one in data.resource_metrics]
+    ((scope,),) = [resource_metrics.scope_metrics for resource_metrics in data.resource_metrics]
     found = {}
     for metric in scope.metrics:
         (point,) = metric.data.data_points

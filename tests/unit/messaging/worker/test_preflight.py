@@ -73,7 +73,8 @@ def test_a_standard_queue_is_a_fault_for_policies_that_park(policies: dict[str, 
     declared = Consumer(name="billing", **policies)  # type: ignore[arg-type]
 
     assert faults(declared, STANDARD, STANDARD_DEAD) == [
-        "the queue is no FIFO queue, allowed is one with Poison.PARK, Gaps.WAIT or Gaps.HALT: a standard queue has gaps"
+        "the queue is not a FIFO queue, allowed is one with Poison.PARK, Gaps.WAIT or Gaps.HALT: a standard queue has"
+        " gaps"
         " and late messages all the time; declare Poison.SKIP and Gaps.RECORD, or use a FIFO queue"
     ]
 
@@ -86,7 +87,7 @@ def test_a_standard_queue_is_allowed_otherwise() -> None:
 def test_a_standard_dlq_behind_a_fifo_queue_is_a_fault() -> None:
     """AWS refuses it; not everything that speaks SQS does."""
     assert faults(DECLARED, LIVE, STANDARD_DEAD) == [
-        "the DLQ is no FIFO queue, allowed is one behind a FIFO queue, or a group's dead letters come back in any"
+        "the DLQ is not a FIFO queue, allowed is one behind a FIFO queue, or a group's dead letters come back in any"
         " order; run `make deploy`"
     ]
 
@@ -139,9 +140,9 @@ def test_every_fault_is_told_at_once() -> None:
 
     found = faults(Consumer(name="billing", gaps=Gaps.HALT, inbox_retention_seconds=2_000_000), live, STANDARD_DEAD)
 
-    assert [one.split(",")[0] for one in found] == [
+    assert [name.split(",")[0] for name in found] == [
         "the queue's VisibilityTimeout is 30",
         "the queue has no RedrivePolicy",
-        "the queue is no FIFO queue",
+        "the queue is not a FIFO queue",
         "inbox_retention_seconds is 2000000",
     ]

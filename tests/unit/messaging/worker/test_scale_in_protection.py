@@ -18,18 +18,18 @@ KEPT = (200, b'{"protection":{"ExpirationDate":"2026-11-21T10:00:00Z","Protectio
 
 
 class Agent:
-    """An ECS agent on a port of its own: keeps what it was told, and answers as the test says."""
+    """An ECS agent on a port of its own: keeps the commands it received, and answers as the test sets it."""
 
     def __init__(self) -> None:
-        self.told: list[dict[str, Any]] = []
-        self.asked: list[tuple[str, str, str | None]] = []
+        self.commands: list[dict[str, Any]] = []
+        self.requests: list[tuple[str, str, str | None]] = []
         self.answer: Callable[[], tuple[int, bytes] | None] = lambda: KEPT
         agent = self
 
         class Handler(BaseHTTPRequestHandler):
             def do_PUT(self) -> None:
-                agent.asked.append((self.command, self.path, self.headers["Content-Type"]))
-                agent.told.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
+                agent.requests.append((self.command, self.path, self.headers["Content-Type"]))
+                agent.commands.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
                 if (answer := agent.answer()) is None:
                     return
                 status, body = answer
@@ -75,18 +75,18 @@ def test_s7_protection_is_on_with_the_first_lane_and_off_when_idle(agent: Agent,
     protection = Protection(agent.uri, clock)
 
     tick(protection, clock, seconds=10, is_busy=False)
-    assert agent.told == []
+    assert agent.commands == []
 
     tick(protection, clock, seconds=30, is_busy=True)
     tick(protection, clock, seconds=4, is_busy=False)
     tick(protection, clock, seconds=30, is_busy=True)
-    assert agent.told == [ON]
+    assert agent.commands == [ON]
 
     tick(protection, clock, seconds=4, is_busy=False)
-    assert agent.told == [ON]
+    assert agent.commands == [ON]
     tick(protection, clock, seconds=600, is_busy=False)
-    assert agent.told == [ON, OFF]
-    assert set(agent.asked) == {("PUT", "/api/0123/task-protection/v1/state", "application/json")}
+    assert agent.commands == [ON, OFF]
+    assert set(agent.requests) == {("PUT", "/api/0123/task-protection/v1/state", "application/json")}
 
 
 def test_s7_protection_is_renewed_before_it_expires(agent: Agent, clock: VirtualClock) -> None:
@@ -94,10 +94,10 @@ def test_s7_protection_is_renewed_before_it_expires(agent: Agent, clock: Virtual
     protection = Protection(agent.uri, clock)
 
     tick(protection, clock, seconds=300, is_busy=True)
-    assert agent.told == [ON]
+    assert agent.commands == [ON]
 
     tick(protection, clock, seconds=301, is_busy=True)
-    assert agent.told == [ON, ON, ON]
+    assert agent.commands == [ON, ON, ON]
 
 
 def test_s7_a_worker_that_always_has_work_lets_an_update_through(agent: Agent, clock: VirtualClock) -> None:
@@ -105,13 +105,13 @@ def test_s7_a_worker_that_always_has_work_lets_an_update_through(agent: Agent, c
     protection = Protection(agent.uri, clock, busy_seconds_max=1_200)
 
     tick(protection, clock, seconds=1_200, is_busy=True)
-    assert agent.told == [ON, ON, ON, ON]
+    assert agent.commands == [ON, ON, ON, ON]
 
     tick(protection, clock, seconds=60, is_busy=True)
-    assert agent.told == [ON, ON, ON, ON, OFF]
+    assert agent.commands == [ON, ON, ON, ON, OFF]
 
     tick(protection, clock, seconds=1, is_busy=True)
-    assert agent.told == [ON, ON, ON, ON, OFF, ON]
+    assert agent.commands == [ON, ON, ON, ON, OFF, ON]
 
 
 def test_s7_work_with_pauses_needs_no_rest(agent: Agent, clock: VirtualClock) -> None:
@@ -122,7 +122,7 @@ def test_s7_work_with_pauses_needs_no_rest(agent: Agent, clock: VirtualClock) ->
         tick(protection, clock, seconds=150, is_busy=True)
         tick(protection, clock, seconds=10, is_busy=False)
 
-    assert agent.told == [ON, OFF, ON, OFF, ON, OFF]
+    assert agent.commands == [ON, OFF, ON, OFF, ON, OFF]
 
 
 def test_s7_a_worker_that_stops_gives_protection_up(agent: Agent, clock: VirtualClock) -> None:
@@ -133,20 +133,20 @@ def test_s7_a_worker_that_stops_gives_protection_up(agent: Agent, clock: Virtual
     protection.stop()
     protection.stop()
 
-    assert agent.told == [ON, OFF]
+    assert agent.commands == [ON, OFF]
 
 
 def test_s7_a_worker_that_was_never_busy_has_nothing_to_give_up(agent: Agent, clock: VirtualClock) -> None:
     """Neither has one whose protection has expired, for which the agent did not answer."""
     protection = Protection(agent.uri, clock)
     protection.stop()
-    assert agent.told == []
+    assert agent.commands == []
 
     agent.answer = lambda: (500, b"{}")
     protection.want(is_busy=True)
     clock.sleep(600)
     protection.stop()
-    assert agent.told == [ON]
+    assert agent.commands == [ON]
 
 
 @pytest.mark.parametrize(
@@ -185,14 +185,14 @@ def test_s7_an_agent_that_refuses_is_asked_again_later(
 
     with capture_logs() as logs:
         tick(protection, clock, seconds=5 + 10 + 20 + 40 + 80 + 120, is_busy=True)
-    assert agent.told == [ON] * 6
-    assert [(one["log_level"], one["failure_count"], one["refused"][: len(seen)]) for one in logs] == [
+    assert agent.commands == [ON] * 6
+    assert [(log["log_level"], log["failure_count"], log["refused"][: len(seen)]) for log in logs] == [
         ("warning", count, seen) for count in range(1, 7)
     ]
 
     agent.answer = lambda: KEPT
     tick(protection, clock, seconds=100, is_busy=True)
-    assert agent.told == [ON] * 7
+    assert agent.commands == [ON] * 7
 
 
 def test_s7_protection_that_could_not_be_given_up_is_tried_until_it_has_expired(
@@ -206,7 +206,7 @@ def test_s7_protection_that_could_not_be_given_up_is_tried_until_it_has_expired(
     with capture_logs():
         tick(protection, clock, seconds=3_600, is_busy=False)
 
-    assert agent.told == [ON] + [OFF] * 9
+    assert agent.commands == [ON] + [OFF] * 9
 
 
 def test_s7_what_had_no_answer_may_have_been_done(agent: Agent, clock: VirtualClock) -> None:
@@ -221,13 +221,13 @@ def test_s7_what_had_no_answer_may_have_been_done(agent: Agent, clock: VirtualCl
 
     with capture_logs() as logs:
         protection.want(is_busy=True)
-    eventually(lambda: agent.told == [ON], timeout_seconds=10, describe="the agent to read what it does not answer")
+    eventually(lambda: agent.commands == [ON], timeout_seconds=10, describe="the agent to read what it does not answer")
     is_left.set()
     agent.answer = lambda: KEPT
     tick(protection, clock, seconds=10, is_busy=False)
 
-    assert [one["refused"] for one in logs] == ["TimeoutError: timed out"]
-    assert agent.told == [ON, OFF]
+    assert [log["refused"] for log in logs] == ["TimeoutError: timed out"]
+    assert agent.commands == [ON, OFF]
 
 
 @pytest.mark.parametrize(
@@ -247,7 +247,7 @@ def test_s7_an_agent_that_is_not_there_stops_nobody(clock: VirtualClock, uri: st
         protection.want(is_busy=True)
         protection.stop()
 
-    assert [one["refused"].split(":")[0] for one in logs] == [seen, seen]
+    assert [log["refused"].split(":")[0] for log in logs] == [seen, seen]
 
 
 def test_s7_without_an_agent_nothing_is_done(clock: VirtualClock) -> None:
@@ -269,4 +269,4 @@ def test_s7_a_proxy_of_the_environment_is_not_asked(
 
     Protection(agent.uri, clock).want(is_busy=True)
 
-    assert agent.told == [ON]
+    assert agent.commands == [ON]

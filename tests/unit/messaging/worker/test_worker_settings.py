@@ -13,7 +13,7 @@ IN_TIME = "what a poll brings after SIGTERM has to be worked on in time"
 
 
 @pytest.mark.parametrize(
-    ("changed", "said"),
+    ("changed", "message"),
     [
         ({"lanes": 0}, "lanes is 0, allowed is 1 or more; change --lanes"),
         ({"wait_seconds": -1}, f"wait is -1 s, allowed is 0 to 20: {IN_TIME}"),
@@ -24,12 +24,12 @@ IN_TIME = "what a poll brings after SIGTERM has to be worked on in time"
         ({"keep_inbox_seconds": float("inf")}, "keep inbox is inf s, allowed is 0 or more, and finite"),
     ],
 )
-def test_what_cannot_be_right_is_refused(changed: dict[str, float], said: str) -> None:
+def test_what_cannot_be_right_is_refused(changed: dict[str, float], message: str) -> None:
     """S1: relations too; the message says what is allowed."""
     with pytest.raises(ConfigError) as refused:
         replace(SETTINGS, **changed)  # type: ignore[arg-type]
 
-    assert str(refused.value) == said
+    assert str(refused.value) == message
 
 
 @pytest.mark.parametrize(

@@ -8,15 +8,15 @@ import pytest
 from click.testing import CliRunner, Result
 
 from sluice.errors import ConfigError
-from spark_load.cli.asking import require_meant
+from spark_load.cli.asking import require_confirmation
 from spark_load.cli.run import run
 from spark_load.profiles.profile import NamedProfile, Profile
-from spark_load.runtime.deployment import Site
+from spark_load.runtime.deployment import Deployment
 from tests.support.declaration import environment
 
 _STAGING = environment("staging")
 _QUEUES = ("sluice-staging-billing.fifo", "sluice-staging-shipping.fifo", "sluice-staging-audit.fifo")
-_SITE = Site(
+_SITE = Deployment(
     endpoint_url=None,
     region="us-east-1",
     topic_arn="arn:aws:sns:us-east-1:123456789012:sluice-staging-events.fifo",
@@ -30,18 +30,18 @@ _SITE = Site(
 _NAMED = NamedProfile("gate", Profile(messages_per_second=100, duration_seconds=1_000, group_count=500))
 
 
-def _asked(named: NamedProfile = _NAMED, *, is_terminal: bool = True, answer: str = "") -> Result:
+def _requested(named: NamedProfile = _NAMED, *, is_terminal: bool = True, answer: str = "") -> Result:
     @click.command()
-    def ask() -> None:
-        require_meant(_SITE, _STAGING, named, is_meant=False, is_terminal=is_terminal)
+    def confirm() -> None:
+        require_confirmation(_SITE, _STAGING, named, confirmed=False, is_terminal=is_terminal)
         click.echo("it runs")
 
-    return CliRunner().invoke(ask, input=answer)
+    return CliRunner().invoke(confirm, input=answer)
 
 
 def test_what_it_will_cost_is_said_and_asked() -> None:
     """Account, region, messages and dollars, with the date of the prices; yes lets it run."""
-    result = _asked(answer="y\n")
+    result = _requested(answer="y\n")
 
     assert result.exit_code == 0
     assert "gate on staging, account 123456789012, region us-east-1: 100,000 messages into 3 queue(s)" in result.stderr
@@ -53,7 +53,7 @@ def test_what_it_will_cost_is_said_and_asked() -> None:
 @pytest.mark.parametrize("answer", ["n\n", "\n", ""])
 def test_anything_but_yes_is_no(answer: str) -> None:
     """Return alone does not spend money, nor does the end of the input."""
-    result = _asked(answer=answer)
+    result = _requested(answer=answer)
 
     assert result.exit_code == 1
     assert isinstance(result.exception, SystemExit)
@@ -62,18 +62,18 @@ def test_anything_but_yes_is_no(answer: str) -> None:
 
 def test_without_a_terminal_it_is_refused() -> None:
     """A pipeline that means it says --yes; the refusal names the cost, and how."""
-    result = _asked(is_terminal=False, answer="y\n")
+    result = _requested(is_terminal=False, answer="y\n")
 
     assert isinstance(result.exception, ConfigError)
     assert "a load test of 'staging' costs about USD 0." in str(result.exception)
-    assert "add --yes if it is meant (make load … YES=1)" in str(result.exception)
+    assert "add --yes to confirm (make load … YES=1)" in str(result.exception)
 
 
 def test_a_profile_that_cannot_work_on_aws_is_refused_before_it_is_asked_for() -> None:
     """More than an SNS FIFO topic takes: nobody has to answer for that."""
     eager = replace(_NAMED, profile=replace(_NAMED.profile, messages_per_second=90_000, duration_seconds=1))
 
-    result = _asked(eager, answer="y\n")
+    result = _requested(eager, answer="y\n")
 
     assert isinstance(result.exception, ConfigError)
     assert str(result.exception).startswith("profile 'gate' cannot work on AWS: ")

@@ -8,8 +8,8 @@ from rich.console import Console
 
 from sluice.clock import VirtualClock
 from sluice.history.events import Identity
-from spark_load.cli.watching import Gauge, Watcher, line
-from spark_load.consume.live_checks import Sightings
+from spark_load.cli.watching import ProgressTable, Watcher, line
+from spark_load.consume.live_checks import LiveChecks
 from spark_load.profiles.profile import Profile
 from spark_load.runtime.coordinator import Progress
 
@@ -29,7 +29,7 @@ def _progress(published: int, billing: int, audit: int, **seen: int) -> list[Pro
 def test_a_row_says_how_far_a_queue_is_and_when_it_will_be_done() -> None:
     """1,100 messages and markers arrive of 1,200 publishes, a twelfth being repeats; the rate is the last seconds'."""
     clock = VirtualClock()
-    gauge = Gauge(_LOAD, _QUEUES, clock)
+    gauge = ProgressTable(_LOAD, _QUEUES, clock)
 
     gauge.rows(_progress(0, 0, 0))
     clock.sleep(5)
@@ -45,7 +45,7 @@ def test_a_row_says_how_far_a_queue_is_and_when_it_will_be_done() -> None:
 
 def test_of_workers_nobody_says_how_far_they_are() -> None:
     """They keep their own record; a nought would say that nothing was consumed."""
-    gauge = Gauge(replace(_LOAD, consumer="worker"), _QUEUES, VirtualClock())
+    gauge = ProgressTable(replace(_LOAD, consumer="worker"), _QUEUES, VirtualClock())
 
     _, billing, audit = rows = gauge.rows([Progress(worker="publish-0", role="publish", done=600)])
 
@@ -60,10 +60,10 @@ def test_of_workers_nobody_says_how_far_they_are() -> None:
 def test_the_rate_forgets_what_was_long_ago() -> None:
     """Nothing for eleven seconds is no rate, and nobody knows when it will be done."""
     clock = VirtualClock()
-    gauge = Gauge(_LOAD, _QUEUES, clock)
+    gauge = ProgressTable(_LOAD, _QUEUES, clock)
 
-    for at in range(30):
-        rows = gauge.rows(_progress(min(100 * at, 1_000), 0, 0))
+    for index in range(30):
+        rows = gauge.rows(_progress(min(100 * index, 1_000), 0, 0))
         clock.sleep(1)
 
     assert (rows[0].per_second, rows[0].left_seconds) == (0, None)
@@ -73,7 +73,7 @@ def test_a_queue_that_is_sent_to_directly_has_its_share_and_no_guess_of_what_wai
     """Which queue a publish went to, the publishers do not say."""
     direct = Profile(messages_per_second=10, duration_seconds=100, group_count=100, destination="queue")
 
-    _, billing, _ = Gauge(direct, _QUEUES, VirtualClock()).rows(_progress(600, 100, 100))
+    _, billing, _ = ProgressTable(direct, _QUEUES, VirtualClock()).rows(_progress(600, 100, 100))
 
     assert (billing.sent, billing.waiting, billing.expected) == (None, None, 550)
 
@@ -85,8 +85,8 @@ def test_without_a_terminal_there_is_a_line_each_ten_seconds_and_one_for_each_ph
 
     with Watcher(_LOAD, _QUEUES, clock, console) as watch:
         watch("starting Spark", [])
-        for at in range(25):
-            watch("publishing", _progress(40 * at, 30 * at, 20 * at))
+        for index in range(25):
+            watch("publishing", _progress(40 * index, 30 * index, 20 * index))
             clock.sleep(1)
         watch("draining", _progress(1_000, 900, 800, fallen_back=3))
 
@@ -126,12 +126,12 @@ def test_on_a_terminal_a_table_stays_in_its_place() -> None:
 def test_a_consumer_counts_what_looks_odd() -> None:
     """What comes again, of strangers, and behind a later message of its group; an end marker is neither."""
     progress = Progress(worker="consume-0", role="consume")
-    sightings = Sightings(progress, "r", _LOAD)
+    live_checks = LiveChecks(progress, "r", _LOAD)
 
     for group, idx, receive_count in [("a", 1, 1), ("a", 3, 1), ("a", 2, 1), ("b", 2, 1), ("a", 3, 2), ("a", -1, 1)]:
-        sightings.look(Identity(run="r", message_group_id=group, idx=idx), receive_count=receive_count)
-    sightings.look(Identity(run="other", message_group_id="a", idx=9), receive_count=1)
-    sightings.look(None, receive_count=1)
+        live_checks.look(Identity(run="r", message_group_id=group, idx=idx), receive_count=receive_count)
+    live_checks.look(Identity(run="other", message_group_id="a", idx=9), receive_count=1)
+    live_checks.look(None, receive_count=1)
 
     assert (progress.fallen_back, progress.again, progress.strangers) == (1, 1, 2)
 
@@ -147,16 +147,16 @@ def test_where_a_message_may_come_behind_a_later_one_that_is_not_odd(shape: dict
     """Two producers race for a group; a repeat outside the window is a new message."""
     load = Profile(messages_per_second=10, duration_seconds=100, group_count=100, **shape)  # type: ignore[arg-type]
     progress = Progress(worker="consume-0", role="consume")
-    sightings = Sightings(progress, "r", load)
+    live_checks = LiveChecks(progress, "r", load)
 
     for idx in (3, 2):
-        sightings.look(Identity(run="r", message_group_id="a", idx=idx), receive_count=1)
+        live_checks.look(Identity(run="r", message_group_id="a", idx=idx), receive_count=1)
 
     assert progress.fallen_back == 0
 
 
 def test_nothing_odd_is_not_mentioned() -> None:
     """A line without a word of it, rather than zeroes that look like a promise."""
-    rows = Gauge(_LOAD, _QUEUES, VirtualClock()).rows(_progress(600, 500, 0))
+    rows = ProgressTable(_LOAD, _QUEUES, VirtualClock()).rows(_progress(600, 500, 0))
 
     assert "seen so far" not in line("publishing", rows)

@@ -10,7 +10,7 @@ import pytest
 from botocore.exceptions import ReadTimeoutError
 
 from sluice.clock import NotReached
-from sluice.history.checker import Expectation, Finding, check_group, surroundings
+from sluice.history.checker import Expectation, Finding, check_group, queue_context
 from sluice.history.events import Event, Kind
 from sluice.recorder.journal import Journal, events_of, read_journal
 from sluice.recorder.recorder import Recorder
@@ -22,8 +22,8 @@ from spark_load.consume.job import Consumer
 from spark_load.consume.simulated_outcomes import messages_per_receive
 from spark_load.plan.plan import Plan
 from spark_load.profiles.profile import Profile
-from spark_load.runtime.deployment import Site
-from spark_load.runtime.task_context import Desk, Run
+from spark_load.runtime.deployment import Deployment
+from spark_load.runtime.task_context import Run, TaskContext
 
 RUN, QUEUE, DEAD, UNDELIVERED = "run-1", "billing.fifo", "billing-dlq.fifo", "billing-undelivered-dlq.fifo"
 _VISIBILITY_SECONDS, _RECEIVES_MAX = 30, 3
@@ -72,20 +72,20 @@ class _Place:
 
     simulator: _Lossy
     sqs: Any
-    at: Desk
+    context: TaskContext
     run: Run
     plan: _Fated
 
     def send(self, idx: int, group: str = "a", run: str = RUN) -> None:
         self.sqs.send_message(
-            QueueUrl=self.run.site.queue_urls[QUEUE],
+            QueueUrl=self.run.deployment.queue_urls[QUEUE],
             MessageBody=json.dumps({"run": run, "group": group, "idx": idx}),
             MessageGroupId=group,
             MessageDeduplicationId=f"{run}.{idx}",
         )
 
     def consumer(self) -> Consumer:
-        return Consumer(self.at, self.run, QUEUE)
+        return Consumer(self.context, self.run, QUEUE)
 
     def consume(self, polls: int) -> None:
         consumer = self.consumer()
@@ -97,20 +97,20 @@ class _Place:
         self.run = replace(self.run, plan=self.plan)
 
     def events(self) -> list[Event]:
-        self.at.journal.flush()
-        return events_of(read_journal(self.at.journal.path))
+        self.context.journal.flush()
+        return events_of(read_journal(self.context.journal.path))
 
-    def told(self, *kinds: Kind) -> list[tuple[str, int | None]]:
+    def recorded(self, *kinds: Kind) -> list[tuple[str, int | None]]:
         """Return (kind, idx) of what happened, in order of the answers."""
         events = [event for event in self.events() if event.kind in kinds]
-        return [(event.kind, event.idx) for event in sorted(events, key=lambda one: one.responded_at_us or 0)]
+        return [(event.kind, event.idx) for event in sorted(events, key=lambda event: event.responded_at_us or 0)]
 
     def judged(self) -> dict[str, Finding]:
         """Return what the checker says of each group."""
         of_group: dict[str | None, list[Event]] = {}
         for event in self.events():
             of_group.setdefault(event.message_group_id, []).append(event)
-        around = surroundings(of_group.pop(None))
+        around = queue_context(of_group.pop(None))
         expectation = Expectation(
             run=RUN,
             queues=(QUEUE,),
@@ -125,8 +125,8 @@ class _Place:
 
 def _fated(profile: Profile, like: _Fated | None = None) -> _Fated:
     plan = _Fated(profile, seed=1)
-    for fate in ("poison", "fails", "crashes"):
-        object.__setattr__(plan, fate, getattr(like, fate, ()))
+    for outcome_name in ("poison", "fails", "crashes"):
+        object.__setattr__(plan, outcome_name, getattr(like, outcome_name, ()))
     return plan
 
 
@@ -141,7 +141,7 @@ def place(tmp_path: Path) -> Iterator[_Place]:
     policy = json.dumps({"deadLetterTargetArn": arns[DEAD], "maxReceiveCount": _RECEIVES_MAX})
     attributes = {"FifoQueue": "true", "RedrivePolicy": policy, "VisibilityTimeout": str(_VISIBILITY_SECONDS)}
     url = sqs.create_queue(QueueName=QUEUE, Attributes=attributes)["QueueUrl"]
-    site = Site(
+    deployment = Deployment(
         endpoint_url="http://simulator.invalid",
         region="us-east-1",
         topic_arn="",
@@ -155,13 +155,15 @@ def place(tmp_path: Path) -> Iterator[_Place]:
         arns=arns | {QUEUE: _arn(sqs, url)},
     )
     plan = _fated(_PROFILE)
-    run = Run(id=RUN, folder=tmp_path, site=site, plan=plan, clock_id="c", clock_offset_us=0)
+    run = Run(id=RUN, folder=tmp_path, deployment=deployment, plan=plan, clock_id="c", clock_offset_us=0)
     common = {"run": RUN, "worker": "consume-0", "clock_id": "c"}
     with Journal(tmp_path, "consume-0", common=common, clock=simulator.clock) as journal:
-        recorder = Recorder(journal, names=site.names(), clock=simulator.clock)
+        recorder = Recorder(journal, names=deployment.names(), clock=simulator.clock)
         recorder.attach(sqs)
-        at = Desk(None, sqs, recorder, journal, run.board(simulator.clock), simulator.clock, "consume-0")
-        yield _Place(simulator, sqs, at, run, plan)
+        context = TaskContext(
+            None, sqs, recorder, journal, run.coordinator(simulator.clock), simulator.clock, "consume-0"
+        )
+        yield _Place(simulator, sqs, context, run, plan)
 
 
 def _arn(sqs: Any, url: str) -> str:
@@ -181,7 +183,7 @@ def test_what_is_handled_is_written_down_before_it_is_deleted(place: _Place) -> 
     place.consume(1)
 
     handled = [event for event in place.events() if event.kind == Kind.HANDLED]
-    assert place.told(Kind.HANDLED, Kind.DELETED) == [
+    assert place.recorded(Kind.HANDLED, Kind.DELETED) == [
         ("handled", 0),
         ("handled", 1),
         ("deleted", 0),
@@ -201,8 +203,8 @@ def test_a_message_that_fails_is_given_back_and_comes_again_before_its_successor
 
     place.consume(4)
 
-    told = place.told(Kind.RECEIVED, Kind.VISIBILITY_CHANGED, Kind.HANDLED)
-    assert told == [
+    found = place.recorded(Kind.RECEIVED, Kind.VISIBILITY_CHANGED, Kind.HANDLED)
+    assert found == [
         ("received", 0),
         ("visibility_changed", 0),
         ("received", 0),
@@ -215,7 +217,7 @@ def test_a_message_that_fails_is_given_back_and_comes_again_before_its_successor
 
 
 def test_a_crashed_consumer_holds_its_group_until_the_lease_has_run_out(place: _Place) -> None:
-    """The message is never spoken of again: another group goes on, its own waits for the visibility timeout given."""
+    """A crashed consumer neither deletes nor releases: only its group waits for the visibility timeout."""
     place.plan.crashes = (0,)
     place.profiled(crash_share=0.5, visibility_timeout_seconds=7)
     place.send(0, "a")
@@ -229,7 +231,7 @@ def test_a_crashed_consumer_holds_its_group_until_the_lease_has_run_out(place: _
         if event.kind == Kind.RECEIVED:
             received[event.idx, event.receive_count] = event.responded_at_us or 0
     waited_seconds = (received[0, 2] - received[0, 1]) / 1e6
-    assert place.told(Kind.HANDLED) == [("handled", 2), ("handled", 0), ("handled", 1)]
+    assert place.recorded(Kind.HANDLED) == [("handled", 2), ("handled", 0), ("handled", 1)]
     assert 7 <= waited_seconds < 8.5
     assert _is_sane(place)
 
@@ -242,7 +244,7 @@ def test_a_poisoned_message_ends_in_the_dlq_and_its_group_goes_on(place: _Place)
         place.send(idx)
 
     place.consume(8)
-    found = DeadLetters(place.at, place.run).read(keeps=False)
+    found = DeadLetters(place.context, place.run).read(keeps=False)
 
     counts = [(event.queue, event.idx, event.receive_count) for event in place.events() if event.kind == Kind.RECEIVED]
     assert counts == [
@@ -274,7 +276,7 @@ def test_a_receive_without_an_answer_is_asked_again_with_its_attempt_id(place: _
     (received,) = [event for event in place.events() if event.kind == Kind.RECEIVED]
     assert ids[0] == ids[1] != ids[2]
     assert received.receive_count == 1
-    assert place.told(Kind.HANDLED) == [("handled", 0)]
+    assert place.recorded(Kind.HANDLED) == [("handled", 0)]
 
 
 def test_an_attempt_id_is_used_twice_and_not_three_times(place: _Place) -> None:
@@ -306,7 +308,7 @@ def test_a_delete_that_is_refused_is_tried_again(place: _Place) -> None:
     place.simulator.advance(_VISIBILITY_SECONDS + 1)
     place.consume(1)
 
-    assert place.told(Kind.HANDLED) == [("handled", 0)]
+    assert place.recorded(Kind.HANDLED) == [("handled", 0)]
 
 
 def test_a_strangers_message_is_left_alone(place: _Place) -> None:
@@ -315,10 +317,10 @@ def test_a_strangers_message_is_left_alone(place: _Place) -> None:
 
     place.consume(2)
     place.simulator.advance(_VISIBILITY_SECONDS + 1)
-    left = place.sqs.receive_message(QueueUrl=place.run.site.queue_urls[QUEUE])["Messages"]
+    left = place.sqs.receive_message(QueueUrl=place.run.deployment.queue_urls[QUEUE])["Messages"]
 
     assert len(left) == 1
-    assert place.told(Kind.HANDLED, Kind.DELETED, Kind.VISIBILITY_CHANGED) == []
+    assert place.recorded(Kind.HANDLED, Kind.DELETED, Kind.VISIBILITY_CHANGED) == []
 
 
 @pytest.mark.parametrize(
@@ -351,38 +353,38 @@ def _poisoned(place: _Place) -> DeadLetters:
     for idx in (0, 1, 2, 3, -1):
         place.send(idx)
     place.consume(12)
-    return DeadLetters(place.at, place.run)
+    return DeadLetters(place.context, place.run)
 
 
 def test_dead_letters_are_read_moved_back_and_handled_then(place: _Place) -> None:
     """Seen in the DLQ first, so that the judge knows what a task that says only how many has moved."""
-    letters = _poisoned(place)
+    dead_letters = _poisoned(place)
 
-    found = letters.read(keeps=True)
-    place.at.board.redriven()
-    moved = letters.bring_back([queue for queue, count in found.items() if count])
+    found = dead_letters.read(keeps=True)
+    place.context.coordinator.redriven()
+    moved = dead_letters.bring_back([queue for queue, count in found.items() if count])
     place.consume(3)
-    again = letters.read(keeps=False)
-    is_empty = letters.probe()
+    again = dead_letters.read(keeps=False)
+    is_empty = dead_letters.probe()
 
     (redriven,) = [event for event in place.events() if event.kind == Kind.REDRIVEN]
     assert (found[DEAD], moved, again[DEAD], is_empty) == (2, 2, 0, True)
     assert (redriven.queue, redriven.outcome, redriven.moved_count) == (DEAD, "ok", 2)
     assert json.loads(redriven.detail or "") == {"destination": QUEUE}
-    assert place.told(Kind.HANDLED) == [("handled", 1), ("handled", 3), ("handled", 0), ("handled", 2)]
+    assert place.recorded(Kind.HANDLED) == [("handled", 1), ("handled", 3), ("handled", 0), ("handled", 2)]
     assert _is_sane(place)
 
 
 def test_from_a_dlq_that_had_nothing_nothing_is_brought_back(place: _Place) -> None:
     """A move task there would be one more the judge has to reckon with."""
-    letters = _poisoned(place)
+    dead_letters = _poisoned(place)
 
-    assert letters.bring_back([]) == 0
+    assert dead_letters.bring_back([]) == 0
     assert [event for event in place.events() if event.kind == Kind.REDRIVEN] == []
 
 
 def _lose(place: _Place) -> None:
-    place.sqs.purge_queue(QueueUrl=place.run.site.urls[QUEUE])
+    place.sqs.purge_queue(QueueUrl=place.run.deployment.urls[QUEUE])
 
 
 def _leave(place: _Place) -> None:
@@ -392,26 +394,26 @@ def _leave(place: _Place) -> None:
 @pytest.mark.parametrize(("sabotage", "shows"), [(_leave, set()), (_lose, {"F8"})])
 def test_what_a_move_task_loses_is_found(place: _Place, sabotage: Callable[[_Place], None], shows: set[str]) -> None:
     """Both queues probed empty, and the messages in neither: that is what probes and the first reading are for."""
-    letters = _poisoned(place)
-    letters.bring_back([queue for queue, count in letters.read(keeps=True).items() if count])
-    place.at.board.redriven()
+    dead_letters = _poisoned(place)
+    dead_letters.bring_back([queue for queue, count in dead_letters.read(keeps=True).items() if count])
+    place.context.coordinator.redriven()
     sabotage(place)
 
     place.consume(3)
-    letters.read(keeps=False)
-    letters.probe()
+    dead_letters.read(keeps=False)
+    dead_letters.probe()
 
     assert {violation.anomaly for violation in place.judged()["a"].violations} == shows
 
 
 def test_a_move_task_that_does_not_end_well_is_no_move(place: _Place) -> None:
     """It is on record as of unknown outcome, so nothing is judged by it, and the run hears of it."""
-    letters = _poisoned(place)
+    dead_letters = _poisoned(place)
     sabotage((place.sqs,), "ignore-move-task")
-    letters.read(keeps=True)
+    dead_letters.read(keeps=True)
 
     with pytest.raises(NotReached, match=r"the move task of billing-dlq\.fifo ended as NOT_LISTED \(no reason\)"):
-        letters.bring_back([DEAD])
+        dead_letters.bring_back([DEAD])
 
     (redriven,) = [event for event in place.events() if event.kind == Kind.REDRIVEN]
     assert (redriven.outcome, redriven.error) == ("info", "NOT_LISTED")
@@ -421,7 +423,7 @@ def test_a_queue_with_a_message_in_it_is_not_said_to_be_empty(place: _Place) -> 
     """Probes go on for a while, and then say so; what is on record is what they saw."""
     place.send(0)
 
-    assert not DeadLetters(place.at, place.run).probe()
+    assert not DeadLetters(place.context, place.run).probe()
 
     seen = {event.visible_count for event in place.events() if event.kind == Kind.PROBE and event.queue == QUEUE}
     assert seen == {1}
@@ -429,10 +431,10 @@ def test_a_queue_with_a_message_in_it_is_not_said_to_be_empty(place: _Place) -> 
 
 def test_a_strangers_dead_letter_is_left_where_it_is(place: _Place) -> None:
     """It is given back, and can be received at once by whoever it belongs to."""
-    url = place.run.site.urls[UNDELIVERED]
+    url = place.run.deployment.urls[UNDELIVERED]
     place.sqs.send_message(QueueUrl=url, MessageBody="theirs", MessageGroupId="g", MessageDeduplicationId="theirs")
 
-    found = DeadLetters(place.at, place.run).read(keeps=False)
+    found = DeadLetters(place.context, place.run).read(keeps=False)
 
     assert found == {DEAD: 0, UNDELIVERED: 0}
     assert place.sqs.receive_message(QueueUrl=url)["Messages"][0]["Body"] == "theirs"

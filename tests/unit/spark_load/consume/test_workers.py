@@ -20,13 +20,13 @@ TWO = "messages_per_second: 10\nduration_seconds: 1\ngroup_count: 1\nconsumer: w
 
 def _run(folder: Path) -> Run:
     plan = Plan(profile.parse(TWO, source="two"), 1)
-    return Run(id="r", folder=folder, site=ONE_QUEUE, plan=plan, clock_id="c", clock_offset_us=0)
+    return Run(id="r", folder=folder, deployment=ONE_QUEUE, plan=plan, clock_id="c", clock_offset_us=0)
 
 
 def test_workers_that_are_told_to_stop_before_they_begin_are_not_started(tmp_path: Path) -> None:
     """Neither the processes nor the databases they would need."""
     run = _run(tmp_path)
-    run.board(SystemClock()).stop()
+    run.coordinator(SystemClock()).stop()
 
     assert worker_processes.work(run) == {}
     assert [path.name for path in tmp_path.iterdir()] == ["board-0"]
@@ -48,9 +48,9 @@ def test_when_a_worker_cannot_be_started_those_before_it_are_stopped(
     )
     monkeypatch.setenv("SLUICE_DSN", "sqlite://")
     (tmp_path / "workers" / "billing-1.log").mkdir(parents=True)  # where the second one's words would go
-    run.board(SystemClock()).start(SystemClock().now_us())
+    run.coordinator(SystemClock()).start(SystemClock().now_us())
 
     with pytest.raises(IsADirectoryError):
         worker_processes.work(run)
 
-    assert [one.poll() for one in begun] == [-signal.SIGTERM]
+    assert [item.poll() for item in begun] == [-signal.SIGTERM]

@@ -19,7 +19,7 @@ from spark_load.history.columns import NONE, Events
 from spark_load.history.parquet_files import Piece, pieces, read, read_groups, write
 from tests.support.histories import sane
 
-_SAID = b"sluice.buckets"
+_METADATA = b"sluice.buckets"
 
 
 def _table(events: Sequence[Event]) -> pa.Table:
@@ -31,8 +31,8 @@ def _groups(names: Sequence[str]) -> list[Event]:
 
 
 def _names(parts: Sequence[Events]) -> set[str]:
-    told = [events.codes("message_group_id") for events in parts]
-    return {name for codes, names in told for code in codes if (name := names[code]) is not None}
+    decoded = [events.codes("message_group_id") for events in parts]
+    return {name for codes, names in decoded for code in codes if (name := names[code]) is not None}
 
 
 def test_whole_groups_are_in_one_bucket_of_every_file(tmp_path: Path) -> None:
@@ -45,14 +45,14 @@ def test_whole_groups_are_in_one_bucket_of_every_file(tmp_path: Path) -> None:
     found, bucket_count = pieces(tmp_path)
 
     assert bucket_count == 4
-    names = [_names([*read(one for one in found if one.bucket == bucket)]) for bucket in range(4)]
+    names = [_names([*read(piece for piece in found if piece.bucket == bucket)]) for bucket in range(4)]
     assert sorted(name for of_bucket in names for name in of_bucket) == sorted({*(f"g{n}" for n in range(40))})
     assert all(names)
-    assert sum(one.events for one in found) == len(events)
+    assert sum(piece.events for piece in found) == len(events)
     groupless = [
         sum(
             int((part.hashes("message_group_id") == 0).sum())
-            for part in read(one for one in found if one.bucket == bucket)
+            for part in read(piece for piece in found if piece.bucket == bucket)
         )
         for bucket in range(4)
     ]
@@ -66,7 +66,7 @@ def test_a_bucket_has_the_names_of_its_own_groups_only(tmp_path: Path) -> None:
     """Of many groups, else every bucket would have the names of all."""
     write([_table([Event(kind="poll", message_group_id=f"g{n}") for n in range(1000)])], tmp_path, "e", 10)
 
-    counts = [len(part.codes("message_group_id")[1]) - 1 for one in pieces(tmp_path)[0] for part in read([one])]
+    counts = [len(part.codes("message_group_id")[1]) - 1 for piece in pieces(tmp_path)[0] for part in read([piece])]
 
     assert sum(counts) == 1000
 
@@ -80,7 +80,7 @@ def test_a_column_that_says_nothing_reads_as_one_that_does(tmp_path: Path) -> No
     assert (len(events), events.numbers("idx").tolist()) == (2, [NONE, 7])
     assert events.numbers("receive_count").tolist() == [NONE, NONE]
     assert events.hashes("sqs_message_id").tolist() == events.hashes("call_id").tolist() == [0, 0]
-    assert events.told("error", str, object).tolist() == ["None", "None"]
+    assert events.decoded("error", str, object).tolist() == ["None", "None"]
     assert events.codes("queue")[1][events.codes("queue")[0][0]] == "billing"
 
 
@@ -93,15 +93,15 @@ def test_a_large_row_group_is_read_in_parts(tmp_path: Path) -> None:
         "message_group_id": names.take(pa.array([n % 1000 for n in range(count)])),
     }
     nulls = pa.nulls(count)
-    table = pa.table({one.name: columns.get(one.name, nulls).cast(one.type) for one in SCHEMA})
+    table = pa.table({field.name: columns.get(field.name, nulls).cast(field.type) for field in SCHEMA})
     pq.write_table(table, tmp_path / "e.parquet")
 
     parts = list(read(pieces(tmp_path)[0]))
 
     assert max(map(len, parts)) <= 400_000
     assert np.array_equal(np.concatenate([part.numbers("idx") for part in parts]), np.arange(count))
-    told = [[texts[code] for code in codes[:3]] for codes, texts in (part.codes("message_group_id") for part in parts)]
-    assert told[:2] == [["g0", "g1", "g2"]] * 2
+    found = [[texts[code] for code in codes[:3]] for codes, texts in (part.codes("message_group_id") for part in parts)]
+    assert found[:2] == [["g0", "g1", "g2"]] * 2
 
 
 def test_small_row_groups_are_read_together(tmp_path: Path) -> None:
@@ -117,11 +117,11 @@ def test_small_row_groups_are_read_together(tmp_path: Path) -> None:
     found, _ = pieces(tmp_path)
     (together,) = read(found)
 
-    assert [one.row_group_count for one in found] == [-(-one.events // 7) for one in found]
-    told = {name: together.codes(name) for name in ("message_group_id", "kind", "queue", "detail")}
-    rows = [tuple(texts[codes[at]] for codes, texts in told.values()) for at in range(len(together))]
+    assert [piece.row_group_count for piece in found] == [-(-piece.events // 7) for piece in found]
+    fields = {name: together.codes(name) for name in ("message_group_id", "kind", "queue", "detail")}
+    rows = [tuple(texts[codes[index]] for codes, texts in fields.values()) for index in range(len(together))]
     expected = [event for number in range(3) for event in events[number::3][::-1]]
-    assert rows == [(one.message_group_id, one.kind, one.queue, one.detail) for one in expected]
+    assert rows == [(event.message_group_id, event.kind, event.queue, event.detail) for event in expected]
 
 
 def test_row_groups_are_cut_where_as_many_as_are_read_at_a_time_end(
@@ -135,7 +135,7 @@ def test_row_groups_are_cut_where_as_many_as_are_read_at_a_time_end(
 
     found, _ = pieces(tmp_path)
 
-    assert [(one.row_group, one.row_group_count, one.events) for one in found] == [
+    assert [(piece.row_group, piece.row_group_count, piece.events) for piece in found] == [
         (0, 2, 10),
         (2, 1, 1),
         (3, 1, 25),
@@ -156,7 +156,7 @@ def test_a_history_without_one_of_its_buckets_is_refused(gone: int, tmp_path: Pa
 
 
 @pytest.mark.parametrize(
-    "said",
+    "result",
     [
         None,
         "",
@@ -178,19 +178,21 @@ def test_a_history_without_one_of_its_buckets_is_refused(gone: int, tmp_path: Pa
         {"hashed": 5},
     ],
 )
-def test_what_is_no_bucket_of_ours_is_read_as_none(said: object, tmp_path: Path) -> None:
+def test_what_is_no_bucket_of_ours_is_read_as_none(result: object, tmp_path: Path) -> None:
     """Files of others, of another way to hash, and damaged ones; and when only one file of several is."""
     write([_table(_groups(["a", "b", "c", "d"]))], tmp_path, "ours", 2)
     path = tmp_path / "ours-001.parquet"
-    ours = json.loads(pq.read_metadata(path).metadata[_SAID])
+    ours = json.loads(pq.read_metadata(path).metadata[_METADATA])
     assert (pieces(tmp_path)[1], ours["count"], ours["bucket"]) == (2, 2, 1)
     table = pq.read_table(path).replace_schema_metadata(None)
-    text = json.dumps(ours | said) if isinstance(said, dict) else json.dumps(ours) if said == "by Arrow" else said
+    text = (
+        json.dumps(ours | result) if isinstance(result, dict) else json.dumps(ours) if result == "by Arrow" else result
+    )
     alone = tmp_path / "alone"
     alone.mkdir()
-    with pq.ParquetWriter(alone / "theirs.parquet", table.schema, store_schema=said == "by Arrow") as writer:
+    with pq.ParquetWriter(alone / "theirs.parquet", table.schema, store_schema=result == "by Arrow") as writer:
         writer.write_table(table, row_group_size=-(-len(table) // 2))
-        writer.add_key_value_metadata({} if text is None else {_SAID: text})
+        writer.add_key_value_metadata({} if text is None else {_METADATA: text})
 
     assert pieces(alone) == ([Piece(str(alone / "theirs.parquet"), 0, 2, len(table), 0)], None)
 
@@ -199,7 +201,7 @@ def test_what_is_no_bucket_of_ours_is_read_as_none(said: object, tmp_path: Path)
     found, bucket_count = pieces(tmp_path)
 
     assert bucket_count is None
-    assert [one for one in found if "theirs" in one.path] == [
+    assert [piece for piece in found if "theirs" in piece.path] == [
         Piece(str(tmp_path / "theirs.parquet"), 0, 2, len(table), 0)
     ]
     assert sum(map(len, read(found))) == sum(len(pq.read_table(path)) for path in tmp_path.iterdir())
@@ -218,19 +220,19 @@ def test_a_bit_that_flipped_is_not_another_history(tmp_path: Path) -> None:
     write([_table(_groups([f"g{number}" for number in range(20)]))], tmp_path, "e", 1)
     (path,) = tmp_path.iterdir()
     whole, group = path.read_bytes(), pq.read_metadata(path).row_group(0)
-    told = [
+    names = [
         column
         for column in map(group.column, range(group.num_columns))
         if column.path_in_schema in parquet_files._READ and column.statistics.null_count < column.num_values
     ]
-    assert len(told) > 15
+    assert len(names) > 15
 
-    for column in told:
+    for column in names:
         begin = column.data_page_offset if column.dictionary_page_offset is None else column.dictionary_page_offset
         end = begin + column.total_compressed_size
-        for at in (column.data_page_offset + 1, end - 1):  # its page's type, and a value
+        for index in (column.data_page_offset + 1, end - 1):  # its page's type, and a value
             torn = bytearray(whole)
-            torn[at] ^= 1
+            torn[index] ^= 1
             path.write_bytes(torn)
             (found,), _ = pieces(tmp_path)
             with pytest.raises((OSError, pa.ArrowException)):

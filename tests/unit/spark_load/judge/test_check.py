@@ -9,9 +9,9 @@ import pytest
 from sluice.errors import ConfigError, HistoryError
 from sluice.recorder.journal import SCHEMA
 from spark_load.judge.recording import (
-    Queue,
+    RecordedQueue,
     _expectation,
-    _Told,
+    _Topology,
     check_place,
     declared_queues,
     parse_queue,
@@ -23,16 +23,16 @@ from tests.support.declaration import environment
 @pytest.mark.parametrize(
     ("text", "name", "queue"),
     [
-        ("a.fifo=30", "a.fifo", Queue(visibility_timeout_seconds=30)),
-        ("a.fifo=0:d.fifo", "a.fifo", Queue(visibility_timeout_seconds=0, dead_letter_queue="d.fifo")),
+        ("a.fifo=30", "a.fifo", RecordedQueue(visibility_timeout_seconds=30)),
+        ("a.fifo=0:d.fifo", "a.fifo", RecordedQueue(visibility_timeout_seconds=0, dead_letter_queue="d.fifo")),
         (
             "a.fifo=30:d.fifo:5",
             "a.fifo",
-            Queue(visibility_timeout_seconds=30, dead_letter_queue="d.fifo", max_receive_count=5),
+            RecordedQueue(visibility_timeout_seconds=30, dead_letter_queue="d.fifo", max_receive_count=5),
         ),
     ],
 )
-def test_a_queue_is_named_with_its_timeout(text: str, name: str, queue: Queue) -> None:
+def test_a_queue_is_named_with_its_timeout(text: str, name: str, queue: RecordedQueue) -> None:
     """Its DLQ and maxReceiveCount are optional."""
     assert parse_queue(text) == (name, queue)
 
@@ -65,18 +65,18 @@ def test_a_queue_said_otherwise_is_refused(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("texts", "said"),
+    ("texts", "message"),
     [
         (["a=30", "b=30", "a=60"], "queue 'a' is given twice, allowed is once"),
         (["a=30:d", "d=30"], "queue 'd' is the DLQ of 'a', and given as a queue of its own; leave one of the two out"),
     ],
 )
-def test_queues_that_contradict_each_other_are_refused(texts: list[str], said: str) -> None:
+def test_queues_that_contradict_each_other_are_refused(texts: list[str], message: str) -> None:
     """Which of the two is meant nobody knows."""
     with pytest.raises(ConfigError) as refused:
         parse_queues(texts)
 
-    assert str(refused.value) == said
+    assert str(refused.value) == message
 
 
 def test_a_declared_environment_knows_its_queues() -> None:
@@ -93,16 +93,16 @@ def test_what_could_not_be_delivered_is_no_queue_of_its_own() -> None:
     """It was looked into, as the load test does; it is where the declaration says."""
     queues = declared_queues(environment("local"))
     looked_into = [*queues, "sluice-local-billing-undelivered-dlq.fifo"]
-    told = _Told(run="r", recorders=[], is_whole=True, queues=looked_into, is_planned=False, one_group_in=1)
+    found = _Topology(run="r", recorders=[], is_whole=True, queues=looked_into, is_planned=False, one_group_in=1)
 
-    expectation = _expectation(told, queues, has_other_producers=False)
+    expectation = _expectation(found, queues, has_other_producers=False)
 
     assert expectation.queues == tuple(queues)
     assert expectation.subscription_dead_letter_queues["sluice-local-billing.fifo"] == looked_into[-1]
 
 
 @pytest.mark.parametrize(
-    ("name", "type_", "said"),
+    ("name", "type_", "message"),
     [
         ("idx", pa.string(), "idx in part.parquet is BYTE_ARRAY (String), allowed is INT64"),
         ("kind", pa.int64(), "kind in part.parquet is INT64, allowed is BYTE_ARRAY (String)"),
@@ -111,7 +111,7 @@ def test_what_could_not_be_delivered_is_no_queue_of_its_own() -> None:
     ],
 )
 def test_a_column_of_another_type_is_named_before_spark_starts(
-    tmp_path: Path, name: str, type_: pa.DataType, said: str
+    tmp_path: Path, name: str, type_: pa.DataType, message: str
 ) -> None:
     """With the type it has and the one it has to have, of whichever of the files it is."""
     other = SCHEMA.set(SCHEMA.get_field_index(name), pa.field(name, type_))
@@ -121,7 +121,7 @@ def test_a_column_of_another_type_is_named_before_spark_starts(
     with pytest.raises(HistoryError) as refused:
         check_place(tmp_path)
 
-    assert str(refused.value) == f"{tmp_path} is no history of Sluice: {said}; write it as that"
+    assert str(refused.value) == f"{tmp_path} is not a history of Sluice: {message}; write it as that"
 
 
 def test_text_is_text_however_arrow_holds_it(tmp_path: Path) -> None:
@@ -138,13 +138,13 @@ def test_where_there_is_no_history_is_said_before_spark_starts(tmp_path: Path) -
     file = tmp_path / "notes.txt"
     file.touch()
 
-    def said(place: Path) -> str:
+    def found(place: Path) -> str:
         with pytest.raises(HistoryError) as refused:
             check_place(place)
         return str(refused.value)
 
-    assert said(tmp_path / "gone") == f"{tmp_path}/gone is not there, allowed is a history's folder"
-    assert said(file) == f"{file} is a file, allowed is a history's folder"
-    assert said(tmp_path) == (
+    assert found(tmp_path / "gone") == f"{tmp_path}/gone is not there, allowed is a history's folder"
+    assert found(file) == f"{file} is a file, allowed is a history's folder"
+    assert found(tmp_path) == (
         f"{tmp_path} holds no history, allowed are journals (*.arrows) or Parquet; name another folder"
     )

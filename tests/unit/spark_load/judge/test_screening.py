@@ -19,7 +19,7 @@ from spark_load.history.parquet_files import pieces, read
 from spark_load.judge.counts import count, facts
 from spark_load.judge.measures import _rounded, joined, measures, nothing
 from spark_load.judge.screening.buckets import Rows, cleared, group_names
-from spark_load.judge.screening.encode import narrow
+from spark_load.judge.screening.encode import encode_events
 from tests.support.histories import EXPECTATION, full, published, received
 
 _random = np.random.default_rng(5)
@@ -34,10 +34,10 @@ def _seen(events: Sequence[Event], expectation: Expectation = EXPECTATION) -> di
     return _cleared(Events(_table(events)), expectation)[1]
 
 
-def _cleared(told: Events, expectation: Expectation = EXPECTATION) -> tuple[pa.Table, dict[str, Any]]:
+def _cleared(events: Events, expectation: Expectation = EXPECTATION) -> tuple[pa.Table, dict[str, Any]]:
     rows = Rows()
-    rows.add(narrow(told, expectation))
-    return cleared(rows, group_names(told), expectation)
+    rows.add(encode_events(events, expectation))
+    return cleared(rows, group_names(events), expectation)
 
 
 def _measured(*parts: Sequence[Event]) -> dict[str, Any]:
@@ -90,7 +90,7 @@ def test_a_million_texts_have_a_million_hashes() -> None:
     ],
 )
 def test_a_sequence_number_is_compared_by_its_last_digits(text: str | None, low: int) -> None:
-    """18 digits are a number, the others a hash; what has not 39 digits is no number; the first column comes first."""
+    """18 digits are a number, the others a hash; other lengths are not numbers; the first column comes first."""
     events = Events(pa.table({"one": pa.array([text, None]), "other": pa.array([None, _NUMBER])}))
 
     lows, highs = events.sequence_numbers("one", "other")
@@ -114,8 +114,8 @@ def test_equal_values_have_one_number() -> None:
 def test_the_order_of_events_and_chunks_does_not_matter() -> None:
     """Shuffled rows in many chunks see what sorted ones see."""
     events = full()
-    shuffled = [events[at] for at in _random.permutation(len(events))]
-    chunks = pa.concat_tables([_table(shuffled[at : at + 3]) for at in range(0, len(shuffled), 3)])
+    shuffled = [events[index] for index in _random.permutation(len(events))]
+    chunks = pa.concat_tables([_table(shuffled[index : index + 3]) for index in range(0, len(shuffled), 3)])
 
     maybe, seen = _cleared(Events(chunks))
 
@@ -127,13 +127,15 @@ def test_the_order_of_events_and_chunks_does_not_matter() -> None:
 def test_how_a_file_holds_its_texts_does_not_matter(type_: pa.DataType, tmp_path: Path) -> None:
     """What pandas and others write reads as what Spark writes."""
     table = _table(full())
-    other = table.cast(pa.schema([(one.name, type_ if one.type == pa.string() else one.type) for one in table.schema]))
+    other = table.cast(
+        pa.schema([(field.name, type_ if field.type == pa.string() else field.type) for field in table.schema])
+    )
     pq.write_table(other, tmp_path / "events.parquet")
 
     (events,) = read(pieces(tmp_path)[0])
-    rows = narrow(events, EXPECTATION)
+    rows = encode_events(events, EXPECTATION)
 
-    assert rows.equals(narrow(Events(table), EXPECTATION))
+    assert rows.equals(encode_events(Events(table), EXPECTATION))
 
 
 def test_what_came_twice_is_not_behind_itself() -> None:
@@ -151,7 +153,10 @@ def test_measures_by_hand() -> None:
         published(1, 30, took_ms=9, intended_at_us=10_000),
         published(2, 40, phase="warm_up"),
         published(-1, 50),
-        *(received("billing", idx, at) for idx, at in ((0, 100), (1, 120), (1, 150), (2, 160), (-1, 180))),
+        *(
+            received("billing", idx, received_ms)
+            for idx, received_ms in ((0, 100), (1, 120), (1, 150), (2, 160), (-1, 180))
+        ),
         received("shipping", 0, 200),
     ]
 
@@ -247,7 +252,7 @@ def test_publishing_began_with_the_first_measured_message() -> None:
 @pytest.mark.parametrize("kinds", [("opened", "closed"), ("closed", "opened")])
 def test_a_recorder_has_finished_whatever_is_counted_first(kinds: tuple[str, str]) -> None:
     """Its first and its last event may be in different files."""
-    parts = [count(Events(_table([Event(kind=one, worker="one", task_attempt=0)])), EXPECTATION) for one in kinds]
+    parts = [count(Events(_table([Event(kind=kind, worker="one", task_attempt=0)])), EXPECTATION) for kind in kinds]
 
     assert facts(pa.concat_tables(parts), EXPECTATION).recorded == {"one": {0: True}}
 
@@ -285,7 +290,7 @@ def test_events_are_counted_by_hand() -> None:
     foreign = received("billing", 9, 300, message_run="another")
     events = [*full(), *polls, *frames, failed, foreign]
 
-    parts = [count(Events(_table(events[at::2])), EXPECTATION) for at in range(2)]
+    parts = [count(Events(_table(events[index::2])), EXPECTATION) for index in range(2)]
     found = facts(pa.concat_tables(parts), EXPECTATION)
 
     assert found.recorded == {"one": {0: False, 1: True}, "two": {0: False}}

@@ -4,7 +4,7 @@ import pytest
 
 from sluice.history.checker.verdict import Violation
 from spark_load.folder.series_schema import BINS_MAX
-from spark_load.judge.series import GROUPS_MAX, _told_groups, bin_width_us, rank_table, waiting
+from spark_load.judge.series import GROUPS_MAX, _shown_groups, bin_width_us, rank_table, waiting
 from tests.support.histories import published
 
 
@@ -27,7 +27,7 @@ def test_groups_are_ranked_by_size() -> None:
 
 
 def _found(anomaly: str, group: str, *at_ms: int) -> Violation:
-    witness = tuple(published(0, at, message_group_id=group) for at in at_ms)
+    witness = tuple(published(0, published_ms, message_group_id=group) for published_ms in at_ms)
     return Violation(anomaly=anomaly, message_group_id=group, queue=None, idxs=(0,), sentence="", witness=witness)
 
 
@@ -35,7 +35,7 @@ def test_a_timeline_spans_all_that_was_found_in_its_group() -> None:
     """From the first call of a witness to the last answer, which takes 5 ms here."""
     found = [_found("A1", "g", 100), _found("B1", "g", 50, 70), _found("C1", "g", 120)]
 
-    assert _told_groups(found) == {"g": (50_000, 125_000)}
+    assert _shown_groups(found) == {"g": (50_000, 125_000)}
 
 
 def test_every_anomaly_is_told_of_before_one_is_told_of_twice() -> None:
@@ -43,10 +43,10 @@ def test_every_anomaly_is_told_of_before_one_is_told_of_twice() -> None:
     many = [_found("A1", f"a{number}", 10) for number in range(GROUPS_MAX + 1)]
     found = [*many, _found("B1", "b", 10), _found("A1", "a0", 90)]
 
-    told = _told_groups(found)
+    groups = _shown_groups(found)
 
-    assert list(told) == ["a0", "b", *(f"a{number}" for number in range(1, GROUPS_MAX - 1))]
-    assert told["a0"] == (10_000, 95_000)
+    assert list(groups) == ["a0", "b", *(f"a{number}" for number in range(1, GROUPS_MAX - 1))]
+    assert groups["a0"] == (10_000, 95_000)
 
 
 def test_what_waits_is_never_less_than_nothing() -> None:

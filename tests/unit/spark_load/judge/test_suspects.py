@@ -15,13 +15,13 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis import strategies as st
 
-from sluice.history.checker import Activity, Expectation, Finding, Surroundings, check_group
+from sluice.history.checker import Activity, Expectation, Finding, QueueContext, check_group
 from sluice.history.events import Event, Kind, settle
 from sluice.recorder.journal import SCHEMA
 from spark_load.history.columns import Events
 from spark_load.judge.screening import suspects as under_test
 from spark_load.judge.screening.buckets import Rows, cleared, group_names, suspects
-from spark_load.judge.screening.encode import narrow
+from spark_load.judge.screening.encode import encode_events
 from tests.support.anomalies import CASES
 from tests.support.histories import EXPECTATION, deleted, full, handled, published, received, sane
 
@@ -37,8 +37,8 @@ _STRICT = replace(
     stuck_seconds_max=20,
 )
 _NOTHING = Finding(violations=(), unknowns=())
-_NOTHING_AROUND = Surroundings()
-_BUSY = Surroundings(
+_NOTHING_AROUND = QueueContext()
+_BUSY = QueueContext(
     activity={
         "billing": [
             Activity(second=second, served_count=4, empty_count=second % 2, answered_by_us=second * 1_000_000 + 900_000)
@@ -50,21 +50,21 @@ _BUSY = Surroundings(
 type Mutation = Callable[[list[Event]], list[Event]]
 
 
-def _at(events: list[Event], position: int) -> int:
+def _position_of(events: list[Event], position: int) -> int:
     return position % len(events)
 
 
 def _drop(events: list[Event], position: int) -> list[Event]:
-    return [e for number, e in enumerate(events) if number != _at(events, position)]
+    return [e for number, e in enumerate(events) if number != _position_of(events, position)]
 
 
 def _change(events: list[Event], position: int, **changes: object) -> list[Event]:
-    at = _at(events, position)
-    return [replace(e, **changes) if number == at else e for number, e in enumerate(events)]  # type: ignore[arg-type]
+    index = _position_of(events, position)
+    return [replace(e, **changes) if number == index else e for number, e in enumerate(events)]  # type: ignore[arg-type]
 
 
 def _move(events: list[Event], position: int, by_ms: int) -> list[Event]:
-    event = events[_at(events, position)]
+    event = events[_position_of(events, position)]
     moved = {
         name: value + by_ms * 1_000
         for name in ("invoked_at_us", "responded_at_us")
@@ -74,7 +74,7 @@ def _move(events: list[Event], position: int, by_ms: int) -> list[Event]:
 
 
 def _again(events: list[Event], position: int, by_ms: int, **changes: object) -> list[Event]:
-    event = replace(events[_at(events, position)], call_id=f"again/{position}/{by_ms}", **changes)  # type: ignore[arg-type]
+    event = replace(events[_position_of(events, position)], call_id=f"again/{position}/{by_ms}", **changes)  # type: ignore[arg-type]
     return _move([*events, event], len(events), by_ms)
 
 
@@ -138,16 +138,16 @@ _VALUES: dict[str, st.SearchStrategy[object]] = {
 
 def _changes() -> st.SearchStrategy[Mutation]:
     fields = st.sampled_from(sorted(_VALUES)).flatmap(lambda name: st.tuples(st.just(name), _VALUES[name]))
-    return st.builds(lambda at, to: lambda events: _change(events, at, **{to[0]: to[1]}), _POSITION, fields)
+    return st.builds(lambda index, to: lambda events: _change(events, index, **{to[0]: to[1]}), _POSITION, fields)
 
 
 _MUTATION: st.SearchStrategy[Mutation] = st.one_of(
-    st.builds(lambda at: lambda events: _drop(events, at), _POSITION),
-    st.builds(lambda at, ms: lambda events: _move(events, at, ms), _POSITION, _MS),
-    st.builds(lambda at, ms: lambda events: _again(events, at, ms), _POSITION, _MS),
-    st.builds(lambda at, ms: lambda events: _again(events, at, ms, sqs_message_id="copy"), _POSITION, _MS),
-    st.builds(lambda at: lambda events: _same_call(events, at), _POSITION),
-    st.builds(lambda at: lambda events: _into_call(events, at), _POSITION),
+    st.builds(lambda index: lambda events: _drop(events, index), _POSITION),
+    st.builds(lambda index, ms: lambda events: _move(events, index, ms), _POSITION, _MS),
+    st.builds(lambda index, ms: lambda events: _again(events, index, ms), _POSITION, _MS),
+    st.builds(lambda index, ms: lambda events: _again(events, index, ms, sqs_message_id="copy"), _POSITION, _MS),
+    st.builds(lambda index: lambda events: _same_call(events, index), _POSITION),
+    st.builds(lambda index: lambda events: _into_call(events, index), _POSITION),
     _changes(),
 )
 
@@ -162,14 +162,14 @@ class Question:
 
     groups: Mapping[str, Sequence[Event]]
     expectation: Expectation = EXPECTATION
-    around: Surroundings = _NOTHING_AROUND
+    around: QueueContext = _NOTHING_AROUND
 
     def suspect(self) -> set[str]:
         """Return the names of those that are."""
         events = [event for name, events in self.groups.items() for event in _in_group(events, name)]
         table = pa.Table.from_pylist([asdict(event) for event in events], schema=SCHEMA)
         rows = Rows()
-        rows.add(narrow(Events(table), self.expectation))
+        rows.add(encode_events(Events(table), self.expectation))
         maybe, _ = cleared(rows, group_names(Events(table)), self.expectation)
         return set(suspects(maybe, self.around.activity, self.expectation))
 
@@ -221,8 +221,8 @@ def test_every_hand_written_anomaly_is_suspect_and_sane_groups_are_not() -> None
     """All histories of the checker's own tests, with what each expects and what is around it; none without any."""
     questions = [
         *(
-            Question(groups={one.anomaly: one.events}, expectation=one.expectation, around=one.around)
-            for one in CASES.values()
+            Question(groups={case.anomaly: case.events}, expectation=case.expectation, around=case.around)
+            for case in CASES.values()
         ),
         Question(groups={"sane": sane(), "full": full(), "sane again": sane()}),
         Question(groups={"full, strictly": full()}, expectation=_STRICT, around=_BUSY),
@@ -241,15 +241,17 @@ def test_a_wait_is_noticed_in_the_last_of_many_queues(queue_count: int) -> None:
     queues = tuple(f"q{number}" for number in range(queue_count))
     receive = received(queues[-1], 0, 20_000, sent_at_us=0)
     events = [published(0, 0, queue=queues[-1]), receive, deleted(receive, 20_100)]
-    seconds = [Activity(second=at, served_count=0, empty_count=1, answered_by_us=at * 1_000_000) for at in range(19)]
+    seconds = [
+        Activity(second=index, served_count=0, empty_count=1, answered_by_us=index * 1_000_000) for index in range(19)
+    ]
     expectation = replace(EXPECTATION, queues=queues, visibility_timeout_seconds=dict.fromkeys(queues, 30))
 
     waited = Question(
-        groups={"waited": events}, expectation=expectation, around=Surroundings(activity={queues[-1]: seconds})
+        groups={"waited": events}, expectation=expectation, around=QueueContext(activity={queues[-1]: seconds})
     )
 
     assert waited.suspect() == {"waited"}
-    assert replace(waited, around=Surroundings(activity={queues[0]: seconds})).suspect() == set()
+    assert replace(waited, around=QueueContext(activity={queues[0]: seconds})).suspect() == set()
 
 
 def _long_polls() -> list[Event]:
@@ -289,8 +291,8 @@ _BLINDED = {"_is_off": "E1", "_is_received_off": "C1", "_is_published_off": "C7"
 def test_without_one_of_its_passes_an_anomaly_is_cleared(monkeypatch: pytest.MonkeyPatch) -> None:
     """A broken pass lets a violated group through: each pass is needed, and the property can fail."""
 
-    def blind(looked_at: Any, *_: object) -> np.ndarray:
-        return np.zeros_like(looked_at["is_odd"] if isinstance(looked_at, dict) else looked_at.is_second)
+    def blind(checked: Any, *_: object) -> np.ndarray:
+        return np.zeros_like(checked["is_odd"] if isinstance(checked, dict) else checked.is_second)
 
     for name, anomaly in _BLINDED.items():
         with monkeypatch.context() as patch:

@@ -55,8 +55,8 @@ class _Row(NamedTuple):
 
 
 def _rows(plan: Plan, numbers: list[int] | None = None) -> list[_Row]:
-    asked = np.arange(plan.row_count) if numbers is None else np.array(numbers)
-    return [_Row(**row) for row in plan.batch(asked).to_pylist()]
+    requested = np.arange(plan.row_count) if numbers is None else np.array(numbers)
+    return [_Row(**row) for row in plan.batch(requested).to_pylist()]
 
 
 def _body(plan: Plan, row: _Row, run: str = "r") -> str:
@@ -257,10 +257,12 @@ def test_a_message_has_one_fate() -> None:
     )
     plan = Plan(profile, seed=3)
 
-    fates = [(plan.is_poison(idx), plan.fails_first(idx), plan.crashes_first(idx)) for idx in range(1_000, 11_000)]
+    outcomes = [(plan.is_poison(idx), plan.fails_first(idx), plan.crashes_first(idx)) for idx in range(1_000, 11_000)]
 
-    assert max(map(sum, fates)) == 1
-    assert [sum(fate) / 10_000 for fate in zip(*fates, strict=True)] == pytest.approx([0.1, 0.2, 0.3], abs=0.02)
+    assert max(map(sum, outcomes)) == 1
+    assert [sum(outcome) / 10_000 for outcome in zip(*outcomes, strict=True)] == pytest.approx(
+        [0.1, 0.2, 0.3], abs=0.02
+    )
     never = [*range(-5, 0), *range(1_000)]
     assert not any(plan.is_poison(idx) or plan.fails_first(idx) or plan.crashes_first(idx) for idx in never)
 
@@ -271,17 +273,17 @@ def test_a_body_is_the_json_of_its_identity_and_payload() -> None:
 
     for row in _rows(plan):
         group, end, payload = f"g00000{row.group_number}", row.idx < 0, plan.payload(row.idx)
-        said = {"run": 'a "run"', "group": group, "idx": row.idx, "end": end, "payload": payload}
-        assert _body(plan, row, 'a "run"') == json.dumps(said, separators=(",", ":"))
+        found = {"run": 'a "run"', "group": group, "idx": row.idx, "end": end, "payload": payload}
+        assert _body(plan, row, 'a "run"') == json.dumps(found, separators=(",", ":"))
     assert set("".join(plan.payload(idx) for idx in range(3))) <= set(string.ascii_letters + string.digits + "-_")
 
 
 def test_payloads_differ_between_messages_and_between_seeds() -> None:
     """65,536 messages in a row have as many payloads, and those of another seed are none of them."""
     profile = Profile(messages_per_second=1, duration_seconds=3, group_count=2, payload_bytes=32)
-    one, other = Plan(profile, seed=1), Plan(profile, seed=2)
+    plan, other = Plan(profile, seed=1), Plan(profile, seed=2)
 
-    payloads = {one.payload(idx) for idx in range(65_536)}
+    payloads = {plan.payload(idx) for idx in range(65_536)}
 
     assert len(payloads) == 65_536
     assert payloads.isdisjoint(other.payload(idx) for idx in range(100))

@@ -283,18 +283,18 @@ def test_the_command_says_it_as_json() -> None:
     """What the estimate holds, what it assumes, and when the prices were read."""
     ran = CliRunner().invoke(plan_command, ["tiny", "--json"])
 
-    said = json.loads(ran.stdout)
+    printed = json.loads(ran.stdout)
     assert ran.exit_code == 0
-    assert {name: said[name] for name in ("profile", "environment", "target", "queue_count", "message_count")} == {
+    assert {name: printed[name] for name in ("profile", "environment", "target", "queue_count", "message_count")} == {
         "profile": "tiny",
         "environment": "local",
         "target": "localstack",
         "queue_count": 3,
         "message_count": 320,
     }
-    assert said["price_date"] == "2026-11-21"
-    assert said["cost_usd"] == pytest.approx(sum(said["cost"].values()))
-    assert len(said["assumptions"]) == 4
+    assert printed["price_date"] == "2026-11-21"
+    assert printed["cost_usd"] == pytest.approx(sum(printed["cost"].values()))
+    assert len(printed["assumptions"]) == 4
 
 
 @pytest.mark.parametrize(("environment", "when"), [("local", "on average"), ("prod", "at the peak")])
@@ -333,4 +333,4 @@ def test_the_list_names_every_profile_and_what_it_shows() -> None:
 
     lines = {line.split()[0]: line for line in ran.stdout.splitlines()[1:]}
     assert sorted(lines) == profiles.names()
-    assert all(said in line for name, line in lines.items() for said in profiles.about(name))
+    assert all(found in line for name, line in lines.items() for found in profiles.about(name))

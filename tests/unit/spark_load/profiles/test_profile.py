@@ -153,9 +153,9 @@ STEP = "group_count: 2\nphases:\n- {duration_seconds: 1, messages_per_second: 10
             "late_duplicate_after_seconds is 300 (line 4): Input should be greater than or equal to 360",
         ),
         (GOOD + "destination: bucket\n", "destination is 'bucket' (line 4): Input should be 'topic' or 'queue'"),
-        (GOOD + "rate: 5\n", "rate (line 4) is no field of a profile"),
-        (GOOD + "group_skwe: 1\n", "group_skwe (line 4) is no field of a profile; did you mean group_skew?"),
-        (GOOD + "group_count: 3\n", "group_count is said twice (lines 3 and 4); remove one"),
+        (GOOD + "rate: 5\n", "rate (line 4) is not a field of a profile"),
+        (GOOD + "group_skwe: 1\n", "group_skwe (line 4) is not a field of a profile; did you mean group_skew?"),
+        (GOOD + "group_count: 3\n", "group_count is given twice (lines 3 and 4); remove one"),
         (
             "group_count: 1\n",
             "messages_per_second and duration_seconds are missing:"
@@ -265,13 +265,13 @@ def test_a_profile_that_cannot_be_is_refused_in_one_line(text: str, message: str
         ),
         (
             "a: [1\nb: 2",
-            "profile 'p' is no YAML (line 2: expected ',' or ']', but got ':'); see spark_load/profiles/smoke.yaml",
+            "profile 'p' is not YAML (line 2: expected ',' or ']', but got ':'); see spark_load/profiles/smoke.yaml",
         ),
-        ("a: \x07", "profile 'p' is no YAML; see spark_load/profiles/smoke.yaml"),
-        ("group_count: " + "9" * 5_000, "profile 'p' is no YAML; see spark_load/profiles/smoke.yaml"),
+        ("a: \x07", "profile 'p' is not YAML; see spark_load/profiles/smoke.yaml"),
+        ("group_count: " + "9" * 5_000, "profile 'p' is not YAML; see spark_load/profiles/smoke.yaml"),
         (
             "a: 1\n---\nb: 2\n",
-            "profile 'p' is no YAML (line 2: but found another document); see spark_load/profiles/smoke.yaml",
+            "profile 'p' is not YAML (line 2: but found another document); see spark_load/profiles/smoke.yaml",
         ),
     ],
 )

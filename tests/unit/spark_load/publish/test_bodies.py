@@ -29,9 +29,9 @@ def test_the_worker_reads_what_the_load_test_writes() -> None:
 def test_each_group_counts_from_one_and_a_repeat_has_the_number_of_its_message() -> None:
     """No holes, in the order in which bodies are asked for; the end marker has the last number, and is one."""
     envelopes = Envelopes(_PLAN, _RUN)
-    asked = [(3, 0), (4, 1), (9, 0), (3, 0), (-1, 0)]
+    numbered = [(3, 0), (4, 1), (9, 0), (3, 0), (-1, 0)]
 
-    bodies = [_body(envelopes, idx, group) for idx, group in asked]
+    bodies = [_body(envelopes, idx, group) for idx, group in numbered]
 
     found = [identity_of(body=body, deduplication_id=None, message_group_id=None) for body in bodies]
     assert found == [
@@ -41,7 +41,7 @@ def test_each_group_counts_from_one_and_a_repeat_has_the_number_of_its_message()
         Identity(run=_RUN, message_group_id="g000000", idx=1),
         Identity(run=_RUN, message_group_id="g000000", idx=-3),
     ]
-    assert [envelopes.number(idx, group) for idx, group in asked] == [1, 1, 2, 1, -3]
+    assert [envelopes.number(idx, group) for idx, group in numbered] == [1, 1, 2, 1, -3]
     assert bodies[3] == bodies[0]
 
 

@@ -14,10 +14,10 @@ from sluice.clock import VirtualClock
 from spark_load.history.error_codes import is_throttled
 from spark_load.plan.plan import Plan
 from spark_load.profiles.profile import Profile
-from spark_load.publish.pacing import Pace, Trouble
+from spark_load.publish.pacing import Pace, RetryPolicy
 from spark_load.publish.publisher import Publisher
 from spark_load.publish.transport import Answer, Call
-from spark_load.runtime.coordinator import Board, Progress
+from spark_load.runtime.coordinator import Progress, RunCoordinator
 
 SECOND = 1_000_000
 _ROWS_A_BATCH = 7
@@ -35,9 +35,9 @@ class Service:
     clock: VirtualClock
     latency_seconds: float = 0.01
     slots: int = 8
-    fails: Callable[[int, float], str | None] = lambda _idx, _at: None
+    fails: Callable[[int, float], str | None] = lambda _idx, _now: None
     stalled: tuple[float, float] = (0, 0)
-    asked: list[tuple[float, Call]] = field(default_factory=list)
+    calls: list[tuple[float, Call]] = field(default_factory=list)
     answered: list[tuple[float, Answer]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -53,9 +53,9 @@ class Service:
         assert 0 < len(calls) <= self.room
         for call in calls:
             now = self.clock.monotonic()
-            self.asked.append((now, call))
-            codes = {at: self.fails(one.idx, now) for at, one in enumerate(call.messages)}
-            errors = {at: code for at, code in codes.items() if code is not None}
+            self.calls.append((now, call))
+            codes = {index: self.fails(message.idx, now) for index, message in enumerate(call.messages)}
+            errors = {index: code for index, code in codes.items() if code is not None}
             ready = now + self.latency_seconds
             since, until = self.stalled
             self._on_their_way.append((max(ready, until) if since <= now < until else ready, Answer(call, errors)))
@@ -63,10 +63,10 @@ class Service:
     def answers(self, wait_seconds: float) -> Sequence[Answer]:
         """Let time pass until the first answer."""
         now = self.clock.monotonic()
-        first = min((at for at, _ in self._on_their_way), default=now + wait_seconds)
+        first = min((due for due, _ in self._on_their_way), default=now + wait_seconds)
         self.clock.sleep(min(wait_seconds, first - now))
-        came = [one for one in self._on_their_way if one[0] <= self.clock.monotonic() + 1e-9]
-        self._on_their_way = [one for one in self._on_their_way if one not in came]
+        came = [item for item in self._on_their_way if item[0] <= self.clock.monotonic() + 1e-9]
+        self._on_their_way = [item for item in self._on_their_way if item not in came]
         self.answered += came
         return [answer for _, answer in came]
 
@@ -75,15 +75,19 @@ class Service:
 
     def sent(self) -> list[tuple[float, int, float]]:
         """Return instant, idx and intended instant of everything asked."""
-        return [(at, one.idx, one.intended_at_us / SECOND) for at, call in self.asked for one in call.messages]
+        return [
+            (sent_at, message.idx, message.intended_at_us / SECOND)
+            for sent_at, call in self.calls
+            for message in call.messages
+        ]
 
 
 def _published(tmp_path: Path, clock: VirtualClock, service: Service, **profile: Any) -> Progress:
     given = {"messages_per_second": 100, "duration_seconds": 5, "group_count": 20, "payload_bytes": 10} | profile
     plan = Plan(Profile(**given), 3)
-    board = Board(tmp_path, clock)
-    board.start(0)
-    board.measure(0)
+    coordinator = RunCoordinator(tmp_path, clock)
+    coordinator.start(0)
+    coordinator.measure(0)
     straight = given.get("destination") == "queue"
     rows = plan.batch(np.arange(plan.row_count)).sort_by([("offset_us", "ascending"), ("idx", "ascending")])
     publisher = Publisher(
@@ -91,11 +95,11 @@ def _published(tmp_path: Path, clock: VirtualClock, service: Service, **profile:
         run="r",
         addresses=["q0", "q1", "q2"] if straight else ["topic"],
         transport=service,
-        board=board,
+        coordinator=coordinator,
         clock=clock,
         name="publish-0",
     )
-    return publisher.publish(rows.slice(at, _ROWS_A_BATCH) for at in range(0, len(rows), _ROWS_A_BATCH))
+    return publisher.publish(rows.slice(index, _ROWS_A_BATCH) for index in range(0, len(rows), _ROWS_A_BATCH))
 
 
 def test_every_message_goes_once_at_its_time(tmp_path: Path) -> None:
@@ -107,8 +111,8 @@ def test_every_message_goes_once_at_its_time(tmp_path: Path) -> None:
 
     assert (progress.done, progress.abandoned, progress.failed, progress.throttled) == (520, 0, 0, 0)
     assert sorted(idx for _, idx, _ in service.sent()) == list(range(-20, 500))
-    assert all(0 <= at - intended < 0.1 for at, _, intended in service.sent())
-    first = next(one for _, call in service.asked for one in call.messages if one.idx == 7)
+    assert all(0 <= sent_at - intended < 0.1 for sent_at, _, intended in service.sent())
+    first = next(message for _, call in service.calls for message in call.messages if message.idx == 7)
     assert (first.deduplication_id, first.phase, first.intended_at_us) == ("r.7", "measure", 70_000)
 
 
@@ -120,15 +124,15 @@ def test_a_group_has_one_call_on_its_way_and_goes_in_order(tmp_path: Path) -> No
     _published(tmp_path, clock, service, group_count=4)
 
     for group in range(4):
-        asked = [
-            (at, one.idx)
-            for at, call in service.asked
-            for one in call.messages
-            if one.message_group_id == f"g{group:06d}"
+        requested = [
+            (sent_at, message.idx)
+            for sent_at, call in service.calls
+            for message in call.messages
+            if message.message_group_id == f"g{group:06d}"
         ]
-        assert [idx for _, idx in asked[:-1]] == sorted(idx for _, idx in asked[:-1])
-        assert asked[-1][1] == -1 - group
-        assert all(later - earlier >= 0.3 - 1e-6 for (earlier, _), (later, _) in pairwise(asked))
+        assert [idx for _, idx in requested[:-1]] == sorted(idx for _, idx in requested[:-1])
+        assert requested[-1][1] == -1 - group
+        assert all(later - earlier >= 0.3 - 1e-6 for (earlier, _), (later, _) in pairwise(requested))
 
 
 def test_straight_to_the_queues_a_call_has_one_address(tmp_path: Path) -> None:
@@ -138,7 +142,9 @@ def test_straight_to_the_queues_a_call_has_one_address(tmp_path: Path) -> None:
 
     _published(tmp_path, clock, service, destination="queue", publish_linger_seconds=0.1)
 
-    where = {(call.address, int(one.message_group_id[1:]) % 3) for _, call in service.asked for one in call.messages}
+    where = {
+        (call.address, int(message.message_group_id[1:]) % 3) for _, call in service.calls for message in call.messages
+    }
     assert where == {("q0", 0), ("q1", 1), ("q2", 2)}
 
 
@@ -149,8 +155,8 @@ def test_a_call_may_hold_a_group_twice_only_where_asked_for(tmp_path: Path) -> N
         clock = VirtualClock()
         service = Service(clock, latency_seconds=0.2)
         _published(tmp_path / str(len(profile)), clock, service, group_count=2, **profile)
-        calls = [[one.idx for one in call.messages] for _, call in service.asked]
-        groups = [Counter(one.message_group_id for one in call.messages) for _, call in service.asked]
+        calls = [[message.idx for message in call.messages] for _, call in service.calls]
+        groups = [Counter(message.message_group_id for message in call.messages) for _, call in service.calls]
         assert sorted(idx for call in calls for idx in call) == list(range(-2, 500))
         return max(max(of_call.values()) for of_call in groups)
 
@@ -166,8 +172,8 @@ def test_lingering_fills_calls_and_counts_as_latency(tmp_path: Path) -> None:
     _published(tmp_path / "0", clocks[0], plain, group_count=400)
     _published(tmp_path / "1", clocks[1], lingering, group_count=400, publish_linger_seconds=0.055)
 
-    assert len(lingering.asked) < len(plain.asked) / 4
-    assert 0.05 < max(at - intended for at, _, intended in lingering.sent()) < 0.08
+    assert len(lingering.calls) < len(plain.calls) / 4
+    assert 0.05 < max(sent_at - intended for sent_at, _, intended in lingering.sent()) < 0.08
 
 
 def test_a_slow_endpoint_is_asked_with_fuller_calls_not_with_more(tmp_path: Path) -> None:
@@ -177,7 +183,7 @@ def test_a_slow_endpoint_is_asked_with_fuller_calls_not_with_more(tmp_path: Path
 
     _published(tmp_path, clock, service, group_count=400, publish_linger_seconds=0.01)
 
-    assert [len(call.messages) for _, call in service.asked[1:40]] == [10] * 39
+    assert [len(call.messages) for _, call in service.calls[1:40]] == [10] * 39
 
 
 def test_what_is_overdue_goes_first_and_does_not_linger_again(tmp_path: Path) -> None:
@@ -187,7 +193,7 @@ def test_what_is_overdue_goes_first_and_does_not_linger_again(tmp_path: Path) ->
 
     _published(tmp_path, clock, service, group_count=100, group_skew=1.2, publish_linger_seconds=0.25)
 
-    late = [at - intended for at, _, intended in service.sent() if intended > 4]
+    late = [sent_at - intended for sent_at, _, intended in service.sent() if intended > 4]
     assert max(late) < 0.3
 
 
@@ -198,7 +204,7 @@ def test_after_a_stall_the_plan_is_caught_up_with_at_the_ratio_at_most(tmp_path:
 
     progress = _published(tmp_path, clock, service, duration_seconds=8, group_count=400, catch_up_ratio=2)
 
-    per_tenth = Counter(int(at * 10) for at, idx, _ in service.sent() if idx >= 0)
+    per_tenth = Counter(int(sent_at * 10) for sent_at, idx, _ in service.sent() if idx >= 0)
     assert progress.done == 1_200
     assert max(count for tenth, count in per_tenth.items() if tenth > 30) <= 2 * 10 + 2
     assert per_tenth[30] <= 2 * 10 + 2 + 20
@@ -214,25 +220,25 @@ def test_latency_counts_from_the_intended_time_so_a_stall_shows(tmp_path: Path) 
     service = Service(clock, slots=4, stalled=(4, 6))
     _published(tmp_path, clock, service, duration_seconds=10, group_count=1_000, catch_up_ratio=10)
     open_loop = sorted(
-        at - one.intended_at_us / SECOND
-        for at, answer in service.answered
-        for one in answer.call.messages
-        if one.idx >= 0
+        number - message.intended_at_us / SECOND
+        for number, answer in service.answered
+        for message in answer.call.messages
+        if message.idx >= 0
     )
 
     clock = VirtualClock()
     control = Service(clock, stalled=(4, 6))
     closed_loop = []
-    for at in range(1_000):
+    for index in range(1_000):
         began = clock.monotonic()
-        first = service.asked[0][1]
+        first = service.calls[0][1]
         control.send([Call("topic", first.messages[:1], first.bodies[:1])])
         control.answers(60)
         closed_loop.append(clock.monotonic() - began)
-        clock.sleep(at / 100 - clock.monotonic())
+        clock.sleep(index / 100 - clock.monotonic())
 
     share = {
-        name: sum(one > 0.1 for one in values) / len(values)
+        name: sum(value > 0.1 for value in values) / len(values)
         for name, values in (("open", open_loop), ("closed", closed_loop))
     }
     assert 0.19 < share["open"] < 0.30
@@ -244,17 +250,20 @@ def test_latency_counts_from_the_intended_time_so_a_stall_shows(tmp_path: Path) 
 def test_what_throttles_is_tried_again_with_growing_pauses_and_counted_apart(tmp_path: Path) -> None:
     """For two seconds everything is refused; then all of it comes through, in order, and nothing was given up."""
     clock = VirtualClock()
-    service = Service(clock, fails=lambda _, at: "ThrottlingException" if 1 <= at < 3 else None)
+    service = Service(clock, fails=lambda _, index: "ThrottlingException" if 1 <= index < 3 else None)
 
     progress = _published(tmp_path, clock, service)
 
     assert (progress.done, progress.abandoned, progress.failed) == (520, 0, 0)
     assert progress.throttled == sum(len(answer.errors) for _, answer in service.answered) > 40
     succeeded = [
-        one for at, answer in service.answered for i, one in enumerate(answer.call.messages) if i not in answer.errors
+        message
+        for answered_at, answer in service.answered
+        for i, message in enumerate(answer.call.messages)
+        if i not in answer.errors
     ]
-    for group in {one.message_group_id for one in succeeded}:
-        of_group = [one.idx for one in succeeded if one.message_group_id == group]
+    for group in {message.message_group_id for message in succeeded}:
+        of_group = [message.idx for message in succeeded if message.message_group_id == group]
         assert of_group[:-1] == sorted(of_group[:-1])
 
 
@@ -265,16 +274,18 @@ def test_a_group_that_fails_too_long_is_abandoned_and_the_others_are_not(tmp_pat
 
     progress = _published(tmp_path, clock, service, duration_seconds=40)
 
-    group = next(one.message_group_id for _, call in service.asked for one in call.messages if one.idx == 50)
-    tries = [at for at, idx, _ in service.sent() if idx == 50]
+    group = next(
+        message.message_group_id for _, call in service.calls for message in call.messages if message.idx == 50
+    )
+    tries = [sent_at for sent_at, idx, _ in service.sent() if idx == 50]
     assert 30 <= tries[-1] - tries[0] <= 31
     assert progress.failed == len(tries) > 50
     later = [
         idx
-        for _, call in service.asked
-        for one in call.messages
-        for idx in [one.idx]
-        if one.message_group_id == group and (idx > 50 or idx < 0)
+        for _, call in service.calls
+        for message in call.messages
+        for idx in [message.idx]
+        if message.message_group_id == group and (idx > 50 or idx < 0)
     ]
     assert later == []
     assert progress.done + progress.abandoned == 4_020
@@ -284,7 +295,7 @@ def test_a_group_that_fails_too_long_is_abandoned_and_the_others_are_not(tmp_pat
 def test_a_dead_endpoint_ends_the_run_instead_of_every_group_alone(tmp_path: Path) -> None:
     """From second one nothing is answered with success: half a minute later what fails is given up at once."""
     clock = VirtualClock()
-    service = Service(clock, fails=lambda _, at: "EndpointConnectionError" if at >= 1 else None)
+    service = Service(clock, fails=lambda _, index: "EndpointConnectionError" if index >= 1 else None)
 
     progress = _published(tmp_path, clock, service, duration_seconds=35, group_count=350)
 
@@ -300,11 +311,11 @@ def test_the_warm_up_comes_first_and_the_load_begins_when_the_driver_says(tmp_pa
     progress = _published(tmp_path, clock, service, warm_up_seconds=2)
 
     phases: dict[str | None, list[tuple[float, int]]] = {
-        one.phase: [] for _, call in service.asked for one in call.messages
+        message.phase: [] for _, call in service.calls for message in call.messages
     }
-    for at, call in service.asked:
-        for one in call.messages:
-            phases[one.phase].append((at, one.idx))
+    for sent_at, call in service.calls:
+        for entry in call.messages:
+            phases[entry.phase].append((sent_at, entry.idx))
     assert progress.done == 720
     assert sorted(idx for _, idx in phases["warm_up"]) == list(range(200))
     assert max(phases["warm_up"]) < min(phases["measure"])
@@ -320,7 +331,7 @@ def test_nothing_of_the_load_goes_with_a_late_warm_up(tmp_path: Path) -> None:
 
     _published(tmp_path, clock, service, warm_up_seconds=2)
 
-    intended = {idx: at for _, idx, at in service.sent()}
+    intended = {idx: intended_at for _, idx, intended_at in service.sent()}
     assert intended[200] == 0
     assert [idx for idx in range(200) if not 0 <= intended[idx] < 2] == []
 
@@ -328,7 +339,7 @@ def test_nothing_of_the_load_goes_with_a_late_warm_up(tmp_path: Path) -> None:
 def test_a_stop_is_obeyed(tmp_path: Path) -> None:
     """Within a fraction of a second, with the rest unsent."""
     clock = VirtualClock()
-    service = Service(clock, fails=lambda _, at: _stop(tmp_path, clock) if at >= 2 else None)
+    service = Service(clock, fails=lambda _, index: _stop(tmp_path, clock) if index >= 2 else None)
 
     progress = _published(tmp_path, clock, service)
 
@@ -337,20 +348,20 @@ def test_a_stop_is_obeyed(tmp_path: Path) -> None:
 
 
 def _stop(folder: Path, clock: VirtualClock) -> None:
-    Board(folder, clock).stop()
+    RunCoordinator(folder, clock).stop()
 
 
 def test_backoff_is_capped_jittered_and_the_same_for_the_same_seed() -> None:
     """Full jitter: between nothing and twice as long each time, five seconds at most; three minutes in all."""
-    trouble, highest = Trouble(lambda _: 0.5), Trouble(lambda _: 0.999)
+    policy, highest = RetryPolicy(lambda _: 0.5), RetryPolicy(lambda _: 0.999)
 
-    half = [trouble.rest_seconds(1, "ThrottlingException", 0) for _ in range(9)]
+    half = [policy.rest_seconds(1, "ThrottlingException", 0) for _ in range(9)]
     assert half == [0.025, 0.05, 0.1, 0.2, 0.4, 0.8, 1.6, 2.5, 2.5]
     assert highest.rest_seconds(1, "SlowDown", 0) == pytest.approx(0.05, abs=0.001)
-    assert trouble.rest_seconds(1, "ThrottlingException", 180) is not None
-    assert trouble.rest_seconds(1, "ThrottlingException", 181) is None
-    trouble.succeeded([1])
-    assert trouble.rest_seconds(1, "429", 182) == 0.025
+    assert policy.rest_seconds(1, "ThrottlingException", 180) is not None
+    assert policy.rest_seconds(1, "ThrottlingException", 181) is None
+    policy.succeeded([1])
+    assert policy.rest_seconds(1, "429", 182) == 0.025
 
 
 def test_what_says_not_so_fast_is_throttling_and_nothing_else_is() -> None:

@@ -22,7 +22,7 @@ from sluice.clock import SystemClock
 from sluice.errors import ConfigError
 from sluice.recorder.journal import Journal, read_journal
 from sluice.recorder.recorder import Recorder
-from spark_load.plan.body_template import Body, Frame
+from spark_load.plan.body_template import Body, BodyTemplate
 from spark_load.publish.transport import NAMES, Answer, Call, Message, Transport
 from spark_load.publish.transport.ledger import Ledger
 from spark_load.publish.transport.opening import opened
@@ -66,7 +66,7 @@ def _open(name: str, service: str, url: str, folder: Path) -> Iterator[Transport
             transport.close()
 
 
-def _ask(transport: Transport, *calls: Call) -> list[Answer]:
+def _send(transport: Transport, *calls: Call) -> list[Answer]:
     transport.send(calls)
     answers: list[Answer] = []
     while len(answers) < len(calls):
@@ -77,18 +77,18 @@ def _ask(transport: Transport, *calls: Call) -> list[Answer]:
 def _call(address: str, *bodies: str, first: int = 0) -> Call:
     """Return a call of messages with those bodies, numbered from `first`."""
     numbers = range(first, first + len(bodies))
-    messages = [PLANNED._replace(idx=at, deduplication_id=f"r.{at}") for at in numbers]
-    return Call(address, messages, [(Frame(body), ()) for body in bodies])
+    messages = [PLANNED._replace(idx=entry_number, deduplication_id=f"r.{entry_number}") for entry_number in numbers]
+    return Call(address, messages, [(BodyTemplate(body), ()) for body in bodies])
 
 
 def _taken(request: Captured) -> Reply:
     """Answer as the service does that takes everything."""
     if "x-amz-target" in request.headers:
         ids = [entry["Id"] for entry in json.loads(request.body)["Entries"]]
-        taken = [{"Id": one, "MessageId": f"m-{one}", "SequenceNumber": f"1884949646046769612{one}"} for one in ids]
+        taken = [{"Id": id_, "MessageId": f"m-{id_}", "SequenceNumber": f"1884949646046769612{id_}"} for id_ in ids]
         return Reply(body=json.dumps({"Successful": taken, "Failed": []}).encode())
     ids = [value for name, value in parse_qsl(request.body.decode()) if name.endswith(".Id")]
-    return Reply(body=_xml("".join(_member(Id=one, MessageId=f"m-{one}", SequenceNumber=f"1000{one}") for one in ids)))
+    return Reply(body=_xml("".join(_member(Id=id_, MessageId=f"m-{id_}", SequenceNumber=f"1000{id_}") for id_ in ids)))
 
 
 def _member(**fields: str) -> str:
@@ -109,18 +109,18 @@ AWKWARD = ('a "b" \\ & + = %41 ~', "ü\u2028\x7f😀\r\n\t", "<x>;/?:@,$'", "-_.
 @pytest.mark.parametrize("service", ["sns", "sqs"])
 def test_all_transports_say_the_same_on_the_wire(tmp_path: Path, service: str) -> None:
     """Method, path, the headers that mean something and the decoded body are boto3's, whatever stands in a body."""
-    said = []
+    lines = []
     with capturing(_taken) as server:
         for name in NAMES:
             with _open(name, service, server.url, tmp_path) as transport:
                 awkward = _call(ADDRESSES[service], *AWKWARD)
-                framed: Body = (Frame('"%', "%s &", "\\"), ("aB3-_.~", -7))
-                _ask(transport, Call(awkward.address, [*awkward.messages, PLANNED], [*awkward.bodies, framed]))
-            said.append(_meaning(server.captured.pop()))
+                framed: Body = (BodyTemplate('"%', "%s &", "\\"), ("aB3-_.~", -7))
+                _send(transport, Call(awkward.address, [*awkward.messages, PLANNED], [*awkward.bodies, framed]))
+            lines.append(_meaning(server.captured.pop()))
 
-    assert said[0]["path"] == "/"
-    assert said[0]["headers"]["x-amz-security-token"] == "t0/k"
-    assert said[1:] == [said[0]] * (len(NAMES) - 1)
+    assert lines[0]["path"] == "/"
+    assert lines[0]["headers"]["x-amz-security-token"] == "t0/k"
+    assert lines[1:] == [lines[0]] * (len(NAMES) - 1)
 
 
 def _meaning(request: Captured) -> dict[str, Any]:
@@ -140,12 +140,12 @@ def _meaning(request: Captured) -> dict[str, Any]:
 def test_the_signature_is_the_one_botocore_makes(tmp_path: Path, service: str, name: str) -> None:
     """Botocore's own signer, given what came and the same instant, arrives at the same signature."""
     with capturing(_taken) as server, _open(name, service, server.url, tmp_path) as transport:
-        _ask(transport, _call(ADDRESSES[service], *AWKWARD))
+        _send(transport, _call(ADDRESSES[service], *AWKWARD))
     came = server.captured[0]
 
     names = came.headers["authorization"].split("SignedHeaders=")[1].split(",")[0].split(";")
     request = AWSRequest(
-        "POST", server.url + came.path, headers={one: came.headers[one] for one in names}, data=came.body
+        "POST", server.url + came.path, headers={entry: came.headers[entry] for entry in names}, data=came.body
     )
     request.context["timestamp"] = came.headers["x-amz-date"]
     signer = SigV4Auth(Credentials("AKIDEXAMPLE", "wJalr/x+y"), service, "eu-west-1")
@@ -198,16 +198,16 @@ def test_all_transports_write_the_same_history(tmp_path: Path, service: str, cas
     reply = {"partly": _partly_sns if service == "sns" else _partly_sqs}.get(case) or REPLIES.get(case, _taken)
     with capturing(reply) as server:
         url = f"http://127.0.0.1:{_closed_port()}" if case == "nobody" else server.url
-        told, rows = zip(*(_written(name, service, url, tmp_path) for name in NAMES), strict=True)
+        histories, rows = zip(*(_written(name, service, url, tmp_path) for name in NAMES), strict=True)
 
     assert [row["idx"] for row in rows[0]] == [0, 1, 2]
     assert rows[1:] == (rows[0],) * (len(NAMES) - 1)
-    assert told[1:] == (told[0],) * (len(NAMES) - 1)
+    assert histories[1:] == (histories[0],) * (len(NAMES) - 1)
 
 
 def _written(name: str, service: str, url: str, folder: Path) -> tuple[dict[int, str], list[dict[str, Any]]]:
     with _open(name, service, url, folder) as transport:
-        answers = _ask(transport, _call(ADDRESSES[service], "a", '{"run":"r","group":"g000001","idx":1}', "ü"))
+        answers = _send(transport, _call(ADDRESSES[service], "a", '{"run":"r","group":"g000001","idx":1}', "ü"))
     rows = read_journal(folder / f"{name}.arrows").to_pylist()[1:-1]
     return dict(answers[0].errors), [_without_times(row) for row in rows]
 
@@ -236,7 +236,7 @@ def test_every_intent_is_on_disk_before_the_call_leaves(tmp_path: Path, name: st
         return _taken(request)
 
     with capturing(look) as server, _open(name, "sqs", server.url, tmp_path) as transport:
-        _ask(transport, _call(QUEUE, "a", "b"), _call(QUEUE, "c", "d", first=2))
+        _send(transport, _call(QUEUE, "a", "b"), _call(QUEUE, "c", "d", first=2))
 
     assert sorted(seen) == [[(0, "info"), (1, "info")], [(2, "info"), (3, "info")]]
 
@@ -250,7 +250,7 @@ def test_a_connection_is_used_again_and_a_closed_one_is_not(tmp_path: Path, name
         return _taken(request)._replace(headers=(("Connection", "close"),) if next(ends) else ())
 
     with capturing(reply) as server, _open(name, "sqs", server.url, tmp_path) as transport:
-        answers = [_ask(transport, _call(QUEUE, "a"))[0].errors for _ in range(6)]
+        answers = [_send(transport, _call(QUEUE, "a"))[0].errors for _ in range(6)]
 
     assert answers == [{}] * 6
 
@@ -277,7 +277,7 @@ def test_many_calls_are_on_their_way_at_once(tmp_path: Path) -> None:
         return _taken(request)
 
     with capturing(reply) as server, _open("sockets", "sqs", server.url, tmp_path) as transport:
-        answers = _ask(transport, *(_call(QUEUE, "a") for _ in range(40)))
+        answers = _send(transport, *(_call(QUEUE, "a") for _ in range(40)))
 
     assert [answer.errors for answer in answers] == [{}] * 40
 
@@ -291,7 +291,7 @@ def test_recorded_latencies_are_those_of_the_endpoint(tmp_path: Path, name: str)
         return _taken(request)
 
     with capturing(reply) as server, _open(name, "sqs", server.url, tmp_path) as transport:
-        _ask(transport, *(_call(QUEUE, "x" * at, first=at) for at in range(8)))
+        _send(transport, *(_call(QUEUE, "x" * index, first=index) for index in range(8)))
 
     rows = read_journal(tmp_path / f"{name}.arrows").to_pylist()[1:-1]
     excess = {row["idx"]: (row["responded_at_us"] - row["invoked_at_us"]) / 1e6 - row["idx"] / 20 for row in rows}
@@ -312,9 +312,9 @@ def test_a_call_that_is_never_answered_is_given_up_and_nobody_knows(
         return _taken(request)
 
     with capturing(reply) as server, _open("sockets", "sqs", server.url, tmp_path) as transport:
-        first = _ask(transport, _call(QUEUE, "a"))[0]
+        first = _send(transport, _call(QUEUE, "a"))[0]
         answer.set()
-        second = _ask(transport, _call(QUEUE, "b"))[0]
+        second = _send(transport, _call(QUEUE, "b"))[0]
 
     assert (first.errors, second.errors) == ({0: "ReadTimeoutError"}, {})
     rows = read_journal(tmp_path / "sockets.arrows").to_pylist()[1:-1]
@@ -325,7 +325,7 @@ def test_an_endpoint_without_tls_is_not_spoken_to_without_it(tmp_path: Path) -> 
     """Where the URL says https: no message leaves."""
     with capturing(_taken) as server:
         with _open("sockets", "sqs", server.url.replace("http:", "https:"), tmp_path) as transport:
-            errors = _ask(transport, _call(QUEUE, "a"))[0].errors
+            errors = _send(transport, _call(QUEUE, "a"))[0].errors
 
         assert errors[0] in {"SSLError", "EndpointConnectionError"}
         assert server.captured == []
@@ -341,7 +341,7 @@ def test_an_answer_is_read_however_it_is_cut(tmp_path: Path, cut: int | None) ->
         return _taken(request)._replace(chunk_bytes=cut)
 
     with capturing(reply) as server, _open("sockets", "sqs", server.url, tmp_path) as transport:
-        answers = [_ask(transport, _call(QUEUE, "a", "b"))[0].errors for _ in range(2)]
+        answers = [_send(transport, _call(QUEUE, "a", "b"))[0].errors for _ in range(2)]
 
     assert answers == [{}, {}]
 
@@ -357,7 +357,7 @@ def test_an_answer_that_is_cut_is_none(tmp_path: Path, service: str, name: str, 
         return Reply(body=whole[:kept_bytes], missing_bytes=len(whole) - kept_bytes)
 
     with capturing(reply) as server, _open(name, service, server.url, tmp_path) as transport:
-        (answer,) = _ask(transport, _call(ADDRESSES[service], "a", "b"))
+        (answer,) = _send(transport, _call(ADDRESSES[service], "a", "b"))
 
     assert set(answer.errors) == {0, 1}
     rows = [row for row in read_journal(tmp_path / f"{name}.arrows").to_pylist() if row["kind"] == "published"]
@@ -374,6 +374,6 @@ def test_what_cannot_be_written_down_is_not_sent(tmp_path: Path, monkeypatch: py
     with capturing(_taken) as server, suppress(OSError), _open(name, "sqs", server.url, tmp_path) as transport:
         monkeypatch.setattr(Journal, "flush", fail)
         with pytest.raises(OSError, match="No space left"):
-            _ask(transport, _call(QUEUE, "a"))
+            _send(transport, _call(QUEUE, "a"))
 
     assert server.captured == []

@@ -33,11 +33,11 @@ def test_markdown_shows_what_comes_from_outside_as_it_is() -> None:
     verdict = Verdict(violations=(violation,), unknowns=(odd,), run={"run": odd})
     shown = "g\\|1 \\*\\<b\\>\\* \\# \\[x\\](http://x) \N{REPLACEMENT CHARACTER}\\_y\\_"
 
-    told = report.markdown(verdict).splitlines()
+    lines = report.markdown(verdict).splitlines()
 
-    assert told[0] == f"# UNKNOWN — {shown}"
-    assert f"- {shown}" in told
-    (line,) = [line for line in told if line.startswith(f"- **{violation.anomaly}")]
+    assert lines[0] == f"# UNKNOWN — {shown}"
+    assert f"- {shown}" in lines
+    (line,) = [line for line in lines if line.startswith(f"- **{violation.anomaly}")]
     assert f"in group {shown}, {shown}, message" in line
     assert line.endswith(f": {shown}")
 
@@ -106,7 +106,7 @@ def test_junit_survives_what_xml_cannot_hold() -> None:
 
 
 @pytest.mark.parametrize(
-    "told",
+    "render",
     [
         report.markdown,
         junit.xml,
@@ -115,13 +115,13 @@ def test_junit_survives_what_xml_cannot_hold() -> None:
     ],
     ids=["summary", "junit", "page", "json"],
 )
-def test_what_crossed_a_threshold_is_named_with_what_was_seen_and_allowed(told: Callable[[Verdict], str]) -> None:
+def test_what_crossed_a_threshold_is_named_with_what_was_seen_and_allowed(render: Callable[[Verdict], str]) -> None:
     """Wherever the verdict is read; and not where the target may be so slow."""
     sentence = "latency in shipping was 2.33 s, allowed are 2.2 s"
     crossed = finished_runs.crossed()
-    allowed = tuple(replace(one, allowed_because="it is known to be") for one in crossed.properties)
+    allowed = tuple(replace(prop, allowed_because="it is known to be") for prop in crossed.properties)
 
-    assert sentence in told(crossed)
+    assert sentence in render(crossed)
     assert replace(crossed, properties=allowed).crossed == []
 
 
@@ -149,7 +149,7 @@ def _damage(**changes: Any) -> Callable[[Path], object]:
 
 
 @pytest.mark.parametrize(
-    ("damage", "said"),
+    ("damage", "message"),
     [
         (lambda path: path.unlink(), "is not the folder of a run with a verdict"),
         (
@@ -172,7 +172,7 @@ def _damage(**changes: Any) -> Callable[[Path], object]:
     ],
 )
 def test_a_verdict_that_cannot_be_read_is_refused_with_what_to_do(
-    tmp_path: Path, damage: Callable[[Path], object], said: str
+    tmp_path: Path, damage: Callable[[Path], object], message: str
 ) -> None:
     """Missing, cut off, of other content, contradicting itself, or newer than this program."""
     report.write(finished_runs.invalid(), tmp_path)
@@ -181,18 +181,18 @@ def test_a_verdict_that_cannot_be_read_is_refused_with_what_to_do(
     with pytest.raises(HistoryError) as refused:
         report.read_verdict(tmp_path)
 
-    assert said in str(refused.value)
+    assert message in str(refused.value)
 
 
 def test_series_of_another_run_or_version_are_not_used(tmp_path: Path) -> None:
     """They are made again."""
     verdict = finished_runs.valid()
-    said = finished_runs.series_of(verdict)
+    fields = finished_runs.series_of(verdict)
 
-    report.write_series(said, tmp_path)
-    assert report.read_series(tmp_path, verdict) == json.loads(json.dumps(said))
-    assert said.keys() == SeriesSchema.__required_keys__
-    for stored in ({**said, "run": "other"}, {"schema_version": 2, "run": said["run"]}):
+    report.write_series(fields, tmp_path)
+    assert report.read_series(tmp_path, verdict) == json.loads(json.dumps(fields))
+    assert fields.keys() == SeriesSchema.__required_keys__
+    for stored in ({**fields, "run": "other"}, {"schema_version": 2, "run": fields["run"]}):
         report.write_series(stored, tmp_path)
         assert report.read_series(tmp_path, verdict) is None
     (tmp_path / report.SERIES_FILE).unlink()
@@ -200,7 +200,7 @@ def test_series_of_another_run_or_version_are_not_used(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("changes", "said"),
+    ("changes", "message"),
     [
         ({"bin_count": "4"}, "bin_count is '4', allowed is a valid integer"),
         ({"bin_seconds": 0}, "bin_seconds is 0, allowed is greater than 0"),
@@ -217,7 +217,7 @@ def test_series_of_another_run_or_version_are_not_used(tmp_path: Path) -> None:
     ],
 )
 def test_series_of_nonsense_are_refused_with_field_and_value(
-    tmp_path: Path, changes: dict[str, Any], said: str
+    tmp_path: Path, changes: dict[str, Any], message: str
 ) -> None:
     """All fields there, and what is in them cannot be drawn."""
     verdict = finished_runs.valid()
@@ -227,7 +227,7 @@ def test_series_of_nonsense_are_refused_with_field_and_value(
         report.read_series(tmp_path, verdict)
 
     assert str(refused.value).startswith(f"{tmp_path}/series.json is damaged: ")
-    assert said in str(refused.value)
+    assert message in str(refused.value)
     assert str(refused.value).endswith("; it is made again from the history")
 
 
@@ -246,7 +246,7 @@ def test_judging_again_removes_the_page_of_the_older_verdict(tmp_path: Path) -> 
 
 def test_every_anomaly_has_a_timeline() -> None:
     """Of the history that shows it."""
-    said = finished_runs.plain_series(finished_runs.history(80), bin_us=1_000_000)
+    found = finished_runs.plain_series(finished_runs.history(80), bin_us=1_000_000)
     groups = {
         anomaly: [event.as_dict() for event in case.events if event.invoked_at_us is not None]
         for anomaly, case in CASES.items()
@@ -255,7 +255,7 @@ def test_every_anomaly_has_a_timeline() -> None:
     without = [
         anomaly
         for anomaly, case in CASES.items()
-        if timeline.lay_out(case.violation, {**said, "groups": {"g1": groups[anomaly]}}) is None
+        if timeline.lay_out(case.violation, {**found, "groups": {"g1": groups[anomaly]}}) is None
     ]
 
     assert without == []
@@ -264,7 +264,7 @@ def test_every_anomaly_has_a_timeline() -> None:
 def test_a_timeline_says_what_is_in_question_and_ends_leases_where_they_ended() -> None:
     """C1: the second message is received first; its lease ends with its delete, 3 ms later."""
     verdict = finished_runs.invalid()
-    (violation,) = [one for one in verdict.violations if one.anomaly == "C1"]
+    (violation,) = [entry for entry in verdict.violations if entry.anomaly == "C1"]
 
     chart = timeline.lay_out(violation, finished_runs.series_of(verdict))
 
@@ -282,15 +282,15 @@ def test_the_page_holds_what_was_promised_found_and_allowed_and_names_nothing_ou
     verdict = finished_runs.invalid()
     hostile = replace(verdict, run={**verdict.run, "endpoint_url": "<script>alert(1)</script>"})
 
-    said = page.html(hostile, finished_runs.series_of(hostile))
+    text = page.html(hostile, finished_runs.series_of(hostile))
 
-    assert "<script" not in said
-    assert "&lt;script&gt;alert(1)&lt;/script&gt;" in said
-    assert [where for where in ('href="http', "src=", "url(", "@import", '<link rel="style') if where in said] == []
-    assert [one.id for one in JUDGED if f'<tr id="{one.id}"' not in said] == []
-    assert said.count('<svg class="chart"') == 2 + 2 + 2 + 1 + 7  # time, latency, ranks, failures, timelines
-    assert "{{" not in said
-    assert len(said) < 400_000
+    assert "<script" not in text
+    assert "&lt;script&gt;alert(1)&lt;/script&gt;" in text
+    assert [where for where in ('href="http', "src=", "url(", "@import", '<link rel="style') if where in text] == []
+    assert [anomaly.id for anomaly in JUDGED if f'<tr id="{anomaly.id}"' not in text] == []
+    assert text.count('<svg class="chart"') == 2 + 2 + 2 + 1 + 7  # time, latency, ranks, failures, timelines
+    assert "{{" not in text
+    assert len(text) < 400_000
 
 
 def test_a_run_of_nothing_has_a_page() -> None:
@@ -302,15 +302,17 @@ def test_a_run_of_nothing_has_a_page() -> None:
     }
     verdict = Verdict(unknowns=("0 message(s) acknowledged and 0 received: nothing to judge",), run={"run": "r"})
 
-    said = page.html(verdict, nothing)
+    found = page.html(verdict, nothing)
 
-    assert "UNKNOWN" in said
-    assert "0 message(s) acknowledged and 0 received: nothing to judge" in said
+    assert "UNKNOWN" in found
+    assert "0 message(s) acknowledged and 0 received: nothing to judge" in found
 
 
 def test_thresholds_stand_beside_what_was_seen() -> None:
     """Only those the profile sets; what is above is not kept."""
-    rows = [(one.anomaly, one.what, one.seen, one.allowed, one.is_kept) for one in held(finished_runs.crossed())]
+    rows = [
+        (entry.anomaly, entry.what, entry.seen, entry.allowed, entry.is_met) for entry in held(finished_runs.crossed())
+    ]
 
     assert rows == [
         ("H7", "lateness of the generator, p99", "2 s", "at most 3 s", True),
@@ -398,7 +400,7 @@ def test_what_was_no_longer_measured_crosses_a_ratio() -> None:
 
     compared = compare(finished_runs.valid(), second, Limits(latency_ratio_max=2, rate_ratio_min=0.5))
 
-    crossed = [one.what for one in compared.numbers if one.is_crossed]
+    crossed = [number.what for number in compared.numbers if number.is_crossed]
     assert crossed == [
         f"{what} {queue}"
         for what, queue in [
@@ -425,9 +427,9 @@ def test_compare_prints_ratios_and_ends_with_its_code(tmp_path: Path) -> None:
 
     ended = CliRunner().invoke(compare_command, [*map(str, folders), "--latency-ratio-max", "1.2", "--json"])
 
-    said = json.loads(ended.stdout)
-    assert ended.exit_code == said["exit_code"] == 99
-    (p99,) = [one for one in said["numbers"] if one["what"] == "p99 of billing"]
+    printed = json.loads(ended.stdout)
+    assert ended.exit_code == printed["exit_code"] == 99
+    (p99,) = [number for number in printed["numbers"] if number["what"] == "p99 of billing"]
     assert p99 == {
         "what": "p99 of billing",
         "unit": "us",
@@ -506,6 +508,6 @@ def test_the_statuses_of_the_hand_made_verdicts_are_what_they_are_called() -> No
     """Otherwise the tests above show something else."""
     made = [finished_runs.valid(), finished_runs.crossed(), finished_runs.unknown(), finished_runs.invalid()]
 
-    assert [one.status for one in made] == [Status.VALID, Status.VALID, Status.UNKNOWN, Status.INVALID]
-    assert [one.exit_code for one in made] == [0, 99, 2, 1]
+    assert [verdict.status for verdict in made] == [Status.VALID, Status.VALID, Status.UNKNOWN, Status.INVALID]
+    assert [verdict.exit_code for verdict in made] == [0, 99, 2, 1]
     assert comparison.markdown(compare(made[0], made[3], Limits())).startswith("# VALID → INVALID\n")

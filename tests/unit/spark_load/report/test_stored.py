@@ -19,15 +19,15 @@ def _stored(folder: Path, change: Callable[[Any], object]) -> Path:
     """Write what a run is described by, changed, and return the folder."""
     stored.store(folder, finished_runs.DESCRIBED, finished_runs.EXPECTATION, ["it broke"])
     path = folder / driver.RUN_FILE
-    said = json.loads(path.read_text(encoding="utf-8"))
-    change(said)
-    path.write_text(json.dumps(said), encoding="utf-8")
+    found = json.loads(path.read_text(encoding="utf-8"))
+    change(found)
+    path.write_text(json.dumps(found), encoding="utf-8")
     return folder
 
 
 def test_what_a_run_is_described_by_reads_as_it_was_written(tmp_path: Path) -> None:
     """With its lists as tuples again, and with fields this version does not know."""
-    stored = driver.find_stored(_stored(tmp_path, lambda said: said["described"].update(newer=[1])))
+    stored = driver.find_stored(_stored(tmp_path, lambda result: result["described"].update(newer=[1])))
 
     assert stored.expectation == finished_runs.EXPECTATION
     assert stored.described == {**finished_runs.DESCRIBED, "newer": [1]}
@@ -35,35 +35,41 @@ def test_what_a_run_is_described_by_reads_as_it_was_written(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize(
-    ("change", "said"),
+    ("change", "message"),
     [
-        (lambda said: said.pop("expectation"), "expectation is missing"),
-        (lambda said: said["expectation"].update(queues="q"), "expectation.queues is 'q', allowed is a valid array"),
-        (lambda said: said["expectation"].update(newer=1), "expectation.newer is 1, Unexpected keyword argument"),
-        (lambda said: said["described"].update(seed=float("nan")), "described.seed is nan, allowed is"),
+        (lambda found: found.pop("expectation"), "expectation is missing"),
         (
-            lambda said: said["described"].update(attempts=0),
+            lambda fields: fields["expectation"].update(queues="q"),
+            "expectation.queues is 'q', allowed is a valid array",
+        ),
+        (lambda fields: fields["expectation"].update(newer=1), "expectation.newer is 1, Unexpected keyword argument"),
+        (lambda fields: fields["described"].update(seed=float("nan")), "described.seed is nan, allowed is"),
+        (
+            lambda fields: fields["described"].update(attempts=0),
             "described.attempts is 0, allowed is greater than or equal",
         ),
-        (lambda said: said["described"].update(recorders=["a"]), "described.recorders is ['a'], allowed is an object"),
         (
-            lambda said: said["described"].update(transport="pigeons"),
+            lambda fields: fields["described"].update(recorders=["a"]),
+            "described.recorders is ['a'], allowed is an object",
+        ),
+        (
+            lambda fields: fields["described"].update(transport="pigeons"),
             "described.transport is 'pigeons', allowed is one of boto3, sockets",
         ),
         (
-            lambda said: said["described"]["profile"].update(group_count=-3),
+            lambda fields: fields["described"]["profile"].update(group_count=-3),
             "described.profile.group_count is -3, allowed is greater than or equal to 1",
         ),
     ],
 )
 def test_a_damaged_description_is_refused_with_field_and_value(
-    tmp_path: Path, change: Callable[[Any], object], said: str
+    tmp_path: Path, change: Callable[[Any], object], message: str
 ) -> None:
     """And with where the record of the run is, which can be judged without it."""
     with pytest.raises(HistoryError) as refused:
         driver.find_stored(_stored(tmp_path, change))
 
-    assert str(refused.value).startswith(f"{tmp_path}/run.json is damaged: {said}")
+    assert str(refused.value).startswith(f"{tmp_path}/run.json is damaged: {message}")
     assert str(refused.value).endswith(f"judge its record alone: sluice check {tmp_path}/journals")
 
 

@@ -13,7 +13,7 @@ from sluice.history.checker import Expectation
 from sluice.history.checker.verdict import Verdict
 from spark_load import report
 from spark_load.run import resume, stored
-from spark_load.runtime.coordinator import Board, Progress
+from spark_load.runtime.coordinator import Progress, RunCoordinator
 
 EXPECTATION = Expectation(run="r", queues=(), visibility_timeout_seconds={})
 
@@ -31,16 +31,16 @@ def _full_disk() -> Iterator[None]:
 
 def test_tasks_can_be_told_to_stop_where_the_disk_is_full(tmp_path: Path) -> None:
     """Else they would go on, and their driver wait for them."""
-    board = Board(tmp_path, VirtualClock())
+    coordinator = RunCoordinator(tmp_path, VirtualClock())
 
     with _full_disk():
-        board.stop()
+        coordinator.stop()
 
-    assert board.is_stopped()
+    assert coordinator.is_stopped()
 
 
 @pytest.mark.parametrize(
-    ("write", "said"),
+    ("write", "message"),
     [
         (
             lambda folder: report.write(Verdict(), folder),
@@ -51,16 +51,16 @@ def test_tasks_can_be_told_to_stop_where_the_disk_is_full(tmp_path: Path) -> Non
             r"run.json \(File too large\); make room there, or copy it, and judge it: sluice check",
         ),
         (
-            lambda folder: Board(folder, VirtualClock()).say(Progress(worker="w", role="consume")),
+            lambda folder: RunCoordinator(folder, VirtualClock()).report(Progress(worker="w", role="consume")),
             r"\(File too large\); make room there",
         ),
     ],
 )
 def test_what_a_full_disk_has_no_room_for_is_said_in_a_line(
-    tmp_path: Path, write: Callable[[Path], None], said: str
+    tmp_path: Path, write: Callable[[Path], None], message: str
 ) -> None:
     """It names the file and the next step; what was recorded is kept."""
-    with _full_disk(), pytest.raises(HistoryError, match=said):
+    with _full_disk(), pytest.raises(HistoryError, match=message):
         write(tmp_path)
 
 

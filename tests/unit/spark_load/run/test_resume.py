@@ -10,7 +10,7 @@ import pytest
 
 from sluice.clock import VirtualClock
 from sluice.errors import ConfigError
-from spark_load.cli.watching import Gauge
+from spark_load.cli.watching import ProgressTable
 from spark_load.plan.plan import Plan
 from spark_load.profiles import profile
 from spark_load.publish.job import remembered
@@ -26,7 +26,7 @@ def _resumed(folder: Path) -> Run:
     run = Run(
         id="r",
         folder=folder,
-        site=ONE_QUEUE,
+        deployment=ONE_QUEUE,
         plan=Plan(profile.parse(QUICK, source="quick"), 1),
         clock_id="c",
         clock_offset_us=0,
@@ -65,13 +65,15 @@ def test_what_was_done_before_a_run_was_resumed_is_in_its_rows(tmp_path: Path) -
     """Published and consumed, each once; they are no rate of now."""
     clock = VirtualClock()
     run = _resumed(tmp_path)
-    board = run.board(clock)
+    coordinator = run.coordinator(clock)
     done = resume.Done(
         began_at_us=0, phases=frozenset(), deleted={"billing.fifo": 5}, ended={"billing.fifo": 0}, published=8
     )
 
-    resume.tell_board(board, done)
-    published, billing = Gauge(run.plan.profile, list(ONE_QUEUE.queue_urls), clock).rows(board.everyone())
+    resume.report_resumed_progress(coordinator, done)
+    published, billing = ProgressTable(run.plan.profile, list(ONE_QUEUE.queue_urls), clock).rows(
+        coordinator.all_progress()
+    )
 
     assert (published.done, published.expected, published.per_second) == (8, 11, 0)
     assert (billing.sent, billing.done, billing.waiting, billing.per_second) == (8, 5, 3, 0)
@@ -81,18 +83,18 @@ def test_what_the_service_has_forgotten_is_not_published_again_and_all_else_is(t
     """Also what comes behind it in its group; which ones is known to driver and tasks alike, and said."""
     clock = VirtualClock()
     run = replace(_resumed(tmp_path), resumed_at_us=2_000_000, begin_by_us={3: 1_000, 4: 999, -1: 998})
-    board = run.board(clock)
-    board.start(1_000 - run.resumed_at_us)
+    coordinator = run.coordinator(clock)
+    coordinator.start(1_000 - run.resumed_at_us)
     batches = [pa.RecordBatch.from_pydict({"idx": idx}) for idx in ([3, 4], [5, 4], [-1])]
 
-    sent = [batch.column("idx").to_pylist() for batch in remembered(run, board, iter(batches))]
+    sent = [batch.column("idx").to_pylist() for batch in remembered(run, coordinator, iter(batches))]
 
     assert sent == [[3], [5], []]
     assert run.forgotten(1_000 - run.resumed_at_us) == [-1, 4]
     assert run.forgotten(999 - run.resumed_at_us) == [-1]
-    assert resume.told(range(12)) == (
+    assert resume.recorded_progress(range(12)) == (
         "12 message(s) whose publish was never answered were not published again, for after 300 s each might have"
-        " become a second message (idx 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, …); to know what became of them, run it anew"
+        " become a second message (idx 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, …); to know what became of them, run it again"
     )
 
 
@@ -100,18 +102,18 @@ def test_a_publisher_asks_for_its_share_before_it_waits_for_the_beginning(tmp_pa
     """What it will send is sorted by then; Spark begins to when it is asked."""
     run = replace(_resumed(tmp_path), begin_by_us={1: 0})
     clock = VirtualClock()
-    asked = []
+    requests = []
 
     def rows() -> Iterator[pa.RecordBatch]:
-        asked.append(clock.monotonic())
-        run.board(clock).start(1)
+        requests.append(clock.monotonic())
+        run.coordinator(clock).start(1)
         yield pa.RecordBatch.from_pydict({"idx": [1]})
 
-    may_go = remembered(run, run.board(clock), rows())
+    may_go = remembered(run, run.coordinator(clock), rows())
 
-    assert asked == []  # the publisher says first that it is there, or the driver would wait for it, and it for him
+    assert requests == []  # the publisher says first that it is there, or the driver would wait for it, and it for him
     assert sum(map(len, may_go)) == 0
-    assert asked == [0]
+    assert requests == [0]
 
 
 def test_tasks_that_go_on_writing_are_to_be_ended_first(tmp_path: Path) -> None:
