@@ -17,8 +17,10 @@ from benchmarks.processes import processor_seconds
 from sluice.clock import SystemClock
 from spark_load.history.parquet_files import pieces
 from spark_load.judge.judge import judge
-from spark_load.judge.screening import buckets
+from spark_load.judge.screening.buckets import Rows
 from spark_load.judge.screening.rollup import messages
+from spark_load.judge.spark import screening
+from spark_load.judge.spark.engine import SparkEngine
 from spark_load.run.driver import TASK_MODULES
 from spark_load.runtime import spark_session
 
@@ -57,20 +59,19 @@ def _drained(frame: DataFrame) -> None:
 
 
 def _exchange(spark: SparkSession, folder: Path) -> None:
-    _drained(buckets.exchanged(spark, pieces(folder)[0], EXPECTATION))
+    _drained(screening.exchanged(spark, pieces(folder)[0], EXPECTATION))
 
 
 def _rollup(spark: SparkSession, folder: Path) -> None:
-    def rollup(rows: buckets.Rows, _: pa.Table) -> Iterator[tuple[str, bytes]]:
+    def rollup(rows: Rows, _: pa.Table) -> Iterator[tuple[str, bytes]]:
         yield "messages", str(len(messages(rows.taken(), EXPECTATION)["idx"])).encode()
 
-    _drained(buckets.behind(buckets.exchanged(spark, pieces(folder)[0], EXPECTATION), rollup))
+    _drained(screening.behind(screening.exchanged(spark, pieces(folder)[0], EXPECTATION), rollup))
 
 
 def _judge(spark: SparkSession, folder: Path) -> dict[str, object]:
     verdict = judge(
-        spark,
-        folder,
+        SparkEngine(spark, folder),
         plan=None,
         expectation=EXPECTATION,
         run={

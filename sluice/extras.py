@@ -11,10 +11,10 @@ from collections.abc import Callable, Mapping, Sequence
 EXTRAS: Mapping[str, tuple[str, ...]] = {
     "worker": ("boto3", "botocore", "psycopg", "sqlalchemy", "structlog"),
     "recorder": ("numpy", "pyarrow"),
-    "checker": ("altair", "pandas", "vl_convert"),
+    "checker": ("altair", "pandas", "pydantic", "vl_convert", "yaml"),
     "cdk": ("aws_cdk", "cdk_nag", "constructs"),
     "contracts": ("localstack_client", "pytest", "xdist"),
-    "load": ("google", "grpc", "grpc_status", "py4j", "pydantic", "pyspark", "yaml", "zstandard"),
+    "load": ("google", "grpc", "grpc_status", "py4j", "pyspark", "zstandard"),
 }
 """Extra to the modules that are there when it is installed; the first extra that has a module is the one named."""
 

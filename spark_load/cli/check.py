@@ -1,20 +1,30 @@
-"""`check`: a stored history, judged: of a run, or of what anyone recorded."""
+"""`check`: a stored history, judged: of a run, or of what anyone recorded.
 
-from dataclasses import replace
+A recording of some hundred thousand events is judged in this process. Nothing here is imported that needs Spark.
+"""
+
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
+from types import ModuleType
 
 import click
+from click.core import ParameterSource
 
-from sluice.errors import ConfigError
+from sluice.errors import ConfigError, HistoryError
+from sluice.extras import missing
+from sluice.history.checker.verdict import Verdict
+from sluice.terminal import output
 from spark_load import report
 from spark_load.cli.declared import declaration_option, declared
-from spark_load.cli.ending import draw, finish
-from spark_load.cli.where import on_a_cluster
-from spark_load.judge import recording
-from spark_load.run import driver
-from spark_load.runtime import spark_session
+from spark_load.cli.ending import finish
+from spark_load.cli.where import cluster_options
+from spark_load.folder.layout import RUN_FILE
+from spark_load.judge import local_engine, recording
 
-_JUDGING_SLOTS = 2
+_AUTO, _LOCAL, _SPARK = "auto", "local", "spark"
+_ENDPOINT = "endpoint"  # of which no deviations are known
 
 
 @click.command()
@@ -39,7 +49,15 @@ _JUDGING_SLOTS = 2
     is_flag=True,
     help="Of a recording: others published as well. What comes from nowhere is then unknown, and no violation.",
 )
-@on_a_cluster
+@click.option(
+    "--engine",
+    type=click.Choice([_AUTO, _LOCAL, _SPARK]),
+    default=_AUTO,
+    show_default=True,
+    help=f"What reads a recording: this process, or Spark; auto takes Spark above {local_engine.EVENTS_MAX:,} events,"
+    " or where a cluster is named. A run is always read by Spark.",
+)
+@cluster_options
 def check(
     history: Path,
     as_json: bool,
@@ -48,7 +66,9 @@ def check(
     declaration: Path | None,
     target: str | None,
     other_producers: bool,
-    cluster: spark_session.Cluster,
+    engine: str,
+    master: str | None,
+    remote: str | None,
 ) -> None:
     """Judge HISTORY: the folder of a run, of journals (*.arrows), or of Parquet.
 
@@ -65,21 +85,77 @@ def check(
     queues = recording.parse_queues(given)
     if environment_name is not None:
         queues = recording.declared_queues(declared(declaration).environment(environment_name))
-    is_run = (history / driver.RUN_FILE).exists()
+    is_run = (history / RUN_FILE).exists()
     if is_run and queues:
         raise ConfigError(f"{history} is a run, which knows its queues: leave out --queue and --env")
+    if engine == _LOCAL and (is_run or _names_a_cluster()):
+        what = f"{history} is a run" if is_run else "a cluster is named"
+        raise ConfigError(f"--engine is local, and {what}, which takes Spark; leave one of the two out")
     recording.check_place(history)
-    stored = driver.find_stored(history) if is_run else None
-    with spark_session.running(_JUDGING_SLOTS, cluster, driver.TASK_MODULES) as spark:
-        if stored is not None:
-            verdict = driver.rejudge(spark, stored if target is None else _retargeted(stored, target))
-            draw(spark, history, verdict)
-        else:
-            verdict = recording.check(spark, history, queues, target or "endpoint", has_other_producers=other_producers)
-    if stored is None:
-        report.write(verdict, history)
+    if is_run:
+        verdict = _with_spark(f"{history} is a run").check_run(history, target, master=master, remote=remote)
+    else:
+        with _opened(history, engine, master=master, remote=remote) as opened:
+            verdict = _judged(opened, history, queues, target or _ENDPOINT, has_other_producers=other_producers)
     finish(verdict, history, as_json=as_json)
 
 
-def _retargeted(stored: driver.Stored, target: str) -> driver.Stored:
-    return replace(stored, described={**stored.described, "target": target})
+def _names_a_cluster() -> bool:
+    """Return whether the command line does; the environment may name one for other commands."""
+    source = click.get_current_context().get_parameter_source
+    return any(source(name) is ParameterSource.COMMANDLINE for name in ("master", "remote"))
+
+
+@contextmanager
+def _opened(place: Path, engine: str, *, master: str | None, remote: str | None) -> Iterator[recording.RecordingEngine]:
+    """Read a recording, in this process where that will do."""
+    is_submitted = "PYSPARK_GATEWAY_PORT" in os.environ  # by spark-submit, which started this process
+    why = "--engine is spark"
+    if engine == _AUTO and (master or remote or is_submitted):
+        why = "a cluster is named"
+    elif engine != _SPARK:
+        here = local_engine.opened(place, events_max=None if engine == _LOCAL else local_engine.EVENTS_MAX)
+        if here is not None:
+            yield here
+            return
+        why = f"{place} has more than {local_engine.EVENTS_MAX:,} events"
+        output.line(f"{why}: it is judged with Spark (extra 'load'); --engine local judges it in memory", is_error=True)
+    with _with_spark(why).recording_opened(place, master=master, remote=remote) as spark:
+        yield spark
+
+
+def _judged(
+    engine: recording.RecordingEngine,
+    place: Path,
+    queues: Mapping[str, recording.RecordedQueue],
+    target: str,
+    *,
+    has_other_producers: bool,
+) -> Verdict:
+    """Judge a recording, write what is told of it, and return the verdict."""
+    verdict, expectation = recording.check(engine, place, queues, target, has_other_producers=has_other_producers)
+    report.write(verdict, place)
+    try:  # nothing that draws may cost a verdict
+        shown = engine.series(expectation, verdict.violations)
+        report.write_series(shown, place)
+        report.write_page(verdict, shown, place / report.PAGE_FILE)
+    except (HistoryError, ImportError, ValueError, OSError, KeyboardInterrupt) as error:
+        reason = "stopped" if isinstance(error, KeyboardInterrupt) else error
+        output.line(f"no page was drawn: {reason}; the verdict is in {place / report.SUMMARY_FILE}", is_error=True)
+    return verdict
+
+
+def _with_spark(why: str) -> ModuleType:
+    """Return what judges with Spark.
+
+    Raises:
+        ConfigError: it is not installed.
+    """
+    try:
+        from spark_load.cli import check_with_spark  # noqa: PLC0415 (a second to load, and not installed everywhere)
+    except ModuleNotFoundError as error:
+        needed = None if error.name is None else missing(error.name, "load")
+        if needed is None:
+            raise
+        raise ConfigError(f"{why}, which takes Spark: {needed}") from error
+    return check_with_spark

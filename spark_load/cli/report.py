@@ -12,9 +12,8 @@ from rich.markdown import Markdown
 from sluice.errors import ConfigError, HistoryError
 from sluice.terminal import output as terminal
 from spark_load import report as run_report
+from spark_load.folder.layout import RUN_FILE
 from spark_load.report import comparison
-from spark_load.run import driver
-from spark_load.runtime import spark_session
 
 _SLOTS = 2
 _RUN = click.Path(file_okay=False, path_type=Path)
@@ -56,11 +55,14 @@ def report(folder: Path, output: Path | None) -> None:
     except HistoryError as error:
         terminal.line(f"sluice: {error}", is_error=True)
     if sentence is None:
-        if not (folder / driver.RUN_FILE).exists():
+        if not (folder / RUN_FILE).exists():
             raise HistoryError(
-                f"{folder} is a recording, allowed is a run: what a page shows besides the verdict, only a run tells;"
-                f" read {folder / run_report.SUMMARY_FILE}"
+                f"{folder} is a recording, and what its page shows was not stored with its verdict; judge it again:"
+                f" sluice check {folder}"
             )
+        from spark_load.run import driver  # noqa: PLC0415 (Spark takes a second to load, and is rarely needed)
+        from spark_load.runtime import spark_session  # noqa: PLC0415 (Spark takes a second to load, and is rarely needed)
+
         stored = driver.find_stored(folder)
         with spark_session.running(_SLOTS) as spark:
             sentence = driver.aggregate(spark, stored, verdict)

@@ -6,7 +6,8 @@ import click
 
 from sluice.errors import ConfigError
 from spark_load.cli.declared import declaration_option, declared
-from spark_load.cli.ending import draw, finish
+from spark_load.cli.drawing import draw
+from spark_load.cli.ending import finish
 from spark_load.cli.watching import Watcher
 from spark_load.cli.where import on_a_cluster
 from spark_load.run import driver

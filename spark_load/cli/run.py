@@ -15,7 +15,8 @@ from sluice.errors import ConfigError
 from sluice.saboteurs import SABOTEURS, saboteur
 from spark_load.cli.asking import require_confirmation
 from spark_load.cli.declared import declaration_option, declared
-from spark_load.cli.ending import draw, finish
+from spark_load.cli.drawing import draw
+from spark_load.cli.ending import finish
 from spark_load.cli.watching import Watcher
 from spark_load.cli.where import on_a_cluster
 from spark_load.profiles import profile

@@ -1,4 +1,4 @@
-"""A damaged history: what Spark and Arrow say of it, as an error that names the file."""
+"""A damaged history: what Arrow, or Spark, says of it, as an error that names the file."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -6,32 +6,33 @@ from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from py4j.protocol import Py4JError
-from pyspark.errors import PySparkException
 
 from sluice.errors import HistoryError
 
+_REASON_CHARACTERS_MAX = 300
+
 
 def reason(error: Exception) -> str:
-    """Return the line of a Spark error that says why: our own, where one of ours was raised in a task."""
+    """Return the line of an error that says why: of one of Spark our own, where one of ours was raised in a task."""
     lines = [line for line in str(error).splitlines() if line.strip() and not line.lstrip().startswith("at ")]
     ours = [line for line in lines if "HistoryError: " in line]
-    return (ours or lines or [type(error).__name__])[0].rpartition("HistoryError: ")[2][:300]
+    return (ours or lines or [type(error).__name__])[0].rpartition("HistoryError: ")[2][:_REASON_CHARACTERS_MAX]
 
 
 @contextmanager
-def readable(folder: Path) -> Iterator[None]:
+def readable(folder: Path, *besides: type[Exception]) -> Iterator[None]:
     """Name the damaged file where a history cannot be read: its end may be whole, and what stands before it not.
 
     Args:
         folder: of Parquet.
+        besides: errors that mean damage, besides those of Arrow: Spark's.
 
     Raises:
         HistoryError: what was read in the block is damaged.
     """
     try:
         yield
-    except (PySparkException, Py4JError, pa.ArrowException, OSError) as error:
+    except (pa.ArrowException, OSError, *besides) as error:
         for path in sorted(folder.glob("*.parquet")):
             if (why := _damage(path)) is not None:
                 raise HistoryError(
@@ -50,5 +51,5 @@ def _damage(path: Path) -> str | None:
             for number in range(file.num_row_groups):
                 file.read_row_group(number)
     except (pa.ArrowException, OSError) as error:
-        return " ".join(str(error).split())[:300]
+        return " ".join(str(error).split())[:_REASON_CHARACTERS_MAX]
     return None

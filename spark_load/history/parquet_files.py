@@ -273,17 +273,18 @@ def _joined(tables: list[pa.Table]) -> Events:
     return Events(pa.concat_tables(tables).combine_chunks())
 
 
-def read_groups(piece: Piece, groups: pa.Array) -> pa.Table:
-    """Return whole events of a piece, only those of the message groups with these names."""
+def read_groups(piece: Piece, groups: pa.Array | None) -> pa.Table:
+    """Return whole events of a piece, only those of the message groups with these names; None means all events."""
     tables = [journal.SCHEMA.empty_table()]
     with _opened(piece) as file:
         for number in _numbers(piece):
             (name,) = file.read_row_group(number, columns=["message_group_id"], use_threads=False).columns
             _require_count(piece, len(name), file.metadata.row_group(number).num_rows)
-            is_theirs = pc.is_in(name, groups)
-            if pc.any(is_theirs).as_py():
+            is_theirs = None if groups is None else pc.is_in(name, groups)
+            if is_theirs is None or pc.any(is_theirs).as_py():
                 table = file.read_row_group(number, columns=journal.SCHEMA.names, use_threads=False)
-                tables.append(table.filter(is_theirs).select(journal.SCHEMA.names).cast(journal.SCHEMA))
+                kept = table if is_theirs is None else table.filter(is_theirs)
+                tables.append(kept.select(journal.SCHEMA.names).cast(journal.SCHEMA))
     return pa.concat_tables(tables)
 
 

@@ -2,27 +2,23 @@
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
-from functools import reduce
-from operator import or_
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from pyspark.sql import DataFrame, Row
-from pyspark.sql import functions as F
 
 from sluice import limits
-from sluice.history.checker import Activity, Expectation, QueueContext, queue_context
-from sluice.history.events import Event, Kind, Outcome, detail_of
+from sluice.history.checker import Activity, Expectation
+from sluice.history.events import Kind, Outcome, detail_of
 from spark_load.history.columns import NONE, Events
 from spark_load.history.error_codes import is_throttled
 
 CALLS = (Kind.PUBLISHED.value, Kind.POLL.value, Kind.DELETED.value, Kind.VISIBILITY_CHANGED.value)
-_NEVER_US = 2**62
 _FRAMES = (Kind.OPENED.value, Kind.CLOSED.value)
 _NAMED = ("kind", "outcome", "queue", "error", "clock_id")
-_AROUND = (Kind.REDRIVEN.value, Kind.FAULT.value, Kind.PROBE.value)
+AROUND = (Kind.REDRIVEN.value, Kind.FAULT.value, Kind.PROBE.value)
+"""Kinds of events that are of no group, and few."""
 
 
 type Counts = dict[str, Any]
@@ -89,33 +85,6 @@ def facts(counted: pa.Table, expectation: Expectation) -> EventCounts:
         clocks=frozenset(row["clock_id"] for row in rows if row["clock_id"] is not None),
         activity=_activity(rows),
     )
-
-
-def around(history: DataFrame, event_counts: EventCounts) -> QueueContext:
-    """Return what happened around the groups: polls as they were counted, of the rest every event."""
-    few: Iterable[Row] = ()
-    if event_counts.counts["around"]:
-        few = history.where(F.col("kind").isin(*_AROUND)).collect()
-    return replace(queue_context(Event(**row.asDict()) for row in few), activity=event_counts.activity)
-
-
-def may_have_moved(history: DataFrame, expectation: Expectation, surrounded: QueueContext) -> list[str]:
-    """Return the groups with a receive that was asked for before a move task to its queue began, and answered after.
-
-    What it brought may have come back with the task, and the checker leaves that open. Whatever else may have was
-    received more than once, or from a DLQ, and its group is suspect for that.
-    """
-    invoked_us = F.coalesce("invoked_at_us", F.lit(0)) - expectation.clock_bound_us
-    answered_us = F.coalesce("responded_at_us", F.lit(_NEVER_US))
-    during = [
-        (F.col("queue") == move.destination) & (invoked_us <= move.began_at_us) & (answered_us >= move.began_at_us)
-        for move in surrounded.moves
-    ]
-    if not during:
-        return []
-    is_ours = (F.col("kind") == Kind.RECEIVED.value) & (F.col("message_run") == expectation.run)
-    groups = history.where(is_ours & reduce(or_, during) & F.col("message_group_id").isNotNull())
-    return [row["message_group_id"] for row in groups.select("message_group_id").distinct().collect()]
 
 
 def count(events: Events, expectation: Expectation) -> pa.Table:
@@ -186,7 +155,7 @@ def _counts(rows: Iterable[Counts], expectation: Expectation) -> dict[str, int]:
         counts["undelivered_polls"] += events * (kind == Kind.POLL and row["queue"] in undelivered)
         counts["handled"] += events * (kind == Kind.HANDLED)
         counts["faults"] += events * (kind == Kind.FAULT)
-        counts["around"] += events * (kind in _AROUND)
+        counts["around"] += events * (kind in AROUND)
         counts["calls"] += row["called"] * (kind in CALLS)
         counts["throttled"] += row["called"] * (kind in CALLS and is_throttled(row["error"] or ""))
     return counts

@@ -1,13 +1,9 @@
 """From a history to a verdict: clear what is clean, hand the rest to the checker, measure, decide."""
 
 from collections import Counter
-from collections.abc import Mapping
-from dataclasses import replace
-from pathlib import Path
-from typing import Any
-
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
 
 from sluice import deviations
 from sluice.history.checker import (
@@ -18,26 +14,65 @@ from sluice.history.checker import (
     Thresholds,
     check_run,
     check_thresholds,
+    queue_context,
 )
 from sluice.history.checker.anomalies import ANOMALIES, JUDGED, Severity
 from sluice.history.checker.verdict import Property, Verdict, Violation
-from sluice.history.events import Kind, Outcome
-from spark_load.history.reading import read_history
-from spark_load.judge.counts import CALLS, EventCounts, around, may_have_moved
-from spark_load.judge.groups import findings
+from sluice.history.events import Event
+from spark_load.judge.counts import EventCounts
+from spark_load.judge.groups import Findings
 from spark_load.judge.measures import measures
-from spark_load.judge.screening.buckets import clear
-from spark_load.plan.plan import Plan
+from spark_load.judge.screening.buckets import Cleared
 
 _NO_THRESHOLDS = Thresholds()
 _NOTHING_ALLOWED: Mapping[str, str] = {}
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Planned:
+    """What was to be published.
+
+    Args:
+        message_count: how many messages, end markers included.
+        lateness_budget_seconds: how late they may be published.
+    """
+
+    message_count: int
+    lateness_budget_seconds: float
+
+
+class Engine(Protocol):
+    """Reads one settled history. There is one in Spark and one in this process; the judge is the same for both."""
+
+    def screen(self, expectation: Expectation) -> Cleared:
+        """Return what one pass over the whole history finds."""
+
+    def around(self) -> Iterable[Event]:
+        """Return the events of no group that are needed one by one: of the kinds `counts.AROUND`."""
+
+    def may_have_moved(self, expectation: Expectation, surrounded: QueueContext) -> Collection[str]:
+        """Return the groups with a receive that was asked for before a move task to its queue began, answered after.
+
+        What it brought may have come back with the task, and the checker leaves that open. Whatever else may have was
+        received more than once, or from a DLQ, and its group is suspect for that.
+        """
+
+    def findings(self, suspects: Collection[str], expectation: Expectation, surrounded: QueueContext) -> Findings:
+        """Run the checker on every suspect group."""
+
+    def recoveries(self) -> Mapping[str, float]:
+        """Return each fault, by `fault_name`, to how long after its end the first call was answered ok, in seconds."""
+
+
+def fault_name(queue: str | None, began_us: int | None) -> str:
+    """Return what a fault is called in the measures."""
+    return f"the fault of {queue} at {began_us}"
+
+
 def judge(
-    spark: SparkSession,
-    place: Path,
+    engine: Engine,
     *,
-    plan: Plan | None,
+    plan: Planned | None,
     expectation: Expectation,
     run: Mapping[str, Any],
     unknowns: tuple[str, ...] = (),
@@ -47,8 +82,7 @@ def judge(
     """Return the verdict on a history.
 
     Args:
-        spark: any session whose executors see the folder.
-        place: folder of Parquet: settled events, columns as in `sluice.history.events`.
+        engine: reads it.
         plan: what was to be published; None when nobody planned it.
         expectation: what the run was set up to be.
         run: what is known of the run: `target` (key into `sluice.deviations`), `recorders` (name to the queue it
@@ -59,14 +93,16 @@ def judge(
     """
     expectation = replace(expectation, max_receive_count=run["max_receive_count"])
     excused = _excused(run["target"], allowed)
-    looked = clear(spark, place, expectation)
+    looked = engine.screen(expectation)
     event_counts, seen = looked.counts, looked.seen
-    history = read_history(spark, place)
-    surrounded = around(history, event_counts)
+    surrounded = replace(
+        queue_context(engine.around() if event_counts.counts["around"] else ()), activity=event_counts.activity
+    )
     counts = {**event_counts.counts, **seen}
     unfinished = _unfinished(event_counts.recorded, run)
-    suspects = {*looked.suspects, *may_have_moved(history, expectation, surrounded)}
-    found = findings(spark, place, suspects, _provable(event_counts, expectation, run, unfinished), surrounded)
+    moved = engine.may_have_moved(expectation, surrounded) if surrounded.moves else ()
+    suspects = {*looked.suspects, *moved}
+    found = engine.findings(suspects, _provable(event_counts, expectation, run, unfinished), surrounded)
     measured = measures(seen, expectation) | {
         "groups": counts["groups"],
         "suspect_groups": len(suspects),
@@ -74,13 +110,14 @@ def judge(
     }
     run_facts = _run_facts(event_counts, counts, measured, plan, unfinished)
     reasons = check_run(run_facts)
-    held = _measured(history, measured, counts)
+    held = _measured(measured, counts, engine.recoveries() if counts["faults"] else {})
     crossed = check_thresholds(held, thresholds)
     measured |= {
         "calls": {"count": held.call_count, "throttled": held.throttled_count},
         "recovered_in_seconds": dict(held.recovered_in_seconds),
     }
-    opportunities = _opportunities(counts, expectation, surrounded, thresholds, has_plan=plan is not None)
+    limits = _limits(expectation, thresholds)
+    opportunities = _opportunities(counts, expectation, surrounded, limits, has_plan=plan is not None)
     return Verdict(
         properties=tuple(
             Property(
@@ -89,6 +126,7 @@ def judge(
                 violation_count=found.counts.get(anomaly.id, 0) + len(crossed.get(anomaly.id, ())),
                 allowed_because=excused.get(anomaly.id),
                 is_unknown=anomaly.id in reasons,
+                has_threshold=limits.get(anomaly.id, 0.0) is not None,
                 crossed=crossed.get(anomaly.id, ()),
             )
             for anomaly in JUDGED
@@ -164,16 +202,24 @@ def _known_deviations(target: str) -> dict[str, str]:
 # --- what was counted ------------------------------------------------------------------------------------------------
 
 
-def _is(kind: Kind, outcome: Outcome | None = None) -> Any:
-    column = F.col("kind") == kind.value
-    return column if outcome is None else column & (F.col("outcome") == outcome.value)
+def _limits(expectation: Expectation, thresholds: Thresholds) -> dict[str, float | None]:
+    """Return the threshold of each anomaly that is judged only against one; None where none is set."""
+    return {
+        "D3": expectation.passed_over_seconds_max,
+        "E3": expectation.fan_out_skew_seconds_max,
+        "H1": expectation.stuck_seconds_max,
+        "H3": thresholds.latency_seconds_max,
+        "H4": thresholds.drain_seconds_max,
+        "H5": thresholds.recovery_seconds_max,
+        "H6": thresholds.throttled_share_max,
+    }
 
 
 def _opportunities(
     counts: Mapping[str, int],
     expectation: Expectation,
     surrounded: QueueContext,
-    thresholds: Thresholds,
+    limits: Mapping[str, float | None],
     *,
     has_plan: bool,
 ) -> dict[str, int]:
@@ -200,6 +246,15 @@ def _opportunities(
     }
     is_timed = set(expectation.queues) <= set(expectation.visibility_timeout_seconds)
     empty = sum(activity.empty_count for seconds in surrounded.activity.values() for activity in seconds)
+    limited = {
+        "D3": counts["later"],
+        "E3": counts["acked"],
+        "H1": counts["later"],
+        "H3": counts["received"],
+        "H4": len(expectation.queues),
+        "H5": counts["faults"],
+        "H6": counts["calls"],
+    }
     judged = {anomaly: counts[name] for name, anomalies in of_count.items() for anomaly in anomalies.split()}
     judged |= dict.fromkeys(("F8", "F9", "F10", "F11"), min(counts["dead"], len(surrounded.moves)))
     return judged | {
@@ -215,50 +270,24 @@ def _opportunities(
         "B3": counts["repeated_late"] if counts["ended"] else 0,
         "C7": counts["acked"] if expectation.is_planned else 0,
         "E1": counts["acked"] if counts["ended"] and len(expectation.queues) > 1 else 0,
-        "D3": _if(expectation.passed_over_seconds_max, counts["later"]),
-        "E3": _if(expectation.fan_out_skew_seconds_max, counts["acked"]),
         "E5": len(surrounded.faults),
         "F2": counts["received"] if expectation.max_receive_count else 0,
         "F3": counts["redelivered"] if surrounded.empty_since_us else 0,
-        "H1": _if(expectation.stuck_seconds_max, counts["later"]),
         "H2": empty,
-        "H3": _if(thresholds.latency_seconds_max, counts["received"]),
-        "H4": _if(thresholds.drain_seconds_max, len(expectation.queues)),
-        "H5": _if(thresholds.recovery_seconds_max, counts["faults"]),
-        "H6": _if(thresholds.throttled_share_max, counts["calls"]),
         "H7": counts["publishes"] if has_plan else 0,
         "R1": counts["handled"] if expectation.effects_recorded else 0,
+        **{anomaly: 0 if limits[anomaly] is None else count for anomaly, count in limited.items()},
     }
 
 
-def _if(threshold: float | None, count: int) -> int:
-    """Return the count where there is a threshold: nothing else was judged."""
-    return 0 if threshold is None else count
-
-
-def _recoveries(history: DataFrame) -> dict[str, float]:
-    """Return each fault, by when it began, to how long after its end the first call was answered ok."""
-    faults = history.where(_is(Kind.FAULT) & F.col("responded_at_us").isNotNull())
-    ended = faults.select("queue", "invoked_at_us", F.col("responded_at_us").alias("ended_at_us"))
-    calls = history.where(F.col("kind").isin(*CALLS) & (F.col("outcome") == Outcome.OK.value))
-    first = (
-        ended.join(
-            calls.select(F.col("queue").alias("of_queue"), "responded_at_us"),
-            (F.col("queue") == F.col("of_queue")) & (F.col("responded_at_us") >= F.col("ended_at_us")),
-        )
-        .groupBy("queue", "invoked_at_us")
-        .agg(((F.min("responded_at_us") - F.min("ended_at_us")) / 1e6).alias("seconds"))
-        .collect()
-    )
-    return {f"the fault of {row['queue']} at {row['invoked_at_us']}": row["seconds"] for row in first}
-
-
-def _measured(history: DataFrame, measured: Mapping[str, Any], counts: Mapping[str, int]) -> Measured:
+def _measured(
+    measured: Mapping[str, Any], counts: Mapping[str, int], recovered_in_seconds: Mapping[str, float]
+) -> Measured:
     of_queue = {queue: of for queue, of in measured["queues"].items() if of["latency_us"] is not None}
     return Measured(
         latency_us={queue: of["latency_us"]["p99"] for queue, of in of_queue.items()},
         drained_in_seconds={queue: of["drain_seconds"] for queue, of in of_queue.items() if of["drain_seconds"]},
-        recovered_in_seconds=_recoveries(history) if counts["faults"] else {},
+        recovered_in_seconds=recovered_in_seconds,
         call_count=counts["calls"],
         throttled_count=counts["throttled"],
     )
@@ -268,7 +297,7 @@ def _run_facts(
     event_counts: EventCounts,
     counts: Mapping[str, int],
     measured: Mapping[str, Any],
-    plan: Plan | None,
+    plan: Planned | None,
     unfinished: list[str],
 ) -> RunFacts:
     lateness = measured["lateness_us"] if plan is not None else None
@@ -277,9 +306,9 @@ def _run_facts(
         received_count=counts["received"],
         foreign_count=counts["foreign"],
         lateness_p99_us=None if lateness is None else lateness["p99"],
-        lateness_budget_us=0 if plan is None else round(plan.profile.lateness_budget_seconds * 1e6),
+        lateness_budget_us=0 if plan is None else round(plan.lateness_budget_seconds * 1e6),
         unclosed_journals=tuple(unfinished),
-        unpublished_count=0 if plan is None else plan.row_count - counts["acked"],
+        unpublished_count=0 if plan is None else plan.message_count - counts["acked"],
         failed_calls=event_counts.failed_calls,
         clock_count=len(event_counts.clocks),
     )

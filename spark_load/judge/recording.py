@@ -7,28 +7,33 @@ proves neither losses nor leases, and nobody planned anything.
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any, Protocol
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from pyspark.sql import DataFrame, Row, SparkSession
-from pyspark.sql import functions as F
 
 from sluice import limits
 from sluice.declaration import Environment, naming
 from sluice.errors import ConfigError, HistoryError
 from sluice.history.checker import Expectation
-from sluice.history.checker.verdict import Verdict
-from sluice.history.events import SCHEMA_VERSION, Kind, Outcome, detail_of
+from sluice.history.checker.verdict import Verdict, Violation
+from sluice.history.events import SCHEMA_VERSION, Kind, detail_of
 from sluice.recorder.journal import SCHEMA, SUFFIX
 from spark_load.folder.layout import HISTORY, JOURNALS
-from spark_load.history.compaction import compact
-from spark_load.history.damage import readable
-from spark_load.history.reading import read_history
-from spark_load.judge.judge import judge
+from spark_load.folder.series_schema import Series
+from spark_load.judge.judge import Engine, judge
 
-_CONSUMED = (Kind.POLL.value, Kind.RECEIVED.value, Kind.DELETED.value)
-_OF_MESSAGES = (Kind.RECEIVED.value, Kind.DELETED.value, Kind.VISIBILITY_CHANGED.value)
-_FRAMES = (Kind.OPENED.value, Kind.CLOSED.value)
+FRAMED = (Kind.OPENED.value, Kind.CLOSED.value, Kind.TOPOLOGY.value)
+"""Kinds of events by which recorders say who they are."""
+CONSUMED = (Kind.POLL.value, Kind.RECEIVED.value, Kind.DELETED.value)
+"""Kinds of events that name a queue messages come from."""
+OF_MESSAGES = (Kind.RECEIVED.value, Kind.DELETED.value, Kind.VISIBILITY_CHANGED.value)
+"""Kinds of events that need their message group to be judged, unless they failed: then the handle never was one."""
+OVERVIEW = ("schema_version", "run", "kind", "worker", "queue", "detail", "is_of_no_group")
+"""What the events of a history are counted by, as `count`, to know what it is.
+
+`kind` is of FRAMED and CONSUMED only, `worker` of FRAMED, `queue` of CONSUMED, `detail` of topologies.
+"""
 _TYPES = {"int64": "INT64", "int32": "INT32", "bool": "BOOLEAN", "string": "BYTE_ARRAY (String)"}
 _UNNAMED = "of which nobody said what it was to receive; name it with --queue"
 
@@ -107,47 +112,42 @@ def declared_queues(environment: Environment) -> dict[str, RecordedQueue]:
     }
 
 
+class RecordingEngine(Engine, Protocol):
+    """Reads a history of which nobody says what it is."""
+
+    def overview(self) -> Sequence[Mapping[str, Any]]:
+        """Return the counts by OVERVIEW."""
+
+    def series(self, expectation: Expectation, violations: Sequence[Violation]) -> Series:
+        """Return what the report's charts show."""
+
+
 def check(
-    spark: SparkSession,
+    engine: RecordingEngine,
     place: Path,
     queues: Mapping[str, RecordedQueue],
     target: str,
     *,
     has_other_producers: bool = False,
-) -> Verdict:
-    """Judge what was recorded: a folder of journals, or of Parquet.
+) -> tuple[Verdict, Expectation]:
+    """Judge what was recorded; return the verdict, and what was expected.
 
     Args:
-        spark: any session that reads the folder.
-        place: the folder.
+        engine: reads the history.
+        place: its folder, to be named.
         queues: what is known of them, by name; none means what was received from is what there is.
         target: key into `sluice.deviations`.
         has_other_producers: whether somebody published who was not recorded: what came from nowhere may be of theirs.
 
     Raises:
-        HistoryError: there is not a history, or one of another version.
+        HistoryError: it is of another version, or of no single run.
     """
-    check_place(place)
-    folder = _settled(spark, place)
-    with readable(folder):
-        return _judged(spark, place, folder, queues, target, has_other_producers=has_other_producers)
-
-
-def _judged(
-    spark: SparkSession,
-    place: Path,
-    folder: Path,
-    queues: Mapping[str, RecordedQueue],
-    target: str,
-    *,
-    has_other_producers: bool,
-) -> Verdict:
-    topology = _topology(read_history(spark, folder), place)
-    return judge(
-        spark,
-        folder,
+    topology = _topology(engine.overview(), place)
+    expectation = _expectation(topology, queues, has_other_producers=has_other_producers)
+    verdict = judge(
+        engine,
         plan=None,
-        expectation=_expectation(topology, queues, has_other_producers=has_other_producers),
+        expectation=expectation,
         run={
             "run": topology.run,
             "history": str(place),
@@ -160,13 +160,14 @@ def _judged(
         },
         unknowns=topology.unknowns,
     )
+    return verdict, expectation
 
 
 # --- reading ---------------------------------------------------------------------------------------------------------
 
 
 def check_place(place: Path) -> None:
-    """Raise an error where there is not a history; before Spark starts, which takes a while.
+    """Raise an error where there is not a history; before anything is read, which takes a while.
 
     Raises:
         HistoryError: there is none, or its Parquet has other columns.
@@ -177,8 +178,8 @@ def check_place(place: Path) -> None:
         raise HistoryError(
             f"{place} holds no history, allowed are journals (*{SUFFIX}) or Parquet; name another folder"
         )
-    folder = _folders(place)[0]
-    if not any(folder.glob(f"*{SUFFIX}")):
+    folder = folder_of(place)
+    if not is_journals(folder):
         for path in sorted(folder.glob("*.parquet")):
             _check_columns(path)
 
@@ -212,17 +213,18 @@ def _type(column: pq.ColumnSchema) -> str:
 
 def _folders(place: Path) -> list[Path]:
     """Return the folders a history may be read from, journals first: from them Parquet was made."""
-    journals = [folder for folder in (place, place / JOURNALS) if any(folder.glob(f"*{SUFFIX}"))]
+    journals = [folder for folder in (place, place / JOURNALS) if is_journals(folder)]
     return journals or [folder for folder in (place, place / HISTORY) if any(folder.glob("*.parquet"))]
 
 
-def _settled(spark: SparkSession, place: Path) -> Path:
-    """Return the folder of the history as Parquet, made from journals where there are some."""
-    folder = _folders(place)[0]
-    if not any(folder.glob(f"*{SUFFIX}")):
-        return folder
-    compact(spark, folder, place / HISTORY)
-    return place / HISTORY
+def folder_of(place: Path) -> Path:
+    """Return the folder a history is read from; there is one, see `check_place`."""
+    return _folders(place)[0]
+
+
+def is_journals(folder: Path) -> bool:
+    """Return whether the folder holds journals."""
+    return any(folder.glob(f"*{SUFFIX}"))
 
 
 # --- what it tells of itself -----------------------------------------------------------------------------------------
@@ -241,32 +243,15 @@ class _Topology:
     unknowns: tuple[str, ...] = field(default=())
 
 
-def _topology(history: DataFrame, place: Path) -> _Topology:
-    kind = F.col("kind")
-    is_framed = kind.isin(*_FRAMES, Kind.TOPOLOGY.value)
-    rows = (
-        history.groupBy(
-            "schema_version",
-            "run",
-            F.when(is_framed | kind.isin(*_CONSUMED), kind).alias("kind"),
-            F.when(is_framed, F.col("worker")).alias("worker"),
-            F.when(kind.isin(*_CONSUMED), F.col("queue")).alias("queue"),
-            F.when(kind == Kind.TOPOLOGY.value, F.col("detail")).alias("detail"),
-            (
-                kind.isin(*_OF_MESSAGES)
-                & F.col("message_group_id").isNull()
-                & (F.col("outcome") != Outcome.FAIL.value)  # of a handle that never was
-            ).alias("is_of_no_group"),
-        )
-        .count()
-        .collect()
-    )
+def _topology(rows: Sequence[Mapping[str, Any]], place: Path) -> _Topology:
     _check_version(rows, place)
     runs = sorted({row["run"] for row in rows})
     if len(runs) != 1:
         seen = f"of {len(runs)} runs ({', '.join(runs[:4])})" if runs else "without an event"
         raise HistoryError(f"{place} is a history {seen}, allowed is one run; check each by itself")
-    opened, closed = (sorted(row["worker"] for row in rows if row["kind"] == frame) for frame in _FRAMES)
+    opened, closed = (
+        sorted(row["worker"] for row in rows if row["kind"] == item) for item in (Kind.OPENED, Kind.CLOSED)
+    )
     found = [detail_of(row["detail"]) for row in rows if row["kind"] == Kind.TOPOLOGY]
     groupless_count = sum(row["count"] for row in rows if row["is_of_no_group"])
     samples = sorted({entry["one_group_in"] for entry in found if isinstance(entry.get("one_group_in"), int)})
@@ -292,7 +277,7 @@ def _groupless(count: int) -> str:
     )
 
 
-def _check_version(rows: Sequence[Row], place: Path) -> None:
+def _check_version(rows: Sequence[Mapping[str, Any]], place: Path) -> None:
     others = sorted({row["schema_version"] or 0 for row in rows} - {SCHEMA_VERSION})
     if others:
         raise HistoryError(

@@ -226,6 +226,7 @@ def _verdict(verdict_schema: _VerdictSchema) -> Verdict:
                 violation_count=prop["violations"],
                 allowed_because=prop["allowed_because"],
                 is_unknown=prop["holding"] is Holding.UNKNOWN,
+                has_threshold=prop["holding"] is not Holding.NO_THRESHOLD,
                 crossed=prop.get("crossed", ()),
             )
             for prop in verdict_schema["properties"]

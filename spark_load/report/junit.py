@@ -5,7 +5,8 @@ from xml.etree import ElementTree as ET
 
 from sluice.history.checker.anomalies import ANOMALIES
 from sluice.history.checker.verdict import Holding, Property, Status, Verdict
-from spark_load.report.summary import NOT_EXERCISED, event_line
+from spark_load.report.caveats import caveats
+from spark_load.report.summary import NO_THRESHOLD, NOT_EXERCISED, event_line
 
 _NO_XML = re.compile(r"[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 WHOLE_RUN = "the run can be judged"
@@ -24,6 +25,8 @@ def xml(verdict: Verdict) -> str:
     for prop in verdict.properties:
         _add(suite, prop, verdict, run)
     whole = _case(suite, WHOLE_RUN, run)
+    if found := caveats(verdict):
+        ET.SubElement(whole, "system-out").text = _clean("\n".join(found))
     if verdict.status is Status.UNKNOWN or verdict.unknowns:
         error = ET.SubElement(whole, "error", type="unknown", message=_clean(_first(verdict)))
         error.text = _clean("\n".join(verdict.unknowns))
@@ -50,6 +53,8 @@ def _add(suite: ET.Element, prop: Property, verdict: Verdict, run: str) -> None:
     holding = prop.holding
     if holding is Holding.NOT_EXERCISED:
         ET.SubElement(case, "skipped", message=f"not exercised: {NOT_EXERCISED}")
+    elif holding is Holding.NO_THRESHOLD:
+        ET.SubElement(case, "skipped", message=f"not judged: {NO_THRESHOLD}")
     elif holding in _SUFFIXES:
         element = ET.SubElement(case, _SUFFIXES[holding], type=holding.value, message=_message(prop))
         element.text = _clean(_witnesses(prop, verdict) or known.definition)

@@ -15,7 +15,7 @@ from sluice.history.checker.verdict import EXIT_CROSSED, Holding, Property, Verd
 from spark_load.folder.series_schema import Series
 from spark_load.report import figures, timeline, units
 from spark_load.report.figures import Figure, Table
-from spark_load.report.summary import NOT_EXERCISED, Held, event_line, exercised, held, means, reasons
+from spark_load.report.summary import NO_THRESHOLD, NOT_EXERCISED, Held, event_line, exercised, held, means, reasons
 
 _TEMPLATE = Path(__file__).resolve().parent / "page.html"
 _SIGNS = {
@@ -25,6 +25,7 @@ _SIGNS = {
     Holding.ALLOWED: "~",
     Holding.SEEN: "•",
     Holding.UNKNOWN: "?",
+    Holding.NO_THRESHOLD: "-",
     Holding.NOT_EXERCISED: "○",
 }
 _FAMILIES = {
@@ -65,13 +66,15 @@ def html(verdict: Verdict, run_series: Series) -> str:
         "anomalies": _anomalies(verdict, run_series),
         "charts": "".join(map(_figure, _over_time(run_series))),
         "ranks": "".join(map(_figure, _by_rank(run_series)))
-        or '<p class="soft">Fewer than two groups were measured.</p>',
+        or '<p class="soft">No latency was measured of two groups.</p>',
         "tables": "".join(map(_table, figures.tables(run_series))),
         "trouble": _failures(verdict, run_series),
         "thresholds": _thresholds(held(verdict)),
         "deviations": _deviations(verdict),
         "environment": _environment(verdict),
-        "profile": escape(yaml.safe_dump(dict(run.get("profile", {})), sort_keys=False).rstrip()),
+        "profile": escape(yaml.safe_dump(dict(run["profile"]), sort_keys=False).rstrip())
+        if "profile" in run
+        else "A recording has none.",
         "measuring": _measuring(verdict, run_series),
     }
     template = _TEMPLATE.read_text(encoding="utf-8")
@@ -86,10 +89,13 @@ def _status(verdict: Verdict) -> str:
 def _what(verdict: Verdict, series: Series) -> str:
     run, started_at = verdict.run, datetime.fromtimestamp(series["started_at_us"] / 1e6, tz=UTC)
     when = f"{started_at:%Y-%m-%d %H:%M:%S} UTC" if series["started_at_us"] else "never begun"
+    span = units.seconds(series["bin_seconds"] * series["bin_count"])
+    if "profile" not in run:
+        return escape(f"A recording, {run.get('history', '?')} ({run.get('target', '?')}), {when}, {span}")
     sabotage = f", sabotaged on purpose: {run['saboteur']}" if run.get("saboteur") else ""
     return escape(
         f"Profile {run.get('profile_name', '?')} on environment {run.get('environment', '?')}"
-        f" ({run.get('target', '?')}), {when}, {units.seconds(series['bin_seconds'] * series['bin_count'])}{sabotage}"
+        f" ({run.get('target', '?')}), {when}, {span}{sabotage}"
     )
 
 
@@ -164,7 +170,11 @@ def _properties(properties: Sequence[Property]) -> str:
 
 def _property(prop: Property) -> str:
     known = ANOMALIES[prop.anomaly]
-    why = {Holding.ALLOWED: f"Allowed: {prop.allowed_because}.", Holding.NOT_EXERCISED: f"{NOT_EXERCISED}."}
+    why = {
+        Holding.ALLOWED: f"Allowed: {prop.allowed_because}.",
+        Holding.NO_THRESHOLD: f"{NO_THRESHOLD.capitalize()}.",
+        Holding.NOT_EXERCISED: f"{NOT_EXERCISED.capitalize()}.",
+    }
     note = why.get(prop.holding, "")
     return (
         f'<tr id="{known.id}" class="{_class(prop.holding)}"><td class="id">{known.id}</td>'
@@ -183,12 +193,17 @@ def _over_time(series: Series) -> list[Figure]:
     return [
         figures.throughput(series),
         figures.backlog(series),
-        *(figures.latency(series, queue, name=f"latency-{index}") for index, queue in enumerate(series["queues"])),
+        *(
+            figures.latency(series, queue, name=f"latency-{index}")
+            for index, (queue, of) in enumerate(series["queues"].items())
+            if any(of["latency_us"]["count"])  # of a recording nobody knows when a message was meant
+        ),
     ]
 
 
 def _by_rank(series: Series) -> list[Figure]:
-    drawn = (figures.ranks(series, queue, name=f"rank-{index}") for index, queue in enumerate(series["queues"]))
+    measured = [queue for queue, of in series["queues"].items() if any(of["latency_us"]["count"])]
+    drawn = (figures.ranks(series, queue, name=f"rank-{index}") for index, queue in enumerate(measured))
     return [item for item in drawn if item is not None]
 
 
@@ -286,16 +301,17 @@ def _deviations(verdict: Verdict) -> str:
 
 def _environment(verdict: Verdict) -> str:
     run = verdict.run
+    is_run = "profile" in run
     rows = [
         ("run", run["run"]),
         ("profile", run.get("profile_name")),
         ("seed", run.get("seed")),
         ("environment", run.get("environment")),
         ("target", run.get("target")),
-        ("endpoint", run.get("endpoint_url") or "AWS"),
+        ("endpoint", (run.get("endpoint_url") or "AWS") if is_run else None),
         ("transport", run.get("transport")),
         ("consumer", run.get("consumer")),
-        ("sabotage", run.get("saboteur") or "none"),
+        ("sabotage", (run.get("saboteur") or "none") if is_run else None),
         *((name, value) for name, value in (run.get("machine") or {}).items()),
         *((f"version of {name}", value) for name, value in (run.get("versions") or {}).items()),
         *((f"receives of {queue} before its DLQ", of) for queue, of in (run.get("max_receive_count") or {}).items()),

@@ -11,6 +11,7 @@ from rich.markdown import Markdown
 from sluice.history.checker.anomalies import ANOMALIES
 from sluice.history.checker.verdict import EXIT_CROSSED, Holding, Status, Verdict
 from spark_load.report import units
+from spark_load.report.caveats import caveats
 
 _MARKS = {
     Holding.HOLDS: "holds",
@@ -19,6 +20,7 @@ _MARKS = {
     Holding.ALLOWED: "allowed",
     Holding.SEEN: "seen, lawful",
     Holding.UNKNOWN: "unknown",
+    Holding.NO_THRESHOLD: "no threshold",
     Holding.NOT_EXERCISED: "not exercised",
 }
 _MEANS = {
@@ -27,6 +29,7 @@ _MEANS = {
     Status.UNKNOWN: "This run cannot tell whether the promises were kept, and that is no pass.",
 }
 NOT_EXERCISED = "this run gave it no opportunity to fail"
+NO_THRESHOLD = "no threshold is set for it"
 THRESHOLDS = {
     "H7": "lateness_budget_seconds",
     "H3": "latency_seconds_max",
@@ -61,6 +64,7 @@ def markdown(verdict: Verdict) -> str:
     """Return the summary as Markdown."""
     parts = [
         f"# {verdict.status.value.upper()} — {escaped(str(verdict.run.get('run', '')))}",
+        *(f"**VALID, but {escaped(caveat)}.**" for caveat in caveats(verdict)),
         *([_bullets("Not known", tuple(map(escaped, verdict.unknowns)))] if verdict.unknowns else []),
         *([_bullets("Crossed", tuple(map(escaped, verdict.crossed)))] if verdict.crossed else []),
         *([_violations(verdict)] if verdict.violations else []),
@@ -173,10 +177,9 @@ def _not_judged() -> str:
 
 
 def means(verdict: Verdict) -> str:
-    """Return what the verdict means, in a sentence."""
-    if verdict.exit_code == EXIT_CROSSED:
-        return f"{_MEANS[Status.VALID]} A threshold of the profile was crossed."
-    return _MEANS[verdict.status]
+    """Return what the verdict means, and what it does not."""
+    crossed = ["A threshold of the profile was crossed."] if verdict.exit_code == EXIT_CROSSED else []
+    return " ".join([_MEANS[verdict.status], *crossed, *(f"But {caveat}." for caveat in caveats(verdict))])
 
 
 def reasons(verdict: Verdict) -> list[str]:
@@ -193,11 +196,13 @@ def reasons(verdict: Verdict) -> list[str]:
 
 def exercised(verdict: Verdict) -> str:
     """Return how much of what can be judged this run gave an opportunity to fail."""
-    judged = len(verdict.properties)
-    tried = [prop for prop in verdict.properties if prop.opportunities]
+    judged = [prop for prop in verdict.properties if prop.holding is not Holding.NO_THRESHOLD]
+    tried = [prop for prop in judged if prop.opportunities]
+    unlimited = len(verdict.properties) - len(judged)
     return (
-        f"{len(tried)} of {judged} judged properties were exercised,"
-        f" with {sum(prop.opportunities for prop in tried):,} opportunities to fail in all."
+        f"{len(tried)} of {len(judged)} judged properties were exercised,"
+        f" with {sum(prop.opportunities for prop in tried):,} opportunities to fail in all"
+        + (f"; {unlimited} have no threshold, and were not judged." if unlimited else ".")
     )
 
 

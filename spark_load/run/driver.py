@@ -26,9 +26,10 @@ from spark_load.history import compaction
 from spark_load.history.damage import readable
 from spark_load.history.reading import reader
 from spark_load.judge import groups
-from spark_load.judge.judge import judge
-from spark_load.judge.screening import buckets
-from spark_load.judge.series import series
+from spark_load.judge.judge import Planned, judge
+from spark_load.judge.spark import screening
+from spark_load.judge.spark.engine import SparkEngine
+from spark_load.judge.spark.series import series
 from spark_load.plan.plan import Plan
 from spark_load.profiles.profile import NamedProfile, Profile
 from spark_load.publish import job as publish_job
@@ -53,7 +54,7 @@ __all__ = [
     "slots",
 ]
 
-TASK_MODULES = tuple(module_type.__name__ for module_type in (consume_job, publish_job, compaction, buckets, groups))
+TASK_MODULES = tuple(module_type.__name__ for module_type in (consume_job, publish_job, compaction, screening, groups))
 """Names of the modules whose functions run in Spark's tasks: for a session to load beforehand."""
 _UNFINISHED = "the driver did not live to see the end of the load"
 _STOPPED = "it was stopped before its end"
@@ -243,11 +244,14 @@ def rejudge(spark: SparkSession, stored: Stored) -> Verdict:
         HistoryError: its history is not there, damaged, or of another version.
     """
     compaction.compact(spark, stored.folder / JOURNALS, stored.folder / HISTORY)
-    with readable(stored.folder / HISTORY):
+    planned = Planned(
+        message_count=stored.plan.row_count,
+        lateness_budget_seconds=stored.plan.profile.lateness_budget_seconds,
+    )
+    with readable(stored.folder / HISTORY, PySparkException, Py4JError):
         verdict = judge(
-            spark,
-            stored.folder / HISTORY,
-            plan=stored.plan,
+            SparkEngine(spark, stored.folder / HISTORY),
+            plan=planned,
             expectation=stored.expectation,
             run=stored.described,
             unknowns=stored.unknowns,

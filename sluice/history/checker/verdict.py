@@ -68,7 +68,7 @@ class Violation:
 class Holding(StrEnum):
     """How one property fared: `not exercised` is no praise, it had no opportunity to fail.
 
-    CROSSED is a threshold that was not kept, SEEN a lawful thing that happened.
+    CROSSED is a threshold that was not kept, NO_THRESHOLD one that was not set, SEEN a lawful thing that happened.
     """
 
     VIOLATED = "violated"
@@ -77,6 +77,7 @@ class Holding(StrEnum):
     SEEN = "seen"
     UNKNOWN = "unknown"
     HOLDS = "holds"
+    NO_THRESHOLD = "no threshold"
     NOT_EXERCISED = "not exercised"
 
 
@@ -98,6 +99,7 @@ class Property:
         violation_count: how often it did.
         allowed_because: why this target may show it (`deviations`); None when it may not.
         is_unknown: whether the run cannot say.
+        has_threshold: whether there is one, of what is judged only against a threshold.
         crossed: what was above its threshold, a sentence each; of a group it is told by a violation instead.
     """
 
@@ -106,6 +108,7 @@ class Property:
     violation_count: int = 0
     allowed_because: str | None = None
     is_unknown: bool = False
+    has_threshold: bool = True
     crossed: tuple[str, ...] = ()
 
     @property
@@ -115,6 +118,8 @@ class Property:
             return _SHOWN[ANOMALIES[self.anomaly].severity] if self.allowed_because is None else Holding.ALLOWED
         if self.is_unknown:
             return Holding.UNKNOWN
+        if not self.has_threshold:
+            return Holding.NO_THRESHOLD
         return Holding.HOLDS if self.opportunities else Holding.NOT_EXERCISED
 
     def as_json(self) -> dict[str, Any]:

@@ -1,41 +1,30 @@
-"""One pass over a whole history in Spark: what its events add up to, and which groups the checker has to look at.
+"""One pass over a whole history: what its events add up to, and which groups the checker has to look at.
 
-Spark spreads the work over its executors, and brings together what belongs together; what is done with it is done on
-whole columns, in Python. A task reads row groups of the Parquet files, narrows their events, and clears the groups that
-are as they should be. Of a history in buckets it reads all of one bucket, and has whole groups. Of any other it hands
-each partition of groups its share as one block of bytes, which Spark carries as it is: that is the one exchange.
+Events are narrowed, and the groups that are as they should be are cleared, on whole columns. Who reads the events and
+brings each group together is an engine's matter: `spark.screening` spreads it over executors, `local_engine` does it
+in this process.
 """
 
-import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import cycle
-from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
-from pyspark.sql import DataFrame, SparkSession
 
-from sluice.errors import HistoryError
 from sluice.history.checker import Activity, Expectation
 from spark_load.history.columns import Columns, Events, hashes
-from spark_load.history.parquet_files import Piece, pieces, read
-from spark_load.history.reading import describe_history, spread
-from spark_load.judge.counts import COUNTED, EventCounts, count, facts
+from spark_load.judge.counts import EventCounts, facts
 from spark_load.judge.measures import Seen, joined, nothing, observed
-from spark_load.judge.screening.encode import SCHEMA, encode_events
+from spark_load.judge.screening.encode import SCHEMA
 from spark_load.judge.screening.rollup import messages
 from spark_load.judge.screening.suspects import groups, waited_bit
 
-_PARTITION_EVENTS = 500_000
-_PARTITIONS_MAX = 10_000
 _ROWS_INITIALLY = 1 << 22  # of 8 bytes: from there on pages are mapped when they are touched, and moved, not copied
 _GROWTH = 1.1
-_BLOCK_SCHEMA = "partition int, what string, block binary"
-_BLOCK = pa.schema({"partition": pa.int32(), "what": pa.string(), "block": pa.binary()})
-_COUNTED, _NAMES, _ROWS, _MAYBE, _SEEN = "counted", "names", "rows", "suspects", "seen"
-_NAMES_SCHEMA = pa.schema({"group": pa.uint64(), "name": pa.string()})
-_MAYBE_SCHEMA = pa.schema({"name": pa.string(), "is_suspect": pa.bool_(), "waited": pa.int64()})
+NAMES = pa.schema({"group": pa.uint64(), "name": pa.string()})
+"""Of `group_names`."""
+MAYBE = pa.schema({"name": pa.string(), "is_suspect": pa.bool_(), "waited": pa.int64()})
+"""Of what `cleared` says of groups."""
 
 
 class Rows:
@@ -64,10 +53,6 @@ class Rows:
         return {name: column[: self._count] for name, column in columns.items()}
 
 
-type Look = Callable[[Rows, pa.Table], Iterable[tuple[str, bytes]]]
-"""Is given narrow rows and the names of whole groups, see `cleared`; says what it found, and its bytes."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cleared:
     """What one pass over a history found.
@@ -83,31 +68,20 @@ class Cleared:
     seen: Seen
 
 
-def clear(spark: SparkSession, history: Path, expectation: Expectation) -> Cleared:
-    """Look at a whole history once.
+def concluded(counted: pa.Table, maybe: pa.Table, seen: Sequence[Seen], expectation: Expectation) -> Cleared:
+    """Return what the parts of a history add up to.
 
     Args:
-        spark: its executors see the folder.
-        history: folder of Parquet, columns as in `sluice.history.events`, settled.
+        counted: what `counts.count` returned for every event.
+        maybe: what `cleared` returned of groups, for all of them.
+        seen: what `cleared` observed, for each part that has groups.
         expectation: what the run was set up to be.
-
-    Raises:
-        HistoryError: it is in buckets, and has not all of them.
     """
-
-    def look(rows: Rows, names: pa.Table) -> Iterator[tuple[str, bytes]]:
-        maybe, seen = cleared(rows, names, expectation)
-        yield _MAYBE, _bytes(maybe)
-        yield _SEEN, json.dumps(seen).encode()
-
-    found: dict[str, list[bytes]] = {what: [] for what in (_COUNTED, _MAYBE, _SEEN)}
-    for what, block in _pairs(screened(spark, history, expectation, look).toArrow()):
-        found[what].append(block)
-    counts = facts(_table(found[_COUNTED], COUNTED), expectation)
+    counts = facts(counted, expectation)
     return Cleared(
         counts=counts,
-        suspects=suspects(_table(found[_MAYBE], _MAYBE_SCHEMA), counts.activity, expectation),
-        seen=joined([json.loads(block) for block in found[_SEEN]] or [nothing(expectation)]),
+        suspects=suspects(maybe, counts.activity, expectation),
+        seen=joined(seen or [nothing(expectation)]),
     )
 
 
@@ -126,154 +100,11 @@ def suspects(maybe: pa.Table, activity: Mapping[str, Sequence[Activity]], expect
     return [row["name"] for row in maybe.to_pylist() if row["is_suspect"] or row["waited"] & answered_empty]
 
 
-def screened(spark: SparkSession, history: Path, expectation: Expectation, look: Look) -> DataFrame:
-    """Return what was counted of the events of a history, and what `look` says of each part of its groups."""
-    found, bucket_count = pieces(history)
-    if bucket_count is None:
-        return behind(exchanged(spark, found, expectation), look)
-    return _of_buckets(spark, found, bucket_count, expectation, look)
-
-
-# --- in buckets ------------------------------------------------------------------------------------------------------
-
-
-def _of_buckets(
-    spark: SparkSession, found: Sequence[Piece], bucket_count: int, expectation: Expectation, look: Look
-) -> DataFrame:
-    def judge(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        mine, rows, names = list(describe_history(batches)), Rows(), [_NAMES_SCHEMA.empty_table()]
-        for events in read(mine):
-            yield _batch([(0, _COUNTED, _bytes(count(events, expectation)))])
-            narrowed = encode_events(events, expectation)
-            if _is_astray(narrowed, mine[0].bucket, bucket_count):
-                raise _refused(mine, bucket_count, expectation)
-            rows.add(narrowed)
-            names.append(group_names(events))
-        yield from _judged(rows, pa.concat_tables(names), look)
-
-    return spread(spark, ((piece.bucket, piece) for piece in found), bucket_count).mapInArrow(judge, _BLOCK_SCHEMA)
-
-
-def _is_astray(rows: pa.Table, bucket: int, bucket_count: int) -> bool:
-    """Return whether one of the groups is of another bucket."""
-    return bool((rows.column("group").to_numpy() % np.uint64(bucket_count) != np.uint64(bucket)).any())
-
-
-def _refused(mine: Sequence[Piece], bucket_count: int, expectation: Expectation) -> HistoryError:
-    path = next(
-        piece.path
-        for piece in mine
-        for events in read([piece])
-        if _is_astray(encode_events(events, expectation), piece.bucket, bucket_count)
-    )
-    return HistoryError(
-        f"{path} says that its message groups are of one bucket, and has one of another; judge the journals it was made"
-        " of, or write it again without what it says of sluice.buckets"
-    )
-
-
-def _judged(rows: Rows, names: pa.Table, look: Look) -> Iterator[pa.RecordBatch]:
-    if len(rows):
-        yield _batch((0, what, block) for what, block in look(rows, names))
-
-
-# --- before the exchange ---------------------------------------------------------------------------------------------
-
-
-def exchanged(spark: SparkSession, found: Sequence[Piece], expectation: Expectation) -> DataFrame:
-    """Return pieces of a history as blocks, each in the partition it belongs to."""
-    partition_count = min(max(1, round(sum(piece.events for piece in found) / _PARTITION_EVENTS)), _PARTITIONS_MAX)
-
-    def narrowed(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for events in read(describe_history(batches)):
-            yield _blocks(events, expectation, partition_count)
-
-    return (
-        spread(spark, zip(cycle(range(partition_count)), found, strict=False), partition_count)
-        .mapInArrow(narrowed, _BLOCK_SCHEMA)
-        .repartitionById(partition_count, "partition")
-    )
-
-
-def _blocks(events: Events, expectation: Expectation, partition_count: int) -> pa.RecordBatch:
-    """Return the counts of the events, and for each partition its rows and the names of its groups."""
-    blocks = [(0, _COUNTED, _bytes(count(events, expectation)))]
-    shares = _shares(encode_events(events, expectation), partition_count)
-    names = _shares(group_names(events), partition_count)
-    for partition, (rows, named) in enumerate(zip(shares, names, strict=True)):
-        if rows.num_rows:
-            blocks += [(partition, _ROWS, _bytes(rows)), (partition, _NAMES, _bytes(named))]
-    return _batch(blocks)
-
-
-def group_names(events: Events) -> pa.Table:
-    """Return the groups' names and the hashes that stand for them."""
-    _, (*names, _) = events.codes("message_group_id")
-    texts = pa.array(names, pa.string())
-    return pa.table([pa.array(hashes(texts)), texts], schema=_NAMES_SCHEMA)
-
-
-def _shares(table: pa.Table, partition_count: int) -> Iterator[pa.Table]:
-    """Yield the rows of each partition in turn."""
-    of_partition = (table.column("group").to_numpy() % np.uint64(partition_count)).astype(np.uint16)  # sorted in one go
-    ordered = table.take(pa.array(np.argsort(of_partition, kind="stable"))).combine_chunks()
-    end = 0
-    for row_count in np.bincount(of_partition, minlength=partition_count).tolist():
-        begin, end = end, end + row_count
-        yield ordered.slice(begin, row_count)
-
-
-def _bytes(table: pa.Table) -> bytes:
-    (batch,) = table.combine_chunks().to_batches() or [pa.RecordBatch.from_pylist([], schema=table.schema)]
-    return bytes(batch.serialize())
-
-
-def _batch(blocks: Iterable[tuple[int, str, bytes]]) -> pa.RecordBatch:
-    columns = zip(*blocks, strict=True)
-    return pa.RecordBatch.from_arrays(
-        [pa.array(column, field.type) for column, field in zip(columns, _BLOCK, strict=True)], schema=_BLOCK
-    )
-
-
-def _table(blocks: Sequence[bytes], schema: pa.Schema) -> pa.Table:
-    return pa.Table.from_batches([pa.ipc.read_record_batch(block, schema) for block in blocks], schema=schema)
-
-
-# --- behind it -------------------------------------------------------------------------------------------------------
-
-
-def behind(blocks: DataFrame, look: Look) -> DataFrame:
-    """Return what was counted of the events, and what `look` says of the groups of each partition.
-
-    Args:
-        blocks: what `exchanged` returns.
-        look: is given all rows of a partition.
-    """
-
-    def judge(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        rows, names = Rows(), list[bytes]()
-        for batch in batches:
-            for what, block in _pairs(batch):
-                if what == _COUNTED:
-                    yield _batch([(0, what, block)])
-                elif what == _ROWS:
-                    rows.add(_table([block], SCHEMA))
-                else:
-                    names.append(block)
-        yield from _judged(rows, _table(names, _NAMES_SCHEMA), look)
-
-    return blocks.mapInArrow(judge, _BLOCK_SCHEMA)
-
-
-def _pairs(table: pa.Table | pa.RecordBatch) -> Iterator[tuple[str, bytes]]:
-    return zip(table.column("what").to_pylist(), table.column("block").to_pylist(), strict=True)
-
-
 def cleared(rows: Rows, names: pa.Table, expectation: Expectation) -> tuple[pa.Table, Seen]:
     """Return the groups that may be suspect, see `suspects.groups`, and what was observed of their messages.
 
     Args:
-        rows: what `encode_events` returns, of whole groups; at least one. They are taken.
+        rows: what `narrow` returns, of whole groups; at least one. They are taken.
         names: of the groups, and the hashes that stand for them; each as often as it likes.
         expectation: what the run was set up to be.
     """
@@ -283,6 +114,13 @@ def cleared(rows: Rows, names: pa.Table, expectation: Expectation) -> tuple[pa.T
         pa.array(judged["is_suspect"] | (judged["waited"] != 0))
     )
     named = names.group_by(["group", "name"], use_threads=False).aggregate([])
-    return suspect.join(named, "group", join_type="inner", use_threads=False).select(_MAYBE_SCHEMA.names), observed(
+    return suspect.join(named, "group", join_type="inner", use_threads=False).select(MAYBE.names), observed(
         cleared_messages, judged, expectation
     )
+
+
+def group_names(events: Events) -> pa.Table:
+    """Return the groups' names and the hashes that stand for them."""
+    _, (*names, _) = events.codes("message_group_id")
+    texts = pa.array(names, pa.string())
+    return pa.table([pa.array(hashes(texts)), texts], schema=NAMES)

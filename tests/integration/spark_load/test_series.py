@@ -12,7 +12,8 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from sluice.history.events import Event
 from sluice.recorder.journal import SCHEMA
 from spark_load.folder.series_schema import BINS_MAX
-from spark_load.judge.series import EVENTS_MAX, RANKS_MAX, series
+from spark_load.judge.series import EVENTS_MAX, RANKS_MAX
+from spark_load.judge.spark.series import series
 from tests.support import finished_runs
 from tests.support.anomalies import CASES
 

@@ -8,7 +8,7 @@ import pytest
 from py4j.protocol import Py4JNetworkError
 
 from sluice.history.checker.verdict import EXIT_CROSSED
-from spark_load.cli import ending
+from spark_load.cli import drawing, ending
 from spark_load.run import driver
 from spark_load.runtime import spark_session
 from tests.support import finished_runs
@@ -48,7 +48,7 @@ def test_ctrl_c_while_a_page_is_drawn_costs_no_verdict(
 
     monkeypatch.setattr(driver, "find_stored", stopped)
 
-    ending.draw(None, tmp_path, finished_runs.valid())  # type: ignore[arg-type]
+    drawing.draw(None, tmp_path, finished_runs.valid())  # type: ignore[arg-type]
 
     assert capsys.readouterr().err == (f"no page was drawn: stopped; to try again: sluice report {tmp_path}\n")
 

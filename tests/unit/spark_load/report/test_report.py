@@ -478,16 +478,16 @@ def test_runs_of_different_profiles_are_refused_unless_forced(tmp_path: Path) ->
     assert "group_count" in forced.stdout
 
 
-def test_of_a_recording_no_page_is_drawn_and_its_summary_is_named(tmp_path: Path) -> None:
-    """It has a verdict, and neither a plan nor expectations that charts could be drawn from."""
+def test_a_recording_whose_charts_were_not_stored_is_judged_again_for_them(tmp_path: Path) -> None:
+    """A run is read again by Spark; of a recording only `check` is told what its queues are."""
     report.write(finished_runs.valid(), tmp_path)
 
     refused = CliRunner().invoke(report_command, [str(tmp_path)])
 
     assert isinstance(refused.exception, HistoryError)
     assert str(refused.exception) == (
-        f"{tmp_path} is a recording, allowed is a run: what a page shows besides the verdict, only a run tells; read"
-        f" {tmp_path}/summary.md"
+        f"{tmp_path} is a recording, and what its page shows was not stored with its verdict; judge it again:"
+        f" sluice check {tmp_path}"
     )
 
 

@@ -1,0 +1,194 @@
+"""A history as this process reads it: a recording of up to some hundred thousand events, judged without Spark.
+
+All events are held in memory as Arrow columns. The pass over them, the checker and the judge are those that Spark's
+tasks and its driver run.
+"""
+
+import heapq
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from operator import itemgetter
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from sluice.history.checker import Expectation, QueueContext
+from sluice.history.checker.verdict import Violation
+from sluice.history.events import Event, Kind, Outcome
+from sluice.recorder.journal import SCHEMA, SUFFIX, events_of, read_parts
+from spark_load.folder.series_schema import Series
+from spark_load.history.columns import NONE, Events
+from spark_load.history.damage import readable
+from spark_load.history.parquet_files import pieces, read_groups
+from spark_load.judge import recording
+from spark_load.judge.counts import AROUND, CALLS, count
+from spark_load.judge.groups import UNKNOWN, UNKNOWNS_MAX, WITNESSED_MAX, Findings, found_in, gathered, groups_of
+from spark_load.judge.judge import fault_name
+from spark_load.judge.local_series import series
+from spark_load.judge.screening.buckets import MAYBE, Cleared, Rows, cleared, concluded, group_names
+from spark_load.judge.screening.encode import encode_events
+
+EVENTS_MAX = 300_000
+"""Events up to which a recording is judged in this process unless somebody says otherwise."""
+_PART_EVENTS = 10_000  # of a journal, read and settled together: batches of few events take ten times their size
+_CHECKED_EVENTS = 20_000  # made of columns together: one group at a time takes ten times as long
+_KEPT_MAX = 1_000  # findings of one anomaly, of which those with the least keys are kept
+_NEVER_US = 2**62
+
+
+def opened(place: Path, *, events_max: int | None = None) -> "LocalEngine | None":
+    """Read what was recorded into memory; None when there are more events than `events_max`.
+
+    Args:
+        place: the folder of a recording, see `recording.check_place`.
+        events_max: None reads any number.
+
+    Raises:
+        HistoryError: a journal or a file of Parquet is damaged, or of another version.
+    """
+    folder = recording.folder_of(place)
+    with readable(folder):
+        table = _read(folder, events_max)
+    return None if table is None else LocalEngine(table)
+
+
+def _read(folder: Path, events_max: int | None) -> pa.Table | None:
+    if recording.is_journals(folder):
+        return _within(_journals(folder), events_max)
+    found, _ = pieces(folder)
+    if events_max is not None and sum(piece.events for piece in found) > events_max:
+        return None
+    return _within((read_groups(piece, None) for piece in found), events_max)
+
+
+def _journals(folder: Path) -> Iterator[pa.Table]:
+    for path in sorted(folder.glob(f"*{SUFFIX}")):
+        yield from read_parts(path, events_max=_PART_EVENTS)
+
+
+def _within(parts: Iterable[pa.Table], events_max: int | None) -> pa.Table | None:
+    read_so_far, event_count = [SCHEMA.empty_table()], 0
+    for part in parts:
+        read_so_far.append(part)
+        event_count += len(part)
+        if events_max is not None and event_count > events_max:
+            return None
+    return pa.concat_tables(read_so_far).combine_chunks()
+
+
+class LocalEngine:
+    """Reads a history that is in memory.
+
+    Args:
+        table: settled events, columns as in `sluice.history.events`.
+    """
+
+    def __init__(self, table: pa.Table) -> None:
+        self._table = table
+        self._events = Events(table)
+
+    def screen(self, expectation: Expectation) -> Cleared:
+        """Return what one pass over the whole history finds."""
+        rows = Rows()
+        rows.add(encode_events(self._events, expectation))
+        maybe, seen = MAYBE.empty_table(), []
+        if len(rows):
+            maybe, observed = cleared(rows, group_names(self._events), expectation)
+            seen.append(observed)
+        return concluded(count(self._events, expectation), maybe, seen, expectation)
+
+    def around(self) -> Iterable[Event]:
+        """Return the events of the kinds `counts.AROUND`."""
+        return self._of_kind(*AROUND)
+
+    def may_have_moved(self, expectation: Expectation, surrounded: QueueContext) -> Collection[str]:
+        """Return the groups with a receive during which a move task to its queue began."""
+        events = self._events
+        invoked_us = events.numbers("invoked_at_us", 0) - expectation.clock_bound_us
+        answered_us = events.numbers("responded_at_us", _NEVER_US)
+        is_ours = events.decoded("kind", lambda kind: kind == Kind.RECEIVED, bool)
+        is_ours &= events.decoded("message_run", lambda run: run == expectation.run, bool)
+        during = np.zeros(len(events), dtype=bool)
+        for move in surrounded.moves:
+            to = move.destination
+            is_there = np.array([queue == to for queue in events.codes("queue")[1]])[events.codes("queue")[0]]
+            during |= is_there & (invoked_us <= move.began_at_us) & (answered_us >= move.began_at_us)
+        groups = self._table.column("message_group_id").filter(pa.array(is_ours & during))
+        return [group for group in groups.unique().to_pylist() if group is not None]
+
+    def findings(self, suspects: Collection[str], expectation: Expectation, surrounded: QueueContext) -> Findings:
+        """Run the checker on every suspect group."""
+        counts: Counter[str] = Counter()
+        first: dict[str, list[dict[str, str]]] = defaultdict(list)
+        for events in self._groups(suspects):
+            for row in found_in(events, expectation, surrounded):
+                counts[row["anomaly"]] += 1
+                first[row["anomaly"]].append(row)
+                if len(first[row["anomaly"]]) > _KEPT_MAX:
+                    first[row["anomaly"]] = _least(row["anomaly"], first[row["anomaly"]])
+        return gathered(counts, (row for anomaly in sorted(first) for row in _least(anomaly, first[anomaly])))
+
+    def _groups(self, names: Collection[str]) -> Iterator[list[Event]]:
+        """Yield the events of each of these groups."""
+        wanted = pa.array(sorted(names), pa.string())
+        groups = groups_of(self._table.filter(pc.is_in(self._table.column("message_group_id"), wanted)))
+        while groups:
+            together = [groups.pop()]
+            while groups and sum(map(len, together)) < _CHECKED_EVENTS:
+                together.append(groups.pop())
+            events = iter(events_of(pa.concat_tables(together)))
+            for group in together:
+                yield [next(events) for _ in range(len(group))]
+
+    def recoveries(self) -> Mapping[str, float]:
+        """Return each fault to how long after its end the first call was answered ok, in seconds."""
+        ended_us: dict[tuple[str, int | None], int] = {}
+        for fault in self._of_kind(Kind.FAULT.value):
+            if fault.queue is not None and fault.responded_at_us is not None:
+                key = (fault.queue, fault.invoked_at_us)
+                ended_us[key] = min(fault.responded_at_us, ended_us.get(key, _NEVER_US))
+        codes, queues = self._events.codes("queue")
+        is_answered = self._events.decoded("kind", lambda kind: kind in CALLS, bool)
+        is_answered &= self._events.decoded("outcome", lambda outcome: outcome == Outcome.OK, bool)
+        answered_us = np.where(is_answered, self._events.numbers("responded_at_us"), NONE)
+        found = {}
+        for (queue, began_us), end_us in ended_us.items():
+            after = answered_us[(codes == queues.index(queue)) & (answered_us >= end_us)]
+            if len(after):
+                found[fault_name(queue, began_us)] = (int(after.min()) - end_us) / 1e6
+        return found
+
+    def series(self, expectation: Expectation, violations: Sequence[Violation]) -> Series:
+        """Return what the report's charts show."""
+        return series(self._table, expectation=expectation, violations=violations)
+
+    def overview(self) -> Sequence[Mapping[str, Any]]:
+        """Return what the history says of itself, see `recording.OVERVIEW`."""
+        column = self._table.column
+        kind, none = column("kind"), pa.scalar(None, pa.string())
+        is_framed = pc.is_in(kind, pa.array(recording.FRAMED))
+        is_consumed = pc.is_in(kind, pa.array(recording.CONSUMED))
+        is_of_message = pc.is_in(kind, pa.array(recording.OF_MESSAGES))
+        is_of_no_group = pc.and_(pc.is_null(column("message_group_id")), pc.not_equal(column("outcome"), "fail"))
+        counted = {
+            "schema_version": column("schema_version"),
+            "run": column("run"),
+            "kind": pc.if_else(pc.or_(is_framed, is_consumed), kind, none),
+            "worker": pc.if_else(is_framed, column("worker"), none),
+            "queue": pc.if_else(is_consumed, column("queue"), none),
+            "detail": pc.if_else(pc.equal(kind, Kind.TOPOLOGY.value), column("detail"), none),
+            "is_of_no_group": pc.and_(is_of_message, is_of_no_group),
+        }
+        rows = pa.table(counted).group_by(list(recording.OVERVIEW), use_threads=False).aggregate([([], "count_all")])
+        return rows.rename_columns([*recording.OVERVIEW, "count"]).to_pylist()  # type: ignore[no-any-return]
+
+    def _of_kind(self, *kinds: str) -> list[Event]:
+        return events_of(self._table.filter(pc.is_in(self._table.column("kind"), pa.array(kinds))))
+
+
+def _least(anomaly: str, rows: Sequence[dict[str, str]]) -> list[dict[str, str]]:
+    limit = UNKNOWNS_MAX if anomaly == UNKNOWN else WITNESSED_MAX
+    return heapq.nsmallest(limit, rows, key=itemgetter("sort_key", "finding"))

@@ -1,0 +1,182 @@
+"""A history as Spark reads it: for load tests, and for recordings that are too large for one process."""
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import reduce
+from operator import or_
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
+from pyspark.sql import Column, DataFrame, SparkSession, Window
+from pyspark.sql import functions as F
+
+from sluice.errors import HistoryError
+from sluice.history.checker import Expectation, QueueContext
+from sluice.history.checker.verdict import Violation
+from sluice.history.events import Event, Kind, Outcome
+from sluice.recorder.journal import SCHEMA, events_of
+from spark_load.folder.layout import HISTORY
+from spark_load.folder.series_schema import Series
+from spark_load.history.compaction import compact
+from spark_load.history.damage import readable, reason
+from spark_load.history.parquet_files import buckets_of, pieces, read_groups
+from spark_load.history.reading import describe_history, read_history, spread
+from spark_load.judge import recording
+from spark_load.judge.counts import AROUND, CALLS
+from spark_load.judge.groups import FOUND, UNKNOWN, UNKNOWNS_MAX, WITNESSED_MAX, Findings, found_in, gathered, groups_of
+from spark_load.judge.judge import fault_name
+from spark_load.judge.screening.buckets import Cleared
+from spark_load.judge.spark.screening import clear
+from spark_load.judge.spark.series import series
+
+_NEVER_US = 2**62
+_FOUND = ", ".join(f"{name} string" for name in FOUND.names)
+
+
+class SparkEngine:
+    """Reads a history with Spark.
+
+    Args:
+        spark: its executors see the folder.
+        folder: of Parquet: settled events, columns as in `sluice.history.events`.
+    """
+
+    def __init__(self, spark: SparkSession, folder: Path) -> None:
+        self._spark, self._folder = spark, folder
+        self._history = read_history(spark, folder)
+
+    def screen(self, expectation: Expectation) -> Cleared:
+        """Return what one pass over the whole history finds."""
+        return clear(self._spark, self._folder, expectation)
+
+    def around(self) -> Iterable[Event]:
+        """Return the events of the kinds `counts.AROUND`."""
+        return [Event(**row.asDict()) for row in self._history.where(F.col("kind").isin(*AROUND)).collect()]
+
+    def may_have_moved(self, expectation: Expectation, surrounded: QueueContext) -> Collection[str]:
+        """Return the groups with a receive during which a move task to its queue began."""
+        invoked_us = F.coalesce("invoked_at_us", F.lit(0)) - expectation.clock_bound_us
+        answered_us = F.coalesce("responded_at_us", F.lit(_NEVER_US))
+        during = [
+            (F.col("queue") == move.destination) & (invoked_us <= move.began_at_us) & (answered_us >= move.began_at_us)
+            for move in surrounded.moves
+        ]
+        is_ours = (F.col("kind") == Kind.RECEIVED.value) & (F.col("message_run") == expectation.run)
+        groups = self._history.where(is_ours & reduce(or_, during) & F.col("message_group_id").isNotNull())
+        return [row["message_group_id"] for row in groups.select("message_group_id").distinct().collect()]
+
+    def findings(self, suspects: Collection[str], expectation: Expectation, surrounded: QueueContext) -> Findings:
+        """Run the checker on every suspect group, in tasks."""
+        if not suspects:
+            return gathered({}, ())
+        found = self._found(suspects, expectation, surrounded).cache()
+        counts = {row["anomaly"]: row["count"] for row in found.groupBy("anomaly").count().collect()}
+        in_order = Window.partitionBy("anomaly").orderBy("sort_key", "finding")
+        first = (
+            found.withColumn("rank", F.row_number().over(in_order))
+            .where(F.col("rank") <= F.when(F.col("anomaly") == UNKNOWN, UNKNOWNS_MAX).otherwise(WITNESSED_MAX))
+            .orderBy("anomaly", "rank")
+            .collect()
+        )
+        found.unpersist()
+        return gathered(counts, (row.asDict() for row in first))
+
+    def _found(self, suspects: Collection[str], expectation: Expectation, surrounded: QueueContext) -> DataFrame:
+        def check(events: list[Event]) -> pa.Table:
+            return pa.Table.from_pylist(found_in(events, expectation, surrounded), schema=FOUND)
+
+        names = sorted(suspects)
+
+        def check_all(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+            wanted = pa.array(names, pa.string())
+            read = [SCHEMA.empty_table(), *(read_groups(piece, wanted) for piece in describe_history(batches))]
+            groups = groups_of(pa.concat_tables(read))
+            del read
+            while groups:  # the rows are gone when the last one's events are made: it may be a tenth of a history
+                yield from check(events_of(groups.pop())).to_batches()
+
+        found, bucket_count = pieces(self._folder)
+        if bucket_count is None:
+            few = self._spark.createDataFrame([(name,) for name in suspects], "message_group_id string")
+            return (
+                self._history.join(F.broadcast(few), "message_group_id", "left_semi")
+                .groupBy("message_group_id")
+                .applyInArrow(lambda group: check(events_of(group)), _FOUND)
+            )
+        theirs = buckets_of(suspects, bucket_count)
+        tasks = [(piece.bucket, piece) for piece in found if piece.bucket in theirs]
+        return spread(self._spark, tasks, bucket_count).mapInArrow(check_all, _FOUND)
+
+    def recoveries(self) -> Mapping[str, float]:
+        """Return each fault to how long after its end the first call was answered ok, in seconds."""
+        faults = self._history.where(_is(Kind.FAULT) & F.col("responded_at_us").isNotNull())
+        ended = faults.select("queue", "invoked_at_us", F.col("responded_at_us").alias("ended_at_us"))
+        calls = self._history.where(F.col("kind").isin(*CALLS) & (F.col("outcome") == Outcome.OK.value))
+        first = (
+            ended.join(
+                calls.select(F.col("queue").alias("of_queue"), "responded_at_us"),
+                (F.col("queue") == F.col("of_queue")) & (F.col("responded_at_us") >= F.col("ended_at_us")),
+            )
+            .groupBy("queue", "invoked_at_us")
+            .agg(((F.min("responded_at_us") - F.min("ended_at_us")) / 1e6).alias("seconds"))
+            .collect()
+        )
+        return {fault_name(row["queue"], row["invoked_at_us"]): row["seconds"] for row in first}
+
+    def series(self, expectation: Expectation, violations: Sequence[Violation]) -> Series:
+        """Return what the report's charts show.
+
+        Raises:
+            HistoryError: Spark could not aggregate it.
+        """
+        try:
+            return series(self._history, expectation=expectation, violations=violations)
+        except (PySparkException, Py4JError) as error:
+            raise HistoryError(f"{self._folder} could not be aggregated: {reason(error)}") from error
+
+    def overview(self) -> list[Mapping[str, Any]]:
+        """Return what the history says of itself, see `recording.OVERVIEW`."""
+        kind = F.col("kind")
+        is_framed = kind.isin(*recording.FRAMED)
+        is_consumed = kind.isin(*recording.CONSUMED)
+        is_of_no_group = (
+            kind.isin(*recording.OF_MESSAGES)
+            & F.col("message_group_id").isNull()
+            & (F.col("outcome") != Outcome.FAIL.value)
+        )
+        counted = self._history.groupBy(
+            "schema_version",
+            "run",
+            F.when(is_framed | is_consumed, kind).alias("kind"),
+            F.when(is_framed, F.col("worker")).alias("worker"),
+            F.when(is_consumed, F.col("queue")).alias("queue"),
+            F.when(_is(Kind.TOPOLOGY), F.col("detail")).alias("detail"),
+            is_of_no_group.alias("is_of_no_group"),
+        )
+        return [row.asDict() for row in counted.count().collect()]
+
+
+def _is(kind: Kind) -> Column:
+    return F.col("kind") == kind.value
+
+
+@contextmanager
+def opened(spark: SparkSession, place: Path) -> Iterator[SparkEngine]:
+    """Read what was recorded; journals become Parquet beside them first.
+
+    Args:
+        spark: its executors see the folder.
+        place: the folder of a recording, see `recording.check_place`.
+
+    Raises:
+        HistoryError: a journal or a file of Parquet is damaged, or of another version; also of what the block reads.
+    """
+    folder = recording.folder_of(place)
+    if recording.is_journals(folder):
+        compact(spark, folder, place / HISTORY)
+        folder = place / HISTORY
+    with readable(folder, PySparkException, Py4JError):
+        yield SparkEngine(spark, folder)

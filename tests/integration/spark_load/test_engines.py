@@ -1,0 +1,129 @@
+"""Whatever reads a history, Spark or this process: the verdict, its counts and its charts are the same."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from sluice.errors import HistoryError
+from sluice.history.checker import Expectation, Thresholds
+from sluice.history.checker.verdict import Verdict
+from sluice.history.events import Event
+from spark_load.judge import local_engine, recording
+from spark_load.judge.judge import Engine, Planned, judge
+from spark_load.judge.local_engine import LocalEngine
+from spark_load.judge.recording import RecordingEngine
+from spark_load.judge.spark import engine as spark_engine
+from spark_load.judge.spark.engine import SparkEngine
+from tests.support.anomalies import CASES as ANOMALIES
+from tests.support.histories import EXPECTATION, RUN
+from tests.support.recording_cases import CASES, RecordingCase, anomalies, broken_at_random, table_of, write_parquet
+
+pytestmark = pytest.mark.spark
+_STRICT = replace(
+    EXPECTATION,
+    effects_recorded=("billing",),
+    subscription_dead_letter_queues={"shipping": "events"},
+    fan_out_skew_seconds_max=5,
+    passed_over_seconds_max=10,
+    stuck_seconds_max=20,
+)
+_THRESHOLDS = Thresholds(
+    latency_seconds_max=0.001, drain_seconds_max=0.001, recovery_seconds_max=0.0, throttled_share_max=0.0
+)
+
+
+def _recorded(engine: RecordingEngine, place: Path, case: RecordingCase) -> dict[str, Any]:
+    """Return all that is told of a recording; which groups of one size are the hotter each engine says by a hash."""
+    verdict, expectation = recording.check(
+        engine, place, case.queues, "endpoint", has_other_producers=case.has_other_producers
+    )
+    found: dict[str, Any] = {"verdict": verdict.as_json()}
+    if case.is_drawn:
+        series = engine.series(expectation, verdict.violations)
+        ranked = {name: sum(rank[name] for rank in series["ranks"]) for name in ("groups", "messages")}
+        found["series"] = {**series, "ranks": ranked}
+    return found
+
+
+def _refusal(error: HistoryError) -> str:
+    return str(error).partition(" do not become a history: ")[2] or str(error)
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[pytest.mark.slow] if case.is_slow else []) for name, case in CASES.items()]
+)
+def test_both_engines_tell_the_same_of_every_recording(spark: SparkSession, tmp_path: Path, name: str) -> None:
+    """Verdict, violations, counts, opportunities, what stays open, of some what is drawn; or the same refusal."""
+    place, case = tmp_path / "recording", CASES[name]
+    case.make(place)
+    found: list[dict[str, Any] | str] = []
+    try:
+        here = local_engine.opened(place)
+        assert here is not None, "no limit was given"
+        found.append(_recorded(here, place, case))
+    except HistoryError as error:
+        found.append(_refusal(error))
+    try:
+        with spark_engine.opened(spark, place) as engine:
+            found.append(_recorded(engine, place, case))
+    except HistoryError as error:
+        found.append(_refusal(error))
+
+    assert json.loads(json.dumps(found[0])) == json.loads(json.dumps(found[1]))
+
+
+def _judged(engine: Engine, expectation: Expectation, *, recorders: Sequence[str] = ()) -> Verdict:
+    return judge(
+        engine,
+        plan=Planned(message_count=10, lateness_budget_seconds=0.001),
+        expectation=expectation,
+        run={
+            "run": RUN,
+            "target": "endpoint",
+            "recorders": dict.fromkeys(recorders, "billing"),
+            "max_receive_count": {"billing": 3},
+        },
+        thresholds=_THRESHOLDS,
+        allowed={"C7": "two producers publish each group"},
+    )
+
+
+@pytest.mark.parametrize(
+    ("events", "recorders", "shown_min"),
+    [(anomalies(), [], 45), (broken_at_random(3), ["never-seen"], 15)],
+    ids=["every anomaly", "random"],
+)
+def test_both_engines_judge_a_planned_run_alike(
+    spark: SparkSession, tmp_path: Path, events: Sequence[Event], recorders: list[str], shown_min: int
+) -> None:
+    """With every threshold set, and with a recorder that died; enough is shown for that to mean something."""
+    write_parquet(tmp_path, events)
+
+    here = _judged(LocalEngine(table_of(events)), _STRICT, recorders=recorders)
+    there = _judged(SparkEngine(spark, tmp_path), _STRICT, recorders=recorders)
+
+    assert here.as_json() == there.as_json()
+    assert sum(prop.violation_count > 0 for prop in here.properties) >= shown_min
+    assert here.measures["recovered_in_seconds"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ANOMALIES)
+def test_both_engines_judge_every_anomaly_by_itself_alike(spark: SparkSession, tmp_path: Path, name: str) -> None:
+    """With what its hand-written history expects, and beside the one that nearly shows it."""
+    case = ANOMALIES[name]
+    for kind, events, expectation in (
+        ("shown", case.events, case.expectation),
+        ("nearly", case.near_miss, case.near_expectation or case.expectation),
+    ):
+        write_parquet(tmp_path / kind, events)
+
+        here = _judged(LocalEngine(table_of(events)), expectation)
+        there = _judged(SparkEngine(spark, tmp_path / kind), expectation)
+
+        assert here.as_json() == there.as_json()

@@ -1,0 +1,133 @@
+"""What a verdict does not say, said beside it: wherever it is read, and in the line a shell prints last."""
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from sluice.history.checker import Expectation, Thresholds
+from sluice.history.checker.anomalies import JUDGED
+from sluice.history.checker.verdict import Holding, Verdict
+from spark_load import report
+from spark_load.cli import ending
+from spark_load.judge import local_engine, recording
+from spark_load.judge.judge import judge
+from spark_load.judge.local_engine import LocalEngine
+from spark_load.report import junit, page
+from tests.support import finished_runs
+from tests.support.histories import EXPECTATION, RUN, full
+from tests.support.recording_cases import CASES, KNOWN, table_of
+
+_NO_SPEED = "it says nothing about speed: its profile sets no latency_seconds_max"
+_NO_LOSS = "loss was not judged (A1, A3, E1): nothing marks where a group ends, so no queue is known to be drained"
+_THRESHOLDS = {"D3", "E3", "H1", "H3", "H4", "H5", "H6"}
+
+
+def _of_a_recording(folder: Path) -> Verdict:
+    CASES["sane"].make(folder)
+    engine = local_engine.opened(folder)
+    assert engine is not None
+    return recording.check(engine, folder, KNOWN, "endpoint")[0]
+
+
+def _without_threshold() -> Verdict:
+    profile = {**finished_runs.DESCRIBED["profile"], "latency_seconds_max": None}
+    return replace(finished_runs.valid(), run={**finished_runs.DESCRIBED, "profile": profile})
+
+
+def _page(verdict: Verdict) -> str:
+    return page.html(verdict, finished_runs.series_of(verdict))
+
+
+def _box(verdict: Verdict) -> str:
+    """Return the verdict's box of the page."""
+    return _page(verdict).partition('<p class="means">')[2].partition("</p>")[0]
+
+
+def _printed(verdict: Verdict, folder: Path, capsys: pytest.CaptureFixture[str]) -> str:
+    with pytest.raises(SystemExit):
+        ending.finish(verdict, folder, as_json=True)
+    return capsys.readouterr().err.splitlines()[-1]
+
+
+@pytest.mark.parametrize("shown", [report.markdown, _box, junit.xml], ids=["summary", "page", "junit"])
+def test_a_recording_whose_losses_were_not_judged_is_not_plainly_valid(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], shown: Callable[[Verdict], str]
+) -> None:
+    """Its verdict line says it, with the anomalies that had no opportunity, and why; a drained run's does not."""
+    verdict = _of_a_recording(tmp_path / "recording")
+
+    assert _printed(verdict, tmp_path, capsys) == f"VALID; {_NO_LOSS}: "
+    assert _NO_LOSS in shown(verdict).replace("\\", "")
+    assert "loss was not judged" not in shown(finished_runs.valid())
+
+
+def test_a_recording_without_acknowledged_publishes_says_so() -> None:
+    """What was never published cannot be missed."""
+    verdict = finished_runs.valid()
+    counts = {"A1": 0, "A2": 0, "A3": 0, "E1": 0}
+    properties = tuple(replace(prop, opportunities=counts.get(prop.anomaly, 640)) for prop in verdict.properties)
+
+    shown = report.markdown(replace(verdict, properties=properties))
+
+    assert "loss was not judged (A1, A3, E1): no acknowledged publish is on record" in shown
+
+
+@pytest.mark.parametrize("shown", [report.markdown, _box, junit.xml], ids=["summary", "page", "junit"])
+def test_a_load_test_without_a_latency_threshold_says_nothing_about_speed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], shown: Callable[[Verdict], str]
+) -> None:
+    """However slow it was, it would have been VALID; one with a threshold keeps silent, and so does a recording."""
+    verdict = _without_threshold()
+
+    assert _printed(verdict, tmp_path, capsys) == f"VALID; {_NO_SPEED}: "
+    assert _NO_SPEED in shown(verdict).replace("\\", "")
+    assert _NO_SPEED not in shown(finished_runs.valid()).replace("\\", "")
+    assert _NO_SPEED not in shown(_of_a_recording(tmp_path / "recording")).replace("\\", "")
+    assert _NO_SPEED not in shown(replace(finished_runs.invalid(), run=verdict.run)).replace("\\", "")
+
+
+def _judged(thresholds: Thresholds, expectation: Expectation) -> Verdict:
+    run = {"run": RUN, "target": "endpoint", "recorders": {}, "max_receive_count": {}}
+    return judge(LocalEngine(table_of(full())), plan=None, expectation=expectation, run=run, thresholds=thresholds)
+
+
+def test_a_threshold_that_is_not_set_is_no_lack_of_opportunity() -> None:
+    """What is not held against anything is not judged; where a threshold is set, the same history holds or crosses."""
+    limits = {"fan_out_skew_seconds_max": 9.0, "passed_over_seconds_max": 9.0, "stuck_seconds_max": 9.0}
+    unset = _judged(Thresholds(), EXPECTATION)
+    is_set = _judged(
+        Thresholds(latency_seconds_max=9, drain_seconds_max=9, recovery_seconds_max=9, throttled_share_max=0.5),
+        replace(EXPECTATION, **limits),  # type: ignore[arg-type]
+    )
+    holdings = {prop.anomaly: prop.holding for prop in is_set.properties if prop.anomaly in _THRESHOLDS}
+
+    assert {prop.anomaly for prop in unset.properties if prop.holding is Holding.NO_THRESHOLD} == _THRESHOLDS
+    assert holdings == dict.fromkeys(_THRESHOLDS, Holding.HOLDS) | {"H5": Holding.NOT_EXERCISED}
+
+
+def test_what_has_no_threshold_is_called_so_wherever_it_is_read(tmp_path: Path) -> None:
+    """Not "no opportunity", neither in the page nor for the build server; and it is not counted as judged."""
+    verdict = replace(
+        _without_threshold(),
+        properties=tuple(
+            replace(prop, has_threshold=prop.anomaly not in _THRESHOLDS, opportunities=prop.opportunities or 1)
+            for prop in finished_runs.valid().properties
+        ),
+    )
+    report.write(verdict, tmp_path)
+
+    assert report.read_verdict(tmp_path).as_json() == verdict.as_json()
+    assert {prop["holding"] for prop in json.loads((tmp_path / "verdict.json").read_text())["properties"]} >= {
+        "no threshold"
+    }
+    assert junit.xml(verdict).count("no threshold is set for it") == len(_THRESHOLDS)
+    assert "no opportunity to fail" not in junit.xml(verdict)
+    assert "This run gave it no opportunity to fail." not in _page(verdict)
+    assert _page(verdict).count("No threshold is set for it.") == len(_THRESHOLDS)
+    assert report.markdown(verdict).count("| no threshold |") == len(_THRESHOLDS)
+    judged = len(JUDGED) - len(_THRESHOLDS)
+    assert f"{judged} of {judged} judged properties were exercised" in _page(verdict)
+    assert f"{len(_THRESHOLDS)} have no threshold" in _page(verdict)
