@@ -6,9 +6,9 @@ from dataclasses import replace
 import aws_cdk as cdk
 
 from sluice.constructs.nag import rule_packs
-from sluice.declaration import Declaration, Environment, load_declaration
+from sluice.declaration import load_declaration
 from sluice.errors import ConfigError
-from sluice.messaging.handlers import Handlers
+from sluice.messaging.handlers import require_handlers
 from stacks.stage import EnvironmentStage
 
 
@@ -20,21 +20,11 @@ def main() -> None:
     try:
         declaration = load_declaration()
         declared = declaration.environment("local" if name is None else str(name))
-        _require_handlers(declared, declaration)
+        require_handlers(declared, source=declaration.source)
         EnvironmentStage(app, environment=declared if account is None else replace(declared, account=str(account)))
     except ConfigError as error:
         sys.exit(_refuse(error))
     app.synth()
-
-
-def _require_handlers(environment: Environment, declaration: Declaration) -> None:
-    """Refuse what workers would refuse when they start; an image of a consumer's own brings handlers of its own."""
-    for consumer in environment.consumers:
-        if consumer.handlers is not None and consumer.image is None:
-            try:
-                Handlers.load(consumer.handlers)
-            except ConfigError as error:
-                raise ConfigError(f"Consumer({consumer.name!r}) in {declaration.source}: {error}") from error
 
 
 def _refuse(error: ConfigError) -> int:

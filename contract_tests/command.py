@@ -25,4 +25,5 @@ def contracts(arguments: tuple[str, ...]) -> None:
     Options of the suite itself: sluice contracts -- --help, under "contracts".
     Exit codes are pytest's: 0 every promise is kept, 1 one is broken, 2 to 5 it could not be told.
     """
-    sys.exit(pytest.main(["--rootdir", str(_SUITE), "--confcutdir", str(_SUITE), str(_SUITE), *arguments]))
+    own = ["-c", str(_SUITE / "suite.ini"), "--rootdir", str(_SUITE), "--confcutdir", str(_SUITE)]
+    sys.exit(pytest.main([*own, str(_SUITE), *arguments]))

@@ -20,11 +20,11 @@ from contract_tests.proving import mutation, results
 from contract_tests.resources import Resources
 from contract_tests.targets import aws, binding, options
 from contract_tests.targets.byo_queues import ByoQueueResources, Given
-from emulator import localstack
 from sluice import deviations
 from sluice.clock import waiting_on
-from sluice.declaration import Environment, load_declaration
+from sluice.declaration import Environment, is_declared, load_declaration
 from sluice.errors import EndpointError, MessagingError
+from sluice.localstack import MODIFIED
 from sluice.saboteurs import sabotage
 
 _ENDPOINT = "SLUICE_CONTRACT_ENDPOINT"
@@ -69,6 +69,7 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "promise(id): the promise this contract test verifies")
     config.addinivalue_line("markers", "core: one of the promises everybody should be able to recite")
     config.addinivalue_line("markers", "deployment: verifies a deployed environment, which it changes and leaves clean")
+    config.addinivalue_line("markers", "slow: waits for what takes AWS minutes")
     if config.getoption("--mutants"):
         if config.getoption("--target") != "simulator" or config.getoption("--prove"):
             raise pytest.UsageError("--mutants goes with --target simulator and without --prove")
@@ -88,7 +89,8 @@ def _start(config: pytest.Config) -> None:
     config.stash[_emulator] = stack
     os.environ[_RUN] = uuid.uuid4().hex[:4]
     try:
-        _declared(config)
+        if _is_declared(config):
+            _declared(config)
         brought = options.given(config)
         chosen = options.target(config, stack)
         os.environ[_ENDPOINT], os.environ[_TARGET] = chosen.place, chosen.name
@@ -100,6 +102,11 @@ def _start(config: pytest.Config) -> None:
             raise pytest.UsageError(str(error)) from error
         given = config.getoption("--endpoint-url") or os.environ.get("AWS_ENDPOINT_URL") or "-"
         os.environ.update({_ENDPOINT: given, _TARGET: "endpoint", _UNUSABLE: str(error)})
+
+
+def _is_declared(config: pytest.Config) -> bool:
+    """Return whether there is a declaration: promises of the services need none, and hold wherever the suite is run."""
+    return config.getoption("--declaration") is not None or is_declared()
 
 
 def _declared(config: pytest.Config) -> Environment:
@@ -151,7 +158,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         if deviation is not None and not config.getoption("--prove"):
             # Only an expectation may fail: a crash is no known deviation.
             item.add_marker(pytest.mark.xfail(reason=str(deviation), strict=True, raises=(AssertionError,)))
-    if target == "simulator":
+    if target == "simulator" or not _is_declared(config):
         _leave_out_deployment(config, items)
     items.sort(key=lambda item: areas.index(PROMISES[_promise_id(item)].area))
     if target == "aws":
@@ -164,7 +171,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def _leave_out_deployment(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Deselect what needs a deployed environment, which the simulator has none of."""
+    """Deselect what needs a deployed environment: the simulator has none, nor has a folder without a declaration."""
     left_out = [item for item in items if item.get_closest_marker("deployment") is not None]
     items[:] = [item for item in items if item not in left_out]
     config.hook.pytest_deselected(items=left_out)
@@ -203,11 +210,12 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
     if os.environ.get(_TARGET) is None:
         return
     terminalreporter.write_line(f"target: {os.environ[_TARGET]} at {os.environ[_ENDPOINT]}")
-    if os.environ[_TARGET] == "localstack" and localstack.MODIFIED in os.environ:
+    if os.environ[_TARGET] == "localstack" and MODIFIED in os.environ:
         terminalreporter.write_line("modified target: queues named -window3- deduplicate for 3 s instead of 300 s")
-    if os.environ[_TARGET] == "simulator":
+    if os.environ[_TARGET] == "simulator" or not _is_declared(config):
         deployed_only = sum(promise.promiser is Promiser.STACK for promise in PROMISES.values())
-        terminalreporter.write_line(f"{deployed_only} promises need a deployed environment and were deselected")
+        hint = "" if _is_declared(config) else "; none is declared here, name its file with --declaration"
+        terminalreporter.write_line(f"{deployed_only} promises need a deployed environment and were deselected{hint}")
     if _given in config.stash:
         given, promises = config.stash[_given]
         terminalreporter.write_line(

@@ -1,15 +1,11 @@
 """Start LocalStack in host mode, wait until it serves, and stop exactly that instance."""
 
 import contextlib
-import http.client
-import json
 import os
 import random
 import shutil
 import socket
 import tempfile
-import urllib.error
-import urllib.request
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,21 +13,17 @@ from typing import NoReturn
 
 from emulator.processes import Supervised
 from sluice.clock import NotReached, eventually
-from sluice.endpoint import checked_url
 from sluice.errors import ConfigError, EndpointError
+from sluice.localstack import MODIFIED, health
 
 VERSION = "4.14.0"
 DEFAULT_PORT = 4566
-MODIFIED = "SLUICE_SHORT_WINDOW"
-"""Set where LocalStack was started with our hooks: queues named `-window3-` deduplicate for 3 s."""
 _PROJECT = Path(__file__).resolve().parent.parent
 _PYTHON = _PROJECT / ".venv-emulator" / "bin" / "python"
 _HOOKS = Path(__file__).resolve().parent / "hooks"
 _READY_SECONDS = 120
 _STOP_GRACE_SECONDS = 15
 _METRICS_SECONDS = 5  # 60 by default: how often queues report to CloudWatch; alarms still look once a minute
-direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-"""Opens URLs without a proxy, which could not reach our loopback."""
 _NO_FILES = {"AWS_CONFIG_FILE": os.devnull, "AWS_SHARED_CREDENTIALS_FILE": os.devnull}
 _PORTS = range(20_000, 32_768)  # Linux gives 32768 to 60999 to outgoing connections, macOS 49152 and above
 _CANNOT_LISTEN = b"CannotListenError"  # then it says "Ready." all the same, and never answers
@@ -79,25 +71,6 @@ def with_endpoint(running: Running) -> dict[str, str]:
 
 def _without_aws() -> dict[str, str]:
     return {name: value for name, value in os.environ.items() if not name.startswith(("AWS_", "LOCALSTACK_"))}
-
-
-def health(endpoint_url: str, *, timeout_seconds: float = 2) -> Mapping[str, object] | None:
-    """Return what LocalStack says of itself at that endpoint, or None when whatever answers there is not a LocalStack.
-
-    Raises:
-        ConfigError: the endpoint is no URL.
-        EndpointError: nothing answers.
-    """
-    endpoint_url = checked_url(endpoint_url)
-    try:
-        with direct.open(f"{endpoint_url}/_localstack/health", timeout=timeout_seconds) as answer:
-            services = json.load(answer)
-    except (urllib.error.HTTPError, http.client.HTTPException, ValueError):
-        return None
-    except OSError as error:
-        reason = getattr(error, "reason", error)
-        raise EndpointError(f"nothing answers at {endpoint_url} ({reason}); start it with: make emulator") from error
-    return services if isinstance(services, dict) and "services" in services else None
 
 
 def attach(endpoint_url: str) -> Running:

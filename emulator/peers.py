@@ -14,6 +14,7 @@ from emulator import localstack
 from emulator.processes import Supervised
 from sluice.clock import NotReached, eventually
 from sluice.errors import EndpointError
+from sluice.localstack import direct
 
 _PROJECT = Path(__file__).resolve().parent.parent
 _LOCKS = Path(__file__).resolve().parent / "locks"
@@ -124,7 +125,7 @@ def _await_ready(process: Supervised, url: str, log: Path) -> None:
         if not process.is_running:
             raise EndpointError(f"it ended while starting; its log: {log}")
         try:
-            with localstack.direct.open(url, timeout=2):
+            with direct.open(url, timeout=2):
                 return True
         except OSError:
             return False

@@ -8,15 +8,19 @@ import importlib
 import sys
 from collections.abc import Callable, Mapping, Sequence
 
+_WORKER = ("boto3", "botocore", "psycopg", "sqlalchemy", "structlog")
+_CHECKER = ("altair", "numpy", "pandas", "pyarrow", "pydantic", "vl_convert", "yaml")
 EXTRAS: Mapping[str, tuple[str, ...]] = {
-    "worker": ("boto3", "botocore", "psycopg", "sqlalchemy", "structlog"),
-    "recorder": ("numpy", "pyarrow"),
-    "checker": ("altair", "pandas", "pydantic", "vl_convert", "yaml"),
+    "worker": _WORKER,
+    "recorder": ("boto3", "botocore", "numpy", "pyarrow"),
+    "checker": _CHECKER,
     "cdk": ("aws_cdk", "cdk_nag", "constructs"),
-    "contracts": ("localstack_client", "pytest", "xdist"),
-    "load": ("google", "grpc", "grpc_status", "py4j", "pyspark", "zstandard"),
+    "contracts": ("boto3", "botocore", "localstack_client", "pytest", "pytest_timeout", "xdist"),
+    "testing": (*_WORKER, "pytest"),
+    "load": (*_WORKER, *_CHECKER, "google", "grpc", "grpc_status", "py4j", "pyspark", "zstandard"),
 }
-"""Extra to the modules that are there when it is installed; the first extra that has a module is the one named."""
+"""Extra to the modules that are there when it is installed. Where it is not known which is meant, the first counts."""
+_IN_A_CHECKOUT = "emulator"
 
 
 class MissingExtraError(ImportError):
@@ -57,11 +61,13 @@ def missing(module: str, extra: str | None = None) -> str | None:
 
     Args:
         module: what could not be imported.
-        extra: of the part that needs it; None where that is not known.
+        extra: of the part that needs it, which is named if it brings the module; None where that is not known.
     """
     top = module.partition(".")[0]
+    if top == _IN_A_CHECKOUT:
+        return "this starts emulators, which needs a checkout of Sluice; run it there"
     found = [name for name, modules in EXTRAS.items() if top in modules]
     if not found:
         return None
-    extra = found[0] if extra is None else extra
-    return f"{top} is not installed, which this needs; pip install 'sluice-fifo[{extra}]'"
+    named = extra if extra in found else found[0]
+    return f"{top} is not installed, which this needs; pip install 'sluice-fifo[{named}]'"

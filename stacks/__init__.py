@@ -1,4 +1,4 @@
-"""The stacks of this project: which construct stands in which stack, and nothing else.
+"""What this project deploys: the library's stage, `sluice.constructs.stage`, and nothing else so far.
 
-What can be used elsewhere is in `sluice.constructs`.
+Stacks of your own beside its three go here.
 """

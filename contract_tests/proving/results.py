@@ -20,10 +20,10 @@ import pytest
 
 from contract_tests.promises import PROMISES
 from contract_tests.targets import binding
-from emulator import localstack
 from sluice import deviations
 from sluice.deviations import Deviation
 from sluice.errors import EndpointError
+from sluice.localstack import health
 
 _EVIDENCE_LENGTH_MAX = 300
 _LACKS = ("InvalidAction", "UnknownOperationException", "UnknownOperation", "NotImplemented", "NotImplementedException")
@@ -279,7 +279,7 @@ def _version(name: str, url: str) -> str | None:
     if name != "localstack":
         return None
     with suppress(EndpointError):
-        return str((localstack.health(url) or {}).get("version"))
+        return str((health(url) or {}).get("version"))
     return None
 
 

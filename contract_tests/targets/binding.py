@@ -13,8 +13,8 @@ import localstack_client.session
 from botocore.config import Config
 
 from contract_tests.targets import aws as account
-from emulator.localstack import MODIFIED
 from sluice.clock import Clock, SystemClock
+from sluice.localstack import MODIFIED
 from sluice.simulator.hook import ENDPOINT_URL, Simulator
 
 _CONFIG = Config(retries={"total_max_attempts": 1}, connect_timeout=5, read_timeout=30, max_pool_connections=20)

@@ -12,9 +12,9 @@ from botocore.exceptions import BotoCoreError, ClientError
 from contract_tests.promises import PROMISES, Promiser
 from contract_tests.targets import aws, binding
 from contract_tests.targets.byo_queues import Given
-from emulator import localstack
 from sluice.endpoint import checked_url
 from sluice.errors import ConfigError, EndpointError
+from sluice.localstack import health
 from sluice.simulator.hook import ENDPOINT_URL
 
 OWN = "SLUICE_CONTRACT_OWN"
@@ -68,11 +68,23 @@ def target(config: pytest.Config, stack: ExitStack) -> Choice:
     if url is None and choice == "endpoint":
         raise ConfigError("--target endpoint has no URL; give one with --endpoint-url")
     if url is None:
-        running = stack.enter_context(localstack.running(log=Path("runs") / "localstack-contracts.log"))
-        os.environ.update(running.environment() | {OWN: "1"})
-        return Choice(name="localstack", place=running.endpoint_url)
-    name = choice or ("localstack" if localstack.health(url) is not None else "endpoint")
+        return _own(stack)
+    name = choice or ("localstack" if health(url) is not None else "endpoint")
     return _answering(Choice(name=name, place=url))
+
+
+def _own(stack: ExitStack) -> Choice:
+    """Start a LocalStack for this run, which a checkout can."""
+    try:
+        from emulator import localstack  # noqa: PLC0415 (is in no package)
+    except ModuleNotFoundError as error:
+        raise ConfigError(
+            "no target is named, and only a checkout of Sluice starts LocalStack by itself; give --target simulator,"
+            " or --endpoint-url"
+        ) from error
+    running = stack.enter_context(localstack.running(log=Path("runs") / "localstack-contracts.log"))
+    os.environ.update(running.environment() | {OWN: "1"})
+    return Choice(name="localstack", place=running.endpoint_url)
 
 
 def _url(config: pytest.Config) -> str | None:

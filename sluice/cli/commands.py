@@ -30,6 +30,17 @@ _LAZY = {
     "contracts": Lazy(f"{_CONTRACTS}.command:contracts", "Verify every promise against an endpoint."),
     "conformance": Lazy(f"{_CONTRACTS}.proving.conformance:main", "Hold every emulator to every promise."),
 }
+EXTRAS = {
+    "check": "checker",
+    "compare": "checker",
+    "conformance": "contracts",
+    "contracts": "contracts",
+    "delays": "recorder",
+    "load": "load",
+    "record": "recorder",
+    "report": "checker",
+}
+"""Command to the extra it needs; all others need `worker`."""
 
 
 @click.group(cls=Group, lazy=_LAZY, context_settings={"help_option_names": ["-h", "--help"]})
@@ -183,6 +194,23 @@ def record(**given: Any) -> None:
     from sluice.cli.services import record as body
 
     body.record(**given)
+
+
+@cli.command()
+@click.argument("name")
+def init(**given: Any) -> None:
+    """Write a new project in folder NAME: one topic, one consumer with its tests, CDK app, load profile, CI.
+
+    \b
+    NAME is lower-case letters, digits and hyphens; its Python package has underscores instead.
+    What is written is yours: no other command, and no later version of Sluice, changes a file of it.
+      sluice init order-invoices
+      cd order-invoices
+      make setup test
+    """
+    from sluice.cli.services import init as body
+
+    body.init(**given)
 
 
 for _group in (outbox_commands.group, inbox_commands.group, commands.group):

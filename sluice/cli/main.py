@@ -10,10 +10,10 @@ from typing import NoReturn
 
 import click
 
-from sluice.cli.commands import cli
+from sluice.cli.commands import EXTRAS, cli
 from sluice.errors import ConfigError, MessagingError, Stopped
 from sluice.extras import missing
-from sluice.terminal import output
+from sluice.terminal import failures, output
 from sluice.terminal.exits import COULD_NOT, REFUSED
 from sluice.terminal.printable import printable
 
@@ -50,12 +50,19 @@ def main(arguments: Sequence[str] | None = None) -> None:
     except MessagingError as error:
         _fail(str(error), COULD_NOT)
     except ModuleNotFoundError as error:
-        needed = None if error.name is None else missing(error.name)
+        needed = None if error.name is None else missing(error.name, _extra(arguments))
         if needed is None:
             _fail_unforeseen(error)
         _fail(str(needed), REFUSED)
     except Exception as error:  # Python would exit with 1, which means partly done
         _fail_unforeseen(error)
+
+
+def _extra(arguments: Sequence[str] | None) -> str:
+    """Return the extra that the command needs."""
+    given = sys.argv[1:] if arguments is None else arguments
+    command = next((word for word in given if not word.startswith("-")), "")
+    return EXTRAS.get(command, "worker")
 
 
 def _refusal(error: click.ClickException) -> str:
@@ -65,8 +72,6 @@ def _refusal(error: click.ClickException) -> str:
 
 
 def _fail_unforeseen(error: Exception) -> NoReturn:
-    from sluice.terminal import failures
-
     message = failures.sentence(error)
     if message is not None:
         _fail(message, COULD_NOT)

@@ -7,7 +7,7 @@ from sluice.declaration.consumer import RETRY_SECONDS_MAX, Consumer, Gaps, Poiso
 from sluice.declaration.database import Database
 from sluice.declaration.environment import Encryption, Environment, Removal
 from sluice.declaration.image import registry
-from sluice.declaration.loading import Declaration, load_declaration, load_task_declaration
+from sluice.declaration.loading import Declaration, is_declared, load_declaration, load_task_declaration
 from sluice.declaration.network import ExistingNetwork, NewNetwork
 
 __all__ = [
@@ -22,6 +22,7 @@ __all__ = [
     "NewNetwork",
     "Poison",
     "Removal",
+    "is_declared",
     "load_declaration",
     "load_task_declaration",
     "registry",

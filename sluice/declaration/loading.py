@@ -89,7 +89,16 @@ def load_declaration(path: Path | None = None) -> Declaration:
 
     Runs: in the process's main thread, before anything else is done; a file is read once.
     """
-    return _loaded((Path(os.environ.get(VARIABLE, _FILE)) if path is None else path).resolve())
+    return _loaded((_default_path() if path is None else path).resolve())
+
+
+def is_declared() -> bool:
+    """Return whether a declaration is named, or stands where we are; for what can do without."""
+    return VARIABLE in os.environ or _default_path().exists()
+
+
+def _default_path() -> Path:
+    return Path(os.environ.get(VARIABLE, _FILE))
 
 
 def load_task_declaration(path: Path | None = None) -> Declaration:

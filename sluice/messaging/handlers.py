@@ -21,6 +21,7 @@ from typing import Protocol
 from sqlalchemy.orm import Session
 
 from sluice import limits
+from sluice.declaration import Environment
 from sluice.errors import ConfigError
 from sluice.messaging.envelope import Event
 from sluice.terminal.printable import printable
@@ -141,6 +142,17 @@ class Handlers:
         return cls(_by_type(module.__name__, vars(module).values()))
 
     @classmethod
+    def of_function(cls, function: Handler) -> "Handlers":
+        """Return one function as the handlers: of the types it is marked with, or of every type.
+
+        Raises:
+            ConfigError: it yields, and nothing would ever run it.
+        """
+        if not hasattr(function, _MARK):
+            function = handler(ANY)(function)
+        return cls(_by_type(getattr(function, "__module__", "?"), [function]))
+
+    @classmethod
     def load(cls, name: str) -> "Handlers":
         """Return the handlers of a module by its name.
 
@@ -172,6 +184,24 @@ class Handlers:
         return self._by_type.get(type_, self._by_type.get(ANY))
 
 
+def require_handlers(environment: Environment, *, source: str) -> None:
+    """Refuse what workers would refuse when they start; an image of a consumer's own brings handlers of its own.
+
+    Args:
+        environment: about to be deployed.
+        source: what the refusal calls the file it is declared in.
+
+    Raises:
+        ConfigError: a consumer has no such handlers.
+    """
+    for consumer in environment.consumers:
+        if consumer.handlers is not None and consumer.image is None:
+            try:
+                Handlers.load(consumer.handlers)
+            except ConfigError as error:
+                raise ConfigError(f"Consumer({consumer.name!r}) in {source}: {error}") from error
+
+
 def _by_type(name: str, values: Iterable[object]) -> dict[str, Handler]:
     found: dict[str, Handler] = {}
     for function in values:
@@ -193,4 +223,4 @@ def _nothing(_: Session, __: Event, ___: Context) -> Outcome:
     return Ack()
 
 
-__all__ = ["ANY", "Ack", "Context", "Handler", "Handlers", "Outcome", "Reject", "Retry", "handler"]
+__all__ = ["ANY", "Ack", "Context", "Handler", "Handlers", "Outcome", "Reject", "Retry", "handler", "require_handlers"]

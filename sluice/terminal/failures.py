@@ -1,14 +1,18 @@
-"""What the libraries raise, as the sentence an operator reads. Imported when something failed: they are heavy."""
+"""What the libraries raise, as the sentence an operator reads. Imports none: what raised is imported by then."""
 
-from botocore.exceptions import BotoCoreError, ClientError
-from sqlalchemy.exc import SQLAlchemyError
+import sys
 
 
 def sentence(error: Exception) -> str | None:
     """Return what happened and the next step; None of an error nobody thought of."""
-    if isinstance(error, SQLAlchemyError):
+    if _is_a(error, "sqlalchemy.exc", "SQLAlchemyError"):
         text = str(getattr(error, "orig", None) or error).strip().splitlines()
         return f"the database does not do it ({text[0] if text else type(error).__name__}); look at --dsn"
-    if isinstance(error, BotoCoreError | ClientError):
+    if _is_a(error, "botocore.exceptions", "BotoCoreError", "ClientError"):
         return f"AWS does not answer as hoped ({error}); look at credentials, region and --endpoint-url"
     return None
+
+
+def _is_a(error: Exception, module: str, *names: str) -> bool:
+    imported = sys.modules.get(module)
+    return imported is not None and isinstance(error, tuple(getattr(imported, name) for name in names))

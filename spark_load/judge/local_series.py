@@ -114,8 +114,8 @@ class _Aggregates:
         table, column = self._table, self._table.column
         is_again = pc.and_(pc.equal(column("kind"), Kind.RECEIVED.value), pc.greater(column("receive_count"), 1))
         is_again = is_again.fill_null(False)  # noqa: FBT003 (the value)
-        is_told = pc.and_(pc.or_(pc.is_valid(column("error")), is_again), pc.is_valid(column("invoked_at_us")))
-        rows = table.append_column("is_again", is_again).filter(is_told)
+        is_counted = pc.and_(pc.or_(pc.is_valid(column("error")), is_again), pc.is_valid(column("invoked_at_us")))
+        rows = table.append_column("is_again", is_again).filter(is_counted)
         counts = Counter(
             (row["error"], row["queue"] if row["is_again"] else None, _bin(row["invoked_at_us"], bins))
             for row in self._rows(rows, "error", "queue", "is_again", "invoked_at_us")
@@ -160,7 +160,9 @@ class _Aggregates:
             of_group[row["message_group_id"]].append(row)
         for group, rows in sorted(of_group.items()):
             from_us, to_us = spans[group]
-            away = sorted(rows, key=lambda row: (max(from_us - _at(row), _at(row) - to_us, 0), _in_order(row)))
+            away = sorted(
+                rows, key=lambda row: (max(from_us - _invoked_us(row), _invoked_us(row) - to_us, 0), _in_order(row))
+            )
             yield from sorted(away[:EVENTS_MAX], key=_in_order)
 
     def _rows(self, table: pa.Table, *names: str) -> list[Row]:
@@ -172,7 +174,7 @@ def _of_kinds(table: pa.Table, kinds: Sequence[str]) -> pa.Table:
     return table.filter(pc.is_in(table.column("kind"), pa.array(kinds)))
 
 
-def _at(row: Row) -> int:
+def _invoked_us(row: Row) -> int:
     return int(row["invoked_at_us"])
 
 

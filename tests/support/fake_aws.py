@@ -16,12 +16,13 @@ import boto3
 import botocore.session
 
 from sluice.clock import SystemClock
-from sluice.declaration import Environment, naming
+from sluice.declaration import Environment
 from sluice.simulator import query_protocol
 from sluice.simulator.model import Account, Refusal
+from sluice.testing import deploy
 
 _REGION = "us-east-1"
-_ACCOUNT = "000000000000"
+_TIMEOUT_SECONDS = 20
 _SNS = botocore.session.get_session().get_service_model("sns")
 THROTTLED = Refusal("ThrottlingException", "Rate exceeded")
 
@@ -40,27 +41,10 @@ class Endpoint:
         self._changed = threading.Condition()
         self._clock = SystemClock()
 
-    def deploy(self, environment: Environment) -> None:
-        """Make an environment's topic, queues and subscriptions."""
+    def deploy(self, environment: Environment, *, visibility_timeout_seconds: int | None = _TIMEOUT_SECONDS) -> None:
+        """Make an environment's topic, queues and subscriptions; a timeout of None is as declared."""
         sqs, sns = (boto3.client(name, endpoint_url=self.url, region_name=_REGION) for name in ("sqs", "sns"))
-        topic = sns.create_topic(Name=naming.topic_name(environment), Attributes={"FifoTopic": "true"})["TopicArn"]
-        for consumer in environment.consumers:
-            dead = naming.dead_letter_queue_name(environment, consumer)
-            sqs.create_queue(QueueName=dead, Attributes={"FifoQueue": "true"})
-            redrive = {
-                "deadLetterTargetArn": naming.queue_arn(environment, dead, _ACCOUNT),
-                "maxReceiveCount": consumer.max_attempts,
-            }
-            name = naming.queue_name(environment, consumer)
-            arn = naming.queue_arn(environment, name, _ACCOUNT)
-            attributes = {
-                "FifoQueue": "true",
-                "VisibilityTimeout": "20",
-                "RedrivePolicy": json.dumps(redrive),
-                "Policy": json.dumps({"Statement": [_letting(topic, send_to=arn)]}),
-            }
-            sqs.create_queue(QueueName=name, Attributes=attributes)
-            sns.subscribe(TopicArn=topic, Protocol="sqs", Endpoint=arn, Attributes={"RawMessageDelivery": "true"})
+        deploy(environment, sqs=sqs, sns=sns, visibility_timeout_seconds=visibility_timeout_seconds)
 
     def die(self) -> None:
         """Be gone: every connection is cut, and nobody listens any more."""
@@ -92,16 +76,6 @@ class Endpoint:
             self._changed.wait(min(left, 0.25))  # leases end without anybody saying so
             answered = self._request("sqs", "ReceiveMessage", params)
         return answered
-
-
-def _letting(topic_arn: str, *, send_to: str) -> dict[str, Any]:
-    return {
-        "Effect": "Allow",
-        "Principal": {"Service": "sns.amazonaws.com"},
-        "Action": "sqs:SendMessage",
-        "Resource": send_to,
-        "Condition": {"ArnEquals": {"aws:SourceArn": topic_arn}},
-    }
 
 
 class _Server(ThreadingHTTPServer):

@@ -27,6 +27,7 @@ from botocore.config import Config
 from emulator import localstack
 from sluice.clock import SystemClock, eventually
 from sluice.errors import EndpointError
+from sluice.localstack import health
 from tests.support.project import PROJECT
 
 pytestmark = pytest.mark.xdist_group("localstack")  # one at a time
@@ -342,7 +343,7 @@ def test_an_attached_localstack_is_used_and_left_running(shared: str, tmp_path: 
     ended = _emulator(tmp_path, "run", "--endpoint-url", shared, "--", "sh", "-c", "echo $AWS_ENDPOINT_URL; exit 5")
 
     assert (ended.returncode, ended.stdout, ended.stderr) == (5, f"{shared}\n", "")
-    assert localstack.health(shared) is not None
+    assert health(shared) is not None
     assert list(tmp_path.iterdir()) == []
 
 
@@ -357,7 +358,7 @@ def test_sigint_leaves_an_attached_localstack_running(start: Start, shared: str,
     assert code == 130
     assert _processes(tmp_path) == {}
     assert _rest(emulator) == "interrupted\n"
-    assert localstack.health(shared) is not None
+    assert health(shared) is not None
 
 
 @pytest.mark.parametrize(
@@ -392,7 +393,7 @@ def test_a_port_taken_by_a_localstack_is_refused(shared: str, tmp_path: Path) ->
             " or choose another --port\n"
         ),
     )
-    assert localstack.health(shared) is not None
+    assert health(shared) is not None
     assert list(tmp_path.iterdir()) == []
 
 

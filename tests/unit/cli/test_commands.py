@@ -17,7 +17,7 @@ from sluice.cli import place
 from sluice.cli.commands import cli
 from sluice.cli.dlq import acts, listing, moving
 from sluice.cli.dlq import place as dlq_place
-from sluice.cli.services import alive, delays, record, relay, worker
+from sluice.cli.services import alive, delays, init, record, relay, worker
 from sluice.cli.tables import inbox, outbox, outbox_commands, schema_command
 from sluice.cli.tables import schema as cli_tables
 from sluice.messaging.database import schema
@@ -35,6 +35,7 @@ PLAIN = {
     "alive": alive,
     "outbox": outbox,
     "inbox": inbox,
+    "init": init,
     "record": record,
 }
 MODULES = sorted([*FOLDER.rglob("*.py"), FOLDER.parent / "__main__.py"])

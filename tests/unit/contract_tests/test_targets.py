@@ -11,9 +11,9 @@ from contract_tests.resources import NotArranged, Resources, bodies
 from contract_tests.targets import aws as account
 from contract_tests.targets import binding
 from contract_tests.targets.byo_queues import WITH_DLQ, WITH_QUEUE, WITH_TOPIC, ByoQueueResources, Given
-from emulator.localstack import MODIFIED
 from sluice.clock import VirtualClock
 from sluice.errors import ConfigError, EndpointError
+from sluice.localstack import MODIFIED
 from sluice.simulator.hook import ENDPOINT_URL, Simulator
 from tests.support.project import PROJECT
 

@@ -15,9 +15,9 @@ from sluice.clock import VirtualClock, eventually
 from sluice.saboteurs import sabotage
 from sluice.simulator.hook import Simulator
 from tests.support.project import PROJECT
+from tests.support.pytest_plugin import install
 
 FIFO = {"FifoQueue": "true"}
-pytest_plugins = ["contract_tests.simulated"]
 
 
 @pytest.fixture
@@ -155,7 +155,7 @@ def test_the_documented_example_runs(tmp_path: Path) -> None:
     ended = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(tmp_path)],
         cwd=tmp_path,
-        env=os.environ | {"PYTHONPATH": str(PROJECT)},
+        env=os.environ | {"PYTHONPATH": f"{PROJECT}:{install(tmp_path)}"},
         capture_output=True,
         text=True,
         check=False,

@@ -6,14 +6,20 @@ from pathlib import Path
 import pytest
 from sqlalchemy import Engine
 
-from contract_tests.simulated import simulator
 from sluice.messaging.database import engines, schema
 from sluice.messaging.inbox import tables
 from sluice.simulator.hook import Simulator
+from sluice.testing.plugin import simulated_aws
 from tests.integration.messaging.conftest import postgres, postgres_url
 from tests.support.dlq_harness import DlqHarness
 
-__all__ = ["harness", "inbox", "postgres", "postgres_url", "simulator"]
+__all__ = ["harness", "inbox", "postgres", "postgres_url", "simulated_aws", "simulator"]
+
+
+@pytest.fixture
+def simulator(simulated_aws: Simulator) -> Simulator:
+    """Return what answers like SQS and SNS."""
+    return simulated_aws
 
 
 @pytest.fixture

@@ -1,0 +1,105 @@
+"""`sluice init`: a new project of the files in `sluice/templates/project`, which are the user's from then on.
+
+The templates are valid as they are, for a project called `project-name` whose package is `project_module`; both are
+replaced as text. A name that begins with `dot_` begins with a dot in the project.
+"""
+
+import importlib.util
+import keyword
+import re
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterator
+from importlib.metadata import version
+from pathlib import Path
+
+from sluice.errors import ConfigError, MessagingError
+from sluice.terminal import output
+
+_TEMPLATES = Path(__file__).resolve().parents[2] / "templates" / "project"
+_NAME = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*")
+_NAME_CHARACTERS_MAX = 40
+_OWN = ("app", "environments", "load", "tests")
+"""What the project has besides its package."""
+
+
+class NotWrittenError(MessagingError):
+    """Raised when the project's files cannot be written; nothing is left of them."""
+
+
+def init(*, name: str) -> None:
+    """Run the command."""
+    folder = Path(name)
+    _check_name(name)
+    try:
+        _check_folder(folder)
+        _write(folder, _replacements(name))
+    except OSError as error:
+        raise NotWrittenError(
+            f"folder {name!r} cannot be written ({error.strerror or error}), and nothing is left of it; look at the"
+            " disk's space and the permissions of the working directory"
+        ) from error
+    output.line(f"{name}/ is written, and yours: no version of Sluice changes a file in it. Next:")
+    for command in (f"cd {name}", "make setup test", "make synth ENV=dev"):
+        output.line(f"  {command}")
+
+
+def _check_name(name: str) -> None:
+    """Refuse what is no name, and a package's name by which Python would find something else."""
+    module = _module(name)
+    if not _NAME.fullmatch(name) or len(name) > _NAME_CHARACTERS_MAX:
+        raise ConfigError(
+            f"NAME is {name!r}, allowed is up to {_NAME_CHARACTERS_MAX} lower-case letters, digits and single inner"
+            " hyphens, a letter first, such as order-invoices"
+        )
+    if keyword.iskeyword(module) or module in _OWN or module in sys.stdlib_module_names or _is_installed(module):
+        raise ConfigError(f"NAME is {name!r}, and Python has a module {module!r} already; choose another name")
+
+
+def _is_installed(module: str) -> bool:
+    found = importlib.util.find_spec(module)
+    return found is not None and found.origin is not None  # a mere folder that lies here has none
+
+
+def _check_folder(folder: Path) -> None:
+    if folder.is_symlink() or (folder.exists() and not folder.is_dir()):
+        raise ConfigError(f"{str(folder)!r} is there and is no folder; choose another name, or move it away")
+    if folder.exists() and any(folder.iterdir()):
+        raise ConfigError(
+            f"folder {str(folder)!r} is there and not empty, and nothing in it was changed; choose another name, or"
+            " another working directory"
+        )
+
+
+def _replacements(name: str) -> dict[str, str]:
+    return {"project_module": _module(name), "project-name": name, "project_version": version("sluice-fifo")}
+
+
+def _module(name: str) -> str:
+    return name.replace("-", "_")
+
+
+def _write(folder: Path, replacements: dict[str, str]) -> None:
+    """Write the whole project, or nothing: it takes its place when its last file is complete."""
+    beside = Path(tempfile.mkdtemp(prefix=".sluice-init-", dir=folder.parent))
+    try:
+        project = beside / "project"
+        for template in _templates():
+            file = project / _replaced(str(template.relative_to(_TEMPLATES)).replace("dot_", "."), replacements)
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_text(_replaced(template.read_text(encoding="utf-8"), replacements), encoding="utf-8")
+        project.rename(folder)
+    finally:
+        shutil.rmtree(beside, ignore_errors=True)
+
+
+def _templates() -> Iterator[Path]:
+    """Yield every template; pip compiles those that are Python where it installs them."""
+    return (file for file in sorted(_TEMPLATES.rglob("*")) if file.is_file() and file.parent.name != "__pycache__")
+
+
+def _replaced(text: str, replacements: dict[str, str]) -> str:
+    for placeholder, instead in replacements.items():
+        text = text.replace(placeholder, instead)
+    return text

@@ -1,0 +1,34 @@
+"""LocalStack as whoever talks to it sees it; `emulator`, of a checkout, is what starts it."""
+
+import http.client
+import json
+import urllib.error
+import urllib.request
+from collections.abc import Mapping
+
+from sluice.endpoint import checked_url
+from sluice.errors import EndpointError
+
+MODIFIED = "SLUICE_SHORT_WINDOW"
+"""Set where LocalStack was started with our hooks: queues named `-window3-` deduplicate for 3 s."""
+direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+"""Opens URLs without a proxy, which could not reach our loopback."""
+
+
+def health(endpoint_url: str, *, timeout_seconds: float = 2) -> Mapping[str, object] | None:
+    """Return what LocalStack says of itself at that endpoint, or None when whatever answers there is not a LocalStack.
+
+    Raises:
+        ConfigError: the endpoint is no URL.
+        EndpointError: nothing answers.
+    """
+    endpoint_url = checked_url(endpoint_url)
+    try:
+        with direct.open(f"{endpoint_url}/_localstack/health", timeout=timeout_seconds) as answer:
+            services = json.load(answer)
+    except (urllib.error.HTTPError, http.client.HTTPException, ValueError):
+        return None
+    except OSError as error:
+        reason = getattr(error, "reason", error)
+        raise EndpointError(f"nothing answers at {endpoint_url} ({reason}); start it with: make emulator") from error
+    return services if isinstance(services, dict) and "services" in services else None

@@ -1,0 +1,1 @@
+"""What project-name does."""

@@ -1,0 +1,28 @@
+"""What tests of your own handlers need: SQS and SNS simulated, and a worker that a test drives through failures.
+
+pytest finds the fixtures `simulated_aws` and `worker_harness` by itself (`plugin`). It loads this file in every run, so
+nothing is imported here before it is used.
+"""
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from sluice.testing.deployment import Deployed, deploy
+    from sluice.testing.harness import DeadLetter, WorkerHarness
+    from sluice.testing.parts import Attempt
+    from sluice.testing.simulated_aws import SimulatedAws
+else:
+
+    def __getattr__(name: str) -> object:
+        from sluice.extras import facade  # noqa: PLC0415 (costs every pytest run otherwise)
+
+        modules = {
+            "deployment": ("Deployed", "deploy"),
+            "harness": ("DeadLetter", "WorkerHarness"),
+            "parts": ("Attempt",),
+            "simulated_aws": ("SimulatedAws",),
+        }
+        return facade(__name__, "testing", modules)(name)
+
+
+__all__ = ["Attempt", "DeadLetter", "Deployed", "SimulatedAws", "WorkerHarness", "deploy"]

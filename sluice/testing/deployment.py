@@ -1,0 +1,95 @@
+"""An environment's topic, queues, DLQs and subscriptions, made by calls, as the stacks would make them.
+
+For endpoints that CloudFormation does not reach: the simulator, and whatever answers like SQS and SNS.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from sluice.declaration import Consumer, Environment, naming
+
+_HIGH_THROUGHPUT = {
+    "FifoQueue": "true",
+    "DeduplicationScope": "messageGroup",
+    "FifoThroughputLimit": "perMessageGroupId",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Deployed:
+    """What was made; queue URLs by name of the consumer.
+
+    Args:
+        topic_arn: of the topic.
+        queues: what its workers receive from.
+        dead_letter_queues: what its workers could not handle.
+        undelivered_queues: what SNS could not deliver.
+    """
+
+    topic_arn: str
+    queues: Mapping[str, str]
+    dead_letter_queues: Mapping[str, str]
+    undelivered_queues: Mapping[str, str]
+
+
+def deploy(environment: Environment, *, sqs: Any, sns: Any, visibility_timeout_seconds: int | None = None) -> Deployed:
+    """Make an environment's topic and, for each consumer, its queue, both DLQs and the subscription with its filter.
+
+    Safe to repeat. Keys, alarms and services are not made.
+
+    Args:
+        environment: as it is declared.
+        sqs: a client.
+        sns: a client of the same account.
+        visibility_timeout_seconds: of all queues; None is as each consumer declares it.
+    """
+    topic = {"Name": naming.topic_name(environment), "Attributes": {"FifoTopic": "true"}}
+    topic_arn = str(sns.create_topic(**topic)["TopicArn"])
+    queues, dead, undelivered = {}, {}, {}
+    for consumer in environment.consumers:
+        retention = {"MessageRetentionPeriod": str(consumer.dead_letter_retention_seconds)}
+        dead_name = naming.dead_letter_queue_name(environment, consumer)
+        undelivered_name = naming.undelivered_queue_name(environment, consumer)
+        dead_url, dead_arn = _queue(sqs, dead_name, retention)
+        undelivered_url, undelivered_arn = _queue(sqs, undelivered_name, retention | _letting(topic_arn))
+        seconds = consumer.visibility_timeout_seconds
+        seconds = seconds if visibility_timeout_seconds is None else visibility_timeout_seconds
+        redrive = {"deadLetterTargetArn": dead_arn, "maxReceiveCount": consumer.max_attempts}
+        attributes = {
+            "MessageRetentionPeriod": str(consumer.message_retention_seconds),
+            "RedrivePolicy": json.dumps(redrive),
+            "VisibilityTimeout": str(seconds),
+        }
+        url, arn = _queue(sqs, naming.queue_name(environment, consumer), attributes | _letting(topic_arn))
+        subscription = _subscription(consumer, undelivered_arn)
+        sns.subscribe(TopicArn=topic_arn, Protocol="sqs", Endpoint=arn, Attributes=subscription)
+        queues[consumer.name], dead[consumer.name], undelivered[consumer.name] = url, dead_url, undelivered_url
+    return Deployed(topic_arn=topic_arn, queues=queues, dead_letter_queues=dead, undelivered_queues=undelivered)
+
+
+def _queue(sqs: Any, name: str, attributes: Mapping[str, str]) -> tuple[str, str]:
+    """Make a FIFO queue; return its URL and ARN."""
+    url = str(sqs.create_queue(QueueName=name, Attributes={**_HIGH_THROUGHPUT, **attributes})["QueueUrl"])
+    answer = sqs.get_queue_attributes(QueueUrl=url, AttributeNames=["QueueArn"])
+    return url, str(answer["Attributes"]["QueueArn"])
+
+
+def _subscription(consumer: Consumer, undelivered_arn: str) -> dict[str, str]:
+    policy = consumer.filter_policy
+    filtered = {} if policy is None else {"FilterPolicy": json.dumps(policy)}
+    redrive = json.dumps({"deadLetterTargetArn": undelivered_arn})
+    return {"RawMessageDelivery": "true", "RedrivePolicy": redrive, **filtered}
+
+
+def _letting(topic_arn: str) -> dict[str, str]:
+    """Return the policy of a queue that takes what the topic sends."""
+    statement = {
+        "Effect": "Allow",
+        "Principal": {"Service": "sns.amazonaws.com"},
+        "Action": "sqs:SendMessage",
+        "Resource": "*",  # of a queue's policy: this queue
+        "Condition": {"ArnEquals": {"aws:SourceArn": topic_arn}},
+    }
+    return {"Policy": json.dumps({"Statement": [statement]})}

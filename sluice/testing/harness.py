@@ -1,0 +1,334 @@
+"""A worker for your handlers that runs only while a test lets it, in virtual time, on one thread.
+
+    def test_an_invoice_is_written_once(worker_harness):
+        harness = worker_harness("shop.handlers", tables=Base.metadata)
+        harness.publish("order.placed", "order-7", {"total_cents": 1250})
+        harness.crash_before_commit()
+        harness.run()
+        assert harness.session().scalars(select(Invoice.cents)).all() == [1250]
+
+Everything between `publish` and the effect is the product's own: outbox, relay, worker, inbox. SQS and SNS are the
+simulator's. Nothing sleeps: what waits for a backoff or a visibility timeout moves the clock.
+"""
+
+import random
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from math import inf
+from types import ModuleType
+from typing import Any
+
+from sqlalchemy import Engine, MetaData
+from sqlalchemy.orm import Session
+
+from sluice.clock import VirtualClock
+from sluice.declaration import Consumer, Environment, naming
+from sluice.messaging import Event, Outbox
+from sluice.messaging.database import engines
+from sluice.messaging.envelope import decode
+from sluice.messaging.errors import EnvelopeError
+from sluice.messaging.handlers import Ack, Handler, Handlers
+from sluice.messaging.inbox import tables as inbox_tables
+from sluice.messaging.inbox.admission import Inbox
+from sluice.messaging.inbox.groups import Policy
+from sluice.messaging.outbox import tables as outbox_tables
+from sluice.messaging.outbox.store import Store
+from sluice.messaging.relay.lease import Lease
+from sluice.messaging.relay.publisher import Publisher
+from sluice.messaging.relay.relay import Relay, RelaySettings
+from sluice.messaging.worker import async_handlers
+from sluice.messaging.worker.build import assemble_worker
+from sluice.messaging.worker.settings import ProcessorSettings, WorkerSettings
+from sluice.messaging.worker.worker import Worker
+from sluice.testing import inbox_view
+from sluice.testing.parts import AcknowledgedQueue, Attempt, AttemptLog, ClockWait
+from sluice.testing.plain_log import plain_log
+from sluice.testing.simulated_aws import SimulatedAws
+
+_STEPS_MAX = 10_000
+_BEFORE_COMMIT = ("before_commit", "before_drain_commit")
+_AFTER_COMMIT = ("after_commit", "after_drain_commit")
+
+type HandlersLike = str | ModuleType | Handlers | Handler
+"""Name of a module with handlers, the module, handlers, or one function; unmarked it handles every type."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeadLetter:
+    """A message in the DLQ.
+
+    Args:
+        event: what it holds; None where its body cannot be read.
+        reason: why it is there.
+        body: as it was sent.
+    """
+
+    event: Event | None
+    reason: str
+    body: str
+
+
+class WorkerHarness:
+    """One consumer with its queue, database and worker. The fixture `worker_harness` makes and closes it.
+
+    Args:
+        handlers: the name of a module, a module, `Handlers`, or a function, which handles every type unless marked.
+        aws: simulates SQS and SNS.
+        database: with inbox and outbox, whose tables are made; a URL, or an engine.
+        consumer: its declaration; None is one with all defaults.
+        tables: your own, which are made as well.
+
+    Raises:
+        ConfigError: there are no such handlers.
+    """
+
+    def __init__(
+        self,
+        handlers: HandlersLike,
+        *,
+        aws: SimulatedAws,
+        database: Engine | str,
+        consumer: Consumer | None = None,
+        tables: MetaData | None = None,
+    ) -> None:
+        self.aws, self._handlers = aws, _handlers(handlers)
+        self.consumer = Consumer(name="consumer") if consumer is None else consumer
+        self.engine = engines.engine(database) if isinstance(database, str) else database
+        with self.engine.begin() as connection:
+            for metadata in (inbox_tables.metadata, outbox_tables.metadata, *([] if tables is None else [tables])):
+                metadata.create_all(connection)
+        environment = Environment(name="test", consumers=(self.consumer,))
+        deployed = aws.deploy(environment)
+        self.queue_url = deployed.queues[self.consumer.name]
+        self.dead_letter_queue_url = deployed.dead_letter_queues[self.consumer.name]
+        self.outbox = Outbox(naming.topic_name(environment), clock=aws.clock)
+        self.attempts: list[Attempt] = []
+        self._sqs, self._publisher = aws.client("sqs"), Publisher(aws.client("sns"), deployed.topic_arn)
+        self._queue = AcknowledgedQueue(self._sqs, self.queue_url)
+        self._inbox = Inbox(Policy.declared(self.consumer), clock=aws.clock)
+        self._rng = random.Random(0)  # noqa: S311 (jitter that repeats itself)
+        self._dies_at: tuple[str, ...] = ()
+        self._cleanup = ExitStack()
+        self._cleanup.enter_context(plain_log())
+        self._cleanup.callback(async_handlers.close)
+        if isinstance(database, str):
+            self._cleanup.callback(self.engine.dispose)
+        self._worker = self._start()
+
+    @property
+    def clock(self) -> VirtualClock:
+        """Return the clock of worker, queue and database; `aws.advance` moves it."""
+        return self.aws.clock
+
+    def session(self) -> Session:
+        """Return a session of the database, to look at effects or to prepare rows; you commit and close it."""
+        return Session(self.engine)
+
+    def publish(self, event: Event | str, group: str | None = None, data: Any = None, **fields: Any) -> Event:
+        """Commit an event to the outbox, let a relay publish it to the topic, and return it.
+
+        Args:
+            event: the event, or its type.
+            group: message group, where a type is given.
+            data: of the event.
+            fields: of `Event` besides, such as `attributes`, by which filter policies go.
+        """
+        if isinstance(event, str):
+            event = Event(type=event, group="" if group is None else group, data=data, **fields)
+        with self.session() as session:
+            self.outbox.add(session, event)
+            session.commit()
+        self._relay()
+        return event
+
+    def send_body(self, body: str, group: str) -> None:
+        """Put any text into the queue, such as what no Sluice producer sends."""
+        self._sqs.send_message(  # a new id each time: the same text twice is two messages
+            QueueUrl=self.queue_url,
+            MessageBody=body,
+            MessageGroupId=group,
+            MessageDeduplicationId=f"{self._rng.getrandbits(128):032x}",
+        )
+
+    def run(self, *, for_seconds: float = inf) -> list[Event]:
+        """Work until nothing is left to do, and return the events whose effects were committed, in that order.
+
+        Time passes where a message waits: for its backoff, for the visibility timeout of a worker that died, for the
+        end of `gap_wait_seconds`. What waits for an operator stays where it is: see `parked` and `dead_letters`.
+
+        Args:
+            for_seconds: stop after so much virtual time, whatever is left.
+
+        Raises:
+            AssertionError: there is no end of it.
+        """
+        first = len(self.attempts)
+        self._work(self.clock.monotonic() + for_seconds)
+        return self._committed_since(first)
+
+    def redeliver(self) -> list[Event]:
+        """Deliver the last acknowledged message again, as SQS may; return what was handled, which should be nothing.
+
+        Raises:
+            AssertionError: nothing was acknowledged so far.
+        """
+        message = self._queue.acknowledged
+        assert message is not None, "nothing was acknowledged so far, so nothing can come again; call run() first"
+        first = len(self.attempts)
+        again = replace(message, receive_count=message.receive_count + 1)
+        self._worker.parts.processor.process(again)
+        return self._committed_since(first)
+
+    def crash_before_commit(self) -> None:
+        """Work until a handler is done and its effect about to be committed, and let the worker die there.
+
+        Another worker goes on with the next `run`: the message comes again when its visibility timeout ends.
+
+        Raises:
+            AssertionError: nothing got that far.
+        """
+        self._crash(_BEFORE_COMMIT)
+
+    def crash_after_commit(self) -> None:
+        """Work until an effect is committed and the message about to be deleted, and let the worker die there.
+
+        Raises:
+            AssertionError: nothing got that far.
+        """
+        self._crash(_AFTER_COMMIT)
+
+    def redrive(self) -> None:
+        """Let SQS move everything in the DLQ back to the queue."""
+        attributes = self._sqs.get_queue_attributes(QueueUrl=self.dead_letter_queue_url, AttributeNames=["QueueArn"])
+        source = attributes["Attributes"]["QueueArn"]
+        self._sqs.start_message_move_task(SourceArn=source)
+        (task,) = self._sqs.list_message_move_tasks(SourceArn=source, MaxResults=1)["Results"]  # which carries it on
+        assert task["Status"] == "COMPLETED", f"the simulator did not move everything: {task}"
+
+    @property
+    def dead_letters(self) -> list[DeadLetter]:
+        """Return what is in the DLQ, in order, with the reason."""
+        return [self._dead_letter(body) for body in self.aws.bodies(self.dead_letter_queue_url)]
+
+    @property
+    def parked(self) -> list[Event]:
+        """Return what is set aside until the number before it is back, in order."""
+        return inbox_view.parked(self.engine, self.consumer.name)
+
+    def close(self) -> None:
+        """Close the database, unless it was given as an engine."""
+        self._cleanup.close()
+
+    def _start(self) -> Worker:
+        """Return a worker process that has not done anything yet; its parts take steps, and no thread is started."""
+        settings = replace(WorkerSettings.declared(self.consumer, lanes=1), wait_seconds=0)
+        return assemble_worker(
+            queue=self._queue,
+            engine=self.engine,
+            handlers=self._handlers,
+            inbox=self._inbox,
+            settings=settings,
+            processor_settings=ProcessorSettings.declared(self.consumer),
+            wait=ClockWait(self.aws),
+            clock=self.clock,
+            rng=self._rng,
+            failpoint=self._reach,
+            hooks=[AttemptLog(self.attempts)],
+        )
+
+    def _reach(self, place: str) -> None:
+        if place in self._dies_at:
+            raise _Crash(place)
+
+    def _crash(self, places: tuple[str, ...]) -> None:
+        self._dies_at = places
+        try:
+            self._work(inf)
+        except _Crash:
+            self._worker = self._start()
+            return
+        finally:
+            self._dies_at = ()
+        raise AssertionError(
+            "no handler's effect came to its commit: nothing was left to handle, or every attempt failed (see"
+            " dead_letters); publish an event first"
+        )
+
+    def _work(self, ends_at: float) -> None:
+        for _ in range(_STEPS_MAX):
+            if self._step():
+                continue
+            next_at = self._next_at()
+            now = self.clock.monotonic()
+            if next_at is None or now >= ends_at:
+                return
+            self.aws.advance(min(next_at, ends_at) - now + 1e-6)  # rounding never falls short of the instant
+        raise AssertionError(
+            f"still at work after {_STEPS_MAX} steps, with {len(self.aws.bodies(self.queue_url))} messages in the"
+            " queue; does a handler publish an event for itself each time?"
+        )
+
+    def _step(self) -> bool:
+        """Do what can be done now; return whether there was anything."""
+        self._relay()
+        drainer = self._worker.parts.drainer
+        due = drainer.claim()
+        for group_id in due:
+            drainer.drain(group_id)
+        is_queue_used = bool(self.aws.bodies(self.queue_url)) and self._worker.parts.lanes[0].step()
+        return bool(due) or is_queue_used
+
+    def _next_at(self) -> float | None:
+        """Return when something can be done next; None when nothing will be."""
+        now = self.clock.monotonic()
+        found = [inbox_view.next_due_at(self.engine, self.consumer.name, now)]
+        if self.aws.bodies(self.queue_url):
+            found.append(self.aws.account.next_change_at(now))
+        return min((instant for instant in found if instant is not None), default=None)
+
+    def _relay(self) -> None:
+        """Publish what is committed to the outbox, by handlers, too."""
+        store = Store(self.engine, self.outbox.topic, clock=self.clock)
+        if store.is_finished():
+            return
+        settings = RelaySettings()
+        lease = Lease(
+            self.engine,
+            self.outbox.topic,
+            lease_seconds=settings.lease_seconds,
+            clock=self.clock,
+            own_clock=self.clock,
+        )
+        relay = Relay(store, lease, self._publisher, settings=settings, clock=self.clock, rng=self._rng)
+        for _ in range(_STEPS_MAX):
+            if not relay.step() and store.is_finished():
+                break
+        relay.close()
+
+    def _committed_since(self, first: int) -> list[Event]:
+        return [attempt.event for attempt in self.attempts[first:] if isinstance(attempt.outcome, Ack)]
+
+    def _dead_letter(self, body: str) -> DeadLetter:
+        try:
+            envelope = decode(body)
+        except EnvelopeError as error:
+            return DeadLetter(event=None, reason=f"it cannot be read: {error}", body=body)
+        reason = inbox_view.reason(self.engine, self.consumer.name, envelope)
+        if reason is None:
+            reason = f"SQS moved it after {self.consumer.max_attempts} receives; no attempt came to an end"
+        return DeadLetter(event=envelope.event, reason=reason, body=body)
+
+
+class _Crash(BaseException):
+    """The worker's process ends here: nothing in it catches this."""
+
+
+def _handlers(given: HandlersLike) -> Handlers:
+    match given:
+        case str():
+            return Handlers.load(given)
+        case ModuleType():
+            return Handlers.of(given)
+        case Handlers():
+            return given
+    return Handlers.of_function(given)

@@ -1,0 +1,39 @@
+"""What a test wants to know of a consumer's inbox: what is set aside, until when, and why a message is dead."""
+
+from sqlalchemy import Engine, func, select
+
+from sluice.messaging.database import engines
+from sluice.messaging.envelope import Envelope, Event, decode
+from sluice.messaging.inbox import tables
+from sluice.messaging.inbox.awaiting import NEVER_US
+
+
+def parked(engine: Engine, consumer: str) -> list[Event]:
+    """Return what is set aside, by group, in order."""
+    columns = tables.parked.c
+    found = select(columns.body).where(columns.consumer == consumer)
+    with engines.reading(engine) as connection:
+        bodies = connection.execute(found.order_by(columns.group_id, columns.epoch, columns.seq)).scalars()
+        return [decode(body).event for body in bodies]
+
+
+def next_due_at(engine: Engine, consumer: str, now: float) -> float | None:
+    """Return when something can be done next about what is set aside, in seconds; None when an operator has to act."""
+    now_us = round(now * 1_000_000)
+    groups, aside = tables.groups.c, tables.parked.c
+    is_retried = (aside.consumer == consumer, aside.held_at_us.is_(None), aside.not_before_us > now_us)
+    is_awaited = (groups.consumer == consumer, groups.awaits_until_us > now_us, groups.awaits_until_us < NEVER_US)
+    with engines.reading(engine) as connection:
+        found = [
+            connection.execute(select(func.min(aside.not_before_us)).where(*is_retried)).scalar(),
+            connection.execute(select(func.min(groups.awaits_until_us)).where(*is_awaited)).scalar(),
+        ]
+    return min((instant_us / 1_000_000 for instant_us in found if instant_us is not None), default=None)
+
+
+def reason(engine: Engine, consumer: str, envelope: Envelope) -> str | None:
+    """Return why a message was given up; None where nobody wrote it down."""
+    columns = tables.exceptions.c
+    place = (columns.group_id == envelope.event.group, columns.epoch == envelope.epoch, columns.seq == envelope.seq)
+    with engines.reading(engine) as connection:
+        return connection.execute(select(columns.reason).where(columns.consumer == consumer, *place)).scalar()

@@ -1,0 +1,81 @@
+"""What the harness gives a worker in place of its own: a queue that remembers, hooks that write down, a wait."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from sluice.messaging import Event
+from sluice.messaging.handlers import Context, Outcome
+from sluice.messaging.sqs.queue import Queue, Received
+from sluice.messaging.worker.hooks import TakeOutcome, WorkerHooks
+from sluice.testing.simulated_aws import SimulatedAws
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Attempt:
+    """One call of a handler.
+
+    Args:
+        event: what it was called with.
+        seq: place of the event in its group, from 1.
+        number: of the attempt at this event, from 1.
+        outcome: what was made of it; None where the worker died first, or lost the message.
+    """
+
+    event: Event
+    seq: int
+    number: int
+    outcome: Outcome | None
+
+
+class AcknowledgedQueue(Queue):
+    """A queue that remembers what it delivered and was told to delete last."""
+
+    def __init__(self, sqs: Any, url: str) -> None:
+        super().__init__(sqs, url)
+        self._received: Received | None = None
+        self.acknowledged: Received | None = None
+
+    def receive(self, *, attempt_id: str | None, wait_seconds: int) -> Received | None:
+        """Return the next message."""
+        self._received = super().receive(attempt_id=attempt_id, wait_seconds=wait_seconds)
+        return self._received
+
+    def delete(self, receipt_handle: str) -> None:
+        """Delete a message."""
+        super().delete(receipt_handle)
+        if self._received is not None and self._received.receipt_handle == receipt_handle:
+            self.acknowledged = self._received
+
+
+class AttemptLog(WorkerHooks):
+    """Writes down every call of a handler."""
+
+    def __init__(self, attempts: list[Attempt]) -> None:
+        self._attempts = attempts
+
+    @contextmanager
+    def handling(self, event: Event, context: Context) -> Iterator[TakeOutcome]:
+        """Take the outcome, if there is one."""
+        outcomes: list[Outcome] = []
+        try:
+            yield outcomes.append
+        finally:
+            outcome = outcomes[0] if outcomes else None
+            self._attempts.append(Attempt(event=event, seq=context.seq, number=context.attempt, outcome=outcome))
+
+
+class ClockWait:
+    """Waits by moving the clock."""
+
+    def __init__(self, aws: SimulatedAws) -> None:
+        self._aws = aws
+
+    def wait(self, seconds: float) -> None:
+        """Let that much time pass."""
+        self._aws.advance(seconds)
+
+    def is_stopped(self) -> bool:
+        """Return False: it works when a test lets it."""
+        return False

@@ -1,0 +1,52 @@
+"""The pytest plug-in: `simulated_aws` and `worker_harness`, found through the entry point `pytest11`.
+
+pytest imports this file in every run, also where nobody uses it. So it imports pytest and nothing else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from sluice.testing import SimulatedAws, WorkerHarness
+
+
+@pytest.fixture
+def simulated_aws() -> Iterator[SimulatedAws]:
+    """Yield SQS and SNS for one test: empty, without a server; time passes only when the test lets it.
+
+    `sluice.clock.eventually` goes by its clock meanwhile.
+    """
+    from sluice.clock import waiting_on  # noqa: PLC0415
+    from sluice.testing import SimulatedAws  # noqa: PLC0415
+
+    aws = SimulatedAws()
+    with waiting_on(aws.clock):
+        yield aws
+
+
+@pytest.fixture
+def worker_harness(simulated_aws: SimulatedAws, tmp_path: Any) -> Iterator[Callable[..., WorkerHarness]]:
+    """Return what makes a worker for your handlers; see `sluice.testing.WorkerHarness` for what it takes.
+
+    Several of one test share the topic and the clock. Without a `database` each has an SQLite file of its own.
+    """
+    from sluice.testing import WorkerHarness  # noqa: PLC0415
+
+    with ExitStack() as made:
+
+        def make(handlers: Any, *, database: Any = None, **options: Any) -> WorkerHarness:
+            file = tmp_path / f"sluice-{len(made_so_far)}.db"
+            harness = WorkerHarness(
+                handlers, aws=simulated_aws, database=f"sqlite:///{file}" if database is None else database, **options
+            )
+            made_so_far.append(harness)
+            made.callback(harness.close)
+            return harness
+
+        made_so_far: list[WorkerHarness] = []
+        yield make

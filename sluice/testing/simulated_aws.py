@@ -1,0 +1,24 @@
+"""SQS and SNS for a test, with an environment's queues where they are wanted."""
+
+from collections.abc import Sequence
+
+from sluice.declaration import Environment
+from sluice.simulator.hook import Simulator
+from sluice.testing.deployment import Deployed, deploy
+
+
+class SimulatedAws(Simulator):
+    """SQS and SNS in this process: `client("sqs")`, `client("sns")`, and a `clock` that only `advance` and polls move.
+
+    Use `attach` for a client that your own code made.
+    """
+
+    def deploy(self, environment: Environment) -> Deployed:
+        """Make an environment's topic, queues and subscriptions; see `sluice.testing.deploy`."""
+        return deploy(environment, sqs=self.client("sqs"), sns=self.client("sns"))
+
+    def bodies(self, queue_url: str) -> Sequence[str]:
+        """Return the bodies in a queue, in flight or not, in order, without receiving them."""
+        name = queue_url.rpartition("/")[2]
+        (queue,) = (queue for arn, queue in self.account.sqs.queues.items() if arn.rpartition(":")[2] == name)
+        return [message.body for message in queue.in_order()]

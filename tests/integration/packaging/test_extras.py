@@ -1,0 +1,270 @@
+"""Each extra, alone in a clean environment, does its job; without it, one line names it.
+
+The wheel is built once. Nothing that runs here sees this checkout: no PYTHONPATH, no SLUICE_*, a folder of its own.
+"""
+
+import json
+import os
+import subprocess
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sluice.extras import EXTRAS
+from tests.integration.packaging.conftest import KEYS, done, run
+from tests.support import fake_aws
+
+_DECLARATION = """
+from sluice.declaration import Consumer, Environment, Removal
+
+ENVIRONMENTS = (
+    Environment(
+        name="local",
+        account="000000000000",
+        removal=Removal.DESTROY,
+        consumers=(Consumer(name="billing", handlers="shop"),),
+    ),
+)
+"""
+_HANDLERS = """
+from sqlalchemy import text
+from sluice.messaging import handler
+
+@handler("order.placed")
+def bill(session, event, context):
+    session.execute(text("INSERT INTO bill VALUES (:cents)"), event.data)
+"""
+_PRODUCER = """
+from sqlalchemy import create_engine, text
+from sqlalchemy.orm import Session
+from sluice.messaging import Event, Outbox
+from sluice.messaging.database import engines
+
+engine = engines.engine("sqlite:///shop.db")
+with engine.begin() as connection:
+    connection.execute(text("CREATE TABLE bill (cents INTEGER)"))
+outbox = Outbox("sluice-local-events.fifo")
+with Session(engine) as session:
+    outbox.add(session, Event(type="order.placed", group="order-7", data={"cents": 1250}))
+    session.commit()
+"""
+_TRAFFIC = """
+import boto3, os
+sqs, sns = (boto3.client(name, endpoint_url=os.environ["ENDPOINT"]) for name in ("sqs", "sns"))
+topic = sns.create_topic(Name="sluice-local-events.fifo", Attributes={"FifoTopic": "true"})["TopicArn"]
+url = sqs.get_queue_url(QueueName="sluice-local-billing.fifo")["QueueUrl"]
+for number in range(5):
+    ids = {"MessageGroupId": "g", "MessageDeduplicationId": str(number)}
+    sns.publish(TopicArn=topic, Message=str(number), **ids)
+received = {"QueueUrl": url, "WaitTimeSeconds": 1, "MessageSystemAttributeNames": ["All"]}
+while messages := sqs.receive_message(**received).get("Messages"):
+    for message in messages:
+        sqs.delete_message(QueueUrl=url, ReceiptHandle=message["ReceiptHandle"])
+"""
+_APP = """
+import aws_cdk as cdk
+from environments import ENVIRONMENTS
+from sluice.constructs.fan_out import Fanout
+
+app = cdk.App(outdir="cdk.out")
+Fanout(cdk.Stack(app, "Shop"), "Fanout", environment=ENVIRONMENTS[0])
+app.synth()
+"""
+_TEST = """
+def test_each_event_has_one_effect(worker_harness):
+    seen = []
+    harness = worker_harness(lambda session, event, context: seen.append(event.data))
+    harness.publish("order.placed", "order-7", 1250)
+    harness.crash_after_commit()
+    harness.run()
+    harness.redeliver()
+    assert seen == [1250]
+"""
+
+
+@dataclass(frozen=True)
+class Installed:
+    """An environment with the wheel and one extra, and a folder with somebody's project in it."""
+
+    environment: Path
+    project: Path
+
+    def sluice(self, *arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
+        """Run the command."""
+        return run(self.environment / "bin" / "sluice", *arguments, cwd=self.project, **variables)
+
+    def done(self, *arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
+        """Run the command, which has to end with 0."""
+        return done(self.environment / "bin" / "sluice", *arguments, cwd=self.project, **variables)
+
+    def python(self, program: str, **variables: str) -> subprocess.CompletedProcess[str]:
+        """Run a program, which has to end with 0."""
+        return done(self.environment / "bin" / "python", "-c", program, cwd=self.project, **variables)
+
+
+@pytest.fixture
+def install(environment_with: Callable[[str], Path], tmp_path: Path) -> Callable[[str], Installed]:
+    """Return what installs an extra beside a project of somebody's own."""
+    (tmp_path / "environments.py").write_text(_DECLARATION, encoding="utf-8")
+    return lambda extra: Installed(environment_with(extra), tmp_path)
+
+
+@pytest.fixture
+def endpoint(monkeypatch: pytest.MonkeyPatch) -> Iterator[fake_aws.Endpoint]:
+    """Yield SQS and SNS on a port, with the topic and queues of the project's environment."""
+    for name, value in KEYS.items():
+        monkeypatch.setenv(name, value)
+    namespace: dict[str, Any] = {}
+    exec(_DECLARATION, namespace)  # noqa: S102 (ours, above)
+    with fake_aws.running() as found:
+        found.deploy(namespace["ENVIRONMENTS"][0], visibility_timeout_seconds=None)
+        yield found
+
+
+def require_all_modules(installed: Installed, modules: Sequence[str]) -> None:
+    """Check that an extra brings what `sluice.extras` says of it."""
+    program = "import importlib.util, sys; print(*[m for m in sys.argv[1:] if not importlib.util.find_spec(m)])"
+    ended = done(installed.environment / "bin" / "python", "-c", program, *modules, cwd=installed.project)
+    assert ended.stdout.split() == []
+
+
+def test_without_an_extra_every_command_is_listed_and_names_what_it_needs(install: Callable[[str], Installed]) -> None:
+    """One line on standard error and exit code 3; `from sluice.messaging import Outbox` raises the same line."""
+    base = install("")
+    needs: Mapping[str, str] = {
+        "check .": "checker",
+        "compare . .": "checker",
+        "conformance": "contracts",
+        "contracts --target simulator": "contracts",
+        "delays .": "recorder",
+        "dlq ls": "worker",
+        "inbox schema": "worker",
+        "load plan smoke": "load",
+        "outbox ls": "worker",
+        "record journal -- true": "recorder",
+        "relay": "worker",
+        "report .": "checker",
+        "worker --consumer billing": "worker",
+    }
+
+    listed = base.done("--help").stdout
+    for command, extra in needs.items():
+        assert f"\n  {command.partition(' ')[0]} " in listed
+        ended = base.sluice(*command.split())
+        lines = ended.stderr.splitlines()
+        assert (ended.returncode, ended.stdout, len(lines)) == (3, "", 1), (command, ended)
+        assert lines[0].endswith(f"pip install 'sluice-fifo[{extra}]'"), (command, lines)
+
+    imported = base.python(
+        "from sluice.extras import MissingExtraError\n"
+        "try:\n    from sluice.messaging import Outbox\n"
+        "except MissingExtraError as error: print(error)"
+    )
+    assert imported.stdout == (
+        "sluice.messaging.Outbox: sqlalchemy is not installed, which this needs; pip install 'sluice-fifo[worker]'\n"
+    )
+
+
+def test_worker_publishes_from_the_outbox_and_handles(
+    install: Callable[[str], Installed], endpoint: fake_aws.Endpoint
+) -> None:
+    """Tables, an event, a relay, a worker with the project's own handlers: one effect."""
+    shop = install("worker")
+    (shop.project / "shop.py").write_text(_HANDLERS, encoding="utf-8")
+    index = ("--dsn", "sqlite:///shop.db")
+
+    shop.done("outbox", "schema", "--apply", *index)
+    shop.done("inbox", "schema", "--apply", *index)
+    shop.python(_PRODUCER)
+    shop.done("relay", "--until-empty", "--endpoint-url", endpoint.url, *index)
+    shop.done("worker", "--consumer", "billing", "--until-idle", "1", "--endpoint-url", endpoint.url, *index)
+
+    found = shop.python("import sqlite3; print(sqlite3.connect('shop.db').execute('SELECT * FROM bill').fetchall())")
+    assert found.stdout == "[(1250,)]\n"
+    require_all_modules(shop, EXTRAS["worker"])
+
+
+def test_recorder_leaves_a_journal(install: Callable[[str], Installed], endpoint: fake_aws.Endpoint) -> None:
+    """The program's own client is recorded: five publishes."""
+    recorder = install("recorder")
+
+    recorder.done("record", "tuesday", "--", "python", "-c", _TRAFFIC, **_path(recorder), ENDPOINT=endpoint.url)
+
+    counted = recorder.python(
+        "from pathlib import Path; from sluice.recorder.journal import events_of, read_journal\n"
+        "(journal,) = Path('tuesday').glob('*.arrows')\n"
+        "print([event.kind for event in events_of(read_journal(journal))].count('published'))"
+    )
+    assert counted.stdout == "5\n"
+    require_all_modules(recorder, EXTRAS["recorder"])
+
+
+def test_checker_judges_a_recording(install: Callable[[str], Installed], endpoint: fake_aws.Endpoint) -> None:
+    """It is VALID, and there is no Spark and no Java. The recorder comes with it."""
+    checker = install("checker")
+    checker.done("record", "tuesday", "--", "python", "-c", _TRAFFIC, **_path(checker), ENDPOINT=endpoint.url)
+
+    ended = checker.sluice("check", "tuesday", "--queue", "sluice-local-billing.fifo=60")
+
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    assert "VALID" in ended.stdout
+    require_all_modules(checker, EXTRAS["checker"])
+
+
+def test_contracts_hold_for_the_simulator(install: Callable[[str], Installed]) -> None:
+    """The core promises pass; LocalStack, which only a checkout starts, is refused in one line."""
+    contracts = install("contracts")
+
+    kept = contracts.done("contracts", "--target", "simulator", "-m", "core", "-q")
+    no_target = contracts.sluice("contracts", "-m", "core", "-q")
+    emulators = contracts.sluice("conformance")
+
+    assert " passed" in kept.stdout
+    assert "failed" not in kept.stdout
+    assert "give --target simulator, or --endpoint-url" in no_target.stdout + no_target.stderr
+    assert (emulators.returncode, len(emulators.stderr.splitlines())) == (3, 1)
+    assert "needs a checkout of Sluice" in emulators.stderr
+    require_all_modules(contracts, EXTRAS["contracts"])
+
+
+def test_cdk_synthesizes_a_fan_out_in_somebodys_own_app(install: Callable[[str], Installed]) -> None:
+    """A topic, three queues and a subscription, in an app without cdk.json."""
+    cdk = install("cdk")
+
+    cdk.python(_APP)
+
+    template = json.loads((cdk.project / "cdk.out" / "Shop.template.json").read_text(encoding="utf-8"))
+    types = [resource["Type"] for resource in template["Resources"].values()]
+    assert types.count("AWS::SNS::Topic") == 1
+    assert types.count("AWS::SQS::Queue") == 3
+    assert types.count("AWS::SNS::Subscription") == 1
+    require_all_modules(cdk, EXTRAS["cdk"])
+
+
+def test_testing_gives_pytest_the_fixtures(install: Callable[[str], Installed]) -> None:
+    """By the entry point alone: the file names no plug-in."""
+    testing = install("testing")
+    (testing.project / "test_shop.py").write_text(_TEST, encoding="utf-8")
+
+    ended = done(testing.environment / "bin" / "pytest", "-q", "-W", "error", cwd=testing.project)
+
+    assert "1 passed" in ended.stdout
+    require_all_modules(testing, EXTRAS["testing"])
+
+
+def test_load_plans_a_profile_of_the_projects_environment(install: Callable[[str], Installed]) -> None:
+    """Its one queue; Spark is not started, so no Java is needed."""
+    load = install("load")
+
+    planned = load.done("load", "plan", "smoke", JAVA_HOME="/nowhere")
+
+    assert planned.stdout.startswith("smoke on local (localstack), 1 queues")
+    require_all_modules(load, EXTRAS["load"])
+
+
+def _path(installed: Installed) -> dict[str, str]:
+    """Return the path on which `python` is the environment's, as it is for whoever activated it."""
+    return {"PATH": f"{installed.environment / 'bin'}{os.pathsep}{os.environ['PATH']}"}

@@ -1,0 +1,201 @@
+"""`sluice init`: what it writes, what it refuses, and that a project is written whole or not at all."""
+
+import ast
+import errno
+import json
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from sluice.cli.main import main
+from sluice.cli.services import init
+from sluice.declaration import load_declaration
+from tests.support.project import PROJECT
+
+type Run = Callable[[str], tuple[int, str]]
+
+
+@pytest.fixture
+def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> Run:
+    """Return what runs `sluice init NAME` in an empty folder, and returns its exit code and what it printed."""
+    monkeypatch.chdir(tmp_path)
+
+    def run(name: str) -> tuple[int, str]:
+        monkeypatch.setattr(sys, "argv", ["sluice", "init", "--", name])
+        try:
+            main()
+        except SystemExit as ended:
+            return int(ended.code or 0), capsys.readouterr().err
+        return 0, capsys.readouterr().out
+
+    return run
+
+
+def _files(folder: Path) -> list[str]:
+    return sorted(str(file.relative_to(folder)) for file in folder.rglob("*") if file.is_file())
+
+
+def test_a_project_is_written_under_its_name(run: Run, tmp_path: Path) -> None:
+    """Hyphens are underscores in the package; no placeholder is left, and nothing lies beside the project."""
+    code, printed = run("order-desk")
+
+    assert code == 0
+    assert printed == (
+        "order-desk/ is written, and yours: no version of Sluice changes a file in it. Next:\n"
+        "  cd order-desk\n"
+        "  make setup test\n"
+        "  make synth ENV=dev\n"
+    )
+    assert os.listdir(tmp_path) == ["order-desk"]  # noqa: PTH208 (hidden names, too)
+    assert _files(tmp_path / "order-desk") == [
+        ".github/workflows/ci.yml",
+        ".gitignore",
+        "Dockerfile",
+        "Makefile",
+        "README.md",
+        "app.py",
+        "cdk.json",
+        "environments.py",
+        "load/smoke.yaml",
+        "order_desk/__init__.py",
+        "order_desk/handlers.py",
+        "order_desk/producer.py",
+        "package.json",
+        "pyproject.toml",
+        "requirements.txt",
+        "tests/test_handlers.py",
+    ]
+    for file in (tmp_path / "order-desk").rglob("*"):
+        assert not file.is_file() or not any(
+            placeholder in file.read_text(encoding="utf-8")
+            for placeholder in ("project_module", "project-name", "project_version")
+        ), file
+
+
+def test_what_pip_compiles_beside_the_templates_is_not_copied(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It compiles every Python file of a wheel where it installs it."""
+    templates = tmp_path / "templates"
+    (templates / "__pycache__").mkdir(parents=True)
+    (templates / "app.py").write_text("", encoding="utf-8")
+    (templates / "__pycache__" / "app.cpython-313.pyc").write_bytes(b"\xff")
+    monkeypatch.setattr(init, "_TEMPLATES", templates)
+
+    assert run("shop")[0] == 0
+
+    assert _files(tmp_path / "shop") == ["app.py"]
+
+
+def test_the_declaration_of_a_new_project_has_two_environments(run: Run, tmp_path: Path) -> None:
+    """Each with the one consumer, whose handlers are the project's."""
+    run("order-desk")
+
+    declaration = load_declaration(tmp_path / "order-desk" / "environments.py")
+
+    assert {name: [consumer.handlers for consumer in declared.consumers] for name, declared in declaration.items()} == {
+        "local": ["order_desk.handlers"],
+        "dev": ["order_desk.handlers"],
+    }
+
+
+def test_a_new_project_is_small(run: Run, tmp_path: Path) -> None:
+    """A page each of README and CDK app, and every Python file has its docstring."""
+    run("shop")
+    lines = {name: len((tmp_path / "shop" / name).read_text().splitlines()) for name in ("app.py", "README.md")}
+
+    assert lines["app.py"] <= 40
+    assert lines["README.md"] <= 60
+    assert all(ast.get_docstring(ast.parse(file.read_text())) for file in (tmp_path / "shop").rglob("*.py"))
+
+
+def test_a_new_project_has_the_feature_flags_that_sluice_is_tested_with() -> None:
+    """Flags and pinned CDK are this repository's: others would make other templates."""
+    folders = (PROJECT, PROJECT / "sluice" / "templates" / "project")
+
+    ours, written = (json.loads((folder / "cdk.json").read_text())["context"] for folder in folders)
+    versions = {json.loads((folder / "package.json").read_text())["dependencies"]["aws-cdk"] for folder in folders}
+
+    assert written == ours
+    assert len(versions) == 1
+
+
+@pytest.mark.parametrize("name", ["Shop", "a_b", "a--b", "-a", "a-", "1a", "../a", "a/b", "", "é", "a" * 41])
+def test_what_is_no_name_is_refused(run: Run, tmp_path: Path, name: str) -> None:
+    """In one line that says what is allowed, and nothing is written."""
+    code, printed = run(name)
+
+    assert (code, printed) == (
+        3,
+        f"sluice: NAME is {name!r}, allowed is up to 40 lower-case letters, digits and single inner hyphens, a letter"
+        " first, such as order-invoices\n",
+    )
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("name", ["class", "json", "boto3", "sluice", "spark-load", "tests", "app", "environments"])
+def test_a_name_that_python_would_find_elsewhere_is_refused(run: Run, tmp_path: Path, name: str) -> None:
+    """A keyword, a module of Python's, an installed one, or one of the project's other files."""
+    code, printed = run(name)
+
+    assert (code, printed) == (
+        3,
+        f"sluice: NAME is {name!r}, and Python has a module {name.replace('-', '_')!r} already; choose another name\n",
+    )
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_folder_that_holds_something_is_refused_and_left(run: Run, tmp_path: Path) -> None:
+    """So a second `init` changes nothing that was edited since the first."""
+    run("shop")
+    edited = tmp_path / "shop" / "environments.py"
+    edited.write_text("mine", encoding="utf-8")
+
+    code, printed = run("shop")
+
+    assert code == 3
+    assert printed.startswith("sluice: folder 'shop' is there and not empty, and nothing in it was changed;")
+    assert edited.read_text(encoding="utf-8") == "mine"
+    assert os.listdir(tmp_path) == ["shop"]  # noqa: PTH208
+
+
+def test_a_file_of_that_name_is_refused(run: Run, tmp_path: Path) -> None:
+    """It stays what it is."""
+    (tmp_path / "shop").write_text("mine", encoding="utf-8")
+
+    code, printed = run("shop")
+
+    assert code == 3
+    assert printed == "sluice: 'shop' is there and is no folder; choose another name, or move it away\n"
+
+
+def test_an_empty_folder_is_filled(run: Run, tmp_path: Path) -> None:
+    """Also though Python would take it for a package."""
+    (tmp_path / "shop").mkdir()
+
+    assert run("shop")[0] == 0
+    assert (tmp_path / "shop" / "app.py").exists()
+
+
+def test_a_full_disk_is_one_line_and_leaves_nothing(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The fifth file finds no space."""
+    written: list[Path] = []
+    write_text = Path.write_text
+
+    def fill(self: Path, text: str, encoding: str) -> int:
+        written.append(self)
+        if len(written) == 5:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        return write_text(self, text, encoding)
+
+    monkeypatch.setattr(Path, "write_text", fill)
+
+    assert run("shop") == (
+        2,
+        "sluice: folder 'shop' cannot be written (No space left on device), and nothing is left of it; look at the"
+        " disk's space and the permissions of the working directory\n",
+    )
+    assert os.listdir(tmp_path) == []  # noqa: PTH208

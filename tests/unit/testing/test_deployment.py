@@ -1,0 +1,57 @@
+"""An environment made by calls has the topic, queues, DLQs and filters that the stacks declare."""
+
+import json
+from dataclasses import replace
+from typing import Any
+
+from sluice.declaration import Consumer
+from sluice.testing import SimulatedAws
+from tests.support.declaration import environment
+
+
+def test_a_declared_environment_is_deployed(simulated_aws: SimulatedAws) -> None:
+    """Names, timeouts, attempts, retention, both DLQs, raw delivery and the filter policy."""
+    consumer = Consumer(
+        name="billing", filter_policy={"country": ["de"]}, visibility_timeout_seconds=77, max_attempts=4
+    )
+    declared = replace(environment("local"), consumers=(consumer,))
+    sqs: Any = simulated_aws.client("sqs")
+    sns: Any = simulated_aws.client("sns")
+
+    deployed = simulated_aws.deploy(declared)
+
+    assert deployed.topic_arn == "arn:aws:sns:us-east-1:000000000000:sluice-local-events.fifo"
+    names = {url.rpartition("/")[2] for url in sqs.list_queues()["QueueUrls"]}
+    assert names == {
+        "sluice-local-billing.fifo",
+        "sluice-local-billing-dlq.fifo",
+        "sluice-local-billing-undelivered-dlq.fifo",
+    }
+    queue = sqs.get_queue_attributes(QueueUrl=deployed.queues["billing"], AttributeNames=["All"])["Attributes"]
+    assert (queue["VisibilityTimeout"], queue["MessageRetentionPeriod"]) == ("77", "345600")
+    assert (queue["DeduplicationScope"], queue["FifoThroughputLimit"]) == ("messageGroup", "perMessageGroupId")
+    assert json.loads(queue["RedrivePolicy"]) == {
+        "deadLetterTargetArn": "arn:aws:sqs:us-east-1:000000000000:sluice-local-billing-dlq.fifo",
+        "maxReceiveCount": 4,
+    }
+    (subscription,) = sns.list_subscriptions_by_topic(TopicArn=deployed.topic_arn)["Subscriptions"]
+    found = sns.get_subscription_attributes(SubscriptionArn=subscription["SubscriptionArn"])["Attributes"]
+    assert found["RawMessageDelivery"] == "true"
+    assert json.loads(found["FilterPolicy"]) == {"country": ["de"]}
+    assert json.loads(found["RedrivePolicy"]) == {
+        "deadLetterTargetArn": "arn:aws:sqs:us-east-1:000000000000:sluice-local-billing-undelivered-dlq.fifo"
+    }
+
+
+def test_what_a_queue_cannot_take_is_undelivered(simulated_aws: SimulatedAws) -> None:
+    """The subscription's DLQ lets SNS in, once the queue is gone; deploying twice changes nothing."""
+    declared = replace(environment("local"), consumers=(Consumer(name="billing"),))
+    sqs: Any = simulated_aws.client("sqs")
+    sns: Any = simulated_aws.client("sns")
+    deployed = simulated_aws.deploy(declared)
+    assert simulated_aws.deploy(declared) == deployed
+
+    sqs.delete_queue(QueueUrl=deployed.queues["billing"])
+    sns.publish(TopicArn=deployed.topic_arn, Message="m", MessageGroupId="g", MessageDeduplicationId="1")
+
+    assert simulated_aws.bodies(deployed.undelivered_queues["billing"]) == ["m"]

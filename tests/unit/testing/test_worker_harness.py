@@ -1,0 +1,384 @@
+"""A handler is put through redelivery, crash and poison: effects in the transaction are single, all others are not."""
+
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from sqlalchemy import Column, Integer, MetaData, Table, Text, insert, select
+from sqlalchemy.orm import Session
+
+from sluice.declaration import Consumer, Gaps, Poison
+from sluice.messaging import Context, Event, Outbox, Reject, Retry, handler
+from sluice.messaging.envelope import Envelope
+from sluice.messaging.handlers import Ack, Handlers
+from sluice.testing import SimulatedAws, WorkerHarness
+
+type Make = Callable[..., WorkerHarness]
+
+metadata = MetaData()
+effects = Table("effect", metadata, Column("id", Integer, primary_key=True), Column("what", Text, nullable=False))
+
+
+def write(session: Session, event: Event, context: Context) -> None:
+    """Write one effect per event, whatever it is; 'poison' is refused."""
+    if event.data == "poison":
+        raise ValueError("it is poison")
+    session.execute(insert(effects).values(what=f"{event.group} {event.data}"))
+
+
+@pytest.fixture
+def harness(worker_harness: Make) -> WorkerHarness:
+    """Return a harness whose handler writes effects."""
+    return worker_harness(write, tables=metadata)
+
+
+@pytest.fixture(autouse=True)
+def no_thread_is_left() -> Iterator[None]:
+    """Fail a test that leaves a thread behind."""
+    before = threading.active_count()
+    yield
+    assert threading.active_count() == before
+
+
+def effects_of(harness: WorkerHarness) -> list[str]:
+    """Return the effects, in order."""
+    with harness.session() as session:
+        return list(session.scalars(select(effects.c.what).order_by(effects.c.id)))
+
+
+def test_an_event_is_handled_once_and_leaves_nothing(harness: WorkerHarness) -> None:
+    """It passes outbox, topic and queue; a second run finds nothing to do and moves no clock."""
+    sent = harness.publish("order.placed", "g", "a")
+
+    (handled,) = harness.run()
+    ended_at = harness.clock.monotonic()
+
+    assert (handled.id, handled.type, handled.group, handled.data) == (sent.id, "order.placed", "g", "a")
+    assert effects_of(harness) == ["g a"]
+    assert harness.run() == []
+    assert harness.clock.monotonic() == ended_at
+
+
+def test_each_group_is_handled_in_order(harness: WorkerHarness) -> None:
+    """Groups take turns as they like."""
+    for data in ("a", "b", "c"):
+        for group in ("g", "h"):
+            harness.publish("order.placed", group, data)
+
+    handled = harness.run()
+
+    assert [event.data for event in handled if event.group == "g"] == ["a", "b", "c"]
+    assert [event.data for event in handled if event.group == "h"] == ["a", "b", "c"]
+
+
+def test_a_redelivery_has_no_second_effect(harness: WorkerHarness) -> None:
+    """The inbox knows the message; the handler is not called."""
+    harness.publish("order.placed", "g", "a")
+    harness.run()
+
+    again = harness.redeliver()
+
+    assert again == []
+    assert effects_of(harness) == ["g a"]
+    assert len(harness.attempts) == 1
+
+
+def test_a_crash_before_the_commit_leaves_no_effect_and_the_next_worker_has_it(harness: WorkerHarness) -> None:
+    """The message comes again after its visibility timeout, as attempt 2."""
+    harness.publish("order.placed", "g", "a")
+    began_at = harness.clock.monotonic()
+
+    harness.crash_before_commit()
+    assert effects_of(harness) == []
+    harness.run()
+
+    assert effects_of(harness) == ["g a"]
+    assert [(attempt.number, attempt.outcome) for attempt in harness.attempts] == [(1, None), (2, Ack())]
+    assert harness.clock.monotonic() - began_at == pytest.approx(harness.consumer.visibility_timeout_seconds, abs=1)
+
+
+def test_a_crash_after_the_commit_leaves_one_effect(harness: WorkerHarness) -> None:
+    """The message comes again, and the inbox drops it."""
+    harness.publish("order.placed", "g", "a")
+
+    harness.crash_after_commit()
+    assert effects_of(harness) == ["g a"]
+    handled = harness.run()
+
+    assert handled == []
+    assert effects_of(harness) == ["g a"]
+
+
+@pytest.mark.parametrize("crash", [WorkerHarness.crash_before_commit, WorkerHarness.crash_after_commit])
+def test_a_crash_nothing_comes_to_fails_the_test(
+    harness: WorkerHarness, crash: Callable[[WorkerHarness], None]
+) -> None:
+    """There is nothing in the queue, or every attempt fails."""
+    with pytest.raises(AssertionError, match="publish an event first"):
+        crash(harness)
+
+    harness.publish("order.placed", "g", "poison")
+    with pytest.raises(AssertionError, match="every attempt failed"):
+        crash(harness)
+
+
+def test_there_is_nothing_to_redeliver_before_anything_was_acknowledged(harness: WorkerHarness) -> None:
+    """A published event is not yet a handled one."""
+    harness.publish("order.placed", "g", "a")
+
+    with pytest.raises(AssertionError, match=r"call run\(\) first"):
+        harness.redeliver()
+
+
+def test_poison_goes_to_the_dlq_with_its_reason_and_the_group_goes_on(harness: WorkerHarness) -> None:
+    """All attempts are made, with their backoffs between them."""
+    harness.publish("order.placed", "g", "poison")
+    harness.publish("order.placed", "g", "b")
+    began_at = harness.clock.monotonic()
+
+    handled = harness.run()
+
+    (dead_letter,) = harness.dead_letters
+    assert dead_letter.event is not None
+    assert (dead_letter.event.data, dead_letter.reason) == ("poison", "attempt 5: ValueError: it is poison")
+    assert [event.data for event in handled] == ["b"]
+    assert [attempt.number for attempt in harness.attempts if attempt.event.data == "poison"] == [1, 2, 3, 4, 5]
+    assert harness.clock.monotonic() - began_at > 4  # the backoffs
+
+
+def test_what_cannot_be_read_is_a_dead_letter(harness: WorkerHarness) -> None:
+    """It has no event; the reason says why."""
+    harness.send_body("hello", "g")
+
+    harness.run()
+
+    (dead_letter,) = harness.dead_letters
+    assert (dead_letter.event, dead_letter.body) == (None, "hello")
+    assert dead_letter.reason.startswith("it cannot be read: body is not JSON")
+
+
+def test_a_message_that_kills_every_worker_is_a_dead_letter(worker_harness: Make) -> None:
+    """SQS alone moves it there, and the group goes on."""
+    consumer = Consumer(name="fragile", max_attempts=2)
+    harness = worker_harness(write, consumer=consumer, tables=metadata)
+    harness.publish("order.placed", "g", "a")
+
+    harness.crash_before_commit()
+    harness.crash_before_commit()
+    handled = harness.run()
+
+    assert handled == []
+    assert [dead_letter.reason for dead_letter in harness.dead_letters] == [
+        "SQS moved it after 2 receives; no attempt came to an end"
+    ]
+
+
+def test_with_park_the_group_waits_until_the_poison_is_back(worker_harness: Make) -> None:
+    """Nothing behind it is handled, other groups go on; when it is redriven, and is none, all follow in order."""
+    outcomes: list[Reject | None] = [Reject("not yet")]
+
+    def refuse_first(session: Session, event: Event, context: Context) -> Reject | None:
+        write(session, event, context)
+        return outcomes.pop() if outcomes else None
+
+    consumer = Consumer(name="patient", poison=Poison.PARK, gaps=Gaps.HALT)
+    harness = worker_harness(refuse_first, consumer=consumer, tables=metadata)
+    for group, data in (("g", "a"), ("g", "b"), ("g", "c"), ("h", "d")):
+        harness.publish("order.placed", group, data)
+
+    harness.run()
+    assert effects_of(harness) == ["h d"]
+    assert [event.data for event in harness.parked] == ["b", "c"]
+    assert [dead_letter.reason for dead_letter in harness.dead_letters] == ["not yet"]
+
+    harness.redrive()
+    harness.run()
+    assert effects_of(harness) == ["h d", "g a", "g b", "g c"]
+    assert harness.parked == []
+
+
+def test_a_worker_that_dies_with_what_was_parked_leaves_one_effect_of_each(worker_harness: Make) -> None:
+    """What is set aside is handled in a transaction of its own, in which a worker may die, too."""
+    outcomes: list[Reject | None] = [Reject("not yet")]
+
+    def refuse_first(session: Session, event: Event, context: Context) -> Reject | None:
+        write(session, event, context)
+        return outcomes.pop() if outcomes else None
+
+    consumer = Consumer(name="patient", poison=Poison.PARK, gaps=Gaps.HALT)
+    harness = worker_harness(refuse_first, consumer=consumer, tables=metadata)
+    for data in ("a", "b", "c"):
+        harness.publish("order.placed", "g", data)
+    harness.run()
+    harness.redrive()
+
+    harness.crash_after_commit()  # with a, which is back
+    harness.crash_before_commit()  # with b, which was parked
+    harness.crash_after_commit()
+    assert effects_of(harness) == ["g a", "g b"]
+    harness.run()
+
+    assert effects_of(harness) == ["g a", "g b", "g c"]
+    assert [event.data for event in harness.parked] == []
+
+
+def test_a_gap_is_given_up_when_its_wait_is_over(worker_harness: Make) -> None:
+    """With `Gaps.WAIT` what is behind a missing number waits so long; `run` lets the time pass."""
+    consumer = Consumer(name="waiting", gaps=Gaps.WAIT, gap_wait_seconds=300)
+    harness = worker_harness(write, consumer=consumer, tables=metadata)
+    missing = Envelope(event=Event(type="order.placed", group="g", data="a"), seq=1, epoch=1)
+    behind = Envelope(event=Event(type="order.placed", group="g", data="b"), seq=2, epoch=1)
+    harness.send_body(behind.body, "g")
+
+    assert harness.run(for_seconds=299) == []
+    assert [event.data for event in harness.parked] == ["b"]
+    assert [event.data for event in harness.run()] == ["b"]
+    harness.send_body(missing.body, "g")
+    harness.run()
+
+    assert effects_of(harness) == ["g b", "g a"]
+
+
+def test_a_delay_of_a_retry_is_kept_and_run_can_stop_before_it(worker_harness: Make) -> None:
+    """After 29 of its 30 seconds nothing was tried again; after two more it was."""
+
+    def wait_once(session: Session, event: Event, context: Context) -> Retry | None:
+        return Retry(delay_seconds=30) if context.attempt == 1 else None
+
+    harness = worker_harness(wait_once)
+    harness.publish("order.placed", "g", "a")
+
+    assert harness.run(for_seconds=29) == []
+    assert len(harness.attempts) == 1
+    assert len(harness.run(for_seconds=2)) == 1
+
+
+def test_what_a_handler_publishes_comes_back(worker_harness: Make) -> None:
+    """It is committed with the effect; a worker that dies before the commit publishes nothing."""
+
+    @handler("order.placed")
+    def place(session: Session, event: Event, context: Context) -> None:
+        shop.outbox.add(session, Event(type="invoice.due", group=event.group, data="due", id="1"))
+
+    @handler("invoice.due")
+    def due(session: Session, event: Event, context: Context) -> None:
+        write(session, event, context)
+
+    shop: WorkerHarness = worker_harness(Handlers({"order.placed": place, "invoice.due": due}), tables=metadata)
+    shop.publish("order.placed", "g", "a")
+
+    shop.crash_before_commit()
+    handled = shop.run()
+
+    assert [event.type for event in handled] == ["order.placed", "invoice.due"]
+    assert effects_of(shop) == ["g due"]
+
+
+def test_a_handler_that_publishes_to_itself_for_ever_fails_the_test(
+    worker_harness: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is named, and the test ends."""
+    monkeypatch.setattr("sluice.testing.harness._STEPS_MAX", 20)
+
+    def again(session: Session, event: Event, context: Context) -> None:
+        shop.outbox.add(session, Event(type="again", group=event.group, data=None))
+
+    shop: WorkerHarness = worker_harness(again)
+    shop.publish("again", "g")
+
+    with pytest.raises(AssertionError, match="still at work after 20 steps"):
+        shop.run()
+
+
+def test_an_async_handler_and_one_for_a_type_are_taken(worker_harness: Make) -> None:
+    """A function that is marked gets its types only; what nothing handles is a dead letter."""
+
+    @handler("order.placed")
+    async def place(session: Session, event: Event, context: Context) -> None:
+        write(session, event, context)
+
+    harness = worker_harness(place, tables=metadata)
+    harness.publish("order.placed", "g", "a")
+    harness.publish("order.lost", "g", "b")
+    harness.run()
+
+    assert effects_of(harness) == ["g a"]
+    assert [dead_letter.reason for dead_letter in harness.dead_letters] == [
+        "there is no handler for 'order.lost'; add one, or one for '*'"
+    ]
+
+
+def test_two_consumers_of_one_topic_get_what_their_filters_let_through(worker_harness: Make) -> None:
+    """A filter policy goes by the event's attributes; each consumer has a database of its own."""
+    german = Consumer(name="german", filter_policy={"country": ["de"]})
+    everybody = Consumer(name="everybody")
+    of_german = worker_harness(write, consumer=german, tables=metadata)
+    of_everybody = worker_harness(write, consumer=everybody, tables=metadata)
+
+    of_everybody.publish("order.placed", "g", "a", attributes={"country": "de"})
+    of_everybody.publish("order.placed", "g", "b", attributes={"country": "fr"})
+    of_german.run()
+    of_everybody.run()
+
+    assert effects_of(of_german) == ["g a"]
+    assert effects_of(of_everybody) == ["g a", "g b"]
+
+
+def test_two_runs_of_a_test_are_alike(worker_harness: Make) -> None:
+    """Backoffs, instants and attempts repeat themselves."""
+
+    def story() -> list[Any]:
+        aws = SimulatedAws()
+        harness = WorkerHarness(write, aws=aws, database="sqlite://", tables=metadata)
+        for number, data in enumerate(("a", "poison", "b")):
+            harness.publish(Event(type="order.placed", group="g", data=data, id=str(number)))
+        harness.crash_before_commit()
+        harness.run()
+        found = [aws.clock.now_us(), harness.attempts, harness.dead_letters, effects_of(harness)]
+        harness.close()
+        return found
+
+    assert story() == story()
+
+
+def test_an_effect_outside_the_transaction_is_seen_twice_after_a_crash(worker_harness: Make) -> None:
+    """Broken on purpose: the e-mail is sent twice and the row once, which is what a user's test has to show."""
+    emails: list[str] = []
+
+    def broken(session: Session, event: Event, context: Context) -> None:
+        write(session, event, context)
+        emails.append(event.id)
+
+    harness = worker_harness(broken, tables=metadata)
+    harness.publish("order.placed", "g", "a")
+    harness.crash_before_commit()
+    harness.run()
+
+    assert len(emails) == 2
+    assert effects_of(harness) == ["g a"]
+
+
+def test_a_handler_that_commits_by_itself_has_no_effect(worker_harness: Make) -> None:
+    """Broken on purpose: it is refused, attempt after attempt, and ends in the DLQ with the reason."""
+
+    def broken(session: Session, event: Event, context: Context) -> None:
+        write(session, event, context)
+        session.commit()
+
+    harness = worker_harness(broken, tables=metadata)
+    harness.publish("order.placed", "g", "a")
+    harness.run()
+
+    (dead_letter,) = harness.dead_letters
+    assert "transaction" in dead_letter.reason
+    assert effects_of(harness) == []
+
+
+def test_topics_of_others_are_left_alone(harness: WorkerHarness) -> None:
+    """What a handler publishes elsewhere stays in the outbox, and `run` ends."""
+    with harness.session() as session:
+        Outbox("elsewhere.fifo").add(session, Event(type="a", group="g", data=1))
+        session.commit()
+
+    assert harness.run() == []
