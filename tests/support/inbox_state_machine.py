@@ -205,26 +205,26 @@ class InboxStateMachine(RuleBasedStateMachine):
         place = data.draw(st.sampled_from(sorted(self.withheld | self.sent)))
         self._put(place, self.withheld.pop(place) if place in self.withheld else self.sent[place])
 
-    @rule(number=_HANDS, mood=_MOODS, times=st.integers(1, 5))
+    @rule(number=_HANDS, behaviour=_MOODS, times=st.integers(1, 5))
     def step(self, number: int, behaviour: str, times: int) -> None:
         """Let one worker receive and work."""
         self.world.mood = behaviour
         for _ in range(times):
             self._lane(number)
 
-    @rule(number=_HANDS, mood=_MOODS)
+    @rule(number=_HANDS, behaviour=_MOODS)
     def drain(self, number: int, behaviour: str) -> None:
         """Let one worker look at what was set aside."""
         self.world.mood = behaviour
         self._drain(number)
 
-    @rule(number=_HANDS, at=st.sampled_from(_OF_LANE), mood=_MOODS)
+    @rule(number=_HANDS, step=st.sampled_from(_OF_LANE), behaviour=_MOODS)
     def die(self, number: int, step: str, behaviour: str) -> None:
         """End one worker when it gets there, and start another in its place."""
         self._arm(number, step)
         self.step(number, behaviour, 2)
 
-    @rule(number=_HANDS, at=st.sampled_from(_OF_DRAINER), mood=_MOODS)
+    @rule(number=_HANDS, step=st.sampled_from(_OF_DRAINER), behaviour=_MOODS)
     def die_draining(self, number: int, step: str, behaviour: str) -> None:
         """End one worker when it gets there, and start another in its place."""
         self._arm(number, step)
@@ -236,7 +236,7 @@ class InboxStateMachine(RuleBasedStateMachine):
 
         self.armed[number] = (step, end)
 
-    @rule(number=_HANDS, at=_PAUSES, seconds=_TIMES, others=st.lists(_HANDS, max_size=4))
+    @rule(number=_HANDS, step=_PAUSES, seconds=_TIMES, others=st.lists(_HANDS, max_size=4))
     def pause(self, number: int, step: str, seconds: float, others: list[int]) -> None:
         """Stop one worker there for a while, in which the others work; then it goes on as if nothing had been."""
 
@@ -262,13 +262,13 @@ class InboxStateMachine(RuleBasedStateMachine):
         """Let time pass."""
         self.world.simulator.advance(seconds)
 
-    @rule(number=_HANDS, fault=_FAULTS, mood=_MOODS)
+    @rule(number=_HANDS, fault=_FAULTS, behaviour=_MOODS)
     def fail(self, number: int, fault: Fault, behaviour: str) -> None:
         """Let one worker's next call of that kind meet this."""
         self.hands[number].line.faults.append(fault)
         self.step(number, behaviour, 2)
 
-    @rule(number=_HANDS, refuses=_REFUSED, loses_commit=st.booleans(), mood=_MOODS)
+    @rule(number=_HANDS, refuses=_REFUSED, loses_commit=st.booleans(), behaviour=_MOODS)
     def be_away(self, number: int, refuses: range, *, loses_commit: bool, behaviour: str) -> None:
         """Take the database away from one worker for a moment, or let it not learn that it has committed."""
         self.world.database.be_well()

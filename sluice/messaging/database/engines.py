@@ -299,7 +299,7 @@ def require_durable(connection: Connection) -> None:
         if seen < _FULL:
             raise OutboxError(
                 f"PRAGMA synchronous is {seen}, allowed is {_FULL} (FULL) or more: a message could be out whose commit"
-                " a power cut takes back; open the database with database.engines.engine or make_durable"
+                " a power cut takes back; open the database with engines.engine or make_durable"
             )
 
 

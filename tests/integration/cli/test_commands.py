@@ -64,7 +64,7 @@ def test_a_wrong_declaration_is_one_line_everywhere(
     assert _refused(command, wrong) == (code, f"{program}{REFUSAL} {wrong}:{line}", "")
 
 
-@pytest.mark.parametrize("command", [["app.py"], ["scripts/change.py", "diff", "dev"], ["-m", "messaging", "relay"]])
+@pytest.mark.parametrize("command", [["app.py"], ["scripts/change.py", "diff", "dev"], ["-m", "sluice", "relay"]])
 def test_a_missing_comma_is_one_line(tmp_path: Path, command: list[str]) -> None:
     """Python would print the line and a traceback of our own modules."""
     wrong = tmp_path / "environments.py"
@@ -118,7 +118,7 @@ def test_no_shell_and_no_make_interprets_the_environments_name(tmp_path: Path, t
         check=False,
     )
 
-    program = "spark_load" if target == "load" else target
+    program = "sluice" if target == "load" else target
     line, of_make = ended.stderr.splitlines()
     assert line == (
         f"{program}: environment {value!r} is not declared, allowed is one of local, dev, staging, prod;"

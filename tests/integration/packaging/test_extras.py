@@ -203,9 +203,9 @@ def test_recorder_leaves_a_journal(install: Callable[[str], Installed], endpoint
 
 
 def test_checker_judges_a_recording(install: Callable[[str], Installed], endpoint: fake_aws.Endpoint) -> None:
-    """It is VALID, and there is no Spark and no Java. The recorder comes with it."""
-    checker = install("checker")
-    checker.done("record", "tuesday", "--", "python", "-c", _TRAFFIC, **_path(checker), ENDPOINT=endpoint.url)
+    """It is VALID, and there is no Spark, no Java and no boto3: another environment recorded it."""
+    recorder, checker = install("recorder"), install("checker")
+    recorder.done("record", "tuesday", "--", "python", "-c", _TRAFFIC, **_path(recorder), ENDPOINT=endpoint.url)
 
     ended = checker.sluice("check", "tuesday", "--queue", "sluice-local-billing.fifo=60")
 

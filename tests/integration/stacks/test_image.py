@@ -99,18 +99,18 @@ def test_a_task_runs_on_what_its_stack_wrote(command: str, image: Path, packages
     part = task_settings.task_environment(prod, prod.consumers[0] if command == "worker" else None)
     given = {"SLUICE_ENV": "prod", "SLUICE_CONSUMER": "billing", "SLUICE_TASK_SETTINGS": task_settings.render(part)}
 
-    completed_process = python(["-m", "messaging", command], image, packages, **given)
-    untold = python(["-m", "messaging", command], image, packages)
+    completed_process = python(["-m", "sluice", command], image, packages, **given)
+    untold = python(["-m", "sluice", command], image, packages)
 
     assert list(image.rglob("environments.py")) == []
     assert (completed_process.returncode, untold.returncode) == (3, 3)
     assert completed_process.stderr == (
-        "messaging: no database is named: give --dsn, or set SLUICE_DSN or SLUICE_DATABASE_SECRET_ARN\n"
+        "sluice: no database is named: give --dsn, or set SLUICE_DSN or SLUICE_DATABASE_SECRET_ARN\n"
     )
-    assert untold.stderr.startswith("messaging: there is no declaration environments.py (No such file or directory);")
+    assert untold.stderr.startswith("sluice: there is no declaration environments.py (No such file or directory);")
 
 
-@pytest.mark.parametrize("package", ["pytest", "pyarrow", "aws_cdk", "wire"])
+@pytest.mark.parametrize("package", ["pytest", "pyarrow", "aws_cdk", "pyspark"])
 def test_the_image_holds_no_more(package: str, image: Path, packages: Path) -> None:
     """What only tests and deployments need stays outside."""
     ran = python(["-c", f"import {package}"], image, packages)

@@ -92,7 +92,7 @@ def _audited(engine: Engine) -> list[dict[str, Any]]:
 
 
 @pytest.fixture
-def held_messages(inbox: Engine) -> Engine:
+def held(inbox: Engine) -> Engine:
     """Return an inbox in which 1 was handled, 2 came after 3 and 4, and 3 is held: its attempts are used up."""
     assert _admit(inbox, PARKING, 1, 3, 4, 2) == [Action.HANDLE, Action.PARK, Action.PARK, Action.HANDLE]
     message = _taken_up(inbox)

@@ -110,6 +110,6 @@ def test_x3_what_a_power_cut_may_take_back_is_not_written(path: Path, synchronou
 
     assert str(refused.value) == (
         f"PRAGMA synchronous is {seen}, allowed is 2 (FULL) or more: a message could be out whose commit a power cut"
-        " takes back; open the database with sluice.messaging.database.engines.engine or make_durable"
+        " takes back; open the database with engines.engine or make_durable"
     )
     assert count == 1

@@ -109,7 +109,7 @@ class Relays(RuleBasedStateMachine):
         for _ in range(times):
             self._step(number)
 
-    @rule(number=_RELAYS, at=st.sampled_from(failpoints.RELAY))
+    @rule(number=_RELAYS, step=st.sampled_from(failpoints.RELAY))
     def die(self, number: int, step: str) -> None:
         """End one relay when it gets there, and start another in its place."""
 
@@ -121,7 +121,7 @@ class Relays(RuleBasedStateMachine):
         self.armed[number] = (step, end)
         self.step(number, 3)
 
-    @rule(number=_RELAYS, at=_PAUSES, seconds=_TIMES, others=st.lists(_RELAYS, max_size=6))
+    @rule(number=_RELAYS, step=_PAUSES, seconds=_TIMES, others=st.lists(_RELAYS, max_size=6))
     def pause(self, number: int, step: str, seconds: float, others: list[int]) -> None:
         """Stop one relay there for a while, in which the others work; then it goes on as if nothing had been."""
 
