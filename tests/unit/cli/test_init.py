@@ -172,8 +172,9 @@ def test_a_file_of_that_name_is_refused(run: Run, tmp_path: Path) -> None:
     assert printed == "sluice: 'shop' is there and is no folder; choose another name, or move it away\n"
 
 
-def test_an_empty_folder_is_filled(run: Run, tmp_path: Path) -> None:
-    """Also though Python would take it for a package."""
+def test_an_empty_folder_is_filled(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also though Python would take it for a package, where `python -m sluice` looks for modules here."""
+    monkeypatch.syspath_prepend(str(tmp_path))
     (tmp_path / "shop").mkdir()
 
     assert run("shop")[0] == 0
