@@ -550,11 +550,11 @@ def test_what_is_audited_needs_a_reason_and_a_database(run: Run, command: tuple[
         ({}, "no consumer is named, and environment 'local' has billing, shipping, audit; give --consumer"),
         (
             {"SLUICE_CONSUMER": "biling"},
-            "consumer is 'biling' .did you mean 'billing'.., and environment 'local' has billing, shipping, audit",
+            r"'biling' \(did you mean 'billing'\?\), and environment 'local' has billing, shipping, audit",
         ),
         (
             {"SLUICE_ENV": "lokal"},
-            "environment 'lokal' is not declared .did you mean 'local'.., allowed is one of local, dev",
+            r"'lokal' is not declared \(did you mean 'local'\?\), allowed is one of local, dev",
         ),
         ({"SLUICE_CONSUMER": "billing", "AWS_ENDPOINT_URL": "localhost:4566"}, "endpoint is 'localhost:4566'"),
         ({"SLUICE_CONSUMER": "billing", "SLUICE_DSN": "sqlite:///no.db"}, "create it with .* inbox schema --apply"),
