@@ -11,7 +11,14 @@ from typing import Any
 import click
 
 from sluice.cli.dlq import commands
-from sluice.cli.options import alive_option, endpoint_option, json_option, log_level_option, metrics_options
+from sluice.cli.options import (
+    alive_option,
+    declaration_option,
+    endpoint_option,
+    json_option,
+    log_level_option,
+    metrics_options,
+)
 from sluice.cli.placed import consumer_options, database_options
 from sluice.cli.tables import inbox_commands, outbox_commands
 from sluice.terminal.groups import Group, Lazy
@@ -54,7 +61,7 @@ def cli() -> None:
     """
 
 
-@cli.command()
+@cli.command(short_help="Publish what is committed to the outbox.")
 @click.option("--topic-arn", envvar="SLUICE_TOPIC_ARN", metavar="ARN", help="Where to publish.  [default: by name]")
 @endpoint_option("SNS")
 @click.option(
@@ -104,7 +111,7 @@ def relay(**given: Any) -> None:
     body.relay(**given)
 
 
-@cli.command()
+@cli.command(short_help="Hand a consumer's messages to its handlers.")
 @click.option("--queue-url", envvar="SLUICE_QUEUE_URL", metavar="URL", help="Where messages are.  [default: by name]")
 @click.option("--handlers", "module", metavar="MODULE", help="With the handlers.  [default: as declared]")
 @click.option("--lanes", type=click.IntRange(1, 256), help="Message groups worked on at once.  [default: as declared]")
@@ -139,7 +146,7 @@ def worker(**given: Any) -> None:
     body.worker(**given)
 
 
-@cli.command()
+@cli.command(short_help="Tell where the time went in a recorded history.")
 @click.argument("folder", type=click.Path(exists=True, file_okay=False, path_type=Path))
 @json_option
 def delays(**given: Any) -> None:
@@ -149,7 +156,7 @@ def delays(**given: Any) -> None:
     body.delays(**given)
 
 
-@cli.command()
+@cli.command(short_help="Check that a worker or relay makes progress.")
 @click.argument("file", type=click.Path(path_type=Path), envvar="SLUICE_ALIVE_FILE")
 @click.option(
     "--within",
@@ -172,7 +179,24 @@ def alive(**given: Any) -> None:
     body.alive(**given)
 
 
-@cli.command()
+@cli.command(short_help="List the declared environments, and their names.")
+@click.argument("name", metavar="[ENV]", required=False)
+@declaration_option
+@json_option
+def env(**given: Any) -> None:
+    """List the declared environments, or the names of what ENV consists of.
+
+    \b
+    It asks nobody: these are the names the stacks, the workers and the tests derive from environments.py.
+      sluice env
+      sluice env prod --json
+    """
+    from sluice.cli.services import env as body
+
+    body.env(**given)
+
+
+@cli.command(short_help="Run a program, and record its SNS and SQS calls.")
 @click.argument("folder", metavar="DIR", type=click.Path(file_okay=False, path_type=Path))
 @click.argument("command", metavar="-- COMMAND...", nargs=-1, required=True, type=click.UNPROCESSED)
 @click.option(
@@ -196,7 +220,7 @@ def record(**given: Any) -> None:
     body.record(**given)
 
 
-@cli.command()
+@cli.command(short_help="Write a new project: a consumer, its tests, its stacks.")
 @click.argument("name")
 def init(**given: Any) -> None:
     """Write a new project in folder NAME: one topic, one consumer with its tests, CDK app, load profile, CI.

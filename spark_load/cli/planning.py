@@ -49,7 +49,7 @@ def profiles() -> None:
     console.print(table)
 
 
-@click.command()
+@click.command(short_help="Say what a run of a profile will take.")
 @click.argument("profile_name", metavar="PROFILE")
 @click.option("--env", "environment_name", default="local", show_default=True, help="Declared environment to plan for.")
 @declaration_option

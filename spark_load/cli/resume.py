@@ -14,7 +14,7 @@ from spark_load.run import driver
 from spark_load.runtime import deployment, spark_session
 
 
-@click.command()
+@click.command(short_help="Go on with a run that was broken off.")
 @click.argument("folder", metavar="RUN", type=click.Path(file_okay=False, path_type=Path))
 @declaration_option
 @click.option("--json", "as_json", is_flag=True, help="Print the verdict as JSON on standard output.")

@@ -26,7 +26,7 @@ from spark_load.run import driver
 from spark_load.runtime import deployment, spark_session
 
 
-@click.command()
+@click.command(short_help="Run the load test of a profile.")
 @click.argument("profile_name", metavar="PROFILE")
 @click.option("--env", "environment_name", default="local", show_default=True, help="Declared environment to load.")
 @declaration_option

@@ -16,12 +16,13 @@ from sluice.cli.options import (
 )
 from sluice.cli.placed import consumer_options
 from sluice.messaging.sqs.dead_letter_limits import CLIENT, NATIVE, RATE_MAX, RATE_MIN
+from sluice.terminal.groups import Group
 from sluice.terminal.values import SEQ, Age, Number
 
 _CANARY_MAX = 1_000_000
 
 
-@click.group("dlq")
+@click.group("dlq", cls=Group, short_help="Look at dead letters, mend them, bring them back.")
 def group() -> None:
     """Look at dead letters, understand them, mend them and bring them back.
 

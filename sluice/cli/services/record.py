@@ -31,6 +31,6 @@ def record(*, folder: Path, command: Sequence[str], one_group_in: int) -> None:
     code = child.wait()
     written = len(list(folder.glob(f"*{SUFFIX}")))
     output.line(
-        f"{written} journals in {folder}; judge them: sluice check {folder} --queue NAME=SECONDS", is_error=True
+        f"journals in {folder}: {written}; judge them: sluice check {folder} --queue NAME=SECONDS", is_error=True
     )
     sys.exit(code if code >= 0 else 128 - code)

@@ -7,10 +7,11 @@ import click
 from sluice.cli.options import audited, json_option, limit_option
 from sluice.cli.placed import consumer_options
 from sluice.cli.tables.schema_command import schema_command
+from sluice.terminal.groups import Group
 from sluice.terminal.values import SEQ
 
 
-@click.group("inbox")
+@click.group("inbox", cls=Group, short_help="Look after a consumer's inbox.")
 def group() -> None:
     """Look after a consumer's inbox: its tables, its groups, and how many messages wait in it.
 

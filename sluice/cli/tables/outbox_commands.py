@@ -7,12 +7,13 @@ import click
 from sluice.cli.options import audited, json_option, limit_option
 from sluice.cli.placed import database_options
 from sluice.cli.tables.schema_command import schema_command
+from sluice.terminal.groups import Group
 from sluice.terminal.values import SEQ
 
 _STATUSES = ["pending", "sent", "quarantined"]
 
 
-@click.group("outbox")
+@click.group("outbox", cls=Group, short_help="Look at an outbox, and act on its messages.")
 def group() -> None:
     """Look at an outbox and act on its messages; every act takes a reason and is written down.
 

@@ -55,7 +55,7 @@ def test_a_program_is_recorded_without_a_change(endpoint: fake_aws.Endpoint, tmp
     ended = _record(tmp_path / "tuesday", _SERVICE, endpoint)
 
     assert ended.returncode == 0, ended.stderr
-    assert ended.stderr.startswith(f"1 journals in {tmp_path}/tuesday; judge them: sluice check {tmp_path}/tuesday ")
+    assert ended.stderr.startswith(f"journals in {tmp_path}/tuesday: 1; judge them: sluice check {tmp_path}/tuesday ")
     assert _kinds(tmp_path / "tuesday").count(Kind.PUBLISHED) == 3
     assert _kinds(tmp_path / "tuesday").count(Kind.CLOSED) == 1
 

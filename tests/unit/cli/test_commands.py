@@ -17,13 +17,14 @@ from sluice.cli import place
 from sluice.cli.commands import cli
 from sluice.cli.dlq import acts, listing, moving
 from sluice.cli.dlq import place as dlq_place
-from sluice.cli.services import alive, delays, init, record, relay, worker
+from sluice.cli.services import alive, delays, env, init, record, relay, worker
 from sluice.cli.tables import inbox, outbox, outbox_commands, schema_command
 from sluice.cli.tables import schema as cli_tables
 from sluice.messaging.database import schema
 from sluice.messaging.outbox import tables
 from sluice.messaging.sqs import dead_letter_limits, dead_letter_queue
 from sluice.terminal.values import Number
+from spark_load.cli.commands import load
 
 FOLDER = Path(sluice.cli.__file__).parent
 PRINTS = "output.py"
@@ -37,6 +38,7 @@ PLAIN = {
     "inbox": inbox,
     "init": init,
     "record": record,
+    "env": env,
 }
 MODULES = sorted([*FOLDER.rglob("*.py"), FOLDER.parent / "__main__.py"])
 
@@ -167,3 +169,16 @@ def test_what_is_not_there_is_said_as_python_says_it() -> None:
     """An ImportError would be raised of it."""
     with pytest.raises(AttributeError, match=r"module 'sluice\.messaging' has no attribute 'Inbox'"):
         _ = messaging.Inbox  # type: ignore[attr-defined]
+
+
+GROUPS: dict[str, click.Command] = {"sluice": cli, "load": load}
+
+
+@pytest.mark.parametrize("group", GROUPS.values(), ids=GROUPS)
+def test_a_list_of_commands_has_a_line_for_each(group: click.Group) -> None:
+    """On a terminal of 80 columns, and none is cut."""
+    page = group.get_help(click.Context(group, terminal_width=80))
+
+    listed = page.partition("Commands:\n")[2].rstrip().splitlines()
+    assert [line.split()[0] for line in listed] == group.list_commands(click.Context(group))
+    assert not any(line.endswith("...") for line in listed)

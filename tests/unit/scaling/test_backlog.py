@@ -600,7 +600,8 @@ def test_never_more_tasks_than_useful_groups_allow(
     outcome = simulate(scenario, _clamped(scenario))
 
     counted = (processing_seconds + 0.25) / (processing_seconds + scenario.overhead_seconds)
-    assert max(outcome.tasks[-15:]) <= math.ceil(1.25 * counted * groups / lanes)
+    stays = 0.9  # target tracking does not scale in before the metric is below this part of its target
+    assert max(outcome.tasks[-15:]) <= math.ceil(1.25 * counted * groups / lanes / stays)
     assert min(outcome.tasks[-15:]) >= groups / lanes
 
 

@@ -1,0 +1,60 @@
+"""What `sluice env` does."""
+
+from pathlib import Path
+
+from sluice.declaration import Environment, load_declaration, naming
+from sluice.terminal import output
+
+
+def env(*, name: str | None, declaration: Path | None, as_json: bool) -> None:
+    """Run the command."""
+    declared = load_declaration(declaration)
+    if name is None:
+        _list(list(declared.values()), as_json=as_json)
+    else:
+        _show(declared.environment(name), as_json=as_json)
+
+
+def _list(environments: list[Environment], *, as_json: bool) -> None:
+    if as_json:
+        output.as_json(
+            [
+                {
+                    "environment": environment.name,
+                    "account": environment.account,
+                    "region": environment.region,
+                    "consumers": [consumer.name for consumer in environment.consumers],
+                }
+                for environment in environments
+            ]
+        )
+        return
+    rows = [
+        (
+            environment.name,
+            environment.account or "-",
+            environment.region,
+            ", ".join(consumer.name for consumer in environment.consumers),
+        )
+        for environment in environments
+    ]
+    output.table(("environment", "account", "region", "consumers"), rows)
+
+
+def _show(environment: Environment, *, as_json: bool) -> None:
+    queues = [
+        {
+            "consumer": consumer.name,
+            "queue": naming.queue_name(environment, consumer),
+            "dlq": naming.dead_letter_queue_name(environment, consumer),
+            "undelivered_dlq": naming.undelivered_queue_name(environment, consumer),
+            "service": naming.service_name(environment, consumer.name),
+        }
+        for consumer in environment.consumers
+    ]
+    topic = naming.topic_name(environment)
+    if as_json:
+        output.as_json({"environment": environment.name, "topic": topic, "consumers": queues})
+        return
+    output.line(f"topic: {topic}")
+    output.table(tuple(queues[0]), [tuple(queue.values()) for queue in queues])
