@@ -3,9 +3,9 @@
 # consume; then each effect has to be there once and in order. Ends with what the check says.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-mkdir -p runs
-rm -f runs/orders.db*
-export SLUICE_DSN=sqlite:///runs/orders.db
+folder=$(mktemp -d)  # its own: two runs from one checkout do not meet
+trap 'rm -rf "$folder"' EXIT
+export SLUICE_DSN="sqlite:///$folder/orders.db"
 
 python -m examples.orders init
 python -m examples.services init

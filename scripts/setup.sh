@@ -70,6 +70,8 @@ ensure_node_modules() {
   printf '%s\n' "$want" > node_modules/.stamp
 }
 
+# Two `make` at once in one checkout: the second waits for the first.
+if command -v flock >/dev/null; then exec 9>.setup.lock; flock 9; fi
 ensure_java
 ensure_project
 ensure_emulator
