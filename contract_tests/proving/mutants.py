@@ -68,17 +68,6 @@ def _after(owner: Any, rule: str, change: Callable[..., Any]) -> Callable[..., A
     return changed
 
 
-def _before(owner: Any, rule: str, change: Callable[..., Any]) -> Callable[..., Any]:
-    """Return the rule, with something done before it."""
-    original = getattr(owner, rule)
-
-    def changed(*arguments: Any, **named: Any) -> Any:
-        change(*arguments, **named)
-        return original(*arguments, **named)
-
-    return changed
-
-
 def _lose_what_is_remembered(self: FifoQueue, moved: Message, now: float, *, id_: str) -> None:
     if all(first.message_id != moved.id for first in self._remembered.values()):
         Queue.take_redriven(self, moved, now, id_=id_)
