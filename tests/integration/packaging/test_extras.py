@@ -17,6 +17,8 @@ from sluice.extras import EXTRAS
 from tests.integration.packaging.conftest import KEYS, done, run
 from tests.support import fake_aws
 
+pytestmark = pytest.mark.xdist_group("packaging")  # one worker builds the wheel
+
 _DECLARATION = """
 from sluice.declaration import Consumer, Environment, Removal
 

@@ -11,6 +11,8 @@ from emulator import localstack
 from tests.integration.packaging.conftest import done, run
 from tests.support.project import PROJECT
 
+pytestmark = pytest.mark.xdist_group("packaging")  # one worker builds the wheel, and each environment once
+
 _DATABASE = "local.db"
 
 
