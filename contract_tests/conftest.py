@@ -76,7 +76,7 @@ def pytest_configure(config: pytest.Config) -> None:
         config.pluginmanager.register(mutation)
     if config.getoption("--results") and (config.getoption("--mutants") or config.getoption("--prove")):
         raise pytest.UsageError("--results reports a run without faults: leave out --prove and --mutants")
-    if not hasattr(config, "workerinput") and not config.option.collectonly:
+    if not hasattr(config, "workerinput") and not (config.option.collectonly or config.option.help):
         _start(config)
     if config.getoption("--results") and not config.option.collectonly:
         plugin = results.Plugin(config.getoption("--results"), name=os.environ[_TARGET], url=os.environ[_ENDPOINT])

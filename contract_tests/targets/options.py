@@ -62,6 +62,8 @@ def target(config: pytest.Config, stack: ExitStack) -> Choice:
     """
     choice, url = config.getoption("--target"), _url(config)
     if choice == "simulator":
+        if config.getoption("--endpoint-url"):
+            raise ConfigError("--target simulator and --endpoint-url are both given, allowed is one of them")
         return Choice(name=choice, place=ENDPOINT_URL)
     if choice == "aws":
         return _aws(config, url)

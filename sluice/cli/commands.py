@@ -212,8 +212,8 @@ def record(**given: Any) -> None:
 
     \b
     The program is not changed, and ends as it would: its exit code is this one's. Programs it starts are recorded too.
-      sluice record --one-group-in 10 tuesday -- python -m shop.orders
-      sluice check tuesday --queue shop-invoices.fifo=30
+      sluice record --one-group-in 10 tuesday -- python -m my_service
+      sluice check tuesday --queue my-queue.fifo=30
     """
     from sluice.cli.services import record as body
 

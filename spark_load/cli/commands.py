@@ -2,13 +2,19 @@
 
 import click
 
-from sluice.terminal.groups import Group
-from spark_load.cli.planning import plan, profiles
-from spark_load.cli.resume import resume
-from spark_load.cli.run import run
+from sluice.terminal.groups import Group, Lazy
+
+_LAZY = {
+    "plan": Lazy("spark_load.cli.planning:plan", "Say what a run of a profile will take."),
+    "profiles": Lazy(
+        "spark_load.cli.planning:profiles", "List the profiles that come with Sluice, and what each shows."
+    ),
+    "resume": Lazy("spark_load.cli.resume:resume", "Go on with a run that was broken off."),
+    "run": Lazy("spark_load.cli.run:run", "Run the load test of a profile."),
+}
 
 
-@click.group(cls=Group, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(cls=Group, lazy=_LAZY, context_settings={"help_option_names": ["-h", "--help"]})
 def load() -> None:
     """Offer a load to a deployed environment, record everything, judge the record.
 
@@ -16,7 +22,3 @@ def load() -> None:
     Exit codes: 0 valid, 1 invalid (with witnesses), 2 unknown or could not run,
     3 wrong usage or refused, 99 valid with a threshold crossed.
     """
-
-
-for _command in (run, resume, plan, profiles):
-    load.add_command(_command)

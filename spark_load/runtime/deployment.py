@@ -180,7 +180,7 @@ def _explain(error: Exception, where: str, environment: Environment) -> str:
     elif isinstance(error, ResponseParserError):
         sentence = f"{where} answers, but not as SQS does; {_ANOTHER}"
     elif isinstance(error, ConnectionFailure | HTTPClientError):
-        sentence = f"{where} cannot be reached ({type(error).__name__}); start it (make emulator) or {_ANOTHER}"
+        sentence = f"{where} cannot be reached ({type(error).__name__}); start it, or {_ANOTHER}"
     elif isinstance(error, ClientError):
         sentence = _explain_refusal(error, where, environment)
     else:

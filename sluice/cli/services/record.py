@@ -1,6 +1,7 @@
 """What `sluice record` does."""
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -15,6 +16,8 @@ from sluice.terminal import output
 
 def record(*, folder: Path, command: Sequence[str], one_group_in: int) -> None:
     """Run the command, and end with its exit code."""
+    if shutil.which(command[0]) is None:
+        raise ConfigError(f"there is no program {command[0]!r}; name one, as after `--`")
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -30,7 +33,9 @@ def record(*, folder: Path, command: Sequence[str], one_group_in: int) -> None:
     signal.signal(signal.SIGTERM, lambda number, _: child.send_signal(number))
     code = child.wait()
     written = len(list(folder.glob(f"*{SUFFIX}")))
-    output.line(
-        f"journals in {folder}: {written}; judge them: sluice check {folder} --queue NAME=SECONDS", is_error=True
-    )
+    if written:
+        judge = f"judge them: sluice check {folder} --queue NAME=SECONDS"
+    else:
+        judge = "no Python program ran, or it ran with -I, -E or -S, which keep the recorder out"
+    output.line(f"journals in {folder}: {written}; {judge}", is_error=True)
     sys.exit(code if code >= 0 else 128 - code)

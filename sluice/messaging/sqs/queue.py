@@ -14,7 +14,7 @@ from typing import Any
 
 import boto3
 from botocore.config import Config
-from botocore.exceptions import BotoCoreError, ClientError
+from botocore.exceptions import BotoCoreError, ClientError, NoCredentialsError
 from botocore.parsers import ResponseParserError
 
 from sluice import limits
@@ -189,9 +189,12 @@ def explained() -> Iterator[None]:
         yield
     # KeyError: botocore misses in an answer that is none of SQS, as a proxy's page may be, what that would have said.
     except (BotoCoreError, ResponseParserError, KeyError) as error:
-        raise TransientError(
-            f"the queue does not answer ({type(error).__name__}: {error}); look at --endpoint-url"
-        ) from error
+        step = (
+            "set AWS_PROFILE, or a key and its secret"
+            if isinstance(error, NoCredentialsError)
+            else "look at --endpoint-url"
+        )
+        raise TransientError(f"the queue does not answer ({type(error).__name__}: {error}); {step}") from error
     except ClientError as error:
         code = str(error.response.get("Error", {}).get("Code", ""))
         raise _meaning_of(code, str(error)) from error

@@ -91,7 +91,7 @@ def test_a_sitecustomize_of_their_own_is_still_imported(endpoint: fake_aws.Endpo
 @pytest.mark.parametrize(
     ("arguments", "code", "line"),
     [
-        (["{folder}", "--", "no-such-program"], 3, "sluice: cannot run 'no-such-program' (No such file or directory)"),
+        (["{folder}", "--", "no-such-program"], 3, "sluice: there is no program 'no-such-program'; name one"),
         (["{folder}"], 3, "sluice: Missing argument '-- COMMAND...'"),
         (["{folder}/file/below", "--", "true"], 2, "sluice: cannot record into {folder}/file/below (Not a directory)"),
         (["--one-group-in", "0", "{folder}", "--", "true"], 3, "sluice: Invalid value for '--one-group-in'"),
@@ -111,3 +111,20 @@ def test_what_cannot_be_recorded_is_one_line(arguments: list[str], code: int, li
     assert ended.returncode == code, ended.stderr
     assert len(ended.stderr.splitlines()) == 1
     assert ended.stderr.startswith(line.format(folder=tmp_path))
+
+
+def test_a_program_without_the_recorder_is_named_as_such(endpoint: fake_aws.Endpoint, tmp_path: Path) -> None:
+    """Nothing was recorded, and that is said; what is refused leaves no folder."""
+    ended = subprocess.run(
+        [sys.executable, "-m", "sluice", "record", str(tmp_path / "none"), "--", sys.executable, "-I", "-c", "1"],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    refused = _record(tmp_path / "absent" / "folder", "", endpoint, "--one-group-in", "0")
+
+    assert (ended.returncode, ended.stderr.partition("; ")[0]) == (0, f"journals in {tmp_path}/none: 0")
+    assert "-I, -E or -S" in ended.stderr
+    assert refused.returncode == 3
+    assert not (tmp_path / "absent").exists()

@@ -200,7 +200,14 @@ def test_an_environment_that_is_not_deployed_is_named(deployed: localstack.Runni
 def test_a_spark_that_does_not_start_is_named(deployed: localstack.Running, tmp_path: Path) -> None:
     """A wrong JAVA_HOME: one line, and exit code 2, because 1 would say INVALID."""
     ended, lines = _sluice(
-        "run", "tiny", "--endpoint-url", deployed.endpoint_url, "--runs-dir", str(tmp_path), JAVA_HOME="/nowhere"
+        "load",
+        "run",
+        "tiny",
+        "--endpoint-url",
+        deployed.endpoint_url,
+        "--runs-dir",
+        str(tmp_path),
+        JAVA_HOME="/nowhere",
     )
 
     assert ended == 2
@@ -215,7 +222,7 @@ def test_a_history_folder_that_cannot_be_written_is_named(deployed: localstack.R
     in_the_way.touch()
 
     ended, lines = _sluice(
-        "run", "tiny", "--endpoint-url", deployed.endpoint_url, "--runs-dir", str(in_the_way / "runs")
+        "load", "run", "tiny", "--endpoint-url", deployed.endpoint_url, "--runs-dir", str(in_the_way / "runs")
     )
 
     assert (ended, lines) == (

@@ -1,6 +1,7 @@
 """Places orders: python -m project_module.producer, with the database in SLUICE_DSN."""
 
 import os
+import sys
 
 from sluice.declaration import load_declaration, naming
 from sluice.messaging import Event, Outbox
@@ -30,6 +31,8 @@ def place(session: Session, outbox: Outbox, total_cents: int) -> Order:
 
 def main() -> None:
     """Place an order of 12.50."""
+    if "SLUICE_DSN" not in os.environ:
+        sys.exit("producer: no database is named; set SLUICE_DSN, such as sqlite:///local.db")
     environment = load_declaration().environment(os.environ.get("SLUICE_ENV", "local"))
     engine = engines.engine(os.environ["SLUICE_DSN"])
     Base.metadata.create_all(engine)  # in production, a migration does this
