@@ -107,7 +107,7 @@ def server(request: pytest.FixtureRequest) -> Iterator[tuple[type[_Answers], str
             ["load", "run", "smoke", "--endpoint-url", "http://127.0.0.1:9"],
             2,
             "sluice: http://127.0.0.1:9 cannot be reached (EndpointConnectionError);"
-            " start it (make emulator) or name an SQS endpoint with --endpoint-url",
+            " start it, or name an SQS endpoint with --endpoint-url",
         ),
         (
             ["load", "run", "smoke", "--endpoint-url", "http://127.0.0.1:99999"],
