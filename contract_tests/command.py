@@ -23,7 +23,7 @@ def contracts(arguments: tuple[str, ...]) -> None:
       sluice contracts --endpoint-url http://localhost:4566 -m "not deployment"
       sluice contracts --queue-url URL --target aws --i-will-pay
     Options of the suite itself: sluice contracts -- --help, under "contracts".
-    Exit codes are pytest's: 0 every promise is kept, 1 one is broken, 2 to 5 it could not be told.
+    Exit codes are pytest's: 0 every promise is kept, 1 one is broken, 2 to 5 nothing can be concluded.
     """
     own = ["-c", str(_SUITE / "suite.ini"), "--rootdir", str(_SUITE), "--confcutdir", str(_SUITE)]
     sys.exit(pytest.main([*own, str(_SUITE), *arguments]))

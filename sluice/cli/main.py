@@ -21,8 +21,6 @@ __all__ = ["cli", "main"]
 
 _CHARACTERS_MAX = 5_000  # of what is said of a failure
 _TRACEBACK_CHARACTERS_MAX = 100_000
-
-
 _STOPPED = 130
 
 

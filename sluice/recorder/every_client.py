@@ -8,18 +8,22 @@ import atexit
 import functools
 import logging
 import os
+import threading
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import botocore.session
 
-from sluice.errors import ConfigError
-from sluice.recorder.recording import record
+from sluice.errors import MessagingError
 from sluice.recorder.rows import OPERATIONS
+
+if TYPE_CHECKING:
+    from sluice.recorder.recording import Recording
 
 FOLDER, GROUPS = "SLUICE_RECORD", "SLUICE_RECORD_ONE_GROUP_IN"
 _log = logging.getLogger(__name__)
+_one_at_a_time = threading.Lock()
 _CUSTOM = Path(__file__).resolve().parent / "startup"
 
 
@@ -36,20 +40,36 @@ def environment(folder: Path, one_group_in: int, given: Mapping[str, str]) -> di
     return {**given, FOLDER: str(folder.resolve()), GROUPS: str(one_group_in), "PYTHONPATH": os.pathsep.join(path)}
 
 
+@functools.cache
+def _recording() -> "Recording":
+    """Return the recording of this process, begun at its first SNS or SQS client: others write no journal."""
+    from sluice.recorder.recording import record  # noqa: PLC0415 (pyarrow is loaded by those who record)
+
+    recording = record((), os.environ[FOLDER], one_group_in=int(os.environ[GROUPS]))
+    atexit.register(recording.close)
+    return recording
+
+
+def _attach(client: Any) -> None:
+    """Record a client; one that cannot be recorded works as before."""
+    try:
+        with _one_at_a_time:
+            recording = _recording()
+        if recording.is_on:
+            recording.attach(client)
+    except MessagingError as error:
+        _log.warning("not recorded: %s", error)
+
+
 def start() -> None:
     """Record each client that is made from now on in this process, and in those it forks, until it ends."""
-    recording = record((), os.environ[FOLDER], one_group_in=int(os.environ[GROUPS]))
     make_client = botocore.session.Session.create_client
 
     @functools.wraps(make_client)
     def make_recorded(self: Any, service_name: str, *arguments: Any, **more: Any) -> Any:
         client = make_client(self, service_name, *arguments, **more)
-        if service_name in OPERATIONS and recording.is_on:
-            try:
-                recording.attach(client)
-            except ConfigError as error:  # a client that cannot be recorded works as before
-                _log.warning("not recorded: %s", error)
+        if service_name in OPERATIONS:
+            _attach(client)
         return client
 
     botocore.session.Session.create_client = make_recorded
-    atexit.register(recording.close)

@@ -46,7 +46,7 @@ def html(verdict: Verdict, run_series: Series) -> str:
     """Return the page.
 
     Args:
-        verdict: what is told.
+        verdict: what the page shows.
         run_series: what its charts show.
     """
     run = verdict.run

@@ -36,6 +36,6 @@ def record(*, folder: Path, command: Sequence[str], one_group_in: int) -> None:
     if written:
         judge = f"judge them: sluice check {folder} --queue NAME=SECONDS"
     else:
-        judge = "no Python program ran, or it ran with -I, -E or -S, which keep the recorder out"
+        judge = "no Python program made an SNS or SQS client, or it ran with -I, -E or -S, which keep the recorder out"
     output.line(f"journals in {folder}: {written}; {judge}", is_error=True)
     sys.exit(code if code >= 0 else 128 - code)

@@ -47,7 +47,9 @@ _BUSY_SECONDS = 5
 _REFUSALS = ("authentication failed", "no pg_hba.conf entry", "is not permitted to log in")
 _LOOK_SECONDS = 0.1  # after which a wait for Postgres looks whether Ctrl-C was pressed, as psycopg has it
 _FULL = 2
-REFUSED = "the database refuses the credentials, which were read at the start ({said}); correct them where they changed"
+REFUSED = (
+    "the database refuses the credentials, which were read at the start ({reason}); correct them where they changed"
+)
 """Said by what ends for that, with what the server said."""
 NO_TABLES = "the {part}'s tables are not in this database; create them with `sluice {part} schema --apply`"
 """Said of a database without the tables of outbox or inbox."""

@@ -319,7 +319,7 @@ def _run(relay: Relay, wait: Wait, settings: RelaySettings, rng: random.Random, 
             failures = 0
         except (OperationalError, InterfaceError) as error:
             if engines.is_refused(error.orig):
-                refused = engines.REFUSED.format(said=str(error.orig).strip().splitlines()[0])
+                refused = engines.REFUSED.format(reason=str(error.orig).strip().splitlines()[0])
                 raise OutboxError(f"{refused}; start the relay again") from error
             failures += 1
             is_busy = False

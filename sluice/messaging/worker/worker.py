@@ -115,7 +115,7 @@ class Worker:
         if ended:
             return f"{', '.join(ended)} ended by itself, see the log above"
         if self._refusals.message is not None:
-            return engines.REFUSED.format(said=self._refusals.message)
+            return engines.REFUSED.format(reason=self._refusals.message)
         overdue = [
             f"{lease.message.sqs_message_id} of group {lease.message.message_group_id}"
             for lease in self.parts.heartbeat.overdue()

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from sluice.history.events import Kind
+from sluice.recorder import every_client
 from sluice.recorder.journal import SUFFIX, events_of, read_journal
 from tests.support import fake_aws
 from tests.support.project import PROJECT
@@ -128,3 +129,29 @@ def test_a_program_without_the_recorder_is_named_as_such(endpoint: fake_aws.Endp
     assert "-I, -E or -S" in ended.stderr
     assert refused.returncode == 3
     assert not (tmp_path / "absent").exists()
+
+
+def test_a_program_whose_recording_cannot_be_written_works_as_before(
+    endpoint: fake_aws.Endpoint, tmp_path: Path
+) -> None:
+    """The folder is gone when its first client is made: that is said, and its messages are sent."""
+    (tmp_path / "file").touch()
+    keys = {"AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "test", "ENDPOINT": endpoint.url}
+
+    ended = subprocess.run(
+        [sys.executable, "-c", _SERVICE],
+        env=every_client.environment(tmp_path / "file" / "below", 1, {**os.environ, **keys}),
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+    assert (ended.returncode, "not recorded: " in ended.stderr) == (0, True), ended.stderr
+
+
+def test_a_program_without_such_a_client_writes_no_journal(endpoint: fake_aws.Endpoint, tmp_path: Path) -> None:
+    """A shell script's helpers in Python leave nothing behind that a check would call unfinished or empty."""
+    ended = _record(tmp_path / "none", "print(1)", endpoint)
+
+    assert (ended.returncode, list((tmp_path / "none").glob(f"*{SUFFIX}"))) == (0, [])

@@ -310,7 +310,11 @@ DAY_US = 86_400 * 1_000_000
     ("phases", "days", "message"),
     [
         ({"warming up"}, 0, "the run broke before its load began, so there is nothing to resume; run it again"),
-        ({"publishing", "redrive"}, 0, "the run broke while dead letters were being moved back, and which ones is unknown"),
+        (
+            {"publishing", "redrive"},
+            0,
+            "the run broke while dead letters were being moved back, and which ones is unknown",
+        ),
         ({"publishing"}, 5, r"the run began 5.0 days ago, and its queues keep messages for 4.0: what it left there"),
     ],
 )

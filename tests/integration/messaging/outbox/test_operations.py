@@ -393,14 +393,14 @@ import json, sys, contextlib, io
 from sluice.cli.main import main
 for arguments in json.loads(sys.argv[1]):
     sys.argv = ["sluice", *arguments]
-    said = io.StringIO()
-    with contextlib.redirect_stderr(said):
+    printed = io.StringIO()
+    with contextlib.redirect_stderr(printed):
         try:
             main()
             code = 0
         except SystemExit as ended:
             code = ended.code
-    print(json.dumps([code, said.getvalue()]))
+    print(json.dumps([code, printed.getvalue()]))
 """
 
 
