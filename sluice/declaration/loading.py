@@ -18,6 +18,7 @@ from sluice.declaration import naming, task_settings
 from sluice.declaration.environment import Environment
 from sluice.declaration.validation import did_you_mean, nearest
 from sluice.errors import ConfigError, FieldError
+from sluice.terminal.printable import printable
 
 VARIABLE = "SLUICE_DECLARATION"
 _FILE = "environments.py"
@@ -165,7 +166,7 @@ def _sentence(error: BaseException, module: ModuleType) -> str:
     """Return what is wrong; of a name nobody knows, with the one it was probably to be."""
     if isinstance(error, ConfigError):
         return str(error)
-    text = " ".join(str(error).split())
+    text = " ".join(printable(error).split())
     if isinstance(error, SyntaxError):
         text = error.msg
     elif isinstance(error, AttributeError) and isinstance(error.obj, EnumType):

@@ -34,12 +34,12 @@ class Backoff:
                 " 0 < floor <= base <= cap"
             )
 
-    def seconds(self, attempt: int, rng: float) -> float:
+    def seconds(self, attempt: int, jitter: float) -> float:
         """Return the delay after the `attempt`-th failure, from 1.
 
         Args:
             attempt: how often it has failed.
-            rng: from a random generator, 0 to 1: where between floor and the whole delay it falls.
+            jitter: from a random generator, 0 to 1: where between floor and the whole delay it falls.
         """
         whole = min(self.cap_seconds, self.base_seconds * 2.0 ** min(attempt - 1, 60))
-        return self.floor_seconds + (whole - self.floor_seconds) * rng
+        return self.floor_seconds + (whole - self.floor_seconds) * jitter

@@ -9,7 +9,7 @@ from typing import Concatenate
 
 import structlog
 
-from sluice.terminal.printable import printable
+from sluice.terminal.printable import raised
 
 _log = structlog.get_logger()
 
@@ -37,4 +37,4 @@ def harmless(hook: object) -> Iterator[None]:
     try:
         yield
     except Exception as error:  # somebody else's code
-        _log.warning("a hook failed", hook=type(hook).__name__, error=printable(f"{type(error).__name__}: {error}"))
+        _log.warning("a hook failed", hook=type(hook).__name__, error=raised(error))

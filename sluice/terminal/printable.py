@@ -29,5 +29,10 @@ def printable(value: object, *, characters_max: int = CHARACTERS_MAX) -> str:
     return shown[: max(0, characters_max - len(end))] + end[:characters_max]
 
 
+def raised(error: BaseException) -> str:
+    """Return an exception's type and text as one line, whatever its `__str__` does."""
+    return printable(f"{type(error).__name__}: {printable(error)}")
+
+
 def _escaped(character: str) -> str:
     return character if character.isprintable() else character.encode("unicode_escape").decode()

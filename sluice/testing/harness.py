@@ -300,10 +300,15 @@ class WorkerHarness:
             own_clock=self.clock,
         )
         relay = Relay(store, lease, self._publisher, settings=settings, clock=self.clock, rng=self._rng)
-        for _ in range(_STEPS_MAX):
-            if not relay.step() and store.is_finished():
-                break
-        relay.close()
+        try:
+            for _ in range(_STEPS_MAX):
+                if not relay.step() and store.is_finished():
+                    return
+        finally:
+            relay.close()
+        raise AssertionError(
+            f"the outbox is not published after {_STEPS_MAX} steps of its relay; does another one lead?"
+        )
 
     def _committed_since(self, first: int) -> list[Event]:
         return [attempt.event for attempt in self.attempts[first:] if isinstance(attempt.outcome, Ack)]

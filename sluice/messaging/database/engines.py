@@ -194,6 +194,11 @@ def is_refused(error: BaseException | None) -> bool:
     return isinstance(error, psycopg.OperationalError) and any(sentence in str(error) for sentence in _REFUSALS)
 
 
+def refusal(error: BaseException | None) -> str | None:
+    """Return what the server said when it refused our credentials; None of any other error."""
+    return str(error).strip().splitlines()[0] if is_refused(error) else None
+
+
 class Refusals:
     """Notices when a database refuses an engine's credentials. `message` is the database's message, None until then."""
 
@@ -202,8 +207,7 @@ class Refusals:
         event.listen(engine, "handle_error", self._failed)
 
     def _failed(self, context: ExceptionContext) -> None:
-        if is_refused(context.original_exception):
-            self.message = str(context.original_exception).strip().splitlines()[0]
+        self.message = refusal(context.original_exception) or self.message
 
 
 def forget_connections(engine: Engine) -> None:

@@ -318,9 +318,8 @@ def _run(relay: Relay, wait: Wait, settings: RelaySettings, rng: random.Random, 
             is_busy = relay.step()
             failures = 0
         except (OperationalError, InterfaceError) as error:
-            if engines.is_refused(error.orig):
-                refused = engines.REFUSED.format(reason=str(error.orig).strip().splitlines()[0])
-                raise OutboxError(f"{refused}; start the relay again") from error
+            if (reason := engines.refusal(error.orig)) is not None:
+                raise OutboxError(f"{engines.REFUSED.format(reason=reason)}; start the relay again") from error
             failures += 1
             is_busy = False
             _log.error("the database does not answer", error=_log_fields(error))

@@ -187,7 +187,7 @@ class Drainer:
         """
         try:
             message = self._inbox.next_parked(session.connection(), group_id)
-            if message is not None:
+            if message is not None and _place(message) == _place(begun):
                 return message
             session.commit()
         except DBAPIError:
@@ -277,3 +277,8 @@ class Drainer:
             _log.error("held: its group waits for an operator; see `dlq ls`", **log_fields)
         else:
             _log.info("not handled, and tried again", **log_fields, delay_seconds=round(delay, 1))
+
+
+def _place(message: ParkedMessage) -> tuple[int, int, int]:
+    """Return which message it is, and which attempt at it."""
+    return message.envelope.epoch, message.envelope.seq, message.attempts

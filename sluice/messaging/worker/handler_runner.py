@@ -25,7 +25,7 @@ from sluice.messaging.handlers import Ack, Context, Handler, Handlers, Outcome, 
 from sluice.messaging.worker import async_handlers
 from sluice.messaging.worker.hooks import WorkerHookSet
 from sluice.messaging.worker.message_lease import Guard
-from sluice.terminal.printable import printable
+from sluice.terminal.printable import printable, raised
 
 _log = structlog.get_logger()
 _FORKED = 70  # EX_SOFTWARE: the exit code of a child that came back from a handler
@@ -144,7 +144,7 @@ def _shielded(act: Callable[[], Outcome], guard: Guard, begun: BegunTransaction)
         return act()
     except HoldLost as error:
         guard.check()
-        return Retry(reason=_raised(error))
+        return Retry(reason=raised(error))
     except PermanentError as error:
         return Reject(_reason(error))
     except (TransientError, TransactionEnded) as error:
@@ -155,18 +155,14 @@ def _shielded(act: Callable[[], Outcome], guard: Guard, begun: BegunTransaction)
         if isinstance(error, DBAPIError) and engines.may_pass(error):
             raise
         _log_failure()
-        return Retry(reason=_raised(error))
+        return Retry(reason=raised(error))
 
 
 def _log_failure() -> None:
     try:
         _log.warning("the handler failed", exc_info=True)
     except BaseException as error:  # an exception may be made so that no traceback of it can be
-        _log.warning("the handler failed, and its traceback cannot be shown", error=_raised(error))
-
-
-def _raised(error: BaseException) -> str:
-    return printable(f"{type(error).__name__}: {printable(error)}")
+        _log.warning("the handler failed, and its traceback cannot be shown", error=raised(error))
 
 
 @contextmanager

@@ -4,7 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sluice.terminal.printable import CHARACTERS_MAX, printable
+from sluice.messaging.hooks import harmless
+from sluice.terminal.printable import CHARACTERS_MAX, printable, raised
 
 
 class Silent:
@@ -51,3 +52,22 @@ def test_it_is_always_printable_bounded_and_storable(text: str, most: int) -> No
     assert shown.isprintable()
     assert len(shown) <= most
     assert shown.encode().decode() == shown
+
+
+class UnspeakableError(Exception):
+    """An error whose text cannot be had."""
+
+    def __str__(self) -> str:
+        """Raise."""
+        raise RuntimeError("no text")
+
+
+def test_an_error_without_a_text_is_named_by_its_type() -> None:
+    """Whatever its `__str__` does."""
+    assert raised(UnspeakableError()) == "UnspeakableError: UnspeakableError, whose text cannot be had: RuntimeError"
+
+
+def test_a_hook_that_raises_such_an_error_harms_nothing() -> None:
+    """Its message goes on; to write down why must not fail either."""
+    with harmless(object()):
+        raise UnspeakableError

@@ -18,7 +18,7 @@ from sluice.declaration import metrics
 from sluice.messaging.database import engines
 from sluice.messaging.envelope import Event
 from sluice.messaging.errors import OutboxError
-from sluice.messaging.handlers import Ack, Context, Outcome, Reject
+from sluice.messaging.handlers import Ack, Context, Outcome, Reject, Retry
 from sluice.messaging.inbox.groups import Policy
 from sluice.messaging.inbox.tables import parked
 from sluice.messaging.telemetry.metrics import WorkerMetrics
@@ -42,16 +42,22 @@ def _parked(engine: Engine, *groups: str) -> World:
     return world
 
 
-def _park(world: World, *groups: str) -> Hands:
-    """Let the second message of each group be set aside, and the first one be back; return who did it."""
+def _park(world: World, *groups: str, then: str = "") -> Hands:
+    """Let the second message of each group be set aside, and the first one be back; return who did it.
+
+    Args:
+        world: the consumer.
+        groups: of the messages.
+        then: a group that has a third one, set aside too.
+    """
     worker = world.worker(poll_seconds=0)
     for group in groups:
         world.says[group, 1] = [Reject("no such customer")]
-        world.send(group, group)
+        world.send(group, group, *([group] if group == then else []))
     world.work_off(worker, steps_max=100_000)
     world.redrive()
     world.work_off(worker, steps_max=100_000)
-    assert world.parked() == [(group, 2) for group in groups]
+    assert world.parked() == [(group, seq) for group in groups for seq in ((2, 3) if group == then else (2,))]
     return worker
 
 
@@ -199,6 +205,25 @@ def test_an_attempt_that_is_not_made_does_not_count(engine: Engine, monkeypatch:
 
     assert worker.drainer.step() == 1
     assert [call.attempt for call in world.calls] == [1]
+
+
+def test_who_was_overtaken_takes_up_no_other_message(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    """While it was away another worker finished its message; the next of the group waits for its backoff, uncounted."""
+    world = World(engine, policy=PARKS)
+    worker, other = _park(world, "a", then="a"), world.worker(poll_seconds=0)
+    world.says["a", 3] = [Retry(delay_seconds=60, reason="not yet")]
+    take_up = worker.drainer._taken_up
+
+    def late(*arguments: Any) -> Any:
+        world.simulator.advance(3)  # longer than a begun attempt is kept
+        assert other.drainer.step() == 1
+        return take_up(*arguments)
+
+    monkeypatch.setattr(worker.drainer, "_taken_up", late)
+    assert worker.drainer.step() == 0
+
+    assert world.effects() == [("a", 1), ("a", 2)]
+    assert [(call.place, call.attempt) for call in world.calls[-2:]] == [(("a", 2), 2), (("a", 3), 1)]
 
 
 def _raising(error: Exception) -> Any:
