@@ -11,7 +11,6 @@ _SUITE = Path(__file__).resolve().parent
 
 @click.command(
     context_settings={"help_option_names": ["-h", "--help"], "ignore_unknown_options": True},
-    add_help_option=True,
 )
 @click.argument("arguments", metavar="[PYTEST OPTIONS]", nargs=-1, type=click.UNPROCESSED)
 def contracts(arguments: tuple[str, ...]) -> None:

@@ -21,9 +21,10 @@ from botocore.exceptions import BotoCoreError, ClientError
 from emulator import localstack
 from sluice.declaration import Environment, load_declaration, loading, naming
 from sluice.errors import ConfigError, EndpointError, MessagingError
+from sluice.terminal.exits import COULD_NOT, REFUSED, STOPPED
+from sluice.terminal.options import declaration_option
 
 _PROJECT = Path(__file__).resolve().parent.parent
-_REFUSED, _COULD_NOT, _STOPPED = 3, 2, 130
 _STACKS = ("messaging", "consumers", "observability")
 _CONFIG = Config(connect_timeout=5, read_timeout=10, retries={"total_max_attempts": 2})
 
@@ -118,21 +119,15 @@ _ACTIONS = {"diff": _diff, "deploy": _deploy, "destroy": _destroy}
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
 @click.argument("action", type=click.Choice(list(_ACTIONS)))
 @click.argument("name", metavar="ENV")
-@click.option(
-    "--declaration",
-    "file",
-    type=click.Path(path_type=Path),
-    metavar="FILE",
-    help="Where it is declared.  [default: $SLUICE_DECLARATION, else environments.py]",
-)
-def main(action: str, name: str, file: Path | None) -> None:
+@declaration_option
+def main(action: str, name: str, declaration: Path | None) -> None:
     """Show what a deployment of ENV would change, deploy it, or destroy it.
 
     Exit codes: 0 done, 2 could not, 3 refused, 130 stopped with Ctrl-C.
     """
     try:
-        declaration = load_declaration(file)
-        declared = declaration.environment(name)
+        found = load_declaration(declaration)
+        declared = found.environment(name)
         if declared.name == "local":
             variables = _local(os.environ.get("AWS_ENDPOINT_URL"))
         else:
@@ -142,19 +137,19 @@ def main(action: str, name: str, file: Path | None) -> None:
             if action != "diff":
                 _confirm(action, declared)
         # cdk runs elsewhere, and has to read the same.
-        ended = _ACTIONS[action](declared, {**variables, loading.VARIABLE: str(declaration.path)})
+        ended = _ACTIONS[action](declared, {**variables, loading.VARIABLE: str(found.path)})
     except MessagingError as error:
         click.echo(f"{action}: {error}", err=True)
-        sys.exit(_COULD_NOT if isinstance(error, EndpointError) else _REFUSED)
+        sys.exit(COULD_NOT if isinstance(error, EndpointError) else REFUSED)
     except (KeyboardInterrupt, click.Abort):
         click.echo(
             f"\n{action}: stopped; CloudFormation goes on with a change it has begun: see it end, then make diff",
             err=True,
         )
-        sys.exit(_STOPPED)
-    sys.exit(0 if ended == 0 else _COULD_NOT)
+        sys.exit(STOPPED)
+    sys.exit(0 if ended == 0 else COULD_NOT)
 
 
 if __name__ == "__main__":
-    click.UsageError.exit_code = _REFUSED
+    click.UsageError.exit_code = REFUSED
     main()

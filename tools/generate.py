@@ -48,7 +48,7 @@ def _parts() -> dict[str, str]:
     return {
         "counts": _table(("stack", "type", *names), stack_counts.rows(), right=len(names)),
         "environments": _table(("field", *names), differences),
-        **{f"fields of {rng.__name__}": _fields(rng) for rng in declared_fields.DECLARED},
+        **{f"fields of {kind.__name__}": _fields(kind) for kind in declared_fields.DECLARED},
     }
 
 

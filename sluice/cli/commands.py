@@ -13,7 +13,6 @@ import click
 from sluice.cli.dlq import commands
 from sluice.cli.options import (
     alive_option,
-    declaration_option,
     endpoint_option,
     json_option,
     log_level_option,
@@ -22,6 +21,7 @@ from sluice.cli.options import (
 from sluice.cli.placed import consumer_options, database_options
 from sluice.cli.tables import inbox_commands, outbox_commands
 from sluice.terminal.groups import Group, Lazy
+from sluice.terminal.options import declaration_option
 from sluice.terminal.values import Number
 
 _DAY_SECONDS = 86_400

@@ -14,14 +14,13 @@ from sluice.cli.commands import EXTRAS, cli
 from sluice.errors import ConfigError, MessagingError, Stopped
 from sluice.extras import missing
 from sluice.terminal import failures, output
-from sluice.terminal.exits import COULD_NOT, REFUSED
+from sluice.terminal.exits import COULD_NOT, REFUSED, STOPPED
 from sluice.terminal.printable import printable
 
 __all__ = ["cli", "main"]
 
 _CHARACTERS_MAX = 5_000  # of what is said of a failure
 _TRACEBACK_CHARACTERS_MAX = 100_000
-_STOPPED = 130
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -34,10 +33,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
         cli(arguments, standalone_mode=False, prog_name="sluice")
     except click.Abort:
         output.line("stopped", is_error=True)
-        sys.exit(_STOPPED)
+        sys.exit(STOPPED)
     except Stopped as stopped:
         output.line(str(stopped), is_error=True)
-        sys.exit(_STOPPED)
+        sys.exit(STOPPED)
     except click.exceptions.NoArgsIsHelpError as error:  # `sluice dlq`
         output.lines(error.format_message(), is_error=True)
         sys.exit(REFUSED)

@@ -2,10 +2,13 @@
 
 import os
 from collections.abc import Callable
+from functools import wraps
 from pathlib import Path
 from typing import Any
 
 import click
+
+from sluice.terminal.options import declaration_option
 
 _PORT_MAX = 65_535
 _LOCAL = "127.0.0.1"  # metrics name queues and topics: they are shown to others only on request
@@ -28,25 +31,15 @@ def environment_option(intended: str) -> Callable[[Command], Command]:
             help=f"{intended}  [$SLUICE_ENV]",
         )
         @declaration_option
+        @wraps(command)
         def placed(environment_name: str, declaration: Path | None, **given: Any) -> None:
             from sluice.declaration import load_task_declaration
 
             command(environment=load_task_declaration(declaration).environment(environment_name), **given)
 
-        return as_command(command, placed)
+        return placed
 
     return option
-
-
-def declaration_option(command: Command) -> Command:
-    """Give a command `--declaration`."""
-    option = click.option(
-        "--declaration",
-        type=click.Path(path_type=Path),
-        metavar="FILE",
-        help="Where it is declared.  [default: $SLUICE_DECLARATION, else environments.py]",
-    )
-    return option(command)
 
 
 def dsn_option(intended: str) -> Callable[[Command], Command]:
@@ -156,10 +149,3 @@ def confirmation_option(command: Command) -> Command:
 def audited(command: Command) -> Command:
     """Give a command what every audited act takes: a reason, and `--yes`."""
     return confirmation_option(click.option("--reason", required=True, help="Why; the audit keeps it.")(command))
-
-
-def as_command(command: Command, placed: Command) -> Command:
-    """Return `placed` under the command's name, with the options of both."""
-    placed.__name__, placed.__doc__ = command.__name__, command.__doc__
-    placed.__click_params__ = getattr(command, "__click_params__", []) + placed.__click_params__  # type: ignore[attr-defined]
-    return placed

@@ -55,7 +55,7 @@ class Recording:
             clock=self._journal.clock,
             identify=functools.partial(_identify, run, key),
             one_group_in=one_group_in,
-            guard=self._guarded,
+            guard=self._careful,
         )
         self._clients: list[BaseClient] = []
         self._is_on = True
@@ -98,9 +98,6 @@ class Recording:
     ) -> None:
         """Close, whatever happened: what the clients did is on record up to here."""
         self.close()
-
-    def _guarded(self, hook: Hook) -> Hook:
-        return self._careful(hook)
 
     def _careful(self, do: Hook) -> Hook:
         """Return what does the same while recording is on, and turns it off where that fails."""

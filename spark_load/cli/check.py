@@ -12,13 +12,14 @@ from types import ModuleType
 import click
 from click.core import ParameterSource
 
-from sluice.errors import ConfigError, HistoryError
+from sluice.errors import ConfigError
 from sluice.extras import missing
 from sluice.history.checker.verdict import Verdict
 from sluice.terminal import output
+from sluice.terminal.options import declaration_option
 from spark_load import report
-from spark_load.cli.declared import declaration_option, declared
-from spark_load.cli.ending import finish
+from spark_load.cli.declared import declared
+from spark_load.cli.ending import finish, page_optional
 from spark_load.cli.where import cluster_options
 from spark_load.folder.layout import RUN_FILE
 from spark_load.judge import local_engine, recording
@@ -135,13 +136,10 @@ def _judged(
     """Judge a recording, write what is told of it, and return the verdict."""
     verdict, expectation = recording.check(engine, place, queues, target, has_other_producers=has_other_producers)
     report.write(verdict, place)
-    try:  # nothing that draws may cost a verdict
+    with page_optional(f"the verdict is in {place / report.SUMMARY_FILE}"):
         shown = engine.series(expectation, verdict.violations)
         report.write_series(shown, place)
         report.write_page(verdict, shown, place / report.PAGE_FILE)
-    except (HistoryError, ImportError, ValueError, OSError, KeyboardInterrupt) as error:
-        reason = "stopped" if isinstance(error, KeyboardInterrupt) else error
-        output.line(f"no page was drawn: {reason}; the verdict is in {place / report.SUMMARY_FILE}", is_error=True)
     return verdict
 
 

@@ -1,17 +1,34 @@
 """What every command that ends in a verdict prints last."""
 
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import NoReturn
 
 from rich.console import Console
 
+from sluice.errors import HistoryError
 from sluice.history.checker.verdict import Verdict
 from sluice.terminal import output
 from spark_load import report
 from spark_load.report.caveats import caveats
 
 _REASONS_MAX = 5  # repeated at the very end, where people look; the summary has them all
+
+
+@contextmanager
+def page_optional(next_step: str) -> Iterator[None]:
+    """Draw a page in the block; when that fails, or Ctrl-C ends it, the verdict is what it was.
+
+    Args:
+        next_step: what is printed after the reason.
+    """
+    try:
+        yield
+    except (HistoryError, ImportError, ValueError, OSError, KeyboardInterrupt) as error:
+        why = "stopped" if isinstance(error, KeyboardInterrupt) else error
+        output.line(f"no page was drawn: {why}; {next_step}", is_error=True)
 
 
 def finish(verdict: Verdict, folder: Path, *, as_json: bool) -> NoReturn:

@@ -1,6 +1,5 @@
 """`profiles` and `plan`: what there is to run, and what it will take."""
 
-import json
 import sys
 from pathlib import Path
 
@@ -11,9 +10,10 @@ from rich.table import Table
 
 from sluice.declaration import Environment
 from sluice.declaration.prices import PRICE_DATE, PRICE_REGION
-from sluice.history.checker.verdict import EXIT_REFUSED
 from sluice.terminal import output
-from spark_load.cli.declared import declaration_option, declared
+from sluice.terminal.exits import REFUSED
+from sluice.terminal.options import declaration_option
+from spark_load.cli.declared import declared
 from spark_load.profiles import profile
 from spark_load.profiles.estimate import ASSUMPTIONS, Estimate, estimate_for
 from spark_load.profiles.load_estimate import Target
@@ -78,13 +78,13 @@ def plan(
     made = estimate_for(named.profile, environment, target or ("localstack" if environment.name == "local" else "aws"))
     if as_json:
         description = {"profile": named.name, "environment": environment.name, **made.as_json()}
-        click.echo(json.dumps(description, indent=2))
+        output.as_json(description)
     else:
         _show(made, named, environment, _console())
     for reason in made.refusals:
         output.line(reason, is_error=True)
     if made.refusals:
-        sys.exit(EXIT_REFUSED)
+        sys.exit(REFUSED)
 
 
 def _show(made: Estimate, named: NamedProfile, environment: Environment, console: Console) -> None:

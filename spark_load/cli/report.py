@@ -49,12 +49,12 @@ def report(folder: Path, output: Path | None) -> None:
     is repeated, not made anew; the exit code is 0, whatever it says.
     """
     verdict = run_report.read_verdict(folder)
-    sentence = None
+    shown = None
     try:
-        sentence = run_report.read_series(folder, verdict)
+        shown = run_report.read_series(folder, verdict)
     except HistoryError as error:
         terminal.line(f"sluice: {error}", is_error=True)
-    if sentence is None:
+    if shown is None:
         if not (folder / RUN_FILE).exists():
             raise HistoryError(
                 f"{folder} is a recording, and what its page shows was not stored with its verdict; judge it again:"
@@ -65,9 +65,9 @@ def report(folder: Path, output: Path | None) -> None:
 
         stored = driver.find_stored(folder)
         with spark_session.running(_SLOTS) as spark:
-            sentence = driver.aggregate(spark, stored, verdict)
+            shown = driver.aggregate(spark, stored, verdict)
     path = folder / run_report.PAGE_FILE if output is None else output
-    run_report.write_page(verdict, sentence, path)
+    run_report.write_page(verdict, shown, path)
     click.echo(str(path))
 
 

@@ -5,7 +5,8 @@ from pathlib import Path
 import click
 
 from sluice.errors import ConfigError
-from spark_load.cli.declared import declaration_option, declared
+from sluice.terminal.options import declaration_option
+from spark_load.cli.declared import declared
 from spark_load.cli.drawing import draw
 from spark_load.cli.ending import finish
 from spark_load.cli.watching import Watcher

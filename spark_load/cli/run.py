@@ -13,8 +13,9 @@ from sluice.clock import SystemClock
 from sluice.declaration import Environment, Removal
 from sluice.errors import ConfigError
 from sluice.saboteurs import SABOTEURS, saboteur
+from sluice.terminal.options import declaration_option
 from spark_load.cli.asking import require_confirmation
-from spark_load.cli.declared import declaration_option, declared
+from spark_load.cli.declared import declared
 from spark_load.cli.drawing import draw
 from spark_load.cli.ending import finish
 from spark_load.cli.watching import Watcher

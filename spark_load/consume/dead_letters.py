@@ -39,7 +39,7 @@ class DeadLetters:
     """
 
     def __init__(self, context: TaskContext, run: Run) -> None:
-        self._context, self._run, self._site = context, run, run.deployment
+        self._context, self._run, self._deployment = context, run, run.deployment
         self._moves = 0
 
     def read(self, *, keeps: bool) -> dict[str, int]:
@@ -51,8 +51,8 @@ class DeadLetters:
         Raises:
             BotoCoreError, ClientError: a queue could not be asked.
         """
-        queues = (*self._site.dead_letter_queues.values(), *self._site.undelivered_queues.values())
-        return {queue: self._read(self._site.urls[queue], keeps=keeps) for queue in queues}
+        queues = (*self._deployment.dead_letter_queues.values(), *self._deployment.undelivered_queues.values())
+        return {queue: self._read(self._deployment.urls[queue], keeps=keeps) for queue in queues}
 
     def _read(self, url: str, *, keeps: bool) -> int:
         count, kept = 0, list[str]()
@@ -95,10 +95,12 @@ class DeadLetters:
             BotoCoreError, ClientError: a task could not be started or asked for.
             NotReached: a task did not end in time, or not well.
         """
-        return sum(self._move(dead, queue) for queue, dead in self._site.dead_letter_queues.items() if dead in queues)
+        return sum(
+            self._move(dead, queue) for queue, dead in self._deployment.dead_letter_queues.items() if dead in queues
+        )
 
     def _move(self, dead: str, queue: str) -> int:
-        arn, sqs = self._site.arns[dead], self._context.sqs
+        arn, sqs = self._deployment.arns[dead], self._context.sqs
         self._moves += 1
         fields = {
             "kind": Kind.REDRIVEN.value,
@@ -140,10 +142,10 @@ class DeadLetters:
 
     def probe(self) -> bool:
         """Ask every queue how much is in it until all have said nothing three times on end; return whether they did."""
-        pause_seconds = _PROBE_SECONDS_ON_AWS if self._site.endpoint_url is None else _PROBE_SECONDS
+        pause_seconds = _PROBE_SECONDS_ON_AWS if self._deployment.endpoint_url is None else _PROBE_SECONDS
         in_a_row = 0
         for _ in range(_PROBES_MAX):
-            counts = [self._probe(name, url) for name, url in self._site.urls.items()]
+            counts = [self._probe(name, url) for name, url in self._deployment.urls.items()]
             in_a_row = 0 if any(counts) else in_a_row + 1
             if in_a_row == _PROBES:
                 return True
@@ -164,7 +166,7 @@ class DeadLetters:
 
     def are_queues_empty(self) -> bool:
         """Return whether the consumers' queues say that nothing is in them; not written down."""
-        return not any(sum(self._counts(url).values()) for url in self._site.queue_urls.values())
+        return not any(sum(self._counts(url).values()) for url in self._deployment.queue_urls.values())
 
     def _counts(self, url: str) -> dict[str, int]:
         attributes = self._context.sqs.get_queue_attributes(QueueUrl=url, AttributeNames=["All"])["Attributes"]

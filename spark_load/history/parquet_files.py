@@ -251,7 +251,11 @@ def _parts(found: Iterable[Piece]) -> Iterator[pa.Table]:
             for number in _numbers(piece):
                 row_group = file.metadata.row_group(number)
                 columns = map(row_group.column, range(row_group.num_columns))
-                names = [rng.path_in_schema for rng in columns if rng.path_in_schema in _TYPES and _has_values(rng)]
+                names = [
+                    column.path_in_schema
+                    for column in columns
+                    if column.path_in_schema in _TYPES and _has_values(column)
+                ]
                 count = 0
                 for batch in file.iter_batches(_READ_EVENTS, row_groups=[number], columns=names, use_threads=False):
                     count += len(batch)

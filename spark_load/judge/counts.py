@@ -91,7 +91,7 @@ def count(events: Events, expectation: Expectation) -> pa.Table:
     """Return how many events there are of each kind, outcome, queue and so on, and of what sort: a table of COUNTED."""
     is_frame = events.decoded("kind", lambda value: value in _FRAMES, bool)
     is_ours = events.decoded("kind", lambda value: value == Kind.RECEIVED, bool)
-    is_ours &= events.decoded("message_run", lambda its_expectation: its_expectation == expectation.run, bool)
+    is_ours &= events.decoded("message_run", lambda run: run == expectation.run, bool)
     invoked_us, answered_us = events.numbers("invoked_at_us"), events.numbers("responded_at_us")
     is_answered = events.decoded("kind", lambda value: value == Kind.POLL, bool)
     is_answered &= events.decoded("outcome", lambda value: value == Outcome.OK, bool) & (answered_us != NONE)

@@ -7,7 +7,8 @@ tasks and its driver run.
 import heapq
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from operator import itemgetter
+from functools import partial
+from operator import eq, itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -113,8 +114,7 @@ class LocalEngine:
         is_ours &= events.decoded("message_run", lambda run: run == expectation.run, bool)
         during = np.zeros(len(events), dtype=bool)
         for move in surrounded.moves:
-            to = move.destination
-            is_there = np.array([queue == to for queue in events.codes("queue")[1]])[events.codes("queue")[0]]
+            is_there = events.decoded("queue", partial(eq, move.destination), bool)
             during |= is_there & (invoked_us <= move.began_at_us) & (answered_us >= move.began_at_us)
         groups = self._table.column("message_group_id").filter(pa.array(is_ours & during))
         return [group for group in groups.unique().to_pylist() if group is not None]

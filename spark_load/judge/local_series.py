@@ -79,15 +79,15 @@ class _Aggregates:
         ended: list[tuple[int, bool]] = []
         for call in calls:
             is_warm_up = call["phase"] == WARM_UP
-            instants = [index for index in (call["invoked_at_us"], call["responded_at_us"]) if index is not None]
+            instants = [at_us for at_us in (call["invoked_at_us"], call["responded_at_us"]) if at_us is not None]
             began = call["invoked_at_us"] if call["intended_at_us"] is None else call["intended_at_us"]
             due += [] if began is None else [(began, is_warm_up)]
             ended += [(max(instants), is_warm_up)] if instants else []
         return {
-            "began": min((index for index, _ in due), default=None),
-            "ended": max((index for index, _ in ended), default=None),
-            "warm_from": min((index for index, is_warm_up in due if is_warm_up), default=None),
-            "warm_to": max((index for index, is_warm_up in ended if is_warm_up), default=None),
+            "began": min((at_us for at_us, _ in due), default=None),
+            "ended": max((at_us for at_us, _ in ended), default=None),
+            "warm_from": min((at_us for at_us, is_warm_up in due if is_warm_up), default=None),
+            "warm_to": max((at_us for at_us, is_warm_up in ended if is_warm_up), default=None),
         }
 
     def moments(self, bins: Bins) -> Iterable[Row]:

@@ -29,7 +29,7 @@ def observed(messages: Columns, groups: Columns, expectation: Expectation) -> Se
     publish is measured; of one received several times the first receive.
 
     Args:
-        messages: of one partition, see `messages.messages`.
+        messages: of one partition, see `rollup.messages`.
         groups: of the same, see `suspects.groups`.
         expectation: what the run was set up to be.
     """

@@ -200,8 +200,7 @@ def _check_columns(path: Path) -> None:
         if found[field_.name] != (allowed := _TYPES[str(field_.type)]):
             raise HistoryError(
                 f"{path.parent} is not a history of Sluice: {field_.name} in {path.name} is {found[field_.name]},"
-                f" allowed"
-                f" is {allowed}; write it as that"
+                f" allowed is {allowed}; write it as that"
             )
 
 
@@ -250,7 +249,7 @@ def _topology(rows: Sequence[Mapping[str, Any]], place: Path) -> _Topology:
         seen = f"of {len(runs)} runs ({', '.join(runs[:4])})" if runs else "without an event"
         raise HistoryError(f"{place} is a history {seen}, allowed is one run; check each by itself")
     opened, closed = (
-        sorted(row["worker"] for row in rows if row["kind"] == item) for item in (Kind.OPENED, Kind.CLOSED)
+        sorted(row["worker"] for row in rows if row["kind"] == kind) for kind in (Kind.OPENED, Kind.CLOSED)
     )
     found = [detail_of(row["detail"]) for row in rows if row["kind"] == Kind.TOPOLOGY]
     groupless_count = sum(row["count"] for row in rows if row["is_of_no_group"])

@@ -24,7 +24,7 @@ from spark_load.folder.layout import HISTORY, JOURNALS, RUN_FILE
 from spark_load.folder.series_schema import Series
 from spark_load.history import compaction
 from spark_load.history.damage import readable
-from spark_load.history.reading import reader
+from spark_load.history.reading import read_history
 from spark_load.judge import groups
 from spark_load.judge.judge import Planned, judge
 from spark_load.judge.spark import screening
@@ -41,11 +41,11 @@ from spark_load.runtime.deployment import Deployment
 from spark_load.runtime.task_context import Run
 
 __all__ = [
-    "RUN_FILE",
     "TASK_MODULES",
     "RunStopped",
     "Stored",
     "Watch",
+    "aggregate",
     "find_stored",
     "make_folder",
     "rejudge",
@@ -109,7 +109,7 @@ def run_load(
     """Run one load test and write its verdict; return it.
 
     Args:
-        spark: a session with at least `slots(profile, site)` slots.
+        spark: a session with at least `slots(profile, deployment)` slots.
         folder: of the run, from `make_folder`.
         environment: what is loaded.
         deployment: where it is deployed.
@@ -269,7 +269,7 @@ def aggregate(spark: SparkSession, stored: Stored, verdict: Verdict) -> Series:
         HistoryError: the history is not there, or damaged.
     """
     try:
-        history = reader(spark).parquet(str(stored.folder / HISTORY))
+        history = read_history(spark, stored.folder / HISTORY)
         run_series = series(history, expectation=stored.expectation, violations=verdict.violations)
     except (PySparkException, Py4JError) as error:
         raise HistoryError(

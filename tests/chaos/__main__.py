@@ -16,7 +16,8 @@ import click
 from emulator import localstack
 from sluice.clock import SystemClock
 from sluice.errors import ConfigError, MessagingError
-from sluice.history.checker.verdict import EXIT_CODES, EXIT_REFUSED, Status, compose
+from sluice.history.checker.verdict import EXIT_CODES, Status, compose
+from sluice.terminal.exits import REFUSED
 from tests.chaos import database
 from tests.chaos.run import Report, Run, Settings
 from tests.chaos.schedule import Kind, chosen
@@ -184,10 +185,10 @@ def main() -> None:
         sys.exit(_STOPPED)
     except click.ClickException as error:
         error.show()
-        sys.exit(EXIT_REFUSED)
+        sys.exit(REFUSED)
     except ConfigError as error:
         click.echo(f"chaos: {error}", err=True)
-        sys.exit(EXIT_REFUSED)
+        sys.exit(REFUSED)
     except (MessagingError, AssertionError, OSError) as error:
         click.echo(f"chaos: {error}", err=True)
         sys.exit(EXIT_CODES[Status.UNKNOWN])

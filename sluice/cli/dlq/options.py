@@ -1,11 +1,12 @@
 """The options every command on a DLQ has."""
 
+from functools import wraps
 from typing import Any
 
 import click
 
 from sluice import limits
-from sluice.cli.options import Command, as_command
+from sluice.cli.options import Command
 from sluice.cli.placed import consumer_options
 from sluice.messaging.sqs.dead_letter_limits import HOLD_SECONDS
 
@@ -31,10 +32,11 @@ def dlq_options(command: Command) -> Command:
     @click.option(
         "--force", is_flag=True, help="Also when the DLQ has a DLQ itself, so that inspecting it can move messages."
     )
+    @wraps(command)
     def placed(place: Any, undelivered: bool, hold_seconds: int, force: bool, **given: Any) -> None:
         from sluice.cli.dlq import place as dlq_place
 
         found = dlq_place.dlq_of(place, is_undelivered=undelivered, hold_seconds=hold_seconds, is_forced=force)
         command(place=place, queue=found, **given)
 
-    return as_command(command, placed)
+    return placed

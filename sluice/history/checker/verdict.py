@@ -20,8 +20,6 @@ class Status(StrEnum):
 
 
 EXIT_CODES: dict[Status, int] = {Status.VALID: 0, Status.INVALID: 1, Status.UNKNOWN: 2}
-EXIT_REFUSED = 3
-"""Wrong usage, or refused before anything happened. The other codes are those of EXIT_CODES."""
 EXIT_CROSSED = 99
 """Valid, but a threshold was crossed."""
 

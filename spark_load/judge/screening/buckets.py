@@ -104,7 +104,7 @@ def cleared(rows: Rows, names: pa.Table, expectation: Expectation) -> tuple[pa.T
     """Return the groups that may be suspect, see `suspects.groups`, and what was observed of their messages.
 
     Args:
-        rows: what `narrow` returns, of whole groups; at least one. They are taken.
+        rows: what `encode_events` returns, of whole groups; at least one. They are taken.
         names: of the groups, and the hashes that stand for them; each as often as it likes.
         expectation: what the run was set up to be.
     """

@@ -97,7 +97,7 @@ def encode_events(events: Events, expectation: Expectation) -> pa.Table:
     )
     queue_number = np.where(is_published, np.int16(0), queue_index)
     instance = np.where(queue_number > 0, events.hashes("sqs_message_id").view(np.int64), idx)
-    is_of_this_run = events.decoded("message_run", lambda its_expectation: its_expectation == expectation.run, bool)
+    is_of_this_run = events.decoded("message_run", lambda run: run == expectation.run, bool)
     is_kept = (group != 0) & (~(is_received | (kind == HANDLED)) | is_of_this_run)
     is_kept &= is_odd | ~events.decoded("kind", lambda value: value == Kind.OUTBOXED, bool)
     columns: Columns = {
@@ -128,7 +128,7 @@ def encode_events(events: Events, expectation: Expectation) -> pa.Table:
 
 
 def sent_to(handle: np.ndarray) -> np.ndarray:
-    """Return the lanes messages were published to, from their publishes' handles; NO_LANE is the topic."""
+    """Return the lanes messages were published to, from their publishes' handles; NO_QUEUE_INDEX is the topic."""
     return handle.astype(np.int64) - _TO_TOPIC
 
 
@@ -148,4 +148,4 @@ def _lease_seconds(events: Events, expectation: Expectation) -> np.ndarray:
 
 
 def _has_one_value(events: Events) -> np.ndarray:
-    return events.decoded("detail", lambda its_answer_detail: its_answer_detail == answer_detail(1), bool)
+    return events.decoded("detail", lambda detail: detail == answer_detail(1), bool)

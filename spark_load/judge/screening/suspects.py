@@ -27,7 +27,7 @@ def groups(messages: Columns, expectation: Expectation) -> Columns:
     """Return one row for each group.
 
     Args:
-        messages: what `messages.messages` returns.
+        messages: what `rollup.messages` returns.
         expectation: what the run was set up to be.
 
     Returns:
@@ -40,22 +40,20 @@ def groups(messages: Columns, expectation: Expectation) -> Columns:
     is_suspect = np.logical_or.reduceat(messages["is_odd"] | _is_off(messages, expectation), begins)
     received, later, shared, waited = (np.zeros(len(begins), dtype=np.int64) for _ in range(4))
     for queue_index in (0, *lanes(expectation)):
-        of_queue_index = _OfQueue(messages, queue_index, begins)
+        of = _OfQueue(messages, queue_index, begins)
         if queue_index == 0:
-            is_suspect |= of_queue_index.any(_is_published_off(of_queue_index))
+            is_suspect |= of.any(_is_published_off(of))
             continue
         counts = np.add.reduceat(messages[f"count_{queue_index}"], begins)
         received += counts
         later += np.maximum(np.add.reduceat((messages[f"count_{queue_index}"] > 0).astype(np.int64), begins) - 1, 0)
-        shared += of_queue_index.count(_is_together(of_queue_index))
-        held_until_us = of_queue_index.highest_before("free_us")
-        is_suspect |= of_queue_index.any(
-            _is_received_off(of_queue_index, held_until_us) | _is_handled_off(of_queue_index)
-        )
-        is_suspect |= of_queue_index.count(_is_underfilled(of_queue_index)) >= UNDERFILLED_MIN
-        from_us = _available_from_us(of_queue_index, held_until_us, expectation)
-        is_suspect |= of_queue_index.any(_has_waited_long(of_queue_index, from_us, expectation))
-        waited |= np.where(of_queue_index.any(_has_waited(of_queue_index, from_us)), waited_bit(queue_index), 0)
+        shared += of.count(_is_together(of))
+        held_until_us = of.highest_before("free_us")
+        is_suspect |= of.any(_is_received_off(of, held_until_us) | _is_handled_off(of))
+        is_suspect |= of.count(_is_underfilled(of)) >= UNDERFILLED_MIN
+        from_us = _available_from_us(of, held_until_us, expectation)
+        is_suspect |= of.any(_has_waited_long(of, from_us, expectation))
+        waited |= np.where(of.any(_has_waited(of, from_us)), waited_bit(queue_index), 0)
     return {
         "group": messages["group"][begins],
         "is_suspect": is_suspect,
@@ -75,7 +73,7 @@ class _OfQueue:
     """What was published (lane 0), or received from a queue: each message, and the one before it in its group.
 
     Args:
-        messages: what `messages.messages` returns.
+        messages: what `rollup.messages` returns.
         queue_index: which.
         begins: where each group begins among the messages.
     """

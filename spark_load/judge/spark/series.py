@@ -85,8 +85,10 @@ class _Aggregates:
         )
         delivered = _delivered(messages, self._expectation)
         happened = [
-            F.struct(F.lit(what).alias("what"), F.col(index).alias("at_us"), latency.cast("bigint").alias("latency_us"))
-            for what, index, latency in (
+            F.struct(
+                F.lit(what).alias("what"), F.col(column).alias("at_us"), latency.cast("bigint").alias("latency_us")
+            )
+            for what, column, latency in (
                 ("due", "intended_us", _latency()),
                 ("acked", "acked_us", F.lit(None)),
                 ("received", "received_us", F.lit(None)),

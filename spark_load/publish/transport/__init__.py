@@ -19,7 +19,7 @@ NAMES = (BOTO3, SOCKETS)
 
 
 class Message(NamedTuple):
-    """One message as it is published, without its body. Both ids are values as those of `frames.Body`.
+    """One message as it is published, without its body. Both ids are values as those of `body_template.Body`.
 
     Args:
         idx: of the message, in the history.

@@ -16,7 +16,7 @@ from spark_load.plan.body_template import BodyTemplate
 from spark_load.publish.transport import Call
 
 _OK, _FAIL, _INFO = Outcome.OK.value, Outcome.FAIL.value, Outcome.INFO.value
-_NOT_IN_ANSWER = "NotInAnswer"
+NOT_IN_ANSWER = "NotInAnswer"
 _TEMPLATES_KEPT = 64
 _IDS = tuple(str(position) for position in range(limits.PUBLISH_BATCH_ENTRIES_MAX))
 _FIELD = re.compile(r"<(member|Id|MessageId|SequenceNumber|Code|SenderFault)>([^<]*)")
@@ -47,7 +47,7 @@ class EntryResults(NamedTuple):
 
 type _Entry = tuple[str, str | None, str | None, str | None]
 """Of one message, as in `EntryResults`."""
-_MISSING: _Entry = (_INFO, _NOT_IN_ANSWER, None, None)
+_MISSING: _Entry = (_INFO, NOT_IN_ANSWER, None, None)
 
 
 class Unreadable(Exception):
@@ -59,14 +59,12 @@ class Format:
     """How a service is spoken to.
 
     Args:
-        service: as in a signature.
         headers: of every request, lower case, sorted, all signed.
         encode: makes the body of a request.
         decode: an answer's body to what it says of each Id; raises Unreadable.
         error_code: headers and body of a refusal to its code; None when it has none.
     """
 
-    service: str
     headers: tuple[tuple[str, str], ...]
     encode: Callable[[Call], bytes]
     decode: Callable[[str], Mapping[str, _Entry]]
@@ -196,14 +194,12 @@ def _xml_error(_: Mapping[str, str], body: str) -> str | None:
 
 FORMATS: Mapping[str, Format] = {
     "sns": Format(
-        service="sns",
         headers=(("content-type", "application/x-www-form-urlencoded; charset=utf-8"),),
         encode=_form_call,
         decode=_xml_results,
         error_code=_xml_error,
     ),
     "sqs": Format(
-        service="sqs",
         headers=(
             ("content-type", "application/x-amz-json-1.0"),
             ("x-amz-target", "AmazonSQS.SendMessageBatch"),

@@ -12,6 +12,7 @@ from botocore.parsers import ResponseParserError
 from sluice.recorder.recorder import Recorder
 from spark_load.plan import body_template
 from spark_load.publish.transport import Answer, Call
+from spark_load.publish.transport.formats import NOT_IN_ANSWER
 
 _THREADS = 8
 
@@ -62,7 +63,7 @@ class SdkTransport:
             return dict.fromkeys(positions, type(error).__name__)
         acknowledged = {entry["Id"] for entry in answer.get("Successful", [])}
         codes = {entry["Id"]: entry.get("Code", "") for entry in answer.get("Failed", [])}
-        return {index: codes.get(str(index), "NotInAnswer") for index in positions if str(index) not in acknowledged}
+        return {index: codes.get(str(index), NOT_IN_ANSWER) for index in positions if str(index) not in acknowledged}
 
     def _publish(self, call: Call) -> dict[str, Any]:
         entries = _entries(call, body="Message")

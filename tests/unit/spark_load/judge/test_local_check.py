@@ -51,7 +51,7 @@ local_engine.EVENTS_MAX = {events_max}
 from sluice.cli.main import main
 main()
 """
-_NOT_IN_A_CHECKER = ["py4j", "pyspark", "boto3", "botocore", "sqlalchemy", "structlog", "grpc", "aws_cdk"]
+_NOT_IN_A_CHECKER = ["pyspark", "py4j", "boto3", "botocore", "sqlalchemy", "structlog", "grpc", "aws_cdk"]
 
 
 def _checked(name: str, folder: Path) -> Verdict:

@@ -11,6 +11,7 @@ from click.testing import CliRunner
 from sluice.errors import HistoryError
 from spark_load import report
 from spark_load.cli.report import report as report_command
+from spark_load.folder.layout import RUN_FILE
 from spark_load.run import driver, stored
 from tests.support import finished_runs
 
@@ -18,7 +19,7 @@ from tests.support import finished_runs
 def _stored(folder: Path, change: Callable[[Any], object]) -> Path:
     """Write what a run is described by, changed, and return the folder."""
     stored.store(folder, finished_runs.DESCRIBED, finished_runs.EXPECTATION, ["it broke"])
-    path = folder / driver.RUN_FILE
+    path = folder / RUN_FILE
     found = json.loads(path.read_text(encoding="utf-8"))
     change(found)
     path.write_text(json.dumps(found), encoding="utf-8")
