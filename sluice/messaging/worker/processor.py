@@ -35,7 +35,7 @@ from sluice.messaging.worker.settings import ProcessorSettings
 from sluice.messaging.worker.transactions import DatabaseAway, TransactionFailed, Transactions
 
 _log = structlog.get_logger()
-_TRIES = 3
+SETTLE_TRIES = 3
 """How often a delete or a release is tried in one receive. Then the message comes again by itself, and the inbox knows
 it."""
 
@@ -287,7 +287,7 @@ class MessageProcessor:
 
     def _tried(self, act: Callable[[], None], warning: str) -> bool:
         """Try a call that may be repeated, a few times, whether or not the worker stops; return whether it was done."""
-        for tries in range(1, _TRIES + 1):
+        for tries in range(1, SETTLE_TRIES + 1):
             try:
                 act()
             except HoldLost as error:
@@ -295,7 +295,7 @@ class MessageProcessor:
                 return False
             except TransientError as error:
                 _log.warning(warning, error=str(error), tries=tries)
-                if tries < _TRIES:
+                if tries < SETTLE_TRIES:
                     self._wait.wait(self._settings.database_backoff.seconds(tries, self._rng.random()))
             else:
                 return True

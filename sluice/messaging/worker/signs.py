@@ -7,8 +7,7 @@ from math import ceil, inf
 from sluice.messaging.liveness import SLACK_SECONDS, Liveness
 from sluice.messaging.sqs.queue import CALL_SECONDS_MAX, CONNECT_SECONDS
 from sluice.messaging.worker.message_lease import EXTENDED_MAX, Heartbeat
-
-_DELETE_TRIES = 3  # as often as `sluice.messaging.worker.processor` tries to delete or to give back
+from sluice.messaging.worker.processor import SETTLE_TRIES
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,7 +42,7 @@ class Promises:
             # The poll itself, and the rest after one that failed.
             polling=CALL_SECONDS_MAX + rest_seconds_max + SLACK_SECONDS,
             # Past the deadline by a quarter of the timeout the worker ends by itself; before it the message is ended.
-            working=handler_seconds_max + timeout_seconds / 4 + _DELETE_TRIES * CALL_SECONDS_MAX + SLACK_SECONDS,
+            working=handler_seconds_max + timeout_seconds / 4 + SETTLE_TRIES * CALL_SECONDS_MAX + SLACK_SECONDS,
             # One call for every ten messages, one after the other; the interval is a second at most.
             beating=1 + calls_max * (min(CONNECT_SECONDS, answer_seconds) + answer_seconds) + SLACK_SECONDS,
         )
