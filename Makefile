@@ -1,4 +1,4 @@
-# Sluice. Every target sets up what it needs; the second time that takes no time.
+# Every target installs what it needs, once.
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
 # Given on the command line only: a shell's own ENV must not choose what is deployed.
@@ -8,7 +8,7 @@ YES :=
 WORKERS ?= 8
 SEED ?= 1
 COMMITS ?= 1000
-# Recipes read what was given from the environment: neither make nor the shell takes it for anything but a value.
+# Recipes read these from the environment, so that neither make nor the shell interprets a value.
 override ENV := $(value ENV)
 override PROFILE := $(value PROFILE)
 override WORKERS := $(value WORKERS)
@@ -29,15 +29,15 @@ help: ## Print this
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
 
 .PHONY: setup
-setup: ## Install everything: Java if need be, .venv, LocalStack, Node, cdk
+setup: ## Install everything: Java if it is missing, .venv, LocalStack, Node, cdk
 	@bash scripts/setup.sh
 
 .PHONY: demo
-demo: setup ## The whole thing: LocalStack, cdk deploy, contracts, a Spark load test, a verdict
+demo: setup ## Deploy to LocalStack, run contracts, example services and a Spark load test, end with a verdict
 	@$(EMULATED) bash scripts/demo.sh "$$PROFILE"
 
 .PHONY: test
-test: lint unit integration promises proofs ## Everything that can be checked here; what is deployed: make demo, make prove
+test: lint unit integration promises proofs ## Lint, unit, integration, contracts, proofs; contracts of a deployment are in make demo and make prove
 
 .PHONY: lint
 lint: setup ## ruff, mypy --strict, import-linter, actionlint, hadolint
@@ -49,8 +49,8 @@ lint: setup ## ruff, mypy --strict, import-linter, actionlint, hadolint
 	@hadolint Dockerfile
 
 .PHONY: unit
-unit: setup ## Tests that start nothing
-	@$(PYTEST) -n 2 tests/unit
+unit: setup ## Tests that start no server
+	@$(PYTEST) -n 2 --dist loadgroup tests/unit
 
 .PHONY: integration
 integration: setup ## Tests with the real LocalStack, cdk, Postgres and Spark
@@ -58,11 +58,11 @@ integration: setup ## Tests with the real LocalStack, cdk, Postgres and Spark
 	@$(PYTEST) --durations=10 tests/integration -m "spark and not slow and not deep"
 
 .PHONY: slow
-slow: setup ## What `make test` leaves out for time: given queues, the AWS CLI, more saboteurs, retention, an update under load; half an hour
+slow: setup ## Run the tests that make test leaves out because they are slow; 30 minutes
 	@$(PYTEST) -m slow tests/integration contract_tests
 
 .PHONY: contract
-contract: setup ## Every promise against LocalStack, or against AWS_ENDPOINT_URL when set
+contract: setup ## Test every promise on LocalStack, or on AWS_ENDPOINT_URL if it is set
 	@$(PYTEST) -n "$$WORKERS" --durations=10 contract_tests
 
 .PHONY: promises
@@ -70,7 +70,7 @@ promises: setup
 	@$(PYTEST) -n "$$WORKERS" --durations=10 contract_tests -m "not deployment and not slow"
 
 .PHONY: prove
-prove: setup ## Every promise under its saboteurs, each must turn red: the deployment's on LocalStack, all others on the simulator
+prove: setup ## Test every promise under its saboteurs: each test must fail; on the simulator, of a deployment on LocalStack
 	@$(MAKE) --no-print-directory proofs
 	@$(PYTEST) -n "$$WORKERS" contract_tests --prove -m deployment
 
@@ -79,20 +79,20 @@ proofs: setup
 	@$(PYTEST) -n "$$WORKERS" contract_tests --prove --target simulator -m "not deployment"
 
 .PHONY: simulate
-simulate: setup ## Every promise on the simulator, honest and with one rule of the model broken at a time; no server
+simulate: setup ## Test every promise on the simulator, then with one rule of the model broken at a time; no server
 	@$(PYTEST) contract_tests --target simulator -m "not deployment"
 	@$(PYTEST) -n "$$WORKERS" contract_tests --target simulator -m "not deployment" --mutants
 
 .PHONY: conformance
-conformance: setup ## Every promise on five emulators: docs/conformance.md and .html (15 minutes)
+conformance: setup ## Test every promise on five emulators and write docs/conformance.md and .html; 15 minutes
 	@sluice conformance
 
 .PHONY: test-pages
-test-pages: setup ## docs/conformance.html and the load test's report in a real Chromium, which is installed where it may be
+test-pages: setup ## Test docs/conformance.html and the load test's report in Chromium, which is installed if it can be
 	@$(PYTEST) tests/pages
 
 .PHONY: emulator
-emulator: setup ## LocalStack in the foreground, on port 4566; Ctrl-C stops it
+emulator: setup ## Run LocalStack in the foreground, on port 4566; Ctrl-C stops it
 	@python -m emulator up
 
 .PHONY: synth
@@ -100,7 +100,7 @@ synth: setup ## Write the CloudFormation templates of ENV
 	@cdk synth --quiet --no-notices -c "env=$$ENV" "$$ENV/*"
 
 .PHONY: deploy
-deploy: setup ## Deploy ENV: local to the LocalStack of AWS_ENDPOINT_URL; any other asks first
+deploy: setup ## Deploy ENV: local to the LocalStack of AWS_ENDPOINT_URL; any other to AWS, after a question
 	@python scripts/change.py deploy -- "$$ENV"
 
 .PHONY: diff
@@ -108,23 +108,23 @@ diff: setup ## Show what a deployment of ENV would change
 	@python scripts/change.py diff -- "$$ENV"
 
 .PHONY: destroy
-destroy: setup ## Delete the stacks of ENV; any but local asks first
+destroy: setup ## Delete the stacks of ENV; for any but local after a question
 	@python scripts/change.py destroy -- "$$ENV"
 
 .PHONY: load
-load: setup ## Run the load test PROFILE against the deployed ENV; on AWS it names the cost and asks first, unless YES=1
+load: setup ## Run the load test PROFILE on the deployed ENV; on AWS it shows the cost and asks first, unless YES=1
 	@sluice load run --env "$$ENV" $${YES:+--yes} -- "$$PROFILE"
 
 .PHONY: chaos
-chaos: setup ## SEED=1 COMMITS=1000: producers, relays and workers under a schedule of faults, judged from their databases
+chaos: setup ## Run producers, relays and workers under faults and judge their databases: SEED=1 COMMITS=1000
 	@python -m tests.chaos --seed "$$SEED" --commits "$$COMMITS"
 
 .PHONY: bench
-bench: setup ## Measure outbox, relay, worker and load test: docs/benchmarks.md (a quiet machine; python -m benchmarks --help: parts)
+bench: setup ## Measure everything in docs/benchmarks.md, on a quiet machine; one part: python -m benchmarks NAME
 	@python -m benchmarks
 
 .PHONY: docs
-docs: setup ## Write the pages that follow from the code
+docs: setup ## Write the generated pages of docs/
 	@python -m tools.generate
 
 .PHONY: lock
@@ -138,5 +138,5 @@ lock: setup ## Renew every lock file of Python packages
 	done
 
 .PHONY: clean
-clean: ## Remove what was installed and written: environments, node_modules, cdk.out, runs
+clean: ## Remove everything installed and written: environments, node_modules, cdk.out, runs
 	@rm -rf .venv .venv-emulator .venv-conformance .venv-benchmarks node_modules cdk.out runs .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

@@ -1,8 +1,8 @@
-"""THE DECLARATION: which environments there are, and who consumes what in each. This is the file a user edits.
+"""THE DECLARATION: the environments, and the consumers of each. This is the file a user edits.
 
-From a value here come the stacks, every name, the alarms' thresholds, the contract tests' expectations and the load
-test's targets. Adding a consumer is one more `Consumer(...)` entry. Every field, with unit, default and effect, is in
-docs/architecture/stacks.md; what cannot be right is refused in one line.
+Stacks, names, the alarms' thresholds, the contract tests' expectations and the load test's targets follow from it. To
+add a consumer, add a `Consumer(...)`. Every field, with unit, default and effect, is in docs/architecture/stacks.md.
+A wrong value is refused in one line.
 """
 
 from typing import Any
@@ -23,7 +23,7 @@ ENVIRONMENTS = (
         name="local",
         account="000000000000",
         removal=Removal.DESTROY,
-        network=NewNetwork(restrict_default_security_group=False),  # takes a Lambda, and LocalStack's take Docker
+        network=NewNetwork(restrict_default_security_group=False),  # its Lambda needs Docker in LocalStack
         consumers=_consumers(),
     ),
     Environment(

@@ -11,10 +11,14 @@ import click
 import structlog
 from sqlalchemy import text
 
-from benchmarks import backlog, check, delays, lanes, places, publish, relay, report, standard, writers
-from benchmarks.places import POSTGRES
+from benchmarks import databases, report
+from benchmarks.checking import check
+from benchmarks.databases import POSTGRES
+from benchmarks.outbox import backlog, delays, relay, writers
+from benchmarks.publishing import publish
 from benchmarks.report import Section
 from benchmarks.rounds import Measured
+from benchmarks.worker import lanes, standard
 from sluice.clock import SystemClock
 from sluice.messaging.database import engines
 
@@ -61,7 +65,7 @@ def main(names: tuple[str, ...], rounds: int) -> None:
     os.environ |= {"AWS_ACCESS_KEY_ID": "benchmark", "AWS_SECRET_ACCESS_KEY": "benchmark"}
     load = os.getloadavg()[1]
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.ERROR))
-    with places.both() as urls:
+    with databases.both() as urls:
         for name in names or _BENCHMARKS:
             began = _clock.monotonic()
             section = _BENCHMARKS[name](urls, rounds)

@@ -13,8 +13,10 @@ then rests, whatever its alarm says. Not validated against AWS.
 
 import math
 import random
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import accumulate
 
 from sluice.scaling import backlog
 from sluice.scaling.backlog import AGE, EMPTY_RECEIVES, IN_FLIGHT, RECEIVED, RUNNING, VISIBLE, Term
@@ -100,7 +102,7 @@ class _Queue:
     """A FIFO queue: arrival times by group, and how far each group's first message is worked on."""
 
     def __init__(self, groups: int, processing_seconds: float) -> None:
-        self.waiting: list[list[float]] = [[] for _ in range(groups)]
+        self.waiting: list[deque[float]] = [deque() for _ in range(groups)]
         self._progress = [0.0] * groups
         self._processing = processing_seconds
         self._next = 0
@@ -117,9 +119,10 @@ class _Queue:
     def work(self, lanes: int, second: int, outcome: SimulationResult) -> float:
         """Work one second with that many lanes, one group each; return the lanes that had work, on average."""
         groups = len(self.waiting)
-        active = [g for offset in range(groups) if self.waiting[g := (self._next + offset) % groups]]
-        started = [g for g in active if self._progress[g]]
-        queue = started + [g for g in active if not self._progress[g]]
+        in_turn = (*range(self._next, groups), *range(self._next))
+        active = [group for group in in_turn if self.waiting[group]]
+        started = [group for group in active if self._progress[group]]
+        queue = started + [group for group in active if not self._progress[group]]
         budget, used = float(lanes), 0.0
         for group in queue:
             if budget <= 0:
@@ -138,7 +141,7 @@ class _Queue:
             self._progress[group] += step
             if self._progress[group] >= self._processing - 1e-9:
                 self._progress[group] = 0.0
-                outcome.latencies.append(second + 1 - self.waiting[group].pop(0))
+                outcome.latencies.append(second + 1 - self.waiting[group].popleft())
                 outcome.done += 1
         return spent
 
@@ -150,6 +153,7 @@ def simulate(scenario: Scenario, expression: Term, *, seed: int = 1, wake: bool 
         _Queue(len(scenario.group_shares), scenario.processing_seconds + scenario.overhead_seconds),
         SimulationResult(),
     )
+    groups, cumulative_shares = range(len(scenario.group_shares)), list(accumulate(scenario.group_shares))
     results: list[float | None] = []
     flight_share = scenario.processing_seconds / (scenario.processing_seconds + scenario.overhead_seconds)
     tasks = before = scenario.min_tasks
@@ -160,8 +164,7 @@ def simulate(scenario: Scenario, expression: Term, *, seed: int = 1, wake: bool 
         visible = in_flight = empty = received = 0.0
         for second in range(minute * _MINUTE, (minute + 1) * _MINUTE):
             owed += scenario.arrivals(second)
-            for _ in range(int(owed)):
-                (group,) = rng.choices(range(len(scenario.group_shares)), scenario.group_shares)
+            for group in rng.choices(groups, cum_weights=cumulative_shares, k=int(owed)):
                 queue.waiting[group].append(second)
             owed -= int(owed)
             lanes = running * scenario.lanes

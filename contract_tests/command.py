@@ -1,12 +1,39 @@
-"""`sluice contracts`: the contract suite where it is installed, without a checkout."""
+"""`sluice contracts`, which runs the suite wherever it is installed, and `sluice conformance`."""
 
 import sys
+from collections.abc import Generator
 from pathlib import Path
 
 import click
 import pytest
 
+from sluice.errors import EndpointError
+from sluice.terminal.exits import COULD_NOT, PARTLY, REFUSED, STOPPED
+
 _SUITE = Path(__file__).resolve().parent
+_EXITS: dict[int, int] = {
+    pytest.ExitCode.OK: 0,
+    pytest.ExitCode.TESTS_FAILED: PARTLY,
+    pytest.ExitCode.USAGE_ERROR: REFUSED,
+    pytest.ExitCode.NO_TESTS_COLLECTED: REFUSED,
+}
+
+
+class _Ending:
+    """Notes what pytest's exit code does not tell: an endpoint that cannot be used, and Ctrl-C."""
+
+    is_unusable = is_stopped = False
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_cmdline_main(self) -> Generator[None, object, object]:
+        try:
+            return (yield)
+        except pytest.UsageError as error:
+            self.is_unusable = isinstance(error.__cause__, EndpointError)
+            raise
+
+    def pytest_keyboard_interrupt(self, excinfo: pytest.ExceptionInfo[BaseException]) -> None:
+        self.is_stopped = excinfo.type is KeyboardInterrupt  # other types are pytest's own, of a broken collection
 
 
 @click.command(
@@ -22,7 +49,52 @@ def contracts(arguments: tuple[str, ...]) -> None:
       sluice contracts --endpoint-url http://localhost:4566 -m "not deployment"
       sluice contracts --queue-url URL --target aws --i-will-pay
     Options of the suite itself: sluice contracts -- --help, under "contracts".
-    Exit codes are pytest's: 0 every promise is kept, 1 one is broken, 2 to 5 nothing can be concluded.
+    Exit codes: 0 every promise is kept, 1 one is broken, 2 the endpoint cannot be used, or the suite failed,
+    3 wrong usage, or no promise is selected, 130 stopped.
     """
+    ending = _Ending()
     own = ["-c", str(_SUITE / "suite.ini"), "--rootdir", str(_SUITE), "--confcutdir", str(_SUITE)]
-    sys.exit(pytest.main([*own, str(_SUITE), *arguments]))
+    ended = pytest.main([*own, str(_SUITE), *arguments], plugins=[ending])
+    if ending.is_stopped:
+        sys.exit(STOPPED)
+    sys.exit(COULD_NOT if ending.is_unusable else _EXITS.get(ended, COULD_NOT))
+
+
+def _known_targets(context: click.Context, option: click.Parameter, names: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the names, each of which must be a target's."""
+    if not names:
+        return names
+    from contract_tests.proving.conformance import COLUMNS  # noqa: PLC0415 (starts emulators: in a checkout only)
+
+    return tuple(click.Choice(list(COLUMNS)).convert(name, option, context) for name in names)
+
+
+@click.command(context_settings={"help_option_names": ["-h", "--help"]})
+@click.option(
+    "--only",
+    metavar="TARGET",
+    multiple=True,
+    callback=_known_targets,
+    help="Only these targets, such as simulator or moto; may be repeated.",
+)
+@click.option("-k", "keyword", metavar="EXPRESSION", help="Only these tests, as for pytest -k.")
+@click.option("-n", "--workers", type=click.IntRange(1), default=4, show_default=True, help="Tests at a time.")
+@click.option(
+    "--output",
+    type=click.Path(file_okay=False, path_type=Path),
+    default=Path("docs"),
+    show_default=True,
+    help="Folder that conformance.json, .md and .html are written to.",
+)
+def conformance(only: tuple[str, ...], keyword: str | None, workers: int, output: Path) -> None:
+    """Test every promise on every emulator, and write the page that compares them.
+
+    \b
+    Needs a checkout of Sluice, where the emulators are, and about a quarter of an hour.
+    What each run and each server printed is in runs/conformance/.
+    Exit codes: 0 every target was tested, whatever it keeps; 2 one could not be
+    installed, started or tested (the page says unknown, and why); 3 wrong usage.
+    """
+    from contract_tests.proving import conformance as body  # noqa: PLC0415 (starts emulators: in a checkout only)
+
+    body.run(only, keyword, workers, output)

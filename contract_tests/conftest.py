@@ -1,6 +1,6 @@
 """The contract run: one emulator for all workers, one promise per test, and `--prove`.
 
-`--prove` runs every test once under each saboteur of its promise, and turns the result round: a test that notices is
+`--prove` runs every test once under each saboteur of its promise, and inverts the result: a test that turns red is
 proven, one that stays green has failed.
 """
 
@@ -19,7 +19,7 @@ from contract_tests.promises import CORE, PROMISES, Promiser
 from contract_tests.proving import mutation, results
 from contract_tests.resources import Resources
 from contract_tests.targets import aws, binding, options
-from contract_tests.targets.byo_queues import ByoQueueResources, Given
+from contract_tests.targets.byo_queues import ByoQueueResources, ByoQueues
 from sluice import deviations
 from sluice.clock import waiting_on
 from sluice.declaration import Environment, is_declared, load_declaration
@@ -35,8 +35,8 @@ _PATIENCE_SECONDS = 20.0
 _PATIENCE_SECONDS_SABOTAGED = 4.0
 _emulator = pytest.StashKey[ExitStack]()
 _notice = pytest.StashKey[str]()
-_given = pytest.StashKey[tuple[Given, frozenset[str]]]()
-_given_tests = itertools.count(1)
+_byo_queues = pytest.StashKey[tuple[ByoQueues, frozenset[str]]]()
+_byo_tests = itertools.count(1)
 _results = pytest.StashKey[results.Plugin]()
 
 
@@ -91,17 +91,17 @@ def _start(config: pytest.Config) -> None:
     try:
         if _is_declared(config):
             _declared(config)
-        brought = options.given(config)
+        byo = options.byo_queues(config)
         chosen = options.target(config, stack)
-        os.environ[_ENDPOINT], os.environ[_TARGET] = chosen.place, chosen.name
+        os.environ[_ENDPOINT], os.environ[_TARGET] = chosen.endpoint, chosen.name
         config.stash[_notice] = chosen.notice
-        if brought is not None:
-            config.stash[_given] = brought, brought.promises(_bound(config))
+        if byo is not None:
+            config.stash[_byo_queues] = byo, byo.promises(_bound(config))
     except MessagingError as error:
         if not isinstance(error, EndpointError) or not config.getoption("--results"):
             raise pytest.UsageError(str(error)) from error
-        given = config.getoption("--endpoint-url") or os.environ.get("AWS_ENDPOINT_URL") or "-"
-        os.environ.update({_ENDPOINT: given, _TARGET: "endpoint", _UNUSABLE: str(error)})
+        url = config.getoption("--endpoint-url") or os.environ.get("AWS_ENDPOINT_URL") or "-"
+        os.environ.update({_ENDPOINT: url, _TARGET: "endpoint", _UNUSABLE: str(error)})
 
 
 def _is_declared(config: pytest.Config) -> bool:
@@ -159,20 +159,17 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             # Only an expectation may fail: a crash is no known deviation.
             item.add_marker(pytest.mark.xfail(reason=str(deviation), strict=True, raises=(AssertionError,)))
     if target == "simulator" or not _is_declared(config):
-        _leave_out_deployment(config, items)
+        _deselect(config, items, [item for item in items if item.get_closest_marker("deployment") is not None])
     items.sort(key=lambda item: areas.index(PROMISES[_promise_id(item)].area))
     if target == "aws":
         for item in items:
             item.add_marker(pytest.mark.timeout(aws.TEST_SECONDS_MAX))
-    if _given in config.stash:
-        _, promises = config.stash[_given]
-        config.hook.pytest_deselected(items=[item for item in items if _promise_id(item) not in promises])
-        items[:] = [item for item in items if _promise_id(item) in promises]
+    if _byo_queues in config.stash:
+        _, promises = config.stash[_byo_queues]
+        _deselect(config, items, [item for item in items if _promise_id(item) not in promises])
 
 
-def _leave_out_deployment(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Deselect what needs a deployed environment: the simulator has none, nor has a folder without a declaration."""
-    left_out = [item for item in items if item.get_closest_marker("deployment") is not None]
+def _deselect(config: pytest.Config, items: list[pytest.Item], left_out: list[pytest.Item]) -> None:
     items[:] = [item for item in items if item not in left_out]
     config.hook.pytest_deselected(items=left_out)
 
@@ -181,7 +178,7 @@ def _leave_out_deployment(config: pytest.Config, items: list[pytest.Item]) -> No
 def pytest_runtest_makereport(
     item: pytest.Item, call: pytest.CallInfo[None]
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Under --prove, turn the result of the call round."""
+    """Under --prove, invert the result of the call."""
     report = yield
     if not item.config.getoption("--prove") or call.when != "call":
         return report
@@ -216,10 +213,10 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
         deployed_only = sum(promise.promiser is Promiser.STACK for promise in PROMISES.values())
         hint = "" if _is_declared(config) else "; none is declared here, name its file with --declaration"
         terminalreporter.write_line(f"{deployed_only} promises need a deployed environment and were deselected{hint}")
-    if _given in config.stash:
-        given, promises = config.stash[_given]
+    if _byo_queues in config.stash:
+        byo, promises = config.stash[_byo_queues]
         terminalreporter.write_line(
-            f"given queue: {given.queue_url}; {len(promises)} promises can be held against what was given,"
+            f"given queue: {byo.queue_url}; {len(promises)} promises can be held against what was given,"
             f" {len(PROMISES) - len(promises)} need resources of their own and were deselected"
         )
     if not config.getoption("--prove"):
@@ -298,9 +295,9 @@ def resources(
 ) -> Iterator[Resources | ByoQueueResources]:
     """Yield a maker of queues and topics that belong to this test alone, or what hands out the given ones."""
     sqs, sns = target.make_client("sqs"), target.make_client("sns")
-    if _given in request.config.stash:
-        given, _ = request.config.stash[_given]
-        lent = ByoQueueResources(target, given, sqs, sns, number=next(_given_tests))
+    if _byo_queues in request.config.stash:
+        byo, _ = request.config.stash[_byo_queues]
+        lent = ByoQueueResources(target, byo, sqs, sns, number=next(_byo_tests))
         yield lent
         lent.close()
         return

@@ -19,16 +19,12 @@ _LONG_POLL_SECONDS = 1
 
 
 class NotArranged(Exception):
-    """Raised when what a test starts from was not to be had: it says nothing of a promise, nor of a saboteur."""
+    """Raised when a test could not be arranged: that proves nothing about a promise or a saboteur."""
 
 
 @contextlib.contextmanager
 def arranging() -> Iterator[None]:
-    """Let a wait or an expectation that fails meanwhile be no failure of the promise.
-
-    Raises:
-        NotArranged: one failed.
-    """
+    """Raise NotArranged where a wait or an expectation fails meanwhile, so that it is no failure of the promise."""
     try:
         yield
     except AssertionError as error:
@@ -41,11 +37,7 @@ def bodies(messages: Iterable[Message]) -> list[str]:
 
 
 def refusal(call: Callable[..., object], *arguments: object, **parameters: object) -> Refusal:
-    """Make a call the service must refuse; return error code, HTTP status and text.
-
-    Raises:
-        AssertionError: it was accepted.
-    """
+    """Make a call the service must refuse; return error code, HTTP status and text."""
     try:
         answer = call(*arguments, **parameters)
     except ClientError as error:
@@ -54,12 +46,18 @@ def refusal(call: Callable[..., object], *arguments: object, **parameters: objec
     raise AssertionError(f"accepted, should have been refused: {answer!r}")
 
 
-def accepted[**P, Answer](call: Callable[P, Answer], *arguments: P.args, **parameters: P.kwargs) -> Answer:
-    """Make a call the service must not refuse as a whole, and return its answer.
+def invalid_parameter_value(text: str) -> Refusal:
+    """Return how SQS refuses a value."""
+    return "InvalidParameterValue", 400, text
 
-    Raises:
-        AssertionError: it was refused.
-    """
+
+def invalid_parameter(text: str) -> Refusal:
+    """Return how SNS refuses a parameter, but for the words that its text begins with."""
+    return "InvalidParameter", 400, f"Invalid parameter: {text}"
+
+
+def accepted[**P, Answer](call: Callable[P, Answer], *arguments: P.args, **parameters: P.kwargs) -> Answer:
+    """Make a call the service must not refuse as a whole, and return its answer."""
     try:
         return call(*arguments, **parameters)
     except ClientError as error:
@@ -67,14 +65,13 @@ def accepted[**P, Answer](call: Callable[P, Answer], *arguments: P.args, **param
 
 
 def entry(body: str, **more: Any) -> dict[str, Any]:
-    """Return an entry of SendMessageBatch, to group g1, with its body as entry id and deduplication id.
+    """Return an entry of SendMessageBatch, to group g1, with its body as both ids; `more` replaces parts of it."""
+    return _given({"Id": body, "MessageBody": body, "MessageGroupId": "g1", "MessageDeduplicationId": body, **more})
 
-    Args:
-        body: of the message.
-        more: replaces these; None leaves the parameter out.
-    """
-    given = {"Id": body, "MessageBody": body, "MessageGroupId": "g1", "MessageDeduplicationId": body, **more}
-    return {name: value for name, value in given.items() if value is not None}
+
+def _given(parameters: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the parameters without those that are None."""
+    return {name: value for name, value in parameters.items() if value is not None}
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,31 +86,28 @@ class QueueUnderTest:
 
     def send(self, body: str, *, group: str | None = "g1", id: str | None = None, **more: Any) -> dict[str, Any]:
         """Send a message; None leaves the parameter out."""
-        given = {"MessageGroupId": group, "MessageDeduplicationId": id}
-        parameters = {name: value for name, value in given.items() if value is not None}
-        answer: dict[str, Any] = self.sqs.send_message(QueueUrl=self.url, MessageBody=body, **parameters, **more)
+        ids = _given({"MessageGroupId": group, "MessageDeduplicationId": id})
+        answer: dict[str, Any] = self.sqs.send_message(QueueUrl=self.url, MessageBody=body, **ids, **more)
         return answer
 
-    def send_each(self, *bodies: str, group: str = "g1") -> None:
-        """Send several messages to a group, one after the other, with their bodies as deduplication ids."""
+    def send_each(self, *bodies: str, group: str | None = "g1") -> None:
+        """Send messages to a group, with their bodies as deduplication ids; None: to a standard queue, without ids."""
         for body in bodies:
-            self.send(body, group=group, id=body)
+            self.send(body, group=group, id=body if group else None)
 
     def send_batch(self, *entries: dict[str, Any]) -> dict[str, Any]:
-        """Send these entries in one call."""
         answer: dict[str, Any] = self.sqs.send_message_batch(QueueUrl=self.url, Entries=list(entries))
         return answer
 
     def receive(self, *, most: int = 1, visibility: int | None = None, wait: int = 0) -> list[Message]:
         """Receive once, at most `most` messages, with every system attribute."""
-        parameters = {} if visibility is None else {"VisibilityTimeout": visibility}
         answer = self.sqs.receive_message(
             QueueUrl=self.url,
             MaxNumberOfMessages=most,
             WaitTimeSeconds=wait,
             MessageSystemAttributeNames=["All"],
             MessageAttributeNames=["All"],
-            **parameters,
+            **_given({"VisibilityTimeout": visibility}),
         )
         return list(answer.get("Messages", []))
 
@@ -130,17 +124,15 @@ class QueueUnderTest:
         )
 
     def delete(self, message: Message) -> None:
-        """Delete a received message."""
         self.sqs.delete_message(QueueUrl=self.url, ReceiptHandle=message["ReceiptHandle"])
 
     def change_visibility(self, message: Message, seconds: int) -> None:
-        """Change the visibility timeout of a message in flight."""
         self.sqs.change_message_visibility(
             QueueUrl=self.url, ReceiptHandle=message["ReceiptHandle"], VisibilityTimeout=seconds
         )
 
-    def dead_letter(self, *sent: str, group: str = "g1") -> list[Message]:
-        """Send messages to a queue that allows one receive, use it up so that all are in its DLQ; return what came.
+    def dead_letter(self, *sent: str, group: str | None = "g1") -> list[Message]:
+        """Send messages to a queue that allows one receive, and receive them until all are in its DLQ.
 
         Raises:
             NotArranged: they are not.
@@ -154,22 +146,16 @@ class QueueUnderTest:
         return received
 
     def attributes(self, *names: str) -> dict[str, str]:
-        """Return the attributes of those names."""
-        answer: dict[str, str] = self.sqs.get_queue_attributes(QueueUrl=self.url, AttributeNames=list(names))[
-            "Attributes"
-        ]
-        return answer
+        answer = self.sqs.get_queue_attributes(QueueUrl=self.url, AttributeNames=list(names))
+        return dict(answer["Attributes"])
 
     def set_attributes(self, **attributes: str) -> None:
-        """Change attributes."""
         self.sqs.set_queue_attributes(QueueUrl=self.url, Attributes=attributes)
 
     def delete_queue(self) -> None:
-        """Delete the queue itself."""
         self.sqs.delete_queue(QueueUrl=self.url)
 
     def purge(self) -> None:
-        """Purge the queue."""
         self.sqs.purge_queue(QueueUrl=self.url)
 
     def drain(self, count: int) -> list[Message]:
@@ -206,33 +192,37 @@ class Topic:
 
     def publish(self, body: str, *, group: str | None = "g1", id: str | None = None, **more: Any) -> dict[str, Any]:
         """Publish a message; None leaves the parameter out."""
-        given = {"MessageGroupId": group, "MessageDeduplicationId": id}
-        parameters = {name: value for name, value in given.items() if value is not None}
-        answer: dict[str, Any] = self.sns.publish(TopicArn=self.arn, Message=body, **parameters, **more)
+        ids = _given({"MessageGroupId": group, "MessageDeduplicationId": id})
+        answer: dict[str, Any] = self.sns.publish(TopicArn=self.arn, Message=body, **ids, **more)
         return answer
 
     def publish_batch(self, *entries: dict[str, Any]) -> dict[str, Any]:
-        """Publish a batch; what an entry does not say is `Id` from 1, group `g1`, and the `Id` as deduplication id."""
+        """Publish a batch.
+
+        Args:
+            entries: without its own, an entry has the `Id` 1, 2 …, group `g1`, and the `Id` as deduplication id; None
+                leaves a parameter out.
+        """
         complete = [
             {"Id": str(index), "MessageGroupId": "g1", "MessageDeduplicationId": str(entry.get("Id", index)), **entry}
             for index, entry in enumerate(entries, 1)
         ]
-        answer: dict[str, Any] = self.sns.publish_batch(TopicArn=self.arn, PublishBatchRequestEntries=complete)
+        requested = [_given(entry) for entry in complete]
+        answer: dict[str, Any] = self.sns.publish_batch(TopicArn=self.arn, PublishBatchRequestEntries=requested)
         return answer
 
     def attributes(self) -> dict[str, str]:
-        """Return all attributes."""
         answer: dict[str, str] = self.sns.get_topic_attributes(TopicArn=self.arn)["Attributes"]
         return answer
 
-    def subscribe(self, queue: QueueUnderTest, *, raw: bool = True, **attributes: str) -> str:
-        """Subscribe a queue, allow the topic to send to it, and return the subscription's ARN.
+    def set_attribute(self, name: str, value: str) -> None:
+        self.sns.set_topic_attributes(TopicArn=self.arn, AttributeName=name, AttributeValue=value)
 
-        Args:
-            queue: any.
-            raw: without the envelope.
-            attributes: as for Subscribe.
-        """
+    def set_subscription(self, subscription: str, name: str, value: str) -> None:
+        self.sns.set_subscription_attributes(SubscriptionArn=subscription, AttributeName=name, AttributeValue=value)
+
+    def subscribe(self, queue: QueueUnderTest, *, raw: bool = True, **attributes: str) -> str:
+        """Subscribe a queue, `raw` without the envelope, and allow the topic to send to it; return the ARN."""
         self.allow(queue)
         delivery = {"RawMessageDelivery": "true"} if raw else {}
         answer: dict[str, str] = self.sns.subscribe(
@@ -249,8 +239,7 @@ class Topic:
             "Resource": queue.arn,
             "Condition": {"ArnEquals": {"aws:SourceArn": self.arn}},
         }
-        policy = json.dumps({"Version": "2012-10-17", "Statement": [statement]})
-        queue.set_attributes(Policy=policy)
+        queue.set_attributes(Policy=json.dumps({"Version": "2012-10-17", "Statement": [statement]}))
 
 
 class Resources:
@@ -269,16 +258,10 @@ class Resources:
         sns.meta.events.register("after-call.sns.Subscribe", self._note_subscription)
 
     def standard_queue(
-        self,
-        *,
-        hint: str = "q",
-        dead_letters: QueueUnderTest | None = None,
-        max_receive_count: int = 2,
-        **attributes: str,
+        self, *, hint: str = "q", dead_letters: QueueUnderTest | None = None, max_receive_count: int = 2
     ) -> QueueUnderTest:
         """Make a standard queue; arguments as for `fifo_queue`."""
-        redrive = self._redrive(dead_letters, max_receive_count)
-        return self._queue(self.name(hint), {**redrive, **attributes})
+        return self._queue(self.name(hint), self._redrive(dead_letters, max_receive_count))
 
     def name(self, hint: str) -> str:
         """Return a name no other test uses."""
@@ -303,6 +286,11 @@ class Resources:
         redrive = self._redrive(dead_letters, max_receive_count)
         return self._queue(f"{self.name(hint)}.fifo", {"FifoQueue": "true", **redrive, **attributes})
 
+    def queue_with_dlq(self, *, max_receive_count: int = 2) -> tuple[QueueUnderTest, QueueUnderTest]:
+        """Make a FIFO queue and its DLQ, and return both."""
+        dead_letters = self.fifo_queue(hint="dlq")
+        return self.fifo_queue(dead_letters=dead_letters, max_receive_count=max_receive_count), dead_letters
+
     @staticmethod
     def _redrive(dead_letters: QueueUnderTest | None, max_receive_count: int) -> Mapping[str, str]:
         if dead_letters is None:
@@ -311,17 +299,8 @@ class Resources:
         return {"RedrivePolicy": json.dumps(policy)}
 
     def create(self, name: str, *, tags: Mapping[str, str] | None = None, **attributes: str) -> str:
-        """Ask for a queue, which may be refused, and return its URL.
-
-        Args:
-            name: from `name`, or made of one.
-            tags: None leaves the parameter out; so does giving no attributes.
-            attributes: as for CreateQueue.
-        """
-        given = {"Attributes": attributes, "tags": tags}
-        answer = self._sqs.create_queue(
-            QueueName=name, **{parameter: value for parameter, value in given.items() if value}
-        )
+        """Ask for a queue, which may be refused, and return its URL; without attributes the parameter is left out."""
+        answer = self._sqs.create_queue(QueueName=name, **_given({"Attributes": attributes or None, "tags": tags}))
         url: str = answer.get("QueueUrl", "")
         if url:
             self._queues.append(lambda: self._delete(url))
@@ -344,16 +323,10 @@ class Resources:
         return topic
 
     def standard_topic(self) -> Topic:
-        """Make a standard topic."""
         return self.create_topic(self.name("t"))
 
     def create_topic(self, name: str, **attributes: str) -> Topic:
-        """Ask for a topic, which may be refused.
-
-        Args:
-            name: from `name`, or made of one.
-            attributes: as for CreateTopic.
-        """
+        """Ask for a topic, which may be refused."""
         arn = self._sns.create_topic(Name=name, Attributes=attributes).get("TopicArn", "")
         if arn:
             self._topics.append(lambda: self._delete_topic(arn, is_archived="ArchivePolicy" in attributes))

@@ -1,4 +1,4 @@
 """The library: declare a fan-out, run its messages, simulate, record and judge it.
 
-The modules here are what every part of it shares: clock, limits, errors, known deviations. They import nothing.
+The modules here are what every part of it shares: clock, limits, errors, configuration of AWS clients.
 """

@@ -23,7 +23,6 @@ class FieldError(ConfigError):
     """Raised when a field of a declared value cannot be right.
 
     Args:
-        message: one line.
         field: the field's name, by which the loader finds its line.
     """
 

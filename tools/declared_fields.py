@@ -80,6 +80,7 @@ _SOUND: dict[type, Mapping[str, object]] = {
 # The wrong values of each field; with what else it takes to be wrong.
 _REFUSED: dict[str, tuple[Mapping[str, object], ...]] = {
     "Environment.name": ({"name": "eu-dev"},),
+    "Environment.application": ({"application": "Shop"},),
     "Environment.consumers": ({"consumers": ()}, {"consumers": (Consumer(name="a-b"), Consumer(name="ab"))}),
     "Environment.account": ({"account": "1"},),
     "Environment.region": ({"region": "here"}, {"region": "cn-north-1"}),

@@ -12,11 +12,11 @@ from typing import Any
 
 
 class Decision(Enum):
-    """What a policy says: an explicit deny wins over an allow; UNSAID leaves it to the caller's own permissions."""
+    """What a policy says: an explicit deny wins over an allow; NOT_STATED leaves it to the caller's own permissions."""
 
     ALLOW = "allow"
     DENY = "deny"
-    NOT_STATED = "unsaid"
+    NOT_STATED = "not stated"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,4 +1,4 @@
-"""A deployed environment is, live, what its declaration says; and what goes wrong in it is heard.
+"""A deployed environment is what its declaration says, and an operator hears of a poison message.
 
 Expectations are written from the declaration, not from the stacks. LocalStack enforces no policy: policies are read and
 evaluated (`contract_tests/deployment/policies.py`).
@@ -14,7 +14,7 @@ import pytest
 
 from contract_tests.deployment.deployed import Deployment
 from contract_tests.deployment.policies import Decision, Request, decide
-from contract_tests.resources import NotArranged, QueueUnderTest, Resources, bodies
+from contract_tests.resources import NotArranged, QueueUnderTest, Resources, Topic, bodies
 from contract_tests.targets.binding import Target
 from sluice.clock import NotReached, eventually
 from sluice.declaration import Consumer, Encryption, Environment, Removal, naming
@@ -67,7 +67,6 @@ def _fifo(deployment: Deployment, name: str, *, retention_seconds: int) -> dict[
 
 @pytest.mark.promise("STK-01")
 def test_every_queue_is_live_as_declared(deployment: Deployment) -> None:
-    """STK-01: every attribute of every queue, DLQ and undelivered DLQ, compared whole."""
     environment = deployment.environment
     expected = {}
     for consumer in environment.consumers:
@@ -95,7 +94,6 @@ def test_every_queue_is_live_as_declared(deployment: Deployment) -> None:
 
 @pytest.mark.promise("STK-02")
 def test_the_topic_is_live_as_declared(deployment: Deployment) -> None:
-    """STK-02: FIFO, explicit deduplication ids, unique inside a group; archive and key only where declared."""
     environment = deployment.environment
     expected = {
         "TopicArn": deployment.topic_arn,
@@ -124,7 +122,6 @@ def test_the_topic_is_live_as_declared(deployment: Deployment) -> None:
 
 @pytest.mark.promise("STK-03")
 def test_every_queue_is_subscribed_as_declared_and_nothing_else_is(deployment: Deployment) -> None:
-    """STK-03: raw delivery, the declared filter, and a DLQ no other subscription has."""
     environment = deployment.environment
     expected = {}
     for consumer in environment.consumers:
@@ -180,7 +177,6 @@ _NOBODY = _LET_IN | {"on our behalf": Decision.NOT_STATED}
 
 @pytest.mark.promise("STK-04")
 def test_policies_let_in_the_topic_and_alarms_and_nobody_else(deployment: Deployment) -> None:
-    """STK-04: SNS for the topic into queues and undelivered DLQs, CloudWatch into the operator topic; always by TLS."""
     environment = deployment.environment
     expected, seen = {}, {}
     for consumer in environment.consumers:
@@ -210,70 +206,53 @@ def test_policies_let_in_the_topic_and_alarms_and_nobody_else(deployment: Deploy
     assert seen == expected
 
 
-def _topic_alarms(deployment: Deployment) -> dict[str, Any]:
-    name = naming.topic_name(deployment.environment)
-    return {
-        naming.alarm_name(deployment.environment, "topic", condition): {
-            "MetricName": metric_name,
-            "Namespace": "AWS/SNS",
-            "Statistic": "Sum",
-            "Dimensions": [{"Name": "TopicName", "Value": name}],
-            "Period": 60,
-            "DatapointsToAlarm": 1,
-            "EvaluationPeriods": 1,
-            "ComparisonOperator": "GreaterThanOrEqualToThreshold",
-            "Threshold": 1.0,
-            "TreatMissingData": "notBreaching",
-        }
-        for condition, metric_name in (
-            ("failed", "NumberOfNotificationsFailed"),
-            ("lost", "NumberOfNotificationsFailedToRedriveToDlq"),
-        )
-    }
-
-
-def _relay_alarms(environment: Environment) -> dict[str, Any]:
-    of_outbox = {
-        "Namespace": "Sluice",
-        "Statistic": "Maximum",
-        "Dimensions": [{"Name": "Topic", "Value": naming.topic_name(environment)}],
-        "Period": 60,
-    }
-    return {
-        naming.alarm_name(environment, "relay", "lagging"): {
-            **of_outbox,
-            "MetricName": "OutboxLag",
-            "DatapointsToAlarm": 3,
-            "EvaluationPeriods": 5,
-            "ComparisonOperator": "GreaterThanThreshold",
-            "Threshold": float(environment.outbox_lag_seconds),
-            "TreatMissingData": "breaching",
-        },
-        naming.alarm_name(environment, "relay", "quarantined"): {
-            **of_outbox,
-            "MetricName": "OutboxQuarantined",
-            "DatapointsToAlarm": 1,
-            "EvaluationPeriods": 1,
-            "ComparisonOperator": "GreaterThanOrEqualToThreshold",
-            "Threshold": 1.0,
-            "TreatMissingData": "notBreaching",
-        },
-    }
-
-
-def _queue_alarm(name: str, metric_name: str, threshold: float, **more: Any) -> dict[str, Any]:
+def _alarm(
+    metric_name: str, namespace: str, dimension: tuple[str, str], threshold: float, **more: Any
+) -> dict[str, Any]:
+    """Return an alarm of one metric that rings at the first minute at or above the threshold; `more` replaces parts."""
+    name, value = dimension
     return {
         "MetricName": metric_name,
-        "Namespace": "AWS/SQS",
+        "Namespace": namespace,
         "Statistic": "Maximum",
-        "Dimensions": [{"Name": "QueueName", "Value": name}],
+        "Dimensions": [{"Name": name, "Value": value}],
         "Period": 60,
         "DatapointsToAlarm": 1,
         "EvaluationPeriods": 1,
         "ComparisonOperator": "GreaterThanOrEqualToThreshold",
         "Threshold": float(threshold),
-        "TreatMissingData": "ignore",
+        "TreatMissingData": "notBreaching",
     } | more
+
+
+def _topic_alarms(environment: Environment) -> dict[str, Any]:
+    topic = ("TopicName", naming.topic_name(environment))
+    failed, lost = "NumberOfNotificationsFailed", "NumberOfNotificationsFailedToRedriveToDlq"
+    return {
+        naming.alarm_name(environment, "topic", "failed"): _alarm(failed, "AWS/SNS", topic, 1, Statistic="Sum"),
+        naming.alarm_name(environment, "topic", "lost"): _alarm(lost, "AWS/SNS", topic, 1, Statistic="Sum"),
+    }
+
+
+def _relay_alarms(environment: Environment) -> dict[str, Any]:
+    topic = ("Topic", naming.topic_name(environment))
+    return {
+        naming.alarm_name(environment, "relay", "lagging"): _alarm(
+            "OutboxLag",
+            "Sluice",
+            topic,
+            environment.outbox_lag_seconds,
+            DatapointsToAlarm=3,
+            EvaluationPeriods=5,
+            ComparisonOperator="GreaterThanThreshold",
+            TreatMissingData="breaching",
+        ),
+        naming.alarm_name(environment, "relay", "quarantined"): _alarm("OutboxQuarantined", "Sluice", topic, 1),
+    }
+
+
+def _queue_alarm(name: str, metric_name: str, threshold: float, **more: Any) -> dict[str, Any]:
+    return _alarm(metric_name, "AWS/SQS", ("QueueName", name), threshold, TreatMissingData="ignore", **more)
 
 
 def _math_alarm(expression: str, minutes: int, of_minutes: int) -> dict[str, Any]:
@@ -311,14 +290,13 @@ def _consumer_alarms(deployment: Deployment, consumer: Consumer) -> dict[str, An
 
 @pytest.mark.promise("STK-05")
 def test_every_alarm_is_live_as_declared(deployment: Deployment) -> None:
-    """STK-05: metric, threshold, periods and missing data compared whole; each tells the operator topic, both ways."""
-    expected = _topic_alarms(deployment)
+    expected = _topic_alarms(deployment.environment)
     if deployment.environment.relay:
         expected |= _relay_alarms(deployment.environment)
     for consumer in deployment.environment.consumers:
         expected |= _consumer_alarms(deployment, consumer)
-    described = {"ActionsEnabled": True, "AlarmActions": [deployment.operator_topic_arn]}
-    described["OKActions"] = [deployment.operator_topic_arn]
+    operators = [deployment.operator_topic_arn]
+    described = {"ActionsEnabled": True, "AlarmActions": operators, "OKActions": operators}
 
     # What wakes a service is no word to operators; the unit tests hold it.
     alarms = {name: _flat(alarm) for name, alarm in deployment.alarms().items() if not name.endswith("-asleep")}
@@ -348,22 +326,14 @@ def operator_inbox(deployment: Deployment, resources: Resources, target: Target)
             honest.unsubscribe(SubscriptionArn=subscription["SubscriptionArn"])
 
 
-def _listen(deployment: Deployment, ear: QueueUnderTest) -> None:
+def _listen(deployment: Deployment, queue: QueueUnderTest) -> None:
     """Subscribe a queue to the operator topic, and wait until it hears what is said there."""
-    statement = {
-        "Effect": "Allow",
-        "Principal": {"Service": "sns.amazonaws.com"},
-        "Action": "sqs:SendMessage",
-        "Resource": ear.arn,
-        "Condition": {"ArnEquals": {"aws:SourceArn": deployment.operator_topic_arn}},
-    }
-    policy = json.dumps({"Version": "2012-10-17", "Statement": [statement]})
-    ear.sqs.set_queue_attributes(QueueUrl=ear.url, Attributes={"Policy": policy})
-    deployment.sns.subscribe(TopicArn=deployment.operator_topic_arn, Protocol="sqs", Endpoint=ear.arn)
-    deployment.sns.publish(TopicArn=deployment.operator_topic_arn, Message="can you hear me?")
-    heard = ear.await_message()
+    topic = Topic(deployment.sns, deployment.operator_topic_arn)
+    topic.subscribe(queue, raw=False)
+    topic.publish("can you hear me?", group=None)
+    heard = queue.await_message()
     assert json.loads(heard["Body"])["Message"] == "can you hear me?"
-    ear.delete(heard)
+    queue.delete(heard)
 
 
 @pytest.fixture
@@ -414,7 +384,6 @@ def _await_quiet(deployment: Deployment, alarm: str) -> None:
 def test_a_poison_message_is_dead_lettered_and_an_operator_hears_of_it(
     deployment: Deployment, operator_inbox: QueueUnderTest, poison: str
 ) -> None:
-    """STK-06: after max_attempts receives it is in the DLQ, the alarm rings, and the operator topic says which."""
     environment = deployment.environment
     consumer = environment.consumers[0]
     queue = deployment.queue(naming.queue_name(environment, consumer))
@@ -438,9 +407,9 @@ def test_a_poison_message_is_dead_lettered_and_an_operator_hears_of_it(
     assert heard == ["ALARM"]
 
 
-def _notices(ear: QueueUnderTest) -> list[dict[str, Any]]:
+def _notices(queue: QueueUnderTest) -> list[dict[str, Any]]:
     """Return what has been said on the operator topic since, and forget it."""
-    messages = ear.receive(most=10, wait=1)
+    messages = queue.receive(most=10, wait=1)
     for message in messages:
-        ear.delete(message)
+        queue.delete(message)
     return [json.loads(json.loads(message["Body"])["Message"]) for message in messages]

@@ -1,12 +1,11 @@
 """What holds of messages that were received too often, and of the way back."""
 
 from contract_tests.promises.promise import (
-    API,
-    GUIDE,
-    Evidence,
-    Grade,
+    SQS_GUIDE,
     Promise,
-    documented,
+    api,
+    area,
+    guide,
     old,
     peer,
     recorded,
@@ -14,132 +13,109 @@ from contract_tests.promises.promise import (
     unverified,
 )
 
-_DLQ = "Dead-letter queue"
-_POLICY = "Redrive policy"
-_MOVE = "Move task"
-
-_DLQ_PAGE = GUIDE + "sqs-dead-letter-queues.html"
-_REDRIVE_PAGE = GUIDE + "sqs-configure-dead-letter-queue-redrive.html"
-_START_PAGE = API + "API_StartMessageMoveTask.html"
+_DLQ_PAGE = SQS_GUIDE + "sqs-dead-letter-queues.html"
+_REDRIVE_PAGE = SQS_GUIDE + "sqs-configure-dead-letter-queue-redrive.html"
 _MOVES = "sqs/test_sqs_move_task.py::"
 _LOCAL_AWS_SQS = "Inqnuam/local-aws-sqs test"
 
-PROMISES: tuple[Promise, ...] = (
+_DEAD_LETTER_QUEUE = area(
+    "Dead-letter queue",
     Promise(
         "DLQ-01",
-        _DLQ,
         "After maxReceiveCount receives a message goes to the DLQ, with its message id and its group, and its group"
         " moves on.",
         (
-            recorded("sqs/test_sqs.py::test_dead_letter_queue_with_fifo_and_content_based_deduplication", "2024-05-21"),
-            documented(GUIDE + "sqs-dead-letter-queues.html"),
+            recorded("test_dead_letter_queue_with_fifo_and_content_based_deduplication", "2024-05-21"),
+            guide("sqs-dead-letter-queues"),
         ),
         ("change-message-ids", "withhold-dead-letters", "ignore-redrive-policy"),
     ),
     Promise(
         "DLQ-04",
-        _DLQ,
         "In a FIFO DLQ the deduplication id is the original message id.",
-        (documented(GUIDE + "sqs-configure-dead-letter-queue-redrive.html"),),
+        (guide("sqs-configure-dead-letter-queue-redrive"),),
         ("change-message-ids",),
     ),
     Promise(
         "DLQ-05",
-        _DLQ,
-        "Two queues that share a FIFO DLQ both keep their message there, also when the two had one deduplication id.",
-        (documented(_REDRIVE_PAGE),),
+        "Two queues that share a FIFO DLQ both keep their message there, even if the two messages had one"
+        " deduplication id.",
+        (guide("sqs-configure-dead-letter-queue-redrive"),),
         ("withhold-dead-letters",),
     ),
     Promise(
         "DLQ-06",
-        _DLQ,
-        "Messages keep their group in a FIFO DLQ, and come out of it in the order they were set aside.",
-        (documented(_DLQ_PAGE), documented(GUIDE + "FIFO-queues-message-order.html")),
+        "Messages keep their group in a FIFO DLQ, and come out of it in the order they were moved there.",
+        (guide("sqs-dead-letter-queues"), guide("FIFO-queues-message-order")),
         ("reverse-batch", "regroup-messages"),
     ),
     Promise(
         "DLQ-07",
-        _DLQ,
-        "A dead letter keeps its message attributes and its trace header, goes on counting its receives, and names the"
-        " queue it came from.",
-        (recorded("sqs/test_sqs.py::test_dead_letter_queue_message_attributes", "2024-04-30"),),
+        "A dead letter keeps its message attributes and its trace header, goes on counting its receives, and names"
+        " the queue it came from.",
+        (recorded("test_dead_letter_queue_message_attributes", "2024-04-30"),),
         ("drop-message-attributes", "freeze-receive-count", "disguise-source"),
     ),
     Promise(
         "DLQ-08",
-        _DLQ,
-        "The SentTimestamp of a message in a FIFO DLQ is when it was set aside, not when it was first sent.",
-        (documented(GUIDE + "setting-up-dead-letter-queue-retention.html"), documented(_DLQ_PAGE)),
+        "The SentTimestamp of a message in a FIFO DLQ is the time it was moved there, not the time it was first sent.",
+        (guide("setting-up-dead-letter-queue-retention"), guide("sqs-dead-letter-queues")),
         ("freeze-sent-at",),
     ),
     Promise(
         "DLQ-20",
-        _DLQ,
-        "A DLQ may have a DLQ of its own, to which messages travel on that fail there too.",
+        "A DLQ can have a DLQ of its own, which gets the messages that fail in the first DLQ too.",
         (unverified("LocalStack tests/aws/services/sqs/test_sqs.py::test_dead_letter_queue_chain (skipped)"),),
         ("end-chains",),
     ),
     Promise(
         "DLQ-21",
-        _DLQ,
-        "Every receive counts towards maxReceiveCount, also one that only looks and puts the message back.",
-        (documented(_DLQ_PAGE), documented(API + "API_ReceiveMessage.html")),
+        "Every receive counts towards maxReceiveCount, even if the consumer releases the message unhandled.",
+        (guide("sqs-dead-letter-queues"), api("ReceiveMessage")),
         ("ignore-redrive-policy",),
     ),
     Promise(
         "DLQ-23",
-        _DLQ,
-        "A lowered maxReceiveCount holds for messages already in the queue, at their next receive.",
+        "A lowered maxReceiveCount applies to messages already in the queue, at their next receive.",
         (unverified(_DLQ_PAGE),),
         ("ignore-redrive-policy",),
     ),
     Promise(
         "SLU-04",
-        _DLQ,
-        "Of 20 messages worked off by 3 consumers, the 15th fails twice and everything behind it waits.",
-        (
-            old("sqs/test_sqs.py::test_fifo_message_group_visibility"),
-            documented(GUIDE + "FIFO-queues-understanding-logic.html"),
-        ),
+        "If the 15th of 20 messages of a group fails twice, 3 consumers handle no later message before it succeeds.",
+        (old("test_fifo_message_group_visibility"), guide("FIFO-queues-understanding-logic")),
         ("swap-bodies", "drop-messages"),
     ),
+)
+
+_REDRIVE_POLICY = area(
+    "Redrive policy",
     Promise(
         "DLQ-09",
-        _POLICY,
         "The DLQ of a FIFO queue must be a FIFO queue.",
-        (
-            reported("https://github.com/awslabs/aws-solutions-constructs/issues/342", "2026-11-20"),
-            documented(API + "API_CreateQueue.html"),
-        ),
+        (reported("https://github.com/awslabs/aws-solutions-constructs/issues/342", "2026-11-20"), api("CreateQueue")),
         ("hide-errors",),
     ),
     Promise(
         "DLQ-10",
-        _POLICY,
         "A redrive policy that names a queue which does not exist is refused.",
-        (
-            reported("https://github.com/serverless/serverless/issues/5215", "2026-11-20"),
-            documented(API + "API_CreateQueue.html"),
-        ),
+        (reported("https://github.com/serverless/serverless/issues/5215", "2026-11-20"), api("CreateQueue")),
         ("hide-errors",),
     ),
     Promise(
         "DLQ-11",
-        _POLICY,
         "A redrive policy without target, without maxReceiveCount or with one that is not a number is refused.",
-        (old("sqs/test_sqs.py::test_redrive_policy_attribute_validity"),),
+        (old("test_redrive_policy_attribute_validity"),),
         ("hide-errors",),
     ),
     Promise(
         "DLQ-12",
-        _POLICY,
         "maxReceiveCount is 1 to 1000; anything else is refused.",
-        (documented(API + "API_CreateQueue.html"), unverified(_LOCAL_AWS_SQS)),
+        (api("CreateQueue"), unverified(_LOCAL_AWS_SQS)),
         ("hide-errors",),
     ),
     Promise(
         "DLQ-13",
-        _POLICY,
         "maxReceiveCount may be given as a string; it is reported as a number.",
         (
             recorded(
@@ -150,238 +126,194 @@ PROMISES: tuple[Promise, ...] = (
     ),
     Promise(
         "DLQ-14",
-        _POLICY,
-        "A deadLetterTargetArn that is not an ARN is refused, before any queue is looked for.",
-        (old("sqs/test_sqs.py::test_invalid_dead_letter_arn_rejected_before_lookup"), unverified(_LOCAL_AWS_SQS)),
+        "A deadLetterTargetArn that is not an ARN is refused as such, and not as a queue that does not exist.",
+        (old("test_invalid_dead_letter_arn_rejected_before_lookup"), unverified(_LOCAL_AWS_SQS)),
         ("hide-errors",),
     ),
     Promise(
         "DLQ-15",
-        _POLICY,
         "A redrive policy that is not a JSON object, or has another key, is refused.",
         (unverified(_LOCAL_AWS_SQS),),
         ("hide-errors",),
     ),
     Promise(
         "DLQ-17",
-        _POLICY,
         "A queue and its DLQ must be in one Region.",
-        (documented(API + "API_CreateQueue.html"), documented(_DLQ_PAGE)),
+        (api("CreateQueue"), guide("sqs-dead-letter-queues")),
         ("hide-errors",),
     ),
     Promise(
         "DLQ-18",
-        _POLICY,
         "A DLQ's RedriveAllowPolicy decides which queues may name it: all, none, or those it lists, ten at most.",
-        (documented(API + "API_SetQueueAttributes.html"), documented(_DLQ_PAGE)),
+        (api("SetQueueAttributes"), guide("sqs-dead-letter-queues")),
         ("hide-errors",),
     ),
     Promise(
         "DLQ-19",
-        _POLICY,
         "ListDeadLetterSourceQueues lists every queue that names the DLQ, and returns an empty list when none does.",
-        (
-            old("sqs/test_sqs.py::test_dead_letter_queue_list_sources"),
-            documented(API + "API_ListDeadLetterSourceQueues.html"),
-        ),
+        (old("test_dead_letter_queue_list_sources"), api("ListDeadLetterSourceQueues")),
         ("hide-source-queue",),
     ),
+)
+
+_MOVE_TASK = area(
+    "Move task",
     Promise(
         "MOV-20",
-        _MOVE,
         "A move task takes the messages of a FIFO DLQ to another FIFO queue, in order.",
-        (documented(_REDRIVE_PAGE),),
+        (guide("sqs-configure-dead-letter-queue-redrive"),),
         ("ignore-move-task", "redirect-move-tasks", "reverse-batch"),
     ),
     Promise(
         "MOV-17",
-        _MOVE,
-        "A move task takes a message from the FIFO DLQ back to its source, also inside the deduplication window.",
-        (Evidence(Grade.OPEN, _REDRIVE_PAGE, "2026-11-20"),),
+        "A move task takes a message from the FIFO DLQ back to its source, even inside the deduplication window.",
+        (unverified(_REDRIVE_PAGE),),
         ("ignore-move-task",),
     ),
     Promise(
         "MOV-18",
-        _MOVE,
         "A moved message is a new message: it has another message id and a later enqueue time.",
-        (documented(_REDRIVE_PAGE), documented(_START_PAGE)),
+        (guide("sqs-configure-dead-letter-queue-redrive"), api("StartMessageMoveTask")),
         ("freeze-sent-at",),
     ),
     Promise(
         "MOV-31",
-        _MOVE,
         "A move task without destination takes messages back to the queue they came from.",
         (recorded(_MOVES + "test_move_task_workflow_with_default_destination", "2024-03-07"),),
         ("ignore-move-task", "miscount-moves"),
     ),
     Promise(
         "MOV-32",
-        _MOVE,
-        "A move task without destination takes each message back to its own source, when several share the DLQ.",
+        "If several queues share a DLQ, a move task without destination takes each message back to its own source.",
         (recorded(_MOVES + "test_move_task_workflow_with_multiple_sources_as_default_destination", "2024-03-07"),),
         ("ignore-move-task", "miscount-moves"),
     ),
     Promise(
         "MOV-07",
-        _MOVE,
-        "A completed move task is listed with its queues, when it was started, and how many messages of how many it"
-        " moved; without a handle.",
+        "A completed move task is listed with its queues, its start time and the number of messages it moved, and"
+        " without a handle.",
         (recorded(_MOVES + "test_basic_move_task_workflow", "2024-04-30"),),
         ("miscount-moves", "redirect-move-tasks"),
     ),
     Promise(
         "MOV-27",
-        _MOVE,
         "A move task of an empty DLQ completes with nothing moved.",
         (peer("StartMessageMoveTaskAsync_EmptyDLQ_NoMessagesMoved"),),
         ("miscount-moves",),
     ),
     Promise(
         "MOV-06",
-        _MOVE,
         "A task handle is base64 of a JSON object with the task id and the ARN of the source.",
         (recorded(_MOVES + "test_cancel_with_invalid_task_id_in_task_handle", "2024-04-30"),),
         ("scramble-task-handles",),
     ),
     Promise(
         "MOV-09",
-        _MOVE,
         "A move task keeps to the rate it was given.",
         (recorded(_MOVES + "test_move_task_with_throughput_limit", "2024-04-30"),),
         ("hurry-move-tasks",),
     ),
     Promise(
         "MOV-10",
-        _MOVE,
         "A DLQ has one move task at a time.",
         (recorded(_MOVES + "test_start_multiple_move_tasks", "2024-04-30"),),
         ("hide-errors", "blur-errors", "hurry-move-tasks"),
     ),
     Promise(
         "MOV-11",
-        _MOVE,
-        "A running move task is listed with its handle and its rate; cancelled, it ends as CANCELLED before all is"
-        " moved.",
+        "A running move task is listed with its handle and its rate; after a cancel it ends as CANCELLED before it"
+        " has moved everything.",
         (recorded(_MOVES + "test_move_task_cancel", "2024-04-30"),),
         ("ignore-cancel", "report-moves-done", "hurry-move-tasks"),
     ),
     Promise(
         "MOV-12",
-        _MOVE,
         "A move task whose destination is deleted ends as FAILED, with AWS's error code as the reason.",
         (recorded(_MOVES + "test_move_task_delete_destination_queue_while_running", "2024-04-30"),),
         ("report-moves-done",),
     ),
     Promise(
         "MOV-21",
-        _MOVE,
-        "A move task without destination fails at a message that was sent to the DLQ itself.",
+        "A move task without destination fails at a message that was sent directly to the DLQ.",
         (unverified(_LOCAL_AWS_SQS),),
         ("report-moves-done",),
     ),
     Promise(
         "MOV-34",
-        _MOVE,
-        "A move task with a destination takes along messages that were sent to the DLQ itself.",
-        (documented(_REDRIVE_PAGE),),
+        "A move task with a destination also moves messages that were sent directly to the DLQ.",
+        (guide("sqs-configure-dead-letter-queue-redrive"),),
         ("ignore-move-task",),
     ),
     Promise(
         "MOV-26",
-        _MOVE,
         "A move task does not take messages of the DLQ that are in flight.",
         (unverified(_REDRIVE_PAGE),),
         ("ignore-move-task",),
     ),
     Promise(
         "MOV-33",
-        _MOVE,
-        "Move tasks are listed newest first, one unless more are asked for.",
-        (documented(API + "API_ListMessageMoveTasks.html"),),
+        "ListMessageMoveTasks returns the newest task, or with MaxResults several tasks, the newest first.",
+        (api("ListMessageMoveTasks"),),
         ("reverse-move-tasks",),
     ),
     Promise(
         "MOV-01",
-        _MOVE,
         "A move task from a queue that is nobody's DLQ is refused.",
         (recorded(_MOVES + "test_source_needs_redrive_policy", "2024-04-30"),),
         ("hide-errors", "blur-errors"),
     ),
     Promise(
         "MOV-25",
-        _MOVE,
         "A move task from the DLQ of a subscription is refused.",
-        (documented(_START_PAGE),),
+        (api("StartMessageMoveTask"),),
         ("hide-errors", "blur-errors"),
     ),
     Promise(
         "MOV-02",
-        _MOVE,
         "A move task to a queue that does not exist is refused.",
         (recorded(_MOVES + "test_destination_needs_to_exist", "2024-04-30"),),
         ("hide-errors", "blur-errors"),
     ),
     Promise(
         "MOV-16",
-        _MOVE,
         "A move task from a FIFO DLQ to a standard queue is refused.",
-        (documented(_REDRIVE_PAGE), unverified(_LOCAL_AWS_SQS)),
+        (guide("sqs-configure-dead-letter-queue-redrive"), unverified(_LOCAL_AWS_SQS)),
         ("hide-errors",),
     ),
+    Promise("MOV-22", "A move task from a DLQ to itself is refused.", (unverified(_LOCAL_AWS_SQS),), ("hide-errors",)),
     Promise(
-        "MOV-22",
-        _MOVE,
-        "A move task from a DLQ to itself is refused.",
-        (unverified(_LOCAL_AWS_SQS),),
-        ("hide-errors",),
-    ),
-    Promise(
-        "MOV-23",
-        _MOVE,
-        "A move task whose source is not an ARN is refused.",
-        (unverified(_LOCAL_AWS_SQS),),
-        ("hide-errors",),
+        "MOV-23", "A move task whose source is not an ARN is refused.", (unverified(_LOCAL_AWS_SQS),), ("hide-errors",)
     ),
     Promise(
         "MOV-14",
-        _MOVE,
         "The rate of a move task is 1 to 500 messages a second.",
-        (documented(_START_PAGE), unverified(_LOCAL_AWS_SQS)),
+        (api("StartMessageMoveTask"), unverified(_LOCAL_AWS_SQS)),
         ("hide-errors",),
     ),
     Promise(
-        "MOV-15",
-        _MOVE,
-        "A listing of more than ten move tasks is refused.",
-        (documented(API + "API_ListMessageMoveTasks.html"),),
-        ("hide-errors",),
+        "MOV-15", "A listing of more than ten move tasks is refused.", (api("ListMessageMoveTasks"),), ("hide-errors",)
     ),
     Promise(
-        "MOV-13",
-        _MOVE,
-        "A move task that has ended cannot be cancelled.",
-        (documented(API + "API_CancelMessageMoveTask.html"),),
-        ("hide-errors",),
+        "MOV-13", "A move task that has ended cannot be cancelled.", (api("CancelMessageMoveTask"),), ("hide-errors",)
     ),
     Promise(
         "MOV-04",
-        _MOVE,
         "Cancelling with a handle that names an unknown source is refused.",
         (recorded(_MOVES + "test_cancel_with_invalid_source_arn_in_task_handle", "2024-04-30"),),
         ("hide-errors", "blur-errors"),
     ),
     Promise(
         "MOV-30",
-        _MOVE,
         "Cancelling with a handle that names an unknown task is refused.",
         (recorded(_MOVES + "test_cancel_with_invalid_task_id_in_task_handle", "2024-01-05"),),
         ("hide-errors", "blur-errors"),
     ),
     Promise(
         "MOV-29",
-        _MOVE,
-        "Cancelling with what is not a handle is refused.",
+        "Cancelling with a text that is not a task handle is refused.",
         (recorded(_MOVES + "test_cancel_with_invalid_task_handle", "2024-01-05"),),
         ("hide-errors", "blur-errors"),
     ),
 )
+
+PROMISES = _DEAD_LETTER_QUEUE + _REDRIVE_POLICY + _MOVE_TASK

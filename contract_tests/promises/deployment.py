@@ -1,60 +1,55 @@
 """What holds of a deployed environment."""
 
-from contract_tests.promises.promise import API, GUIDE, SNS_GUIDE, Promise, Promiser, documented
+from contract_tests.promises.promise import Promise, Promiser, api, area, documented, guide, sns_api, sns_guide
 
-_DEPLOYMENT = "Deployment"
-
-PROMISES: tuple[Promise, ...] = (
+_DEPLOYMENT = area(
+    "Deployment",
     Promise(
         "STK-01",
-        _DEPLOYMENT,
         "Every queue, DLQ and undelivered DLQ is live with exactly the attributes the declaration gives it.",
-        (documented(API + "API_SetQueueAttributes.html"),),
+        (api("SetQueueAttributes"),),
         ("lose-redrive-policy", "lose-encryption", "shorten-retention"),
-        Promiser.STACK,
+        promiser=Promiser.STACK,
     ),
     Promise(
         "STK-02",
-        _DEPLOYMENT,
         "The topic is live as declared: FIFO, deduplicating inside a group, with the declared archive and key.",
-        (documented("https://docs.aws.amazon.com/sns/latest/api/API_SetTopicAttributes.html"),),
+        (sns_api("SetTopicAttributes"),),
         ("widen-topic-scope",),
-        Promiser.STACK,
+        promiser=Promiser.STACK,
     ),
     Promise(
         "STK-03",
-        _DEPLOYMENT,
-        "Each consumer's queue and nothing else is subscribed, raw, with its filter and a DLQ of its own for what SNS"
-        " cannot deliver.",
-        (documented(SNS_GUIDE + "sns-dead-letter-queues.html"),),
+        "The subscriptions of the topic are exactly the consumers' queues, each with raw delivery, its filter and a"
+        " DLQ of its own.",
+        (sns_guide("sns-dead-letter-queues"),),
         ("hide-subscription", "share-undelivered-queue"),
-        Promiser.STACK,
+        promiser=Promiser.STACK,
     ),
     Promise(
         "STK-04",
-        _DEPLOYMENT,
-        "The policies of queues and topics let in the topic for its queues and alarms for the operator topic, nobody"
-        " from elsewhere, and nothing without TLS.",
+        "Policies allow only the topic to send to its queues and only alarms to publish to the operator topic, and"
+        " deny requests without TLS.",
         (documented("https://docs.aws.amazon.com/IAM/latest/UserGuide/reference_policies_evaluation-logic.html"),),
         ("allow-plain-http", "allow-foreign-sources"),
-        Promiser.STACK,
+        promiser=Promiser.STACK,
     ),
     Promise(
         "STK-05",
-        _DEPLOYMENT,
-        "Every alarm is live with the declared threshold, period and missing-data policy, and tells the operator"
+        "Every alarm is live with the declared threshold, period and missing-data policy, and notifies the operator"
         " topic.",
         (documented("https://docs.aws.amazon.com/AmazonCloudWatch/latest/APIReference/API_PutMetricAlarm.html"),),
         ("mute-alarms", "raise-thresholds"),
-        Promiser.STACK,
+        promiser=Promiser.STACK,
     ),
     Promise(
         "STK-06",
-        _DEPLOYMENT,
-        "A poison message in a consumer's queue ends in its DLQ, rings the alarm, and whoever subscribed to the"
-        " operator topic hears of it.",
-        (documented(GUIDE + "sqs-dead-letter-queues.html"),),
+        "A poison message goes to its consumer's DLQ, the alarm rings, and the subscribers of the operator topic are"
+        " notified.",
+        (guide("sqs-dead-letter-queues"),),
         ("withhold-dead-letters", "ignore-subscribe"),
-        Promiser.STACK,
+        promiser=Promiser.STACK,
     ),
 )
+
+PROMISES = _DEPLOYMENT

@@ -1,109 +1,87 @@
 """What holds between a topic and its queues."""
 
-from contract_tests.promises.promise import SNS_GUIDE, Promise, documented, old, recorded, unverified
+from contract_tests.promises.promise import SNS_GUIDE, Promise, area, old, recorded, sns_api, sns_guide, unverified
 
-_FANOUT = "Fan-out"
 _TESTS = "sns/test_sns.py::"
 
-PROMISES: tuple[Promise, ...] = (
+_FAN_OUT = area(
+    "Fan-out",
     Promise(
         "SLU-05",
-        _FANOUT,
         "A message published to the topic arrives in every subscribed queue, once.",
-        (
-            recorded("sns/test_sns.py::test_message_to_fifo_sqs", "2025-08-18"),
-            documented(SNS_GUIDE + "sns-fifo-topics.html"),
-        ),
+        (recorded("sns/test_sns.py::test_message_to_fifo_sqs", "2025-08-18"), sns_guide("sns-fifo-topics")),
         ("drop-messages", "deliver-twice", "lose-second-subscription"),
     ),
     Promise(
         "SNS-24",
-        _FANOUT,
         "Every subscribed queue delivers the messages of a group in the order they were published.",
         (recorded("sns/test_sns.py::test_message_to_fifo_sqs_ordering", "2025-02-19"),),
         ("swap-bodies",),
     ),
     Promise(
         "SNS-14",
-        _FANOUT,
         "With raw delivery the body in the queue is the published one, and message attributes come along.",
         (recorded("sns/test_sns.py::test_publish_fifo_messages_to_dlq", "2023-08-24"),),
         ("corrupt-bodies", "wrap-raw-deliveries", "drop-message-attributes"),
     ),
     Promise(
         "SLU-06",
-        _FANOUT,
         "A message published twice with one deduplication id inside the window arrives in every queue once.",
         (recorded("sns/test_sns.py::test_publish_batch_messages_from_fifo_topic_to_fifo_queue", "2025-12-17"),),
         ("forget-deduplication",),
     ),
     Promise(
         "SNS-18",
-        _FANOUT,
         "A repeated publish returns the message id and sequence number of the first.",
         (recorded("sns/test_sns.py::test_publish_batch_messages_from_fifo_topic_to_fifo_queue", "2025-12-17"),),
         ("forget-deduplication",),
     ),
     Promise(
         "SNS-16",
-        _FANOUT,
         "Content-based deduplication on the topic is enough: the queue needs none, and the same body arrives once.",
         (recorded("sns/test_sns.py::test_publish_to_fifo_topic_to_sqs_queue_no_content_dedup", "2023-08-24"),),
         ("forget-deduplication",),
     ),
     Promise(
         "SNS-19",
-        _FANOUT,
         "A topic without FifoThroughputScope deduplicates across groups: one id in two groups is delivered once.",
         (recorded("sns/test_sns.py::test_publish_to_fifo_topic_deduplication_on_topic_level", "2023-12-07"),),
         ("forget-deduplication",),
     ),
     Promise(
         "SNS-39",
-        _FANOUT,
         "A topic with FifoThroughputScope MessageGroup deduplicates inside a group: one id in two groups is delivered"
         " twice.",
-        (documented("https://docs.aws.amazon.com/sns/latest/api/API_SetTopicAttributes.html"),),
+        (sns_api("SetTopicAttributes"),),
         ("swallow-repeats",),
     ),
     Promise(
         "SNS-12",
-        _FANOUT,
         "A publish returns a message id and a sequence number, which rises inside a group and is not the queue's.",
         (recorded(_TESTS + "test_message_to_fifo_sqs", "2025-08-18"),),
-        (
-            "freeze-sequence-numbers",
-            "reuse-publish-ids",
-        ),
+        ("freeze-sequence-numbers", "reuse-publish-ids"),
     ),
     Promise(
         "SNS-17",
-        _FANOUT,
         "Every copy in a queue has a message id of its own.",
         (recorded(_TESTS + "test_message_to_fifo_sqs", "2025-08-18"),),
         ("reuse-publish-ids",),
     ),
     Promise(
         "SNS-45",
-        _FANOUT,
         "Without raw delivery the body is an envelope with the publish's message id and sequence number, and no"
         " signature.",
         (recorded(_TESTS + "test_message_to_fifo_sqs", "2025-08-18"),),
-        (
-            "freeze-sequence-numbers",
-            "unwrap-deliveries",
-        ),
+        ("freeze-sequence-numbers", "unwrap-deliveries"),
     ),
     Promise(
         "SNS-66",
-        _FANOUT,
         "In an envelope, message attributes are inside, each as type and value.",
         (recorded(_TESTS + "test_publish_sqs_from_sns", "2023-08-24"),),
         ("unwrap-deliveries",),
     ),
     Promise(
         "SNS-67",
-        _FANOUT,
         "A copy carries the group of the publish and its deduplication id: the one given, or the SHA-256 of the"
         " message.",
         (recorded(_TESTS + "test_message_to_fifo_sqs", "2025-08-18"),),
@@ -111,57 +89,46 @@ PROMISES: tuple[Promise, ...] = (
     ),
     Promise(
         "SNS-20",
-        _FANOUT,
-        "A standard queue, which deduplicates nothing, gets a message published twice only once.",
+        "A standard queue gets a message that was published twice only once, because the topic deduplicates.",
         (recorded(_TESTS + "test_fifo_topic_to_regular_sqs", "2025-08-18"),),
         ("forget-deduplication",),
     ),
     Promise(
         "SNS-21",
-        _FANOUT,
-        "A queue subscribed after a publish does not get its repeat.",
-        (
-            unverified(SNS_GUIDE + "fifo-message-dedup.html"),
-            unverified("inferred from SNS-18"),
-        ),
+        "A queue subscribed after a publish does not get a repeat of that publish.",
+        (unverified(SNS_GUIDE + "fifo-message-dedup.html"), unverified("inferred from SNS-18")),
         ("forget-deduplication",),
     ),
     Promise(
         "SNS-37",
-        _FANOUT,
         "A FIFO topic may be published to by TargetArn.",
         (old(_TESTS + "test_publish_to_fifo_with_target_arn"),),
         ("lose-publishes",),
     ),
     Promise(
         "SNS-69",
-        _FANOUT,
         "A queue gets nothing that was published before it was subscribed.",
         (recorded(_TESTS + "test_publish_message_before_subscribe_topic", "2023-08-24"),),
         ("deliver-twice",),
     ),
     Promise(
         "SNS-70",
-        _FANOUT,
         "A batch is delivered in the order of its entries, each with its own attributes and deduplication id.",
         (recorded(_TESTS + "test_publish_batch_messages_from_fifo_topic_to_fifo_queue", "2023-12-07"),),
-        (
-            "swap-bodies",
-            "drop-message-attributes",
-        ),
+        ("swap-bodies", "drop-message-attributes"),
     ),
     Promise(
         "SNS-71",
-        _FANOUT,
         "A message with letters beyond ASCII arrives unchanged.",
         (recorded(_TESTS + "test_publish_unicode_chars", "2023-08-24"),),
         ("corrupt-bodies",),
     ),
     Promise(
         "SNS-83",
-        _FANOUT,
         "With raw delivery a message of more than ten attributes is not delivered; in an envelope it is.",
-        (documented(SNS_GUIDE + "sns-message-attributes.html", read="2026-11-21"),),
+        (sns_guide("sns-message-attributes", read="2026-11-21"),),
         ("wrap-raw-deliveries",),
     ),
 )
+
+PROMISES = _FAN_OUT

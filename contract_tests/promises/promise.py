@@ -1,12 +1,13 @@
 """A promise and the evidence for it."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
-GUIDE = "https://docs.aws.amazon.com/AWSSimpleQueueService/latest/SQSDeveloperGuide/"
-API = "https://docs.aws.amazon.com/AWSSimpleQueueService/latest/APIReference/"
+SQS_GUIDE = "https://docs.aws.amazon.com/AWSSimpleQueueService/latest/SQSDeveloperGuide/"
 SNS_GUIDE = "https://docs.aws.amazon.com/sns/latest/dg/"
-_LS = "LocalStack tests/aws/services/"
+_SQS_API = "https://docs.aws.amazon.com/AWSSimpleQueueService/latest/APIReference/API_"
+_SNS_API = "https://docs.aws.amazon.com/sns/latest/api/API_"
+_READ = "2026-11-20"
 
 
 class Promiser(StrEnum):
@@ -46,34 +47,64 @@ class Promise:
 
     Args:
         id: stable; the contract test's marker.
-        area: heading it stands under.
         statement: one sentence that a test can contradict.
         evidence: strongest first.
         saboteurs: names in `sluice.saboteurs`; each one alone turns the promise's test red.
         promiser: who keeps it.
+        area: heading it stands under, from `area`.
     """
 
     id: str
-    area: str
     statement: str
     evidence: tuple[Evidence, ...]
     saboteurs: tuple[str, ...]
     promiser: Promiser = Promiser.SERVICE
+    area: str = ""
+
+
+def area(title: str, *promises: Promise) -> tuple[Promise, ...]:
+    """Return the promises under their heading."""
+    return tuple(replace(promise, area=title) for promise in promises)
 
 
 def recorded(test: str, date: str) -> Evidence:
     """Return evidence recorded from AWS: a test of LocalStack's, and the date of its recording."""
-    return Evidence(Grade.RECORDED, _LS + test, date)
+    return Evidence(Grade.RECORDED, _localstack(test), date)
 
 
 def old(test: str) -> Evidence:
     """Return evidence asserted on AWS by a test of LocalStack's, before dates were kept."""
-    return Evidence(Grade.OLD, _LS + test, "undated, before 2024-04")
+    return Evidence(Grade.OLD, _localstack(test), "undated, before 2024-04")
 
 
-def documented(page: str, read: str = "2026-11-20") -> Evidence:
+def _localstack(test: str) -> str:
+    """Return where a test of LocalStack's is; a name without a file is one of its SQS tests."""
+    return "LocalStack tests/aws/services/" + (test if "::" in test else f"sqs/test_sqs.py::{test}")
+
+
+def documented(page: str, read: str = _READ) -> Evidence:
     """Return evidence that AWS says so on that page, as it was read that day."""
     return Evidence(Grade.DOCUMENTED, page, read)
+
+
+def guide(page: str) -> Evidence:
+    """Return evidence that the developer guide of SQS says so on that page."""
+    return documented(f"{SQS_GUIDE}{page}.html")
+
+
+def api(action: str) -> Evidence:
+    """Return evidence that the API reference of SQS says so of that action."""
+    return documented(f"{_SQS_API}{action}.html")
+
+
+def sns_guide(page: str, read: str = _READ) -> Evidence:
+    """Return evidence that the developer guide of SNS says so on that page."""
+    return documented(f"{SNS_GUIDE}{page}.html", read)
+
+
+def sns_api(action: str) -> Evidence:
+    """Return evidence that the API reference of SNS says so of that action."""
+    return documented(f"{_SNS_API}{action}.html")
 
 
 def reported(source: str, date: str) -> Evidence:
@@ -93,4 +124,4 @@ def verified(test: str) -> Evidence:
 
 def unverified(source: str) -> Evidence:
     """Return what only another emulator, or our inference, says: nobody recorded it on AWS."""
-    return Evidence(Grade.OPEN, source, "2026-11-20")
+    return Evidence(Grade.OPEN, source, _READ)

@@ -10,10 +10,10 @@ import re
 import sys
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import click
 
@@ -96,14 +96,7 @@ def _test(column: Column, options: list[str], workers: int, selected: list[str])
     path.unlink(missing_ok=True)
     command = [sys.executable, "-m", "pytest", "-v", "-n", str(workers), "contract_tests"]
     command += ["-o", "verbosity_assertions=2"]  # evidence is worth what it shows of both sides
-    command += [
-        "-m",
-        "not deployment and not slow",
-        "--results",
-        str(path),
-        *options,
-        *selected,
-    ]
+    command += ["-m", "not deployment and not slow", "--results", str(path), *options, *selected]
     deadline, shown = _clock.monotonic() + _RUN_SECONDS_MAX, 0
     with (
         log.open("wb") as output,
@@ -160,40 +153,15 @@ def matrix(measured: Mapping[str, tuple[Mapping[str, Any], str | None]], date: s
                 result = results.get(promise.id, unknown)
                 found[name] = {"status": result["status"], "evidence": result["evidence"]}
             rows.append({"id": promise.id, "area": promise.area, "statement": promise.statement, "results": found})
-    columns = [COLUMNS[name] for name in measured]
-    return {
-        "date": date,
-        "targets": [
-            {"name": column.name, "title": column.title, "version": column.version, "note": column.note}
-            for column in columns
-        ],
-        "promises": rows,
-    }
+    return {"date": date, "targets": [asdict(COLUMNS[name]) for name in measured], "promises": rows}
 
 
 def _describe(text: str) -> None:
     click.echo(f"conformance: {text}", err=True)
 
 
-@click.command(context_settings={"help_option_names": ["-h", "--help"]})
-@click.option("--only", type=click.Choice(list(COLUMNS)), multiple=True, help="Only these targets; may be repeated.")
-@click.option("-k", "keyword", metavar="EXPRESSION", help="Only these tests, as for pytest -k.")
-@click.option("-n", "--workers", type=click.IntRange(1), default=4, show_default=True, help="Tests at a time.")
-@click.option(
-    "--output",
-    type=click.Path(file_okay=False, path_type=Path),
-    default=Path("docs"),
-    show_default=True,
-    help="Folder that conformance.json, .md and .html are written to.",
-)
-def main(only: tuple[str, ...], keyword: str | None, workers: int, output: Path) -> None:
-    """Hold every emulator to every promise, and write the page that compares them.
-
-    \b
-    Takes about a quarter of an hour. What each run and each server said is in runs/conformance/.
-    Exit codes: 0 every target was tested, whatever it keeps; 2 one could not be
-    installed, started or tested (the page says unknown, and why); 3 wrong usage.
-    """
+def run(only: tuple[str, ...], keyword: str | None, workers: int, output: Path) -> NoReturn:
+    """Measure every target, write the pages, and end with the exit code of `sluice conformance`."""
     _WORK.mkdir(parents=True, exist_ok=True)
     selected = [] if keyword is None else ["-k", keyword]
     measured = {name: measure(COLUMNS[name], workers=workers, selected=selected) for name in only or COLUMNS}
@@ -201,13 +169,3 @@ def main(only: tuple[str, ...], keyword: str | None, workers: int, output: Path)
     conformance_page.write(matrix(measured, date), output)
     _describe(f"wrote {output}/conformance.json, .md and .html")
     sys.exit(2 if any(reason for _, reason in measured.values()) else 0)
-
-
-if __name__ == "__main__":
-    try:
-        main(standalone_mode=False, prog_name="sluice conformance")
-    except click.Abort:
-        sys.exit(130)
-    except click.ClickException as error:
-        error.show()
-        sys.exit(3)

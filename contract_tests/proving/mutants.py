@@ -50,6 +50,25 @@ class Mutant:
     read_by: tuple[Any, str] | None = None
 
 
+# The rules as they are.
+_DEAD_LETTER_MOVE = FifoQueue.take_dead_letter
+_DELIVERABLE = FifoQueue.deliverable
+_REMEMBER = FifoQueue.remember
+_DELETE = Queue.delete
+_REDRIVE = Queue.take_redriven
+_CANCEL = MoveTasks.cancel
+_DELIVER = Queue._deliver
+_SUBSCRIPTIONS = Sns.subscriptions_of
+_PURGE = FifoQueue.purge
+_CANDIDATES = FifoQueue._candidates
+_KEY = FifoQueue.deduplication_key
+_DELIVER_COPY = Delivery._deliver
+_POLICY = settings.redrive_policy
+_EXHAUSTED = Queue.is_exhausted
+_EACH = batches.handle_each
+_CHECK_BATCH = batches.check
+
+
 def _nothing(*_: object, **__: object) -> None:
     """Check nothing."""
 
@@ -82,9 +101,6 @@ def _lose_second_dead_letter(self: FifoQueue, dead: Message, now: float, *, sour
     if dead.deduplication_id not in ids:
         ids.add(dead.deduplication_id)
         _DEAD_LETTER_MOVE(self, dead, now, source_arn=source_arn)
-
-
-_DEAD_LETTER_MOVE = FifoQueue.take_dead_letter
 
 
 def _dead_letter_as(**changed: Callable[[Message], Any]) -> Callable[..., None]:
@@ -149,7 +165,7 @@ def _freed_by_a_new_message(self: FifoQueue, messages: Iterable[Message], now: f
             return
 
 
-def _single_move_task(self: FifoQueue, messages: Iterable[Message], now: float) -> Iterator[Message]:
+def _one_per_receive(self: FifoQueue, messages: Iterable[Message], now: float) -> Iterator[Message]:
     first = next(iter(messages), None)
     if first is not None and first.is_visible(now):
         yield first
@@ -160,16 +176,10 @@ def _only_while_nothing_is_in_flight(self: FifoQueue, messages: Iterable[Message
         yield from _DELIVERABLE(self, messages, now)
 
 
-_DELIVERABLE = FifoQueue.deliverable
-
-
 def _forget_other_groups(self: FifoQueue, key: fifo.DeduplicationKey, sent: Message, now: float) -> None:
     for other in [other for other in self._remembered if other[1] == key[1]]:
         del self._remembered[other]
     _REMEMBER(self, key, sent, now)
-
-
-_REMEMBER = FifoQueue.remember
 
 
 def _delete_and_forget(self: Queue, handle: str, now: float) -> None:
@@ -177,9 +187,6 @@ def _delete_and_forget(self: Queue, handle: str, now: float) -> None:
     _DELETE(self, handle, now)
     if isinstance(self, FifoQueue) and held is not None:
         self._remembered.pop(self.deduplication_key(held), None)
-
-
-_DELETE = Queue.delete
 
 
 def _extend_on_repeat(result: Message, self: FifoQueue, sent: Message, now: float, **_: Any) -> Message:
@@ -229,18 +236,12 @@ def _redrive_changed(**changed: Any) -> Callable[..., None]:
     return redrive
 
 
-_REDRIVE = Queue.take_redriven
-
-
 def _cancel_for_ever(self: MoveTasks, params: Mapping[str, Any], now: float) -> dict[str, Any]:
     for task in self._tasks:
         if task.handle() == params["TaskHandle"]:
             task.status, task.next_at = "CANCELLING", float("inf")
             return {"ApproximateNumberOfMessagesMoved": task.moved}
     return _CANCEL(self, params, now)
-
-
-_CANCEL = MoveTasks.cancel
 
 
 def _fail_as(reason: str, *, of: str) -> Callable[..., None]:
@@ -287,9 +288,6 @@ def _deliver_with(**changed: Callable[[Message, float], Any]) -> Callable[..., N
     return deliver
 
 
-_DELIVER = Queue._deliver
-
-
 def _sticky(self: Queue, given: Message, *, visibility_seconds: int, now: float) -> None:
     kept: dict[str, int] = self.__dict__.setdefault("kept", {})
     longest = max(visibility_seconds, kept.get(given.id, 0))
@@ -299,9 +297,6 @@ def _sticky(self: Queue, given: Message, *, visibility_seconds: int, now: float)
 
 def _deliver_only_to_first(self: Sns, of: Topic) -> list[Subscription]:
     return _SUBSCRIPTIONS(self, of)[:1]
-
-
-_SUBSCRIPTIONS = Sns.subscriptions_of
 
 
 def _undercounted(result: dict[str, str], self: Queue, now: float) -> dict[str, str]:
@@ -318,9 +313,6 @@ def _purge_waiting(self: FifoQueue, now: float) -> None:
     self.messages.update(in_flight)
 
 
-_PURGE = FifoQueue.purge
-
-
 def _purge_and_remember(self: FifoQueue, now: float) -> None:
     remembered = dict(self._remembered)
     _PURGE(self, now)
@@ -329,9 +321,6 @@ def _purge_and_remember(self: FifoQueue, now: float) -> None:
 
 def _interleaved(self: FifoQueue, now: float) -> Iterator[Message]:
     yield from sorted(_CANDIDATES(self, now), key=lambda each: each.number)
-
-
-_CANDIDATES = FifoQueue._candidates
 
 
 def _youngest_first(self: Queue) -> list[Message]:
@@ -345,9 +334,6 @@ def _redelivered_last(self: Queue) -> list[Message]:
 def _with_attributes(self: FifoQueue, sent: Message) -> fifo.DeduplicationKey:
     scope, id_ = _KEY(self, sent)
     return scope, id_ + json.dumps(dict(sent.attributes), sort_keys=True)
-
-
-_KEY = FifoQueue.deduplication_key
 
 
 def _by_content_always(self: FifoQueue, sent: Message) -> fifo.DeduplicationKey:
@@ -367,18 +353,9 @@ def _published(**changed: Any) -> Callable[..., Any]:
     return deliver
 
 
-_DELIVER_COPY = Delivery._deliver
-
-
 def _numbers_falling(added: Message, self: FifoQueue, *_: Any) -> Message:
     added.sequence_number = str(fifo.FIRST_SEQUENCE_NUMBER - self._numbers)
     return added
-
-
-_POLICY = settings.redrive_policy
-_EXHAUSTED = Queue.is_exhausted
-_EACH = batches.handle_each
-_CHECK_BATCH = batches.check
 
 
 def _with_dlq_of_any_type(given: str, *, find_queue: settings.FindQueue, **more: Any) -> str:
@@ -461,7 +438,7 @@ _ROWS = (
     Mutant("groups-do-not-block", "whatever is visible is delivered", FifoQueue, "deliverable", _whatever_is_visible),
     Mutant("any-group-blocks-all", "a message in flight blocks every group", FifoQueue, "deliverable", _only_while_nothing_is_in_flight),
     Mutant("new-message-frees-group", "a message sent to a blocked group is delivered", FifoQueue, "deliverable", _freed_by_a_new_message),
-    Mutant("one-of-a-group", "a receive brings one message of a group", FifoQueue, "deliverable", _single_move_task),
+    Mutant("one-of-a-group", "a receive brings one message of a group", FifoQueue, "deliverable", _one_per_receive),
     Mutant("groups-interleaved", "a receive mixes groups", FifoQueue, "_candidates", _interleaved),
     Mutant("youngest-first", "the youngest message comes first", Queue, "in_order", _youngest_first),
     Mutant("redelivered-last", "a redelivered message goes behind the others", Queue, "in_order", _redelivered_last),

@@ -35,8 +35,8 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool:
     given = {name: pyfuncitem.funcargs[name] for name in inspect.signature(pyfuncitem.obj).parameters}
     reached: set[SourceLocation] = set()
     with pytest.MonkeyPatch.context() as patch:
-        for place in {_location(mutant) for mutant in MUTANTS.values()}:
-            _note(patch, place, reached)
+        for location in {_location(mutant) for mutant in MUTANTS.values()}:
+            _note(patch, location, reached)
         _forget(given)
         pyfuncitem.obj(**given)
     for mutant in MUTANTS.values():
@@ -61,16 +61,16 @@ def _location(mutant: Mutant) -> SourceLocation:
     return next(base for base in owner.__mro__ if rule in vars(base)), rule
 
 
-def _note(patch: pytest.MonkeyPatch, place: SourceLocation, reached: set[SourceLocation]) -> None:
+def _note(patch: pytest.MonkeyPatch, location: SourceLocation, reached: set[SourceLocation]) -> None:
     """Keep whether a rule is called."""
-    rule = getattr(*place)
+    rule = getattr(*location)
 
     def noting(*arguments: Any, **named: Any) -> Any:
-        reached.add(place)
+        reached.add(location)
         return rule(*arguments, **named)
 
-    is_static = isinstance(inspect.getattr_static(*place), staticmethod)
-    patch.setattr(*place, staticmethod(noting) if is_static else noting)
+    is_static = isinstance(inspect.getattr_static(*location), staticmethod)
+    patch.setattr(*location, staticmethod(noting) if is_static else noting)
 
 
 def _mutant_status(test: Callable[..., None], given: dict[str, Any], mutant: Mutant) -> str:

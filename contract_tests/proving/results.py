@@ -22,13 +22,13 @@ from contract_tests.promises import PROMISES
 from contract_tests.targets import binding
 from sluice import deviations
 from sluice.deviations import Deviation
+from sluice.error_codes import is_throttled
 from sluice.errors import EndpointError
 from sluice.localstack import health
 
 _EVIDENCE_LENGTH_MAX = 300
 _LACKS = ("InvalidAction", "UnknownOperationException", "UnknownOperation", "NotImplemented", "NotImplementedException")
 _MOVE_TASKS = ("StartMessageMoveTask", "ListMessageMoveTasks", "CancelMessageMoveTask")
-_THROTTLES = ("Throttling", "ThrottlingException", "ThrottledException", "RequestThrottled", "TooManyRequestsException")
 _VARYING = (
     (r"ct-[0-9a-f]{10}", "ct-…"),  # names of queues and topics, see conftest
     (r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}", "<uuid>"),
@@ -43,32 +43,12 @@ _VARYING = (
 
 
 class Status(StrEnum):
-    """What is known of a promise on a target; composing several tests keeps the one named first."""
+    """What is known of a promise on a target."""
 
     DEVIATES = "deviates"
     UNKNOWN = "unknown"
     NOT_SUPPORTED = "not supported"
     HOLDS = "holds"
-
-
-@dataclass(frozen=True, slots=True)
-class Result:
-    """What became of one promise.
-
-    Args:
-        status: what is known.
-        evidence: one line that says why.
-        seconds: of its tests, set-up and clean-up included.
-    """
-
-    status: Status
-    evidence: str
-    seconds: float = 0.0
-
-    def __add__(self, other: "Result") -> "Result":
-        """Return the worse of two, with the time of both."""
-        worse = min(self, other, key=lambda result: list(Status).index(result.status))
-        return dataclasses.replace(worse, seconds=self.seconds + other.seconds)
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +83,7 @@ def describe_failure(operation: str, response: Any, parsed: Mapping[str, Any]) -
         return ContractFailure(Status.NOT_SUPPORTED, first_line(f"{sentence}, {code}: {error.get('Message', '')}"))
     if status == 500 and operation in _MOVE_TASKS and response.headers.get("server", "").startswith("Werkzeug"):
         return ContractFailure(Status.NOT_SUPPORTED, f"{sentence}, which is how moto answers actions it lacks")
-    if status in (429, 503) or code in _THROTTLES:
+    if is_throttled(str(status)) or is_throttled(code):
         return ContractFailure(Status.UNKNOWN, first_line(f"{sentence}, {code}: throttled or unavailable"))
     if text and not text.startswith((b"{", b"<?xml", f"<{operation}Response".encode(), b"<ErrorResponse")):
         return ContractFailure(Status.UNKNOWN, first_line(f"{sentence} and no answer of the protocol: {text[:60]!r}"))
@@ -190,7 +170,7 @@ class Plugin:
         self.watch = Watch()
         self._path, self._name = path, name
         self._url = url
-        self._results: dict[str, Result] = {}
+        self._results: dict[str, dict[str, str | float]] = {}
         self._selected: set[str] = set()
 
     @pytest.hookimpl(tryfirst=True)
@@ -210,10 +190,10 @@ class Plugin:
         promise = promise_of(item)
         if call.when == "call" or (call.when == "setup" and call.excinfo is not None):
             line = failing_line(item, call)
-            place = f"{item.path.name}::{item.name}" if line == "-" else line
+            where = f"{item.path.name}::{item.name}" if line == "-" else line
             error = None if call.excinfo is None else call.excinfo.value
             known = deviations.of_promise(self._name, promise)
-            status, evidence = judge(error, place, self.watch.failures, known)
+            status, evidence = judge(error, where, self.watch.failures, known)
             properties = [("promise", promise), ("status", str(status)), ("evidence", evidence)]
             report.user_properties += properties
             item.user_properties += properties  # JUnit XML takes them from the clean-up's report
@@ -228,10 +208,11 @@ class Plugin:
         """Take a report in."""
         properties = dict(report.user_properties)
         if report.when != "teardown" and "status" in properties:
-            promise = str(properties["promise"])
-            result = Result(Status(str(properties["status"])), str(properties["evidence"]), report.duration)
-            before = self._results.get(promise)
-            self._results[promise] = result if before is None else before + result
+            self._results[str(properties["promise"])] = {
+                "status": str(properties["status"]),
+                "seconds": round(report.duration, 3),
+                "evidence": str(properties["evidence"]),
+            }
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_testnodedown(self, node: Any) -> None:
@@ -245,7 +226,11 @@ class Plugin:
         if hasattr(session.config, "workeroutput"):
             session.config.workeroutput["promises"] = sorted(here)
             return
-        unseen = Result(Status.UNKNOWN, "the run ended before the test of this promise did")
+        unseen = {
+            "status": Status.UNKNOWN,
+            "seconds": 0.0,
+            "evidence": "the run ended before the test of this promise did",
+        }
         results = {
             promise: self._results.get(promise, unseen)
             for promise in PROMISES
@@ -256,13 +241,13 @@ class Plugin:
             "target": self._name,
             "endpoint": self._url,
             "version": _version(self._name, self._url),
-            "promises": {promise: _row(result) for promise, result in results.items()},
+            "promises": results,
         }
         self._path.write_text(json.dumps(written, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
 
     def pytest_terminal_summary(self, terminalreporter: Any) -> None:
         """Print how many promises have which status."""
-        count = Counter(result.status for result in self._results.values())
+        count = Counter(result["status"] for result in self._results.values())
         totals = ", ".join(f"{count[status]} {status}" for status in reversed(Status))
         terminalreporter.write_line(f"results: {totals}; written to {self._path}")
 
@@ -281,7 +266,3 @@ def _version(name: str, url: str) -> str | None:
     with suppress(EndpointError):
         return str((health(url) or {}).get("version"))
     return None
-
-
-def _row(result: Result) -> dict[str, str | float]:
-    return {"status": result.status, "seconds": round(result.seconds, 3), "evidence": result.evidence}

@@ -1,4 +1,4 @@
 """What SQS promises of a FIFO queue, a file for each area.
 
-A test knows no target; what it needs comes from fixtures.
+Where a test of this suite does not compare the text of a refusal, or its code, AWS's was not recorded.
 """

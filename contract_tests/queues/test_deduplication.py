@@ -4,14 +4,13 @@ import hashlib
 
 import pytest
 
-from contract_tests.resources import Resources, bodies
+from contract_tests.resources import QueueUnderTest, Resources, bodies
 from contract_tests.targets.binding import Target
 from sluice.clock import eventually
 
 
 @pytest.mark.promise("DED-01")
 def test_a_repeat_inside_the_window_is_not_delivered_even_after_a_delete(resources: Resources) -> None:
-    """DED-01: the repeat is accepted, and does not come, although the first is gone."""
     queue = resources.fifo_queue()
     queue.send("first", id="same")
     first = queue.drain(1)
@@ -26,10 +25,7 @@ def test_a_repeat_inside_the_window_is_not_delivered_even_after_a_delete(resourc
 @pytest.mark.timeout(900)  # where the window is 300 s
 @pytest.mark.promise("DED-08")
 def test_the_window_ends_a_fixed_time_after_the_first_send(resources: Resources, target: Target) -> None:
-    """DED-08: repeats inside the window are dropped and do not extend it; after it the id is a new message.
-
-    On a target whose window was shortened (reported as modified) the window is 3 s, elsewhere 300 s.
-    """
+    """The window is 300 s, and 3 s on a target where it was shortened (reported as modified)."""
     window_seconds = 3 if target.has_short_window else 300
     queue = resources.fifo_queue(hint="window3")
     started = target.clock.monotonic()
@@ -56,7 +52,6 @@ def test_the_window_ends_a_fixed_time_after_the_first_send(resources: Resources,
 
 @pytest.mark.promise("RCV-05")
 def test_content_based_deduplication_uses_the_sha256_of_the_body(resources: Resources) -> None:
-    """RCV-05: the same body twice is one message, whose deduplication id is the body's SHA-256."""
     queue = resources.fifo_queue(ContentBasedDeduplication="true")
     queue.send("same body")
     queue.send("same body")
@@ -69,7 +64,6 @@ def test_content_based_deduplication_uses_the_sha256_of_the_body(resources: Reso
 
 @pytest.mark.promise("DED-10")
 def test_content_based_deduplication_ignores_attributes(resources: Resources) -> None:
-    """DED-10: one body with two attribute values is one message."""
     queue = resources.fifo_queue(ContentBasedDeduplication="true")
     queue.send("same body", MessageAttributes={"try": {"DataType": "String", "StringValue": "1"}})
     queue.send("same body", MessageAttributes={"try": {"DataType": "String", "StringValue": "2"}})
@@ -81,7 +75,6 @@ def test_content_based_deduplication_ignores_attributes(resources: Resources) ->
 
 @pytest.mark.promise("DED-11")
 def test_an_explicit_id_overrides_the_content(resources: Resources) -> None:
-    """DED-11: one body with two ids is two messages, content-based deduplication or not."""
     queue = resources.fifo_queue(ContentBasedDeduplication="true")
     queue.send("same body", id="one")
     queue.send("same body", id="two")
@@ -92,41 +85,38 @@ def test_an_explicit_id_overrides_the_content(resources: Resources) -> None:
     assert ids == ["one", "two"]
 
 
+def _send_same_id(queue: QueueUnderTest, *groups: str) -> None:
+    """Send a message to each of the groups, all with one deduplication id."""
+    for number, group in enumerate(groups, 1):
+        queue.send(f"m{number} in {group}", group=group, id="same")
+
+
 @pytest.mark.promise("SLU-02")
 def test_queue_scope_makes_one_message_of_one_id_in_two_groups(resources: Resources) -> None:
-    """SLU-02: with scope `queue` the second group's message is the repeat."""
     queue = resources.fifo_queue(DeduplicationScope="queue")
-    queue.send("in g1", group="g1", id="same")
-    queue.send("in g2", group="g2", id="same")
+    _send_same_id(queue, "g1", "g2")
 
-    assert bodies(queue.drain(1)) == ["in g1"]
+    assert bodies(queue.drain(1)) == ["m1 in g1"]
 
 
 @pytest.mark.promise("DED-04")
 def test_group_scope_makes_two_messages_of_one_id_in_two_groups(resources: Resources) -> None:
-    """DED-04: with scope `messageGroup` the groups do not see each other's ids, and each sees its own."""
     queue = resources.fifo_queue(DeduplicationScope="messageGroup")
-    queue.send("in g1", group="g1", id="same")
-    queue.send("in g2", group="g2", id="same")
-    queue.send("in g2 again", group="g2", id="same")
+    _send_same_id(queue, "g1", "g2", "g2")
 
-    assert sorted(bodies(queue.drain(2))) == ["in g1", "in g2"]
+    assert sorted(bodies(queue.drain(2))) == ["m1 in g1", "m2 in g2"]
 
 
 @pytest.mark.promise("SLU-03")
 def test_group_scope_remembers_the_first_group_after_the_second(resources: Resources) -> None:
-    """SLU-03: sends to g1, g2, g1 with one id: the third is a repeat of the first."""
     queue = resources.fifo_queue(DeduplicationScope="messageGroup")
-    queue.send("in g1", group="g1", id="same")
-    queue.send("in g2", group="g2", id="same")
-    queue.send("in g1 again", group="g1", id="same")
+    _send_same_id(queue, "g1", "g2", "g1")
 
-    assert sorted(bodies(queue.drain(2))) == ["in g1", "in g2"]
+    assert sorted(bodies(queue.drain(2))) == ["m1 in g1", "m2 in g2"]
 
 
 @pytest.mark.promise("DED-09")
 def test_a_repeat_returns_the_first_message_id_and_the_first_body_is_delivered(resources: Resources) -> None:
-    """DED-09: the answer to the repeat names the first message, and its own body is gone."""
     queue = resources.fifo_queue()
     first = queue.send("first", id="same")
 
@@ -138,7 +128,6 @@ def test_a_repeat_returns_the_first_message_id_and_the_first_body_is_delivered(r
 
 @pytest.mark.promise("DED-14")
 def test_a_purge_forgets_deduplication_ids(resources: Resources) -> None:
-    """DED-14: right after a purge a used id is a new message."""
     queue = resources.fifo_queue()
     queue.send("before", id="same")
     queue.purge()
@@ -150,49 +139,38 @@ def test_a_purge_forgets_deduplication_ids(resources: Resources) -> None:
 
 @pytest.mark.promise("DED-05")
 def test_group_scope_does_not_need_throughput_per_group(resources: Resources) -> None:
-    """DED-05: with the throughput limit left at `perQueue` one id in two groups is two messages."""
     queue = resources.fifo_queue(DeduplicationScope="messageGroup", FifoThroughputLimit="perQueue")
-    queue.send("in g1", group="g1", id="same")
-    queue.send("in g2", group="g2", id="same")
+    _send_same_id(queue, "g1", "g2")
 
-    assert sorted(bodies(queue.drain(2))) == ["in g1", "in g2"]
+    assert sorted(bodies(queue.drain(2))) == ["m1 in g1", "m2 in g2"]
 
 
 @pytest.mark.promise("DED-06")
 def test_a_scope_changed_to_group_after_creation_is_shown_but_not_applied(resources: Resources) -> None:
-    """DED-06: the queue still deduplicates across groups, ids first used after the change too."""
     queue = resources.fifo_queue(DeduplicationScope="queue")
+    changed = {"DeduplicationScope": "messageGroup", "FifoThroughputLimit": "perMessageGroupId"}
 
-    queue.set_attributes(DeduplicationScope="messageGroup", FifoThroughputLimit="perMessageGroupId")
-    queue.send("in g1", group="g1", id="same")
-    queue.send("in g2", group="g2", id="same")
+    queue.set_attributes(**changed)
+    _send_same_id(queue, "g1", "g2")
 
-    assert queue.attributes("DeduplicationScope", "FifoThroughputLimit") == {
-        "DeduplicationScope": "messageGroup",
-        "FifoThroughputLimit": "perMessageGroupId",
-    }
-    assert bodies(queue.drain(1)) == ["in g1"]
+    assert queue.attributes(*changed) == changed
+    assert bodies(queue.drain(1)) == ["m1 in g1"]
 
 
 @pytest.mark.promise("DED-07")
 def test_a_scope_changed_to_queue_after_creation_is_shown_but_not_applied(resources: Resources) -> None:
-    """DED-07: the queue still deduplicates inside each group."""
     queue = resources.fifo_queue(DeduplicationScope="messageGroup", FifoThroughputLimit="perMessageGroupId")
+    changed = {"DeduplicationScope": "queue", "FifoThroughputLimit": "perQueue"}
 
-    queue.set_attributes(DeduplicationScope="queue", FifoThroughputLimit="perQueue")
-    queue.send("in g1", group="g1", id="same")
-    queue.send("in g2", group="g2", id="same")
+    queue.set_attributes(**changed)
+    _send_same_id(queue, "g1", "g2")
 
-    assert queue.attributes("DeduplicationScope", "FifoThroughputLimit") == {
-        "DeduplicationScope": "queue",
-        "FifoThroughputLimit": "perQueue",
-    }
-    assert sorted(bodies(queue.drain(2))) == ["in g1", "in g2"]
+    assert queue.attributes(*changed) == changed
+    assert sorted(bodies(queue.drain(2))) == ["m1 in g1", "m2 in g2"]
 
 
 @pytest.mark.promise("DED-12")
 def test_an_explicit_id_equal_to_the_sha256_of_a_sent_body_is_a_repeat(resources: Resources) -> None:
-    """DED-12: a deduplication id made of the content and one given are of one kind."""
     queue = resources.fifo_queue(ContentBasedDeduplication="true")
     queue.send("first")
 
@@ -203,9 +181,7 @@ def test_an_explicit_id_equal_to_the_sha256_of_a_sent_body_is_a_repeat(resources
 
 @pytest.mark.promise("DED-13")
 def test_the_window_outlasts_the_move_to_the_dlq(resources: Resources) -> None:
-    """DED-13: the first message is in the DLQ; a repeat to the source is dropped, another id is delivered."""
-    dead_letters = resources.fifo_queue(hint="dlq")
-    queue = resources.fifo_queue(dead_letters=dead_letters, max_receive_count=1)
+    queue, dead_letters = resources.queue_with_dlq(max_receive_count=1)
     first = queue.send("first", id="same")
     queue.await_message(visibility=0)
     assert queue.receive(wait=1) == []
@@ -219,7 +195,6 @@ def test_the_window_outlasts_the_move_to_the_dlq(resources: Resources) -> None:
 
 @pytest.mark.promise("DED-15")
 def test_a_deleted_message_still_answers_for_its_id(resources: Resources) -> None:
-    """DED-15: the repeat is given the message id of one that is long gone."""
     queue = resources.fifo_queue()
     first = queue.send("first", id="same")
     queue.drain(1)
@@ -234,9 +209,7 @@ def test_a_deleted_message_still_answers_for_its_id(resources: Resources) -> Non
 
 @pytest.mark.promise("DED-16")
 def test_a_dead_letter_sent_again_by_hand_needs_a_fresh_id(resources: Resources) -> None:
-    """DED-16: with the id it was first sent with it is a repeat, and lost."""
-    dead_letters = resources.fifo_queue(hint="dlq")
-    queue = resources.fifo_queue(dead_letters=dead_letters, max_receive_count=1)
+    queue, dead_letters = resources.queue_with_dlq(max_receive_count=1)
     queue.send("poison", id="original")
     queue.await_message(visibility=0)
     assert queue.receive(wait=1) == []
@@ -250,7 +223,6 @@ def test_a_dead_letter_sent_again_by_hand_needs_a_fresh_id(resources: Resources)
 
 @pytest.mark.promise("SLU-45")
 def test_a_repeat_returns_the_first_sequence_number(resources: Resources) -> None:
-    """SLU-45: recorded of a topic, of a queue only said by emulators; another message has another number."""
     queue = resources.fifo_queue()
     first = queue.send("first", id="same")
 

@@ -9,7 +9,6 @@ from contract_tests.resources import Resources, bodies
 
 @pytest.mark.promise("RCV-16")
 def test_messages_received_one_at_a_time_come_in_the_order_sent(resources: Resources) -> None:
-    """RCV-16: receive, delete, receive: ten messages in ten rounds."""
     queue = resources.fifo_queue()
     queue.send_each("m0", "m1", "m2", "m3", "m4", "m5", "m6", "m7", "m8", "m9")
 
@@ -24,7 +23,6 @@ def test_messages_received_one_at_a_time_come_in_the_order_sent(resources: Resou
 
 @pytest.mark.promise("RCV-08")
 def test_one_receive_fills_up_from_one_group_before_the_next(resources: Resources) -> None:
-    """RCV-08: sends to two groups alternate; one receive brings each group's messages together and in order."""
     queue = resources.fifo_queue()
     queue.send_each("a1", group="g1")
     queue.send_each("b1", group="g2")
@@ -38,7 +36,6 @@ def test_one_receive_fills_up_from_one_group_before_the_next(resources: Resource
 
 @pytest.mark.promise("SND-10")
 def test_sequence_numbers_of_a_group_rise(resources: Resources) -> None:
-    """SND-10: compared as numbers, every send's sequence number is above the one before."""
     queue = resources.fifo_queue()
 
     numbers = [int(queue.send(body, id=body)["SequenceNumber"]) for body in ("m1", "m2", "m3")]
@@ -48,7 +45,6 @@ def test_sequence_numbers_of_a_group_rise(resources: Resources) -> None:
 
 @pytest.mark.promise("ORD-01")
 def test_messages_come_again_in_the_order_they_came_first(resources: Resources) -> None:
-    """ORD-01: three in flight, none deleted; after the timeout the same three, in the same order."""
     queue = resources.fifo_queue()
     queue.send_each("m1", "m2", "m3")
     first = queue.await_batch(most=10, visibility=1)
@@ -62,7 +58,6 @@ def test_messages_come_again_in_the_order_they_came_first(resources: Resources) 
 
 @pytest.mark.promise("ORD-02")
 def test_a_message_that_comes_again_comes_before_younger_ones(resources: Resources) -> None:
-    """ORD-02: the second message was never received, and still waits behind the first."""
     queue = resources.fifo_queue()
     queue.send_each("m1", "m2")
     queue.await_message(visibility=1)
@@ -74,7 +69,6 @@ def test_a_message_that_comes_again_comes_before_younger_ones(resources: Resourc
 
 @pytest.mark.promise("ORD-04")
 def test_messages_of_two_producers_come_in_the_order_of_their_sequence_numbers(resources: Resources) -> None:
-    """ORD-04: the order is that in which SQS accepted the sends, and each producer's own order is part of it."""
     queue = resources.fifo_queue()
     of_first = ["a1", "a2", "a3", "a4", "a5"]
     of_other = ["b1", "b2", "b3", "b4", "b5"]
@@ -94,7 +88,6 @@ def test_messages_of_two_producers_come_in_the_order_of_their_sequence_numbers(r
 
 @pytest.mark.promise("ORD-05")
 def test_a_queue_with_a_delay_keeps_the_order(resources: Resources) -> None:
-    """ORD-05: nothing comes before the delay has passed, then everything as it was sent."""
     queue = resources.fifo_queue(DelaySeconds="2")
     queue.send_each("m1", "m2", "m3")
 

@@ -11,7 +11,6 @@ from sluice.clock import eventually
 
 @pytest.mark.promise("GRP-01")
 def test_second_message_of_a_group_is_withheld_while_the_first_is_in_flight(resources: Resources) -> None:
-    """GRP-01: the second message is delivered to nobody, however often it is asked for, and comes after the delete."""
     queue = resources.fifo_queue()
     queue.send_each("m1", "m2", group="g1")
     first = queue.await_message(visibility=30)
@@ -26,7 +25,6 @@ def test_second_message_of_a_group_is_withheld_while_the_first_is_in_flight(reso
 
 @pytest.mark.promise("SLU-01")
 def test_other_groups_flow_while_one_group_is_blocked(resources: Resources) -> None:
-    """SLU-01: with g1 blocked, everything of g2 and g3 is delivered."""
     queue = resources.fifo_queue()
     queue.send_each("a1", "a2", group="g1")
     blocked = queue.await_message(visibility=30)
@@ -41,7 +39,6 @@ def test_other_groups_flow_while_one_group_is_blocked(resources: Resources) -> N
 
 @pytest.mark.promise("GRP-04")
 def test_a_new_message_does_not_release_a_blocked_group(resources: Resources) -> None:
-    """GRP-04: sending to a blocked group changes nothing for its receivers."""
     queue = resources.fifo_queue()
     queue.send_each("m1", group="g1")
     queue.await_message(visibility=30)
@@ -53,7 +50,6 @@ def test_a_new_message_does_not_release_a_blocked_group(resources: Resources) ->
 
 @pytest.mark.promise("GRP-05")
 def test_deleting_the_message_in_flight_releases_its_group_to_a_waiting_consumer(resources: Resources) -> None:
-    """GRP-05: a consumer that polls before the delete is given the next message by that very poll."""
     queue = resources.fifo_queue()
     queue.send_each("m1", "m2", group="g1")
     first = queue.await_message(visibility=60)
@@ -72,7 +68,6 @@ def test_deleting_the_message_in_flight_releases_its_group_to_a_waiting_consumer
 
 @pytest.mark.promise("GRP-02")
 def test_expiry_releases_the_whole_group_in_order(resources: Resources) -> None:
-    """GRP-02: of four messages two are in flight; once they expire all four come, in order."""
     queue = resources.fifo_queue()
     queue.send_each("m1", "m2", "m3", "m4", group="g1")
     in_flight = queue.await_batch(most=2, visibility=2)
@@ -85,7 +80,6 @@ def test_expiry_releases_the_whole_group_in_order(resources: Resources) -> None:
 
 @pytest.mark.promise("VIS-11")
 def test_visibility_zero_releases_the_message_at_once(resources: Resources) -> None:
-    """VIS-11: a message given back is delivered again, with its group behind it."""
     queue = resources.fifo_queue()
     queue.send_each("m1", "m2", group="g1")
     first = queue.await_message(visibility=600)
@@ -97,7 +91,6 @@ def test_visibility_zero_releases_the_message_at_once(resources: Resources) -> N
 
 @pytest.mark.promise("GRP-10")
 def test_nothing_behind_an_invisible_message_is_delivered(resources: Resources) -> None:
-    """GRP-10: of three in flight the second is extended; when the others expire only the first comes again."""
     queue = resources.fifo_queue()
     queue.send_each("m1", "m2", "m3", group="g1")
     in_flight = eventually(
@@ -113,7 +106,6 @@ def test_nothing_behind_an_invisible_message_is_delivered(resources: Resources) 
 
 @pytest.mark.promise("GRP-13")
 def test_a_long_invisible_message_does_not_delay_another_group(resources: Resources) -> None:
-    """GRP-13: g1 is held for a minute, g2 for a second: g2 comes again long before g1."""
     queue = resources.fifo_queue()
     queue.send_each("a1", group="g1")
     queue.await_message(visibility=60)
@@ -127,7 +119,6 @@ def test_a_long_invisible_message_does_not_delay_another_group(resources: Resour
 
 @pytest.mark.promise("SND-20")
 def test_a_standard_queue_does_not_block_a_group(resources: Resources) -> None:
-    """SND-20: the comparison: with a message group id on a standard queue, everything is delivered at once."""
     queue = resources.standard_queue()
     queue.send("m1", group="g1")
     queue.send("m2", group="g1")
@@ -139,7 +130,6 @@ def test_a_standard_queue_does_not_block_a_group(resources: Resources) -> None:
 
 @pytest.mark.promise("GRP-03")
 def test_a_receive_without_visibility_timeout_does_not_block_the_groups(resources: Resources) -> None:
-    """GRP-03: everything comes again at once, each group in its order."""
     queue = resources.fifo_queue()
     queue.send_each("a1", "a2", group="g1")
     queue.send_each("b1", "b2", group="g2")
@@ -154,7 +144,6 @@ def test_a_receive_without_visibility_timeout_does_not_block_the_groups(resource
 
 @pytest.mark.promise("GRP-06")
 def test_a_group_is_blocked_until_the_last_message_in_flight_is_deleted(resources: Resources) -> None:
-    """GRP-06: of two in flight one is deleted, and only the other groups flow; with the second deleted it moves on."""
     queue = resources.fifo_queue()
     queue.send_each("a1", "a2", "a3", group="g1")
     queue.send_each("b1", group="g2")
@@ -172,10 +161,7 @@ def test_a_group_is_blocked_until_the_last_message_in_flight_is_deleted(resource
 
 @pytest.mark.promise("GRP-07")
 def test_a_released_group_does_not_overtake_a_group_that_waited(resources: Resources) -> None:
-    """GRP-07: with all of g1 in flight deleted, g2 comes first; then g1 and g3, each in its order.
-
-    On AWS g1 came before g3, whose message was sent last. The order of g1 and g3 is nobody's promise.
-    """
+    """On AWS g1 came before g3, whose message was sent last; no source promises an order of the two."""
     queue = resources.fifo_queue()
     queue.send_each("a1", group="g1")
     queue.send_each("b1", group="g2")
@@ -196,7 +182,6 @@ def test_a_released_group_does_not_overtake_a_group_that_waited(resources: Resou
 
 @pytest.mark.promise("GRP-08")
 def test_giving_back_the_first_of_two_in_flight_releases_that_one_only(resources: Resources) -> None:
-    """GRP-08: the second stays hidden; another group's message comes as well."""
     queue = resources.fifo_queue()
     queue.send_each("a1", "a2", group="g1")
     queue.send_each("b1", group="g2")
@@ -212,7 +197,6 @@ def test_giving_back_the_first_of_two_in_flight_releases_that_one_only(resources
 
 @pytest.mark.promise("GRP-09")
 def test_the_first_of_two_in_flight_comes_again_when_its_shortened_timeout_ends(resources: Resources) -> None:
-    """GRP-09: as with giving it back, two seconds later."""
     queue = resources.fifo_queue()
     queue.send_each("a1", "a2", group="g1")
     in_flight = queue.await_batch(most=2, visibility=600)
@@ -229,7 +213,6 @@ def test_the_first_of_two_in_flight_comes_again_when_its_shortened_timeout_ends(
 
 @pytest.mark.promise("GRP-11")
 def test_with_every_message_in_flight_extended_nothing_comes(resources: Resources) -> None:
-    """GRP-11: and with none extended, all three come again, in order."""
     extended, let_go = resources.fifo_queue(), resources.fifo_queue()
     extended.send_each("m1", "m2", "m3")
     let_go.send_each("m1", "m2", "m3")
@@ -245,7 +228,6 @@ def test_with_every_message_in_flight_extended_nothing_comes(resources: Resource
 
 @pytest.mark.promise("GRP-12")
 def test_giving_back_the_second_of_two_in_flight_releases_nothing(resources: Resources) -> None:
-    """GRP-12: it waits behind the first; when that is given back too, all come, in order."""
     queue = resources.fifo_queue()
     queue.send_each("m1", "m2", "m3")
     in_flight = queue.await_batch(most=2, visibility=600)
@@ -261,7 +243,6 @@ def test_giving_back_the_second_of_two_in_flight_releases_nothing(resources: Res
 
 @pytest.mark.promise("GRP-15")
 def test_messages_of_a_blocked_group_count_as_visible(resources: Resources) -> None:
-    """GRP-15: of six sent four are in flight; two are counted as visible, and cannot be received."""
     queue = resources.fifo_queue()
     queue.send_each("m1", "m2", "m3", "m4", "m5", "m6")
     in_flight = queue.await_batch(most=4, visibility=600)
@@ -279,7 +260,6 @@ def test_messages_of_a_blocked_group_count_as_visible(resources: Resources) -> N
 
 @pytest.mark.promise("SLU-37")
 def test_a_later_message_may_be_deleted_before_an_earlier_one(resources: Resources) -> None:
-    """SLU-37: of two in flight the second is deleted; when the first expires, what is left comes, in order."""
     queue = resources.fifo_queue()
     queue.send_each("m1", "m2", "m3")
     in_flight = queue.await_batch(most=2, visibility=2)

@@ -1,10 +1,11 @@
 """The sizes and ranges within which a FIFO queue works."""
 
 import string
+from typing import Any
 
 import pytest
 
-from contract_tests.resources import Resources, bodies, refusal
+from contract_tests.resources import QueueUnderTest, Resources, bodies, invalid_parameter_value, refusal
 from contract_tests.targets.binding import Target
 from sluice.clock import eventually
 
@@ -13,24 +14,20 @@ _MEBIBYTE = 1_048_576
 
 @pytest.mark.promise("LIM-06")
 def test_a_message_has_at_most_a_mebibyte(resources: Resources) -> None:
-    """LIM-06: exactly so much arrives whole, one byte more is refused."""
     queue = resources.fifo_queue()
 
     refused = refusal(queue.send, "x" * (_MEBIBYTE + 1), id="m1")
     queue.send("x" * (_MEBIBYTE - 4) + "\U0001f600", id="m2")  # four bytes in UTF-8, one character
     body = queue.await_message()["Body"]
 
-    assert refused == (
-        "InvalidParameterValue",
-        400,
-        "One or more parameters are invalid. Reason: Message must be shorter than 1048576 bytes.",
+    assert refused == invalid_parameter_value(
+        "One or more parameters are invalid. Reason: Message must be shorter than 1048576 bytes."
     )
     assert (len(body), body.count("x"), body[-1]) == (_MEBIBYTE - 3, _MEBIBYTE - 4, "\U0001f600")
 
 
 @pytest.mark.promise("LIM-07")
 def test_ids_may_have_every_printable_ascii_character_but_the_space(resources: Resources) -> None:
-    """LIM-07: group and deduplication ids arrive as they were given, one character or 128."""
     queue = resources.fifo_queue()
     every = string.ascii_letters + string.digits + string.punctuation
     queue.send("m1", group=every.ljust(128, "g"), id=every.ljust(128, "d"))
@@ -46,47 +43,43 @@ def test_ids_may_have_every_printable_ascii_character_but_the_space(resources: R
 
 @pytest.mark.promise("LIM-09")
 def test_both_ends_of_every_range_are_accepted(resources: Resources) -> None:
-    """LIM-09: a queue with all attributes at their least, and one with all at their most."""
-    least = resources.fifo_queue(
-        DelaySeconds="0",
-        MaximumMessageSize="1024",
-        MessageRetentionPeriod="60",
-        ReceiveMessageWaitTimeSeconds="0",
-        VisibilityTimeout="0",
-    )
-    most = resources.fifo_queue(
-        DelaySeconds="900",
-        MaximumMessageSize="1048576",
-        MessageRetentionPeriod="1209600",
-        ReceiveMessageWaitTimeSeconds="20",
-        VisibilityTimeout="43200",
-    )
+    least: dict[str, Any] = {
+        "DelaySeconds": "0",
+        "MaximumMessageSize": "1024",
+        "MessageRetentionPeriod": "60",
+        "ReceiveMessageWaitTimeSeconds": "0",
+        "VisibilityTimeout": "0",
+    }
+    most: dict[str, Any] = {
+        "DelaySeconds": "900",
+        "MaximumMessageSize": "1048576",
+        "MessageRetentionPeriod": "1209600",
+        "ReceiveMessageWaitTimeSeconds": "20",
+        "VisibilityTimeout": "43200",
+    }
 
-    names = (
-        "DelaySeconds",
-        "MaximumMessageSize",
-        "MessageRetentionPeriod",
-        "ReceiveMessageWaitTimeSeconds",
-        "VisibilityTimeout",
+    assert resources.fifo_queue(**least).attributes(*least) == least
+    assert resources.fifo_queue(**most).attributes(*most) == most
+
+
+def _await_none(queue: QueueUnderTest, counter: str) -> None:
+    """Wait until the queue's retention of a minute has ended and a counter is 0."""
+    eventually(
+        lambda: queue.attributes(counter) == {counter: "0"},
+        timeout_seconds=60 + queue.patience_seconds,
+        describe="the message to be gone",
+        interval_seconds=1,
     )
-    assert list(least.attributes(*names).values()) == ["0", "1024", "60", "0", "0"]
-    assert list(most.attributes(*names).values()) == ["900", "1048576", "1209600", "20", "43200"]
 
 
 @pytest.mark.slow
 @pytest.mark.promise("VIS-17")
 def test_a_message_is_gone_when_its_retention_ends(resources: Resources, target: Target) -> None:
-    """VIS-17: after the least retention, a minute, it is not delivered; its group goes on with the next message."""
     queue = resources.fifo_queue(MessageRetentionPeriod="60")
     started = target.clock.monotonic()
     queue.send_each("m1", group="g1")
 
-    eventually(
-        lambda: queue.attributes("ApproximateNumberOfMessages") == {"ApproximateNumberOfMessages": "0"},
-        timeout_seconds=60 + queue.patience_seconds,
-        describe="the message to be gone",
-        interval_seconds=1,
-    )
+    _await_none(queue, "ApproximateNumberOfMessages")
     elapsed = target.clock.monotonic() - started
     queue.send_each("m2", group="g1")
 
@@ -97,20 +90,12 @@ def test_a_message_is_gone_when_its_retention_ends(resources: Resources, target:
 @pytest.mark.slow
 @pytest.mark.promise("VIS-16")
 def test_a_message_in_flight_is_gone_when_its_retention_ends(resources: Resources, target: Target) -> None:
-    """VIS-16: although it is hidden for longer; its group is not blocked any more."""
     queue = resources.fifo_queue(MessageRetentionPeriod="60")
     started = target.clock.monotonic()
     queue.send_each("m1", group="g1")
     queue.await_message(visibility=600)
 
-    eventually(
-        lambda: (
-            queue.attributes("ApproximateNumberOfMessagesNotVisible") == {"ApproximateNumberOfMessagesNotVisible": "0"}
-        ),
-        timeout_seconds=60 + queue.patience_seconds,
-        describe="the message to be gone",
-        interval_seconds=1,
-    )
+    _await_none(queue, "ApproximateNumberOfMessagesNotVisible")
     elapsed = target.clock.monotonic() - started
     queue.send_each("m2", group="g1")
 

@@ -7,7 +7,6 @@ from contract_tests.resources import Resources, bodies, refusal
 
 @pytest.mark.promise("PUR-02")
 def test_a_purge_removes_what_waits_and_what_is_in_flight(resources: Resources) -> None:
-    """PUR-02: one message in flight and two waiting are gone, also after the visibility timeout."""
     queue = resources.fifo_queue()
     queue.send_each("m1", "m2", group="g1")
     queue.send_each("m3", group="g2")
@@ -20,13 +19,10 @@ def test_a_purge_removes_what_waits_and_what_is_in_flight(resources: Resources) 
 
 @pytest.mark.promise("PUR-01")
 def test_a_second_purge_within_a_minute_is_refused(resources: Resources) -> None:
-    """PUR-01: the text names the queue."""
     queue = resources.fifo_queue()
     queue.purge()
 
-    refused = refusal(queue.purge)
-
-    assert refused == (
+    assert refusal(queue.purge) == (
         "AWS.SimpleQueueService.PurgeQueueInProgress",
         403,
         f"Only one PurgeQueue operation on {queue.name} is allowed every 60 seconds.",
@@ -35,7 +31,6 @@ def test_a_second_purge_within_a_minute_is_refused(resources: Resources) -> None
 
 @pytest.mark.promise("PUR-05")
 def test_a_purge_releases_the_group_of_what_was_in_flight(resources: Resources) -> None:
-    """PUR-05: a message sent to the group afterwards is delivered, although the first was never deleted."""
     queue = resources.fifo_queue()
     queue.send_each("before", group="g1")
     queue.await_message(visibility=600)

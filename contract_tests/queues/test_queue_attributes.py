@@ -1,4 +1,6 @@
-"""What a queue is made with, what it says of itself, and what it refuses to become."""
+"""What a queue is made with, what it reports, what it refuses to become, and its tags."""
+
+from typing import Any
 
 import pytest
 
@@ -6,9 +8,12 @@ from contract_tests.resources import Resources, refusal
 from sluice.clock import eventually
 
 
+def _create(resources: Resources, **attributes: str) -> str:
+    return resources.create(f"{resources.name('q')}.fifo", tags=None, FifoQueue="true", **attributes)
+
+
 @pytest.mark.promise("CRE-01")
 def test_a_fifo_queue_made_with_nothing_else_has_the_defaults(resources: Resources) -> None:
-    """CRE-01: every attribute, with its default, as a string."""
     queue = resources.fifo_queue()
 
     attributes = queue.attributes("All")
@@ -34,7 +39,7 @@ def test_a_fifo_queue_made_with_nothing_else_has_the_defaults(resources: Resourc
 
 @pytest.mark.promise("CRE-02")
 def test_the_default_maximum_message_size_is_a_mebibyte(resources: Resources) -> None:
-    """CRE-02: recordings before August 2025 say 262144; that is no longer right."""
+    """Recordings before August 2025 say 262144."""
     queue = resources.fifo_queue()
 
     assert queue.attributes("MaximumMessageSize") == {"MaximumMessageSize": "1048576"}
@@ -42,7 +47,6 @@ def test_the_default_maximum_message_size_is_a_mebibyte(resources: Resources) ->
 
 @pytest.mark.promise("CRE-04")
 def test_creating_a_queue_again_with_the_same_attributes_returns_its_url(resources: Resources) -> None:
-    """CRE-04: the second call makes nothing new, and says where the queue is."""
     name = f"{resources.name('q')}.fifo"
     first = resources.create(name, FifoQueue="true", ContentBasedDeduplication="true")
 
@@ -53,13 +57,10 @@ def test_creating_a_queue_again_with_the_same_attributes_returns_its_url(resourc
 
 @pytest.mark.promise("CRE-05")
 def test_creating_a_queue_again_with_another_attribute_is_refused(resources: Resources) -> None:
-    """CRE-05: the error names the attribute that differs."""
     name = f"{resources.name('q')}.fifo"
     resources.create(name, FifoQueue="true", ContentBasedDeduplication="true")
 
-    refused = refusal(resources.create, name, FifoQueue="true", ContentBasedDeduplication="false")
-
-    assert refused == (
+    assert refusal(resources.create, name, FifoQueue="true", ContentBasedDeduplication="false") == (
         "QueueAlreadyExists",
         400,
         "A queue already exists with the same name and a different value for attribute ContentBasedDeduplication",
@@ -68,7 +69,6 @@ def test_creating_a_queue_again_with_another_attribute_is_refused(resources: Res
 
 @pytest.mark.promise("CRE-06")
 def test_creating_a_queue_again_without_attributes_returns_its_url(resources: Resources) -> None:
-    """CRE-06: whatever attributes the queue has."""
     name = f"{resources.name('q')}.fifo"
     first = resources.create(name, FifoQueue="true", ContentBasedDeduplication="true", VisibilityTimeout="7")
 
@@ -79,7 +79,6 @@ def test_creating_a_queue_again_without_attributes_returns_its_url(resources: Re
 
 @pytest.mark.promise("CRE-07")
 def test_a_standard_queue_is_made_by_leaving_fifo_queue_out(resources: Resources) -> None:
-    """CRE-07: `FifoQueue=false` is refused; a queue without the attribute is a standard queue."""
     refused = refusal(resources.create, resources.name("q"), FifoQueue="false")
 
     assert refused == ("InvalidAttributeName", 400, "Unknown Attribute FifoQueue.")
@@ -88,7 +87,6 @@ def test_a_standard_queue_is_made_by_leaving_fifo_queue_out(resources: Resources
 
 @pytest.mark.promise("CRE-09")
 def test_a_standard_queue_takes_no_fifo_attributes(resources: Resources) -> None:
-    """CRE-09: neither a deduplication scope nor a throughput limit."""
     scope = refusal(resources.create, resources.name("q"), DeduplicationScope="queue")
     limit = refusal(resources.create, resources.name("q"), FifoThroughputLimit="perQueue")
 
@@ -100,23 +98,20 @@ def test_a_standard_queue_takes_no_fifo_attributes(resources: Resources) -> None
 
 @pytest.mark.promise("CRE-10")
 def test_a_fifo_queue_whose_name_lacks_the_suffix_is_refused(resources: Resources) -> None:
-    """CRE-10: the text was not recorded."""
-    code, status, _ = refusal(resources.create, resources.name("q"), FifoQueue="true")
+    refused = refusal(resources.create, resources.name("q"), FifoQueue="true")
 
-    assert (code, status) == ("InvalidParameterValue", 400)
+    assert refused[:2] == ("InvalidParameterValue", 400)
 
 
 @pytest.mark.promise("CRE-11")
 def test_a_standard_queue_whose_name_has_the_suffix_is_refused(resources: Resources) -> None:
-    """CRE-11: the text was not recorded."""
-    code, status, _ = refusal(resources.create, f"{resources.name('q')}.fifo")
+    refused = refusal(resources.create, f"{resources.name('q')}.fifo")
 
-    assert (code, status) == ("InvalidParameterValue", 400)
+    assert refused[:2] == ("InvalidParameterValue", 400)
 
 
 @pytest.mark.promise("CRE-12")
 def test_a_queue_name_has_at_most_80_characters_and_no_slash(resources: Resources) -> None:
-    """CRE-12: `.fifo` counts; 80 are accepted, 81 and a slash are not."""
     stem = f"{resources.name('q')}-"
 
     longest = resources.create(f"{stem:x<75}.fifo", FifoQueue="true")
@@ -129,19 +124,15 @@ def test_a_queue_name_has_at_most_80_characters_and_no_slash(resources: Resource
 
 @pytest.mark.promise("CRE-13")
 def test_a_standard_queue_does_not_know_the_attribute_fifo_queue(resources: Resources) -> None:
-    """CRE-13: neither true nor false can be set."""
     queue = resources.standard_queue()
 
-    true = refusal(queue.set_attributes, FifoQueue="true")
-    false = refusal(queue.set_attributes, FifoQueue="false")
+    refused = [refusal(queue.set_attributes, FifoQueue=value) for value in ("true", "false")]
 
-    assert true == ("InvalidAttributeName", 400, "Unknown Attribute FifoQueue.")
-    assert false == ("InvalidAttributeName", 400, "Unknown Attribute FifoQueue.")
+    assert refused == [("InvalidAttributeName", 400, "Unknown Attribute FifoQueue.")] * 2
 
 
 @pytest.mark.promise("CRE-14")
 def test_a_fifo_queue_may_be_told_that_it_is_one_but_not_that_it_is_none(resources: Resources) -> None:
-    """CRE-14: true is accepted and changes nothing, false is refused."""
     queue = resources.fifo_queue()
 
     queue.set_attributes(FifoQueue="true")
@@ -157,7 +148,6 @@ def test_a_fifo_queue_may_be_told_that_it_is_one_but_not_that_it_is_none(resourc
 
 @pytest.mark.promise("CRE-28")
 def test_a_queue_stays_of_the_type_it_was_made(resources: Resources) -> None:
-    """CRE-28: the attempts to convert are refused, and nothing has changed."""
     fifo, standard = resources.fifo_queue(), resources.standard_queue()
 
     refused = [
@@ -172,22 +162,17 @@ def test_a_queue_stays_of_the_type_it_was_made(resources: Resources) -> None:
 
 @pytest.mark.promise("CRE-16")
 def test_throughput_per_group_needs_deduplication_per_group(resources: Resources) -> None:
-    """CRE-16: without the scope `messageGroup` the limit is refused, with it accepted; the text was not recorded."""
-    alone = refusal(
-        resources.create, f"{resources.name('q')}.fifo", FifoQueue="true", FifoThroughputLimit="perMessageGroupId"
-    )
-    together = resources.fifo_queue(DeduplicationScope="messageGroup", FifoThroughputLimit="perMessageGroupId")
+    together: dict[str, Any] = {"DeduplicationScope": "messageGroup", "FifoThroughputLimit": "perMessageGroupId"}
+
+    alone = refusal(_create, resources, FifoThroughputLimit="perMessageGroupId")
+    queue = resources.fifo_queue(**together)
 
     assert alone[1] == 400
-    assert together.attributes("DeduplicationScope", "FifoThroughputLimit") == {
-        "DeduplicationScope": "messageGroup",
-        "FifoThroughputLimit": "perMessageGroupId",
-    }
+    assert queue.attributes(*together) == together
 
 
 @pytest.mark.promise("CRE-17")
 def test_deduplication_per_group_does_not_need_throughput_per_group(resources: Resources) -> None:
-    """CRE-17: the limit stays `perQueue`."""
     queue = resources.fifo_queue(DeduplicationScope="messageGroup")
 
     assert queue.attributes("DeduplicationScope", "FifoThroughputLimit") == {
@@ -198,13 +183,12 @@ def test_deduplication_per_group_does_not_need_throughput_per_group(resources: R
 
 @pytest.mark.promise("CRE-18")
 def test_an_attribute_out_of_its_range_is_refused(resources: Resources) -> None:
-    """CRE-18: one past the end of each range; the texts were not recorded."""
     refused = [
-        refusal(resources.create, f"{resources.name('q')}.fifo", FifoQueue="true", DelaySeconds="901"),
-        refusal(resources.create, f"{resources.name('q')}.fifo", FifoQueue="true", MaximumMessageSize="1023"),
-        refusal(resources.create, f"{resources.name('q')}.fifo", FifoQueue="true", MessageRetentionPeriod="59"),
-        refusal(resources.create, f"{resources.name('q')}.fifo", FifoQueue="true", VisibilityTimeout="43201"),
-        refusal(resources.create, f"{resources.name('q')}.fifo", FifoQueue="true", ReceiveMessageWaitTimeSeconds="21"),
+        refusal(_create, resources, DelaySeconds="901"),
+        refusal(_create, resources, MaximumMessageSize="1023"),
+        refusal(_create, resources, MessageRetentionPeriod="59"),
+        refusal(_create, resources, VisibilityTimeout="43201"),
+        refusal(_create, resources, ReceiveMessageWaitTimeSeconds="21"),
     ]
 
     assert [status for _, status, _ in refused] == [400, 400, 400, 400, 400]
@@ -212,7 +196,7 @@ def test_an_attribute_out_of_its_range_is_refused(resources: Resources) -> None:
 
 @pytest.mark.promise("CRE-20")
 def test_a_deleted_queue_keeps_its_name_for_a_minute(resources: Resources) -> None:
-    """CRE-20: AWS was seen to put a prefix before the code."""
+    """AWS was seen to put a prefix before the code."""
     name = f"{resources.name('q')}.fifo"
     queue = resources.fifo_queue()
     url = resources.create(name, FifoQueue="true")
@@ -227,7 +211,7 @@ def test_a_deleted_queue_keeps_its_name_for_a_minute(resources: Resources) -> No
 
 @pytest.mark.promise("CRE-22")
 def test_a_queue_that_is_not_there_is_refused_by_every_call(resources: Resources) -> None:
-    """CRE-22: by name and by URL; the text is that of the JSON protocol."""
+    """The text is that of the JSON protocol."""
     queue = resources.fifo_queue()
     name = f"{resources.name('nowhere')}.fifo"
     url = queue.url.replace(queue.name, name)
@@ -247,12 +231,9 @@ def test_a_queue_that_is_not_there_is_refused_by_every_call(resources: Resources
 
 @pytest.mark.promise("CRE-26")
 def test_a_queue_has_one_kind_of_encryption(resources: Resources) -> None:
-    """CRE-26: a KMS key and SQS's own key at once are refused."""
     queue = resources.fifo_queue()
 
-    refused = refusal(queue.set_attributes, KmsMasterKeyId="alias/aws/sqs", SqsManagedSseEnabled="true")
-
-    assert refused == (
+    assert refusal(queue.set_attributes, KmsMasterKeyId="alias/aws/sqs", SqsManagedSseEnabled="true") == (
         "InvalidAttributeName",
         400,
         "You can use one type of server-side encryption (SSE) at one time. You can either enable KMS SSE or SQS SSE.",
@@ -261,7 +242,6 @@ def test_a_queue_has_one_kind_of_encryption(resources: Resources) -> None:
 
 @pytest.mark.promise("CRE-27")
 def test_content_based_deduplication_can_be_switched_later(resources: Resources) -> None:
-    """CRE-27: on and off again, and each time the queue says so."""
     queue = resources.fifo_queue()
 
     queue.set_attributes(ContentBasedDeduplication="true")
@@ -275,7 +255,6 @@ def test_content_based_deduplication_can_be_switched_later(resources: Resources)
 
 @pytest.mark.promise("SLU-42")
 def test_delayed_messages_are_counted_apart(resources: Resources) -> None:
-    """SLU-42: of two sent both are delayed, none is visible."""
     queue = resources.fifo_queue(DelaySeconds="900")
     queue.send_each("m1", "m2")
     names = ("ApproximateNumberOfMessages", "ApproximateNumberOfMessagesDelayed")
@@ -291,7 +270,6 @@ def test_delayed_messages_are_counted_apart(resources: Resources) -> None:
 
 @pytest.mark.promise("SLU-43")
 def test_only_the_attributes_asked_for_are_told(resources: Resources) -> None:
-    """SLU-43: none when none is asked for; an unknown name is refused."""
     queue = resources.fifo_queue(VisibilityTimeout="7")
 
     two = queue.attributes("VisibilityTimeout", "FifoQueue")
@@ -305,7 +283,6 @@ def test_only_the_attributes_asked_for_are_told(resources: Resources) -> None:
 
 @pytest.mark.promise("SLU-44")
 def test_a_queue_is_found_by_its_name(resources: Resources) -> None:
-    """SLU-44: GetQueueUrl answers the URL that CreateQueue gave, ListQueues has it under the start of its name."""
     queue = resources.fifo_queue()
     other = resources.fifo_queue()
 
@@ -315,3 +292,27 @@ def test_a_queue_is_found_by_its_name(resources: Resources) -> None:
     assert found == queue.url
     assert listed == [queue.url]
     assert other.url != queue.url
+
+
+@pytest.mark.promise("TAG-01")
+def test_tags_are_kept_until_they_are_taken_off(resources: Resources) -> None:
+    queue = resources.fifo_queue()
+
+    before = queue.sqs.list_queue_tags(QueueUrl=queue.url)
+    queue.sqs.tag_queue(QueueUrl=queue.url, Tags={"team": "orders", "empty": ""})
+    tagged = queue.sqs.list_queue_tags(QueueUrl=queue.url)
+    queue.sqs.untag_queue(QueueUrl=queue.url, TagKeys=["team", "empty"])
+    after = queue.sqs.list_queue_tags(QueueUrl=queue.url)
+
+    assert tagged.get("Tags") == {"team": "orders", "empty": ""}
+    assert "Tags" not in before
+    assert "Tags" not in after
+
+
+@pytest.mark.promise("TAG-03")
+def test_tags_given_at_creation_are_there_at_once(resources: Resources) -> None:
+    queue = resources.fifo_queue()
+
+    url = resources.create(f"{resources.name('q')}.fifo", tags={"team": "orders"}, FifoQueue="true")
+
+    assert queue.sqs.list_queue_tags(QueueUrl=url).get("Tags") == {"team": "orders"}

@@ -33,7 +33,7 @@ _SECONDS_PER_TEST = 60  # two tests in five change attributes; the rest takes se
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Estimate:
-    """What a run on AWS takes, from above.
+    """What a run on AWS takes at most.
 
     Args:
         tests: how many are run.
@@ -43,25 +43,13 @@ class Estimate:
     tests: int
     workers: int
 
-    @property
-    def requests(self) -> int:
-        """Return the number of requests."""
-        return self.tests * _REQUESTS_PER_TEST_MAX
-
-    @property
-    def usd(self) -> float:
-        """Return their price, rounded up to a cent."""
-        return math.ceil(self.requests * _USD_PER_REQUEST_MAX * 100) / 100
-
-    @property
-    def minutes(self) -> int:
-        """Return the time, rounded up."""
-        return math.ceil(self.tests * _SECONDS_PER_TEST / self.workers / 60)
-
     def __str__(self) -> str:
+        requests = self.tests * _REQUESTS_PER_TEST_MAX
+        usd = math.ceil(requests * _USD_PER_REQUEST_MAX * 100) / 100
+        minutes = math.ceil(self.tests * _SECONDS_PER_TEST / self.workers / 60)
         return (
-            f"at most {self.tests} tests with {self.workers} worker(s): about {self.minutes} min,"
-            f" up to {self.requests:,} requests, at most ${self.usd:.2f}"
+            f"at most {self.tests} tests with {self.workers} worker(s): about {minutes} min,"
+            f" up to {requests:,} requests, at most ${usd:.2f}"
         )
 
 

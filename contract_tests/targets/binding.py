@@ -13,11 +13,12 @@ import localstack_client.session
 from botocore.config import Config
 
 from contract_tests.targets import aws as account
+from sluice import sdk
 from sluice.clock import Clock, SystemClock
 from sluice.localstack import MODIFIED
 from sluice.simulator.hook import ENDPOINT_URL, Simulator
 
-_CONFIG = Config(retries={"total_max_attempts": 1}, connect_timeout=5, read_timeout=30, max_pool_connections=20)
+_CONFIG = sdk.config(connect_seconds=5, answer_seconds=30, connections=20)
 _PATIENT = _CONFIG.merge(Config(retries={"mode": "standard", "total_max_attempts": 5}))  # AWS throttles
 
 
@@ -28,15 +29,15 @@ class Target:
     Args:
         name: key into `sluice.deviations`.
         make_client: AWS service name to a client of it.
-        has_short_window: whether a queue named `…-window3-…` deduplicates for 3 s only. A modified emulator: reported.
         patience_seconds: bound for everything that should happen soon.
+        has_short_window: whether a queue named `…-window3-…` deduplicates for 3 s only, as our own LocalStack's do.
         clock: the target's time, which every wait goes by.
     """
 
     name: str
     make_client: Callable[[str], Any]
-    has_short_window: bool
     patience_seconds: float
+    has_short_window: bool = False
     clock: Clock = field(default_factory=SystemClock)
 
 
@@ -57,7 +58,6 @@ def endpoint(endpoint_url: str, *, patience_seconds: float) -> Target:
     return Target(
         name="endpoint",
         make_client=lambda service: boto3.client(service, endpoint_url=endpoint_url, config=_CONFIG),
-        has_short_window=False,
         patience_seconds=patience_seconds,
     )
 
@@ -75,7 +75,6 @@ def aws(endpoint_url: str, *, patience_seconds: float, clock: Clock | None = Non
     return Target(
         name="aws",
         make_client=lambda service: account.settling(boto3.client(service, endpoint_url=url, config=_PATIENT), clock),
-        has_short_window=False,
         patience_seconds=max(patience_seconds, account.PATIENCE_SECONDS),
         clock=clock,
     )
@@ -88,7 +87,6 @@ def simulator(endpoint_url: str, *, patience_seconds: float) -> Target:
     return Target(
         name="simulator",
         make_client=simulated.client,
-        has_short_window=False,
         patience_seconds=patience_seconds,
         clock=simulated.clock,
     )

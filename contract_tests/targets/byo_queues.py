@@ -1,8 +1,8 @@
 """Promises held against a queue, a DLQ and a topic that somebody else made and keeps: bring your own queues.
 
-The tests are those that ask for nothing but plain resources; the others are deselected. Nothing is purged, changed or
-deleted but the messages of the run, which are told by their group: every group and deduplication id is given a prefix
-on its way out and loses it on its way in, so the tests read as ever.
+The tests are those that need only plain resources; the others are deselected. The run deletes its own messages only,
+and purges and changes nothing. It recognises its messages by their group: every group and deduplication id gets a
+prefix when it is sent, which is taken off when it is received.
 """
 
 import contextlib
@@ -21,23 +21,19 @@ from sluice.errors import EndpointError
 
 # What a test needs: how often it receives one message. A queue with a redrive policy has to allow as many.
 WITH_QUEUE: Mapping[str, int] = {
-    **dict.fromkeys(("GRP-01", "SLU-01", "GRP-04", "GRP-05", "GRP-06", "GRP-07", "GRP-15"), 1),
-    **dict.fromkeys(("GRP-02", "GRP-03", "GRP-08", "GRP-09", "GRP-10", "GRP-12", "GRP-13", "VIS-11", "SLU-37"), 2),
-    **dict.fromkeys(("RCV-08", "RCV-16", "SND-10", "ORD-04"), 1),
-    **dict.fromkeys(("ORD-01", "ORD-02"), 2),
-    **dict.fromkeys(("VIS-06", "VIS-13"), 1),
-    **dict.fromkeys(("VIS-04", "VIS-05", "RCV-17"), 2),
-    **dict.fromkeys(("VIS-01", "VIS-14"), 3),
-    **dict.fromkeys(("DED-01", "DED-09", "DED-15", "SLU-45"), 1),
-    **dict.fromkeys(("SND-02", "SND-12", "SND-15", "SND-16", "SND-17", "SND-18", "SND-21"), 1),
-    **dict.fromkeys(("SLU-34", "SLU-35", "SLU-40", "SLU-41"), 1),
-    "SND-11": 2,
-    **dict.fromkeys(("BAT-01", "BAT-02", "BAT-03", "BAT-04", "BAT-06", "BAT-09", "BAT-12", "BAT-13", "SLU-31"), 1),
-    "SLU-32": 2,
-    **dict.fromkeys(("RCV-02", "RCV-03", "RCV-04", "RCV-10", "RCV-11", "RCV-14", "SLU-33", "SLU-39", "SLU-47"), 1),
-    "RCV-15": 2,
-    "RCV-06": 4,
-    "RCV-07": 6,
+    id_: receives
+    for receives, ids in {
+        1: "GRP-01 SLU-01 GRP-04 GRP-05 GRP-06 GRP-07 GRP-15 RCV-08 RCV-16 SND-10 ORD-04 VIS-06 VIS-13 DED-01 DED-09"
+        " DED-15 SLU-45 SND-02 SND-12 SND-15 SND-16 SND-17 SND-18 SND-21 SLU-34 SLU-35 SLU-40 SLU-41 BAT-01 BAT-02"
+        " BAT-03 BAT-04 BAT-06 BAT-09 BAT-12 BAT-13 SLU-31 RCV-02 RCV-03 RCV-04 RCV-10 RCV-11 RCV-14 SLU-33 SLU-39"
+        " SLU-47",
+        2: "GRP-02 GRP-03 GRP-08 GRP-09 GRP-10 GRP-12 GRP-13 VIS-11 SLU-37 ORD-01 ORD-02 VIS-04 VIS-05 RCV-17 SND-11"
+        " SLU-32 RCV-15",
+        3: "VIS-01 VIS-14",
+        4: "RCV-06",
+        6: "RCV-07",
+    }.items()
+    for id_ in ids.split()
 }
 # The maxReceiveCount a test is written for.
 WITH_DLQ: Mapping[str, int] = {
@@ -70,7 +66,7 @@ _BATCHES = ("Entries", "PublishBatchRequestEntries")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Given:
+class ByoQueues:
     """Resources of somebody else.
 
     Args:
@@ -138,39 +134,38 @@ def _check_topic(sns: Any, arn: str, queue_arn: str) -> None:
 
 
 class ByoQueueResources:
-    """Hands out the given resources as `Resources` hands out its own.
+    """Hands out the given resources as `Resources` hands out its own, through clients that nobody else uses.
 
     Args:
-        target: where they are.
-        given: what was given.
-        sqs: a client nobody else uses.
-        sns: the same.
         number: of the test; no other test of the process has it.
     """
 
-    def __init__(self, target: Target, given: Given, sqs: Any, sns: Any, *, number: int) -> None:
-        self._target, self._given, self._sqs, self._sns = target, given, sqs, sns
+    def __init__(self, target: Target, byo: ByoQueues, sqs: Any, sns: Any, *, number: int) -> None:
+        self._target, self._byo, self._sqs, self._sns = target, byo, sqs, sns
         self._prefix = f"{_RUN}{number}-"
         self._handles: list[tuple[str, str]] = []
         for client in (sqs, sns):
             client.meta.events.register("before-call", self._refuse)
-        for operation in ("sqs.SendMessage", "sqs.SendMessageBatch", "sns.Publish", "sns.PublishBatch"):
-            client = sqs if operation.startswith("sqs") else sns
-            client.meta.events.register(f"provide-client-params.{operation}", self._mark)
+            for operation in ("sqs.SendMessage", "sqs.SendMessageBatch", "sns.Publish", "sns.PublishBatch"):
+                client.meta.events.register(f"provide-client-params.{operation}", self._mark)
         sqs.meta.events.register("provide-client-params.sqs.ReceiveMessage", self._request_group)
         sqs.meta.events.register("after-call.sqs.ReceiveMessage", self._unmark)
 
     def fifo_queue(self, *, hint: str = "q", **_: object) -> QueueUnderTest:
         """Return the DLQ where `hint` asks for one, else the queue, whose redrive policy is what it is."""
-        url = self._given.dlq_url if hint == "dlq" else self._given.queue_url
+        url = self._byo.dlq_url if hint == "dlq" else self._byo.queue_url
         assert url is not None, "the tests that ask for a DLQ are deselected where none was given"
         arn = self._sqs.get_queue_attributes(QueueUrl=url, AttributeNames=["QueueArn"])["Attributes"]["QueueArn"]
         return QueueUnderTest(self._sqs, arn.rpartition(":")[2], url, arn, self._target.patience_seconds)
 
+    def queue_with_dlq(self, **_: object) -> tuple[QueueUnderTest, QueueUnderTest]:
+        """Return the queue and the DLQ."""
+        return self.fifo_queue(), self.fifo_queue(hint="dlq")
+
     def fifo_topic(self, *_: QueueUnderTest) -> Topic:
         """Return the topic."""
-        assert self._given.topic_arn is not None, "the tests that ask for a topic are deselected where none was given"
-        return Topic(self._sns, self._given.topic_arn)
+        assert self._byo.topic_arn is not None, "the tests that ask for a topic are deselected where none was given"
+        return Topic(self._sns, self._byo.topic_arn)
 
     def close(self) -> None:
         """Delete the messages of the test, and wait until nothing is left.
@@ -181,13 +176,13 @@ class ByoQueueResources:
         for url, handle in self._handles:
             with contextlib.suppress(ClientError):  # expired, or gone: what is left is received again
                 self._sqs.delete_message(QueueUrl=url, ReceiptHandle=handle)
-        for url in filter(None, (self._given.queue_url, self._given.dlq_url)):
+        for url in filter(None, (self._byo.queue_url, self._byo.dlq_url)):
             eventually(
                 self._emptying(url), timeout_seconds=self._target.patience_seconds, describe=f"{url} to be empty"
             )
 
     def _emptying(self, url: str) -> Callable[[], bool]:
-        under_way_seconds = 0 if self._given.topic_arn is None else 1  # what was published may not have arrived yet
+        under_way_seconds = 0 if self._byo.topic_arn is None else 1  # what was published may not have arrived yet
 
         def is_empty() -> bool:
             answer = self._sqs.receive_message(QueueUrl=url, MaxNumberOfMessages=10, WaitTimeSeconds=under_way_seconds)
@@ -216,7 +211,7 @@ class ByoQueueResources:
         return f"{self._prefix}{value}" if name in _IDS and value else value
 
     def _request_group(self, params: dict[str, Any], context: dict[str, Any], **_: object) -> dict[str, Any]:
-        """See to it that every receive tells the group, and keep what the test asked for."""
+        """Let every receive return the group, and remember what the test asked for."""
         parameter = "AttributeNames" if "AttributeNames" in params else "MessageSystemAttributeNames"
         parameter = "MessageSystemAttributeNames" if "MessageSystemAttributeNames" in params else parameter
         names = params.get(parameter, [])

@@ -11,7 +11,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 
 from contract_tests.promises import PROMISES, Promiser
 from contract_tests.targets import aws, binding
-from contract_tests.targets.byo_queues import Given
+from contract_tests.targets.byo_queues import ByoQueues
 from sluice.endpoint import checked_url
 from sluice.errors import ConfigError, EndpointError
 from sluice.localstack import health
@@ -28,12 +28,12 @@ class Choice:
 
     Args:
         name: of the binding.
-        place: its endpoint, or for AWS the region.
+        endpoint: its URL, or for AWS the region.
         notice: what is to be said before the run begins; empty where nothing is.
     """
 
     name: str
-    place: str
+    endpoint: str
     notice: str = ""
 
 
@@ -64,7 +64,7 @@ def target(config: pytest.Config, stack: ExitStack) -> Choice:
     if choice == "simulator":
         if config.getoption("--endpoint-url"):
             raise ConfigError("--target simulator and --endpoint-url are both given, allowed is one of them")
-        return Choice(name=choice, place=ENDPOINT_URL)
+        return Choice(name=choice, endpoint=ENDPOINT_URL)
     if choice == "aws":
         return _aws(config, url)
     if url is None and choice == "endpoint":
@@ -72,7 +72,7 @@ def target(config: pytest.Config, stack: ExitStack) -> Choice:
     if url is None:
         return _own(stack)
     name = choice or ("localstack" if health(url) is not None else "endpoint")
-    return _answering(Choice(name=name, place=url))
+    return _answering(Choice(name=name, endpoint=url))
 
 
 def _own(stack: ExitStack) -> Choice:
@@ -86,7 +86,7 @@ def _own(stack: ExitStack) -> Choice:
         ) from error
     running = stack.enter_context(localstack.running(log=Path("runs") / "localstack-contracts.log"))
     os.environ.update(running.environment() | {OWN: "1"})
-    return Choice(name="localstack", place=running.endpoint_url)
+    return Choice(name="localstack", endpoint=running.endpoint_url)
 
 
 def _url(config: pytest.Config) -> str | None:
@@ -99,22 +99,23 @@ def _aws(config: pytest.Config, url: str | None) -> Choice:
     estimate = aws.Estimate(tests=tests, workers=config.getoption("numprocesses", None) or 1)
     is_agreed = config.getoption("--i-will-pay") or os.environ.get(_AGREED) == "1"
     region = aws.checked(boto3.Session(), estimate, is_agreed=is_agreed)
-    return _answering(Choice(name="aws", place=url or region, notice=f"target aws, {estimate}"))
+    return _answering(Choice(name="aws", endpoint=url or region, notice=f"target aws, {estimate}"))
 
 
 def _answering(choice: Choice) -> Choice:
     try:
-        bound = binding.BINDINGS[choice.name](choice.place, patience_seconds=1)
+        bound = binding.BINDINGS[choice.name](choice.endpoint, patience_seconds=1)
         bound.make_client("sqs").list_queues(MaxResults=1)
     except (BotoCoreError, ClientError, KeyError) as error:
         reason = str(error).splitlines()[0][:120]
         raise EndpointError(
-            f"{choice.place} does not answer as SQS does ({reason}); name an SQS endpoint, and keys and a region for it"
+            f"{choice.endpoint} does not answer as SQS does ({reason}); name an SQS endpoint, and keys and a region"
+            " for it"
         ) from error
     return choice
 
 
-def given(config: pytest.Config) -> Given | None:
+def byo_queues(config: pytest.Config) -> ByoQueues | None:
     """Return the resources somebody brings along; None where there are none.
 
     Raises:
@@ -129,4 +130,4 @@ def given(config: pytest.Config) -> Given | None:
         raise ConfigError("--queue-url is one queue for all tests; run without -n, --prove and --mutants")
     if config.getoption("--target") != "aws" and _url(config) is None:
         raise ConfigError("--queue-url has no URL; give one with --endpoint-url or --target aws")
-    return Given(queue_url=queue_url, dlq_url=dlq_url, topic_arn=topic_arn)
+    return ByoQueues(queue_url=queue_url, dlq_url=dlq_url, topic_arn=topic_arn)

@@ -9,7 +9,6 @@ from contract_tests.resources import Resources, bodies, drain_each
 
 @pytest.mark.promise("SLU-05")
 def test_every_queue_gets_every_message_once(resources: Resources) -> None:
-    """SLU-05: four messages in two groups, three queues, each of the four exactly once in each."""
     queues = [resources.fifo_queue(), resources.fifo_queue(), resources.fifo_queue()]
     topic = resources.fifo_topic(*queues)
     topic.publish("a1", group="g1", id="a1")
@@ -24,7 +23,6 @@ def test_every_queue_gets_every_message_once(resources: Resources) -> None:
 
 @pytest.mark.promise("SNS-24")
 def test_every_queue_delivers_a_group_in_the_order_published(resources: Resources) -> None:
-    """SNS-24: five queues agree on the order of five messages."""
     queues = [resources.fifo_queue() for _ in range(5)]
     topic = resources.fifo_topic(*queues)
     published = ["m1", "m2", "m3", "m4", "m5"]
@@ -38,7 +36,6 @@ def test_every_queue_delivers_a_group_in_the_order_published(resources: Resource
 
 @pytest.mark.promise("SNS-14")
 def test_raw_delivery_keeps_body_and_attributes(resources: Resources) -> None:
-    """SNS-14: the queue holds what was published, no envelope around it."""
     queue = resources.fifo_queue()
     topic = resources.fifo_topic(queue)
     topic.publish("a body", id="m1", MessageAttributes={"kind": {"DataType": "String", "StringValue": "order"}})
@@ -51,7 +48,6 @@ def test_raw_delivery_keeps_body_and_attributes(resources: Resources) -> None:
 
 @pytest.mark.promise("SLU-06")
 def test_a_message_published_twice_arrives_in_every_queue_once(resources: Resources) -> None:
-    """SLU-06: the repeat inside the window is not delivered anywhere."""
     queues = [resources.fifo_queue(), resources.fifo_queue(), resources.fifo_queue()]
     topic = resources.fifo_topic(*queues)
     topic.publish("first", id="same")
@@ -65,7 +61,6 @@ def test_a_message_published_twice_arrives_in_every_queue_once(resources: Resour
 
 @pytest.mark.promise("SNS-18")
 def test_a_repeated_publish_returns_the_first_ids(resources: Resources) -> None:
-    """SNS-18: message id and sequence number of the repeat are those of the first."""
     topic = resources.fifo_topic(resources.fifo_queue())
     first = topic.publish("m1", id="same")
 
@@ -77,7 +72,6 @@ def test_a_repeated_publish_returns_the_first_ids(resources: Resources) -> None:
 
 @pytest.mark.promise("SNS-16")
 def test_content_based_deduplication_on_the_topic_is_enough(resources: Resources) -> None:
-    """SNS-16: the queue has none, no id is given, and the same body arrives once."""
     queue = resources.fifo_queue()
     topic = resources.fifo_topic(queue, ContentBasedDeduplication="true")
     topic.publish("same body")
@@ -89,7 +83,6 @@ def test_content_based_deduplication_on_the_topic_is_enough(resources: Resources
 
 @pytest.mark.promise("SNS-19")
 def test_topic_scope_makes_one_delivery_of_one_id_in_two_groups(resources: Resources) -> None:
-    """SNS-19: without FifoThroughputScope the topic deduplicates across groups."""
     queue = resources.fifo_queue()
     topic = resources.fifo_topic(queue)
     topic.publish("in g1", group="g1", id="same")
@@ -101,7 +94,6 @@ def test_topic_scope_makes_one_delivery_of_one_id_in_two_groups(resources: Resou
 
 @pytest.mark.promise("SNS-39")
 def test_group_scope_makes_two_deliveries_of_one_id_in_two_groups(resources: Resources) -> None:
-    """SNS-39: with FifoThroughputScope MessageGroup the groups do not see each other's ids."""
     queue = resources.fifo_queue(DeduplicationScope="messageGroup")
     topic = resources.fifo_topic(queue, FifoThroughputScope="MessageGroup")
     topic.publish("in g1", group="g1", id="same")
@@ -112,7 +104,6 @@ def test_group_scope_makes_two_deliveries_of_one_id_in_two_groups(resources: Res
 
 @pytest.mark.promise("SNS-12")
 def test_a_publish_answers_a_sequence_number_of_the_topics_own(resources: Resources) -> None:
-    """SNS-12: it rises with every publish of a group, and is not the queue's number of the copy."""
     queue = resources.fifo_queue()
     topic = resources.fifo_topic(queue)
 
@@ -128,7 +119,6 @@ def test_a_publish_answers_a_sequence_number_of_the_topics_own(resources: Resour
 
 @pytest.mark.promise("SNS-17")
 def test_a_copy_has_a_message_id_of_its_own(resources: Resources) -> None:
-    """SNS-17: two copies and the publish have three ids."""
     queues = [resources.fifo_queue(), resources.fifo_queue()]
     topic = resources.fifo_topic(*queues)
 
@@ -141,7 +131,6 @@ def test_a_copy_has_a_message_id_of_its_own(resources: Resources) -> None:
 
 @pytest.mark.promise("SNS-45")
 def test_without_raw_delivery_the_message_comes_in_an_envelope(resources: Resources) -> None:
-    """SNS-45: every part of it, but for the time; a FIFO topic signs nothing."""
     queue, topic = resources.fifo_queue(), resources.fifo_topic()
     subscription = topic.subscribe(queue, raw=False)
 
@@ -164,7 +153,6 @@ def test_without_raw_delivery_the_message_comes_in_an_envelope(resources: Resour
 
 @pytest.mark.promise("SNS-66")
 def test_message_attributes_come_in_the_envelope(resources: Resources) -> None:
-    """SNS-66: inside the body, as type and value, and not beside it."""
     queue, topic = resources.fifo_queue(), resources.fifo_topic()
     topic.subscribe(queue, raw=False)
 
@@ -178,7 +166,6 @@ def test_message_attributes_come_in_the_envelope(resources: Resources) -> None:
 
 @pytest.mark.promise("SNS-67")
 def test_a_copy_carries_group_and_deduplication_id_of_the_publish(resources: Resources) -> None:
-    """SNS-67: without an id, the SHA-256 of the message, also where the queue has no content-based deduplication."""
     queue = resources.fifo_queue()
     topic = resources.fifo_topic(queue, ContentBasedDeduplication="true")
 
@@ -195,7 +182,6 @@ def test_a_copy_carries_group_and_deduplication_id_of_the_publish(resources: Res
 
 @pytest.mark.promise("SNS-20")
 def test_a_standard_queue_gets_a_repeated_publish_once(resources: Resources) -> None:
-    """SNS-20: it deduplicates nothing itself, so the topic did."""
     queue = resources.standard_queue()
     topic = resources.fifo_topic(queue)
 
@@ -208,7 +194,6 @@ def test_a_standard_queue_gets_a_repeated_publish_once(resources: Resources) -> 
 
 @pytest.mark.promise("SNS-21")
 def test_a_later_subscriber_does_not_get_the_repeat_of_an_earlier_publish(resources: Resources) -> None:
-    """SNS-21: the topic knows the id, though this queue never saw it."""
     topic = resources.fifo_topic(resources.fifo_queue())
     topic.publish("before", id="same")
     late = resources.fifo_queue()
@@ -222,7 +207,6 @@ def test_a_later_subscriber_does_not_get_the_repeat_of_an_earlier_publish(resour
 
 @pytest.mark.promise("SNS-37")
 def test_a_topic_can_be_published_to_by_target_arn(resources: Resources) -> None:
-    """SNS-37: TargetArn does what TopicArn does."""
     queue = resources.fifo_queue()
     topic = resources.fifo_topic(queue)
 
@@ -233,7 +217,6 @@ def test_a_topic_can_be_published_to_by_target_arn(resources: Resources) -> None
 
 @pytest.mark.promise("SNS-69")
 def test_a_queue_gets_nothing_published_before_it_was_subscribed(resources: Resources) -> None:
-    """SNS-69: the queue that was there has the message; the later one has only the next."""
     early, late = resources.fifo_queue(), resources.fifo_queue()
     topic = resources.fifo_topic(early)
     topic.publish("before", id="m1")
@@ -248,7 +231,6 @@ def test_a_queue_gets_nothing_published_before_it_was_subscribed(resources: Reso
 
 @pytest.mark.promise("SNS-70")
 def test_a_batch_is_delivered_in_the_order_of_its_entries(resources: Resources) -> None:
-    """SNS-70: with the attributes, group and deduplication id of each entry."""
     queue = resources.fifo_queue()
     topic = resources.fifo_topic(queue)
 
@@ -270,7 +252,6 @@ def test_a_batch_is_delivered_in_the_order_of_its_entries(resources: Resources) 
 
 @pytest.mark.promise("SNS-71")
 def test_a_message_may_have_letters_beyond_ascii(resources: Resources) -> None:
-    """SNS-71: they arrive as they were published."""
     queue = resources.fifo_queue()
     topic = resources.fifo_topic(queue)
 
@@ -281,7 +262,6 @@ def test_a_message_may_have_letters_beyond_ascii(resources: Resources) -> None:
 
 @pytest.mark.promise("SNS-83")
 def test_raw_delivery_loses_a_message_with_more_than_ten_attributes(resources: Resources) -> None:
-    """SNS-83: the queue with envelopes has both messages, the one without has the next only."""
     raw, wrapped = resources.fifo_queue(), resources.fifo_queue()
     topic = resources.fifo_topic(raw)
     topic.subscribe(wrapped, raw=False)

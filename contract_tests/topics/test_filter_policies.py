@@ -8,7 +8,7 @@ import json
 
 import pytest
 
-from contract_tests.resources import QueueUnderTest, Resources, Topic, bodies, refusal
+from contract_tests.resources import QueueUnderTest, Refusal, Resources, Topic, bodies, invalid_parameter, refusal
 
 
 def _text(name: str, value: str) -> dict[str, dict[str, str]]:
@@ -19,19 +19,18 @@ def _number(name: str, value: str) -> dict[str, dict[str, str]]:
     return {name: {"DataType": "Number", "StringValue": value}}
 
 
-def _refused(topic: Topic, queue: QueueUnderTest, policy: object) -> tuple[str, int, str]:
+def _refused(topic: Topic, queue: QueueUnderTest, policy: object) -> Refusal:
     """Subscribe with a filter policy that must be refused; return code, status and the first line of the text."""
     code, status, message = refusal(topic.subscribe, queue, FilterPolicy=json.dumps(policy))
     return code, status, message.partition("\n")[0]
 
 
-def _set(topic: Topic, subscription: str, name: str, value: str) -> None:
-    topic.sns.set_subscription_attributes(SubscriptionArn=subscription, AttributeName=name, AttributeValue=value)
+def _policy_refusal(text: str) -> Refusal:
+    return invalid_parameter(f"Attributes Reason: FilterPolicy: {text}")
 
 
 @pytest.mark.promise("SNS-38")
 def test_a_filter_policy_lets_through_what_matches(resources: Resources) -> None:
-    """SNS-38: the queue with the filter has the orders, in order, and the other queue has everything."""
     filtered, unfiltered = resources.fifo_queue(), resources.fifo_queue()
     topic = resources.fifo_topic(unfiltered)
     topic.subscribe(filtered, FilterPolicy='{"kind": ["order"]}')
@@ -47,7 +46,6 @@ def test_a_filter_policy_lets_through_what_matches(resources: Resources) -> None
 
 @pytest.mark.promise("SNS-68")
 def test_a_filter_policy_can_look_at_the_body(resources: Resources) -> None:
-    """SNS-68: with the scope MessageBody a JSON body is matched instead of the attributes."""
     queue, topic = resources.fifo_queue(), resources.fifo_topic()
     topic.subscribe(queue, FilterPolicy='{"kind": ["order"]}', FilterPolicyScope="MessageBody")
 
@@ -61,7 +59,6 @@ def test_a_filter_policy_can_look_at_the_body(resources: Resources) -> None:
 
 @pytest.mark.promise("SNS-72")
 def test_a_filter_policy_can_ask_whether_an_attribute_is_there(resources: Resources) -> None:
-    """SNS-72: one queue wants the attribute, the other wants it missing; its value does not matter."""
     present, missing = resources.fifo_queue(), resources.fifo_queue()
     topic = resources.fifo_topic()
     topic.subscribe(present, FilterPolicy='{"store": [{"exists": true}]}')
@@ -76,7 +73,6 @@ def test_a_filter_policy_can_ask_whether_an_attribute_is_there(resources: Resour
 
 @pytest.mark.promise("SNS-73")
 def test_a_filter_policy_can_ask_for_a_range(resources: Resources) -> None:
-    """SNS-73: above 0 and up to 100: 0 is out, 100 is in."""
     queue, topic = resources.fifo_queue(), resources.fifo_topic()
     topic.subscribe(queue, FilterPolicy='{"price": [{"numeric": [">", 0, "<=", 100]}]}')
 
@@ -90,7 +86,6 @@ def test_a_filter_policy_can_ask_for_a_range(resources: Resources) -> None:
 
 @pytest.mark.promise("SNS-74")
 def test_a_filter_policy_can_ask_for_the_start_the_end_or_anything_but(resources: Resources) -> None:
-    """SNS-74: one key each."""
     queue, topic = resources.fifo_queue(), resources.fifo_topic()
     policy = {"type": [{"prefix": "order-"}], "file": [{"suffix": ".json"}], "state": [{"anything-but": ["lost"]}]}
     topic.subscribe(queue, FilterPolicy=json.dumps(policy))
@@ -106,7 +101,6 @@ def test_a_filter_policy_can_ask_for_the_start_the_end_or_anything_but(resources
 
 @pytest.mark.promise("SNS-75")
 def test_every_key_of_a_filter_policy_must_match_and_any_of_its_values(resources: Resources) -> None:
-    """SNS-75: an order or a refund, and of the north."""
     queue, topic = resources.fifo_queue(), resources.fifo_topic()
     topic.subscribe(queue, FilterPolicy='{"kind": ["order", "refund"], "place": ["north"]}')
 
@@ -120,7 +114,6 @@ def test_every_key_of_a_filter_policy_must_match_and_any_of_its_values(resources
 
 @pytest.mark.promise("SNS-76")
 def test_the_entries_of_a_batch_are_filtered_one_by_one(resources: Resources) -> None:
-    """SNS-76: the second of three does not match."""
     queue, topic = resources.fifo_queue(), resources.fifo_topic()
     topic.subscribe(queue, FilterPolicy='{"kind": ["order"]}')
 
@@ -135,7 +128,6 @@ def test_the_entries_of_a_batch_are_filtered_one_by_one(resources: Resources) ->
 
 @pytest.mark.promise("SNS-77")
 def test_a_subscription_says_its_filter_policy_and_the_scope(resources: Resources) -> None:
-    """SNS-77: MessageAttributes, unless another is asked for."""
     topic = resources.fifo_topic()
     of_attributes = topic.subscribe(resources.fifo_queue(), FilterPolicy='{"kind": ["order"]}')
     of_body = topic.subscribe(
@@ -147,13 +139,12 @@ def test_a_subscription_says_its_filter_policy_and_the_scope(resources: Resource
         for subscription in (of_attributes, of_body)
     ]
 
-    assert [item.get("FilterPolicyScope") for item in attributes] == ["MessageAttributes", "MessageBody"]
-    assert [json.loads(entry["FilterPolicy"]) for entry in attributes] == [{"kind": ["order"]}, {"kind": ["order"]}]
+    assert [read.get("FilterPolicyScope") for read in attributes] == ["MessageAttributes", "MessageBody"]
+    assert [json.loads(read["FilterPolicy"]) for read in attributes] == [{"kind": ["order"]}, {"kind": ["order"]}]
 
 
 @pytest.mark.promise("SNS-78")
 def test_a_malformed_filter_policy_is_refused(resources: Resources) -> None:
-    """SNS-78: a list in a list, an operator there is not, two operators in one, and a value that is not a list."""
     topic, queue = resources.fifo_topic(), resources.fifo_queue()
 
     nested = _refused(topic, queue, {"key": [["value"]]})
@@ -161,31 +152,27 @@ def test_a_malformed_filter_policy_is_refused(resources: Resources) -> None:
     two = _refused(topic, queue, {"key": [{"suffix": "value", "prefix": "value2"}]})
     no_list = _refused(topic, queue, {"key": {"suffix": "value"}})
 
-    start = "Invalid parameter: Attributes Reason: FilterPolicy: "
-    assert nested == ("InvalidParameter", 400, start + "Match value must be String, number, true, false, or null")
-    assert unknown == ("InvalidParameter", 400, start + "Unrecognized match type wrong-operator")
-    assert two == ("InvalidParameter", 400, start + "Only one key allowed in match expression")
-    assert no_list == ("InvalidParameter", 400, start + '"suffix" must be an object or an array')
+    assert nested == _policy_refusal("Match value must be String, number, true, false, or null")
+    assert unknown == _policy_refusal("Unrecognized match type wrong-operator")
+    assert two == _policy_refusal("Only one key allowed in match expression")
+    assert no_list == _policy_refusal('"suffix" must be an object or an array')
 
 
 @pytest.mark.promise("SNS-79")
 def test_the_operands_of_a_filter_policy_are_checked(resources: Resources) -> None:
-    """SNS-79: a suffix that is a number, a range whose bottom is above its top, and an existence that is a text."""
     topic, queue = resources.fifo_topic(), resources.fifo_queue()
 
     suffix = _refused(topic, queue, {"key": [{"suffix": 100}]})
     numeric = _refused(topic, queue, {"key": [{"numeric": [">", 3, "<", 1]}]})
     exists = _refused(topic, queue, {"key": [{"exists": "no"}]})
 
-    start = "Invalid parameter: Attributes Reason: FilterPolicy: "
-    assert suffix == ("InvalidParameter", 400, start + "suffix match pattern must be a string")
-    assert numeric == ("InvalidParameter", 400, start + "Bottom must be less than top")
-    assert exists == ("InvalidParameter", 400, start + "exists match pattern must be either true or false.")
+    assert suffix == _policy_refusal("suffix match pattern must be a string")
+    assert numeric == _policy_refusal("Bottom must be less than top")
+    assert exists == _policy_refusal("exists match pattern must be either true or false.")
 
 
 @pytest.mark.promise("SNS-80")
 def test_a_filter_policy_has_at_most_5_keys_and_150_combinations(resources: Resources) -> None:
-    """SNS-80: as many are accepted, more are refused; the numbers of values of the keys are multiplied."""
     topic, queue = resources.fifo_topic(), resources.fifo_queue()
     five_keys = {"k1": ["a"], "k2": ["a"], "k3": ["a"], "k4": ["a"], "k5": ["a"]}
     values = [str(number) for number in range(151)]
@@ -197,41 +184,29 @@ def test_a_filter_policy_has_at_most_5_keys_and_150_combinations(resources: Reso
     one_more = _refused(topic, queue, {"k1": values})
     multiplied = _refused(topic, queue, most_combinations | {"k3": ["a", "b"]})
 
-    start = "Invalid parameter: Attributes Reason: FilterPolicy: "
-    assert six_keys == ("InvalidParameter", 400, start + "Filter policy can not have more than 5 keys")
-    assert one_more == ("InvalidParameter", 400, start + "Filter policy is too complex")
-    assert multiplied == ("InvalidParameter", 400, start + "Filter policy is too complex")
+    assert six_keys == _policy_refusal("Filter policy can not have more than 5 keys")
+    assert one_more == _policy_refusal("Filter policy is too complex")
+    assert multiplied == _policy_refusal("Filter policy is too complex")
 
 
 @pytest.mark.promise("SNS-81")
 def test_a_filter_policy_of_attributes_cannot_be_nested(resources: Resources) -> None:
-    """SNS-81: attributes have no parts; one of the body is accepted."""
     topic = resources.fifo_topic()
     subscription = topic.subscribe(resources.fifo_queue())
     nested = '{"object": {"key": [{"prefix": "auto-"}]}}'
 
-    refused = refusal(_set, topic, subscription, "FilterPolicy", nested)
-    _set(topic, subscription, "FilterPolicyScope", "MessageBody")
-    _set(topic, subscription, "FilterPolicy", nested)
+    refused = refusal(topic.set_subscription, subscription, "FilterPolicy", nested)
+    topic.set_subscription(subscription, "FilterPolicyScope", "MessageBody")
+    topic.set_subscription(subscription, "FilterPolicy", nested)
 
-    assert refused == (
-        "InvalidParameter",
-        400,
-        "Invalid parameter: Filter policy scope MessageAttributes does not support nested filter policy",
-    )
+    assert refused == invalid_parameter("Filter policy scope MessageAttributes does not support nested filter policy")
 
 
 @pytest.mark.promise("SNS-82")
 def test_the_scope_of_a_filter_policy_is_one_of_two(resources: Resources) -> None:
-    """SNS-82: what is neither is refused, and quoted."""
     topic = resources.fifo_topic()
     subscription = topic.subscribe(resources.fifo_queue())
 
-    refused = refusal(_set, topic, subscription, "FilterPolicyScope", "RandomValue")
-
-    assert refused == (
-        "InvalidParameter",
-        400,
-        "Invalid parameter: FilterPolicyScope: Invalid value [RandomValue]. "
-        "Please use either MessageBody or MessageAttributes",
+    assert refusal(topic.set_subscription, subscription, "FilterPolicyScope", "RandomValue") == invalid_parameter(
+        "FilterPolicyScope: Invalid value [RandomValue]. Please use either MessageBody or MessageAttributes"
     )

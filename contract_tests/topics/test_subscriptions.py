@@ -4,16 +4,12 @@ import json
 
 import pytest
 
-from contract_tests.resources import QueueUnderTest, Resources, Topic, bodies, refusal
+from contract_tests.resources import QueueUnderTest, Resources, Topic, bodies, invalid_parameter, refusal
 
 
 def _subscribe(topic: Topic, protocol: str, endpoint: str, **attributes: str) -> str:
     answer = topic.sns.subscribe(TopicArn=topic.arn, Protocol=protocol, Endpoint=endpoint, Attributes=attributes)
     return str(answer.get("SubscriptionArn"))
-
-
-def _set(topic: Topic, subscription: str, name: str, value: str) -> None:
-    topic.sns.set_subscription_attributes(SubscriptionArn=subscription, AttributeName=name, AttributeValue=value)
 
 
 def _undelivered_queue(resources: Resources, topic: Topic) -> tuple[QueueUnderTest, str]:
@@ -25,22 +21,15 @@ def _undelivered_queue(resources: Resources, topic: Topic) -> tuple[QueueUnderTe
 
 @pytest.mark.promise("SNS-05")
 def test_a_fifo_queue_cannot_be_subscribed_to_a_standard_topic(resources: Resources) -> None:
-    """SNS-05: its order could not be kept."""
     topic, queue = resources.standard_topic(), resources.fifo_queue()
 
-    refused = refusal(_subscribe, topic, "sqs", queue.arn)
-
-    assert refused == (
-        "InvalidParameter",
-        400,
-        "Invalid parameter: Invalid parameter: Endpoint Reason: FIFO SQS Queues can not be subscribed to standard SNS "
-        "topics",
+    assert refusal(_subscribe, topic, "sqs", queue.arn) == invalid_parameter(
+        "Invalid parameter: Endpoint Reason: FIFO SQS Queues can not be subscribed to standard SNS topics"
     )
 
 
 @pytest.mark.promise("SNS-06")
 def test_a_standard_queue_can_be_subscribed_to_a_fifo_topic(resources: Resources) -> None:
-    """SNS-06: it gets the messages, without the order."""
     queue = resources.standard_queue()
     topic = resources.fifo_topic(queue)
 
@@ -52,57 +41,50 @@ def test_a_standard_queue_can_be_subscribed_to_a_fifo_topic(resources: Resources
 
 @pytest.mark.promise("SNS-07")
 def test_nothing_but_a_queue_can_be_subscribed_to_a_fifo_topic(resources: Resources) -> None:
-    """SNS-07: SMS, to a number nobody has, is refused."""
     topic = resources.fifo_topic()
 
-    refused = refusal(_subscribe, topic, "sms", "+12025550100")
-
-    assert refused == ("InvalidParameter", 400, "Invalid parameter: Invalid protocol type: sms")
+    assert refusal(_subscribe, topic, "sms", "+12025550100") == invalid_parameter("Invalid protocol type: sms")
 
 
 @pytest.mark.promise("SNS-08")
 def test_what_a_fifo_subscription_cannot_deliver_goes_to_a_fifo_queue(resources: Resources) -> None:
-    """SNS-08: a standard queue is refused as its DLQ."""
     topic, standard = resources.fifo_topic(), resources.standard_queue()
     subscription = topic.subscribe(resources.fifo_queue())
+    policy = json.dumps({"deadLetterTargetArn": standard.arn})
 
-    refused = refusal(_set, topic, subscription, "RedrivePolicy", json.dumps({"deadLetterTargetArn": standard.arn}))
+    refused = refusal(topic.set_subscription, subscription, "RedrivePolicy", policy)
 
-    assert refused == (
-        "InvalidParameter",
-        400,
-        "Invalid parameter: RedrivePolicy: must use a FIFO queue as DLQ for a FIFO Subscription to a FIFO Topic.",
+    assert refused == invalid_parameter(
+        "RedrivePolicy: must use a FIFO queue as DLQ for a FIFO Subscription to a FIFO Topic."
     )
 
 
 @pytest.mark.promise("SNS-34")
 def test_the_dlq_of_a_subscription_must_be_in_the_same_region(resources: Resources) -> None:
-    """SNS-34: the ARN of a FIFO queue with another Region in it is refused."""
     topic, queue = resources.fifo_topic(), resources.fifo_queue()
     subscription = topic.subscribe(queue)
     *service, _, account, name = queue.arn.split(":")
     elsewhere = ":".join([*service, "ap-southeast-4", account, name])
+    policy = json.dumps({"deadLetterTargetArn": elsewhere})
 
-    refused = refusal(_set, topic, subscription, "RedrivePolicy", json.dumps({"deadLetterTargetArn": elsewhere}))
+    refused = refusal(topic.set_subscription, subscription, "RedrivePolicy", policy)
 
     assert refused[:2] == ("InvalidParameter", 400)
 
 
 @pytest.mark.promise("SNS-35")
 def test_a_queue_is_subscribed_by_its_arn(resources: Resources) -> None:
-    """SNS-35: its URL is refused; the ARN of a queue that does not exist is accepted."""
     topic, queue = resources.fifo_topic(), resources.fifo_queue()
 
     refused = refusal(_subscribe, topic, "sqs", queue.url)
     accepted = _subscribe(topic, "sqs", queue.arn.removesuffix(".fifo") + "-absent.fifo")
 
-    assert refused == ("InvalidParameter", 400, "Invalid parameter: SQS endpoint ARN")
+    assert refused == invalid_parameter("SQS endpoint ARN")
     assert accepted.startswith(topic.arn + ":")
 
 
 @pytest.mark.promise("SNS-36")
 def test_subscribing_again_answers_the_subscription_there_is(resources: Resources) -> None:
-    """SNS-36: with the same attributes or with none; with others it is refused."""
     topic, queue = resources.fifo_topic(), resources.fifo_queue()
     subscription = topic.subscribe(queue, raw=True)
 
@@ -111,16 +93,11 @@ def test_subscribing_again_answers_the_subscription_there_is(resources: Resource
     refused = refusal(_subscribe, topic, "sqs", queue.arn, RawMessageDelivery="false")
 
     assert [same, none] == [subscription, subscription]
-    assert refused == (
-        "InvalidParameter",
-        400,
-        "Invalid parameter: Attributes Reason: Subscription already exists with different attributes",
-    )
+    assert refused == invalid_parameter("Attributes Reason: Subscription already exists with different attributes")
 
 
 @pytest.mark.promise("SNS-60")
 def test_a_subscription_of_a_queue_of_the_same_account_is_confirmed_at_once(resources: Resources) -> None:
-    """SNS-60: everything it says of itself, but for who made it."""
     topic, queue = resources.fifo_topic(), resources.fifo_queue()
     *_, account, _ = topic.arn.split(":")
 
@@ -142,50 +119,33 @@ def test_a_subscription_of_a_queue_of_the_same_account_is_confirmed_at_once(reso
 
 @pytest.mark.promise("SNS-61")
 def test_the_attributes_of_a_subscription_are_checked(resources: Resources) -> None:
-    """SNS-61: a name there is not, a value that is not true or false, and a DLQ that is not an ARN are refused."""
     topic, queue = resources.fifo_topic(), resources.fifo_queue()
     subscription = topic.subscribe(queue)
 
-    name = refusal(_set, topic, subscription, "Fake", "x")
-    value = refusal(_set, topic, subscription, "RawMessageDelivery", "test-ValUe")
+    name = refusal(topic.set_subscription, subscription, "Fake", "x")
+    value = refusal(topic.set_subscription, subscription, "RawMessageDelivery", "test-ValUe")
     value_at_once = refusal(_subscribe, topic, "sqs", queue.arn, RawMessageDelivery="wrongvalue")
-    arn = refusal(_set, topic, subscription, "RedrivePolicy", '{"deadLetterTargetArn": "fake-arn"}')
+    arn = refusal(topic.set_subscription, subscription, "RedrivePolicy", '{"deadLetterTargetArn": "fake-arn"}')
 
-    assert name == ("InvalidParameter", 400, "Invalid parameter: AttributeName")
-    assert value == (
-        "InvalidParameter",
-        400,
-        "Invalid parameter: RawMessageDelivery: Invalid value [test-ValUe]. Must be true or false.",
+    assert name == invalid_parameter("AttributeName")
+    assert value == invalid_parameter("RawMessageDelivery: Invalid value [test-ValUe]. Must be true or false.")
+    assert value_at_once == invalid_parameter(
+        "Attributes Reason: RawMessageDelivery: Invalid value [wrongvalue]. Must be true or false."
     )
-    assert value_at_once == (
-        "InvalidParameter",
-        400,
-        "Invalid parameter: Attributes Reason: RawMessageDelivery: Invalid value [wrongvalue]. Must be true or false.",
-    )
-    assert arn == (
-        "InvalidParameter",
-        400,
-        "Invalid parameter: RedrivePolicy: deadLetterTargetArn is an invalid arn",
-    )
+    assert arn == invalid_parameter("RedrivePolicy: deadLetterTargetArn is an invalid arn")
 
 
 @pytest.mark.promise("SNS-62")
 def test_a_protocol_there_is_not_is_refused(resources: Resources) -> None:
-    """SNS-62: and quoted."""
     topic, queue = resources.fifo_topic(), resources.fifo_queue()
 
-    refused = refusal(_subscribe, topic, "test-protocol", queue.arn)
-
-    assert refused == (
-        "InvalidParameter",
-        400,
-        "Invalid parameter: Amazon SNS does not support this protocol string: test-protocol",
+    assert refusal(_subscribe, topic, "test-protocol", queue.arn) == invalid_parameter(
+        "Amazon SNS does not support this protocol string: test-protocol"
     )
 
 
 @pytest.mark.promise("SNS-63")
 def test_an_unsubscribed_queue_gets_nothing_more(resources: Resources) -> None:
-    """SNS-63: the other queue gets both messages; the subscription is gone from the list and cannot be read."""
     leaves, stays = resources.fifo_queue(), resources.fifo_queue()
     topic = resources.fifo_topic(stays)
     subscription = topic.subscribe(leaves)
@@ -199,13 +159,13 @@ def test_an_unsubscribed_queue_gets_nothing_more(resources: Resources) -> None:
     assert (before, leaves.receive()) == (["m1"], [])
     listed = topic.sns.list_subscriptions_by_topic(TopicArn=topic.arn)["Subscriptions"]
     assert [entry["Endpoint"] for entry in listed] == [stays.arn]
-    read = refusal(topic.sns.get_subscription_attributes, SubscriptionArn=subscription)
-    assert read == ("NotFound", 404, "Subscription does not exist")
+    refused = refusal(topic.sns.get_subscription_attributes, SubscriptionArn=subscription)
+
+    assert refused == ("NotFound", 404, "Subscription does not exist")
 
 
 @pytest.mark.promise("SNS-64")
 def test_unsubscribing_twice_is_no_mistake(resources: Resources) -> None:
-    """SNS-64: the second call answers as the first did."""
     topic = resources.fifo_topic()
     subscription = topic.subscribe(resources.fifo_queue())
 
@@ -217,7 +177,6 @@ def test_unsubscribing_twice_is_no_mistake(resources: Resources) -> None:
 
 @pytest.mark.promise("SNS-31")
 def test_what_cannot_be_delivered_goes_to_the_dlq_of_the_subscription(resources: Resources) -> None:
-    """SNS-31: the queue is gone; a batch of three and a single message land in the DLQ, in order, with their ids."""
     topic, gone = resources.fifo_topic(), resources.fifo_queue()
     undelivered, redrive = _undelivered_queue(resources, topic)
     topic.subscribe(gone, raw=True, RedrivePolicy=redrive)
@@ -236,7 +195,6 @@ def test_what_cannot_be_delivered_goes_to_the_dlq_of_the_subscription(resources:
 
 @pytest.mark.promise("SNS-65")
 def test_the_envelope_in_the_dlq_names_the_publish(resources: Resources) -> None:
-    """SNS-65: without raw delivery, message id and sequence number are those the publisher was answered."""
     topic, gone = resources.fifo_topic(), resources.fifo_queue()
     undelivered, redrive = _undelivered_queue(resources, topic)
     topic.subscribe(gone, raw=False, RedrivePolicy=redrive)
@@ -253,7 +211,6 @@ def test_the_envelope_in_the_dlq_names_the_publish(resources: Resources) -> None
 
 @pytest.mark.promise("SNS-32")
 def test_of_a_batch_only_what_cannot_be_delivered_goes_to_the_dlq(resources: Resources) -> None:
-    """SNS-32: the second of three is too long for the queue, and the only one in the DLQ."""
     topic, queue = resources.fifo_topic(), resources.fifo_queue(MaximumMessageSize="1024")
     undelivered, redrive = _undelivered_queue(resources, topic)
     topic.subscribe(queue, raw=True, RedrivePolicy=redrive)
@@ -266,7 +223,6 @@ def test_of_a_batch_only_what_cannot_be_delivered_goes_to_the_dlq(resources: Res
 
 @pytest.mark.promise("SNS-44")
 def test_a_queue_that_does_not_allow_the_topic_gets_nothing(resources: Resources) -> None:
-    """SNS-44: the publish succeeds; the queue that allows it has the message, the other has not."""
     allows, silent = resources.fifo_queue(), resources.fifo_queue()
     topic = resources.fifo_topic(allows)
     _subscribe(topic, "sqs", silent.arn, RawMessageDelivery="true")

@@ -13,12 +13,15 @@ import click
 from sluice.cli.dlq import commands
 from sluice.cli.options import (
     alive_option,
+    consumer_options,
+    database_options,
     endpoint_option,
     json_option,
     log_level_option,
     metrics_options,
+    record_option,
+    runs,
 )
-from sluice.cli.placed import consumer_options, database_options
 from sluice.cli.tables import inbox_commands, outbox_commands
 from sluice.terminal.groups import Group, Lazy
 from sluice.terminal.options import declaration_option
@@ -33,9 +36,9 @@ _LAZY = {
     "load": Lazy(f"{_LOAD}.commands:load", "Load-test a deployed environment."),
     "check": Lazy(f"{_LOAD}.check:check", "Judge a recorded history: nothing lost, doubled, reordered."),
     "report": Lazy(f"{_LOAD}.report:report", "Draw the page of a judged run again."),
-    "compare": Lazy(f"{_LOAD}.report:compare", "Hold two judged runs against each other."),
+    "compare": Lazy(f"{_LOAD}.report:compare", "Compare two judged runs."),
     "contracts": Lazy(f"{_CONTRACTS}.command:contracts", "Verify every promise against an endpoint."),
-    "conformance": Lazy(f"{_CONTRACTS}.proving.conformance:main", "Hold every emulator to every promise."),
+    "conformance": Lazy(f"{_CONTRACTS}.command:conformance", "Test every promise on every emulator."),
 }
 EXTRAS = {
     "check": "checker",
@@ -91,24 +94,17 @@ def cli() -> None:
 @click.option("--listen", is_flag=True, help="Wake at commits of Outbox(notify=True): Postgres only.")
 @metrics_options
 @alive_option
-@click.option(
-    "--record",
-    type=click.Path(file_okay=False, path_type=Path),
-    metavar="DIR",
-    help="Folder to record what is taken and published, for the checker.",
-)
+@record_option("taken and published")
 @click.option("--until-empty", is_flag=True, help="Stop when nothing more can be published.")
 @log_level_option
 @database_options
+@runs("sluice.cli.services.relay")
 def relay(**given: Any) -> None:
     """Publish what is committed to the outbox, each group in order, until SIGTERM or Ctrl-C.
 
     Any number of relays may run for a topic: one leads, the others stand by.
-    With --until-empty it ends with 1 when messages are left that SNS refuses.
+    With --until-empty it ends with 1 when messages are left that SNS refuses, or when it is stopped before the end.
     """
-    from sluice.cli.services import relay as body
-
-    body.relay(**given)
 
 
 @cli.command(short_help="Hand a consumer's messages to its handlers.")
@@ -124,14 +120,10 @@ def relay(**given: Any) -> None:
 )
 @metrics_options
 @alive_option
-@click.option(
-    "--record",
-    type=click.Path(file_okay=False, path_type=Path),
-    metavar="DIR",
-    help="Folder to record what is received, handled and deleted, for the checker.",
-)
+@record_option("received, handled and deleted")
 @log_level_option
 @consumer_options
+@runs("sluice.cli.services.worker")
 def worker(**given: Any) -> None:
     """Hand a consumer's messages to its handlers, each group in order, until SIGTERM or Ctrl-C.
 
@@ -141,19 +133,14 @@ def worker(**given: Any) -> None:
       sluice inbox schema --apply --dsn sqlite:///billing.db
       sluice worker --consumer billing --dsn sqlite:///billing.db
     """
-    from sluice.cli.services import worker as body
-
-    body.worker(**given)
 
 
-@cli.command(short_help="Tell where the time went in a recorded history.")
+@cli.command(short_help="Show where the time went in a recorded history.")
 @click.argument("folder", type=click.Path(exists=True, file_okay=False, path_type=Path))
 @json_option
+@runs("sluice.cli.services.delays")
 def delays(**given: Any) -> None:
-    """Tell where the time went in the recorded history of FOLDER: outbox wait, API time, receive wait."""
-    from sluice.cli.services import delays as body
-
-    body.delays(**given)
+    """Show where the time went in the recorded history of FOLDER: outbox wait, API time, receive wait."""
 
 
 @cli.command(short_help="Check that a worker or relay makes progress.")
@@ -165,35 +152,31 @@ def delays(**given: Any) -> None:
     metavar="SECONDS",
     help="Maximum age of the last sign of life.  [default: as the process itself declared]",
 )
+@runs("sluice.cli.services.alive")
 def alive(**given: Any) -> None:
     """Check that the worker or relay with `--alive FILE` makes progress: 0 if so, 2 if not. For health checks.
 
     \b
-    It fails when the process is dead, frozen or has not looked after itself in time, and when a lane, a drainer or the
-    heartbeat gives no sign of life. A queue or a database that is away is no reason.
+    It fails when the process is dead or frozen, when its main loop hangs, and when a lane, a drainer or the heartbeat
+    gives no sign of life. It does not fail because a queue or a database is away.
       sluice worker --consumer billing --alive /dev/shm/alive
       sluice alive /dev/shm/alive
     """
-    from sluice.cli.services import alive as body
-
-    body.alive(**given)
 
 
 @cli.command(short_help="List the declared environments, and their names.")
 @click.argument("name", metavar="[ENV]", required=False)
 @declaration_option
 @json_option
+@runs("sluice.cli.services.env")
 def env(**given: Any) -> None:
     """List the declared environments, or the names of what ENV consists of.
 
     \b
-    It asks nobody: these are the names the stacks, the workers and the tests derive from environments.py.
+    It calls nothing: stacks, workers and tests derive these names from environments.py.
       sluice env
       sluice env prod --json
     """
-    from sluice.cli.services import env as body
-
-    body.env(**given)
 
 
 @cli.command(short_help="Run a program, and record its SNS and SQS calls.")
@@ -205,23 +188,22 @@ def env(**given: Any) -> None:
     default=1,
     show_default=True,
     metavar="N",
-    help="Of so many message groups one is recorded, as a whole.",
+    help="Record one message group in N, as a whole.",
 )
+@runs("sluice.cli.services.record")
 def record(**given: Any) -> None:
     """Run a Python program, and record what its SNS and SQS clients do.
 
     \b
-    The program is not changed, and ends as it would: its exit code is this one's. Programs it starts are recorded too.
+    The program is not changed, and its exit code is returned. Python programs that it starts are recorded, too.
       sluice record --one-group-in 10 tuesday -- python -m my_service
       sluice check tuesday --queue my-queue.fifo=30
     """
-    from sluice.cli.services import record as body
-
-    body.record(**given)
 
 
 @cli.command(short_help="Write a new project: a consumer, its tests, its stacks.")
 @click.argument("name")
+@runs("sluice.cli.services.init")
 def init(**given: Any) -> None:
     """Write a new project in folder NAME: one topic, one consumer with its tests, CDK app, load profile, CI.
 
@@ -232,9 +214,6 @@ def init(**given: Any) -> None:
       cd order-invoices
       make setup test
     """
-    from sluice.cli.services import init as body
-
-    body.init(**given)
 
 
 for _group in (outbox_commands.group, inbox_commands.group, commands.group):

@@ -1,5 +1,6 @@
 """Options that several commands have. Nothing heavy is imported here: `--help` and wrong usage need only these."""
 
+import importlib
 import os
 from collections.abc import Callable
 from functools import wraps
@@ -15,7 +16,18 @@ _LOCAL = "127.0.0.1"  # metrics name queues and topics: they are shown to others
 
 type Command = Callable[..., None]
 
-SECRET_VARIABLE = "SLUICE_DATABASE_SECRET_ARN"  # noqa: S105 (its name)
+
+def runs(module: str) -> Callable[[Command], Command]:
+    """Let a command run the function of its name in a module, which is imported only then."""
+
+    def runner(command: Command) -> Command:
+        @wraps(command)
+        def run(**given: Any) -> None:
+            getattr(importlib.import_module(module), command.__name__)(**given)
+
+        return run
+
+    return runner
 
 
 def environment_option(intended: str) -> Callable[[Command], Command]:
@@ -48,7 +60,8 @@ def dsn_option(intended: str) -> Callable[[Command], Command]:
         "--dsn",
         envvar="SLUICE_DSN",
         metavar="URL",
-        help=f"{intended} or postgresql://user@host/name.  [default: $SLUICE_DSN, else the secret ${SECRET_VARIABLE}]",
+        help=f"{intended} or postgresql://user@host/name."
+        "  [default: $SLUICE_DSN, else the secret $SLUICE_DATABASE_SECRET_ARN]",
     )
 
 
@@ -59,9 +72,7 @@ def endpoint_option(service: str) -> Callable[[Command], Command]:
     )
 
 
-def json_option(command: Command) -> Command:
-    """Give a command `--json`."""
-    return click.option("--json", "as_json", is_flag=True, help="Print JSON.")(command)
+json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 
 
 def limit_option(most: int, *, default: int) -> Callable[[Command], Command]:
@@ -109,7 +120,7 @@ def alive_option(command: Command) -> Command:
         type=click.Path(path_type=Path),
         callback=_alive_file,
         metavar="FILE",
-        help="Show signs of life there, for `sluice alive FILE`; a file of its own for each process.",
+        help="Write signs of life to this file, for `sluice alive FILE`. Each process needs its own.",
     )
     return option(command)
 
@@ -125,27 +136,70 @@ def _alive_file(context: click.Context, _: click.Parameter, path: Path | None) -
     return file
 
 
-def log_level_option(command: Command) -> Command:
-    """Give a command `--log-level`."""
-    option = click.option(
-        "--log-level",
-        type=click.Choice(["debug", "info", "warning", "error"]),
-        envvar="SLUICE_LOG_LEVEL",
-        default="info",
-        show_default=True,
-        help="Lowest level that is logged.  [$SLUICE_LOG_LEVEL]",
+def record_option(recorded: str) -> Callable[[Command], Command]:
+    """Return the option `--record`."""
+    folder = click.Path(file_okay=False, path_type=Path)
+    return click.option(
+        "--record", type=folder, metavar="DIR", help=f"Folder to record what is {recorded}, for the checker."
     )
-    return option(command)
 
 
-def confirmation_option(command: Command) -> Command:
-    """Give a command `--yes`."""
-    option = click.option(
-        "--yes", "confirmed", is_flag=True, help="Do it. Without --yes the command only prints what it would do."
-    )
-    return option(command)
+log_level_option = click.option(
+    "--log-level",
+    type=click.Choice(["debug", "info", "warning", "error"]),
+    envvar="SLUICE_LOG_LEVEL",
+    default="info",
+    show_default=True,
+    help="Lowest level that is logged.  [$SLUICE_LOG_LEVEL]",
+)
+confirmation_option = click.option(
+    "--yes", "confirmed", is_flag=True, help="Do it. Without --yes the command only prints what it would do."
+)
 
 
 def audited(command: Command) -> Command:
     """Give a command what every audited act takes: a reason, and `--yes`."""
     return confirmation_option(click.option("--reason", required=True, help="Why; the audit keeps it.")(command))
+
+
+def database_options(command: Command) -> Command:
+    """Give a command `--env`, `--declaration` and `--dsn`, and hand it the `DatabaseTarget` they name."""
+
+    @environment_option("Declared environment whose topic is meant.")
+    @dsn_option("The outbox's database, e.g. sqlite:///outbox.db")
+    @wraps(command)
+    def placed(environment: Any, dsn: str | None, **given: Any) -> None:
+        from sluice.cli import place
+
+        with place.outbox_target(environment, dsn) as found:
+            command(place=found, **given)
+
+    return placed
+
+
+def consumer_options(command: Command) -> Command:
+    """Give a command the options of a consumer, its database and SQS, and hand it the `ConsumerTarget`.
+
+    A database is opened where one is named. A command that needs one asks the place for its `engine`.
+    """
+
+    @environment_option("Declared environment whose consumer is meant.")
+    @click.option(
+        "--consumer",
+        "consumer_name",
+        envvar="SLUICE_CONSUMER",
+        metavar="NAME",
+        help="The consumer.  [$SLUICE_CONSUMER]",
+    )
+    @dsn_option("The database of the consumer's inbox, e.g. sqlite:///billing.db")
+    @endpoint_option("SQS")
+    @wraps(command)
+    def placed(
+        environment: Any, consumer_name: str | None, dsn: str | None, endpoint_url: str | None, **given: Any
+    ) -> None:
+        from sluice.cli import place
+
+        with place.consumer_target(environment, consumer_name, dsn, endpoint_url) as found:
+            command(place=found, **given)
+
+    return placed

@@ -7,13 +7,15 @@ from dataclasses import dataclass
 
 from sqlalchemy import Engine
 
-from sluice.cli.options import SECRET_VARIABLE
 from sluice.declaration import Consumer, Environment, naming
-from sluice.declaration.validation import did_you_mean, nearest
+from sluice.declaration.validation import did_you_mean, nearest, shown
 from sluice.endpoint import checked_url
 from sluice.errors import ConfigError
 from sluice.messaging.database import credentials, engines
 from sluice.messaging.database.credentials import database_url
+
+_SECRET_VARIABLE = "SLUICE_DATABASE_SECRET_ARN"  # noqa: S105 (its name)
+_NO_DATABASE = f"no database is named: give --dsn, or set SLUICE_DSN or {_SECRET_VARIABLE}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,14 +91,14 @@ def consumer_of(environment: Environment, name: str | None) -> Consumer:
         raise ConfigError(f"no consumer is named, and {allowed}; give --consumer, or set SLUICE_CONSUMER")
     if name not in found:
         intended = did_you_mean(nearest(name, found))
-        raise ConfigError(f"consumer is {name!r}{intended}, and {allowed}; correct --consumer, or declare it")
+        raise ConfigError(f"consumer is {shown(name)}{intended}, and {allowed}; correct --consumer, or declare it")
     return found[name]
 
 
 @contextmanager
 def inbox_database(environment: Environment, dsn: str | None) -> Iterator[Engine | None]:
     """Yield the engine of the inbox's database; None where neither a URL nor the secret is given."""
-    if dsn is None and SECRET_VARIABLE not in os.environ:
+    if dsn is None and _SECRET_VARIABLE not in os.environ:
         yield None
         return
     engine = engines.engine(dsn or dsn_from_secret(environment))
@@ -113,10 +115,7 @@ def dsn_from_secret(environment: Environment) -> str:
     Raises:
         ConfigError: none is named, or it holds something else.
     """
-    secret_arn = os.environ.get(SECRET_VARIABLE)
+    secret_arn = os.environ.get(_SECRET_VARIABLE)
     if secret_arn is None:
         raise ConfigError(_NO_DATABASE)
     return database_url(credentials.client(environment.region), secret_arn, ca=os.environ.get(credentials.CA_VARIABLE))
-
-
-_NO_DATABASE = f"no database is named: give --dsn, or set SLUICE_DSN or {SECRET_VARIABLE}"

@@ -20,7 +20,7 @@ from constructs import Construct
 from sluice.constructs import metrics
 from sluice.constructs.nag import acknowledge
 from sluice.declaration import Consumer, Environment, Gaps, naming
-from sluice.declaration.metrics import OUTBOX_LAG, OUTBOX_QUARANTINED, PARKED_GROUPS
+from sluice.declaration.metrics import OUTBOX_LAG, OUTBOX_QUARANTINED
 from sluice.scaling import backlog
 
 _IGNORE, _NOT_BREACHING = cloudwatch.TreatMissingData.IGNORE, cloudwatch.TreatMissingData.NOT_BREACHING
@@ -154,7 +154,7 @@ class Alarms(Construct):
         self._alarm(
             consumer.name,
             "parked",
-            metrics.inbox_metric(self._environment, consumer, PARKED_GROUPS, "Maximum"),
+            metrics.parked_groups(self._environment, consumer),
             threshold=1,
             minutes=minutes,
             of_minutes=minutes,

@@ -54,8 +54,8 @@ def _topic_row(environment: Environment) -> list[cloudwatch.IWidget]:
         _graph(
             "Not delivered",
             [
-                metrics.topic_metric(name, f"NumberOfNotifications{what}")
-                for what in ("Failed", "RedrivenToDlq", "FailedToRedriveToDlq", "FilteredOut")
+                metrics.topic_metric(name, f"NumberOfNotifications{ending}")
+                for ending in ("Failed", "RedrivenToDlq", "FailedToRedriveToDlq", "FilteredOut")
             ],
         ),
     ]
@@ -83,14 +83,10 @@ def _outbox_row(environment: Environment) -> list[cloudwatch.IWidget]:
 def _queue_row(environment: Environment, consumer: Consumer) -> list[cloudwatch.IWidget]:
     inputs = metrics.inputs(environment, consumer)
     name = naming.queue_name(environment, consumer)
-    counts = {
-        what: metrics.queue_metric(name, metric_name, "Sum")
-        for what, metric_name in (
-            ("sent", "NumberOfMessagesSent"),
-            ("deleted", "NumberOfMessagesDeleted"),
-            ("deduplicated", "NumberOfDeduplicatedSentMessages"),
-        )
-    }
+    counts = [
+        metrics.queue_metric(name, metric_name, "Sum")
+        for metric_name in ("NumberOfMessagesSent", "NumberOfMessagesDeleted", "NumberOfDeduplicatedSentMessages")
+    ]
     dead = [
         metrics.queue_metric(dlq, "ApproximateNumberOfMessagesVisible", "Maximum")
         for dlq in (
@@ -104,24 +100,23 @@ def _queue_row(environment: Environment, consumer: Consumer) -> list[cloudwatch.
             [inputs[backlog.AGE]],
             line=("acceptable latency", consumer.acceptable_latency_seconds),
         ),
-        _graph("Sent and deleted a minute", list(counts.values())),
+        _graph("Sent and deleted a minute", counts),
         _graph("Messages, and dead letters", [inputs[backlog.VISIBLE], inputs[backlog.IN_FLIGHT]], right=dead),
     ]
 
 
 def _service_row(environment: Environment, consumer: Consumer) -> list[cloudwatch.IWidget]:
     inputs = metrics.inputs(environment, consumer)
-    groups = metrics.queue_metric(
-        naming.queue_name(environment, consumer), "ApproximateNumberOfGroupsWithInflightMessages", "Average"
-    )
+    name = naming.queue_name(environment, consumer)
+    groups = metrics.queue_metric(name, "ApproximateNumberOfGroupsWithInflightMessages", "Average")
     per_task = metrics.evaluated(backlog.backlog_per_task(), environment, consumer, label="backlog per task")
     scaled_on = metrics.evaluated(consumer.clamped_backlog_per_task, environment, consumer, label="what scaling sees")
     drain = cloudwatch.MathExpression(
         expression="IF(deleted > sent, visible / (deleted - sent))",
         using_metrics={
             "visible": inputs[backlog.VISIBLE],
-            "sent": metrics.queue_metric(naming.queue_name(environment, consumer), "NumberOfMessagesSent", "Sum"),
-            "deleted": metrics.queue_metric(naming.queue_name(environment, consumer), "NumberOfMessagesDeleted", "Sum"),
+            "sent": metrics.queue_metric(name, "NumberOfMessagesSent", "Sum"),
+            "deleted": metrics.queue_metric(name, "NumberOfMessagesDeleted", "Sum"),
         },
         label="minutes to drain",
         period=metrics.MINUTE,

@@ -30,8 +30,8 @@ class Keys(Construct):
 
     def __init__(self, scope: Construct, id_: str, *, environment: Environment) -> None:
         super().__init__(scope, id_)
-        self.topic = self._key("Topic", environment=environment, encrypted="topic")
-        self.queues = self._key("Queues", environment=environment, encrypted="queues")
+        self.topic = self._key("Topic", environment)
+        self.queues = self._key("Queues", environment)
         stack = cdk.Stack.of(self)
         # CloudWatch publishes alarms to the operator topic.
         self._let_in("cloudwatch.amazonaws.com", {"StringEquals": {"aws:SourceAccount": stack.account}})
@@ -54,7 +54,8 @@ class Keys(Construct):
             )
         )
 
-    def _key(self, id_: str, *, environment: Environment, encrypted: str) -> kms.Key:
+    def _key(self, id_: str, environment: Environment) -> kms.Key:
+        encrypted = id_.lower()
         return kms.Key(
             self,
             id_,
@@ -137,9 +138,8 @@ class Fanout(Construct):
 
     def __init__(self, scope: Construct, id_: str, *, environment: Environment) -> None:
         super().__init__(scope, id_)
-        self.keys = None
-        if environment.encryption is Encryption.CMK:
-            self.keys = Keys(self, "Keys", environment=environment)
+        is_cmk = environment.encryption is Encryption.CMK
+        self.keys = Keys(self, "Keys", environment=environment) if is_cmk else None
         self.topic = sns.Topic(
             self,
             "Topic",

@@ -4,6 +4,8 @@ AWS: https://docs.aws.amazon.com/AWSSimpleQueueService/latest/SQSDeveloperGuide/
 https://docs.aws.amazon.com/AmazonCloudWatch/latest/monitoring/Container-Insights-metrics-ECS.html (read 2026-11-21).
 """
 
+from collections.abc import Mapping
+
 import aws_cdk as cdk
 from aws_cdk import aws_cloudwatch as cloudwatch
 
@@ -14,62 +16,40 @@ from sluice.scaling import backlog
 MINUTE = cdk.Duration.minutes(1)
 
 
+def _metric(namespace: str, name: str, dimensions: Mapping[str, str], statistic: str) -> cloudwatch.Metric:
+    return cloudwatch.Metric(
+        namespace=namespace, metric_name=name, dimensions_map=dimensions, statistic=statistic, period=MINUTE
+    )
+
+
 def queue_metric(queue_name: str, metric_name: str, statistic: str) -> cloudwatch.Metric:
     """Return a metric of a queue, by the minute."""
-    return cloudwatch.Metric(
-        namespace="AWS/SQS",
-        metric_name=metric_name,
-        dimensions_map={"QueueName": queue_name},
-        statistic=statistic,
-        period=MINUTE,
-    )
+    return _metric("AWS/SQS", metric_name, {"QueueName": queue_name}, statistic)
 
 
 def topic_metric(topic_name: str, metric_name: str) -> cloudwatch.Metric:
     """Return a metric of a topic, summed by the minute."""
-    return cloudwatch.Metric(
-        namespace="AWS/SNS",
-        metric_name=metric_name,
-        dimensions_map={"TopicName": topic_name},
-        statistic="Sum",
-        period=MINUTE,
-    )
+    return _metric("AWS/SNS", metric_name, {"TopicName": topic_name}, "Sum")
 
 
 def outbox_metric(environment: Environment, metric_name: str, statistic: str) -> cloudwatch.Metric:
     """Return a metric the leading relay writes, by the minute; not reported while no relay leads."""
-    return cloudwatch.Metric(
-        namespace=written.NAMESPACE,
-        metric_name=metric_name,
-        dimensions_map=written.dimensions(environment),
-        statistic=statistic,
-        period=MINUTE,
-    )
+    return _metric(written.NAMESPACE, metric_name, written.dimensions(environment), statistic)
 
 
-def inbox_metric(environment: Environment, consumer: Consumer, metric_name: str, statistic: str) -> cloudwatch.Metric:
-    """Return a metric a consumer's workers write, by the minute; not reported while none runs."""
-    return cloudwatch.Metric(
-        namespace=written.NAMESPACE,
-        metric_name=metric_name,
-        dimensions_map=written.inbox_dimensions(environment, consumer),
-        statistic=statistic,
-        period=MINUTE,
-    )
+def parked_groups(environment: Environment, consumer: Consumer) -> cloudwatch.Metric:
+    """Return how many groups a consumer's inbox has parked; not reported while no worker runs."""
+    dimensions = written.inbox_dimensions(environment, consumer)
+    return _metric(written.NAMESPACE, written.PARKED_GROUPS, dimensions, "Maximum")
 
 
-def running_tasks(environment: Environment, consumer: Consumer) -> cloudwatch.Metric:
+def _running_tasks(environment: Environment, consumer: Consumer) -> cloudwatch.Metric:
     """Return how many of a consumer's tasks run; not reported at all while there are none."""
-    return cloudwatch.Metric(
-        namespace="ECS/ContainerInsights",
-        metric_name="RunningTaskCount",
-        dimensions_map={
-            "ClusterName": naming.cluster_name(environment),
-            "ServiceName": naming.service_name(environment, consumer.name),
-        },
-        statistic="Average",
-        period=MINUTE,
-    )
+    dimensions = {
+        "ClusterName": naming.cluster_name(environment),
+        "ServiceName": naming.service_name(environment, consumer.name),
+    }
+    return _metric("ECS/ContainerInsights", "RunningTaskCount", dimensions, "Average")
 
 
 def inputs(environment: Environment, consumer: Consumer) -> dict[str, cloudwatch.Metric]:
@@ -81,7 +61,7 @@ def inputs(environment: Environment, consumer: Consumer) -> dict[str, cloudwatch
         backlog.EMPTY_RECEIVES: queue_metric(name, "NumberOfEmptyReceives", "Sum"),
         backlog.RECEIVED: queue_metric(name, "NumberOfMessagesReceived", "Sum"),
         backlog.AGE: queue_metric(name, "ApproximateAgeOfOldestMessage", "Maximum"),
-        backlog.RUNNING: running_tasks(environment, consumer),
+        backlog.RUNNING: _running_tasks(environment, consumer),
     }
 
 

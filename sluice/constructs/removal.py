@@ -13,10 +13,8 @@ def removal_policy(environment: Environment) -> cdk.RemovalPolicy:
     What is retained is deleted all the same when its very creation is rolled back: left behind, its name would be in
     the way of the next attempt.
     """
-    return {
-        Removal.DESTROY: cdk.RemovalPolicy.DESTROY,
-        Removal.RETAIN: cdk.RemovalPolicy.RETAIN_ON_UPDATE_OR_DELETE,
-    }[environment.removal]
+    is_retained = environment.removal is Removal.RETAIN
+    return cdk.RemovalPolicy.RETAIN_ON_UPDATE_OR_DELETE if is_retained else cdk.RemovalPolicy.DESTROY
 
 
 def log_group(scope: Construct, id_: str, *, environment: Environment, name: str | None = None) -> logs.LogGroup:

@@ -17,10 +17,8 @@ from sluice.declaration import Consumer, Environment, naming
 from sluice.scaling import backlog
 
 # As long as it takes until what was scaled is seen in the metrics: docs/decisions/0006-late-metrics.md.
-_SCALE_OUT_COOLDOWN_SECONDS = 300
-_SCALE_IN_COOLDOWN_SECONDS = 300
+_SCALE_COOLDOWN_SECONDS = 300
 _WAKE_COOLDOWN_SECONDS = 900  # an idle queue may report that late: until then, one task is enough
-_RESULT = "result"
 
 
 class BacklogScaling(Construct):
@@ -60,7 +58,7 @@ class BacklogScaling(Construct):
 
     def _track(self, environment: Environment, consumer: Consumer) -> None:
         # The L2 policy refuses metric math: https://github.com/aws/aws-cdk/issues/34072
-        term = consumer.clamped_backlog_per_task
+        term, inputs = consumer.clamped_backlog_per_task, metrics.inputs(environment, consumer)
         autoscaling.CfnScalingPolicy(
             self,
             "BacklogPerTask",
@@ -69,23 +67,19 @@ class BacklogScaling(Construct):
             scaling_target_id=self.target.scalable_target_id,
             target_tracking_scaling_policy_configuration={
                 "targetValue": consumer.target_backlog,
-                "scaleOutCooldown": _SCALE_OUT_COOLDOWN_SECONDS,
-                "scaleInCooldown": _SCALE_IN_COOLDOWN_SECONDS,
+                "scaleOutCooldown": _SCALE_COOLDOWN_SECONDS,
+                "scaleInCooldown": _SCALE_COOLDOWN_SECONDS,
                 "customizedMetricSpecification": {
                     "metrics": [
-                        *self._queries(term, environment, consumer),
-                        {"id": _RESULT, "expression": term.text(), "returnData": True},
+                        *(
+                            {"id": id_, "metricStat": _metric_stat(inputs[id_]), "returnData": False}
+                            for id_ in backlog.metric_ids(term)
+                        ),
+                        {"id": "result", "expression": term.text(), "returnData": True},
                     ]
                 },
             },
         )
-
-    def _queries(self, term: backlog.Term, environment: Environment, consumer: Consumer) -> list[dict[str, object]]:
-        inputs = metrics.inputs(environment, consumer)
-        return [
-            {"id": id_, "metricStat": _metric_stat(inputs[id_]), "returnData": False}
-            for id_ in backlog.metric_ids(term)
-        ]
 
     def _wake(self, environment: Environment, consumer: Consumer) -> None:
         step = autoscaling.StepScalingAction(

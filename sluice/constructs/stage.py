@@ -150,7 +150,7 @@ class EnvironmentStage(cdk.Stage):
         for stack in (self.messaging, self.consumers, self.observability):
             stack.termination_protection = environment.removal is Removal.RETAIN
         for key, value in {
-            "application": naming.APPLICATION,
+            "application": environment.application,
             "environment": environment.name,
             **environment.tags,
         }.items():

@@ -4,11 +4,10 @@ Nothing here calls AWS or imports a project's `environments.py` by name: `load_d
 """
 
 from sluice.declaration.consumer import RETRY_SECONDS_MAX, Consumer, Gaps, Poison
-from sluice.declaration.database import Database
 from sluice.declaration.environment import Encryption, Environment, Removal
 from sluice.declaration.image import registry
 from sluice.declaration.loading import Declaration, is_declared, load_declaration, load_task_declaration
-from sluice.declaration.network import ExistingNetwork, NewNetwork
+from sluice.declaration.network import Database, ExistingNetwork, NewNetwork
 
 __all__ = [
     "RETRY_SECONDS_MAX",

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import field
 from datetime import datetime
 from enum import Enum
+from typing import TypedDict
 
 from sluice import limits
 from sluice.declaration import filters
@@ -17,6 +18,13 @@ _INBOX_RETENTION_SECONDS_MAX = 315_360_000  # ten years
 _RETENTION = (limits.MESSAGE_RETENTION_SECONDS_MIN, limits.MESSAGE_RETENTION_SECONDS_MAX)
 
 
+class _Pace(TypedDict):
+    """What a task gets done, as the scaling expressions take it."""
+
+    lanes: int
+    processing_seconds: float
+
+
 class Poison(Enum):
     """What becomes of a group whose message is dead-lettered: go on without it, or keep the rest until it is back."""
 
@@ -25,7 +33,7 @@ class Poison(Enum):
 
 
 class Gaps(Enum):
-    """What a worker does when a number is missing: write it down, wait for a while, or wait until somebody acts."""
+    """What a worker does when a number of a group is missing: record it, wait for a while, or wait for an operator."""
 
     RECORD = "record"
     WAIT = "wait"
@@ -43,25 +51,25 @@ class Consumer:
         visibility_timeout_seconds: how long a received message stays with its consumer before it is delivered again.
         max_attempts: receives before a message is dead-lettered; with one message per receive this is the queue's
             maxReceiveCount.
-        message_retention_seconds: how long the queue keeps a message nobody deletes.
+        message_retention_seconds: how long the queue keeps a message that nobody deletes.
         dead_letter_retention_seconds: the same for its DLQs; never shorter than the queue's.
         processing_seconds: how long the handler takes with one message, on average.
-        acceptable_latency_seconds: how long a message may wait; the service is scaled for it, and alarmed above it.
-        lanes: message groups one task works on at once, each with one message.
+        acceptable_latency_seconds: how long a message may wait; scaling aims at it, and an alarm rings above it.
+        lanes: message groups that one task works on at once, each with one message.
         expected_groups: message groups active at the same time; more lanes than groups never have work.
         min_tasks: tasks that always run; 0 saves them and costs the first message minutes.
         max_tasks: tasks that run at most.
-        stop_timeout_seconds: what a stopping task has to finish or release its messages before it is killed.
+        stop_timeout_seconds: how long a stopping task may finish or release its messages before it is killed.
         cpu: CPU units of a task; 1024 are one vCPU.
         memory_mib: memory of a task.
         image: the worker's container image where it differs from the environment's; None means that one.
         handlers: Python module with the consumer's handlers, in that image; None means that its worker does not start.
         poison: what becomes of a group whose message is dead-lettered.
         gaps: what a worker does when a number of a group is missing.
-        gap_wait_seconds: how long it waits for the number, when it waits.
-        joined_at: when it joined a topic that was in use already, aware; groups that are older begin with whatever
-            comes of them first. None: it is there from the topic's first message, and a group's first is expected.
-        inbox_retention_seconds: how long the inbox remembers a group nothing came for.
+        gap_wait_seconds: how long `Gaps.WAIT` waits for the number.
+        joined_at: when it joined a topic that was in use already, aware; older groups begin with the first of their
+            messages that comes. None: it is there from the topic's first message, and expects every group's first.
+        inbox_retention_seconds: how long the inbox remembers a group without a new message.
     """
 
     name: str = matching(r"[a-z][a-z0-9]*(-[a-z0-9]+)*", "lower-case letters, digits and single inner hyphens")
@@ -107,37 +115,26 @@ class Consumer:
     @property
     def target_backlog(self) -> float:
         """Return how many messages one task may have in front of it and still meet the latency."""
-        return backlog.target_backlog(
-            acceptable_latency_seconds=self.acceptable_latency_seconds,
-            processing_seconds=self.processing_seconds,
-            lanes=self.lanes,
-        )
+        return backlog.target_backlog(acceptable_latency_seconds=self.acceptable_latency_seconds, **self._pace)
 
     @property
     def clamped_backlog_per_task(self) -> backlog.Term:
         """Return what its service is scaled on."""
-        return backlog.clamped_backlog_per_task(
-            self.target_backlog, lanes=self.lanes, processing_seconds=self.processing_seconds
-        )
+        return backlog.clamped_backlog_per_task(self.target_backlog, **self._pace)
 
     @property
     def group_stuck(self) -> backlog.Term:
         """Return 1 while a group of its queue is stuck."""
-        return backlog.group_stuck(
-            acceptable_latency_seconds=self.acceptable_latency_seconds,
-            lanes=self.lanes,
-            processing_seconds=self.processing_seconds,
-        )
+        return backlog.group_stuck(acceptable_latency_seconds=self.acceptable_latency_seconds, **self._pace)
 
     @property
     def capacity_pinned(self) -> backlog.Term:
         """Return 1 while all its tasks run and are not enough."""
-        return backlog.capacity_pinned(
-            self.target_backlog,
-            max_tasks=self.max_tasks,
-            lanes=self.lanes,
-            processing_seconds=self.processing_seconds,
-        )
+        return backlog.capacity_pinned(self.target_backlog, max_tasks=self.max_tasks, **self._pace)
+
+    @property
+    def _pace(self) -> _Pace:
+        return {"lanes": self.lanes, "processing_seconds": self.processing_seconds}
 
     def __post_init__(self) -> None:
         _check_name(self)

@@ -7,14 +7,18 @@ from enum import Enum
 
 from sluice import limits
 from sluice.declaration.consumer import Consumer
-from sluice.declaration.database import Database
 from sluice.declaration.image import check_image, registry
-from sluice.declaration.network import ExistingNetwork, NewNetwork
+from sluice.declaration.network import Database, ExistingNetwork, NewNetwork
 from sluice.declaration.validation import between, checked, declared, matching, require
 
 _TAGS_OF_OURS = 5  # application, environment; on subnets also Name and two of CDK's
 # Without hyphens, or `dev-eu` with consumer `billing` would name its queue as `dev` with `eu-billing` does.
 _LABEL = (r"[a-z][a-z0-9]{0,31}", "up to 32 lower-case letters and digits, a letter first")
+APPLICATION = (
+    r"(?=.{1,40}\Z)[a-z][a-z0-9]*(-[a-z0-9]+)*",
+    "up to 40 lower-case letters, digits and single inner hyphens, a letter first",
+)
+"""Pattern and words. Of all names only those of queues may then be too long; `Declaration` refuses them."""
 
 
 class Removal(Enum):
@@ -37,6 +41,8 @@ class Environment:
 
     Args:
         name: part of every physical name.
+        application: begins every physical name: one for each project, the same in all its environments. A project whose
+            name goes on from another's, as `shop-eu` from `shop`, may share names with it.
         account: twelve digits; None means the account of whoever deploys.
         region: an AWS region's name, of the partition `aws`.
         topic: the topic's own name, without application, environment and `.fifo`.
@@ -57,6 +63,7 @@ class Environment:
     """
 
     name: str = matching(*_LABEL)
+    application: str = matching(*APPLICATION, default="sluice")
     consumers: tuple[Consumer, ...] = checked(bool, "at least one Consumer")
     account: str | None = matching(r"[0-9]{12}", "twelve digits, or None for the caller's account", default=None)
     region: str = matching(r"[a-z]{2}(-[a-z]+)+-[0-9]", "a region name such as 'eu-central-1'", default="us-east-1")
@@ -78,14 +85,14 @@ class Environment:
     tags: Mapping[str, str] = field(default_factory=dict, hash=False)
 
     def __post_init__(self) -> None:
-        _check_place(self)
+        _check_region_and_consumers(self)
         _check_tasks(self)
         if self.database is not None:
             _check_database(self, self.database)
         _check_emails_and_tags(self)
 
 
-def _check_place(environment: Environment) -> None:
+def _check_region_and_consumers(environment: Environment) -> None:
     # All others have two letters, one word and a number.
     require(
         environment,

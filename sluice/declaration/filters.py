@@ -41,12 +41,10 @@ def fault(policy: Mapping[str, Sequence[object]]) -> Fault | None:
     """Return the first thing that is wrong with a filter policy; None when SNS takes it."""
     if not 1 <= len(policy) <= limits.FILTER_POLICY_ATTRIBUTES_MAX:
         return Fault("", policy, f"1 to {limits.FILTER_POLICY_ATTRIBUTES_MAX} attributes, or None")
-    return next(_faults(policy, policy), None) or _too_many(policy)
-
-
-def _too_many(policy: Mapping[str, Sequence[object]]) -> Fault | None:
-    count, most = _combinations(policy), limits.FILTER_POLICY_COMBINATIONS_MAX
-    return None if count <= most else Fault("", policy, f"at most {most} combinations of conditions ({count} here)")
+    found = next(_faults(policy, policy), None)
+    if found is None and (count := _combinations(policy)) > (most := limits.FILTER_POLICY_COMBINATIONS_MAX):
+        found = Fault("", policy, f"at most {most} combinations of conditions ({count} here)")
+    return found
 
 
 def _combinations(policy: Mapping[str, Sequence[object]]) -> int:
@@ -99,8 +97,8 @@ def _fault_of_condition(name: str, condition: object, whole: object) -> Fault | 
     return found
 
 
-def _is_value(item: object) -> bool:
-    return isinstance(item, str | int) or (isinstance(item, float) and math.isfinite(item))
+def _is_value(operand: object) -> bool:
+    return isinstance(operand, str | int) or (isinstance(operand, float) and math.isfinite(operand))
 
 
 def _is_operand(operator: str, operand: object) -> bool:
@@ -119,8 +117,8 @@ def _is_operand(operator: str, operand: object) -> bool:
 def _is_excluded(operand: object) -> bool:
     if isinstance(operand, Mapping):
         return list(operand) == ["prefix"] and isinstance(operand["prefix"], str)
-    several = operand if isinstance(operand, list | tuple) else [operand]
-    return bool(several) and all(_is_value(item) and not isinstance(item, bool) for item in several)
+    values = operand if isinstance(operand, list | tuple) else [operand]
+    return bool(values) and all(_is_value(value) and not isinstance(value, bool) for value in values)
 
 
 def _is_comparison(*parts: object) -> bool:

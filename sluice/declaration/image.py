@@ -17,11 +17,7 @@ def registry(image: str) -> str | None:
 
 
 def check_image(value: Any) -> None:
-    """Refuse a declared value whose `image` cannot be deployed, or not be gone back to.
-
-    Raises:
-        FieldError: it is that of nothing, or a tag that moves.
-    """
+    """Refuse a declared value whose `image` cannot be deployed, or not be gone back to."""
     image: str | None = value.image
     require(
         value,

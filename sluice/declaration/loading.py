@@ -16,7 +16,7 @@ from types import ModuleType
 
 from sluice.declaration import naming, task_settings
 from sluice.declaration.environment import Environment
-from sluice.declaration.validation import did_you_mean, nearest
+from sluice.declaration.validation import did_you_mean, nearest, shown
 from sluice.errors import ConfigError, FieldError
 from sluice.terminal.printable import printable
 
@@ -37,7 +37,7 @@ class Declaration(Mapping[str, Environment]):
         path: that file; None where a stack has given a task its part.
 
     Raises:
-        ConfigError: two have one name, or a name that follows from them is too long.
+        ConfigError: two have one name or different applications, or a name that follows from them is too long.
     """
 
     def __init__(self, environments: Iterable[Environment], *, source: str, path: Path | None = None) -> None:
@@ -47,6 +47,11 @@ class Declaration(Mapping[str, Environment]):
         names = [environment.name for environment in declared]
         if len(self._by_name) < len(names):
             raise ConfigError(f"{_NAME} is {names}, allowed is each name once; change it in {source}")
+        applications = list(dict.fromkeys(environment.application for environment in declared))
+        if len(applications) > 1:
+            raise ConfigError(
+                f"{_NAME} have the applications {applications}, allowed is one for all of them; change it in {source}"
+            )
         for environment in declared:
             for consumer in environment.consumers:
                 try:
@@ -74,7 +79,7 @@ class Declaration(Mapping[str, Environment]):
         """
         if name not in self:
             raise ConfigError(
-                f"environment {name!r} is not declared{did_you_mean(nearest(name, self))}, allowed is one of"
+                f"environment {shown(name)} is not declared{did_you_mean(nearest(name, self))}, allowed is one of"
                 f" {', '.join(self)}; declare it in {self.source}"
             )
         return self[name]
@@ -141,10 +146,10 @@ def _loaded(path: Path) -> Declaration:
         if before is not None:
             sys.modules[_MODULE] = before
         if isinstance(error, KeyboardInterrupt) or (
-            isinstance(error, ConfigError) and not _body_templates(error, path)
+            isinstance(error, ConfigError) and not _project_frames(error, path)
         ):
             raise
-        raise ConfigError(f"{_sentence(error, module)}; change it in {_place(error, path)}") from error
+        raise ConfigError(f"{_sentence(error, module)}; change it in {_location(error, path)}") from error
 
 
 def _environments(module: ModuleType, source: str) -> tuple[Environment, ...]:
@@ -156,9 +161,9 @@ def _environments(module: ModuleType, source: str) -> tuple[Environment, ...]:
     if not isinstance(found, tuple) or not found:
         shown = "empty" if isinstance(found, tuple) else f"of type {type(found).__name__}"
         raise ConfigError(f"{_NAME} is {shown}, {allowed}")
-    for number, item in enumerate(found):
-        if not isinstance(item, Environment):
-            raise ConfigError(f"{_NAME}[{number}] is of type {type(item).__name__}, {allowed}")
+    for number, declared in enumerate(found):
+        if not isinstance(declared, Environment):
+            raise ConfigError(f"{_NAME}[{number}] is of type {type(declared).__name__}, {allowed}")
     return found
 
 
@@ -171,13 +176,13 @@ def _sentence(error: BaseException, module: ModuleType) -> str:
         text = error.msg
     elif isinstance(error, AttributeError) and isinstance(error.obj, EnumType):
         name, members = error.obj.__name__, " or ".join(map(str, error.obj))
-        return f"{name} has no {error.name!r}{did_you_mean(_meant(error, module))}, allowed is {members}"
+        return f"{name} has no {shown(error.name)}{did_you_mean(_intended(error, module))}, allowed is {members}"
     elif "Did you mean" not in text:
-        text += did_you_mean(_meant(error, module))
+        text += did_you_mean(_intended(error, module))
     return f"{type(error).__name__}: {text}"[:_RAISED_CHARACTERS_MAX]
 
 
-def _meant(error: BaseException, module: ModuleType) -> str | None:
+def _intended(error: BaseException, module: ModuleType) -> str | None:
     known: Iterable[str] = ()
     name: object = getattr(error, "name", None)
     if isinstance(error, NameError):
@@ -191,35 +196,36 @@ def _meant(error: BaseException, module: ModuleType) -> str | None:
     return nearest(name, known) if isinstance(name, str) else None
 
 
-def _place(error: BaseException, path: Path) -> str:
+def _location(error: BaseException, path: Path) -> str:
     """Return file and line of what is wrong: of the field where it is written out, else of the innermost call."""
     if isinstance(error, SyntaxError) and error.filename:
         return f"{_shown(Path(error.filename))}:{error.lineno}"
-    frames = _body_templates(error, path)
+    frames = _project_frames(error, path)
     if not frames:
         return _shown(path)
     if isinstance(error, FieldError):
-        for template in reversed(frames):
-            line = _line_of_field(template, error.field)
+        for frame in reversed(frames):
+            line = _line_of_field(frame, error.field)
             if line is not None:
-                return f"{_shown(Path(template.filename))}:{line}"
+                return f"{_shown(Path(frame.filename))}:{line}"
     return f"{_shown(Path(frames[-1].filename))}:{frames[-1].lineno}"
 
 
-def _body_templates(error: BaseException, path: Path) -> Sequence[traceback.FrameSummary]:
+def _project_frames(error: BaseException, path: Path) -> Sequence[traceback.FrameSummary]:
     """Return where an error passed through the project's own files, the innermost last."""
-    found = traceback.extract_tb(error.__traceback__)
-    return [template for template in found if _is_the_projects(Path(template.filename), path.parent)]
+    return [
+        frame
+        for frame in traceback.extract_tb(error.__traceback__)
+        if (file := Path(frame.filename)).is_relative_to(path.parent)
+        and not file.is_relative_to(_LIBRARY)
+        and "site-packages" not in file.parts
+    ]
 
 
-def _is_the_projects(file: Path, folder: Path) -> bool:
-    return file.is_relative_to(folder) and not file.is_relative_to(_LIBRARY) and "site-packages" not in file.parts
-
-
-def _line_of_field(template: traceback.FrameSummary, field: str) -> int | None:
+def _line_of_field(frame: traceback.FrameSummary, field: str) -> int | None:
     """Return the line of `field=` in the call that a frame stands at; None where it is not written there."""
-    span = (template.lineno, template.end_lineno, template.colno)
-    for node in ast.walk(ast.parse(Path(template.filename).read_bytes())):
+    span = (frame.lineno, frame.end_lineno, frame.colno)
+    for node in ast.walk(ast.parse(Path(frame.filename).read_bytes())):
         if isinstance(node, ast.Call) and (node.lineno, node.end_lineno, node.col_offset) == span:
             return next((keyword.lineno for keyword in node.keywords if keyword.arg == field), None)
     return None

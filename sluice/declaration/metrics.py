@@ -36,7 +36,6 @@ UNITS = dict.fromkeys((*OUTBOX, *INBOX), "Count") | {OUTBOX_LAG: "Seconds"}
 OUTBOX_INTERVAL_SECONDS = 30
 """How often the leading relay writes them; when it does not, nobody publishes."""
 
-
 INBOX_INTERVAL_SECONDS = 60
 """How often each worker writes its own."""
 

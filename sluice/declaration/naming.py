@@ -3,15 +3,19 @@
 from sluice import limits
 from sluice.declaration.consumer import Consumer
 from sluice.declaration.environment import Environment
+from sluice.declaration.validation import shown
 from sluice.errors import ConfigError
 
-APPLICATION = "sluice"
+
+def _name(environment: Environment, *parts: str) -> str:
+    return "-".join((environment.application, environment.name, *parts))
 
 
-def _fifo(*parts: str, characters_max: int) -> str:
-    name = "-".join(parts) + limits.FIFO_SUFFIX
-    if len(name) > characters_max:
-        raise ConfigError(f"{name!r} has {len(name)} characters, allowed are {characters_max}; shorten the names")
+def _queue_name(environment: Environment, *parts: str) -> str:
+    name = _name(environment, *parts) + limits.FIFO_SUFFIX
+    most = limits.QUEUE_NAME_CHARACTERS_MAX
+    if len(name) > most:
+        raise ConfigError(f"{shown(name)} has {len(name)} characters, allowed are {most}; shorten the names")
     return name
 
 
@@ -22,59 +26,57 @@ def stage_name(environment: Environment) -> str:
 
 def stack_name(environment: Environment, part: str) -> str:
     """Return the CloudFormation name of one of the environment's stacks: messaging, consumers or observability."""
-    return f"{APPLICATION}-{environment.name}-{part}"
+    return _name(environment, part)
 
 
 def topic_name(environment: Environment) -> str:
     """Return the name of the SNS FIFO topic."""
-    return _fifo(APPLICATION, environment.name, environment.topic, characters_max=limits.TOPIC_NAME_CHARACTERS_MAX)
+    return _name(environment, environment.topic) + limits.FIFO_SUFFIX
 
 
 def queue_name(environment: Environment, consumer: Consumer) -> str:
     """Return the name of a consumer's SQS FIFO queue."""
-    return _fifo(APPLICATION, environment.name, consumer.name, characters_max=limits.QUEUE_NAME_CHARACTERS_MAX)
+    return _queue_name(environment, consumer.name)
 
 
 def dead_letter_queue_name(environment: Environment, consumer: Consumer) -> str:
     """Return the name of the FIFO DLQ of a consumer's queue: what the consumer could not handle."""
-    return _fifo(APPLICATION, environment.name, consumer.name, "dlq", characters_max=limits.QUEUE_NAME_CHARACTERS_MAX)
+    return _queue_name(environment, consumer.name, "dlq")
 
 
 def undelivered_queue_name(environment: Environment, consumer: Consumer) -> str:
     """Return the name of the FIFO DLQ of a consumer's subscription: what SNS could not deliver to the queue."""
-    return _fifo(
-        APPLICATION, environment.name, consumer.name, "undelivered-dlq", characters_max=limits.QUEUE_NAME_CHARACTERS_MAX
-    )
+    return _queue_name(environment, consumer.name, "undelivered-dlq")
 
 
 def operator_topic_name(environment: Environment) -> str:
     """Return the name of the topic, a standard one, that alarms go to."""
-    return f"{APPLICATION}-{environment.name}-operators"
+    return _name(environment, "operators")
 
 
 def cluster_name(environment: Environment) -> str:
     """Return the name of the ECS cluster, also that of the dashboard."""
-    return f"{APPLICATION}-{environment.name}"
+    return _name(environment)
 
 
 def service_name(environment: Environment, service: str) -> str:
     """Return the name of an ECS service: a consumer's, or `relay`; its log group is called `/ecs/` and this."""
-    return f"{APPLICATION}-{environment.name}-{service}"
+    return _name(environment, service)
 
 
 def alarm_name(environment: Environment, subject: str, condition: str) -> str:
     """Return the name of an alarm: what it watches (a consumer, `topic`, `relay`), and what is wrong when it rings."""
-    return f"{APPLICATION}-{environment.name}-{subject}-{condition}"
+    return _name(environment, subject, condition)
 
 
 def key_alias(environment: Environment, encrypted: str) -> str:
     """Return the alias of a KMS key, by what it encrypts: topic or queues."""
-    return f"alias/{APPLICATION}-{environment.name}-{encrypted}"
+    return f"alias/{_name(environment, encrypted)}"
 
 
-def output_name(consumer: Consumer, what: str) -> str:
+def output_name(consumer: Consumer, output: str) -> str:
     """Return the name of a CloudFormation output about a consumer, where hyphens are not allowed."""
-    return "".join(part.capitalize() for part in consumer.name.split("-")) + what
+    return "".join(part.capitalize() for part in consumer.name.split("-")) + output
 
 
 def topic_arn(environment: Environment, account: str) -> str:

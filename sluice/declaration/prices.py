@@ -53,12 +53,12 @@ def million_messages(*, consumers: int, kilobytes: float) -> dict[str, float]:
         consumers: queues each message is delivered to; at least one.
         kilobytes: size of a message; at most 64, above which SQS counts it as more requests.
     """
-    messages, gigabytes = _MILLION, kilobytes
     return {
-        "SNS publish": messages * usd("SNS FIFO publish") + gigabytes * usd("SNS FIFO publish, data"),
-        "SNS delivery": consumers * (messages * usd("SNS FIFO delivery") + gigabytes * usd("SNS FIFO delivery, data")),
-        "SQS send, receive, delete": consumers * 3 * messages * usd("SQS FIFO request"),
-        "through the endpoint": consumers * gigabytes * usd("interface endpoint, data"),
+        **fan_out(published=_MILLION, delivered=consumers * _MILLION, message_bytes=1_000 * kilobytes),
+        "SQS send, receive, delete": consumers * 3 * _MILLION * usd("SQS FIFO request"),
+        "through the endpoint": consumers
+        * kilobytes
+        * usd("interface endpoint, data"),  # a kilobyte is a gigabyte here
     }
 
 

@@ -29,7 +29,13 @@ def task_environment(environment: Environment, consumer: Consumer | None) -> Env
     """
     # An environment has one consumer at least.
     part = Consumer(name="nobody") if consumer is None else replace(consumer, image=None)
-    return Environment(name=environment.name, region=environment.region, topic=environment.topic, consumers=(part,))
+    return Environment(
+        name=environment.name,
+        application=environment.application,
+        region=environment.region,
+        topic=environment.topic,
+        consumers=(part,),
+    )
 
 
 def render(environment: Environment) -> str:
@@ -63,20 +69,20 @@ def _encoded(value: Any) -> Any:
     if isinstance(value, datetime):
         return value.isoformat()
     if isinstance(value, Mapping):
-        return {key: _encoded(item) for key, item in value.items()}
-    return [_encoded(item) for item in value] if isinstance(value, list | tuple) else value
+        return {key: _encoded(mapped) for key, mapped in value.items()}
+    return [_encoded(element) for element in value] if isinstance(value, list | tuple) else value
 
 
 def _decoded(value: Any, kind: Any) -> Any:
     """Return a value of that type; what it cannot be made of is returned as it is, and refused where it is put."""
     if get_origin(kind) is UnionType:
         kinds = [arg for arg in get_args(kind) if arg is not NoneType]
-        kind = next((entry for entry in kinds if _fits(value, entry)), kinds[0])
+        kind = next((member for member in kinds if _fits(value, member)), kinds[0])
     if isinstance(value, dict) and is_dataclass(kind):
         types = {field.name: field.type for field in fields(kind)}
-        return kind(**{name: _decoded(item, types.get(name)) for name, item in value.items()})  # type: ignore[operator]
+        return kind(**{name: _decoded(encoded, types.get(name)) for name, encoded in value.items()})  # type: ignore[operator]
     if isinstance(value, list) and get_origin(kind) is tuple:
-        return tuple(_decoded(item, get_args(kind)[0]) for item in value)
+        return tuple(_decoded(element, get_args(kind)[0]) for element in value)
     if isinstance(value, str) and (isinstance(kind, EnumType) or kind is datetime):
         with suppress(ValueError):
             return kind(value) if isinstance(kind, EnumType) else datetime.fromisoformat(value)

@@ -14,9 +14,12 @@ from types import UnionType
 from typing import Any, NamedTuple, NoReturn, dataclass_transform, get_args, get_origin
 
 from sluice.errors import FieldError
+from sluice.terminal.printable import text_of
 
 _RULE = "rule"
 _SEEN_CHARACTERS_MAX = 500
+_NAME_CHARACTERS_MAX = 300
+"""Of a name in a refusal; names that are allowed are shorter."""
 
 
 class _Rule(NamedTuple):
@@ -52,24 +55,16 @@ def declared[T](cls: type[T]) -> type[T]:
     make = made.__init__
 
     @wraps(make)
-    def refusing(self: T, *unnamed: object, **given: Any) -> None:
-        _check_fields(made, unnamed, given)
-        make(self, **given)
+    def refusing(self: T, *unnamed: object, **values: Any) -> None:
+        _check_fields(made, unnamed, values)
+        make(self, **values)
 
     made.__init__ = refusing  # type: ignore[assignment]
     return made
 
 
 def require(value: Any, is_met: object, *, field: str, allowed: str, seen: Any = MISSING) -> None:
-    """Refuse a value one of whose fields does not fit the others.
-
-    Args:
-        value: of a declared class.
-        is_met: whether it fits.
-        field: the field's name; `filter_policy['region']` is a part of it.
-        allowed: what would fit.
-        seen: what is shown; the field's value where nothing is given.
-    """
+    """Refuse a declared value one of whose fields does not fit the others; `seen` is shown in place of the field's."""
     if not is_met:
         found = getattr(value, field) if seen is MISSING else seen
         refuse(type(value), getattr(value, "name", None), field=field, seen=found, allowed=allowed)
@@ -79,11 +74,18 @@ def refuse(
     kind: type, name: object, *, field: str, seen: object, allowed: str, intended: str | None = None
 ) -> NoReturn:
     """Refuse a field of a declared value in one line."""
-    label = kind.__name__ if name is None or field == "name" else f"{kind.__name__}({name!r})"
+    label = kind.__name__ if name is None or field == "name" else f"{kind.__name__}({shown(name)})"
+    found = shown(seen, characters_max=_SEEN_CHARACTERS_MAX)
     raise FieldError(
-        f"{label}.{field} is {_shown(seen)}{did_you_mean(intended)}, allowed is {allowed}",
+        f"{label}.{field} is {found}{did_you_mean(intended)}, allowed is {allowed}",
         field=field.partition("[")[0],
     )
+
+
+def shown(seen: object, *, characters_max: int = _NAME_CHARACTERS_MAX) -> str:
+    """Return a value as a refusal shows it: its text in Python, cut."""
+    text = text_of(seen)
+    return text if len(text) <= characters_max else f"{text[:characters_max]}…"
 
 
 def nearest(name: str, known: Iterable[str]) -> str | None:
@@ -97,39 +99,35 @@ def did_you_mean(intended: str | None) -> str:
     return "" if intended is None else f" (did you mean {intended}?)"
 
 
-def _shown(seen: object) -> str:
-    text = repr(seen)
-    return text if len(text) <= _SEEN_CHARACTERS_MAX else f"{text[:_SEEN_CHARACTERS_MAX]}…"
-
-
-def _check_fields(kind: Any, unnamed: tuple[object, ...], given: dict[str, Any]) -> None:
-    known: dict[str, Any] = {entry.name: entry for entry in fields(kind)}
+def _check_fields(kind: Any, unnamed: tuple[object, ...], values: dict[str, Any]) -> None:
+    known: dict[str, Any] = {declared_field.name: declared_field for declared_field in fields(kind)}
     if unnamed:
         raise FieldError(
-            f"{kind.__name__} is given {_shown(unnamed[0])} without a name, allowed is NAME=VALUE, such as"
-            f" {next(iter(known))}={_shown(unnamed[0])}",
+            f"{kind.__name__} is given {shown(unnamed[0])} without a name, allowed is NAME=VALUE, such as"
+            f" {next(iter(known))}={shown(unnamed[0])}",
             field="",
         )
-    for name in given:
+    for name in values:
         if name not in known:
             raise FieldError(
-                f"{kind.__name__} has no field {name!r}{did_you_mean(nearest(name, known))}, allowed is one of"
+                f"{kind.__name__} has no field {shown(name)}{did_you_mean(nearest(name, known))}, allowed is one of"
                 f" {', '.join(known)}",
                 field=name,
             )
-    for name, item in known.items():
-        if name in given:
-            _check_field(kind, given.get("name"), item, given[name])
-        elif item.default is MISSING and item.default_factory is MISSING:
-            raise FieldError(f"{kind.__name__}.{name} is missing, allowed is {_words(item.type)}", field=name)
+    for name, declared_field in known.items():
+        if name in values:
+            _check_field(kind, values.get("name"), declared_field, values[name])
+        elif declared_field.default is MISSING and declared_field.default_factory is MISSING:
+            raise FieldError(f"{kind.__name__}.{name} is missing, allowed is {_words(declared_field.type)}", field=name)
 
 
-def _check_field(kind: type, name: object, item: Any, seen: object) -> None:
-    rule: _Rule | None = item.metadata.get(_RULE)
-    if not _is_a(seen, item.type):
-        refuse(kind, name, field=item.name, seen=seen, allowed=_words(item.type), intended=_meant(seen, item.type))
+def _check_field(kind: type, name: object, declared_field: Any, seen: object) -> None:
+    field_type, rule = declared_field.type, declared_field.metadata.get(_RULE)
+    if not _is_a(seen, field_type):
+        intended = _intended(seen, field_type)
+        refuse(kind, name, field=declared_field.name, seen=seen, allowed=_words(field_type), intended=intended)
     if rule is not None and seen is not None and not rule.is_met(seen):
-        refuse(kind, name, field=item.name, seen=seen, allowed=rule.allowed)
+        refuse(kind, name, field=declared_field.name, seen=seen, allowed=rule.allowed)
 
 
 def _words(kind: Any) -> str:
@@ -140,14 +138,14 @@ def _words(kind: Any) -> str:
     return f"a value of type {text}"
 
 
-def _meant(seen: object, kind: Any) -> str | None:
+def _intended(seen: object, kind: Any) -> str | None:
     """Return what a value of a wrong type was probably to be: a member for its word, a tuple for what it is of."""
     found = None
     if isinstance(kind, EnumType) and isinstance(seen, str):
         members: list[Enum] = list(kind)
         found = next((str(enum) for enum in members if seen.lower() in (enum.value, enum.name.lower())), None)
     elif get_origin(kind) is tuple and _is_a(seen, get_args(kind)[0]):
-        found = f"({seen!r},)" if isinstance(seen, str) else f"({type(seen).__name__}(…),)"
+        found = f"({shown(seen)},)" if isinstance(seen, str) else f"({type(seen).__name__}(…),)"
     return found
 
 
@@ -155,12 +153,12 @@ def _is_a(seen: object, kind: Any) -> bool:
     """Tell whether a value is of a declared type; True is not a number here, though Python says it is one."""
     origin, inner = get_origin(kind), get_args(kind)
     if origin is UnionType:
-        is_met = any(_is_a(seen, item) for item in inner)
+        is_met = any(_is_a(seen, member) for member in inner)
     elif origin is tuple:
-        is_met = isinstance(seen, tuple) and all(_is_a(item, inner[0]) for item in seen)
+        is_met = isinstance(seen, tuple) and all(_is_a(element, inner[0]) for element in seen)
     elif origin is Mapping:
         is_met = isinstance(seen, Mapping) and all(
-            _is_a(key, inner[0]) and _is_a(item, inner[1]) for key, item in seen.items()
+            _is_a(key, inner[0]) and _is_a(value, inner[1]) for key, value in seen.items()
         )
     elif kind in (int, float):
         is_met = type(seen) is int or type(seen) is kind

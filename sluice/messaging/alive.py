@@ -32,7 +32,6 @@ class Sign:
     Args:
         pid: of the process, for people: a container's check may see other numbers.
         clock_id: of the monotonic clock, from `sluice.clock.clock_id`; another one means another boot.
-        monotonic_seconds: when it was written, by that clock.
         written_at: the same instant for people, ISO 8601 in UTC.
         within_seconds: the next one is due so long after this one.
         overdue: parts that gave no sign of life in time, and how many seconds they are late.

@@ -230,7 +230,7 @@ def _check_attributes(attributes: Mapping[str, str]) -> None:
 
 
 def _check_trace(trace: Mapping[str, str]) -> None:
-    is_text = isinstance(trace, Mapping) and all(isinstance(item, str) for pair in trace.items() for item in pair)
+    is_text = isinstance(trace, Mapping) and all(isinstance(text, str) for pair in trace.items() for text in pair)
     _require(is_text, "trace", trace, "text by name, as a propagator writes it")
     for name, value in trace.items():
         _check_characters(f"trace[{name!r}]", value)

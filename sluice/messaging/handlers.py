@@ -123,11 +123,7 @@ def handler(*types: str) -> Callable[[Handler], Handler]:
 
 
 class Handlers:
-    """The handlers of one consumer.
-
-    Args:
-        by_type: type of event to handler.
-    """
+    """The handlers of one consumer."""
 
     def __init__(self, by_type: Mapping[str, Handler]) -> None:
         self._by_type = dict(by_type)
@@ -187,10 +183,6 @@ class Handlers:
 def require_handlers(environment: Environment, *, source: str) -> None:
     """Refuse what workers would refuse when they start; an image of a consumer's own brings handlers of its own.
 
-    Args:
-        environment: about to be deployed.
-        source: what the refusal calls the file it is declared in.
-
     Raises:
         ConfigError: a consumer has no such handlers.
     """
@@ -221,6 +213,3 @@ def _by_type(name: str, values: Iterable[object]) -> dict[str, Handler]:
 def _nothing(_: Session, __: Event, ___: Context) -> Outcome:
     """Do nothing: a tombstone, or an end marker, is only a number that is accounted for."""
     return Ack()
-
-
-__all__ = ["ANY", "Ack", "Context", "Handler", "Handlers", "Outcome", "Reject", "Retry", "handler", "require_handlers"]

@@ -15,11 +15,7 @@ _log = structlog.get_logger()
 
 
 class HookSet[Hook]:
-    """Several hooks, called one after the other.
-
-    Args:
-        hooks: in the order they are called.
-    """
+    """Several hooks, called one after the other."""
 
     def __init__(self, hooks: Sequence[Hook] = ()) -> None:
         self._hooks = tuple(hooks)
@@ -32,9 +28,9 @@ class HookSet[Hook]:
 
 
 @contextmanager
-def harmless(hook: object) -> Iterator[None]:
+def harmless(hook: object, event: str = "a hook failed") -> Iterator[None]:
     """Log what a hook raises, and go on; what is no Exception ends the thread, as it would anywhere."""
     try:
         yield
     except Exception as error:  # somebody else's code
-        _log.warning("a hook failed", hook=type(hook).__name__, error=raised(error))
+        _log.warning(event, hook=type(hook).__name__, error=raised(error))

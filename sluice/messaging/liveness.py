@@ -27,11 +27,7 @@ _WRITE_SECONDS = 5.0  # between two signs that say the same
 
 
 class Liveness:
-    """Keeps what each part has promised. Any number of threads use it.
-
-    Args:
-        clock: measures the promises.
-    """
+    """Keeps what each part has promised. Any number of threads use it."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock, self._lock = clock, threading.Lock()
@@ -58,7 +54,6 @@ class AliveFile:
     """The file a process shows its signs of life by. One thread uses it; each process has a file of its own.
 
     Args:
-        path: of the file.
         clock: by which its age is measured: the machine's own where another process checks it.
 
     Raises:
@@ -107,10 +102,8 @@ class Watch:
     That thread is the process's main loop. Of the loop itself the file's age tells.
 
     Args:
-        liveness: of the parts.
         file: None writes none.
         within_seconds: after one look and its pause the next comes within so long.
-        clock: measures how old the file is.
     """
 
     def __init__(self, liveness: Liveness, file: AliveFile | None, *, within_seconds: float, clock: Clock) -> None:

@@ -20,7 +20,7 @@ class Wait(Protocol):
 
 
 class Stop:
-    """The request to end the process. The first SIGTERM or SIGINT sets it; further ones change nothing."""
+    """The request to end the process, which ends every wait for it. The first SIGTERM or SIGINT sets it."""
 
     def __init__(self) -> None:
         self._requested = threading.Event()
@@ -34,7 +34,7 @@ class Stop:
         """Ask for it."""
         self._requested.set()
 
-    def is_requested(self) -> bool:
+    def is_stopped(self) -> bool:
         """Return whether somebody asked."""
         return self._requested.is_set()
 
@@ -44,18 +44,3 @@ class Stop:
 
     def _signalled(self, _: int, __: FrameType | None) -> None:
         self._requested.set()
-
-
-class PollWait:
-    """Waits for the next look."""
-
-    def __init__(self, stop: Stop) -> None:
-        self._stop = stop
-
-    def wait(self, seconds: float) -> None:
-        """Wait that long, or until stopped."""
-        self._stop.wait(seconds)
-
-    def is_stopped(self) -> bool:
-        """Return whether to stop."""
-        return self._stop.is_requested()

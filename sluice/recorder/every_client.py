@@ -27,17 +27,17 @@ _one_at_a_time = threading.Lock()
 _CUSTOM = Path(__file__).resolve().parent / "startup"
 
 
-def environment(folder: Path, one_group_in: int, given: Mapping[str, str]) -> dict[str, str]:
+def environment(folder: Path, one_group_in: int, own: Mapping[str, str]) -> dict[str, str]:
     """Return the environment of a child whose clients are recorded.
 
     Args:
         folder: of the journals.
         one_group_in: of so many message groups one is kept.
-        given: the environment it would have else.
+        own: the environment it would have else.
     """
     library = Path(__file__).resolve().parents[2]
-    path = [str(_CUSTOM), *filter(None, [given.get("PYTHONPATH")]), str(library)]
-    return {**given, FOLDER: str(folder.resolve()), GROUPS: str(one_group_in), "PYTHONPATH": os.pathsep.join(path)}
+    path = [str(_CUSTOM), *filter(None, [own.get("PYTHONPATH")]), str(library)]
+    return {**own, FOLDER: str(folder.resolve()), GROUPS: str(one_group_in), "PYTHONPATH": os.pathsep.join(path)}
 
 
 @functools.cache

@@ -80,9 +80,7 @@ class Journal:
 
     def add(self, **values: Any) -> None:
         """Buffer one event; unknown field names are a TypeError."""
-        unknown = values.keys() - _DEFAULTS.keys()
-        if unknown:
-            raise TypeError(f"an event has no field {sorted(unknown)[0]!r}")
+        _check_fields(values)
         with self._lock:
             self._buffer.append(self._common | values)
             if len(self._buffer) >= _BUFFERED_EVENTS_MAX:
@@ -96,9 +94,7 @@ class Journal:
             columns: name to the values, a sequence or an Arrow array with one for each event; or to the one value all
                 of them have.
         """
-        unknown = columns.keys() - _DEFAULTS.keys()
-        if unknown:
-            raise TypeError(f"an event has no field {sorted(unknown)[0]!r}")
+        _check_fields(columns)
         with self._lock:
             self.flush()
             values = {**_DEFAULTS, **self._common, **columns}
@@ -121,7 +117,7 @@ class Journal:
         with self._lock:
             rows, self._buffer = self._buffer, []
             if rows:
-                made = [self._cells(name, [entry.get(name, _DEFAULTS[name]) for entry in rows]) for name, _ in COLUMNS]
+                made = [self._cells(name, [row.get(name, _DEFAULTS[name]) for row in rows]) for name, _ in COLUMNS]
                 self._write(pa.RecordBatch.from_arrays(made, schema=SCHEMA).serialize())
 
     def _cells(self, name: str, values: list[Any]) -> pa.Array:
@@ -150,6 +146,21 @@ class Journal:
         else:
             self.flush()
             self._file.close()
+
+
+def _check_fields(values: Mapping[str, object]) -> None:
+    unknown = values.keys() - _DEFAULTS.keys()
+    if unknown:
+        raise TypeError(f"an event has no field {sorted(unknown)[0]!r}")
+
+
+def is_empty(path: Path) -> bool:
+    """Return whether a journal holds no event: its writer died before the first was flushed.
+
+    Raises:
+        HistoryError: the file is not a journal.
+    """
+    return next(iter(_batches(path)), None) is None
 
 
 def read_journal(path: Path) -> pa.Table:
@@ -188,7 +199,7 @@ def read_parts(path: Path, *, events_max: int = _PART_EVENTS) -> Iterator[pa.Tab
 
 def _settled(path: Path, read: list[pa.Table]) -> pa.Table:
     table = pa.concat_tables(read).combine_chunks()
-    others = [item for item in table.column("schema_version").unique().to_pylist() if item != SCHEMA_VERSION]
+    others = [version for version in table.column("schema_version").unique().to_pylist() if version != SCHEMA_VERSION]
     if others:
         raise HistoryError(
             f"{path} is of version {others[0]}, allowed is {SCHEMA_VERSION}; judge it with the version of Sluice that"

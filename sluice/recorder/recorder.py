@@ -23,13 +23,7 @@ from botocore.client import BaseClient
 from botocore.exceptions import ConnectTimeoutError, EndpointConnectionError
 
 from sluice.clock import Clock, SystemClock
-from sluice.history.events import (
-    Kind,
-    Outcome,
-    identity_of,
-    is_sampled,
-    short_hash,
-)
+from sluice.history.events import Kind, Outcome, identity_of, is_sampled, short_hash
 from sluice.recorder.rows import OPERATIONS, Identify, Row, Rows
 
 _NO_EFFECT = (EndpointConnectionError, ConnectTimeoutError)  # the request never left
@@ -37,10 +31,6 @@ _CUT = "IncompleteRead"
 _MINE = "sluice_recorder"
 
 type Hook = Callable[..., None]
-
-
-def _bare(hook: Hook) -> Hook:
-    return hook
 
 
 def host_name() -> str:
@@ -85,29 +75,19 @@ class Recorder:
         clock: Clock | None = None,
         identify: Identify = identity_of,
         one_group_in: int = 1,
-        guard: Callable[[Hook], Hook] = _bare,
+        guard: Callable[[Hook], Hook] = lambda hook: hook,
     ) -> None:
         self._journal = journal
         self._rows = Rows(names=names, identify=identify)
         self._clock = SystemClock() if clock is None else clock
         self._calls = itertools.count()
         self._keeps = functools.lru_cache(maxsize=10_000)(functools.partial(is_sampled, one_group_in=one_group_in))
+        self.plan = self._rows.plan
         self._hooks: tuple[tuple[str, bool, Hook], ...] = (
             ("provide-client-params", True, guard(self._see_parameters)),
             ("before-call", True, guard(self._see_question)),
             ("after-call", False, guard(self._see_answer)),
             ("after-call-error", False, guard(self._see_error)),
-        )
-
-    def plan(
-        self, *, deduplication_id: str, intended_at_us: int, publish_attempt: int, phase: str | None = None
-    ) -> None:
-        """Annotate the next publish with that id: its intended instant, its attempt, its phase."""
-        self._rows.plan(
-            deduplication_id=deduplication_id,
-            intended_at_us=intended_at_us,
-            publish_attempt=publish_attempt,
-            phase=phase,
         )
 
     def outboxed(self, *, body: str, deduplication_id: str, created_at_us: int, taken_at_us: int, attempt: int) -> None:
@@ -120,13 +100,10 @@ class Recorder:
             taken_at_us: when it was taken, by the same clock.
             attempt: publish attempt, from 1.
         """
-        identity = identity_of(body=body, deduplication_id=deduplication_id, message_group_id=None)
         self.plan(deduplication_id=deduplication_id, intended_at_us=created_at_us, publish_attempt=attempt)
         self._journal.add(
             kind=Kind.OUTBOXED.value,
-            message_group_id=None if identity is None else identity.message_group_id,
-            idx=None if identity is None else identity.idx,
-            message_run=None if identity is None else identity.run,
+            **_identity_fields(body, deduplication_id),
             deduplication_id=deduplication_id,
             publish_attempt=attempt,
             invoked_at_us=created_at_us,
@@ -156,13 +133,10 @@ class Recorder:
             is_parked: it was set aside, and has had no effect yet.
             state: what it was, by its number.
         """
-        identity = identity_of(body=body, deduplication_id=None, message_group_id=None)
         self._journal.add(
             kind=(Kind.PARKED if is_parked else Kind.HANDLED).value,
             queue=self._rows.name_of(queue_url),
-            message_group_id=None if identity is None else identity.message_group_id,
-            idx=None if identity is None else identity.idx,
-            message_run=None if identity is None else identity.run,
+            **_identity_fields(body, None),
             sqs_message_id=sqs_message_id,
             receive_count=receive_count,
             invoked_at_us=begun_at_us,
@@ -246,6 +220,14 @@ class Recorder:
         fields = {"call_id": call["call_id"], "invoked_at_us": call["invoked_at_us"], "outcome": outcome.value}
         self._journal.add(**fields | row | more)
         return True
+
+
+def _identity_fields(body: str, deduplication_id: str | None) -> Row:
+    """Return the fields that say which message of ours a body is; none when it does not tell."""
+    identity = identity_of(body=body, deduplication_id=deduplication_id, message_group_id=None)
+    if identity is None:
+        return {}
+    return {"message_group_id": identity.message_group_id, "idx": identity.idx, "message_run": identity.run}
 
 
 def _is_cut(http_response: Any) -> bool:

@@ -44,7 +44,7 @@ class Rows:
     def plan(
         self, *, deduplication_id: str, intended_at_us: int, publish_attempt: int, phase: str | None = None
     ) -> None:
-        """Remember what the next publish with that id is."""
+        """Annotate the next publish with that id: its intended instant, its attempt, its phase."""
         self._planned[deduplication_id] = (intended_at_us, publish_attempt, phase)
 
     def name_of(self, address: str) -> str:
@@ -256,41 +256,31 @@ class _Receive:
         return [rows.poll(call["params"], 0)]
 
 
-def _sns_ok(entry: Mapping[str, Any]) -> Row:
-    return {
-        "sns_message_id": entry.get("MessageId"),
-        "sns_sequence_number": pad_sequence_number(entry.get("SequenceNumber")),
+def _assigned(service: str) -> Callable[[Mapping[str, Any]], Row]:
+    """Return what reads the id and the sequence number that SNS or SQS gave a message."""
+    return lambda entry: {
+        f"{service}_message_id": entry.get("MessageId"),
+        f"{service}_sequence_number": pad_sequence_number(entry.get("SequenceNumber")),
     }
 
 
-def _sqs_ok(entry: Mapping[str, Any]) -> Row:
-    return {
-        "sqs_message_id": entry.get("MessageId"),
-        "sqs_sequence_number": pad_sequence_number(entry.get("SequenceNumber")),
-    }
-
-
-def _deleted(rows: Rows, url: str, entry: Mapping[str, Any], int_now: int | None) -> Row:
-    return rows.handle(Kind.DELETED, url, entry, int_now)
-
-
-def _changed(rows: Rows, url: str, entry: Mapping[str, Any], int_now: int | None) -> Row:
-    return rows.handle(Kind.VISIBILITY_CHANGED, url, entry, int_now)
+def _handle(kind: Kind) -> Callable[[Rows, str, Mapping[str, Any], int | None], Row]:
+    return lambda rows, url, entry, position: rows.handle(kind, url, entry, position)
 
 
 OPERATIONS: Mapping[str, Mapping[str, _Intended | _Receive]] = {
     "sns": {
-        "Publish": _Intended("TopicArn", Rows.publish, _sns_ok),
-        "PublishBatch": _Intended("TopicArn", Rows.publish, _sns_ok, entries="PublishBatchRequestEntries"),
+        "Publish": _Intended("TopicArn", Rows.publish, _assigned("sns")),
+        "PublishBatch": _Intended("TopicArn", Rows.publish, _assigned("sns"), entries="PublishBatchRequestEntries"),
     },
     "sqs": {
-        "SendMessage": _Intended("QueueUrl", Rows.publish, _sqs_ok),
-        "SendMessageBatch": _Intended("QueueUrl", Rows.publish, _sqs_ok, entries="Entries"),
+        "SendMessage": _Intended("QueueUrl", Rows.publish, _assigned("sqs")),
+        "SendMessageBatch": _Intended("QueueUrl", Rows.publish, _assigned("sqs"), entries="Entries"),
         "ReceiveMessage": _Receive(),
-        "DeleteMessage": _Intended("QueueUrl", _deleted),
-        "DeleteMessageBatch": _Intended("QueueUrl", _deleted, entries="Entries"),
-        "ChangeMessageVisibility": _Intended("QueueUrl", _changed),
-        "ChangeMessageVisibilityBatch": _Intended("QueueUrl", _changed, entries="Entries"),
+        "DeleteMessage": _Intended("QueueUrl", _handle(Kind.DELETED)),
+        "DeleteMessageBatch": _Intended("QueueUrl", _handle(Kind.DELETED), entries="Entries"),
+        "ChangeMessageVisibility": _Intended("QueueUrl", _handle(Kind.VISIBILITY_CHANGED)),
+        "ChangeMessageVisibilityBatch": _Intended("QueueUrl", _handle(Kind.VISIBILITY_CHANGED), entries="Entries"),
     },
 }
 """Service -> operation -> what it says. Of other operations a recorder knows nothing."""

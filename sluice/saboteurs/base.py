@@ -123,30 +123,38 @@ def ignore(*operations: str) -> Callable[[int], Hook]:
     return lambda every: IgnoreCall(every, operations)
 
 
-class _Omit(Hook):
-    """Leaves parameters or attributes out of what is asked."""
+class _Change(Hook):
+    """Changes the parameters of every call."""
 
-    def __init__(self, every: int, names: tuple[str, ...], operations: tuple[str, ...]) -> None:
+    def __init__(self, every: int, edit: Callable[[dict[str, Any]], object], operations: tuple[str, ...]) -> None:
         super().__init__(every, operations)
-        self._names = names
+        self._edit = edit
 
     def rewrite(self, operation: str, params: dict[str, Any]) -> None:
-        for name in self._names:
-            params.pop(name, None)
-        if "Attributes" in params:
-            kept = {name: value for name, value in params["Attributes"].items() if name not in self._names}
-            params["Attributes"] = kept
+        self._edit(params)
+
+
+def change(edit: Callable[[dict[str, Any]], object], *operations: str) -> Callable[[int], Hook]:
+    """Return what makes hooks that edit the parameters of these operations."""
+    return lambda every: _Change(every, edit, operations)
 
 
 def omit(*names: str, of: tuple[str, ...]) -> Callable[[int], Hook]:
     """Return what makes hooks that leave these parameters or attributes out."""
-    return lambda every: _Omit(every, names, of)
+
+    def edit(params: dict[str, Any]) -> None:
+        for name in names:
+            params.pop(name, None)
+        if "Attributes" in params:
+            params["Attributes"] = {name: value for name, value in params["Attributes"].items() if name not in names}
+
+    return change(edit, *of)
 
 
 class _Misreport(Hook):
     """Answers what is configured with something else."""
 
-    def __init__(self, every: int, edit: Callable[[dict[str, Any]], None], operations: tuple[str, ...]) -> None:
+    def __init__(self, every: int, edit: Callable[[dict[str, Any]], object], operations: tuple[str, ...]) -> None:
         super().__init__(every, operations)
         self._edit = edit
 
@@ -155,7 +163,7 @@ class _Misreport(Hook):
             self._edit(parsed)
 
 
-def misreport(edit: Callable[[dict[str, Any]], None], *operations: str) -> Callable[[int], Hook]:
+def misreport(edit: Callable[[dict[str, Any]], object], *operations: str) -> Callable[[int], Hook]:
     """Return what makes hooks that edit the answers of these operations, refusals apart."""
     return lambda every: _Misreport(every, edit, operations)
 

@@ -11,6 +11,7 @@ from sluice.saboteurs.base import (
     RECEIVE,
     Hook,
     Saboteur,
+    change,
     ignore,
     misreport,
     of_each,
@@ -27,12 +28,9 @@ class _WithholdDeadLetters(Hook):
             parsed.pop("Messages", None)
 
 
-class _EndChains(Hook):
-    operations = ("sqs.CreateQueue",)
-
-    def rewrite(self, operation: str, params: dict[str, Any]) -> None:
-        if "dlq" in params["QueueName"]:
-            params["Attributes"].pop("RedrivePolicy", None)
+def _end_chain(params: dict[str, Any]) -> None:
+    if "dlq" in params["QueueName"]:
+        params["Attributes"].pop("RedrivePolicy", None)
 
 
 def _quote_receive_count(parsed: dict[str, Any]) -> None:
@@ -52,11 +50,9 @@ SABOTEURS = (
         "makes queues without the redrive policy asked for",
         omit("RedrivePolicy", of=("sqs.CreateQueue", "sqs.SetQueueAttributes")),
     ),
-    Saboteur("end-chains", "makes DLQs without a DLQ of their own", _EndChains),
+    Saboteur("end-chains", "makes DLQs without a DLQ of their own", change(_end_chain, "sqs.CreateQueue")),
     Saboteur(
-        "quote-receive-count",
-        "reports maxReceiveCount as a string",
-        misreport(_quote_receive_count, QUEUE_ATTRIBUTES),
+        "quote-receive-count", "reports maxReceiveCount as a string", misreport(_quote_receive_count, QUEUE_ATTRIBUTES)
     ),
     Saboteur(
         "hide-source-queue",

@@ -6,7 +6,15 @@ from typing import Any
 
 from botocore.awsrequest import AWSResponse
 
-from sluice.saboteurs.base import QUEUE_ATTRIBUTES, TOPIC_ATTRIBUTES, Hook, Saboteur, misreport, without_attribute
+from sluice.saboteurs.base import (
+    QUEUE_ATTRIBUTES,
+    TOPIC_ATTRIBUTES,
+    Hook,
+    Saboteur,
+    misreport,
+    of_each,
+    without_attribute,
+)
 
 
 class _ShareUndeliveredQueue(Hook):
@@ -25,14 +33,6 @@ class _ShareUndeliveredQueue(Hook):
 def _without_encryption(parsed: dict[str, Any]) -> None:
     for name in ("SqsManagedSseEnabled", "KmsMasterKeyId"):
         parsed["Attributes"].pop(name, None)
-
-
-def _shorten_retention(parsed: dict[str, Any]) -> None:
-    parsed["Attributes"]["MessageRetentionPeriod"] = "60"
-
-
-def _hide_subscription(parsed: dict[str, Any]) -> None:
-    parsed["Subscriptions"].pop()
 
 
 def _rewrite_policy(rewrite: Callable[[dict[str, Any]], None]) -> Callable[[dict[str, Any]], None]:
@@ -54,14 +54,8 @@ def _allow_foreign_sources(policy: dict[str, Any]) -> None:
             statement.pop("Condition")
 
 
-def _mute_alarms(parsed: dict[str, Any]) -> None:
-    for alarm in parsed["MetricAlarms"]:
-        alarm["AlarmActions"] = []
-
-
-def _raise_thresholds(parsed: dict[str, Any]) -> None:
-    for alarm in parsed["MetricAlarms"]:
-        alarm["Threshold"] += 1
+def _raise_threshold(alarm: dict[str, Any]) -> None:
+    alarm["Threshold"] += 1
 
 
 SABOTEURS = (
@@ -71,14 +65,12 @@ SABOTEURS = (
         misreport(without_attribute("RedrivePolicy"), QUEUE_ATTRIBUTES),
     ),
     Saboteur(
-        "lose-encryption",
-        "reports queues without their encryption",
-        misreport(_without_encryption, QUEUE_ATTRIBUTES),
+        "lose-encryption", "reports queues without their encryption", misreport(_without_encryption, QUEUE_ATTRIBUTES)
     ),
     Saboteur(
         "shorten-retention",
         "reports queues that keep messages for a minute",
-        misreport(_shorten_retention, QUEUE_ATTRIBUTES),
+        misreport(lambda parsed: parsed["Attributes"].update(MessageRetentionPeriod="60"), QUEUE_ATTRIBUTES),
     ),
     Saboteur(
         "widen-topic-scope",
@@ -88,13 +80,9 @@ SABOTEURS = (
     Saboteur(
         "hide-subscription",
         "lists all subscriptions but the last",
-        misreport(_hide_subscription, "sns.ListSubscriptionsByTopic"),
+        misreport(lambda parsed: parsed["Subscriptions"].pop(), "sns.ListSubscriptionsByTopic"),
     ),
-    Saboteur(
-        "share-undelivered-queue",
-        "reports the first subscription's DLQ for all",
-        _ShareUndeliveredQueue,
-    ),
+    Saboteur("share-undelivered-queue", "reports the first subscription's DLQ for all", _ShareUndeliveredQueue),
     Saboteur(
         "allow-plain-http",
         "reports policies that deny nothing",
@@ -105,10 +93,14 @@ SABOTEURS = (
         "reports policies that allow without a condition",
         misreport(_rewrite_policy(_allow_foreign_sources), QUEUE_ATTRIBUTES, TOPIC_ATTRIBUTES),
     ),
-    Saboteur("mute-alarms", "reports alarms that tell nobody", misreport(_mute_alarms, "cloudwatch.DescribeAlarms")),
+    Saboteur(
+        "mute-alarms",
+        "reports alarms that tell nobody",
+        misreport(of_each("MetricAlarms", lambda alarm: alarm.update(AlarmActions=[])), "cloudwatch.DescribeAlarms"),
+    ),
     Saboteur(
         "raise-thresholds",
         "reports alarms that ring later",
-        misreport(_raise_thresholds, "cloudwatch.DescribeAlarms"),
+        misreport(of_each("MetricAlarms", _raise_threshold), "cloudwatch.DescribeAlarms"),
     ),
 )

@@ -1,4 +1,4 @@
-"""Breaks what is said to have come of a call: refusals, and the entries of a batch that failed or did not."""
+"""Breaks the reported outcome of a call: refusals, and which entries of a batch failed."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -50,9 +50,5 @@ SABOTEURS = (
     Saboteur("hide-errors", "turns refusals into success", _HideErrors),
     Saboteur("blur-errors", "gives every refusal the same text", _BlurErrors),
     Saboteur("lose-batch-entries", "confirms a batch and does its first entry only", _LoseBatchEntries),
-    Saboteur(
-        "hide-batch-failures",
-        "reports failed entries of a batch as done",
-        misreport(_hide_failures, *_BATCHES),
-    ),
+    Saboteur("hide-batch-failures", "reports failed entries of a batch as done", misreport(_hide_failures, *_BATCHES)),
 )

@@ -5,16 +5,12 @@ from typing import Any
 
 from botocore.awsrequest import AWSResponse
 
-from sluice.saboteurs.base import QUEUE_ATTRIBUTES, Hook, IgnoreCall, Saboteur, ignore, misreport
+from sluice.saboteurs.base import QUEUE_ATTRIBUTES, Hook, IgnoreCall, Saboteur, change, ignore, misreport
 
 
-class _ForgetAttributes(Hook):
-    operations = ("sqs.CreateQueue",)
-
-    def rewrite(self, operation: str, params: dict[str, Any]) -> None:
-        if "Attributes" in params:
-            kept = {name: value for name, value in params["Attributes"].items() if name == "FifoQueue"}
-            params["Attributes"] = kept
+def _forget_attributes(params: dict[str, Any]) -> None:
+    if "Attributes" in params:
+        params["Attributes"] = {name: value for name, value in params["Attributes"].items() if name == "FifoQueue"}
 
 
 class _MoveQueues(Hook):
@@ -40,13 +36,6 @@ class _IgnoreTags(IgnoreCall):
         return None if operation == "sqs.CreateQueue" else super().answer(operation, params)
 
 
-class _ReturnAllAttributes(Hook):
-    operations = ("sqs.GetQueueAttributes",)
-
-    def rewrite(self, operation: str, params: dict[str, Any]) -> None:
-        params["AttributeNames"] = ["All"]
-
-
 def _undercount(parsed: dict[str, Any]) -> None:
     for name in parsed.get("Attributes", {}):
         if name.startswith("ApproximateNumber"):
@@ -59,7 +48,11 @@ def _shrink_messages(parsed: dict[str, Any]) -> None:
 
 
 SABOTEURS = (
-    Saboteur("forget-attributes", "makes queues without the attributes asked for", _ForgetAttributes),
+    Saboteur(
+        "forget-attributes",
+        "makes queues without the attributes asked for",
+        change(_forget_attributes, "sqs.CreateQueue"),
+    ),
     Saboteur("move-queues", "answers another URL when a queue is created again", _MoveQueues),
     Saboteur(
         "ignore-attribute-changes",
@@ -68,16 +61,14 @@ SABOTEURS = (
     ),
     Saboteur("ignore-purge", "confirms a purge and does not do it", ignore("sqs.PurgeQueue")),
     Saboteur("ignore-tags", "confirms tags and does not keep them", _IgnoreTags),
-    Saboteur("tell-all-attributes", "tells every attribute whatever was asked for", _ReturnAllAttributes),
     Saboteur(
-        "undercount-queue",
-        "reports queues as empty",
-        misreport(_undercount, QUEUE_ATTRIBUTES),
+        "tell-all-attributes",
+        "tells every attribute whatever was asked for",
+        change(lambda params: params.update(AttributeNames=["All"]), QUEUE_ATTRIBUTES),
     ),
+    Saboteur("undercount-queue", "reports queues as empty", misreport(_undercount, QUEUE_ATTRIBUTES)),
     Saboteur("shrink-messages", "reports queues of small messages", misreport(_shrink_messages, QUEUE_ATTRIBUTES)),
     Saboteur(
-        "hide-queues",
-        "lists no queue",
-        misreport(lambda parsed: parsed.pop("QueueUrls", None), "sqs.ListQueues"),
+        "hide-queues", "lists no queue", misreport(lambda parsed: parsed.pop("QueueUrls", None), "sqs.ListQueues")
     ),
 )

@@ -20,6 +20,7 @@ from sluice.saboteurs.base import (
     Saboteur,
     answer_with,
     body,
+    change,
     entries,
     misreport,
     of_each,
@@ -178,22 +179,12 @@ class _RenumberMessages(_EachMessage):
         message.setdefault("Attributes", {})["SequenceNumber"] = str(self._opportunities)
 
 
-class _WidenAttributeNames(Hook):
-    operations = RECEIVE
-
-    def rewrite(self, operation: str, params: dict[str, Any]) -> None:
-        params["MessageSystemAttributeNames"] = params["MessageAttributeNames"] = ["All"]
+def _widen_attribute_names(params: dict[str, Any]) -> None:
+    params["MessageSystemAttributeNames"] = params["MessageAttributeNames"] = ["All"]
 
 
-class _FillReceives(Hook):
-    operations = RECEIVE
-
-    def rewrite(self, operation: str, params: dict[str, Any]) -> None:
-        params.setdefault("MaxNumberOfMessages", RECEIVE_MESSAGES_MAX)
-
-
-def _show_empty_lists(parsed: dict[str, Any]) -> None:
-    parsed.setdefault("Messages", [])
+def _fill_receive(params: dict[str, Any]) -> None:
+    params.setdefault("MaxNumberOfMessages", RECEIVE_MESSAGES_MAX)
 
 
 def _blank_checksums(parsed: dict[str, Any]) -> None:
@@ -213,13 +204,19 @@ SABOTEURS = (
     Saboteur("corrupt-bodies", "changes a character of received bodies", _CorruptBodies, ("G1",)),
     Saboteur("change-message-ids", "gives received messages other message ids", _ChangeMessageIds),
     Saboteur("renumber-messages", "gives a message another sequence number at every receive", _RenumberMessages),
-    Saboteur("widen-attribute-names", "returns all attributes whatever was asked for", _WidenAttributeNames),
-    Saboteur("fill-receives", "brings ten messages where no number is given", _FillReceives),
-    Saboteur("show-empty-lists", "answers an empty receive with an empty list", misreport(_show_empty_lists, *RECEIVE)),
     Saboteur(
-        "blank-checksums",
-        "answers checksums of nothing",
-        misreport(_blank_checksums, "sqs.SendMessage", *RECEIVE),
+        "widen-attribute-names",
+        "returns all attributes whatever was asked for",
+        change(_widen_attribute_names, *RECEIVE),
+    ),
+    Saboteur("fill-receives", "brings ten messages where no number is given", change(_fill_receive, *RECEIVE)),
+    Saboteur(
+        "show-empty-lists",
+        "answers an empty receive with an empty list",
+        misreport(lambda parsed: parsed.setdefault("Messages", []), *RECEIVE),
+    ),
+    Saboteur(
+        "blank-checksums", "answers checksums of nothing", misreport(_blank_checksums, "sqs.SendMessage", *RECEIVE)
     ),
     Saboteur(
         "drop-message-attributes",
@@ -247,9 +244,7 @@ SABOTEURS = (
         misreport(with_attribute("ApproximateReceiveCount", "1"), *RECEIVE),
     ),
     Saboteur(
-        "ignore-attempt-ids",
-        "takes a repeated receive for a new one",
-        omit("ReceiveRequestAttemptId", of=RECEIVE),
+        "ignore-attempt-ids", "takes a repeated receive for a new one", omit("ReceiveRequestAttemptId", of=RECEIVE)
     ),
     Saboteur("ignore-wait", "answers a long poll at once", omit("WaitTimeSeconds", of=RECEIVE)),
 )

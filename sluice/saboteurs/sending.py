@@ -15,6 +15,7 @@ from sluice.saboteurs.base import (
     address,
     answer_with,
     body,
+    change,
     entries,
     omit,
 )
@@ -88,13 +89,6 @@ class _FreezeSequenceNumbers(Hook):
             parsed["SequenceNumber"] = "1"
 
 
-class _ReverseBatchSends(Hook):
-    operations = ("sqs.SendMessageBatch",)
-
-    def rewrite(self, operation: str, params: dict[str, Any]) -> None:
-        params["Entries"] = params["Entries"][::-1]
-
-
 class _LosePublishes(Hook):
     operations = ("sns.Publish", "sns.PublishBatch")
 
@@ -130,6 +124,10 @@ SABOTEURS = (
     Saboteur("swallow-bodies", "drops every repeat of a body", _SwallowBodies),
     Saboteur("freeze-sequence-numbers", "gives every send the same sequence number", _FreezeSequenceNumbers),
     Saboteur("lose-trace", "sends without system attributes", omit("MessageSystemAttributes", of=("sqs.SendMessage",))),
-    Saboteur("reverse-batch-sends", "sends the entries of a batch in reverse", _ReverseBatchSends),
+    Saboteur(
+        "reverse-batch-sends",
+        "sends the entries of a batch in reverse",
+        change(lambda params: params.update(Entries=params["Entries"][::-1]), "sqs.SendMessageBatch"),
+    ),
     Saboteur("lose-publishes", "acknowledges publishes and drops them", _LosePublishes, ("A1",)),
 )

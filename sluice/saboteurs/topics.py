@@ -5,7 +5,17 @@ from typing import Any
 
 from botocore.awsrequest import AWSResponse
 
-from sluice.saboteurs.base import RECEIVE, TOPIC_ATTRIBUTES, Hook, Saboteur, answer_with, ignore, misreport, omit
+from sluice.saboteurs.base import (
+    RECEIVE,
+    TOPIC_ATTRIBUTES,
+    Hook,
+    Saboteur,
+    answer_with,
+    change,
+    ignore,
+    misreport,
+    omit,
+)
 
 
 class _IgnoreSubscribe(Hook):
@@ -35,11 +45,8 @@ class _RenameRepeats(Hook):
             self._answered.add(parsed.get(name, ""))
 
 
-class _UnwrapDeliveries(Hook):
-    operations = ("sns.Subscribe",)
-
-    def rewrite(self, operation: str, params: dict[str, Any]) -> None:
-        params["Attributes"] = params.get("Attributes", {}) | {"RawMessageDelivery": "true"}
+def _unwrap(params: dict[str, Any]) -> None:
+    params["Attributes"] = params.get("Attributes", {}) | {"RawMessageDelivery": "true"}
 
 
 class _ReusePublishIds(Hook):
@@ -69,17 +76,15 @@ SABOTEURS = (
     ),
     Saboteur("ignore-unsubscribe", "confirms an unsubscribe and does not do it", ignore("sns.Unsubscribe")),
     Saboteur("rename-repeats", "gives a topic or subscription asked for again another ARN", _RenameRepeats),
-    Saboteur(
-        "strip-topic",
-        "reports topics without their attributes",
-        misreport(_strip_topic, TOPIC_ATTRIBUTES),
-    ),
+    Saboteur("strip-topic", "reports topics without their attributes", misreport(_strip_topic, TOPIC_ATTRIBUTES)),
     Saboteur(
         "ignore-message-size",
         "makes topics of the usual message size",
         omit("MaximumMessageSize", of=("sns.CreateTopic",)),
     ),
-    Saboteur("unwrap-deliveries", "delivers without the envelope where one is wanted", _UnwrapDeliveries),
+    Saboteur(
+        "unwrap-deliveries", "delivers without the envelope where one is wanted", change(_unwrap, "sns.Subscribe")
+    ),
     Saboteur(
         "wrap-raw-deliveries",
         "delivers with the envelope where none is wanted",
@@ -96,9 +101,5 @@ SABOTEURS = (
         "takes every filter policy for one of attributes",
         omit("FilterPolicyScope", of=("sns.Subscribe",)),
     ),
-    Saboteur(
-        "lose-undelivered",
-        "makes subscriptions without a DLQ",
-        omit("RedrivePolicy", of=("sns.Subscribe",)),
-    ),
+    Saboteur("lose-undelivered", "makes subscriptions without a DLQ", omit("RedrivePolicy", of=("sns.Subscribe",))),
 )

@@ -35,14 +35,15 @@ class Term(Protocol):
         """Return it as CloudWatch metric math."""
 
     def terms(self) -> "tuple[Term, ...]":
-        """Return the parts it is made of."""
+        """Return the parts it is made of; a number and a metric have none."""
+        return ()
 
     def value_at(self, series: Mapping[str, Series], minute: int) -> float | None:
         """Return its value in that minute; None when it has no data point."""
 
 
 @dataclass(frozen=True, slots=True)
-class Number:
+class Number(Term):
     """A constant."""
 
     value: float
@@ -51,17 +52,13 @@ class Number:
         """Return the number as CloudWatch reads it, every digit: a rounded target may be above the policy's own."""
         return f"{Decimal(repr(float(self.value))):f}".removesuffix(".0")
 
-    def terms(self) -> tuple[Term, ...]:
-        """Return nothing: a number has no parts."""
-        return ()
-
     def value_at(self, series: Mapping[str, Series], minute: int) -> float | None:  # noqa: ARG002 (the same in every minute)
         """Return the number."""
         return self.value
 
 
 @dataclass(frozen=True, slots=True)
-class Metric:
+class Metric(Term):
     """A metric with its gaps filled by the last value before the gap.
 
     Before its first data point it counts as `absent`; where that is None it has no value, and neither has anything
@@ -76,10 +73,6 @@ class Metric:
         repeated = f"FILL({self.id}, REPEAT)"
         return repeated if self.absent is None else f"FILL({repeated}, {self.absent:g})"
 
-    def terms(self) -> tuple[Term, ...]:
-        """Return nothing: a metric has no parts."""
-        return ()
-
     def value_at(self, series: Mapping[str, Series], minute: int) -> float | None:
         """Return the value, filled."""
         known = (value for value in reversed(series[self.id][: minute + 1]) if value is not None)
@@ -87,7 +80,7 @@ class Metric:
 
 
 @dataclass(frozen=True, slots=True)
-class Operation:
+class Operation(Term):
     """Two terms and one of + * / > < >= AND; comparisons give 1 or 0. Dividing by zero gives no data point."""
 
     left: Term
@@ -119,7 +112,7 @@ class Operation:
 
 
 @dataclass(frozen=True, slots=True)
-class If:
+class If(Term):
     """One of two terms, by a condition; without a condition, neither."""
 
     condition: Term

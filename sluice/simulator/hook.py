@@ -19,8 +19,8 @@ from typing import Any
 import botocore.session
 from botocore.awsrequest import AWSPreparedRequest, AWSResponse, HeadersDict
 from botocore.client import BaseClient
-from botocore.config import Config
 
+from sluice import sdk
 from sluice.clock import VirtualClock
 from sluice.simulator import query_protocol
 from sluice.simulator.model import Account, Refusal
@@ -76,7 +76,7 @@ class Simulator:
             endpoint_url=ENDPOINT_URL,
             aws_access_key_id="simulator",
             aws_secret_access_key="simulator",  # noqa: S106 (nobody checks it)
-            config=Config(retries={"total_max_attempts": 1}),
+            config=sdk.config(),
         )
         self.attach(made)
         return made

@@ -71,12 +71,12 @@ def _encode(value: Any, shape: Shape, into: ET.Element) -> None:
             if value.get(name) is not None:
                 _encode(value[name], member, ET.SubElement(into, _named(member, name)))
     elif shape.type_name == "list":
-        for item in value:
-            _encode(item, shape.member, ET.SubElement(into, _named(shape.member, "member")))
+        for element in value:
+            _encode(element, shape.member, ET.SubElement(into, _named(shape.member, "member")))
     elif shape.type_name == "map":
-        for key, item in value.items():
+        for key, mapped in value.items():
             entry = ET.SubElement(into, "entry")
             ET.SubElement(entry, _named(shape.key, "key")).text = key
-            _encode(item, shape.value, ET.SubElement(entry, _named(shape.value, "value")))
+            _encode(mapped, shape.value, ET.SubElement(entry, _named(shape.value, "value")))
     else:
         into.text = str(value)

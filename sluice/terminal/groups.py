@@ -14,7 +14,6 @@ class Lazy:
 
     Args:
         place: where it is, `module:name`.
-        help: what the list of commands says of it.
     """
 
     place: str

@@ -9,7 +9,7 @@ from typing import Any
 
 import structlog
 
-from sluice.terminal.printable import printable
+from sluice.terminal.printable import printable, text_of
 
 CHARACTERS_MAX = 20_000
 """Of one text of a line."""
@@ -84,11 +84,4 @@ def _each(value: object, change: Callable[[str], object], depth: int = 0) -> Any
         return {change(str(name)): _each(inner, change, depth + 1) for name, inner in value.items()}
     if isinstance(value, list | tuple) and depth < _DEPTH_MAX and len(value) <= _ITEMS_MAX:
         return [_each(inner, change, depth + 1) for inner in value]
-    return change(value if isinstance(value, str) else _text(value))
-
-
-def _text(value: object) -> str:
-    try:
-        return repr(value)
-    except Exception as error:  # somebody else's __repr__ may raise anything
-        return f"{type(value).__name__}, whose text cannot be had: {type(error).__name__}"
+    return change(value if isinstance(value, str) else text_of(value))

@@ -9,10 +9,14 @@ import json
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
 import click
 
 from sluice.terminal.printable import printable
+
+if TYPE_CHECKING:
+    from rich.console import Console
 
 CHARACTERS_MAX = 100_000
 """Of one line, or one cell of a table."""
@@ -56,8 +60,7 @@ def _escaped(character: str) -> str:
 
 def table(columns: Sequence[str], rows: Iterable[Sequence[object]], *, title: str | None = None) -> None:
     """Print a table: on a terminal folded to its width, else as wide as it is."""
-    from rich.console import Console  # noqa: PLC0415 (what prints no table needs no rich)
-    from rich.table import Table  # noqa: PLC0415
+    from rich.table import Table  # noqa: PLC0415 (what prints no table needs no rich)
     from rich.text import Text  # noqa: PLC0415
 
     def cell(value: object) -> Text:
@@ -68,8 +71,15 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[object]], *, title: st
         shown.add_column(name, overflow="fold")
     for row in rows:
         shown.add_row(*map(cell, row))
-    console = Console()
-    (console if console.is_terminal else Console(width=_WIDTH_MAX)).print(shown)
+    console().print(shown)
+
+
+def console() -> "Console":
+    """Return where tables go: a terminal with its width, else one in which every row is one line."""
+    from rich.console import Console  # noqa: PLC0415
+
+    found = Console(highlight=False)
+    return found if found.is_terminal else Console(highlight=False, width=_WIDTH_MAX)
 
 
 @contextmanager

@@ -4,6 +4,8 @@ What a message, a handler or a database says may be an escape sequence of a term
 cannot store, a NUL that Postgres cannot, ten megabytes, or an object whose `__str__` raises.
 """
 
+from collections.abc import Callable
+
 CHARACTERS_MAX = 2_000
 """Of a reason, in the inbox and in a log line."""
 
@@ -18,15 +20,20 @@ def printable(value: object, *, characters_max: int = CHARACTERS_MAX) -> str:
         value: anything; what cannot even be turned into text is named by its type.
         characters_max: of what is returned.
     """
-    try:
-        text = value if type(value) is str else str(value)
-    except BaseException as error:  # somebody else's __str__ may raise anything
-        text = f"{type(value).__name__}, whose text cannot be had: {type(error).__name__}"
+    text = value if type(value) is str else text_of(value, str)
     shown = "".join(map(_escaped, text[: characters_max + 1]))
     if len(shown) <= characters_max:
         return shown
     end = f"… (of {len(text)} characters)"
     return shown[: max(0, characters_max - len(end))] + end[:characters_max]
+
+
+def text_of(value: object, convert: Callable[[object], str] = repr) -> str:
+    """Return the text of a value; what has none is named by its type."""
+    try:
+        return convert(value)
+    except BaseException as error:  # somebody else's __repr__ may raise anything, a long number a ValueError
+        return f"{type(value).__name__}, whose text cannot be had: {type(error).__name__}"
 
 
 def raised(error: BaseException) -> str:

@@ -14,11 +14,6 @@ class Number(click.ParamType[float]):
     """A finite number of something, between bounds.
 
     click's own FLOAT takes `nan`, which no comparison refuses, and `1e300`, which no database holds in microseconds.
-
-    Args:
-        unit: what there are so many of.
-        minimum: the least that is allowed.
-        maximum: the most.
     """
 
     name = "number"

@@ -36,8 +36,8 @@ from sluice.messaging.outbox.store import Store
 from sluice.messaging.relay.lease import Lease
 from sluice.messaging.relay.publisher import Publisher
 from sluice.messaging.relay.relay import Relay, RelaySettings
-from sluice.messaging.worker import async_handlers
 from sluice.messaging.worker.build import assemble_worker
+from sluice.messaging.worker.processing import async_handlers
 from sluice.messaging.worker.settings import ProcessorSettings, WorkerSettings
 from sluice.messaging.worker.worker import Worker
 from sluice.testing import inbox_view
@@ -236,12 +236,12 @@ class WorkerHarness:
             hooks=[AttemptLog(self.attempts)],
         )
 
-    def _reach(self, place: str) -> None:
-        if place in self._dies_at:
-            raise _Crash(place)
+    def _reach(self, failpoint: str) -> None:
+        if failpoint in self._dies_at:
+            raise _Crash(failpoint)
 
-    def _crash(self, places: tuple[str, ...]) -> None:
-        self._dies_at = places
+    def _crash(self, failpoints: tuple[str, ...]) -> None:
+        self._dies_at = failpoints
         try:
             self._work(inf)
         except _Crash:
@@ -328,12 +328,12 @@ class _Crash(BaseException):
     """The worker's process ends here: nothing in it catches this."""
 
 
-def _handlers(given: HandlersLike) -> Handlers:
-    match given:
+def _handlers(handlers: HandlersLike) -> Handlers:
+    match handlers:
         case str():
-            return Handlers.load(given)
+            return Handlers.load(handlers)
         case ModuleType():
-            return Handlers.of(given)
+            return Handlers.of(handlers)
         case Handlers():
-            return given
-    return Handlers.of_function(given)
+            return handlers
+    return Handlers.of_function(handlers)

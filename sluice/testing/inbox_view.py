@@ -34,6 +34,6 @@ def next_due_at(engine: Engine, consumer: str, now: float) -> float | None:
 def reason(engine: Engine, consumer: str, envelope: Envelope) -> str | None:
     """Return why a message was given up; None where nobody wrote it down."""
     columns = tables.exceptions.c
-    place = (columns.group_id == envelope.event.group, columns.epoch == envelope.epoch, columns.seq == envelope.seq)
+    message = (columns.group_id == envelope.event.group, columns.epoch == envelope.epoch, columns.seq == envelope.seq)
     with engines.reading(engine) as connection:
-        return connection.execute(select(columns.reason).where(columns.consumer == consumer, *place)).scalar()
+        return connection.execute(select(columns.reason).where(columns.consumer == consumer, *message)).scalar()

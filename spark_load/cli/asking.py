@@ -4,38 +4,26 @@ import click
 
 from sluice.declaration import Environment, prices
 from sluice.errors import ConfigError
-from spark_load.profiles.estimate import estimate_for
+from spark_load.profiles.estimate import Estimate
 from spark_load.profiles.profile import NamedProfile
 from spark_load.runtime.deployment import Deployment
-
-
-def account_of(deployment: Deployment) -> str:
-    """Return the account whose queues were found."""
-    return deployment.topic_arn.split(":")[4]
 
 
 def require_confirmation(
     deployment: Deployment, environment: Environment, named: NamedProfile, *, confirmed: bool, is_terminal: bool
 ) -> None:
-    """Say what a run on AWS takes and costs, and go on only when somebody says so.
-
-    Args:
-        deployment: where it is to run.
-        environment: what is deployed there.
-        named: the profile.
-        confirmed: whether somebody said so already; then nobody is asked.
-        is_terminal: whether there is somebody to ask.
+    """Say what a run on AWS takes and costs, and go on only when somebody confirms it, or has `confirmed` it already.
 
     Raises:
         ConfigError: the profile cannot work there, or nobody can be asked.
         click.Abort: the answer was no.
     """
-    expected = estimate_for(named.profile, environment, "aws")
+    expected = Estimate.of(named.profile, environment, "aws")
     if expected.refusals:
         raise ConfigError(f"profile {named.name!r} cannot work on AWS: {expected.refusals[0]}")
-    calls = sum(expected.calls.values())
+    calls, account = sum(expected.calls.values()), deployment.topic_arn.split(":")[4]
     click.echo(
-        f"{named.name} on {environment.name}, account {account_of(deployment)}, region {environment.region}:"
+        f"{named.name} on {environment.name}, account {account}, region {environment.region}:"
         f" {named.profile.message_count:,} messages into {expected.queue_count} queue(s), about {calls:,} calls,"
         f" {expected.seconds / 60:,.0f} minutes, USD {expected.cost_usd:,.2f}"
         f" (list prices of {prices.PRICE_REGION}, {prices.PRICE_DATE})",

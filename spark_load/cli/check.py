@@ -18,9 +18,8 @@ from sluice.history.checker.verdict import Verdict
 from sluice.terminal import output
 from sluice.terminal.options import declaration_option
 from spark_load import report
-from spark_load.cli.declared import declared
 from spark_load.cli.ending import finish, page_optional
-from spark_load.cli.where import cluster_options
+from spark_load.cli.options import cluster_options, declared
 from spark_load.folder.layout import RUN_FILE
 from spark_load.judge import local_engine, recording
 
@@ -33,7 +32,7 @@ _ENDPOINT = "endpoint"  # of which no deviations are known
 @click.option("--json", "as_json", is_flag=True, help="Print the verdict as JSON on standard output.")
 @click.option(
     "--queue",
-    "given",
+    "queue_texts",
     multiple=True,
     metavar="NAME=SECONDS[:DLQ[:MAX]]",
     help="A queue the topic's messages go to: its visibility timeout, DLQ, maxReceiveCount. Once for each.",
@@ -43,12 +42,12 @@ _ENDPOINT = "endpoint"  # of which no deviations are known
 @click.option(
     "--target",
     type=click.Choice(["localstack", "endpoint", "aws"]),
-    help="Whose known deviations are allowed.  [default: as it was run; of a recording endpoint: none]",
+    help="Whose known deviations are allowed.  [default: that of the run; of a recording endpoint, which allows none]",
 )
 @click.option(
     "--other-producers",
     is_flag=True,
-    help="Of a recording: others published as well. What comes from nowhere is then unknown, and no violation.",
+    help="For a recording: others published, too. A message nobody recorded as published is then no violation.",
 )
 @click.option(
     "--engine",
@@ -62,7 +61,7 @@ _ENDPOINT = "endpoint"  # of which no deviations are known
 def check(
     history: Path,
     as_json: bool,
-    given: tuple[str, ...],
+    queue_texts: tuple[str, ...],
     environment_name: str | None,
     declaration: Path | None,
     target: str | None,
@@ -73,26 +72,26 @@ def check(
 ) -> None:
     """Judge HISTORY: the folder of a run, of journals (*.arrows), or of Parquet.
 
-    A run knows what it was. Of what was recorded in a service of your own, say what its queues are: what cannot be
-    known without that is not judged, and what then stays open ends UNKNOWN.
+    The folder of a run describes its queues. For a recording of your own service, describe them with --queue or --env.
+    Without that, some properties are not judged, and the verdict may be UNKNOWN.
 
     \b
     Examples:
       sluice check runs/<run>
       sluice check recorded --queue orders.fifo=30:orders-dlq.fifo:5
     """
-    if given and environment_name is not None:
+    if queue_texts and environment_name is not None:
         raise ConfigError("--queue and --env are both given, allowed is one of them")
-    queues = recording.parse_queues(given)
+    queues = recording.parse_queues(queue_texts)
     if environment_name is not None:
         queues = recording.declared_queues(declared(declaration).environment(environment_name))
     is_run = (history / RUN_FILE).exists()
     if is_run and queues:
         raise ConfigError(f"{history} is a run, which knows its queues: leave out --queue and --env")
     if engine == _LOCAL and (is_run or _names_a_cluster()):
-        what = f"{history} is a run" if is_run else "a cluster is named"
-        raise ConfigError(f"--engine is local, and {what}, which takes Spark; leave one of the two out")
-    recording.check_place(history)
+        why = f"{history} is a run" if is_run else "a cluster is named"
+        raise ConfigError(f"--engine is local, and {why}, which takes Spark; leave one of the two out")
+    recording.require_history(history)
     if is_run:
         verdict = _with_spark(f"{history} is a run").check_run(history, target, master=master, remote=remote)
     else:
@@ -108,52 +107,50 @@ def _names_a_cluster() -> bool:
 
 
 @contextmanager
-def _opened(place: Path, engine: str, *, master: str | None, remote: str | None) -> Iterator[recording.RecordingEngine]:
+def _opened(
+    folder: Path, engine: str, *, master: str | None, remote: str | None
+) -> Iterator[recording.RecordingEngine]:
     """Read a recording, in this process where that will do."""
     is_submitted = "PYSPARK_GATEWAY_PORT" in os.environ  # by spark-submit, which started this process
     why = "--engine is spark"
     if engine == _AUTO and (master or remote or is_submitted):
         why = "a cluster is named"
     elif engine != _SPARK:
-        here = local_engine.opened(place, events_max=None if engine == _LOCAL else local_engine.EVENTS_MAX)
-        if here is not None:
-            yield here
+        local = local_engine.opened(folder, events_max=None if engine == _LOCAL else local_engine.EVENTS_MAX)
+        if local is not None:
+            yield local
             return
-        why = f"{place} has more than {local_engine.EVENTS_MAX:,} events"
+        why = f"{folder} has more than {local_engine.EVENTS_MAX:,} events"
         output.line(f"{why}: it is judged with Spark (extra 'load'); --engine local judges it in memory", is_error=True)
-    with _with_spark(why).recording_opened(place, master=master, remote=remote) as spark:
+    with _with_spark(why).recording_opened(folder, master=master, remote=remote) as spark:
         yield spark
 
 
 def _judged(
     engine: recording.RecordingEngine,
-    place: Path,
+    folder: Path,
     queues: Mapping[str, recording.RecordedQueue],
     target: str,
     *,
     has_other_producers: bool,
 ) -> Verdict:
-    """Judge a recording, write what is told of it, and return the verdict."""
-    verdict, expectation = recording.check(engine, place, queues, target, has_other_producers=has_other_producers)
-    report.write(verdict, place)
-    with page_optional(f"the verdict is in {place / report.SUMMARY_FILE}"):
-        shown = engine.series(expectation, verdict.violations)
-        report.write_series(shown, place)
-        report.write_page(verdict, shown, place / report.PAGE_FILE)
+    """Judge a recording, write its report, and return the verdict."""
+    verdict, expectation = recording.check(engine, folder, queues, target, has_other_producers=has_other_producers)
+    report.write(verdict, folder)
+    with page_optional(f"the verdict is in {folder / report.SUMMARY_FILE}"):
+        run_series = engine.series(expectation, verdict.violations)
+        report.write_series(run_series, folder)
+        report.write_page(verdict, run_series, folder / report.PAGE_FILE)
     return verdict
 
 
 def _with_spark(why: str) -> ModuleType:
-    """Return what judges with Spark.
-
-    Raises:
-        ConfigError: it is not installed.
-    """
+    """Return what judges with Spark, or say how to install it."""
     try:
-        from spark_load.cli import check_with_spark  # noqa: PLC0415 (a second to load, and not installed everywhere)
+        from spark_load.cli import with_spark  # noqa: PLC0415 (a second to load, and not installed everywhere)
     except ModuleNotFoundError as error:
         needed = None if error.name is None else missing(error.name, "load")
         if needed is None:
             raise
         raise ConfigError(f"{why}, which takes Spark: {needed}") from error
-    return check_with_spark
+    return with_spark

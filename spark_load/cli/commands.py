@@ -5,18 +5,18 @@ import click
 from sluice.terminal.groups import Group, Lazy
 
 _LAZY = {
-    "plan": Lazy("spark_load.cli.planning:plan", "Say what a run of a profile will take."),
+    "plan": Lazy("spark_load.cli.planning:plan", "Show what a run of a profile will take."),
     "profiles": Lazy(
         "spark_load.cli.planning:profiles", "List the profiles that come with Sluice, and what each shows."
     ),
-    "resume": Lazy("spark_load.cli.resume:resume", "Go on with a run that was broken off."),
+    "resume": Lazy("spark_load.cli.run:resume", "Continue a run that was broken off."),
     "run": Lazy("spark_load.cli.run:run", "Run the load test of a profile."),
 }
 
 
 @click.group(cls=Group, lazy=_LAZY, context_settings={"help_option_names": ["-h", "--help"]})
 def load() -> None:
-    """Offer a load to a deployed environment, record everything, judge the record.
+    """Publish messages to a deployed environment, record every call, and judge the record.
 
     \b
     Exit codes: 0 valid, 1 invalid (with witnesses), 2 unknown or could not run,

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from rich.console import Console
+from rich.markdown import Markdown
 
 from sluice.errors import HistoryError
 from sluice.history.checker.verdict import Verdict
@@ -19,11 +20,7 @@ _REASONS_MAX = 5  # repeated at the very end, where people look; the summary has
 
 @contextmanager
 def page_optional(next_step: str) -> Iterator[None]:
-    """Draw a page in the block; when that fails, or Ctrl-C ends it, the verdict is what it was.
-
-    Args:
-        next_step: what is printed after the reason.
-    """
+    """Draw a page in the block; when that fails, or Ctrl-C ends it, the reason and `next_step` are printed."""
     try:
         yield
     except (HistoryError, ImportError, ValueError, OSError, KeyboardInterrupt) as error:
@@ -36,7 +33,7 @@ def finish(verdict: Verdict, folder: Path, *, as_json: bool) -> NoReturn:
     if as_json:
         output.as_json(verdict.as_json())
     else:
-        report.show(verdict, Console())
+        print_markdown(report.markdown(verdict))
     why = [
         *verdict.unknowns,
         *(f"{violation.anomaly}: {violation.sentence}" for violation in verdict.violations),
@@ -48,3 +45,8 @@ def finish(verdict: Verdict, folder: Path, *, as_json: bool) -> NoReturn:
     status = "; ".join([verdict.status.value.upper(), *caveats(verdict)])
     output.line(f"{status}: {', '.join(str(page) for page in pages if page.exists())}", is_error=True)
     sys.exit(verdict.exit_code)
+
+
+def print_markdown(text: str) -> None:
+    """Print Markdown as a terminal shows it."""
+    Console().print(Markdown(text))

@@ -13,43 +13,29 @@ from sluice.declaration.prices import PRICE_DATE, PRICE_REGION
 from sluice.terminal import output
 from sluice.terminal.exits import REFUSED
 from sluice.terminal.options import declaration_option
-from spark_load.cli.declared import declared
+from spark_load.cli.options import declared
 from spark_load.profiles import profile
-from spark_load.profiles.estimate import ASSUMPTIONS, Estimate, estimate_for
+from spark_load.profiles.estimate import ASSUMPTIONS, Estimate
 from spark_load.profiles.load_estimate import Target
 from spark_load.profiles.profile import NamedProfile
 from spark_load.report import units
 
-_NEARLY = 0.8  # of a limit: told in yellow
-_WIDE = 240
-
-
-def _console() -> Console:
-    """Return where tables go; into a file or a pipe each row as one line."""
-    console = Console(highlight=False)
-    return console if console.is_terminal else Console(highlight=False, width=_WIDE)
+_NEARLY = 0.8  # of a limit: shown in yellow
 
 
 @click.command()
 def profiles() -> None:
     """List the profiles that come with Sluice, and what each shows."""
-    console = _console()
     table = Table("profile", "messages", "seconds", "groups", "for", "what it shows", box=None, pad_edge=False)
     for name in profile.names():
-        found = profile.load(name).profile
+        load = profile.load(name).profile
         shows, where = profile.about(name)
-        table.add_row(
-            name,
-            f"{found.message_count:,}",
-            f"{found.publish_seconds:,.0f}",
-            f"{found.group_count:,}",
-            where,
-            shows,
-        )
-    console.print(table)
+        numbers = (f"{load.message_count:,}", f"{load.publish_seconds:,.0f}", f"{load.group_count:,}")
+        table.add_row(name, *numbers, where, shows)
+    output.console().print(table)
 
 
-@click.command(short_help="Say what a run of a profile will take.")
+@click.command(short_help="Show what a run of a profile will take.")
 @click.argument("profile_name", metavar="PROFILE")
 @click.option("--env", "environment_name", default="local", show_default=True, help="Declared environment to plan for.")
 @declaration_option
@@ -62,7 +48,7 @@ def profiles() -> None:
 def plan(
     profile_name: str, environment_name: str, declaration: Path | None, target: Target | None, as_json: bool
 ) -> None:
-    """Say what a run of PROFILE will take: a name that `profiles` lists, or the path of a YAML file. Nothing is run.
+    """Show what a run of PROFILE will take: a name that `profiles` lists, or the path of a YAML file. Nothing is run.
 
     \b
     Messages, calls, quotas, time, and what it costs on AWS by list prices.
@@ -75,12 +61,11 @@ def plan(
     """
     named = profile.load(profile_name)
     environment = declared(declaration).environment(environment_name)
-    made = estimate_for(named.profile, environment, target or ("localstack" if environment.name == "local" else "aws"))
+    made = Estimate.of(named.profile, environment, target or ("localstack" if environment.name == "local" else "aws"))
     if as_json:
-        description = {"profile": named.name, "environment": environment.name, **made.as_json()}
-        output.as_json(description)
+        output.as_json({"profile": named.name, "environment": environment.name, **made.as_json()})
     else:
-        _show(made, named, environment, _console())
+        _show(made, named, environment, output.console())
     for reason in made.refusals:
         output.line(reason, is_error=True)
     if made.refusals:
@@ -110,13 +95,14 @@ def _show(made: Estimate, named: NamedProfile, environment: Environment, console
 
 
 def _rows(made: Estimate) -> list[tuple[str, str]]:
+    load = made.profile
     calls = ", ".join(f"{count:,} {action}" for action, count in made.calls.items() if count)
     cost = ", ".join(f"{line} {usd:,.4f}" for line, usd in made.cost.items())
     return [
-        ("messages", f"{made.message_count:,}, at most {units.rate(made.peak_per_second)}"),
+        ("messages", f"{load.measured_count:,}, at most {units.rate(load.peak_per_second)}"),
         (
             "besides",
-            f"{made.warm_up_count:,} warm up, {made.repeat_count:,} repeats, {made.end_marker_count:,} end markers",
+            f"{load.warm_up_count:,} warm up, {made.repeat_count:,} repeats, {load.group_count:,} end markers",
         ),
         ("bytes", f"{made.published_bytes:,} published"),
         ("receives", f"{made.delivered_count:,} messages"),
@@ -131,8 +117,5 @@ def _rows(made: Estimate) -> list[tuple[str, str]]:
             f"about {made.seconds:,.0f} s: {made.publish_seconds:,.0f} s to publish,"
             f" {made.drain_seconds:,.0f} s to drain",
         ),
-        (
-            "on AWS costs",
-            f"about {made.cost_usd:,.2f} US dollars ({cost}; {PRICE_REGION}, {PRICE_DATE})",
-        ),
+        ("on AWS costs", f"about {made.cost_usd:,.2f} US dollars ({cost}; {PRICE_REGION}, {PRICE_DATE})"),
     ]

@@ -6,21 +6,19 @@ from pathlib import Path
 from typing import Any
 
 import click
-from rich.console import Console
-from rich.markdown import Markdown
 
 from sluice.errors import ConfigError, HistoryError
 from sluice.terminal import output as terminal
 from spark_load import report as run_report
+from spark_load.cli.ending import print_markdown
 from spark_load.folder.layout import RUN_FILE
 from spark_load.report import comparison
 
-_SLOTS = 2
 _RUN = click.Path(file_okay=False, path_type=Path)
 
 
 class _Ratio(click.FloatRange):
-    """A ratio that something can be held against: nothing is more than what is not a number."""
+    """A positive finite ratio: no number is more than `nan`, so no limit would ever be crossed."""
 
     def __init__(self) -> None:
         super().__init__(min=0, min_open=True)
@@ -45,29 +43,26 @@ class _Ratio(click.FloatRange):
 def report(folder: Path, output: Path | None) -> None:
     """Draw the page of the judged run in the folder RUN again, and print where it is.
 
-    It needs Spark, and the run's history, only when what its charts show was not stored with the verdict. The verdict
-    is repeated, not made anew; the exit code is 0, whatever it says.
+    It needs Spark and the run's history only when the data of the charts was not stored with the verdict. The page
+    repeats the stored verdict; the exit code is 0 for every verdict.
     """
     verdict = run_report.read_verdict(folder)
-    shown = None
+    run_series = None
     try:
-        shown = run_report.read_series(folder, verdict)
+        run_series = run_report.read_series(folder, verdict)
     except HistoryError as error:
         terminal.line(f"sluice: {error}", is_error=True)
-    if shown is None:
+    if run_series is None:
         if not (folder / RUN_FILE).exists():
             raise HistoryError(
                 f"{folder} is a recording, and what its page shows was not stored with its verdict; judge it again:"
                 f" sluice check {folder}"
             )
-        from spark_load.run import driver  # noqa: PLC0415 (Spark takes a second to load, and is rarely needed)
-        from spark_load.runtime import spark_session  # noqa: PLC0415 (Spark takes a second to load, and is rarely needed)
+        from spark_load.cli import with_spark  # noqa: PLC0415 (Spark takes a second to load, and is rarely needed)
 
-        stored = driver.find_stored(folder)
-        with spark_session.running(_SLOTS) as spark:
-            shown = driver.aggregate(spark, stored, verdict)
+        run_series = with_spark.series_again(folder, verdict)
     path = folder / run_report.PAGE_FILE if output is None else output
-    run_report.write_page(verdict, shown, path)
+    run_report.write_page(verdict, run_series, path)
     click.echo(str(path))
 
 
@@ -102,11 +97,11 @@ def compare(
     Exit codes:
        0  the second is no worse
        1  it broke a promise that the first kept
-       2  it is UNKNOWN: nobody can say whether it is worse; or there is nothing to compare
-       3  wrong usage, or different profiles without --force
+       2  it is UNKNOWN, or a verdict is damaged: nobody can say whether it is worse
+       3  wrong usage, a folder without a verdict, or different profiles without --force
       99  it crossed a ratio given here, or a threshold of its profile that the first kept
 
-    A first run that was UNKNOWN or INVALID is easily bettered: look at its verdict too.
+    If the first run was UNKNOWN or INVALID, look at its verdict, too.
     """
     if first.resolve() == second.resolve():
         raise ConfigError(f"both runs are {first}, allowed are two; name another")
@@ -125,5 +120,5 @@ def compare(
     if as_json:
         terminal.as_json(compared.as_json())
     else:
-        Console().print(Markdown(comparison.markdown(compared)))
+        print_markdown(comparison.markdown(compared))
     sys.exit(compared.exit_code)

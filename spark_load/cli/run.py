@@ -1,13 +1,16 @@
-"""`run`: the load test."""
+"""`run` and `resume`: the load test."""
 
 import secrets
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
 import click
 from pydantic import ValidationError
+from pyspark.sql import SparkSession
 
 from sluice.clock import SystemClock
 from sluice.declaration import Environment, Removal
@@ -15,16 +18,17 @@ from sluice.errors import ConfigError
 from sluice.saboteurs import SABOTEURS, saboteur
 from sluice.terminal.options import declaration_option
 from spark_load.cli.asking import require_confirmation
-from spark_load.cli.declared import declared
-from spark_load.cli.drawing import draw
 from spark_load.cli.ending import finish
+from spark_load.cli.options import declared, on_a_cluster
 from spark_load.cli.watching import Watcher
-from spark_load.cli.where import on_a_cluster
+from spark_load.cli.with_spark import draw
+from spark_load.folder.json_files import sentence
 from spark_load.profiles import profile
-from spark_load.profiles.profile import NamedProfile
+from spark_load.profiles.profile import NamedProfile, Profile
 from spark_load.publish.transport import BOTO3, NAMES
 from spark_load.run import driver
 from spark_load.runtime import deployment, spark_session
+from spark_load.runtime.deployment import Deployment
 
 
 @click.command(short_help="Run the load test of a profile.")
@@ -100,7 +104,7 @@ def run(
     named = _consumed_by(profile.load(profile_name), consumer)
     environment = declared(declaration).environment(environment_name)
     if saboteur_name is not None and not saboteur(saboteur_name).shows:
-        useful = ", ".join(entry.name for entry in SABOTEURS.values() if entry.shows)
+        useful = ", ".join(breaker.name for breaker in SABOTEURS.values() if breaker.shows)
         raise ConfigError(f"saboteur {saboteur_name!r} shows nothing in a load test, allowed is one of {useful}")
     if environment.removal is Removal.RETAIN and not force:
         raise ConfigError(
@@ -112,23 +116,61 @@ def run(
     if is_on_aws:
         require_confirmation(found, environment, named, confirmed=confirmed, is_terminal=sys.stdin.isatty())
     folder = driver.make_folder(runs_dir, environment, named.name, SystemClock())
-    with Watcher(named.profile, list(found.queue_urls)) as watch:
-        watch("starting Spark", [])
-        with spark_session.running(driver.slots(named.profile, found), cluster, driver.TASK_MODULES) as spark:
-            verdict = driver.run_load(
-                spark,
-                folder=folder,
-                environment=environment,
-                deployment=found,
-                named=named,
-                seed=secrets.randbits(32) if seed is None else seed,
-                target=target or _usual_target(environment, is_on_aws=is_on_aws),
-                saboteur=saboteur_name,
-                transport=transport,
-                watch=watch,
-            )
-            draw(spark, folder, verdict)
+    with _watched_session(named.profile, found, cluster) as (spark, watch):
+        verdict = driver.run_load(
+            spark,
+            folder=folder,
+            environment=environment,
+            deployment=found,
+            named=named,
+            seed=secrets.randbits(32) if seed is None else seed,
+            target=target or _usual_target(environment, is_on_aws=is_on_aws),
+            saboteur=saboteur_name,
+            transport=transport,
+            watch=watch,
+        )
+        draw(spark, folder, verdict)
     finish(verdict, folder, as_json=as_json)
+
+
+@click.command(short_help="Continue a run that was broken off.")
+@click.argument("folder", metavar="RUN", type=click.Path(file_okay=False, path_type=Path))
+@declaration_option
+@click.option("--json", "as_json", is_flag=True, help="Print the verdict as JSON on standard output.")
+@on_a_cluster
+def resume(folder: Path, declaration: Path | None, as_json: bool, cluster: spark_session.Cluster) -> None:
+    """Continue the run in the folder RUN, whose driver, tasks or endpoint died.
+
+    A message that was acknowledged is not published again. One without an answer is, but only while the service
+    recognises it as a repeat. Then all attempts are judged as one run.
+
+    \b
+    Example:
+      sluice load resume runs/<run>
+    """
+    stored = driver.find_stored(folder.resolve())
+    environments = declared(declaration)
+    environment = environments.get(stored.described["environment"])
+    if environment is None:
+        raise ConfigError(
+            f"{folder.name} loaded environment {stored.described['environment']!r}, which is not declared here; allowed"
+            f" is one of {', '.join(environments)}"
+        )
+    found = deployment.find(environment, endpoint_url=stored.described["endpoint_url"], is_used=True)
+    with _watched_session(stored.plan.profile, found, cluster) as (spark, watch):
+        verdict = driver.resume_load(spark, stored, environment=environment, deployment=found, watch=watch)
+        draw(spark, stored.folder, verdict)
+    finish(verdict, folder, as_json=as_json)
+
+
+@contextmanager
+def _watched_session(
+    load: Profile, found: Deployment, cluster: spark_session.Cluster
+) -> Iterator[tuple[SparkSession, Watcher]]:
+    with Watcher(load, list(found.queue_urls)) as watch:
+        watch("starting Spark", [])
+        with spark_session.running(driver.slots(load, found), cluster, driver.TASK_MODULES) as spark:
+            yield spark, watch
 
 
 def _usual_target(environment: Environment, *, is_on_aws: bool) -> str:
@@ -138,15 +180,11 @@ def _usual_target(environment: Environment, *, is_on_aws: bool) -> str:
 
 
 def _consumed_by(named: NamedProfile, consumer: Literal["raw", "worker"] | None) -> NamedProfile:
-    """Return the profile with another consumer.
-
-    Raises:
-        ConfigError: the profile has what that consumer cannot do.
-    """
+    """Return the profile with another consumer, which may refuse what the profile has."""
     if consumer is None:
         return named
     try:
         return replace(named, profile=replace(named.profile, consumer=consumer))
     except ValidationError as error:
-        why = error.errors()[0]["msg"].removeprefix("Value error, ")
+        why = sentence(error.errors()[0])
         raise ConfigError(f"profile {named.name!r} with --consumer {consumer}: {why}") from error

@@ -4,7 +4,7 @@ What it shows is what the tasks say of themselves. It counts for nothing: the ve
 """
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from rich.console import Console
@@ -20,41 +20,37 @@ from spark_load.runtime.coordinator import Progress
 _QUIET_LINE_SECONDS = 10
 _RATE_SECONDS = 10
 _EVERYBODY = "published"
+_ODD_OF_PUBLISHERS = {"throttled": "throttled", "failed": "failed", "abandoned": "given up"}
+_ODD_OF_CONSUMERS = {"again": "again", "strangers": "of strangers", "fallen_back": "behind a later one"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """How far one queue is, or all publishers are.
+    """How far one queue is, or all publishers are; None stands for what nobody knows.
 
     Args:
         name: of the queue, as short as it can be.
-        sent: publishes acknowledged that go there; None where nobody knows.
-        done: messages consumed; or published. None where nobody says.
+        sent: publishes acknowledged that go there.
+        done: messages consumed; or published.
         expected: about how many that will be.
-        waiting: about how many are in the queue; None where nobody knows.
-        per_second: lately; None where nobody says.
-        left_seconds: until all are, at that rate; None when nothing moves, or nobody says.
+        waiting: about how many are in the queue.
+        per_second: lately.
+        left_seconds: until all are done, at that rate; None also when nothing moves.
         seen: what looks odd so far, in words.
     """
 
     name: str
     sent: int | None
-    done: int | None
+    done: int | None = None
     expected: int
-    waiting: int | None
-    per_second: float | None
-    left_seconds: float | None
+    waiting: int | None = None
+    per_second: float | None = None
+    left_seconds: float | None = None
     seen: str
 
 
 class ProgressTable:
-    """Turns what the tasks say into rows. It remembers the last seconds, for the rates.
-
-    Args:
-        load: the profile.
-        queues: names, in the order of the rows.
-        clock: whose time the rates are by.
-    """
+    """Turns what the tasks report into a row for all publishers and one for each queue, with the latest rates."""
 
     def __init__(self, load: Profile, queues: Sequence[str], clock: Clock) -> None:
         self._queues, self._clock = units.short_names(list(queues)), clock
@@ -66,55 +62,40 @@ class ProgressTable:
         self._past: deque[tuple[float, dict[str, int]]] = deque()
 
     def rows(self, progress: Sequence[Progress]) -> list[Row]:
-        """Return a row for all publishers, and one for each queue."""
+        """Return the rows."""
         publishers = [task for task in progress if task.queue is None]
         consumers = {queue: [task for task in progress if task.queue == queue] for queue in self._queues}
-        done = {_EVERYBODY: sum(task.done for task in publishers)}
-        done |= {queue: sum(task.done for task in of) for queue, of in consumers.items()}
-        rates = self._rates(done)
-        arrived = round(done[_EVERYBODY] * self._arriving_share)
-        first = Row(
+        published = sum(task.done for task in publishers)
+        done = {queue: sum(task.done for task in tasks) for queue, tasks in consumers.items()}
+        rates = self._rates({_EVERYBODY: published} | done)
+        all_publishers = Row(
             name=_EVERYBODY,
-            sent=done[_EVERYBODY],
-            done=done[_EVERYBODY],
+            sent=published,
+            done=published,
             expected=self._published,
-            waiting=None,
             per_second=rates[_EVERYBODY],
-            left_seconds=_left(self._published - done[_EVERYBODY], rates[_EVERYBODY]),
-            seen=_seen_publishing(publishers),
+            left_seconds=_left(self._published - published, rates[_EVERYBODY]),
+            seen=_seen(publishers, _ODD_OF_PUBLISHERS),
         )
-        sent = arrived if self._is_topic else None
+        sent = round(published * self._arriving_share) if self._is_topic else None
         if not self._has_progress:
-            return [first, *(self._untold(short, sent) for short in self._queues.values())]
-        return [
-            first,
-            *(
+            seen = "workers do not say how far they are"
+            rows = [Row(name=name, sent=sent, expected=self._arriving, seen=seen) for name in self._queues.values()]
+        else:
+            rows = [
                 Row(
-                    name=short,
+                    name=name,
                     sent=sent,
                     done=done[queue],
                     expected=self._arriving,
                     waiting=None if sent is None else max(0, sent - done[queue]),
                     per_second=rates[queue],
                     left_seconds=_left(self._arriving - done[queue], rates[queue]),
-                    seen=_seen_consuming(consumers[queue]),
+                    seen=_seen(consumers[queue], _ODD_OF_CONSUMERS),
                 )
-                for queue, short in self._queues.items()
-            ),
-        ]
-
-    def _untold(self, name: str, sent: int | None) -> Row:
-        """Return the row of a queue whose consumers keep their own record, and do not say how far they are."""
-        return Row(
-            name=name,
-            sent=sent,
-            done=None,
-            expected=self._arriving,
-            waiting=None,
-            per_second=None,
-            left_seconds=None,
-            seen="workers do not say how far they are",
-        )
+                for queue, name in self._queues.items()
+            ]
+        return [all_publishers, *rows]
 
     def _rates(self, done: dict[str, int]) -> dict[str, float]:
         now = self._clock.monotonic()
@@ -133,25 +114,8 @@ def _left(count: int, per_second: float) -> float | None:
     return count / per_second if per_second else None
 
 
-def _seen_publishing(of: Sequence[Progress]) -> str:
-    return _progress_line(
-        throttled=sum(task.throttled for task in of),
-        failed=sum(task.failed for task in of),
-        **{"given up": sum(task.abandoned for task in of)},
-    )
-
-
-def _seen_consuming(of: Sequence[Progress]) -> str:
-    return _progress_line(
-        **{
-            "again": sum(task.again for task in of),
-            "of strangers": sum(task.strangers for task in of),
-            "behind a later one": sum(task.fallen_back for task in of),
-        }
-    )
-
-
-def _progress_line(**counts: int) -> str:
+def _seen(tasks: Sequence[Progress], names: Mapping[str, str]) -> str:
+    counts = {name: sum(getattr(task, field) for task in tasks) for field, name in names.items()}
     return ", ".join(f"{count:,} {name}" for name, count in counts.items() if count)
 
 
@@ -194,21 +158,14 @@ def _count(value: int | None) -> str:
 
 
 class Watcher:
-    """Shows how far a run is: a table that stays in its place on a terminal, elsewhere a line now and then.
-
-    Args:
-        load: the profile.
-        queues: their names.
-        clock: by which a line is due.
-        console: where to; standard error when None.
-    """
+    """Shows on standard error how far a run is: a table that stays in its place on a terminal, else some lines."""
 
     def __init__(
         self, load: Profile, queues: Sequence[str], clock: Clock | None = None, console: Console | None = None
     ) -> None:
         self._clock = SystemClock() if clock is None else clock
         self._console = Console(stderr=True) if console is None else console
-        self._gauge = ProgressTable(load, queues, self._clock)
+        self._progress_table = ProgressTable(load, queues, self._clock)
         self._live = Live(console=self._console, auto_refresh=False, transient=True)
         self._phase = ""
         self._printed_at = float("-inf")
@@ -223,7 +180,7 @@ class Watcher:
 
     def __call__(self, phase: str, progress: list[Progress]) -> None:
         """Show the phase and how far the tasks are."""
-        rows = self._gauge.rows(progress) if progress else []
+        rows = self._progress_table.rows(progress) if progress else []
         if self._console.is_terminal:
             self._live.update(table(phase, rows), refresh=True)
         elif phase != self._phase or self._clock.monotonic() - self._printed_at >= _QUIET_LINE_SECONDS:

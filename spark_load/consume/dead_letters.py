@@ -31,12 +31,7 @@ _PROBE_SECONDS, _PROBE_SECONDS_ON_AWS = 0.5, 30  # there counters are right afte
 
 
 class DeadLetters:
-    """The DLQs of a run's queues and subscriptions. Strangers' messages are read as well, and left where they are.
-
-    Args:
-        context: what it works with.
-        run: whose dead letters they are.
-    """
+    """The DLQs of a run's queues and subscriptions. Strangers' messages are read as well, and left where they are."""
 
     def __init__(self, context: TaskContext, run: Run) -> None:
         self._context, self._run, self._deployment = context, run, run.deployment
@@ -45,11 +40,7 @@ class DeadLetters:
     def read(self, *, keeps: bool) -> dict[str, int]:
         """Read every DLQ until it gives nothing more, and return how many messages of this run were in each.
 
-        Args:
-            keeps: give them back at the end; else they are deleted, and the queues are left empty.
-
-        Raises:
-            BotoCoreError, ClientError: a queue could not be asked.
+        They are deleted, unless `keeps`: then they are given back at the end. Raises some of FAILURES.
         """
         queues = (*self._deployment.dead_letter_queues.values(), *self._deployment.undelivered_queues.values())
         return {queue: self._read(self._deployment.urls[queue], keeps=keeps) for queue in queues}
@@ -88,12 +79,7 @@ class DeadLetters:
     def bring_back(self, queues: Collection[str]) -> int:
         """Have the dead letters in those queues moved back, and return how many messages were moved.
 
-        Args:
-            queues: names; what a subscription could not deliver stays where it is.
-
-        Raises:
-            BotoCoreError, ClientError: a task could not be started or asked for.
-            NotReached: a task did not end in time, or not well.
+        What a subscription could not deliver stays where it is. Raises some of FAILURES.
         """
         return sum(
             self._move(dead, queue) for queue, dead in self._deployment.dead_letter_queues.items() if dead in queues

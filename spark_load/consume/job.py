@@ -36,10 +36,9 @@ def consume(spark: SparkSession, run: Run) -> DataFrame:
     slots = len(run.deployment.queue_urls) * run.plan.profile.consumers_per_queue
 
     def slot(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        numbers = [number for batch in batches for number in batch.column("id").to_pylist()]
-        for number in numbers:
-            with task_context(run, CONSUMER) as index:
-                progress = Consumer(index, run, run.queue_of(number)).consume()
+        for number in [number for batch in batches for number in batch.column("id").to_pylist()]:
+            with task_context(run, CONSUMER) as context:
+                progress = Consumer(context, run, run.queue_of(number)).consume()
             yield summary(progress)
 
     return spark.range(0, slots, 1, slots).mapInArrow(slot, SUMMARY_SCHEMA)
@@ -57,13 +56,7 @@ class _Message:
 
 
 class Consumer:
-    """One consumer of one queue.
-
-    Args:
-        context: what it works with.
-        run: whose messages it consumes; a stranger's are left to whoever waits for them.
-        queue: name of the queue.
-    """
+    """One consumer of one queue. A stranger's messages are left to whoever waits for them."""
 
     def __init__(self, context: TaskContext, run: Run, queue: str) -> None:
         self._context, self._run, self._url = context, run, run.deployment.queue_urls[queue]
@@ -203,14 +196,13 @@ class Consumer:
             except (BotoCoreError, ClientError):
                 self._context.clock.sleep(_ERROR_PAUSE_SECONDS)
                 continue
-            gone = {int(entry["Id"]) for entry in answer.get("Successful", [])}
+            gone = {int(deleted["Id"]) for deleted in answer.get("Successful", [])}
             self._progress.done += len(gone)
             self._progress.ended += sum(is_end_marker(left[position].identity.idx) for position in gone)
             left = [message for position, message in enumerate(left) if position not in gone]
 
 
 def _message(fields: dict[str, Any]) -> _Message | None:
-    attributes = fields.get("Attributes", {})
     identity = identity_in(fields)
     if identity is None:
         return None
@@ -219,5 +211,5 @@ def _message(fields: dict[str, Any]) -> _Message | None:
         body=fields["Body"],
         id=fields["MessageId"],
         receipt_handle=fields["ReceiptHandle"],
-        receive_count=int(attributes.get("ApproximateReceiveCount", 1)),
+        receive_count=int(fields.get("Attributes", {}).get("ApproximateReceiveCount", 1)),
     )

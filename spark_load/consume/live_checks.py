@@ -14,13 +14,7 @@ _GROUPS_MAX = 100_000  # remembered; beyond it the order of no further group is 
 
 
 class LiveChecks:
-    """Counts suspicious receives into a consumer's progress.
-
-    Args:
-        progress: of the consumer.
-        run: id of the run; messages of another are strangers.
-        profile: says whether a message may lawfully come behind a later one.
-    """
+    """Counts suspicious receives into a consumer's progress; messages of another run are strangers."""
 
     def __init__(self, progress: Progress, run: str, profile: Profile) -> None:
         self._progress, self._run = progress, run

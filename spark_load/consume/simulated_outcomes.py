@@ -23,14 +23,7 @@ class SimulatedOutcome(Enum):
 
 
 def simulated_outcome(plan: Plan, identity: Identity, *, receive_count: int, is_redriven: bool) -> SimulatedOutcome:
-    """Return what becomes of a message of this run.
-
-    Args:
-        plan: which messages fail, and how, follows from it.
-        identity: of the message.
-        receive_count: how often it was received, this time counted.
-        is_redriven: whether the dead letters were brought back: from then on they succeed.
-    """
+    """Return what becomes of a message of this run; poisoned ones succeed once the dead letters were brought back."""
     if is_end_marker(identity.idx):
         return SimulatedOutcome.HANDLED
     if plan.is_poison(identity.idx) and not is_redriven:

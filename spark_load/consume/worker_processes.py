@@ -68,16 +68,16 @@ def work(run: Run) -> dict[str, str | None]:
             clock.sleep(_LOOK_SECONDS)
     finally:
         _stop(started, clock)
-    for item in started:
-        _require_ended_well(item)
+    for worker in started:
+        _require_ended_well(worker)
     return {_recorder(run, worker): worker.queue for worker in started}
 
 
 def _databases(run: Run) -> dict[str, str]:
     """Return the URL of each consumer's inbox: $SLUICE_DSN, or an SQLite file of its own in the run's folder."""
-    given = os.environ.get("SLUICE_DSN")
-    if given is not None:
-        return dict.fromkeys(run.deployment.consumers.values(), given)
+    dsn = os.environ.get("SLUICE_DSN")
+    if dsn is not None:
+        return dict.fromkeys(run.deployment.consumers.values(), dsn)
     files = {consumer: run.folder / f"inbox-{consumer}.db" for consumer in run.deployment.consumers.values()}
     missing = [file for file in files.values() if not file.exists()]
     if missing:
@@ -99,13 +99,13 @@ def _start(run: Run, queue: str, consumer: str, number: int, dsn: str) -> _Worke
         "--until-idle": f"{idle_seconds(run.plan.profile):g}",
         "--record": str(run.journals),
     }
-    given = [part for option in options.items() for part in option]
+    arguments = [part for option in options.items() for part in option]
     with log.open("ab") as output:
-        process = subprocess.Popen(_messaging("worker", *given), stdout=output, stderr=output, env=_environment(run))
+        process = subprocess.Popen(_sluice("worker", *arguments), stdout=output, stderr=output, env=_environment(run))
     return _Worker(queue, consumer, process, log)
 
 
-def _messaging(*arguments: str) -> list[str]:
+def _sluice(*arguments: str) -> list[str]:
     return [sys.executable, "-m", "sluice", *arguments]
 
 
@@ -119,7 +119,7 @@ def _make_tables(file: Path) -> None:
     draft = file.with_name(f".{file.name}")
     try:
         made = subprocess.run(
-            _messaging("inbox", "schema", "--apply", "--dsn", f"sqlite:///{draft}"),
+            _sluice("inbox", "schema", "--apply", "--dsn", f"sqlite:///{draft}"),
             capture_output=True,
             text=True,
             timeout=_TABLES_SECONDS_MAX,

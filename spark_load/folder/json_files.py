@@ -1,7 +1,6 @@
-"""The JSON files of a run's folder: written as a whole; what is read is what it must be, or refused with the field.
+"""The JSON files of a run's folder: written as a whole; one that was cut or edited by hand is refused with the field.
 
-Whoever copies, cuts or edits them by hand is told what is wrong with them. A field more is none of our business: a
-newer version may have written it.
+A field more is no error: a newer version may have written it.
 """
 
 import reprlib
@@ -10,6 +9,7 @@ from pathlib import Path
 from typing import Annotated
 
 from pydantic import AfterValidator, ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic_core import ErrorDetails
 
 from sluice.errors import HistoryError
 
@@ -18,7 +18,8 @@ STRICT = ConfigDict(strict=True, allow_inf_nan=False)
 """Of a TypedDict, and of what is inside it: numbers are numbers. KEEPS and CLOSED say what happens to a field more."""
 KEEPS = ConfigDict(strict=True, allow_inf_nan=False, extra="allow")
 CLOSED = ConfigDict(strict=True, allow_inf_nan=False, extra="forbid")
-_BRIEF = reprlib.Repr(maxlevel=1, maxstring=80, maxlong=80, maxother=80)
+BRIEF = reprlib.Repr(maxlevel=1, maxstring=80, maxlong=80, maxother=80)
+"""Shows any value in one short line: YAML's aliases can make any size of little."""
 
 type Int = Annotated[int, Field(ge=-INT_MAX, le=INT_MAX)]
 type Count = Annotated[int, Field(ge=0, le=INT_MAX)]
@@ -38,12 +39,7 @@ def one_of(known: Mapping[str, object] | tuple[str, ...]) -> AfterValidator:
 
 
 def read[T](path: Path, schema: TypeAdapter[T], *, instead: str) -> T:
-    """Return what a file of JSON holds.
-
-    Args:
-        path: of the file.
-        schema: what it is to hold.
-        instead: the next step, where it holds something else.
+    """Return what a file of JSON holds; `instead` is the next step where it holds something else.
 
     Raises:
         FileNotFoundError: it is not there.
@@ -60,35 +56,28 @@ def read[T](path: Path, schema: TypeAdapter[T], *, instead: str) -> T:
 
 
 def damaged(path: Path, error: ValidationError, *, instead: str, inside: str = "") -> HistoryError:
-    """Return what is wrong with a file, as an error.
-
-    Args:
-        path: of the file.
-        error: its first is shown.
-        instead: the next step.
-        inside: the field that was looked into.
-    """
+    """Return the first error of a file as ours; `inside` is the field that was validated."""
     first = error.errors(include_url=False)[0]
     field = ".".join([*([inside] if inside else []), *map(str, first["loc"])])
-    message = first["msg"].removeprefix("Value error, ")
+    message = sentence(first)
     if first["type"] == "json_invalid":
         return HistoryError(f"{path} is damaged ({message}); {instead}")
     if first["type"] == "missing":
         return HistoryError(f"{path} is damaged: {field} is missing; {instead}")
     allowed = message.replace("Input should be", "allowed is")
-    return HistoryError(f"{path} is damaged: {field or 'it'} is {_BRIEF.repr(first['input'])}, {allowed}; {instead}")
+    return HistoryError(f"{path} is damaged: {field or 'it'} is {BRIEF.repr(first['input'])}, {allowed}; {instead}")
+
+
+def sentence(error: ErrorDetails) -> str:
+    """Return what pydantic says of an error; of a ValueError of ours, its own text."""
+    return error["msg"].removeprefix("Value error, ")
 
 
 def replace(path: Path, text: str, *, instead: str = "") -> None:
-    """Write a file as a whole: whoever looks sees all of it, or what was there before.
-
-    Args:
-        path: of the file.
-        text: all of it.
-        instead: what to do where it cannot be written.
+    """Write a file as a whole: a reader sees all of it, or what was there before.
 
     Raises:
-        HistoryError: it cannot be written there; nothing recorded is lost.
+        HistoryError: it cannot be written there, with `instead` as the next step; nothing recorded is lost.
     """
     draft = path.with_name(f".{path.name}")
     try:

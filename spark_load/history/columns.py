@@ -23,11 +23,7 @@ type Columns = dict[str, np.ndarray]
 
 
 class Events:
-    """Events of a table, column by column.
-
-    Args:
-        table: columns as in `sluice.history.events`, texts plain or as dictionaries.
-    """
+    """Events of a table, column by column, as in `sluice.history.events`; texts are plain or dictionaries."""
 
     def __init__(self, table: pa.Table) -> None:
         self._table = table

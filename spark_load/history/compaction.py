@@ -23,13 +23,7 @@ _BUCKET_BYTES = 500_000_000  # of journals: about a million events, most of whic
 def compact(spark: SparkSession, journals: Path, history: Path) -> None:
     """Write every journal of a run into a history, files of Parquet for each; what was there before is replaced.
 
-    Args:
-        spark: its executors read and write the folders.
-        journals: a folder of journals.
-        history: folder to be made.
-
-    Raises:
-        HistoryError: there is not a journal, one is damaged or of another version, or the history cannot be written.
+    Runs on executors, which must see both folders. HistoryError also means that there is not a journal.
     """
     paths = sorted(journals.glob(f"*{SUFFIX}"))
     if not paths:

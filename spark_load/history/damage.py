@@ -21,14 +21,9 @@ def reason(error: Exception) -> str:
 
 @contextmanager
 def readable(folder: Path, *besides: type[Exception]) -> Iterator[None]:
-    """Name the damaged file where a history cannot be read: its end may be whole, and what stands before it not.
+    """Raise HistoryError for a damaged history, and name the file: its end may be whole, and what stands before it not.
 
-    Args:
-        folder: of Parquet.
-        besides: errors that mean damage, besides those of Arrow: Spark's.
-
-    Raises:
-        HistoryError: what was read in the block is damaged.
+    Errors of Arrow mean damage, and those in `besides`: Spark's.
     """
     try:
         yield

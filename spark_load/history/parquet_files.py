@@ -77,15 +77,7 @@ _HASHED = int(hashes(pa.array(["sluice"]))[0])  # files of another way to hash h
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """Row groups of a file.
-
-    Args:
-        path: of the file.
-        row_group: number of the first.
-        row_group_count: how many.
-        events: how many are in them.
-        bucket: of the groups in it; 0 where the file is of none.
-    """
+    """Neighbouring row groups of a file; `bucket` is 0 where the file is of none."""
 
     path: str
     row_group: int
@@ -95,14 +87,7 @@ class Piece:
 
 
 def write(tables: Iterable[pa.Table], folder: Path, name: str, bucket_count: int) -> None:
-    """Write events to a file for each bucket, a row group of each table.
-
-    Args:
-        tables: columns as in `sluice.history.events`.
-        folder: where the files are made anew.
-        name: their names begin with it.
-        bucket_count: the same for all of a history, at most BUCKETS_MAX.
-    """
+    """Write events to a file for each bucket, a row group of each table; a history has one `bucket_count`."""
     with ExitStack() as files:
         writers = [
             files.enter_context(pq.ParquetWriter(folder / f"{name}-{bucket:03d}.parquet", _WRITTEN, **_HOW))
@@ -173,18 +158,15 @@ def pieces(history: Path) -> tuple[list[Piece], int | None]:
         HistoryError: it is in buckets, and has not all of them.
     """
     files = [(str(path), *_footer(path)) for path in sorted(history.glob("*.parquet"))]
-    found_pieces = [item for *_, item in files if item is not None]
-    if (
-        not found_pieces
-        or len(found_pieces) < len(files)
-        or len({description.bucket_count for description in found_pieces}) > 1
-    ):
+    buckets = [bucket for *_, bucket in files if bucket is not None]
+    if not buckets or len(buckets) < len(files) or len({bucket.bucket_count for bucket in buckets}) > 1:
         return [Piece(path, *part, 0) for path, sizes, _ in files for part in _cut(sizes)], None
-    _require_all_buckets(history, found_pieces)
-    return [
-        Piece(path, 0, len(sizes), sum(sizes), description.bucket)
-        for (path, sizes, _), description in zip(files, found_pieces, strict=True)
-    ], found_pieces[0].bucket_count
+    _require_all_buckets(history, buckets)
+    found = [
+        Piece(path, 0, len(sizes), sum(sizes), bucket.bucket)
+        for (path, sizes, _), bucket in zip(files, buckets, strict=True)
+    ]
+    return found, buckets[0].bucket_count
 
 
 def _cut(sizes: Sequence[int]) -> Iterator[tuple[int, int, int]]:
@@ -214,9 +196,8 @@ def _require_all_buckets(history: Path, descriptions: Sequence[_BucketDescriptio
 def _footer(path: Path) -> tuple[list[int], _BucketDescription | None]:
     """Return the sizes of a file's row groups, and of which bucket it is; None where it is of none of ours."""
     metadata = pq.read_metadata(path)
-    return [metadata.row_group(number).num_rows for number in range(metadata.num_row_groups)], _bucket_description(
-        metadata
-    )
+    sizes = [metadata.row_group(number).num_rows for number in range(metadata.num_row_groups)]
+    return sizes, _bucket_description(metadata)
 
 
 def _bucket_description(metadata: pq.FileMetaData) -> _BucketDescription | None:
@@ -237,12 +218,12 @@ def read(found: Iterable[Piece]) -> Iterator[Events]:
     count = 0
     for table in _parts(found):
         if held and count + len(table) > _READ_EVENTS:
-            yield _joined(held)
+            yield Events(pa.concat_tables(held).combine_chunks())
             held, count = [], 0
         held.append(table)
         count += len(table)
     if held:
-        yield _joined(held)
+        yield Events(pa.concat_tables(held).combine_chunks())
 
 
 def _parts(found: Iterable[Piece]) -> Iterator[pa.Table]:
@@ -271,10 +252,6 @@ def _filled(batch: pa.RecordBatch) -> pa.Table:
             for name, type_ in _TYPES.items()
         }
     )
-
-
-def _joined(tables: list[pa.Table]) -> Events:
-    return Events(pa.concat_tables(tables).combine_chunks())
 
 
 def read_groups(piece: Piece, groups: pa.Array | None) -> pa.Table:

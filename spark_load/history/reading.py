@@ -23,11 +23,7 @@ def reader(spark: SparkSession) -> DataFrameReader:
 
 
 def read_history(spark: SparkSession, folder: Path) -> DataFrame:
-    """Return the events of a folder of Parquet, whatever columns and files there are besides.
-
-    Raises:
-        HistoryError: it is not a history of ours.
-    """
+    """Return the events of a folder of Parquet, whatever columns and files there are besides."""
     try:
         history = reader(spark).option("pathGlobFilter", "*.parquet").parquet(str(folder))
     except (PySparkException, Py4JError) as error:
@@ -37,7 +33,7 @@ def read_history(spark: SparkSession, folder: Path) -> DataFrame:
 
 def spread(spark: SparkSession, tasks: Iterable[tuple[int, Piece]], task_count: int) -> DataFrame:
     """Return pieces as rows, each in the partition that is its task; `describe_history` makes pieces of them again."""
-    rows = [(task, *astuple(item)) for task, item in tasks]
+    rows = [(task, *astuple(piece)) for task, piece in tasks]
     return spark.createDataFrame(rows, _PIECE_SCHEMA).repartitionById(task_count, "task")
 
 

@@ -1,4 +1,1 @@
-"""The verdict: every group checked, what could be checked counted, latencies measured.
-
-It shares no code with what it judges.
-"""
+"""The verdict: every group checked, opportunities counted, latencies measured. It shares no code with the judged."""

@@ -9,10 +9,10 @@ import numpy as np
 import pyarrow as pa
 
 from sluice import limits
+from sluice.error_codes import is_throttled
 from sluice.history.checker import Activity, Expectation
 from sluice.history.events import Kind, Outcome, detail_of
 from spark_load.history.columns import NONE, Events
-from spark_load.history.error_codes import is_throttled
 
 CALLS = (Kind.PUBLISHED.value, Kind.POLL.value, Kind.DELETED.value, Kind.VISIBILITY_CHANGED.value)
 _FRAMES = (Kind.OPENED.value, Kind.CLOSED.value)
@@ -27,7 +27,8 @@ COUNTED = pa.schema(
     {
         **dict.fromkeys((*_NAMED, "worker"), pa.string()),
         **dict.fromkeys(("attempt", "second"), pa.int64()),
-        **dict.fromkeys(("events", "received", "ended", "redelivered", "numbered", "summed", "enveloped"), pa.int64()),
+        **dict.fromkeys(("events", "received", "ended", "redelivered", "numbered"), pa.int64()),
+        **dict.fromkeys(("summed", "enveloped", "backward"), pa.int64()),
         **dict.fromkeys(("called", "served", "empty", "answered_by_us"), pa.int64()),
     }
 )
@@ -44,9 +45,8 @@ class EventCounts:
     Args:
         counts: name to how many events there are of it.
         recorded: recorder to its attempts, and whether each finished: then its journal has a `closed`.
-        failed_calls: error code to how many events tell of it.
+        failed_calls: error code to how many events have it.
         unanswered_receives: queue to how many receives were never answered.
-        clocks: all there are.
         activity: queue to its seconds, ascending.
     """
 
@@ -59,12 +59,7 @@ class EventCounts:
 
 
 def facts(counted: pa.Table, expectation: Expectation) -> EventCounts:
-    """Return what the events add up to.
-
-    Args:
-        counted: what `count` returned for the parts of the history.
-        expectation: what the run was set up to be.
-    """
+    """Return what the tables of `count` add up to, for all parts of a history."""
     rows = counted.to_pylist()
     failed: Counter[str] = Counter()
     unanswered: Counter[str] = Counter()
@@ -111,6 +106,7 @@ def count(events: Events, expectation: Expectation) -> pa.Table:
         "numbered": is_ours & events.is_known("sqs_sequence_number"),
         "summed": is_ours & events.is_known("md5_ok"),
         "enveloped": is_ours & events.is_known("sns_message_id"),
+        "backward": (invoked_us != NONE) & (answered_us != NONE) & (answered_us < invoked_us),
         "called": events.is_known("call_id") & (events.numbers("batch_position", 0) == 0),
         "served": is_answered & (received_count > 0),
         "empty": is_answered & (received_count == 0) & is_long,
@@ -146,7 +142,7 @@ def _counts(rows: Iterable[Counts], expectation: Expectation) -> dict[str, int]:
     counts: Counter[str] = Counter()
     for row in rows:
         kind, events = row["kind"], row["events"]
-        for name in ("events", "received", "ended", "redelivered", "numbered", "summed", "enveloped"):
+        for name in ("events", "received", "ended", "redelivered", "numbered", "summed", "enveloped", "backward"):
             counts[name] += row[name]
         counts["foreign"] += (events - row["received"]) * (kind == Kind.RECEIVED)
         counts["publishes"] += events * (kind == Kind.PUBLISHED)

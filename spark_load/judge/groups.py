@@ -20,6 +20,7 @@ UNKNOWNS_MAX = 20
 """Sentences shown of what stays open."""
 UNKNOWN = ""
 """In place of an anomaly."""
+_SHOWN = {anomaly.id for anomaly in ANOMALIES.values() if anomaly.severity is not Severity.INFORMATION}
 FOUND = pa.schema([(name, pa.string()) for name in ("anomaly", "sort_key", "finding")])
 """A violation, or a sentence of what stays open: of each anomaly those with the least key are shown."""
 
@@ -53,25 +54,16 @@ def found_in(events: Iterable[Event], expectation: Expectation, around: QueueCon
 
 
 def gathered(counts: Mapping[str, int], first: Iterable[Mapping[str, Any]]) -> Findings:
-    """Return the findings of all groups.
-
-    Args:
-        counts: anomaly to how many rows of FOUND there are.
-        first: those that are shown, by anomaly, key and finding.
-    """
+    """Return the findings of all groups: `counts` are rows of FOUND by anomaly, `first` are those that are shown."""
     listed = list(first)
     unknowns = [row["finding"] for row in listed if row["anomaly"] == UNKNOWN]
     if counts.get(UNKNOWN, 0) > len(unknowns):
         unknowns.append(f"… and {counts[UNKNOWN] - len(unknowns)} more of this kind")
     return Findings(
-        shown=tuple(_violation(json.loads(row["finding"])) for row in listed if _is_shown(row["anomaly"])),
+        shown=tuple(_violation(json.loads(row["finding"])) for row in listed if row["anomaly"] in _SHOWN),
         counts={anomaly: count for anomaly, count in counts.items() if anomaly != UNKNOWN},
         unknowns=tuple(unknowns),
     )
-
-
-def _is_shown(anomaly: str) -> bool:
-    return anomaly != UNKNOWN and ANOMALIES[anomaly].severity is not Severity.INFORMATION
 
 
 def groups_of(events: pa.Table) -> list[pa.Table]:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 from sluice import deviations
+from sluice.errors import HistoryError
 from sluice.history.checker import (
     Expectation,
     Measured,
@@ -17,6 +18,7 @@ from sluice.history.checker import (
     queue_context,
 )
 from sluice.history.checker.anomalies import ANOMALIES, JUDGED, Severity
+from sluice.history.checker.group import NEVER_US
 from sluice.history.checker.verdict import Property, Verdict, Violation
 from sluice.history.events import Event
 from spark_load.judge.counts import EventCounts
@@ -30,12 +32,7 @@ _NOTHING_ALLOWED: Mapping[str, str] = {}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Planned:
-    """What was to be published.
-
-    Args:
-        message_count: how many messages, end markers included.
-        lateness_budget_seconds: how late they may be published.
-    """
+    """What was to be published: end markers are counted as messages."""
 
     message_count: int
     lateness_budget_seconds: float
@@ -88,13 +85,15 @@ def judge(
         run: what is known of the run: `target` (key into `sluice.deviations`), `recorders` (name to the queue it
             consumes), `max_receive_count` by queue; all of it is repeated in the verdict.
         unknowns: what already went wrong while it ran.
-        thresholds: what was measured is held against.
+        thresholds: of its measures.
         allowed: anomalies that are lawful for the shape of this load, and why; besides the target's deviations.
     """
     expectation = replace(expectation, max_receive_count=run["max_receive_count"])
-    excused = _excused(run["target"], allowed)
+    known_deviations = {anomaly: str(why) for anomaly, why in deviations.ANOMALIES.get(run["target"], {}).items()}
+    excused = {**known_deviations, **allowed}
     looked = engine.screen(expectation)
     event_counts, seen = looked.counts, looked.seen
+    _require_forward_clocks(event_counts)
     surrounded = replace(
         queue_context(engine.around() if event_counts.counts["around"] else ()), activity=event_counts.activity
     )
@@ -134,13 +133,16 @@ def judge(
         violations=tuple(violation for violation in found.shown if violation.anomaly not in excused),
         unknowns=(*unknowns, *reasons.values(), *_causes(found.shown, excused), *found.unknowns),
         measures=measured,
-        run={**run, "known_deviations": _known_deviations(run["target"]), "allowed": dict(allowed)},
+        run={**run, "known_deviations": known_deviations, "allowed": dict(allowed)},
     )
 
 
-def _excused(target: str, allowed: Mapping[str, str]) -> dict[str, str]:
-    """Return the anomalies that do not count here, and why."""
-    return {**_known_deviations(target), **allowed}
+def _require_forward_clocks(event_counts: EventCounts) -> None:
+    if backward_count := event_counts.counts["backward"]:
+        raise HistoryError(
+            f"{backward_count} event(s) were answered before they were invoked: a clock was set back, and nothing is"
+            " certain; record again"
+        )
 
 
 def _unfinished(recorded: Mapping[str, Mapping[int, bool]], run: Mapping[str, Any]) -> list[str]:
@@ -161,7 +163,10 @@ def _unfinished(recorded: Mapping[str, Mapping[int, bool]], run: Mapping[str, An
 def _provable(
     event_counts: EventCounts, expectation: Expectation, run: Mapping[str, Any], unfinished: list[str]
 ) -> Expectation:
-    """Return the expectation with what this history cannot prove left out of it."""
+    """Return the expectation with what this history cannot prove left out of it.
+
+    Nobody knows how far several clocks are apart, so what two of them timed has no order.
+    """
     unproven = {
         queue: f"whose recorder {name} did not finish"
         for name, queue in run["recorders"].items()
@@ -182,6 +187,7 @@ def _provable(
         expectation,
         unproven_queues={**expectation.unproven_queues, **unproven},
         lost_receives=lost,
+        clock_bound_us=NEVER_US if len(event_counts.clocks) > 1 else expectation.clock_bound_us,
         is_publishing_recorded=expectation.is_publishing_recorded and is_recorded,
     )
 
@@ -193,13 +199,6 @@ def _causes(violations: tuple[Violation, ...], excused: Mapping[str, str]) -> li
         for violation in violations
         if ANOMALIES[violation.anomaly].severity is Severity.HARNESS and violation.anomaly not in excused
     ]
-
-
-def _known_deviations(target: str) -> dict[str, str]:
-    return {anomaly: str(why) for anomaly, why in deviations.ANOMALIES.get(target, {}).items()}
-
-
-# --- what was counted ------------------------------------------------------------------------------------------------
 
 
 def _limits(expectation: Expectation, thresholds: Thresholds) -> dict[str, float | None]:
@@ -256,7 +255,9 @@ def _opportunities(
         "H6": counts["calls"],
     }
     judged = {anomaly: counts[name] for name, anomalies in of_count.items() for anomaly in anomalies.split()}
-    judged |= dict.fromkeys(("F8", "F9", "F10", "F11"), min(counts["dead"], len(surrounded.moves)))
+    judged |= dict.fromkeys(
+        ("F8", "F9", "F10", "F11"), min(counts["dead"], sum(move.is_finished for move in surrounded.moves))
+    )
     return judged | {
         "A1": counts["acked"] if counts["ended"] else 0,
         "A3": counts["received"] if counts["ended"] else 0,

@@ -23,7 +23,7 @@ from sluice.recorder.journal import SCHEMA, SUFFIX, events_of, read_parts
 from spark_load.folder.series_schema import Series
 from spark_load.history.columns import NONE, Events
 from spark_load.history.damage import readable
-from spark_load.history.parquet_files import pieces, read_groups
+from spark_load.history.parquet_files import Piece, pieces, read_groups
 from spark_load.judge import recording
 from spark_load.judge.counts import AROUND, CALLS, count
 from spark_load.judge.groups import UNKNOWN, UNKNOWNS_MAX, WITNESSED_MAX, Findings, found_in, gathered, groups_of
@@ -40,52 +40,35 @@ _KEPT_MAX = 1_000  # findings of one anomaly, of which those with the least keys
 _NEVER_US = 2**62
 
 
-def opened(place: Path, *, events_max: int | None = None) -> "LocalEngine | None":
-    """Read what was recorded into memory; None when there are more events than `events_max`.
-
-    Args:
-        place: the folder of a recording, see `recording.check_place`.
-        events_max: None reads any number.
-
-    Raises:
-        HistoryError: a journal or a file of Parquet is damaged, or of another version.
-    """
-    folder = recording.folder_of(place)
+def opened(root: Path, *, events_max: int | None = None) -> "LocalEngine | None":
+    """Read the folder of a recording into memory; None when it has more than `events_max` events."""
+    folder = recording.folder_of(root)
     with readable(folder):
         table = _read(folder, events_max)
     return None if table is None else LocalEngine(table)
 
 
 def _read(folder: Path, events_max: int | None) -> pa.Table | None:
-    if recording.is_journals(folder):
-        return _within(_journals(folder), events_max)
-    found, _ = pieces(folder)
-    if events_max is not None and sum(piece.events for piece in found) > events_max:
-        return None
-    return _within((read_groups(piece, None) for piece in found), events_max)
+    tables, event_count = [SCHEMA.empty_table()], 0
+    for part in _parts(folder):
+        event_count += part.events if isinstance(part, Piece) else len(part)
+        if events_max is not None and event_count > events_max:
+            return None
+        tables.append(read_groups(part, None) if isinstance(part, Piece) else part)
+    return pa.concat_tables(tables).combine_chunks()
 
 
-def _journals(folder: Path) -> Iterator[pa.Table]:
+def _parts(folder: Path) -> Iterator[pa.Table | Piece]:
+    """Yield parts of journals, or pieces of Parquet, which say how many events they have before they are read."""
+    if not recording.is_journals(folder):
+        yield from pieces(folder)[0]
+        return
     for path in sorted(folder.glob(f"*{SUFFIX}")):
         yield from read_parts(path, events_max=_PART_EVENTS)
 
 
-def _within(parts: Iterable[pa.Table], events_max: int | None) -> pa.Table | None:
-    read_so_far, event_count = [SCHEMA.empty_table()], 0
-    for part in parts:
-        read_so_far.append(part)
-        event_count += len(part)
-        if events_max is not None and event_count > events_max:
-            return None
-    return pa.concat_tables(read_so_far).combine_chunks()
-
-
 class LocalEngine:
-    """Reads a history that is in memory.
-
-    Args:
-        table: settled events, columns as in `sluice.history.events`.
-    """
+    """Reads a history of settled events that is in memory."""
 
     def __init__(self, table: pa.Table) -> None:
         self._table = table
@@ -108,14 +91,15 @@ class LocalEngine:
     def may_have_moved(self, expectation: Expectation, surrounded: QueueContext) -> Collection[str]:
         """Return the groups with a receive during which a move task to its queue began."""
         events = self._events
-        invoked_us = events.numbers("invoked_at_us", 0) - expectation.clock_bound_us
+        bound_us = expectation.clock_bound_us
+        invoked_us = events.numbers("invoked_at_us", 0) - bound_us
         answered_us = events.numbers("responded_at_us", _NEVER_US)
         is_ours = events.decoded("kind", lambda kind: kind == Kind.RECEIVED, bool)
         is_ours &= events.decoded("message_run", lambda run: run == expectation.run, bool)
         during = np.zeros(len(events), dtype=bool)
         for move in surrounded.moves:
             is_there = events.decoded("queue", partial(eq, move.destination), bool)
-            during |= is_there & (invoked_us <= move.began_at_us) & (answered_us >= move.began_at_us)
+            during |= is_there & (invoked_us <= move.began_at_us) & (answered_us >= move.began_at_us - bound_us)
         groups = self._table.column("message_group_id").filter(pa.array(is_ours & during))
         return [group for group in groups.unique().to_pylist() if group is not None]
 

@@ -32,13 +32,7 @@ _CALLS = (Kind.PUBLISHED.value, Kind.RECEIVED.value)
 
 
 def series(table: pa.Table, *, expectation: Expectation, violations: Sequence[Violation] = ()) -> Series:
-    """Return the small tables of a history.
-
-    Args:
-        table: settled events, columns as in `sluice.history.events`.
-        expectation: what the run was set up to be.
-        violations: whose groups get a timeline.
-    """
+    """Return the small tables of a history; groups with violations get a timeline."""
     return assembled(_Aggregates(table, expectation), expectation=expectation, violations=violations)
 
 
@@ -59,12 +53,7 @@ class _Message:
 
 
 class _Aggregates:
-    """What a history adds up to, see `series.Aggregates`.
-
-    Args:
-        table: settled events.
-        expectation: what the run was set up to be.
-    """
+    """What a history adds up to, see `series.Aggregates`."""
 
     def __init__(self, table: pa.Table, expectation: Expectation) -> None:
         self._table, self._expectation = table, expectation
@@ -98,16 +87,16 @@ class _Aggregates:
             if message.acked_us:
                 happened[ALL, "acked", _bin(min(message.acked_us.values()), bins)] += 1
             for queue in self._expectation.queues:
-                for what, at_us in (("acked", message.acked_us), ("received", message.received_us)):
+                for moment, at_us in (("acked", message.acked_us), ("received", message.received_us)):
                     if queue in at_us:
-                        happened[queue, what, _bin(at_us[queue], bins)] += 1
+                        happened[queue, moment, _bin(at_us[queue], bins)] += 1
                 latency_us = message.latency_us(queue)
                 if latency_us is not None and message.due_us is not None:
                     latencies[queue, _bin(message.due_us, bins)].append(latency_us)
-        for (queue, what, number), count in happened.items():
-            yield {"queue": queue, "what": what, "bin": number, "happened": count}
+        for (queue, moment, number), count in happened.items():
+            yield {"queue": queue, "moment": moment, "bin": number, "happened": count}
         for (queue, number), values in latencies.items():
-            yield {"queue": queue, "what": "due", "bin": number, **_distribution(values)}
+            yield {"queue": queue, "moment": "due", "bin": number, **_distribution(values)}
 
     def failures(self, bins: Bins) -> Iterable[Row]:
         """Return how many calls or entries failed, or came again."""

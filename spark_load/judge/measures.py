@@ -7,7 +7,7 @@ import numpy as np
 
 from sluice.history.checker import Expectation
 from spark_load.history.columns import Columns
-from spark_load.judge.screening.rollup import difference, is_known, lanes
+from spark_load.judge.screening.rollup import difference, is_known, queue_indexes
 
 PERCENTILES = {"p50": 0.5, "p95": 0.95, "p99": 0.99}
 """Name to share: those that are told of every distribution."""
@@ -23,15 +23,10 @@ type Seen = dict[str, Any]
 
 
 def observed(messages: Columns, groups: Columns, expectation: Expectation) -> Seen:
-    """Return what `measures` reads, and the counts behind opportunities.
+    """Return what `measures` reads, and the counts behind opportunities, of the messages and groups of one partition.
 
     What was published in the warm-up is counted, and not measured. Of a message published several times the slowest
     publish is measured; of one received several times the first receive.
-
-    Args:
-        messages: of one partition, see `rollup.messages`.
-        groups: of the same, see `suspects.groups`.
-        expectation: what the run was set up to be.
     """
     window_us = expectation.deduplication_window_seconds * _US
     is_message, is_acked, is_repeated = messages["count_0"] > 0, messages["acked_0"] > 0, messages["acked_0"] > 1
@@ -58,7 +53,7 @@ def observed(messages: Columns, groups: Columns, expectation: Expectation) -> Se
         "late": _distribution(messages["late_us_0"][is_published]),
         "took": _distribution(messages["took_us_0"][is_published]),
     }
-    for queue_index in lanes(expectation):
+    for queue_index in queue_indexes(expectation):
         answered_us = messages[f"answered_us_{queue_index}"][is_measured]
         found |= {
             f"received_{queue_index}": [_SUM, int(is_known(answered_us).sum())],
@@ -71,12 +66,12 @@ def observed(messages: Columns, groups: Columns, expectation: Expectation) -> Se
 
 def nothing(expectation: Expectation) -> Seen:
     """Return what is observed of no messages."""
-    of_lanes = [f"received_{queue_index}" for queue_index in lanes(expectation)]
+    of_queues = [f"received_{queue_index}" for queue_index in queue_indexes(expectation)]
     return {
-        **{name: [_SUM, 0] for name in ("acked", "repeated", "repeated_late", "unanswered", "refused", *of_lanes)},
+        **{name: [_SUM, 0] for name in ("acked", "repeated", "repeated_late", "unanswered", "refused", *of_queues)},
         **{name: [_SUM, 0] for name in ("published_count", "groups", "later", "shared")},
-        **{f"{name}_from_us": [_MIN, None] for name in ("published", *of_lanes)},
-        **{f"{name}_until_us": [_MAX, None] for name in ("published", *of_lanes)},
+        **{f"{name}_from_us": [_MIN, None] for name in ("published", *of_queues)},
+        **{f"{name}_until_us": [_MAX, None] for name in ("published", *of_queues)},
         "asked_last_us": [_MAX, None],
         **{name: _distribution(np.array([], dtype=np.int64)) for name in _names(expectation)},
     }
@@ -90,9 +85,6 @@ def _most(values: np.ndarray) -> int | None:
 def _least(values: np.ndarray) -> int | None:
     known = values[is_known(values)]
     return int(known.min()) if len(known) else None
-
-
-# --- distributions ---------------------------------------------------------------------------------------------------
 
 
 def _distribution(values: np.ndarray) -> Seen:
@@ -117,9 +109,9 @@ def _rounded(values: np.ndarray) -> np.ndarray:
 
 def joined(seen: Iterable[Seen]) -> Seen:
     """Return what was observed of all partitions."""
-    all_, found = list(seen), {}
-    for name in all_[0]:
-        parts = [item[name] for item in all_]
+    partitions, found = list(seen), {}
+    for name in partitions[0]:
+        parts = [partition[name] for partition in partitions]
         found[name] = _joined_distribution(parts) if isinstance(parts[0], dict) else _joined(parts)
     return found
 
@@ -158,13 +150,13 @@ def measures(seen: Mapping[str, Any], expectation: Expectation) -> dict[str, Any
         "publish_latency_us": _quantiles(seen["took"]),
         "queues": {
             queue: _of_queue(seen, queue_index)
-            for queue_index, queue in zip(lanes(expectation), expectation.queues, strict=True)
+            for queue_index, queue in zip(queue_indexes(expectation), expectation.queues, strict=True)
         },
     }
 
 
 def _names(expectation: Expectation) -> list[str]:
-    return ["late", "took", *(f"latency_{queue_index}" for queue_index in lanes(expectation))]
+    return ["late", "took", *(f"latency_{queue_index}" for queue_index in queue_indexes(expectation))]
 
 
 def _of_queue(seen: Mapping[str, Any], queue_index: int) -> dict[str, Any]:

@@ -4,6 +4,7 @@ What nobody says is derived where the history tells it, and else left open: a qu
 proves neither losses nor leases, and nobody planned anything.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,7 +19,7 @@ from sluice.errors import ConfigError, HistoryError
 from sluice.history.checker import Expectation
 from sluice.history.checker.verdict import Verdict, Violation
 from sluice.history.events import SCHEMA_VERSION, Kind, detail_of
-from sluice.recorder.journal import SCHEMA, SUFFIX
+from sluice.recorder.journal import SCHEMA, SUFFIX, is_empty
 from spark_load.folder.layout import HISTORY, JOURNALS
 from spark_load.folder.series_schema import Series
 from spark_load.judge.judge import Engine, judge
@@ -40,14 +41,7 @@ _UNNAMED = "of which nobody said what it was to receive; name it with --queue"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordedQueue:
-    """What is said of a queue.
-
-    Args:
-        visibility_timeout_seconds: of the queue.
-        dead_letter_queue: its DLQ; None when it has none.
-        undelivered_queue: where SNS puts what it could not deliver to it; None when nobody says.
-        max_receive_count: of its redrive policy.
-    """
+    """What is known of a queue, its DLQ, and where SNS puts what it could not deliver to it; None where nobody says."""
 
     visibility_timeout_seconds: int
     dead_letter_queue: str | None = None
@@ -56,11 +50,7 @@ class RecordedQueue:
 
 
 def parse_queue(text: str) -> tuple[str, RecordedQueue]:
-    """Return what `NAME=VISIBILITY_SECONDS[:DLQ[:MAX_RECEIVE_COUNT]]` says.
-
-    Raises:
-        ConfigError: it says something else.
-    """
+    """Return what `NAME=VISIBILITY_SECONDS[:DLQ[:MAX_RECEIVE_COUNT]]` says."""
     name, _, rest = text.partition("=")
     seconds, dead, most, *more = [*rest.split(":"), "", ""][: max(3, rest.count(":") + 1)]
     is_timeout = seconds.isdecimal() and int(seconds) <= limits.VISIBILITY_TIMEOUT_SECONDS_MAX
@@ -79,11 +69,7 @@ def parse_queue(text: str) -> tuple[str, RecordedQueue]:
 
 
 def parse_queues(texts: Iterable[str]) -> dict[str, RecordedQueue]:
-    """Return what several of them say, by name.
-
-    Raises:
-        ConfigError: one says something else, one is given twice, or one is another's DLQ.
-    """
+    """Return what several of them say, by name; none may be given twice, or be another's DLQ."""
     queues: dict[str, RecordedQueue] = {}
     for text in texts:
         name, queue = parse_queue(text)
@@ -124,7 +110,7 @@ class RecordingEngine(Engine, Protocol):
 
 def check(
     engine: RecordingEngine,
-    place: Path,
+    root: Path,
     queues: Mapping[str, RecordedQueue],
     target: str,
     *,
@@ -132,17 +118,10 @@ def check(
 ) -> tuple[Verdict, Expectation]:
     """Judge what was recorded; return the verdict, and what was expected.
 
-    Args:
-        engine: reads the history.
-        place: its folder, to be named.
-        queues: what is known of them, by name; none means what was received from is what there is.
-        target: key into `sluice.deviations`.
-        has_other_producers: whether somebody published who was not recorded: what came from nowhere may be of theirs.
-
-    Raises:
-        HistoryError: it is of another version, or of no single run.
+    `root` is the folder the user named. No `queues` means those that were received from. If others published unrecorded
+    (`has_other_producers`), what came from nowhere may be theirs.
     """
-    topology = _topology(engine.overview(), place)
+    topology = _topology(engine.overview(), root)
     expectation = _expectation(topology, queues, has_other_producers=has_other_producers)
     verdict = judge(
         engine,
@@ -150,7 +129,7 @@ def check(
         expectation=expectation,
         run={
             "run": topology.run,
-            "history": str(place),
+            "history": str(root),
             "target": target,
             "recorders": dict.fromkeys(topology.recorders),
             "max_receive_count": {
@@ -163,22 +142,13 @@ def check(
     return verdict, expectation
 
 
-# --- reading ---------------------------------------------------------------------------------------------------------
-
-
-def check_place(place: Path) -> None:
-    """Raise an error where there is not a history; before anything is read, which takes a while.
-
-    Raises:
-        HistoryError: there is none, or its Parquet has other columns.
-    """
-    if not place.is_dir():
-        raise HistoryError(f"{place} is {'a file' if place.exists() else 'not there'}, allowed is a history's folder")
-    if not _folders(place):
-        raise HistoryError(
-            f"{place} holds no history, allowed are journals (*{SUFFIX}) or Parquet; name another folder"
-        )
-    folder = folder_of(place)
+def require_history(root: Path) -> None:
+    """Raise ConfigError where there is no history, HistoryError where it has other columns: reading takes a while."""
+    if not root.is_dir():
+        raise ConfigError(f"{root} is {'a file' if root.exists() else 'not there'}, allowed is a history's folder")
+    if not _folders(root):
+        raise ConfigError(f"{root} holds no history, allowed are journals (*{SUFFIX}) or Parquet; name another folder")
+    folder = folder_of(root)
     if not is_journals(folder):
         for path in sorted(folder.glob("*.parquet")):
             _check_columns(path)
@@ -210,23 +180,24 @@ def _type(column: pq.ColumnSchema) -> str:
     return column.physical_type if intended == "None" else f"{column.physical_type} ({intended})"
 
 
-def _folders(place: Path) -> list[Path]:
+def _folders(root: Path) -> list[Path]:
     """Return the folders a history may be read from, journals first: from them Parquet was made."""
-    journals = [folder for folder in (place, place / JOURNALS) if is_journals(folder)]
-    return journals or [folder for folder in (place, place / HISTORY) if any(folder.glob("*.parquet"))]
+    journals = [folder for folder in (root, root / JOURNALS) if is_journals(folder)]
+    return journals or [folder for folder in (root, root / HISTORY) if any(folder.glob("*.parquet"))]
 
 
-def folder_of(place: Path) -> Path:
-    """Return the folder a history is read from; there is one, see `check_place`."""
-    return _folders(place)[0]
+def folder_of(root: Path) -> Path:
+    """Return the folder a history is read from; there is one, see `require_history`."""
+    return _folders(root)[0]
 
 
 def is_journals(folder: Path) -> bool:
     """Return whether the folder holds journals."""
-    return any(folder.glob(f"*{SUFFIX}"))
+    return bool(_journals(folder))
 
 
-# --- what it tells of itself -----------------------------------------------------------------------------------------
+def _journals(folder: Path) -> list[Path]:
+    return sorted(folder.glob(f"*{SUFFIX}"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -239,27 +210,34 @@ class _Topology:
     queues: Sequence[str]
     is_planned: bool
     one_group_in: int
+    groupless: Mapping[str, int] = field(default_factory=dict)
     unknowns: tuple[str, ...] = field(default=())
 
 
-def _topology(rows: Sequence[Mapping[str, Any]], place: Path) -> _Topology:
-    _check_version(rows, place)
+def _topology(rows: Sequence[Mapping[str, Any]], root: Path) -> _Topology:
+    _check_version(rows, root)
     runs = sorted({row["run"] for row in rows})
     if len(runs) != 1:
         seen = f"of {len(runs)} runs ({', '.join(runs[:4])})" if runs else "without an event"
-        raise HistoryError(f"{place} is a history {seen}, allowed is one run; check each by itself")
+        raise HistoryError(f"{root} is a history {seen}, allowed is one run; check each by itself")
     opened, closed = (
         sorted(row["worker"] for row in rows if row["kind"] == kind) for kind in (Kind.OPENED, Kind.CLOSED)
     )
+    empty = [path.stem for path in _journals(folder_of(root)) if is_empty(path)]
     found = [detail_of(row["detail"]) for row in rows if row["kind"] == Kind.TOPOLOGY]
     groupless_count = sum(row["count"] for row in rows if row["is_of_no_group"])
-    samples = sorted({entry["one_group_in"] for entry in found if isinstance(entry.get("one_group_in"), int)})
+    groupless: Counter[str] = Counter()
+    for row in rows:
+        if row["is_of_no_group"] and row["kind"] == Kind.RECEIVED:
+            groupless[row["queue"]] += row["count"]
+    samples = sorted({detail["one_group_in"] for detail in found if isinstance(detail.get("one_group_in"), int)})
     return _Topology(
         run=runs[0],
-        recorders=opened,
-        is_whole=opened == closed and bool(opened),
+        recorders=[*opened, *empty],
+        is_whole=opened == closed and bool(opened) and not empty,
         queues=sorted({row["queue"] for row in rows if row["queue"] is not None}),
-        is_planned=all(entry.get("is_planned", True) for entry in found),
+        groupless=groupless,
+        is_planned=all(detail.get("is_planned", True) for detail in found),
         one_group_in=samples[-1] if samples else 1,
         unknowns=(
             *(["no recorder says that it finished: there may have been more"] if not opened else []),
@@ -276,11 +254,11 @@ def _groupless(count: int) -> str:
     )
 
 
-def _check_version(rows: Sequence[Mapping[str, Any]], place: Path) -> None:
+def _check_version(rows: Sequence[Mapping[str, Any]], root: Path) -> None:
     others = sorted({row["schema_version"] or 0 for row in rows} - {SCHEMA_VERSION})
     if others:
         raise HistoryError(
-            f"{place} is a history of version {others[0]}, allowed is {SCHEMA_VERSION};"
+            f"{root} is a history of version {others[0]}, allowed is {SCHEMA_VERSION};"
             " check it with the version of Sluice that wrote it"
         )
 
@@ -293,6 +271,7 @@ def _expectation(topology: _Topology, queues: Mapping[str, RecordedQueue], *, ha
             f"messages came from {unnamed[0]!r}, which is not among the queues named; name it with --queue"
         )
     unproven = dict.fromkeys([] if queues else unnamed, _UNNAMED)
+    unproven |= {name: f"where {count} receives tell no group" for name, count in topology.groupless.items()}
     if not topology.is_whole:
         unproven = dict.fromkeys(queues or unnamed, "where not every recorder finished")
     return Expectation(
@@ -308,4 +287,5 @@ def _expectation(topology: _Topology, queues: Mapping[str, RecordedQueue], *, ha
         unproven_queues=unproven,
         is_publishing_recorded=topology.is_whole and not has_other_producers,
         is_planned=topology.is_planned,
+        delay_seconds=dict.fromkeys(queues or unnamed),
     )

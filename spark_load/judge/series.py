@@ -55,13 +55,7 @@ type Row = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bins:
-    """Time, cut into bins; what was before the first or after the last is in that.
-
-    Args:
-        started_at_us: where the first begins, microseconds UTC.
-        width_us: of each.
-        count: how many.
-    """
+    """Time, cut into bins; what was before the first or after the last is in that."""
 
     started_at_us: int
     width_us: int
@@ -75,9 +69,9 @@ class Aggregates(Protocol):
         """Return instants of publishes and receives: `began`, `ended`, and of the warm-up `warm_from`, `warm_to`."""
 
     def moments(self, bins: Bins) -> Iterable[Row]:
-        """Return what happened to messages by `queue` (ALL: anywhere), `what` and `bin`: `happened`, and latencies.
+        """Return what happened to messages by `queue` (ALL: anywhere), `moment` and `bin`: `happened`, and latencies.
 
-        `what` is acked, received, or due: then the latencies are of what was received.
+        `moment` is acked, received, or due: then the latencies are of what was received.
         """
 
     def failures(self, bins: Bins) -> Iterable[Row]:
@@ -90,20 +84,11 @@ class Aggregates(Protocol):
         """
 
     def nearest(self, spans: Mapping[str, tuple[int, int]]) -> Iterable[Row]:
-        """Return OF_EVENT of DRAWN events nearest to the time of each group's span, and `message_group_id`, in order.
-
-        At most EVENTS_MAX of each group.
-        """
+        """Return OF_EVENT and `message_group_id` of at most EVENTS_MAX events nearest to each group's span."""
 
 
 def assembled(found: Aggregates, *, expectation: Expectation, violations: Sequence[Violation] = ()) -> Series:
-    """Return the small tables of a history.
-
-    Args:
-        found: what it adds up to.
-        expectation: what the run was set up to be.
-        violations: whose groups get a timeline.
-    """
+    """Return the small tables of a history; groups with violations get a timeline."""
     span = found.span()
     started_at_us = span["began"] or 0
     ended_at_us = span["ended"] or started_at_us
@@ -176,7 +161,7 @@ def _no_latencies(bin_count: int) -> dict[str, list[int | None]]:
 
 @dataclass(frozen=True, slots=True)
 class _Moments:
-    """What happened to messages in each bin: (queue, what) to counts, and queue to the latencies of what was due."""
+    """What happened to messages in each bin: (queue, moment) to counts, and queue to the latencies of what was due."""
 
     counts: dict[tuple[str, str], list[int]]
     latencies: dict[str, dict[str, list[int | None]]]
@@ -185,11 +170,11 @@ class _Moments:
 def _moments(found: Aggregates, bins: Bins) -> _Moments:
     moments = _Moments(defaultdict(lambda: [0] * bins.count), defaultdict(lambda: _no_latencies(bins.count)))
     for row in found.moments(bins):
-        if row["what"] == "due":
+        if row["moment"] == "due":
             for name, value in _quantiles(row).items():
                 moments.latencies[row["queue"]][name][row["bin"]] = value
         else:
-            moments.counts[row["queue"], row["what"]][row["bin"]] = row["happened"]
+            moments.counts[row["queue"], row["moment"]][row["bin"]] = row["happened"]
     return moments
 
 
@@ -212,11 +197,7 @@ def _failures(found: Aggregates, bins: Bins) -> tuple[dict[str, list[int]], dict
 
 
 def rank_table(groups_by_size: Mapping[int, int]) -> list[tuple[int, int, int]]:
-    """Return, for each size a group has, how many groups are hotter, and how many have that size.
-
-    Args:
-        groups_by_size: messages of a group to how many groups have that many.
-    """
+    """Return, for each size a group has, the hottest first: the size, how many groups are hotter, how many have it."""
     table, hotter = [], 0
     for size in sorted(groups_by_size, reverse=True):
         table.append((size, hotter, groups_by_size[size]))
@@ -238,7 +219,7 @@ def _shown_groups(violations: Sequence[Violation]) -> dict[str, tuple[int, int]]
     in_turn: dict[str, list[Violation]] = defaultdict(list)
     for violation in violations:
         in_turn[violation.anomaly].append(violation)
-    ordered = [item for row in itertools.zip_longest(*in_turn.values()) for item in row if item is not None]
+    ordered = [found for row in itertools.zip_longest(*in_turn.values()) for found in row if found is not None]
     wanted: dict[str, tuple[int, int]] = {}
     for violation in ordered:
         instants = [

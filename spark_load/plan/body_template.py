@@ -8,11 +8,7 @@ stand in JSON and in a form as they are."""
 
 
 class BodyTemplate:
-    """What stands around the values of a body.
-
-    Args:
-        pieces: the text before the first value, between each two, and behind the last.
-    """
+    """The text before the first value of a body, between each two, and behind the last."""
 
     __slots__ = ("_pieces", "template")
 

@@ -18,12 +18,9 @@ def mixed(number: Any) -> Any:
 
 
 def uniform(seed: int, number: Any, purpose: int) -> Any:
-    """Return what looks like a draw from [0, 1).
+    """Return what looks like a draw from [0, 1); draws for different purposes are independent.
 
-    Args:
-        seed: any int.
-        number: the message, not negative: an int, or a numpy array of uint64 for as many draws.
-        purpose: what is drawn; draws for different purposes are independent.
+    `number` is not negative: an int, or a numpy array of uint64 for as many draws.
     """
     key = mixed(mixed(seed & _MASK) + _STEP * (purpose + 1) & _MASK)
     return (mixed(number * _STEP + key & _MASK) >> 11) * 2.0**-53

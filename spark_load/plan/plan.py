@@ -1,11 +1,11 @@
 """The plan: a pure function of (profile, seed, number). Any task computes its own part, the same every time.
 
-A message's group, repeat and fate follow from draws of (seed, idx), its time from idx alone, so nothing depends on how
-Spark cuts the work up. The messages of the warm-up come first, at negative times: the load proper begins at 0. End
-markers come after everything, one for each group, with idx -1 - (number of the group).
+A message's group, repeat and outcome follow from draws of (seed, idx), its time from idx alone, so nothing depends on
+how Spark cuts the work up. The messages of the warm-up come first, at negative times: the load proper begins at 0. End
+markers come last, one for each group, with idx -1 - (number of the group).
 
-Times are the inverse of the rate's integral: message n is due when the integral reaches n. Within a phase the rate is
-linear, so the integral is a parabola, and its inverse is exact.
+Message n is due when the integral of the rate reaches n. Within a phase the rate is linear, so the integral is a
+parabola, and its inverse is exact.
 """
 
 import base64
@@ -72,9 +72,8 @@ class Plan:
     def batch(self, numbers: Any) -> pa.RecordBatch:
         """Return the publishes of many messages and end markers at once.
 
-        Args:
-            numbers: of the messages, then of the end markers, each from 0 and less than `row_count`: a numpy array, or
-                an Arrow array of int64 without nulls.
+        Numbers are those of the messages, then of the end markers, from 0 and less than `row_count`: a numpy array, or
+        an Arrow array of int64 without nulls.
 
         Returns:
             `SCHEMA`: one row per publish; the messages, then their repeats, then the end markers, each as in `numbers`.

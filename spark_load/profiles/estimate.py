@@ -1,16 +1,17 @@
-"""What a profile will take before it runs: messages, calls, quotas, time and money. A pure function, and an estimate.
+"""What a profile will take before it runs: its load against AWS's quotas, with time and money. Pure, and an estimate.
 
 Its assumptions are those of `ASSUMPTIONS`; shares are taken for certain, so counts are expected values.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
+from functools import cached_property
 from typing import Any
 
+from sluice import limits
 from sluice.declaration import Environment, prices
 from spark_load.profiles.load_estimate import CALL_SECONDS, LoadEstimate, Target
 from spark_load.profiles.profile import Profile
-from spark_load.profiles.quota_check import QuotaCheck, Use
 
 _SESSION_SECONDS = 20
 
@@ -23,54 +24,57 @@ ASSUMPTIONS = (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Estimate:
-    """What is to be expected of a run.
+class Use:
+    """How much of a limit is used: at the peak, of LocalStack's measured speed on average; `instead`: what to do."""
 
-    Args:
-        target: what it runs against: `aws` or `localstack`.
-        queue_count: of the environment.
-        seconds: of the whole run, from Spark's start to the end of the drain.
-        publish_seconds: from the first message of the warm-up to the last end marker.
-        drain_seconds: until the backlog at the end of the load is worked off.
-        warm_up_count: messages of the warm-up.
-        message_count: messages of the load proper.
-        repeat_count: publishes of a message once more, inside the window or outside.
-        end_marker_count: one for each group.
-        published_bytes: bodies handed over, repeats and end markers among them.
-        delivered_count: receives of messages, in all queues together.
-        calls: by action, in all queues together.
-        messages_per_publish_call: expected on average.
-        messages_per_receive_call: expected on average, empty answers not counted.
-        peak_per_second: highest rate of messages, repeats not counted.
-        hottest_share: of the group with the most messages.
-        hottest_per_second: its messages at the peak.
-        uses: how much of each limit is used at the peak.
-        cost: in US dollars by line; what it would cost on AWS, also where it does not run there.
-        refusals: why it cannot work.
-        warnings: why it will not be what it looks like.
-    """
+    name: str
+    used: float
+    allowed: float
+    unit: str
+    instead: str
 
-    target: Target
-    queue_count: int
-    seconds: float
-    publish_seconds: float
-    drain_seconds: float
-    warm_up_count: int
-    message_count: int
-    repeat_count: int
-    end_marker_count: int
-    published_bytes: int
-    delivered_count: int
-    calls: Mapping[str, int]
-    messages_per_publish_call: float
-    messages_per_receive_call: float
-    peak_per_second: float
-    hottest_share: float
-    hottest_per_second: float
-    uses: tuple[Use, ...]
-    cost: Mapping[str, float]
-    refusals: tuple[str, ...]
-    warnings: tuple[str, ...]
+    @property
+    def share(self) -> float:
+        """Return the used share of what is allowed."""
+        return self.used / self.allowed
+
+
+@dataclass(frozen=True)
+class Estimate(LoadEstimate):
+    """What is to be expected of a run in a region, whose quotas count; LocalStack has none, but a speed."""
+
+    region: str = "us-east-1"
+
+    @classmethod
+    def of(cls, profile: Profile, environment: Environment, target: Target) -> "Estimate":
+        """Return what a run of the profile in a declared environment is expected to take."""
+        return cls(
+            profile,
+            queue_count=len(environment.consumers),
+            target=target,
+            max_receive_count=max(consumer.max_attempts for consumer in environment.consumers),
+            region=environment.region,
+        )
+
+    @property
+    def seconds(self) -> float:
+        """Return the time of the whole run, from Spark's start to the end of the drain."""
+        return _SESSION_SECONDS + self.publish_seconds + self.drain_seconds
+
+    @property
+    def published_bytes(self) -> int:
+        """Return the size of all bodies published, repeats and end markers among them."""
+        return self.published_count * self.body_bytes
+
+    @property
+    def delivered_count(self) -> int:
+        """Return receives of messages, in all queues together."""
+        return self.received_count * self.copies
+
+    @property
+    def hottest_per_second(self) -> float:
+        """Return the messages of the hottest group at the peak."""
+        return self.hottest_share * self.profile.peak_per_second
 
     @property
     def cost_usd(self) -> float:
@@ -79,64 +83,152 @@ class Estimate:
 
     def as_json(self) -> dict[str, Any]:
         """Return all of it."""
-        return asdict(self) | {
+        return {
+            "target": self.target,
+            "queue_count": self.queue_count,
+            "seconds": self.seconds,
+            "publish_seconds": self.publish_seconds,
+            "drain_seconds": self.drain_seconds,
+            "warm_up_count": self.profile.warm_up_count,
+            "message_count": self.profile.measured_count,
+            "repeat_count": self.repeat_count,
+            "end_marker_count": self.profile.group_count,
+            "published_bytes": self.published_bytes,
+            "delivered_count": self.delivered_count,
+            "calls": self.calls,
+            "messages_per_publish_call": self.messages_per_publish_call,
+            "messages_per_receive_call": self.messages_per_receive_call,
+            "peak_per_second": self.profile.peak_per_second,
+            "hottest_share": self.hottest_share,
+            "hottest_per_second": self.hottest_per_second,
+            "uses": [asdict(use) for use in self.uses],
+            "cost": self.cost,
+            "refusals": self.refusals,
+            "warnings": self.warnings,
             "cost_usd": self.cost_usd,
             "price_date": prices.PRICE_DATE,
             "price_region": prices.PRICE_REGION,
             "assumptions": list(ASSUMPTIONS),
         }
 
+    @cached_property
+    def uses(self) -> tuple[Use, ...]:
+        """Return how much of each limit is used."""
+        if self.target == "localstack":
+            return (self._localstack(),)
+        receive = Use(
+            name=f"receive, a queue in {self.region}",
+            used=self.profile.peak_per_second * self.queue_share / (1 if self.fails else limits.RECEIVE_MESSAGES_MAX),
+            allowed=self._queue_calls,
+            unit="calls/s",
+            instead="lower the rate, or choose a region with more",
+        )
+        return *(self._topic() if self.profile.destination == "topic" else self._sends()), receive
 
-def estimate_for(profile: Profile, environment: Environment, target: Target) -> Estimate:
-    """Return what a run of the profile in a declared environment is expected to take."""
-    return estimate(
-        profile,
-        queue_count=len(environment.consumers),
-        region=environment.region,
-        target=target,
-        max_receive_count=max(consumer.max_attempts for consumer in environment.consumers),
-    )
+    @property
+    def _published_per_second(self) -> float:
+        """Return the highest rate of publishes."""
+        return self.profile.peak_per_second * (1 + self.profile.duplicate_share + self.profile.late_duplicate_share)
 
+    @property
+    def _queue_calls(self) -> int:
+        return limits.QUEUE_CALLS_PER_SECOND.get(self.region, limits.QUEUE_CALLS_PER_SECOND_ELSEWHERE)
 
-def estimate(
-    profile: Profile,
-    *,
-    queue_count: int,
-    region: str = "us-east-1",
-    target: Target = "aws",
-    max_receive_count: int = 5,
-) -> Estimate:
-    """Return what a run of the profile is expected to take.
+    def _localstack(self) -> Use:
+        how = "topic to" if self.profile.destination == "topic" else "sent to"
+        return Use(
+            name=f"LocalStack, {how} {self.queue_count} queues",
+            used=self.profile.messages_per_second,
+            allowed=self.offerable_per_second,
+            unit="messages/s",
+            instead="lower the rate, or run it on AWS",
+        )
 
-    Args:
-        profile: what is offered.
-        queue_count: queues that get every message.
-        region: whose quotas count.
-        target: `localstack` has no quotas, but a speed.
-        max_receive_count: receives after which a poisoned message is dead-lettered.
-    """
-    load_estimate = LoadEstimate(profile, queue_count, target, max_receive_count)
-    quota_check = QuotaCheck(load_estimate, region)
-    return Estimate(
-        target=target,
-        queue_count=queue_count,
-        seconds=_SESSION_SECONDS + load_estimate.publish_seconds + load_estimate.drain_seconds,
-        publish_seconds=load_estimate.publish_seconds,
-        drain_seconds=load_estimate.drain_seconds,
-        warm_up_count=profile.warm_up_count,
-        message_count=profile.measured_count,
-        repeat_count=load_estimate.early_repeats + load_estimate.late_repeats,
-        end_marker_count=profile.group_count,
-        published_bytes=load_estimate.published * load_estimate.body_bytes,
-        delivered_count=load_estimate.received * load_estimate.copies,
-        calls=load_estimate.calls,
-        messages_per_publish_call=load_estimate.publish_fill,
-        messages_per_receive_call=load_estimate.receive_fill,
-        peak_per_second=profile.peak_per_second,
-        hottest_share=load_estimate.hottest_share,
-        hottest_per_second=load_estimate.hottest_share * profile.peak_per_second,
-        uses=tuple(quota_check.uses()),
-        cost=load_estimate.cost,
-        refusals=tuple(quota_check.refusals()),
-        warnings=tuple(quota_check.warnings()),
-    )
+    def _topic(self) -> Iterator[Use]:
+        end_markers_per_second = min(self.profile.group_count, self.profile.end_markers_per_second)
+        yield Use(
+            name=f"publish, SNS FIFO in {self.region}",
+            used=max(self._published_per_second, end_markers_per_second),
+            allowed=limits.TOPIC_MESSAGES_PER_SECOND.get(self.region, limits.TOPIC_MESSAGES_PER_SECOND_ELSEWHERE),
+            unit="messages/s",
+            instead="lower the rate, or choose destination 'queue'",
+        )
+        yield Use(
+            name="publish, hottest group",
+            used=self._published_per_second * self.hottest_share,
+            allowed=limits.TOPIC_GROUP_MESSAGES_PER_SECOND,
+            unit="messages/s",
+            instead="lower group_skew or the rate, or add groups",
+        )
+
+    def _sends(self) -> Iterator[Use]:
+        profile = self.profile
+        full = min(
+            limits.PUBLISH_BATCH_ENTRIES_MAX,
+            self.messages_per_publish_call * self._published_per_second / profile.messages_per_second,
+        )
+        yield Use(
+            name=f"send, a queue in {self.region}",
+            used=self._published_per_second * self.queue_share / full,
+            allowed=self._queue_calls,
+            unit="calls/s",
+            instead="lower the rate, add publish_linger_seconds to fill calls, or choose a region with more",
+        )
+        yield Use(
+            name="send, hottest group",
+            used=self._published_per_second * self.hottest_share / (full if profile.batch_same_group else 1),
+            allowed=limits.GROUP_CALLS_PER_SECOND,
+            unit="calls/s",
+            instead="lower group_skew or the rate, add groups, or allow batch_same_group",
+        )
+
+    @property
+    def refusals(self) -> tuple[str, ...]:
+        """Return why it cannot work. LocalStack has no quotas: too high a rate only takes longer."""
+        if self.target == "localstack":
+            return ()
+        return tuple(
+            f"{use.name}: {use.used:,.0f} {use.unit} at the peak, allowed is {use.allowed:,.0f}; {use.instead}"
+            for use in self.uses
+            if use.share > 1
+        )
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """Return why the run will differ from the profile."""
+        return tuple(self._warnings())
+
+    def _warnings(self) -> Iterator[str]:
+        profile = self.profile
+        if self.target == "localstack" and (use := self._localstack()).share > 1:
+            yield (
+                f"{use.name}: {use.used:,.0f} {use.unit} are offered, it can do about {use.allowed:,.0f}:"
+                f" a backlog builds; {use.instead}"
+            )
+        in_call = limits.PUBLISH_BATCH_ENTRIES_MAX if profile.batch_same_group else 1
+        able = profile.producers_per_group * in_call / CALL_SECONDS
+        offered = self._published_per_second * self.hottest_share
+        if offered > able:
+            yield (
+                f"the hottest group has {self.hottest_share:.1%} of the messages, {offered:,.0f}/s at the peak,"
+                f" and each after the answer to the one before about {able:,.0f}/s can be published: it will be late;"
+                " lower group_skew or the rate, or allow batch_same_group"
+            )
+        come = profile.messages_per_second * self.queue_share
+        greatest, left = self.backlogs
+        if self.handled_per_second < come and not profile.consume_after_seconds:
+            yield (
+                f"the consumers of a queue ({profile.consumers_per_queue}) can work off about"
+                f" {self.handled_per_second:,.0f} messages/s, and {come:,.0f}/s come:"
+                f" {left:,.0f} are left to drain; add consumers_per_queue"
+            )
+        if greatest > limits.FIFO_WINDOW_MESSAGES:
+            yield (
+                f"the backlog of a queue grows to about {greatest:,.0f} messages, and SQS looks for groups to serve in"
+                f" the first {limits.FIFO_WINDOW_MESSAGES:,}"
+            )
+        if profile.drain_seconds_max is not None and self.drain_seconds > profile.drain_seconds_max:
+            yield (
+                f"draining takes about {self.drain_seconds:,.0f} s, and drain_seconds_max is"
+                f" {profile.drain_seconds_max:g}: the threshold will be crossed"
+            )

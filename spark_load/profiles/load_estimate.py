@@ -1,4 +1,4 @@
-"""Load estimate of a profile: messages, calls, backlogs, seconds and dollars. Expected values, no draws."""
+"""The load a profile makes: messages, calls, backlogs, seconds and dollars. Expected values, no draws."""
 
 import math
 from dataclasses import dataclass
@@ -27,19 +27,12 @@ type Target = Literal["aws", "localstack"]
 
 @dataclass(frozen=True)
 class LoadEstimate:
-    """The load a profile makes on this many queues.
-
-    Args:
-        profile: what is offered.
-        queue_count: queues of the environment.
-        target: what it runs against.
-        max_receive_count: receives after which a poisoned message is dead-lettered.
-    """
+    """The load a profile makes on this many queues, whose messages are dead-lettered after `max_receive_count`."""
 
     profile: Profile
     queue_count: int
-    target: Target
-    max_receive_count: int
+    target: Target = "aws"
+    max_receive_count: int = 5
 
     @property
     def copies(self) -> int:
@@ -71,44 +64,42 @@ class LoadEstimate:
         return round(share * self.profile.measured_count)
 
     @property
-    def early_repeats(self) -> int:
-        """Return publishes of a message once more, inside the window."""
+    def _suppressed_count(self) -> int:
+        """Return repeats inside the deduplication window, which are published and not delivered."""
         return self._of_measured(self.profile.duplicate_share)
 
     @property
-    def late_repeats(self) -> int:
-        """Return publishes of a message once more, when the window is over."""
-        return self._of_measured(self.profile.late_duplicate_share)
+    def repeat_count(self) -> int:
+        """Return publishes of a message once more, inside the window or outside."""
+        return self._suppressed_count + self._of_measured(self.profile.late_duplicate_share)
 
     @property
-    def published(self) -> int:
+    def published_count(self) -> int:
         """Return publishes of everything."""
-        return self.profile.message_count + self.early_repeats + self.late_repeats + self.profile.group_count
+        return self.profile.message_count + self.repeat_count + self.profile.group_count
 
     @property
-    def retained_bytes(self) -> int:
-        """Return the messages that are delivered: repeats inside the window are suppressed."""
-        return self.published - self.early_repeats
+    def _deliverable_count(self) -> int:
+        return self.published_count - self._suppressed_count
 
     @property
-    def poisoned(self) -> int:
-        """Return how many messages end in a DLQ."""
+    def _poisoned_count(self) -> int:
         return self._of_measured(self.profile.poison_share)
 
     @property
-    def received(self) -> int:
+    def received_count(self) -> int:
         """Return receives of one copy of everything, those of the dead letters from the DLQ among them."""
         again = self._of_measured(self.profile.failure_share + self.profile.crash_share)
         in_queue, in_dlq, redriven = self.max_receive_count - 1, 1, self.profile.redrive
-        return self.retained_bytes + again + self.poisoned * (in_queue + in_dlq + redriven)
+        return self._deliverable_count + again + self._poisoned_count * (in_queue + in_dlq + redriven)
 
     @property
     def fails(self) -> bool:
-        """Return whether some messages are to fail; then a receive asks for one, see `handling`."""
+        """Return whether some messages are to fail; then a receive asks for one, see `messages_per_receive`."""
         return bool(self.profile.failure_share or self.profile.crash_share or self.profile.poison_share)
 
     @cached_property
-    def publish_fill(self) -> float:
+    def messages_per_publish_call(self) -> float:
         """Return how many messages share a publish call."""
         profile = self.profile
         addresses = 1 if profile.destination == "topic" else self.queue_count
@@ -119,7 +110,7 @@ class LoadEstimate:
         return max(1.0, min(rate * (profile.publish_linger_seconds + CALL_SECONDS), room))
 
     @cached_property
-    def receive_fill(self) -> float:
+    def messages_per_receive_call(self) -> float:
         """Return how many messages a receive brings that brings any."""
         if self.fails:
             return 1.0
@@ -158,7 +149,7 @@ class LoadEstimate:
         """Return the greatest backlog of the busiest queue, and the one when everything is published."""
         profile = self.profile
         times = (
-            self.queue_share * (self.received - profile.group_count) / profile.message_count
+            self.queue_share * (self.received_count - profile.group_count) / profile.message_count
         )  # a message is received
         backlog = greatest = at_seconds = 0.0
         for phase, share in (
@@ -199,7 +190,7 @@ class LoadEstimate:
     @property
     def _answers(self) -> int:
         """Return how many receives bring something."""
-        return math.ceil(self.copies * self.received / self.receive_fill)
+        return math.ceil(self.copies * self.received_count / self.messages_per_receive_call)
 
     @property
     def calls(self) -> dict[str, int]:
@@ -208,12 +199,12 @@ class LoadEstimate:
         active_seconds = max(0.0, self.publish_seconds + self.drain_seconds - profile.consume_after_seconds)
         consumers = profile.consumers_per_queue * self.queue_count
         polls = math.ceil(consumers * active_seconds / (_WAIT_SECONDS + profile.poll_pause_seconds))
-        deleted = self.retained_bytes - (0 if profile.redrive else self.poisoned)
-        given_back = self._of_measured(profile.failure_share) + self.poisoned * self.max_receive_count
+        deleted = self._deliverable_count - (0 if profile.redrive else self._poisoned_count)
+        given_back = self._of_measured(profile.failure_share) + self._poisoned_count * self.max_receive_count
         return {
-            "publish": math.ceil(self.published / self.publish_fill),
+            "publish": math.ceil(self.published_count / self.messages_per_publish_call),
             "receive": max(self._answers, polls),
-            "delete": math.ceil(self.copies * deleted / self.receive_fill),
+            "delete": math.ceil(self.copies * deleted / self.messages_per_receive_call),
             "change visibility": self.copies * given_back,
         }
 
@@ -222,13 +213,13 @@ class LoadEstimate:
         """Return what it costs on AWS, in US dollars by line."""
         calls, request = self.calls, prices.usd("SQS FIFO request")
         small = calls["receive"] - self._answers + calls["delete"] + calls["change visibility"]
-        consuming = small + self._answers * prices.requests(self.receive_fill * self.body_bytes)
+        consuming = small + self._answers * prices.requests(self.messages_per_receive_call * self.body_bytes)
         if self.profile.destination == "queue":
-            sending = calls["publish"] * prices.requests(self.publish_fill * self.body_bytes)
+            sending = calls["publish"] * prices.requests(self.messages_per_publish_call * self.body_bytes)
             return {"SQS send": sending * request, "SQS receive, delete": consuming * request}
-        delivered = self.retained_bytes * self.copies
+        delivered = self._deliverable_count * self.copies
         return {
-            **prices.fan_out(published=self.published, delivered=delivered, message_bytes=self.body_bytes),
+            **prices.fan_out(published=self.published_count, delivered=delivered, message_bytes=self.body_bytes),
             "SQS send": delivered * prices.requests(self.body_bytes) * request,
             "SQS receive, delete": consuming * request,
         }

@@ -1,7 +1,6 @@
 """A profile's YAML with line numbers, for messages that say what to correct."""
 
 import difflib
-import reprlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -9,9 +8,9 @@ from typing import Any
 import yaml
 
 from sluice.errors import ConfigError
+from spark_load.folder.json_files import BRIEF, sentence
 
 _EXAMPLE = "see spark_load/profiles/smoke.yaml"
-_BRIEF = reprlib.Repr(maxlevel=1, maxstring=80, maxlong=80, maxother=80)  # YAML's aliases can make any size of little
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,16 +28,12 @@ class Written:
             return f"{field} is missing"
         if error["type"] == "unexpected_keyword_argument":
             return f"{field}{line} is not a field of a profile{close_to(str(error['loc'][-1]), fields)}"
-        message = error["msg"].removeprefix("Value error, ")
-        return f"{field} is {_BRIEF.repr(error['input'])}{line}: {message}" if field else message
+        message = sentence(error)
+        return f"{field} is {BRIEF.repr(error['input'])}{line}: {message}" if field else message
 
 
 def read(text: str, *, source: str) -> Written:
-    """Return what a profile's text says.
-
-    Raises:
-        ConfigError: it is not YAML, no mapping, or says a field twice.
-    """
+    """Return what a profile's text says, if it is a YAML mapping in which each field stands once."""
     try:
         node, document = yaml.compose(text, Loader=yaml.SafeLoader), yaml.safe_load(text)
     except (yaml.YAMLError, RecursionError, ValueError) as error:
@@ -48,7 +43,7 @@ def read(text: str, *, source: str) -> Written:
         raise ConfigError(f"profile {source!r} is not YAML{where}; {_EXAMPLE}") from error
     if not isinstance(document, dict) or not isinstance(node, yaml.MappingNode):
         raise ConfigError(
-            f"profile {source!r} is {_BRIEF.repr(document)}, allowed are lines of 'field: value'; {_EXAMPLE}"
+            f"profile {source!r} is {BRIEF.repr(document)}, allowed are lines of 'field: value'; {_EXAMPLE}"
         )
     first: dict[Any, int] = {}
     for key, _ in node.value:
@@ -63,7 +58,7 @@ def read(text: str, *, source: str) -> Written:
 
 def close_to(name: str, known: Sequence[str]) -> str:
     """Return a question naming what was perhaps meant; empty when nothing is close."""
-    found = difflib.get_close_matches(name, known, n=2)
+    found = difflib.get_close_matches(name, dict.fromkeys(known), n=2)
     return f"; did you mean {' or '.join(found)}?" if found else ""
 
 

@@ -147,9 +147,9 @@ class Profile:
         seconds = sum(phase.duration_seconds for phase in self.phases)
         mean = sum(phase.message_count for phase in self.phases) / seconds
         for name, value in (("messages_per_second", mean), ("duration_seconds", seconds)):
-            given = getattr(self, name)
-            if given not in (0, value):  # a stored profile has both, alike
-                raise ValueError(f"{name} is {given:g}, allowed beside phases is none: they make {value:g}")
+            found = getattr(self, name)
+            if found not in (0, value):  # a stored profile has both, alike
+                raise ValueError(f"{name} is {found:g}, allowed beside phases is none: they make {value:g}")
             object.__setattr__(self, name, value)
         if seconds > _SECONDS_MAX:
             raise ValueError(f"the phases last {seconds:g} s, allowed is at most {_SECONDS_MAX}")
@@ -273,11 +273,7 @@ def load(name: str) -> NamedProfile:
 
 
 def parse(text: str, *, source: str) -> Profile:
-    """Return the profile a YAML text describes.
-
-    Raises:
-        ConfigError: as for `load`.
-    """
+    """Return the profile a YAML text describes; raises as `load` does."""
     written = loading.read(text, source=source)
     try:
         return TypeAdapter(Profile).validate_python(written.text)

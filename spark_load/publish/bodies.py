@@ -7,7 +7,6 @@ the run is the epoch, and the number is the message's idx in the history.
 
 import hashlib
 import json
-from typing import Protocol
 
 from sluice.history.events import END_TYPE, is_end_marker
 from spark_load.plan.body_template import Body, BodyTemplate
@@ -24,54 +23,35 @@ def run_of(epoch: int) -> str:
     return f"{_RUN}{epoch}"
 
 
-class Bodies(Protocol):
-    """What a publisher's messages are called in the history, and what is in them."""
-
-    def number(self, idx: int, group_number: int) -> int:
-        """Return the idx a planned message has in the history."""
-
-    def framed(self, message: Message) -> Body:
-        """Return the body of a message, which has its number."""
-
-
-class Plain:
-    """The bodies of the plan, as raw consumers read them.
-
-    Args:
-        plan: whose they are.
-        run: id of the run.
-    """
+class Bodies:
+    """What a publisher's messages are called in the history, and what is in them: here as raw consumers read them."""
 
     def __init__(self, plan: Plan, run: str) -> None:
         self._plan, self._run = plan, run
 
-    def number(self, idx: int, group_number: int) -> int:  # noqa: ARG002 (of the protocol)
-        """Return the idx itself."""
+    def number(self, idx: int, group_number: int) -> int:  # noqa: ARG002 (of envelopes)
+        """Return the idx a planned message has in the history."""
         return idx
 
     def framed(self, message: Message) -> Body:
-        """Return the body of the message in the plan."""
+        """Return the body of a message, which has its number."""
         return self._plan.framed(message.planned_idx, message.message_group_id, self._run)
 
 
 def bodies(plan: Plan, run: str) -> Bodies:
     """Return what the messages of a run are made of."""
-    return Envelopes(plan, run) if plan.profile.consumer == "worker" else Plain(plan, run)
+    return Envelopes(plan, run) if plan.profile.consumer == "worker" else Bodies(plan, run)
 
 
-class Envelopes:
-    """Numbers a publish task's messages, each group from 1.
+class Envelopes(Bodies):
+    """Numbers a publish task's messages, each group from 1; the plan has one producer for each group.
 
     A message has its number from the first time it is asked for. A publisher asks in the order in which it will publish
     the group, so numbers have no holes and stand in order.
-
-    Args:
-        plan: with one producer for each group.
-        run: made by `run_of`.
     """
 
     def __init__(self, plan: Plan, run: str) -> None:
-        self._plan, self._run = plan, run
+        super().__init__(plan, run)
         self._last: dict[int, int] = {}
         self._numbers: dict[int, int] = {}
         self._frames = {type_: _frame(run, type_) for type_ in (_TYPE, END_TYPE)}

@@ -40,7 +40,7 @@ def _parts(spark: SparkSession, plan: Plan) -> DataFrame:
 
 
 def _planned(plan: Plan, parts: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    for part in (item for batch in parts for item in batch.column("id").to_pylist()):
+    for part in (number for batch in parts for number in batch.column("id").to_pylist()):
         first = part * _PLAN_ROWS_PER_TASK
         yield plan.batch(np.arange(first, min(first + _PLAN_ROWS_PER_TASK, plan.row_count)))
 
@@ -48,11 +48,8 @@ def _planned(plan: Plan, parts: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordB
 def publish(spark: SparkSession, run: Run, left: DataFrame | None) -> DataFrame:
     """Return the job that publishes the plan; nothing happens until its rows are asked for.
 
-    Args:
-        spark: has a slot for each task.
-        run: whose plan it is.
-        left: the rows of the plan that are left to publish, columns as `plan_rows` has them; None for all, in a first
-            attempt only.
+    `left` are the rows of the plan that are left to publish, as `plan_rows` has them; None for all, in a first attempt
+    only.
 
     Runs one task per `publish_tasks`, each for the whole duration. Not safe to repeat: `spark.task.maxFailures` is 1.
     Rows go to their tasks in blocks, of which Spark knows the task and the moment: it looks at no row.
@@ -93,23 +90,16 @@ def _blocked(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 def _unblocked(blocks: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Yield the rows of blocks that come by moment, in the order in which they are published: a batch each moment."""
-    batches = (
-        item for batch in blocks for item in zip(batch.column("moment").to_pylist(), batch.column("rows"), strict=True)
+    pairs = chain.from_iterable(
+        zip(batch.column("moment").to_pylist(), batch.column("rows"), strict=True) for batch in blocks
     )
-    for _, of_moment in groupby(batches, itemgetter(0)):
+    for _, of_moment in groupby(pairs, itemgetter(0)):
         rows = [pa.ipc.read_record_batch(block.as_buffer(), SCHEMA) for _, block in of_moment]
         yield pa.concat_batches(rows).sort_by(_ORDER)
 
 
 def publish_share(run: Run, rows: Iterator[pa.RecordBatch]) -> Progress:
-    """Publish one task's share of the plan; return how it went.
-
-    Runs inside a Spark task; once for each share.
-
-    Args:
-        run: whose plan it is.
-        rows: as `Publisher.publish` takes them.
-    """
+    """Publish one task's share of the plan, inside the task; rows are as `Publisher.publish` takes them."""
     with task_context(run, PUBLISHER) as context:
         transport = _transport(run, context)
         try:

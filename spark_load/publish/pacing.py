@@ -5,7 +5,7 @@ AWS: full jitter, https://aws.amazon.com/blogs/architecture/exponential-backoff-
 
 from collections.abc import Callable
 
-from spark_load.history.error_codes import is_throttled
+from sluice.error_codes import is_throttled
 
 RETRY_SECONDS_MAX = 30  # far inside the deduplication window, so a retry is never a second message
 _RETRY_PAUSE_SECONDS = 0.5
@@ -19,12 +19,8 @@ class Pace:
     """How far along the plan a publisher may be: as far as time, and behind it at most `ratio` times as fast.
 
     Without the bound, whoever comes out of a stall sends all it held back at once: a storm nobody planned. While the
-    publisher could send nothing, it stands still.
-
-    Args:
-        ratio: of plan to time, while catching up.
-        start_us: what to begin at, microseconds along the plan; what is before it is caught up with.
-        now_us: the instant, in the same microseconds.
+    publisher could send nothing, it stands still. It begins at `start_us`, microseconds along the plan, and catches up
+    with what is before that.
     """
 
     def __init__(self, *, ratio: float, start_us: int, now_us: int) -> None:
@@ -44,11 +40,7 @@ class Pace:
 
 
 class RetryPolicy:
-    """Failures, since when, and how long to wait before a retry.
-
-    Args:
-        uniform: a draw in [0, 1) for each key, the same for the same key.
-    """
+    """Failures, since when, and how long to wait before a retry; `uniform` draws the same for the same key."""
 
     def __init__(self, uniform: Callable[[str], float]) -> None:
         self._uniform = uniform

@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from sluice import limits
 from sluice.clock import Clock
-from spark_load.history.error_codes import is_throttled
+from sluice.error_codes import is_throttled
 from spark_load.plan.plan import MEASURE, WARM_UP, Plan, message_group_id
 from spark_load.profiles.profile import OVERHEAD_BYTES
 from spark_load.publish.bodies import bodies
@@ -34,17 +34,7 @@ _COLUMNS = ("idx", "publish_attempt", "group_number", "offset_us")
 
 
 class Publisher:
-    """Publishes one task's share.
-
-    Args:
-        plan: whose share.
-        run: id of the run.
-        addresses: the topic's ARN, or the queues' URLs in the plan's order.
-        transport: carries the calls.
-        coordinator: says when to begin and to stop, and is told how far it is.
-        clock: of the task.
-        name: of the task.
-    """
+    """Publishes one task's share to the topic's ARN, or to the queues' URLs in the plan's order."""
 
     def __init__(
         self,
@@ -77,8 +67,7 @@ class Publisher:
     def publish(self, rows: Iterator[pa.RecordBatch]) -> Progress:
         """Publish every row of the plan at its time, unless told to stop; return how it went.
 
-        Args:
-            rows: by offset, ascending, columns as in `plan.SCHEMA`; negative offsets are the warm-up.
+        Rows come by offset, ascending, columns as in `plan.SCHEMA`; negative offsets are the warm-up.
         """
         self._coordinator.report(self._progress, now=True)
         upcoming = _PlanCursor(rows)
@@ -102,7 +91,7 @@ class Publisher:
             now_us = self._clock.now_us() - base_us
             due_us = pace.until_us(now_us, is_blocked=is_blocked)
             room = min(_ADMITTED_MAX, _LOOK_AHEAD - self._scheduler.waiting_count)
-            for rows in upcoming.take(_earlier(due_us, until_us), room):
+            for rows in upcoming.take(due_us if until_us is None else min(due_us, until_us - 1), room):
                 self._progress.abandoned += self._scheduler.add(self._messages(rows, base_us))
             self._scheduler.wake(self._clock.monotonic())
             self._send(base_us + now_us)
@@ -122,7 +111,7 @@ class Publisher:
             attempts,
             [base_us + offset for offset in offsets],
             map(message_group_id, groups),
-            [f"{self._run}.{item}" for item in idx],
+            [f"{self._run}.{planned_idx}" for planned_idx in idx],
             [WARM_UP if offset < 0 else MEASURE for offset in offsets],
             groups,
             idx,
@@ -157,9 +146,8 @@ class Publisher:
     def _is_filling(self, queue_index: int) -> bool:
         """Return whether a partial call waits for the previous answer of its address.
 
-        With linger, at most one partial call per address is in flight.
-
-        On a machine that is too slow for the rate calls would otherwise be many and small, and it slower yet.
+        With linger, at most one partial call per address is in flight. On a machine that is too slow for the rate,
+        calls would otherwise be many and small, and make it slower yet.
         """
         return self._linger_us > 0 and any(call.address == self._addresses[queue_index] for call in self._on_their_way)
 
@@ -168,8 +156,8 @@ class Publisher:
         now_us = self._clock.now_us() - base_us
         waits = [_WAIT_SECONDS_MAX]
         if self._transport.room:
-            lanes = (queue_index for queue_index in range(len(self._addresses)) if not self._is_filling(queue_index))
-            heads = (self._scheduler.head_us(queue_index) for queue_index in lanes)
+            open_ = (queue_index for queue_index in range(len(self._addresses)) if not self._is_filling(queue_index))
+            heads = (self._scheduler.head_us(queue_index) for queue_index in open_)
             waits += [
                 (head_us - base_us + self._linger_us - now_us) / 1_000_000 for head_us in heads if head_us is not None
             ]
@@ -253,7 +241,3 @@ class _PlanCursor:
             room -= count
             self._index += count
             self._open()
-
-
-def _earlier(due_us: float, until_us: int | None) -> float:
-    return due_us if until_us is None else min(due_us, until_us - 1)

@@ -11,15 +11,13 @@ from spark_load.publish.transport import Message
 
 
 class GroupScheduler:
-    """The messages that are due.
+    """The messages that are due; those of group g go to address g modulo their number.
 
-    Args:
-        address_count: how many addresses there are; group g goes to the lane g modulo their number.
-        is_batched: whether a call may hold several messages of one group. It never holds one message twice.
+    If `is_batched`, a call may hold several messages of one group. It never holds one message twice.
     """
 
     def __init__(self, *, address_count: int, is_batched: bool) -> None:
-        self._lane_count, self._is_batched = address_count, is_batched
+        self._address_count, self._is_batched = address_count, is_batched
         self._groups: dict[int, deque[Message]] = {}  # with a message waiting, resting or on its way
         self._ready: list[list[tuple[int, int]]] = [[] for _ in range(address_count)]  # heaps: intended instant, group
         self._resting: list[tuple[float, int]] = []
@@ -44,7 +42,7 @@ class GroupScheduler:
 
     def _make_ready(self, group: int) -> None:
         """Let the group's first message go, before what was to go later: what is overdue waits for nothing else."""
-        heapq.heappush(self._ready[group % self._lane_count], (self._groups[group][0].intended_at_us, group))
+        heapq.heappush(self._ready[group % self._address_count], (self._groups[group][0].intended_at_us, group))
 
     @property
     def is_empty(self) -> bool:

@@ -2,7 +2,7 @@
 
 from spark_load.folder.layout import JUNIT_FILE, PAGE_FILE, SERIES_FILE, SUMMARY_FILE, VERDICT_FILE
 from spark_load.report.files import read_series, read_status, read_verdict, write, write_page, write_series
-from spark_load.report.summary import markdown, show
+from spark_load.report.summary import markdown
 
 __all__ = [
     "JUNIT_FILE",
@@ -14,7 +14,6 @@ __all__ = [
     "read_series",
     "read_status",
     "read_verdict",
-    "show",
     "write",
     "write_page",
     "write_series",

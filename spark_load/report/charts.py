@@ -52,14 +52,7 @@ def _data(rows: Sequence[Mapping[str, Any]]) -> alt.InlineData:
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One line of a chart.
-
-    Args:
-        name: in the legend.
-        points: x to y; a y of None breaks the line.
-        colour: as CSS has it.
-        dash: lengths of strokes and gaps; none for a solid line.
-    """
+    """One line of a chart: x to y, where a y of None breaks it; without dashes it is solid."""
 
     name: str
     points: Sequence[tuple[float, float | None]]
@@ -85,14 +78,7 @@ class Axis:
 
 
 def lines(of: Sequence[Line], *, x: Axis, y: Axis, shade: tuple[float, float] | None = None) -> alt.LayerChart:
-    """Return a chart of lines.
-
-    Args:
-        of: the lines, in the order of the legend.
-        x: the axis of what it goes along.
-        y: the axis of the values.
-        shade: from where to where, along x, is no part of what was measured.
-    """
+    """Return a chart of lines, in the order of the legend; `shade` is the stretch of x that was not measured."""
     rows = [{"name": line.name, "x": position, "y": value} for line in of for position, value in line.points]
     names = [line.name for line in of]
     highest = max((value for line in of for _, value in line.points if value is not None), default=0)
@@ -111,7 +97,7 @@ def lines(of: Sequence[Line], *, x: Axis, y: Axis, shade: tuple[float, float] | 
     has_dots = max((len(line.points) for line in of), default=0) <= _DOTS_MAX
     point = alt.OverlayMarkDef(size=14, filled=True) if has_dots else False
     drawn = encoded.mark_line(strokeWidth=1.6, point=point)
-    return _finished([*_shaded(shade), drawn], WIDTH, HEIGHT)
+    return _finished([*_shaded(shade), drawn], HEIGHT)
 
 
 def _steps(lowest: float, highest: float) -> list[float]:
@@ -141,14 +127,7 @@ def _shaded(shade: tuple[float, float] | None) -> list[alt.Chart]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bar:
-    """A stretch of time in a row of a timeline; without a length, an instant.
-
-    Args:
-        row: which.
-        tone: which of the timeline's tones.
-        began: where it begins.
-        ended: where it ends; the same for an instant.
-    """
+    """A stretch of time in a row of a timeline; an instant where it ends as it begins."""
 
     row: str
     tone: str
@@ -157,17 +136,9 @@ class Bar:
 
 
 def timeline(
-    bars: Sequence[Bar], *, rows: Sequence[str], tones: Mapping[str, str], x: Axis, thin: Sequence[Bar] = ()
+    bars: Sequence[Bar], *, rows: Sequence[str], tones: Mapping[str, str], x: Axis, thin: Sequence[Bar]
 ) -> alt.LayerChart:
-    """Return bars and instants in rows.
-
-    Args:
-        bars: what is drawn.
-        rows: their order, from above.
-        tones: name to colour, as CSS has it.
-        x: the axis of time.
-        thin: what is drawn as a hairline.
-    """
+    """Return bars and instants in rows, from above; those in `thin` are hairlines. `tones` are names to CSS colours."""
     used = [name for name in tones if any(bar.tone == name for bar in (*bars, *thin))]
     tone = alt.Color(
         "tone:N",
@@ -199,24 +170,17 @@ def timeline(
         layer(stretches).encode(x2="ended:Q").mark_bar(height=9, minBandSize=1),
         layer(instants).mark_tick(thickness=2, size=14),
     ]
-    kept = [item for item, of in zip(drawn, (thin, stretches, instants), strict=True) if of]
-    return _finished(kept, WIDTH, max(40, 17 * len(rows)))
+    layers = [drawing for drawing, of in zip(drawn, (thin, stretches, instants), strict=True) if of]
+    return _finished(layers, max(40, 17 * len(rows)))
 
 
-def _finished(layers: Sequence[alt.Chart], width: int, height: int) -> alt.LayerChart:
-    chart: alt.LayerChart = alt.layer(*layers).properties(width=width, height=height).configure(**_CONFIG)
+def _finished(layers: Sequence[alt.Chart], height: int) -> alt.LayerChart:
+    chart: alt.LayerChart = alt.layer(*layers).properties(width=WIDTH, height=height).configure(**_CONFIG)
     return chart
 
 
 def svg(chart: alt.LayerChart, *, name: str, title: str, description: str) -> str:
-    """Return a chart as an SVG element that says what it shows.
-
-    Args:
-        chart: what to draw.
-        name: unique on the page.
-        title: what it shows.
-        description: what is to be seen in it, for those who do not see it.
-    """
+    """Return a chart as an SVG element; `name` is unique on the page, `description` is for those who do not see it."""
     drawn = vl_convert.vegalite_to_svg(chart.to_json(indent=None))
     found = re.match(r"<svg[^>]*viewBox=\"([^\"]+)\"[^>]*>", drawn)
     assert found is not None, "vl-convert draws an SVG with a viewBox"
@@ -226,10 +190,6 @@ def svg(chart: alt.LayerChart, *, name: str, title: str, description: str) -> st
         f' style="max-width:{1.35 * wide:.0f}px">'
         f'<title id="{name}-title">{escape(title)}</title><desc id="{name}-told">{escape(description)}</desc>'
     )
-    return head + _lean(drawn[found.end() :])
-
-
-def _lean(drawn: str) -> str:
-    """Return it without what says nothing: roles inside an image, empty backgrounds."""
-    drawn = re.sub(r' (aria-[a-z]+|role|pointer-events|class)="[^"]*"', "", drawn)
-    return re.sub(r'<path d="(M0,0h0v0h0Z)?"( display="none")?/>', "", drawn)
+    # Roles inside an image and empty backgrounds say nothing.
+    body = re.sub(r' (aria-[a-z]+|role|pointer-events|class)="[^"]*"', "", drawn[found.end() :])
+    return head + re.sub(r'<path d="(M0,0h0v0h0Z)?"( display="none")?/>', "", body)

@@ -4,13 +4,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sluice.history.checker.anomalies import ANOMALIES
+from sluice.history.checker.anomalies import ANOMALIES, Severity
 from sluice.history.checker.verdict import EXIT_CODES, EXIT_CROSSED, Holding, Status, Verdict
 from spark_load.profiles.profile import Profile
 from spark_load.report import units
 from spark_load.report.summary import escaped
 
-_PERCENTILES = ("p50", "p95", "p99", "max")
 _HELD = ("p50", "p95", "p99")  # the largest of all is one message
 _SETTINGS = (
     "environment",
@@ -27,12 +26,7 @@ _SETTINGS = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """How much worse the second run may be; None does not judge it.
-
-    Args:
-        latency_ratio_max: second to first of p50, p95 and p99, in every queue.
-        rate_ratio_min: second to first of the rate of receives, in every queue.
-    """
+    """How much worse the second run may be, second to first, in every queue; None does not judge it."""
 
     latency_ratio_max: float | None = None
     rate_ratio_min: float | None = None
@@ -40,21 +34,13 @@ class Limits:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Compared:
-    """One number of both runs.
+    """One number of both runs, in `us` or `per_second`; None where it was not measured."""
 
-    Args:
-        what: is compared, and where.
-        unit: `us`, or `per_second`.
-        first: of the first run; None when it was not measured.
-        second: of the second.
-        is_crossed: whether a limit says that the second is too much worse.
-    """
-
-    what: str
+    measure: str
     unit: str
     first: float | None
     second: float | None
-    is_crossed: bool = False
+    is_crossed: bool
 
     @property
     def ratio(self) -> float | None:
@@ -64,7 +50,7 @@ class Compared:
     def as_json(self) -> dict[str, Any]:
         """Return it for programs."""
         return {
-            "what": self.what,
+            "what": self.measure,
             "unit": self.unit,
             "first": self.first,
             "second": self.second,
@@ -78,11 +64,8 @@ class Comparison:
     """Two runs side by side.
 
     Args:
-        runs: their ids.
-        statuses: their verdicts.
         profile: fields in which the profiles differ, to both values.
         settings: what else was not the same, to both values.
-        numbers: rates and latencies.
         new: anomalies, violated or crossed, that only the second run shows.
         gone: those that only the first shows.
     """
@@ -98,8 +81,8 @@ class Comparison:
     @property
     def exit_code(self) -> int:
         """Return 1 when the second broke what the first kept, 2 when it cannot tell, 99 when a limit is crossed."""
-        broken = [item for item in self.new if not _is_threshold(item)]
-        if broken or (self.statuses[1] is Status.INVALID and self.statuses[0] is not Status.INVALID):
+        is_broken = any(ANOMALIES[anomaly].severity is not Severity.LIVENESS for anomaly in self.new)
+        if is_broken or (self.statuses[1] is Status.INVALID and self.statuses[0] is not Status.INVALID):
             return EXIT_CODES[Status.INVALID]
         if self.statuses[1] is Status.UNKNOWN:
             return EXIT_CODES[Status.UNKNOWN]
@@ -123,24 +106,19 @@ class Comparison:
 
 def compare(first: Verdict, second: Verdict, limits: Limits) -> Comparison:
     """Return two runs side by side."""
-    shown = [_shown(item) for item in (first, second)]
+    shown_first, shown_second = (
+        {prop.anomaly for prop in verdict.properties if prop.holding in (Holding.VIOLATED, Holding.CROSSED)}
+        for verdict in (first, second)
+    )
     return Comparison(
         runs=(str(first.run.get("run")), str(second.run.get("run"))),
         statuses=(first.status, second.status),
         profile=_differences(_profile(first), _profile(second)),
         settings=_differences(*({name: verdict.run.get(name) for name in _SETTINGS} for verdict in (first, second))),
         numbers=tuple(_numbers(first.measures, second.measures, limits)),
-        new=[anomaly for anomaly in ANOMALIES if anomaly in shown[1] - shown[0]],
-        gone=[anomaly for anomaly in ANOMALIES if anomaly in shown[0] - shown[1]],
+        new=[anomaly for anomaly in ANOMALIES if anomaly in shown_second - shown_first],
+        gone=[anomaly for anomaly in ANOMALIES if anomaly in shown_first - shown_second],
     )
-
-
-def _shown(verdict: Verdict) -> set[str]:
-    return {prop.anomaly for prop in verdict.properties if prop.holding in (Holding.VIOLATED, Holding.CROSSED)}
-
-
-def _is_threshold(anomaly: str) -> bool:
-    return ANOMALIES[anomaly].severity.value == "liveness"
 
 
 def _profile(verdict: Verdict) -> dict[str, Any]:
@@ -160,17 +138,13 @@ def _differences(first: Mapping[str, Any], second: Mapping[str, Any]) -> dict[st
 def _numbers(first: Mapping[str, Any], second: Mapping[str, Any], limits: Limits) -> Iterator[Compared]:
     """Yield the rates, then the latencies of every queue of either run."""
     queues = dict.fromkeys((*first.get("queues", {}), *second.get("queues", {})))
-    yield Compared(
-        what="published",
-        unit="per_second",
-        first=_in(first, "published", "per_second"),
-        second=_in(second, "published", "per_second"),
-    )
+    path: tuple[str, ...] = ("published", "per_second")
+    yield _held("published", "per_second", _in(first, *path), _in(second, *path), Limits())
     for queue in queues:
         path = ("queues", queue, "received", "per_second")
         yield _held(f"received from {queue}", "per_second", _in(first, *path), _in(second, *path), limits)
     for queue in queues:
-        for percentile in _PERCENTILES:
+        for percentile in units.QUANTILES:
             path = ("queues", queue, "latency_us", percentile)
             held = limits if percentile in _HELD else Limits()
             yield _held(f"{percentile} of {queue}", "us", _in(first, *path), _in(second, *path), held)
@@ -183,14 +157,16 @@ def _in(measures: Mapping[str, Any], *path: str) -> float | None:
     return found if isinstance(found, int | float) else None
 
 
-def _held(what: str, unit: str, first: float | None, second: float | None, limits: Limits) -> Compared:
+def _held(measure: str, unit: str, first: float | None, second: float | None, limits: Limits) -> Compared:
     """Return both numbers, and whether a limit is crossed: also where the second run has none to show."""
     is_latency = unit == "us"
     limit = limits.latency_ratio_max if is_latency else limits.rate_ratio_min
-    if limit is None or first is None:
-        return Compared(what=what, unit=unit, first=first, second=second)
-    is_worse = second is None or (second > limit * first if is_latency else second < limit * first)
-    return Compared(what=what, unit=unit, first=first, second=second, is_crossed=is_worse)
+    is_crossed = (
+        limit is not None
+        and first is not None
+        and (second is None or (second > limit * first if is_latency else second < limit * first))
+    )
+    return Compared(measure=measure, unit=unit, first=first, second=second, is_crossed=is_crossed)
 
 
 def markdown(compared: Comparison) -> str:
@@ -208,7 +184,7 @@ def markdown(compared: Comparison) -> str:
         if differing:
             lines += ["", f"## {title}", "", "| | first | second |", "|---|---|---|"]
             lines += [
-                f"| {name} | {' | '.join(escaped(str(item)) for item in both)} |" for name, both in differing.items()
+                f"| {name} | {' | '.join(escaped(str(value)) for value in both)} |" for name, both in differing.items()
             ]
     lines += ["", "## Rates and latencies", "", "| | first | second | ratio |", "|---|---:|---:|---:|"]
     lines += [_row(number) for number in compared.numbers]
@@ -219,4 +195,4 @@ def _row(compared: Compared) -> str:
     unit = units.duration if compared.unit == "us" else units.rate
     ratio = units.NONE if compared.ratio is None else f"{compared.ratio:.2f}"
     crossed = " **crossed**" if compared.is_crossed else ""
-    return f"| {escaped(compared.what)} | {unit(compared.first)} | {unit(compared.second)} | {ratio}{crossed} |"
+    return f"| {escaped(compared.measure)} | {unit(compared.first)} | {unit(compared.second)} | {ratio}{crossed} |"

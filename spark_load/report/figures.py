@@ -5,6 +5,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import altair as alt
+
 from spark_load.folder.series_schema import Series
 from spark_load.report import charts, units
 from spark_load.report.charts import Axis, Line
@@ -39,6 +41,12 @@ class Table:
     rows: tuple[tuple[str, ...], ...]
 
 
+def drawn(chart: alt.LayerChart, *, name: str, title: str, description: str, svg_title: str | None = None) -> Figure:
+    """Return a chart as a figure; `name` is unique on the page."""
+    svg = charts.svg(chart, name=name, title=svg_title or title, description=description)
+    return Figure(title, description, svg)
+
+
 def _time(series: Series) -> tuple[float, Axis, tuple[float, float] | None]:
     """Return by what seconds are divided on the time axis, the axis, and the warm-up on it."""
     span = series["bin_seconds"] * series["bin_count"]
@@ -67,14 +75,14 @@ def names(series: Series) -> dict[str, str]:
 
 def _per_queue(series: Series, measure: str, divisor: float, by: float) -> list[Line]:
     short = names(series)
+    return _lines({short[queue]: _points(series, of[measure], divisor, by) for queue, of in series["queues"].items()})
+
+
+def _lines(points_by_name: Mapping[str, Sequence[tuple[float, float | None]]]) -> list[Line]:
+    """Return a line for each name, each in another colour and dash."""
     return [
-        Line(
-            short[queue],
-            _points(series, of[measure], divisor, by),
-            f"var(--s{index % _QUEUE_COLOURS})",
-            _QUEUE_DASHES[index % len(_QUEUE_DASHES)],
-        )
-        for index, (queue, of) in enumerate(series["queues"].items())
+        Line(name, points, f"var(--s{index % _QUEUE_COLOURS})", _QUEUE_DASHES[index % len(_QUEUE_DASHES)])
+        for index, (name, points) in enumerate(points_by_name.items())
     ]
 
 
@@ -93,10 +101,8 @@ def throughput(series: Series) -> Figure:
         f"Published, and received for the first time from each queue, in bins of {series['bin_seconds']:g} s."
         f" At most {units.rate(peak)} were published."
     )
-    return Figure(
-        "Throughput",
-        description,
-        charts.svg(chart, name="throughput", title="Throughput over time", description=description),
+    return drawn(
+        chart, name="throughput", title="Throughput", description=description, svg_title="Throughput over time"
     )
 
 
@@ -109,9 +115,7 @@ def backlog(series: Series) -> Figure:
     short = names(series)
     peaks = ", ".join(f"{short[queue]} {max(of['waiting'], default=0):,}" for queue, of in series["queues"].items())
     description = f"Acknowledged and not yet received once, at the end of each bin. Most at once: {peaks}."
-    return Figure(
-        "Backlog", description, charts.svg(chart, name="backlog", title="Backlog over time", description=description)
-    )
+    return drawn(chart, name="backlog", title="Backlog", description=description, svg_title="Backlog over time")
 
 
 def _latency_axis(series: Series) -> Axis:
@@ -132,8 +136,8 @@ def latency(series: Series, queue: str, *, name: str) -> Figure:
     of = series["queues"][queue]["latency_us"]
     chart = charts.lines(
         [
-            Line(item, _points(series, _drawable(of[item]), divisor, _US_PER_MS), colour, dash)
-            for item, colour, dash in _PERCENTILES
+            Line(percentile, _points(series, _drawable(of[percentile]), divisor, _US_PER_MS), colour, dash)
+            for percentile, colour, dash in _PERCENTILES
         ],
         x=x,
         y=_latency_axis(series),
@@ -142,9 +146,7 @@ def latency(series: Series, queue: str, *, name: str) -> Figure:
     worst = max((value for value in of["p99"] if value is not None), default=None)
     description = f"From the intended publish to the first receive. The worst p99 of a bin is {units.duration(worst)}."
     title = f"Latency, {names(series)[queue]}"
-    return Figure(
-        title, description, charts.svg(chart, name=name, title=f"{title}, over time", description=description)
-    )
+    return drawn(chart, name=name, title=title, description=description, svg_title=f"{title}, over time")
 
 
 def _drawable(values: Sequence[int | None]) -> list[float | None]:
@@ -159,16 +161,8 @@ def ranks(series: Series, queue: str, *, name: str) -> Figure | None:
         return None
     chart = charts.lines(
         [
-            Line(
-                item,
-                [
-                    (index + 1, None if of is None or of[item] is None else max(of[item], _US_PER_MS) / _US_PER_MS)
-                    for index, of in enumerate(found)
-                ],
-                colour,
-                dash,
-            )
-            for item, colour, dash in _PERCENTILES
+            Line(percentile, _rank_points([None if of is None else of[percentile] for of in found]), colour, dash)
+            for percentile, colour, dash in _PERCENTILES
         ],
         x=Axis(title=_parts(series["ranks"]), domain=(0.5, len(found) + 0.5)),
         y=_latency_axis(series),
@@ -179,7 +173,11 @@ def ranks(series: Series, queue: str, *, name: str) -> Figure | None:
         f" and {units.duration(coldest)} in the coldest {_groups(series['ranks'][-1])}."
     )
     title = f"Latency by group, {names(series)[queue]}"
-    return Figure(title, description, charts.svg(chart, name=name, title=title, description=description))
+    return drawn(chart, name=name, title=title, description=description)
+
+
+def _rank_points(values: Sequence[int | None]) -> list[tuple[float, float | None]]:
+    return [(rank, None if us is None else us / _US_PER_MS) for rank, us in enumerate(_drawable(values), 1)]
 
 
 def _parts(ranks: Sequence[Mapping[str, Any]]) -> str:
@@ -197,27 +195,15 @@ def failures(series: Series) -> Figure | None:
     if not series["failed"]:
         return None
     divisor, x, warm_up = _time(series)
-    of = [
-        Line(
-            code,
-            _points(series, counts, divisor, series["bin_seconds"]),
-            f"var(--s{index % _QUEUE_COLOURS})",
-            _dash(index),
-        )
-        for index, (code, counts) in enumerate(series["failed"].items())
-    ]
-    chart = charts.lines(of, x=x, y=Axis(title="failures per second"), shade=warm_up)
+    failed_lines = _lines(
+        {code: _points(series, counts, divisor, series["bin_seconds"]) for code, counts in series["failed"].items()}
+    )
+    chart = charts.lines(failed_lines, x=x, y=Axis(title="failures per second"), shade=warm_up)
     counts = ", ".join(f"{code} {units.times(sum(counts))}" for code, counts in series["failed"].items())
     description = f"By error code: {counts}."
-    return Figure(
-        "Failed attempts",
-        description,
-        charts.svg(chart, name="failed", title="Failed attempts over time", description=description),
+    return drawn(
+        chart, name="failed", title="Failed attempts", description=description, svg_title="Failed attempts over time"
     )
-
-
-def _dash(index: int) -> tuple[int, ...]:
-    return _QUEUE_DASHES[index % len(_QUEUE_DASHES)]
 
 
 def tables(series: Series) -> list[Table]:
@@ -226,7 +212,7 @@ def tables(series: Series) -> list[Table]:
     over_time = [
         Table(
             f"{short[queue]} over time",
-            ("from", "published", "received", "again", "waiting", "p50", "p95", "p99", "max"),
+            ("from", "published", "received", "again", "waiting", *units.QUANTILES),
             tuple(_row(series, of, index) for index in range(series["bin_count"])),
         )
         for queue, of in series["queues"].items()
@@ -234,7 +220,7 @@ def tables(series: Series) -> list[Table]:
     by_rank = [
         Table(
             f"{short[queue]} by group, hottest first",
-            ("part", "groups", "messages", "p50", "p95", "p99", "max"),
+            ("part", "groups", "messages", *units.QUANTILES),
             tuple(
                 (
                     str(index + 1),
@@ -262,4 +248,4 @@ def _row(series: Series, of: Mapping[str, Any], index: int) -> tuple[str, ...]:
 
 
 def _quantiles(of: Mapping[str, int | None] | None) -> tuple[str, ...]:
-    return tuple(units.duration(None if of is None else of[name]) for name in ("p50", "p95", "p99", "max"))
+    return tuple(units.duration(None if of is None else of[name]) for name in units.QUANTILES)

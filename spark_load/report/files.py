@@ -7,7 +7,7 @@ from typing import Annotated, Any, NotRequired, TypedDict
 
 from pydantic import AfterValidator, TypeAdapter, with_config
 
-from sluice.errors import HistoryError
+from sluice.errors import ConfigError, HistoryError
 from sluice.history.checker.anomalies import ANOMALIES
 from sluice.history.checker.verdict import SCHEMA_VERSION, Holding, Property, Status, Verdict, Violation
 from sluice.history.events import Event
@@ -18,8 +18,6 @@ from spark_load.report import junit
 from spark_load.report.summary import THRESHOLDS, markdown
 
 _FROM_HISTORY = "it is made again from the history"
-
-# --- what verdict.json holds --------------------------------------------------------------------------------------
 
 type _Anomaly = Annotated[str, one_of(ANOMALIES)]
 
@@ -137,16 +135,10 @@ _VERSIONED = TypeAdapter(_Versioned)
 _JUDGED = TypeAdapter(_Judged)
 
 
-# --- the files --------------------------------------------------------------------------------------------------------
-
-
 def write(verdict: Verdict, folder: Path) -> None:
     """Write summary, JUnit and verdict into the run's folder; the verdict last and by rename: it is there whole or not.
 
     The page is not drawn here: nothing that draws may cost a verdict. One of an older verdict is removed.
-
-    Raises:
-        HistoryError: they cannot be written there.
     """
     replace(folder / SUMMARY_FILE, markdown(verdict))
     replace(folder / JUNIT_FILE, junit.xml(verdict))
@@ -156,20 +148,12 @@ def write(verdict: Verdict, folder: Path) -> None:
 
 
 def write_series(run_series: series_schema.Series, folder: Path) -> None:
-    """Write what the page's charts show into the run's folder.
-
-    Raises:
-        HistoryError: they cannot be written there.
-    """
+    """Write what the page's charts show into the run's folder."""
     replace(folder / SERIES_FILE, json.dumps(run_series, separators=(",", ":")) + "\n")
 
 
 def write_page(verdict: Verdict, run_series: series_schema.Series, path: Path) -> None:
-    """Draw the page and write it.
-
-    Raises:
-        HistoryError: it cannot be written there.
-    """
+    """Draw the page and write it."""
     from spark_load.report import page  # noqa: PLC0415 (what draws takes a second to load, and few commands draw)
 
     replace(path, page.html(verdict, run_series), instead="name another file with -o")
@@ -179,14 +163,15 @@ def read_verdict(folder: Path) -> Verdict:
     """Return the verdict of the run whose folder that is.
 
     Raises:
-        HistoryError: there is none, or it is damaged, or newer than this version of Sluice.
+        ConfigError: there is none.
+        HistoryError: it is damaged, or newer than this version of Sluice.
     """
     path = folder / VERDICT_FILE
     again = f"judge the run again: sluice check {folder}"
     try:
         version = json_files.read(path, _VERSIONED, instead=again).get("schema_version", SCHEMA_VERSION)
     except FileNotFoundError as error:
-        raise HistoryError(
+        raise ConfigError(
             f"{folder} is not the folder of a run with a verdict ({VERDICT_FILE} is missing); see the folders in runs/,"
             " or judge it first: sluice check FOLDER"
         ) from error
@@ -206,11 +191,7 @@ def read_verdict(folder: Path) -> Verdict:
 
 
 def read_status(folder: Path) -> Status | None:
-    """Return how the run was judged whose folder that is; None when it was not.
-
-    Raises:
-        HistoryError: its verdict cannot be read.
-    """
+    """Return how the run was judged whose folder that is; None when it was not."""
     try:
         return json_files.read(folder / VERDICT_FILE, _JUDGED, instead="move it away to go on")["status"]
     except FileNotFoundError:
@@ -239,11 +220,7 @@ def _verdict(verdict_schema: _VerdictSchema) -> Verdict:
 
 
 def read_series(folder: Path, verdict: Verdict) -> series_schema.Series | None:
-    """Return what the page's charts show; None when it is not there, or of another run or version.
-
-    Raises:
-        HistoryError: it is damaged.
-    """
+    """Return what the page's charts show; None when it is not there, or of another run or version."""
     path = folder / SERIES_FILE
     try:
         of_what = json_files.read(path, series_schema.ANY_SERIES, instead=_FROM_HISTORY)

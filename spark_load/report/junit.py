@@ -28,7 +28,9 @@ def xml(verdict: Verdict) -> str:
     if found := caveats(verdict):
         ET.SubElement(whole, "system-out").text = _clean("\n".join(found))
     if verdict.status is Status.UNKNOWN or verdict.unknowns:
-        error = ET.SubElement(whole, "error", type="unknown", message=_clean(_first(verdict)))
+        error = ET.SubElement(
+            whole, "error", type="unknown", message=_clean((*verdict.unknowns, "nothing was exercised")[0])
+        )
         error.text = _clean("\n".join(verdict.unknowns))
     for attribute, tag in (("failures", "failure"), ("errors", "error"), ("skipped", "skipped")):
         suite.set(attribute, str(len(suite.findall(f"testcase/{tag}"))))
@@ -37,10 +39,6 @@ def xml(verdict: Verdict) -> str:
     root.append(suite)
     ET.indent(root)
     return ET.tostring(root, encoding="unicode", xml_declaration=True) + "\n"
-
-
-def _first(verdict: Verdict) -> str:
-    return verdict.unknowns[0] if verdict.unknowns else "nothing was exercised"
 
 
 def _case(suite: ET.Element, name: str, run: str) -> ET.Element:

@@ -43,17 +43,12 @@ _TIMELINES_MAX = 16  # drawn; each takes a fifth of a second
 
 
 def html(verdict: Verdict, run_series: Series) -> str:
-    """Return the page.
-
-    Args:
-        verdict: what the page shows.
-        run_series: what its charts show.
-    """
-    run = verdict.run
+    """Return the page."""
+    run, is_crossed = verdict.run, verdict.exit_code == EXIT_CROSSED
     parts = {
         "title": escape(f"{verdict.status.value.upper()}: {run['run']}"),
-        "status": "crossed" if verdict.exit_code == EXIT_CROSSED else verdict.status.value,
-        "status_text": _status(verdict),
+        "status": "crossed" if is_crossed else verdict.status.value,
+        "status_text": verdict.status.value.upper() + (", a threshold crossed" if is_crossed else ""),
         "run": escape(str(run["run"])),
         "what": _what(verdict, run_series),
         "means": escape(means(verdict)),
@@ -79,11 +74,6 @@ def html(verdict: Verdict, run_series: Series) -> str:
     }
     template = _TEMPLATE.read_text(encoding="utf-8")
     return re.sub(r"\{\{(\w+)\}\}", lambda found: parts[found[1]], template)
-
-
-def _status(verdict: Verdict) -> str:
-    crossed = ", a threshold crossed" if verdict.exit_code == EXIT_CROSSED else ""
-    return f"{verdict.status.value.upper()}{crossed}"
 
 
 def _what(verdict: Verdict, series: Series) -> str:
@@ -184,9 +174,9 @@ def _property(prop: Property) -> str:
     )
 
 
-def _figure(figure: Figure, kind: str = "") -> str:
+def _figure(figure: Figure) -> str:
     caption = f"<figcaption>{escape(figure.description)}</figcaption>"
-    return f"<figure{kind}><h3>{escape(figure.title)}</h3>{figure.svg}{caption}</figure>"
+    return f"<figure><h3>{escape(figure.title)}</h3>{figure.svg}{caption}</figure>"
 
 
 def _over_time(series: Series) -> list[Figure]:
@@ -204,7 +194,7 @@ def _over_time(series: Series) -> list[Figure]:
 def _by_rank(series: Series) -> list[Figure]:
     measured = [queue for queue, of in series["queues"].items() if any(of["latency_us"]["count"])]
     drawn = (figures.ranks(series, queue, name=f"rank-{index}") for index, queue in enumerate(measured))
-    return [item for item in drawn if item is not None]
+    return [figure for figure in drawn if figure is not None]
 
 
 def _table(table: Table) -> str:
@@ -278,7 +268,7 @@ def _thresholds(rows: Sequence[Held]) -> str:
     if not rows:
         return '<p class="soft">The profile sets none.</p>'
     body = "".join(
-        f'<tr><td class="id"><a href="#{row.anomaly}">{row.anomaly}</a></td><th scope="row">{escape(row.what)}</th>'
+        f'<tr><td class="id"><a href="#{row.anomaly}">{row.anomaly}</a></td><th scope="row">{escape(row.measure)}</th>'
         f'<td data-title="seen">{escape(row.seen)}</td><td data-title="allowed">{escape(row.allowed)}</td>'
         f"<td>{_mark(Holding.HOLDS if row.is_met else Holding.CROSSED)}</td></tr>"
         for row in rows

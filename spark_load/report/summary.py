@@ -5,24 +5,12 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from rich.console import Console
-from rich.markdown import Markdown
-
 from sluice.history.checker.anomalies import ANOMALIES
 from sluice.history.checker.verdict import EXIT_CROSSED, Holding, Status, Verdict
 from spark_load.report import units
 from spark_load.report.caveats import caveats
 
-_MARKS = {
-    Holding.HOLDS: "holds",
-    Holding.VIOLATED: "**VIOLATED**",
-    Holding.CROSSED: "**crossed**",
-    Holding.ALLOWED: "allowed",
-    Holding.SEEN: "seen, lawful",
-    Holding.UNKNOWN: "unknown",
-    Holding.NO_THRESHOLD: "no threshold",
-    Holding.NOT_EXERCISED: "not exercised",
-}
+_MARKS = {Holding.VIOLATED: "**VIOLATED**", Holding.CROSSED: "**crossed**", Holding.SEEN: "seen, lawful"}
 _MEANS = {
     Status.VALID: "Every promise this run exercised was kept.",
     Status.INVALID: "A promise was broken.",
@@ -53,11 +41,6 @@ def escaped(text: str) -> str:
     """Return text as Markdown that shows it as it is, in one line: ids, names and errors come from outside."""
     printable = "".join(name if name.isprintable() else "\N{REPLACEMENT CHARACTER}" for name in " ".join(text.split()))
     return _MARKUP.sub(r"\\\g<0>", printable)
-
-
-def show(verdict: Verdict, console: Console) -> None:
-    """Print the summary."""
-    console.print(Markdown(markdown(verdict)))
 
 
 def markdown(verdict: Verdict) -> str:
@@ -115,7 +98,7 @@ def event_line(event: Mapping[str, Any], quote: Callable[[str], str] = str) -> s
 
 def _properties(verdict: Verdict) -> str:
     rows = [
-        f"| {p.anomaly} | {ANOMALIES[p.anomaly].name} | {_MARKS[p.holding]}"
+        f"| {p.anomaly} | {ANOMALIES[p.anomaly].name} | {_MARKS.get(p.holding, p.holding.value)}"
         f" | {p.violation_count} | {p.opportunities:,} |"
         for p in verdict.properties
     ]
@@ -127,14 +110,13 @@ def _measures(measures: Mapping[str, Any]) -> str:
     if not measures:
         return ""
     published = measures["published"]
+    span = "no time" if published["seconds"] is None else f"{published['seconds']:.1f} s"
     lines = [
         "## Measures",
         "",
-        f"- published {published['count']:,} messages in {_seconds(published['seconds'])}, {_per_second(published)}",
-        (
-            f"- {measures['events']:,} events in {measures['groups']:,} groups,"
-            f" {measures['suspect_groups']:,} of them looked at closely"
-        ),
+        f"- published {published['count']:,} messages in {span}, {_per_second(published)}",
+        f"- {measures['events']:,} events in {measures['groups']:,} groups,"
+        f" {measures['suspect_groups']:,} of them looked at closely",
         "",
         "| from intended publish to | received | rate | p50 | p95 | p99 | max |",
         "|---|---:|---:|---:|---:|---:|---:|",
@@ -150,16 +132,12 @@ def _measures(measures: Mapping[str, Any]) -> str:
     return "\n".join(lines)
 
 
-def _seconds(value: float | None) -> str:
-    return "no time" if value is None else f"{value:.1f} s"
-
-
 def _per_second(rate: Mapping[str, Any]) -> str:
     return "—" if rate["per_second"] is None else f"{rate['per_second']:.1f}/s"
 
 
 def _quantiles(of: Mapping[str, int] | None) -> str:
-    return " | ".join("—" if of is None else f"{of[name] / 1000:,.0f} ms" for name in ("p50", "p95", "p99", "max"))
+    return " | ".join("—" if of is None else f"{of[name] / 1000:,.0f} ms" for name in units.QUANTILES)
 
 
 def _allowed(title: str, reasons: Mapping[str, str]) -> str:
@@ -171,9 +149,6 @@ def _allowed(title: str, reasons: Mapping[str, str]) -> str:
 def _not_judged() -> str:
     names = ", ".join(f"{a.id} {a.name}" for a in ANOMALIES.values() if not a.is_judged)
     return f"## Not judged yet\n\n{names}"
-
-
-# --- in sentences ----------------------------------------------------------------------------------------------------
 
 
 def means(verdict: Verdict) -> str:
@@ -206,23 +181,12 @@ def exercised(verdict: Verdict) -> str:
     )
 
 
-# --- thresholds ------------------------------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Held:
-    """One measure against its threshold.
-
-    Args:
-        anomaly: which a crossing is.
-        what: was measured, and where.
-        seen: with its unit.
-        allowed: with its unit.
-        is_met: whether it is within.
-    """
+    """One measure against its threshold, both with their units."""
 
     anomaly: str
-    what: str
+    measure: str
     seen: str
     allowed: str
     is_met: bool
@@ -233,18 +197,18 @@ def held(verdict: Verdict) -> list[Held]:
     profile = verdict.run.get("profile", {})
     limits = {anomaly: limit for anomaly, name in THRESHOLDS.items() if (limit := profile.get(name)) is not None}
     rows = []
-    for anomaly, what, value in _measured(verdict.measures):
+    for anomaly, measure, value in _measured(verdict.measures):
         if anomaly in limits:
             found = "{:.2%}".format if anomaly == "H6" else units.seconds
             limit = limits[anomaly]
             seen, allowed = found(value), f"at most {found(limit)}"
-            rows.append(Held(anomaly=anomaly, what=what, seen=seen, allowed=allowed, is_met=value <= limit))
+            rows.append(Held(anomaly=anomaly, measure=measure, seen=seen, allowed=allowed, is_met=value <= limit))
     for prop in verdict.properties:
         if prop.anomaly in _WAITS.keys() & limits.keys():
             seen = f"{units.times(prop.violation_count)} longer" if prop.violation_count else "never longer"
             allowed, is_kept = f"at most {units.seconds(limits[prop.anomaly])}", prop.holding is not Holding.CROSSED
             rows.append(
-                Held(anomaly=prop.anomaly, what=_WAITS[prop.anomaly], seen=seen, allowed=allowed, is_met=is_kept)
+                Held(anomaly=prop.anomaly, measure=_WAITS[prop.anomaly], seen=seen, allowed=allowed, is_met=is_kept)
             )
     return sorted(rows, key=lambda row: list(THRESHOLDS).index(row.anomaly))
 

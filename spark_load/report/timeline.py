@@ -1,7 +1,6 @@
 """The timeline of one violation: publishes, leases and deletes of the messages around it, a row for each message."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import altair as alt
@@ -12,29 +11,22 @@ from sluice.history.events import Kind, Outcome, is_end_marker
 from spark_load.folder.series_schema import Series
 from spark_load.report import charts, units
 from spark_load.report.charts import Axis, Bar
-from spark_load.report.figures import Figure
+from spark_load.report.figures import Figure, drawn
 
 _MESSAGES_MAX = 6
 _US = 1_000_000
 _VISIBLE_SHARE = 0.004
+_RECEIVE_CALL = "receive call"
 _TONES = {
     "publish": "var(--publish)",
     "leased": "var(--lease)",
     "in question": "var(--bad)",
     "no answer, or failed": "var(--trouble)",
-    "receive call": "var(--soft)",
+    _RECEIVE_CALL: "var(--soft)",
     "delete": "var(--ink)",
 }
 
 type EventFields = Mapping[str, Any]
-
-
-@dataclass(frozen=True, slots=True)
-class _Drawn:
-    """A bar, and whether it ends because the picture does."""
-
-    bar: Bar
-    is_thin: bool = False
 
 
 def draw(violation: Violation, run_series: Series, *, name: str) -> Figure | None:
@@ -43,7 +35,7 @@ def draw(violation: Violation, run_series: Series, *, name: str) -> Figure | Non
     if laid is None:
         return None
     title = f"{ANOMALIES[violation.anomaly].name} in group {violation.message_group_id}"
-    return Figure(title, violation.sentence, charts.svg(laid, name=name, title=title, description=violation.sentence))
+    return drawn(laid, name=name, title=title, description=violation.sentence)
 
 
 def lay_out(violation: Violation, series: Series) -> alt.LayerChart | None:
@@ -55,17 +47,16 @@ def lay_out(violation: Violation, series: Series) -> alt.LayerChart | None:
     window = _window(events)
     short = units.short_names(list(series["queues"]))
     rows: dict[tuple[int, int, str], str] = {}
-    drawn: list[_Drawn] = []
-    for event in events:
-        place = "publish" if event["kind"] == Kind.PUBLISHED else short.get(event["queue"], event["queue"])
-        row = f"{place} {_message(event['idx'])}"
-        rows[_order(event, series)] = row
-        drawn += _bars(event, events, row, violation, series)
+    bars: list[Bar] = []
     origin = series["started_at_us"]
-    shown = [_Drawn(_cut(drawing.bar, window, origin), drawing.is_thin) for drawing in drawn]
+    for event in events:
+        source = "publish" if event["kind"] == Kind.PUBLISHED else short.get(event["queue"], event["queue"])
+        row = f"{source} {'end' if is_end_marker(event['idx']) else f'#{event["idx"]}'}"
+        rows[_order(event, series)] = row
+        bars += [_cut(bar, window, origin) for bar in _bars(event, events, row, violation, series)]
     return charts.timeline(
-        [drawing.bar for drawing in shown if not drawing.is_thin],
-        thin=[drawing.bar for drawing in shown if drawing.is_thin],
+        [bar for bar in bars if bar.tone != _RECEIVE_CALL],
+        thin=[bar for bar in bars if bar.tone == _RECEIVE_CALL],
         rows=[rows[key] for key in sorted(rows)],
         tones=_TONES,
         x=Axis(
@@ -75,25 +66,21 @@ def lay_out(violation: Violation, series: Series) -> alt.LayerChart | None:
     )
 
 
-def _message(idx: int) -> str:
-    return "end" if is_end_marker(idx) else f"#{idx}"
-
-
 def _order(event: EventFields, series: Series) -> tuple[int, int, str]:
     """Return where a row stands: publishes first, then the queues as declared, then the others; end markers last."""
     queues = list(series["queues"])
     if event["kind"] == Kind.PUBLISHED:
-        place = -1
+        position = -1
     else:
-        place = queues.index(event["queue"]) if event["queue"] in queues else len(queues)
+        position = queues.index(event["queue"]) if event["queue"] in queues else len(queues)
     idx = event["idx"]
-    return place, 2**62 - idx if is_end_marker(idx) else idx, event["queue"]
+    return position, 2**62 - idx if is_end_marker(idx) else idx, event["queue"]
 
 
 def _events(violation: Violation, stored: Sequence[EventFields]) -> list[EventFields]:
     """Return the group's events, those of the witness among them once."""
     found: dict[tuple[object, ...], EventFields] = {}
-    for event in (*stored, *(entry.as_dict() for entry in violation.witness)):
+    for event in (*stored, *(witness.as_dict() for witness in violation.witness)):
         if event.get("invoked_at_us") is not None and event.get("idx") is not None and event.get("queue") is not None:
             key = tuple(event.get(name) for name in ("kind", "call_id", "batch_position", "idx", "queue"))
             found.setdefault(key, event)
@@ -107,16 +94,16 @@ def _about(events: Sequence[EventFields], violation: Violation) -> list[EventFie
     shown_idxs = shown_idxs[:_MESSAGES_MAX]
     others = sorted(
         {event["idx"] for event in events} - set(shown_idxs),
-        key=lambda idx: min(abs(idx - item) for item in shown_idxs or [0]),
+        key=lambda idx: min(abs(idx - shown) for shown in shown_idxs or [0]),
     )
     idxs = {*shown_idxs, *others[: max(0, min(2, _MESSAGES_MAX - len(shown_idxs)))]}
-    places = {event.queue for event in witnesses if event.kind != Kind.PUBLISHED} | (
+    queues = {event.queue for event in witnesses if event.kind != Kind.PUBLISHED} | (
         set() if violation.queue is None else {violation.queue}
     )
     return [
         event
         for event in events
-        if event["idx"] in idxs and (event["kind"] == Kind.PUBLISHED or not places or event["queue"] in places)
+        if event["idx"] in idxs and (event["kind"] == Kind.PUBLISHED or not queues or event["queue"] in queues)
     ]
 
 
@@ -139,7 +126,7 @@ def _cut(bar: Bar, window: tuple[float, float], origin: int) -> Bar:
 
 def _bars(
     event: EventFields, events: Sequence[EventFields], row: str, violation: Violation, series: Series
-) -> list[_Drawn]:
+) -> list[Bar]:
     """Return what is drawn of one event."""
     invoked, responded = event["invoked_at_us"], event.get("responded_at_us")
     kind, is_ok = event["kind"], event.get("outcome", Outcome.OK) == Outcome.OK
@@ -147,13 +134,13 @@ def _bars(
         tone = "in question" if event["idx"] in violation.idxs else "leased"
         began = invoked if responded is None else responded
         lease = Bar(row=row, tone=tone, began=began, ended=max(began, _lease_end(event, events, series)))
-        return [_Drawn(Bar(row=row, tone="receive call", began=invoked, ended=began), is_thin=True), _Drawn(lease)]
+        return [Bar(row=row, tone=_RECEIVE_CALL, began=invoked, ended=began), lease]
     if kind == Kind.PUBLISHED:
         label = "in question" if event["idx"] in violation.idxs else "publish"
         tone = label if is_ok else "no answer, or failed"
-        return [_Drawn(Bar(row=row, tone=tone, began=invoked, ended=max(invoked + 1_000, responded or 0)))]
+        return [Bar(row=row, tone=tone, began=invoked, ended=max(invoked + 1_000, responded or 0))]
     tone = "delete" if is_ok else "no answer, or failed"
-    return [_Drawn(Bar(row=row, tone=tone, began=invoked, ended=invoked))]
+    return [Bar(row=row, tone=tone, began=invoked, ended=invoked)]
 
 
 def _lease_end(event: EventFields, events: Sequence[EventFields], series: Series) -> int:

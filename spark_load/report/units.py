@@ -3,6 +3,8 @@
 from collections.abc import Sequence
 
 NONE = "—"
+QUANTILES = ("p50", "p95", "p99", "max")
+"""Of a latency, in the order in which they are shown."""
 
 
 def duration(us: float | None) -> str:

@@ -61,11 +61,7 @@ _STOPPED = "it was stopped before its end"
 
 
 class RunStopped(Stopped):
-    """Raised when Ctrl-C ended a run: what was recorded until then can be judged.
-
-    Args:
-        folder: of the run.
-    """
+    """Raised when Ctrl-C ended a run: what was recorded until then can be judged."""
 
     def __init__(self, folder: Path) -> None:
         super().__init__(
@@ -76,11 +72,7 @@ class RunStopped(Stopped):
 
 
 def make_folder(runs: Path, environment: Environment, profile: str, clock: Clock) -> Path:
-    """Make the folder of a new run, `<utc>-<environment>-<profile>`.
-
-    Raises:
-        HistoryError: it cannot be made or written to.
-    """
+    """Make the folder of a new run, `<utc>-<environment>-<profile>`."""
     started_at = datetime.fromtimestamp(clock.now_us() / 1e6, tz=UTC)
     folder = runs.resolve() / f"{started_at:%Y%m%dT%H%M%S}-{environment.name}-{profile}"
     try:
@@ -108,17 +100,8 @@ def run_load(
 ) -> Verdict:
     """Run one load test and write its verdict; return it.
 
-    Args:
-        spark: a session with at least `slots(profile, deployment)` slots.
-        folder: of the run, from `make_folder`.
-        environment: what is loaded.
-        deployment: where it is deployed.
-        named: the profile.
-        seed: the same seed makes the same messages.
-        target: key into `sluice.deviations`.
-        saboteur: name of one to install; None for an honest run.
-        watch: told how far the run is.
-        transport: what publishes.
+    Spark has at least `slots(profile, deployment)` slots, and the folder is from `make_folder`. The same seed makes the
+    same messages; the target is a key into `sluice.deviations`; without a saboteur the run is honest.
 
     Raises:
         HistoryError: the history cannot be written or read.
@@ -174,21 +157,12 @@ def run_load(
 def resume_load(
     spark: SparkSession, stored: Stored, *, environment: Environment, deployment: Deployment, watch: Watch
 ) -> Verdict:
-    """Go on with a run that broke, judge all of it, and write its verdict; return it.
-
-    Args:
-        spark: as for `run_load`.
-        stored: the run.
-        environment: it loaded.
-        deployment: where that is deployed; its queues hold what the run left there.
-        watch: told how far the run is.
+    """Go on with a run that broke, judge all of it, and write its verdict; return it. Runs as `run_load` does.
 
     Raises:
         ConfigError: it cannot be gone on with, and why; nothing was changed.
         HistoryError: the history cannot be written or read.
         Stopped: Ctrl-C ended it.
-
-    Runs as `run_load` does.
     """
     described = dict(stored.described)
     with resume.held(stored.folder):
@@ -220,12 +194,12 @@ def _carry_out(
 ) -> Verdict:
     store(run.folder, described, expectation, [_UNFINISHED])
     try:
-        offered = run_phases(spark, run, watch)
+        unknowns, workers = run_phases(spark, run, watch)
     except KeyboardInterrupt:
         store(run.folder, described, expectation, [_STOPPED])
         raise RunStopped(run.folder) from None
-    described["recorders"] = run.recorders() | offered.recorders
-    store(run.folder, described, expectation, offered.unknowns)
+    described["recorders"] = run.recorders() | workers
+    store(run.folder, described, expectation, unknowns)
     watch("judging", [])
     return rejudge(spark, find_stored(run.folder))
 
@@ -238,36 +212,25 @@ def _new_id(folder: Path, profile: Profile) -> str:
 
 
 def rejudge(spark: SparkSession, stored: Stored) -> Verdict:
-    """Judge the stored history of a run and write its verdict, anew if there was one.
-
-    Raises:
-        HistoryError: its history is not there, damaged, or of another version.
-    """
+    """Judge the stored history of a run and write its verdict, anew if there was one."""
     compaction.compact(spark, stored.folder / JOURNALS, stored.folder / HISTORY)
-    planned = Planned(
-        message_count=stored.plan.row_count,
-        lateness_budget_seconds=stored.plan.profile.lateness_budget_seconds,
-    )
+    plan, profile = stored.plan, stored.plan.profile
     with readable(stored.folder / HISTORY, PySparkException, Py4JError):
         verdict = judge(
             SparkEngine(spark, stored.folder / HISTORY),
-            plan=planned,
+            plan=Planned(message_count=plan.row_count, lateness_budget_seconds=profile.lateness_budget_seconds),
             expectation=stored.expectation,
             run=stored.described,
             unknowns=stored.unknowns,
-            thresholds=stored.plan.profile.thresholds(),
-            allowed=dict(stored.plan.profile.allowed()) | resume.allowed(stored.described),
+            thresholds=profile.thresholds(),
+            allowed=dict(profile.allowed()) | resume.allowed(stored.described),
         )
     report.write(verdict, stored.folder)
     return verdict
 
 
 def aggregate(spark: SparkSession, stored: Stored, verdict: Verdict) -> Series:
-    """Aggregate what the report's charts show, store it with the run and return it.
-
-    Raises:
-        HistoryError: the history is not there, or damaged.
-    """
+    """Aggregate what the report's charts show, store it with the run and return it."""
     try:
         history = read_history(spark, stored.folder / HISTORY)
         run_series = series(history, expectation=stored.expectation, violations=verdict.violations)

@@ -10,7 +10,6 @@ import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from typing import Any
 
 from py4j.protocol import Py4JError
@@ -42,27 +41,16 @@ type Watch = Callable[[str, list[Progress]], None]
 """Called about twice a second with the phase and what every task said last."""
 
 
-@dataclass(frozen=True, slots=True)
-class Offered:
-    """How it went.
-
-    Args:
-        unknowns: what went wrong, as sentences.
-        recorders: of the workers that ran, to the queue each consumed.
-    """
-
-    unknowns: tuple[str, ...]
-    recorders: dict[str, str | None]
-
-
 def slots(profile: Profile, deployment: Deployment) -> int:
     """Return how many Spark tasks of a load test run at once."""
     consumers = 0 if profile.consumer == "worker" else profile.consumers_per_queue * len(deployment.queue_urls)
     return profile.publish_tasks + consumers
 
 
-def run_phases(spark: SparkSession, run: Run, watch: Watch) -> Offered:
-    """Run all phases and return the result; a phase that fails does not stop the recording of the others.
+def run_phases(spark: SparkSession, run: Run, watch: Watch) -> tuple[list[str], dict[str, str | None]]:
+    """Run all phases; return what went wrong, as sentences, and of the workers that ran the recorder to its queue.
+
+    A phase that fails does not stop the recording of the others.
 
     Runs on the driver, for the duration of the load and the drain. Ctrl-C ends both jobs first, and then this.
     """
@@ -75,8 +63,8 @@ def run_phases(spark: SparkSession, run: Run, watch: Watch) -> Offered:
     except HistoryError as error:
         late.append(str(error))
     if load_phases is None:
-        return Offered(tuple(late), {})
-    return Offered((*late, *load_phases.failures()), load_phases.recorders())
+        return late, {}
+    return [*late, *load_phases.failures()], load_phases.recorders()
 
 
 @contextmanager
@@ -126,11 +114,7 @@ class LoadPhases:
             self.end()
 
     def start(self) -> None:
-        """Begin when all tasks are ready; with the warm-up where there is one.
-
-        Raises:
-            NotReached: they were not, or the warm-up did not come through.
-        """
+        """Begin when all tasks are ready; with the warm-up where there is one, which has to be consumed."""
         expected = slots(self._profile, self._run.deployment)
 
         def are_ready() -> bool:
@@ -166,22 +150,14 @@ class LoadPhases:
         return self._consumed("done") >= self._profile.warm_up_count * self._copies
 
     def publish(self) -> None:
-        """Wait until all is published.
-
-        Raises:
-            NotReached: it took far too long, or the consumers ended before it.
-        """
+        """Wait until all is published; raise NotReached where it takes far too long, or the consumers end before it."""
         self._enter("publishing")
         self._await(self._is_any_over, self._profile.publish_seconds * _SLACK + _SLACK_SECONDS, "publishing to finish")
         if not self._publishing.done():
             raise NotReached("the consumers ended before everything was published")
 
     def drain(self) -> None:
-        """Wait until every group has ended in every queue, as long as consumers get on: slow is not stuck.
-
-        Raises:
-            NotReached: nothing was consumed for that long.
-        """
+        """Wait until every group has ended in every queue, as long as consumers get on: slow is not stuck."""
         self._enter("draining")
         if self._workers:  # they say nothing, and end by themselves when nothing comes
             self._await(
@@ -196,11 +172,7 @@ class LoadPhases:
             )
 
     def handle_dead_letters(self, *, is_drained: bool) -> list[str]:
-        """Read every DLQ, bring back what is to come back, let the consumers end, and see that all is empty.
-
-        Returns:
-            What could not be done, as sentences.
-        """
+        """Read every DLQ, bring back what is to come back, and let the consumers end; return what could not be done."""
         self._enter("dead letters")
         keeps = self._profile.redrive and is_drained and not self._consuming.done()
         try:
@@ -231,11 +203,7 @@ class LoadPhases:
         self._letters.read(keeps=False)
 
     def end(self) -> None:
-        """Have every task end.
-
-        Raises:
-            HistoryError: they could not be told to, and were ended.
-        """
+        """Have every task end; raise HistoryError where they could not be told to, and were ended."""
         try:
             self._coordinator.stop()
         except HistoryError:
@@ -271,9 +239,9 @@ class LoadPhases:
         """Return in how many queues a message arrives."""
         return len(self._run.deployment.queue_urls) if self._profile.destination == "topic" else 1
 
-    def _consumed(self, what: str) -> int:
+    def _consumed(self, field: str) -> int:
         """Return how much the consumers say they have `done` or `ended`."""
-        return sum(getattr(task, what) for task in self._coordinator.all_progress() if task.queue is not None)
+        return sum(getattr(task, field) for task in self._coordinator.all_progress() if task.queue is not None)
 
     def _enter(self, phase: str) -> None:
         self._phase = phase
@@ -297,11 +265,7 @@ class LoadPhases:
         )
 
     def _await_progress(self, is_done: Callable[[], bool], patience_seconds: float) -> None:
-        """Wait as long as something is consumed now and then.
-
-        Raises:
-            NotReached: for so long nothing was.
-        """
+        """Wait as long as something is consumed now and then; raise NotReached when for so long nothing was."""
         consumed, since = -1, self._clock.monotonic()
         while not is_done() and not self._consuming.done():
             self._watch(self._phase, self._coordinator.all_progress())

@@ -39,15 +39,7 @@ _NAMED_MAX = 10
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """What was done before.
-
-    Args:
-        began_at_us: when the first recorder began.
-        phases: the steps that were begun.
-        deleted: queue to the messages deleted from it.
-        ended: queue to the groups whose end marker was deleted from it.
-        published: publishes that were acknowledged.
-    """
+    """What was done before: counts of deletes and of ended groups are by queue, publishes are those acknowledged."""
 
     began_at_us: int
     phases: frozenset[str]
@@ -57,13 +49,7 @@ class Done:
 
 
 def check_broken(described: Mapping[str, Any], folder: Path, deployment: Deployment) -> None:
-    """Require that a run broke, and that its environment has not changed.
-
-    Raises:
-        ConfigError: it was judged valid or invalid, its consumers were workers, its topic or clock is another one now,
-            or an older version ran it.
-        HistoryError: its verdict cannot be read.
-    """
+    """Require that a run broke, that its consumers were raw, and that its topic and clock are the same now."""
     if missing := sorted({"clock", "transport", "attempts"} - described.keys()):
         raise ConfigError(f"{folder.name} was recorded by an older version, without {missing[0]!r}; run it again")
     if described["clock"]["id"] != clock_id():
@@ -81,8 +67,7 @@ def check_broken(described: Mapping[str, Any], folder: Path, deployment: Deploym
     if described["topic_arn"] != deployment.topic_arn:
         raise ConfigError(
             f"{folder.name} loaded {described['topic_arn']}, and here is {deployment.topic_arn}; use the credentials"
-            f" and the"
-            " endpoint of the run"
+            " and the endpoint of the run"
         )
 
 
@@ -95,12 +80,7 @@ def allowed(described: Mapping[str, Any]) -> dict[str, str]:
 
 @contextmanager
 def held(folder: Path) -> Iterator[None]:
-    """Lock a run against other processes.
-
-    Raises:
-        ConfigError: another one does.
-        HistoryError: nobody can write there.
-    """
+    """Lock a run against other processes."""
     try:
         lock = (folder / LOCK_FILE).open("w")
     except OSError as error:
@@ -114,11 +94,7 @@ def held(folder: Path) -> Iterator[None]:
 
 
 def end_tasks(run: Run, clock: Clock) -> None:
-    """Tell the tasks a dead driver left behind to end, and wait until none of them writes any more.
-
-    Raises:
-        ConfigError: one still does, or there never was one.
-    """
+    """Tell the tasks a dead driver left behind to end, and wait until none of them writes any more."""
     if not run.journals.is_dir():
         raise ConfigError(f"{run.folder.name} broke before anything was recorded; run it again")
     replace(run, attempt=run.attempt - 1).coordinator(clock).stop()
@@ -143,11 +119,7 @@ def _sizes(folder: Path) -> dict[str, int]:
 
 
 def read(spark: SparkSession, run: Run) -> Done:
-    """Read the journals of a run's earlier attempts, and keep them where `left` finds them.
-
-    Raises:
-        HistoryError: they are damaged, or there are none.
-    """
+    """Read the journals of a run's earlier attempts, and keep them where `left` finds them."""
     compact(spark, run.folder / JOURNALS, run.folder / EARLIER_HISTORY)
     history = reader(spark).parquet(str(run.folder / EARLIER_HISTORY))
     began = history.agg(F.min("invoked_at_us").alias("at")).first()
@@ -179,8 +151,7 @@ def read(spark: SparkSession, run: Run) -> Done:
 def check_time(done: Done, environment: Environment, now_us: int) -> None:
     """Require that a resumed run can still become valid.
 
-    Raises:
-        ConfigError: it broke before anything was measured, in its redrive, or so long ago that messages are gone.
+    It cannot if it broke before anything was measured, in its redrive, or so long ago that messages are gone.
     """
     if "publishing" not in done.phases:
         raise ConfigError("the run broke before its load began, so there is nothing to resume; run it again")
@@ -244,8 +215,8 @@ def recorded_progress(idxs: Sequence[int]) -> str:
 def next_offset_us(spark: SparkSession, run: Run, rows: DataFrame) -> int:
     """Return when the first row that is left was planned; the end of the plan when none is."""
     first = left(spark, run, rows).agg(F.min("offset_us").alias("at")).first()
-    index: int | None = None if first is None else first["at"]
-    return round(run.plan.profile.publish_seconds * 1_000_000) if index is None else index
+    offset_us: int | None = None if first is None else first["at"]
+    return round(run.plan.profile.publish_seconds * 1_000_000) if offset_us is None else offset_us
 
 
 def report_resumed_progress(coordinator: RunCoordinator, done: Done) -> None:

@@ -8,7 +8,7 @@ from typing import Annotated, Any, NotRequired, TypedDict
 
 from pydantic import TypeAdapter, ValidationError, with_config
 
-from sluice.errors import HistoryError
+from sluice.errors import ConfigError
 from sluice.history.checker import Expectation
 from sluice.saboteurs import SABOTEURS
 from spark_load.folder import json_files
@@ -62,11 +62,7 @@ class Stored:
 
 
 def store(folder: Path, described: Mapping[str, Any], expectation: Expectation, unknowns: Sequence[str]) -> None:
-    """Write what a run is described by, as a whole.
-
-    Raises:
-        HistoryError: it cannot be written there.
-    """
+    """Write what a run is described by, as a whole."""
     stored = {"described": described, "expectation": asdict(expectation), "unknowns": list(unknowns)}
     json_files.replace(folder / RUN_FILE, json.dumps(stored, indent=2) + "\n")
 
@@ -75,14 +71,15 @@ def find_stored(folder: Path) -> Stored:
     """Return the run whose folder that is.
 
     Raises:
-        HistoryError: the folder is no run's, or what it says of the run is damaged.
+        ConfigError: the folder is no run's.
+        HistoryError: what it says of the run is damaged.
     """
     path = folder / RUN_FILE
     instead = f"see the folders in runs/, or judge its record alone: sluice check {folder / JOURNALS}"
     try:
         stored = json_files.read(path, _RUN, instead=instead)
     except FileNotFoundError as error:
-        raise HistoryError(
+        raise ConfigError(
             f"{folder} is not the folder of a run ({RUN_FILE} is missing); see the folders in runs/"
         ) from error
     described = stored["described"]

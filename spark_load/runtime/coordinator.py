@@ -53,11 +53,7 @@ class Progress:
 
 
 class RunCoordinator:
-    """The folder all participants of a run write their small files to.
-
-    Raises:
-        HistoryError: a file cannot be written.
-    """
+    """The folder all participants of a run write their small files to; HistoryError where one cannot be written."""
 
     def __init__(self, folder: Path, clock: Clock) -> None:
         self._folder, self._clock = folder, clock
@@ -102,11 +98,7 @@ class RunCoordinator:
         self._write(_START, {"at_us": at_us})
 
     def await_start(self) -> int:
-        """Wait for the driver's start or stop, and return the instant of the start.
-
-        Raises:
-            NotReached: it did not within three minutes.
-        """
+        """Wait for the driver's start or stop, at most three minutes, and return the instant of the start."""
         return self._await(_START, _START_WAIT_SECONDS)
 
     def measure(self, at_us: int) -> None:
@@ -118,21 +110,17 @@ class RunCoordinator:
         return self._is_written(_MEASURE)
 
     def await_measure(self, timeout_seconds: float) -> int:
-        """Wait until the driver has said when the load proper begins, or to stop, and return the instant it named.
-
-        Raises:
-            NotReached: it did not within that time.
-        """
+        """Wait until the driver has said when the load proper begins, or to stop, and return the instant it named."""
         return self._await(_MEASURE, timeout_seconds)
 
-    def _await(self, what: str, timeout_seconds: float) -> int:
+    def _await(self, step: str, timeout_seconds: float) -> int:
         eventually(
-            lambda: self._is_written(what) or self.is_stopped(),
+            lambda: self._is_written(step) or self.is_stopped(),
             timeout_seconds=timeout_seconds,
-            describe=f"the driver to name the {what}",
+            describe=f"the driver to name the {step}",
             clock=self._clock,
         )
-        return (self._read(what) or {"at_us": 0})["at_us"]
+        return (self._read(step) or {"at_us": 0})["at_us"]
 
     def redriven(self) -> None:
         """Say that the dead letters are about to be brought back: what was poisoned succeeds from now on."""
@@ -159,5 +147,5 @@ class RunCoordinator:
         """Return whether every task is to end at once."""
         return self._is_written(_STOP)
 
-    def _is_written(self, what: str) -> bool:
-        return (self._folder / f"{what}.json").exists()
+    def _is_written(self, name: str) -> bool:
+        return (self._folder / f"{name}.json").exists()

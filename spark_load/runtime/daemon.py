@@ -1,8 +1,7 @@
-"""Spark's Python daemon on this machine: what tasks need is loaded once, before workers are forked from it.
+"""Spark's Python daemon on this machine: it loads the modules of the tasks once, before workers are forked from it.
 
-Each of them would load it for itself else, and a load test has one for each publisher and consumer. Which modules that
-are the job says, by their names in an environment variable. pyspark wants no threads before it forks; those that numpy
-and Arrow's allocator start while they are loaded see to a fork themselves.
+An environment variable names them. pyspark wants no threads before it forks; those that numpy and Arrow's allocator
+start while they are loaded see to a fork themselves.
 """
 
 import os

@@ -5,7 +5,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import boto3
-from botocore.config import Config
 from botocore.exceptions import (
     BotoCoreError,
     ClientError,
@@ -17,51 +16,31 @@ from botocore.exceptions import (
 )
 from botocore.parsers import ResponseParserError
 
+from sluice import sdk
 from sluice.declaration import Environment, naming
 from sluice.endpoint import checked_url
+from sluice.error_codes import CREDENTIALS_REFUSED
 from sluice.errors import EndpointError
 
 CONNECT_SECONDS_MAX = 5
 ANSWER_SECONDS_MAX = 30
 # One attempt: a retry is our decision, and an event of its own.
-_CONFIG = Config(
-    retries={"total_max_attempts": 1}, connect_timeout=CONNECT_SECONDS_MAX, read_timeout=ANSWER_SECONDS_MAX
-)
-_REFUSED = (
-    "InvalidClientTokenId",
-    "UnrecognizedClientException",
-    "SignatureDoesNotMatch",
-    "AccessDenied",
-    "AccessDeniedException",
-    "AuthFailure",
-    "ExpiredToken",
-    "ExpiredTokenException",
-    "InvalidAccessKeyId",
-    "MissingAuthenticationToken",
-)
+_CONFIG = sdk.config(connect_seconds=CONNECT_SECONDS_MAX, answer_seconds=ANSWER_SECONDS_MAX)
 _NOT_THERE = ("AWS.SimpleQueueService.NonExistentQueue", "QueueDoesNotExist", "NotFound", "NotFoundException")
 _ANOTHER = "name an SQS endpoint with --endpoint-url"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Deployment:
-    """Addresses of one environment's deployed resources.
+    """Addresses of one environment's deployed resources. Keys are names of queues; `queue_urls` has the declared order.
 
     Args:
         endpoint_url: None means AWS itself.
-        region: of every client.
-        topic_arn: of the topic.
-        topic: its name.
-        queue_urls: consumer's queue name to URL, in the order of the declaration.
-        dead_letter_queues: consumer's queue name to the name of its DLQ.
-        undelivered_queues: consumer's queue name to where SNS puts what it could not deliver there; only what is
-            deployed.
-        further_urls: name of each of those two kinds to its URL.
-        arns: name of each queue of any kind to its ARN.
-        environment: name of the environment.
-        consumers: consumer's queue name to the name of the consumer.
-        visibility_timeout_seconds: consumer's queue name to its visibility timeout, as deployed.
-        max_receive_count: consumer's queue name to the receives after which a message is dead-lettered.
+        undelivered_queues: consumer's queue to where SNS puts what it could not deliver there; only what is deployed.
+        further_urls: URLs of the DLQs and undelivered queues.
+        consumers: queue to the name of the consumer.
+        visibility_timeout_seconds: as deployed.
+        max_receive_count: receives after which a message is dead-lettered.
     """
 
     endpoint_url: str | None
@@ -99,10 +78,7 @@ def _client(service: str, endpoint_url: str | None, region: str) -> Any:
 def find(environment: Environment, *, endpoint_url: str | None, is_used: bool = False) -> Deployment:
     """Find an environment's deployed topic and queues, and make sure that they are there and empty.
 
-    Args:
-        environment: which one.
-        endpoint_url: None means AWS itself.
-        is_used: a run is resumed, whose messages may be in the queues.
+    If `is_used`, a run is resumed, whose messages may be in the queues.
 
     Raises:
         ConfigError: the endpoint is no URL.
@@ -126,7 +102,9 @@ def _find(environment: Environment, endpoint_url: str | None, *, is_used: bool) 
     undelivered = {name: naming.undelivered_queue_name(environment, queue) for name, queue in queues.items()}
     urls = {name: sqs.get_queue_url(QueueName=name)["QueueUrl"] for name in (*queues, *dead_letters.values())}
     urls |= {name: url for name in undelivered.values() if (url := _url_if_there(sqs, name)) is not None}
-    attributes = {name: _attributes(sqs, url) for name, url in urls.items()}
+    attributes = {
+        name: sqs.get_queue_attributes(QueueUrl=url, AttributeNames=["All"])["Attributes"] for name, url in urls.items()
+    }
     if not is_used:
         for name, its in attributes.items():
             _check_empty(its, name, urls[name])
@@ -159,11 +137,6 @@ def _url_if_there(sqs: Any, name: str) -> str | None:
         raise
 
 
-def _attributes(sqs: Any, url: str) -> dict[str, str]:
-    found: dict[str, str] = sqs.get_queue_attributes(QueueUrl=url, AttributeNames=["All"])["Attributes"]
-    return found
-
-
 def _check_empty(attributes: Mapping[str, str], name: str, url: str) -> None:
     counts = {key: int(attributes.get(f"ApproximateNumberOfMessages{key}", 0)) for key in ("", "NotVisible", "Delayed")}
     if sum(counts.values()):
@@ -191,7 +164,7 @@ def _explain(error: Exception, where: str, environment: Environment) -> str:
 def _explain_refusal(error: ClientError, where: str, environment: Environment) -> str:
     code, status = error.response["Error"].get("Code", ""), error.response["ResponseMetadata"].get("HTTPStatusCode")
     name = environment.name
-    if code in _REFUSED:
+    if code.startswith((*CREDENTIALS_REFUSED, "AccessDenied")):
         sentence = f"{where} refuses these credentials ({code}); check AWS_ACCESS_KEY_ID and its secret"
     elif code in _NOT_THERE:
         sentence = f"environment {name!r} is not deployed at {where}; deploy it first: make deploy ENV={name}"

@@ -62,11 +62,9 @@ _RUNS_ONCE = re.compile(r"local(\[[^,]*\])?")  # these masters never run a task 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cluster:
-    """Where the tasks run. Neither is given: where spark-submit says, and else on this machine.
+    """Where the tasks run: `spark://host:port` of a standalone master, or `sc://host:port` of a Spark Connect server.
 
-    Args:
-        master: `spark://host:port` of a standalone master.
-        remote: `sc://host:port` of a Spark Connect server.
+    Neither is given: where spark-submit says, and else on this machine.
 
     Raises:
         ConfigError: both are given, one under spark-submit, or one is no such address.
@@ -76,12 +74,12 @@ class Cluster:
     remote: str | None = None
 
     def __post_init__(self) -> None:
-        given = [address for address in (self.master, self.remote) if address is not None]
-        if len(given) > 1:
+        addresses = [address for address in (self.master, self.remote) if address is not None]
+        if len(addresses) > 1:
             raise ConfigError(f"master is {self.master!r} and remote is {self.remote!r}, allowed is one of them")
-        if given and _is_submitted():
+        if addresses and _is_submitted():
             raise ConfigError(
-                f"{given[0]!r} is given under spark-submit, which has chosen the cluster already; leave it out"
+                f"{addresses[0]!r} is given under spark-submit, which has chosen the cluster already; leave it out"
             )
         for address, scheme in ((self.master, "spark"), (self.remote, "sc")):
             if address is not None:
@@ -100,16 +98,12 @@ HERE = Cluster()
 def running(slots: int, cluster: Cluster = HERE, preload: Sequence[str] = ()) -> Iterator[SparkSession]:
     """Run a session with room for `slots` tasks at once: more than there are cores will do, they mostly wait.
 
-    Args:
-        slots: how many tasks run at once.
-        cluster: where.
-        preload: modules that the tasks need; here they are loaded once for all tasks, elsewhere by each.
+    Modules to `preload` are loaded once for all tasks of this machine; on a cluster each task loads them.
+    A task is never run twice, neither after a failure nor by speculation: it would publish again.
 
     Raises:
         ConfigError: the cluster has fewer slots, or would run a task twice.
         EndpointError: it cannot be reached, or Java or Spark did not start.
-
-    A task is never run twice, neither after a failure nor by speculation: it would publish again.
     """
     try:
         session = _started(cluster, slots, preload)
@@ -171,11 +165,7 @@ def _host_and_port(address: str, scheme: str) -> tuple[str, int]:
 
 
 def _reach(address: str, scheme: str) -> None:
-    """Knock first: Spark itself tries for a minute, and then fails in the midst of the first query.
-
-    Raises:
-        EndpointError: nobody listens there.
-    """
+    """Knock first: Spark itself tries for a minute, and then fails in the midst of the first query."""
     try:
         socket.create_connection(_host_and_port(address, scheme), timeout=_CONNECT_SECONDS).close()
     except OSError as error:
@@ -183,11 +173,7 @@ def _reach(address: str, scheme: str) -> None:
 
 
 def _check(session: SparkSession, slots: int) -> None:
-    """Make sure that the cluster runs enough tasks at once, and each at most once.
-
-    Raises:
-        ConfigError: it does not.
-    """
+    """Make sure that the cluster runs enough tasks at once, and each at most once."""
     _check_settings(session)
 
     def is_enough() -> bool:
@@ -227,7 +213,7 @@ def _shipped(session: SparkSession) -> Iterator[None]:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "sluice_tasks.zip"
         with zipfile.ZipFile(path, "w") as packed:
-            for file in sorted(entry for package in _PACKAGES for entry in (_PROJECT / package).rglob("*.py")):
+            for file in sorted(path for package in _PACKAGES for path in (_PROJECT / package).rglob("*.py")):
                 packed.write(file, file.relative_to(_PROJECT))
         own = list(sys.path)
         session.addArtifacts(str(path), pyfile=True)

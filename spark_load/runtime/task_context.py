@@ -32,11 +32,8 @@ class Run:
     Args:
         id: of the run; part of every body and deduplication id.
         folder: of the run, shared by driver and tasks.
-        deployment: where it runs.
-        plan: what is published.
         clock_id: of the driver's machine.
         clock_offset_us: for the clocks of every task on that machine.
-        transport: what publishes, one of `spark_load.publish.transport.NAMES`.
         saboteur: name of one to install, for the red path.
         attempt: 0, and one more each time it is resumed.
         resumed_at_us: how far into the plan this attempt begins.
@@ -113,10 +110,8 @@ def summary(progress: Progress) -> pa.RecordBatch:
 def task_context(run: Run, role: str) -> Iterator[TaskContext]:
     """Yield recorded clients for the task this code runs in; its journal is closed when the block ends well.
 
-    Runs inside a Spark task, or on the driver. Every attempt of the run writes a journal of its own.
-
-    Raises:
-        HistoryError: the journal cannot be written, or Spark runs the task a second time.
+    Runs inside a Spark task, or on the driver; raises HistoryError where Spark runs a task a second time. Every attempt
+    of the run writes a journal of its own.
     """
     context = SparkTaskContext.get()
     name = f"{role}-{0 if context is None else context.partitionId()}"

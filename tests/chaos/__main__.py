@@ -18,13 +18,13 @@ from sluice.clock import SystemClock
 from sluice.errors import ConfigError, MessagingError
 from sluice.history.checker.verdict import EXIT_CODES, Status, compose
 from sluice.terminal.exits import REFUSED
-from tests.chaos import database
+from tests.chaos.faults.schedule import Kind, chosen
 from tests.chaos.run import Report, Run, Settings
-from tests.chaos.schedule import Kind, chosen
+from tests.chaos.system import database
 
 _SHOWN_MAX = 20
 _STOPPED = 130
-_HANDLERS, _BROKEN = "tests.chaos.handlers", "tests.chaos.broken_handlers"
+_HANDLERS, _BROKEN = "tests.chaos.system.handlers", "tests.chaos.system.broken_handlers"
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})

@@ -13,16 +13,17 @@ from emulator import localstack
 from sluice.clock import SystemClock
 from sluice.declaration import Consumer, Environment, Gaps, Poison, Removal, naming
 from sluice.messaging.database import engines
-from tests.chaos import evidence, fleet, producers
-from tests.chaos.database import Database
-from tests.chaos.evidence import Progress
-from tests.chaos.faults import Injector
-from tests.chaos.fleet import OPERATOR, PRODUCER, RELAY, Fleet, Slot
-from tests.chaos.handlers import HEALED, heal, healed_count
-from tests.chaos.judge import Judgement, judge
-from tests.chaos.lines import Lines
-from tests.chaos.schedule import POISONS, Fault, Kind, Targets, schedule
-from tests.support.worker_processes import WorkerFleet
+from tests.chaos.faults.injector import Injector
+from tests.chaos.faults.lines import Lines
+from tests.chaos.faults.schedule import POISONS, Fault, Kind, Targets, schedule
+from tests.chaos.judging import evidence
+from tests.chaos.judging.evidence import Progress
+from tests.chaos.judging.judge import Judgement, judge
+from tests.chaos.system import fleet, producers
+from tests.chaos.system.database import Database
+from tests.chaos.system.fleet import OPERATOR, PRODUCER, RELAY, Fleet, Slot
+from tests.chaos.system.handlers import HEALED, heal, healed_count
+from tests.support.processes.worker_processes import WorkerFleet
 
 _TICK_SECONDS = 0.1
 _REPORT_SECONDS = 5.0
@@ -61,7 +62,7 @@ class Settings:
     producers: int = 4
     workers: int = 2
     drain_seconds: float = 90.0
-    handlers: str = "tests.chaos.handlers"
+    handlers: str = "tests.chaos.system.handlers"
     is_cold: bool = False
 
     @property

@@ -22,3 +22,21 @@ def browser() -> Iterator[Any]:
         browser = playwright.chromium.launch(executable_path=found.stdout.strip(), args=as_root)
         yield browser
         browser.close()
+
+
+@pytest.fixture
+def console_messages() -> list[str]:
+    """Return a list that takes what the page complains of and whatever it asks for."""
+    return []
+
+
+@pytest.fixture
+def page(browser: Any, console_messages: list[str]) -> Iterator[Any]:
+    context = browser.new_context(viewport={"width": 1400, "height": 900})
+    page = context.new_page()
+    page.set_default_timeout(10_000)
+    page.on("console", lambda message: console_messages.append(f"console: {message.text}"))
+    page.on("pageerror", lambda error: console_messages.append(f"error: {error}"))
+    page.on("request", lambda request: console_messages.append(f"request: {request.url}"))
+    yield page
+    context.close()

@@ -1,13 +1,12 @@
 """The report of a run in a real browser, drawn from verdicts made by hand."""
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from spark_load.report import page as drawn
-from tests.support import finished_runs
+from tests.support.histories import finished_runs
 
 _MADE = {
     "valid": finished_runs.valid,
@@ -29,25 +28,6 @@ def reports(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     return pages
 
 
-@pytest.fixture
-def console_messages() -> list[str]:
-    """Return a list that takes what a page complains of and whatever it asks for."""
-    return []
-
-
-@pytest.fixture
-def page(browser: Any, console_messages: list[str]) -> Iterator[Any]:
-    """Yield a window."""
-    context = browser.new_context(viewport={"width": 1400, "height": 900})
-    page = context.new_page()
-    page.set_default_timeout(10_000)
-    page.on("console", lambda message: console_messages.append(f"console: {message.text}"))
-    page.on("pageerror", lambda error: console_messages.append(f"error: {error}"))
-    page.on("request", lambda request: console_messages.append(f"request: {request.url}"))
-    yield page
-    context.close()
-
-
 @pytest.mark.parametrize(
     ("name", "word", "reason"),
     [
@@ -60,7 +40,6 @@ def page(browser: Any, console_messages: list[str]) -> Iterator[Any]:
 def test_a_report_opens_with_its_verdict_and_asks_for_nothing(
     page: Any, console_messages: list[str], reports: dict[str, Path], name: str, word: str, reason: str
 ) -> None:
-    """One request, for the file itself; nothing on the console; the verdict and why are on the first screen."""
     page.goto(reports[name].as_uri())
 
     assert console_messages == [f"request: {reports[name].as_uri()}"]
@@ -70,7 +49,6 @@ def test_a_report_opens_with_its_verdict_and_asks_for_nothing(
 
 
 def test_every_chart_is_drawn_and_says_what_it_shows(page: Any, reports: dict[str, Path]) -> None:
-    """Each has a size, lines or bars, a title and a description; each anomaly has its timeline."""
     page.goto(reports["invalid"].as_uri())
 
     charts = page.locator("svg.chart").evaluate_all(
@@ -93,7 +71,6 @@ def test_every_chart_is_drawn_and_says_what_it_shows(page: Any, reports: dict[st
 @pytest.mark.parametrize("width", [400, 1400])
 @pytest.mark.parametrize("name", list(_MADE))
 def test_nothing_sticks_out_of_the_window(page: Any, reports: dict[str, Path], name: str, width: int) -> None:
-    """On a telephone the page scrolls down only, and the letters of a chart are no smaller than 8 pixels."""
     page.set_viewport_size({"width": width, "height": 900})
     page.goto(reports[name].as_uri())
 
@@ -118,7 +95,6 @@ def test_everything_can_be_read_in_light_and_dark(page: Any, reports: dict[str, 
 
 
 def test_a_property_is_found_from_its_cell(page: Any, reports: dict[str, Path]) -> None:
-    """The cells and the rows say the same, and a cell leads to its row."""
     page.goto(reports["invalid"].as_uri())
 
     cells = page.locator(".cell").evaluate_all("cells => cells.map(cell => [cell.title.split(': ')[1], cell.hash])")
@@ -133,7 +109,6 @@ def test_a_property_is_found_from_its_cell(page: Any, reports: dict[str, Path]) 
 
 
 def test_the_numbers_of_a_chart_are_a_table_away(page: Any, reports: dict[str, Path]) -> None:
-    """A row for every bin, with units."""
     page.goto(reports["valid"].as_uri())
 
     page.get_by_text("billing over time", exact=True).click()
@@ -146,7 +121,6 @@ def test_the_numbers_of_a_chart_are_a_table_away(page: Any, reports: dict[str, P
 
 
 def test_print_has_everything_but_the_navigation(page: Any, reports: dict[str, Path]) -> None:
-    """On paper: verdict, cells, charts and timelines in black on white; the PDF has pages."""
     page.emulate_media(media="print", color_scheme="dark")
     page.goto(reports["invalid"].as_uri())
 

@@ -4,12 +4,13 @@ import json
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import TextIO
 
 import click
 from sqlalchemy import Engine
 
-from sluice.cli.dlq.place import queue_client
+from sluice.cli.dlq.place import DlqTarget
 from sluice.cli.place import ConsumerTarget
 from sluice.cli.tables.acts import act, actor, print_acts, print_intent
 from sluice.clock import SystemClock
@@ -20,7 +21,7 @@ from sluice.messaging.database import engines
 from sluice.messaging.inbox import operations, tables
 from sluice.messaging.inbox.operations import InboxOperator
 from sluice.messaging.sqs import dead_letter_queue
-from sluice.messaging.sqs.dead_letter_queue import DeadLetter, DeadLetterQueue, Destination, Reading
+from sluice.messaging.sqs.dead_letter_queue import DeadLetter, Destination, Reading
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,8 +35,7 @@ class _Wanted:
 
 def replace(
     *,
-    place: ConsumerTarget,
-    queue: DeadLetterQueue,
+    dlq: DlqTarget,
     group_id: str | None,
     seq: int | None,
     data: TextIO | None,
@@ -45,28 +45,27 @@ def replace(
     confirmed: bool,
 ) -> None:
     """Run `dlq replace`."""
-    operator = InboxOperator(consumer=place.consumer.name, actor=actor(), reason=reason)
-    given = tuple(item is not None for item in (group_id, seq, data, message_id, body))
-    if given == (False, False, False, True, True):
-        assert message_id is not None
-        assert body is not None
-        _replace_dead(place, queue, operator, _named(message_id, body), confirmed=confirmed)
+    operator = _operator(dlq.place, reason)
+    numbered, named = (group_id, seq, data), (message_id, body)
+    if numbered == (None, None, None) and message_id is not None and body is not None:
+        _replace_dead(dlq, operator, _named(message_id, body), confirmed=confirmed)
         return
-    if given != (True, True, True, False, False):
+    if named != (None, None) or group_id is None or seq is None or data is None:
         raise click.UsageError("give GROUP and SEQ with --data, or --message-id with --body")
-    assert group_id is not None
-    assert seq is not None
-    assert data is not None
-    new_body = _json(data)
-    if _is_parked(place, group_id, seq):
+    new_data = _json(data)
+    if _is_parked(dlq.place, group_id, seq):
         act(
-            place.engine,
+            dlq.place.engine,
             f"replace message {seq} of group {group_id}, which is held, and have it tried again",
-            lambda connection: operator.replace(connection, group_id, seq, new_body),
+            partial(operator.replace, group_id=group_id, seq=seq, data=new_data),
             confirmed=confirmed,
         )
     else:
-        _replace_dead(place, queue, operator, _numbered(group_id, seq, new_body), confirmed=confirmed)
+        _replace_dead(dlq, operator, _numbered(group_id, seq, new_data), confirmed=confirmed)
+
+
+def _operator(place: ConsumerTarget, reason: str) -> InboxOperator:
+    return InboxOperator(consumer=place.consumer.name, actor=actor(), reason=reason)
 
 
 def _text(given: TextIO, option: str) -> str:
@@ -114,12 +113,10 @@ def _named(message_id: str, body: TextIO) -> _Wanted:
     )
 
 
-def _replace_dead(
-    place: ConsumerTarget, queue: DeadLetterQueue, operator: InboxOperator, wanted: _Wanted, *, confirmed: bool
-) -> None:
-    sqs = queue_client(place.environment, place.endpoint_url)
-    destination = Destination(sqs, naming.queue_name(place.environment, place.consumer))
-    engine, failpoint = place.engine, failpoints.from_environment(os.environ, failpoints.DEAD_LETTERS)
+def _replace_dead(dlq: DlqTarget, operator: InboxOperator, wanted: _Wanted, *, confirmed: bool) -> None:
+    engine, failpoint = dlq.place.engine, failpoints.from_environment(os.environ, failpoints.DEAD_LETTERS)
+    queue = dlq.open()
+    destination = Destination(dlq.sqs(), naming.queue_name(dlq.place.environment, dlq.place.consumer))
     with Reading(queue, clock=SystemClock()) as reading:
         dead_letter = dead_letter_queue.find(reading, wanted.described, wanted.matches)
         body = wanted.body_of(dead_letter)
@@ -141,11 +138,10 @@ def _write_down(engine: Engine, operator: InboxOperator, action: str, dead_lette
         operator.write_down(connection, action, dead_letter)
 
 
-def purge_one(*, place: ConsumerTarget, queue: DeadLetterQueue, message_id: str, reason: str, confirmed: bool) -> None:
+def purge_one(*, dlq: DlqTarget, message_id: str, reason: str, confirmed: bool) -> None:
     """Run `dlq purge-one`."""
-    operator = InboxOperator(consumer=place.consumer.name, actor=actor(), reason=reason)
-    described = f"message {message_id}"
-    engine = place.engine
+    operator, engine = _operator(dlq.place, reason), dlq.place.engine
+    described, queue = f"message {message_id}", dlq.open()
     with Reading(queue, clock=SystemClock()) as reading:
         dead_letter = dead_letter_queue.find(
             reading, described, lambda dead_letter: dead_letter.sqs_message_id == message_id
@@ -160,21 +156,14 @@ def purge_one(*, place: ConsumerTarget, queue: DeadLetterQueue, message_id: str,
 
 def retry(*, place: ConsumerTarget, group_id: str, seq: int, reason: str, confirmed: bool) -> None:
     """Run `dlq retry`."""
-    operator = InboxOperator(consumer=place.consumer.name, actor=actor(), reason=reason)
-    description = f"have message {seq} of group {group_id} tried again"
-    act(place.engine, description, lambda connection: operator.retry(connection, group_id, seq), confirmed=confirmed)
+    do = partial(_operator(place, reason).retry, group_id=group_id, seq=seq)
+    act(place.engine, f"have message {seq} of group {group_id} tried again", do, confirmed=confirmed)
 
 
 def skip(*, place: ConsumerTarget, group_id: str, seq: int, epoch: int | None, reason: str, confirmed: bool) -> None:
     """Run `dlq skip`."""
-    operator = InboxOperator(consumer=place.consumer.name, actor=actor(), reason=reason)
-    description = f"give up number {seq} of group {group_id}"
-    act(
-        place.engine,
-        description,
-        lambda connection: operator.skip(connection, group_id, seq, epoch=epoch),
-        confirmed=confirmed,
-    )
+    do = partial(_operator(place, reason).skip, group_id=group_id, seq=seq, epoch=epoch)
+    act(place.engine, f"give up number {seq} of group {group_id}", do, confirmed=confirmed)
 
 
 def audit(*, place: ConsumerTarget, most: int) -> None:

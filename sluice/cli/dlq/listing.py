@@ -6,7 +6,7 @@ from typing import Any
 
 from sqlalchemy import Engine
 
-from sluice.cli.dlq.place import queue_client, stoppable
+from sluice.cli.dlq.place import DlqTarget, queue_client, stoppable
 from sluice.cli.place import ConsumerTarget, consumer_of, inbox_database
 from sluice.cli.tables.acts import print_intent, written
 from sluice.declaration import Consumer, Environment, naming
@@ -32,8 +32,8 @@ def ls(
     sqs = queue_client(environment, None if endpoint_url is None else checked_url(endpoint_url))
     with inbox_database(environment, dsn) as database:
         found = [_listed(sqs, environment, consumer, database) for consumer in consumers]
-    if not any(queue["is_there"] for entry in found for queue in entry["queues"]):
-        names = ", ".join(queue["queue"] for entry in found for queue in entry["queues"])
+    if not any(queue["is_there"] for listed in found for queue in listed["queues"]):
+        names = ", ".join(queue["queue"] for listed in found for queue in listed["queues"])
         raise EndpointError(
             f"none of {names} is at {sqs.meta.endpoint_url}; deploy the environment's stacks there, or correct --env or"
             " --endpoint-url"
@@ -41,8 +41,8 @@ def ls(
     if as_json:
         output.as_json({"environment": environment.name, "is_approximate": True, "consumers": found})
     else:
-        for item in found:
-            _show_listed(item)
+        for listed in found:
+            _show_listed(listed)
 
 
 def _listed(sqs: Any, environment: Environment, consumer: Consumer, database: Engine | None) -> dict[str, Any]:
@@ -70,11 +70,11 @@ def _queue(sqs: Any, name: str) -> dict[str, Any]:
     return {"is_there": True, **queue.counts, "move_task": None if running is None else _move_task_fields(running)}
 
 
-def _show_listed(entry: dict[str, Any]) -> None:
-    output.line(entry["consumer"])
-    for queue in entry["queues"]:
+def _show_listed(listed: dict[str, Any]) -> None:
+    output.line(listed["consumer"])
+    for queue in listed["queues"]:
         output.line(f"  {queue['holds']:<12} {_queue_line(queue)}  {queue['queue']}")
-    for group in entry.get("parked", ()):
+    for group in listed.get("parked", ()):
         waits = f"waits for number {group['last_seq'] + 1}"
         output.line(
             f"  parked       group {group['group_id']} {waits} since {written(group['parked_at_us'])};"
@@ -82,11 +82,11 @@ def _show_listed(entry: dict[str, Any]) -> None:
         )
         for held in group["held"]:
             output.line(f"    held       number {held['seq']} after {held['attempts']} attempts: {held['last_error']}")
-    for found in entry.get("exceptions", ()):
-        numbers = str(found["seq"]) if found["seq"] == found["through"] else f"{found['seq']} to {found['through']}"
+    for gap in listed.get("exceptions", ()):
+        numbers = str(gap["seq"]) if gap["seq"] == gap["through"] else f"{gap['seq']} to {gap['through']}"
+        why = f": {gap['reason']}" if gap["reason"] else ""
         output.line(
-            f"  {found['state']:<12} group {found['group_id']} number {numbers} since {written(found['seen_at_us'])}"
-            + (f": {found['reason']}" if found["reason"] else "")
+            f"  {gap['state']:<12} group {gap['group_id']} number {numbers} since {written(gap['seen_at_us'])}{why}"
         )
 
 
@@ -101,14 +101,15 @@ def _queue_line(queue: dict[str, Any]) -> str:
     return line
 
 
-def inspect(*, place: ConsumerTarget, queue: DeadLetterQueue, most: int, as_json: bool) -> None:
+def inspect(*, dlq: DlqTarget, most: int, as_json: bool) -> None:
     """Run `dlq inspect`."""
+    queue = dlq.open()
     with stoppable() as (stop, clock), Reading(queue, clock=clock) as reading:
-        dead_letters = dead_letter_queue.peek(reading, most, is_stopped=stop.is_requested)
+        dead_letters = dead_letter_queue.peek(reading, most, is_stopped=stop.is_stopped)
         groups: dict[str, list[dict[str, Any]]] = {}
         for dead_letter in dead_letters:
             groups.setdefault(dead_letter.message_group_id, []).append(
-                _dead_letter_fields(dead_letter, _known(place, dead_letter))
+                _dead_letter_fields(dead_letter, _known(dlq.place, dead_letter))
             )
     if as_json:
         groups_shown = [{"group": group, "first": len(rows), "messages": rows} for group, rows in groups.items()]
@@ -120,7 +121,7 @@ def inspect(*, place: ConsumerTarget, queue: DeadLetterQueue, most: int, as_json
             about = queue.counts
             flying = about["in_flight"]
             output.line(f"nothing to be had in {queue.name}; SQS says about {about['visible']}, and in flight {flying}")
-    if stop.is_requested():
+    if stop.is_stopped():
         output.line("stopped; what was seen is given back", is_error=True)
         sys.exit(PARTLY)
 
@@ -166,12 +167,10 @@ def _show_group(group: str, rows: list[dict[str, Any]]) -> None:
         output.line(f"    {shown[:_SHOWN_CHARACTERS]}{cut}")
 
 
-def status(*, place: ConsumerTarget, queue: DeadLetterQueue, as_json: bool) -> None:
+def status(*, dlq: DlqTarget, as_json: bool) -> None:
     """Run `dlq status`."""
-    tasks = [
-        _move_task_fields(task)
-        for task in MoveTasks(queue_client(place.environment, place.endpoint_url), queue.arn).listed()
-    ]
+    queue = dlq.open()
+    tasks = [_move_task_fields(task) for task in MoveTasks(dlq.sqs(), queue.arn).listed()]
     if as_json:
         output.as_json({"queue": queue.name, "is_approximate": True, "tasks": tasks})
         return
@@ -183,9 +182,10 @@ def status(*, place: ConsumerTarget, queue: DeadLetterQueue, as_json: bool) -> N
         output.line(f"no move tasks of {queue.name}")
 
 
-def cancel(*, place: ConsumerTarget, queue: DeadLetterQueue, confirmed: bool) -> None:
+def cancel(*, dlq: DlqTarget, confirmed: bool) -> None:
     """Run `dlq cancel`."""
-    tasks = MoveTasks(queue_client(place.environment, place.endpoint_url), queue.arn)
+    queue = dlq.open()
+    tasks = MoveTasks(dlq.sqs(), queue.arn)
     running = tasks.running()
     if running is None:
         output.line(f"no move task runs on {queue.name}; see `dlq status`", is_error=True)

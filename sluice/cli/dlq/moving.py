@@ -4,8 +4,7 @@ import os
 import sys
 
 from sluice import limits
-from sluice.cli.dlq.place import queue_client, stoppable
-from sluice.cli.place import ConsumerTarget
+from sluice.cli.dlq.place import DlqTarget, stoppable
 from sluice.clock import SystemClock
 from sluice.declaration import naming
 from sluice.errors import ConfigError
@@ -14,7 +13,7 @@ from sluice.messaging.sqs import dead_letter_queue
 from sluice.messaging.sqs.dead_letter_limits import NATIVE, RATE_MAX
 from sluice.messaging.sqs.dead_letter_queue import DeadLetterQueue, Destination, Reading
 from sluice.messaging.sqs.rate_limit import Pace
-from sluice.messaging.sqs.redrive import Choice, LeftReason, MoveTasks, Redrive, Result, batch_of, new_run
+from sluice.messaging.sqs.redrive import Choice, LeftReason, MoveTasks, Redrive, Result, batch_of, checked_run, new_run
 from sluice.terminal import output
 from sluice.terminal.exits import COULD_NOT, PARTLY
 
@@ -24,8 +23,7 @@ _FAILURE_SENTENCES = {LeftReason.BEHIND, LeftReason.BOUNCED, LeftReason.FAILED, 
 
 def redrive(
     *,
-    place: ConsumerTarget,
-    queue: DeadLetterQueue,
+    dlq: DlqTarget,
     engine: str,
     to: str | None,
     rate: float | None,
@@ -46,31 +44,29 @@ def redrive(
         event_ids=frozenset(event_ids),
         before_us=None if older_than is None else SystemClock().now_us() - older_than * 1_000_000,
     )
-    name = _destination_name(place, queue, to)
-    sqs = queue_client(place.environment, place.endpoint_url)
+    name = _destination_name(dlq, to)
     if engine == NATIVE:
         _require_plain(choice, canary=canary, run=run)
-        if queue.name == naming.undelivered_queue_name(place.environment, place.consumer):
+        if dlq.is_undelivered:
             raise ConfigError(
                 "--engine is 'native' with --undelivered, allowed is client: SQS takes back only what came from a queue"
             )
-        destination_arn = Destination(sqs, name).arn  # given, it is also for what was sent to the DLQ by hand
-        _redrive_natively(
-            MoveTasks(sqs, queue.arn), queue, name, destination_arn, _whole(rate), no_wait, as_json, confirmed
-        )
+        _redrive_natively(dlq, name, _whole(rate), no_wait, as_json, confirmed)
+        return
+    if no_wait:
+        raise ConfigError("--no-wait is given with the client engine, allowed is native; leave it out")
+    run = None if run is None else checked_run(run)
+    batch = batch_of(rate, dlq.hold_seconds)
+    queue, destination = dlq.open(), Destination(dlq.sqs(), name)
+    if confirmed:
+        _redrive_from_here(queue, destination, choice, rate, batch, canary, run, as_json)
     else:
-        if no_wait:
-            raise ConfigError("--no-wait is given with the client engine, allowed is native; leave it out")
-        destination = Destination(sqs, name)
-        if confirmed:
-            _redrive_from_here(queue, destination, choice, rate, canary, run, as_json)
-        else:
-            _print_preview(queue, name, choice, canary, as_json)
+        _print_preview(queue, name, choice, canary, as_json)
 
 
-def _destination_name(place: ConsumerTarget, queue: DeadLetterQueue, to: str | None) -> str:
-    name = naming.queue_name(place.environment, place.consumer) if to is None else to
-    if name == queue.name or not name.endswith(limits.FIFO_SUFFIX):
+def _destination_name(dlq: DlqTarget, to: str | None) -> str:
+    name = naming.queue_name(dlq.place.environment, dlq.place.consumer) if to is None else to
+    if name == dlq.name or not name.endswith(limits.FIFO_SUFFIX):
         raise ConfigError(f"--to is {name!r}, allowed is the name of another FIFO queue, which ends with .fifo")
     return name
 
@@ -78,7 +74,7 @@ def _destination_name(place: ConsumerTarget, queue: DeadLetterQueue, to: str | N
 def _print_preview(queue: DeadLetterQueue, destination: str, choice: Choice, canary: int | None, as_json: bool) -> None:
     """Say what a run would meet first, and give it back."""
     with stoppable() as (stop, clock), Reading(queue, clock=clock) as reading:
-        dead_letters = dead_letter_queue.peek(reading, limits.RECEIVE_MESSAGES_MAX, is_stopped=stop.is_requested)
+        dead_letters = dead_letter_queue.peek(reading, limits.RECEIVE_MESSAGES_MAX, is_stopped=stop.is_stopped)
     matching = sum(choice.matches(dead_letter) for dead_letter in dead_letters)
     about = sum(queue.counts.values())
     if as_json:
@@ -101,6 +97,7 @@ def _redrive_from_here(
     destination: Destination,
     choice: Choice,
     rate: float | None,
+    batch: int,
     canary: int | None,
     run: str | None,
     as_json: bool,
@@ -114,9 +111,9 @@ def _redrive_from_here(
             pace=Pace(rate, clock=clock),
             clock=clock,
             choice=choice,
-            batch=batch_of(rate, queue.hold_seconds),
+            batch=batch,
             most=canary,
-            is_stopped=stop.is_requested,
+            is_stopped=stop.is_stopped,
             failpoint=failpoints.from_environment(os.environ, failpoints.DEAD_LETTERS),
             on_moved=lambda _: advance(1),
         )
@@ -135,7 +132,7 @@ def _redrive_from_here(
 def _show(result: Result, run: str, canary: int | None) -> None:
     output.line(f"{len(result.moved)} brought back")
     for why in LeftReason:
-        count = sum(item is why for item in result.left.values())
+        count = list(result.left.values()).count(why)
         if count:
             output.line(f"{count} left: {why.value}")
     if any(why is LeftReason.UNWANTED for why in result.left.values()):
@@ -174,15 +171,11 @@ def _whole(rate: float | None) -> int | None:
 
 
 def _redrive_natively(
-    tasks: MoveTasks,
-    queue: DeadLetterQueue,
-    destination: str,
-    destination_arn: str,
-    rate: int | None,
-    no_wait: bool,
-    as_json: bool,
-    confirmed: bool,
+    dlq: DlqTarget, destination: str, rate: int | None, no_wait: bool, as_json: bool, confirmed: bool
 ) -> None:
+    queue, sqs = dlq.open(), dlq.sqs()
+    destination_arn = Destination(sqs, destination).arn  # given, it is also for what was sent to the DLQ by hand
+    tasks = MoveTasks(sqs, queue.arn)
     about = sum(queue.counts.values())
     if not confirmed:
         output.line(
@@ -199,7 +192,7 @@ def _redrive_natively(
         for task in tasks.followed(clock=clock, every_seconds=_FOLLOW_SECONDS):
             advance(task.moved - seen)
             seen = task.moved
-            if stop.is_requested():
+            if stop.is_stopped():
                 break
     if as_json:
         result_fields = {"is_done": True, "status": task.status, "moved": task.moved, "failure": task.failure}

@@ -6,8 +6,7 @@ from typing import Any
 import click
 
 from sluice import limits
-from sluice.cli.options import Command
-from sluice.cli.placed import consumer_options
+from sluice.cli.options import Command, consumer_options
 from sluice.messaging.sqs.dead_letter_limits import HOLD_SECONDS
 
 
@@ -34,9 +33,9 @@ def dlq_options(command: Command) -> Command:
     )
     @wraps(command)
     def placed(place: Any, undelivered: bool, hold_seconds: int, force: bool, **given: Any) -> None:
-        from sluice.cli.dlq import place as dlq_place
+        from sluice.cli.dlq.place import DlqTarget
 
-        found = dlq_place.dlq_of(place, is_undelivered=undelivered, hold_seconds=hold_seconds, is_forced=force)
-        command(place=place, queue=found, **given)
+        dlq = DlqTarget(place=place, is_undelivered=undelivered, hold_seconds=hold_seconds, is_forced=force)
+        command(dlq=dlq, **given)
 
     return placed

@@ -3,6 +3,7 @@
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 from sluice.cli.place import ConsumerTarget
@@ -18,19 +19,41 @@ def queue_client(environment: Environment, endpoint_url: str | None) -> Any:
     return queue.client(endpoint_url, environment.region, connections=1)
 
 
-def dlq_of(place: ConsumerTarget, *, is_undelivered: bool, hold_seconds: int, is_forced: bool) -> DeadLetterQueue:
-    """Return the consumer's DLQ, or that of its subscription.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DlqTarget:
+    """The DLQ of a consumer, or of its subscription. SQS is not asked for it before it is opened.
 
-    Raises:
-        ConfigError: it has a DLQ of its own, and looking at it is not forced.
-        EndpointError: it is not there.
+    Args:
+        is_undelivered: it is the subscription's.
+        is_forced: look at it although it has a DLQ of its own.
     """
-    name_of = naming.undelivered_queue_name if is_undelivered else naming.dead_letter_queue_name
-    sqs = queue_client(place.environment, place.endpoint_url)
-    found = DeadLetterQueue(sqs, name_of(place.environment, place.consumer), hold_seconds=hold_seconds)
-    if not is_forced:
-        found.require_no_policy()
-    return found
+
+    place: ConsumerTarget
+    is_undelivered: bool
+    hold_seconds: int
+    is_forced: bool
+
+    @property
+    def name(self) -> str:
+        """Return the name of the queue."""
+        name_of = naming.undelivered_queue_name if self.is_undelivered else naming.dead_letter_queue_name
+        return name_of(self.place.environment, self.place.consumer)
+
+    def sqs(self) -> Any:
+        """Return a client of its SQS."""
+        return queue_client(self.place.environment, self.place.endpoint_url)
+
+    def open(self) -> DeadLetterQueue:
+        """Return the queue.
+
+        Raises:
+            ConfigError: it has a DLQ of its own, and looking at it is not forced.
+            EndpointError: it is not there.
+        """
+        found = DeadLetterQueue(self.sqs(), self.name, hold_seconds=self.hold_seconds)
+        if not self.is_forced:
+            found.require_no_policy()
+        return found
 
 
 class StoppableClock(SystemClock):

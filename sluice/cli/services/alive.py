@@ -8,20 +8,16 @@ from sluice.messaging import alive as signs
 from sluice.terminal import output
 
 
-class NotAlive(MessagingError):
-    """Raised when a process is not to be taken for alive."""
-
-
 def alive(*, file: Path, within_seconds: float | None) -> None:
     """Run the command."""
     try:
         sign = signs.read(file)
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else error
-        raise NotAlive(f"no sign of life in {str(file)!r} ({reason}); is it what --alive names?") from error
+        raise MessagingError(f"no sign of life in {str(file)!r} ({reason}); is it what --alive names?") from error
     now_seconds = SystemClock().monotonic()
     problem = signs.problem(sign, now_seconds=now_seconds, clock_id=clock_id(), within_seconds=within_seconds)
     if problem is not None:
-        raise NotAlive(problem)
+        raise MessagingError(problem)
     age_seconds = now_seconds - sign.monotonic_seconds
     output.line(f"process {sign.pid} is alive, its last sign of life is {age_seconds:.1f} s old")

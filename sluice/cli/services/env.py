@@ -1,6 +1,7 @@
 """What `sluice env` does."""
 
 from pathlib import Path
+from typing import Any
 
 from sluice.declaration import Environment, load_declaration, naming
 from sluice.terminal import output
@@ -16,29 +17,20 @@ def env(*, name: str | None, declaration: Path | None, as_json: bool) -> None:
 
 
 def _list(environments: list[Environment], *, as_json: bool) -> None:
-    if as_json:
-        output.as_json(
-            [
-                {
-                    "environment": environment.name,
-                    "account": environment.account,
-                    "region": environment.region,
-                    "consumers": [consumer.name for consumer in environment.consumers],
-                }
-                for environment in environments
-            ]
-        )
-        return
-    rows = [
-        (
-            environment.name,
-            environment.account or "-",
-            environment.region,
-            ", ".join(consumer.name for consumer in environment.consumers),
-        )
+    rows: list[dict[str, Any]] = [
+        {
+            "environment": environment.name,
+            "account": environment.account,
+            "region": environment.region,
+            "consumers": [consumer.name for consumer in environment.consumers],
+        }
         for environment in environments
     ]
-    output.table(("environment", "account", "region", "consumers"), rows)
+    if as_json:
+        output.as_json(rows)
+        return
+    shown = [(row["environment"], row["account"] or "-", row["region"], ", ".join(row["consumers"])) for row in rows]
+    output.table(("environment", "account", "region", "consumers"), shown)
 
 
 def _show(environment: Environment, *, as_json: bool) -> None:

@@ -14,18 +14,13 @@ from collections.abc import Iterator
 from importlib.metadata import version
 from pathlib import Path
 
+from sluice.declaration.environment import APPLICATION
 from sluice.errors import ConfigError, MessagingError
 from sluice.terminal import output
 
 _TEMPLATES = Path(__file__).resolve().parents[2] / "templates" / "project"
-_NAME = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*")
-_NAME_CHARACTERS_MAX = 40
 _OWN = ("app", "environments", "load", "tests")
 """What the project has besides its package."""
-
-
-class NotWrittenError(MessagingError):
-    """Raised when the project's files cannot be written; nothing is left of them."""
 
 
 def init(*, name: str) -> None:
@@ -36,7 +31,7 @@ def init(*, name: str) -> None:
         _check_folder(folder)
         _write(folder, _replacements(name))
     except OSError as error:
-        raise NotWrittenError(
+        raise MessagingError(
             f"folder {name!r} cannot be written ({error.strerror or error}), and nothing is left of it; look at the"
             " disk's space and the permissions of the working directory"
         ) from error
@@ -48,11 +43,9 @@ def init(*, name: str) -> None:
 def _check_name(name: str) -> None:
     """Refuse what is no name, and a package's name by which Python would find something else."""
     module = _module(name)
-    if not _NAME.fullmatch(name) or len(name) > _NAME_CHARACTERS_MAX:
-        raise ConfigError(
-            f"NAME is {name!r}, allowed is up to {_NAME_CHARACTERS_MAX} lower-case letters, digits and single inner"
-            " hyphens, a letter first, such as order-invoices"
-        )
+    pattern, allowed = APPLICATION
+    if not re.fullmatch(pattern, name):
+        raise ConfigError(f"NAME is {name!r}, allowed is {allowed}, such as order-invoices")
     if keyword.iskeyword(module) or module in _OWN or module in sys.stdlib_module_names or _is_installed(module):
         raise ConfigError(f"NAME is {name!r}, and Python has a module {module!r} already; choose another name")
 

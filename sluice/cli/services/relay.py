@@ -4,20 +4,22 @@ import os
 import random
 import sys
 from pathlib import Path
+from typing import Any
 
 import boto3
 import structlog
 from sqlalchemy.exc import InterfaceError, OperationalError
 
+from sluice import sdk
 from sluice.cli.place import DatabaseTarget
 from sluice.cli.services.running import log_to, measuring, recording
 from sluice.clock import SystemClock
 from sluice.declaration import Environment, metrics, naming
 from sluice.endpoint import checked_url
-from sluice.errors import ConfigError
+from sluice.errors import ConfigError, EndpointError
 from sluice.messaging import failpoints
 from sluice.messaging.database import engines, schema
-from sluice.messaging.errors import OutboxError
+from sluice.messaging.errors import OutboxError, TransientError
 from sluice.messaging.liveness import SLACK_SECONDS, AliveFile, Liveness, Watch
 from sluice.messaging.outbox import tables
 from sluice.messaging.outbox.store import Lag, Store
@@ -28,7 +30,7 @@ from sluice.messaging.relay.lease import Lease
 from sluice.messaging.relay.relay import Relay, RelaySettings, run
 from sluice.messaging.telemetry.metrics import RelayMetrics
 from sluice.messaging.telemetry.recording import RelayRecording
-from sluice.messaging.waiting import PollWait, Stop, Wait
+from sluice.messaging.waiting import Stop, Wait
 from sluice.terminal import output
 from sluice.terminal.exits import PARTLY
 
@@ -84,8 +86,7 @@ def relay(
     database = place.engine.dialect.name
     started = {"owner": holder.owner, "topic": place.topic, "topic_arn": arn, "database": database, "listen": listen}
     _log.info("starting", **started, poll_seconds=settings.poll_seconds, lease_seconds=settings.lease_seconds)
-    if (why := publisher.check_topic(sns, arn)) is not None:
-        _log.warning("the topic could not be looked at", topic_arn=arn, error=why)
+    _check_topic(sns, arn, until_empty=until_empty)
     store = Store(place.engine, place.topic)
     with recording(record, run=place.topic, worker="relay", client=sns, names={arn: place.topic}) as recorder:
         hooks: list[RelayHooks] = [RelayMetrics(measured, SystemClock())]
@@ -99,7 +100,7 @@ def relay(
             failpoint=failpoint,
             hooks=hooks,
         )
-        wait: Wait = CommitWait(place.engine, place.topic, stop) if listen else PollWait(stop)
+        wait: Wait = CommitWait(place.engine, place.topic, stop) if listen else stop
         ending = _UntilEmpty(wait, store, leading)
         # A step publishes once, and ends when the database gives no answer in time.
         step_seconds = publisher.CALL_SECONDS_MAX + answer_seconds + SLACK_SECONDS
@@ -109,6 +110,18 @@ def relay(
         run(leading, ending if until_empty else wait, settings, rng=rng, watch=watch)
     if until_empty:
         _report_left(store.lag(), is_finished=ending.is_finished)
+
+
+def _check_topic(sns: Any, arn: str, *, until_empty: bool) -> None:
+    """Look at the topic, if it can be now; who ends by itself would wait for ever for credentials that work."""
+    try:
+        publisher.check_topic(sns, arn)
+    except TransientError as error:
+        if until_empty and publisher.lacks_credentials(error.__cause__):
+            raise EndpointError(
+                f"AWS takes no credentials ({error}); set AWS_PROFILE, or a key and its secret"
+            ) from error
+        _log.warning("the topic could not be looked at", topic_arn=arn, error=str(error))
 
 
 def _report_left(left: Lag, *, is_finished: bool) -> None:
@@ -129,9 +142,13 @@ class _UntilEmpty:
         self.is_finished = False
 
     def wait(self, seconds: float) -> None:
-        """Wait, unless nothing is left to wait for: asked only here, where nothing was due."""
-        is_known = self._relay.is_leading or self._relay.is_standing_by
-        self.is_finished = is_known and self._store.is_finished()
+        """Wait, unless nothing is left to wait for: asked only here, where nothing was due.
+
+        Raises:
+            DBAPIError: the database does not answer; who ends by itself does not wait for it.
+        """
+        is_finished = self._store.is_finished()
+        self.is_finished = is_finished and (self._relay.is_leading or self._relay.is_standing_by)
         if not self.is_stopped():
             self._wait.wait(seconds)
 
@@ -161,6 +178,6 @@ def _require_tables(place: DatabaseTarget) -> None:
 def _topic_arn(environment: Environment, endpoint_url: str | None) -> str:
     account = environment.account
     if account is None:
-        sts = boto3.client("sts", endpoint_url=endpoint_url, region_name=environment.region, config=publisher.CONFIG)
+        sts = boto3.client("sts", endpoint_url=endpoint_url, region_name=environment.region, config=sdk.config())
         account = sts.get_caller_identity()["Account"]
     return naming.topic_arn(environment, account)

@@ -10,7 +10,6 @@ from typing import Any
 import structlog
 
 from sluice.clock import SystemClock, clock_id
-from sluice.declaration import metrics
 from sluice.errors import ConfigError
 from sluice.messaging.telemetry.metrics import EmbeddedMetrics, EveryMetrics, Metrics
 from sluice.terminal import log_text
@@ -30,20 +29,12 @@ def measuring(
 
     OpenTelemetry is where somebody has imported it: the handlers' module, which is loaded before this is called.
 
-    Args:
-        names: of all metrics there may be.
-        dimensions: what they are of.
-        interval_seconds: how often is measured.
-        is_embedded: whether they are written to standard output.
-        prometheus: host and port to serve them at.
-
     Raises:
         ConfigError: prometheus-client is not installed, or nothing can listen there.
     """
     sinks: list[Metrics] = []
     if is_embedded:
-        clock, namespace, units = SystemClock(), metrics.NAMESPACE, metrics.UNITS
-        sinks.append(EmbeddedMetrics(sys.stdout, clock=clock, namespace=namespace, dimensions=dimensions, units=units))
+        sinks.append(EmbeddedMetrics(sys.stdout, dimensions, clock=SystemClock()))
     if "opentelemetry" in sys.modules:
         from sluice.messaging.telemetry.instruments import InstrumentMetrics, meter
 
@@ -73,12 +64,7 @@ def _served(
 def recording(folder: Path | None, *, run: str, worker: str, client: Any, names: Mapping[str, str]) -> Iterator[Any]:
     """Yield what writes the history, attached to the client; None, at no cost, where no folder is given.
 
-    Args:
-        folder: of the journals.
-        run: what they are of.
-        worker: what records; process and time make it unique.
-        client: whose calls are recorded.
-        names: queue URL or topic ARN to its name in the history.
+    `names` is queue URL or topic ARN to its name in the history; process and time make `worker` unique.
     """
     if folder is None:
         yield None
@@ -95,12 +81,7 @@ def recording(folder: Path | None, *, run: str, worker: str, client: Any, names:
 
 
 def log_to(stream: Any, level: str = "info") -> None:
-    """Log as lines of JSON; for people, where people look on.
-
-    Args:
-        stream: where to.
-        level: what is logged, and all that is worse.
-    """
+    """Log as lines of JSON; for people, where people look on."""
     is_terminal = stream.isatty()
     render: Any = structlog.processors.JSONRenderer()
     if is_terminal:

@@ -1,5 +1,7 @@
 """What `sluice inbox …` does."""
 
+from functools import partial
+
 from sluice.cli.place import ConsumerTarget
 from sluice.cli.tables.acts import act, actor, written
 from sluice.cli.tables.schema import report_drift
@@ -52,9 +54,5 @@ def ls(*, place: ConsumerTarget, group_id: str | None, most: int, as_json: bool)
 def lower_baseline(*, place: ConsumerTarget, group_id: str, seq: int, reason: str, confirmed: bool) -> None:
     """Run `inbox lower-baseline`."""
     operator = InboxOperator(consumer=place.consumer.name, actor=actor(), reason=reason)
-    act(
-        place.engine,
-        f"expect the numbers of group {group_id} from {seq} on",
-        lambda connection: operator.lower_baseline(connection, group_id, seq),
-        confirmed=confirmed,
-    )
+    do = partial(operator.lower_baseline, group_id=group_id, seq=seq)
+    act(place.engine, f"expect the numbers of group {group_id} from {seq} on", do, confirmed=confirmed)

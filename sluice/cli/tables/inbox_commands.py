@@ -4,8 +4,7 @@ from typing import Any
 
 import click
 
-from sluice.cli.options import audited, json_option, limit_option
-from sluice.cli.placed import consumer_options
+from sluice.cli.options import audited, consumer_options, json_option, limit_option, runs
 from sluice.cli.tables.schema_command import schema_command
 from sluice.terminal.groups import Group
 from sluice.terminal.values import SEQ
@@ -15,7 +14,7 @@ from sluice.terminal.values import SEQ
 def group() -> None:
     """Look after a consumer's inbox: its tables, its groups, and how many messages wait in it.
 
-    What to do about messages that wait: `dlq`.
+    To act on messages that wait: `sluice dlq`.
     """
 
 
@@ -24,21 +23,17 @@ group.add_command(schema_command("inbox"))
 
 @group.command()
 @consumer_options
+@runs("sluice.cli.tables.inbox")
 def check(**given: Any) -> None:
     """Compare the database's tables with what this version needs; exit code 1 and a line each where they differ."""
-    from sluice.cli.tables import inbox
-
-    inbox.check(**given)
 
 
 @group.command()
 @json_option
 @consumer_options
+@runs("sluice.cli.tables.inbox")
 def status(**given: Any) -> None:
     """Tell how many groups are parked, messages set aside or held, and numbers missing or dead."""
-    from sluice.cli.tables import inbox
-
-    inbox.status(**given)
 
 
 @group.command("ls")
@@ -46,11 +41,9 @@ def status(**given: Any) -> None:
 @limit_option(100_000, default=50)
 @json_option
 @consumer_options
+@runs("sluice.cli.tables.inbox")
 def ls(**given: Any) -> None:
     """List groups: where each begins for this consumer (its baseline), and how far it is."""
-    from sluice.cli.tables import inbox
-
-    inbox.ls(**given)
 
 
 @group.command("lower-baseline")
@@ -58,12 +51,10 @@ def ls(**given: Any) -> None:
 @click.argument("seq", metavar="SEQ", type=SEQ)
 @audited
 @consumer_options
+@runs("sluice.cli.tables.inbox")
 def lower_baseline(**given: Any) -> None:
     """Expect the numbers of a group from SEQ on: those before its baseline are missing until they come.
 
-    For a group that began where it should not have, of a consumer that joined late. What comes from before a baseline
-    is handled in any case, once, and told that it is late; missing numbers are listed (`dlq ls`), and rung for.
+    For a consumer that joined late, if a group's baseline is too high. A message from before the baseline is handled
+    in any case, once, as late. Missing numbers are listed (`dlq ls`) and counted (`InboxOpenExceptions`).
     """
-    from sluice.cli.tables import inbox
-
-    inbox.lower_baseline(**given)

@@ -1,8 +1,6 @@
 """What `sluice outbox …` does."""
 
-from collections.abc import Callable
-
-from sqlalchemy import Connection
+from functools import partial
 
 from sluice.cli.place import DatabaseTarget
 from sluice.cli.tables.acts import act, actor, print_acts, written
@@ -55,40 +53,31 @@ def lag(*, place: DatabaseTarget, as_json: bool) -> None:
     output.line(f"{found.seconds:.1f} s, {found.pending_count} pending, {found.quarantined_count} quarantined")
 
 
-def _act(
-    place: DatabaseTarget,
-    reason: str,
-    confirmed: bool,
-    description: str,
-    do: Callable[[OutboxOperator, Connection], object],
-) -> None:
-    operator = OutboxOperator(topic=place.topic, actor=actor(), reason=reason)
-    act(place.engine, description, lambda connection: do(operator, connection), confirmed=confirmed)
+def _operator(place: DatabaseTarget, reason: str) -> OutboxOperator:
+    return OutboxOperator(topic=place.topic, actor=actor(), reason=reason)
 
 
 def resend(*, place: DatabaseTarget, group_id: str, group_seq: int, reason: str, confirmed: bool) -> None:
     """Run `outbox resend`."""
-    description = f"resend message {group_seq} of group {group_id}"
-    _act(place, reason, confirmed, description, lambda operator, index: operator.resend(index, group_id, group_seq))
+    do = partial(_operator(place, reason).resend, group_id=group_id, group_seq=group_seq)
+    act(place.engine, f"resend message {group_seq} of group {group_id}", do, confirmed=confirmed)
 
 
 def unquarantine(*, place: DatabaseTarget, group_id: str, group_seq: int, reason: str, confirmed: bool) -> None:
     """Run `outbox unquarantine`."""
-    description = f"try message {group_seq} of group {group_id} again"
-    _act(
-        place, reason, confirmed, description, lambda operator, index: operator.unquarantine(index, group_id, group_seq)
-    )
+    do = partial(_operator(place, reason).unquarantine, group_id=group_id, group_seq=group_seq)
+    act(place.engine, f"try message {group_seq} of group {group_id} again", do, confirmed=confirmed)
 
 
 def skip(*, place: DatabaseTarget, group_id: str, group_seq: int, reason: str, confirmed: bool) -> None:
     """Run `outbox skip`."""
-    description = f"skip message {group_seq} of group {group_id}"
-    _act(place, reason, confirmed, description, lambda operator, index: operator.skip(index, group_id, group_seq))
+    do = partial(_operator(place, reason).skip, group_id=group_id, group_seq=group_seq)
+    act(place.engine, f"skip message {group_seq} of group {group_id}", do, confirmed=confirmed)
 
 
 def begin_epoch(*, place: DatabaseTarget, reason: str, confirmed: bool) -> None:
     """Run `outbox begin-epoch`."""
-    _act(place, reason, confirmed, "begin another epoch", lambda operator, index: operator.begin_epoch(index))
+    act(place.engine, "begin another epoch", _operator(place, reason).begin_epoch, confirmed=confirmed)
 
 
 def audit(*, place: DatabaseTarget, most: int) -> None:

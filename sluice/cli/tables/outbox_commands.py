@@ -4,8 +4,7 @@ from typing import Any
 
 import click
 
-from sluice.cli.options import audited, json_option, limit_option
-from sluice.cli.placed import database_options
+from sluice.cli.options import audited, database_options, json_option, limit_option, runs
 from sluice.cli.tables.schema_command import schema_command
 from sluice.terminal.groups import Group
 from sluice.terminal.values import SEQ
@@ -15,7 +14,7 @@ _STATUSES = ["pending", "sent", "quarantined"]
 
 @click.group("outbox", cls=Group, short_help="Look at an outbox, and act on its messages.")
 def group() -> None:
-    """Look at an outbox and act on its messages; every act takes a reason and is written down.
+    """Look at an outbox and act on its messages. Every act needs a reason; the audit keeps it.
 
     \b
     A message is pending, then sent; or quarantined, when SNS refuses it for good, and its group waits:
@@ -30,21 +29,17 @@ def group() -> None:
 @limit_option(100_000, default=50)
 @json_option
 @database_options
+@runs("sluice.cli.tables.outbox")
 def ls(**given: Any) -> None:
     """List messages of the outbox, by group and number."""
-    from sluice.cli.tables import outbox
-
-    outbox.ls(**given)
 
 
 @group.command()
 @json_option
 @database_options
+@runs("sluice.cli.tables.outbox")
 def lag(**given: Any) -> None:
     """Tell how long the oldest unpublished message has waited, and how many there are."""
-    from sluice.cli.tables import outbox
-
-    outbox.lag(**given)
 
 
 @group.command()
@@ -52,14 +47,12 @@ def lag(**given: Any) -> None:
 @click.argument("group_seq", metavar="SEQ", type=SEQ)
 @audited
 @database_options
+@runs("sluice.cli.tables.outbox")
 def resend(**given: Any) -> None:
     """Publish a sent message again, under a fresh deduplication id.
 
-    For consumers that lost it. Those that did not drop it: the event is the same.
+    For consumers that lost it. The others drop it, because it is the same event.
     """
-    from sluice.cli.tables import outbox
-
-    outbox.resend(**given)
 
 
 @group.command()
@@ -67,11 +60,9 @@ def resend(**given: Any) -> None:
 @click.argument("group_seq", metavar="SEQ", type=SEQ)
 @audited
 @database_options
+@runs("sluice.cli.tables.outbox")
 def unquarantine(**given: Any) -> None:
     """Try a quarantined message again as it is, after its cause was mended."""
-    from sluice.cli.tables import outbox
-
-    outbox.unquarantine(**given)
 
 
 @group.command()
@@ -79,38 +70,32 @@ def unquarantine(**given: Any) -> None:
 @click.argument("group_seq", metavar="SEQ", type=SEQ)
 @audited
 @database_options
+@runs("sluice.cli.tables.outbox")
 def skip(**given: Any) -> None:
     """Give a quarantined message up: a tombstone with its number is published in its place.
 
     Consumers see no hole; the audit keeps the body.
     """
-    from sluice.cli.tables import outbox
-
-    outbox.skip(**given)
 
 
 @group.command("begin-epoch")
 @audited
 @database_options
+@runs("sluice.cli.tables.outbox")
 def begin_epoch(**given: Any) -> None:
     """Begin another epoch, once, after the database was restored to an earlier state and before producers start.
 
     Numbers given from now on repeat numbers given before the restore; the epoch tells consumers that they are new.
     Groups go on from their last numbers; those that the restore lost begin a later epoch by themselves.
     """
-    from sluice.cli.tables import outbox
-
-    outbox.begin_epoch(**given)
 
 
 @group.command()
 @limit_option(100_000, default=50)
 @database_options
+@runs("sluice.cli.tables.outbox")
 def audit(**given: Any) -> None:
     """Print what operators did, newest first, as lines of JSON."""
-    from sluice.cli.tables import outbox
-
-    outbox.audit(**given)
 
 
 group.add_command(schema_command("outbox"))
@@ -118,8 +103,6 @@ group.add_command(schema_command("outbox"))
 
 @group.command()
 @database_options
+@runs("sluice.cli.tables.outbox")
 def check(**given: Any) -> None:
     """Compare the database's tables with what this version needs; exit code 1 and a line each where they differ."""
-    from sluice.cli.tables import outbox
-
-    outbox.check(**given)

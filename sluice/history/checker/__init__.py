@@ -1,10 +1,10 @@
 """The one place that says what a violation is.
 
 `check_group` takes the events of one message group and returns every violation they prove. It never guesses: a call has
-an interval, not an instant, so `a` is before `b` only when `a` was answered before `b` was made, and a message is held
-only from the moment its receiver had it until the first moment it could have lost it. What the events leave open is
-returned as unknown, what is lawful and worth counting as seen. The terms are defined in `group`; each anomaly of
-`sluice.history.checker.anomalies` is one function, in the module of its family.
+an interval, not an instant, so `a` is before `b` only when `a` was answered before `b` was made, and a message is in
+its queue from its receive until the first moment a delete or its last timeout could have removed it (`standing`). What
+the events leave open is returned as unknown, what is lawful and worth counting as seen. The terms are defined in
+`group`; each anomaly of `sluice.history.checker.anomalies` is one function, in the module of its family.
 """
 
 from collections import defaultdict
@@ -129,9 +129,9 @@ def check_group(events: Iterable[Event], expectation: Expectation, around: Queue
     group = Group(list(events), expectation, around)
     found = [violation for rule in RULES.values() for violation in rule(group)]
     return Finding(
-        violations=tuple(item for item in found if not _is_lawful(item)),
+        violations=tuple(violation for violation in found if not _is_lawful(violation)),
         unknowns=tuple(_unknowns(group)),
-        seen=tuple(item for item in found if _is_lawful(item)),
+        seen=tuple(violation for violation in found if _is_lawful(violation)),
     )
 
 

@@ -59,7 +59,7 @@ ANOMALIES: dict[str, Anomaly] = {
         Anomaly(
             "A3", "vanished", _S, "A message was received, never settled, its lease ended, and it never came again."
         ),
-        Anomaly("A4", "phantom", _S, "A message of this run was received that nobody tried to publish."),
+        Anomaly("A4", "phantom", _S, "A message of this run was received that nobody had tried to publish by then."),
         Anomaly("A5", "aborted-delivery", _S, "A message was received although every publish of it was refused."),
         Anomaly("A6", "foreign", _P, "A message of another run, or of none, was received: the run was not isolated."),
         Anomaly("A7", "recovered", _I, "A message was received whose publish had no known outcome."),
@@ -76,7 +76,12 @@ ANOMALIES: dict[str, Anomaly] = {
             _I,
             "One deduplication id became two messages, published at least a window apart.",
         ),
-        Anomaly("B3", "suppressed-too-long", _S, "A repeat published after the window was dropped."),
+        Anomaly(
+            "B3",
+            "suppressed-too-long",
+            _S,
+            "A repeat published after the window was dropped, or acknowledged as a repeat.",
+        ),
         Anomaly(
             "B4",
             "scope-leak",
@@ -89,7 +94,12 @@ ANOMALIES: dict[str, Anomaly] = {
         ),
         Anomaly("B6", "redelivery", _I, "A message came again after its lease could have ended."),
         Anomaly("B7", "early-redelivery", _S, "A message came again while it was certainly still leased."),
-        Anomaly("B8", "receive-count-jump", _S, "A receive count fits no possible number of receives."),
+        Anomaly(
+            "B8",
+            "receive-count-jump",
+            _S,
+            "A receive count fits no possible number of receives, or two receives have the same.",
+        ),
         Anomaly(
             "C1",
             "reordered",
@@ -105,7 +115,10 @@ ANOMALIES: dict[str, Anomaly] = {
             "SQS sequence numbers fall along the group's order, or one message shows two.",
         ),
         Anomaly(
-            "C5", "sns-sequence-non-monotonic", _S, "A later publish of the group was given a lower sequence number."
+            "C5",
+            "sns-sequence-non-monotonic",
+            _S,
+            "A later publish of the group was given a lower sequence number, or two messages share one.",
         ),
         Anomaly(
             "C6",
@@ -120,10 +133,13 @@ ANOMALIES: dict[str, Anomaly] = {
             "D1",
             "group-overlap",
             _S,
-            "Two messages of a group were certainly leased at once by different calls of one worker.",
+            "A worker was handed a message while one before it in its group, its own, was still in the queue.",
         ),
         Anomaly(
-            "D2", "group-interleave", _S, "Two messages of a group were certainly leased at once by different workers."
+            "D2",
+            "group-interleave",
+            _S,
+            "A worker was handed a message while one before it in its group, another's, was still in the queue.",
         ),
         Anomaly(
             "D3",
@@ -169,7 +185,7 @@ ANOMALIES: dict[str, Anomaly] = {
             "F6",
             "dlq-content",
             _S,
-            "Body, attributes or group changed in the DLQ, or the deduplication id is not the message id.",
+            "Body, attributes, group or message id changed in the DLQ, or the deduplication id is not the message id.",
         ),
         Anomaly("F7", "dlq-order", _S, "Two messages of a group stand in the DLQ in the opposite order."),
         Anomaly("F8", "redrive-loss", _S, "A finished move task left a message in neither queue."),

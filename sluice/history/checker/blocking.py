@@ -3,9 +3,10 @@
 import heapq
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import chain, pairwise
 
-from sluice.history.checker.group import NEVER_US, Group, invoked, is_same_receive, responded
+from sluice.history.checker.group import NEVER_US, Group, invoked, responded
+from sluice.history.checker.standing import is_free, passed
 from sluice.history.checker.verdict import Violation
 from sluice.history.events import Event, Outcome, answer_detail
 
@@ -30,31 +31,43 @@ def group_interleave(group: Group) -> Iterator[Violation]:
 
 
 def _held_together(group: Group, anomaly: str, concerns: Callable[[Event, Event], bool]) -> Iterator[Violation]:
-    for event, other in _overlaps(group):
-        if concerns(event, other):
+    found: set[tuple[int | None, int | None]] = set()
+    skips = ((skip.ahead, skip.event) for skip in passed(group) if not is_free(group, skip))
+    for event, other in chain(skips, _overlaps(group)):
+        if concerns(event, other) and (event.idx, other.idx) not in found:
+            found.add((event.idx, other.idx))
             yield group.violation(
                 anomaly,
                 event.queue,
                 [event.idx, other.idx],
-                "the second message was handed out while the first was certainly held",
+                "the second message was handed out while the first had certainly not left the queue",
                 [event, other],
             )
 
 
 def _overlaps(group: Group) -> Iterator[tuple[Event, Event]]:
-    """Yield, for each receive, one of another message that was certainly held at the same time."""
+    """Yield, for each first receive, one of another message that was certainly held at the same time.
+
+    A message that comes again may stand before the held one: it was handed out with it, and its time ended earlier.
+    """
     for queue in group.expectation.queues:
         held: list[tuple[int, Event]] = []
         for event in group.received.get(queue, []):
             end = group.lease_end_us(event)
             held = [(until, other) for until, other in held if until > responded(event)]
             for until, other in held:
-                is_other_message = other.sqs_message_id != event.sqs_message_id
+                is_other_message = other.sqs_message_id != event.sqs_message_id and _is_first(group, event)
                 is_both = responded(event) + group.bound_us(other, event) < min(until, end)
-                if is_other_message and is_both and not is_same_receive(other, event):
+                if is_other_message and is_both and not group.are_in_answer_of([other], event):
                     yield other, event
                     break
             held = heapq.nlargest(_HELD_MAX, [*held, (end, event)], key=lambda value: value[0])
+
+
+def _is_first(group: Group, event: Event) -> bool:
+    if event.receive_count is not None:
+        return event.receive_count == 1
+    return group.siblings(event)[0] is event and not group.expectation.lost_receives.get(event.queue or "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +75,6 @@ class Blocked:
     """A dead-lettered message behind which the group never moved on.
 
     Args:
-        queue: where.
         dead: its first receive from the DLQ.
         successors: the acked messages behind it; none of them was ever received.
     """
@@ -75,18 +87,20 @@ class Blocked:
 def blocked(group: Group) -> Iterator[Blocked]:
     """Yield where a group ends at a dead letter, although the queue was asked again and again."""
     for queue in group.expectation.queues:
-        first = group.first_received.get(queue, {})
-        dead = [idx for idx in group.in_order if group.is_dead_lettered(queue, idx)]
-        event = group.dead_letter(queue, dead[-1]) if dead else None
-        if event is None or not group.is_proven(queue):
-            continue
-        behind = tuple(idx for idx in group.in_order if group.order[idx] > group.order[dead[-1]])
-        since_us = max([responded(event), *(responded(group.acked[idx]) + _FANNED_OUT_WITHIN_US for idx in behind)])
-        _, empty_count = group.around.polls(
-            queue, from_us=since_us + group.expectation.clock_bound_us, until_us=NEVER_US
-        )
-        if behind and not any(idx in first for idx in behind) and empty_count >= _EMPTY_MIN:
-            yield Blocked(queue, event, behind)
+        for line in group.lines if group.is_proven(queue) else ():
+            places = [place for place, idx in enumerate(line) if group.is_dead_lettered(queue, idx)]
+            event = group.dead_letter(queue, line[places[-1]]) if places else None
+            behind = tuple(line[places[-1] + 1 :]) if places else ()
+            if event is not None and _is_left(group, queue, event, behind):
+                yield Blocked(queue, event, behind)
+
+
+def _is_left(group: Group, queue: str, dead: Event, behind: Sequence[int]) -> bool:
+    """Return whether none of what stands behind a dead letter ever came, though the queue was polled long enough."""
+    since_us = max([responded(dead), *(responded(group.acked[idx]) + _FANNED_OUT_WITHIN_US for idx in behind)])
+    _, empty_count = group.around.polls(queue, from_us=since_us + group.expectation.clock_bound_us, until_us=NEVER_US)
+    is_none = not any(idx in group.first_received.get(queue, {}) for idx in behind)
+    return bool(behind) and is_none and empty_count >= _EMPTY_MIN
 
 
 def blocked_after_dead_letter(group: Group) -> Iterator[Violation]:
@@ -116,13 +130,10 @@ def batch_underfill(group: Group) -> Iterator[Violation]:
         ]
         if len(underfilled) >= UNDERFILLED_MIN and len({event.call_id for event in received}) == len(received):
             earlier, after = underfilled[0]
-            yield group.violation(
-                "D5",
-                queue,
-                [earlier.idx, after.idx],
-                f"{len(underfilled)} receives that asked for more brought one message while the next was in the queue",
-                [earlier, after],
+            sentence = (
+                f"{len(underfilled)} receives that asked for more brought one message while the next was in the queue"
             )
+            yield group.violation("D5", queue, [earlier.idx, after.idx], sentence, [earlier, after])
 
 
 def _is_alone(event: Event) -> bool:
@@ -135,10 +146,7 @@ class Wait:
     """A time in which a queue certainly had a message of the group to give, and nobody held the group.
 
     Args:
-        queue: where.
         message: its receive: what ended the wait, or the last before a wait nothing ended.
-        from_us: since when.
-        until_us: until when.
     """
 
     queue: str
@@ -158,9 +166,10 @@ def _waits(group: Group, queue: str, received: Sequence[Event]) -> Iterator[Wait
     bound = group.expectation.clock_bound_us
     received_instants = _least_to_come([invoked(event) for event in received])
     free_us = 0
+    delay_us = _delay_us(group, queue, received)
     for event, next_invoked_us in zip(received, received_instants, strict=True):
         if event.sent_at_us is not None:
-            from_us = max(free_us, event.sent_at_us + ENQUEUED_WITHIN_US) + bound
+            from_us = max(free_us, event.sent_at_us + delay_us + ENQUEUED_WITHIN_US) + bound
             if from_us < next_invoked_us - bound:
                 yield Wait(queue, event, from_us, next_invoked_us - bound)
         free_us = max(free_us, group.possible_lease_end_us(event))
@@ -169,6 +178,15 @@ def _waits(group: Group, queue: str, received: Sequence[Event]) -> Iterator[Wait
     until_us = group.around.last_poll_us(queue) - bound
     if left and free_us + bound < until_us:
         yield Wait(queue, left[-1], free_us + bound, until_us)
+
+
+def _delay_us(group: Group, queue: str, received: Sequence[Event]) -> int:
+    """Return for how long the queue may hide what it is sent."""
+    seconds = group.expectation.delay_seconds.get(queue, 0)
+    if seconds is not None:
+        return seconds * 1_000_000
+    waited = [responded(event) - event.sent_at_us for event in received if event.sent_at_us is not None]
+    return max(0, min(waited, default=0))
 
 
 def _least_to_come(values: Sequence[int]) -> list[int]:
@@ -186,13 +204,10 @@ def passed_over(group: Group) -> Iterator[Violation]:
         seconds = (wait.until_us - wait.from_us) / 1e6
         served_count, _ = group.around.polls(wait.queue, from_us=wait.from_us, until_us=wait.until_us)
         if allowed is not None and allowed < seconds <= (stuck or seconds) and served_count >= _SERVED_MIN:
-            yield group.violation(
-                "D3",
-                wait.queue,
-                [wait.message.idx],
-                f"passed over for {seconds:.1f} s, allowed are {allowed:g} s, and {served_count} receives were served",
-                [*_published(group, wait.message), wait.message],
+            sentence = (
+                f"passed over for {seconds:.1f} s, allowed are {allowed:g} s, and {served_count} receives were served"
             )
+            yield _waited(group, "D3", wait, sentence)
 
 
 def stuck(group: Group) -> Iterator[Violation]:
@@ -202,13 +217,10 @@ def stuck(group: Group) -> Iterator[Violation]:
         seconds = (wait.until_us - wait.from_us) / 1e6
         polls = sum(group.around.polls(wait.queue, from_us=wait.from_us, until_us=wait.until_us))
         if allowed is not None and seconds > allowed and polls >= _SERVED_MIN:
-            yield group.violation(
-                "H1",
-                wait.queue,
-                [wait.message.idx],
-                f"stood still for {seconds:.1f} s, allowed are {allowed:g} s, while the queue was asked {polls} times",
-                [*_published(group, wait.message), wait.message],
+            sentence = (
+                f"stood still for {seconds:.1f} s, allowed are {allowed:g} s, while the queue was asked {polls} times"
             )
+            yield _waited(group, "H1", wait, sentence)
 
 
 def false_empty(group: Group) -> Iterator[Violation]:
@@ -216,14 +228,11 @@ def false_empty(group: Group) -> Iterator[Violation]:
     for wait in waits(group):
         _, empty_count = group.around.polls(wait.queue, from_us=wait.from_us, until_us=wait.until_us)
         if empty_count:
-            yield group.violation(
-                "H2",
-                wait.queue,
-                [wait.message.idx],
-                f"{empty_count} long poll(s) came back empty while the message was there for all of their time",
-                [*_published(group, wait.message), wait.message],
-            )
+            sentence = f"{empty_count} long poll(s) came back empty while the message was there for all of their time"
+            yield _waited(group, "H2", wait, sentence)
 
 
-def _published(group: Group, event: Event) -> list[Event]:
-    return [publish for publish in group.publishes.get(event.idx or 0, []) if publish.outcome != Outcome.FAIL][:1]
+def _waited(group: Group, anomaly: str, wait: Wait, sentence: str) -> Violation:
+    publishes = group.publishes.get(wait.message.idx or 0, [])
+    published = [publish for publish in publishes if publish.outcome != Outcome.FAIL][:1]
+    return group.violation(anomaly, wait.queue, [wait.message.idx], sentence, [*published, wait.message])

@@ -1,9 +1,11 @@
 """F: dead letters, and their way back."""
 
-from collections.abc import Iterator
+from collections import defaultdict
+from collections.abc import Container, Iterator, Sequence
 
+from sluice.history.checker.duplication import windows_max
 from sluice.history.checker.expectation import Move
-from sluice.history.checker.group import NEVER_US, Group, responded
+from sluice.history.checker.group import Group, responded
 from sluice.history.checker.ordering import overtaken
 from sluice.history.checker.verdict import Violation
 from sluice.history.events import Event
@@ -17,16 +19,36 @@ def _pairs(group: Group) -> Iterator[tuple[str, str]]:
             yield queue, dead_letter_queue
 
 
-def _receives(group: Group, queue: str, idx: int | None) -> list[Event]:
-    return [event for event in group.received.get(queue, []) if event.idx == idx]
-
-
 def _dead(group: Group, queue: str) -> Iterator[tuple[int, Event]]:
     """Yield (idx, first receive from the queue's DLQ) of what is certainly that queue's own dead letter."""
     dead_letter_queue = group.expectation.dead_letter_queues.get(queue, "")
+    if _is_shared(group, dead_letter_queue):
+        yield from sorted(_of_many(group, queue, dead_letter_queue).items())
+        return
     for idx, event in sorted(group.first_received.get(dead_letter_queue, {}).items()):
         if _stray_from(group, dead_letter_queue, event) is None:
             yield idx, event
+
+
+def _is_shared(group: Group, dead_letter_queue: str) -> bool:
+    return list(group.expectation.dead_letter_queues.values()).count(dead_letter_queue) > 1
+
+
+def _of_many(group: Group, queue: str, dead_letter_queue: str) -> dict[int, Event]:
+    """Return the first receives from a shared DLQ of what its ids tell to be of the queue."""
+    first: dict[int, Event] = {}
+    for event in group.received.get(dead_letter_queue, []):
+        if event.idx is not None and {event.sqs_message_id, event.deduplication_id} & {
+            *group.ids.get((queue, event.idx), ())
+        }:
+            first.setdefault(event.idx, event)
+    return first
+
+
+def _may_be_back(group: Group, queue: str, dead: Event) -> bool:
+    """Return whether a dead letter may have been brought back and died again, before it was read."""
+    read_us = responded(dead) + group.expectation.clock_bound_us
+    return any(move.destination == queue and move.began_at_us <= read_us for move in group.around.moves)
 
 
 def _stray_from(group: Group, dead_letter_queue: str, event: Event) -> Event | None:
@@ -46,16 +68,11 @@ def premature(group: Group) -> Iterator[Violation]:
     for queue, _ in _pairs(group):
         most = group.expectation.max_receive_count.get(queue)
         for idx, dead in _dead(group, queue):
-            receives = _receives(group, queue, idx)
+            receives = group.receives(queue, idx)
             possible = len(receives) + group.expectation.lost_receives.get(queue, 0)
             if most is not None and possible < most:
-                yield group.violation(
-                    "F1",
-                    queue,
-                    [idx],
-                    f"dead-lettered after {possible} receive(s), {most} were allowed",
-                    [*receives[-5:], dead],
-                )
+                sentence = f"dead-lettered after {possible} receive(s), {most} were allowed"
+                yield group.violation("F1", queue, [idx], sentence, [*receives[-5:], dead])
 
 
 def late(group: Group) -> Iterator[Violation]:
@@ -66,7 +83,7 @@ def late(group: Group) -> Iterator[Violation]:
             continue
         for event in receives:
             is_over = event.receive_count is not None and event.receive_count > most
-            if is_over and group.is_bound(queue, event.idx):
+            if is_over and group.has_stayed(queue, event.idx):
                 yield group.violation(
                     "F2",
                     queue,
@@ -83,24 +100,26 @@ def absent(group: Group) -> Iterator[Violation]:
         most, last = group.expectation.max_receive_count.get(queue), receives[-1]
         dead_letter_queue = group.expectation.dead_letter_queues.get(queue)
         empty_us = group.around.empty_since_us.get(dead_letter_queue or "")
-        if most is None or empty_us is None or not group.is_proven(queue) or (last.receive_count or 0) < most:
+        if most is None or empty_us is None or (last.receive_count or 0) < most or _is_open(group, queue):
             continue
         free_us = group.possible_lease_end_us(last) + group.expectation.clock_bound_us
-        polls = sum(group.around.polls(queue, from_us=free_us, until_us=empty_us))
+        _, empty_polls = group.around.polls(queue, from_us=free_us, until_us=empty_us)
         is_seen = group.is_dead_lettered(queue, last.idx) or any(
             event.sqs_message_id == id_
             for dead in group.expectation.dead_letter_queues.values()
             for event in group.received.get(dead, [])
         )
         is_left = not is_seen and not group.may_be_deleted(last) and group.is_bound(queue, last.idx)
-        if polls and is_left:
-            yield group.violation(
-                "F3",
-                queue,
-                [last.idx],
-                f"used up its {most} receives, was not deleted, and never was in {dead_letter_queue}",
-                receives[-6:],
-            )
+        if empty_polls and is_left:
+            sentence = f"used up its {most} receives, was not deleted, and never was in {dead_letter_queue}"
+            yield group.violation("F3", queue, [last.idx], sentence, receives[-6:])
+
+
+def _is_open(group: Group, queue: str) -> bool:
+    """Return whether dead letters of the queue may have come and gone with nothing on record."""
+    dead_letter_queue = group.expectation.dead_letter_queues.get(queue, "")
+    is_proven = group.is_proven(queue) and group.is_proven(dead_letter_queue)
+    return not is_proven or any(move.source == dead_letter_queue for move in group.around.moves)
 
 
 def wrong_target(group: Group) -> Iterator[Violation]:
@@ -109,22 +128,20 @@ def wrong_target(group: Group) -> Iterator[Violation]:
         for idx, event in sorted(group.first_received.get(dead_letter_queue, {}).items()):
             source = _stray_from(group, dead_letter_queue, event)
             if source is not None:
-                yield group.violation(
-                    "F4",
-                    source.queue,
-                    [idx],
-                    f"a message of {source.queue} was found in {dead_letter_queue}",
-                    [source, event],
-                )
+                sentence = f"a message of {source.queue} was found in {dead_letter_queue}"
+                yield group.violation("F4", source.queue, [idx], sentence, [source, event])
 
 
 def after_delete(group: Group) -> Iterator[Violation]:
     """F5."""
     for queue in group.expectation.queues:
         for idx, dead in _dead(group, queue):
-            if len(group.ids.get((queue, idx), ())) != 1:
+            copies = max(len(group.ids.get((queue, idx), ())), windows_max(group, idx))
+            if copies != 1 and dead.sqs_message_id is None:
                 continue  # another copy may be the dead one
-            for event in _receives(group, queue, idx):
+            for event in group.receives(queue, idx):
+                if dead.sqs_message_id not in (None, event.sqs_message_id):
+                    continue
                 delete = group.settled_delete(event)
                 if delete is not None and group.is_before(delete, dead):
                     yield group.violation(
@@ -152,9 +169,15 @@ def _changed(group: Group, queue: str, dead: Event, source: Event | None) -> str
         return "its body is another"
     if source is None or dead.idx is None:
         return None
+    copies = windows_max(group, dead.idx, by_us=responded(dead) + group.spread_us)
+    by_then = [id_ for id_ in ids if not group.is_before(dead, group.instances[queue, id_][0])]
+    is_known = 0 < copies <= len(by_then) and not _may_be_back(group, queue, dead)
+    if dead.sqs_message_id is not None and dead.sqs_message_id not in ids and is_known:
+        return f"its message id is {dead.sqs_message_id}, and not the one it had"
     if None not in (source.attributes_hash, dead.attributes_hash) and source.attributes_hash != dead.attributes_hash:
         return "its attributes are others"
-    if dead.deduplication_id is not None and ids and dead.deduplication_id not in ids:
+    own = {dead.sqs_message_id} if dead.sqs_message_id is not None else {*ids} if is_known else set()
+    if dead.deduplication_id is not None and own and dead.deduplication_id not in own:
         return f"its deduplication id is {dead.deduplication_id}, and not its message id"
     return None
 
@@ -162,11 +185,11 @@ def _changed(group: Group, queue: str, dead: Event, source: Event | None) -> str
 def order(group: Group) -> Iterator[Violation]:
     """F7."""
     for queue in group.expectation.queues:
-        dead = dict(_dead(group, queue))
+        dead = {idx: event for idx, event in _dead(group, queue) if not _may_be_back(group, queue, event)}
         first = group.first_received.get(queue, {})
         came = sorted((idx for idx in dead if idx in first), key=lambda idx: responded(first[idx]))
         for later, earlier in overtaken(group, came, dead):
-            last = _receives(group, queue, later)
+            last = group.receives(queue, later)
             gone = [event for event in last if responded(event) < responded(dead[later])]
             if gone and group.is_before(gone[-1], first[earlier]):
                 yield group.violation(
@@ -178,27 +201,32 @@ def order(group: Group) -> Iterator[Violation]:
                 )
 
 
-# --- the way back ----------------------------------------------------------------------------------------------------
-
-
 def _moves(group: Group) -> Iterator[tuple[str, str, Move]]:
     """Yield (queue, DLQ, the move task) where exactly one task brought dead letters back."""
     for queue, dead_letter_queue in _pairs(group):
         moves = [move for move in group.around.moves if (move.source, move.destination) == (dead_letter_queue, queue)]
-        if len(moves) == 1:
+        if len(moves) == 1 and moves[0].is_finished:
             yield queue, dead_letter_queue, moves[0]
 
 
 def _dead_lettered(group: Group, dead_letter_queue: str, move: Move) -> Iterator[tuple[int, Event]]:
     """Yield (idx, last receive from the DLQ) of what was there when the task began and nobody may have deleted."""
     for idx in sorted(group.first_received.get(dead_letter_queue, {})):
-        before = [event for event in _receives(group, dead_letter_queue, idx) if responded(event) < move.began_at_us]
+        began_us = move.began_at_us - group.expectation.clock_bound_us
+        before = [event for event in group.receives(dead_letter_queue, idx) if responded(event) < began_us]
         if before and not group.may_be_deleted(before[-1]):
             yield idx, before[-1]
 
 
 def _after(group: Group, queue: str, idx: int, move: Move) -> list[Event]:
-    return [event for event in _receives(group, queue, idx) if responded(event) >= move.began_at_us]
+    """Return what may have been received after the task began."""
+    began_us = move.began_at_us - group.expectation.clock_bound_us
+    return [event for event in group.receives(queue, idx) if responded(event) >= began_us]
+
+
+def _back(group: Group, queue: str, idx: int, move: Move) -> list[Event]:
+    """Return what was received after the task began, whatever the clocks show."""
+    return [event for event in group.receives(queue, idx) if group.is_after(event, move.began_at_us)]
 
 
 def redrive_loss(group: Group) -> Iterator[Violation]:
@@ -206,31 +234,28 @@ def redrive_loss(group: Group) -> Iterator[Violation]:
     for queue, dead_letter_queue, move in _moves(group):
         empty = [group.around.empty_since_us.get(name) for name in (queue, dead_letter_queue)]
         is_over = all(since is not None and since > move.ended_at_us for since in empty)
+        is_over = is_over and group.is_proven(dead_letter_queue)
         for idx, dead in _dead_lettered(group, dead_letter_queue, move) if is_over else ():
             if not _after(group, queue, idx, move) and not _after(group, dead_letter_queue, idx, move):
-                yield group.violation(
-                    "F8",
-                    queue,
-                    [idx],
-                    f"brought back from {dead_letter_queue}, and in neither queue since",
-                    [*_receives(group, queue, idx)[:1], dead],
-                )
+                sentence = f"brought back from {dead_letter_queue}, and in neither queue since"
+                yield group.violation("F8", queue, [idx], sentence, [*group.receives(queue, idx)[:1], dead])
 
 
 def redrive_duplicate(group: Group) -> Iterator[Violation]:
     """F9."""
     for queue, dead_letter_queue, move in _moves(group):
-        most = group.expectation.max_receive_count.get(queue, NEVER_US)
+        most = group.expectation.max_receive_count.get(queue, 1)
         for idx, dead in _dead_lettered(group, dead_letter_queue, move):
-            back = _after(group, queue, idx, move)
+            possible = _after(group, queue, idx, move)
+            back = _back(group, queue, idx, move)
             new = {event.sqs_message_id: event for event in reversed(back) if event.sqs_message_id is not None}
             still = [
                 event
                 for event in _after(group, dead_letter_queue, idx, move)
                 if group.is_after(event, move.ended_at_us)
             ]
-            is_again = len(back) + group.expectation.lost_receives.get(queue, 0) >= most
-            if len(new) > 1:
+            is_again = len(possible) + group.expectation.lost_receives.get(queue, 0) >= most
+            if len(new) > 1 and windows_max(group, idx) == 1 and not _is_shared(group, dead_letter_queue):
                 yield group.violation(
                     "F9", queue, [idx], f"brought back once, and {len(new)} messages since", [dead, *new.values()][:6]
                 )
@@ -244,7 +269,7 @@ def redrive_reorder(group: Group) -> Iterator[Violation]:
     """F10."""
     for queue, dead_letter_queue, move in _moves(group):
         recorded_dead = dict(_dead_lettered(group, dead_letter_queue, move))
-        back = {idx: events[0] for idx in recorded_dead if (events := _after(group, queue, idx, move))}
+        back = {idx: events[0] for idx in recorded_dead if (events := _back(group, queue, idx, move))}
         in_dlq = sorted(back, key=lambda idx: responded(group.first_received[dead_letter_queue][idx]))
         for later, earlier in overtaken(group, in_dlq, back):
             first = group.first_received[dead_letter_queue]
@@ -262,7 +287,7 @@ def stale_identity(group: Group) -> Iterator[Violation]:
     """F11."""
     for queue in group.expectation.queues:
         for idx, dead in _dead(group, queue):
-            back = [event for event in _receives(group, queue, idx) if group.is_before(dead, event)]
+            back = [event for event in group.receives(queue, idx) if group.is_before(dead, event)]
             if not back or len(group.ids.get((queue, idx), ())) > 2:
                 continue
             if dead.sqs_message_id is not None and back[0].sqs_message_id == dead.sqs_message_id:
@@ -275,29 +300,31 @@ def poison_escape(group: Group) -> Iterator[Violation]:
     """F12."""
     for queue in group.expectation.queues:
         dead = dict(_dead(group, queue))
+        answers: dict[str | None, list[Event]] = defaultdict(list)
+        for received in group.received.get(queue, []) if dead else ():
+            answers[received.call_id].append(received)
         for idx, event in dead.items():
-            receives = [receive for receive in _receives(group, queue, idx) if responded(receive) < responded(event)]
-            ahead = [_ahead(group, receive, set(dead)) for receive in receives]
-            if receives and all(item is not None for item in ahead):
+            receives = [receive for receive in group.receives(queue, idx) if responded(receive) < responded(event)]
+            ahead = [_ahead(answers[receive.call_id], receive, dead) for receive in receives]
+            if receives and all(leader is not None for leader in ahead):
                 yield group.violation(
                     "F12",
                     queue,
                     [ahead[0].idx if ahead[0] is not None else None, idx],
                     "the second was dead-lettered, and in every answer it stood behind the first, which was too",
-                    [*(item for item in ahead[:1] if item is not None), receives[0], event],
+                    [*(leader for leader in ahead[:1] if leader is not None), receives[0], event],
                 )
 
 
-def _ahead(group: Group, event: Event, dead: set[int]) -> Event | None:
+def _ahead(answer: Sequence[Event], event: Event, dead: Container[int | None]) -> Event | None:
     """Return the dead-lettered message in front of this one in the same answer."""
     return next(
         (
-            entry
-            for entry in group.received.get(event.queue or "", [])
-            if entry.call_id == event.call_id
-            and (entry.batch_position or 0) < (event.batch_position or 0)
-            and entry.idx != event.idx
-            and entry.idx in dead
+            other
+            for other in answer
+            if (other.batch_position or 0) < (event.batch_position or 0)
+            and other.idx != event.idx
+            and other.idx in dead
         ),
         None,
     )

@@ -1,9 +1,10 @@
 """B: too often, and too seldom."""
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
-from sluice.history.checker.group import Group, invoked, is_same_receive, number, responded
+from sluice.history.checker.group import NEVER_US, Group, done_by, invoked, is_same_receive, number, responded
 from sluice.history.checker.verdict import Violation
 from sluice.history.events import Event, Outcome
 
@@ -14,7 +15,7 @@ _TOLERANCE_US = 30_000_000
 def span_us(tries: Sequence[Event]) -> tuple[int, int]:
     """Return the least and the greatest time between the first and the last publish that may have had an effect."""
     ordered = sorted((event for event in tries if event.outcome != Outcome.FAIL), key=invoked) or list(tries)
-    return invoked(ordered[-1]) - responded(ordered[0]), max(map(responded, ordered)) - invoked(ordered[0])
+    return invoked(ordered[-1]) - done_by(ordered[0]), max(map(done_by, ordered)) - invoked(ordered[0])
 
 
 def window_us(group: Group) -> int:
@@ -33,14 +34,32 @@ def copies(group: Group) -> Iterator[tuple[str, int, list[Event]]]:
 def duplicate_in_window(group: Group) -> Iterator[Violation]:
     """B1."""
     for queue, idx, found in copies(group):
-        if span_us(group.publishes[idx])[1] < window_us(group):
-            yield group.violation(
-                "B1",
-                queue,
-                [idx],
-                f"{len(found)} messages of {_single_delivery(group, idx)}, published within the window",
-                [*group.publishes[idx][:2], *found[:2]],
-            )
+        for count, copy in enumerate(sorted(found, key=responded), start=1):
+            windows = windows_max(group, idx, by_us=responded(copy) + group.spread_us)
+            if 0 < windows < count:
+                within = "within the window" if windows == 1 else f"within {windows} windows"
+                yield group.violation(
+                    "B1",
+                    queue,
+                    [idx],
+                    f"{len(found)} messages of {_single_delivery(group, idx)}, published {within}",
+                    [*group.publishes[idx][:2], *found[:2]],
+                )
+                break
+
+
+def windows_max(group: Group, idx: int, *, by_us: int = NEVER_US) -> int:
+    """Return how many windows the publishes of a message made by an instant may have opened.
+
+    The first opens one, and each that may have come a window after the one that opened the last: a window is not made
+    longer by what is published in it (DED-08).
+    """
+    tries = [event for event in group.publishes[idx] if event.outcome != Outcome.FAIL and invoked(event) <= by_us]
+    opened: list[int] = []
+    while tries:
+        opened.append(min(max(invoked(event), opened[-1] + window_us(group) if opened else 0) for event in tries))
+        tries = [event for event in tries if done_by(event) - opened[-1] >= window_us(group)]
+    return len(opened)
 
 
 def _single_delivery(group: Group, idx: int) -> str:
@@ -65,22 +84,33 @@ def duplicate_outside_window(group: Group) -> Iterator[Violation]:
 
 def suppressed_too_long(group: Group) -> Iterator[Violation]:
     """B3."""
+    yield from _acknowledged_as_repeats(group)
     for idx, tries in sorted(group.publishes.items()):
         publishes = sorted((event for event in tries if event.outcome != Outcome.FAIL), key=invoked)
         is_repeated = len(publishes) == 2 and all(event.outcome == Outcome.OK for event in publishes)
+        is_repeated = is_repeated and publishes[0].queue == publishes[1].queue
         if not is_repeated or span_us(publishes)[0] < window_us(group) + _TOLERANCE_US:
             continue
         for queue in group.expected_queues(idx):
             end = group.end_marker(queue)
             is_over = end is not None and group.is_drained(queue) and responded(end) > responded(publishes[-1])
             if end is not None and is_over and len(group.ids.get((queue, idx), ())) == 1 and group.is_bound(queue, idx):
-                yield group.violation(
-                    "B3",
-                    queue,
-                    [idx],
-                    "published again after the window, and it came only once",
-                    [*publishes, group.first_received[queue][idx], end],
-                )
+                sentence = "published again after the window, and it came only once"
+                yield group.violation("B3", queue, [idx], sentence, [*publishes, group.first_received[queue][idx], end])
+
+
+def _acknowledged_as_repeats(group: Group) -> Iterator[Violation]:
+    for idx, tries in sorted(group.publishes.items()):
+        first: dict[str, Event] = {}
+        for event in sorted(tries, key=responded):
+            name = number(event)
+            if event.outcome != Outcome.OK or name is None:
+                continue
+            opened = first.setdefault(name, event)
+            if invoked(event) - responded(opened) >= window_us(group) + _TOLERANCE_US + group.spread_us:
+                sentence = "published again after the window, and acknowledged with the sequence number it had"
+                yield group.violation("B3", None, [idx], sentence, [opened, event])
+                break
 
 
 def dedup_ack_mismatch(group: Group) -> Iterator[Violation]:
@@ -91,8 +121,9 @@ def dedup_ack_mismatch(group: Group) -> Iterator[Violation]:
             continue
         for repeat in tries:
             is_repeat = repeat.outcome == Outcome.OK and number(repeat) is not None and number(first) is not None
-            is_same_id = repeat.deduplication_id == first.deduplication_id
-            is_within = span_us([first, repeat])[1] < window_us(group)
+            is_same_id = (repeat.queue, repeat.deduplication_id) == (first.queue, first.deduplication_id)
+            opened_us = min(invoked(event) for event in tries if event.outcome != Outcome.FAIL)
+            is_within = responded(repeat) - opened_us < window_us(group)
             if is_repeat and is_same_id and is_within and number(repeat) != number(first):
                 sentence = "a repeat within the window was acknowledged with another sequence number"
                 yield group.violation("B5", None, [idx], sentence, [first, repeat])
@@ -114,7 +145,10 @@ def early_redelivery(group: Group) -> Iterator[Violation]:
     """B7."""
     for (queue, _), receives in sorted(group.instances.items()):
         for event, other in pairwise(receives):
-            if not is_same_receive(event, other) and _is_early(group, event, other):
+            delete = group.settled_delete(event)
+            is_deleted = delete is not None and group.is_before(delete, other)
+            is_other_anomaly = is_deleted or not group.has_stayed(queue, event.idx)  # A8, F11
+            if not is_same_receive(event, other) and not is_other_anomaly and _is_early(group, event, other):
                 yield group.violation(
                     "B7",
                     queue,
@@ -125,28 +159,51 @@ def early_redelivery(group: Group) -> Iterator[Violation]:
 
 
 def _is_early(group: Group, event: Event, other: Event) -> bool:
-    """Return whether the two cannot be a receive and a redelivery after it, in either order."""
+    """Return whether the two cannot be a receive and a redelivery after it, in either order.
+
+    A delete does not count: what it removed does not come again, and what it did not remove is held for its time.
+    """
     bound = group.bound_us(event, other)
-    if responded(other) + bound >= group.lease_end_us(event):
+    if None not in (event.receive_count, other.receive_count) and event.receive_count != other.receive_count:
+        first, again = sorted((event, other), key=lambda receive: receive.receive_count or 0)
+        return responded(again) + bound < group.expiry_us(first)
+    if responded(other) + bound >= group.expiry_us(event):
         return False
-    return group.is_before(event, other) or responded(event) + bound < group.lease_end_us(other)
+    return group.is_before(event, other) or responded(event) + bound < group.expiry_us(other)
+
+
+def _is_twin(receive: Event, event: Event) -> bool:
+    return receive.receive_count == event.receive_count and not is_same_receive(receive, event)
 
 
 def receive_count_jump(group: Group) -> Iterator[Violation]:
     """B8."""
+    nameless = Counter(
+        (event.queue, event.idx)
+        for events in group.received.values()
+        for event in events
+        if event.sqs_message_id is None
+    )
     for (queue, _), receives in sorted(group.instances.items()):
         if queue not in group.expectation.queues or not group.is_proven(queue):
             continue
         lost = group.expectation.lost_receives.get(queue, 0)
         for event in receives:
-            if event.receive_count is None or not group.is_bound(queue, event.idx):
+            if event.receive_count is None or not group.has_stayed(queue, event.idx):
                 continue
-            others = [receive for receive in receives if receive.call_id != event.call_id]
+            others = [receive for receive in receives if receive is not event]
             before = [
                 receive for receive in others if group.is_before(receive, event) and not is_same_receive(receive, event)
             ]
             least = 1 + len({receive.receive_request_attempt_id or receive.call_id for receive in before})
-            most = 1 + lost + sum(not group.is_before(event, receive) for receive in others)
+            most = (
+                1 + lost + nameless[queue, event.idx] + sum(not group.is_before(event, receive) for receive in others)
+            )
+            twin = next((receive for receive in others if _is_twin(receive, event)), None)
+            if twin is not None:
+                sentence = f"two receives of it have the count {event.receive_count}"
+                yield group.violation("B8", queue, [event.idx], sentence, [twin, event])
+                break
             if not least <= event.receive_count <= most:
                 yield group.violation(
                     "B8",

@@ -14,7 +14,7 @@ _OUT_OF_TURN = ("late", "filled")
 
 def effect_missing(group: Group) -> Iterator[Violation]:
     """R1."""
-    for queue in _recorded(group):
+    for queue in (queue for queue in group.expectation.queues if queue in group.expectation.effects_recorded):
         absent = {
             missing_message.idx
             for missing_message in missing(group)
@@ -22,7 +22,7 @@ def effect_missing(group: Group) -> Iterator[Violation]:
             in (*missing_message.drained, *missing_message.overtaken, *missing_message.open, *missing_message.excused)
         }
         for idx, publish in sorted(group.acked.items()):
-            is_owed = not is_end_marker(idx) and queue in group.expected_queues(idx) and idx not in absent
+            is_owed = not is_end_marker(idx) and queue in group.owed_queues(idx) and idx not in absent
             is_elsewhere = group.is_dead_lettered(queue, idx) or idx in group.parked.get(queue, set())
             received = group.first_received.get(queue, {}).get(idx)
             is_deleted = received is not None and group.may_be_deleted(received)
@@ -44,8 +44,8 @@ def effects_reordered(group: Group) -> Iterator[Violation]:
     """R3."""
     for queue, handled in sorted(group.handled.items()):
         first = {idx: events[0] for idx, events in handled.items() if _is_in_turn(events[0])}
-        order = [idx for idx in group.in_order if idx in first and group.is_bound(queue, idx)]
-        for idx, by in overtaken(group, order, first):
+        orders = [[idx for idx in line if idx in first and group.is_bound(queue, idx)] for line in group.lines]
+        for idx, by in (pair for order in orders for pair in overtaken(group, order, first)):
             yield group.violation(
                 "R3",
                 queue,
@@ -61,16 +61,12 @@ def effect_after_delete(group: Group) -> Iterator[Violation]:
         for idx, events in sorted(handled.items()):
             if idx in group.parked.get(queue, set()):
                 continue
-            for event in (receive for receive in group.received.get(queue, []) if receive.idx == idx):
+            for event in group.receives(queue, idx):
                 delete = group.settled_delete(event)
                 if delete is not None and group.is_before(delete, events[0]):
                     sentence = "deleted before its effect was begun"
                     yield group.violation("R4", queue, [idx], sentence, [event, delete, events[0]])
                     break
-
-
-def _recorded(group: Group) -> Iterator[str]:
-    return (queue for queue in group.expectation.queues if queue in group.expectation.effects_recorded)
 
 
 def _is_in_turn(event: Event) -> bool:

@@ -1,10 +1,10 @@
 """A and E: what should be there and is not, and what should not be there and is."""
 
 from bisect import bisect_left
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from sluice.history.checker.group import Group, invoked, is_same_receive, responded
+from sluice.history.checker.group import NEVER_US, Group, invoked, is_same_receive, responded
 from sluice.history.checker.verdict import Violation
 from sluice.history.events import Event, Outcome
 
@@ -14,7 +14,6 @@ class Missing:
     """An acked message and the queues it was not received from, by what that proves.
 
     Args:
-        idx: of the message.
         drained: queues that were drained, so it is not to come any more.
         overtaken: queues not drained where a later message came.
         open: queues that leave it open.
@@ -32,12 +31,9 @@ class Missing:
 
 def missing(group: Group) -> Iterator[Missing]:
     """Yield what was acked and did not come from every queue it was to reach."""
-    last_in_order = {
-        queue: max((group.order[idx] for idx in first if idx in group.order), default="")
-        for queue, first in group.first_received.items()
-    }
+    furthest = _furthest(group)
     for idx in sorted(group.acked):
-        expected = group.expected_queues(idx)
+        expected = group.owed_queues(idx)
         absent = [
             queue
             for queue in expected
@@ -45,15 +41,15 @@ def missing(group: Group) -> Iterator[Missing]:
         ]
         if not absent:
             continue
+        unseen = tuple(queue for queue in absent if group.may_be_dead_lettered_unseen(queue))
         excused = tuple(queue for queue in absent if _is_excused(group, queue, idx))
-        drained = tuple(queue for queue in absent if queue not in excused and group.is_drained(queue))
+        drained = tuple(queue for queue in absent if queue not in (*excused, *unseen) and group.is_drained(queue))
         overtaken = tuple(
             queue
             for queue in absent
-            if queue not in (*excused, *drained)
+            if queue not in (*excused, *unseen, *drained)
             and group.is_proven(queue)
-            and idx in group.order
-            and group.order[idx] < last_in_order.get(queue, "")
+            and any(group.is_ahead(idx, later) for later in furthest.get(queue, ()))
         )
         yield Missing(
             idx=idx,
@@ -63,6 +59,17 @@ def missing(group: Group) -> Iterator[Missing]:
             excused=excused,
             is_received_somewhere=len(absent) < len(expected),
         )
+
+
+def _furthest(group: Group) -> Mapping[str, Sequence[int]]:
+    """Return for each queue what came last of each line, and what came and was published behind a line's messages."""
+    furthest: dict[str, list[int]] = {}
+    for queue in group.expectation.queues:
+        first = group.first_received.get(queue, {})
+        came = [next((idx for idx in reversed(line) if idx in first), None) for line in group.lines]
+        followers = [max(behind)[1] for behind in group.followers(queue).values()]
+        furthest[queue] = [idx for idx in (*came, *followers) if idx is not None]
+    return furthest
 
 
 def _is_excused(group: Group, queue: str, idx: int) -> bool:
@@ -89,18 +96,17 @@ def lost(group: Group) -> Iterator[Violation]:
 
 def lost_prefix(group: Group) -> Iterator[Violation]:
     """A2."""
+    furthest = _furthest(group)
     for missing_message in missing(group):
         for queue in missing_message.overtaken:
-            later_idx, later = max(
-                ((idx, event) for idx, event in group.first_received[queue].items() if idx in group.order),
-                key=lambda found: group.order[found[0]],
-            )
+            first = group.first_received[queue]
+            later_idx = next(idx for idx in furthest[queue] if group.is_ahead(missing_message.idx, idx))
             yield group.violation(
                 "A2",
                 queue,
                 [missing_message.idx, later_idx],
                 "the second message was received, the first, before it in the group, never was",
-                [group.acked[missing_message.idx], later],
+                [group.acked[missing_message.idx], first[later_idx]],
             )
 
 
@@ -108,11 +114,7 @@ def vanished(group: Group) -> Iterator[Violation]:
     """A3."""
     for (queue, _), receives in sorted(group.instances.items()):
         last, end = receives[-1], group.end_marker(queue)
-        if queue not in group.expectation.queues or end is None or not group.is_drained(queue):
-            continue
-        is_left = not group.may_be_deleted(last) and not group.may_be_dead_lettered(last)
-        is_over = not is_same_receive(last, end) and group.is_after(end, group.possible_lease_end_us(last))
-        if is_left and is_over and group.is_bound(queue, last.idx):
+        if queue in group.expectation.queues and end is not None and has_vanished(group, last):
             yield group.violation(
                 "A3",
                 queue,
@@ -122,6 +124,16 @@ def vanished(group: Group) -> Iterator[Violation]:
             )
 
 
+def has_vanished(group: Group, last: Event) -> bool:
+    """Return whether a message never came again after its last receive, though it was not deleted and had to come."""
+    queue = last.queue or ""
+    end = group.end_marker(queue)
+    if end is None or not group.is_drained(queue) or not group.is_bound(queue, last.idx):
+        return False
+    is_left = not group.may_be_deleted(last) and not group.may_be_dead_lettered(last)
+    return is_left and not is_same_receive(last, end) and group.is_after(end, group.possible_lease_end_us(last))
+
+
 def phantom(group: Group) -> Iterator[Violation]:
     """A4."""
     if not group.expectation.is_publishing_recorded:
@@ -129,10 +141,14 @@ def phantom(group: Group) -> Iterator[Violation]:
     published = sorted((attempt for tries in group.publishes.values() for attempt in tries), key=invoked)
     for queue, first in sorted(group.first_received.items()):
         for idx, event in sorted(first.items()):
-            if idx not in group.publishes:
+            tries = group.publishes.get(idx, [])
+            effective = [attempt for attempt in tries if attempt.outcome != Outcome.FAIL] or tries
+            tried_us = min(map(invoked, effective), default=NEVER_US)
+            if responded(event) + group.spread_us < tried_us:
                 before = bisect_left(published, responded(event), key=invoked)
                 witness = [*published[before - 1 : before], event]  # what the group had last, and what nobody gave it
-                yield group.violation("A4", queue, [idx], "received, and no publish of it was ever tried", witness)
+                when = "before any" if idx in group.publishes else "and no"
+                yield group.violation("A4", queue, [idx], f"received, {when} publish of it was ever tried", witness)
 
 
 def aborted_delivery(group: Group) -> Iterator[Violation]:
@@ -197,13 +213,8 @@ def wrong_queue(group: Group) -> Iterator[Violation]:
         for idx, event in sorted(first.items()):
             if queue in known or queue in group.expected_queues(idx):
                 continue
-            yield group.violation(
-                "E2",
-                queue,
-                [idx],
-                f"received from {queue}, and meant for {', '.join(group.expected_queues(idx))}",
-                [*group.publishes.get(idx, [])[:1], event],
-            )
+            sentence = f"received from {queue}, and meant for {', '.join(group.expected_queues(idx))}"
+            yield group.violation("E2", queue, [idx], sentence, [*group.publishes.get(idx, [])[:1], event])
 
 
 def fan_out_skew(group: Group) -> Iterator[Violation]:
@@ -219,39 +230,24 @@ def fan_out_skew(group: Group) -> Iterator[Violation]:
         first, last = min(came, key=responded), max(came, key=invoked)
         apart_us = invoked(last) - responded(first) - group.bound_us(first, last)
         if apart_us > allowed * 1_000_000:
-            yield group.violation(
-                "E3",
-                last.queue,
-                [idx],
-                f"came from {last.queue} {apart_us / 1e6:.1f} s after {first.queue}, allowed are {allowed:g} s",
-                [first, last],
-            )
+            sentence = f"came from {last.queue} {apart_us / 1e6:.1f} s after {first.queue}, allowed are {allowed:g} s"
+            yield group.violation("E3", last.queue, [idx], sentence, [first, last])
 
 
 def subscription_dead_lettered(group: Group) -> Iterator[Violation]:
     """E4."""
     for queue, dead_letter_queue in sorted(group.expectation.subscription_dead_letter_queues.items()):
         for idx, event in sorted(group.first_received.get(dead_letter_queue, {}).items()):
-            yield group.violation(
-                "E4",
-                queue,
-                [idx],
-                f"SNS could not deliver it to {queue}, and put it into {dead_letter_queue}",
-                [*group.publishes.get(idx, [])[:1], event],
-            )
+            sentence = f"SNS could not deliver it to {queue}, and put it into {dead_letter_queue}"
+            yield group.violation("E4", queue, [idx], sentence, [*group.publishes.get(idx, [])[:1], event])
 
 
 def dropped_in_fault(group: Group) -> Iterator[Violation]:
     """E5, which is lawful."""
     for missing_message in missing(group):
         for queue in missing_message.excused:
-            yield group.violation(
-                "E5",
-                queue,
-                [missing_message.idx],
-                "published during a fault that loses messages",
-                [group.acked[missing_message.idx]],
-            )
+            sentence = "published during a fault that loses messages"
+            yield group.violation("E5", queue, [missing_message.idx], sentence, [group.acked[missing_message.idx]])
 
 
 def _first_seen(group: Group, idx: int) -> Event | None:

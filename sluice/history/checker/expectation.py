@@ -24,6 +24,8 @@ class Expectation:
         dead_letter_queues: the DLQ of each of those queues.
         subscription_dead_letter_queues: where SNS puts what it could not deliver to each of those queues.
         max_receive_count: of each of those queues; what depends on one that is not named is not judged.
+        delay_seconds: of each of those queues, 0 where it is not named; None where nobody knows it: then it may be as
+            long as the quickest message of a group took.
         deduplication_window_seconds: of the target.
         clock_bound_us: how far two clocks of the run may be apart, microseconds; 0 when there is one clock.
         unproven_queues: queue to why some of what was received from it may not be in the history. That something was
@@ -44,6 +46,7 @@ class Expectation:
     dead_letter_queues: Mapping[str, str] = field(default_factory=dict)
     subscription_dead_letter_queues: Mapping[str, str] = field(default_factory=dict)
     max_receive_count: Mapping[str, int] = field(default_factory=dict)
+    delay_seconds: Mapping[str, int | None] = field(default_factory=dict)
     deduplication_window_seconds: int = limits.DEDUPLICATION_WINDOW_SECONDS
     clock_bound_us: int = 0
     unproven_queues: Mapping[str, str] = field(default_factory=dict)
@@ -75,12 +78,21 @@ class Activity:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Move:
-    """A move task that ended well: everything in `source` when it began went to `destination`."""
+    """A move task: when it ended well, everything in `source` when it began went to `destination`; else some may have.
+
+    Args:
+        source: the DLQ.
+        destination: the queue.
+        began_at_us: when it was asked for.
+        ended_at_us: when it was known to have ended.
+        is_finished: whether it ended well.
+    """
 
     source: str
     destination: str
     began_at_us: int
     ended_at_us: int
+    is_finished: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -135,10 +147,10 @@ def queue_context(events: Iterable[Event]) -> QueueContext:
     of_kind: dict[str, list[Event]] = defaultdict(list)
     for event in ungrouped:
         of_kind[event.kind].append(event)
-    ended = [
+    moved = [
         record
         for record in of_kind[Kind.REDRIVEN]
-        if record.outcome == Outcome.OK and "destination" in detail_of(record.detail)
+        if record.outcome != Outcome.FAIL and "destination" in detail_of(record.detail)
     ]
     return QueueContext(
         activity=_activity(of_kind[Kind.POLL]),
@@ -148,8 +160,9 @@ def queue_context(events: Iterable[Event]) -> QueueContext:
                 destination=str(detail_of(record.detail)["destination"]),
                 began_at_us=record.invoked_at_us or 0,
                 ended_at_us=record.responded_at_us or 0,
+                is_finished=record.outcome == Outcome.OK,
             )
-            for record in ended
+            for record in moved
         ),
         faults=tuple(
             Fault(

@@ -7,7 +7,8 @@ Terms, used by all rules as defined here:
 - *instance*: one message in one queue, known by its SQS message id. A message repeated after the window, or redriven,
   becomes another instance.
 - *definite lease* of a received event: from its answer to the earliest of: its visibility timeout counted from the
-  call, the first delete tried on the same message, an expiry brought forward by a visibility change.
+  call, or from a visibility change that certainly replaced it; the first delete tried on the same message; an expiry
+  that a visibility change may have brought forward.
 - *possible lease*: to the latest of: its visibility timeout counted from the answer, an expiry put off by a visibility
   change; but no longer than to the answer of a delete.
 - *settled delete*: answered ok, for the newest receive, before that could have expired.
@@ -15,6 +16,7 @@ Terms, used by all rules as defined here:
   FIFO queue everything before it was delivered before it.
 """
 
+from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -25,6 +27,8 @@ from sluice.history.checker.verdict import Violation
 from sluice.history.events import Event, Kind, Outcome, is_end_marker
 
 NEVER_US = 2**62
+UNANSWERED_WITHIN_US = 60_000_000
+"""A call that nobody answered is taken to have its effect by then, or never: no service works on it any longer."""
 
 
 def invoked(event: Event) -> int:
@@ -35,6 +39,11 @@ def invoked(event: Event) -> int:
 def responded(event: Event) -> int:
     """Return when the answer came; never, when none did."""
     return event.responded_at_us if event.responded_at_us is not None else NEVER_US
+
+
+def done_by(event: Event) -> int:
+    """Return by when a call had its effect, if it had any."""
+    return event.responded_at_us if event.responded_at_us is not None else invoked(event) + UNANSWERED_WITHIN_US
 
 
 def by_time(event: Event) -> tuple[int, int, str, int]:
@@ -71,6 +80,7 @@ class Group:
         self.parked: dict[str, set[int]] = defaultdict(set)
         self._tries: dict[tuple[str | None, str], list[Event]] = defaultdict(list)
         self._end_markers: dict[str, Event] = {}
+        self._clocks = {event.clock_id for event in events}
         for event in _distinct_events(sorted(events, key=by_time), expectation):
             self._take(event)
         self.acked = {
@@ -78,8 +88,12 @@ class Group:
             for idx, tries in self.publishes.items()
             if any(event.outcome == Outcome.OK for event in tries)
         }
-        self.order = {idx: order for idx, event in self.acked.items() if (order := number(event)) is not None}
-        self.in_order = sorted(self.order, key=lambda idx: self.order[idx])
+        self.order = {
+            idx: order
+            for idx, event in self.acked.items()
+            if (order := number(event)) is not None and self._is_one_message(idx)
+        }
+        self.lines = self._lines()
         self.first_received = {queue: _first_by_idx(events) for queue, events in self.received.items()}
 
     def _take(self, event: Event) -> None:
@@ -97,6 +111,87 @@ class Group:
         elif event.kind == Kind.PARKED and is_ours and event.idx is not None:
             self.parked[event.queue or ""].add(event.idx)
 
+    def _is_one_message(self, idx: int) -> bool:
+        """Return whether everything published under an idx is one message, and so has one place in the group."""
+        tries = [event for event in self.publishes[idx] if event.outcome != Outcome.FAIL]
+        numbers = {number(event) for event in tries}
+        window_us = self.expectation.deduplication_window_seconds * 1_000_000
+        return len(numbers) == 1 or max(map(done_by, tries)) - min(map(invoked, tries)) < window_us
+
+    def _lines(self) -> list[list[int]]:
+        """Return the group's order: for each place that was published to, as only its own numbers can be compared."""
+        lines: dict[str | None, list[int]] = defaultdict(list)
+        for idx in sorted(self.order, key=lambda idx: self.order[idx]):
+            lines[self.acked[idx].queue].append(idx)
+        return list(lines.values())
+
+    def is_ahead(self, idx: int | None, other: int | None) -> bool:
+        """Return whether the first message is known to come before the second in the group.
+
+        What was published after the acknowledgement of another comes behind it, also if nobody answered that publish.
+        """
+        if idx not in self.order or other is None:
+            return False
+        if other in self.behind:
+            queue, last = self.behind[other]
+            return queue == self.acked[idx].queue and self.order[idx] <= last
+        return (
+            other in self.order
+            and self.acked[idx].queue == self.acked[other].queue
+            and self.order[idx] < self.order[other]
+        )
+
+    def place(self, receive: Event) -> tuple[str | None, str] | None:
+        """Return where a received message was published, and the sequence number it had there; None if unknown.
+
+        Several messages of one idx, published a window apart, come in the order of their numbers.
+        """
+        queue, idx, id_ = receive.queue or "", receive.idx, receive.sqs_message_id
+        ids = self.ids.get((queue, idx), []) if idx is not None else []
+        if idx not in self.acked or id_ not in ids:
+            return None
+        if idx in self.order:
+            return (self.acked[idx].queue, self.order[idx]) if len(ids) == 1 else None
+        numbers = sorted({number(event) or "" for event in self.publishes[idx] if event.outcome != Outcome.FAIL})
+        is_certain = "" not in numbers and not self.spread_us and self.is_proven(queue)
+        is_certain = is_certain and not self.expectation.lost_receives.get(queue)
+        return (self.acked[idx].queue, numbers[ids.index(id_)]) if is_certain and len(ids) <= len(numbers) else None
+
+    @cached_property
+    def behind(self) -> Mapping[int, tuple[str | None, str]]:
+        """Return for messages nobody acknowledged where they were published, and the last number certainly before."""
+        answered: dict[str | None, list[int]] = defaultdict(list)
+        highest: dict[str | None, list[str]] = defaultdict(list)  # of what was answered by then
+        for acked, order in sorted(((self.acked[idx], self.order[idx]) for idx in self.order), key=_by_answer):
+            numbers = highest[acked.queue]
+            answered[acked.queue].append(responded(acked))
+            numbers.append(max(numbers[-1], order) if numbers else order)
+        behind = {}
+        for idx, tries in self.publishes.items():
+            effective = [event for event in tries if event.outcome != Outcome.FAIL]
+            if idx in self.acked or not effective:
+                continue
+            tried_us = min(map(invoked, effective)) - self.spread_us
+            queue = effective[0].queue
+            before = bisect_left(answered[queue], tried_us)
+            if before:
+                behind[idx] = (queue, highest[queue][before - 1])
+        return behind
+
+    def followers(self, queue: str) -> Mapping[str | None, list[tuple[str, int]]]:
+        """Return, by where they were published, (the last number before it, idx) of `behind` that the queue gave."""
+        followers: dict[str | None, list[tuple[str, int]]] = defaultdict(list)
+        for idx in self.first_received.get(queue, {}):
+            if idx in self.behind:
+                published_to, last = self.behind[idx]
+                followers[published_to].append((last, idx))
+        return followers
+
+    @cached_property
+    def spread_us(self) -> int:
+        """Return how far the clocks of the group's events may be apart."""
+        return self.expectation.clock_bound_us if len(self._clocks) > 1 else 0
+
     @cached_property
     def instances(self) -> Mapping[tuple[str, str], list[Event]]:
         """Return (queue, SQS message id) -> its received events by time of answer."""
@@ -108,6 +203,19 @@ class Group:
         return instances
 
     @cached_property
+    def _receives(self) -> Mapping[tuple[str, int], list[Event]]:
+        receives: dict[tuple[str, int], list[Event]] = defaultdict(list)
+        for queue, events in self.received.items():
+            for event in events:
+                if event.idx is not None:
+                    receives[queue, event.idx].append(event)
+        return dict(receives)
+
+    def receives(self, queue: str, idx: int | None) -> Sequence[Event]:
+        """Return every receive of a message from a queue, of all its copies, by time of answer."""
+        return self._receives.get((queue, idx), ()) if idx is not None else ()
+
+    @cached_property
     def ids(self) -> Mapping[tuple[str, int], list[str]]:
         """Return (queue, idx) -> the SQS message ids it had there, by first receive."""
         ids: dict[tuple[str, int], list[str]] = defaultdict(list)
@@ -117,9 +225,16 @@ class Group:
         return ids
 
     def expected_queues(self, idx: int) -> tuple[str, ...]:
-        """Return the queues a message was to reach: all, or the one it was sent to."""
-        sent_to = {event.queue for event in self.publishes.get(idx, ())}
-        return tuple(queue for queue in self.expectation.queues if queue in sent_to) or self.expectation.queues
+        """Return the queues a message may have reached: all, or those it was sent to if the topic never had it."""
+        return self._sent_to(self.publishes.get(idx, ()))
+
+    def owed_queues(self, idx: int) -> tuple[str, ...]:
+        """Return the queues a message had to reach, by its acknowledgements."""
+        return self._sent_to([event for event in self.publishes.get(idx, ()) if event.outcome == Outcome.OK])
+
+    def _sent_to(self, publishes: Iterable[Event]) -> tuple[str, ...]:
+        names, queues = {event.queue for event in publishes}, self.expectation.queues
+        return tuple(queue for queue in queues if queue in names) if names and names <= set(queues) else queues
 
     def dead_letter(self, queue: str, idx: int | None) -> Event | None:
         """Return the first receive of the message from the queue's DLQ; None when it was not seen there."""
@@ -137,10 +252,22 @@ class Group:
         moves = [move for move in self.around.moves if move.destination == queue]
         if not moves:
             return False
-        times = [event for event in self.received.get(queue, ()) if event.idx == idx]
+        times = self.receives(queue, idx)
         return bool(times) and any(
-            not self.is_after(times[0], move.began_at_us) and responded(times[-1]) >= move.began_at_us for move in moves
+            not self.is_after(times[0], move.began_at_us)
+            and responded(times[-1]) + self.expectation.clock_bound_us >= move.began_at_us
+            for move in moves
         )
+
+    def has_stayed(self, queue: str, idx: int | None) -> bool:
+        """Return whether the message certainly did not leave the queue and come back: that gives it another place.
+
+        What died in the end was bound by order until then.
+        """
+        if idx is None or self.is_moved(queue, idx):
+            return False
+        dead = self.dead_letter(queue, idx)
+        return dead is None or all(self.is_before(receive, dead) for receive in self.receives(queue, idx))
 
     def is_bound(self, queue: str, idx: int | None) -> bool:
         """Return whether order and uniqueness bind the message in the queue: it certainly never left it for a DLQ."""
@@ -160,27 +287,34 @@ class Group:
 
     def lease_end_us(self, event: Event) -> int:
         """Return the end of the definite lease of a received event."""
-        end = self._expiry_us(event)
-        for attempt in self.tries(event):
-            if attempt.outcome != Outcome.FAIL and responded(attempt) >= invoked(event):
-                end = _shortened(end, attempt, event)
-        return end
+        return self._held_until_us(event, self._effective_tries(event))
 
     def possible_lease_end_us(self, event: Event) -> int:
         """Return the end of the possible lease of a received event."""
-        tries = [
-            attempt
-            for attempt in self.tries(event)
-            if attempt.outcome != Outcome.FAIL and responded(attempt) >= invoked(event)
-        ]
         deleted = [
-            responded(attempt) for attempt in tries if attempt.kind == Kind.DELETED and attempt.outcome == Outcome.OK
+            responded(attempt)
+            for attempt in self._effective_tries(event)
+            if attempt.kind == Kind.DELETED and attempt.outcome == Outcome.OK
         ]
+        return min([self.possible_expiry_us(event), *deleted])
+
+    def possible_expiry_us(self, event: Event) -> int:
+        """Return the latest instant at which a receive's hold ended by itself, deletes left aside."""
         put_off = [
-            responded(attempt) + _seconds_us(attempt) for attempt in tries if attempt.kind == Kind.VISIBILITY_CHANGED
+            responded(attempt) + _seconds_us(attempt)
+            for attempt in self._effective_tries(event)
+            if attempt.kind == Kind.VISIBILITY_CHANGED
         ]
         expired = self._expiry_us(event) - invoked(event) + responded(event) if self._is_timed(event) else NEVER_US
-        return min([max([expired, *put_off]), *deleted])
+        return max([expired, *put_off])
+
+    def _effective_tries(self, event: Event) -> list[Event]:
+        """Return what may have had its effect after this receive was asked for."""
+        return [
+            attempt
+            for attempt in self.tries(event)
+            if attempt.outcome != Outcome.FAIL and responded(attempt) + self.bound_us(attempt, event) >= invoked(event)
+        ]
 
     def _is_timed(self, event: Event) -> bool:
         """Return whether it is known for how long the message was held; else that ends at once, or never."""
@@ -193,14 +327,50 @@ class Group:
             seconds = self.expectation.visibility_timeout_seconds.get(event.queue or "", 0)
         return invoked(event) + seconds * 1_000_000
 
+    def expiry_us(self, event: Event) -> int:
+        """Return the earliest instant at which a receive's hold may have ended by itself, deletes left aside."""
+        return self._held_until_us(
+            event,
+            [
+                attempt
+                for attempt in self._tried(event, event.receipt_handle_hash)
+                if attempt.kind == Kind.VISIBILITY_CHANGED and attempt.outcome != Outcome.FAIL
+            ],
+        )
+
+    def _held_until_us(self, event: Event, tries: Iterable[Event]) -> int:
+        """Return the earliest end of a hold after deletes and changes, by time of answer, that may have had effects.
+
+        A change that certainly worked replaces what ended the hold before it. Of two that overlap either came last.
+        """
+        ends: list[tuple[Event | None, int]] = [(None, self._expiry_us(event))]
+        for attempt in tries:
+            bound_us = self.bound_us(attempt, event)
+            is_certain = (
+                attempt.kind == Kind.VISIBILITY_CHANGED
+                and attempt.outcome == Outcome.OK
+                and attempt.receipt_handle_hash == event.receipt_handle_hash
+                and responded(attempt) + bound_us < min(end for _, end in ends)
+            )
+            if is_certain:
+                ends = [(by, end) for by, end in ends if by is not None and not self.is_before(by, attempt)]
+            held_us = _seconds_us(attempt) if attempt.kind == Kind.VISIBILITY_CHANGED else 0
+            ends.append((attempt, max(invoked(attempt) - bound_us, invoked(event)) + held_us))
+        return min(end for _, end in ends)
+
     def siblings(self, event: Event) -> list[Event]:
         """Return every receive of the same instance, by time of answer."""
         return self.instances.get((event.queue or "", event.sqs_message_id or ""), [event])
 
+    def are_in_answer_of(self, others: Iterable[Event], event: Event) -> bool:
+        """Return whether one of others came in the answer that brought this one, or in the one it is a replay of."""
+        calls = {sibling.call_id for sibling in self.siblings(event) if is_same_receive(sibling, event)}
+        return any(other.call_id in calls for other in others)
+
     def tries(self, event: Event) -> list[Event]:
         """Return every delete and visibility change of the same instance, by time of answer."""
         handles = {sibling.receipt_handle_hash for sibling in self.siblings(event)} - {None}
-        found = [item for handle in handles for item in self._tried(event, handle)]
+        found = [attempt for handle in handles for attempt in self._tried(event, handle)]
         return sorted(found, key=by_time) if len(handles) > 1 else found  # what was tried with one is by time
 
     def _tried(self, event: Event, handle: str | None) -> list[Event]:
@@ -217,22 +387,34 @@ class Group:
 
     def settled_delete(self, event: Event) -> Event | None:
         """Return the delete that certainly removed the instance this receive is of; None when none certainly did."""
-        end = self._expiry_us(event)
-        for attempt in self._tried(event, event.receipt_handle_hash):
-            if attempt.outcome == Outcome.FAIL:
+        tried = [
+            attempt for attempt in self._tried(event, event.receipt_handle_hash) if attempt.outcome != Outcome.FAIL
+        ]
+        for delete in tried:
+            if delete.kind != Kind.DELETED or delete.outcome != Outcome.OK:
                 continue
-            if attempt.kind == Kind.VISIBILITY_CHANGED:
-                end = _shortened(end, attempt, event)
-            elif attempt.outcome == Outcome.OK and responded(attempt) <= end and self._is_newest(event, attempt):
-                return attempt
+            changes = [
+                change
+                for change in tried
+                if change.kind == Kind.VISIBILITY_CHANGED
+                and invoked(change) <= responded(delete) + self.bound_us(change, delete)
+            ]
+            end = self._held_until_us(event, changes)
+            if responded(delete) + self.bound_us(delete, event) <= end and self._is_newest(event, delete):
+                return delete
         return None
 
     def _is_newest(self, event: Event, delete: Event) -> bool:
         return all(
-            sibling.receipt_handle_hash == event.receipt_handle_hash or responded(sibling) < invoked(event)
+            sibling.receipt_handle_hash == event.receipt_handle_hash or self._is_earlier_receive(sibling, event)
             for sibling in self.siblings(event)
             if invoked(sibling) <= responded(delete)
         )
+
+    def _is_earlier_receive(self, sibling: Event, event: Event) -> bool:
+        if None not in (sibling.receive_count, event.receive_count):
+            return (sibling.receive_count or 0) < (event.receive_count or 0)
+        return responded(sibling) < invoked(event)
 
     def may_be_dead_lettered(self, event: Event) -> bool:
         """Return whether, for all that is known, the next receive may have moved the message to its DLQ instead."""
@@ -242,6 +424,11 @@ class Group:
             return False
         lost = self.expectation.lost_receives.get(queue, 0)
         return most is None or event.receive_count is None or event.receive_count + lost >= most
+
+    def may_be_dead_lettered_unseen(self, queue: str) -> bool:
+        """Return whether receives nobody saw the answer of may have taken a message to the DLQ."""
+        most = self.expectation.max_receive_count.get(queue, 1)
+        return queue in self.expectation.dead_letter_queues and self.expectation.lost_receives.get(queue, 0) >= most
 
     def is_before(self, first: Event, second: Event) -> bool:
         """Return whether `first` was answered before `second` was made, whatever their clocks show."""
@@ -267,6 +454,10 @@ class Group:
             sentence=sentence,
             witness=tuple(witness),
         )
+
+
+def _by_answer(acked: tuple[Event, str]) -> int:
+    return responded(acked[0])
 
 
 def _distinct_events(events: Sequence[Event], expectation: Expectation) -> Iterable[Event]:
@@ -296,21 +487,6 @@ def _distinct_events(events: Sequence[Event], expectation: Expectation) -> Itera
 
 def _seconds_us(change: Event) -> int:
     return (change.visibility_timeout_seconds or 0) * 1_000_000
-
-
-def _shortened(end: int, change: Event, event: Event) -> int:
-    """Return the lease end after a delete or a visibility change that may have had its effect."""
-    started = max(invoked(change), invoked(event))
-    if change.kind == Kind.DELETED:
-        return min(end, started)
-    changed = started + _seconds_us(change)
-    if (
-        change.outcome == Outcome.OK
-        and change.receipt_handle_hash == event.receipt_handle_hash
-        and responded(change) < end
-    ):
-        return changed
-    return min(end, changed)
 
 
 def _first_by_idx(events: Iterable[Event]) -> dict[int, Event]:

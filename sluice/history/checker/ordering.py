@@ -1,11 +1,12 @@
 """C: order within a group."""
 
-from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import combinations, pairwise
 
-from sluice.history.checker.group import NEVER_US, Group, by_time, invoked, is_same_receive, number, responded
+from sluice.history.checker.existence import has_vanished
+from sluice.history.checker.group import Group, by_time, invoked, number, responded
+from sluice.history.checker.standing import is_free, passed
 from sluice.history.checker.verdict import Violation
 from sluice.history.events import Event, Outcome, is_end_marker
 
@@ -14,27 +15,39 @@ def reordered(group: Group) -> Iterator[Violation]:
     """C1."""
     for queue in group.expectation.queues:
         first = group.first_received.get(queue, {})
-        found = [idx for idx in group.in_order if idx in first and group.is_bound(queue, idx)]
-        for idx, by in overtaken(group, found, first):
-            yield group.violation(
-                "C1",
-                queue,
-                [idx, by],
-                "the second message was received before the first was asked for",
-                [group.acked[idx], group.acked[by], first[by], first[idx]],
-            )
+        for line in group.lines:
+            found = [idx for idx in line if idx in first and group.has_stayed(queue, idx)]
+            for idx, by in overtaken(group, found, first):
+                if first[idx].call_id is not None and first[idx].call_id == first[by].call_id:
+                    continue  # C2
+                yield group.violation(
+                    "C1",
+                    queue,
+                    [idx, by],
+                    "the second message was received before the first was asked for",
+                    [group.acked[idx], group.acked[by], first[by], first[idx]],
+                )
 
 
 def overtaken(group: Group, order: Sequence[int], first: Mapping[int, Event]) -> list[tuple[int, int]]:
-    """Return (idx, which of the later ones came first) for what certainly came after a later one, in that order."""
+    """Return (idx, which of the later ones came first) for what certainly came after a later one, in that order.
+
+    What is behind another in one answer came after it.
+    """
     earliest: int | None = None  # of the messages later in order, the one that came first
     found: list[tuple[int, int]] = []
     for idx in reversed(order):
-        if earliest is not None and group.is_before(first[earliest], first[idx]):
+        if earliest is not None and _came_before(group, first[earliest], first[idx]):
             found.append((idx, earliest))
         if earliest is None or by_time(first[idx]) < by_time(first[earliest]):
             earliest = idx
     return found[::-1]
+
+
+def _came_before(group: Group, first: Event, second: Event) -> bool:
+    if first.call_id is not None and first.call_id == second.call_id:
+        return (first.batch_position or 0) < (second.batch_position or 0)
+    return group.is_before(first, second)
 
 
 def reordered_in_batch(group: Group) -> Iterator[Violation]:
@@ -42,73 +55,57 @@ def reordered_in_batch(group: Group) -> Iterator[Violation]:
     for queue in group.expectation.queues:
         calls: dict[tuple[str, int, int], list[Event]] = defaultdict(list)  # one answer has one instant
         for event in group.received.get(queue, []):
-            if event.call_id is not None and event.idx in group.order and group.is_bound(queue, event.idx):
+            if event.call_id is not None and group.has_stayed(queue, event.idx):
                 calls[event.call_id, invoked(event), responded(event)].append(event)
         for events in calls.values():
-            answer = sorted(events, key=lambda event: event.batch_position or 0)
+            answer = _first_of_each(sorted(events, key=lambda event: event.batch_position or 0))
             for earlier, other in pairwise(answer):
-                if earlier.idx is None or other.idx is None or group.order[earlier.idx] <= group.order[other.idx]:
-                    continue
-                yield group.violation(
-                    "C2",
-                    queue,
-                    [other.idx, earlier.idx],
-                    "one answer holds the second message in front of the first",
-                    [earlier, other],
-                )
+                if _is_out_of_order(group, earlier, other):
+                    yield group.violation(
+                        "C2",
+                        queue,
+                        [other.idx, earlier.idx],
+                        "one answer holds the second message in front of the first",
+                        [earlier, other],
+                    )
+
+
+def _first_of_each(answer: Sequence[Event]) -> list[Event]:
+    """Return where each message comes first: a receive that hides nothing may bring one again (VIS-12)."""
+    first: dict[object, Event] = {}
+    for position, event in enumerate(answer):
+        first.setdefault(event.sqs_message_id or position, event)
+    return list(first.values())
+
+
+def _is_out_of_order(group: Group, first: Event, second: Event) -> bool:
+    place, other = group.place(first), group.place(second)
+    if place is not None and other is not None:
+        return place[0] == other[0] and place[1] > other[1]
+    return group.is_ahead(second.idx, first.idx)
 
 
 def head_skip(group: Group) -> Iterator[Violation]:
     """C3."""
-    for (queue, _), receives in sorted(group.instances.items()):
-        if queue not in group.expectation.queues or not group.is_bound(queue, receives[0].idx):
-            continue
-        for event, again in pairwise(receives):
-            skipping = _skipping(group, queue, event, again)
-            if skipping is not None:
-                yield group.violation(
-                    "C3",
-                    queue,
-                    [event.idx, skipping.idx],
-                    "the second message was received while the first, before it, was available again",
-                    [event, skipping, again],
-                )
-
-
-def _skipping(group: Group, queue: str, skipped: Event, again: Event) -> Event | None:
-    """Return a receive of a later message between two receives of a message nobody held or deleted meanwhile."""
-    if skipped.idx not in group.order:
-        return None
-    received, free_us = group.received[queue], group.possible_lease_end_us(skipped)
-    for event in received[bisect_right(received, free_us, key=responded) :]:
-        if responded(event) >= invoked(again):
-            return None
-        is_later = group.order.get(event.idx, "") > group.order[skipped.idx] if event.idx is not None else False
-        is_between = group.is_after(event, free_us) and group.is_before(event, again)
-        is_other = not is_same_receive(event, skipped) and not is_same_receive(event, again)
-        if is_later and is_between and is_other and not group.may_be_deleted(skipped, before_us=responded(event)):
-            return event
-    return None
+    for skip in passed(group):
+        if is_free(group, skip) and not has_vanished(group, group.siblings(skip.ahead)[-1]):
+            again = [event for event in group.siblings(skip.ahead) if group.is_before(skip.event, event)]
+            yield group.violation(
+                "C3",
+                skip.event.queue,
+                [skip.ahead.idx, skip.event.idx],
+                "the second message was received while the first, before it, was available again",
+                [skip.ahead, skip.event, *again[:1]],
+            )
 
 
 def sqs_sequence(group: Group) -> Iterator[Violation]:
     """C4."""
     for queue in group.expectation.queues:
-        first = group.first_received.get(queue, {})
-        found = [
-            first[idx]
-            for idx in group.in_order
-            if idx in first and first[idx].sqs_sequence_number is not None and group.is_bound(queue, idx)
-        ]
-        for earlier, other in pairwise(found):
+        for earlier, other in (pair for line in group.lines for pair in pairwise(_numbered(group, queue, line))):
             if (earlier.sqs_sequence_number or "") >= (other.sqs_sequence_number or ""):
-                yield group.violation(
-                    "C4",
-                    queue,
-                    [earlier.idx, other.idx],
-                    "the queue gave the second message no higher sequence number than the first",
-                    [earlier, other],
-                )
+                sentence = "the queue gave the second message no higher sequence number than the first"
+                yield group.violation("C4", queue, [earlier.idx, other.idx], sentence, [earlier, other])
     for (queue, _), receives in sorted(group.instances.items()):
         numbered = [event for event in receives if event.sqs_sequence_number is not None]
         for earlier, other in pairwise(numbered):
@@ -118,27 +115,48 @@ def sqs_sequence(group: Group) -> Iterator[Violation]:
                 )
 
 
+def _numbered(group: Group, queue: str, line: Sequence[int]) -> list[Event]:
+    first = group.first_received.get(queue, {})
+    return [
+        first[idx]
+        for idx in line
+        if idx in first and first[idx].sqs_sequence_number is not None and group.has_stayed(queue, idx)
+    ]
+
+
 def sns_sequence(group: Group) -> Iterator[Violation]:
     """C5."""
-    first_invoked = {
-        idx: min(map(invoked, _effective(tries)), default=NEVER_US) for idx, tries in group.publishes.items()
-    }
+    places: dict[str | None, list[Event]] = defaultdict(list)
+    for idx in group.publishes:
+        for event in _numbered_publishes(group, idx):
+            places[event.queue].append(event)
+    for published in places.values():
+        yield from _fallen(group, published)
+        yield from _shared(group, published)
+
+
+def _numbered_publishes(group: Group, idx: int) -> list[Event]:
+    """Return the first acknowledgement of each sequence number that publishes of a message were given."""
+    first: dict[str, Event] = {}
+    for event in sorted(group.publishes[idx], key=by_time):
+        name = number(event)
+        if event.outcome == Outcome.OK and name is not None:
+            first.setdefault(name, event)
+    return list(first.values())
+
+
+def _fallen(group: Group, published: Sequence[Event]) -> Iterator[Violation]:
+    """Yield what was published after the acknowledgement of a higher number."""
+    tried_us = {event: _tried_us(group, event) for event in published}
     highest: Event | None = None  # of what was acked before
-    by_answer = sorted((group.acked[idx] for idx in group.order), key=by_time)
-    waiting = iter(by_answer)
+    waiting = iter(sorted(published, key=by_time))
     upcoming = next(waiting, None)
-    for later in sorted(
-        (group.acked[idx] for idx in group.order), key=lambda event: (first_invoked[event.idx or 0], event.idx)
-    ):
-        while upcoming is not None and responded(upcoming) + _bound_us(group) < first_invoked[later.idx or 0]:
+    for later in sorted(published, key=lambda event: (tried_us[event], event.idx)):
+        while upcoming is not None and responded(upcoming) + _bound_us(group) < tried_us[later]:
             if highest is None or (number(upcoming) or "") > (number(highest) or ""):
                 highest = upcoming
             upcoming = next(waiting, None)
-        if (
-            highest is not None
-            and (number(highest) or "") >= (number(later) or "")
-            and _has_single_numbering(highest, later)
-        ):
+        if highest is not None and highest is not later and (number(highest) or "") >= (number(later) or ""):
             yield group.violation(
                 "C5",
                 None,
@@ -148,8 +166,22 @@ def sns_sequence(group: Group) -> Iterator[Violation]:
             )
 
 
-def _has_single_numbering(event: Event, other: Event) -> bool:
-    return event.queue == other.queue and event.idx != other.idx
+def _tried_us(group: Group, event: Event) -> int:
+    """Return when the publish that took this number was made at the earliest: an unanswered one may have taken it."""
+    tries = [
+        attempt for attempt in _effective(group.publishes[event.idx or 0]) if number(attempt) in (None, number(event))
+    ]
+    return min(map(invoked, tries))
+
+
+def _shared(group: Group, published: Sequence[Event]) -> Iterator[Violation]:
+    """Yield two messages with one number."""
+    owners: dict[str | None, Event] = {}
+    for event in sorted(published, key=by_time):
+        owner = owners.setdefault(number(event), event)
+        if owner.idx != event.idx:
+            sentence = "the two messages were acknowledged with one sequence number"
+            yield group.violation("C5", None, [owner.idx, event.idx], sentence, [owner, event])
 
 
 def _bound_us(group: Group) -> int:
@@ -164,7 +196,9 @@ def fan_out_divergence(group: Group) -> Iterator[Violation]:
     """C6, of messages whose order in the group is not known; of the others C1 tells."""
     for single, other in combinations(group.expectation.queues, 2):
         first, second = group.first_received.get(single, {}), group.first_received.get(other, {})
-        both = [idx for idx in first if idx in second and group.is_bound(single, idx) and group.is_bound(other, idx)]
+        both = [
+            idx for idx in first if idx in second and group.has_stayed(single, idx) and group.has_stayed(other, idx)
+        ]
         for later, earlier in overtaken(group, sorted(both, key=lambda idx: by_time(first[idx])), second):
             is_unordered = later not in group.order or earlier not in group.order
             if is_unordered and group.is_before(first[later], first[earlier]):
@@ -183,20 +217,15 @@ def producer_reorder(group: Group) -> Iterator[Violation]:
         return
     published = [
         (idx, effective)
-        for idx in sorted(group.publishes, key=_plan_order)
+        for idx in sorted(group.publishes, key=lambda idx: (is_end_marker(idx), idx))
         if (effective := _effective(group.publishes[idx]))
     ]
     latest: Event | None = None  # of what comes earlier in the plan, what was acknowledged last
     for idx, tries in published:
         first = min(tries, key=invoked)
         if latest is not None and latest.idx is not None and _overlaps(group, latest, first):
-            yield group.violation(
-                "C7",
-                None,
-                [latest.idx, idx],
-                "the second message was published before the first was acknowledged",
-                [latest, first],
-            )
+            sentence = "the second message was published before the first was acknowledged"
+            yield group.violation("C7", None, [latest.idx, idx], sentence, [latest, first])
         done = group.acked.get(idx)
         if done is not None and (latest is None or responded(done) > responded(latest)):
             latest = done
@@ -208,7 +237,3 @@ def _overlaps(group: Group, earlier: Event, later: Event) -> bool:
     if later.call_id in calls and calls[later.call_id] < (later.batch_position or 0):
         return False
     return invoked(later) + group.bound_us(earlier, later) < responded(earlier)
-
-
-def _plan_order(idx: int) -> tuple[bool, int]:
-    return is_end_marker(idx), idx

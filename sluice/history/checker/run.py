@@ -113,11 +113,11 @@ def check_thresholds(measured: Measured, thresholds: Thresholds) -> dict[str, tu
     return {anomaly: sentences for anomaly, sentences in crossed.items() if sentences}
 
 
-def _above(what: str, seconds: Mapping[str, float], allowed: float | None) -> tuple[str, ...]:
+def _above(measure: str, seconds: Mapping[str, float], allowed: float | None) -> tuple[str, ...]:
     if allowed is None:
         return ()
     return tuple(
-        f"{what.format(name)} was {value:.2f} s, allowed are {allowed:g} s"
+        f"{measure.format(name)} was {value:.2f} s, allowed are {allowed:g} s"
         for name, value in sorted(seconds.items())
         if value > allowed
     )

@@ -8,19 +8,12 @@ from typing import Any
 from sqlalchemy import BigInteger, Column, Connection, MetaData, Table, Text, insert, select
 
 from sluice.clock import Clock
+from sluice.errors import ConfigError
 from sluice.messaging.database import engines, schema
-from sluice.messaging.errors import OutboxError
 
 
 def audit_table(name: str, metadata: MetaData, *, owner: str, seq: str) -> Table:
-    """Return the table of what operators did.
-
-    Args:
-        name: of the table.
-        metadata: what it belongs to.
-        owner: column that says whose outbox or inbox it was done to.
-        seq: column with the number of the message it was done to.
-    """
+    """Return the table of what operators did."""
     return Table(
         name,
         metadata,
@@ -43,12 +36,10 @@ class Operator:
     """Who acts, and why.
 
     Args:
-        actor: who.
-        reason: why; not empty.
         clock: for tests; None means the database's own.
 
     Raises:
-        OutboxError: the reason is empty.
+        ConfigError: the reason is empty.
     """
 
     actor: str
@@ -57,7 +48,7 @@ class Operator:
 
     def __post_init__(self) -> None:
         if not self.reason.strip():
-            raise OutboxError("the reason is empty, allowed is a sentence: the audit keeps it")
+            raise ConfigError("the reason is empty, allowed is a sentence: the audit keeps it")
 
     def _record(
         self,
@@ -79,14 +70,7 @@ class Operator:
 
 
 def acts(connection: Connection, owner: Column[str], name: str, *, most: int) -> list[dict[str, Any]]:
-    """Return the last `most` acts, newest first.
-
-    Args:
-        connection: to the database.
-        owner: column of an audit table that says whose outbox or inbox it was done to.
-        name: whose acts are returned.
-        most: how many at most.
-    """
+    """Return the last `most` acts, newest first."""
     table = owner.table
     rows = connection.execute(select(table).where(owner == name).order_by(table.c.id.desc()).limit(most))
     return [dict(row) for row in rows.mappings()]

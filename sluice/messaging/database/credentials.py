@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import boto3
-from botocore.config import Config
 from sqlalchemy import URL
 
+from sluice import sdk
 from sluice.errors import ConfigError
 from sluice.terminal.printable import printable
 
@@ -24,12 +24,11 @@ _PORT, _PORT_MAX = 5432, 65_535
 # (read 2026-11-21)
 _SSL_MODES = ("disable", "allow", "prefer", "require", "verify-ca", "verify-full")
 _VERIFY_CA, _VERIFY_FULL = "verify-ca", "verify-full"
-_CONFIG = Config(connect_timeout=4, read_timeout=10, retries={"total_max_attempts": 3})
 
 
 def client(region: str) -> Any:
     """Return a Secrets Manager client that gives up within a minute: nothing runs without the secret."""
-    return boto3.client("secretsmanager", region_name=region, config=_CONFIG)
+    return boto3.client("secretsmanager", region_name=region, config=sdk.config(tries=3))
 
 
 def database_url(secrets: Any, secret_arn: str, *, ca: str | None = None) -> str:

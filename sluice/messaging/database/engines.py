@@ -125,10 +125,6 @@ def _check_url(url: URL) -> None:
 def require_there(engine: Engine, *, part: str = "outbox") -> None:
     """Refuse an SQLite file that does not exist: opening it would create an empty one.
 
-    Args:
-        engine: on the database.
-        part: what it should hold, outbox or inbox.
-
     Raises:
         ConfigError: there is none.
     """

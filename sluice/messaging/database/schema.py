@@ -18,6 +18,7 @@ from sqlalchemy import (
     Table,
     UniqueConstraint,
     inspect,
+    text,
 )
 from sqlalchemy.dialects.postgresql.base import PGDialect
 from sqlalchemy.dialects.sqlite.base import SQLiteDialect
@@ -29,6 +30,11 @@ from sluice.messaging.errors import OutboxError
 NUMBER = BigInteger().with_variant(Integer, "sqlite")
 """A number the database gives by itself: SQLite does so only for INTEGER."""
 _DIALECTS: dict[str, Dialect] = {"sqlite": SQLiteDialect(), "postgresql": PGDialect()}  # type: ignore[no-untyped-call]
+
+
+def partial_index(name: str, *columns: str, where: str) -> Index:
+    """Return an index of the rows that meet a condition, for either kind of database."""
+    return Index(name, *columns, sqlite_where=text(where), postgresql_where=text(where))
 
 
 def names() -> tuple[str, ...]:
@@ -84,7 +90,7 @@ def _column_drift(connection: Connection, table: Table) -> list[str]:
             sentences.append(f"column {table.name}.{column.name} may be NULL, expected is NOT NULL")
         if column.server_default is not None and there["default"] is None:
             sentences.append(f"column {table.name}.{column.name} has no default")
-    extra = [name for name, item in seen.items() if name not in table.columns and _is_required(item)]
+    extra = [name for name, column in seen.items() if name not in table.columns and _is_required(column)]
     return sentences + [f"column {table.name}.{name} is required and not known here" for name in extra]
 
 

@@ -36,9 +36,6 @@ class BegunTransaction:
     the driver is refused too.
     https://www.postgresql.org/docs/18/functions-info.html#FUNCTIONS-INFO-SNAPSHOT,
     https://www.sqlite.org/c3ref/set_authorizer.html, https://www.sqlite.org/lang_transaction.html (read 2026-11-22)
-
-    Args:
-        session: in a transaction.
     """
 
     def __init__(self, session: Session) -> None:

@@ -22,7 +22,6 @@ class Admission:
     """What was decided about a message, and where its group was then: it is marked once its handler has returned.
 
     Args:
-        decision: what the message is, and what is to be done with it.
         position: where its group is before it.
         decided_at_us: when that was.
     """
@@ -36,7 +35,6 @@ class Inbox(Parking):
     """One consumer's inbox: admits what the queue brings, takes up what was set aside (`Parking`), and forgets.
 
     Args:
-        policy: what it does about missing numbers.
         clock: for tests; None means the database's own.
     """
 

@@ -16,7 +16,6 @@ class SequenceGaps:
     """What is written down about one consumer's numbers. Whoever writes has locked the row of the group.
 
     Args:
-        consumer: its name.
         records_gaps: False where a hole is lawful: then its row is closed from the beginning.
     """
 

@@ -85,7 +85,6 @@ class GroupRows:
     """The rows of one consumer's groups. Whoever changes a row has locked it.
 
     Args:
-        policy: what the consumer's inbox does about missing numbers.
         clock: for tests; None means the database's own.
     """
 

@@ -25,18 +25,14 @@ from sluice.messaging.sqs.dead_letter_queue import DeadLetter, with_data
 class InboxOperator(Operator):
     """Who acts on which consumer's inbox, and why.
 
-    Args:
-        consumer: name of the consumer.
+    Raises:
+        DeadLetterError: by each act on a number: it is not there, or in another state.
     """
 
     consumer: str
 
     def retry(self, connection: Connection, group_id: str, seq: int) -> None:
-        """Try a held message again, unchanged and with all its attempts.
-
-        Raises:
-            DeadLetterError: there is no such message, or it is not held.
-        """
+        """Try a held message again, unchanged and with all its attempts."""
         found = self._held(connection, group_id, seq)
         self._change(connection, found, {})
         self._write_down(connection, "retry", group_id, seq, _kept(found))

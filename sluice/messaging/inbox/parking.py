@@ -47,7 +47,6 @@ class ParkedMessage:
     Args:
         attempts: how often it was tried since, this time counted.
         position: where its group is before it.
-        taken_at_us: when it was taken up.
     """
 
     envelope: Envelope
@@ -61,7 +60,6 @@ class Parking:
     """What one consumer has set aside.
 
     Args:
-        policy: what its inbox does about missing numbers.
         clock: for tests; None means the database's own.
     """
 

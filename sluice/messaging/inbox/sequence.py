@@ -39,7 +39,6 @@ class Arrival:
     Args:
         epoch: when its group began to count, seconds since 1970; or a count of epochs, from 1.
         sqs_message_id: a redriven copy has another one, or a lower receive count.
-        receive_count: how often it was received.
         first: the first number of its group in the epoch.
     """
 

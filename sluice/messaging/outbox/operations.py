@@ -38,36 +38,24 @@ _SHOWN = (
 class OutboxOperator(Operator):
     """Who acts on which topic's outbox, and why.
 
-    Args:
-        topic: name of the topic.
+    Raises:
+        OutboxError: by each act on a message: it is not there, or in another state.
     """
 
     topic: str
 
     def resend(self, connection: Connection, group_id: str, group_seq: int) -> None:
-        """Publish again what was sent, under a fresh deduplication id.
-
-        Raises:
-            OutboxError: there is no such message, or it was not sent.
-        """
+        """Publish again what was sent, under a fresh deduplication id."""
         found = self._find(connection, group_id, group_seq, SENT)
         self._change(connection, found, "resend", {"status": PENDING, "deduplication_id": str(uuid.uuid4())})
 
     def unquarantine(self, connection: Connection, group_id: str, group_seq: int) -> None:
-        """Try a quarantined message again, as it is and under its own deduplication id.
-
-        Raises:
-            OutboxError: there is no such message, or it is not quarantined.
-        """
+        """Try a quarantined message again, as it is and under its own deduplication id."""
         found = self._find(connection, group_id, group_seq, QUARANTINED)
         self._change(connection, found, "unquarantine", {"status": PENDING})
 
     def skip(self, connection: Connection, group_id: str, group_seq: int) -> None:
-        """Give a quarantined message up: publish a tombstone in its place. The audit keeps its body.
-
-        Raises:
-            OutboxError: there is no such message, or it is not quarantined.
-        """
+        """Give a quarantined message up: publish a tombstone in its place. The audit keeps its body."""
         found = self._find(connection, group_id, group_seq, QUARANTINED)
         tombstone = decode(found.body).as_tombstone()
         values = {

@@ -161,7 +161,7 @@ class _Unit:
         for addition in self._added:
             by_topic.setdefault(addition.outbox.topic, []).append(addition)
         for _, added in sorted(by_topic.items()):
-            added[0].outbox.write(session.connection(), [entry.event for entry in added])
+            added[0].outbox.write(session.connection(), [addition.event for addition in added])
         self._numbered_in = session.get_transaction()
 
     def keep(self, savepoint: SessionTransaction) -> None:

@@ -6,7 +6,7 @@ looked at, however much it is. A quarantined head blocks its group and no other.
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 from sqlalchemy import (
@@ -121,8 +121,6 @@ class Store:
     """One topic's part of the outbox.
 
     Args:
-        engine: the outbox's database.
-        topic: name of the topic.
         clock: for tests; None means the database's own.
     """
 
@@ -259,16 +257,5 @@ def _marks(outcome: PublishOutcome, now_us: int, delay_us: int) -> dict[str, Any
 
 
 def _head(row: RowMapping) -> Head:
-    return Head(
-        id=row["id"],
-        group_id=row["group_id"],
-        group_seq=row["group_seq"],
-        event_id=row["event_id"],
-        body=row["body"],
-        attributes=json.loads(row["attributes"]),
-        deduplication_id=row["deduplication_id"],
-        status=row["status"],
-        attempts=row["attempts"],
-        not_before_us=row["not_before_us"],
-        created_at_us=row["created_at_us"],
-    )
+    columns: dict[str, Any] = {field.name: row[field.name] for field in fields(Head)}
+    return Head(**columns | {"attributes": json.loads(columns["attributes"])})

@@ -4,92 +4,67 @@ Hosts create them: `outbox schema` prints the SQL. Instants (`_us`) are microsec
 two databases' drivers agree on an integer.
 """
 
-from sqlalchemy import (
-    BigInteger,
-    CheckConstraint,
-    Column,
-    Index,
-    Integer,
-    MetaData,
-    PrimaryKeyConstraint,
-    Table,
-    Text,
-    UniqueConstraint,
-    text,
-)
+import sqlalchemy as sa
 
 from sluice.messaging.database.audit import audit_table
-from sluice.messaging.database.schema import NUMBER
+from sluice.messaging.database.schema import NUMBER, partial_index
 
-metadata = MetaData()
+metadata = sa.MetaData()
 
 PENDING, SENT, QUARANTINED = "pending", "sent", "quarantined"
 _UNFINISHED = "status <> 'sent'"
 
-groups = Table(
+groups = sa.Table(
     "sluice_outbox_group",
     metadata,
-    Column("topic", Text, nullable=False),
-    Column("group_id", Text, nullable=False),
-    Column("epoch", BigInteger, nullable=False, server_default=text("1")),
-    Column("first_seq", BigInteger, nullable=False, server_default=text("1")),
-    Column("last_seq", BigInteger, nullable=False),
-    Column("updated_at_us", BigInteger, nullable=False, server_default=text("0")),
-    PrimaryKeyConstraint("topic", "group_id"),
-    Index("sluice_outbox_group_unused", "topic", "updated_at_us"),
+    sa.Column("topic", sa.Text, nullable=False),
+    sa.Column("group_id", sa.Text, nullable=False),
+    sa.Column("epoch", sa.BigInteger, nullable=False, server_default=sa.text("1")),
+    sa.Column("first_seq", sa.BigInteger, nullable=False, server_default=sa.text("1")),
+    sa.Column("last_seq", sa.BigInteger, nullable=False),
+    sa.Column("updated_at_us", sa.BigInteger, nullable=False, server_default=sa.text("0")),
+    sa.PrimaryKeyConstraint("topic", "group_id"),
+    sa.Index("sluice_outbox_group_unused", "topic", "updated_at_us"),
     comment="the last number of each group; locked from its allocation to the commit, so numbers are in commit order",
 )
 
-messages = Table(
+messages = sa.Table(
     "sluice_outbox",
     metadata,
-    Column("id", NUMBER, primary_key=True, autoincrement=True),
-    Column("topic", Text, nullable=False),
-    Column("group_id", Text, nullable=False),
-    Column("group_seq", BigInteger, nullable=False),
-    Column("event_id", Text, nullable=False),
-    Column("type", Text, nullable=False),
-    Column("body", Text, nullable=False),
-    Column("attributes", Text, nullable=False),
-    Column("deduplication_id", Text, nullable=False),
-    Column("status", Text, nullable=False, server_default=text("'pending'")),
-    Column("attempts", Integer, nullable=False, server_default=text("0")),
-    Column("not_before_us", BigInteger, nullable=False, server_default=text("0")),
-    Column("last_error", Text),
-    Column("created_at_us", BigInteger, nullable=False),
-    Column("sent_at_us", BigInteger),
-    Column("sns_message_id", Text),
-    Column("sns_sequence_number", Text),
-    CheckConstraint("status IN ('pending', 'sent', 'quarantined')", name="sluice_outbox_status"),
-    UniqueConstraint("topic", "group_id", "group_seq", name="sluice_outbox_place"),
-    UniqueConstraint("topic", "event_id", name="sluice_outbox_event"),
-    Index(
-        "sluice_outbox_unfinished",
-        "topic",
-        "group_id",
-        "group_seq",
-        sqlite_where=text(_UNFINISHED),
-        postgresql_where=text(_UNFINISHED),
-    ),
-    Index(
-        "sluice_outbox_sent",
-        "topic",
-        "sent_at_us",
-        sqlite_where=text("status = 'sent'"),
-        postgresql_where=text("status = 'sent'"),
-    ),
+    sa.Column("id", NUMBER, primary_key=True, autoincrement=True),
+    sa.Column("topic", sa.Text, nullable=False),
+    sa.Column("group_id", sa.Text, nullable=False),
+    sa.Column("group_seq", sa.BigInteger, nullable=False),
+    sa.Column("event_id", sa.Text, nullable=False),
+    sa.Column("type", sa.Text, nullable=False),
+    sa.Column("body", sa.Text, nullable=False),
+    sa.Column("attributes", sa.Text, nullable=False),
+    sa.Column("deduplication_id", sa.Text, nullable=False),
+    sa.Column("status", sa.Text, nullable=False, server_default=sa.text("'pending'")),
+    sa.Column("attempts", sa.Integer, nullable=False, server_default=sa.text("0")),
+    sa.Column("not_before_us", sa.BigInteger, nullable=False, server_default=sa.text("0")),
+    sa.Column("last_error", sa.Text),
+    sa.Column("created_at_us", sa.BigInteger, nullable=False),
+    sa.Column("sent_at_us", sa.BigInteger),
+    sa.Column("sns_message_id", sa.Text),
+    sa.Column("sns_sequence_number", sa.Text),
+    sa.CheckConstraint("status IN ('pending', 'sent', 'quarantined')", name="sluice_outbox_status"),
+    sa.UniqueConstraint("topic", "group_id", "group_seq", name="sluice_outbox_place"),
+    sa.UniqueConstraint("topic", "event_id", name="sluice_outbox_event"),
+    partial_index("sluice_outbox_unfinished", "topic", "group_id", "group_seq", where=_UNFINISHED),
+    partial_index("sluice_outbox_sent", "topic", "sent_at_us", where="status = 'sent'"),
     comment="what was committed, in the order of each group",
     sqlite_autoincrement=True,
 )
 
-leases = Table(
+leases = sa.Table(
     "sluice_outbox_lease",
     metadata,
-    Column("topic", Text, primary_key=True),
-    Column("owner", Text, nullable=False),
-    Column("token", BigInteger, nullable=False),
-    Column("expires_at_us", BigInteger, nullable=False),
-    Column("lease_us", BigInteger, nullable=False, server_default=text("30000000")),
+    sa.Column("topic", sa.Text, primary_key=True),
+    sa.Column("owner", sa.Text, nullable=False),
+    sa.Column("token", sa.BigInteger, nullable=False),
+    sa.Column("expires_at_us", sa.BigInteger, nullable=False),
+    sa.Column("lease_us", sa.BigInteger, nullable=False, server_default=sa.text("30000000")),
     comment="which relay leads; every takeover raises the token",
 )
 

@@ -21,8 +21,6 @@ class CommitWait:
 
     Args:
         engine: of the outbox's Postgres; a connection of its own is opened.
-        topic: name of the topic.
-        stop: ends the wait.
     """
 
     _SLICE_SECONDS = 0.25  # a signal is noticed that late at most
@@ -36,7 +34,7 @@ class CommitWait:
         try:
             connection = self._listening()
             for _ in range(1 + int(seconds / self._SLICE_SECONDS)):
-                if self._stop.is_requested() or self._is_notified(connection, min(seconds, self._SLICE_SECONDS)):
+                if self._stop.is_stopped() or self._is_notified(connection, min(seconds, self._SLICE_SECONDS)):
                     return
         except (psycopg.OperationalError, psycopg.InterfaceError, OSError) as error:
             _log.warning("not listening for commits", error=str(error))
@@ -45,7 +43,7 @@ class CommitWait:
 
     def is_stopped(self) -> bool:
         """Return whether to stop."""
-        return self._stop.is_requested()
+        return self._stop.is_stopped()
 
     def close(self) -> None:
         """Close the connection."""

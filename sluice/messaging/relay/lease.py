@@ -41,8 +41,6 @@ class Lease:
     """The leadership of one topic's outbox, as one relay has it or wants it. Runs on one thread.
 
     Args:
-        engine: the outbox's database.
-        topic: name of the topic.
         lease_seconds: how long a leader that says nothing remains leader.
         owner: shown to operators; None means host, process and a random part.
         clock: stands for the database's in tests; None means the database's own.

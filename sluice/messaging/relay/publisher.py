@@ -13,43 +13,46 @@ from collections.abc import Sequence
 from typing import Any
 
 import boto3
-from botocore.config import Config
-from botocore.exceptions import BotoCoreError, ClientError
+from botocore.exceptions import (
+    BotoCoreError,
+    ClientError,
+    CredentialRetrievalError,
+    NoCredentialsError,
+    PartialCredentialsError,
+    SSOError,
+)
 from botocore.parsers import ResponseParserError
 
-from sluice import limits
+from sluice import limits, sdk
+from sluice.error_codes import CREDENTIALS_REFUSED, is_throttled
 from sluice.errors import ConfigError, EndpointError
 from sluice.messaging.envelope import attributes_bytes
+from sluice.messaging.errors import TransientError
 from sluice.messaging.outbox.store import Head, PublishOutcome, Refused, Retry, Sent
 from sluice.terminal.printable import printable
 
 CALL_SECONDS_MAX = 12
 """A call that took longer has failed."""
-_CONNECT_SECONDS = 4
 # A whole call refused so: one of its entries is at fault.
 _ENTRYS_FAULT = ("InvalidParameter", "Validation", "BatchRequestTooLong", "InvalidBatchEntryId")
 # An entry refused so may pass later as it is: rights, keys, pace, a topic that is being made.
-_NOT_THE_ENTRYS = ("Auth", "AccessDenied", "KMS", "Throttl", "NotFound", "Expired", "InvalidClientToken", "Signature")
+_NOT_THE_ENTRYS = ("Auth", "AccessDenied", "KMS", "NotFound", "Expired", "InvalidClientToken", "Signature")
 _TOPIC_ARN = re.compile(r"arn:aws[a-z-]*:sns:[a-z0-9-]+:[0-9]{12}:[A-Za-z0-9_-]{1,256}(\.fifo)?")
-CONFIG = Config(
-    connect_timeout=_CONNECT_SECONDS,
-    read_timeout=CALL_SECONDS_MAX - _CONNECT_SECONDS,
-    retries={"total_max_attempts": 1},
-)
-"""Of a client that tries once."""
 
 
 def client(endpoint_url: str | None, region: str) -> Any:
     """Return an SNS client that tries once: the relay owns the retries."""
-    return boto3.client("sns", endpoint_url=endpoint_url, region_name=region, config=CONFIG)
+    config = sdk.config(answer_seconds=CALL_SECONDS_MAX - sdk.CONNECT_SECONDS)
+    return boto3.client("sns", endpoint_url=endpoint_url, region_name=region, config=config)
 
 
-def check_topic(sns: Any, topic_arn: str) -> str | None:
-    """Return why a topic could not be looked at now, or None: it is there, and FIFO.
+def check_topic(sns: Any, topic_arn: str) -> None:
+    """Refuse a topic that is not there, or not FIFO.
 
     Raises:
         ConfigError: the ARN cannot be that of a FIFO topic.
         EndpointError: there is no such topic.
+        TransientError: it could not be looked at now.
 
     AWS: https://docs.aws.amazon.com/sns/latest/api/API_GetTopicAttributes.html (read 2026-11-21).
     """
@@ -75,10 +78,16 @@ def check_topic(sns: Any, topic_arn: str) -> str | None:
             ) from error
         if code.startswith(("InvalidParameter", "Validation")):
             raise ConfigError(f"topic is {shown}, which SNS does not take ({printable(error)}); {next_step}") from error
-        return printable(error)
+        raise TransientError(printable(error)) from error
     except (BotoCoreError, ResponseParserError, KeyError) as error:
-        return printable(f"{type(error).__name__}: {error}")
-    return None
+        raise TransientError(printable(f"{type(error).__name__}: {error}")) from error
+
+
+def lacks_credentials(error: BaseException | None) -> bool:
+    """Return whether a call failed because there are no credentials, or AWS refuses them."""
+    if isinstance(error, ClientError):
+        return str(error.response.get("Error", {}).get("Code", "")).startswith(CREDENTIALS_REFUSED)
+    return isinstance(error, NoCredentialsError | PartialCredentialsError | CredentialRetrievalError | SSOError)
 
 
 class BatchRefused(Exception):
@@ -90,7 +99,6 @@ class Publisher:
 
     Args:
         sns: a client that does not retry by itself.
-        topic_arn: ARN of the FIFO topic.
     """
 
     def __init__(self, sns: Any, topic_arn: str) -> None:
@@ -110,7 +118,10 @@ class Publisher:
             return [Retry(f"{type(error).__name__}: {error}")] * len(heads)
         except ClientError as error:
             return _refused(heads, error)
-        results = {success["Id"]: _sent(success) for success in answer.get("Successful", [])}
+        results = {
+            success["Id"]: Sent(success["MessageId"], success.get("SequenceNumber"))
+            for success in answer.get("Successful", [])
+        }
         results |= {failure["Id"]: _failed(failure) for failure in answer.get("Failed", [])}
         unanswered = Retry("the answer does not name it")
         return [results.get(str(position), unanswered) for position, _ in enumerate(heads)]
@@ -152,11 +163,8 @@ def _entry(id_: str, head: Head) -> dict[str, Any]:
     }
 
 
-def _sent(entry: dict[str, Any]) -> PublishOutcome:
-    return Sent(entry["MessageId"], entry.get("SequenceNumber"))
-
-
-def _failed(entry: dict[str, Any]) -> PublishOutcome:
-    code = entry.get("Code", "")
-    found = f"{code}: {entry.get('Message', '')}"
-    return Refused(found) if entry.get("SenderFault") and not code.startswith(_NOT_THE_ENTRYS) else Retry(found)
+def _failed(failure: dict[str, Any]) -> PublishOutcome:
+    code = failure.get("Code", "")
+    found = f"{code}: {failure.get('Message', '')}"
+    may_pass = code.startswith(_NOT_THE_ENTRYS) or is_throttled(code)
+    return Refused(found) if failure.get("SenderFault") and not may_pass else Retry(found)

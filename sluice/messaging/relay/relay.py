@@ -110,14 +110,7 @@ class Relay:
     """One relay of one topic. Runs on one thread; `step` by `step`, or until stopped with `run`.
 
     Args:
-        store: the topic's part of the outbox.
-        lease: its leadership.
-        publish: where messages go.
-        settings: how it goes about it.
         clock: measures how long the lease still holds.
-        rng: for the jitter; a seeded one in tests.
-        failpoint: where a test lets it die.
-        hooks: called as it goes.
     """
 
     def __init__(
@@ -294,24 +287,16 @@ def run(relay: Relay, wait: Wait, settings: RelaySettings, *, rng: random.Random
 
     A database that does not answer is tried again after a while: nothing is lost meanwhile, it is the outbox.
 
-    Args:
-        relay: what is run.
-        wait: between two steps.
-        settings: how long.
-        rng: for the jitter.
-        watch: shows after every step that the loop goes on; None is nowhere.
-
     Raises:
         OutboxError: it refuses the credentials, which are read once, at the start.
     """
-    look = (lambda _: None) if watch is None else watch.look
     try:
-        _run(relay, wait, settings, rng, look)
+        _run(relay, wait, settings, rng, watch)
     finally:
         relay.close()
 
 
-def _run(relay: Relay, wait: Wait, settings: RelaySettings, rng: random.Random, look: Callable[[float], None]) -> None:
+def _run(relay: Relay, wait: Wait, settings: RelaySettings, rng: random.Random, watch: Watch | None) -> None:
     failures = 0
     while not wait.is_stopped():
         try:
@@ -329,7 +314,8 @@ def _run(relay: Relay, wait: Wait, settings: RelaySettings, rng: random.Random, 
             if failures:
                 seconds = settings.backoff.seconds(failures, rng.random())
             pause_seconds = seconds * (0.75 + rng.random() / 2)
-        look(pause_seconds)
+        if watch is not None:
+            watch.look(pause_seconds)
         if not is_busy:
             wait.wait(pause_seconds)
 

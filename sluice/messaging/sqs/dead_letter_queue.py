@@ -2,7 +2,7 @@
 
 A FIFO queue hands out the first messages of a group, at most ten at once, and nothing of that group until they are
 deleted or given back. So nobody sees the whole of a DLQ without emptying it, and whoever looks has to give back what he
-saw: a `Reading` does, in order, when its block ends, however it ends.
+saw: a `Reading` does, in order, when its block ends, however it ends. A queue that cannot be asked is a TransientError.
 
 AWS: https://docs.aws.amazon.com/AWSSimpleQueueService/latest/SQSDeveloperGuide/FIFO-queues-understanding-logic.html,
 https://docs.aws.amazon.com/AWSSimpleQueueService/latest/APIReference/API_SendMessage.html (read 2026-11-21).
@@ -41,7 +41,6 @@ class DeadLetter:
         attributes: message attributes of all types, by name, as SQS has them.
         sent_at_us: when it came into the DLQ.
         envelope: what its body holds; None when it is not an envelope.
-        fault: why it is none.
     """
 
     sqs_message_id: str
@@ -72,7 +71,6 @@ class DeadLetterQueue(Queue):
 
     Args:
         sqs: a client that does not retry by itself.
-        name: of the queue.
         hold_seconds: how long what is received stays hidden when nobody gives it back.
 
     Raises:
@@ -109,11 +107,7 @@ class DeadLetterQueue(Queue):
             )
 
     def receive_some(self, most: int) -> list[DeadLetter]:
-        """Return up to ten messages, which stay hidden for the hold.
-
-        Raises:
-            TransientError: the queue could not be asked.
-        """
+        """Return up to ten messages, which stay hidden for the hold."""
         with asking():
             answer = self._sqs.receive_message(
                 QueueUrl=self.url,
@@ -131,7 +125,6 @@ class Destination:
 
     Args:
         sqs: a client that does not retry by itself.
-        name: of the queue.
 
     Raises:
         EndpointError: there is no such queue.
@@ -176,12 +169,7 @@ class Destination:
 
 
 class Reading:
-    """Messages received from a DLQ and not deleted; released in order when the block ends.
-
-    Args:
-        queue: the DLQ.
-        clock: measures how long it is ours.
-    """
+    """Messages received from a DLQ and not deleted; released in order when the block ends."""
 
     def __init__(self, queue: DeadLetterQueue, *, clock: Clock) -> None:
         self._queue, self._clock = queue, clock
@@ -196,11 +184,7 @@ class Reading:
         self._release()
 
     def receive(self, most: int = limits.RECEIVE_MESSAGES_MAX) -> list[DeadLetter]:
-        """Return up to ten visible messages, each group's in order; an empty list when there are no more.
-
-        Raises:
-            TransientError: the queue could not be asked.
-        """
+        """Return up to ten visible messages, each group's in order; an empty list when there are no more."""
         invoked_us = self._clock.monotonic()
         dead_letters = self._queue.receive_some(most)
         for dead_letter in dead_letters:
@@ -241,11 +225,7 @@ def counts(attributes: Mapping[str, str]) -> dict[str, int]:
 
 
 def peek(reading: Reading, most: int, *, is_stopped: Callable[[], bool]) -> list[DeadLetter]:
-    """Return up to so many letters, the first of some groups, which stay hidden until the reading ends.
-
-    Raises:
-        TransientError: the queue could not be asked.
-    """
+    """Return up to so many letters, the first of some groups, which stay hidden until the reading ends."""
     found: dict[str, DeadLetter] = {}
     while len(found) < most and not is_stopped():
         dead_letters = reading.receive(min(most - len(found), limits.RECEIVE_MESSAGES_MAX))

@@ -13,18 +13,15 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import boto3
-from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError, NoCredentialsError
 from botocore.parsers import ResponseParserError
 
-from sluice import limits
+from sluice import limits, sdk
 from sluice.errors import EndpointError
 from sluice.messaging.errors import HoldLost, TransientError
 
-CONNECT_SECONDS = 4
-"""A connection that took longer has failed; a client that waits less for an answer waits less for this, too."""
 _ANSWER_SECONDS = 10
-CALL_SECONDS_MAX = CONNECT_SECONDS + limits.WAIT_SECONDS_MAX + _ANSWER_SECONDS
+CALL_SECONDS_MAX = sdk.CONNECT_SECONDS + limits.WAIT_SECONDS_MAX + _ANSWER_SECONDS
 """A call, a long poll among them, that took longer has failed."""
 # With another code AWS answers for the same: the handle's visibility timeout is over, or its message was received anew.
 _WORTHLESS = ("ReceiptHandleIsInvalid", "InvalidParameterValue", "MessageNotInflight")
@@ -37,20 +34,8 @@ def client(
     connections: int,
     answer_seconds: float = limits.WAIT_SECONDS_MAX + _ANSWER_SECONDS,
 ) -> Any:
-    """Return an SQS client that tries once.
-
-    Args:
-        endpoint_url: None is AWS's.
-        region: of the queue.
-        connections: threads it serves at once.
-        answer_seconds: how long it waits for an answer; as it is, longer than a long poll takes.
-    """
-    config = Config(
-        connect_timeout=min(CONNECT_SECONDS, answer_seconds),
-        read_timeout=answer_seconds,
-        retries={"total_max_attempts": 1},
-        max_pool_connections=connections,
-    )
+    """Return an SQS client for so many threads. It tries once, and waits for longer than a long poll takes."""
+    config = sdk.config(answer_seconds=answer_seconds, connections=connections)
     return boto3.client("sqs", endpoint_url=endpoint_url, region_name=region, config=config)
 
 
@@ -98,7 +83,6 @@ class Queue:
 
     Args:
         sqs: a client that does not retry by itself.
-        url: of the queue.
     """
 
     def __init__(self, sqs: Any, url: str) -> None:

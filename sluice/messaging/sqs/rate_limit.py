@@ -9,7 +9,6 @@ class Pace:
     Args:
         per_second: how often in the long run; None is as often as asked.
         burst: how often at once after a rest.
-        clock: measures and waits.
     """
 
     def __init__(self, per_second: float | None, *, clock: Clock, burst: int = 1) -> None:

@@ -56,8 +56,6 @@ class Choice:
 
     Args:
         groups: of these groups; empty means any.
-        types: of these types.
-        event_ids: these events.
         before_us: that came into the DLQ before that instant; None means whenever.
     """
 
@@ -107,17 +105,9 @@ class Redrive:
     """One run of the client engine.
 
     Args:
-        source: the DLQ.
-        destination: where messages go.
         run: its id; a run that died is finished by another one with the same id.
-        choice: which messages.
-        pace: how fast.
         batch: how many are received at once; see `batch_of`.
         most: stop after so many; None is all.
-        clock: measures how long what was received is ours.
-        is_stopped: asked between two messages.
-        failpoint: where a test lets it die.
-        on_moved: told of each message.
 
     Raises:
         ConfigError: the id cannot be one.
@@ -264,7 +254,6 @@ class MoveTask:
         handle: to cancel it; None when it has ended.
         moved: how many, approximately.
         to_move: how many there were when it began, approximately; None is unknown.
-        failure: why it failed.
     """
 
     status: str
@@ -283,11 +272,10 @@ class MoveTask:
 
 
 class MoveTasks:
-    """The move tasks of a DLQ; SQS runs one at a time.
+    """The move tasks of a DLQ; SQS runs one at a time. Each call raises TransientError where SQS does not do it.
 
     Args:
         sqs: a client that does not retry by itself.
-        source_arn: of the DLQ.
     """
 
     def __init__(self, sqs: Any, source_arn: str) -> None:
@@ -295,26 +283,14 @@ class MoveTasks:
         self._before_us = 0  # when the one before the one started here began
 
     def start(self, destination_arn: str, *, rate: int | None) -> None:
-        """Start one.
-
-        Args:
-            destination_arn: where messages go.
-            rate: messages per second at most; None leaves it to SQS.
-
-        Raises:
-            TransientError: SQS does not.
-        """
+        """Start one, at most so many messages per second; None leaves that to SQS."""
         self._before_us = max((task.started_at_us for task in self.listed()), default=0)
         limited = {} if rate is None else {"MaxNumberOfMessagesPerSecond": rate}
         with asking():
             self._sqs.start_message_move_task(SourceArn=self._source_arn, DestinationArn=destination_arn, **limited)
 
     def listed(self) -> list[MoveTask]:
-        """Return those SQS still tells of, the latest first.
-
-        Raises:
-            TransientError: the queue could not be asked.
-        """
+        """Return those SQS still tells of, the latest first."""
         with asking():
             answer = self._sqs.list_message_move_tasks(SourceArn=self._source_arn, MaxResults=_TASKS)
         return [_task(result) for result in answer.get("Results", [])]
@@ -324,21 +300,13 @@ class MoveTasks:
         return next((task for task in self.listed() if task.handle is not None), None)
 
     def cancel(self, task: MoveTask) -> int:
-        """Cancel it, and return how many it has moved, approximately; those stay where they are.
-
-        Raises:
-            TransientError: SQS does not.
-        """
+        """Cancel it, and return how many it has moved, approximately; those stay where they are."""
         with asking():
             answer = self._sqs.cancel_message_move_task(TaskHandle=task.handle)
         return int(answer["ApproximateNumberOfMessagesMoved"])
 
     def followed(self, *, clock: Clock, every_seconds: float) -> Iterator[MoveTask]:
-        """Yield the one that was started here again and again, until it has ended; who has seen enough stops asking.
-
-        Raises:
-            TransientError: the queue could not be asked, or does not tell of it.
-        """
+        """Yield the one that was started here again and again, until it has ended; who has seen enough stops asking."""
         unseen = 0
         while unseen < _UNSEEN_MAX:
             task = next((task for task in self.listed() if task.started_at_us > self._before_us), None)

@@ -24,8 +24,6 @@ class InstrumentMetrics:
     """Hands measurements to instruments: a counter for what is counted, a gauge for all else.
 
     Args:
-        meter: makes them.
-        names: of all there may be.
         dimensions: what they are of; the attributes of each measurement.
     """
 

@@ -13,19 +13,16 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol, TextIO
 
-import structlog
-
 from sluice.clock import Clock
 from sluice.declaration import metrics
 from sluice.messaging.envelope import Envelope
+from sluice.messaging.hooks import harmless
 from sluice.messaging.inbox.sequence import Action
 from sluice.messaging.outbox.store import Head, Lag, PublishOutcome, Sent
 from sluice.messaging.relay.hooks import RelayHooks
 from sluice.messaging.sqs.queue import Received
 from sluice.messaging.worker.hooks import Gauges, Settled, WorkerHooks
-from sluice.terminal.printable import printable
 
-_log = structlog.get_logger()
 _SETTLED = {
     Action.HANDLE: metrics.HANDLED,
     Action.DROP: metrics.DUPLICATES,
@@ -41,11 +38,7 @@ class Metrics(Protocol):
 
 
 class EveryMetrics:
-    """Gives each measurement to several sinks. One that fails costs neither the others' nor the caller's.
-
-    Args:
-        sinks: in the order they are given it.
-    """
+    """Gives each measurement to several sinks. One that fails costs neither the others' nor the caller's."""
 
     def __init__(self, sinks: Sequence[Metrics]) -> None:
         self._sinks = tuple(sinks)
@@ -53,41 +46,22 @@ class EveryMetrics:
     def put(self, values: Mapping[str, float]) -> None:
         """Give it to each."""
         for sink in self._sinks:
-            try:
+            with harmless(sink, "a measurement was lost"):  # a closed pipe, somebody else's exporter
                 sink.put(values)
-            except Exception as error:  # a closed pipe, an exporter that is nobody's here
-                _log.warning("a measurement was lost", sink=type(sink).__name__, error=printable(error))
 
 
 class EmbeddedMetrics:
-    """Writes each measurement as a line of CloudWatch's embedded metric format.
+    """Writes each measurement as a line of CloudWatch's embedded metric format."""
 
-    Args:
-        stream: the log.
-        clock: tells when it was measured.
-        namespace: of the metrics.
-        dimensions: what they are of.
-        units: name to CloudWatch's unit.
-    """
-
-    def __init__(
-        self,
-        stream: TextIO,
-        *,
-        clock: Clock,
-        namespace: str,
-        dimensions: Mapping[str, str],
-        units: Mapping[str, str],
-    ) -> None:
-        self._stream, self._clock = stream, clock
-        self._namespace, self._dimensions, self._units = namespace, dict(dimensions), dict(units)
+    def __init__(self, stream: TextIO, dimensions: Mapping[str, str], *, clock: Clock) -> None:
+        self._stream, self._dimensions, self._clock = stream, dict(dimensions), clock
 
     def put(self, values: Mapping[str, float]) -> None:
         """Write a line."""
         directive = {
-            "Namespace": self._namespace,
+            "Namespace": metrics.NAMESPACE,
             "Dimensions": [list(self._dimensions)],
-            "Metrics": [{"Name": name, "Unit": self._units[name]} for name in values],
+            "Metrics": [{"Name": name, "Unit": metrics.UNITS[name]} for name in values],
         }
         document = {"_aws": {"Timestamp": self._clock.now_us() // 1_000, "CloudWatchMetrics": [directive]}}
         self._stream.write(json.dumps({**document, **self._dimensions, **values}) + "\n")
@@ -143,12 +117,7 @@ class Tally(WorkerHooks):
 
 
 class WorkerMetrics(Tally):
-    """Measures a worker once a minute, and once more when it ends.
-
-    Args:
-        sink: takes the measurements.
-        clock: tells when it is time.
-    """
+    """Measures a worker once a minute, and once more when it ends."""
 
     def __init__(self, sink: Metrics, clock: Clock) -> None:
         super().__init__()
@@ -176,12 +145,7 @@ class WorkerMetrics(Tally):
 
 
 class RelayMetrics(RelayHooks):
-    """Measures a relay twice a minute while it leads, and once more when it ends.
-
-    Args:
-        sink: takes the measurements.
-        clock: tells when it is time.
-    """
+    """Measures a relay twice a minute while it leads, and once more when it ends."""
 
     def __init__(self, sink: Metrics, clock: Clock) -> None:
         self._sink, self._clock = sink, clock

@@ -25,8 +25,6 @@ class PrometheusMetrics(Collector):
     Args:
         names: of all there may be; what is counted is zero from the start, or its first count would go unseen.
         dimensions: what they are of; labels in lower case.
-        interval_seconds: how often is measured.
-        clock: tells how old a gauge is.
     """
 
     def __init__(

@@ -29,11 +29,7 @@ class Recorder(Protocol):
 
 
 class RelayRecording(RelayHooks):
-    """Records what is published.
-
-    Args:
-        recorder: writes it down.
-    """
+    """Records what is published."""
 
     def __init__(self, recorder: Recorder) -> None:
         self._recorder = recorder
@@ -50,12 +46,7 @@ class RelayRecording(RelayHooks):
 
 
 class WorkerRecording(WorkerHooks):
-    """Records what is handled.
-
-    Args:
-        recorder: writes it down.
-        queue_url: where messages come from.
-    """
+    """Records what is handled."""
 
     def __init__(self, recorder: Recorder, *, queue_url: str) -> None:
         self._recorder, self._queue_url = recorder, queue_url

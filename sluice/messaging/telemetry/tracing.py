@@ -39,9 +39,6 @@ def current_trace() -> dict[str, str]:
 def opentelemetry(*, queue_name: str) -> "Tracing":
     """Return what makes a span of each event handled, for the tracer provider that is set, now or later.
 
-    Args:
-        queue_name: where the events come from.
-
     Raises:
         ConfigError: OpenTelemetry is not installed.
     """
@@ -55,12 +52,7 @@ def opentelemetry(*, queue_name: str) -> "Tracing":
 
 
 class Tracing(WorkerHooks):
-    """Makes a span of each event handled, linked to the span the event was made in.
-
-    Args:
-        tracer: makes spans.
-        queue_name: where the events come from.
-    """
+    """Makes a span of each event handled, linked to the span the event was made in."""
 
     def __init__(self, tracer: "Tracer", queue_name: str) -> None:
         self._tracer, self._queue_name = tracer, queue_name

@@ -8,6 +8,7 @@ queue or at the tables: `sluice worker` does that before.
 
 import random
 import re
+import threading
 from collections.abc import Sequence
 from typing import Any, TypedDict, Unpack
 
@@ -26,13 +27,13 @@ from sluice.messaging.inbox.groups import Policy
 from sluice.messaging.liveness import AliveFile, Liveness
 from sluice.messaging.sqs import queue as queues
 from sluice.messaging.sqs.queue import Queue
-from sluice.messaging.waiting import PollWait, Stop, Wait
-from sluice.messaging.worker.drainer import Drainer, ShutdownGuard
-from sluice.messaging.worker.handler_runner import HandlerRunner
+from sluice.messaging.waiting import Stop, Wait
+from sluice.messaging.worker.drainer import Drainer
 from sluice.messaging.worker.hooks import WorkerHooks, WorkerHookSet
 from sluice.messaging.worker.lane import Lane
-from sluice.messaging.worker.message_lease import Heartbeat
-from sluice.messaging.worker.processor import MessageProcessor
+from sluice.messaging.worker.processing.handler_runner import HandlerRunner
+from sluice.messaging.worker.processing.message_lease import Heartbeat
+from sluice.messaging.worker.processing.processor import MessageProcessor
 from sluice.messaging.worker.scale_in_protection import Protection
 from sluice.messaging.worker.settings import ProcessorSettings, WorkerSettings
 from sluice.messaging.worker.signs import Promises, Signs
@@ -86,7 +87,7 @@ def build_worker(
     """
     url = queue if isinstance(queue, str) else queue.url
     is_ordered = url.endswith(".fifo") if is_ordered is None else is_ordered
-    settings = WorkerSettings.declared(consumer, lanes=lanes, is_ordered=is_ordered, idle_seconds=idle_seconds)
+    settings = WorkerSettings.declared(consumer, lanes=lanes, idle_seconds=idle_seconds)
     processor_settings = ProcessorSettings.declared(consumer, is_ordered=is_ordered)
     if isinstance(queue, str):
         timeout_seconds = processor_settings.timeout_seconds
@@ -108,14 +109,7 @@ def build_worker(
 
 
 def clients(endpoint_url: str | None, region: str, *, lanes: int, timeout_seconds: int) -> tuple[Any, Any]:
-    """Return two SQS clients: for long polls, and for the calls that may not wait for as long as a poll.
-
-    Args:
-        endpoint_url: None is AWS's.
-        region: of the queue.
-        lanes: how many poll at once.
-        timeout_seconds: visibility timeout of the queue.
-    """
+    """Return two SQS clients: for long polls, and for the calls that may not wait for as long as a poll."""
     prompt_seconds = Heartbeat.answer_seconds(timeout_seconds)
     return (
         queues.client(endpoint_url, region, connections=lanes),
@@ -154,32 +148,17 @@ def assemble_worker(
 ) -> Worker:
     """Return a worker, ready to `run`; a test takes steps of its `parts` instead.
 
-    Args:
-        queue: where messages come from.
-        engine: of the consumer's database.
-        handlers: what is done with its events.
-        inbox: the consumer's.
-        settings: how the worker goes about it.
-        processor_settings: how a message is worked on.
-        renewals: the queue by a client that does not wait for as long as a poll; None is `queue`.
-        stop: tells it to stop; `Worker.stop` does, too.
-        wait: between two tries; None waits until stopped.
-        clock: measures everything; None is the machine's.
-        rng: for jitter and attempt ids; a seeded one in tests.
-        failpoint: where a test lets it die.
-        hooks: called as it goes.
-        alive: where its signs of life are shown.
-        agent_uri: ECS_AGENT_URI of the task; None where there is no ECS.
-        signs: takes its threads' signs of life; None is new ones, whose promises follow from the settings.
-        processor_type: what works on messages; tests have broken ones.
+    `renewals` is the queue by a client that does not wait for as long as a poll; None is `queue`. What else may be None
+    is then what a process of its own has: the machine's clock, true randomness, a stop nobody has requested, signs of
+    life whose promises follow from the settings. `agent_uri` is ECS_AGENT_URI of the task.
     """
     stop = Stop() if stop is None else stop
     clock = SystemClock() if clock is None else clock
-    wait = PollWait(stop) if wait is None else wait
+    wait = stop if wait is None else wait
     rng = random.Random() if rng is None else rng  # noqa: S311 (neither jitter nor an attempt id is a secret)
     called = WorkerHookSet(hooks)
     renewals = queue if renewals is None else renewals
-    shutdown = ShutdownGuard()
+    shutdown = threading.Event()
     signs = _signs(settings, processor_settings, clock) if signs is None else signs
     heartbeat = Heartbeat(renewals, timeout_seconds=processor_settings.timeout_seconds, clock=clock)
     runner = HandlerRunner(handlers=handlers, failpoint=failpoint, hooks=called)

@@ -18,13 +18,13 @@ from sqlalchemy.exc import DBAPIError
 from sqlalchemy.orm import Session
 
 from sluice.clock import Clock
-from sluice.messaging.database import engines
 from sluice.messaging.errors import HoldLost
 from sluice.messaging.handlers import Ack, Context, Outcome, Reject, Retry
 from sluice.messaging.inbox.admission import Inbox
 from sluice.messaging.inbox.parking import ParkedMessage
-from sluice.messaging.worker.handler_runner import Attempt, HandlerRunner
 from sluice.messaging.worker.hooks import WorkerHooks, WorkerHookSet
+from sluice.messaging.worker.processing.handler_runner import Attempt, HandlerRunner
+from sluice.messaging.worker.processing.transactions import is_away
 from sluice.messaging.worker.settings import ProcessorSettings
 from sluice.messaging.worker.signs import Signs
 from sluice.terminal.printable import printable
@@ -33,28 +33,14 @@ _log = structlog.get_logger()
 _IN_A_ROW_MAX = 1_000
 
 
-class ShutdownGuard:
-    """Says whether anything may be committed still: until the worker has to end."""
-
-    def __init__(self) -> None:
-        self.is_over = False
-
-    def end(self) -> None:
-        """Let no commit begin any more."""
-        self.is_over = True
-
-
 class DrainLease:
     """One attempt at a message that was set aside: its handler has as long as one on a lane.
 
     Args:
-        message: what is tried.
-        clock: measures it.
         seconds_max: it is given up after so long.
-        shutdown: ends it before.
     """
 
-    def __init__(self, message: ParkedMessage, *, clock: Clock, seconds_max: float, shutdown: ShutdownGuard) -> None:
+    def __init__(self, message: ParkedMessage, *, clock: Clock, seconds_max: float, shutdown: threading.Event) -> None:
         self.message = message
         self._clock, self._seconds_max, self._shutdown = clock, seconds_max, shutdown
         self._gives_up_at = clock.monotonic() + seconds_max
@@ -65,14 +51,14 @@ class DrainLease:
         Raises:
             HoldLost: the worker ends, or its time is over.
         """
-        if self._shutdown.is_over:
+        if self._shutdown.is_set():
             raise HoldLost("the worker ends")
         if self.overdue_seconds() >= 0:
             raise HoldLost(f"its handler took longer than {self._seconds_max:g} s, allowed is less")
 
     def remaining_seconds(self) -> float:
         """Return how long something may be committed yet."""
-        return 0.0 if self._shutdown.is_over else max(0.0, -self.overdue_seconds())
+        return 0.0 if self._shutdown.is_set() else max(0.0, -self.overdue_seconds())
 
     def overdue_seconds(self) -> float:
         """Return for how long its time has been over; negative while it is not."""
@@ -83,14 +69,6 @@ class Drainer:
     """Handles parked messages whose turn has come: any number of threads, each a group of its own at a time.
 
     Args:
-        engine: of the consumer's database.
-        inbox: the consumer's.
-        runner: calls the handlers.
-        settings: how it is done.
-        clock: measures how long a handler takes.
-        rng: for the jitter; a seeded one in tests.
-        hooks: called as it goes.
-        shutdown: ends it.
         signs: takes its signs of life: a drainer handles many messages in one step.
     """
 
@@ -104,7 +82,7 @@ class Drainer:
         clock: Clock,
         rng: random.Random,
         hooks: WorkerHookSet,
-        shutdown: ShutdownGuard,
+        shutdown: threading.Event,
         signs: Signs,
     ) -> None:
         self._engine, self._inbox, self._runner, self._settings = engine, inbox, runner, settings
@@ -152,7 +130,7 @@ class Drainer:
 
     def _drain(self, group_id: str) -> int:
         handled = 0
-        while handled < _IN_A_ROW_MAX and not self._shutdown.is_over and self._handle_next(group_id):
+        while handled < _IN_A_ROW_MAX and not self._shutdown.is_set() and self._handle_next(group_id):
             handled += 1
         return handled
 
@@ -216,13 +194,13 @@ class Drainer:
             return self._runner.run(attempt)
         except HoldLost as lost:
             session.rollback()
-            if self._shutdown.is_over:
+            if self._shutdown.is_set():
                 self._end_attempt(message)
                 raise
             return Retry(reason=str(lost))
         except DBAPIError as error:
             session.rollback()
-            if self._is_database_away():
+            if is_away(self._engine, self._inbox, error):
                 self._end_attempt(message)
                 raise
             return Retry(reason=printable(error.orig))
@@ -250,13 +228,6 @@ class Drainer:
             attributes=message.attributes,
             hold=lease,
         )
-
-    def _is_database_away(self) -> bool:
-        try:
-            with engines.reading(self._engine):
-                return False
-        except DBAPIError:
-            return True
 
     def _end_attempt(self, message: ParkedMessage) -> None:
         with suppress(DBAPIError), self._engine.begin() as connection:  # else it counts: there is nobody to tell

@@ -25,7 +25,6 @@ class Settled:
     """A message that needs no further attempt.
 
     Args:
-        message: as it was received.
         decision: whether it was handled, set aside or a duplicate, and by which state of its group.
         begun_at_us: when work on it began, microseconds UTC.
     """
@@ -87,11 +86,7 @@ class WorkerHooks:
 
 
 class WorkerHookSet(HookSet[WorkerHooks]):
-    """Several hooks of one worker.
-
-    Args:
-        hooks: in the order they are called.
-    """
+    """Several hooks of one worker."""
 
     def __init__(self, hooks: Sequence[WorkerHooks] = ()) -> None:
         super().__init__(hooks)

@@ -12,7 +12,7 @@ from sluice.clock import Clock
 from sluice.messaging.errors import HoldLost, TransientError
 from sluice.messaging.sqs.queue import Queue
 from sluice.messaging.waiting import Wait
-from sluice.messaging.worker.processor import MessageProcessor
+from sluice.messaging.worker.processing.processor import MessageProcessor
 from sluice.messaging.worker.settings import WorkerSettings
 from sluice.messaging.worker.signs import Signs
 
@@ -23,17 +23,7 @@ _EARLY_SECONDS = 0.1  # after an empty answer long before the poll's end: a prox
 
 
 class Lane:
-    """Receives one message after the other and works on it. Runs on one thread, `step` by `step`.
-
-    Args:
-        queue: where messages come from.
-        processor: works on each.
-        settings: how it goes about it.
-        wait: after a failure; ends when the worker stops.
-        clock: tells how old an attempt id is.
-        rng: for jitter and attempt ids; a seeded one in tests.
-        signs: takes its signs of life.
-    """
+    """Receives one message after the other and works on it. Runs on one thread, `step` by `step`."""
 
     def __init__(
         self,
@@ -57,7 +47,7 @@ class Lane:
         """Poll once and work on what comes; return whether something came."""
         self._sign()
         if not self._processor.transactions.is_ready():
-            self._rest()
+            self.rest()
             return False
         requested_at = self._clock.monotonic()
         try:
@@ -66,7 +56,7 @@ class Lane:
             _log.warning("nothing received", error=str(error))
             if isinstance(error, HoldLost):
                 self._attempt = None  # what it brought the first time has been somebody else's, or visible, since
-            self._rest()
+            self.rest()
             return False
         self._attempt, self._failures = None, 0
         if message is None:
@@ -85,20 +75,17 @@ class Lane:
         else:
             self._signs.polling()
 
-    def fail(self) -> None:
-        """Rest after an error nobody thought of."""
-        self._rest()
-
     def _attempt_id(self) -> str | None:
         """Return the id of this poll: the last one's when its answer never came, or the group would stand still."""
-        if not self._settings.is_ordered:
+        if not self._processor.is_ordered:
             return None
         now = self._clock.monotonic()
         if self._attempt is None or now - self._attempt[1] > _ATTEMPT_SECONDS:
             self._attempt = (str(uuid.UUID(int=self._rng.getrandbits(128), version=4)), now)
         return self._attempt[0]
 
-    def _rest(self) -> None:
+    def rest(self) -> None:
+        """Wait after a failure, longer each time."""
         self._failures += 1
         self._wait.wait(self._settings.backoff.seconds(self._failures, self._rng.random()))
         self.active_at = self._clock.monotonic()  # what cannot be asked is not idle

@@ -67,14 +67,13 @@ def _order(declared: Consumer, attributes: Mapping[str, str], dead_letters: Mapp
         if declared.parks:
             yield (
                 "the queue is not a FIFO queue, allowed is one with Poison.PARK, Gaps.WAIT or Gaps.HALT: a standard"
+                " queue has gaps and late messages all the time; declare Poison.SKIP and Gaps.RECORD, or use a FIFO"
                 " queue"
-                " has gaps and late messages all the time; declare Poison.SKIP and Gaps.RECORD, or use a FIFO queue"
             )
     elif dead_letters is not None and not _is_fifo(dead_letters):
         yield (
             "the DLQ is not a FIFO queue, allowed is one behind a FIFO queue, or a group's dead letters come back in"
-            " any"
-            " order; run `make deploy`"
+            " any order; run `make deploy`"
         )
 
 

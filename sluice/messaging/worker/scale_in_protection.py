@@ -40,9 +40,7 @@ class Protection:
 
     Args:
         agent_uri: ECS_AGENT_URI of the task; None where there is no ECS, and nothing is done.
-        clock: what it goes by.
         busy_seconds_max: how long it protects without a rest: more than a handler takes; an update waits for it.
-        timeout_seconds: for an answer of the agent.
     """
 
     def __init__(

@@ -19,12 +19,9 @@ class ProcessorSettings:
     """How messages are worked on.
 
     Args:
-        consumer: name of the consumer.
         max_attempts: receives before the queue moves a message to the DLQ: its maxReceiveCount.
-        timeout_seconds: visibility timeout of the queue.
         hold_seconds_max: a handler that takes longer has failed.
         backoff: between two tries of a message.
-        database_backoff: between two tries of a database that does not answer.
         is_ordered: False for a standard queue, where one group may be worked on several times at once.
     """
 
@@ -57,12 +54,9 @@ class WorkerSettings:
     """How a worker goes about it.
 
     Args:
-        lanes: message groups it works on at once.
-        wait_seconds: of each long poll.
         drain_seconds: what lanes have to finish after SIGTERM.
         keep_inbox_seconds: how long the inbox remembers a group nothing came for.
         backoff: between two polls of a queue that does not answer.
-        is_ordered: False for a standard queue.
         idle_seconds: end by itself when nothing came for so long; None never does.
 
     Raises:
@@ -74,7 +68,6 @@ class WorkerSettings:
     drain_seconds: float
     keep_inbox_seconds: float
     backoff: Backoff = field(default_factory=lambda: Backoff(base_seconds=0.5, cap_seconds=20, floor_seconds=0.1))
-    is_ordered: bool = True
     idle_seconds: float | None = None
 
     def __post_init__(self) -> None:
@@ -98,7 +91,6 @@ class WorkerSettings:
         consumer: Consumer,
         *,
         lanes: int | None = None,
-        is_ordered: bool = True,
         idle_seconds: float | None = None,
     ) -> "WorkerSettings":
         """Return what a consumer declares; with other lanes where they are given."""
@@ -111,6 +103,5 @@ class WorkerSettings:
             wait_seconds=wait_seconds if idle_seconds is None else _WAIT_SECONDS_MIN,
             drain_seconds=drain_seconds,
             keep_inbox_seconds=consumer.inbox_retention_seconds,
-            is_ordered=is_ordered,
             idle_seconds=idle_seconds,
         )

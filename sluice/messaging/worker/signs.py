@@ -4,10 +4,11 @@ import threading
 from dataclasses import dataclass
 from math import ceil, inf
 
+from sluice import sdk
 from sluice.messaging.liveness import SLACK_SECONDS, Liveness
-from sluice.messaging.sqs.queue import CALL_SECONDS_MAX, CONNECT_SECONDS
-from sluice.messaging.worker.message_lease import EXTENDED_MAX, Heartbeat
-from sluice.messaging.worker.processor import SETTLE_TRIES
+from sluice.messaging.sqs.queue import CALL_SECONDS_MAX
+from sluice.messaging.worker.processing.message_lease import EXTENDED_MAX, Heartbeat
+from sluice.messaging.worker.processing.processor import SETTLE_TRIES
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -17,7 +18,6 @@ class Promises:
     Args:
         polling: a lane that receives, or rests after it could not.
         working: a lane or a drainer that works on a message, or waits for the database.
-        beating: the heartbeat.
     """
 
     polling: float = inf
@@ -44,17 +44,12 @@ class Promises:
             # Past the deadline by a quarter of the timeout the worker ends by itself; before it the message is ended.
             working=handler_seconds_max + timeout_seconds / 4 + SETTLE_TRIES * CALL_SECONDS_MAX + SLACK_SECONDS,
             # One call for every ten messages, one after the other; the interval is a second at most.
-            beating=1 + calls_max * (min(CONNECT_SECONDS, answer_seconds) + answer_seconds) + SLACK_SECONDS,
+            beating=1 + calls_max * (min(sdk.CONNECT_SECONDS, answer_seconds) + answer_seconds) + SLACK_SECONDS,
         )
 
 
 class Signs:
-    """Gives a worker's signs of life, each for the thread that calls.
-
-    Args:
-        liveness: takes them.
-        promises: how long each is good for.
-    """
+    """Gives a worker's signs of life, each for the thread that calls."""
 
     def __init__(self, liveness: Liveness, promises: Promises | None = None) -> None:
         self.liveness = liveness

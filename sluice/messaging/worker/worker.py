@@ -22,12 +22,12 @@ from sluice.messaging.inbox.maintenance import FORGOTTEN_MAX
 from sluice.messaging.liveness import AliveFile, Watch
 from sluice.messaging.sqs.queue import Queue
 from sluice.messaging.waiting import Stop
-from sluice.messaging.worker import async_handlers
-from sluice.messaging.worker.drainer import Drainer, ShutdownGuard
+from sluice.messaging.worker.drainer import Drainer
 from sluice.messaging.worker.hooks import WorkerHooks, WorkerHookSet
 from sluice.messaging.worker.lane import Lane
-from sluice.messaging.worker.message_lease import Heartbeat
-from sluice.messaging.worker.processor import MessageProcessor
+from sluice.messaging.worker.processing import async_handlers
+from sluice.messaging.worker.processing.message_lease import Heartbeat
+from sluice.messaging.worker.processing.processor import MessageProcessor
 from sluice.messaging.worker.scale_in_protection import Protection
 from sluice.messaging.worker.settings import WorkerSettings
 from sluice.messaging.worker.signs import Signs
@@ -45,7 +45,8 @@ _LOOK_SECONDS = 30.0  # the main loop looks each second; a machine that is busy,
 class Parts:
     """What a worker is put together from.
 
-    `signs` takes the signs of life of all its threads, and `alive` is where they are shown; None is nowhere.
+    `shutdown` lets no commit begin any more; `signs` takes the signs of life of all its threads, and `alive` is where
+    they are shown; None is nowhere.
     """
 
     engine: Engine
@@ -54,7 +55,7 @@ class Parts:
     heartbeat: Heartbeat
     processor: MessageProcessor
     drainer: Drainer
-    shutdown: ShutdownGuard
+    shutdown: threading.Event
     lanes: Sequence[Lane]
     protection: Protection
     hooks: WorkerHookSet
@@ -63,14 +64,7 @@ class Parts:
 
 
 class Worker:
-    """Runs lanes, heartbeat and drainer on threads of their own, until it is told to stop.
-
-    Args:
-        parts: what it runs.
-        settings: how it goes about it.
-        stop: tells it to stop.
-        clock: for deadlines.
-    """
+    """Runs lanes, heartbeat and drainer on threads of their own, until it is told to stop."""
 
     def __init__(self, parts: Parts, *, settings: WorkerSettings, stop: Stop, clock: Clock) -> None:
         self.parts, self._settings, self._stop, self._clock = parts, settings, stop, clock
@@ -95,7 +89,7 @@ class Worker:
         helpers = [self._thread("heartbeat", self._run_heartbeat), self._thread("care", self._run_care)]
         _log.info("working", lanes=len(lanes), queue=self.parts.queue.url)
         fault: str | None = None
-        while not self._stop.is_requested():
+        while not self._stop.is_stopped():
             self._watch.look()
             self._stop.wait(_TICK_SECONDS)
             fault = self._fault(workers)
@@ -111,7 +105,7 @@ class Worker:
 
     def _fault(self, workers: Sequence[threading.Thread]) -> str | None:
         """Return what only another process mends."""
-        ended = [thread.name for thread in workers if not (thread.is_alive() or self._stop.is_requested())]
+        ended = [thread.name for thread in workers if not (thread.is_alive() or self._stop.is_stopped())]
         if ended:
             return f"{', '.join(ended)} ended by itself, see the log above"
         if self._refusals.message is not None:
@@ -140,7 +134,7 @@ class Worker:
             self._join(thread, deadline)
         unfinished = self.parts.heartbeat.leases()
         unfinished_count = len(unfinished) + len(self.parts.drainer.leases())
-        self.parts.shutdown.end()
+        self.parts.shutdown.set()
         for lease in unfinished:
             lease.lose("the worker ends")
         for thread in workers:  # a handler that asks its lease ends now
@@ -174,15 +168,15 @@ class Worker:
         self.parts.signs.ended()  # not where it broke off
 
     def _run_lane(self, lane: Lane) -> None:
-        while not self._stop.is_requested():
+        while not self._stop.is_stopped():
             try:
                 lane.step()
             except Exception:  # whatever it is, the other lanes and the next message need this one
                 _log.exception("a message was not worked on, and comes again when its visibility timeout ends")
-                lane.fail()
+                lane.rest()
 
     def _run_drainer(self) -> None:
-        while not self._stop.is_requested():
+        while not self._stop.is_stopped():
             self.parts.signs.working()
             try:
                 for group_id in self.parts.drainer.claim():
@@ -192,7 +186,7 @@ class Worker:
             self._stop.wait(_TICK_SECONDS)
 
     def _run_drain(self) -> None:
-        while not self._stop.is_requested():
+        while not self._stop.is_stopped():
             self.parts.signs.working()
             try:
                 group_id = self._claimed.get(timeout=_TICK_SECONDS)
@@ -213,7 +207,7 @@ class Worker:
             self.parts.signs.beating()
 
     def _run_care(self) -> None:
-        while not self._stop.is_requested():
+        while not self._stop.is_stopped():
             try:
                 self.care()
             except Exception:  # none of it is what the worker is for

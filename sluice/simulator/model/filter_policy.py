@@ -71,9 +71,9 @@ def _fits_condition(kind: str, argument: Any, value: Any) -> bool:
     return text.startswith(wanted) if kind == "prefix" else kind == "suffix" and text.endswith(wanted)
 
 
-def check_policy(given: str, *, is_of_body: bool) -> None:
+def check_policy(text: str, *, is_of_body: bool) -> None:
     """Refuse a filter policy SNS would not take [SNS-78..SNS-81]."""
-    policy = json.loads(given)
+    policy = json.loads(text)
     rules = list(_rules(policy, is_of_body=is_of_body))
     if len(rules) > limits.FILTER_POLICY_ATTRIBUTES_MAX:
         raise sns_invalid(f"{_START}Filter policy can not have more than {limits.FILTER_POLICY_ATTRIBUTES_MAX} keys")

@@ -5,16 +5,25 @@ Every field: python -c "import sluice.declaration as d; help(d.Environment), hel
 
 from sluice.declaration import Consumer, Environment, NewNetwork, Removal
 
+APPLICATION = "project-name"  # begins the name of all that is deployed, so that projects can share an account
+
 INVOICES = Consumer(name="invoices", handlers="project_module.handlers")
 
 ENVIRONMENTS = (
     Environment(
         name="local",
+        application=APPLICATION,
         account="000000000000",  # LocalStack's
         removal=Removal.DESTROY,
         network=NewNetwork(restrict_default_security_group=False),
         consumers=(INVOICES,),
     ),
     # Before its first deployment: push the image (Dockerfile), and give it database=Database(secret_arn=…), relay=True.
-    Environment(name="dev", removal=Removal.DESTROY, image="project-name:1", consumers=(INVOICES,)),
+    Environment(
+        name="dev",
+        application=APPLICATION,
+        removal=Removal.DESTROY,
+        image="project-name:1",
+        consumers=(INVOICES,),
+    ),
 )

@@ -55,13 +55,7 @@ class Rows:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cleared:
-    """What one pass over a history found.
-
-    Args:
-        counts: what its events add up to.
-        suspects: names of the groups the checker has to look at.
-        seen: what `measures.observed` saw, of all messages.
-    """
+    """What one pass over a history found: what its events add up to, names of suspect groups, what was observed."""
 
     counts: EventCounts
     suspects: list[str]
@@ -69,14 +63,7 @@ class Cleared:
 
 
 def concluded(counted: pa.Table, maybe: pa.Table, seen: Sequence[Seen], expectation: Expectation) -> Cleared:
-    """Return what the parts of a history add up to.
-
-    Args:
-        counted: what `counts.count` returned for every event.
-        maybe: what `cleared` returned of groups, for all of them.
-        seen: what `cleared` observed, for each part that has groups.
-        expectation: what the run was set up to be.
-    """
+    """Return what the parts of a history add up to: the tables of `counts.count`, and what `cleared` returned."""
     counts = facts(counted, expectation)
     return Cleared(
         counts=counts,
@@ -86,13 +73,7 @@ def concluded(counted: pa.Table, maybe: pa.Table, seen: Sequence[Seen], expectat
 
 
 def suspects(maybe: pa.Table, activity: Mapping[str, Sequence[Activity]], expectation: Expectation) -> list[str]:
-    """Return the names of the groups that are suspect, now that it is known which queues said they were empty.
-
-    Args:
-        maybe: what `cleared` returns.
-        activity: of each queue.
-        expectation: what the run was set up to be.
-    """
+    """Return the names of the groups that are suspect, now that it is known which queues said they were empty."""
     answered_empty = 0
     for queue_index, queue in enumerate(expectation.queues, 1):
         if any(second.empty_count for second in activity.get(queue, ())):
@@ -103,10 +84,7 @@ def suspects(maybe: pa.Table, activity: Mapping[str, Sequence[Activity]], expect
 def cleared(rows: Rows, names: pa.Table, expectation: Expectation) -> tuple[pa.Table, Seen]:
     """Return the groups that may be suspect, see `suspects.groups`, and what was observed of their messages.
 
-    Args:
-        rows: what `encode_events` returns, of whole groups; at least one. They are taken.
-        names: of the groups, and the hashes that stand for them; each as often as it likes.
-        expectation: what the run was set up to be.
+    `rows` are those of whole groups, at least one, and are taken. `names` may have duplicates.
     """
     cleared_messages = messages(rows.taken(), expectation)
     judged = groups(cleared_messages, expectation)

@@ -1,7 +1,7 @@
 """Encodes events as rows of numbers, so that Spark shuffles little data.
 
-What is only compared for equality is hashed to 64 bits, a queue is its place in the expectation (its *lane*, from 1; 0
-is publishing), a sequence number its last 18 digits and the hash of the others.
+What is only compared for equality is hashed to 64 bits, a queue is its index in the expectation (from 1; 0 is
+publishing), a sequence number its last 18 digits and the hash of the others.
 """
 
 from collections.abc import Mapping
@@ -27,12 +27,12 @@ _CODES: dict[str, int] = {
 }
 _OUTCOMES: dict[str, int] = {Outcome.OK: OK, Outcome.INFO: INFO}
 _ORDINARY = (*_CODES, Kind.OUTBOXED)
-_TO_TOPIC = 2  # added to the lane a message was published to, so that none is 0
+_TO_TOPIC = 2  # added to the index of the queue a message was published to, so that none is 0
 SCHEMA = pa.schema(
     {
         "group": pa.uint64(),
         "instance": pa.uint64(),
-        "lane": pa.int16(),
+        "queue_index": pa.int16(),
         "idx": pa.int64(),
         "kind": pa.int8(),
         "outcome": pa.int8(),
@@ -55,7 +55,7 @@ SCHEMA = pa.schema(
 )
 """Of narrow rows.
 
-    group, instance             hashes: of the group, and of it, the lane and the SQS message id
+    group, instance             hashes: of the group, and of it, the queue and the SQS message id
     outcome                     OK, INFO or FAILED
     is_odd                      it does not belong into a run where nothing happens
     asked_us, answered_us       the call
@@ -71,7 +71,7 @@ SCHEMA = pa.schema(
 def encode_events(events: Events, expectation: Expectation) -> pa.Table:
     """Return the events that belong to a group of this run as a table of SCHEMA."""
     kind = events.decoded("kind", lambda value: _code(value, _CODES, OTHER), np.int8)
-    queue_index = events.decoded("queue", lambda value: _lane(value, expectation), np.int16)
+    queue_index = events.decoded("queue", lambda value: _queue_index(value, expectation), np.int16)
     is_published, is_received = kind == PUBLISHED, kind == RECEIVED
     is_made = is_published | is_received
     idx = events.numbers("idx", NO_IDX)
@@ -100,10 +100,11 @@ def encode_events(events: Events, expectation: Expectation) -> pa.Table:
     is_of_this_run = events.decoded("message_run", lambda run: run == expectation.run, bool)
     is_kept = (group != 0) & (~(is_received | (kind == HANDLED)) | is_of_this_run)
     is_kept &= is_odd | ~events.decoded("kind", lambda value: value == Kind.OUTBOXED, bool)
+    has_one_message = events.decoded("detail", lambda detail: detail == answer_detail(1), bool)
     columns: Columns = {
         "group": group,
         "instance": mixed(group, queue_number, instance),
-        "lane": queue_number,
+        "queue_index": queue_number,
         "idx": idx,
         "kind": kind,
         "outcome": outcome,
@@ -121,14 +122,14 @@ def encode_events(events: Events, expectation: Expectation) -> pa.Table:
         "deduplication": events.hashes("deduplication_id"),
         "since_us": np.where(is_published, events.numbers("intended_at_us"), events.numbers("sent_at_us")),
         "lease_seconds": np.where(is_received, _lease_seconds(events, expectation), -1).astype(np.int32),
-        "is_alone": is_received & (events.numbers("max_number_of_messages") > 1) & _has_one_value(events),
+        "is_alone": is_received & (events.numbers("max_number_of_messages") > 1) & has_one_message,
     }
     table = pa.table([pa.array(columns[name]) for name in SCHEMA.names], schema=SCHEMA)
     return table if is_kept.all() else table.filter(pa.array(is_kept))
 
 
 def sent_to(handle: np.ndarray) -> np.ndarray:
-    """Return the lanes messages were published to, from their publishes' handles; NO_QUEUE_INDEX is the topic."""
+    """Return the queue indexes messages were published to, from their publishes' handles; NO_QUEUE_INDEX: the topic."""
     return handle.astype(np.int64) - _TO_TOPIC
 
 
@@ -136,7 +137,7 @@ def _code(value: str | None, codes: Mapping[str, int], otherwise: int) -> int:
     return otherwise if value is None else codes.get(value, otherwise)
 
 
-def _lane(queue: str | None, expectation: Expectation) -> int:
+def _queue_index(queue: str | None, expectation: Expectation) -> int:
     return expectation.queues.index(queue) + 1 if queue in expectation.queues else NO_QUEUE_INDEX
 
 
@@ -145,7 +146,3 @@ def _lease_seconds(events: Events, expectation: Expectation) -> np.ndarray:
     of_queue = expectation.visibility_timeout_seconds
     usual = events.decoded("queue", lambda value: -1 if value is None else of_queue.get(value, -1), np.int64)
     return np.where(timeouts < 0, usual, timeouts)
-
-
-def _has_one_value(events: Events) -> np.ndarray:
-    return events.decoded("detail", lambda detail: detail == answer_detail(1), bool)

@@ -1,8 +1,7 @@
 """From narrow rows to messages: how each was published, and received from each queue.
 
-Of each message there is one row. What it has of one kind only once where all is well (a receive from each queue, a
-delete, an effect) is looked up, not aggregated; where there are several one of them stands for all, and the message is
-odd.
+What a message has only once where all is well (a receive from each queue, a delete, an effect) is looked up, not
+aggregated; where there are several, one of them stands for all, and the message is odd.
 """
 
 import numpy as np
@@ -17,8 +16,8 @@ _END_MARKERS = 2**61  # behind every other message
 _OF_RECEIVE = ("asked_us", "call", "position", "low", "high", "since_us", "is_alone", "handle", "instance")
 
 
-def lanes(expectation: Expectation) -> range:
-    """Return the lanes of the queues."""
+def queue_indexes(expectation: Expectation) -> range:
+    """Return the indexes of the queues, from 1; 0 is publishing."""
     return range(1, len(expectation.queues) + 1)
 
 
@@ -35,29 +34,27 @@ def difference(after: np.ndarray, before: np.ndarray) -> np.ndarray:
 def messages(rows: Columns, expectation: Expectation) -> Columns:
     """Return one row for each message of each group, all of a group together and in the order of the plan.
 
-    Args:
-        rows: narrow ones of whole groups, in any order; at least one. Columns are given up on the way.
-        expectation: what the run was set up to be.
+    `rows` are narrow ones of whole groups, at least one, in any order; their columns are given up on the way.
 
     Returns:
         `group`, `idx` (NO_IDX for what has none), `is_odd` (something about it is unusual), `is_warm_up`, and with the
-        lane as suffix how and when it was published (0), and received, held and handled. Without a plan the order is
-        that of the numbers it was published under.
+        queue index as suffix how and when it was published (0), and received, held and handled. Without a plan the
+        order is that of the numbers it was published under.
     """
-    first, place = alike(mixed(rows["group"], rows["idx"]))
-    all_ = _Placed(rows, place, len(first))
-    published = all_.where(rows["lane"] == 0)
+    first, message_numbers = alike(mixed(rows["group"], rows["idx"]))
+    all_ = _RowsOfMessages(rows, message_numbers, len(first))
+    published = all_.where(rows["queue_index"] == 0)
     found: Columns = {
         "group": rows["group"][first],
         "idx": rows["idx"][first],
         "is_warm_up": all_.any(rows["is_warm_up"]),
-        "is_odd": all_.any(rows["is_odd"] | (rows["lane"] == NO_QUEUE_INDEX) | _is_double(rows)),
+        "is_odd": all_.any(rows["is_odd"] | (rows["queue_index"] == NO_QUEUE_INDEX) | _is_double(rows)),
     }
     found["is_odd"] |= all_.where(rows["kind"] != DELETED).differ(*CONTENT)
     for name in ("group", "is_odd", "is_warm_up", *CONTENT):
         del rows[name]
     found |= _published(published, expectation)
-    for queue_index in lanes(expectation):
+    for queue_index in queue_indexes(expectation):
         found |= _received(queue_index, all_, expectation)
     found["is_odd"] = np.logical_or.reduce([found.pop(name) for name in [*found] if name.startswith("is_odd")])
     planned = _planned(found["idx"]) if expectation.is_planned else found["low_0"]
@@ -79,28 +76,22 @@ def _is_double(rows: Columns) -> np.ndarray:
     return is_received & np.isin(rows["instance"], doubles) if len(doubles) else np.zeros(len(is_received), dtype=bool)
 
 
-class _Placed:
-    """Rows, and which message each is of.
+class _RowsOfMessages:
+    """Narrow rows, and of each the number of its message."""
 
-    Args:
-        rows: some narrow ones.
-        place: of each its message's number.
-        count: of messages.
-    """
+    def __init__(self, rows: Columns, numbers: np.ndarray, count: int) -> None:
+        self._rows, self._numbers, self._count = rows, numbers, count
 
-    def __init__(self, rows: Columns, place: np.ndarray, count: int) -> None:
-        self._rows, self._place, self._count = rows, place, count
-
-    def where(self, which: np.ndarray) -> "_Placed":
+    def where(self, which: np.ndarray) -> "_RowsOfMessages":
         """Return some of them."""
-        return _Placed(_Some(self._rows, np.flatnonzero(which)), self._place[which], self._count)
+        return _RowsOfMessages(_Some(self._rows, np.flatnonzero(which)), self._numbers[which], self._count)
 
     def __getitem__(self, name: str) -> np.ndarray:
         return self._rows[name]
 
     def count(self, which: np.ndarray | slice = slice(None)) -> np.ndarray:
         """Return how many rows each message has."""
-        return np.bincount(self._place[which], minlength=self._count)
+        return np.bincount(self._numbers[which], minlength=self._count)
 
     def any(self, which: np.ndarray) -> np.ndarray:
         """Return which messages have such a row."""
@@ -108,25 +99,25 @@ class _Placed:
 
     def of(self, column: np.ndarray) -> np.ndarray:
         """Return of each row what a column of messages says."""
-        return column[self._place]
+        return column[self._numbers]
 
     def single(self, name: str) -> np.ndarray:
         """Return of each message what one of its rows says, the last of them."""
         values = self._rows[name]
         column = np.full(self._count, _none(values.dtype), dtype=values.dtype)
-        column[self._place] = values
+        column[self._numbers] = values
         return column
 
     def least(self, values: np.ndarray) -> np.ndarray:
         """Return of each message the least known."""
         column = np.full(self._count, _LATEST)
-        np.minimum.at(column, self._place, values - 1)  # what is not known becomes the latest
+        np.minimum.at(column, self._numbers, values - 1)  # what is not known becomes the latest
         return np.where(column == _LATEST, NONE, column + 1)
 
     def most(self, values: np.ndarray) -> np.ndarray:
         """Return of each message the highest known."""
         column = np.full(self._count, _none(values.dtype), dtype=values.dtype)
-        np.maximum.at(column, self._place, values)
+        np.maximum.at(column, self._numbers, values)
         return column
 
     def differ(self, *names: str) -> np.ndarray:
@@ -135,10 +126,10 @@ class _Placed:
         for name in names:
             values = self._rows[name]
             known_positions = np.flatnonzero(is_known(values))
-            where, values = self._place[known_positions], values[known_positions]
-            item = np.zeros(self._count, dtype=values.dtype)
-            item[where] = values
-            do_differ[where[item[where] != values]] = True
+            numbers, values = self._numbers[known_positions], values[known_positions]
+            last = np.zeros(self._count, dtype=values.dtype)
+            last[numbers] = values
+            do_differ[numbers[last[numbers] != values]] = True
         return do_differ
 
 
@@ -154,7 +145,7 @@ class _Some(dict[str, np.ndarray]):
         return self[name]
 
 
-def _published(rows: _Placed, expectation: Expectation) -> Columns:
+def _published(rows: _RowsOfMessages, expectation: Expectation) -> Columns:
     """Return how messages were published; one published in several ways, or again too late, is odd."""
     found = {
         "count": rows.count(),
@@ -178,9 +169,9 @@ def _published(rows: _Placed, expectation: Expectation) -> Columns:
     return {f"{name}_0": column for name, column in found.items()}
 
 
-def _received(queue_index: int, rows: _Placed, expectation: Expectation) -> Columns:
+def _received(queue_index: int, rows: _RowsOfMessages, expectation: Expectation) -> Columns:
     """Return how messages were received from a queue; one not deleted once, in time, with that handle, is odd."""
-    is_here = rows["lane"] == queue_index
+    is_here = rows["queue_index"] == queue_index
     received = rows.where(is_here & (rows["kind"] == RECEIVED))
     deleted = rows.where(is_here & (rows["kind"] == DELETED))
     handled = rows.where(is_here & (rows["kind"] == HANDLED))

@@ -1,14 +1,14 @@
 """Which groups the checker has to look at: a cheap, conservative pass over the whole history.
 
-A group is cleared only when everything about it is as it should be: every message was published once after the other
-and acknowledged with ascending numbers; every acknowledged message was received exactly once from every queue, as
-published, in one ascending sequence, each after the previous lease had ended; each was deleted in time, and its
-effect, where that is written down, lies between receive and delete; none waited while its queue said it was empty; and
-nothing unusual (a lost answer, a visibility change, a dead letter, another attempt) happened to it. Whatever is not
-cleared is suspect. So suspect contains violated; the tests hold it to that.
+A group is cleared only when everything about it is as it should be: every message was published once, after the one
+before it was acknowledged, with ascending numbers; it was received exactly once from every queue, as published, in one
+ascending sequence, each after the previous lease had ended; each was deleted in time, and its effect, where that is
+recorded, lies between receive and delete; none waited while its queue said it was empty; and nothing unusual (a lost
+answer, a visibility change, a dead letter, another attempt) happened. Every other group is suspect. So suspect contains
+violated; the tests hold it to that.
 
-What concerns one event, one SQS message or one message is told by `messages`. Here each message is held against those
-before it, in the order of the plan: in a group that is as it should be that is the order of everything else, too.
+What concerns one event or one message is in `messages`. Here each message is compared with those before it, in the
+order of the plan.
 """
 
 import numpy as np
@@ -17,29 +17,25 @@ from sluice.history.checker import Expectation
 from sluice.history.checker.blocking import ENQUEUED_WITHIN_US, UNDERFILLED_MIN
 from spark_load.history.columns import NONE, Columns, starts
 from spark_load.judge.screening.encode import NO_IDX
-from spark_load.judge.screening.rollup import is_known, lanes
+from spark_load.judge.screening.rollup import is_known, queue_indexes
 
 _US = 1_000_000
 _BITS_MAX = 62
 
 
 def groups(messages: Columns, expectation: Expectation) -> Columns:
-    """Return one row for each group.
-
-    Args:
-        messages: what `rollup.messages` returns.
-        expectation: what the run was set up to be.
+    """Return one row for each group of what `rollup.messages` returns.
 
     Returns:
-        `group`; `is_suspect`; `waited`, with the bit of each lane set (`waited_bit`) where a message had been there for
-        a whole second when it came, which is suspect if that queue ever said it was empty; and for opportunities
+        `group`; `is_suspect`; `waited`, with the bit of each queue set (`waited_bit`) where a message had been there
+        for a whole second when it came, which is suspect if that queue ever said it was empty; and for opportunities
         `received` (receives of messages of this run), `later` (messages that came behind another from the same queue)
         and `shared` (of them, in the same answer).
     """
     begins = starts(messages["group"])
     is_suspect = np.logical_or.reduceat(messages["is_odd"] | _is_off(messages, expectation), begins)
     received, later, shared, waited = (np.zeros(len(begins), dtype=np.int64) for _ in range(4))
-    for queue_index in (0, *lanes(expectation)):
+    for queue_index in (0, *queue_indexes(expectation)):
         of = _OfQueue(messages, queue_index, begins)
         if queue_index == 0:
             is_suspect |= of.any(_is_published_off(of))
@@ -65,28 +61,25 @@ def groups(messages: Columns, expectation: Expectation) -> Columns:
 
 
 def waited_bit(queue_index: int) -> int:
-    """Return the bit of a lane in `waited`; the last of very many share one."""
+    """Return the bit of a queue in `waited`; the last of very many share one."""
     return 1 << min(queue_index, _BITS_MAX)
 
 
 class _OfQueue:
-    """What was published (lane 0), or received from a queue: each message, and the one before it in its group.
+    """What was published (queue index 0), or received from a queue: each message, and the one before it in its group.
 
-    Args:
-        messages: what `rollup.messages` returns.
-        queue_index: which.
-        begins: where each group begins among the messages.
+    `begins` is where each group begins among the messages.
     """
 
     def __init__(self, messages: Columns, queue_index: int, begins: np.ndarray) -> None:
-        self._messages, self._lane, self._count = messages, queue_index, len(begins)
+        self._messages, self._queue_index, self._count = messages, queue_index, len(begins)
         self._where = np.flatnonzero(messages[f"count_{queue_index}"] > 0)
         self._of_group = np.searchsorted(begins, self._where, side="right") - 1
         self.is_second = np.ones(len(self._where), dtype=bool)
         self.is_second[starts(self._of_group)] = False
 
     def __getitem__(self, name: str) -> np.ndarray:
-        return self._messages[f"{name}_{self._lane}"][self._where]
+        return self._messages[f"{name}_{self._queue_index}"][self._where]
 
     def before(self, name: str) -> np.ndarray:
         """Return what the message before had; of the first of a group it says nothing, see `is_second`."""
@@ -110,17 +103,19 @@ class _OfQueue:
 
 
 def _is_off(messages: Columns, expectation: Expectation) -> np.ndarray:
-    """Return whether a message was not published, or not received from exactly the queues it was to reach."""
+    """Return whether a message was received before it was published, or not from exactly the queues it was to reach."""
     is_off = (messages["idx"] == NO_IDX) | (messages["count_0"] <= 0)
-    for queue_index in lanes(expectation):
+    for queue_index in queue_indexes(expectation):
         is_owed = (messages["sent_to_0"] < 0) | (messages["sent_to_0"] == queue_index)
         is_off |= messages[f"count_{queue_index}"] != is_owed
+        published_us, received_us = messages["asked_us_0"], messages[f"answered_us_{queue_index}"]
+        is_off |= is_known(published_us, received_us) & (received_us < published_us)
     return is_off | _is_skewed(messages, expectation)
 
 
 def _is_skewed(messages: Columns, expectation: Expectation) -> np.ndarray:
     """Return whether a message came from one queue too long after another."""
-    times = [messages[f"answered_us_{queue_index}"] for queue_index in lanes(expectation)]
+    times = [messages[f"answered_us_{queue_index}"] for queue_index in queue_indexes(expectation)]
     if expectation.fan_out_skew_seconds_max is None or not times:
         return np.zeros(len(messages["idx"]), dtype=bool)
     latest = np.maximum.reduce(times)

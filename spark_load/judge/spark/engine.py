@@ -37,12 +37,7 @@ _FOUND = ", ".join(f"{name} string" for name in FOUND.names)
 
 
 class SparkEngine:
-    """Reads a history with Spark.
-
-    Args:
-        spark: its executors see the folder.
-        folder: of Parquet: settled events, columns as in `sluice.history.events`.
-    """
+    """Reads a history of settled events with Spark, whose executors see the folder of Parquet."""
 
     def __init__(self, spark: SparkSession, folder: Path) -> None:
         self._spark, self._folder = spark, folder
@@ -61,7 +56,9 @@ class SparkEngine:
         invoked_us = F.coalesce("invoked_at_us", F.lit(0)) - expectation.clock_bound_us
         answered_us = F.coalesce("responded_at_us", F.lit(_NEVER_US))
         during = [
-            (F.col("queue") == move.destination) & (invoked_us <= move.began_at_us) & (answered_us >= move.began_at_us)
+            (F.col("queue") == move.destination)
+            & (invoked_us <= move.began_at_us)
+            & (answered_us >= move.began_at_us - expectation.clock_bound_us)
             for move in surrounded.moves
         ]
         is_ours = (F.col("kind") == Kind.RECEIVED.value) & (F.col("message_run") == expectation.run)
@@ -127,11 +124,7 @@ class SparkEngine:
         return {fault_name(row["queue"], row["invoked_at_us"]): row["seconds"] for row in first}
 
     def series(self, expectation: Expectation, violations: Sequence[Violation]) -> Series:
-        """Return what the report's charts show.
-
-        Raises:
-            HistoryError: Spark could not aggregate it.
-        """
+        """Return what the report's charts show."""
         try:
             return series(self._history, expectation=expectation, violations=violations)
         except (PySparkException, Py4JError) as error:
@@ -164,19 +157,14 @@ def _is(kind: Kind) -> Column:
 
 
 @contextmanager
-def opened(spark: SparkSession, place: Path) -> Iterator[SparkEngine]:
-    """Read what was recorded; journals become Parquet beside them first.
+def opened(spark: SparkSession, root: Path) -> Iterator[SparkEngine]:
+    """Read the folder of a recording, which executors see; journals become Parquet beside them first.
 
-    Args:
-        spark: its executors see the folder.
-        place: the folder of a recording, see `recording.check_place`.
-
-    Raises:
-        HistoryError: a journal or a file of Parquet is damaged, or of another version; also of what the block reads.
+    Raises HistoryError for damage, also of what the block reads.
     """
-    folder = recording.folder_of(place)
+    folder = recording.folder_of(root)
     if recording.is_journals(folder):
-        compact(spark, folder, place / HISTORY)
-        folder = place / HISTORY
+        compact(spark, folder, root / HISTORY)
+        folder = root / HISTORY
     with readable(folder, PySparkException, Py4JError):
         yield SparkEngine(spark, folder)

@@ -25,8 +25,8 @@ from spark_load.judge.screening.encode import SCHEMA, encode_events
 
 _PARTITION_EVENTS = 500_000
 _PARTITIONS_MAX = 10_000
-_BLOCK_SCHEMA = "partition int, what string, block binary"
-_BLOCK = pa.schema({"partition": pa.int32(), "what": pa.string(), "block": pa.binary()})
+_BLOCK_SCHEMA = "partition int, label string, block binary"
+_BLOCK = pa.schema({"partition": pa.int32(), "label": pa.string(), "block": pa.binary()})
 _COUNTED, _NAMES, _ROWS, _MAYBE, _SEEN = "counted", "names", "rows", "suspects", "seen"
 
 type Look = Callable[[Rows, pa.Table], Iterable[tuple[str, bytes]]]
@@ -34,25 +34,16 @@ type Look = Callable[[Rows, pa.Table], Iterable[tuple[str, bytes]]]
 
 
 def clear(spark: SparkSession, history: Path, expectation: Expectation) -> Cleared:
-    """Look at a whole history once.
-
-    Args:
-        spark: its executors see the folder.
-        history: folder of Parquet, columns as in `sluice.history.events`, settled.
-        expectation: what the run was set up to be.
-
-    Raises:
-        HistoryError: it is in buckets, and has not all of them.
-    """
+    """Look at a whole history once; executors see its folder of Parquet."""
 
     def look(rows: Rows, names: pa.Table) -> Iterator[tuple[str, bytes]]:
         maybe, seen = cleared(rows, names, expectation)
         yield _MAYBE, _bytes(maybe)
         yield _SEEN, json.dumps(seen).encode()
 
-    found: dict[str, list[bytes]] = {what: [] for what in (_COUNTED, _MAYBE, _SEEN)}
-    for what, block in _pairs(screened(spark, history, expectation, look).toArrow()):
-        found[what].append(block)
+    found: dict[str, list[bytes]] = {label: [] for label in (_COUNTED, _MAYBE, _SEEN)}
+    for label, block in _pairs(screened(spark, history, expectation, look).toArrow()):
+        found[label].append(block)
     return concluded(
         _table(found[_COUNTED], COUNTED),
         _table(found[_MAYBE], MAYBE),
@@ -67,9 +58,6 @@ def screened(spark: SparkSession, history: Path, expectation: Expectation, look:
     if bucket_count is None:
         return behind(exchanged(spark, found, expectation), look)
     return _of_buckets(spark, found, bucket_count, expectation, look)
-
-
-# --- in buckets ------------------------------------------------------------------------------------------------------
 
 
 def _of_buckets(
@@ -109,10 +97,7 @@ def _refused(mine: Sequence[Piece], bucket_count: int, expectation: Expectation)
 
 def _judged(rows: Rows, names: pa.Table, look: Look) -> Iterator[pa.RecordBatch]:
     if len(rows):
-        yield _batch((0, what, block) for what, block in look(rows, names))
-
-
-# --- before the exchange ---------------------------------------------------------------------------------------------
+        yield _batch((0, label, block) for label, block in look(rows, names))
 
 
 def exchanged(spark: SparkSession, found: Sequence[Piece], expectation: Expectation) -> DataFrame:
@@ -167,24 +152,16 @@ def _table(blocks: Sequence[bytes], schema: pa.Schema) -> pa.Table:
     return pa.Table.from_batches([pa.ipc.read_record_batch(block, schema) for block in blocks], schema=schema)
 
 
-# --- behind it -------------------------------------------------------------------------------------------------------
-
-
 def behind(blocks: DataFrame, look: Look) -> DataFrame:
-    """Return what was counted of the events, and what `look` says of the groups of each partition.
-
-    Args:
-        blocks: what `exchanged` returns.
-        look: is given all rows of a partition.
-    """
+    """Return what was counted of the events, and what `look` says of all groups of each partition of `exchanged`."""
 
     def judge(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         rows, names = Rows(), list[bytes]()
         for batch in batches:
-            for what, block in _pairs(batch):
-                if what == _COUNTED:
-                    yield _batch([(0, what, block)])
-                elif what == _ROWS:
+            for label, block in _pairs(batch):
+                if label == _COUNTED:
+                    yield _batch([(0, label, block)])
+                elif label == _ROWS:
                     rows.add(_table([block], SCHEMA))
                 else:
                     names.append(block)
@@ -194,4 +171,4 @@ def behind(blocks: DataFrame, look: Look) -> DataFrame:
 
 
 def _pairs(table: pa.Table | pa.RecordBatch) -> Iterator[tuple[str, bytes]]:
-    return zip(table.column("what").to_pylist(), table.column("block").to_pylist(), strict=True)
+    return zip(table.column("label").to_pylist(), table.column("block").to_pylist(), strict=True)

@@ -29,15 +29,7 @@ _GROUP = "message_group_id"
 
 
 def series(history: DataFrame, *, expectation: Expectation, violations: Sequence[Violation] = ()) -> Series:
-    """Return the small tables of a history.
-
-    Args:
-        history: settled events, columns as in `sluice.history.events`.
-        expectation: what the run was set up to be.
-        violations: whose groups get a timeline.
-
-    Runs on the driver.
-    """
+    """Return the small tables of a history; groups with violations get a timeline."""
     messages = _messages(history, expectation).cache()
     found = assembled(_Aggregates(history, messages, expectation), expectation=expectation, violations=violations)
     messages.unpersist()
@@ -45,13 +37,7 @@ def series(history: DataFrame, *, expectation: Expectation, violations: Sequence
 
 
 class _Aggregates:
-    """What a history adds up to, see `series.Aggregates`.
-
-    Args:
-        history: settled events.
-        messages: see `_messages`.
-        expectation: what the run was set up to be.
-    """
+    """What a history adds up to, see `series.Aggregates`; `messages` are those of `_messages`."""
 
     def __init__(self, history: DataFrame, messages: DataFrame, expectation: Expectation) -> None:
         self._history, self._messages, self._expectation = history, messages, expectation
@@ -79,16 +65,16 @@ class _Aggregates:
         acked = F.least(*first) if len(first) > 1 else F.col(first[0])
         anywhere = messages.select(
             F.lit(ALL).alias("queue"),
-            F.lit("acked").alias("what"),
+            F.lit("acked").alias("moment"),
             acked.alias("at_us"),
             F.lit(None).cast("bigint").alias("latency_us"),
         )
         delivered = _delivered(messages, self._expectation)
         happened = [
             F.struct(
-                F.lit(what).alias("what"), F.col(column).alias("at_us"), latency.cast("bigint").alias("latency_us")
+                F.lit(moment).alias("moment"), F.col(column).alias("at_us"), latency.cast("bigint").alias("latency_us")
             )
-            for what, column, latency in (
+            for moment, column, latency in (
                 ("due", "intended_us", _latency()),
                 ("acked", "acked_us", F.lit(None)),
                 ("received", "received_us", F.lit(None)),
@@ -97,8 +83,8 @@ class _Aggregates:
         rows = (
             delivered.select("queue", F.inline(F.array(*happened)))
             .union(anywhere)
-            .where("at_us is not null and (what != 'due' or latency_us is not null)")
-            .groupBy("queue", "what", bin_of("at_us").alias("bin"))
+            .where("at_us is not null and (moment != 'due' or latency_us is not null)")
+            .groupBy("queue", "moment", bin_of("at_us").alias("bin"))
             .agg(*_quantile_columns("latency_us"), F.count(F.lit(1)).alias("happened"))
             .collect()
         )
@@ -117,10 +103,7 @@ class _Aggregates:
         return [row.asDict() for row in rows]
 
     def ranks(self) -> Mapping[int, Row]:
-        """Return the latencies by how hot the message's group is.
-
-        Groups of one size are put in a row by hash: which of them is the hotter nobody can say.
-        """
+        """Return the latencies by how hot the message's group is; groups of one size are put in a row by hash."""
         if not self._expectation.queues:
             return {}
         measured = self._messages.where("not is_warm_up")
@@ -133,8 +116,8 @@ class _Aggregates:
             rank_table(by_size), "size bigint, hotter bigint, alike bigint"
         )
         total = sum(by_size.values())
-        place = F.col("hotter") + F.pmod(F.xxhash64(_GROUP), F.col("alike"))
-        rank = F.floor(place * min(RANKS_MAX, total) / total).cast("int")
+        position = F.col("hotter") + F.pmod(F.xxhash64(_GROUP), F.col("alike"))
+        rank = F.floor(position * min(RANKS_MAX, total) / total).cast("int")
         ranked = (
             measured.withColumn("size", F.count(F.lit(1)).over(Window.partitionBy(_GROUP)))
             .join(F.broadcast(table), "size")

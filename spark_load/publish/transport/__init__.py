@@ -25,7 +25,6 @@ class Message(NamedTuple):
         idx: of the message, in the history.
         publish_attempt: which publish of this message it is, from 1.
         intended_at_us: when the plan wanted it published, microseconds UTC.
-        message_group_id: its group.
         deduplication_id: the same for every publish of it.
         phase: part of the run it belongs to, as in the history.
         group_number: of its group, in the plan.
@@ -44,13 +43,7 @@ class Message(NamedTuple):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Call:
-    """One PublishBatch or SendMessageBatch: the messages' ids are their positions.
-
-    Args:
-        address: topic ARN or queue URL.
-        messages: at most ten.
-        bodies: of the messages.
-    """
+    """One PublishBatch or SendMessageBatch to a topic ARN or queue URL: the ids of its messages are their positions."""
 
     address: str
     messages: Sequence[Message]
@@ -59,12 +52,7 @@ class Call:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Answer:
-    """What became of a call.
-
-    Args:
-        call: which.
-        errors: position to error code, of the messages that were not acknowledged; the others were.
-    """
+    """What became of a call: position to error code, of the messages that were not acknowledged; the others were."""
 
     call: Call
     errors: Mapping[int, str]

@@ -24,14 +24,7 @@ _CODE = re.compile(r"<Code>([^<]*)</Code>")
 
 
 class EntryResults(NamedTuple):
-    """What an answer says of a call: a column each, an entry for each of its messages.
-
-    Args:
-        outcomes: as in the history.
-        errors: None where there was none.
-        message_ids: None where none was given, as with the next.
-        sequence_numbers: as the service says them.
-    """
+    """What an answer says of a call: a column each, an entry for each of its messages; None where it says nothing."""
 
     outcomes: Sequence[str]
     errors: Sequence[str | None]
@@ -60,15 +53,20 @@ class Format:
 
     Args:
         headers: of every request, lower case, sorted, all signed.
-        encode: makes the body of a request.
+        template: address and body templates to that of a request's body, with gaps as those of `_values`.
         decode: an answer's body to what it says of each Id; raises Unreadable.
         error_code: headers and body of a refusal to its code; None when it has none.
     """
 
     headers: tuple[tuple[str, str], ...]
-    encode: Callable[[Call], bytes]
+    template: Callable[[str, tuple[BodyTemplate, ...]], str]
     decode: Callable[[str], Mapping[str, _Entry]]
     error_code: Callable[[Mapping[str, str], str], str | None]
+
+    def encode(self, call: Call) -> bytes:
+        """Return the body of a request."""
+        frames = tuple([frame for frame, _ in call.bodies])
+        return (self.template(call.address, frames) % _values(call)).encode("ascii")
 
     def results(self, call: Call, body: str) -> EntryResults:
         """Return what a good answer says of a call's messages; raise Unreadable."""
@@ -85,30 +83,16 @@ def _values(call: Call) -> tuple[object, ...]:
     return tuple(values)
 
 
-def _body_templates(call: Call) -> tuple[BodyTemplate, ...]:
-    return tuple([frame for frame, _ in call.bodies])
-
-
-# --- SQS -------------------------------------------------------------------------------------------------------------
-
-
-def _json_call(call: Call) -> bytes:
-    return (_json_template(call.address, _body_templates(call)) % _values(call)).encode("ascii")
-
-
 @lru_cache(_TEMPLATES_KEPT)
 def _json_template(address: str, frames: tuple[BodyTemplate, ...]) -> str:
     entries = ", ".join(map(_json_entry, range(len(frames)), frames))
-    return f'{{"QueueUrl": {_json(address)}, "Entries": [{entries}]}}'
+    queue_url = BodyTemplate(address).escaped(encode_basestring_ascii)
+    return f'{{"QueueUrl": {queue_url}, "Entries": [{entries}]}}'
 
 
 def _json_entry(position: int, template: BodyTemplate) -> str:
     body = template.escaped(lambda piece: encode_basestring_ascii(piece)[1:-1])
     return f'{{"Id": "{position}", "MessageBody": "{body}", "MessageGroupId": "%s", "MessageDeduplicationId": "%s"}}'
-
-
-def _json(text: str) -> str:
-    return BodyTemplate(text).escaped(encode_basestring_ascii)
 
 
 def _json_results(body: str) -> dict[str, _Entry]:
@@ -139,13 +123,6 @@ def _json_error(headers: Mapping[str, str], body: str) -> str | None:
     except (ValueError, AttributeError):
         return None
     return code.rsplit("#", 1)[-1].split(":", maxsplit=1)[0] or None
-
-
-# --- SNS -------------------------------------------------------------------------------------------------------------
-
-
-def _form_call(call: Call) -> bytes:
-    return (_form_template(call.address, _body_templates(call)) % _values(call)).encode("ascii")
 
 
 @lru_cache(_TEMPLATES_KEPT)
@@ -195,7 +172,7 @@ def _xml_error(_: Mapping[str, str], body: str) -> str | None:
 FORMATS: Mapping[str, Format] = {
     "sns": Format(
         headers=(("content-type", "application/x-www-form-urlencoded; charset=utf-8"),),
-        encode=_form_call,
+        template=_form_template,
         decode=_xml_results,
         error_code=_xml_error,
     ),
@@ -205,7 +182,7 @@ FORMATS: Mapping[str, Format] = {
             ("x-amz-target", "AmazonSQS.SendMessageBatch"),
             ("x-amzn-query-mode", "true"),
         ),
-        encode=_json_call,
+        template=_json_template,
         decode=_json_results,
         error_code=_json_error,
     ),

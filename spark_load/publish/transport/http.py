@@ -17,16 +17,7 @@ NEVER_LEFT = ("EndpointConnectionError", "ConnectTimeoutError")
 
 
 class HttpTransport:
-    """A `Transport` over sockets.
-
-    Args:
-        address: of the endpoint.
-        ledger: is told before and after.
-        service: sns or sqs.
-        region: of the endpoint.
-        keys: see `signing.Signer`.
-        clock: for the date of signatures and the times of asking.
-    """
+    """A `Transport` over sockets."""
 
     def __init__(
         self,
@@ -64,9 +55,9 @@ class HttpTransport:
         signed = [self._signer.signed(body) for body in bodies]
         recorded_calls = self._ledger.record_intents(calls, invoked_at_us=self._clock.now_us())
         requests = []
-        for item, headers, body in zip(recorded_calls, signed, bodies, strict=True):
+        for recorded_call, headers, body in zip(recorded_calls, signed, bodies, strict=True):
             self._keys += 1
-            self._on_their_way[self._keys] = item
+            self._on_their_way[self._keys] = recorded_call
             requests.append(Request(self._keys, headers, body))
         self._exchange.post(requests)
 

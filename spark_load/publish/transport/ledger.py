@@ -37,14 +37,7 @@ class RecordedCall:
 
 
 class Ledger:
-    """Records calls before they are sent, and their answers. Answers are written with the next calls, or by `flush`.
-
-    Args:
-        journal: where to.
-        names: address to the name used in the history.
-        run: that the messages are of.
-        service: that is spoken to.
-    """
+    """Records calls before they are sent, and their answers. Answers are written with the next calls, or by `flush`."""
 
     def __init__(self, journal: Journal, *, names: Mapping[str, str], run: str, service: str) -> None:
         self._journal, self._journal_name, self._run = journal, journal.path.stem, run
@@ -69,7 +62,7 @@ class Ledger:
         for call in calls:
             count = len(call.messages)
             call_ids += [f"{self._journal_name}/{next(self._calls)}"] * count
-            queues += [self._queue(call.address)] * count
+            queues += [self._names.get(call.address) or short_name(call.address)] * count
             positions += range(count)
         messages = itertools.chain.from_iterable([call.messages for call in calls])
         *planned, _, _ = zip(*messages, strict=True)
@@ -78,9 +71,6 @@ class Ledger:
         columns: tuple[Sequence[Any], ...] = (call_ids, queues, invoked_us, positions, *planned, hashes)
         arrays = [_array(column, field.type) for column, field in zip(columns, _REPEATED, strict=True)]
         return pa.RecordBatch.from_arrays(arrays, schema=_REPEATED)
-
-    def _queue(self, address: str) -> str:
-        return self._names.get(address) or short_name(address)
 
     def answered(self, recorded_call: RecordedCall, results: EntryResults, *, responded_at_us: int | None) -> None:
         """Remember what a call was answered; None as the instant when there was no answer."""

@@ -23,15 +23,7 @@ from spark_load.publish.transport.sockets import Address
 def opened(name: str, client: Any, *, recorder: Recorder, ledger: Ledger, clock: Clock) -> Transport:
     """Return the transport of that name to where a boto3 client points, with its region and credentials.
 
-    Args:
-        name: one of `spark_load.publish.transport.NAMES`.
-        client: of SNS or SQS; recorded.
-        recorder: attached to the client, for boto3.
-        ledger: what the other transport writes to.
-        clock: of the task.
-
-    Raises:
-        ConfigError: a proxy is set, which only boto3 goes through.
+    The client is recorded; the ledger is for the transport that does not use it, and knows no proxies.
     """
     if name == BOTO3:
         return SdkTransport(client, recorder)
@@ -40,19 +32,15 @@ def opened(name: str, client: Any, *, recorder: Recorder, ledger: Ledger, clock:
         raise ConfigError(
             f"HTTPS_PROXY is set for {url}, and transport {name!r} knows no proxies; use boto3, or unset it"
         )
+    ca_file = None if url.startswith("http:") else os.environ.get("AWS_CA_BUNDLE", get_cert_path(verify=True))
     return HttpTransport(
-        Address.of(url, ca_file=_ca_file(url)),
+        Address.of(url, ca_file=ca_file),  # what boto3 would trust
         ledger,
         service=client.meta.service_model.signing_name,
         region=client.meta.region_name,
         keys=_keys_of(boto3.Session()),
         clock=clock,
     )
-
-
-def _ca_file(url: str) -> str | None:
-    """Return the certificates boto3 would trust."""
-    return None if url.startswith("http:") else os.environ.get("AWS_CA_BUNDLE", get_cert_path(verify=True))
 
 
 def _keys_of(session: Any) -> Callable[[], Keys]:

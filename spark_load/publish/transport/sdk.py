@@ -15,19 +15,19 @@ from spark_load.publish.transport import Answer, Call
 from spark_load.publish.transport.formats import NOT_IN_ANSWER
 
 _THREADS = 8
+_OPERATIONS = {
+    "sns": ("publish_batch", "TopicArn", "PublishBatchRequestEntries", "Message"),
+    "sqs": ("send_message_batch", "QueueUrl", "Entries", "MessageBody"),
+}
+"""Service to its call, and what that calls the address, the entries and a body."""
 
 
 class SdkTransport:
-    """A `Transport` over a recorded boto3 client.
-
-    Args:
-        client: of SNS or SQS; a recorder is attached to it, and saboteurs may be.
-        recorder: which.
-    """
+    """A `Transport` over a boto3 client of SNS or SQS with a recorder attached, and perhaps saboteurs."""
 
     def __init__(self, client: Any, recorder: Recorder) -> None:
         self._client, self._recorder = client, recorder
-        self._call = self._publish if client.meta.service_model.service_name == "sns" else self._send_messages
+        self._operation = _OPERATIONS[client.meta.service_model.service_name]
         self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="publish")
         self._ended: queue.SimpleQueue[Future[Answer]] = queue.SimpleQueue()
         self._on_their_way = 0
@@ -51,27 +51,22 @@ class SdkTransport:
             self._threads.submit(self._carry, call).add_done_callback(self._ended.put)
 
     def _carry(self, call: Call) -> Answer:
-        return Answer(call, self._errors(call))
+        return Answer(call, self._errors(call, range(len(call.messages))))
 
-    def _errors(self, call: Call) -> dict[int, str]:
-        positions = range(len(call.messages))
+    def _errors(self, call: Call, positions: range) -> dict[int, str]:
         try:
-            answer = self._call(call)
+            answer = self._request(call)
         except ClientError as error:
             return dict.fromkeys(positions, error.response["Error"].get("Code", ""))
         except (BotoCoreError, ResponseParserError) as error:
             return dict.fromkeys(positions, type(error).__name__)
-        acknowledged = {entry["Id"] for entry in answer.get("Successful", [])}
-        codes = {entry["Id"]: entry.get("Code", "") for entry in answer.get("Failed", [])}
+        acknowledged = {taken["Id"] for taken in answer.get("Successful", [])}
+        codes = {refused["Id"]: refused.get("Code", "") for refused in answer.get("Failed", [])}
         return {index: codes.get(str(index), NOT_IN_ANSWER) for index in positions if str(index) not in acknowledged}
 
-    def _publish(self, call: Call) -> dict[str, Any]:
-        entries = _entries(call, body="Message")
-        return self._client.publish_batch(TopicArn=call.address, PublishBatchRequestEntries=entries)  # type: ignore[no-any-return]
-
-    def _send_messages(self, call: Call) -> dict[str, Any]:
-        entries = _entries(call, body="MessageBody")
-        return self._client.send_message_batch(QueueUrl=call.address, Entries=entries)  # type: ignore[no-any-return]
+    def _request(self, call: Call) -> Any:
+        operation, address, entries, body = self._operation
+        return getattr(self._client, operation)(**{address: call.address, entries: _entries(call, body=body)})
 
     def answers(self, wait_seconds: float) -> Sequence[Answer]:
         """Return what was answered or given up since; raise what went wrong on this side, a full disk for one."""

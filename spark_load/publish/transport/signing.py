@@ -23,17 +23,7 @@ class Keys(NamedTuple):
 
 
 class Signer:
-    """Signs requests.
-
-    Args:
-        service: signing name.
-        region: of the endpoint.
-        host: with its port, unless that is the scheme's own.
-        path: of every request.
-        headers: of every request, lower case.
-        keys: asked once a second, so that what expires is renewed.
-        clock: for the date.
-    """
+    """Signs requests that have the same path and headers. It asks for `keys` once a second, because they may expire."""
 
     def __init__(
         self,

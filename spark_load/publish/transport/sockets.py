@@ -23,11 +23,7 @@ _BLOCKED = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """Where an exchange connects to.
-
-    Args:
-        ca_file: certificates to trust; None for the system's own.
-    """
+    """Where an exchange connects to; None as `ca_file` trusts the system's own certificates."""
 
     name: str
     port: int
@@ -85,13 +81,7 @@ class _Connection:
 
 
 class SocketExchange:
-    """Posts to one address.
-
-    Args:
-        address: where.
-        connections_max: how many requests may be on their way.
-        clock: for the time of each response and the patience with it.
-    """
+    """Posts to one address, with at most `connections_max` requests on their way."""
 
     def __init__(self, address: Address, *, connections_max: int, clock: Clock) -> None:
         self._address, self._max, self._clock = address, connections_max, clock

@@ -1,18 +1,18 @@
 """What the programs answer to a wrong declaration, a strange value or Ctrl-C: a line and an exit code, no traceback."""
 
+import itertools
 import os
 import signal
 import subprocess
 import sys
-import threading
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
 
 from sluice.clock import eventually
 from tests.support.declaration import FILE
+from tests.support.endpoints.capturing_server import Reply, capturing
 from tests.support.project import PROJECT
 
 REFUSAL = "Consumer.name is 'Billing', allowed is lower-case letters, digits and single inner hyphens; change it in"
@@ -37,7 +37,6 @@ COMMANDS = [
 
 
 def _refused(command: list[str], file: Path) -> tuple[int, str, str]:
-    """Run a command on a declaration, and return its exit code and all it says."""
     ended = subprocess.run(
         [sys.executable, *command],
         cwd=PROJECT,
@@ -102,12 +101,18 @@ def test_handlers_that_are_not_there_are_refused_at_synth(tmp_path: Path, module
     assert len(message.splitlines()) == 1
 
 
-@pytest.mark.parametrize("target", ["deploy", "diff", "destroy", "load"])
+_BREAKS_OUT = ["x'; touch made; '", 'x"; touch made; "', "$(shell touch made)"]
+_STRANGE = [*_BREAKS_OUT, "`touch made`", "a b", "--help", ""]
+
+
 @pytest.mark.parametrize(
-    "value", ["x'; touch made; '", 'x"; touch made; "', "`touch made`", "$(shell touch made)", "a b", "--help", ""]
+    ("target", "value"),
+    [
+        *itertools.product(["deploy", "load"], _STRANGE),  # one for each program
+        *itertools.product(["diff", "destroy"], _BREAKS_OUT),
+    ],
 )
 def test_no_shell_and_no_make_interprets_the_environments_name(tmp_path: Path, target: str, value: str) -> None:
-    """The program gets it as it was given, and says that it is not declared."""
     ended = subprocess.run(
         ["make", "--silent", "--old-file=setup", f"--file={PROJECT / 'Makefile'}", target, f"ENV={value}"],
         cwd=_workplace(tmp_path),
@@ -135,32 +140,17 @@ def _workplace(directory: Path) -> Path:
     return directory
 
 
-class _Caller(BaseHTTPRequestHandler):
-    """Says who the caller is, as STS does."""
-
-    def do_POST(self) -> None:
-        body = (
-            b'<GetCallerIdentityResponse xmlns="https://sts.amazonaws.com/doc/2011-06-15/"><GetCallerIdentityResult>'
-            b"<Account>111122223333</Account></GetCallerIdentityResult></GetCallerIdentityResponse>"
-        )
-        self.rfile.read(int(self.headers["Content-Length"]))
-        self.send_response(200)
-        self.send_header("Content-Type", "text/xml")
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-
-    def log_message(self, format: str, *args: object) -> None:
-        """Say nothing."""
+_CALLER = Reply(
+    body=b'<GetCallerIdentityResponse xmlns="https://sts.amazonaws.com/doc/2011-06-15/"><GetCallerIdentityResult>'
+    b"<Account>111122223333</Account></GetCallerIdentityResult></GetCallerIdentityResponse>",
+    headers=(("Content-Type", "text/xml"),),
+)
 
 
 @pytest.fixture
 def endpoint_url() -> Iterator[str]:
-    """Yield where an account's STS answers."""
-    with ThreadingHTTPServer(("127.0.0.1", 0), _Caller) as listening:
-        threading.Thread(target=listening.serve_forever, daemon=True).start()
-        yield f"http://127.0.0.1:{listening.server_port}"
-        listening.shutdown()
+    with capturing(lambda _: _CALLER) as server:
+        yield server.url
 
 
 @pytest.mark.parametrize("action", ["diff", "deploy", "destroy"])

@@ -1,27 +1,26 @@
 """What the operators' commands print of groups, reasons and payloads: text a reader knows again, and no more."""
 
 import json
-import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-import structlog
 from sqlalchemy import Engine
 
-from sluice.cli.main import main
 from sluice.declaration import naming
 from sluice.messaging.database import engines
 from sluice.messaging.inbox import tables as inbox_tables
 from sluice.messaging.outbox import tables
 from sluice.messaging.sqs import queue
 from sluice.terminal.printable import printable
-from tests.integration.messaging.dead_letters.conftest import harness, simulator
+from tests.integration.messaging.conftest import database_folder
+from tests.integration.messaging.dead_letters.conftest import harness, simulated_aws, simulator
+from tests.support.command_line import Run, command_line
 from tests.support.declaration import environment
-from tests.support.dlq_harness import DEAD, DlqHarness, envelope
+from tests.support.messaging.dlq_harness import DEAD, DlqHarness, envelope
 
-__all__ = ["harness", "simulator"]
+__all__ = ["database_folder", "harness", "simulated_aws", "simulator"]
 
 TEXTS = [
     "order[/x]",
@@ -35,8 +34,6 @@ TEXTS = [
 ]
 REASON = ("--reason", "x")
 
-type Run = Callable[..., tuple[int, str, str]]
-
 
 @pytest.fixture(params=TEXTS, ids=ascii)
 def hostile(request: pytest.FixtureRequest) -> str:
@@ -45,9 +42,9 @@ def hostile(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture
-def database(tmp_path: Path, hostile: str) -> Iterator[Engine]:
+def database(database_folder: Path, hostile: str) -> Iterator[Engine]:
     """Yield a database of outbox and inbox in which everything that can be any text is the hostile one."""
-    made = engines.engine(f"sqlite:///{tmp_path / 'both.db'}")
+    made = engines.engine(f"sqlite:///{database_folder / 'both.db'}")
     topic = naming.topic_name(environment("local"))
     sent = envelope("g", 1)
     place = {"consumer": "billing", "group_id": hostile, "epoch": 1}
@@ -76,32 +73,21 @@ def run(
     harness: DlqHarness, database: Engine, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> Iterator[Run]:
     """Yield what runs a command line; every line it prints is printable."""
-    log = structlog.get_config()
-    monkeypatch.setattr("sluice.messaging.waiting.Stop.on_signals", lambda _: None)
     monkeypatch.setattr(queue, "client", lambda *_, **__: harness.tools_sqs)
-    monkeypatch.setenv("SLUICE_CONSUMER", "billing")
-    monkeypatch.setenv("SLUICE_DSN", str(database.url))
-    for name in ("SLUICE_ENV", "SLUICE_DATABASE_SECRET_ARN", "AWS_ENDPOINT_URL"):
-        monkeypatch.delenv(name, raising=False)
+    with command_line(monkeypatch, capsys) as plain:
+        monkeypatch.setenv("SLUICE_CONSUMER", "billing")
+        monkeypatch.setenv("SLUICE_DSN", str(database.url))
 
-    def run(*arguments: str) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["sluice", *arguments])
-        code = 0
-        try:
-            main()
-        except SystemExit as ended:
-            code = int(ended.code or 0)
-        out, err = capsys.readouterr()
-        assert "Traceback" not in err
-        assert [line for line in f"{out}\n{err}".split("\n") if not line.isprintable()] == []
-        return code, out, err
+        def run(*arguments: str) -> tuple[int, str, str]:
+            code, out, err = plain(*arguments)
+            assert "Traceback" not in err
+            assert [line for line in f"{out}\n{err}".split("\n") if not line.isprintable()] == []
+            return code, out, err
 
-    yield run
-    structlog.configure(**log)
+        yield run
 
 
 def _texts(value: Any) -> Iterator[str]:
-    """Yield every text in a JSON value."""
     if isinstance(value, str):
         yield value
     elif isinstance(value, dict | list):
@@ -111,7 +97,6 @@ def _texts(value: Any) -> Iterator[str]:
 
 @pytest.mark.parametrize("command", [("outbox", "ls"), ("dlq", "ls")], ids=" ".join)
 def test_people_read_what_is_there(run: Run, hostile: str, command: tuple[str, ...]) -> None:
-    """A group, and the error it died of, stand there by character or as escapes."""
     code, out, _ = run(*command)
 
     assert code == 0
@@ -124,7 +109,6 @@ def test_people_read_what_is_there(run: Run, hostile: str, command: tuple[str, .
     ids=" ".join,
 )
 def test_json_says_it_exactly(run: Run, hostile: str, command: tuple[str, ...]) -> None:
-    """Programs get back what was stored."""
     code, out, _ = run(*command)
 
     assert code == 0
@@ -152,7 +136,6 @@ def test_json_says_it_exactly(run: Run, hostile: str, command: tuple[str, ...]) 
     ids=str,
 )
 def test_acts_and_refusals_are_a_line(run: Run, hostile: str, command: tuple[str, ...], code: int) -> None:
-    """Which names what was given; it may have been copied from a list."""
     given = [name.replace("HOSTILE", hostile) for name in command]
 
     ended, out, err = run(*given)
@@ -162,7 +145,6 @@ def test_acts_and_refusals_are_a_line(run: Run, hostile: str, command: tuple[str
 
 
 def test_what_lies_in_a_dlq_is_shown(run: Run, harness: DlqHarness, database: Engine, hostile: str) -> None:
-    """Data, attributes and a body that is not an envelope; why it died, where the inbox knows."""
     data = envelope("g", 1, data={"n": hostile})
     sent = harness.send(DEAD, data)
     known = inbox_tables.exceptions.update().values(group_id="g", seq=1, through=1, sqs_message_id=sent)

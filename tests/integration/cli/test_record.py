@@ -12,7 +12,7 @@ import pytest
 from sluice.history.events import Kind
 from sluice.recorder import every_client
 from sluice.recorder.journal import SUFFIX, events_of, read_journal
-from tests.support import fake_aws
+from tests.support.endpoints import fake_aws
 from tests.support.project import PROJECT
 
 _SERVICE = """
@@ -27,7 +27,6 @@ for number in range(3):
 
 @pytest.fixture
 def endpoint() -> Iterator[fake_aws.Endpoint]:
-    """Yield an endpoint that answers as SQS does."""
     with fake_aws.running() as found:
         yield found
 
@@ -52,7 +51,6 @@ def _kinds(folder: Path) -> list[str]:
 
 
 def test_a_program_is_recorded_without_a_change(endpoint: fake_aws.Endpoint, tmp_path: Path) -> None:
-    """Its three sends are there, and the journal has its end."""
     ended = _record(tmp_path / "tuesday", _SERVICE, endpoint)
 
     assert ended.returncode == 0, ended.stderr
@@ -62,7 +60,6 @@ def test_a_program_is_recorded_without_a_change(endpoint: fake_aws.Endpoint, tmp
 
 
 def test_programs_that_it_starts_are_recorded_too(endpoint: fake_aws.Endpoint, tmp_path: Path) -> None:
-    """Each process has its own journal."""
     program = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {_SERVICE!r}], check=True)"
 
     ended = _record(tmp_path / "tuesday", program, endpoint)
@@ -72,7 +69,6 @@ def test_programs_that_it_starts_are_recorded_too(endpoint: fake_aws.Endpoint, t
 
 
 def test_the_exit_code_is_the_programs(endpoint: fake_aws.Endpoint, tmp_path: Path) -> None:
-    """Also that of a signal, as a shell gives it."""
     assert _record(tmp_path / "a", "import sys; sys.exit(7)", endpoint).returncode == 7
     assert _record(tmp_path / "b", "import os; os.kill(os.getpid(), 9)", endpoint).returncode == 137
 
@@ -99,7 +95,6 @@ def test_a_sitecustomize_of_their_own_is_still_imported(endpoint: fake_aws.Endpo
     ],
 )
 def test_what_cannot_be_recorded_is_one_line(arguments: list[str], code: int, line: str, tmp_path: Path) -> None:
-    """No traceback, and nothing was run."""
     (tmp_path / "file").touch()
     ended = subprocess.run(
         [sys.executable, "-m", "sluice", "record", *(text.format(folder=tmp_path) for text in arguments)],
@@ -115,7 +110,6 @@ def test_what_cannot_be_recorded_is_one_line(arguments: list[str], code: int, li
 
 
 def test_a_program_without_the_recorder_is_named_as_such(endpoint: fake_aws.Endpoint, tmp_path: Path) -> None:
-    """Nothing was recorded, and that is said; what is refused leaves no folder."""
     ended = subprocess.run(
         [sys.executable, "-m", "sluice", "record", str(tmp_path / "none"), "--", sys.executable, "-I", "-c", "1"],
         capture_output=True,

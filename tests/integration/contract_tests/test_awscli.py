@@ -82,7 +82,6 @@ def _message(body: str, md5: str, *, group: str) -> str:
 
 
 def test_a_group_is_withheld_from_the_command_line_too_and_a_purge_empties_the_queue(aws: Aws) -> None:
-    """Two of three messages are of one group: four receives bring the first of each group, then nothing, twice."""
     created = aws("create-queue", "--queue-name", "orders.fifo", "--attributes", "FifoQueue=true")
     sent = [_send(aws, "m1", group="g1"), _send(aws, "m2", group="g1"), _send(aws, "m3", group="g2")]
 
@@ -138,7 +137,6 @@ def _accepted(md5: str) -> tuple[int, str]:
 
 
 def test_a_dead_letter_is_moved_to_a_destination_at_a_rate(aws: Aws) -> None:
-    """One receive is allowed; the second finds nothing, the DLQ has the message, and a move task takes it along."""
     policy = f'{{"deadLetterTargetArn":"{_ARN}:paid-dlq.fifo","maxReceiveCount":"1"}}'
     attributes = f'{{"FifoQueue":"true","RedrivePolicy":"{policy.replace('"', '\\"')}"}}'
     aws("create-queue", "--queue-name", "paid-dlq.fifo", "--attributes", "FifoQueue=true")
@@ -184,7 +182,6 @@ def test_a_dead_letter_is_moved_to_a_destination_at_a_rate(aws: Aws) -> None:
 
 
 def test_a_move_task_from_a_queue_that_is_no_dlq_is_refused_on_the_command_line(aws: Aws) -> None:
-    """With the exit code of a refusal and AWS's own text."""
     aws("create-queue", "--queue-name", "alone.fifo", "--attributes", "FifoQueue=true")
 
     refused = aws("start-message-move-task", "--source-arn", f"{_ARN}:alone.fifo")

@@ -30,7 +30,7 @@ LACKING = (400, JSON, '{"__type": "InvalidAction", "message": "The action is not
 NOWHERE = (404, "text/plain", "not here")  # to whoever asks whether this is a LocalStack
 NOT_FOUND = (400, JSON, '{"__type": "ResourceNotFoundException", "message": "The resource that you specified"}')
 GROUPS = "queues/test_group_blocking.py::test_second_message_of_a_group_is_withheld_while_the_first_is_in_flight"
-TASKS = "queues/test_move_tasks.py::test_a_move_task_from_a_queue_that_is_no_dlq_is_refused"
+TASKS = "dead_letters/test_move_tasks.py::test_a_move_task_from_a_queue_that_is_no_dlq_is_refused"
 TOPICS = "topics/test_fan_out.py::test_every_queue_gets_every_message_once"
 
 
@@ -108,7 +108,6 @@ def _statuses(promises: dict[str, dict[str, Any]]) -> dict[str, str]:
 
 
 def test_of_a_target_that_is_down_everything_is_unknown(tmp_path: Path) -> None:
-    """Nobody listens: each promise says so, and the run fails."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))  # taken, and not listened on
         code, promises = _run(f"http://127.0.0.1:{probe.getsockname()[1]}", tmp_path, GROUPS, TOPICS)
@@ -119,7 +118,6 @@ def test_of_a_target_that_is_down_everything_is_unknown(tmp_path: Path) -> None:
 
 
 def test_a_target_that_dies_in_the_middle_keeps_nothing_after_that(tmp_path: Path) -> None:
-    """It makes queues and then hangs up: also under xdist, also in the JUnit XML."""
     report = tmp_path / "junit.xml"
     with _serving(_sound) as url:
         code, promises = _run(url, tmp_path, GROUPS, TOPICS, more=("-n", "2", "--junit-xml", str(report)))
@@ -139,7 +137,6 @@ def test_a_target_that_dies_in_the_middle_keeps_nothing_after_that(tmp_path: Pat
 def test_of_a_target_that_answers_everything_alike_everything_is_unknown(
     tmp_path: Path, answer: Answer, evidence: str
 ) -> None:
-    """It never was an SQS, or is none at the moment."""
     with _serving(lambda *_: answer) as url:
         code, promises = _run(url, tmp_path, GROUPS, TASKS)
 
@@ -182,7 +179,6 @@ def test_a_refusal_is_a_deviation_only_where_the_target_meant_it(
 
 
 def test_a_promise_that_holds_says_so(tmp_path: Path) -> None:
-    """The way through, against the simulator: the run passes, with the time it took."""
     path = tmp_path / "results.json"
     arguments = ["--target", "simulator", "--results", str(path), f"contract_tests/{GROUPS}"]
     ended = subprocess.run(
@@ -213,7 +209,6 @@ def test_a_peer_that_cannot_be_installed_says_why(tmp_path: Path, monkeypatch: p
 
 
 def test_a_peer_that_ends_while_starting_says_where_its_log_is(tmp_path: Path) -> None:
-    """An interpreter without the package, say."""
     log = tmp_path / "server.log"
 
     with (

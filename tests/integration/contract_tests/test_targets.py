@@ -69,7 +69,8 @@ def test_promises_are_held_against_queues_somebody_brings_and_these_stay_as_they
     sns.subscribe(TopicArn=topic, Protocol="sqs", Endpoint=_attributes(sqs, queue)["QueueArn"], Attributes=raw)
     before = [_attributes(sqs, queue), _attributes(sqs, dlq), sns.get_topic_attributes(TopicArn=topic)["Attributes"]]
 
-    files = [f"contract_tests/test_{area}.py" for area in ("fifo_ordering", "dead_letters", "fan_out")]
+    areas = ("queues/test_fifo_ordering", "dead_letters/test_dead_letters", "topics/test_fan_out")
+    files = [f"contract_tests/{area}.py" for area in areas]
     given = ("--queue-url", queue, "--dlq-url", dlq, "--topic-arn", topic)
     code, output = _contracts(running, *files, *given, "--endpoint-url", running.endpoint_url)
 
@@ -83,7 +84,6 @@ def test_promises_are_held_against_queues_somebody_brings_and_these_stay_as_they
 
 
 def test_a_queue_that_holds_messages_is_refused_and_not_touched(running: localstack.Running) -> None:
-    """In one line that tells how many; the message is there afterwards, received by nobody."""
     sqs = _client(running, "sqs")
     queue = _queue(sqs, "busy.fifo")
     sqs.send_message(QueueUrl=queue, MessageBody="theirs", MessageGroupId="g1", MessageDeduplicationId="m1")
@@ -100,7 +100,6 @@ def test_a_queue_that_holds_messages_is_refused_and_not_touched(running: localst
 
 
 def test_a_topic_with_another_subscriber_is_refused(running: localstack.Running) -> None:
-    """Whoever it is would get the messages of the tests."""
     sqs, sns = _client(running, "sqs"), _client(running, "sns")
     queue, other = _queue(sqs, "one.fifo"), _queue(sqs, "other.fifo")
     topic = sns.create_topic(Name="shared.fifo", Attributes={"FifoTopic": "true"})["TopicArn"]
@@ -116,7 +115,6 @@ def test_a_topic_with_another_subscriber_is_refused(running: localstack.Running)
 
 
 def test_the_binding_of_aws_says_what_it_takes_before_it_begins(running: localstack.Running) -> None:
-    """With an endpoint in AWS's place: one test, its estimate, and what its names begin with."""
     test = "contract_tests/queues/test_fifo_ordering.py::test_sequence_numbers_of_a_group_rise"
 
     code, output = _contracts(running, test, "--target", "aws", "--i-will-pay", "--endpoint-url", running.endpoint_url)
@@ -133,7 +131,6 @@ def test_the_binding_of_aws_says_what_it_takes_before_it_begins(running: localst
 def test_the_binding_of_aws_waits_for_changes_and_leaves_nothing(
     running: localstack.Running, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Two queues and a subscription take two seconds and a minute; then nothing of that name is left."""
     for name, value in running.environment().items():
         monkeypatch.setenv(name, value)
     clock = VirtualClock()

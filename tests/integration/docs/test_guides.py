@@ -50,7 +50,9 @@ _BLOCK = re.compile(r"((?:^<!-- [^\n]+ -->\n)*)^```(\w*)\n(.*?)^```$", re.MULTIL
 _MARK = re.compile(r"<!-- (run|ends|not run|file|given)(?:: (.+))? -->")
 # A process is forked from one that has imported everything, which takes seconds.
 _forked = multiprocessing.get_context("forkserver")
-_forked.set_forkserver_preload([__name__, "tests.support.messaging_process", "examples.services.__main__", "pandas"])
+_forked.set_forkserver_preload(
+    [__name__, "tests.support.processes.messaging_process", "examples.services.__main__", "pandas"]
+)
 
 
 @dataclass(frozen=True, slots=True)

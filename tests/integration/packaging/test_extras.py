@@ -15,7 +15,7 @@ import pytest
 
 from sluice.extras import EXTRAS
 from tests.integration.packaging.conftest import KEYS, done, run
-from tests.support import fake_aws
+from tests.support.endpoints import fake_aws
 
 pytestmark = pytest.mark.xdist_group("packaging")  # one worker builds the wheel
 
@@ -95,7 +95,6 @@ class Installed:
     project: Path
 
     def sluice(self, *arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
-        """Run the command."""
         return run(self.environment / "bin" / "sluice", *arguments, cwd=self.project, **variables)
 
     def done(self, *arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
@@ -103,7 +102,6 @@ class Installed:
         return done(self.environment / "bin" / "sluice", *arguments, cwd=self.project, **variables)
 
     def python(self, program: str, **variables: str) -> subprocess.CompletedProcess[str]:
-        """Run a program, which has to end with 0."""
         return done(self.environment / "bin" / "python", "-c", program, cwd=self.project, **variables)
 
 
@@ -173,7 +171,6 @@ def test_without_an_extra_every_command_is_listed_and_names_what_it_needs(instal
 def test_worker_publishes_from_the_outbox_and_handles(
     install: Callable[[str], Installed], endpoint: fake_aws.Endpoint
 ) -> None:
-    """Tables, an event, a relay, a worker with the project's own handlers: one effect."""
     shop = install("worker")
     (shop.project / "shop.py").write_text(_HANDLERS, encoding="utf-8")
     index = ("--dsn", "sqlite:///shop.db")
@@ -190,7 +187,6 @@ def test_worker_publishes_from_the_outbox_and_handles(
 
 
 def test_recorder_leaves_a_journal(install: Callable[[str], Installed], endpoint: fake_aws.Endpoint) -> None:
-    """The program's own client is recorded: five publishes."""
     recorder = install("recorder")
 
     recorder.done("record", "tuesday", "--", "python", "-c", _TRAFFIC, **_path(recorder), ENDPOINT=endpoint.url)
@@ -217,23 +213,33 @@ def test_checker_judges_a_recording(install: Callable[[str], Installed], endpoin
 
 
 def test_contracts_hold_for_the_simulator(install: Callable[[str], Installed]) -> None:
-    """The core promises pass; LocalStack, which only a checkout starts, is refused in one line."""
+    """The core promises pass without a declaration, and under no pytest settings of the folder's own.
+
+    LocalStack and the emulators, which only a checkout starts, are refused in one line.
+    """
     contracts = install("contracts")
+    (contracts.project / "environments.py").unlink()
+    (contracts.project / "pytest.ini").write_text("[pytest]\naddopts = --no-such-option\n", encoding="utf-8")
 
-    kept = contracts.done("contracts", "--target", "simulator", "-m", "core", "-q")
-    no_target = contracts.sluice("contracts", "-m", "core", "-q")
-    emulators = contracts.sluice("conformance")
+    kept = contracts.done("contracts", "--target", "simulator", "-m", "core").stdout
+    no_target, emulators = (contracts.sluice(command) for command in ("contracts", "conformance"))
+    help_text = contracts.done("conformance", "--help").stdout
 
-    assert " passed" in kept.stdout
-    assert "failed" not in kept.stdout
-    assert "give --target simulator, or --endpoint-url" in no_target.stdout + no_target.stderr
-    assert (emulators.returncode, len(emulators.stderr.splitlines())) == (3, 1)
-    assert "needs a checkout of Sluice" in emulators.stderr
+    assert " passed" in kept
+    assert "failed" not in kept
+    assert "promises need a deployed environment and were deselected; none is declared here" in kept
+    assert [path.name for path in contracts.project.iterdir()] == ["pytest.ini"]
+    (refusal,) = filter(None, no_target.stderr.splitlines())
+    assert "give --target simulator, or --endpoint-url" in refusal
+    assert no_target.returncode > 1
+    (refusal,) = emulators.stderr.splitlines()
+    assert "needs a checkout of Sluice" in refusal
+    assert emulators.returncode == 3
+    assert "Needs a checkout of Sluice" in help_text
     require_all_modules(contracts, EXTRAS["contracts"])
 
 
 def test_cdk_synthesizes_a_fan_out_in_somebodys_own_app(install: Callable[[str], Installed]) -> None:
-    """A topic, three queues and a subscription, in an app without cdk.json."""
     cdk = install("cdk")
 
     cdk.python(_APP)

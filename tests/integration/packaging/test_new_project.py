@@ -8,7 +8,7 @@ import pytest
 from sqlalchemy import create_engine, text
 
 from emulator import localstack
-from tests.integration.packaging.conftest import done, run
+from tests.integration.packaging.conftest import done, install, run
 from tests.support.project import PROJECT
 
 pytestmark = pytest.mark.xdist_group("packaging")  # one worker builds the wheel, and each environment once
@@ -41,7 +41,6 @@ def endpoint(project: Path, emulated: localstack.Running) -> str:
 
 
 def test_the_handlers_of_a_new_project_are_tested_on_the_simulator(project: Path) -> None:
-    """Its four tests pass, by the plug-in that the environment brings, without a server."""
     printed = done("make", "test", cwd=project).stdout
 
     assert "4 passed" in printed
@@ -51,12 +50,13 @@ def test_a_new_project_is_synthesized(project: Path) -> None:
     """Three stacks of its environment `dev`, in which cdk-nag finds nothing; `local` is deployed below."""
     done("make", "synth", "ENV=dev", cwd=project)
 
-    templates = (project / "cdk.out" / "assembly-dev").glob("*.template.json")
-    assert len(list(templates)) == 3
+    templates = [file.read_text() for file in (project / "cdk.out" / "assembly-dev").glob("*.template.json")]
+    assert len(templates) == 3
+    assert all("order-desk-dev" in template for template in templates)
+    assert not any("sluice-dev" in template for template in templates)
 
 
 def test_a_handlers_module_that_is_not_there_is_refused_at_synth(project: Path, tmp_path: Path) -> None:
-    """In one line, where `cdk synth` shows it."""
     text_ = (project / "environments.py").read_text(encoding="utf-8")
     declared = tmp_path / "environments.py"
     declared.write_text(text_.replace("order_desk.handlers", "order_desk.handler"), encoding="utf-8")
@@ -79,43 +79,36 @@ def test_the_python_and_the_workflow_of_a_new_project_are_clean(project: Path) -
     done("node", "scripts/lint-workflows.mjs", project / ".github" / "workflows", cwd=PROJECT)
 
 
-def test_the_installed_contract_suite_needs_neither_checkout_nor_declaration(environment: Path, tmp_path: Path) -> None:
-    """On the simulator, in an empty folder whose pytest settings it does not take, it passes and says what it left."""
-    (tmp_path / "pytest.ini").write_text("[pytest]\naddopts = --no-such-option\n", encoding="utf-8")
-
-    printed = done(
-        environment / "bin" / "sluice", "contracts", "--target", "simulator", "-m", "core", cwd=tmp_path
-    ).stdout
-
-    assert " passed" in printed
-    assert "promises need a deployed environment and were deselected; none is declared here" in printed
-    assert [path.name for path in tmp_path.iterdir()] == ["pytest.ini"]
+def _files(project: Path) -> dict[str, bytes]:
+    """Return what belongs to the project, by name: neither what it installs nor what its programs leave."""
+    left = {".venv", "node_modules", "cdk.out", "__pycache__", ".pytest_cache", ".ruff_cache"}
+    return {
+        str(file.relative_to(project)): file.read_bytes()
+        for file in project.rglob("*")
+        if file.is_file() and not left & {*file.relative_to(project).parts}
+    }
 
 
-@pytest.mark.parametrize(
-    ("command", "refusal"),
-    [
-        (
-            "contracts",
-            "only a checkout of Sluice starts LocalStack by itself; give --target simulator",
-        ),
-        ("conformance", "this starts emulators, which needs a checkout of Sluice; run it there"),
-    ],
-)
-def test_what_needs_a_checkout_says_so_in_one_line(
-    environment: Path, tmp_path: Path, command: str, refusal: str
+def test_a_later_version_changes_no_file_of_a_project_and_it_still_works(
+    project: Path, environment: Path, next_wheel: Path
 ) -> None:
-    """No ModuleNotFoundError of `emulator`, and no traceback."""
-    ended = run(environment / "bin" / "sluice", command, cwd=tmp_path)
+    """Its templates are others; the project has its files, its tests, and its names in AWS."""
+    sluice, before = environment / "bin" / "sluice", _files(project)
+    names = done(sluice, "env", "dev", cwd=project).stdout
 
-    assert ended.returncode > 1
-    (line,) = [line for line in ended.stderr.splitlines() if line]
-    assert refusal in line
+    install(environment, str(next_wheel), "--no-deps")
+    printed = done("make", "test", cwd=project).stdout
+
+    assert done(sluice, "--version", cwd=project).stdout == "sluice, version 0.1.1\n"
+    assert "4 passed" in printed
+    assert _files(project) == before
+    assert len(before) == 16
+    assert done(sluice, "env", "dev", cwd=project).stdout == names
+    assert names.startswith("topic: order-desk-dev-events.fifo\n")
 
 
 @pytest.mark.spark
 def test_a_deployed_project_handles_a_message(project: Path, endpoint: str) -> None:
-    """An order goes through outbox, relay, topic, queue and worker, and is one invoice in SQLite."""
     done("make", "message", endpoint, cwd=project)
 
     engine = create_engine(f"sqlite:///{project / _DATABASE}")
@@ -127,7 +120,6 @@ def test_a_deployed_project_handles_a_message(project: Path, endpoint: str) -> N
 
 @pytest.mark.spark
 def test_the_contracts_hold_where_a_project_is_deployed(project: Path, endpoint: str) -> None:
-    """A few of the core promises, against the project's LocalStack."""
     printed = done("make", "contracts", endpoint, "SELECT=-k 'blocking or fan_out'", cwd=project).stdout
 
     assert re.search(r"\d+ passed", printed), printed
@@ -135,7 +127,6 @@ def test_the_contracts_hold_where_a_project_is_deployed(project: Path, endpoint:
 
 @pytest.mark.spark
 def test_a_deployed_project_passes_a_load_test(project: Path, endpoint: str) -> None:
-    """Eight seconds of load with Spark, judged: nothing lost, doubled or reordered."""
     printed = done("make", "load", endpoint, cwd=project).stdout
 
     assert "VALID" in printed

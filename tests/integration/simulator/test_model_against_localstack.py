@@ -105,15 +105,15 @@ class _Side:
 
     def _normalised(self, value: Any) -> Any:
         if isinstance(value, list):
-            return [self._normalised(each) for each in value]
+            return [self._normalised(element) for element in value]
         if not isinstance(value, dict):
             return self.renamed.get(value, value)
-        kept = {name: each for name, each in value.items() if name not in _TIMES | {"ReceiptHandle"}}
+        kept = {name: field for name, field in value.items() if name not in _TIMES | {"ReceiptHandle"}}
         if "MessageId" in kept:
             self.renamed.setdefault(kept["MessageId"], f"message {len(self.renamed)}")
         if "DeadLetterQueueSourceArn" in kept:
             del kept["MessageDeduplicationId"], kept["DeadLetterQueueSourceArn"]  # GAP-02; the account differs
-        return {name: self._normalised(each) for name, each in kept.items()}
+        return {name: self._normalised(field) for name, field in kept.items()}
 
     def move(self) -> int:
         """Move all dead letters to the other queue and return how many were moved."""
@@ -127,7 +127,6 @@ class _Side:
         return int(task["ApproximateNumberOfMessagesMoved"])
 
     def close(self) -> None:
-        """Delete the queues."""
         for url in self.urls.values():
             self.sqs.delete_queue(QueueUrl=url)
 
@@ -137,7 +136,6 @@ def _group(message: dict[str, Any]) -> str:
 
 
 def _by_group(answer: dict[str, Any]) -> dict[str, list[dict[str, Any]]]:
-    """Return the messages of a receive, group by group."""
     messages = answer.get("Messages", [])
     return {group: [message for message in messages if _group(message) == group] for group in map(_group, messages)}
 
@@ -185,7 +183,6 @@ class _Programs(RuleBasedStateMachine):
         is_window_short=st.integers(1, 5).map(lambda one_of_each: one_of_each == 5),
     )
     def create_queues(self, scope: str, *, is_window_short: bool) -> None:
-        """Create the queues on both sides."""
         self._scope, self._is_window_short = scope, is_window_short
         stem = f"model-{uuid.uuid4().hex[:10]}"
         window = f"window{_SHORT_WINDOW_SECONDS}-" if is_window_short else ""
@@ -198,7 +195,6 @@ class _Programs(RuleBasedStateMachine):
         self._sides = tuple(_Side(client, names, _SCOPES[scope]) for client in clients)
 
     def teardown(self) -> None:
-        """Delete what was made."""
         for side in self._sides:
             side.close()
 
@@ -226,7 +222,6 @@ class _Programs(RuleBasedStateMachine):
     @precondition(lambda self: self._sendable())
     @rule(data=st.data(), bodies=st.lists(st.sampled_from(["x", "y"]), min_size=1, max_size=2))
     def send(self, data: st.DataObject, bodies: list[str]) -> None:
-        """Send, perhaps again, perhaps twice."""
         group, id_ = self._draw_sent(data)
         for body in bodies:
             self._both("send_message", "queue", MessageBody=body, MessageGroupId=group, MessageDeduplicationId=id_)
@@ -234,7 +229,6 @@ class _Programs(RuleBasedStateMachine):
     @precondition(lambda self: self._sendable())
     @rule(data=st.data(), most=st.integers(1, 5))
     def send_batch(self, data: st.DataObject, most: int) -> None:
-        """Send several, perhaps one twice in one batch."""
         sent = [self._draw_sent(data) for _ in range(most) if self._sendable()]
         listed = [
             {"Id": str(number), "MessageBody": id_, "MessageGroupId": group, "MessageDeduplicationId": id_}
@@ -258,7 +252,6 @@ class _Programs(RuleBasedStateMachine):
         seconds=st.sampled_from([0, _HIDDEN_SECONDS, _HIDDEN_SECONDS]),
     )
     def receive(self, queue: str, most: int, seconds: int) -> None:
-        """Receive, and hold what came or give it back at once."""
         answer = self._both(
             "receive_message",
             queue,
@@ -278,7 +271,6 @@ class _Programs(RuleBasedStateMachine):
     @precondition(lambda self: self._held)
     @rule(data=st.data())
     def delete(self, data: st.DataObject) -> None:
-        """Delete what is held."""
         handle = data.draw(st.sampled_from(sorted(self._held)))
         queue, _, _ = self._held.pop(handle)
         self._both("delete_message", queue, handle=handle)
@@ -286,14 +278,12 @@ class _Programs(RuleBasedStateMachine):
     @precondition(lambda self: self._late() and not self._held)  # GAP-10
     @rule(data=st.data())
     def delete_late(self, data: st.DataObject) -> None:
-        """Delete with a handle whose time is over."""
         handle, queue, _ = data.draw(st.sampled_from(self._late()))
         self._both("delete_message", queue, handle=handle)
 
     @precondition(lambda self: self._held)
     @rule(data=st.data())
     def hold_longer(self, data: st.DataObject) -> None:
-        """Extend what is held."""
         handle = data.draw(st.sampled_from(sorted(self._held)))
         queue, _, _ = self._held[handle]
         self._both("change_message_visibility", queue, handle=handle, VisibilityTimeout=2 * _HIDDEN_SECONDS)
@@ -308,7 +298,6 @@ class _Programs(RuleBasedStateMachine):
         self._past.append((handle, queue, message_id))
 
     def _several(self, data: st.DataObject) -> tuple[str, list[int]]:
-        """Choose some of what is held of one queue."""
         queue = data.draw(st.sampled_from(sorted({queue for queue, _, _ in self._held.values()})))
         of_queue = [handle for handle, held in self._held.items() if held[0] == queue]
         return queue, data.draw(st.lists(st.sampled_from(of_queue), min_size=1, max_size=10, unique=True))
@@ -316,7 +305,6 @@ class _Programs(RuleBasedStateMachine):
     @precondition(lambda self: self._held)
     @rule(data=st.data())
     def delete_batch(self, data: st.DataObject) -> None:
-        """Delete several of what is held."""
         queue, handles = self._several(data)
         self._both("delete_message_batch", queue, Entries=[{"Id": str(handle), "handle": handle} for handle in handles])
         for handle in handles:
@@ -339,7 +327,7 @@ class _Programs(RuleBasedStateMachine):
 
     def _late(self) -> list[tuple[int, str, str]]:
         """Return the handles given back whose message is still there: what others get, nobody recorded."""
-        return [item for item in self._past if item[2] not in self._spent]
+        return [past for past in self._past if past[2] not in self._spent]
 
     def _alone(self) -> list[int]:
         groups = [(queue, group) for queue, _, group in self._held.values()]
@@ -348,24 +336,21 @@ class _Programs(RuleBasedStateMachine):
     @precondition(lambda self: "queue" not in self._purged)  # GAP-32
     @rule()
     def purge(self) -> None:
-        """Empty the queue."""
         self._purged.add("queue")
         self._sent.clear()
         self._both("purge_queue", "queue")
         self._held = {handle: held for handle, held in self._held.items() if held[0] != "queue"}
-        self._past = [item for item in self._past if item[1] != "queue"]
+        self._past = [past for past in self._past if past[1] != "queue"]
 
     @precondition(lambda self: not any(queue == "dlq" for queue, _, _ in self._held.values()))  # GAP-15
     @rule()
     def redrive(self) -> None:
-        """Move all dead letters to another queue, and take them out of it."""
-        self._past = [item for item in self._past if item[1] != "dlq"]
+        self._past = [past for past in self._past if past[1] != "dlq"]
         seen, expected = (side.move() for side in self._sides)
         assert seen == expected
 
     @invariant()
     def counters_agree(self) -> None:
-        """Both say the same about how many wait and how many are held."""
         names = ["ApproximateNumberOfMessages", "ApproximateNumberOfMessagesNotVisible"]
         self._both("get_queue_attributes", "queue", AttributeNames=names)
 

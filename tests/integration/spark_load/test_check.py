@@ -21,8 +21,8 @@ from spark_load.judge.spark import engine, screening
 from spark_load.judge.spark.engine import SparkEngine
 from spark_load.judge.spark.screening import clear
 from tests.support.anomalies import CASES
-from tests.support.histories import EXPECTATION, QUEUES, RUN, sane
-from tests.support.recording_cases import KNOWN, cut, flip_in, table_of, write_journal, write_parquet, zeroed
+from tests.support.histories.by_hand import EXPECTATION, QUEUES, RUN, sane
+from tests.support.histories.recording_cases import KNOWN, cut, flip_in, table_of, write_journal, write_parquet, zeroed
 
 pytestmark = pytest.mark.spark
 
@@ -35,7 +35,7 @@ def _checked(
     *,
     has_other_producers: bool = False,
 ) -> Verdict:
-    recording.check_place(place)
+    recording.require_history(place)
     with engine.opened(spark, place) as opened:
         return recording.check(opened, place, queues, target, has_other_producers=has_other_producers)[0]
 
@@ -51,14 +51,16 @@ def test_what_is_damaged_is_refused_in_one_line(spark: SparkSession, tmp_path: P
     for damage in (zeroed, cut):
         place = write_parquet(tmp_path / damage.__name__, sane())
         damage(place / "events.parquet")
-        assert refusal(place).startswith("/events.parquet cannot be read: ")
-        assert refusal(place).endswith("; copy it again, or judge the journals it was made of")
+        refused = refusal(place)
+        assert refused.startswith("/events.parquet cannot be read: ")
+        assert refused.endswith("; copy it again, or judge the journals it was made of")
     for column in ("schema_version", "idx"):  # the first is read by Spark, the second in its Python tasks
         (tmp_path / column).mkdir()
         write([table_of(sane())], tmp_path / column, "part", 1)
         flip_in(tmp_path / column / "part-000.parquet", column)
-        assert refusal(tmp_path / column).startswith("/part-000.parquet cannot be read: ")
-        assert "CRC checksum verification failed" in refusal(tmp_path / column)
+        refused = refusal(tmp_path / column)
+        assert refused.startswith("/part-000.parquet cannot be read: ")
+        assert "CRC checksum verification failed" in refused
 
 
 def test_what_is_lawful_under_a_load_is_allowed_and_what_warms_up_not_measured(
@@ -94,9 +96,8 @@ def test_what_is_lawful_under_a_load_is_allowed_and_what_warms_up_not_measured(
 def test_how_a_history_is_cut_changes_nothing(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Many files, row groups and partitions, in buckets or not: the same suspects, measures and violations."""
     broken = {"B7", "C1", "E1", "G1"}
-    groups = {**{name: CASES[name].events for name in broken}, **{f"sane {number}": sane() for number in range(20)}}
+    groups = {**{name: CASES[name].events for name in broken}, **{f"sane {number}": sane() for number in range(8)}}
     events = [replace(event, message_group_id=name) for name, of_group in groups.items() for event in of_group]
     whole, cut, settled = tmp_path / "whole", tmp_path / "cut", tmp_path / "settled"
     settled.mkdir()
@@ -129,7 +130,6 @@ def test_a_small_history_has_work_for_two_cores(spark: SparkSession, tmp_path: P
 
 
 def test_a_history_that_is_kept_elsewhere_stays_there(spark: SparkSession, tmp_path: Path) -> None:
-    """A link to a larger disk is followed, and what was there before is replaced there."""
     (tmp_path / "disk").mkdir()
     (tmp_path / "disk" / "old.parquet").touch()
     (tmp_path / "history").symlink_to(tmp_path / "disk")

@@ -14,7 +14,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pyspark
@@ -22,11 +21,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from sluice.clock import eventually
-from sluice.errors import ConfigError, EndpointError
 from spark_load.run.driver import TASK_MODULES
-from spark_load.runtime import spark_session
-from tests.support import fake_aws
-from tests.support.declaration import environment
+from tests.support.endpoints import fake_aws
 from tests.support.project import PROJECT
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
@@ -53,10 +49,6 @@ class Standalone:
 
     folder: Path
     master: str
-
-    def variables(self) -> dict[str, str]:
-        """Return the environment of its processes and of those that use it."""
-        return _variables(self.folder)
 
 
 def _variables(folder: Path) -> dict[str, str]:
@@ -107,23 +99,15 @@ def standalone(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Standalone]
 
 
 @pytest.fixture
-def endpoint() -> Iterator[fake_aws.Endpoint]:
-    """Yield queues of the local environment that are not LocalStack's."""
-    with fake_aws.running() as entry:
-        entry.deploy(environment("local"))
-        yield entry
-
-
-@pytest.fixture
 def work(tmp_path: Path) -> Path:
-    """Return a folder with the profile in it."""
     (tmp_path / "brief.yaml").write_text(PROFILE, encoding="utf-8")
     return tmp_path
 
 
-def _ended(command: list[str], *, server: fake_aws.Endpoint, folder: Path, more: dict[str, str]) -> dict[str, Any]:
-    """Run a command to its end and return the verdict it wrote, which is valid."""
-    ended = subprocess.run(
+def _ended(
+    command: list[str], *, server: fake_aws.Endpoint, folder: Path, **more: str
+) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
         command,
         env=_variables(folder) | {"AWS_ENDPOINT_URL": server.url} | more,
         cwd=folder,
@@ -132,14 +116,15 @@ def _ended(command: list[str], *, server: fake_aws.Endpoint, folder: Path, more:
         timeout=RUN_SECONDS_MAX,
         check=False,
     )
+
+
+def _assert_valid(ended: subprocess.CompletedProcess[str], folder: Path) -> None:
+    """Everything was received of the run that the command wrote."""
     assert ended.returncode == 0, ended.stdout + ended.stderr
     (written,) = (folder / "runs").glob("*/verdict.json")
-    found: dict[str, Any] = json.loads(written.read_text(encoding="utf-8"))
-    return found
-
-
-def _received(verdict: dict[str, Any]) -> dict[str, int]:
-    return {queue: of["received"]["count"] for queue, of in verdict["measures"]["queues"].items()}
+    verdict = json.loads(written.read_text(encoding="utf-8"))
+    received = {queue: of["received"]["count"] for queue, of in verdict["measures"]["queues"].items()}
+    assert (verdict["status"], received) == ("valid", EVERYTHING)
 
 
 EVERYTHING = {f"sluice-local-{consumer}.fifo": 200 for consumer in ("billing", "shipping", "audit")}
@@ -151,26 +136,24 @@ def test_a_standalone_cluster_runs_it(standalone: Standalone, endpoint: fake_aws
     """The executors are sent the code: nothing of the project is on their path."""
     command = [sys.executable, str(PROJECT / "load.py"), *RUN, "--master", standalone.master]
 
-    verdict = _ended(command, server=endpoint, folder=work, more={})
+    ended = _ended(command, server=endpoint, folder=work)
 
-    assert (verdict["status"], _received(verdict)) == ("valid", EVERYTHING)
+    _assert_valid(ended, work)
     assert list((standalone.folder / "work").glob("app-*/0/sluice_tasks.zip"))
 
 
 @pytest.mark.slow
 def test_spark_submit_runs_it(standalone: Standalone, endpoint: fake_aws.Endpoint, work: Path) -> None:
-    """The session is the one spark-submit made."""
     command = [str(SPARK_HOME / "bin" / "spark-submit"), "--master", standalone.master]
     command += ["--conf", "spark.task.maxFailures=1", str(PROJECT / "load.py"), *RUN]
 
-    verdict = _ended(command, server=endpoint, folder=work, more={})
+    ended = _ended(command, server=endpoint, folder=work)
 
-    assert (verdict["status"], _received(verdict)) == ("valid", EVERYTHING)
+    _assert_valid(ended, work)
 
 
 @pytest.mark.slow
 def test_a_spark_connect_server_runs_it(standalone: Standalone, endpoint: fake_aws.Endpoint, work: Path) -> None:
-    """The driver has no JVM; the server's executors are sent the code."""
     serving = [str(SPARK_HOME / "bin" / "spark-submit"), "--master", standalone.master]
     serving += ["--class", "org.apache.spark.sql.connect.service.SparkConnectServer"]
     for name, value in {
@@ -183,14 +166,15 @@ def test_a_spark_connect_server_runs_it(standalone: Standalone, endpoint: fake_a
     with process(
         standalone.folder, "connect", [*serving, "spark-internal"], pattern=r"server started at: \S*:(\d+)"
     ) as match:
-        verdict = _ended(
+        ended = _ended(
             [sys.executable, str(PROJECT / "load.py"), *RUN],
             server=endpoint,
             folder=work,
-            more={"SPARK_REMOTE": f"sc://127.0.0.1:{match[1]}", "JAVA_HOME": "/nowhere"},
+            SPARK_REMOTE=f"sc://127.0.0.1:{match[1]}",
+            JAVA_HOME="/nowhere",
         )
 
-    assert (verdict["status"], _received(verdict)) == ("valid", EVERYTHING)
+    _assert_valid(ended, work)
 
 
 @pytest.mark.slow
@@ -201,15 +185,9 @@ def test_a_cluster_with_too_few_slots_is_refused(
     many = PROFILE + "consumers_per_queue: 9\n"
     (work / "brief.yaml").write_text(many, encoding="utf-8")
 
-    ended = subprocess.run(
-        [sys.executable, str(PROJECT / "load.py"), *RUN, "--master", standalone.master],
-        env=_variables(work) | {"AWS_ENDPOINT_URL": endpoint.url},
-        cwd=work,
-        capture_output=True,
-        text=True,
-        timeout=RUN_SECONDS_MAX,
-        check=False,
-    )
+    command = [sys.executable, str(PROJECT / "load.py"), *RUN, "--master", standalone.master]
+
+    ended = _ended(command, server=endpoint, folder=work)
 
     assert ended.returncode == 3
     assert "the cluster runs 4 tasks at once, and this needs 28; add executors or cores" in ended.stderr
@@ -225,55 +203,13 @@ def test_a_cluster_that_runs_failed_tasks_again_is_refused(
     """
     command = [str(SPARK_HOME / "bin" / "spark-submit"), "--master", standalone.master, str(PROJECT / "load.py"), *RUN]
 
-    ended = subprocess.run(
-        command,
-        env=_variables(work) | {"AWS_ENDPOINT_URL": endpoint.url},
-        cwd=work,
-        capture_output=True,
-        text=True,
-        timeout=RUN_SECONDS_MAX,
-        check=False,
-    )
+    ended = _ended(command, server=endpoint, folder=work)
 
     assert ended.returncode == 3
     assert "spark.task.maxFailures is 4, allowed is 1" in ended.stdout
 
 
-@pytest.mark.parametrize(
-    ("given", "message"),
-    [
-        ({"master": "yarn"}, r"cluster is 'yarn', allowed is an address such as spark://host:7077"),
-        ({"master": "spark://host"}, r"cluster is 'spark://host', allowed is an address such as spark://host:7077"),
-        ({"remote": "sc://host:port"}, r"cluster is 'sc://host:port', allowed is an address such as sc://host:15002"),
-        ({"master": "spark://a:1", "remote": "sc://a:2"}, r"allowed is one of them"),
-    ],
-)
-def test_an_address_that_is_none_is_refused(given: dict[str, str], message: str) -> None:
-    """The value seen and the value allowed."""
-    with pytest.raises(ConfigError, match=message):
-        spark_session.Cluster(**given)
-
-
-def test_under_spark_submit_no_other_cluster_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Which of the two would be meant?"""
-    monkeypatch.setenv("PYSPARK_GATEWAY_PORT", "1")
-
-    with pytest.raises(ConfigError, match="given under spark-submit, which has chosen the cluster already"):
-        spark_session.Cluster(master="spark://127.0.0.1:7077")
-
-
-@pytest.mark.parametrize("given", [{"master": "spark://127.0.0.1:9"}, {"remote": "sc://127.0.0.1:9"}])
-def test_a_cluster_that_is_not_there_is_said_at_once(given: dict[str, str]) -> None:
-    """Spark itself would try for a minute."""
-    with (
-        pytest.raises(EndpointError, match=r"127.0.0.1:9 cannot be reached .*; start it, or leave it out to run here"),
-        spark_session.running(1, spark_session.Cluster(**given)),
-    ):
-        raise AssertionError("it runs")
-
-
 def test_what_tasks_need_is_loaded_before_they_are_forked(spark: SparkSession) -> None:
-    """A task that imports nothing finds the modules its session was given."""
     wanted = set(TASK_MODULES)
 
     def loaded(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -1,8 +1,10 @@
 """Whatever reads a history, Spark or this process: the verdict, its counts and its charts are the same."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,8 +22,15 @@ from spark_load.judge.recording import RecordingEngine
 from spark_load.judge.spark import engine as spark_engine
 from spark_load.judge.spark.engine import SparkEngine
 from tests.support.anomalies import CASES as ANOMALIES
-from tests.support.histories import EXPECTATION, RUN
-from tests.support.recording_cases import CASES, RecordingCase, anomalies, broken_at_random, table_of, write_parquet
+from tests.support.histories.by_hand import EXPECTATION, RUN
+from tests.support.histories.recording_cases import (
+    CASES,
+    RecordingCase,
+    anomalies,
+    broken_at_random,
+    table_of,
+    write_parquet,
+)
 
 pytestmark = pytest.mark.spark
 _STRICT = replace(
@@ -50,31 +59,35 @@ def _recorded(engine: RecordingEngine, place: Path, case: RecordingCase) -> dict
     return found
 
 
-def _refusal(error: HistoryError) -> str:
-    return str(error).partition(" do not become a history: ")[2] or str(error)
+@contextmanager
+def _opened_here(place: Path) -> Iterator[RecordingEngine]:
+    engine = local_engine.opened(place)
+    assert engine is not None, "no limit was given"
+    yield engine
+
+
+def _judged_or_refused(
+    opened: Callable[[Path], AbstractContextManager[RecordingEngine]], place: Path, case: RecordingCase
+) -> dict[str, Any] | str:
+    try:
+        with opened(place) as engine:
+            return _recorded(engine, place, case)
+    except HistoryError as error:
+        return str(error).partition(" do not become a history: ")[2] or str(error)
 
 
 @pytest.mark.parametrize(
     "name", [pytest.param(name, marks=[pytest.mark.slow] if case.is_slow else []) for name, case in CASES.items()]
 )
 def test_both_engines_tell_the_same_of_every_recording(spark: SparkSession, tmp_path: Path, name: str) -> None:
-    """Verdict, violations, counts, opportunities, what stays open, of some what is drawn; or the same refusal."""
     place, case = tmp_path / "recording", CASES[name]
     case.make(place)
-    found: list[dict[str, Any] | str] = []
-    try:
-        here = local_engine.opened(place)
-        assert here is not None, "no limit was given"
-        found.append(_recorded(here, place, case))
-    except HistoryError as error:
-        found.append(_refusal(error))
-    try:
-        with spark_engine.opened(spark, place) as engine:
-            found.append(_recorded(engine, place, case))
-    except HistoryError as error:
-        found.append(_refusal(error))
+    here, there = (
+        _judged_or_refused(_opened_here, place, case),
+        _judged_or_refused(partial(spark_engine.opened, spark), place, case),
+    )
 
-    assert json.loads(json.dumps(found[0])) == json.loads(json.dumps(found[1]))
+    assert json.loads(json.dumps(here)) == json.loads(json.dumps(there))
 
 
 def _judged(engine: Engine, expectation: Expectation, *, recorders: Sequence[str] = ()) -> Verdict:
@@ -95,13 +108,14 @@ def _judged(engine: Engine, expectation: Expectation, *, recorders: Sequence[str
 
 @pytest.mark.parametrize(
     ("events", "recorders", "shown_min"),
-    [(anomalies(), [], 45), (broken_at_random(3), ["never-seen"], 15)],
-    ids=["every anomaly", "random"],
+    [
+        pytest.param(anomalies(), [], 45, id="every anomaly"),
+        pytest.param(broken_at_random(3), ["never-seen"], 15, id="random", marks=pytest.mark.slow),
+    ],
 )
 def test_both_engines_judge_a_planned_run_alike(
     spark: SparkSession, tmp_path: Path, events: Sequence[Event], recorders: list[str], shown_min: int
 ) -> None:
-    """With every threshold set, and with a recorder that died; enough is shown for that to mean something."""
     write_parquet(tmp_path, events)
 
     here = _judged(LocalEngine(table_of(events)), _STRICT, recorders=recorders)
@@ -115,7 +129,6 @@ def test_both_engines_judge_a_planned_run_alike(
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ANOMALIES)
 def test_both_engines_judge_every_anomaly_by_itself_alike(spark: SparkSession, tmp_path: Path, name: str) -> None:
-    """With what its hand-written history expects, and beside the one that nearly shows it."""
     case = ANOMALIES[name]
     for kind, events, expectation in (
         ("shown", case.events, case.expectation),

@@ -2,21 +2,18 @@
 
 import json
 import shutil
-import socket
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import boto3
 import pytest
-from botocore.exceptions import BotoCoreError, ClientError
+from botocore.exceptions import ClientError
 from pyspark.sql import SparkSession
 
 from emulator import localstack
-from sluice.clock import SystemClock
-from sluice.errors import EndpointError, HistoryError
+from sluice.errors import EndpointError
 from sluice.history.checker.verdict import Holding, Status, Verdict
-from sluice.history.events import Event, Kind
+from sluice.history.events import Kind
 from sluice.recorder.journal import Journal, events_of, read_journal
 from sluice.recorder.recorder import Recorder
 from sluice.saboteurs import SABOTEURS
@@ -25,23 +22,16 @@ from spark_load.profiles import profile
 from spark_load.run import driver
 from spark_load.runtime import deployment
 from spark_load.runtime.coordinator import Progress
-from tests.support.declaration import environment
+from tests.integration.spark_load.loads import LOCAL, anomalies_that, emptied, received_counts, run_load
 
-LOCAL = environment("local")
 TINY = profile.load("tiny")
 
 
 pytestmark = pytest.mark.spark
 
 
-def _nobody(_phase: str, _progress: list[Progress]) -> None:
-    """Watch nothing."""
-
-
-@pytest.fixture
-def empty(deployed: localstack.Running) -> deployment.Deployment:
-    """Return the deployed local environment, its queues purged."""
-    return _emptied(deployed)
+def _tiny(**changes: Any) -> profile.NamedProfile:
+    return replace(TINY, profile=replace(TINY.profile, **changes))
 
 
 @pytest.fixture(scope="module")
@@ -49,59 +39,23 @@ def honest(
     spark: SparkSession, deployed: localstack.Running, tmp_path_factory: pytest.TempPathFactory
 ) -> tuple[Verdict, Path]:
     """Return the verdict of a run nobody sabotages, and its folder, which is only read."""
-    return _run(spark, _emptied(deployed), tmp_path_factory.mktemp("honest"))
-
-
-def _emptied(deployed: localstack.Running) -> deployment.Deployment:
-    sqs = boto3.client("sqs", endpoint_url=deployed.endpoint_url)
-    for url in sqs.list_queues(QueueNamePrefix="sluice-local")["QueueUrls"]:
-        sqs.purge_queue(QueueUrl=url)
-    return deployment.find(LOCAL, endpoint_url=deployed.endpoint_url)
-
-
-def _run(
-    spark: SparkSession,
-    where: deployment.Deployment,
-    runs: Path,
-    *,
-    named: profile.NamedProfile = TINY,
-    saboteur: str | None = None,
-    watch: driver.Watch = _nobody,
-) -> tuple[Verdict, Path]:
-    folder = driver.make_folder(runs, LOCAL, named.name, SystemClock())
-    verdict = driver.run_load(
-        spark,
-        folder=folder,
-        environment=LOCAL,
-        deployment=where,
-        named=named,
-        seed=7,
-        target="localstack",
-        saboteur=saboteur,
-        watch=watch,
-    )
-    return verdict, folder
+    return run_load(spark, emptied(deployed), tmp_path_factory.mktemp("honest"), TINY)
 
 
 def test_an_honest_run_is_valid_and_exercises_what_it_claims(
     spark: SparkSession, honest: tuple[Verdict, Path], tmp_path: Path
 ) -> None:
-    """Every judged property holds, everything arrived, and judging the stored history again says the same."""
     verdict, folder = honest[0], shutil.copytree(honest[1], tmp_path / honest[1].name)
 
     fields = json.loads((folder / report.VERDICT_FILE).read_text(encoding="utf-8"))
     assert (verdict.status, verdict.unknowns, verdict.violations) == (Status.VALID, (), ())
     assert fields == verdict.as_json()
-    received = {queue: of["received"]["count"] for queue, of in verdict.measures["queues"].items()}
-    assert received == {
-        "sluice-local-billing.fifo": 320,
-        "sluice-local-shipping.fifo": 320,
-        "sluice-local-audit.fifo": 320,
-    }
-    exercised = {p.anomaly for p in verdict.properties if p.holding is Holding.HOLDS}
+    assert len(verdict.measures["queues"]) == 3
+    assert received_counts(verdict) == {320}
+    exercised = anomalies_that(verdict, Holding.HOLDS)
     assert exercised >= {"A1", "A2", "A3", "A4", "A6", "A8", "B1", "B7", "B8", "C1", "C4", "C5", "C7", "D1", "D2", "D5"}
     assert exercised >= {"E1", "E2", "F2", "G1", "G2", "G3", "H7"}
-    assert {p.anomaly for p in verdict.properties if p.holding is Holding.ALLOWED} == {"B5"}
+    assert anomalies_that(verdict, Holding.ALLOWED) == {"B5"}
     assert set(fields["run"]["known_deviations"]) == {"B5", "F6", "F8", "F11"}
     assert driver.rejudge(spark, driver.find_stored(folder)).as_json() == fields
 
@@ -120,8 +74,7 @@ _BY_DEFAULT = "drop-messages"
 def test_a_sabotaged_run_is_invalid_with_a_witness(
     spark: SparkSession, empty: deployment.Deployment, tmp_path: Path, saboteur: str
 ) -> None:
-    """Each saboteur of the load test shows the anomaly it is there for."""
-    verdict, _ = _run(spark, empty, tmp_path, saboteur=saboteur)
+    verdict, _ = run_load(spark, empty, tmp_path, TINY, saboteur=saboteur)
 
     shown = {violation.anomaly: violation for violation in verdict.violations}
     assert verdict.status is Status.INVALID
@@ -133,7 +86,6 @@ def test_a_sabotaged_run_is_invalid_with_a_witness(
 def test_a_damaged_history_is_unknown_never_valid_and_never_a_false_alarm(
     spark: SparkSession, honest: tuple[Verdict, Path], tmp_path: Path
 ) -> None:
-    """An honest run's journals torn, emptied or gone: what is missing is not called lost, and nothing is valid."""
     folder = shutil.copytree(honest[1], tmp_path / honest[1].name)
     journals = folder / "journals"
     whole = {path.name: path.read_bytes() for path in journals.iterdir()}
@@ -167,7 +119,7 @@ def test_a_run_that_did_not_drain_stays_unknown_when_judged_again(
     spark: SparkSession, empty: deployment.Deployment, tmp_path: Path
 ) -> None:
     """Somebody holds a message: nothing moves any more. What went wrong while it ran is kept with the run."""
-    hurried = replace(TINY, profile=replace(TINY.profile, duration_seconds=2, drain_timeout_seconds=3))
+    hurried = _tiny(duration_seconds=2, drain_timeout_seconds=3)
     held: list[object] = []
 
     def hold(phase: str, _progress: list[Progress]) -> None:
@@ -175,7 +127,7 @@ def test_a_run_that_did_not_drain_stays_unknown_when_judged_again(
             url = empty.queue_urls["sluice-local-billing.fifo"]
             held.extend(empty.client("sqs").receive_message(QueueUrl=url, VisibilityTimeout=600).get("Messages", []))
 
-    verdict, folder = _run(spark, empty, tmp_path, named=hurried, watch=hold)
+    verdict, folder = run_load(spark, empty, tmp_path, hurried, watch=hold)
     again = driver.rejudge(spark, driver.find_stored(folder))
 
     assert held
@@ -189,11 +141,9 @@ def test_large_messages_are_published_in_calls_that_can_hold_them(
     spark: SparkSession, empty: deployment.Deployment, tmp_path: Path
 ) -> None:
     """Ten messages of 60,000 bytes do not fit into one PublishBatch."""
-    large = replace(
-        TINY, profile=replace(TINY.profile, payload_bytes=60_000, duration_seconds=2, publish_linger_seconds=1)
-    )
+    large = _tiny(payload_bytes=60_000, duration_seconds=2, publish_linger_seconds=1)
 
-    verdict, _ = _run(spark, empty, tmp_path, named=large)
+    verdict, _ = run_load(spark, empty, tmp_path, large)
 
     assert (verdict.status, verdict.unknowns) == (Status.VALID, ())
 
@@ -202,7 +152,6 @@ def test_large_messages_are_published_in_calls_that_can_hold_them(
 def test_a_strangers_message_is_left_alone_and_makes_the_verdict_unknown(
     spark: SparkSession, empty: deployment.Deployment, tmp_path: Path
 ) -> None:
-    """Somebody else uses a queue meanwhile: nothing of theirs is deleted, and nothing missing is called lost."""
     url = empty.queue_urls["sluice-local-billing.fifo"]
     sqs = empty.client("sqs")
 
@@ -215,7 +164,7 @@ def test_a_strangers_message_is_left_alone_and_makes_the_verdict_unknown(
                 MessageDeduplicationId="order.98765432109876543210",
             )
 
-    verdict, _ = _run(spark, empty, tmp_path, watch=intrude)
+    verdict, _ = run_load(spark, empty, tmp_path, TINY, watch=intrude)
 
     attributes = sqs.get_queue_attributes(QueueUrl=url, AttributeNames=["All"])["Attributes"]
     left = int(attributes["ApproximateNumberOfMessages"]) + int(attributes["ApproximateNumberOfMessagesNotVisible"])
@@ -229,13 +178,12 @@ def test_a_strangers_message_is_left_alone_and_makes_the_verdict_unknown(
 def test_a_generator_that_is_late_makes_the_verdict_unknown(
     spark: SparkSession, empty: deployment.Deployment, tmp_path: Path
 ) -> None:
-    """With a lateness budget no machine can keep, nothing else being wrong, H7 says so."""
-    strict = replace(TINY, profile=replace(TINY.profile, lateness_budget_seconds=1e-6, duration_seconds=2))
+    strict = _tiny(lateness_budget_seconds=1e-6, duration_seconds=2)
 
-    verdict, _ = _run(spark, empty, tmp_path, named=strict)
+    verdict, _ = run_load(spark, empty, tmp_path, strict)
 
     assert verdict.status is Status.UNKNOWN
-    assert [p.anomaly for p in verdict.properties if p.holding is Holding.UNKNOWN] == ["H7"]
+    assert anomalies_that(verdict, Holding.UNKNOWN) == {"H7"}
     assert len(verdict.unknowns) == 1
     assert verdict.unknowns[0].startswith("the generator was late: 99 % of publishes within")
 
@@ -244,11 +192,10 @@ def test_a_generator_that_is_late_makes_the_verdict_unknown(
 def test_an_endpoint_that_goes_away_makes_the_verdict_unknown(
     spark: SparkSession, empty: deployment.Deployment, tmp_path: Path
 ) -> None:
-    """Every call fails; the run ends in its bounds, and nothing is called valid or lost."""
     gone = replace(empty, endpoint_url="http://127.0.0.1:9")
-    hurried = replace(TINY, profile=replace(TINY.profile, duration_seconds=1, drain_timeout_seconds=1))
+    hurried = _tiny(duration_seconds=1, drain_timeout_seconds=1)
 
-    verdict, _ = _run(spark, gone, tmp_path, named=hurried)
+    verdict, _ = run_load(spark, gone, tmp_path, hurried)
 
     assert verdict.status is Status.UNKNOWN
     assert verdict.violations == ()
@@ -258,7 +205,6 @@ def test_an_endpoint_that_goes_away_makes_the_verdict_unknown(
 
 
 def test_queues_that_are_not_empty_are_refused(empty: deployment.Deployment) -> None:
-    """Somebody's message is in the way; the load test says where, and touches nothing."""
     url = empty.queue_urls["sluice-local-billing.fifo"]
     sqs = empty.client("sqs")
     sqs.send_message(QueueUrl=url, MessageBody="theirs", MessageGroupId="g", MessageDeduplicationId="theirs")
@@ -272,19 +218,10 @@ def test_queues_that_are_not_empty_are_refused(empty: deployment.Deployment) -> 
 # --- the recorder ----------------------------------------------------------------------------------------------------
 
 
-def _recorded(path: Path) -> list[Event]:
-    return events_of(read_journal(path))
-
-
-def _journal(folder: Path) -> Journal:
-    return Journal(folder, "r-0", common={"run": "r", "worker": "r-0"})
-
-
 def test_the_recorder_writes_down_what_happened(empty: deployment.Deployment, tmp_path: Path) -> None:
-    """Publish, receive, a refused delete, a delete: one event each, with ids, times and outcomes."""
     sns, sqs = empty.client("sns"), empty.client("sqs")
     url = empty.queue_urls["sluice-local-audit.fifo"]
-    with _journal(tmp_path) as journal:
+    with Journal(tmp_path, "r-0", common={"run": "r", "worker": "r-0"}) as journal:
         recorder = Recorder(journal, names=empty.names())
         recorder.attach(sns)
         recorder.attach(sqs)
@@ -300,7 +237,7 @@ def test_the_recorder_writes_down_what_happened(empty: deployment.Deployment, tm
             sqs.delete_message(QueueUrl=url, ReceiptHandle="garbage")
         sqs.delete_message_batch(QueueUrl=url, Entries=[{"Id": "0", "ReceiptHandle": message["ReceiptHandle"]}])
 
-    opened, publish, poll, receive, refused, delete, closed = _recorded(journal.path)
+    opened, publish, poll, receive, refused, delete, closed = events_of(read_journal(journal.path))
 
     assert [e.kind for e in (opened, poll, closed)] == [Kind.OPENED, Kind.POLL, Kind.CLOSED]
     assert (publish.kind, publish.outcome, publish.queue, publish.idx) == (
@@ -330,49 +267,3 @@ def test_the_recorder_writes_down_what_happened(empty: deployment.Deployment, tm
     assert poll.call_id == receive.call_id
     times = [t for e in (publish, receive, refused, delete) for t in (e.invoked_at_us, e.responded_at_us)]
     assert times == sorted(times, key=lambda t: t or 0)
-
-
-def test_a_call_that_never_left_is_a_failure_and_a_lost_answer_is_not(
-    empty: deployment.Deployment, tmp_path: Path
-) -> None:
-    """Nobody listens: certainly no effect. Nobody answers in time: nobody knows."""
-    unreachable = replace(empty, endpoint_url="http://127.0.0.1:9").client("sns")
-    with socket.create_server(("127.0.0.1", 0)) as mute, _journal(tmp_path) as journal:
-        hasty: Any = boto3.client(
-            "sns",
-            endpoint_url=f"http://127.0.0.1:{mute.getsockname()[1]}",
-            config=boto3.session.Config(retries={"total_max_attempts": 1}, read_timeout=0.2),
-        )
-        recorder = Recorder(journal, names=empty.names())
-        for client in (unreachable, hasty):
-            recorder.attach(client)
-            with pytest.raises(BotoCoreError):
-                client.publish(TopicArn=empty.topic_arn, Message="m", MessageGroupId="g", MessageDeduplicationId="d")
-
-    _, never_left, lost_answer, _ = _recorded(journal.path)
-
-    assert (never_left.outcome, never_left.error) == ("fail", "EndpointConnectionError")
-    assert (lost_answer.outcome, lost_answer.error, lost_answer.responded_at_us) == ("info", "ReadTimeoutError", None)
-
-
-def test_what_was_flushed_survives_a_torn_journal(tmp_path: Path) -> None:
-    """The writer died in the middle of a batch: everything before it is read, and there is no `closed`."""
-    journal = _journal(tmp_path)
-    journal.add(kind=Kind.PUBLISHED.value, call_id="a", idx=1, outcome="info")
-    journal.flush()
-    whole = journal.path.stat().st_size
-    journal.add(kind=Kind.PUBLISHED.value, call_id="b", idx=2, outcome="info")
-    journal.close()
-    torn = tmp_path / "torn.arrows"
-    torn.write_bytes(journal.path.read_bytes()[: whole + 40])
-
-    assert [(e.kind, e.idx) for e in _recorded(torn)] == [("opened", None), ("published", 1)]
-
-
-def test_a_file_that_is_no_journal_is_refused(tmp_path: Path) -> None:
-    """One line, and never half a history."""
-    stranger = tmp_path / "stranger.arrows"
-    stranger.write_bytes(b"not arrow at all")
-
-    with pytest.raises(HistoryError, match=r"stranger\.arrows is not a journal of Sluice"):
-        read_journal(stranger)

@@ -9,28 +9,26 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import boto3
 import pytest
 from pyspark.sql import SparkSession
 
-from emulator import localstack
-from sluice.clock import SystemClock, eventually
-from sluice.history.checker.verdict import Holding, Status, Verdict
+from sluice.clock import eventually
+from sluice.history.checker.verdict import Holding, Status
 from sluice.recorder.journal import read_journal
 from spark_load.profiles import profile
-from spark_load.run import driver
 from spark_load.runtime import deployment
 from spark_load.runtime.coordinator import Progress
-from tests.support import fake_aws
-from tests.support.declaration import environment
+from tests.integration.spark_load.loads import LOCAL, anomalies_that, run_load
+from tests.support.endpoints import fake_aws
 from tests.support.project import PROJECT
 
 pytestmark = pytest.mark.spark
 
-LOCAL = environment("local")
 QUEUES = ("sluice-local-billing.fifo", "sluice-local-shipping.fifo", "sluice-local-audit.fifo")
-ROUGH = profile.parse(
-    """
+ROUGH = profile.NamedProfile(
+    "rough",
+    profile.parse(
+        """
 messages_per_second: 40
 duration_seconds: 3
 warm_up_seconds: 0.5
@@ -53,59 +51,11 @@ fan_out_skew_seconds_max: 300
 passed_over_seconds_max: 300
 stuck_seconds_max: 300
 """,
-    source="rough",
+        source="rough",
+    ),
 )
+_POISONING_SEED = 3
 OF_DEAD_LETTERS = {"F1", "F2", "F3", "F4", "F5", "F6", "F7", "F8", "F9", "F10", "F11", "F12"}
-
-
-def _nobody(_phase: str, _progress: list[Progress]) -> None:
-    """Watch nothing."""
-
-
-def _run(
-    spark: SparkSession,
-    where: deployment.Deployment,
-    runs: Path,
-    load: profile.Profile,
-    *,
-    target: str = "localstack",
-    watch: driver.Watch = _nobody,
-    seed: int = 3,
-) -> tuple[Verdict, Path]:
-    folder = driver.make_folder(runs, LOCAL, "shape", SystemClock())
-    verdict = driver.run_load(
-        spark,
-        folder=folder,
-        environment=LOCAL,
-        deployment=where,
-        named=profile.NamedProfile("shape", load),
-        seed=seed,
-        target=target,
-        saboteur=None,
-        watch=watch,
-    )
-    return verdict, folder
-
-
-def _of(verdict: Verdict, *holdings: Holding) -> set[str]:
-    return {prop.anomaly for prop in verdict.properties if prop.holding in holdings}
-
-
-@pytest.fixture
-def endpoint() -> Iterator[fake_aws.Endpoint]:
-    """Yield queues that do what AWS documents."""
-    with fake_aws.running() as entry:
-        entry.deploy(LOCAL)
-        yield entry
-
-
-@pytest.fixture
-def empty(deployed: localstack.Running) -> deployment.Deployment:
-    """Return the deployed local environment, its queues purged."""
-    sqs = boto3.client("sqs", endpoint_url=deployed.endpoint_url)
-    for url in sqs.list_queues(QueueNamePrefix="sluice-local")["QueueUrls"]:
-        sqs.purge_queue(QueueUrl=url)
-    return deployment.find(LOCAL, endpoint_url=deployed.endpoint_url)
 
 
 def _events(folder: Path) -> Iterator[dict[str, Any]]:
@@ -128,14 +78,14 @@ def test_failures_crashes_poison_and_their_way_back_are_exercised_and_valid(
         if phases[-1:] != [phase]:
             phases.append(phase)
 
-    verdict, folder = _run(spark, where, tmp_path, ROUGH, target="endpoint", watch=watch)
+    verdict, folder = run_load(spark, where, tmp_path, ROUGH, seed=_POISONING_SEED, target="endpoint", watch=watch)
 
     assert (verdict.status, verdict.unknowns, verdict.violations) == (Status.VALID, (), ())
     assert phases == ["warming up", "publishing", "draining", "dead letters", "redrive", "judging"]
-    exercised = _of(verdict, Holding.HOLDS)
+    exercised = anomalies_that(verdict, Holding.HOLDS)
     assert exercised >= OF_DEAD_LETTERS | {"A3", "B7", "B8", "C3", "D3", "D4", "H1", "H3", "H4", "H6", "R1", "R3", "R4"}
-    assert _of(verdict, Holding.ALLOWED, Holding.CROSSED) == set()
-    assert "B6" in _of(verdict, Holding.SEEN)
+    assert anomalies_that(verdict, Holding.ALLOWED, Holding.CROSSED) == set()
+    assert "B6" in anomalies_that(verdict, Holding.SEEN)
     counts = {queue: of["received"]["count"] for queue, of in verdict.measures["queues"].items()}
     assert counts == dict.fromkeys(QUEUES, 120)
     events = list(_events(folder))
@@ -152,22 +102,21 @@ def test_on_localstack_exactly_its_known_gaps_show(
     spark: SparkSession, empty: deployment.Deployment, tmp_path: Path
 ) -> None:
     """Topics do not deduplicate, dead letters keep their ids, and what comes back in the window is lost: no more."""
-    verdict, _ = _run(spark, empty, tmp_path, ROUGH)
+    verdict, _ = run_load(spark, empty, tmp_path, ROUGH, seed=_POISONING_SEED)
 
     assert (verdict.status, verdict.unknowns, verdict.violations) == (Status.VALID, (), ())
-    assert _of(verdict, Holding.ALLOWED) == {"B5", "F6", "F8"}
-    assert _of(verdict, Holding.HOLDS) >= OF_DEAD_LETTERS - {"F6", "F8"} | {"D4", "E4", "R1", "R3", "R4"}
+    assert anomalies_that(verdict, Holding.ALLOWED) == {"B5", "F6", "F8"}
+    assert anomalies_that(verdict, Holding.HOLDS) >= OF_DEAD_LETTERS - {"F6", "F8"} | {"D4", "E4", "R1", "R3", "R4"}
 
 
 @pytest.mark.slow
 def test_the_real_worker_consumes_a_load(spark: SparkSession, empty: deployment.Deployment, tmp_path: Path) -> None:
-    """Its journals are judged with the others: each effect once and in order, and each worker's recorder finished."""
     load = replace(profile.load("tiny").profile, consumer="worker", drain_timeout_seconds=20)
 
-    verdict, folder = _run(spark, empty, tmp_path, load)
+    verdict, folder = run_load(spark, empty, tmp_path, profile.NamedProfile("shape", load))
 
     assert (verdict.status, verdict.unknowns, verdict.violations) == (Status.VALID, (), ())
-    assert _of(verdict, Holding.HOLDS) >= {"A1", "A2", "B1", "C1", "D1", "E1", "R1", "R2", "R3", "R4"}
+    assert anomalies_that(verdict, Holding.HOLDS) >= {"A1", "A2", "B1", "C1", "D1", "E1", "R1", "R2", "R3", "R4"}
     workers = {name: queue for name, queue in verdict.run["recorders"].items() if name.startswith("worker-")}
     assert sorted(queue for queue in workers.values() if queue is not None) == sorted(QUEUES)
     handled = [event for event in _events(folder) if event["kind"] == "handled" and event["idx"] > 0]
@@ -178,26 +127,24 @@ def test_the_real_worker_consumes_a_load(spark: SparkSession, empty: deployment.
 def test_a_backlog_is_drained_when_its_consumers_come(
     spark: SparkSession, empty: deployment.Deployment, tmp_path: Path
 ) -> None:
-    """They come eight seconds late: nothing is received before, and all of it after."""
     load = replace(
         profile.load("tiny").profile, consume_after_seconds=8, drain_seconds_max=300, drain_timeout_seconds=30
     )
 
-    verdict, folder = _run(spark, empty, tmp_path, load)
+    verdict, folder = run_load(spark, empty, tmp_path, profile.NamedProfile("shape", load))
 
     events = list(_events(folder))
     begun_us = min(event["intended_at_us"] for event in events if event["kind"] == "published")
     received_us = min(event["responded_at_us"] for event in events if event["kind"] == "received")
     assert (verdict.status, verdict.unknowns, verdict.violations) == (Status.VALID, (), ())
     assert received_us - begun_us > 8_000_000
-    assert "H4" in _of(verdict, Holding.HOLDS)
+    assert "H4" in anomalies_that(verdict, Holding.HOLDS)
 
 
 @pytest.mark.slow
 def test_a_hot_group_is_served_in_order_by_slow_consumers(
     spark: SparkSession, empty: deployment.Deployment, tmp_path: Path
 ) -> None:
-    """Three groups, one with three quarters of everything: answers hold several of it, and a handler takes its time."""
     load = replace(
         profile.load("tiny").profile,
         group_count=3,
@@ -208,15 +155,14 @@ def test_a_hot_group_is_served_in_order_by_slow_consumers(
         drain_timeout_seconds=30,
     )
 
-    verdict, _ = _run(spark, empty, tmp_path, load)
+    verdict, _ = run_load(spark, empty, tmp_path, profile.NamedProfile("shape", load))
 
     assert (verdict.status, verdict.unknowns, verdict.violations) == (Status.VALID, (), ())
-    assert _of(verdict, Holding.HOLDS) >= {"C1", "C2", "D1", "D3", "R3"}
+    assert anomalies_that(verdict, Holding.HOLDS) >= {"C1", "C2", "D1", "D3", "R3"}
 
 
 @pytest.mark.slow
 def test_ctrl_c_ends_the_tasks_and_says_how_to_judge(endpoint: fake_aws.Endpoint, tmp_path: Path) -> None:
-    """130, the folder is named, every journal of a task was closed, and judged it is unknown because it was stopped."""
     load = tmp_path / "long.yaml"
     load.write_text("messages_per_second: 20\nduration_seconds: 600\ngroup_count: 5\n", encoding="utf-8")
     command = [sys.executable, "-m", "sluice", "load"]

@@ -1,35 +1,29 @@
 """What the report's charts show: aggregated in Spark it is what counting message by message gives, and as small."""
 
 import json
-from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812 (its own documentation calls it so)
-from pyspark.sql.pandas.types import from_arrow_schema
 
 from sluice.history.events import Event
 from sluice.recorder.journal import SCHEMA
 from spark_load.folder.series_schema import BINS_MAX
 from spark_load.judge.series import EVENTS_MAX, RANKS_MAX
 from spark_load.judge.spark.series import series
-from tests.support import finished_runs
 from tests.support.anomalies import CASES
+from tests.support.histories import finished_runs
+from tests.support.histories.by_hand import EXPECTATION
+from tests.support.histories.recording_cases import table_of
 
 pytestmark = pytest.mark.spark
 
 
-def _data_frame(spark: SparkSession, events: Sequence[Event]) -> DataFrame:
-    rows = [tuple(getattr(event, name) for name in SCHEMA.names) for event in events]
-    return spark.createDataFrame(rows, from_arrow_schema(SCHEMA))
-
-
 def test_the_series_are_what_counting_message_by_message_gives(spark: SparkSession) -> None:
-    """Every bin, percentile, rank and failure of a run with a warm-up, a stall, a throttled call and a repeat."""
     events = finished_runs.history()
 
-    fields = series(_data_frame(spark, events), expectation=finished_runs.EXPECTATION)
+    fields = series(spark.createDataFrame(table_of(events)), expectation=EXPECTATION)
 
     assert fields == finished_runs.plain_series(events, bin_us=1_000_000)
     assert fields["warm_up"][0] == 0
@@ -38,14 +32,13 @@ def test_the_series_are_what_counting_message_by_message_gives(spark: SparkSessi
 
 
 def test_a_timeline_has_the_events_nearest_to_what_was_found(spark: SparkSession) -> None:
-    """Only of the groups in which something was found, and no more than fit."""
     violation = CASES["C1"].violation
     far = [_moved(finished_runs.history(1)[0], number) for number in range(EVENTS_MAX)]
     others = [replace(event, message_group_id="g2") for event in finished_runs.history(100)]
 
     fields = series(
-        _data_frame(spark, [*CASES["C1"].events, *far, *others]),
-        expectation=finished_runs.EXPECTATION,
+        spark.createDataFrame(table_of([*CASES["C1"].events, *far, *others])),
+        expectation=EXPECTATION,
         violations=[violation],
     )
 
@@ -73,7 +66,6 @@ def _moved(event: Event, number: int) -> Event:
 
 @pytest.mark.slow
 def test_thousand_times_the_messages_make_no_larger_series(spark: SparkSession) -> None:
-    """A day, 400,000 messages in 40,000 groups: as many bins and ranks as there may be, and some kilobytes."""
     messages = spark.range(400_000).select(
         F.lit("r").alias("run"),
         F.concat(F.lit("g"), F.pmod(F.xxhash64("id"), F.lit(40_000))).alias("message_group_id"),
@@ -97,7 +89,7 @@ def test_thousand_times_the_messages_make_no_larger_series(spark: SparkSession) 
         base.withColumns({"kind": F.lit("received"), "queue": F.lit("billing")})
     )
 
-    fields = series(history, expectation=finished_runs.EXPECTATION)
+    fields = series(history, expectation=EXPECTATION)
 
     assert (fields["bin_count"], len(fields["ranks"])) == (96, RANKS_MAX)
     assert fields["bin_count"] <= BINS_MAX

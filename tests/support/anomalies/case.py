@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from sluice.history.checker import Expectation, Finding, QueueContext
 from sluice.history.checker.verdict import Violation
 from sluice.history.events import Event
-from tests.support.histories import EXPECTATION
+from tests.support.histories.by_hand import EXPECTATION
 
 _NOTHING_AROUND = QueueContext()
 
@@ -18,10 +18,7 @@ class Case:
     Args:
         anomaly: its id.
         events: the history that shows it and no other.
-        queue: the violation's.
-        idxs: the violation's.
-        sentence: the violation's.
-        witness: the violation's.
+        idxs: the violation's, as are sentence, witness and queue.
         near_miss: a history without any anomaly that counts, and without this one.
         expectation: of both.
         around: both.
@@ -32,11 +29,11 @@ class Case:
 
     anomaly: str
     events: Sequence[Event]
-    queue: str | None
     idxs: tuple[int, ...]
     sentence: str
     witness: tuple[Event, ...]
     near_miss: Sequence[Event]
+    queue: str | None = "billing"
     expectation: Expectation = EXPECTATION
     around: QueueContext = _NOTHING_AROUND
     near_expectation: Expectation | None = None

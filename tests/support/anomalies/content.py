@@ -4,10 +4,10 @@ from dataclasses import replace
 from typing import Any
 
 from tests.support.anomalies.case import Case
-from tests.support.histories import only, sane
+from tests.support.histories.by_hand import publish_of, receive_of, sane
 
-_GOOD = only(sane(), kind="received", queue="billing", idx=1)
-_PUBLISHED = only(sane(), kind="published", idx=1)
+_GOOD = receive_of(sane(), 1)
+_PUBLISHED = publish_of(sane(), 1)
 
 
 def _changed(anomaly: str, sentence: str, change: dict[str, Any], harmless: dict[str, Any]) -> Case:
@@ -16,7 +16,6 @@ def _changed(anomaly: str, sentence: str, change: dict[str, Any], harmless: dict
     return Case(
         anomaly=anomaly,
         events=[bad if event == _GOOD else event for event in sane()],
-        queue="billing",
         idxs=(1,),
         sentence=sentence,
         witness=(_PUBLISHED, bad),

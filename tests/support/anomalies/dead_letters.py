@@ -6,15 +6,11 @@ from typing import Any
 from sluice.history.checker import Activity, Move, QueueContext
 from sluice.history.events import Event
 from tests.support.anomalies.case import Case
-from tests.support.histories import END, EXPECTATION, deleted, received, sane, worked_off
+from tests.support.histories.by_hand import END, EXPECTATION, WITHOUT_BILLING, deleted, received, worked_off
 
 _THREE = replace(EXPECTATION, max_receive_count={"billing": 3, "shipping": 3})
 _MOVE = Move(source="billing-dlq", destination="billing", began_at_us=300_000_000, ended_at_us=301_000_000)
 _MOVED = QueueContext(moves=(_MOVE,))
-
-
-def _others() -> list[Event]:
-    return [event for event in sane() if event.queue != "billing"]
 
 
 def _tried(idx: int, *, from_ms: int, times: int = 3) -> list[Event]:
@@ -31,7 +27,7 @@ def _dead(idx: int, at_ms: int, **changes: Any) -> Event:
 def _died(times: int = 3) -> list[Event]:
     """Return message 1 dying, and the rest of billing coming afterwards."""
     return [
-        *_others(),
+        *WITHOUT_BILLING,
         *worked_off("billing", [0], 100),
         *_tried(1, from_ms=120, times=times),
         *worked_off("billing", [2, END], 200_000),
@@ -43,7 +39,7 @@ def _first(history: list[Event], idx: int) -> Event:
 
 
 def _case(anomaly: str, events: list[Event], **more: Any) -> Case:
-    fields: dict[str, Any] = {"expectation": _THREE, "queue": "billing", "idxs": (1,), "also_seen": frozenset({"B6"})}
+    fields: dict[str, Any] = {"expectation": _THREE, "idxs": (1,), "also_seen": frozenset({"B6"})}
     return Case(anomaly=anomaly, events=events, **(fields | more))
 
 
@@ -74,7 +70,7 @@ def _absent() -> Case:
     """Three receives, billing is polled, its DLQ is empty in the end; or it is in the DLQ."""
     polled = {
         "billing": [
-            Activity(second=second, served_count=1, empty_count=0, answered_by_us=second * 1_000_000)
+            Activity(second=second, served_count=0, empty_count=1, answered_by_us=second * 1_000_000)
             for second in range(99, 120)
         ]
     }
@@ -128,7 +124,7 @@ def _content() -> Case:
 def _both_died() -> list[Event]:
     """Return messages 1 and 2 dying, one after the other."""
     tried = [*_tried(1, from_ms=120), *_tried(2, from_ms=100_000)]
-    return [*_others(), *worked_off("billing", [0], 100), *tried, *worked_off("billing", [END], 200_000)]
+    return [*WITHOUT_BILLING, *worked_off("billing", [0], 100), *tried, *worked_off("billing", [END], 200_000)]
 
 
 def _order() -> Case:
@@ -207,7 +203,7 @@ def _stale_identity() -> Case:
 def _poison_escape() -> Case:
     """In all three answers 2 stands behind 1, and both die; or once it came alone."""
     poison, behind = _tried(1, from_ms=120), [replace(item, batch_position=1) for item in _tried(2, from_ms=120)]
-    rest = [*_others(), *worked_off("billing", [0], 100), *worked_off("billing", [END], 200_000), *poison]
+    rest = [*WITHOUT_BILLING, *worked_off("billing", [0], 100), *worked_off("billing", [END], 200_000), *poison]
     dead = [_dead(1, 210_000), _dead(2, 210_100)]
     alone = received("billing", 2, 93_000, receive_count=3)
     return _case(

@@ -4,41 +4,45 @@ from dataclasses import replace
 
 from sluice.history.events import Event, Kind
 from tests.support.anomalies.case import Case
-from tests.support.histories import END, deleted, only, published, received, sane, without, worked_off
+from tests.support.histories.by_hand import (
+    END,
+    deleted,
+    only,
+    publish_of,
+    published,
+    receive_of,
+    received,
+    sane,
+    without,
+    worked_off,
+)
 
 
 def _duplicate_in_window() -> Case:
     """Message 1 is published twice within a second and is two messages in billing; or it stays one."""
-    number = only(sane(), kind="published", idx=1).sns_sequence_number
+    number = publish_of(sane(), 1).sns_sequence_number
     repeat = published(1, 40, publish_attempt=2, sns_sequence_number=number)
     copy = received("billing", 1, 200, sqs_message_id="another")
     return Case(
         anomaly="B1",
         events=[*sane(), repeat, copy],
-        queue="billing",
         idxs=(1,),
         sentence="2 messages of one deduplication id, published within the window",
-        witness=(
-            only(sane(), kind="published", idx=1),
-            repeat,
-            only(sane(), kind="received", queue="billing", idx=1),
-            copy,
-        ),
+        witness=(publish_of(sane(), 1), repeat, receive_of(sane(), 1), copy),
         near_miss=[*sane(), repeat],
     )
 
 
 def _duplicate_outside_window() -> Case:
     """The repeat comes 301 seconds after the first, and is a new message; or it is not received again."""
-    first, repeat = only(sane(), kind="published", idx=1), published(1, 301_000, publish_attempt=2)
+    first, repeat = publish_of(sane(), 1), published(1, 301_000, publish_attempt=2)
     copy = received("billing", 1, 301_100, sqs_message_id="another")
     return Case(
         anomaly="B2",
         events=[*sane(), repeat, copy],
-        queue="billing",
         idxs=(1,),
         sentence="2 messages of one deduplication id, published 301 s apart",
-        witness=(first, repeat, only(sane(), kind="received", queue="billing", idx=1), copy),
+        witness=(first, repeat, receive_of(sane(), 1), copy),
         near_miss=[*sane(), repeat],
     )
 
@@ -51,15 +55,9 @@ def _suppressed_too_long() -> Case:
     return Case(
         anomaly="B3",
         events=history,
-        queue="billing",
         idxs=(1,),
         sentence="published again after the window, and it came only once",
-        witness=(
-            only(sane(), kind="published", idx=1),
-            repeat,
-            only(sane(), kind="received", queue="billing", idx=1),
-            only(ends, kind="received", queue="billing"),
-        ),
+        witness=(publish_of(sane(), 1), repeat, receive_of(sane(), 1), only(ends, kind="received", queue="billing")),
         near_miss=[*history, *_another("billing")],
         also_seen=frozenset({"B2"}),
     )
@@ -73,7 +71,7 @@ def _another(queue: str) -> list[Event]:
 
 def _dedup_ack_mismatch() -> Case:
     """The repeat of message 1 within the window gets a number of its own; or the first one's."""
-    first, repeat = only(sane(), kind="published", idx=1), published(1, 40, publish_attempt=2)
+    first, repeat = publish_of(sane(), 1), published(1, 40, publish_attempt=2)
     return Case(
         anomaly="B5",
         events=[*sane(), repeat],
@@ -88,7 +86,7 @@ def _dedup_ack_mismatch() -> Case:
 def _redelivery() -> Case:
     """Message 2 comes again after its lease; or a retry with the same attempt id brings it again at once."""
     history = without(without(sane(), kind="deleted", queue="billing", idx=2), queue="billing", idx=END)
-    first = only(history, kind="received", queue="billing", idx=2)
+    first = receive_of(history, 2)
     again = received("billing", 2, 31_000, receive_count=2)
     handle = first.receipt_handle_hash
     repeated = received("billing", 2, 146, receipt_handle_hash=handle, receive_request_attempt_id="a")
@@ -96,7 +94,6 @@ def _redelivery() -> Case:
     return Case(
         anomaly="B6",
         events=[*history, again, deleted(again, 31_010), *worked_off("billing", [END], 31_100)],
-        queue="billing",
         idxs=(2,),
         sentence="received again after its lease had ended",
         witness=(first, again),
@@ -113,13 +110,12 @@ def _early_redelivery() -> Case:
     """Message 2 comes again from billing ten seconds later, with a lease of thirty; or it was given back before."""
     history = without(sane(), kind="deleted", idx=2, queue="billing")
     history = without(history, idx=END)
-    first = only(history, kind="received", queue="billing", idx=2)
+    first = receive_of(history, 2)
     again = received("billing", 2, 10_140, receive_count=2)
     given_back = replace(deleted(first, 9_000), kind=Kind.VISIBILITY_CHANGED.value, visibility_timeout_seconds=0)
     return Case(
         anomaly="B7",
         events=[*history, again],
-        queue="billing",
         idxs=(2,),
         sentence="received again while the first receiver certainly still held it",
         witness=(first, again),
@@ -138,10 +134,9 @@ def _receive_count_jump() -> Case:
     return Case(
         anomaly="B8",
         events=[*others, third, deleted(third, 148), *worked_off("billing", [END], 160)],
-        queue="billing",
         idxs=(2,),
         sentence="its receive count is 3, and it was received 1 to 1 times",
-        witness=(only(others, kind="published", idx=2), third),
+        witness=(publish_of(others, 2), third),
         near_miss=[*others, *receives, deleted(receives[-1], 70_010), *worked_off("billing", [END], 70_100)],
         also_seen=frozenset({"B6"}),
     )

@@ -6,25 +6,18 @@ from typing import Any
 
 from sluice.history.events import Event, Kind
 from tests.support.anomalies.case import Case
-from tests.support.histories import EXPECTATION, RUN, only, sane
+from tests.support.histories.by_hand import EXPECTATION, handled, only, publish_of, receive_of, sane
 
 _RECORDED = replace(EXPECTATION, effects_recorded=("billing",))
 
 
-def _handled(idx: int, at_ms: int, *, took_ms: int = 1, state: str = "contiguous", kind: Kind = Kind.HANDLED) -> Event:
+def _handled(idx: int, at_ms: int, *, state: str = "contiguous", kind: Kind = Kind.HANDLED) -> Event:
     """Return an effect being committed in billing; it is received at 100 + 20 idx, and deleted 8 later."""
-    return Event(
-        run=RUN,
-        clock_id="c",
-        worker="worker-billing",
+    return replace(
+        handled(receive_of(sane(), idx)),
         kind=kind.value,
-        queue="billing",
-        message_group_id="g1",
-        message_run=RUN,
-        idx=idx,
         invoked_at_us=at_ms * 1_000,
-        responded_at_us=(at_ms + took_ms) * 1_000,
-        sqs_message_id=f"billing {idx}",
+        responded_at_us=(at_ms + 1) * 1_000,
         detail=json.dumps({"state": state}),
     )
 
@@ -33,7 +26,7 @@ _ALL = [_handled(0, 106), _handled(1, 126), _handled(2, 146)]
 
 
 def _case(anomaly: str, effects: list[Event], **more: Any) -> Case:
-    return Case(anomaly=anomaly, events=[*sane(), *effects], expectation=_RECORDED, queue="billing", **more)
+    return Case(anomaly=anomaly, events=[*sane(), *effects], expectation=_RECORDED, **more)
 
 
 def _missing() -> Case:
@@ -43,7 +36,7 @@ def _missing() -> Case:
         [_ALL[0], _ALL[2]],
         idxs=(1,),
         sentence="received and deleted, and never handled or set aside",
-        witness=(only(sane(), kind="published", idx=1), only(sane(), kind="received", queue="billing", idx=1)),
+        witness=(publish_of(sane(), 1), receive_of(sane(), 1)),
         near_miss=[*sane(), _ALL[0], _handled(1, 126, kind=Kind.PARKED), _ALL[2]],
     )
 
@@ -71,7 +64,6 @@ def _reordered() -> Case:
         anomaly="R3",
         events=[*events, lost, *slow],
         expectation=_RECORDED,
-        queue="billing",
         idxs=(1, 2),
         sentence="the effect of the second was committed before the first was begun",
         witness=(_ALL[2], _handled(1, 148)),
@@ -87,11 +79,7 @@ def _after_delete() -> Case:
         [*_ALL[:2], after],
         idxs=(2,),
         sentence="deleted before its effect was begun",
-        witness=(
-            only(sane(), kind="received", queue="billing", idx=2),
-            only(sane(), kind="deleted", queue="billing", idx=2),
-            after,
-        ),
+        witness=(receive_of(sane(), 2), only(sane(), kind="deleted", queue="billing", idx=2), after),
         near_miss=[*sane(), *_ALL[:2], _handled(2, 146, kind=Kind.PARKED), after],
     )
 

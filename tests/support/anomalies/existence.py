@@ -4,7 +4,19 @@ from dataclasses import replace
 
 from sluice.history.checker import Fault, QueueContext
 from tests.support.anomalies.case import Case
-from tests.support.histories import END, EXPECTATION, deleted, only, published, received, sane, without, worked_off
+from tests.support.histories.by_hand import (
+    END,
+    EXPECTATION,
+    deleted,
+    only,
+    publish_of,
+    published,
+    receive_of,
+    received,
+    sane,
+    without,
+    worked_off,
+)
 
 
 def _lost() -> Case:
@@ -16,11 +28,7 @@ def _lost() -> Case:
         queue=None,
         idxs=(1,),
         sentence="acknowledged, and received from none of billing, shipping, all drained",
-        witness=(
-            only(history, kind="published", idx=1),
-            only(history, kind="received", queue="billing", idx=END),
-            only(history, kind="received", queue="shipping", idx=END),
-        ),
+        witness=(publish_of(history, 1), receive_of(history, END), receive_of(history, END, "shipping")),
         near_miss=[*history, received("billing-dlq", 1, 400), received("shipping-dlq", 1, 400)],
     )
 
@@ -32,10 +40,9 @@ def _lost_prefix() -> Case:
     return Case(
         anomaly="A2",
         events=history,
-        queue="billing",
         idxs=(1, 2),
         sentence="the second message was received, the first, before it in the group, never was",
-        witness=(only(history, kind="published", idx=1), only(history, kind="received", queue="billing", idx=2)),
+        witness=(publish_of(history, 1), receive_of(history, 2)),
         near_miss=without(history, queue="billing", idx=2),
     )
 
@@ -45,20 +52,15 @@ def _vanished() -> Case:
     history = [
         e for e in without(sane(), queue="billing", idx=END) if (e.kind, e.queue, e.idx) != ("deleted", "billing", 2)
     ]
-    two, end = only(history, kind="received", queue="billing", idx=2), received("billing", END, 31_000)
+    two, end = receive_of(history, 2), received("billing", END, 31_000)
     return Case(
         anomaly="A3",
         events=[*history, end, deleted(end, 31_010)],
         expectation=replace(EXPECTATION, max_receive_count={"billing": 3}),
-        queue="billing",
         idxs=(2,),
         sentence="received, never deleted, its lease ended, and it never came again, though the queue was drained",
         witness=(two, end),
-        near_miss=[
-            *history,
-            together := received("billing", END, 140, batch_position=1),
-            deleted(together, 150),
-        ],
+        near_miss=[*history, together := received("billing", END, 140, batch_position=1), deleted(together, 150)],
     )
 
 
@@ -68,10 +70,9 @@ def _phantom() -> Case:
     return Case(
         anomaly="A4",
         events=history,
-        queue="billing",
         idxs=(2,),
         sentence="received, and no publish of it was ever tried",
-        witness=(only(history, kind="published", idx=END), only(history, kind="received", queue="billing", idx=2)),
+        witness=(publish_of(history, END), receive_of(history, 2)),
         near_miss=[*history, published(2, 20, took_ms=None)],
         also_seen=frozenset({"A7"}),
     )
@@ -84,10 +85,9 @@ def _aborted_delivery() -> Case:
     return Case(
         anomaly="A5",
         events=[*history, refused],
-        queue="billing",
         idxs=(2,),
         sentence="received, although every publish of it was refused",
-        witness=(refused, only(history, kind="received", queue="billing", idx=2)),
+        witness=(refused, receive_of(history, 2)),
         near_miss=[*sane(), replace(refused, call_id="first try", invoked_at_us=16_000, responded_at_us=18_000)],
     )
 
@@ -99,10 +99,9 @@ def _recovered() -> Case:
     return Case(
         anomaly="A7",
         events=history,
-        queue="billing",
         idxs=(2,),
         sentence="received; nobody knew whether it was published",
-        witness=(lost, only(history, kind="received", queue="billing", idx=2)),
+        witness=(lost, receive_of(history, 2)),
         near_miss=[*sane(), published(2, 16, took_ms=None)],
     )
 
@@ -111,13 +110,12 @@ def _resurrected() -> Case:
     """Message 2 is deleted in time and comes again; or its delete was answered after the lease had ended."""
     again = received("billing", 2, 400, receive_count=2)
     history = [*sane(), again]
-    two = only(sane(), kind="received", queue="billing", idx=2)
+    two = receive_of(sane(), 2)
     slow = without(without(sane(), queue="billing", idx=END), kind="deleted", queue="billing", idx=2)
     late = received("billing", 2, 30_150, receive_count=2)
     return Case(
         anomaly="A8",
         events=history,
-        queue="billing",
         idxs=(2,),
         sentence="received after it was deleted",
         witness=(two, only(sane(), kind="deleted", queue="billing", idx=2), again),
@@ -141,11 +139,7 @@ def _incomplete_fan_out() -> Case:
         queue=None,
         idxs=(1,),
         sentence="received from some queues, but not from billing, which were drained",
-        witness=(
-            only(history, kind="published", idx=1),
-            only(history, kind="received", queue="shipping", idx=1),
-            only(history, kind="received", queue="billing", idx=END),
-        ),
+        witness=(publish_of(history, 1), receive_of(history, 1, "shipping"), receive_of(history, END)),
         near_miss=[replace(e, queue="shipping") if (e.kind, e.idx) == ("published", 1) else e for e in history],
     )
 
@@ -156,10 +150,9 @@ def _wrong_queue() -> Case:
     return Case(
         anomaly="E2",
         events=history,
-        queue="billing",
         idxs=(1,),
         sentence="received from billing, and meant for shipping",
-        witness=(only(history, kind="published", idx=1), only(history, kind="received", queue="billing", idx=1)),
+        witness=(publish_of(history, 1), receive_of(history, 1)),
         near_miss=without(history, queue="billing", idx=1),
     )
 
@@ -175,7 +168,7 @@ def _fan_out_skew() -> Case:
         queue="shipping",
         idxs=(END,),
         sentence="came from shipping 2.0 s after billing, allowed are 1 s",
-        witness=(only(history, kind="received", queue="billing", idx=END), late),
+        witness=(receive_of(history, END), late),
         near_miss=[*history, *worked_off("shipping", [END], 1_165)],
     )
 
@@ -191,7 +184,7 @@ def _subscription_dead_lettered() -> Case:
         queue="shipping",
         idxs=(2,),
         sentence="SNS could not deliver it to shipping, and put it into shipping-undelivered",
-        witness=(only(sane(), kind="published", idx=2), undelivered),
+        witness=(publish_of(sane(), 2), undelivered),
         near_miss=sane(),
     )
 
@@ -203,10 +196,9 @@ def _dropped_in_fault() -> Case:
         anomaly="E5",
         events=history,
         around=QueueContext(faults=(Fault(queue="billing", began_at_us=9_000, ended_at_us=16_000),)),
-        queue="billing",
         idxs=(1,),
         sentence="published during a fault that loses messages",
-        witness=(only(history, kind="published", idx=1),),
+        witness=(publish_of(history, 1),),
         near_miss=sane(),
     )
 

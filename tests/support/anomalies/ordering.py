@@ -4,34 +4,35 @@ from dataclasses import replace
 
 from sluice.history.events import Event, pad_sequence_number
 from tests.support.anomalies.case import Case
-from tests.support.histories import END, deleted, only, published, received, sane, without, worked_off
-
-
-def _other_queues(queue: str) -> list[Event]:
-    return [event for event in sane() if event.queue != queue]
+from tests.support.histories.by_hand import (
+    END,
+    QUEUES,
+    WITHOUT_BILLING,
+    deleted,
+    only,
+    publish_of,
+    published,
+    receive_of,
+    received,
+    sane,
+    without,
+    worked_off,
+)
 
 
 def _reordered() -> Case:
-    """Billing delivers 0, 2, 1; or 1 was asked for before 2 was answered."""
-    history = [*_other_queues("billing"), *worked_off("billing", [0, 2, 1, END], 100)]
-    two, first = received("billing", 2, 120, took_ms=5), received("billing", 1, 119, took_ms=30)
+    """Billing delivers 0, 2, 1; or nobody knows the order of 1 and 2, whose publishes were not answered."""
+    history = [*WITHOUT_BILLING, *worked_off("billing", [0, 2, 1, END], 100)]
     return Case(
         anomaly="C1",
         events=history,
-        queue="billing",
         idxs=(1, 2),
         sentence="the second message was received before the first was asked for",
-        witness=(
-            only(history, kind="published", idx=1),
-            only(history, kind="published", idx=2),
-            only(history, kind="received", queue="billing", idx=2),
-            only(history, kind="received", queue="billing", idx=1),
-        ),
+        witness=(publish_of(history, 1), publish_of(history, 2), receive_of(history, 2), receive_of(history, 1)),
+        also_seen=frozenset({"A7"}),
         near_miss=[
-            *_other_queues("billing"),
-            *worked_off("billing", [0], 100),
-            *(two, first, deleted(two, 125), deleted(first, 150)),
-            *worked_off("billing", [END], 180),
+            *(published(0, 0), published(1, 10, took_ms=None), published(2, 20, took_ms=None), published(END, 30)),
+            *(event for queue in QUEUES for event in worked_off(queue, [0, 2, 1, END], 100)),
         ],
     )
 
@@ -42,12 +43,11 @@ def _reordered_in_batch() -> Case:
         received("billing", 2, 120, call_id="batch"),
         received("billing", 1, 120, call_id="batch", batch_position=1),
     )
-    rest = [*_other_queues("billing"), *worked_off("billing", [0], 100), *worked_off("billing", [END], 160)]
+    rest = [*WITHOUT_BILLING, *worked_off("billing", [0], 100), *worked_off("billing", [END], 160)]
     deletes = [deleted(two, 130), deleted(first, 130, batch_position=1)]
     return Case(
         anomaly="C2",
         events=[*rest, two, first, *deletes],
-        queue="billing",
         idxs=(1, 2),
         sentence="one answer holds the second message in front of the first",
         witness=(two, first),
@@ -61,13 +61,7 @@ def _head_skip() -> Case:
         received("billing", 1, 120, call_id="batch"),
         received("billing", 2, 120, call_id="batch", batch_position=1),
     )
-    rest = [
-        *_other_queues("billing"),
-        *worked_off("billing", [0], 100),
-        *worked_off("billing", [END], 32_000),
-        single,
-        two,
-    ]
+    rest = [*WITHOUT_BILLING, *worked_off("billing", [0], 100), *worked_off("billing", [END], 32_000), single, two]
 
     def again(first: int, second: int) -> list[Event]:
         receives = [
@@ -83,7 +77,6 @@ def _head_skip() -> Case:
     return Case(
         anomaly="C3",
         events=[*rest, *again(2, 1)],
-        queue="billing",
         idxs=(1, 2),
         sentence="the second message was received while the first, before it, was available again",
         witness=(single, only(again(2, 1), kind="received", idx=2), only(again(2, 1), kind="received", idx=1)),
@@ -107,7 +100,6 @@ def _sqs_sequence() -> Case:
     return Case(
         anomaly="C4",
         events=numbered("15"),
-        queue="billing",
         idxs=(1, 2),
         sentence="the queue gave the second message no higher sequence number than the first",
         witness=tuple(only(numbered("15"), kind="received", queue="billing", idx=idx) for idx in (1, 2)),
@@ -117,9 +109,7 @@ def _sqs_sequence() -> Case:
 
 def _sns_sequence() -> Case:
     """Message 2 is published after 1 was acknowledged, numbered below it and received before it; or asked before."""
-    rest = without(sane(), kind="published", idx=2)
-    rest = [event for event in rest if event.kind == "published"]
-    item = only(rest, idx=1)
+    rest = [event for event in sane() if event.kind == "published" and event.idx != 2]
     low = published(2, 20, sns_sequence_number=pad_sequence_number("5"))
     received_so = [*worked_off("billing", [0, 2, 1, END], 100), *worked_off("shipping", [0, 2, 1, END], 105)]
     return Case(
@@ -128,7 +118,7 @@ def _sns_sequence() -> Case:
         queue=None,
         idxs=(1, 2),
         sentence="the second message, published after the first was acknowledged, has no higher sequence number",
-        witness=(item, low),
+        witness=(publish_of(rest, 1), low),
         near_miss=sane(),
     )
 
@@ -136,7 +126,7 @@ def _sns_sequence() -> Case:
 def _fan_out_divergence() -> Case:
     """Nobody knows whether 1 and 2 were published; billing delivers 1 and 2, shipping 2 and 1. Or both 1 and 2."""
     rest = [
-        *without(without(_published(), idx=1), idx=2),
+        *(event for event in sane() if event.kind == "published" and event.idx not in (1, 2)),
         published(1, 10, took_ms=None),
         published(2, 20, took_ms=None),
     ]
@@ -158,10 +148,6 @@ def _fan_out_divergence() -> Case:
     )
 
 
-def _published() -> list[Event]:
-    return [event for event in sane() if event.kind == "published"]
-
-
 def _producer_reorder() -> Case:
     """Message 2 is published while nobody has acknowledged 1; or behind it in one call."""
     early = published(2, 12, took_ms=13, sns_sequence_number=pad_sequence_number("21"))
@@ -174,7 +160,7 @@ def _producer_reorder() -> Case:
         queue=None,
         idxs=(1, 2),
         sentence="the second message was published before the first was acknowledged",
-        witness=(only(rest, kind="published", idx=1), early),
+        witness=(publish_of(rest, 1), early),
         near_miss=[*without(rest, kind="published", idx=1), *together],
     )
 

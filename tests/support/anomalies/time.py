@@ -6,7 +6,17 @@ from typing import Any
 from sluice.history.checker import Activity, QueueContext
 from sluice.history.events import Event, answer_detail
 from tests.support.anomalies.case import Case
-from tests.support.histories import END, EXPECTATION, deleted, only, received, sane, worked_off
+from tests.support.histories.by_hand import (
+    END,
+    EXPECTATION,
+    WITHOUT_BILLING,
+    deleted,
+    publish_of,
+    receive_of,
+    received,
+    sane,
+    worked_off,
+)
 
 
 def _busy(queue: str, *, from_second: int, until_second: int, served: int, empty: int = 0) -> QueueContext:
@@ -25,7 +35,7 @@ def _busy(queue: str, *, from_second: int, until_second: int, served: int, empty
 
 def _overlap(worker: str) -> tuple[list[Event], Event, Event]:
     """Return message 1 coming from billing while 0, undeleted, is leased for thirty seconds."""
-    first = only(sane(), kind="received", queue="billing", idx=0)
+    first = receive_of(sane(), 0)
     early = received("billing", 1, 106, took_ms=4, worker=worker)
     rest = [event for event in sane() if (event.queue, event.idx) not in (("billing", 0), ("billing", 1))]
     return [*rest, first, deleted(first, 115), early, deleted(early, 118)], first, early
@@ -37,9 +47,8 @@ def _group_overlap() -> Case:
     return Case(
         anomaly="D1",
         events=history,
-        queue="billing",
         idxs=(0, 1),
-        sentence="the second message was handed out while the first was certainly held",
+        sentence="the second message was handed out while the first had certainly not left the queue",
         witness=(first, early),
         near_miss=[*history, deleted(first, 105, took_ms=None, call_id="lost")],
     )
@@ -51,9 +60,8 @@ def _group_interleave() -> Case:
     return Case(
         anomaly="D2",
         events=history,
-        queue="billing",
         idxs=(0, 1),
-        sentence="the second message was handed out while the first was certainly held",
+        sentence="the second message was handed out while the first had certainly not left the queue",
         witness=(first, early),
         near_miss=[replace(e, visibility_timeout_seconds=0) if e == first else e for e in history],
     )
@@ -74,10 +82,9 @@ def _passed_over() -> Case:
         events=history,
         expectation=replace(EXPECTATION, passed_over_seconds_max=5),
         around=_busy("billing", from_second=0, until_second=20, served=2),
-        queue="billing",
         idxs=(2,),
         sentence="passed over for 9.0 s, allowed are 5 s, and 16 receives were served",
-        witness=(only(history, kind="published", idx=2), only(history, kind="received", queue="billing", idx=2)),
+        witness=(publish_of(history, 2), receive_of(history, 2)),
         near_miss=history,
         near_around=_busy("billing", from_second=0, until_second=20, served=0),
     )
@@ -85,17 +92,16 @@ def _passed_over() -> Case:
 
 def _blocked_after_dead_letter() -> Case:
     """Message 1 is in billing's DLQ, nothing came behind it and billing is polled in vain; or it is not polled."""
-    history = [*(e for e in sane() if e.queue != "billing"), *worked_off("billing", [0], 100)]
+    history = [*WITHOUT_BILLING, *worked_off("billing", [0], 100)]
     item = received("billing", 1, 120)
     dead = received("billing-dlq", 1, 40_000, sqs_message_id="billing 1", deduplication_id="billing 1")
     return Case(
         anomaly="D4",
         events=[*history, item, dead],
         around=_busy("billing", from_second=50, until_second=60, served=0, empty=1),
-        queue="billing",
         idxs=(1, 2, END),
         sentence="behind the dead letter 2 message(s) were never received, though the queue was polled",
-        witness=(dead, only(history, kind="published", idx=2)),
+        witness=(dead, publish_of(history, 2)),
         near_miss=[*history, item, dead],
         near_around=QueueContext(),
     )
@@ -110,16 +116,15 @@ def _batch_underfill() -> Case:
         if together:
             receives[3] = replace(received("billing", END, 2_040, **alone), batch_position=1)
         ends = [deleted(receive, 2_008 + index * 20) for index, receive in enumerate(receives)]
-        return [*(event for event in sane() if event.queue != "billing"), *receives, *ends]
+        return [*WITHOUT_BILLING, *receives, *ends]
 
     history = singly(together=False)
     return Case(
         anomaly="D5",
         events=history,
-        queue="billing",
         idxs=(0, 1),
         sentence="3 receives that asked for more brought one message while the next was in the queue",
-        witness=tuple(only(history, kind="received", queue="billing", idx=idx) for idx in (0, 1)),
+        witness=tuple(receive_of(history, idx) for idx in (0, 1)),
         near_miss=singly(together=True),
     )
 
@@ -132,10 +137,9 @@ def _stuck() -> Case:
         events=history,
         expectation=replace(EXPECTATION, passed_over_seconds_max=5, stuck_seconds_max=30),
         around=_busy("billing", from_second=0, until_second=70, served=1),
-        queue="billing",
         idxs=(2,),
         sentence="stood still for 59.0 s, allowed are 30 s, while the queue was asked 58 times",
-        witness=(only(history, kind="published", idx=2), only(history, kind="received", queue="billing", idx=2)),
+        witness=(publish_of(history, 2), receive_of(history, 2)),
         near_miss=history,
         near_around=QueueContext(),
     )
@@ -148,10 +152,9 @@ def _false_empty() -> Case:
         anomaly="H2",
         events=history,
         around=_busy("billing", from_second=3, until_second=5, served=0, empty=1),
-        queue="billing",
         idxs=(2,),
         sentence="2 long poll(s) came back empty while the message was there for all of their time",
-        witness=(only(history, kind="published", idx=2), only(history, kind="received", queue="billing", idx=2)),
+        witness=(publish_of(history, 2), receive_of(history, 2)),
         near_miss=history,
         near_around=_busy("billing", from_second=0, until_second=2, served=0, empty=1),
     )

@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 from botocore.awsrequest import AWSResponse
 
-from benchmarks import sink, source, standard
+from benchmarks import sink, source
+from benchmarks.worker import standard
 from sluice.messaging.envelope import decode
 from sluice.messaging.outbox.store import Head, Sent
 from sluice.messaging.relay import publisher

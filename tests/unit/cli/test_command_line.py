@@ -3,18 +3,17 @@
 import json
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-import structlog
 from sqlalchemy import select
 
-from sluice.cli.main import cli, main
+from sluice.cli.main import cli
 from sluice.errors import MessagingError
 from sluice.messaging.database import engines
 from sluice.messaging.inbox import tables as inbox_tables
 from sluice.messaging.outbox import tables
+from tests.support.command_line import Run
 
 HEAVY = {"boto3", "botocore", "psycopg", "pyarrow", "rich", "sqlalchemy", "structlog"}
 _LOADED = """
@@ -26,35 +25,9 @@ finally:
     print(json.dumps(sorted({name.partition(".")[0] for name in sys.modules})), file=sys.stderr)
 """
 
-type Run = Callable[..., tuple[int, str, str]]
-
-
-@pytest.fixture
-def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Iterator[Run]:
-    """Yield what runs a command line, and returns its exit code, standard output and standard error."""
-    log = structlog.get_config()
-    monkeypatch.setattr("sluice.messaging.waiting.Stop.on_signals", lambda _: None)
-    for name in ("SLUICE_ENV", "SLUICE_CONSUMER", "SLUICE_DSN", "SLUICE_DATABASE_SECRET_ARN", "AWS_ENDPOINT_URL"):
-        monkeypatch.delenv(name, raising=False)
-    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "test")
-    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "test")
-
-    def run(*arguments: str) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["sluice", *arguments])
-        code = 0
-        try:
-            main()
-        except SystemExit as ended:
-            code = int(ended.code or 0)
-        return code, *capsys.readouterr()
-
-    yield run
-    structlog.configure(**log)
-
 
 @pytest.fixture
 def dsn(tmp_path: Path) -> str:
-    """Return the URL of a database with the tables of outbox and inbox."""
     url = f"sqlite:///{tmp_path / 'both.db'}"
     engine = engines.engine(url)
     with engine.begin() as connection:
@@ -104,7 +77,6 @@ def test_help_and_wrong_usage_load_nothing_heavy(arguments: tuple[str, ...], cod
     ],
 )
 def test_wrong_usage_is_one_line(run: Run, arguments: tuple[str, ...], message: str) -> None:
-    """It names the value, and the command whose help says what is allowed."""
     code, out, err = run(*arguments)
 
     assert (code, out) == (3, "")
@@ -127,7 +99,6 @@ NUMBERS = [
 def test_a_number_that_is_none_is_refused(
     run: Run, dsn: str, command: tuple[str, ...], option: str, value: str
 ) -> None:
-    """In one line, before anything is written: no lease is left behind by a relay that never began."""
     code, out, err = run(*command, "--dsn", dsn, "--endpoint-url", "http://127.0.0.1:1", f"{option}={value}")
 
     assert (code, out) == (3, "")
@@ -159,7 +130,6 @@ def test_a_number_that_is_none_is_refused(
     ],
 )
 def test_a_database_that_is_none_is_refused(run: Run, url: str, message: str) -> None:
-    """In one line, which shows no part of a password."""
     code, out, err = run("outbox", "lag", "--dsn", url)
 
     assert (code, out) == (3, "")
@@ -180,24 +150,7 @@ def test_an_endpoint_that_is_none_is_refused(run: Run, dsn: str, url: str) -> No
     assert err == f"sluice: endpoint is {url!r}, allowed is a URL such as http://127.0.0.1:4566\n"
 
 
-@pytest.mark.parametrize("source", ["import sys; sys.exit(0)", "def f(:", "1 / 0", "import sluice_test_needed"])
-def test_handlers_that_cannot_be_imported_end_with_3(
-    run: Run, dsn: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, source: str
-) -> None:
-    """One line, and never the exit code the module asks for."""
-    (tmp_path / "sluice_test_broken.py").write_text(f"{source}\n", encoding="utf-8")
-    monkeypatch.syspath_prepend(tmp_path)
-
-    code, out, err = run("worker", "--consumer", "billing", "--dsn", dsn, "--handlers", "sluice_test_broken")
-
-    assert (code, out) == (3, "")
-    assert err.startswith("sluice: handlers are 'sluice_test_broken', and importing that module raised ")
-    assert err.count("\n") == 1
-
-
 def test_a_failure_is_printable_and_bounded(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever a server said, an operator reads one line."""
-
     def fail(**_: object) -> None:
         raise MessagingError("\x1b[2J\nThe end" + "x" * 1_000_000)
 
@@ -212,8 +165,6 @@ def test_a_failure_is_printable_and_bounded(run: Run, monkeypatch: pytest.Monkey
 
 
 def test_a_traceback_keeps_its_lines_and_is_printable(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    """An error nobody thought of is shown whole, with exit code 2."""
-
     def fail(**_: object) -> None:
         raise RuntimeError("\x1b[2J")
 

@@ -16,7 +16,6 @@ from sluice import messaging
 from sluice.cli import place
 from sluice.cli.commands import cli
 from sluice.cli.dlq import acts, listing, moving
-from sluice.cli.dlq import place as dlq_place
 from sluice.cli.services import alive, delays, env, init, record, relay, worker
 from sluice.cli.tables import inbox, outbox, outbox_commands, schema_command
 from sluice.cli.tables import schema as cli_tables
@@ -90,7 +89,6 @@ def test_only_one_module_prints(module: Path) -> None:
     ],
 )
 def test_what_prints_is_found(source: str) -> None:
-    """The check above would fail."""
     assert list(_printing(source))
 
 
@@ -107,7 +105,6 @@ def test_every_number_is_finite_and_bounded(place: tuple[tuple[str, ...], str]) 
 
 
 def test_there_are_numbers_to_check() -> None:
-    """Each option that takes a float is known to the tests of what it refuses."""
     found = {(*path, name) for (path, name), parameter in PARAMETERS.items() if isinstance(parameter.type, Number)}
 
     assert found == {
@@ -125,7 +122,6 @@ def test_options_are_what_the_command_takes(path: tuple[str, ...], monkeypatch: 
     """They are declared apart from it: nobody else compares the two."""
     monkeypatch.setattr(place, "outbox_target", lambda *_: nullcontext("place"))
     monkeypatch.setattr(place, "consumer_target", lambda *_: nullcontext("place"))
-    monkeypatch.setattr(dlq_place, "dlq_of", lambda *_, **__: "queue")
     module, name = _body(path)
     body = create_autospec(getattr(module, name))  # raises TypeError where it is not called as it is declared
     monkeypatch.setattr(module, name, body)
@@ -161,12 +157,10 @@ def test_choices_are_what_the_modules_know() -> None:
 
 @pytest.mark.parametrize("name", messaging.__all__)
 def test_what_a_service_imports_is_there(name: str) -> None:
-    """Though the package imports it only then."""
     assert getattr(messaging, name).__name__ == name
 
 
 def test_what_is_not_there_is_said_as_python_says_it() -> None:
-    """An ImportError would be raised of it."""
     with pytest.raises(AttributeError, match=r"module 'sluice\.messaging' has no attribute 'Inbox'"):
         _ = messaging.Inbox  # type: ignore[attr-defined]
 
@@ -176,7 +170,6 @@ GROUPS: dict[str, click.Command] = {"sluice": cli, "load": load}
 
 @pytest.mark.parametrize("group", GROUPS.values(), ids=GROUPS)
 def test_a_list_of_commands_has_a_line_for_each(group: click.Group) -> None:
-    """On a terminal of 80 columns, and none is cut."""
     page = group.get_help(click.Context(group, terminal_width=80))
 
     listed = page.partition("Commands:\n")[2].rstrip().splitlines()

@@ -16,7 +16,6 @@ def _printed(*arguments: str) -> str:
 
 
 def test_every_environment_is_listed_with_its_consumers() -> None:
-    """In the order they are declared."""
     listed = json.loads(_printed("--json"))
 
     assert [row["environment"] for row in listed] == list(ENVIRONMENTS)
@@ -43,12 +42,10 @@ def test_an_environments_names_are_those_of_its_stacks() -> None:
 
 
 def test_tables_show_the_same() -> None:
-    """Of all environments, and of one."""
     assert "staging" in _printed()
     assert "sluice-prod-audit-dlq.fifo" in _printed("prod")
 
 
 def test_an_environment_that_is_not_declared_is_refused() -> None:
-    """With the nearest name."""
     with pytest.raises(ConfigError, match=r"'prd' is not declared \(did you mean 'prod'\?\)"):
         CliRunner().invoke(cli, ["env", "prd"], catch_exceptions=False, standalone_mode=False)

@@ -12,7 +12,7 @@ import pytest
 
 from sluice.cli.main import main
 from sluice.cli.services import init
-from sluice.declaration import load_declaration
+from sluice.declaration import load_declaration, naming
 from tests.support.project import PROJECT
 
 type Run = Callable[[str], tuple[int, str]]
@@ -20,7 +20,6 @@ type Run = Callable[[str], tuple[int, str]]
 
 @pytest.fixture
 def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> Run:
-    """Return what runs `sluice init NAME` in an empty folder, and returns its exit code and what it printed."""
     monkeypatch.chdir(tmp_path)
 
     def run(name: str) -> tuple[int, str]:
@@ -39,7 +38,6 @@ def _files(folder: Path) -> list[str]:
 
 
 def test_a_project_is_written_under_its_name(run: Run, tmp_path: Path) -> None:
-    """Hyphens are underscores in the package; no placeholder is left, and nothing lies beside the project."""
     code, printed = run("order-desk")
 
     assert code == 0
@@ -90,20 +88,23 @@ def test_what_pip_compiles_beside_the_templates_is_not_copied(
     assert _files(tmp_path / "shop") == ["app.py"]
 
 
-def test_the_declaration_of_a_new_project_has_two_environments(run: Run, tmp_path: Path) -> None:
-    """Each with the one consumer, whose handlers are the project's."""
-    run("order-desk")
+@pytest.mark.parametrize("name", ["order-desk", "a" * 40])
+def test_the_declaration_of_a_new_project_has_two_environments(run: Run, tmp_path: Path, name: str) -> None:
+    """Their application is the project, so that it meets no other of the account; the longest NAME leaves room."""
+    run(name)
 
-    declaration = load_declaration(tmp_path / "order-desk" / "environments.py")
+    declaration = load_declaration(tmp_path / name / "environments.py")
 
-    assert {name: [consumer.handlers for consumer in declared.consumers] for name, declared in declaration.items()} == {
-        "local": ["order_desk.handlers"],
-        "dev": ["order_desk.handlers"],
+    assert {
+        environment: (naming.topic_name(declared), [consumer.handlers for consumer in declared.consumers])
+        for environment, declared in declaration.items()
+    } == {
+        environment: (f"{name}-{environment}-events.fifo", [f"{name.replace('-', '_')}.handlers"])
+        for environment in ("local", "dev")
     }
 
 
 def test_a_new_project_is_small(run: Run, tmp_path: Path) -> None:
-    """A page each of README and CDK app, and every Python file has its docstring."""
     run("shop")
     lines = {name: len((tmp_path / "shop" / name).read_text().splitlines()) for name in ("app.py", "README.md")}
 
@@ -125,7 +126,6 @@ def test_a_new_project_has_the_feature_flags_that_sluice_is_tested_with() -> Non
 
 @pytest.mark.parametrize("name", ["Shop", "a_b", "a--b", "-a", "a-", "1a", "../a", "a/b", "", "é", "a" * 41])
 def test_what_is_no_name_is_refused(run: Run, tmp_path: Path, name: str) -> None:
-    """In one line that says what is allowed, and nothing is written."""
     code, printed = run(name)
 
     assert (code, printed) == (
@@ -138,7 +138,6 @@ def test_what_is_no_name_is_refused(run: Run, tmp_path: Path, name: str) -> None
 
 @pytest.mark.parametrize("name", ["class", "json", "boto3", "sluice", "spark-load", "tests", "app", "environments"])
 def test_a_name_that_python_would_find_elsewhere_is_refused(run: Run, tmp_path: Path, name: str) -> None:
-    """A keyword, a module of Python's, an installed one, or one of the project's other files."""
     code, printed = run(name)
 
     assert (code, printed) == (
@@ -149,7 +148,6 @@ def test_a_name_that_python_would_find_elsewhere_is_refused(run: Run, tmp_path: 
 
 
 def test_a_folder_that_holds_something_is_refused_and_left(run: Run, tmp_path: Path) -> None:
-    """So a second `init` changes nothing that was edited since the first."""
     run("shop")
     edited = tmp_path / "shop" / "environments.py"
     edited.write_text("mine", encoding="utf-8")
@@ -163,7 +161,6 @@ def test_a_folder_that_holds_something_is_refused_and_left(run: Run, tmp_path: P
 
 
 def test_a_file_of_that_name_is_refused(run: Run, tmp_path: Path) -> None:
-    """It stays what it is."""
     (tmp_path / "shop").write_text("mine", encoding="utf-8")
 
     code, printed = run("shop")
@@ -182,7 +179,6 @@ def test_an_empty_folder_is_filled(run: Run, tmp_path: Path, monkeypatch: pytest
 
 
 def test_a_full_disk_is_one_line_and_leaves_nothing(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The fifth file finds no space."""
     written: list[Path] = []
     write_text = Path.write_text
 

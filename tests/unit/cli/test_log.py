@@ -13,16 +13,12 @@ ESCAPES = "\x1b[2J\x1b]0;title\x07\x9b31m\x7f"
 
 
 class Terminal(io.StringIO):
-    """Says it is a terminal."""
-
     def isatty(self) -> bool:
-        """Return whether it is one."""
         return True
 
 
 @pytest.fixture(autouse=True)
 def logging() -> Iterator[None]:
-    """Leave the log as it was."""
     before = structlog.get_config()
     yield
     structlog.configure(**before)
@@ -44,7 +40,6 @@ def _fail(text: str) -> None:
 
 @pytest.mark.parametrize("stream", [Terminal(), io.StringIO()], ids=["terminal", "file"])
 def test_ten_megabytes_of_exception_are_no_log_of_fifty(stream: io.StringIO) -> None:
-    """Where it was raised, and what came of it, is still there."""
     log_to(stream)
 
     _fail(ESCAPES * 1_000_000)
@@ -56,7 +51,6 @@ def test_ten_megabytes_of_exception_are_no_log_of_fifty(stream: io.StringIO) -> 
 
 
 def test_a_terminal_gets_nothing_it_acts_on() -> None:
-    """Besides the colours the log has of its own; an exception keeps its lines."""
     stream = Terminal()
     log_to(stream)
 
@@ -72,7 +66,6 @@ def test_a_terminal_gets_nothing_it_acts_on() -> None:
 
 
 def test_lines_of_json_say_what_they_were_given() -> None:
-    """Numbers and lists stay what they are; what is not JSON is text."""
     stream = io.StringIO()
     log_to(stream)
 
@@ -84,8 +77,6 @@ def test_lines_of_json_say_what_they_were_given() -> None:
 
 
 def test_what_has_no_text_is_logged() -> None:
-    """By its type."""
-
     class Silent:
         def __repr__(self) -> str:
             raise ValueError("no text")
@@ -100,7 +91,6 @@ def test_what_has_no_text_is_logged() -> None:
 
 @pytest.mark.parametrize(("level", "logged"), [("debug", "diwe"), ("info", "iwe"), ("warning", "we"), ("error", "e")])
 def test_what_is_less_than_the_level_is_not_logged(level: str, logged: str) -> None:
-    """`--log-level` of worker and relay."""
     stream = io.StringIO()
     log_to(stream, level)
     log = structlog.get_logger()

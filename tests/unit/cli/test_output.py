@@ -43,7 +43,6 @@ _again = settings(suppress_health_check=[HealthCheck.function_scoped_fixture], d
 @_again
 @given(text=HOSTILE)
 def test_a_line_is_one_line(capsys: Printed, text: str) -> None:
-    """Which says what it was given."""
     output.line(f"group {text}")
 
     assert capsys.readouterr().out == f"group {printable(text, characters_max=10_000)}\n"
@@ -52,7 +51,6 @@ def test_a_line_is_one_line(capsys: Printed, text: str) -> None:
 @_again
 @given(value=VALUES, indent=st.sampled_from([None, 2]))
 def test_json_says_exactly_the_value(capsys: Printed, value: Any, indent: int | None) -> None:
-    """And holds nothing that a terminal acts on, DEL and C1 included."""
     output.as_json(value, indent=indent)
 
     text = capsys.readouterr().out
@@ -62,14 +60,12 @@ def test_json_says_exactly_the_value(capsys: Printed, value: Any, indent: int | 
 
 
 def test_json_leaves_readable_what_is(capsys: Printed) -> None:
-    """People read it too; where the output cannot take it, it is escaped."""
     output.as_json("Ärger, 注文 \U0001f600", indent=None)
 
     assert capsys.readouterr().out == '"Ärger, 注文 \U0001f600"\n'
 
 
 def test_json_for_an_output_without_unicode_is_ascii(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It would be a UnicodeEncodeError."""
     written = io.BytesIO()
     monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(written, encoding="ascii", write_through=True))
 
@@ -81,7 +77,6 @@ def test_json_for_an_output_without_unicode_is_ascii(monkeypatch: pytest.MonkeyP
 @_again
 @given(text=HOSTILE)
 def test_a_table_shows_cells_as_they_are(capsys: Printed, text: str) -> None:
-    """No markup, no emoji codes, and one line for a row, where it is not for a terminal."""
     output.table(("group", "error"), [(text, 1)], title=text)
 
     lines = capsys.readouterr().out.split("\n")
@@ -90,7 +85,6 @@ def test_a_table_shows_cells_as_they_are(capsys: Printed, text: str) -> None:
 
 
 def test_a_table_in_a_pipe_is_not_cut(capsys: Printed) -> None:
-    """However wide; eighty columns are a terminal's."""
     output.table(("group", "error"), [("g" * 128, "long " * 200 + "end")])
 
     (row,) = [line for line in capsys.readouterr().out.splitlines() if "ggg" in line]
@@ -99,7 +93,6 @@ def test_a_table_in_a_pipe_is_not_cut(capsys: Printed) -> None:
 
 
 def test_a_table_on_a_terminal_is_folded_and_loses_nothing(capsys: Printed, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A group's name can be put together again."""
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
     for name, value in (("COLUMNS", "40"), ("TERM", "xterm")):
         monkeypatch.setenv(name, value)
@@ -113,7 +106,6 @@ def test_a_table_on_a_terminal_is_folded_and_loses_nothing(capsys: Printed, monk
 
 
 def test_what_is_long_is_cut(capsys: Printed) -> None:
-    """A line has an end."""
     output.line("x" * 10_000_000)
 
     assert len(capsys.readouterr().out) == output.CHARACTERS_MAX + 1

@@ -15,7 +15,6 @@ MATRIX = conformance_page.stored(DOCS)
 
 
 def test_the_results_are_one_line_each_and_read_as_they_were_written(tmp_path: Path) -> None:
-    """Nothing of the matrix is lost on the way through the file."""
     conformance_page.write(MATRIX, tmp_path)
 
     written = (tmp_path / "conformance.json").read_text(encoding="utf-8")
@@ -26,7 +25,6 @@ def test_the_results_are_one_line_each_and_read_as_they_were_written(tmp_path: P
 
 
 def test_every_promise_of_the_page_has_a_status_and_evidence_on_every_target() -> None:
-    """No empty cell, no promise twice, no status with another name."""
     ids = [row["id"] for row in MATRIX["promises"]]
     results = [result for row in MATRIX["promises"] for result in row["results"].values()]
 
@@ -50,7 +48,6 @@ def test_the_numbers_of_the_summary_add_up() -> None:
 
 
 def test_the_page_asks_the_network_for_nothing() -> None:
-    """No address at all but in what promises and evidence say, and nothing that is fetched."""
     html = (DOCS / "conformance.html").read_text(encoding="utf-8")
 
     assert re.findall(r"""(?:src|href|action)=["'](?!data:,)[^"']*""", html) == []
@@ -58,7 +55,6 @@ def test_the_page_asks_the_network_for_nothing() -> None:
 
 
 def test_what_a_target_says_cannot_become_part_of_the_page() -> None:
-    """Evidence quotes the target: markup in it is text."""
     row = MATRIX["promises"][0]
     found = {"status": "deviates", "evidence": "<script>alert(1)</script>"}
     matrix = MATRIX | {"promises": [row | {"results": dict.fromkeys(COLUMNS, found)}]}
@@ -68,7 +64,6 @@ def test_what_a_target_says_cannot_become_part_of_the_page() -> None:
 
 
 def test_a_target_that_could_not_be_tested_is_a_column_of_unknowns_with_the_reason() -> None:
-    """Beside one that was; promises nobody tested are left out."""
     kept = {"status": "holds", "evidence": "test.py::test", "seconds": 1.0}
     matrix = conformance.matrix({"simulator": ({"GRP-01": kept}, None), "moto": ({}, "out of disk")}, "2026-11-21")
 
@@ -80,7 +75,6 @@ def test_a_target_that_could_not_be_tested_is_a_column_of_unknowns_with_the_reas
 
 
 def test_where_no_target_could_be_tested_every_promise_is_unknown() -> None:
-    """All but those about what is deployed, which no conformance run tests."""
     matrix = conformance.matrix({"moto": ({}, "out of disk")}, "2026-11-21")
 
     services = [promise.id for promise in PROMISES.values() if promise.promiser is not Promiser.STACK]

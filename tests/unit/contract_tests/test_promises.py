@@ -19,12 +19,10 @@ def _marked() -> list[str]:
 
 
 def test_every_promise_has_exactly_one_test() -> None:
-    """No promise without a test, no test without a promise, none twice."""
     assert sorted(_marked()) == sorted(PROMISES)
 
 
 def test_every_promise_has_evidence_and_a_known_saboteur() -> None:
-    """Each can be looked up, and each can be broken."""
     for promise in PROMISES.values():
         assert promise.evidence, promise.id
         assert promise.saboteurs, promise.id
@@ -32,14 +30,12 @@ def test_every_promise_has_evidence_and_a_known_saboteur() -> None:
 
 
 def test_the_core_is_a_page_of_known_promises() -> None:
-    """About forty, none twice: short enough to be read and remembered."""
     assert 35 <= len(CORE) <= 45
     assert len(set(CORE)) == len(CORE)
     assert set(CORE) <= set(PROMISES)
 
 
 def test_every_saboteur_is_used() -> None:
-    """A saboteur breaks a promise, or shows an anomaly in a load test, or goes."""
     used = {name for promise in PROMISES.values() for name in promise.saboteurs}
 
     assert {name for name, saboteur in SABOTEURS.items() if name not in used and not saboteur.shows} == set()

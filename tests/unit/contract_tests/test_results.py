@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from contract_tests.proving.results import ContractFailure, Result, Status, describe_failure, first_line, judge
+from contract_tests.proving.results import ContractFailure, Status, describe_failure, first_line, judge
 from contract_tests.resources import NotArranged
 from sluice.deviations import Deviation
 
@@ -35,7 +35,6 @@ LACKING = ContractFailure(Status.NOT_SUPPORTED, "InvalidAction")
 def test_only_an_expectation_that_rests_on_answers_tells_of_a_promise(
     error: Exception | None, failures: list[ContractFailure], known: Deviation | None, status: Status, evidence: str
 ) -> None:
-    """Everything else is unknown or not supported."""
     assert judge(error, "here", failures, known) == (status, evidence)
 
 
@@ -80,22 +79,13 @@ def test_a_test_that_was_skipped_proves_nothing() -> None:
 def test_an_answer_is_one_when_the_service_could_have_given_it(
     operation: str, status: int, server: str, content: bytes, code: str, found: str | None
 ) -> None:
-    """A refusal is an answer; what a proxy, a crash or an overload says is none."""
     response = SimpleNamespace(status_code=status, headers={"server": server}, content=content)
     met = describe_failure(operation, response, {"Error": {"Code": code, "Message": "…"}} if code else {})
 
     assert (met and str(met.status)) == found
 
 
-def test_the_worst_of_several_tests_counts_and_their_times_add_up() -> None:
-    """One deviation is enough."""
-    total = Result(Status.HOLDS, "a", 1.0) + Result(Status.DEVIATES, "b", 2.0) + Result(Status.UNKNOWN, "c", 4.0)
-
-    assert total == Result(Status.DEVIATES, "b", 7.0)
-
-
 def test_evidence_leaves_out_what_differs_from_run_to_run() -> None:
-    """Names, ports, ids and times; an account number stays."""
     found = "http://127.0.0.1:43121/123456789012/ct-0123456789-q-1 at 1795270000123\nand more"
 
     assert first_line(found) == "http://127.0.0.1:<port>/123456789012/ct-…-q-1 at <number>"

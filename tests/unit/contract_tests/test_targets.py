@@ -10,7 +10,7 @@ from contract_tests.promises import PROMISES
 from contract_tests.resources import NotArranged, Resources, bodies
 from contract_tests.targets import aws as account
 from contract_tests.targets import binding
-from contract_tests.targets.byo_queues import WITH_DLQ, WITH_QUEUE, WITH_TOPIC, ByoQueueResources, Given
+from contract_tests.targets.byo_queues import WITH_DLQ, WITH_QUEUE, WITH_TOPIC, ByoQueueResources, ByoQueues
 from sluice.clock import VirtualClock
 from sluice.errors import ConfigError, EndpointError
 from sluice.localstack import MODIFIED
@@ -38,12 +38,10 @@ def credentials(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_an_estimate_is_worked_out_from_tests_and_workers() -> None:
-    """260 tests of 40 requests at half a dollar a million, a minute each, eight at a time."""
     assert str(_ESTIMATE) == ("at most 260 tests with 8 worker(s): about 33 min, up to 10,400 requests, at most $0.01")
 
 
 def test_aws_without_region_is_refused(credentials: None) -> None:
-    """Even where there are credentials."""
     session = boto3.Session()
 
     with pytest.raises(EndpointError, match="target aws has no region; set AWS_DEFAULT_REGION"):
@@ -51,13 +49,11 @@ def test_aws_without_region_is_refused(credentials: None) -> None:
 
 
 def test_aws_without_credentials_is_refused() -> None:
-    """Even where there is a region."""
     with pytest.raises(EndpointError, match="target aws has no credentials; set AWS_PROFILE"):
         account.checked(boto3.Session(region_name="eu-west-1"), _ESTIMATE, is_agreed=True)
 
 
 def test_aws_is_refused_until_somebody_agrees_to_the_estimate(credentials: None) -> None:
-    """The refusal tells the estimate and how to agree; with consent the region comes back."""
     session = boto3.Session(region_name="eu-west-1")
 
     with pytest.raises(ConfigError) as refused:
@@ -68,7 +64,6 @@ def test_aws_is_refused_until_somebody_agrees_to_the_estimate(credentials: None)
 
 
 def test_on_aws_a_change_is_waited_for_and_nothing_else() -> None:
-    """A second after CreateQueue, a minute after SetQueueAttributes, nothing after a send or a refused change."""
     clock, simulator = VirtualClock(), Simulator()
     sqs = account.settling(simulator.client("sqs"), clock)
 
@@ -95,7 +90,6 @@ def test_every_change_that_is_waited_for_is_an_operation_there_is(credentials: N
 def test_only_a_localstack_with_our_hooks_has_the_short_window(
     monkeypatch: pytest.MonkeyPatch, *, is_modified: bool
 ) -> None:
-    """The flag follows what the emulator was started with; no other target has it, whatever the environment says."""
     monkeypatch.setenv("AWS_ENDPOINT_URL", ENDPOINT_URL)
     monkeypatch.delenv(MODIFIED, raising=False)
     if is_modified:
@@ -116,20 +110,7 @@ def test_aws_is_given_more_patience_than_an_emulator() -> None:
     assert binding.aws("eu-west-1", patience_seconds=500).patience_seconds == 500
 
 
-def test_every_binding_is_under_thirty_lines() -> None:
-    """From `def` to the end of its return."""
-    source = Path(binding.__file__).read_text(encoding="utf-8").splitlines()
-    starts = [number for number, line in enumerate(source) if line.startswith("def ")]
-    ends = [*starts[1:], next(number for number, line in enumerate(source) if line.startswith("BINDINGS"))]
-
-    lengths = [end - start for start, end in zip(starts, ends, strict=True)]
-
-    assert len(lengths) == len(binding.BINDINGS)
-    assert max(lengths) < 30
-
-
 def test_what_a_test_made_is_deleted_from_the_outside_in() -> None:
-    """Subscriptions, topics, queues, whatever the order they were made in; and all of it although one is gone."""
     target = binding.simulator(ENDPOINT_URL, patience_seconds=1)
     sqs, sns = target.make_client("sqs"), target.make_client("sns")
     resources = Resources(target, sqs, sns, prefix="ct-0123456789")
@@ -171,9 +152,8 @@ def test_a_message_of_somebody_else_ends_the_test_and_stays_in_the_given_queue()
     target = binding.simulator(ENDPOINT_URL, patience_seconds=1)
     owner = target.make_client("sqs")
     url = owner.create_queue(QueueName="theirs.fifo", Attributes={"FifoQueue": "true"})["QueueUrl"]
-    lent = ByoQueueResources(
-        target, Given(queue_url=url), target.make_client("sqs"), target.make_client("sns"), number=1
-    )
+    sqs, sns = target.make_client("sqs"), target.make_client("sns")
+    lent = ByoQueueResources(target, ByoQueues(queue_url=url), sqs, sns, number=1)
     queue = lent.fifo_queue()
     queue.send_each("ours")
     owner.send_message(QueueUrl=url, MessageBody="theirs", MessageGroupId="g1", MessageDeduplicationId="m1")

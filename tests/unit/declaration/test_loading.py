@@ -133,6 +133,18 @@ def _refusal(path: Path | None = None) -> str:
             "ZeroDivisionError: division by zero; change it in environments.py:4",
         ),
         ("def _consumers", "exit(4)\ndef _consumers", "SystemExit: 4; change it in environments.py:4"),
+        (
+            'name="prod"',
+            'name="prod", application="shop"',
+            "ENVIRONMENTS have the applications ['sluice', 'shop'], allowed is one for all of them; change it in"
+            " environments.py",
+        ),
+        (
+            'name="prod"',
+            'name="prod", application="Shop"',
+            "Environment('prod').application is 'Shop', allowed is up to 40 lower-case letters, digits and single inner"
+            " hyphens, a letter first; change it in environments.py:24",
+        ),
         ('"prod"', '"dev"', "ENVIRONMENTS is ['dev', 'dev'], allowed is each name once; change it in environments.py"),
         (
             "ENVIRONMENTS = (",
@@ -170,14 +182,12 @@ def test_a_wrong_declaration_is_one_line_with_its_place(project: Path, sound: st
     ],
 )
 def test_environments_are_a_tuple_and_nothing_else(project: Path, declared: str, message: str) -> None:
-    """There is one way to write them."""
     (project / "environments.py").write_text(f"ENVIRONMENTS = {declared}\n", encoding="utf-8")
 
     assert _refusal() == message
 
 
 def test_a_name_that_is_imported_but_not_there_is_refused_with_its_neighbour(project: Path) -> None:
-    """Python's own sentence, and the name that is there."""
     (project / "environments.py").write_text("from sluice.declaration import Consumr\n", encoding="utf-8")
 
     refusal = _refusal()
@@ -187,7 +197,6 @@ def test_a_name_that_is_imported_but_not_there_is_refused_with_its_neighbour(pro
 
 
 def test_a_wrong_value_in_a_module_of_the_project_is_refused_with_that_modules_line(project: Path) -> None:
-    """What the declaration imports from its own folder may be wrong as well."""
     shared = "from sluice.declaration import Consumer\n\nBILLING = Consumer(name='billing', lanes=0)\n"
     (project / "shared_consumers.py").write_text(shared, encoding="utf-8")
     (project / "environments.py").write_text("from shared_consumers import BILLING\n", encoding="utf-8")
@@ -198,7 +207,6 @@ def test_a_wrong_value_in_a_module_of_the_project_is_refused_with_that_modules_l
 
 
 def test_a_file_that_is_not_there_is_refused_with_the_ways_to_name_one(project: Path) -> None:
-    """Also a folder."""
     ways = "go to your project's folder, or name the file with --declaration or SLUICE_DECLARATION"
 
     assert _refusal() == f"there is no declaration environments.py (No such file or directory); {ways}"
@@ -220,7 +228,6 @@ def test_a_wrong_declaration_is_refused_again_until_it_is_right(project: Path) -
 def test_the_declaration_is_that_of_the_option_the_variable_or_the_working_directory(
     project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """In this order."""
     for name in ("here", "named", "given"):
         (project / name).mkdir()
         (project / name / "environments.py").write_text(SOUND.replace('"dev"', f'"{name}"'), encoding="utf-8")
@@ -244,7 +251,6 @@ def test_a_declaration_is_read_once(project: Path) -> None:
 
 
 def test_an_environment_is_found_by_its_name_or_refused() -> None:
-    """One line names what was asked for, what was probably meant, what there is, and the file."""
     assert environment("dev") is ENVIRONMENTS["dev"]
     with pytest.raises(ConfigError) as refused:
         environment("stagign")
@@ -277,21 +283,18 @@ def test_the_projects_own_declaration_is_right() -> None:
     assert declaration["local"].account == "000000000000"
 
 
+def test_nothing_imports_a_projects_declaration_by_name() -> None:
+    """It is a user's file: it is found and loaded, and all else is given its values."""
+    folders = [path for path in PROJECT.iterdir() if path.name[0] != "." and path.name != "node_modules"]
+    files = [*PROJECT.glob("*.py"), *(file for folder in folders for file in folder.rglob("*.py"))]
+    suspects = [text for file in files if "environments" in (text := file.read_text(encoding="utf-8"))]
+    imported = {name for text in suspects for node in ast.walk(ast.parse(text)) for name in _imported(node)}
+
+    assert len(files) > 300
+    assert not imported & {"environments", "sluice.environments"}
+
+
 def _imported(node: ast.AST) -> list[str]:
     if isinstance(node, ast.ImportFrom):
         return [str(node.module), *(f"{node.module}.{alias.name}" for alias in node.names)]
     return [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
-
-
-def test_nothing_imports_a_projects_declaration_by_name() -> None:
-    """It is a user's file: it is found and loaded, and all else is given its values."""
-    files = [file for file in PROJECT.rglob("*.py") if not {".venv", ".venv-emulator", "node_modules"} & {*file.parts}]
-    imported = {
-        name
-        for file in files
-        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8")))
-        for name in _imported(node)
-    }
-
-    assert len(files) > 300
-    assert not imported & {"environments", "sluice.environments"}

@@ -1,9 +1,8 @@
 """What a task's stack writes is what its worker reads: the same values, checked again."""
 
 import json
-from dataclasses import replace
+from dataclasses import fields, replace
 from datetime import UTC, datetime
-from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -12,12 +11,13 @@ from hypothesis import strategies as st
 from sluice.declaration import Consumer, Environment, Gaps, Poison, naming, task_settings
 from sluice.errors import ConfigError
 from tests.support.declaration import ENVIRONMENTS
-from tests.unit.stacks.extra import EXTRA
-from tests.unit.stacks.strategies import environments
+from tests.support.templates.environments import EXTRA
+from tests.support.templates.strategies import environments
 
-ALLOWED = "; allowed is what the environment's stacks wrote there; deploy them again, or unset it"
+ALLOWED = "allowed is what the environment's stacks wrote there; deploy them again, or unset it"
 BILLING = Consumer(name="billing", handlers="orders.billing", poison=Poison.PARK, gaps=Gaps.WAIT)
 DEV = Environment(name="dev", consumers=(BILLING,))
+FIELDS = [field.name for field in fields(Consumer)]
 
 
 @settings(max_examples=50, deadline=None, database=None)
@@ -25,7 +25,6 @@ DEV = Environment(name="dev", consumers=(BILLING,))
     environment=environments(), gaps=st.sampled_from(Gaps), joined_at=st.none() | st.datetimes(timezones=st.just(UTC))
 )
 def test_what_is_written_is_what_is_read(environment: Environment, gaps: Gaps, joined_at: datetime | None) -> None:
-    """Any environment: enumerations, instants, networks and filter policies come back as they were."""
     first, *others = environment.consumers
     first = replace(first, filter_policy=None, gaps=gaps, joined_at=joined_at, handlers="orders.billing")
     whole = replace(environment, consumers=(first, *others))
@@ -57,66 +56,49 @@ def test_a_task_is_given_nothing_it_does_not_read() -> None:
     assert task_settings.task_environment(more, None) == task_settings.task_environment(DEV, None)
 
 
-def _changed(**changes: Any) -> str:
-    written = json.loads(task_settings.render(DEV))
-    written["consumers"][0] |= changes
-    return json.dumps(written)
+def _refusal(text: str) -> str:
+    with pytest.raises(ConfigError) as refused:
+        task_settings.parse(text)
+    content = str(refused.value)
+    assert content.endswith(ALLOWED)
+    assert len(content.splitlines()) == 1
+    return content.removesuffix(ALLOWED).removeprefix("SLUICE_TASK_SETTINGS is ")
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", "billing", "[" * 100_000])
+def test_settings_that_cannot_be_read_are_refused(text: str) -> None:
+    assert _refusal(text) == f"{text[:200]!r}, "
 
 
 @pytest.mark.parametrize(
-    ("text", "message"),
+    ("changes", "message"),
     [
-        ("", "SLUICE_TASK_SETTINGS is ''"),
-        ("{", "SLUICE_TASK_SETTINGS is '{'"),
-        ("[]", "SLUICE_TASK_SETTINGS is '[]'"),
-        ("billing", "SLUICE_TASK_SETTINGS is 'billing'"),
-        ("[" * 100_000, f"SLUICE_TASK_SETTINGS is '{'[' * 200}'"),
+        ({"lanes": 0}, "Consumer('billing').lanes is 0, allowed is 1 to 120000 message groups"),
         (
-            "{}",
-            "SLUICE_TASK_SETTINGS is wrong: Environment.name is missing, allowed is a value of type str",
+            {"filter_policy": 7},
+            "Consumer('billing').filter_policy is 7, allowed is a value of type Mapping[str, Sequence[object]] | None",
         ),
         (
-            _changed(lanes=0),
-            "SLUICE_TASK_SETTINGS is wrong: Consumer('billing').lanes is 0, allowed is 1 to 120000 message groups",
+            {"gaps": "ignore"},
+            "Consumer('billing').gaps is 'ignore', allowed is Gaps.RECORD or Gaps.WAIT or Gaps.HALT",
         ),
         (
-            _changed(max_attempts=5_000),
-            "SLUICE_TASK_SETTINGS is wrong: Consumer('billing').max_attempts is 5000, allowed is 1 to 1000 receives",
+            {"joined_at": "yesterday"},
+            "Consumer('billing').joined_at is 'yesterday', allowed is a value of type datetime.datetime | None",
         ),
-        (
-            _changed(filter_policy=7),
-            "SLUICE_TASK_SETTINGS is wrong: Consumer('billing').filter_policy is 7, allowed is a value of type"
-            " Mapping[str, Sequence[object]] | None",
-        ),
-        (
-            _changed(gaps="ignore"),
-            "SLUICE_TASK_SETTINGS is wrong: Consumer('billing').gaps is 'ignore', allowed is Gaps.RECORD or Gaps.WAIT"
-            " or Gaps.HALT",
-        ),
-        (
-            _changed(joined_at="yesterday"),
-            "SLUICE_TASK_SETTINGS is wrong: Consumer('billing').joined_at is 'yesterday', allowed is a value of type"
-            " datetime.datetime | None",
-        ),
-        (
-            _changed(priority=1),
-            "SLUICE_TASK_SETTINGS is wrong: Consumer has no field 'priority', allowed is one of name, filter_policy,",
-        ),
+        ({"priority": 1}, f"Consumer has no field 'priority', allowed is one of {', '.join(FIELDS)}"),
     ],
 )
-def test_settings_that_cannot_be_right_are_refused(text: str, message: str) -> None:
-    """In one line, with the validation of a declaration, and the next step."""
-    with pytest.raises(ConfigError) as refused:
-        task_settings.parse(text)
+def test_settings_that_cannot_be_right_are_refused(changes: dict[str, object], message: str) -> None:
+    """With the validation of a declaration, and the next step."""
+    written = json.loads(task_settings.render(DEV))
+    written["consumers"][0] |= changes
 
-    content = str(refused.value)
-    assert content.startswith(message)
-    assert content.endswith(ALLOWED.removeprefix("; "))
-    assert len(content.splitlines()) == 1
+    assert _refusal(json.dumps(written)) == f"wrong: {message}; "
+    assert _refusal("{}") == "wrong: Environment.name is missing, allowed is a value of type str; "
 
 
 def test_settings_of_an_older_stack_have_the_defaults_of_what_they_lack() -> None:
-    """An image may know fields that the stack did not write."""
     written = json.loads(task_settings.render(DEV))
     del written["consumers"][0]["gap_wait_seconds"]
 

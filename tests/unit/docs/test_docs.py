@@ -1,4 +1,4 @@
-"""The pages of docs/ against what they are about: code, declaration, tests. What the stacks are: tests/unit/stacks."""
+"""The pages of docs/ against code, declaration and tests. What the stacks are: tests/unit/constructs."""
 
 import ast
 import re

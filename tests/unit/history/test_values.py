@@ -15,14 +15,12 @@ IDENTITY = Identity(run="r", message_group_id="g1", idx=7)
 
 
 def test_eventually_returns_the_first_true_answer() -> None:
-    """The condition is asked until it holds, and its answer is what comes back."""
     answers = iter([0, "", "found"])
 
     assert eventually(lambda: next(answers), timeout_seconds=5, describe="an answer", clock=VirtualClock()) == "found"
 
 
 def test_eventually_gives_up_at_its_bound_and_says_what_it_waited_for() -> None:
-    """Two seconds of virtual time pass, and the last answer is named."""
     clock = VirtualClock()
 
     with pytest.raises(NotReached, match=r"waited 2 s for a miracle; the last answer was None"):
@@ -53,8 +51,20 @@ def test_the_time_a_machine_sleeps_passes(monkeypatch: pytest.MonkeyPatch) -> No
     assert 600 <= (SystemClock(clock.offset_us).now_us() - before_us) / 1_000_000 < 610
 
 
+def test_the_wall_clock_steps_and_no_instant_of_a_run_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = SystemClock()
+    offset_us = clock.offset_us
+    instants = [clock.now_us()]
+    for step_seconds in (-3_600, 86_400):
+        stepped = time.time_ns() + step_seconds * 10**9
+        monkeypatch.setattr("time.time_ns", lambda stepped=stepped: stepped)
+        instants += [clock.now_us(), SystemClock(offset_us).now_us()]
+
+    assert instants == sorted(instants)
+    assert instants[-1] - instants[0] < 10_000_000
+
+
 def test_identity_travels_in_the_body() -> None:
-    """A publisher wrote it there."""
     body = '{"run":"r","group":"g1","idx":7,"end":false,"payload":"x"}'
 
     assert identity_of(body=body, deduplication_id=None, message_group_id=None) == IDENTITY
@@ -62,13 +72,11 @@ def test_identity_travels_in_the_body() -> None:
 
 @pytest.mark.parametrize("text", [None, "", "{", "[]", "7", '"x"', "[" * 100_000])
 def test_a_detail_that_is_no_object_says_nothing(text: str | None) -> None:
-    """Anybody may have written it; it ends no check."""
     assert detail_of(text) == {}
     assert detail_of('{"received": 3}') == {"received": 3}
 
 
 def test_a_corrupted_body_is_known_by_its_deduplication_id() -> None:
-    """Half a body is not JSON any more; the ids beside it still say whose it is."""
     found = identity_of(body='{"run":"r","gr', deduplication_id="r.7", message_group_id="g1")
 
     assert found == IDENTITY
@@ -76,22 +84,18 @@ def test_a_corrupted_body_is_known_by_its_deduplication_id() -> None:
 
 @pytest.mark.parametrize("body", ["", "7", "null", "[]", "{}", '{"run": "r", "group": "g", "idx": "x"}', "\x00"])
 def test_a_body_of_somebody_else_has_no_identity(body: str) -> None:
-    """Whatever is in it, it is foreign, not an error."""
     assert identity_of(body=body, deduplication_id="theirs", message_group_id="g1") is None
 
 
 def test_sequence_numbers_sort_as_numbers() -> None:
-    """Nine comes before ten."""
     assert sorted(["10", "9"], key=lambda digits: pad_sequence_number(digits) or "") == ["9", "10"]
 
 
 def test_end_markers_have_negative_numbers() -> None:
-    """No message has one, and nothing without a number is one."""
     assert [is_end_marker(idx) for idx in (-3, -1, 0, 5, None)] == [True, True, False, False, False]
 
 
 def test_settling_keeps_the_answer_and_an_unanswered_intent() -> None:
-    """Call a was answered, call b was not, call c was given up with an error; settling twice changes nothing."""
     intent_a = Event(kind="published", call_id="a", outcome="info", invoked_at_us=1)
     answer_a = Event(kind="published", call_id="a", outcome="ok", invoked_at_us=1, responded_at_us=2)
     intent_b = Event(kind="published", call_id="b", outcome="info", invoked_at_us=3)
@@ -106,7 +110,6 @@ def test_settling_keeps_the_answer_and_an_unanswered_intent() -> None:
 
 
 def test_entries_of_one_call_settle_apart() -> None:
-    """Two entries of a batch are two messages; so are a poll and what it brought."""
     events = [
         Event(kind="published", call_id="a", batch_position=0, responded_at_us=2),
         Event(kind="published", call_id="a", batch_position=1, responded_at_us=2),
@@ -127,7 +130,6 @@ def test_entries_of_one_call_settle_apart() -> None:
     ],
 )
 def test_composing_keeps_the_worst(statuses: list[Status], worst: Status) -> None:
-    """Invalid before unknown before valid; of nothing at all, unknown."""
     assert compose(statuses) is worst
 
 
@@ -147,7 +149,6 @@ def test_composing_keeps_the_worst(statuses: list[Status], worst: Status) -> Non
     ],
 )
 def test_how_a_property_fares(given: Property, holding: Holding) -> None:
-    """Violated outweighs all but an allowance; without an opportunity nothing holds."""
     assert given.holding is holding
 
 
@@ -165,7 +166,6 @@ def test_how_a_property_fares(given: Property, holding: Holding) -> None:
     ],
 )
 def test_the_status_of_a_verdict(verdict: Verdict, status: Status) -> None:
-    """A run that exercised nothing, or that crashed, is never valid."""
     assert verdict.status is status
     assert verdict.as_json()["status"] == status.value
 
@@ -182,12 +182,10 @@ def test_the_status_of_a_verdict(verdict: Verdict, status: Status) -> None:
     ],
 )
 def test_the_exit_code_of_a_verdict(properties: list[Property], exit_code: int) -> None:
-    """A crossed threshold is told apart only where nothing is worse."""
     assert Verdict(properties=tuple(properties)).exit_code == exit_code
 
 
 def test_the_taxonomy_is_whole() -> None:
-    """49 anomalies A to G, 7 measures H, 4 of effects R; what is not judged is named as such in every verdict."""
     families = [sum(id_.startswith(family) for id_ in ANOMALIES) for family in "ABCDEFGHR"]
 
     assert families == [8, 8, 7, 5, 5, 12, 4, 7, 4]
@@ -195,6 +193,5 @@ def test_the_taxonomy_is_whole() -> None:
 
 
 def test_an_unknown_saboteur_is_refused_with_the_ones_there_are() -> None:
-    """The message names what was asked for and what there is."""
     with pytest.raises(ConfigError, match=r"saboteur 'gremlin' is unknown, allowed is one of leak-group, .*"):
         sabotage([], "gremlin")

@@ -26,14 +26,12 @@ BACKOFF = Backoff(base_seconds=1, cap_seconds=10, floor_seconds=0.5)
 def test_a_delay_doubles_up_to_its_cap_and_chance_chooses_below_it(
     attempt: int, least: float, middle: float, most: float
 ) -> None:
-    """The whole range from the floor up is used, however often it failed."""
     delays = [BACKOFF.seconds(attempt, rng) for rng in (0, 0.5, 1)]
 
     assert delays == [least, middle, most]
 
 
 def test_x7_what_failed_together_does_not_return_together() -> None:
-    """The delays of a thousand groups are spread evenly over the whole range."""
     rng = random.Random(1)  # noqa: S311 (a seed, no secret)
 
     delays = [BACKOFF.seconds(5, rng.random()) for _ in range(1_000)]

@@ -11,11 +11,12 @@ from hypothesis import strategies as st
 from sluice.messaging import Event
 from sluice.messaging.envelope import TOMBSTONE, Envelope, decode
 from sluice.messaging.errors import EnvelopeError
-from sluice.messaging.outbox.store import Head, Sent
+from sluice.messaging.outbox.store import Sent
 from sluice.messaging.relay.publisher import Publisher
 from sluice.simulator.hook import Simulator
 from sluice.simulator.model.message import size_bytes
-from tests.support.envelope_strategies import events, numbers
+from tests.support.messaging.envelope_strategies import events, numbers
+from tests.support.messaging.simulated_relays import head
 
 LIMIT = 262_144
 COMMITTED_AT = datetime(2026, 11, 21, 9, 30, tzinfo=timezone(timedelta(hours=2)))
@@ -51,7 +52,6 @@ def changed(**fields: Any) -> str:
 
 
 def test_a_body_says_everything_a_consumer_needs() -> None:
-    """One JSON object without spaces; the instant is UTC, and the hash is that of type and data."""
     envelope = Envelope(event=PLACED, seq=3, epoch=2)
 
     assert envelope.body == PLACED_BODY.replace("HASH", PLACED_HASH)
@@ -61,7 +61,6 @@ def test_a_body_says_everything_a_consumer_needs() -> None:
 
 
 def test_the_hash_is_of_type_and_data_and_of_nothing_else() -> None:
-    """Order of names, attributes, group and instant do not count; another type or value does."""
     event = Event(type="t", group="g", data={"a": 1, "b": 2})
     same = Event(type="t", group="h", data={"b": 2, "a": 1}, attributes={"x": "y"}, at=COMMITTED_AT)
     others = [Event(type="u", group="g", data={"a": 1, "b": 2}), Event(type="t", group="g", data={"a": 1, "b": 3})]
@@ -126,7 +125,6 @@ def test_the_hash_is_of_type_and_data_and_of_nothing_else() -> None:
     ],
 )
 def test_what_cannot_be_sent_is_refused_before_it_is_stored_and_named(fields: dict[str, Any], message: str) -> None:
-    """The producer learns it where the mistake is: the message says field, value and what is allowed."""
     valid: dict[str, Any] = {"type": "t", "group": "g", "data": None}
 
     with pytest.raises(EnvelopeError) as refused:
@@ -136,7 +134,6 @@ def test_what_cannot_be_sent_is_refused_before_it_is_stored_and_named(fields: di
 
 
 def test_data_too_deep_for_json_is_refused() -> None:
-    """A hundred thousand lists in one another are no RecursionError of somebody's commit."""
     data: list[Any] = []
     for _ in range(100_000):
         data = [data]
@@ -181,7 +178,6 @@ def test_what_the_caller_changes_afterwards_changes_no_message() -> None:
 
 @pytest.mark.parametrize("instant", [None, COMMITTED_AT, COMMITTED_AT.replace(microsecond=1)])
 def test_an_event_of_exactly_the_limit_may_be_sent_and_one_byte_more_may_not(instant: datetime | None) -> None:
-    """Whether its instant is known yet makes no difference to what is done with it afterwards."""
     empty = Event(type="t", group="g", data="", attributes={"x": "ä"}, at=instant).size_bytes
     sized: dict[str, Any] = {"type": "t", "group": "g", "attributes": {"x": "ä"}, "at": instant}
 
@@ -203,7 +199,6 @@ def test_an_event_of_exactly_the_limit_may_be_sent_and_one_byte_more_may_not(ins
     event=Event(type="t", group="g", data=1), seq=2**63 - 2, epoch=2**63 - 2, instant=datetime.max.replace(tzinfo=UTC)
 )
 def test_a_message_is_never_larger_than_its_event_said(event: Event, seq: int, epoch: int, instant: datetime) -> None:
-    """However large its numbers are and whenever it is committed, as the model of SNS counts."""
     happened = Event(
         type=event.type,
         group=event.group,
@@ -223,7 +218,6 @@ def test_a_message_is_never_larger_than_its_event_said(event: Event, seq: int, e
 @SETTINGS
 @given(event=events(), seq=numbers, epoch=numbers)
 def test_a_body_is_decoded_to_what_was_encoded(event: Event, seq: int, epoch: int) -> None:
-    """All but the message attributes, which travel beside the body."""
     envelope = Envelope(event=event, seq=seq, epoch=epoch)
 
     decoded = decode(envelope.body)
@@ -234,7 +228,6 @@ def test_a_body_is_decoded_to_what_was_encoded(event: Event, seq: int, epoch: in
 
 
 def test_what_an_event_may_be_sns_and_sqs_take() -> None:
-    """Any event is published and received as it was: nothing accepted here is refused there."""
     simulator = Simulator()
     sns, sqs = simulator.client("sns"), simulator.client("sqs")
     topic_arn = sns.create_topic(Name="t.fifo", Attributes={"FifoTopic": "true"})["TopicArn"]
@@ -251,7 +244,16 @@ def test_what_an_event_may_be_sns_and_sqs_take() -> None:
         simulator.advance(301)  # ids are drawn more than once
         envelope = Envelope(event=event, seq=seq, epoch=1)
 
-        (outcome,) = publisher.publish([head_of(envelope)])
+        (outcome,) = publisher.publish(
+            [
+                head(
+                    group_id=event.group,
+                    body=envelope.body,
+                    attributes=event.message_attributes,
+                    deduplication_id=envelope.deduplication_id,
+                )
+            ]
+        )
         answer = sqs.receive_message(QueueUrl=url, MessageAttributeNames=["All"], MessageSystemAttributeNames=["All"])
         (message,) = answer["Messages"]
         sqs.delete_message(QueueUrl=url, ReceiptHandle=message["ReceiptHandle"])
@@ -263,23 +265,6 @@ def test_what_an_event_may_be_sns_and_sqs_take() -> None:
         assert message["Attributes"]["MessageDeduplicationId"] == event.id
 
     is_taken()
-
-
-def head_of(envelope: Envelope) -> Head:
-    """Return it as the outbox holds it."""
-    return Head(
-        id=1,
-        group_id=envelope.event.group,
-        group_seq=envelope.seq,
-        event_id=envelope.event.id,
-        body=envelope.body,
-        attributes=envelope.event.message_attributes,
-        deduplication_id=envelope.deduplication_id,
-        status="pending",
-        attempts=0,
-        not_before_us=0,
-        created_at_us=0,
-    )
 
 
 def test_a_tombstone_has_the_place_of_what_it_stands_for_and_nothing_else_of_it() -> None:
@@ -336,7 +321,6 @@ def test_a_tombstone_has_the_place_of_what_it_stands_for_and_nothing_else_of_it(
     ],
 )
 def test_a_body_that_is_foreign_mangled_or_tampered_with_names_the_field(body: str, message: str) -> None:
-    """Whatever is in the queue, a consumer gets an EnvelopeError and no other, and it says what to look at."""
     with pytest.raises(EnvelopeError) as refused:
         decode(body)
 
@@ -346,7 +330,6 @@ def test_a_body_that_is_foreign_mangled_or_tampered_with_names_the_field(body: s
 @SETTINGS
 @given(body=st.text() | st.recursive(st.none() | st.booleans() | st.floats() | st.text(), st.lists).map(json.dumps))
 def test_no_body_is_an_error_of_another_kind(body: str) -> None:
-    """What nobody wrote for us is refused, and nothing else happens."""
     with pytest.raises(EnvelopeError):
         decode(body)
 

@@ -28,7 +28,6 @@ ROUND = ["after_claim", "before_publish", "after_publish", "before_mark", "after
     ],
 )
 def test_a_process_dies_where_it_is_armed_to_and_nowhere_else(armed: dict[str, str], walked: list[str]) -> None:
-    """By the kernel and without a word, as with kill -9."""
     ended = subprocess.run([sys.executable, "-c", WALK], env=armed, capture_output=True, text=True, check=False)
 
     assert ended.stdout.split() == walked
@@ -36,7 +35,6 @@ def test_a_process_dies_where_it_is_armed_to_and_nowhere_else(armed: dict[str, s
 
 
 def test_a_process_that_is_not_armed_does_not_die() -> None:
-    """As in production."""
     reached = failpoints.from_environment({}, failpoints.RELAY)
 
     for name in ROUND:

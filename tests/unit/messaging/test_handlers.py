@@ -17,38 +17,32 @@ from sluice.messaging.handlers import ANY, Handlers
 
 @handler("order.placed", "order.paid")
 def bill(_: Session, __: Event, ___: Context) -> Outcome:
-    """Do one thing for two types."""
     return Ack()
 
 
 @handler(ANY)
 def log(_: Session, __: Event, ___: Context) -> Outcome:
-    """Do something for all others."""
     return Ack()
 
 
 def a_module(**names: object) -> ModuleType:
-    """Return a module that holds these."""
     made = ModuleType("billing")
     vars(made).update(names)
     return made
 
 
 def test_a_function_is_found_by_the_types_it_is_marked_with() -> None:
-    """The mark leaves the function as it is: a test may call it."""
     handlers = Handlers.of(a_module(bill=bill, log=log, other=len, number=7))
 
     assert [handlers.find(type_) for type_ in ("order.placed", "order.paid", "order.shipped")] == [bill, bill, log]
 
 
 def test_without_one_for_all_a_type_nobody_is_marked_with_has_none() -> None:
-    """Its message is rejected."""
     assert Handlers.of(a_module(bill=bill)).find("order.shipped") is None
 
 
 @pytest.mark.parametrize("type_", [TOMBSTONE, events.END_TYPE])
 def test_what_sluice_sends_itself_is_for_no_handler(type_: str) -> None:
-    """Not even for the one for all."""
     find = Handlers.of(a_module(log=log)).find(type_)
 
     assert find is not None
@@ -56,36 +50,32 @@ def test_what_sluice_sends_itself_is_for_no_handler(type_: str) -> None:
 
 
 def test_one_function_under_two_names_is_one_handler() -> None:
-    """An alias is no second one."""
     assert Handlers.of(a_module(bill=bill, invoice=bill)).find("order.paid") is bill
 
 
-def test_two_for_one_type_are_refused() -> None:
-    """Which of them comes first would be chance."""
+@handler("order.paid")
+def also(_: Session, __: Event, ___: Context) -> Outcome:
+    return Ack()
 
-    @handler("order.paid")
-    def also(_: Session, __: Event, ___: Context) -> Outcome:
-        return Ack()
 
+@pytest.mark.parametrize(
+    ("names", "refusal"),
+    [
+        ({"bill": bill, "also": also}, "has two handlers for 'order.paid', allowed is one; merge them"),
+        ({"other": len}, "has no handlers, allowed is one or more functions under @handler(type)"),
+    ],
+    ids=["two for one type", "none"],
+)
+def test_a_module_with_another_number_of_handlers_is_refused(names: dict[str, object], refusal: str) -> None:
+    """Which of two comes first would be chance; a worker with none would put everything into the DLQ."""
     with pytest.raises(ConfigError) as refused:
-        Handlers.of(a_module(bill=bill, also=also))
+        Handlers.of(a_module(**names))
 
-    assert str(refused.value) == "module billing has two handlers for 'order.paid', allowed is one; merge them"
-
-
-def test_a_module_without_any_is_refused() -> None:
-    """A worker with none would put everything into the DLQ."""
-    with pytest.raises(ConfigError) as refused:
-        Handlers.of(a_module(other=len))
-
-    assert str(refused.value) == (
-        "module billing has no handlers, allowed is one or more functions under @handler(type)"
-    )
+    assert str(refused.value) == f"module billing {refusal}"
 
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """Yield a folder modules are imported from."""
     monkeypatch.syspath_prepend(tmp_path)
     before = set(sys.modules)
     yield tmp_path
@@ -94,7 +84,6 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 
 def test_a_module_is_loaded_by_its_name(folder: Path) -> None:
-    """As `Consumer.handlers` names it."""
     (folder / "sluice_test_good.py").write_text(
         "from sluice.messaging import handler\n@handler('a')\ndef f(session, event, context): ...\n", encoding="utf-8"
     )
@@ -107,7 +96,6 @@ def test_a_module_is_loaded_by_its_name(folder: Path) -> None:
 
 @pytest.mark.parametrize("name", ["sluice_test_none", "sluice_test_none.handlers", "messaging.sluice_test_none"])
 def test_a_module_that_is_not_there_is_refused(name: str) -> None:
-    """The message says where it is named."""
     with pytest.raises(ConfigError) as refused:
         Handlers.load(name)
 
@@ -119,7 +107,6 @@ def test_a_module_that_is_not_there_is_refused(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["", ".handlers", "a..b"])
 def test_a_name_that_is_none_is_refused(name: str) -> None:
-    """It never ends in a traceback."""
     with pytest.raises(ConfigError, match="handlers are"):
         Handlers.load(name)
 
@@ -136,7 +123,6 @@ def test_a_name_that_is_none_is_refused(name: str) -> None:
     ],
 )
 def test_a_module_that_cannot_be_imported_is_refused(folder: Path, source: str, raised: str) -> None:
-    """One line says what it raised; the process does not end as the module would have it."""
     (folder / "sluice_test_broken.py").write_text(f"{source}\n", encoding="utf-8")
 
     with pytest.raises(ConfigError) as refused:
@@ -157,7 +143,7 @@ def test_a_retry_takes_a_delay_the_queue_knows(seconds: float | None) -> None:
 
 @pytest.mark.parametrize("seconds", [-0.5, 43_201, float("inf"), float("nan")])
 def test_l4_a_retry_with_another_is_refused(seconds: float) -> None:
-    """L4: SQS would refuse it when it is too late to say so."""
+    """SQS would refuse it when it is too late to say so."""
     with pytest.raises(ConfigError) as refused:
         Retry(delay_seconds=seconds)
 
@@ -165,6 +151,5 @@ def test_l4_a_retry_with_another_is_refused(seconds: float) -> None:
 
 
 def test_a_reject_has_a_reason() -> None:
-    """Somebody is going to read it at three in the morning."""
     with pytest.raises(TypeError):
         Reject()  # type: ignore[call-arg]

@@ -9,10 +9,7 @@ from sluice.terminal.printable import CHARACTERS_MAX, printable, raised
 
 
 class Silent:
-    """Has no text."""
-
     def __str__(self) -> str:
-        """Raise what no handler of errors expects."""
         raise KeyboardInterrupt("no text")
 
 
@@ -32,12 +29,10 @@ class Silent:
     ],
 )
 def test_it_is_shown_as_it_is_or_as_its_escape(value: object, shown: str) -> None:
-    """Nothing that a terminal would act on is left, and nothing that a reader needs is lost."""
     assert printable(value) == shown
 
 
 def test_what_is_long_is_cut_and_says_so() -> None:
-    """Ten megabytes become a line."""
     shown = printable("\x1b" * 10_000_000)
 
     assert len(shown) == CHARACTERS_MAX
@@ -46,7 +41,6 @@ def test_what_is_long_is_cut_and_says_so() -> None:
 
 @given(text=st.text(st.characters(exclude_categories=())), most=st.integers(0, 100))
 def test_it_is_always_printable_bounded_and_storable(text: str, most: int) -> None:
-    """For any text and any bound."""
     shown = printable(text, characters_max=most)
 
     assert shown.isprintable()
@@ -55,19 +49,14 @@ def test_it_is_always_printable_bounded_and_storable(text: str, most: int) -> No
 
 
 class UnspeakableError(Exception):
-    """An error whose text cannot be had."""
-
     def __str__(self) -> str:
-        """Raise."""
         raise RuntimeError("no text")
 
 
 def test_an_error_without_a_text_is_named_by_its_type() -> None:
-    """Whatever its `__str__` does."""
     assert raised(UnspeakableError()) == "UnspeakableError: UnspeakableError, whose text cannot be had: RuntimeError"
 
 
 def test_a_hook_that_raises_such_an_error_harms_nothing() -> None:
-    """Its message goes on; to write down why must not fail either."""
     with harmless(object()):
         raise UnspeakableError

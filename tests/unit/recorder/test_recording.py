@@ -4,7 +4,6 @@ import json
 import logging
 import multiprocessing
 import os
-import resource
 import signal
 import subprocess
 import sys
@@ -24,11 +23,20 @@ from sluice.recorder import Recording, record
 from sluice.recorder.journal import read_journal
 from sluice.saboteurs import sabotage
 from sluice.simulator.hook import ENDPOINT_URL
-from tests.support import recorded_services
-from tests.support.capturing_server import Reply, capturing
-from tests.support.recorded_services import DEAD, QUEUE, TOPIC, Shop, anomalies, doubts, judged, recorded
-
-CUSTOMERS = ("ann", "bob", "cid")
+from tests.support.endpoints.capturing_server import Reply, capturing
+from tests.support.full_disk import files_limited_to
+from tests.support.histories.recorded_services import (
+    CUSTOMERS,
+    DEAD,
+    QUEUE,
+    TOPIC,
+    Shop,
+    anomalies,
+    doubts,
+    judged,
+    recorded,
+)
+from tests.support.histories.simulated_queues import RECEIVES_MAX, VISIBILITY_SECONDS
 
 
 def _order_number(body: str) -> str:
@@ -39,19 +47,10 @@ def _record(shop: Shop, folder: Path, **more: Any) -> Recording:
     return record(shop.clients, folder, clock=shop.simulator.clock, **more)
 
 
-def _trade(shop: Shop) -> None:
-    """Every customer orders four times, one after the other, and every order is billed."""
-    for number in range(4):
-        for customer in CUSTOMERS:
-            shop.order(customer, number, deduplication_id=f"{customer}/{number}")
-    shop.bill()
-
-
 # --- what is written -------------------------------------------------------------------------------------------------
 
 
 def test_a_strangers_message_has_one_idx_wherever_it_is_seen(tmp_path: Path) -> None:
-    """Publish, receive and delete are of one message; queue and topic have the names at the end of their addresses."""
     shop = Shop()
     with _record(shop, tmp_path / "tuesday"):
         shop.order("ann", 1, deduplication_id="ann/1")
@@ -101,10 +100,9 @@ def test_the_same_idx_comes_of_the_same_text_for_ever() -> None:
 
 
 def test_a_body_is_not_written(tmp_path: Path) -> None:
-    """Bodies and attributes are hashed; ids of groups and messages are not."""
     shop = Shop()
     with _record(shop, tmp_path):
-        _trade(shop)
+        shop.trade()
 
     (journal,) = tmp_path.glob("*.arrows")
 
@@ -113,11 +111,11 @@ def test_a_body_is_not_written(tmp_path: Path) -> None:
     assert b"ann/3" in journal.read_bytes()
 
 
-def _losing(shop: Shop, *lost: Exception) -> Any:
-    """Return a client of the shop's that asks twice, and whose first answers are lost."""
+def _losing(shop: Shop, *lost: Exception, attempts: int) -> Any:
+    """Return a client of the shop's whose first answers are lost."""
     session = botocore.session.get_session()
     session.set_credentials("simulator", "simulator")
-    config = Config(retries={"total_max_attempts": 2})
+    config = Config(retries={"total_max_attempts": attempts})
     client = session.create_client("sqs", region_name="us-east-1", endpoint_url=ENDPOINT_URL, config=config)
     answers = iter(lost)
 
@@ -133,7 +131,7 @@ def _losing(shop: Shop, *lost: Exception) -> Any:
 def test_a_receive_the_sdk_repeated_may_have_leased_what_nobody_saw(tmp_path: Path) -> None:
     """The answer to its first try was lost: that counts as a receive without an answer."""
     shop = Shop()
-    client = _losing(shop, ReadTimeoutError(endpoint_url=ENDPOINT_URL))
+    client = _losing(shop, _TIMEOUT, attempts=2)
     with record(client, tmp_path, clock=shop.simulator.clock):
         client.receive_message(QueueUrl=shop.url)
     polls = [event for event in recorded(tmp_path) if event.kind == Kind.POLL]
@@ -141,16 +139,29 @@ def test_a_receive_the_sdk_repeated_may_have_leased_what_nobody_saw(tmp_path: Pa
     assert [(poll.outcome, poll.error) for poll in polls] == [("ok", None), ("info", "Repeated")]
 
 
-def test_a_send_that_never_left_may_have_left_before(tmp_path: Path) -> None:
-    """At the second try nobody listened; what the first did nobody knows."""
+_TIMEOUT, _NOBODY = (error(endpoint_url=ENDPOINT_URL) for error in (ReadTimeoutError, EndpointConnectionError))
+
+
+@pytest.mark.parametrize(
+    ("lost", "outcome", "error"),
+    [
+        ((_NOBODY,), "fail", "EndpointConnectionError"),  # it never left
+        ((_TIMEOUT,), "info", "ReadTimeoutError"),  # nobody knows
+        ((_TIMEOUT, _NOBODY), "info", "EndpointConnectionError"),  # what the first try did nobody knows
+    ],
+)
+def test_a_send_without_an_answer_may_have_had_its_effect(
+    tmp_path: Path, lost: tuple[Exception, ...], outcome: str, error: str
+) -> None:
     shop = Shop()
-    lost = (ReadTimeoutError(endpoint_url=ENDPOINT_URL), EndpointConnectionError(endpoint_url=ENDPOINT_URL))
-    client = _losing(shop, *lost)
-    with record(client, tmp_path, clock=shop.simulator.clock), pytest.raises(EndpointConnectionError):
+    client = _losing(shop, *lost, attempts=len(lost))
+    with record(client, tmp_path, clock=shop.simulator.clock), pytest.raises(type(lost[-1])):
         client.send_message(QueueUrl=shop.url, MessageBody="b", MessageGroupId="g", MessageDeduplicationId="d")
+
     (sent,) = (event for event in recorded(tmp_path) if event.kind == Kind.PUBLISHED)
 
-    assert (sent.outcome, sent.error) == ("info", "EndpointConnectionError")
+    assert (sent.outcome, sent.error) == (outcome, error)
+    assert sent.responded_at_us is None or outcome == "fail"
 
 
 # --- what is judged --------------------------------------------------------------------------------------------------
@@ -158,10 +169,9 @@ def test_a_send_that_never_left_may_have_left_before(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("is_raw", [True, False])
 def test_an_honest_service_shows_nothing_and_leaves_nothing_open(tmp_path: Path, *, is_raw: bool) -> None:
-    """Orders of three customers, repeats inside the window among them, all billed."""
     shop = Shop(is_raw=is_raw)
     with _record(shop, tmp_path):
-        _trade(shop)
+        shop.trade()
         shop.order("ann", 3, deduplication_id="ann/3")
         shop.bill()
 
@@ -197,14 +207,10 @@ def test_what_is_published_at_once_has_no_order_to_keep(tmp_path: Path) -> None:
     ],
 )
 def test_a_broken_service_is_found_out(tmp_path: Path, saboteur: str, every: int, shows: set[str]) -> None:
-    """Nothing but what anyone's client sees is needed for it."""
     shop = Shop()
     sabotage(shop.clients, saboteur, every=every)
     with _record(shop, tmp_path):
-        for number in range(4):
-            for customer in CUSTOMERS:
-                shop.order(customer, number, deduplication_id=f"{customer}/{number}")
-        shop.bill(count=3)
+        shop.trade(count=3)
 
     assert shows <= anomalies(judged(recorded(tmp_path)))
 
@@ -232,9 +238,9 @@ def test_a_dead_letter_is_still_the_message_it_was(tmp_path: Path) -> None:
     with _record(shop, tmp_path):
         for number in range(3):
             shop.order("ann", number, deduplication_id=f"ann/{number}")
-        for _ in range(recorded_services.RECEIVES_MAX):
+        for _ in range(RECEIVES_MAX):
             assert len(shop.receive(count=1)) == 1
-            shop.simulator.advance(recorded_services.VISIBILITY_SECONDS + 1)
+            shop.simulator.advance(VISIBILITY_SECONDS + 1)
         shop.bill()
         shop.bill(shop.dead_url)
     events = recorded(tmp_path)
@@ -276,7 +282,6 @@ def test_a_receive_that_does_not_ask_for_its_group_is_of_no_group(tmp_path: Path
 
 
 def test_a_sample_keeps_whole_groups_and_finds_what_is_wrong_in_them(tmp_path: Path) -> None:
-    """One customer in four, with every event; the polls of all."""
     customers = [f"customer-{number}" for number in range(24)]
     kept = {customer for customer in customers if is_sampled(customer, 4)}
     shop, found = Shop(), {}
@@ -306,9 +311,45 @@ def test_a_sample_keeps_whole_groups_and_finds_what_is_wrong_in_them(tmp_path: P
 # --- what must not happen to the host --------------------------------------------------------------------------------
 
 
-# A process is forked from one that has imported everything.
+def test_a_full_disk_stops_the_recording_and_nothing_else(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    shop = Shop()
+    with _record(shop, tmp_path) as recording:
+        shop.order("ann", 0)
+        (journal,) = tmp_path.glob("*.arrows")
+        with files_limited_to(journal.stat().st_size + 100):
+            for number in range(1, 20):
+                shop.order("ann", number)
+            shop.bill()
+        assert not recording.is_on
+        assert shop.receive() == []
+
+    events = recorded(tmp_path)
+    (line,) = caplog.messages
+    assert "File too large" in line
+    assert "calls go on unrecorded" in line
+    assert sum(event.kind == Kind.PUBLISHED for event in events) == 1
+    assert Kind.CLOSED not in {event.kind for event in events}
+
+
+def test_a_key_that_fails_in_an_unheard_of_way_stops_the_recording_only(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    def key(body: str) -> str:
+        raise RuntimeError(f"cannot read {len(body)} characters")
+
+    shop = Shop()
+    with caplog.at_level(logging.ERROR), _record(shop, tmp_path, key=key) as recording:
+        shop.trade()
+
+    assert not recording.is_on
+    assert [record.levelname for record in caplog.records] == ["ERROR"]
+    assert Kind.CLOSED not in {event.kind for event in recorded(tmp_path)}
+
+
+# A process is forked from one that has imported everything; of those there is one for all tests.
 _forked = multiprocessing.get_context("forkserver")
-_forked.set_forkserver_preload(["tests.support.recorded_services", "sluice.recorder.recorder"])
+_forked.set_forkserver_preload(["tests.support.histories.recorded_services", "sluice.recorder.recorder"])
+_of_processes = pytest.mark.xdist_group("processes")
 
 
 def _started(do: Callable[..., None], *arguments: Any) -> Any:
@@ -322,50 +363,6 @@ def _ended(process: Any) -> int:
     return int(process.exitcode)
 
 
-def _fill_the_disk(folder: Path, run_path: Path) -> None:
-    logging.basicConfig(filename=run_path, format="%(message)s")
-    signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-    shop = Shop()
-    with _record(shop, folder) as recording:
-        shop.order("ann", 0)
-        size = max(path.stat().st_size for path in folder.glob("*.arrows"))
-        resource.setrlimit(resource.RLIMIT_FSIZE, (size + 100, resource.RLIM_INFINITY))
-        for number in range(1, 20):
-            shop.order("ann", number)
-        shop.bill()
-        assert not recording.is_on
-        assert shop.receive() == []
-
-
-def test_a_full_disk_stops_the_recording_and_nothing_else(tmp_path: Path) -> None:
-    """The calls go on, one line in the log says so, and the journal has no end."""
-    assert _ended(_started(_fill_the_disk, tmp_path / "full", tmp_path / "said")) == 0
-
-    (line,) = (tmp_path / "said").read_text(encoding="utf-8").splitlines()
-    published = [event for event in recorded(tmp_path / "full") if event.kind == Kind.PUBLISHED]
-    assert "File too large" in line
-    assert "calls go on unrecorded" in line
-    assert len(published) == 1
-    assert Kind.CLOSED not in {event.kind for event in recorded(tmp_path / "full")}
-
-
-def test_a_key_that_fails_in_an_unheard_of_way_stops_the_recording_only(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    """Whatever breaks inside the recorder, the host's call is made."""
-
-    def key(body: str) -> str:
-        raise RuntimeError(f"cannot read {len(body)} characters")
-
-    shop = Shop()
-    with caplog.at_level(logging.ERROR), _record(shop, tmp_path, key=key) as recording:
-        _trade(shop)
-
-    assert not recording.is_on
-    assert [record.levelname for record in caplog.records] == ["ERROR"]
-    assert Kind.CLOSED not in {event.kind for event in recorded(tmp_path)}
-
-
 def _trade_recorded(folder: Path) -> None:
     shop = Shop()
     with record(shop.clients, folder):
@@ -373,8 +370,8 @@ def _trade_recorded(folder: Path) -> None:
         shop.bill()
 
 
+@_of_processes
 def test_two_processes_record_into_one_folder(tmp_path: Path) -> None:
-    """Each has a journal of its own, both go by one clock, and a message has one idx in both."""
     assert [_ended(item) for item in [_started(_trade_recorded, tmp_path / "both") for _ in range(2)]] == [0, 0]
 
     events = recorded(tmp_path / "both")
@@ -393,8 +390,8 @@ def _die(folder: Path) -> None:
     recording.close()
 
 
+@_of_processes
 def test_a_killed_process_leaves_its_journal_open(tmp_path: Path) -> None:
-    """What it was about to do is there, and no end."""
     assert _ended(_started(_die, tmp_path / "killed")) == -signal.SIGKILL
 
     events = recorded(tmp_path / "killed")
@@ -414,8 +411,8 @@ def _fork(folder: Path) -> None:
     os._exit(0)
 
 
+@_of_processes
 def test_a_forked_child_writes_into_a_journal_of_its_own(tmp_path: Path) -> None:
-    """Not into its parent's; and it has to close it as well."""
     assert _ended(_started(_fork, tmp_path / "forked")) == 0
 
     of_journal = {
@@ -430,7 +427,7 @@ def test_a_forked_child_writes_into_a_journal_of_its_own(tmp_path: Path) -> None
 def test_a_process_that_forgets_to_close_keeps_what_it_recorded_and_says_no_end(tmp_path: Path) -> None:
     """At its exit everything is handed over; whether more was to come nobody said."""
     code = (
-        "from tests.support.recorded_services import Shop; from sluice.recorder import record;"
+        "from tests.support.histories.recorded_services import Shop; from sluice.recorder import record;"
         " from pathlib import Path; shop = Shop();"
         f"record(shop.clients, Path({str(tmp_path / 'open')!r})); shop.order('ann', 1)"
     )
@@ -453,7 +450,6 @@ def _asynchronous() -> Any:
 
 
 def test_what_cannot_be_recorded_is_refused_at_once(tmp_path: Path) -> None:
-    """Before the first call, with the value seen, the value allowed and the next step."""
     shop, occupied = Shop(), tmp_path / "occupied"
     occupied.write_text("a file", encoding="utf-8")
 

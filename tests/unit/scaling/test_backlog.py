@@ -63,7 +63,6 @@ def _now(
     age: float | None = 0,
     running: float | None = None,
 ) -> dict[str, Series]:
-    """Return series of one minute."""
     return {
         VISIBLE: [visible],
         IN_FLIGHT: [inflight],
@@ -73,8 +72,6 @@ def _now(
         RUNNING: [running],
     }
 
-
-# --- rendered --------------------------------------------------------------------------------------------------------
 
 _BACKLOG = "(FILL(visible, REPEAT) + FILL(inflight, REPEAT))"
 _TASKS = "FILL(FILL(running, REPEAT), 0)"
@@ -128,7 +125,6 @@ def test_no_late_metric_is_filled_with_zero(term: Term) -> None:
     ],
 )
 def test_an_expression_names_each_metric_once_in_the_order_of_its_text(term: Term, ids: tuple[str, ...]) -> None:
-    """What the template has to define, and nothing the expression does not use: waking reads SQS alone."""
     named = tuple(dict.fromkeys(re.findall(r"FILL\((\w+),", term.text())))
 
     assert backlog.metric_ids(term) == ids
@@ -136,13 +132,11 @@ def test_an_expression_names_each_metric_once_in_the_order_of_its_text(term: Ter
 
 
 def test_metric_ids_are_ones_cloudwatch_takes() -> None:
-    """A lower-case letter first, then letters, digits and underscores, all different, none the result's."""
     assert [id_ for id_ in METRICS if not re.fullmatch("[a-z][A-Za-z0-9_]*", id_)] == []
     assert len({*METRICS, "result"}) == 7
 
 
 def test_the_parts_of_a_term_are_given_in_order() -> None:
-    """A number and a metric have none; an operation its two sides; a choice its condition and both branches."""
     number, visible = Number(1), Metric("visible")
     above = Operation(visible, ">", number)
 
@@ -160,7 +154,6 @@ def _parts(term: Term) -> Iterator[Term]:
 
 @pytest.mark.parametrize("term", TERMS.values(), ids=TERMS)
 def test_every_part_of_an_expression_is_reached_through_its_terms(term: Term) -> None:
-    """As many metrics, choices and operations as its text has."""
     parts, text = list(_parts(term)), term.text()
 
     assert sum(isinstance(part, Metric) for part in parts) == text.count(", REPEAT)")
@@ -204,9 +197,6 @@ def test_an_expression_is_short_enough_for_cloudwatch_and_written_without_expone
     words = r"(?:FILL|IF|REPEAT|AND|visible|inflight|empty|received|running|age|\d+(?:\.\d+)?|>=|[-+*/<>(), ])+"
     assert {name: len(text) for name, text in texts.items() if len(text) > 1_024} == {}
     assert [name for name, text in texts.items() if not re.fullmatch(words, text)] == []
-
-
-# --- what is deployed is what is tested: the text itself, evaluated --------------------------------------------------
 
 
 def _evaluate(text: str, series: Mapping[str, Series], minute: int) -> float | None:
@@ -316,7 +306,6 @@ _SERIES = st.fixed_dictionaries(
 def test_the_text_says_what_the_term_says(
     series: dict[str, Series], target: float, lanes: int, max_tasks: int, processing_seconds: float
 ) -> None:
-    """The deployed text, read by an evaluator of its own, and the Python that is rehearsed agree in every minute."""
     minute = series.pop("minute")
     terms = [
         RAW,
@@ -332,9 +321,6 @@ def test_the_text_says_what_the_term_says(
     ]
 
 
-# --- said of a minute ------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("acceptable_latency_seconds", "processing_seconds", "lanes", "messages"),
     [(60, 1, 4, 240), (60, 1, 1, 60), (60, 0.5, 4, 480), (1_200, 300, 4, 16), (5, 5, 3, 3)],
@@ -342,7 +328,6 @@ def test_the_text_says_what_the_term_says(
 def test_the_target_is_what_all_lanes_of_a_task_can_do_in_time(
     acceptable_latency_seconds: float, processing_seconds: float, lanes: int, messages: float
 ) -> None:
-    """Latency by processing time, for each lane; with no time to spare, one message a lane."""
     target = backlog.target_backlog(
         acceptable_latency_seconds=acceptable_latency_seconds, processing_seconds=processing_seconds, lanes=lanes
     )
@@ -350,7 +335,7 @@ def test_the_target_is_what_all_lanes_of_a_task_can_do_in_time(
     assert target == messages
 
 
-_METADATA: dict[str, tuple[Term, float | None, dict[str, Series]]] = {
+_OF_A_MINUTE: dict[str, tuple[Term, float | None, dict[str, Series]]] = {
     # In-flight messages count; without tasks it is the whole backlog, and without data nothing.
     "raw, four tasks": (RAW, 100, _now(visible=380, inflight=20, running=4)),
     "raw, zero tasks, one message": (RAW, 1, _now(visible=1, running=0)),
@@ -405,9 +390,8 @@ _METADATA: dict[str, tuple[Term, float | None, dict[str, Series]]] = {
 }
 
 
-@pytest.mark.parametrize(("term", "value", "series"), _METADATA.values(), ids=_METADATA)
+@pytest.mark.parametrize(("term", "value", "series"), _OF_A_MINUTE.values(), ids=_OF_A_MINUTE)
 def test_the_value_of_an_expression_in_a_minute(term: Term, value: float | None, series: dict[str, Series]) -> None:
-    """By hand, at and around every bound."""
     assert term.value_at(series, 0) == (pytest.approx(value) if term is CLAMPED else value)
 
 
@@ -431,9 +415,6 @@ def test_the_clamp_never_asks_for_more_than_the_raw_backlog(
     assert raw is not None
     assert clamped is not None
     assert clamped == raw or (raw > TARGET >= clamped)
-
-
-# --- said of late metrics --------------------------------------------------------------------------------------------
 
 
 def _known(series: Mapping[str, Series], minute: int, lags: Mapping[str, int]) -> dict[str, Series]:
@@ -486,7 +467,7 @@ _STORY: dict[str, Series] = {
 def test_the_clamp_with_one_metric_late(metric: str, lag: int, result: list[float | None]) -> None:
     """By hand, minute for minute: what is late delays what is said; before its first value, tasks alone count as 0."""
     assert [CLAMPED.value_at(_known(_STORY, minute, {metric: lag}), minute) for minute in range(10)] == [
-        None if item is None else pytest.approx(item) for item in result
+        None if value is None else pytest.approx(value) for value in result
     ]
 
 
@@ -514,8 +495,6 @@ def test_whatever_comes_late_no_expression_says_anything_absurd(
         }
         assert clamped is None or (whole is not None and 0 <= clamped <= whole)
 
-
-# --- rehearsed -------------------------------------------------------------------------------------------------------
 
 BY_NAME = {scenario.name: scenario for scenario in SCENARIOS}
 EIGHT_GROUPS = replace(BY_NAME["eight groups, overloaded"], minutes=60)
@@ -808,16 +787,13 @@ def test_a_zero_filled_count_of_tasks_leaves_few_groups_at_the_maximum() -> None
 
 
 @dataclass(frozen=True)
-class _ZeroFilled:
+class _ZeroFilled(Term):
     """The mutation: a metric whose gaps are 0."""
 
     id: str
 
     def text(self) -> str:
         return f"FILL({self.id}, 0)"
-
-    def terms(self) -> tuple[Term, ...]:
-        return ()
 
     def value_at(self, series: Mapping[str, Series], minute: int) -> float | None:
         return series[self.id][minute] or 0

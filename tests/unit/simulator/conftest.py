@@ -10,5 +10,4 @@ __all__ = ["simulated_aws", "simulator"]
 
 @pytest.fixture
 def simulator(simulated_aws: Simulator) -> Simulator:
-    """Return what answers like SQS and SNS."""
     return simulated_aws

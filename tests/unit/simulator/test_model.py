@@ -13,28 +13,25 @@ FIFO = {"FifoQueue": "true"}
 
 
 class Service:
-    """The model with a hand on its clock: `at` is the instant of the next calls."""
+    """The model with a hand on its clock: `now` is the instant of the next calls."""
 
     def __init__(self) -> None:
         self.account = Account()
         self.now = 1_000_000.0
 
-    def sqs(self, operation: str, **params: Any) -> dict[str, Any]:
-        """Call SQS; a refusal is raised."""
-        answer = self.account.call("sqs", operation, params, self.now)
+    def _call(self, service: str, operation: str, params: dict[str, Any]) -> dict[str, Any]:
+        answer = self.account.call(service, operation, params, self.now)
         if isinstance(answer, Refusal):
             raise answer
         return answer
+
+    def sqs(self, operation: str, **params: Any) -> dict[str, Any]:
+        return self._call("sqs", operation, params)
 
     def sns(self, operation: str, **params: Any) -> dict[str, Any]:
-        """Call SNS; a refusal is raised."""
-        answer = self.account.call("sns", operation, params, self.now)
-        if isinstance(answer, Refusal):
-            raise answer
-        return answer
+        return self._call("sns", operation, params)
 
     def queue(self, name: str = "q.fifo", **attributes: str) -> str:
-        """Create a FIFO queue and return its URL."""
         return str(self.sqs("CreateQueue", QueueName=name, Attributes=FIFO | attributes)["QueueUrl"])
 
     def send(self, url: str, body: str, *, group: str = "g", id: str | None = None) -> dict[str, Any]:
@@ -44,20 +41,17 @@ class Service:
         )
 
     def receive(self, url: str, *, most: int = 10, **more: Any) -> list[dict[str, Any]]:
-        """Receive once."""
         answer = self.sqs(
             "ReceiveMessage", QueueUrl=url, MaxNumberOfMessages=most, MessageSystemAttributeNames=["All"], **more
         )
         return list(answer.get("Messages", []))
 
     def bodies(self, url: str, **more: Any) -> list[str]:
-        """Receive once and return the bodies."""
         return [message["Body"] for message in self.receive(url, **more)]
 
 
 @pytest.fixture
 def service() -> Service:
-    """Return an empty account."""
     return Service()
 
 
@@ -289,7 +283,8 @@ def test_dead_letters_of_one_id_survive_together_and_come_back(service: Service)
 
     service.sqs("StartMessageMoveTask", SourceArn=_arn(dlq))
 
-    assert [each["Attributes"]["MessageDeduplicationId"] for each in dead] == [each["MessageId"] for each in dead]
+    assert len(dead) == 2
+    assert all(message["Attributes"]["MessageDeduplicationId"] == message["MessageId"] for message in dead)
     assert [service.bodies(url) for url in sources] == [["m"], ["m"]]
 
 

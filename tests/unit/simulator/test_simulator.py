@@ -1,11 +1,6 @@
-"""The simulator as a boto3 service: long polls, threads, hooks, and the documented example."""
+"""The simulator as a boto3 service: long polls, threads and hooks."""
 
-import os
-import re
-import subprocess
-import sys
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,15 +9,12 @@ from botocore.exceptions import ClientError, ParamValidationError
 from sluice.clock import VirtualClock, eventually
 from sluice.saboteurs import sabotage
 from sluice.simulator.hook import Simulator
-from tests.support.project import PROJECT
-from tests.support.pytest_plugin import install
 
 FIFO = {"FifoQueue": "true"}
 
 
 @pytest.fixture
 def sqs(simulator: Simulator) -> Any:
-    """Return a client of the simulator."""
     return simulator.client("sqs")
 
 
@@ -79,7 +71,6 @@ def test_waiting_goes_by_the_simulators_clock(simulator: Simulator, sqs: Any, ur
 
 
 def test_errors_are_boto3s_own(sqs: Any, url: str) -> None:
-    """Validation happens before, refusals come as the modelled exceptions with code, status and text."""
     with pytest.raises(ParamValidationError):
         sqs.send_message(QueueUrl=url)
     with pytest.raises(sqs.exceptions.QueueDoesNotExist) as unknown:
@@ -93,7 +84,6 @@ def test_errors_are_boto3s_own(sqs: Any, url: str) -> None:
 
 
 def test_sns_errors_too(simulator: Simulator) -> None:
-    """In the other wire format."""
     sns = simulator.client("sns")
 
     with pytest.raises(ClientError) as unknown:
@@ -138,28 +128,8 @@ def test_a_saboteur_breaks_a_simulated_client(sqs: Any, url: str) -> None:
 
 
 def test_two_simulators_share_nothing() -> None:
-    """A queue of one is unknown to the other; a clock can be given."""
     simulator, other = Simulator(), Simulator(VirtualClock())
     simulator.client("sqs").create_queue(QueueName="q")
 
     assert other.client("sqs").list_queues().get("QueueUrls", []) == []
     assert other.clock.monotonic() < 1
-
-
-def test_the_documented_example_runs(tmp_path: Path) -> None:
-    """docs/simulator.md: what stands there passes as it stands there."""
-    page = (PROJECT / "docs" / "simulator.md").read_text(encoding="utf-8")
-    (example,) = re.findall(r"```python\n(.*?)```", page, flags=re.DOTALL)
-    (tmp_path / "test_charging.py").write_text(example, encoding="utf-8")
-
-    ended = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(tmp_path)],
-        cwd=tmp_path,
-        env=os.environ | {"PYTHONPATH": f"{PROJECT}:{install(tmp_path)}"},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-
-    assert ended.returncode == 0, ended.stdout + ended.stderr
-    assert "1 passed" in ended.stdout

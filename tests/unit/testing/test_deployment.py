@@ -10,7 +10,6 @@ from tests.support.declaration import environment
 
 
 def test_a_declared_environment_is_deployed(simulated_aws: SimulatedAws) -> None:
-    """Names, timeouts, attempts, retention, both DLQs, raw delivery and the filter policy."""
     consumer = Consumer(
         name="billing", filter_policy={"country": ["de"]}, visibility_timeout_seconds=77, max_attempts=4
     )

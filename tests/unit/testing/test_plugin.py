@@ -1,4 +1,4 @@
-"""The plug-in as pytest finds it: the guide's example runs, a broken handler fails it, and other runs pay nothing."""
+"""The plug-in as pytest finds it: the documented examples run, a broken handler fails, and other runs pay nothing."""
 
 import re
 import sys
@@ -12,57 +12,64 @@ from tests.support.pytest_plugin import install
 
 pytest_plugins = ["pytester"]
 
+_OPTIONS = ("-q", "-p", "no:cacheprovider", "-p", "no:hypothesispytest")  # which imports Hypothesis for its last line
 _FILE = re.compile(r"<!-- file: (\S+) -->\n```python\n(.*?)```", re.DOTALL)
 
 
 @pytest.fixture
-def guide(pytester: pytest.Pytester, tmp_path: Path) -> pytest.Pytester:
-    """Return a folder with the files of docs/guides/testing.md, and the plug-in installed."""
+def project(pytester: pytest.Pytester, tmp_path: Path) -> pytest.Pytester:
+    """Return an empty folder, with the plug-in installed."""
     pytester.syspathinsert(install(tmp_path))
     pytester.syspathinsert()
-    text = (PROJECT / "docs" / "guides" / "testing.md").read_text(encoding="utf-8")
-    for name, content in _FILE.findall(text):
-        (pytester.path / name).write_text(content, encoding="utf-8")
     return pytester
 
 
-def test_the_guides_example_passes(guide: pytest.Pytester) -> None:
-    """Its two tests, with warnings as errors."""
-    result = guide.runpytest_inprocess("-q", "-W", "error", "-p", "no:cacheprovider")
-
-    result.assert_outcomes(passed=2)
+def _write_files(project: pytest.Pytester, page: str) -> None:
+    for name, content in _FILE.findall((PROJECT / "docs" / page).read_text(encoding="utf-8")):
+        (project.path / name).write_text(content, encoding="utf-8")
 
 
-def test_the_guides_example_fails_for_an_effect_outside_the_transaction(guide: pytest.Pytester) -> None:
+@pytest.mark.parametrize(("page", "passed"), [("guides/testing.md", 2), ("simulator.md", 1)])
+def test_a_documented_example_passes(project: pytest.Pytester, page: str, passed: int) -> None:
+    _write_files(project, page)
+
+    result = project.runpytest_inprocess(*_OPTIONS, "-W", "error")
+
+    result.assert_outcomes(passed=passed)
+
+
+def test_the_guides_example_fails_for_an_effect_outside_the_transaction(project: pytest.Pytester) -> None:
     """The handler also counts what it sends elsewhere, as e-mails are: after the crash it sends again."""
-    shop = guide.path / "shop.py"
+    _write_files(project, "guides/testing.md")
+    shop = project.path / "shop.py"
     text = shop.read_text(encoding="utf-8")
     inside = 'session.add(Invoice(order=event.group, cents=event.data["cents"]))'
     assert inside in text
     broken = "SENT.append(event.group)\n    session.add(Invoice(order=event.group, cents=len(SENT) * 1250))"
     shop.write_text("SENT = []\n" + text.replace(inside, broken), encoding="utf-8")
 
-    result = guide.runpytest_inprocess("-q", "-k", "one_invoice", "-p", "no:cacheprovider")
+    result = project.runpytest_inprocess(*_OPTIONS, "-k", "one_invoice")
 
     result.assert_outcomes(failed=1, deselected=1)
     result.stdout.fnmatch_lines(["*assert [[]2500[]] == [[]1250[]]*"])
 
 
 def test_a_run_that_does_not_use_it_imports_two_small_files(
-    pytester: pytest.Pytester, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """They and their package are all that the plug-in adds to what pytest imports."""
+    """They and their package are all that the plug-in adds to what pytest imports: a run without it comes first."""
     pytester.makepyfile("def test_nothing(): pass")
-    monkeypatch.setenv("PYTHONPATH", f"{PROJECT}:{install(tmp_path)}")
-    collect = (
-        "import pathlib, sys, pytest\n"
-        "pytest.main(['-q', '--collect-only', *sys.argv[2:]])\n"
-        "pathlib.Path(sys.argv[1]).write_text(' '.join(sys.modules))\n"
-    )
+    monkeypatch.setenv("PYTHONPATH", str(PROJECT))
+    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
+    collect = """
+import sys, pytest
+options = ["-q", "--collect-only"]
+assert pytest.main(options) == 0
+before = set(sys.modules)
+assert pytest.main([*options, "-p", "sluice.testing.plugin"]) == 0
+print("added:", *sorted(set(sys.modules) - before))
+"""
 
-    def imported(*options: str) -> set[str]:
-        ended = pytester.run(sys.executable, "-c", collect, tmp_path / "modules", *options)
-        assert ended.ret == 0
-        return set((tmp_path / "modules").read_text(encoding="utf-8").split())
+    ended = pytester.run(sys.executable, "-c", collect)
 
-    assert imported() - imported("-p", "no:sluice") == {"sluice", "sluice.testing", "sluice.testing.plugin"}
+    ended.stdout.fnmatch_lines(["added: sluice sluice.testing sluice.testing.plugin"])

@@ -17,34 +17,43 @@ from sluice.testing import SimulatedAws, WorkerHarness
 type Make = Callable[..., WorkerHarness]
 
 metadata = MetaData()
-effects = Table("effect", metadata, Column("id", Integer, primary_key=True), Column("what", Text, nullable=False))
+effects = Table("effect", metadata, Column("id", Integer, primary_key=True), Column("text", Text, nullable=False))
 
 
 def write(session: Session, event: Event, context: Context) -> None:
-    """Write one effect per event, whatever it is; 'poison' is refused."""
     if event.data == "poison":
         raise ValueError("it is poison")
-    session.execute(insert(effects).values(what=f"{event.group} {event.data}"))
+    session.execute(insert(effects).values(text=f"{event.group} {event.data}"))
 
 
 @pytest.fixture
 def harness(worker_harness: Make) -> WorkerHarness:
-    """Return a harness whose handler writes effects."""
     return worker_harness(write, tables=metadata)
+
+
+@pytest.fixture
+def parking(worker_harness: Make) -> WorkerHarness:
+    """Return a harness that parks, and whose handler refuses the first event the first time."""
+    outcomes: list[Reject | None] = [Reject("not yet")]
+
+    def refuse_first(session: Session, event: Event, context: Context) -> Reject | None:
+        write(session, event, context)
+        return outcomes.pop() if outcomes else None
+
+    consumer = Consumer(name="patient", poison=Poison.PARK, gaps=Gaps.HALT)
+    return worker_harness(refuse_first, consumer=consumer, tables=metadata)
 
 
 @pytest.fixture(autouse=True)
 def no_thread_is_left() -> Iterator[None]:
-    """Fail a test that leaves a thread behind."""
     before = threading.active_count()
     yield
     assert threading.active_count() == before
 
 
 def effects_of(harness: WorkerHarness) -> list[str]:
-    """Return the effects, in order."""
     with harness.session() as session:
-        return list(session.scalars(select(effects.c.what).order_by(effects.c.id)))
+        return list(session.scalars(select(effects.c.text).order_by(effects.c.id)))
 
 
 def test_an_event_is_handled_once_and_leaves_nothing(harness: WorkerHarness) -> None:
@@ -61,7 +70,6 @@ def test_an_event_is_handled_once_and_leaves_nothing(harness: WorkerHarness) -> 
 
 
 def test_each_group_is_handled_in_order(harness: WorkerHarness) -> None:
-    """Groups take turns as they like."""
     for data in ("a", "b", "c"):
         for group in ("g", "h"):
             harness.publish("order.placed", group, data)
@@ -73,7 +81,6 @@ def test_each_group_is_handled_in_order(harness: WorkerHarness) -> None:
 
 
 def test_a_redelivery_has_no_second_effect(harness: WorkerHarness) -> None:
-    """The inbox knows the message; the handler is not called."""
     harness.publish("order.placed", "g", "a")
     harness.run()
 
@@ -99,7 +106,6 @@ def test_a_crash_before_the_commit_leaves_no_effect_and_the_next_worker_has_it(h
 
 
 def test_a_crash_after_the_commit_leaves_one_effect(harness: WorkerHarness) -> None:
-    """The message comes again, and the inbox drops it."""
     harness.publish("order.placed", "g", "a")
 
     harness.crash_after_commit()
@@ -114,7 +120,6 @@ def test_a_crash_after_the_commit_leaves_one_effect(harness: WorkerHarness) -> N
 def test_a_crash_nothing_comes_to_fails_the_test(
     harness: WorkerHarness, crash: Callable[[WorkerHarness], None]
 ) -> None:
-    """There is nothing in the queue, or every attempt fails."""
     with pytest.raises(AssertionError, match="publish an event first"):
         crash(harness)
 
@@ -124,7 +129,6 @@ def test_a_crash_nothing_comes_to_fails_the_test(
 
 
 def test_there_is_nothing_to_redeliver_before_anything_was_acknowledged(harness: WorkerHarness) -> None:
-    """A published event is not yet a handled one."""
     harness.publish("order.placed", "g", "a")
 
     with pytest.raises(AssertionError, match=r"call run\(\) first"):
@@ -132,7 +136,6 @@ def test_there_is_nothing_to_redeliver_before_anything_was_acknowledged(harness:
 
 
 def test_poison_goes_to_the_dlq_with_its_reason_and_the_group_goes_on(harness: WorkerHarness) -> None:
-    """All attempts are made, with their backoffs between them."""
     harness.publish("order.placed", "g", "poison")
     harness.publish("order.placed", "g", "b")
     began_at = harness.clock.monotonic()
@@ -148,7 +151,6 @@ def test_poison_goes_to_the_dlq_with_its_reason_and_the_group_goes_on(harness: W
 
 
 def test_what_cannot_be_read_is_a_dead_letter(harness: WorkerHarness) -> None:
-    """It has no event; the reason says why."""
     harness.send_body("hello", "g")
 
     harness.run()
@@ -174,53 +176,37 @@ def test_a_message_that_kills_every_worker_is_a_dead_letter(worker_harness: Make
     ]
 
 
-def test_with_park_the_group_waits_until_the_poison_is_back(worker_harness: Make) -> None:
+def test_with_park_the_group_waits_until_the_poison_is_back(parking: WorkerHarness) -> None:
     """Nothing behind it is handled, other groups go on; when it is redriven, and is none, all follow in order."""
-    outcomes: list[Reject | None] = [Reject("not yet")]
-
-    def refuse_first(session: Session, event: Event, context: Context) -> Reject | None:
-        write(session, event, context)
-        return outcomes.pop() if outcomes else None
-
-    consumer = Consumer(name="patient", poison=Poison.PARK, gaps=Gaps.HALT)
-    harness = worker_harness(refuse_first, consumer=consumer, tables=metadata)
     for group, data in (("g", "a"), ("g", "b"), ("g", "c"), ("h", "d")):
-        harness.publish("order.placed", group, data)
+        parking.publish("order.placed", group, data)
 
-    harness.run()
-    assert effects_of(harness) == ["h d"]
-    assert [event.data for event in harness.parked] == ["b", "c"]
-    assert [dead_letter.reason for dead_letter in harness.dead_letters] == ["not yet"]
+    parking.run()
+    assert effects_of(parking) == ["h d"]
+    assert [event.data for event in parking.parked] == ["b", "c"]
+    assert [dead_letter.reason for dead_letter in parking.dead_letters] == ["not yet"]
 
-    harness.redrive()
-    harness.run()
-    assert effects_of(harness) == ["h d", "g a", "g b", "g c"]
-    assert harness.parked == []
+    parking.redrive()
+    parking.run()
+    assert effects_of(parking) == ["h d", "g a", "g b", "g c"]
+    assert parking.parked == []
 
 
-def test_a_worker_that_dies_with_what_was_parked_leaves_one_effect_of_each(worker_harness: Make) -> None:
+def test_a_worker_that_dies_with_what_was_parked_leaves_one_effect_of_each(parking: WorkerHarness) -> None:
     """What is set aside is handled in a transaction of its own, in which a worker may die, too."""
-    outcomes: list[Reject | None] = [Reject("not yet")]
-
-    def refuse_first(session: Session, event: Event, context: Context) -> Reject | None:
-        write(session, event, context)
-        return outcomes.pop() if outcomes else None
-
-    consumer = Consumer(name="patient", poison=Poison.PARK, gaps=Gaps.HALT)
-    harness = worker_harness(refuse_first, consumer=consumer, tables=metadata)
     for data in ("a", "b", "c"):
-        harness.publish("order.placed", "g", data)
-    harness.run()
-    harness.redrive()
+        parking.publish("order.placed", "g", data)
+    parking.run()
+    parking.redrive()
 
-    harness.crash_after_commit()  # with a, which is back
-    harness.crash_before_commit()  # with b, which was parked
-    harness.crash_after_commit()
-    assert effects_of(harness) == ["g a", "g b"]
-    harness.run()
+    parking.crash_after_commit()  # with a, which is back
+    parking.crash_before_commit()  # with b, which was parked
+    parking.crash_after_commit()
+    assert effects_of(parking) == ["g a", "g b"]
+    parking.run()
 
-    assert effects_of(harness) == ["g a", "g b", "g c"]
-    assert [event.data for event in harness.parked] == []
+    assert effects_of(parking) == ["g a", "g b", "g c"]
+    assert [event.data for event in parking.parked] == []
 
 
 def test_a_gap_is_given_up_when_its_wait_is_over(worker_harness: Make) -> None:
@@ -278,8 +264,7 @@ def test_what_a_handler_publishes_comes_back(worker_harness: Make) -> None:
 def test_a_handler_that_publishes_to_itself_for_ever_fails_the_test(
     worker_harness: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It is named, and the test ends."""
-    monkeypatch.setattr("sluice.testing.harness._STEPS_MAX", 20)
+    monkeypatch.setattr("sluice.testing.harness._STEPS_MAX", 5)
 
     def again(session: Session, event: Event, context: Context) -> None:
         shop.outbox.add(session, Event(type="again", group=event.group, data=None))
@@ -287,7 +272,7 @@ def test_a_handler_that_publishes_to_itself_for_ever_fails_the_test(
     shop: WorkerHarness = worker_harness(again)
     shop.publish("again", "g")
 
-    with pytest.raises(AssertionError, match="still at work after 20 steps"):
+    with pytest.raises(AssertionError, match="still at work after 5 steps"):
         shop.run()
 
 
@@ -326,8 +311,6 @@ def test_two_consumers_of_one_topic_get_what_their_filters_let_through(worker_ha
 
 
 def test_two_runs_of_a_test_are_alike(worker_harness: Make) -> None:
-    """Backoffs, instants and attempts repeat themselves."""
-
     def story() -> list[Any]:
         aws = SimulatedAws()
         harness = WorkerHarness(write, aws=aws, database="sqlite://", tables=metadata)

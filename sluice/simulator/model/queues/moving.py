@@ -116,7 +116,7 @@ class MoveTasks:
         """Start a task [MOV-01, MOV-02, MOV-10, MOV-14, MOV-16, MOV-22, MOV-23]."""
         source_arn, destination_arn = params["SourceArn"], params.get("DestinationArn")
         source = self._find("SourceArn", source_arn)
-        if not any(_dead_letters_to(queue) == source_arn for queue in self._queues.values()):
+        if not any(queue.dead_letter_arn() == source_arn for queue in self._queues.values()):
             raise invalid_value("Source queue must be configured as a Dead Letter Queue.")
         if destination_arn is not None:
             self._check_destination(source, destination_arn)
@@ -160,9 +160,8 @@ class MoveTasks:
             raise not_found(f"The resource that you specified for the {parameter} parameter doesn't exist.")
         return queue
 
-    def list(self, params: Mapping[str, Any], now: float) -> dict[str, Any]:
+    def list(self, params: Mapping[str, Any], _: float) -> dict[str, Any]:
         """List tasks, the newest first; one unless asked for more [MOV-15]."""
-        del now
         self._find("SourceArn", params["SourceArn"])
         most = params.get("MaxResults", 1)
         if not 1 <= most <= RESULTS_MAX:  # text not recorded
@@ -185,8 +184,3 @@ class MoveTasks:
             raise invalid_value("Only active tasks can be cancelled.")
         task.status, task.next_at = "CANCELLING", now + _CANCEL_SECONDS
         return {"ApproximateNumberOfMessagesMoved": task.moved}
-
-
-def _dead_letters_to(queue: Queue) -> str | None:
-    policy = queue.redrive_policy()
-    return None if policy is None else str(policy["deadLetterTargetArn"])

@@ -44,8 +44,13 @@ class Queue:
 
     def redrive_policy(self) -> dict[str, Any] | None:
         """Return target and count, or None when nothing is dead-lettered."""
-        given = self.attributes.get("RedrivePolicy")
-        return None if given is None else json.loads(given)
+        policy = self.attributes.get("RedrivePolicy")
+        return None if policy is None else json.loads(policy)
+
+    def dead_letter_arn(self) -> str | None:
+        """Return where what is received too often goes; None when it stays."""
+        policy = self.redrive_policy()
+        return None if policy is None else str(policy["deadLetterTargetArn"])
 
     def settle(self, now: float) -> None:
         """Let what is older than the retention period go, also what is in flight [VIS-16, VIS-17]."""

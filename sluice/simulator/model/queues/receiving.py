@@ -59,8 +59,7 @@ class Receiving:
 
     def _take_new(self, queue: Queue, *, most: int, visibility_seconds: int, now: float) -> list[Message]:
         def record_dead(message: Message) -> bool:
-            policy = queue.redrive_policy()
-            dead_letters = None if policy is None else self._queues.get(policy["deadLetterTargetArn"])
+            dead_letters = self._queues.get(queue.dead_letter_arn() or "")
             if dead_letters is None:
                 return False
             dead_letters.take_dead_letter(message, now, source_arn=queue.arn)
@@ -75,14 +74,7 @@ class Receiving:
 
     def delete_batch(self, params: Params, now: float) -> Answer:
         """Delete several, each by itself."""
-        queue = self._find(params)
-        batches.check(params["Entries"], "DeleteMessageBatchRequestEntry")
-
-        def delete(entry: Params) -> Answer:
-            queue.delete(entry["ReceiptHandle"], now)
-            return {}
-
-        return batches.handle_each(params["Entries"], delete)
+        return self._each(params, "DeleteMessageBatchRequestEntry", lambda entry: self.delete(entry, now))
 
     def change_visibility(self, params: Params, now: float) -> Answer:
         """Hide or show again what a handle was given for."""
@@ -91,14 +83,17 @@ class Receiving:
 
     def change_visibility_batch(self, params: Params, now: float) -> Answer:
         """Hide or show again several, each by itself; without a timeout an entry is given back."""
-        queue = self._find(params)
-        batches.check(params["Entries"], "ChangeMessageVisibilityBatchRequestEntry")
+        return self._each(
+            params,
+            "ChangeMessageVisibilityBatchRequestEntry",
+            lambda entry: self.change_visibility({"VisibilityTimeout": 0, **entry}, now),
+        )
 
-        def change(entry: Params) -> Answer:
-            queue.change_visibility(entry["ReceiptHandle"], entry.get("VisibilityTimeout", 0), now)
-            return {}
-
-        return batches.handle_each(params["Entries"], change)
+    def _each(self, params: Params, kind: str, handle: Callable[[Params], Answer]) -> Answer:
+        """Handle every entry of a batch as the call it stands for."""
+        url, entries = self._find(params).url, params["Entries"]
+        batches.check(entries, kind)
+        return batches.handle_each(entries, lambda entry: handle({**entry, "QueueUrl": url}))
 
 
 def _as_received(message: Message, system: list[str], requested: list[str]) -> Answer:

@@ -54,7 +54,7 @@ class Sending:
         body = entry["MessageBody"]
         attributes = entry.get("MessageAttributes", {})
         trace = entry.get("MessageSystemAttributes", {}).get("AWSTraceHeader")
-        given = Message(
+        message = Message(
             id=self._new_id(),
             body=body,
             number=0,
@@ -67,7 +67,7 @@ class Sending:
             attributes=attributes,
             trace_header=None if trace is None else trace["StringValue"],
         )
-        sent = queue.send(given, now, delay_seconds=None if queue.is_fifo else entry.get("DelaySeconds"))
+        sent = queue.send(message, now, delay_seconds=None if queue.is_fifo else entry.get("DelaySeconds"))
         answer = {"MD5OfMessageBody": md5(body), "MessageId": sent.id}
         if attributes:
             answer["MD5OfMessageAttributes"] = md5_of_attributes(attributes)

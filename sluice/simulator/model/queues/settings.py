@@ -63,17 +63,17 @@ def check_name(name: str, *, is_fifo: bool) -> None:
         )
 
 
-def check(given: Mapping[str, str], *, current: Mapping[str, str], arn: str, find_queue: FindQueue) -> dict[str, str]:
-    """Return the attributes a queue has after `given` is applied to `current`, in AWS's own spelling.
+def check(wanted: Mapping[str, str], *, current: Mapping[str, str], arn: str, find_queue: FindQueue) -> dict[str, str]:
+    """Return the attributes a queue has after `wanted` is applied to `current`, in AWS's own spelling.
 
     Raises:
         Refusal: AWS would not take one of them; a bad name and a bad value have two codes [ERR-03].
     """
     is_fifo = "FifoQueue" in current
-    for name, value in given.items():
+    for name, value in wanted.items():
         _check_attribute(name, value, is_fifo=is_fifo)
     # A key of one's own takes the place of SQS's, and both at a time are refused [CRE-23, CRE-26].
-    applied = dict(current) | ({"SqsManagedSseEnabled": "false"} if given.get("KmsMasterKeyId") else {}) | dict(given)
+    applied = dict(current) | ({"SqsManagedSseEnabled": "false"} if wanted.get("KmsMasterKeyId") else {}) | dict(wanted)
     if applied.get("KmsMasterKeyId") and applied["SqsManagedSseEnabled"] == "true":
         raise Refusal(
             "InvalidAttributeName",
@@ -84,12 +84,12 @@ def check(given: Mapping[str, str], *, current: Mapping[str, str], arn: str, fin
         raise invalid_value(  # [CRE-16], text not recorded
             "FifoThroughputLimit perMessageGroupId is allowed only when DeduplicationScope is messageGroup."
         )
-    if given.get("RedrivePolicy"):
+    if wanted.get("RedrivePolicy"):
         applied["RedrivePolicy"] = redrive_policy(
-            given["RedrivePolicy"], arn=arn, is_fifo=is_fifo, find_queue=find_queue
+            wanted["RedrivePolicy"], arn=arn, is_fifo=is_fifo, find_queue=find_queue
         )
-    if given.get("RedriveAllowPolicy"):
-        _check_allow_policy(given["RedriveAllowPolicy"])
+    if wanted.get("RedriveAllowPolicy"):
+        _check_allow_policy(wanted["RedriveAllowPolicy"])
     return {name: value for name, value in applied.items() if value != "" or name not in _FREE}
 
 
@@ -114,47 +114,47 @@ def _is_allowed(name: str, value: str) -> bool:
     return value in _CHOICES.get(name, (value,))
 
 
-def redrive_policy(given: str, *, arn: str, is_fifo: bool, find_queue: FindQueue) -> str:
+def redrive_policy(text: str, *, arn: str, is_fifo: bool, find_queue: FindQueue) -> str:
     """Return a redrive policy as AWS gives it back: the count is a number [DLQ-13]."""
-    target, count = _read_redrive_policy(given)
+    target, count = _read_redrive_policy(text)
     found = find_queue(target)
     if found is None:
-        raise invalid_parameter("RedrivePolicy", given, "Dead letter target does not exist.")  # [DLQ-10]
+        raise invalid_parameter("RedrivePolicy", text, "Dead letter target does not exist.")  # [DLQ-10]
     if is_fifo != ("FifoQueue" in found):
         # Two full stops [DLQ-09].
-        raise invalid_parameter("RedrivePolicy", given, "Dead-letter queue must be same type of queue as the source..")
+        raise invalid_parameter("RedrivePolicy", text, "Dead-letter queue must be same type of queue as the source..")
     if not _allows(found.get("RedriveAllowPolicy"), source=arn):  # [DLQ-18], text not recorded
-        raise invalid_parameter("RedrivePolicy", given, "The dead letter target does not allow this queue as a source.")
+        raise invalid_parameter("RedrivePolicy", text, "The dead letter target does not allow this queue as a source.")
     return json.dumps({"deadLetterTargetArn": target, "maxReceiveCount": count}, separators=(",", ":"))
 
 
-def _read_redrive_policy(given: str) -> tuple[str, int]:
+def _read_redrive_policy(text: str) -> tuple[str, int]:
     """Return target and count of a well-formed policy [DLQ-11, DLQ-12, DLQ-14, DLQ-15]."""
-    policy = _json_map("RedrivePolicy", given)
+    policy = _json_map("RedrivePolicy", text)
     for name in ("maxReceiveCount", "deadLetterTargetArn"):
         if name not in policy:
             raise invalid_parameter(
-                "RedrivePolicy", given, f"Redrive policy does not contain mandatory attribute: {name}."
+                "RedrivePolicy", text, f"Redrive policy does not contain mandatory attribute: {name}."
             )
     if set(policy) - {"maxReceiveCount", "deadLetterTargetArn"}:
         raise invalid_parameter(
-            "RedrivePolicy", given, "Only following attributes are supported: [maxReceiveCount, deadLetterTargetArn]."
+            "RedrivePolicy", text, "Only following attributes are supported: [maxReceiveCount, deadLetterTargetArn]."
         )
     target, count = str(policy["deadLetterTargetArn"]), str(policy["maxReceiveCount"])
     if not count.isdecimal() or not limits.MAX_RECEIVE_COUNT_MIN <= int(count) <= limits.MAX_RECEIVE_COUNT_MAX:
         raise invalid_parameter(
             "RedrivePolicy",
-            given,
+            text,
             f"Invalid value for maxReceiveCount: {count}, valid values are from 1 to 1000 both inclusive.",
         )
     if not re.fullmatch(r"arn:aws[\w-]*:sqs:[\w-]+:\d{12}:[\w.-]+", target):
-        raise invalid_parameter("RedrivePolicy", given, "Only SQS queues are valid resources for deadLetterTargetArn.")
+        raise invalid_parameter("RedrivePolicy", text, "Only SQS queues are valid resources for deadLetterTargetArn.")
     return target, int(count)
 
 
-def _json_map(name: str, given: str) -> dict[str, Any]:
+def _json_map(name: str, text: str) -> dict[str, Any]:
     try:
-        policy = json.loads(given)
+        policy = json.loads(text)
     except ValueError:
         policy = None
     if not isinstance(policy, dict):
@@ -162,15 +162,15 @@ def _json_map(name: str, given: str) -> dict[str, Any]:
     return policy
 
 
-def _check_allow_policy(given: str) -> None:
+def _check_allow_policy(text: str) -> None:
     """Refuse a malformed RedriveAllowPolicy [DLQ-18]; texts not recorded."""
-    policy = _json_map("RedriveAllowPolicy", given)
+    policy = _json_map("RedriveAllowPolicy", text)
     permission, sources = policy.get("redrivePermission"), policy.get("sourceQueueArns")
     if permission not in ("allowAll", "denyAll", "byQueue") or (permission == "byQueue") != bool(sources):
-        raise invalid_parameter("RedriveAllowPolicy", given, "Amazon SQS can't create the redrive allow policy.")
+        raise invalid_parameter("RedriveAllowPolicy", text, "Amazon SQS can't create the redrive allow policy.")
     if sources and len(sources) > ALLOWED_SOURCES_MAX:
         raise invalid_parameter(
-            "RedriveAllowPolicy", given, "The maximum number of source queue ARNs you can specify is 10."
+            "RedriveAllowPolicy", text, "The maximum number of source queue ARNs you can specify is 10."
         )
 
 

@@ -94,17 +94,17 @@ class Sqs:
         return None if queue is None else queue.attributes
 
     def _create_queue(self, params: Params, now: float) -> Answer:
-        name, given = params["QueueName"], params.get("Attributes", {})
+        name, requested = params["QueueName"], params.get("Attributes", {})
         arn = self._arn_prefix + name
         existing = self.queues.get(arn)
         if existing is not None:
-            return self._create_again(existing, given)
-        is_fifo = given.get("FifoQueue") == "true"
-        if given.get("FifoQueue") == "false" and not name.endswith(limits.FIFO_SUFFIX):
+            return self._create_again(existing, requested)
+        is_fifo = requested.get("FifoQueue") == "true"
+        if requested.get("FifoQueue") == "false" and not name.endswith(limits.FIFO_SUFFIX):
             raise Refusal("InvalidAttributeName", "Unknown Attribute FifoQueue.")  # [CRE-07]
         settings.check_name(name, is_fifo=is_fifo)
         attributes = settings.check(
-            given, current=settings.defaults(is_fifo=is_fifo), arn=arn, find_queue=self._attributes_of
+            requested, current=settings.defaults(is_fifo=is_fifo), arn=arn, find_queue=self._attributes_of
         )
         if now < self._deleted_at.get(name, -_NAME_FREE_AFTER_SECONDS) + _NAME_FREE_AFTER_SECONDS:  # [CRE-20]
             raise Refusal(
@@ -118,9 +118,9 @@ class Sqs:
         return {"QueueUrl": url}
 
     @staticmethod
-    def _create_again(existing: Queue, given: Mapping[str, str]) -> Answer:
-        """Return the URL when nothing given differs; no attributes never differ [CRE-04, CRE-05, CRE-06]."""
-        for name, value in given.items():
+    def _create_again(existing: Queue, requested: Mapping[str, str]) -> Answer:
+        """Return the URL when nothing requested differs; no attributes never differ [CRE-04, CRE-05, CRE-06]."""
+        for name, value in requested.items():
             if not _same(existing.attributes.get(name), value):
                 raise Refusal(
                     "QueueAlreadyExists",
@@ -135,18 +135,15 @@ class Sqs:
         self._deleted_at[queue.name] = now
         return {}
 
-    def _list_queues(self, params: Params, now: float) -> Answer:
-        del now
+    def _list_queues(self, params: Params, _: float) -> Answer:
         prefix, most = params.get("QueueNamePrefix", ""), params.get("MaxResults", _LIST_MAX)
         urls = sorted(queue.url for queue in self.queues.values() if queue.name.startswith(prefix))
         return _page("QueueUrls", urls, params, most)
 
-    def _list_dead_letter_source_queues(self, params: Params, now: float) -> Answer:
+    def _list_dead_letter_source_queues(self, params: Params, _: float) -> Answer:
         """List the queues that name this one; the key begins with a small letter [DLQ-19]."""
-        del now
         target = self._of(params).arn
-        policies = ((queue.url, queue.redrive_policy()) for queue in self.queues.values())
-        urls = sorted(url for url, policy in policies if policy is not None and policy["deadLetterTargetArn"] == target)
+        urls = sorted(queue.url for queue in self.queues.values() if queue.dead_letter_arn() == target)
         return {"queueUrls": []} | _page("queueUrls", urls, params, params.get("MaxResults", _LIST_MAX))
 
     def _get_queue_attributes(self, params: Params, now: float) -> Answer:
@@ -173,29 +170,26 @@ class Sqs:
         self._of(params).purge(now)
         return {}
 
-    def _tag_queue(self, params: Params, now: float) -> Answer:
-        del now
+    def _tag_queue(self, params: Params, _: float) -> Answer:
         self._of(params).tags.update(params["Tags"])
         return {}
 
-    def _untag_queue(self, params: Params, now: float) -> Answer:
-        del now
+    def _untag_queue(self, params: Params, _: float) -> Answer:
         queue = self._of(params)
         queue.tags = {name: value for name, value in queue.tags.items() if name not in params["TagKeys"]}
         return {}
 
-    def _list_queue_tags(self, params: Params, now: float) -> Answer:
-        del now
+    def _list_queue_tags(self, params: Params, _: float) -> Answer:
         tags = self._of(params).tags
         return {"Tags": dict(tags)} if tags else {}  # [TAG-01]
 
 
-def _same(stored: str | None, given: str) -> bool:
+def _same(stored: str | None, requested: str) -> bool:
     """Return whether two spellings of an attribute mean the same."""
     try:
-        return bool(json.loads(stored or "") == json.loads(given))
+        return bool(json.loads(stored or "") == json.loads(requested))
     except ValueError:
-        return stored == given
+        return stored == requested
 
 
 def _page(key: str, items: list[str], params: Params, most: int) -> Answer:

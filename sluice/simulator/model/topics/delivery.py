@@ -114,8 +114,8 @@ def may_send(queue: Queue, topic_arn: str) -> bool:
 
     Reads what such policies are made of: Effect, the service principal, the action, and a condition on the source.
     """
-    given = queue.attributes.get("Policy")
-    statements = [] if given is None else json.loads(given)["Statement"]
+    policy = queue.attributes.get("Policy")
+    statements = [] if policy is None else json.loads(policy)["Statement"]
     applying = [
         statement
         for statement in (statements if isinstance(statements, list) else [statements])

@@ -23,17 +23,17 @@ def check_publish(topic: Topic, entry: Params) -> None:
     if entry.get("MessageStructure") == "json":
         message_of(entry)
     _check_attributes(entry)
-    given = {name: entry[name] for name in ("MessageGroupId", "MessageDeduplicationId") if name in entry}
-    if topic.is_fifo and "MessageGroupId" not in given:
+    ids = {name: entry[name] for name in ("MessageGroupId", "MessageDeduplicationId") if name in entry}
+    if topic.is_fifo and "MessageGroupId" not in ids:
         raise sns_invalid(_NO_GROUP)
-    if topic.is_fifo and "MessageDeduplicationId" not in given and not topic.is_by_content():
+    if topic.is_fifo and "MessageDeduplicationId" not in ids and not topic.is_by_content():
         raise sns_invalid(_NO_ID)
-    if not topic.is_fifo and "MessageDeduplicationId" in given:
+    if not topic.is_fifo and "MessageDeduplicationId" in ids:
         raise sns_invalid(
             "MessageDeduplicationId Reason: "
             "The request includes MessageDeduplicationId parameter that is not valid for this topic type"
         )
-    for name, value in given.items():
+    for name, value in ids.items():
         try:
             check_id(name, value)
         except Refusal as refusal:  # the rule is SQS's [LIM-07], text not recorded
@@ -83,9 +83,9 @@ def _check_name(name: str) -> None:
             f"Invalid non-alphanumeric character '#x{ord(strange[0]):X}' was found in the message attribute name. "
             "Can only include alphanumeric characters, hyphens, underscores, or dots."
         )
-    for place, is_bad in (("starting", name.startswith(".")), ("ending", name.endswith("."))):
+    for end, is_bad in (("starting", name.startswith(".")), ("ending", name.endswith("."))):
         if is_bad:
-            raise _bad_attribute(f"Invalid message attribute name {place} with character '.' was found.")
+            raise _bad_attribute(f"Invalid message attribute name {end} with character '.' was found.")
     if ".." in name:
         raise _bad_attribute("Message attribute name can not have successive '.' character.")
 

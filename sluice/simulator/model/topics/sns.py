@@ -74,26 +74,25 @@ class Sns:
         return [subscription for subscription in self.subscriptions.values() if subscription.topic_arn == topic.arn]
 
     def _create_topic(self, params: Params, now: float) -> Answer:
-        name, given = params["Name"], dict(params.get("Attributes", {}))
-        check_topic(name, given)
-        if given.get("FifoTopic") == "true":
-            given = {"ContentBasedDeduplication": "false"} | given
+        name, requested = params["Name"], dict(params.get("Attributes", {}))
+        check_topic(name, requested)
+        if requested.get("FifoTopic") == "true":
+            requested = {"ContentBasedDeduplication": "false"} | requested
         existing = self.topics.get(self._arn_prefix + name)
-        if existing is not None and any(existing.attributes.get(key) != value for key, value in given.items()):
+        if existing is not None and any(existing.attributes.get(key) != value for key, value in requested.items()):
             raise sns_invalid("Attributes Reason: Topic already exists with different attributes")
         tags = _tags(params.get("Tags", []))
         if existing is not None and any(existing.tags.get(key) != value for key, value in tags.items()):
             raise sns_invalid("Tags Reason: Topic already exists with different tags")
-        topic = existing or Topic(self._arn_prefix + name, given)
-        if existing is None and given.get("ArchivePolicy"):
+        topic = existing or Topic(self._arn_prefix + name, requested)
+        if existing is None and requested.get("ArchivePolicy"):
             topic.attributes["BeginningArchiveTime"] = str(now)
         self.topics[topic.arn] = topic
         topic.tags.update(tags)
         return {"TopicArn": topic.arn}
 
-    def _delete_topic(self, params: Params, now: float) -> Answer:
+    def _delete_topic(self, params: Params, _: float) -> Answer:
         """Delete a topic and its subscriptions; again is not an error."""
-        del now
         topic = self.topics.get(params["TopicArn"])
         if topic is not None and topic.attributes.get("ArchivePolicy") not in (None, "", "{}"):  # [SNS-41]
             raise Refusal("InvalidState", "Invalid state: Cannot delete a topic with an ArchivePolicy")
@@ -103,12 +102,10 @@ class Sns:
                 del self.subscriptions[subscription.arn]
         return {}
 
-    def _list_topics(self, params: Params, now: float) -> Answer:
-        del now
+    def _list_topics(self, params: Params, _: float) -> Answer:
         return _page("Topics", [{"TopicArn": arn} for arn in self.topics], params)
 
-    def _get_topic_attributes(self, params: Params, now: float) -> Answer:
-        del now
+    def _get_topic_attributes(self, params: Params, _: float) -> Answer:
         topic = self._topic(params["TopicArn"])
         known = {
             "TopicArn": topic.arn,
@@ -120,8 +117,7 @@ class Sns:
         }
         return {"Attributes": known | topic.attributes}
 
-    def _set_topic_attributes(self, params: Params, now: float) -> Answer:
-        del now
+    def _set_topic_attributes(self, params: Params, _: float) -> Answer:
         topic = self._topic(params["TopicArn"])
         name, value = params["AttributeName"], params.get("AttributeValue", "")
         check_attribute(name, value, is_fifo=topic.is_fifo)
@@ -130,9 +126,8 @@ class Sns:
         topic.attributes[name] = value
         return {}
 
-    def _subscribe(self, params: Params, now: float) -> Answer:
+    def _subscribe(self, params: Params, _: float) -> Answer:
         """Subscribe a queue; the same again returns the same [SNS-36]."""
-        del now
         topic, endpoint = self._topic(params["TopicArn"]), params.get("Endpoint", "")
         self._check_endpoint(topic, params["Protocol"], endpoint)
         attributes = dict(params.get("Attributes", {}))
@@ -180,24 +175,20 @@ class Sns:
         if name == "RedrivePolicy" and value:
             check_redrive(topic, value, reason)
 
-    def _unsubscribe(self, params: Params, now: float) -> Answer:
-        del now
+    def _unsubscribe(self, params: Params, _: float) -> Answer:
         subscription = self.subscriptions.pop(params["SubscriptionArn"], None)
         if subscription is not None:
             self.topics[subscription.topic_arn].deleted_subscriptions += 1
         return {}
 
-    def _list_subscriptions(self, params: Params, now: float) -> Answer:
-        del now
-        return _page("Subscriptions", [_listed(each) for each in self.subscriptions.values()], params)
+    def _list_subscriptions(self, params: Params, _: float) -> Answer:
+        return _page("Subscriptions", [_listed(subscription) for subscription in self.subscriptions.values()], params)
 
-    def _list_subscriptions_by_topic(self, params: Params, now: float) -> Answer:
-        del now
-        listed = [_listed(each) for each in self.subscriptions_of(self._topic(params["TopicArn"]))]
+    def _list_subscriptions_by_topic(self, params: Params, _: float) -> Answer:
+        listed = [_listed(subscription) for subscription in self.subscriptions_of(self._topic(params["TopicArn"]))]
         return _page("Subscriptions", listed, params)
 
-    def _get_subscription_attributes(self, params: Params, now: float) -> Answer:
-        del now
+    def _get_subscription_attributes(self, params: Params, _: float) -> Answer:
         subscription = self._subscription(params["SubscriptionArn"])
         known = {
             "SubscriptionArn": subscription.arn,
@@ -213,8 +204,7 @@ class Sns:
         scope = {"FilterPolicyScope": "MessageAttributes"} if subscription.attributes.get("FilterPolicy") else {}
         return {"Attributes": known | scope | subscription.attributes}
 
-    def _set_subscription_attributes(self, params: Params, now: float) -> Answer:
-        del now
+    def _set_subscription_attributes(self, params: Params, _: float) -> Answer:
         subscription = self._subscription(params["SubscriptionArn"])
         name, value = params["AttributeName"], params.get("AttributeValue", "")
         topic = self.topics[subscription.topic_arn]
@@ -241,26 +231,23 @@ class Sns:
             "Failed": [],
         }
 
-    def _tag_resource(self, params: Params, now: float) -> Answer:
-        del now
+    def _tag_resource(self, params: Params, _: float) -> Answer:
         self._topic(params["ResourceArn"]).tags.update(_tags(params["Tags"]))
         return {}
 
-    def _untag_resource(self, params: Params, now: float) -> Answer:
-        del now
+    def _untag_resource(self, params: Params, _: float) -> Answer:
         topic = self._topic(params["ResourceArn"])
         topic.tags = {name: value for name, value in topic.tags.items() if name not in params["TagKeys"]}
         return {}
 
-    def _list_tags_for_resource(self, params: Params, now: float) -> Answer:
-        del now
+    def _list_tags_for_resource(self, params: Params, _: float) -> Answer:
         tags = self._topic(params["ResourceArn"]).tags
         return {"Tags": [{"Key": name, "Value": value} for name, value in tags.items()]}
 
 
-def _tags(given: list[Mapping[str, str]]) -> dict[str, str]:
-    tags = {tag["Key"]: tag["Value"] for tag in given}
-    if len(tags) < len(given):
+def _tags(pairs: list[Mapping[str, str]]) -> dict[str, str]:
+    tags = {tag["Key"]: tag["Value"] for tag in pairs}
+    if len(tags) < len(pairs):
         raise sns_invalid("Duplicated keys are not allowed.")
     return tags
 

@@ -60,8 +60,8 @@ class Subscription:
 
     def dead_letter_arn(self) -> str | None:
         """Return where goes what cannot be delivered."""
-        given = self.attributes.get("RedrivePolicy")
-        return None if not given else str(json.loads(given)["deadLetterTargetArn"])
+        policy = self.attributes.get("RedrivePolicy")
+        return None if not policy else str(json.loads(policy)["deadLetterTargetArn"])
 
 
 class Topic:
@@ -92,9 +92,9 @@ class Topic:
         """Return whether a message without an id goes by its content."""
         return self.attributes.get("ContentBasedDeduplication") == "true"
 
-    def deduplication_id(self, body: str, given: str | None) -> str:
+    def deduplication_id(self, body: str, requested: str | None) -> str:
         """Return the id a message is delivered with [SNS-16]."""
-        return content_id(body) if given is None else given
+        return content_id(body) if requested is None else requested
 
     def key(self, deduplication_id: str, group: str) -> tuple[str, str]:
         """Return what makes two publishes one message: the id, per topic or per group [SNS-19, SNS-39]."""

@@ -5,6 +5,7 @@ import os
 import re
 import signal
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,14 +19,11 @@ from sluice.errors import ConfigError, EndpointError
 from sluice.messaging.envelope import decode
 from sluice.messaging.errors import DeadLetterError, EnvelopeError
 from sluice.messaging.inbox import operations
-from sluice.messaging.inbox.admission import Inbox
-from sluice.messaging.inbox.groups import Arrived, Policy
 from sluice.messaging.sqs import queue
 from sluice.simulator.hook import Simulator
-from tests.support.dlq_harness import BILLING, DEAD, LOCAL, QUEUE, UNDELIVERED, DlqHarness, envelope
-from tests.support.inbox_harness import handled
+from tests.support.messaging.dlq_harness import BILLING, DEAD, LOCAL, QUEUE, UNDELIVERED, DlqHarness, envelope
+from tests.support.messaging.inbox_harness import InboxHarness, arrived
 
-INBOX = Inbox(Policy(consumer="billing", parks_poison=True))
 REASON = ("--reason", "the data was wrong")
 
 type Run = Callable[..., Result]
@@ -46,40 +44,24 @@ def run(harness: DlqHarness, database: Engine, monkeypatch: pytest.MonkeyPatch) 
     return run
 
 
-def _arrived(group: str, seq: int, sqs_message_id: str = "x") -> Arrived:
-    sent = envelope(group, seq)
-    return Arrived(envelope=sent, body=sent.body, attributes={}, sqs_message_id=sqs_message_id, receive_count=2)
-
-
-def _die(database: Engine, group: str, seq: int, sqs_message_id: str = "x") -> None:
-    """Write down that a message died, as the worker does."""
-    with database.begin() as connection:
-        assert INBOX.record_dead(connection, _arrived(group, seq, sqs_message_id), "no such customer")
+@pytest.fixture
+def no_sqs(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let no command ask SQS."""
+    monkeypatch.setattr(queue, "client", lambda *_, **__: pytest.fail("SQS was asked"))
 
 
 def _hold(database: Engine) -> None:
     """Set 3 of group a aside and use up its attempts; 1 was handled."""
-    for seq in (1, 3, 2):
-        with database.begin() as connection:
-            handled(Inbox(Policy(consumer="billing", parks_gaps=True)), connection, _arrived("a", seq))
-    with database.begin() as connection:
-        message = INBOX.next_parked(connection, "a")
-        connection.rollback()
-    assert message is not None
-    with database.begin() as connection:
-        assert INBOX.begin_attempt(connection, "a", attempts_max=5)
-        INBOX.retry_parked(connection, message, reason="boom", delay_us=0, is_held=True)
+    inbox = InboxHarness(database, parks_gaps=True)
+    inbox.come(1, 3, 2)
+    inbox.hold()
 
 
 def _audit(run: Run) -> list[dict[str, Any]]:
     return [json.loads(line) for line in run("audit").stdout.splitlines()]
 
 
-# --- looking ----------------------------------------------------------------------------------------------------------
-
-
 def test_ls_tells_of_both_dlqs_of_each_consumer(run: Run, harness: DlqHarness) -> None:
-    """About how many there are; queues that are not deployed are said not to be there, and hide no others."""
     harness.record_dead(("a", 1), ("b", 1))
     harness.send(UNDELIVERED, envelope("c", 1))
 
@@ -96,9 +78,8 @@ def test_ls_tells_of_both_dlqs_of_each_consumer(run: Run, harness: DlqHarness) -
 
 
 def test_ls_tells_what_the_inbox_waits_for(run: Run, database: Engine) -> None:
-    """Which number, how much is set aside, what is held and why, what died and why."""
     _hold(database)
-    _die(database, "b", 7)
+    InboxHarness(database, parks_poison=True).record_dead(7, group="b")
 
     shown = run("ls", "--consumer", "billing").stdout
 
@@ -114,9 +95,10 @@ def test_ls_of_an_environment_that_is_not_there_says_so(run: Run) -> None:
 
 
 def test_inspect_shows_what_died_and_why(run: Run, harness: DlqHarness, database: Engine) -> None:
-    """Decoded; what is not an envelope raw, with what is wrong with it."""
     died = harness.send(DEAD, envelope("a", 1))
-    _die(database, "a", 1, died)
+    with database.begin() as connection:
+        dead = replace(arrived(1, receive_count=2), sqs_message_id=died)
+        assert InboxHarness(database).inbox.record_dead(connection, dead, "no such customer")
     harness.send(DEAD, envelope("b", 1), MessageBody='{"sluice": 2}')
 
     printed = json.loads(run("inspect", "--json").stdout)
@@ -130,7 +112,6 @@ def test_inspect_shows_what_died_and_why(run: Run, harness: DlqHarness, database
 
 
 def test_inspect_needs_no_database(run: Run, harness: DlqHarness) -> None:
-    """Then it does not know why."""
     harness.record_dead(("a", 1))
 
     printed = json.loads(run("inspect", "--json", "--consumer", "billing", env={}).stdout)
@@ -139,7 +120,6 @@ def test_inspect_needs_no_database(run: Run, harness: DlqHarness) -> None:
 
 
 def test_d10_inspect_gives_back_what_it_shows(run: Run, harness: DlqHarness) -> None:
-    """Sums unchanged, nothing in flight, and the order as it was."""
     harness.record_dead(("a", 1), ("a", 2), ("b", 1))
 
     for _ in range(5):
@@ -189,7 +169,6 @@ def test_d10_ctrl_c_gives_back_what_was_seen(run: Run, harness: DlqHarness, monk
 
 
 def test_d11_inspect_speaks_of_the_first_of_a_group_only(run: Run, harness: DlqHarness) -> None:
-    """Twelve are there, ten can be seen: it does not say how many there are."""
     for seq in range(1, 13):
         harness.send(DEAD, envelope("a", seq))
 
@@ -203,7 +182,6 @@ def test_d11_inspect_speaks_of_the_first_of_a_group_only(run: Run, harness: DlqH
 
 
 def test_inspect_sees_several_groups_beyond_one_receive(run: Run, harness: DlqHarness) -> None:
-    """Up to its limit, and no message twice."""
     for number in range(25):
         harness.send(DEAD, envelope(f"g{number:02}", 1))
 
@@ -214,17 +192,12 @@ def test_inspect_sees_several_groups_beyond_one_receive(run: Run, harness: DlqHa
 
 
 def test_an_empty_dlq_is_said_to_have_nothing(run: Run) -> None:
-    """Not a blank screen."""
     assert run("inspect").stdout == f"nothing to be had in {DEAD}; SQS says about 0, and in flight 0\n"
     assert run("redrive").stdout == f"nothing to be had in {DEAD}; SQS says about 0\n"
     assert run("redrive", "--yes").stdout == "0 brought back\n"
 
 
-# --- redrive ----------------------------------------------------------------------------------------------------------
-
-
 def test_redrive_without_yes_moves_nothing(run: Run, harness: DlqHarness) -> None:
-    """It says what it would meet first."""
     harness.record_dead(("a", 1), ("a", 2), ("b", 1))
 
     assert run("redrive").stdout == f"would send about 3 messages of {DEAD} to {QUEUE}; add --yes to do it\n"
@@ -236,7 +209,6 @@ def test_redrive_without_yes_moves_nothing(run: Run, harness: DlqHarness) -> Non
 
 
 def test_redrive_brings_everything_back(run: Run, harness: DlqHarness) -> None:
-    """And prints its run, by which it could be finished."""
     harness.record_dead(("a", 1), ("a", 2), ("b", 1))
 
     ended = run("redrive", "--yes", "--json")
@@ -259,7 +231,6 @@ def test_redrive_brings_everything_back(run: Run, harness: DlqHarness) -> None:
 
 
 def test_redrive_of_what_sns_could_not_deliver(run: Run, harness: DlqHarness) -> None:
-    """From the subscription's DLQ to the same queue."""
     harness.send(UNDELIVERED, envelope("a", 1))
 
     assert run("redrive", "--undelivered", "--yes").exit_code == 0
@@ -268,7 +239,6 @@ def test_redrive_of_what_sns_could_not_deliver(run: Run, harness: DlqHarness) ->
 
 
 def test_a_filter_leaves_what_is_behind_and_says_so(run: Run, harness: DlqHarness) -> None:
-    """Exit code 1: what matches is left behind what does not; 0 when all that matches came; 2 when none."""
     harness.record_dead(("a", 1), ("a", 2), ("b", 1))
 
     ended = run("redrive", "--event-id", "b-1", "--event-id", "a-2", "--yes")
@@ -285,7 +255,6 @@ def test_a_filter_leaves_what_is_behind_and_says_so(run: Run, harness: DlqHarnes
 
 
 def test_a_canary_says_what_to_look_at(run: Run, harness: DlqHarness) -> None:
-    """One message is back, by its number and group."""
     harness.record_dead(("a", 1), ("a", 2))
 
     printed = run("redrive", "--canary", "1", "--yes").stdout
@@ -303,9 +272,8 @@ def test_older_than_goes_by_when_it_died(run: Run, harness: DlqHarness) -> None:
 
 
 def test_what_could_not_be_sent_is_in_the_exit_code(run: Run, harness: DlqHarness) -> None:
-    """2 when nothing came back, with what was met."""
     harness.record_dead(("a", 1))
-    harness.line.faults["SendMessage"] = ["AccessDenied"]
+    harness.line.refuse("AccessDenied")
 
     ended = run("redrive", "--yes")
 
@@ -323,18 +291,17 @@ def test_what_could_not_be_sent_is_in_the_exit_code(run: Run, harness: DlqHarnes
         (("--engine", "native", "--rate", "0.5"), "--rate is 0.5 with the native engine, allowed are whole numbers"),
         (("--engine", "native", "--undelivered"), "--engine is 'native' with --undelivered"),
         (("--no-wait",), "--no-wait is given with the client engine"),
-        (("--run", "a:b", "--yes"), "run is 'a:b', allowed are 1 to 19 letters"),
-        (("--rate", "0.1", "--hold", "10", "--yes"), "--rate is 0.1 a second with a --hold of 10 s, allowed is a hold"),
+        (("--run", "a:b"), "run is 'a:b', allowed are 1 to 19 letters"),
+        (("--rate", "0.1", "--hold", "10"), "--rate is 0.1 a second with a --hold of 10 s, allowed is a hold"),
     ],
 )
+@pytest.mark.usefixtures("no_sqs")
 def test_what_cannot_be_meant_is_refused(run: Run, options: tuple[str, ...], message: str) -> None:
-    """Before anything is touched."""
     with pytest.raises(ConfigError, match=message):
         run("redrive", *options)
 
 
 def test_a_destination_that_is_not_there_is_named(run: Run, harness: DlqHarness) -> None:
-    """And nothing was received for it."""
     harness.record_dead(("a", 1))
 
     with pytest.raises(EndpointError, match=r"queue typo\.fifo is not at"):
@@ -342,13 +309,11 @@ def test_a_destination_that_is_not_there_is_named(run: Run, harness: DlqHarness)
     assert harness.counts(DEAD) == (1, 0)
 
 
-# --- the native engine ------------------------------------------------------------------------------------------------
 # On a simulator: LocalStack loses what is taken back to its source inside five minutes (GAP-01), and keeps message id
 # and time (GAP-11). What a move task does is MOV-… in the contract tests.
 
 
 def test_native_redrive_lets_sqs_do_it(run: Run, harness: DlqHarness) -> None:
-    """And follows it to its end; inside five minutes too (D6)."""
     harness.record_dead(("a", 1), ("a", 2), ("b", 1))
     assert "would let SQS move about 3 messages" in run("redrive", "--engine", "native").stdout
     assert harness.counts(DEAD) == (3, 0)
@@ -362,7 +327,6 @@ def test_native_redrive_lets_sqs_do_it(run: Run, harness: DlqHarness) -> None:
 
 
 def test_a_native_redrive_can_be_left_alone_and_cancelled(run: Run, harness: DlqHarness) -> None:
-    """At one message a second: `ls` and `status` show it, a second one is refused by SQS, `cancel` ends it."""
     harness.record_dead(("a", 1), ("a", 2), ("a", 3))
     started = run("redrive", "--engine", "native", "--rate", "1", "--no-wait", "--yes")
     assert started.stdout == f"SQS moves about 3 messages of {DEAD}; see `dlq status`, `dlq cancel`\n"
@@ -380,11 +344,7 @@ def test_a_native_redrive_can_be_left_alone_and_cancelled(run: Run, harness: Dlq
 
 
 def test_status_of_a_dlq_without_tasks(run: Run) -> None:
-    """Says so."""
     assert run("status").stdout == f"no move tasks of {DEAD}\n"
-
-
-# --- one message ------------------------------------------------------------------------------------------------------
 
 
 def _data(tmp_path: Path, text: str) -> tuple[str, str]:
@@ -394,7 +354,6 @@ def _data(tmp_path: Path, text: str) -> tuple[str, str]:
 
 
 def test_replace_puts_right_what_a_dead_message_says(run: Run, harness: DlqHarness, tmp_path: Path) -> None:
-    """Same event, group, number and epoch; new data, hash and deduplication id; attributes stay; the audit knows."""
     harness.record_dead(("a", 1))
     attributes = {"type": {"DataType": "String", "StringValue": "order.placed"}}
     harness.send(DEAD, envelope("a", 2), MessageAttributes=attributes)
@@ -419,7 +378,6 @@ def test_replace_puts_right_what_a_dead_message_says(run: Run, harness: DlqHarne
 
 
 def test_replace_of_what_is_no_envelope_takes_a_whole_body(run: Run, harness: DlqHarness) -> None:
-    """Addressed by its message id; the body has to be an envelope of the message's own group."""
     undecodable = harness.send(DEAD, envelope("a", 1), MessageBody="{}")
     act = ("replace", "--message-id", undecodable, "--body", "-", *REASON, "--yes")
 
@@ -437,7 +395,6 @@ def test_replace_of_what_is_no_envelope_takes_a_whole_body(run: Run, harness: Dl
 def test_replace_of_a_held_message_stays_in_the_inbox(
     run: Run, harness: DlqHarness, database: Engine, tmp_path: Path
 ) -> None:
-    """It is set aside there, not in the DLQ."""
     _hold(database)
 
     printed = run("replace", "a", "3", *_data(tmp_path, "null"), *REASON, "--yes").stdout
@@ -479,22 +436,32 @@ def test_a_message_that_cannot_be_seen_is_not_replaced(run: Run, harness: DlqHar
         ("a", "1", "--body", "-"),
     ],
 )
+@pytest.mark.usefixtures("no_sqs")
 def test_replace_takes_one_of_two_forms(run: Run, arguments: tuple[str, ...]) -> None:
-    """Anything between them is a usage error."""
     ended = run("replace", *arguments, *REASON, input="1")
 
     assert ended.exit_code == 2  # 3 by `main`
     assert "give GROUP and SEQ with --data, or --message-id with --body" in ended.output
 
 
-def test_data_that_is_no_json_is_refused(run: Run) -> None:
-    """With where it goes wrong."""
-    with pytest.raises(ConfigError, match=r"--data is not JSON \(Expecting value: line 1 column 1"):
-        run("replace", "a", "1", "--data", "-", *REASON, input="right")
+@pytest.mark.parametrize(
+    ("arguments", "given", "message"),
+    [
+        (("a", "1", "--data", "-", *REASON), "right", r"--data is not JSON \(Expecting value: line 1 column 1"),
+        (("--message-id", "x", "--body", "-", *REASON), b"\xff", "--body is not text in UTF-8"),
+        (("--message-id", "x", "--body", "-", "--reason", " "), "{}", "the reason is empty"),
+    ],
+)
+@pytest.mark.usefixtures("no_sqs")
+def test_what_cannot_replace_anything_is_refused(
+    run: Run, arguments: tuple[str, ...], given: str | bytes, message: str
+) -> None:
+    """Before anybody is asked."""
+    with pytest.raises(ConfigError, match=message):
+        run("replace", *arguments, input=given)
 
 
 def test_purge_one_deletes_one_message_and_keeps_its_body(run: Run, harness: DlqHarness) -> None:
-    """The audit is written first; the others stay as they are."""
     harness.record_dead(("a", 1), ("b", 1))
     unwanted = harness.send(DEAD, envelope("a", 2))
     act = ("purge-one", "--message-id", unwanted, *REASON)
@@ -510,7 +477,6 @@ def test_purge_one_deletes_one_message_and_keeps_its_body(run: Run, harness: Dlq
 
 
 def test_purge_one_of_a_message_that_is_not_there(run: Run, harness: DlqHarness) -> None:
-    """Says where it looked."""
     harness.record_dead(("a", 1))
 
     with pytest.raises(DeadLetterError, match="message nobody is not among the 1 messages that can be seen"):
@@ -519,7 +485,6 @@ def test_purge_one_of_a_message_that_is_not_there(run: Run, harness: DlqHarness)
 
 
 def test_retry_and_skip_act_on_the_inbox(run: Run, database: Engine) -> None:
-    """Said first, done with --yes, and audited."""
     _hold(database)
 
     assert run("retry", "a", "3", *REASON).stdout == (
@@ -535,13 +500,9 @@ def test_retry_and_skip_act_on_the_inbox(run: Run, database: Engine) -> None:
 
 @pytest.mark.parametrize("command", [("skip", "a", "1"), ("retry", "a", "1"), ("purge-one", "--message-id", "x")])
 def test_what_is_audited_needs_a_reason_and_a_database(run: Run, command: tuple[str, ...]) -> None:
-    """Neither is made up."""
     assert "Missing option '--reason'" in run(*command).output
     with pytest.raises(ConfigError, match="no database is named: give --dsn"):
         run(*command, *REASON, env={"SLUICE_CONSUMER": "billing"})
-
-
-# --- where ------------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -561,13 +522,11 @@ def test_what_is_audited_needs_a_reason_and_a_database(run: Run, command: tuple[
     ],
 )
 def test_a_place_that_is_none_is_refused(run: Run, variables: dict[str, str], message: str) -> None:
-    """With what there is."""
     with pytest.raises(ConfigError, match=message):
         run("inspect", env=variables)
 
 
 def test_a_queue_that_is_not_deployed_is_named(run: Run, simulator: Simulator) -> None:
-    """With where it was looked for."""
     simulator.reset()
     name = re.escape(naming.dead_letter_queue_name(LOCAL, BILLING))
 

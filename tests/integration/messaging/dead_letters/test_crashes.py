@@ -23,8 +23,9 @@ from sluice.declaration import Consumer, Environment, Removal, naming, task_sett
 from sluice.messaging import failpoints
 from sluice.messaging.database.audit import acts
 from sluice.messaging.inbox.tables import audit
-from tests.support.dlq_harness import Place, envelope
-from tests.support.messaging_process import PATIENCE_SECONDS, MessagingProcess
+from tests.support.messaging.dlq_harness import envelope
+from tests.support.messaging.worker_harness import Place
+from tests.support.processes.messaging_process import PATIENCE_SECONDS, MessagingProcess
 
 pytestmark = pytest.mark.xdist_group("localstack")  # one at a time
 DATABASES = [("a", 1), ("a", 2), ("a", 3), ("b", 1)]
@@ -50,7 +51,6 @@ class DeadLetterProject:
         )
 
     def close(self) -> None:
-        """Delete the queues."""
         for url in (self.queue, self.dead):
             self._sqs.delete_queue(QueueUrl=url)
 
@@ -61,7 +61,6 @@ class DeadLetterProject:
         self._sqs.set_queue_attributes(QueueUrl=self.queue, Attributes={"RedrivePolicy": policy})
 
     def dead_letter(self, *places: Place) -> None:
-        """Send messages to the DLQ."""
         for group, seq in places:
             sent = envelope(group, seq)
             self._sqs.send_message(
@@ -72,14 +71,12 @@ class DeadLetterProject:
             )
 
     def arguments(self, command: str, *given: str) -> list[str]:
-        """Return the arguments of a dlq command here."""
         dsn = self._engine.url.render_as_string(hide_password=False)
         options = ("--env", self.environment.name, "--consumer", "billing", "--dsn", dsn)
         endpoint = ("--endpoint-url", self._emulated.endpoint_url)
         return ["dlq", command, *options, *endpoint, "--hold", str(_HOLD_SECONDS), *given]
 
     def process(self, *given: str, failpoint: str | None = None) -> MessagingProcess:
-        """Start a dlq command as a process of its own."""
         armed = {} if failpoint is None else {failpoints.VARIABLE: failpoint}
         return MessagingProcess(
             self.arguments(*given),
@@ -99,7 +96,6 @@ class DeadLetterProject:
         )
 
     def in_flight(self, url: str) -> int:
-        """Return how many messages are in flight."""
         name = "ApproximateNumberOfMessagesNotVisible"
         return int(self._sqs.get_queue_attributes(QueueUrl=url, AttributeNames=[name])["Attributes"][name])
 

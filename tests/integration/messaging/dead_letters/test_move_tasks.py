@@ -5,19 +5,17 @@ import pytest
 from sluice.messaging.errors import TransientError
 from sluice.messaging.sqs.dead_letter_queue import Destination
 from sluice.messaging.sqs.redrive import MoveTask, MoveTasks
-from tests.support.dlq_harness import DEAD, QUEUE, DlqHarness
+from tests.support.messaging.dlq_harness import DEAD, QUEUE, DlqHarness
 
 
 @pytest.fixture
 def tasks(harness: DlqHarness) -> MoveTasks:
-    """Return the tasks of a DLQ that holds three messages of one group."""
     harness.record_dead(("a", 1), ("a", 2), ("a", 3))
     return MoveTasks(harness.tools_sqs, harness.dead_letters().arn)
 
 
 @pytest.fixture
 def queue_arn(harness: DlqHarness) -> str:
-    """Return the ARN of the queue."""
     return Destination(harness.tools_sqs, QUEUE).arn
 
 
@@ -26,7 +24,6 @@ def _followed(harness: DlqHarness, tasks: MoveTasks) -> list[MoveTask]:
 
 
 def test_a_task_is_followed_to_its_end_at_its_rate(harness: DlqHarness, tasks: MoveTasks, queue_arn: str) -> None:
-    """One message a second: so many are seen moved, and the last look finds it completed."""
     tasks.start(queue_arn, rate=1)
 
     seen = _followed(harness, tasks)
@@ -39,7 +36,6 @@ def test_a_task_is_followed_to_its_end_at_its_rate(harness: DlqHarness, tasks: M
 def test_the_end_of_an_earlier_task_is_not_taken_for_that_of_this_one(
     harness: DlqHarness, tasks: MoveTasks, queue_arn: str
 ) -> None:
-    """Both are listed; the one that was started is followed."""
     tasks.start(queue_arn, rate=None)
     assert [task.status for task in _followed(harness, tasks)] == ["COMPLETED"]
     harness.kill()
@@ -73,7 +69,6 @@ def test_a_task_that_is_being_cancelled_cannot_be_cancelled_again(
 
 
 def test_a_second_task_is_refused_while_one_runs(tasks: MoveTasks, queue_arn: str) -> None:
-    """By SQS, in its words."""
     tasks.start(queue_arn, rate=1)
 
     with pytest.raises(TransientError, match="There is already a task running"):

@@ -1,5 +1,6 @@
 """The client engine of redrive, on a simulator: nothing lost, nothing doubled, each group in order, and it ends."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -8,29 +9,27 @@ from hypothesis import strategies as st
 
 from sluice.errors import ConfigError
 from sluice.messaging.sqs import dead_letter_queue, redrive
-from sluice.messaging.sqs.dead_letter_queue import DeadLetter
+from sluice.messaging.sqs.dead_letter_queue import DeadLetter, Reading
 from sluice.messaging.sqs.rate_limit import Pace
 from sluice.messaging.sqs.redrive import Choice, batch_of
 from sluice.simulator.hook import Simulator
-from tests.support.dlq_harness import (
+from tests.support.messaging.dlq_harness import (
     DEAD,
     QUEUE,
     DlqHarness,
     Forgetful,
-    Killed,
     Renaming,
-    dies_before,
     envelope,
     in_groups,
     move_deleting_first,
     move_ignoring_failures,
 )
+from tests.support.messaging.faulty_calls import Fault, Killed, failing_at
 
 POINTS = ("before_send", "after_send", "before_delete", "after_delete")
 
 
 def test_dead_letters_come_back_and_the_dlq_is_empty(harness: DlqHarness) -> None:
-    """All of them, each group in its order, and every one told of."""
     harness.record_dead(("a", 1), ("a", 2), ("b", 1))
     reported: list[DeadLetter] = []
 
@@ -43,7 +42,6 @@ def test_dead_letters_come_back_and_the_dlq_is_empty(harness: DlqHarness) -> Non
 
 
 def test_an_empty_dlq_is_done_at_once(harness: DlqHarness) -> None:
-    """Nothing is moved, nothing is left, and it came to its end."""
     result = harness.redrive().work()
 
     assert (result.moved, result.left, result.is_whole, result.error) == ([], {}, True, None)
@@ -74,7 +72,6 @@ def test_d6_under_its_own_id_it_would_be_lost(harness: DlqHarness, monkeypatch: 
 
 
 def test_d7_a_message_comes_back_as_it_was(harness: DlqHarness) -> None:
-    """Body, group, attributes of every type and trace header; its place and its deduplication id are new."""
     attributes = {
         "type": {"DataType": "String", "StringValue": "order.placed"},
         "weight": {"DataType": "Number.kg", "StringValue": "1.50"},
@@ -105,12 +102,10 @@ def test_d7_what_is_no_envelope_comes_back_as_well(harness: DlqHarness) -> None:
 
 
 def _dying_again(harness: DlqHarness) -> Any:
-    """Return what lets every message that was brought back die at once."""
     return lambda _: harness.kill()
 
 
 def test_d8_what_dies_again_is_left_and_the_run_ends(harness: DlqHarness) -> None:
-    """Everything fails again, while the run is on: each message is sent once, and found dead again once."""
     harness.record_dead(("a", 1), ("a", 2), ("b", 1))
 
     result = harness.redrive(on_moved=_dying_again(harness)).work()
@@ -152,11 +147,11 @@ def test_d8_a_further_run_takes_up_what_died_again(harness: DlqHarness) -> None:
 
 
 @st.composite
-def _disasters(draw: st.DrawFn) -> tuple[list[tuple[str, int]], list[str | None], list[str | None], float | None]:
+def _disasters(draw: st.DrawFn) -> tuple[list[tuple[str, int]], list[Fault], list[Fault], float | None]:
     groups = draw(st.lists(st.integers(1, 15), min_size=1, max_size=4))
     places = [(f"g{number}", seq) for number, length in enumerate(groups) for seq in range(1, length + 1)]
-    fault = st.sampled_from([None, None, "unreachable", "lost", "InternalError"])
-    faults = st.lists(fault, max_size=30)
+    fault = [Fault(), Fault(), Fault(unreachable=True), Fault(lost=True), Fault(refused="InternalError")]
+    faults = st.lists(st.sampled_from(fault), max_size=30)
     return places, draw(faults), draw(faults), draw(st.sampled_from([None, 0.5, 5.0, 200.0]))
 
 
@@ -178,7 +173,8 @@ def test_d12_every_group_arrives_in_order_whatever_fails(disaster: Any) -> None:
     harness = DlqHarness(Simulator())
     for group, seq in places:
         harness.send(DEAD, envelope(group, seq))
-    harness.line.faults |= {"SendMessage": send_faults, "DeleteMessage": delete_faults}
+    for operation, faults in (("SendMessage", send_faults), ("DeleteMessage", delete_faults)):
+        harness.line.faults += [replace(fault, operation=operation) for fault in faults]
     pace = Pace(rate, clock=harness.clock)
 
     harness.redrive(pace=pace, batch=batch_of(rate, 120)).work()
@@ -188,9 +184,8 @@ def test_d12_every_group_arrives_in_order_whatever_fails(disaster: Any) -> None:
 
 
 def test_d16_what_is_behind_a_message_that_cannot_be_sent_stays_behind_it(harness: DlqHarness) -> None:
-    """Group a stops at its first message and goes on with it in the next pass; b does not wait for that."""
     harness.record_dead(("a", 1), ("a", 2), ("a", 3), ("b", 1))
-    harness.line.faults["SendMessage"] = ["InternalError"]
+    harness.line.refuse("InternalError")
 
     result = harness.redrive().work()
 
@@ -201,9 +196,8 @@ def test_d16_what_is_behind_a_message_that_cannot_be_sent_stays_behind_it(harnes
 
 
 def test_d16_a_pass_without_progress_is_the_last(harness: DlqHarness) -> None:
-    """Nobody can be sent to: everything is left, free at once, and the reason is told."""
     harness.record_dead(("a", 1), ("a", 2), ("b", 1))
-    harness.line.faults["SendMessage"] = ["AccessDenied"] * 9
+    harness.line.refuse("AccessDenied", 9)
 
     result = harness.redrive().work()
 
@@ -216,7 +210,7 @@ def test_d16_a_pass_without_progress_is_the_last(harness: DlqHarness) -> None:
 def test_a_run_gives_up_after_ten_failures_one_after_the_other(harness: DlqHarness) -> None:
     """And does not try each group of a large DLQ against a queue that refuses everything."""
     harness.record_dead(*[(f"g{number}", 1) for number in range(25)])
-    harness.line.faults["SendMessage"] = ["AccessDenied"] * 25
+    harness.line.refuse("AccessDenied", 25)
 
     result = harness.redrive().work()
 
@@ -225,9 +219,10 @@ def test_a_run_gives_up_after_ten_failures_one_after_the_other(harness: DlqHarne
 
 
 def test_failures_between_which_something_came_back_are_not_counted_together(harness: DlqHarness) -> None:
-    """Nine, one that is brought back, and nine again: the run goes on to its end."""
     harness.record_dead(*[(f"g{number:02}", 1) for number in range(19)])
-    harness.line.faults["SendMessage"] = ["ServiceUnavailable"] * 9 + [None] + ["ServiceUnavailable"] * 9
+    harness.line.refuse("ServiceUnavailable", 9)
+    harness.line.faults.append(Fault(operation="SendMessage"))
+    harness.line.refuse("ServiceUnavailable", 9)
 
     result = harness.redrive().work()
 
@@ -235,9 +230,8 @@ def test_failures_between_which_something_came_back_are_not_counted_together(har
 
 
 def test_a_message_whose_delete_failed_is_not_sent_again(harness: DlqHarness) -> None:
-    """Sent and confirmed, it is only deleted in the next pass, however long that takes to come."""
     harness.record_dead(("a", 1), ("b", 1))
-    harness.line.faults["DeleteMessage"] = ["InternalError"]
+    harness.line.refuse("InternalError", operation="DeleteMessage")
 
     result = harness.redrive().work()
 
@@ -246,7 +240,6 @@ def test_a_message_whose_delete_failed_is_not_sent_again(harness: DlqHarness) ->
 
 
 def _survivors(harness: DlqHarness) -> set[tuple[str, int]]:
-    """Return what is in one of the queues at least."""
     harness.simulator.advance(200)
     return set(harness.places(QUEUE)) | set(harness.places(DEAD))
 
@@ -254,12 +247,11 @@ def _survivors(harness: DlqHarness) -> set[tuple[str, int]]:
 @pytest.mark.parametrize("count", [1, 2])
 @pytest.mark.parametrize("point", POINTS)
 def test_d3_a_message_is_always_in_one_of_the_queues(harness: DlqHarness, point: str, count: int) -> None:
-    """A run dies at any step: nothing is in neither queue."""
     places = {("a", 1), ("a", 2), ("b", 1)}
     harness.record_dead(*sorted(places))
 
     with pytest.raises(Killed):
-        harness.redrive(failpoint=dies_before(point, count)).work()
+        harness.redrive(failpoint=failing_at(point, count)).work()
 
     assert _survivors(harness) == places
 
@@ -267,10 +259,9 @@ def test_d3_a_message_is_always_in_one_of_the_queues(harness: DlqHarness, point:
 @pytest.mark.parametrize("count", [1, 2])
 @pytest.mark.parametrize("point", POINTS)
 def test_d4_a_run_that_died_is_finished_under_its_id(harness: DlqHarness, point: str, count: int) -> None:
-    """What was sent and not deleted is sent again under the same deduplication id: one message, in its order."""
     harness.record_dead(("a", 1), ("a", 2), ("b", 1))
     with pytest.raises(Killed):
-        harness.redrive(failpoint=dies_before(point, count)).work()
+        harness.redrive(failpoint=failing_at(point, count)).work()
 
     harness.redrive().work()
 
@@ -282,7 +273,7 @@ def test_d4_under_another_id_it_would_come_twice(harness: DlqHarness) -> None:
     """The control: then only the inbox drops the second."""
     harness.record_dead(("a", 1))
     with pytest.raises(Killed):
-        harness.redrive(failpoint=dies_before("after_send")).work()
+        harness.redrive(failpoint=failing_at("after_send")).work()
 
     harness.redrive(run="r2").work()
 
@@ -295,7 +286,7 @@ def test_d3_deleting_before_the_send_is_caught(harness: DlqHarness, monkeypatch:
     monkeypatch.setattr(dead_letter_queue, "move", move_deleting_first)
 
     with pytest.raises(Killed):
-        harness.redrive(failpoint=dies_before("before_send")).work()
+        harness.redrive(failpoint=failing_at("before_send")).work()
 
     assert _survivors(harness) == {("b", 1)}
 
@@ -303,7 +294,7 @@ def test_d3_deleting_before_the_send_is_caught(harness: DlqHarness, monkeypatch:
 def test_d16_ignoring_what_a_send_met_is_caught(harness: DlqHarness, monkeypatch: pytest.MonkeyPatch) -> None:
     """The control: what could not be sent is deleted all the same."""
     harness.record_dead(("a", 1), ("a", 2))
-    harness.line.faults["SendMessage"] = ["InternalError"]
+    harness.line.refuse("InternalError")
     monkeypatch.setattr(dead_letter_queue, "move", move_ignoring_failures)
 
     harness.redrive().work()
@@ -328,7 +319,6 @@ def test_d16_ignoring_what_a_send_met_is_caught(harness: DlqHarness, monkeypatch
 def test_only_what_matches_comes_back_and_nothing_overtakes(
     harness: DlqHarness, choice: Choice, moved: list[tuple[str, int]], left: dict[str, int]
 ) -> None:
-    """What matches behind a message of its group that does not is left, and counted as such; all is free again."""
     harness.record_dead(("a", 1), ("a", 2), ("b", 1))
 
     result = harness.redrive(choice=choice).work()
@@ -339,7 +329,6 @@ def test_only_what_matches_comes_back_and_nothing_overtakes(
 
 
 def test_what_is_no_envelope_has_neither_type_nor_event(harness: DlqHarness) -> None:
-    """It is brought back by its group, and left by what cannot be told of it."""
     harness.send(DEAD, envelope("a", 1), MessageBody="{}")
 
     assert harness.redrive(choice=Choice(types=frozenset({"order.placed"}))).work().moved == []
@@ -347,7 +336,6 @@ def test_what_is_no_envelope_has_neither_type_nor_event(harness: DlqHarness) -> 
 
 
 def test_a_canary_moves_so_many_and_stops(harness: DlqHarness) -> None:
-    """The rest is free again; the next run takes it, in order."""
     harness.record_dead(("a", 1), ("a", 2), ("a", 3))
 
     result = harness.redrive(most=1).work()
@@ -358,7 +346,6 @@ def test_a_canary_moves_so_many_and_stops(harness: DlqHarness) -> None:
 
 
 def test_a_stopped_run_gives_back_what_it_holds(harness: DlqHarness) -> None:
-    """It ends after the message it is at, and says that it is not through."""
     harness.record_dead(("a", 1), ("a", 2), ("b", 1))
     run = harness.redrive(is_stopped=lambda: bool(harness.line.sent))
 
@@ -369,9 +356,8 @@ def test_a_stopped_run_gives_back_what_it_holds(harness: DlqHarness) -> None:
 
 
 def test_a_dlq_that_goes_away_ends_the_run(harness: DlqHarness) -> None:
-    """What was done until then is told."""
     harness.record_dead(("a", 1))
-    harness.line.faults["ReceiveMessage"] = [None, "unreachable"]
+    harness.line.faults = [Fault(operation="ReceiveMessage", unreachable=is_away) for is_away in (False, True)]
 
     result = harness.redrive().work()
 
@@ -393,7 +379,6 @@ def test_a_slow_run_begins_nothing_with_a_letter_that_may_be_somebody_elses(harn
 
 
 def test_d15_a_run_keeps_to_its_rate(harness: DlqHarness) -> None:
-    """Twenty messages at two a second, by the simulator's clock: not before nine and a half seconds are over."""
     for seq in range(1, 21):
         harness.send(DEAD, envelope(f"g{seq % 3}", seq))
     started = harness.clock.monotonic()
@@ -416,3 +401,16 @@ def test_a_run_that_cannot_be_one_is_refused(harness: DlqHarness, run: str) -> N
     """It is part of every deduplication id."""
     with pytest.raises(ConfigError, match="allowed are 1 to 19 letters"):
         harness.redrive(run=run)
+
+
+def test_a_look_ends_when_what_was_seen_is_there_again(harness: DlqHarness) -> None:
+    """The hold was too short for the look: each message is shown once, and nobody looks for ever."""
+    harness.record_dead(("a", 1), ("b", 1))
+    looks = iter(range(20))
+
+    with Reading(harness.dead_letters(hold_seconds=0), clock=harness.clock) as reading:
+        seen = dead_letter_queue.peek(reading, 5, is_stopped=lambda: next(looks) >= 10)
+
+    assert sorted(dead_letter.message_group_id for dead_letter in seen) == ["a", "b"]
+    assert next(looks) < 5
+    assert harness.counts(DEAD) == (2, 0)

@@ -9,8 +9,8 @@ from sqlalchemy import Connection, Engine, text
 
 from sluice.clock import SystemClock, eventually
 from sluice.messaging.inbox.sequence import Action, Decision, State
-from tests.support.inbox_harness import InboxHarness, arrived, handled, taken
-from tests.support.postgres_interleaving import is_waiting
+from tests.support.messaging.inbox_harness import InboxHarness, arrived, handled, taken
+from tests.support.messaging.postgres_interleaving import is_waiting
 
 _SECONDS_MAX = 20
 _HANDLED, _REPEATED = Decision(State.CONTIGUOUS, Action.HANDLE), Decision(State.DUPLICATE, Action.DROP)
@@ -55,7 +55,6 @@ def _waiting[T](engine: Engine, act: Callable[[Connection], T]) -> Iterator[Futu
 def test_w9_of_two_with_copies_of_a_message_the_second_waits(
     on_postgres: Engine, seq: int, second: Decision, *, is_committed: bool
 ) -> None:
-    """W9: it finds the message done when the first commits, and its own when the first rolls back."""
     harness = InboxHarness(on_postgres)
     harness.come(*range(1, seq))
     copy = arrived(seq, copy="-again")
@@ -73,7 +72,6 @@ def test_w9_of_two_with_copies_of_a_message_the_second_waits(
 def test_d9_a_live_message_waits_for_the_drainer(
     parking: InboxHarness, expected: Decision, *, is_committed: bool
 ) -> None:
-    """D9: it comes next when the last parked one was handled and its group unparked, and is set aside when not."""
     with parking.engine.connect() as drainer:
         assert taken(parking.inbox, drainer) is not None
         with _waiting(parking.engine, lambda live: handled(parking.inbox, live, arrived(3))) as acting:
@@ -85,7 +83,6 @@ def test_d9_a_live_message_waits_for_the_drainer(
 
 
 def test_of_two_drainers_the_second_goes_on_with_another_group(parking: InboxHarness) -> None:
-    """A group that is locked is due still, and is left alone without waiting."""
     parking.record_dead(1, group="b")
     parking.come(2, group="b")
     parking.come(1, group="b", copy="-redriven")
@@ -100,7 +97,6 @@ def test_of_two_drainers_the_second_goes_on_with_another_group(parking: InboxHar
 
 
 def test_a_drainer_leaves_a_group_alone_whose_message_is_being_handled(parking: InboxHarness) -> None:
-    """A live message has the group: what is set aside behind it has to wait for its commit."""
     with parking.engine.connect() as live, parking.engine.connect() as drainer:
         drainer.execute(text("SET LOCAL lock_timeout = '1ms'"))
         assert handled(parking.inbox, live, arrived(2, copy="-again")) == _HANDLED
@@ -112,7 +108,6 @@ def test_a_drainer_leaves_a_group_alone_whose_message_is_being_handled(parking: 
 
 
 def test_a_skip_waits_for_the_message_it_is_about(parking: InboxHarness) -> None:
-    """An operator and a drainer are at one number: who comes second finds it handled, and is told."""
     with parking.engine.connect() as drainer:
         assert taken(parking.inbox, drainer) is not None
 

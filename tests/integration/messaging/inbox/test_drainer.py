@@ -7,40 +7,27 @@ from sluice.messaging.handlers import Reject, Retry
 from sluice.messaging.inbox.groups import Policy
 from sluice.messaging.inbox.operations import InboxOperator
 from sluice.messaging.inbox.tables import parked
-from tests.support.worker_harness import MAX_ATTEMPTS, TIMEOUT_SECONDS, Hands, Killed, World, failing_at
+from tests.support.messaging.faulty_calls import Killed, failing_at
+from tests.support.messaging.worker_harness import MAX_ATTEMPTS, TIMEOUT_SECONDS, World
 
 _PARK = Policy(consumer="billing", parks_poison=True, parks_gaps=True)
 
 
 @pytest.fixture
 def world(engine: Engine) -> World:
-    """Return a consumer that parks."""
     return World(engine, policy=_PARK)
 
 
-def _poisoned(world: World, worker: Hands) -> None:
-    """Let a group's first message be dead, and two be set aside behind it."""
+def test_d2_what_was_set_aside_follows_the_redriven_message_in_order(world: World) -> None:
+    worker = world.worker()
     world.says["a", 1] = [Reject("no such customer")]
     world.send("a", "a", "a")
     world.work_off(worker)
-    assert (world.parked(), len(world.dead())) == ([("a", 2), ("a", 3)], 1)
+    assert (world.parked(), worker.drainer.step()) == ([("a", 2), ("a", 3)], 0)
 
-
-def _brought_back(world: World, worker: Hands) -> None:
-    """Let the dead message be back and handled."""
     world.redrive()
     world.work_off(worker)
-    assert world.effects() == [("a", 1)]
-
-
-def test_d2_what_was_set_aside_follows_the_redriven_message_in_order(world: World) -> None:
-    """D2: over the whole history, and each tells the handler that it is not late."""
-    worker = world.worker()
-    _poisoned(world, worker)
-    assert worker.drainer.step() == 0
-
-    _brought_back(world, worker)
-    assert worker.drainer.step() == 2
+    assert (world.effects(), worker.drainer.step()) == ([("a", 1)], 2)
 
     assert world.effects() == [("a", 1), ("a", 2), ("a", 3)]
     assert not any(call.is_late for call in world.calls)
@@ -49,7 +36,6 @@ def test_d2_what_was_set_aside_follows_the_redriven_message_in_order(world: Worl
 
 @pytest.mark.parametrize("step", ["after_park", "in_drain", "before_drain_commit", "after_drain_commit"])
 def test_a_crash_loses_and_doubles_nothing(world: World, step: str) -> None:
-    """Whoever dies there, the next one goes on: each effect once, in order, and nothing stays set aside."""
     workers = [world.worker(failpoint=failing_at(step))]
     world.says["a", 1] = [Reject("no such customer")]
     world.send("a", "a", "a")
@@ -74,9 +60,7 @@ def test_a_crash_loses_and_doubles_nothing(world: World, step: str) -> None:
 @pytest.mark.parametrize("step", ["in_drain", "before_drain_commit"])
 def test_a_message_that_kills_every_worker_is_held(world: World, step: str) -> None:
     """W5: it comes to its end as it would in the queue, and does not take the rest of the work with it for ever."""
-    worker = world.worker()
-    _poisoned(world, worker)
-    _brought_back(world, worker)
+    world.park("a", behind=2)
 
     for _ in range(MAX_ATTEMPTS):
         with pytest.raises(Killed):
@@ -89,10 +73,7 @@ def test_a_message_that_kills_every_worker_is_held(world: World, step: str) -> N
 
 
 def test_a_message_that_fails_is_tried_again_with_backoff_and_then_held(world: World) -> None:
-    """Its attempts are those of a message in the queue; afterwards it waits for an operator, and its group with it."""
-    worker = world.worker()
-    _poisoned(world, worker)
-    _brought_back(world, worker)
+    worker = world.park("a", behind=2)
     world.calls.clear()
     world.says["a", 2] = [Retry(delay_seconds=60), Retry(), ValueError("boom")]
 
@@ -118,9 +99,7 @@ def test_a_message_that_fails_is_tried_again_with_backoff_and_then_held(world: W
 
 def test_what_is_refused_is_held_at_once(world: World) -> None:
     """There is no DLQ for what is not in the queue any more."""
-    worker = world.worker()
-    _poisoned(world, worker)
-    _brought_back(world, worker)
+    worker = world.park("a", behind=2)
     world.says["a", 2] = [Reject("never")]
 
     assert worker.drainer.step() == 0
@@ -132,14 +111,11 @@ def test_what_is_refused_is_held_at_once(world: World) -> None:
 
 
 def test_a_worker_that_ends_commits_nothing_more_and_uses_up_no_attempt(world: World) -> None:
-    """What its drainer had in hand is as it was."""
-    worker = world.worker()
-    _poisoned(world, worker)
-    _brought_back(world, worker)
+    worker = world.park("a", behind=2)
     world.calls.clear()
 
     def end(*_: object) -> None:
-        worker.shutdown.end()
+        worker.shutdown.set()
 
     world.says["a", 2] = [end]
     assert worker.drainer.step() == 0

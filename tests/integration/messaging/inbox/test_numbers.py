@@ -6,27 +6,28 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from sqlalchemy import Engine, select, text
+from sqlalchemy import Engine, select
 
-from sluice.clock import eventually
 from sluice.messaging.database import engines
 from sluice.messaging.envelope import TOMBSTONE
 from sluice.messaging.inbox import tables
-from sluice.messaging.inbox.sequence import Action, Decision, State
+from sluice.messaging.inbox.sequence import Decision, State
 from sluice.messaging.inbox.tables import exceptions
-from tests.support.inbox_harness import START_US, InboxHarness, arrived, handled
-
-HANDLE, DROP, PARK, REJECT, RELEASE_TO_DLQ = (
-    Action.HANDLE,
-    Action.DROP,
-    Action.PARK,
-    Action.REJECT,
-    Action.RELEASE_TO_DLQ,
+from tests.support.messaging.inbox_harness import (
+    DROP,
+    HANDLE,
+    PARK,
+    REJECT,
+    RELEASE_TO_DLQ,
+    START_US,
+    InboxHarness,
+    arrived,
+    handled,
 )
+from tests.support.messaging.postgres_interleaving import await_lock_wait
 
 
 def test_what_comes_in_order_leaves_one_row(engine: Engine) -> None:
-    """Contiguous numbers need nothing but the group's row."""
     harness = InboxHarness(engine)
 
     assert [harness.decide(seq).state for seq in (1, 2, 3)] == [State.CONTIGUOUS] * 3
@@ -34,7 +35,6 @@ def test_what_comes_in_order_leaves_one_row(engine: Engine) -> None:
 
 
 def test_g3_a_new_group_whose_first_messages_are_lost_misses_them(engine: Engine) -> None:
-    """G3: numbers before the first that comes are missing, and are handled once when they come after all."""
     harness = InboxHarness(engine)
 
     assert harness.decide(3) == Decision(State.GAP, HANDLE)
@@ -46,7 +46,6 @@ def test_g3_a_new_group_whose_first_messages_are_lost_misses_them(engine: Engine
 
 
 def test_g3_a_new_group_waits_for_its_first_message_where_gaps_are_waited_for(engine: Engine) -> None:
-    """G3: what is behind it is set aside, whatever comes first, and follows in order."""
     harness = InboxHarness(engine, parks_gaps=True)
 
     assert harness.come(2, 3) == [PARK, PARK]
@@ -59,7 +58,6 @@ def test_g3_a_new_group_waits_for_its_first_message_where_gaps_are_waited_for(en
 
 
 def test_g3_a_new_group_whose_second_message_dies_first_waits_for_its_first(engine: Engine) -> None:
-    """G3: a dead letter is no beginning either."""
     harness = InboxHarness(engine, parks_poison=True, parks_gaps=True)
 
     assert harness.come(3) == [PARK]
@@ -69,7 +67,6 @@ def test_g3_a_new_group_whose_second_message_dies_first_waits_for_its_first(engi
 
 
 def test_g3_that_a_consumer_joined_late_may_be_declared_later(engine: Engine) -> None:
-    """G3: groups that wait for what was before it go on, those of which a message died wait on."""
     harness = InboxHarness(engine, parks_poison=True, parks_gaps=True)
     harness.come(41, 42, group="old")
     harness.record_dead(1, group="dead")
@@ -85,7 +82,7 @@ def test_g3_that_a_consumer_joined_late_may_be_declared_later(engine: Engine) ->
 
 @pytest.mark.parametrize("epoch", [START_US // 1_000_000, 1], ids=["instant", "count"])
 def test_g3_a_group_the_inbox_may_have_forgotten_begins_where_it_goes_on(engine: Engine, epoch: int) -> None:
-    """G3: it began before the last time groups were forgotten; a younger one is known, or something is missing."""
+    """It began before the last time groups were forgotten; a younger one is known, or something is missing."""
     harness = InboxHarness(engine, parks_gaps=True)
     harness.come(1, 2, 3, epoch=epoch)
     harness.clock.sleep(100)
@@ -99,7 +96,7 @@ def test_g3_a_group_the_inbox_may_have_forgotten_begins_where_it_goes_on(engine:
 def test_g3_a_first_message_that_dies_with_its_worker_is_waited_for_by_a_consumer_that_joined_late(
     engine: Engine,
 ) -> None:
-    """G3: it is the group's baseline from its second attempt on, and what is behind it does not pass it."""
+    """It is the group's baseline from its second attempt on, and what is behind it does not pass it."""
     late = InboxHarness(engine, parks_poison=True, parks_gaps=True, joined_at_us=START_US)
     with engine.begin() as connection:
         late.inbox.begin_group(connection, arrived(41, receive_count=2))
@@ -111,7 +108,7 @@ def test_g3_a_first_message_that_dies_with_its_worker_is_waited_for_by_a_consume
 
 
 def test_g3_the_tail_of_an_epoch_is_missing_when_the_next_one_begins_behind_it(engine: Engine) -> None:
-    """G3: a restored producer remembers number 10, which never came: it is listed, and handled when it comes."""
+    """A restored producer remembers number 10, which never came: it is listed, and handled when it comes."""
     harness = InboxHarness(engine)
     harness.come(8, 9, first=8)
 
@@ -123,14 +120,14 @@ def test_g3_the_tail_of_an_epoch_is_missing_when_the_next_one_begins_behind_it(e
 
 
 def test_w15_a_group_that_is_being_worked_on_is_not_forgotten(on_postgres: Engine) -> None:
-    """W15: whoever forgets waits for its row, and looks again: or what is set aside behind it would be lost."""
+    """Whoever forgets waits for its row, and looks again: or what is set aside behind it would be lost."""
     harness = InboxHarness(on_postgres, parks_gaps=True)
     harness.come(1, 2)
     harness.clock.sleep(200)
     with ThreadPoolExecutor(1) as pool, on_postgres.connect() as working:
         harness.inbox.admit(working, arrived(4))
         forgetting = pool.submit(_forget, harness)
-        eventually(lambda: _is_waiting(on_postgres), timeout_seconds=10, describe="who forgets to wait")
+        await_lock_wait(on_postgres)
         working.commit()
         assert forgetting.result(10) == 0
 
@@ -144,14 +141,8 @@ def _forget(harness: InboxHarness) -> int:
         return harness.inbox.forget(connection, keep_seconds=100)
 
 
-def _is_waiting(engine: Engine) -> bool:
-    waiting = text("SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE 'DELETE%'")
-    with engine.connect() as connection:
-        return bool(connection.execute(waiting).scalar_one())
-
-
 def test_w15_what_is_given_up_further_on_stays_so_while_the_group_is_parked(engine: Engine) -> None:
-    """W15: it would be waited for, and nobody knew of it any more."""
+    """It would be waited for, and nobody knew of it any more."""
     harness = InboxHarness(engine, parks_poison=True, parks_gaps=True)
     harness.come(1, 3, 4, 5)
     harness.skip(4)
@@ -164,7 +155,6 @@ def test_w15_what_is_given_up_further_on_stays_so_while_the_group_is_parked(engi
 
 
 def test_w15_what_came_from_before_the_baseline_is_known_as_long_as_the_group(engine: Engine) -> None:
-    """W15: a second replay is a repeat; of a group nothing came for, all is forgotten together."""
     harness = InboxHarness(engine, joined_at_us=START_US)
     harness.come(41, 42, 5)
     harness.clock.sleep(200)
@@ -178,7 +168,6 @@ def test_w15_what_came_from_before_the_baseline_is_known_as_long_as_the_group(en
 
 
 def test_g3_where_a_consumer_joined_late_the_first_number_seen_is_a_baseline(engine: Engine) -> None:
-    """G3: a consumer that joined late misses nothing; what came before and comes again is handled, once, and late."""
     harness = InboxHarness(engine, joined_at_us=START_US)
 
     assert harness.decide(41) == Decision(State.CONTIGUOUS, HANDLE)
@@ -191,7 +180,6 @@ def test_g3_where_a_consumer_joined_late_the_first_number_seen_is_a_baseline(eng
 
 
 def test_a_gap_is_written_down_and_the_group_goes_on(engine: Engine) -> None:
-    """Policy record: what is behind a missing number is handled."""
     harness = InboxHarness(engine)
 
     assert harness.come(1, 5) == [HANDLE, HANDLE]
@@ -200,7 +188,6 @@ def test_a_gap_is_written_down_and_the_group_goes_on(engine: Engine) -> None:
 
 
 def test_g5_a_gap_is_filled_with_its_times_and_after_a_restart(engine: Engine) -> None:
-    """G5: when it was seen and when it closed are in the database; what is still missing stays open."""
     harness = InboxHarness(engine)
     harness.come(1, 5)
     harness.clock.sleep(7)
@@ -220,7 +207,7 @@ def test_g5_a_gap_is_filled_with_its_times_and_after_a_restart(engine: Engine) -
 
 
 def test_g6_what_is_rolled_back_has_not_come(engine: Engine) -> None:
-    """G6: the position is in the transaction of the effect."""
+    """The position is in the transaction of the effect."""
     harness = InboxHarness(engine)
     harness.come(1)
 
@@ -233,7 +220,6 @@ def test_g6_what_is_rolled_back_has_not_come(engine: Engine) -> None:
 
 
 def test_w17_an_older_number_is_dropped_or_refused_but_not_applied(engine: Engine) -> None:
-    """W17: what was handled is dropped; an event nobody knows under the last number is refused, and said so."""
     harness = InboxHarness(engine)
     harness.come(1, 2, 3)
 
@@ -244,7 +230,6 @@ def test_w17_an_older_number_is_dropped_or_refused_but_not_applied(engine: Engin
 
 
 def test_w17_a_refused_event_stays_refused_and_its_number_s_event_is_still_a_repeat(engine: Engine) -> None:
-    """W17: neither a redrive nor a copy of the event that has the number is handled because another one died of it."""
     harness = InboxHarness(engine)
     harness.come(1, 2)
     assert harness.record_dead(2, id="other")
@@ -256,7 +241,6 @@ def test_w17_a_refused_event_stays_refused_and_its_number_s_event_is_still_a_rep
 
 
 def test_w16_two_consumers_share_the_tables_and_nothing_else(engine: Engine) -> None:
-    """W16: each handles each message once."""
     billing, shipping = InboxHarness(engine), InboxHarness(engine, consumer="shipping")
 
     assert billing.come(1, 3, 1) == [HANDLE, HANDLE, DROP]
@@ -266,7 +250,6 @@ def test_w16_two_consumers_share_the_tables_and_nothing_else(engine: Engine) -> 
 
 
 def test_g4_a_tombstone_is_no_gap(engine: Engine) -> None:
-    """G4: the number is accounted for; a copy of the tombstone is dropped."""
     harness = InboxHarness(engine)
 
     assert harness.come(1) + harness.come(2, type=TOMBSTONE, id="stone") + harness.come(3) == [HANDLE] * 3
@@ -275,7 +258,6 @@ def test_g4_a_tombstone_is_no_gap(engine: Engine) -> None:
 
 
 def test_g4_a_tombstone_closes_what_was_missing_or_dead(engine: Engine) -> None:
-    """G4: what the producer gives up is not missing any more."""
     harness = InboxHarness(engine)
     harness.come(1, 4)
     harness.record_dead(5)
@@ -285,7 +267,6 @@ def test_g4_a_tombstone_closes_what_was_missing_or_dead(engine: Engine) -> None:
 
 
 def test_g4_what_an_operator_skips_is_no_gap_and_is_dropped_when_it_comes(engine: Engine) -> None:
-    """G4: of a range, only that number; the rest is missing still."""
     harness = InboxHarness(engine)
     harness.come(1, 5)
 
@@ -296,7 +277,7 @@ def test_g4_what_an_operator_skips_is_no_gap_and_is_dropped_when_it_comes(engine
 
 
 def test_g2_behind_a_filter_policy_nothing_is_missing_and_nothing_is_lost(engine: Engine) -> None:
-    """G2: holes are lawful, so none is open; and what the queue dead-lettered by itself is handled when it is back."""
+    """Holes are lawful, so none is open; and what the queue dead-lettered by itself is handled when it is back."""
     harness = InboxHarness(engine, records_gaps=False)
 
     assert harness.come(1, 4) == [HANDLE, HANDLE]
@@ -308,12 +289,11 @@ def test_g2_behind_a_filter_policy_nothing_is_missing_and_nothing_is_lost(engine
 
 
 def test_g1_only_the_producers_number_counts() -> None:
-    """G1: SQS's SequenceNumber has holes; what a worker knows of a message does not even hold it."""
+    """SQS's SequenceNumber has holes; what a worker knows of a message does not even hold it."""
     assert not [name for name in arrived(1).arrival.__dataclass_fields__ if "sequence" in name]
 
 
 def test_d2_with_skip_the_group_goes_on_and_the_redriven_one_is_late(engine: Engine) -> None:
-    """D2: successors of a dead message are handled before it, which it is told when it is back."""
     harness = InboxHarness(engine)
     harness.come(1)
     assert harness.record_dead(2)
@@ -326,7 +306,6 @@ def test_d2_with_skip_the_group_goes_on_and_the_redriven_one_is_late(engine: Eng
 
 
 def test_d13_what_died_is_no_repeat_when_it_is_back_with_fresh_attempts(engine: Engine) -> None:
-    """D13: the copy that dies is burnt and never handled; one with a fresh count, or another id, is."""
     harness = InboxHarness(engine)
     harness.record_dead(1, receive_count=2)
 
@@ -355,7 +334,6 @@ def test_a_death_that_is_written_down_already_is_one(engine: Engine) -> None:
 
 
 def test_a_new_epoch_is_a_new_baseline(engine: Engine) -> None:
-    """A restored producer counts again what it had counted, and says from where; the old epoch's unknown is refused."""
     harness = InboxHarness(engine)
     harness.come(1, 2, 3, 4, 6)
     harness.record_dead(7)
@@ -371,7 +349,6 @@ def test_a_new_epoch_is_a_new_baseline(engine: Engine) -> None:
 
 
 def test_w15_what_is_younger_parked_or_open_is_kept(engine: Engine) -> None:
-    """W15: a group is forgotten when nothing came for so long, and nothing of it is open or set aside."""
     harness = InboxHarness(engine)
     parking = harness.under(parks_gaps=True)
     harness.come(1, group="idle")
@@ -396,7 +373,7 @@ def test_w15_what_is_younger_parked_or_open_is_kept(engine: Engine) -> None:
 
 
 def test_w15_closed_exceptions_are_forgotten_so_many_at_a_time(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
-    """W15: a transaction that deletes millions of rows would hold up everybody."""
+    """A transaction that deletes millions of rows would hold up everybody."""
     monkeypatch.setattr("sluice.messaging.inbox.maintenance.FORGOTTEN_MAX", 3)
     harness = InboxHarness(engine, records_gaps=False)
     harness.come(*range(2, 16, 2))
@@ -413,7 +390,7 @@ def test_w15_closed_exceptions_are_forgotten_so_many_at_a_time(engine: Engine, m
 
 
 def test_w15_a_group_is_kept_as_long_as_what_is_known_of_it(engine: Engine) -> None:
-    """W15: or a number an operator gave up would be handled when it comes."""
+    """Or a number an operator gave up would be handled when it comes."""
     harness = InboxHarness(engine)
     harness.come(1, 3)
     harness.clock.sleep(100)
@@ -429,7 +406,6 @@ def test_w15_a_group_is_kept_as_long_as_what_is_known_of_it(engine: Engine) -> N
 @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(fills=st.lists(st.integers(2, 59), max_size=25, unique=True), dead=st.sets(st.integers(2, 59), max_size=5))
 def test_a_range_is_split_without_hole_or_overlap(fills: Sequence[int], dead: set[int]) -> None:
-    """Whatever comes of a big gap, in any order: its rows partition it, and each number is what became of it."""
     engine = engines.engine("sqlite://")
     with engine.begin() as connection:
         tables.metadata.create_all(connection)

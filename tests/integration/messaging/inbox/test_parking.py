@@ -7,18 +7,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from sqlalchemy import Engine, delete, insert, select, update
 
-from sluice.messaging.errors import DeadLetterError
-from sluice.messaging.inbox.sequence import Action, Decision, State
+from sluice.messaging.inbox.sequence import Decision, State
 from sluice.messaging.inbox.tables import exceptions, groups, parked
-from tests.support.inbox_harness import START_US, InboxHarness, arrived
+from tests.support.messaging.inbox_harness import DROP, HANDLE, PARK, START_US, InboxHarness, arrived
 
-HANDLE, DROP, PARK, REJECT, RELEASE_TO_DLQ = (
-    Action.HANDLE,
-    Action.DROP,
-    Action.PARK,
-    Action.REJECT,
-    Action.RELEASE_TO_DLQ,
-)
 _WAIT_SECONDS = 100
 
 
@@ -35,7 +27,6 @@ def waiting(engine: Engine) -> InboxHarness:
 
 
 def test_d2_with_park_order_holds_over_the_whole_history(parking: InboxHarness) -> None:
-    """D2: what is behind a dead message is set aside, and taken up in order when that one was handled."""
     assert parking.come(1) == [HANDLE]
     assert parking.record_dead(2)
     assert parking.come(3, 5, 4) == [PARK, PARK, PARK]
@@ -50,7 +41,6 @@ def test_d2_with_park_order_holds_over_the_whole_history(parking: InboxHarness) 
 
 
 def test_d9_live_traffic_goes_to_the_end_while_a_group_is_drained(parking: InboxHarness) -> None:
-    """D9: a parked group handles a message only when its number is the next one."""
     parking.record_dead(1)
     parking.come(2, 3)
     parking.come(1, copy="-redriven")
@@ -66,7 +56,6 @@ def test_d9_live_traffic_goes_to_the_end_while_a_group_is_drained(parking: Inbox
 
 
 def test_the_first_message_of_a_group_may_die(parking: InboxHarness) -> None:
-    """The group waits for it, though nothing of it was ever handled."""
     assert parking.record_dead(1)
     assert parking.come(2) == [PARK]
     assert parking.waits_for() == 1
@@ -77,7 +66,6 @@ def test_the_first_message_of_a_group_may_die(parking: InboxHarness) -> None:
 
 
 def test_the_first_message_of_a_group_older_than_its_consumer_may_die(engine: Engine) -> None:
-    """Its number is the baseline, and the group waits for it; what was before is not waited for."""
     late = InboxHarness(engine, parks_poison=True, parks_gaps=True, joined_at_us=START_US)
     assert late.record_dead(7)
     assert late.come(8) == [PARK]
@@ -90,7 +78,6 @@ def test_the_first_message_of_a_group_older_than_its_consumer_may_die(engine: En
 
 
 def test_a_group_in_which_nothing_was_set_aside_is_unparked_too(parking: InboxHarness) -> None:
-    """When the dead message is back and nothing came behind it, the drainer's next step ends the parking."""
     parking.record_dead(1)
     parking.come(1, copy="-redriven")
     assert parking.is_parked()
@@ -102,14 +89,11 @@ def test_a_group_in_which_nothing_was_set_aside_is_unparked_too(parking: InboxHa
 
 
 def test_the_last_message_and_the_end_of_parking_are_one_commit(parking: InboxHarness) -> None:
-    """A group is unparked in the transaction that finds it empty; rolled back, both are as they were."""
     parking.record_dead(1)
     parking.come(2)
     parking.come(1, copy="-redriven")
 
-    with parking.engine.connect() as connection:
-        assert parking.inbox.next_parked(connection, "a") is not None
-        connection.rollback()
+    assert parking.peek() is not None
 
     assert (parking.is_parked(), parking.set_aside(), parking.numbers()) == (True, [2], (1, 1, 1))
     assert parking.drain() == [2]
@@ -117,7 +101,6 @@ def test_the_last_message_and_the_end_of_parking_are_one_commit(parking: InboxHa
 
 
 def test_a_second_death_parks_the_group_again(parking: InboxHarness) -> None:
-    """What dies while the group is drained is waited for in its turn, by live message and by redriven copy."""
     parking.record_dead(1)
     parking.come(3)
     assert parking.record_dead(1, copy="-redriven")
@@ -142,7 +125,6 @@ def test_a_message_that_dies_in_a_group_parked_meanwhile_is_set_aside(parking: I
 
 
 def test_a_missing_number_is_waited_for_exactly_so_long(waiting: InboxHarness) -> None:
-    """Policy wait: to the microsecond; then it is written down as missing, and the group goes on without it."""
     assert waiting.come(1, 4) == [HANDLE, PARK]
     waiting.clock.sleep(_WAIT_SECONDS - 0.000_001)
     assert (waiting.drain(), waiting.waits_for()) == ([], 2)
@@ -155,7 +137,6 @@ def test_a_missing_number_is_waited_for_exactly_so_long(waiting: InboxHarness) -
 
 
 def test_the_wait_is_that_of_the_number_and_not_of_what_comes_behind_it(waiting: InboxHarness) -> None:
-    """Later messages do not make it longer; the next hole has a wait of its own."""
     waiting.come(1, 3)
     waiting.clock.sleep(_WAIT_SECONDS - 1)
     waiting.come(5)
@@ -172,7 +153,6 @@ def test_the_wait_is_that_of_the_number_and_not_of_what_comes_behind_it(waiting:
 
 
 def test_a_missing_number_that_comes_in_time_was_never_missing(waiting: InboxHarness) -> None:
-    """Policy wait: order holds, and nothing is written down."""
     waiting.come(1, 3)
 
     assert waiting.come(2) == [HANDLE]
@@ -181,7 +161,6 @@ def test_a_missing_number_that_comes_in_time_was_never_missing(waiting: InboxHar
 
 
 def test_halt_waits_until_somebody_acts(engine: Engine) -> None:
-    """Policy halt: no time is long enough; a skip is."""
     harness = InboxHarness(engine, parks_gaps=True)
     harness.come(1, 3)
     harness.clock.sleep(10_000_000)
@@ -195,7 +174,6 @@ def test_halt_waits_until_somebody_acts(engine: Engine) -> None:
 
 
 def test_a_dead_message_is_waited_for_without_end_where_a_missing_one_is_not(engine: Engine) -> None:
-    """Park with wait: the message is known, and in the DLQ."""
     harness = InboxHarness(engine, parks_poison=True, parks_gaps=True, gap_wait_us=1_000_000)
     harness.come(1, 3)
     assert harness.record_dead(2)
@@ -219,7 +197,6 @@ def test_a_hole_behind_a_redriven_message_has_its_wait_though_the_drainer_died(e
 
 
 def test_a_skip_of_numbers_ahead_is_passed_by_the_drainer(parking: InboxHarness) -> None:
-    """What an operator gave up before its turn is no hole when its turn comes."""
     parking.record_dead(1)
     parking.come(2, 5)
     parking.skip(3)
@@ -233,11 +210,10 @@ def test_a_skip_of_numbers_ahead_is_passed_by_the_drainer(parking: InboxHarness)
 
 
 def test_a_skip_of_what_is_parked_or_held_lets_the_group_go_on(parking: InboxHarness) -> None:
-    """The row goes with it, and the number is dropped should it come."""
     parking.record_dead(1)
     parking.come(2, 3)
     parking.come(1, copy="-redriven")
-    _hold(parking)
+    parking.hold()
 
     parking.skip(2)
 
@@ -267,11 +243,10 @@ def test_a_parked_message_is_set_aside_once_however_often_it_comes(parking: Inbo
 
 
 def test_a_held_message_holds_its_group_until_an_operator_acts(parking: InboxHarness) -> None:
-    """Its attempts are used up: nothing of the group is handled, and nobody asks for it again and again."""
     parking.record_dead(1)
     parking.come(2, 3)
     parking.come(1, copy="-redriven")
-    _hold(parking)
+    parking.hold()
     parking.clock.sleep(100_000)
 
     assert parking.inbox.due(parking.engine) == []
@@ -288,11 +263,10 @@ def test_a_held_message_holds_its_group_until_an_operator_acts(parking: InboxHar
 
 
 def test_a_failed_message_is_tried_again_after_its_delay(parking: InboxHarness) -> None:
-    """Not before, and the rest of its group waits with it."""
     parking.record_dead(1)
     parking.come(2, 3)
     parking.come(1, copy="-redriven")
-    _hold(parking, is_held=False, delay_us=5_000_000)
+    parking.hold(is_held=False, delay_us=5_000_000)
 
     assert parking.drain() == []
     parking.clock.sleep(5)
@@ -309,9 +283,7 @@ def test_a_message_that_kills_whoever_tries_it_is_held_in_the_end(parking: Inbox
     parking.come(1, copy="-redriven")
 
     assert parking.begin(attempts_max=2)
-    with parking.engine.connect() as connection:
-        message = parking.inbox.next_parked(connection, "a")
-        connection.rollback()
+    message = parking.peek()
     assert message is not None
     with parking.engine.begin() as connection:
         parking.inbox.end_attempt(connection, message)
@@ -331,9 +303,7 @@ def test_who_comes_second_takes_nothing_back(parking: InboxHarness) -> None:
     parking.record_dead(1)
     parking.come(2)
     parking.come(1, copy="-redriven")
-    with parking.engine.connect() as connection:
-        message = parking.inbox.next_parked(connection, "a")
-        connection.rollback()
+    message = parking.peek()
     assert message is not None
 
     with parking.engine.begin() as connection:
@@ -345,7 +315,6 @@ def test_who_comes_second_takes_nothing_back(parking: InboxHarness) -> None:
 
 
 def test_a_new_epoch_comes_behind_what_is_set_aside_of_the_old_one(parking: InboxHarness) -> None:
-    """Nothing of the old epoch is dropped, whether the dead message is still out or just back."""
     parking.come(1, 2, 3, 4)
     parking.record_dead(5)
     parking.come(6)
@@ -359,7 +328,6 @@ def test_a_new_epoch_comes_behind_what_is_set_aside_of_the_old_one(parking: Inbo
 
 
 def test_a_new_epoch_behind_what_is_set_aside_waits_for_its_first_number(parking: InboxHarness) -> None:
-    """The first of its messages is lost: what is behind it waits, until it comes or an operator gives it up."""
     parking.come(1, 3)
     assert parking.come(42, 43, epoch=2, first=41) == [PARK, PARK]
     parking.come(2)
@@ -372,7 +340,7 @@ def test_a_new_epoch_behind_what_is_set_aside_waits_for_its_first_number(parking
 
 
 def test_w5_what_cannot_be_read_parks_its_group(parking: InboxHarness) -> None:
-    """W5: its number is not known, so the next one is waited for; a group that waits already waits as before."""
+    """Its number is not known, so the next one is waited for; a group that waits already waits as before."""
     parking.come(1)
     with parking.engine.begin() as connection:
         parking.inbox.record_unreadable(connection, "a")
@@ -385,7 +353,6 @@ def test_w5_what_cannot_be_read_parks_its_group(parking: InboxHarness) -> None:
 
 
 def test_what_cannot_be_read_makes_no_wait_longer(engine: Engine) -> None:
-    """A missing number is waited for as long as it would be without."""
     harness = InboxHarness(engine, parks_poison=True, parks_gaps=True, gap_wait_us=1_000_000)
     harness.come(1, 3)
     with engine.begin() as connection:
@@ -396,7 +363,6 @@ def test_what_cannot_be_read_makes_no_wait_longer(engine: Engine) -> None:
 
 
 def test_a_group_that_was_parked_is_drained_under_another_policy(parking: InboxHarness) -> None:
-    """Changed to skip and record, it goes on without what it waited for, in order, and holes are written down."""
     parking.record_dead(1)
     parking.come(2, 4)
     changed = parking.under(parks_poison=False, parks_gaps=False)
@@ -447,7 +413,6 @@ def test_what_is_dead_is_waited_for_under_any_wait(engine: Engine) -> None:
 
 
 def test_a_group_that_was_to_wait_for_a_while_halts_when_that_is_declared(engine: Engine) -> None:
-    """Changed from wait to halt, nothing is given up any more."""
     waiting = InboxHarness(engine, parks_poison=True, parks_gaps=True, gap_wait_us=1_000_000)
     waiting.come(1, 3)
     halting = waiting.under(gap_wait_us=None)
@@ -457,17 +422,8 @@ def test_a_group_that_was_to_wait_for_a_while_halts_when_that_is_declared(engine
     assert (halting.drain(), halting.waits_for()) == ([], 2)
 
 
-def _hold(harness: InboxHarness, *, is_held: bool = True, delay_us: int = 0) -> None:
-    """Let what is next fail."""
-    assert harness.begin()
-    with harness.engine.connect() as connection:
-        message = harness.inbox.next_parked(connection, "a")
-        connection.rollback()
-    assert message is not None
-    with harness.engine.begin() as connection:
-        harness.fail(connection, message, is_held=is_held, delay_us=delay_us)
-
-
+type _State = dict[str, int | None]
+type _Rows = list[tuple[int, int, bool, int]]
 # Any state of a group, also such as nothing leads to: whoever asks what is due must agree with whoever does it.
 _ROWS = st.lists(
     st.tuples(st.integers(1, 3), st.integers(1, 8), st.booleans(), st.sampled_from([0, 50])),
@@ -493,11 +449,7 @@ _SKIPPED = st.sets(st.integers(1, 8), max_size=2)
     policy=st.sampled_from([{}, {"parks_gaps": True}, {"parks_gaps": True, "gap_wait_us": 1}]),
 )
 def test_due_is_what_can_be_begun(
-    in_memory: Engine,
-    state: dict[str, int | None],
-    rows: list[tuple[int, int, bool, int]],
-    skipped: set[int],
-    policy: dict[str, Any],
+    in_memory: Engine, state: _State, rows: _Rows, skipped: set[int], policy: dict[str, Any]
 ) -> None:
     """One group too many would be asked for for ever, one too few never again."""
     harness = InboxHarness(in_memory, **policy)
@@ -518,11 +470,7 @@ def test_due_is_what_can_be_begun(
     policy=st.sampled_from([{}, {"parks_gaps": True, "gap_wait_us": 1}]),
 )
 def test_no_group_is_parked_for_ever(
-    in_memory: Engine,
-    state: dict[str, int | None],
-    rows: list[tuple[int, int, bool, int]],
-    skipped: set[int],
-    policy: dict[str, Any],
+    in_memory: Engine, state: _State, rows: _Rows, skipped: set[int], policy: dict[str, Any]
 ) -> None:
     """Where nothing is waited for without end, and nothing held, time alone empties and unparks every group."""
     harness = InboxHarness(in_memory, **policy)
@@ -536,9 +484,7 @@ def test_no_group_is_parked_for_ever(
     assert (harness.is_parked(), harness.set_aside()) == (False, [])
 
 
-def _set(
-    engine: Engine, state: dict[str, int | None], rows: list[tuple[int, int, bool, int]], skipped: set[int]
-) -> None:
+def _set(engine: Engine, state: _State, rows: _Rows, skipped: set[int]) -> None:
     with engine.begin() as connection:
         for table in (groups, parked, exceptions):
             connection.execute(delete(table))
@@ -570,11 +516,3 @@ def _set(
 def _all(engine: Engine) -> list[Any]:
     with engine.connect() as connection:
         return [connection.execute(select(table)).all() for table in (groups, parked, exceptions)]
-
-
-def test_an_unparked_number_cannot_be_skipped_before_its_turn(parking: InboxHarness) -> None:
-    """Only a parked group knows that something ahead will come."""
-    parking.come(1)
-
-    with pytest.raises(DeadLetterError, match="not due yet"):
-        parking.skip(5)

@@ -15,9 +15,14 @@ from sluice.messaging.inbox.groups import Arrived, Policy
 from sluice.messaging.inbox.sequence import Action, Decision, Position
 from sluice.messaging.inbox.tables import groups
 from sluice.messaging.sqs.queue import Received
-from sluice.messaging.worker.processor import Abandon, Acknowledgement
-from tests.support.broken_workers import DeletesFirst, InboxApart
-from tests.support.inbox_state_machine import GAP_WAIT_SECONDS, InboxStateMachine, run_machine
+from sluice.messaging.worker.processing.processor import Abandon, Acknowledgement
+from tests.support.messaging.broken_workers import DeletesFirst, InboxApart
+from tests.support.messaging.inbox_state_machine import (
+    GAP_WAIT_SECONDS,
+    InboxStateMachine,
+    in_memory_consumer,
+    run_machine,
+)
 
 _WAIT_US = GAP_WAIT_SECONDS * 1_000_000
 POLICIES = {
@@ -32,7 +37,6 @@ class TakesAnyParked(Inbox):
     """Broken: takes up what was set aside although the message in front of it is not back (D2)."""
 
     def due(self, engine: Engine) -> list[str]:
-        """Return every parked group."""
         with engines.reading(engine) as connection:
             parked = select(groups.c.group_id).where(groups.c.parked_at_us.is_not(None))
             return list(connection.execute(parked).scalars())
@@ -45,7 +49,6 @@ class DeletesBefore(DeletesFirst):
     """Broken: deletes a message before it is handled; a queue that does not answer is no reason not to handle it."""
 
     def process(self, message: Received, *, requested_at: float | None = None) -> Acknowledgement:
-        """Delete, then work."""
         with suppress(TransientError):
             return super().process(message, requested_at=requested_at)
         return Abandon()
@@ -55,7 +58,6 @@ class KnowsNoRepeat(Inbox):
     """Broken: has what was handled handled again (W7)."""
 
     def admit(self, connection: Connection, arrived: Arrived) -> Admission:
-        """Admit everything."""
         admission = super().admit(connection, arrived)
         if admission.decision.action is not Action.DROP:
             return admission
@@ -68,16 +70,14 @@ def _machine(name: str, **more: object) -> type[InboxStateMachine]:
 
 @pytest.mark.parametrize("name", POLICIES)
 def test_everything_is_done_once_and_in_order_whatever_happens(name: str) -> None:
-    """Four runs with three workers, thirty steps each."""
-    run_machine(_machine(name), max_examples=4, stateful_step_count=30)
+    run_machine(_machine(name), in_memory_consumer, max_examples=4, stateful_step_count=30)
 
 
 @pytest.mark.deep
 @pytest.mark.timeout(1_800)
 @pytest.mark.parametrize("name", POLICIES)
 def test_nor_does_it_fail_in_many_long_runs(name: str) -> None:
-    """Eighty runs of sixty steps for each policy."""
-    run_machine(_machine(name), max_examples=80, stateful_step_count=60)
+    run_machine(_machine(name), in_memory_consumer, max_examples=80, stateful_step_count=60)
 
 
 @pytest.mark.parametrize(
@@ -95,6 +95,7 @@ def test_a_broken_worker_is_found_out(name: str, broken: dict[str, object], mess
     with pytest.raises(AssertionError, match=message):
         run_machine(
             _machine(name, **broken),
+            in_memory_consumer,
             max_examples=100,
             stateful_step_count=30,
             phases=(Phase.generate,),

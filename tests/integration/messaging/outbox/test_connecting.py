@@ -15,19 +15,16 @@ from sluice.messaging.database import engines
 from sluice.messaging.database.credentials import database_url
 from sluice.messaging.relay.commit_wait import CommitWait
 from sluice.messaging.waiting import Stop
-from tests.support.tcp_proxy import TcpProxy
+from tests.support.endpoints.tcp_proxy import TcpProxy
 
 _TIMEOUTS = ("connect_timeout", "keepalives_idle", "keepalives_interval", "keepalives_count", "tcp_user_timeout")
 
 
 class _Secrets:
-    """Stands in for Secrets Manager: its one secret."""
-
     def __init__(self, **answers: Any) -> None:
         self._text = json.dumps(answers)
 
     def get_secret_value(self, **_: str) -> dict[str, str]:
-        """Return it."""
         return {"SecretString": self._text}
 
 
@@ -64,7 +61,6 @@ def _answer(port: int, **more: str) -> object:
 
 
 def test_a_database_without_tls_gets_no_password_unless_the_secret_says_so(port: int) -> None:
-    """Nor anything else: the connection ends before it."""
     for more in ({}, {"sslmode": "require"}):
         with pytest.raises(OperationalError, match="server does not support SSL, but SSL was required"):
             _answer(port, **more)

@@ -4,10 +4,9 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from sqlalchemy import Connection, Engine, select, text, update
+from sqlalchemy import Connection, Engine, select, update
 from sqlalchemy.exc import OperationalError
 
-from sluice.clock import eventually
 from sluice.messaging import Event, Outbox
 from sluice.messaging.database import engines
 from sluice.messaging.envelope import decode
@@ -15,24 +14,16 @@ from sluice.messaging.outbox import tables
 from sluice.messaging.outbox.operations import OutboxOperator
 from sluice.messaging.outbox.store import Store
 from sluice.messaging.relay.relay import RelaySettings
-from tests.support.simulated_relays import TOPIC, Fault, World, work
+from tests.support.messaging.faulty_calls import Fault
+from tests.support.messaging.postgres_interleaving import await_lock_wait
+from tests.support.messaging.simulated_relays import TOPIC, World, work
 
 DAY = 86_400
 SETTINGS = RelaySettings(keep_sent_seconds=7 * DAY, keep_groups_seconds=60 * DAY)
 OUTBOX = Outbox(TOPIC)
-_WAITING = text(
-    "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'"
-    " AND application_name = current_setting('application_name')"
-)
 
 type Counter = tuple[int, int, int]
 """Epoch, first and last number of a group."""
-
-
-@pytest.fixture
-def world(engine: Engine) -> World:
-    """Return an outbox and a simulated topic, once on SQLite and once on Postgres."""
-    return World(engine)
 
 
 @pytest.fixture
@@ -64,7 +55,6 @@ def _forget(engine: Engine) -> int:
 
 
 def _add(connection: Connection) -> tuple[int, int]:
-    """Write one event to group a; return its epoch and number."""
     event = Event(type="t", group="a", data=None)
     OUTBOX.write(connection, [event])
     ours = tables.messages.c.event_id == event.id
@@ -72,16 +62,7 @@ def _add(connection: Connection) -> tuple[int, int]:
     return envelope.epoch, envelope.seq
 
 
-def _await_block(engine: Engine) -> None:
-    def is_blocked() -> bool:
-        with engine.connect() as connection:
-            return bool(connection.execute(_WAITING).scalar_one())
-
-    eventually(is_blocked, timeout_seconds=10, describe="one transaction to wait for the other")
-
-
 def test_a_group_that_was_forgotten_counts_anew_under_a_later_epoch(world: World) -> None:
-    """It is there for as long as the inboxes remember, and then no more; the next event makes it anew."""
     relay = world.relay(settings=SETTINGS)
     began = world.clock.now_us() // 1_000_000
     world.commit("a", "a")
@@ -109,7 +90,6 @@ def test_a_group_that_was_forgotten_counts_anew_under_a_later_epoch(world: World
 
 @pytest.mark.parametrize("status", ["pending", "sent", "quarantined"])
 def test_a_group_with_a_message_left_stays(world: World, status: str) -> None:
-    """Whatever became of it; the group beside it goes."""
     world.commit("a", "b")
     with world.engine.begin() as connection:
         left = tables.messages.c.group_id == "a"
@@ -147,7 +127,6 @@ def test_a_group_whose_last_message_was_sent_late_stays_until_no_copy_can_be_on_
 
 
 def test_more_groups_are_forgotten_than_one_transaction_takes(world: World) -> None:
-    """1,500 in one go; of another topic's none."""
     others = Outbox("others.fifo", clock=world.clock)
     events = [Event(type="t", group=f"g{number}", data=None) for number in range(1_500)]
     with world.engine.begin() as connection:
@@ -206,19 +185,18 @@ def test_a_writer_that_is_first_keeps_its_group(patient: Engine, isolation: str)
         with writer.begin():
             numbered = _add(writer)
             forgetting = pool.submit(_forget, patient)
-            _await_block(patient)
+            await_lock_wait(patient)
         count = forgetting.result(timeout=20)
 
     assert (numbered, count, _counters(patient)) == ((1_000, 2), 0, {"a": (1_000, 1, 2)})
 
 
 def test_a_writer_that_takes_its_number_back_loses_its_group(patient: Engine) -> None:
-    """Nothing was committed, so the deletion finds what it had found."""
     with ThreadPoolExecutor(1) as pool, patient.connect() as writer:
         with writer.begin() as begun:
             _add(writer)
             forgetting = pool.submit(_forget, patient)
-            _await_block(patient)
+            await_lock_wait(patient)
             begun.rollback()
         count = forgetting.result(timeout=20)
 
@@ -227,14 +205,13 @@ def test_a_writer_that_takes_its_number_back_loses_its_group(patient: Engine) ->
 
 @pytest.mark.parametrize("isolation", ["READ COMMITTED", "REPEATABLE READ"])
 def test_a_writer_that_waits_for_the_deletion_makes_the_group_anew(patient: Engine, isolation: str) -> None:
-    """In the second in which it asked for it, which is later than the old one, and from 1."""
     with ThreadPoolExecutor(1) as pool, patient.connect() as writer, patient.connect() as forgetting:
         writer.execution_options(isolation_level=isolation)
         with forgetting.begin():
             now = engines.now_us(forgetting, None) // 1_000_000
             assert Store(patient, TOPIC).forget_groups(forgetting, 60 * DAY) == 1
             adding = pool.submit(_committed, writer)
-            _await_block(patient)
+            await_lock_wait(patient)
         epoch, seq = adding.result(timeout=20)
 
     assert (now <= epoch <= now + 60, seq) == (True, 1)
@@ -271,7 +248,7 @@ def _forget_sent(store: Store, connection: Connection) -> int:
 def test_p6_a_transaction_of_a_producer_that_stays_open_holds_no_relay_up(
     postgres: Engine, forget: Callable[[Store, Connection], int]
 ) -> None:
-    """P6: what is old is forgotten at another time, and everything else is published."""
+    """What is old is forgotten at another time, and everything else is published."""
     world = World(postgres)
     world.commit("a")
     work(world.relay())

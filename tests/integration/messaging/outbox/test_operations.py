@@ -1,9 +1,7 @@
 """What operators do to an outbox: each act by its invariant and its audit; and what the command line refuses."""
 
 import json
-import os
-import subprocess
-import sys
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,7 +12,7 @@ from sqlalchemy import Engine, insert, make_url, select, update
 from sqlalchemy.orm import Session
 
 from sluice.cli.main import cli
-from sluice.declaration import loading, naming
+from sluice.declaration import naming
 from sluice.errors import ConfigError
 from sluice.messaging import Event, Outbox
 from sluice.messaging.database import engines
@@ -24,17 +22,13 @@ from sluice.messaging.envelope import TOMBSTONE, decode
 from sluice.messaging.errors import OutboxError
 from sluice.messaging.outbox import tables
 from sluice.messaging.outbox.operations import OutboxOperator
-from tests.support.declaration import FILE, environment
-from tests.support.simulated_relays import TOPIC, Fault, World, work
+from tests.support.command_line import Run, command_line
+from tests.support.declaration import environment
+from tests.support.messaging.faulty_calls import Fault
+from tests.support.messaging.simulated_relays import TOPIC, World, work
 
 LOCAL_TOPIC = naming.topic_name(environment("local"))
 OPERATOR = OutboxOperator(topic=TOPIC, actor="ada", reason="the cause is mended")
-
-
-@pytest.fixture
-def world(engine: Engine) -> World:
-    """Return an outbox and a simulated topic on a fresh database."""
-    return World(engine)
 
 
 @pytest.fixture
@@ -60,11 +54,7 @@ def _audited(world: World) -> list[dict[str, Any]]:
         return acts(connection, tables.audit.c.topic, TOPIC, most=10)
 
 
-# --- the acts ---------------------------------------------------------------------------------------------------------
-
-
 def test_unquarantine_tries_the_message_again_as_it_was(blocked: World) -> None:
-    """Same body, same deduplication id; what waited behind it comes after it."""
     before = _row(blocked, "a", 1)
     assert before["last_error"] == "InvalidParameter: as told"
 
@@ -78,7 +68,6 @@ def test_unquarantine_tries_the_message_again_as_it_was(blocked: World) -> None:
 
 
 def test_skip_publishes_a_tombstone_with_the_number(blocked: World) -> None:
-    """Consumers see no hole; the row keeps its event id, the audit the body that was given up."""
     before = _row(blocked, "a", 1)
 
     with blocked.engine.begin() as connection:
@@ -121,13 +110,11 @@ def test_resend_publishes_again_under_a_fresh_id_and_before_what_waits(world: Wo
 
 
 def _numbers(messages: list[dict[str, Any]]) -> list[tuple[str, int, int, int]]:
-    """Return group, epoch, first and number of each message."""
     envelopes = [decode(message["Body"]) for message in messages]
     return [(envelope.event.group, envelope.epoch, envelope.first, envelope.seq) for envelope in envelopes]
 
 
 def test_another_epoch_goes_on_counting_and_says_so(world: World) -> None:
-    """Numbers given before have the epoch they were given in; each group says where it goes on; other topics do not."""
     operator = replace(OPERATOR, clock=world.clock)
     began = world.clock.now_us() // 1_000_000
     world.commit("a", "a", "b")
@@ -160,7 +147,6 @@ def test_another_epoch_goes_on_counting_and_says_so(world: World) -> None:
 
 
 def test_each_epoch_is_later_than_all_before(world: World) -> None:
-    """Within one second, and where the clock was put back; a topic without groups has one too."""
     operator = replace(OPERATOR, clock=world.clock)
     now = world.clock.now_us() // 1_000_000
     with world.engine.begin() as connection:
@@ -176,7 +162,6 @@ def test_each_epoch_is_later_than_all_before(world: World) -> None:
 
 
 def test_every_act_is_audited_with_its_reason(blocked: World) -> None:
-    """Newest first; an act that was refused is not there."""
     with blocked.engine.begin() as connection:
         OPERATOR.unquarantine(connection, "a", 1)
         OPERATOR.resend(connection, "b", 1)
@@ -215,7 +200,6 @@ def test_every_act_is_audited_with_its_reason(blocked: World) -> None:
 def test_an_act_on_a_message_that_is_not_so_is_refused(
     blocked: World, act: Any, place: tuple[str, int], refusal: str
 ) -> None:
-    """And changes nothing, the audit included."""
     before = blocked.statuses()
 
     with pytest.raises(OutboxError) as refused, blocked.engine.begin() as connection:
@@ -226,17 +210,11 @@ def test_an_act_on_a_message_that_is_not_so_is_refused(
     assert _audited(blocked) == []
 
 
-# --- the secret -------------------------------------------------------------------------------------------------------
-
-
 class Secrets:
-    """Stands in for Secrets Manager: its one secret."""
-
     def __init__(self, text: str) -> None:
         self._text = text
 
     def get_secret_value(self, **params: str) -> dict[str, str]:
-        """Return it."""
         assert params == {"SecretId": "arn:secret"}
         return {"SecretString": self._text}
 
@@ -246,7 +224,6 @@ RDS = {"username": "sluice", "password": "p@ss/w:rd", "host": "db.internal", "db
 
 @pytest.mark.parametrize(("more", "port"), [({}, 5432), ({"port": 6432}, 6432), ({"port": "6432"}, 6432)])
 def test_a_database_secret_becomes_a_url(more: dict[str, Any], port: int) -> None:
-    """What means something in a URL is escaped."""
     url = database_url(Secrets(json.dumps(RDS | more)), "arn:secret")
 
     assert url == (
@@ -265,7 +242,6 @@ def test_a_database_secret_becomes_a_url(more: dict[str, Any], port: int) -> Non
     ],
 )
 def test_a_secret_that_lacks_something_is_refused_and_not_shown(text: str, absent: str) -> None:
-    """The fields are named, their values are not."""
     with pytest.raises(ConfigError) as refused:
         database_url(Secrets(text), "arn:secret")
 
@@ -277,7 +253,6 @@ def test_a_secret_that_lacks_something_is_refused_and_not_shown(text: str, absen
 
 @pytest.mark.parametrize("port", ["postgres", None, 0, 70_000, True, 1.5])
 def test_a_secret_with_a_port_that_is_none_is_refused(port: Any) -> None:
-    """In a line, as everything an operator gets wrong."""
     with pytest.raises(ConfigError) as refused:
         database_url(Secrets(json.dumps(RDS | {"port": port})), "arn:secret")
 
@@ -287,7 +262,6 @@ def test_a_secret_with_a_port_that_is_none_is_refused(port: Any) -> None:
 
 
 def test_a_secret_may_say_how_much_tls_it_takes(tmp_path: Path) -> None:
-    """Everything else is verified: by the file with certificates that is named, or by those OpenSSL trusts."""
     ca = tmp_path / "ca.pem"
     ca.touch()
 
@@ -303,7 +277,6 @@ def test_a_secret_may_say_how_much_tls_it_takes(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("mode", ["", "verify_full", "VERIFY-FULL", True, None, 1])
 def test_a_secret_with_an_sslmode_that_is_none_is_refused(mode: Any) -> None:
-    """A misspelt one is not a choice."""
     with pytest.raises(ConfigError) as refused:
         database_url(Secrets(json.dumps(RDS | {"sslmode": mode})), "arn:secret")
 
@@ -314,7 +287,6 @@ def test_a_secret_with_an_sslmode_that_is_none_is_refused(mode: Any) -> None:
 
 
 def test_certificates_that_are_not_there_are_refused(tmp_path: Path) -> None:
-    """A name that no file has; and none at all, where not every certificate of the system will do."""
     with pytest.raises(ConfigError) as absent:
         database_url(Secrets(json.dumps(RDS)), "arn:secret", ca=f"{tmp_path}/none\n.pem")
     with pytest.raises(ConfigError) as unset:
@@ -330,9 +302,6 @@ def test_certificates_that_are_not_there_are_refused(tmp_path: Path) -> None:
     )
 
 
-# --- the command line -------------------------------------------------------------------------------------------------
-
-
 @pytest.fixture
 def dsn(engine: Engine) -> str:
     """Return the URL of a database where the local environment's topic has two messages of one group."""
@@ -346,12 +315,17 @@ def dsn(engine: Engine) -> str:
     return engine.url.render_as_string(hide_password=False)
 
 
+@pytest.fixture
+def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Iterator[Run]:
+    with command_line(monkeypatch, capsys) as made:
+        yield made
+
+
 def _run(dsn: str, *arguments: str) -> Result:
     return CliRunner().invoke(cli, ["outbox", *arguments, "--dsn", dsn], catch_exceptions=False)
 
 
 def test_ls_shows_what_is_not_sent(dsn: str) -> None:
-    """As JSON, whole; by status and by group; and how many there are when not all are shown."""
     printed = json.loads(_run(dsn, "ls", "--json").stdout)
     assert (printed["topic"], printed["count"]) == (LOCAL_TOPIC, 2)
     assert [(message["group_seq"], message["status"], message["last_error"]) for message in printed["messages"]] == [
@@ -367,7 +341,6 @@ def test_ls_shows_what_is_not_sent(dsn: str) -> None:
 
 
 def test_without_yes_it_is_only_said(dsn: str) -> None:
-    """Nothing changes, the audit included; with --yes it is done and written down."""
     act = ("skip", "a", "1", "--reason", "a poison pill")
     before = _run(dsn, "ls", "--json").stdout
 
@@ -383,46 +356,11 @@ def test_without_yes_it_is_only_said(dsn: str) -> None:
 
 
 def test_a_dry_run_is_refused_as_the_act_would_be(dsn: str) -> None:
-    """What is said would be done could be."""
     with pytest.raises(OutboxError, match=r"message 2 of group 'a' of .* is pending, allowed is sent"):
         _run(dsn, "resend", "a", "2", "--reason", "lost")
 
 
-_IN_THIS_PROCESS = """
-import json, sys, contextlib, io
-from sluice.cli.main import main
-for arguments in json.loads(sys.argv[1]):
-    sys.argv = ["sluice", *arguments]
-    printed = io.StringIO()
-    with contextlib.redirect_stderr(printed):
-        try:
-            main()
-            code = 0
-        except SystemExit as ended:
-            code = ended.code
-    print(json.dumps([code, printed.getvalue()]))
-"""
-
-
-KEYS = {"AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "test", "AWS_EC2_METADATA_DISABLED": "true"}
-
-
-def _answers(commands: list[list[str]], **variables: str) -> list[tuple[int, str]]:
-    """Return exit code and standard error of each command; one process runs them all, because starting one is slow."""
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(("SLUICE_", "AWS_"))}
-    ended = subprocess.run(
-        [sys.executable, "-c", _IN_THIS_PROCESS, json.dumps(commands)],
-        env=kept | KEYS | {loading.VARIABLE: str(FILE)} | variables,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=120,
-    )
-    assert ended.returncode == 0, ended.stderr
-    return [(code, printed) for code, printed in map(json.loads, ended.stdout.splitlines())]
-
-
-def test_what_is_wrong_is_one_line_and_an_exit_code(tmp_path: Path) -> None:
+def test_what_is_wrong_is_one_line_and_an_exit_code(run: Run, tmp_path: Path) -> None:
     """3 for what the operator can mend in the command, 2 for what does not work; no traceback."""
     empty = tmp_path / "empty.db"
     empty.touch()
@@ -482,14 +420,11 @@ def test_what_is_wrong_is_one_line_and_an_exit_code(tmp_path: Path) -> None:
         ),
     }
 
-    answers = _answers([list(command) for command in expected])
-
-    assert dict(zip(expected, answers, strict=True)) == expected
+    assert {command: run(*command)[::2] for command in expected} == expected
 
 
-def test_a_postgres_nobody_answers_for_is_one_line() -> None:
-    """Whatever libpq has to say, its first line; a relay would try again, but has not begun."""
-    ((code, text),) = _answers([["outbox", "ls", "--dsn", "postgresql://user@127.0.0.1:1/name"]])
+def test_a_postgres_nobody_answers_for_is_one_line(run: Run) -> None:
+    code, _, text = run("outbox", "ls", "--dsn", "postgresql://user@127.0.0.1:1/name")
 
     assert code == 2
     assert text.startswith("sluice: the database does not do it (connection failed: ")
@@ -497,28 +432,23 @@ def test_a_postgres_nobody_answers_for_is_one_line() -> None:
     assert text.count("\n") == 1
 
 
-def test_a_failpoint_that_is_none_is_refused(tmp_path: Path) -> None:
+def test_a_failpoint_that_is_none_is_refused(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A misspelt one would let every test pass."""
+    monkeypatch.setenv("SLUICE_FAILPOINT", "after_lunch")
     empty = tmp_path / "empty.db"
     empty.touch()
-    command = ["relay", "--endpoint-url", "http://127.0.0.1:1", "--dsn", f"sqlite:///{empty}"]
 
-    answers = _answers([command], SLUICE_FAILPOINT="after_lunch")
+    code, _, text = run("relay", "--endpoint-url", "http://127.0.0.1:1", "--dsn", f"sqlite:///{empty}")
 
-    assert answers == [
-        (
-            3,
-            "sluice: SLUICE_FAILPOINT is 'after_lunch', allowed is one of after_claim, before_publish,"
-            " after_publish, before_mark, after_mark, or NAME:COUNT\n",
-        )
-    ]
+    assert (code, text) == (
+        3,
+        "sluice: SLUICE_FAILPOINT is 'after_lunch', allowed is one of after_claim, before_publish,"
+        " after_publish, before_mark, after_mark, or NAME:COUNT\n",
+    )
 
 
-def test_the_relay_ends_with_1_where_messages_are_refused(dsn: str) -> None:
-    """--until-empty does not wait for what an operator has to mend; lag tells the same."""
-    relay = ["relay", "--until-empty", "--endpoint-url", "http://127.0.0.1:1", "--dsn", dsn]
-
-    ((code, text),) = _answers([relay])
+def test_the_relay_ends_with_1_where_messages_are_refused(run: Run, dsn: str) -> None:
+    code, _, text = run("relay", "--until-empty", "--endpoint-url", "http://127.0.0.1:1", "--dsn", dsn)
 
     assert code == 1
     assert text.splitlines()[-1] == "1 quarantined, 1 waiting behind; see `outbox ls`"
@@ -526,7 +456,6 @@ def test_the_relay_ends_with_1_where_messages_are_refused(dsn: str) -> None:
 
 
 def test_check_tells_what_a_database_lacks(dsn: str, engine: Engine) -> None:
-    """A line each and 1; `schema --apply` mends it."""
     assert (_run(dsn, "check").exit_code, _run(dsn, "check").stdout) == (0, "")
     with engine.begin() as connection:
         tables.audit.drop(connection)

@@ -19,8 +19,16 @@ from sluice.messaging import Event, Outbox
 from sluice.messaging.envelope import decode
 from sluice.messaging.outbox import tables
 from sluice.messaging.outbox.store import Head
-from tests.support.postgres_interleaving import Naive, Schedule, Written, by_group, is_waiting, play, schedules
-from tests.support.simulated_relays import TOPIC, Meanwhile, World, work
+from tests.support.messaging.postgres_interleaving import (
+    Naive,
+    Schedule,
+    Written,
+    by_group,
+    is_waiting,
+    play,
+    schedules,
+)
+from tests.support.messaging.simulated_relays import TOPIC, Meanwhile, World, work
 
 DRAWN = settings(max_examples=15, deadline=None, database=None, print_blob=True)
 FOUND = settings(max_examples=300, deadline=None, database=None, derandomize=True, phases=[Phase.generate])
@@ -28,7 +36,6 @@ FOUND = settings(max_examples=300, deadline=None, database=None, derandomize=Tru
 
 @pytest.fixture
 def busy(postgres: Engine) -> Engine:
-    """Return an engine on a Postgres where there is something else to write to."""
     with postgres.begin() as connection:
         connection.execute(text("CREATE TABLE elsewhere (id bigserial)"))
     return postgres
@@ -48,13 +55,11 @@ class _Numbered:
         self._world.outbox.write(connection, events)
 
     def received(self) -> list[tuple[str, int, int]]:
-        """Return (group, number in it, transaction) of all that came, in the order it came."""
         envelopes = [decode(message["Body"]) for message in self._world.received()]
         return [(envelope.event.group.partition("-")[2], envelope.seq, envelope.event.data) for envelope in envelopes]
 
 
 def test_p1_p2_p3_every_commit_is_published_in_the_order_of_the_commits_of_its_group(busy: Engine) -> None:
-    """P1, P2, P3: for any interleaving of transactions, rollbacks and writes elsewhere, with a look after each step."""
     world = World(busy)
     relay, outbox = world.relay(), _Numbered(world)
 
@@ -106,7 +111,7 @@ def test_p2_p3_another_order_would_flip_commits(busy: Engine, order: str, locks:
 
 
 def test_p4_an_open_transaction_elsewhere_delays_nothing(busy: Engine) -> None:
-    """P4: neither one that wrote elsewhere and has an old view, nor one that holds another group's counter."""
+    """Neither one that wrote elsewhere and has an old view, nor one that holds another group's counter."""
     world = World(busy)
     relay = world.relay()
 
@@ -120,7 +125,6 @@ def test_p4_an_open_transaction_elsewhere_delays_nothing(busy: Engine) -> None:
 
 
 def test_p6_a_commit_ends_while_a_relay_is_in_the_middle_of_a_publish(engine: Engine) -> None:
-    """P6: in the very group that is being published; what it adds is published next."""
     world = World(engine)
     world.commit("a")
 
@@ -155,7 +159,6 @@ def _commit_concurrently(world: World) -> None:
 
 
 def test_p12_two_events_that_say_the_same_are_two_messages(engine: Engine) -> None:
-    """P12: the id tells them apart, not the content."""
     world = World(engine)
     with Session(engine) as session:
         for _ in range(2):
@@ -170,7 +173,6 @@ def test_p12_two_events_that_say_the_same_are_two_messages(engine: Engine) -> No
 
 
 def test_p16_transactions_with_the_same_groups_and_topics_never_wait_in_a_circle(postgres: Engine) -> None:
-    """P16: six threads commit pairs of groups to two topics in any order; seed p16."""
     outboxes = [Outbox("one.fifo"), Outbox("two.fifo")]
 
     def produce(number: int) -> list[tuple[str, str]]:
@@ -215,7 +217,6 @@ def test_p16_two_that_write_twice_in_opposite_orders_would(postgres: Engine) -> 
 
 
 def _error(write: Callable[[], object]) -> str:
-    """Return the first line of what the database said against it."""
     try:
         write()
     except OperationalError as error:
@@ -224,7 +225,7 @@ def _error(write: Callable[[], object]) -> str:
 
 
 def test_x4_nothing_needs_a_lock_that_sqlite_does_not_know(postgres: Engine) -> None:
-    """X4: SQLAlchemy leaves FOR UPDATE out on SQLite without a word, so it is used nowhere."""
+    """SQLAlchemy leaves FOR UPDATE out on SQLite without a word, so it is used nowhere."""
     world, statements = World(postgres), list[str]()
 
     @hooks.listens_for(postgres, "before_cursor_execute")
@@ -245,7 +246,6 @@ _OPERATIONS = ("add a", "add b", "add a", "savepoint", "release", "undo", "commi
 
 
 def test_p17_numbers_have_no_holes_whatever_is_rolled_back(engine: Engine) -> None:
-    """P17: after any program of savepoints, rollbacks and commits, what was committed has the numbers from 1 on."""
     outbox, programs = Outbox(TOPIC), itertools.count()
 
     @DRAWN

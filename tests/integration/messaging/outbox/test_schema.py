@@ -3,9 +3,11 @@
 import pytest
 from sqlalchemy import Engine, MetaData, text
 
-from sluice.messaging.database import schema
+from sluice.messaging.database import engines, schema
+from sluice.messaging.errors import OutboxError
 from sluice.messaging.inbox import tables as inbox_tables
 from sluice.messaging.outbox import tables
+from sluice.messaging.outbox.store import Store
 
 _UNFINISHED = "CREATE INDEX sluice_outbox_unfinished ON sluice_outbox (topic, group_id, group_seq)"
 
@@ -30,7 +32,6 @@ def changed(engine: Engine, before: str, after: str) -> list[str]:
 
 @pytest.mark.parametrize("metadata", [tables.metadata, inbox_tables.metadata], ids=["outbox", "inbox"])
 def test_fresh_tables_do_not_differ(engine: Engine, metadata: MetaData) -> None:
-    """Made by SQLAlchemy, or from the SQL that hosts put into their migrations."""
     with engine.begin() as connection:
         metadata.create_all(connection)
 
@@ -39,7 +40,6 @@ def test_fresh_tables_do_not_differ(engine: Engine, metadata: MetaData) -> None:
 
 
 def test_every_missing_table_is_told(engine: Engine) -> None:
-    """In a database nobody prepared."""
     assert made_from(engine, "") == [
         "table sluice_outbox is missing",
         "table sluice_outbox_audit is missing",
@@ -86,7 +86,6 @@ def test_every_missing_table_is_told(engine: Engine) -> None:
     ],
 )
 def test_each_kind_of_drift_is_told(engine: Engine, before: str, after: str, message: str) -> None:
-    """In one sentence that names the place, and nothing else is told."""
     assert changed(engine, before, after) == [message]
 
 
@@ -119,5 +118,19 @@ def test_a_column_too_small_for_what_goes_into_it_is_told(
     ],
 )
 def test_what_a_host_may_have_otherwise_is_not_told(engine: Engine, before: str, after: str) -> None:
-    """Columns of its own that need nothing of us, wider types, names of indexes."""
     assert changed(engine, before, after) == []
+
+
+def test_a_plan_made_while_the_outbox_was_small_is_not_kept(postgres: Engine) -> None:
+    store = Store(postgres, "plans.fifo")
+
+    for _ in range(20):
+        store.heads("")
+
+    with engines.reading(postgres) as connection:
+        assert connection.execute(text("SELECT statement FROM pg_prepared_statements")).scalars().all() == []
+
+
+def test_sql_for_another_kind_of_database_is_refused() -> None:
+    with pytest.raises(OutboxError, match=r"^database is 'oracle', allowed is one of sqlite, postgresql$"):
+        schema.sql("oracle", tables.metadata)

@@ -28,27 +28,22 @@ class _Base(DeclarativeBase):
 
 
 class Order(_Base):
-    """Something of the producer's own."""
-
     __tablename__ = "orders"
     id: Mapped[int] = mapped_column(primary_key=True)
 
 
 @pytest.fixture
 def session(engine: Engine) -> Iterator[Session]:
-    """Yield a session on a database with the producer's own table too."""
     _Base.metadata.create_all(engine)
     with Session(engine) as made:
         yield made
 
 
 def logged_messages(data: Any, *, group: str = "g", **more: Any) -> Event:
-    """Return an event that says this."""
     return Event(type="t", group=group, data=data, **more)
 
 
 def stored(engine: Engine) -> list[tuple[str, str, int, Any]]:
-    """Return (topic, group, number, data) of everything that is committed to outboxes."""
     m = tables.messages.c
     with engine.connect() as connection:
         rows = connection.execute(select(m.topic, m.group_id, m.group_seq, m.body).order_by(m.topic, m.id)).all()
@@ -56,7 +51,6 @@ def stored(engine: Engine) -> list[tuple[str, str, int, Any]]:
 
 
 def count_of_orders(engine: Engine) -> int:
-    """Return how many orders are committed."""
     with engine.connect() as connection:
         return connection.execute(select(func.count()).select_from(Order)).scalar_one()
 
@@ -80,7 +74,6 @@ def test_adding_neither_flushes_nor_commits_nor_locks(engine: Engine, session: S
 
 
 def test_what_is_rolled_back_is_not_published(engine: Engine, session: Session) -> None:
-    """By name, by an error, or because nobody committed; the session can be used again."""
     OUTBOX.add(session, logged_messages("rolled back"))
     session.rollback()
     with suppress(ZeroDivisionError), session.begin():
@@ -96,7 +89,6 @@ def test_what_is_rolled_back_is_not_published(engine: Engine, session: Session) 
 
 
 def test_an_event_goes_with_its_savepoint(engine: Engine, session: Session) -> None:
-    """One inside a savepoint that was released into another goes with that one."""
     OUTBOX.add(session, logged_messages("before"))
     with session.begin_nested():
         OUTBOX.add(session, logged_messages("kept"))
@@ -142,7 +134,6 @@ def test_a_scoped_session_is_the_session_of_its_thread(engine: Engine) -> None:
 
 
 def test_a_session_without_autobegin_begins(engine: Engine) -> None:
-    """As if it had written something."""
     with Session(engine, autobegin=False) as session:
         OUTBOX.add(session, logged_messages(1))
         session.commit()
@@ -215,7 +206,6 @@ def test_a_session_that_commits_with_a_savepoint_open_commits_its_events(engine:
 
 
 def test_one_session_may_add_to_two_topics(engine: Engine, session: Session) -> None:
-    """Each counts its groups by itself, and both are committed or none."""
     for data in range(2):
         OUTBOX.add(session, logged_messages(data))
         Outbox(OTHER).add(session, logged_messages(data))
@@ -228,7 +218,6 @@ def test_one_session_may_add_to_two_topics(engine: Engine, session: Session) -> 
 
 
 def test_an_event_cannot_be_committed_twice(engine: Engine, session: Session) -> None:
-    """The database refuses its id however often the commit is tried, and nothing else of it is committed."""
     OUTBOX.add(session, logged_messages("first", id="e1"))
     session.commit()
 
@@ -244,7 +233,6 @@ def test_an_event_cannot_be_committed_twice(engine: Engine, session: Session) ->
 
 
 def test_missing_tables_are_told_and_how_to_make_them(engine: Engine, session: Session) -> None:
-    """At the first commit; what else was in it is not committed."""
     tables.metadata.drop_all(engine)
     session.add(Order())
     OUTBOX.add(session, logged_messages(1))
@@ -260,7 +248,6 @@ def test_missing_tables_are_told_and_how_to_make_them(engine: Engine, session: S
 
 
 def test_an_event_happened_when_it_is_committed_unless_it_says_when(engine: Engine, session: Session) -> None:
-    """By the database's clock, or by the one a test gives."""
     outbox = Outbox(TOPIC, clock=VirtualClock(1_767_225_600_250_000))
     outbox.add(session, logged_messages(1))
     outbox.add(session, logged_messages(2, at=datetime(2025, 12, 24, tzinfo=UTC)))
@@ -279,7 +266,6 @@ def test_an_event_happened_when_it_is_committed_unless_it_says_when(engine: Engi
 
 
 def test_an_event_of_exactly_the_limit_is_committed(engine: Engine, session: Session) -> None:
-    """Its instant, which it is given then, was counted before."""
     room = 262_144 - logged_messages("").size_bytes
 
     OUTBOX.add(session, logged_messages("x" * room))
@@ -289,7 +275,6 @@ def test_an_event_of_exactly_the_limit_is_committed(engine: Engine, session: Ses
 
 
 def test_without_a_session_events_are_written_with_the_connection(engine: Engine) -> None:
-    """In the order given within a group; no events are no statement."""
     with engine.begin() as connection:
         OUTBOX.write(
             connection, [logged_messages(1, group="b"), logged_messages(2, group="a"), logged_messages(3, group="b")]
@@ -302,7 +287,6 @@ def test_without_a_session_events_are_written_with_the_connection(engine: Engine
 
 
 def test_a_groups_epoch_is_the_second_it_began_to_count_in(engine: Engine) -> None:
-    """By the database's clock, or the one that is given; each group has its own, and keeps it."""
     clock = VirtualClock(1_767_225_600_900_000)
     outbox = Outbox(TOPIC, clock=clock)
     for group in ("a", "b", "a"):
@@ -321,7 +305,6 @@ def test_a_groups_epoch_is_the_second_it_began_to_count_in(engine: Engine) -> No
 
 
 def test_a_commit_tells_who_listens_where_that_is_asked_for(postgres: Engine) -> None:
-    """Once, and neither before the commit nor for what is rolled back."""
     loud = Outbox(TOPIC, notify=True)
     listening = postgres.raw_connection()
     driver = listening.driver_connection

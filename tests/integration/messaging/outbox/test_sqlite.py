@@ -19,7 +19,6 @@ OUTBOX = Outbox("events.fifo")
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
-    """Return the file of an outbox."""
     path = tmp_path / "outbox.db"
     made = engines.engine(f"sqlite:///{path}")
     with made.begin() as connection:
@@ -30,15 +29,12 @@ def path(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def opened(path: Path) -> Iterator[Engine]:
-    """Yield an engine on it."""
     made = engines.engine(f"sqlite:///{path}")
     yield made
     made.dispose()
 
 
 def test_x2_threads_that_read_and_then_write_wait_for_each_other(opened: Engine) -> None:
-    """X2: nobody is told that the database is locked, and nothing is lost."""
-
     def produce(thread: int) -> None:
         for number in range(10):
             with Session(opened) as session:
@@ -71,7 +67,6 @@ def test_x2_a_deferred_transaction_would_fail_at_once(path: Path) -> None:
 
 
 def test_x2_a_reader_waits_for_no_writer(opened: Engine) -> None:
-    """X2: a relay looks while a producer is in the middle of its transaction."""
     with opened.begin() as writer:
         OUTBOX.write(writer, [Event(type="t", group="g", data=None)])
 
@@ -80,7 +75,6 @@ def test_x2_a_reader_waits_for_no_writer(opened: Engine) -> None:
 
 
 def test_x3_a_commit_survives_a_power_cut(opened: Engine) -> None:
-    """X3: SQLite says itself that it is in WAL mode and synchronises at each commit, on every connection."""
     with engines.reading(opened) as item, engines.reading(opened) as other:
         for connection in (item, other):
             assert connection.exec_driver_sql("PRAGMA synchronous").scalar_one() == 2
@@ -89,7 +83,6 @@ def test_x3_a_commit_survives_a_power_cut(opened: Engine) -> None:
 
 @pytest.mark.parametrize(("synchronous", "seen"), [("OFF", 0), ("NORMAL", 1)])
 def test_x3_what_a_power_cut_may_take_back_is_not_written(path: Path, synchronous: str, seen: int) -> None:
-    """X3: an engine that is not ours commits nothing to the outbox until it is made durable."""
     theirs = create_engine(f"sqlite:///{path}")
 
     @event.listens_for(theirs, "connect")

@@ -4,28 +4,24 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from sqlalchemy import Engine, select, text, update
+from sqlalchemy import Engine, select, update
 
-from sluice.clock import VirtualClock, eventually
+from sluice.clock import VirtualClock
 from sluice.messaging.database import engines
 from sluice.messaging.errors import LeaseLost, OutboxError
 from sluice.messaging.outbox import tables
 from sluice.messaging.outbox.store import Sent, Store
 from sluice.messaging.relay.lease import Lease
 from sluice.messaging.relay.relay import Relay, RelaySettings
-from tests.support.simulated_relays import TOPIC, World, work
+from tests.support.messaging.postgres_interleaving import await_lock_wait
+from tests.support.messaging.simulated_relays import TOPIC, World, work
 
 HOUR_US = 3_600_000_000
 EXPIRED_SECONDS = 31
-_WAITING = text(
-    "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'"
-    " AND application_name = current_setting('application_name')"
-)
 
 
 @pytest.fixture
 def clock() -> VirtualClock:
-    """Return the clock of a lease's database."""
     return VirtualClock(1_767_225_600_000_000)
 
 
@@ -42,13 +38,7 @@ def _row(engine: Engine) -> tuple[str, int, int]:
     return owner, token, expires_at_us
 
 
-def _is_blocked(engine: Engine) -> bool:
-    with engine.connect() as connection:
-        return bool(connection.execute(_WAITING).scalar_one())
-
-
 def test_one_leads_until_its_lease_runs_out(engine: Engine, clock: VirtualClock) -> None:
-    """Nobody else at 29.999999 s, another at 30 s."""
     lease, other = _lease(engine, "one", clock), _lease(engine, "other", clock)
 
     led = [lease.acquire(), other.acquire()]
@@ -62,7 +52,6 @@ def test_one_leads_until_its_lease_runs_out(engine: Engine, clock: VirtualClock)
 
 
 def test_renewing_keeps_the_lead(engine: Engine, clock: VirtualClock) -> None:
-    """Every write counts 30 s anew, an empty one too."""
     lease, other = _lease(engine, "one", clock), _lease(engine, "other", clock)
     lease.acquire()
     clock.sleep(20)
@@ -88,14 +77,12 @@ def test_a_lease_that_ran_out_is_still_its_leaders_while_nobody_took_it(engine: 
 
 
 def test_topics_are_led_apart(engine: Engine, clock: VirtualClock) -> None:
-    """One relay may lead a topic and another one the next."""
     led = [_lease(engine, topic, clock, topic).acquire() for topic in ("a.fifo", "b.fifo")]
 
     assert led == [True, True]
 
 
 def test_what_is_released_is_free_at_once(engine: Engine, clock: VirtualClock) -> None:
-    """Released by its leader, not by whoever led before."""
     lease, other, third = (_lease(engine, owner, clock) for owner in ("one", "other", "third"))
     lease.acquire()
     clock.sleep(EXPIRED_SECONDS)
@@ -111,7 +98,6 @@ def test_what_is_released_is_free_at_once(engine: Engine, clock: VirtualClock) -
 
 
 def test_p13_a_stale_token_changes_nothing_and_its_holder_notices(engine: Engine) -> None:
-    """P13: a write of the one that led before changes 0 rows, whatever it is about to write."""
     world = World(engine)
     world.commit("a")
     zombie, leader = world.lease(), world.lease()
@@ -129,7 +115,6 @@ def test_p13_a_stale_token_changes_nothing_and_its_holder_notices(engine: Engine
 
 
 def test_p13_nobody_takes_over_during_a_write(postgres: Engine, clock: VirtualClock) -> None:
-    """P13: on Postgres a takeover waits for the write that is open, and then finds the lease renewed."""
     writer, other = _lease(postgres, "writer", clock), _lease(postgres, "other", clock)
     writer.acquire()
     clock.sleep(EXPIRED_SECONDS)
@@ -137,7 +122,7 @@ def test_p13_nobody_takes_over_during_a_write(postgres: Engine, clock: VirtualCl
     with ThreadPoolExecutor(1) as pool:
         with writer.writing():
             taking = pool.submit(other.acquire)
-            eventually(lambda: _is_blocked(postgres), timeout_seconds=10, describe="the takeover to wait")
+            await_lock_wait(postgres)
         taken = taking.result(timeout=10)
 
     assert not taken
@@ -145,7 +130,6 @@ def test_p13_nobody_takes_over_during_a_write(postgres: Engine, clock: VirtualCl
 
 
 def test_p13_nobody_writes_during_a_takeover(postgres: Engine, clock: VirtualClock) -> None:
-    """P13: on Postgres a write waits for the takeover that is open, and then finds its token stale."""
     zombie = _lease(postgres, "zombie", clock)
     zombie.acquire()
     takeover = update(tables.leases).values(owner="other", token=2, expires_at_us=clock.now_us() + 30_000_000)
@@ -154,7 +138,7 @@ def test_p13_nobody_writes_during_a_takeover(postgres: Engine, clock: VirtualClo
         with postgres.begin() as connection:
             connection.execute(takeover)
             writing = pool.submit(zombie.renew)
-            eventually(lambda: _is_blocked(postgres), timeout_seconds=10, describe="the write to wait")
+            await_lock_wait(postgres)
         with pytest.raises(LeaseLost):
             writing.result(timeout=10)
 
@@ -162,7 +146,6 @@ def test_p13_nobody_writes_during_a_takeover(postgres: Engine, clock: VirtualClo
 
 
 def test_p13_one_of_many_is_the_first(postgres: Engine, clock: VirtualClock) -> None:
-    """P13: eight begin at once on a topic nobody ever led; exactly one leads."""
     leases = [_lease(postgres, str(number), clock) for number in range(8)]
 
     with ThreadPoolExecutor(8) as pool:
@@ -173,7 +156,6 @@ def test_p13_one_of_many_is_the_first(postgres: Engine, clock: VirtualClock) -> 
 
 
 def test_p18_a_lease_is_as_long_as_the_database_says(engine: Engine) -> None:
-    """P18: without a clock given, it ends 30 s from the database's now."""
     store, lease = Store(engine, TOPIC), _lease(engine, "one", None)
 
     before_us = store.heads("")[1]
@@ -187,7 +169,7 @@ def test_p18_a_lease_is_as_long_as_the_database_says(engine: Engine) -> None:
 def test_p18_the_clocks_of_the_relays_hosts_do_not_matter(
     postgres: Engine, monkeypatch: pytest.MonkeyPatch, ahead_us: int
 ) -> None:
-    """P18: on a host an hour off, a candidate neither takes a lease that holds nor waits for one that ran out."""
+    """On a host an hour off, a candidate neither takes a lease that holds nor waits for one that ran out."""
     real, real_ns = time.time, time.time_ns  # noqa: TID251 (this is the clock that is wrong here)
     right = _lease(postgres, "right", None)
     right.acquire()
@@ -209,7 +191,6 @@ def test_p18_the_clocks_of_the_relays_hosts_do_not_matter(
 
 @pytest.fixture
 def own() -> VirtualClock:
-    """Return the monotonic clock of a host that stands by."""
     return VirtualClock()
 
 
@@ -220,7 +201,7 @@ def _put_back(clock: VirtualClock, seconds: int) -> VirtualClock:
 def test_p18_a_database_clock_that_is_put_back_leaves_no_leader_for_a_lease_only(
     engine: Engine, clock: VirtualClock, own: VirtualClock
 ) -> None:
-    """P18: the leader is dead, and its lease runs out in an hour; who stands by goes by the time it sees pass."""
+    """The leader is dead, and its lease runs out in an hour; who stands by goes by the time it sees pass."""
     dead, standby = _lease(engine, "dead", clock), _lease(engine, "standby", _put_back(clock, 3_600), own_clock=own)
     dead.acquire()
 
@@ -239,7 +220,6 @@ def test_p18_a_database_clock_that_is_put_back_leaves_no_leader_for_a_lease_only
 def test_p18_a_leader_that_renews_is_left_alone_whatever_the_clocks_say(
     engine: Engine, clock: VirtualClock, own: VirtualClock
 ) -> None:
-    """P18: for as long as a lease nothing changed, by no clock of anybody."""
     leader, standby = _lease(engine, "leader", clock), _lease(engine, "standby", _put_back(clock, 3_600), own_clock=own)
     leader.acquire()
 
@@ -258,7 +238,6 @@ def test_p18_a_leader_that_renews_is_left_alone_whatever_the_clocks_say(
 def test_a_standby_waits_for_as_long_as_the_leaders_lease_is(
     engine: Engine, clock: VirtualClock, own: VirtualClock
 ) -> None:
-    """Which need not be its own: the row says what was promised."""
     long = Lease(engine, TOPIC, lease_seconds=300, owner="long", clock=clock)
     standby = _lease(engine, "standby", _put_back(clock, 3_600), own_clock=own)
     long.acquire()
@@ -272,7 +251,7 @@ def test_a_standby_waits_for_as_long_as_the_leaders_lease_is(
 
 
 def test_p13_of_two_that_lead_by_a_clock_that_was_put_forward_one_writes(engine: Engine) -> None:
-    """P13: an hour ahead, the lease of a leader that is alive has run out; its token is stale at its next write."""
+    """An hour ahead, the lease of a leader that is alive has run out; its token is stale at its next write."""
     world = World(engine)
     world.commit("a")
     leader, other = world.relay(), world.lease()
@@ -290,7 +269,6 @@ def test_p13_of_two_that_lead_by_a_clock_that_was_put_forward_one_writes(engine:
 def test_p13_a_lease_that_was_renewed_meanwhile_is_not_taken_over(
     postgres: Engine, clock: VirtualClock, own: VirtualClock
 ) -> None:
-    """P13: found unchanged for too long, but renewed before it could be taken."""
     leader, standby = _lease(postgres, "leader", clock), _lease(postgres, "standby", clock, own_clock=own)
     leader.acquire()
     standby.acquire()
@@ -300,7 +278,7 @@ def test_p13_a_lease_that_was_renewed_meanwhile_is_not_taken_over(
     with ThreadPoolExecutor(1) as pool:
         with leader.writing():
             taking = pool.submit(standby.acquire)
-            eventually(lambda: _is_blocked(postgres), timeout_seconds=10, describe="the takeover to wait")
+            await_lock_wait(postgres)
         taken = taking.result(timeout=10)
 
     assert not taken
@@ -308,7 +286,6 @@ def test_p13_a_lease_that_was_renewed_meanwhile_is_not_taken_over(
 
 
 def test_no_tables_no_lead(engine: Engine, clock: VirtualClock) -> None:
-    """The error says how to create them."""
     with engine.begin() as connection:
         tables.metadata.drop_all(connection)
 

@@ -10,19 +10,19 @@ from contextlib import closing
 from typing import Any
 
 import pytest
-import structlog.testing
-from hypothesis import HealthCheck, Phase, settings
+from hypothesis import Phase
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from sluice import limits
 from sluice.messaging import Event, failpoints
 from sluice.messaging.failpoints import Failpoint
 from sluice.messaging.relay.relay import Publish, Relay
-from tests.support.simulated_relays import (
+from tests.support.messaging.faulty_calls import Fault, Killed
+from tests.support.messaging.inbox_state_machine import run_machine
+from tests.support.messaging.simulated_relays import (
     QUEUES,
     SETTINGS,
-    Fault,
     IgnoresFailed,
     MarksFirst,
     Meanwhile,
@@ -30,9 +30,9 @@ from tests.support.simulated_relays import (
     PublishesInTransaction,
     World,
     in_memory_world,
-    seeded,
     work,
 )
+from tests.support.messaging.worker_harness import seeded
 
 GROUPS = "abc"
 _GROUPS = st.lists(st.sampled_from(GROUPS), min_size=1, max_size=4)
@@ -52,10 +52,6 @@ _FAULTS = st.one_of(
 )
 
 type Build = Callable[[World, Publish, Failpoint], Relay]
-
-
-class _Gone(Exception):
-    """Raised where a relay's process ends."""
 
 
 def _real(world: World, publish: Publish, failpoint: Failpoint) -> Relay:
@@ -92,7 +88,7 @@ class Relays(RuleBasedStateMachine):
         """Let a relay step; one that dies is replaced, and does not give its lease back."""
         try:
             self.relays[number].step()
-        except _Gone:
+        except Killed:
             self.relays[number] = self._relay(number)
 
     @rule(groups=_GROUPS)
@@ -105,7 +101,6 @@ class Relays(RuleBasedStateMachine):
 
     @rule(number=_RELAYS, times=st.integers(1, 5))
     def step(self, number: int, times: int) -> None:
-        """Let one relay work."""
         for _ in range(times):
             self._step(number)
 
@@ -116,7 +111,7 @@ class Relays(RuleBasedStateMachine):
         def end() -> None:
             if step in {"after_publish", "before_mark"}:
                 self._doubt(self.world.line.requests[-1:])
-            raise _Gone(step)
+            raise Killed(step)
 
         self.armed[number] = (step, end)
         self.step(number, 3)
@@ -139,18 +134,15 @@ class Relays(RuleBasedStateMachine):
 
     @rule(fault=_FAULTS)
     def fail(self, fault: Fault) -> None:
-        """Let the next call to SNS meet this."""
         self.world.line.faults.append(fault)
 
     @rule(seconds=_TIMES)
     def wait(self, seconds: float) -> None:
-        """Let time pass."""
         self.world.clock.sleep(seconds)
 
     @precondition(lambda self: "quarantined" in self.world.statuses().values())
     @rule()
     def unquarantine(self) -> None:
-        """Let an operator give what was refused another try."""
         self.world.change(status="pending")
 
     @invariant()
@@ -207,26 +199,14 @@ def _ids(entries: Sequence[dict[str, Any]]) -> Iterator[str]:
     return (json.loads(entry["Message"])["id"] for entry in entries)
 
 
-def _run(machine: type[Relays], **more: Any) -> None:
-    with structlog.testing.capture_logs(), in_memory_world() as machine.world:
-        run_state_machine_as_test(
-            machine,
-            settings=settings(
-                deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large], **more
-            ),
-        )
-
-
 def test_nothing_is_lost_doubled_or_reordered_whatever_happens() -> None:
-    """Forty runs with three relays, forty steps each."""
-    _run(Relays, max_examples=40, stateful_step_count=40)
+    run_machine(Relays, in_memory_world, max_examples=40, stateful_step_count=40)
 
 
 @pytest.mark.deep
 @pytest.mark.timeout(1_800)
 def test_nor_in_many_long_runs() -> None:
-    """A hundred and fifty runs of a hundred steps."""
-    _run(Relays, max_examples=150, stateful_step_count=100)
+    run_machine(Relays, in_memory_world, max_examples=150, stateful_step_count=100)
 
 
 @pytest.mark.parametrize(
@@ -262,8 +242,9 @@ def test_a_broken_relay_is_found_out(build: Build, message: str) -> None:
 
     Broken.build = staticmethod(build)
     with pytest.raises(AssertionError, match=message):
-        _run(
+        run_machine(
             Broken,
+            in_memory_world,
             max_examples=200,
             phases=(Phase.generate,),
             derandomize=True,

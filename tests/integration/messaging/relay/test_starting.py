@@ -1,6 +1,8 @@
 """How a relay begins and ends: what it looks at before it leads, what it says of itself, and what it leaves behind."""
 
+import re
 import signal
+from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -13,17 +15,19 @@ from sqlalchemy.orm import Session
 from sluice.declaration import naming
 from sluice.errors import ConfigError, EndpointError, MessagingError
 from sluice.messaging import Event, Outbox
+from sluice.messaging.errors import TransientError
 from sluice.messaging.outbox import tables
 from sluice.messaging.outbox.store import PublishOutcome
 from sluice.messaging.relay import publisher
 from sluice.messaging.relay.lease import Lease
 from sluice.messaging.relay.relay import run
-from tests.integration.messaging.outbox.test_operations import KEYS, _answers
-from tests.integration.messaging.relay.test_relay import Turns
+from tests.support.command_line import KEYS, Run, command_line
 from tests.support.declaration import environment
-from tests.support.messaging_process import MessagingProcess
-from tests.support.simulated_relays import SETTINGS, Fault, World, seeded
-from tests.support.sns_endpoint import Endpoint
+from tests.support.endpoints.sns_endpoint import Endpoint
+from tests.support.messaging.faulty_calls import Fault
+from tests.support.messaging.simulated_relays import SETTINGS, Turns, World
+from tests.support.messaging.worker_harness import seeded
+from tests.support.processes.messaging_process import MessagingProcess
 
 TOPIC = naming.topic_name(environment("local"))
 PLACE = "arn:aws:sns:eu-central-1:123456789012:"
@@ -41,22 +45,12 @@ WRONG = {
 }
 
 
-@pytest.fixture
-def world(engine: Engine) -> World:
-    """Return an outbox and a simulated topic, once on SQLite and once on Postgres."""
-    return World(engine)
-
-
 def _refusal(code: str) -> tuple[int, str]:
     return 400, f"<ErrorResponse><Error><Code>{code}</Code><Message>as told</Message></Error></ErrorResponse>"
 
 
-# --- the topic --------------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(("arn", "message"), WRONG.items())
 def test_what_is_no_fifo_topics_arn_is_refused_and_nobody_is_asked(endpoint: Endpoint, arn: str, message: str) -> None:
-    """In one printable line."""
     with pytest.raises(ConfigError) as refused:
         publisher.check_topic(publisher.client(endpoint.url, "eu-central-1"), arn)
 
@@ -75,7 +69,6 @@ def test_what_is_no_fifo_topics_arn_is_refused_and_nobody_is_asked(endpoint: End
 def test_a_topic_that_is_not_there_is_refused(
     endpoint: Endpoint, code: str, kind: type[MessagingError], message: str
 ) -> None:
-    """Or that SNS does not take for one."""
     endpoint.answers = [_refusal(code)]
 
     with pytest.raises(kind) as refused:
@@ -99,24 +92,28 @@ def test_a_topic_that_cannot_be_looked_at_now_is_taken_as_it_is(endpoint: Endpoi
     """A publisher's policy may not allow to look, and an endpoint that is away comes back: one line says why."""
     endpoint.answers = [answer]
 
-    why = publisher.check_topic(publisher.client(endpoint.url, "eu-central-1"), ARN)
+    with pytest.raises(TransientError) as failed:
+        publisher.check_topic(publisher.client(endpoint.url, "eu-central-1"), ARN)
 
-    assert why is not None
-    assert why.isprintable()
-
-
-def test_a_fifo_topic_that_is_there_is_none_to_speak_of(world: World) -> None:
-    """And is looked at once."""
-    assert publisher.check_topic(world.sns, world.topic_arn) is None
+    assert str(failed.value).isprintable()
 
 
-def test_the_relay_looks_at_its_topic_before_it_leads(engine: Engine, endpoint: Endpoint) -> None:
-    """With an empty outbox too; 3 is what cannot be right, 2 what is not there."""
+def test_a_fifo_topic_that_is_there_is_not_refused(world: World) -> None:
+    publisher.check_topic(world.sns, world.topic_arn)
+
+
+@pytest.fixture
+def run_command(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Iterator[Run]:
+    with command_line(monkeypatch, capsys) as made:
+        yield made
+
+
+def test_the_relay_looks_at_its_topic_before_it_leads(engine: Engine, endpoint: Endpoint, run_command: Run) -> None:
     dsn = engine.url.render_as_string(hide_password=False)
     relay = ["relay", "--until-empty", "--dsn", dsn, "--endpoint-url", endpoint.url, "--topic-arn"]
     endpoint.answers = [_refusal("NotFound")]
 
-    *wrong, absent = _answers([[*relay, arn] for arn in [*filter(None, WRONG), ARN]])
+    *wrong, absent = [run_command(*relay, arn)[::2] for arn in [*filter(None, WRONG), ARN]]
 
     assert [(code, message.splitlines()[-1]) for code, message in wrong] == [
         (3, f"sluice: {found}") for arn, found in WRONG.items() if arn
@@ -128,27 +125,52 @@ def test_the_relay_looks_at_its_topic_before_it_leads(engine: Engine, endpoint: 
         assert connection.execute(select(tables.leases)).all() == []
 
 
-# --- the tables -------------------------------------------------------------------------------------------------------
+@pytest.mark.parametrize("refusal", [None, "InvalidClientTokenId", "ExpiredToken"])
+def test_until_empty_ends_where_no_credentials_let_it_publish(
+    engine: Engine, endpoint: Endpoint, run_command: Run, monkeypatch: pytest.MonkeyPatch, refusal: str | None
+) -> None:
+    """Without any, or with some that AWS refuses: nobody would bring others while it tries."""
+    _commit(engine)
+    dsn = engine.url.render_as_string(hide_password=False)
+    endpoint.answers = [] if refusal is None else [_refusal(refusal)]
+    nothing = {"AWS_CONFIG_FILE": "/nowhere", "AWS_SHARED_CREDENTIALS_FILE": "/nowhere"}
+    keys = dict.fromkeys(("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"), "") if refusal is None else {}
+
+    for name, value in (nothing | keys).items():
+        monkeypatch.setenv(name, value)
+
+    code, _, text = run_command(
+        "relay", "--until-empty", "--dsn", dsn, "--endpoint-url", endpoint.url, "--topic-arn", ARN
+    )
+
+    assert code == 2
+    assert re.match(r"sluice: AWS takes no credentials \(.*\); set AWS_PROFILE, or .* secret$", text.splitlines()[-1])
 
 
-def test_a_database_of_an_older_version_is_refused_at_the_start(engine: Engine) -> None:
+def test_until_empty_ends_where_no_database_answers(run_command: Run) -> None:
+    """A relay that stays tries again; one that ends by itself would never end."""
+    dsn = "postgresql://user@127.0.0.1:1/name"
+    relay = ["relay", "--until-empty", "--dsn", dsn, "--endpoint-url", "http://127.0.0.1:1", "--topic-arn", ARN]
+
+    code, _, text = run_command(*relay)
+
+    assert code == 2
+    assert text.splitlines()[-1].startswith("sluice: the database does not do it (connection failed: ")
+
+
+def test_a_database_of_an_older_version_is_refused_at_the_start(engine: Engine, run_command: Run) -> None:
     """It would be asked again and again for a column it does not have."""
     with engine.begin() as connection:
         connection.execute(text("ALTER TABLE sluice_outbox_lease DROP COLUMN lease_us"))
     dsn = engine.url.render_as_string(hide_password=False)
 
-    answers = _answers([["relay", "--dsn", dsn, "--endpoint-url", "http://127.0.0.1:1"]])
+    code, _, message = run_command("relay", "--dsn", dsn, "--endpoint-url", "http://127.0.0.1:1")
 
-    assert answers == [
-        (
-            2,
-            "sluice: the outbox's tables are not as this version needs them (column sluice_outbox_lease.lease_us is"
-            " missing); see `sluice outbox check`, and `outbox schema`\n",
-        )
-    ]
-
-
-# --- what it says -----------------------------------------------------------------------------------------------------
+    assert (code, message) == (
+        2,
+        "sluice: the outbox's tables are not as this version needs them (column sluice_outbox_lease.lease_us is"
+        " missing); see `sluice outbox check`, and `outbox schema`\n",
+    )
 
 
 def _events(logged: list[Any]) -> list[str]:
@@ -156,7 +178,6 @@ def _events(logged: list[Any]) -> list[str]:
 
 
 def test_a_leader_says_when_it_leads_and_what_it_has_done(world: World) -> None:
-    """Once each, however often it looks: published, tried again and refused are counted."""
     world.commit("a", "b", "c")
     world.line.faults = [Fault(failed={"b": ("InternalError", False), "c": ("InvalidParameter", True)})]
 
@@ -171,7 +192,6 @@ def test_a_leader_says_when_it_leads_and_what_it_has_done(world: World) -> None:
 
 
 def test_a_standby_says_once_who_leads_and_until_when(world: World) -> None:
-    """And again when another does; it has no lease to give back."""
     first, second = (
         Lease(world.engine, "events.fifo", lease_seconds=30, owner=owner, clock=world.clock)
         for owner in ("first", "second")
@@ -196,7 +216,6 @@ def test_a_standby_says_once_who_leads_and_until_when(world: World) -> None:
 
 
 def test_a_leader_that_lost_its_lease_says_so_and_stands_by(world: World) -> None:
-    """Another took it: the line after tells who."""
     other = Lease(world.engine, "events.fifo", lease_seconds=300, owner="other", clock=world.clock)
 
     class Wait(Turns):
@@ -211,9 +230,6 @@ def test_a_leader_that_lost_its_lease_says_so_and_stands_by(world: World) -> Non
 
     assert _events(logged) == ["leading", "lease lost", "standing by", "stopped"]
     assert logged[2]["leader"] == "other"
-
-
-# --- how it ends ------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("error", [ValueError("nobody foresaw it"), BrokenPipeError(), KeyboardInterrupt()])
@@ -234,7 +250,6 @@ def test_whatever_a_relay_dies_of_it_gives_its_lease_back(world: World, error: B
 
 
 def test_a_lease_that_cannot_be_given_back_is_told(world: World) -> None:
-    """It is the database that does not answer; the relay ends all the same."""
     relay = world.relay()
     relay.step()
     with world.engine.begin() as connection:
@@ -260,7 +275,6 @@ def _commit(engine: Engine) -> None:
 
 
 def test_until_empty_that_is_stopped_before_the_end_is_no_success(engine: Engine, tmp_path: Path) -> None:
-    """Exit code 1, and how much is left; without --until-empty it is the usual end."""
     _commit(engine)
 
     with _relay(engine, tmp_path, "--until-empty") as relay:
@@ -269,8 +283,7 @@ def test_until_empty_that_is_stopped_before_the_end_is_no_success(engine: Engine
         code, log = relay.ended(), relay.log
     with _relay(engine, tmp_path) as usual:
         usual.await_logged("starting")
-        usual.send(signal.SIGTERM)
-        assert usual.ended() == 0
+        usual.stop()
 
     assert code == 1
     assert log.splitlines()[-1] == "0 quarantined, 1 not published yet; see `outbox ls`"
@@ -278,7 +291,6 @@ def test_until_empty_that_is_stopped_before_the_end_is_no_success(engine: Engine
 
 
 def test_until_empty_ends_beside_another_leader_when_nothing_is_left(engine: Engine, tmp_path: Path) -> None:
-    """What is to be published is the other's; when that is done, so is this one."""
     leader = Lease(engine, TOPIC, lease_seconds=300, owner="leader")
     assert leader.acquire()
 

@@ -18,19 +18,16 @@ from sluice.messaging.errors import HoldLost
 from sluice.messaging.handlers import Ack, Context, Handlers, Outcome, Reject, Retry
 from sluice.messaging.sqs.queue import Queue, Received
 from sluice.messaging.telemetry.tracing import Tracing, current_trace, opentelemetry
-from sluice.messaging.worker.handler_runner import Attempt, HandlerRunner
 from sluice.messaging.worker.hooks import WorkerHookSet
-from tests.support.simulated_relays import World, in_memory_world, work
+from sluice.messaging.worker.processing.handler_runner import Attempt, HandlerRunner
+from tests.support.messaging.simulated_relays import World, in_memory_world, work
 
 
 class RecordedSpans:
-    """A message that stays the worker's."""
-
     def check(self) -> None:
         """Agree."""
 
     def remaining_seconds(self) -> float:
-        """Return a minute."""
         return 60
 
 
@@ -48,8 +45,6 @@ PLACED = Event(type="order.placed", group="order-7", data={}, id="e1")
 
 
 class Traced:
-    """A process with OpenTelemetry, whose spans are kept."""
-
     def __init__(self) -> None:
         self.exporter = InMemorySpanExporter()
         self.provider = TracerProvider()
@@ -58,14 +53,12 @@ class Traced:
         self.tracing = Tracing(self.tracer, "billing.fifo")
 
     def consumed(self) -> ReadableSpan:
-        """Return the one span of a consumer."""
         (span,) = [entry for entry in self.exporter.get_finished_spans() if entry.kind is SpanKind.CONSUMER]
         return span
 
 
 @pytest.fixture
 def traced() -> Iterator[Traced]:
-    """A process that has not done anything yet."""
     process = Traced()
     yield process
     process.provider.shutdown()
@@ -81,17 +74,14 @@ def instrumented(traced: Traced) -> Iterator[None]:
 
 
 def linked(span: ReadableSpan) -> list[tuple[int, int]]:
-    """Return trace and span of what a span is linked to."""
     return [(link.context.trace_id, link.context.span_id) for link in span.links]
 
 
 def ids(context: SpanContext) -> tuple[int, int]:
-    """Return trace and span of a context."""
     return context.trace_id, context.span_id
 
 
 def through_the_outbox(world: World, event: Event) -> Received:
-    """Commit an event, let the relay publish it and receive it."""
     with Session(world.engine) as session:
         world.outbox.add(session, event)
         session.commit()
@@ -161,7 +151,6 @@ def test_a_span_says_what_was_handled(traced: Traced) -> None:
 
 
 def test_what_a_handler_sends_is_linked_to_its_span(traced: Traced) -> None:
-    """The consumer of an event is the producer of the next."""
     with traced.tracing.handling(PLACED, CONTEXT):
         trace = current_trace()
 
@@ -174,7 +163,6 @@ def test_what_a_handler_sends_is_linked_to_its_span(traced: Traced) -> None:
     ("outcome", "kind"), [(Retry(reason="the bank is closed"), "Retry"), (Reject("the bank is closed"), "Reject")]
 )
 def test_an_outcome_that_is_no_ack_is_the_spans_error(traced: Traced, outcome: Outcome, kind: str) -> None:
-    """Its reason is the status's description."""
     with traced.tracing.handling(PLACED, CONTEXT) as record_outcome:
         record_outcome(outcome)
 
@@ -184,8 +172,6 @@ def test_an_outcome_that_is_no_ack_is_the_spans_error(traced: Traced, outcome: O
 
 
 def test_what_a_handler_raises_is_its_spans_error(traced: Traced) -> None:
-    """The worker makes an outcome of it inside the span, which is told."""
-
     def fails(_: Session, __: Event, ___: Context) -> Outcome:
         raise RuntimeError("the bank is closed")
 
@@ -207,7 +193,6 @@ def test_what_a_handler_raises_is_its_spans_error(traced: Traced) -> None:
 
 
 def test_an_exception_is_recorded_and_goes_on(traced: Traced) -> None:
-    """A message that was lost meanwhile ends its span with an error."""
     with pytest.raises(HoldLost), traced.tracing.handling(PLACED, CONTEXT):
         raise HoldLost("too late")
 
@@ -227,7 +212,6 @@ def test_an_exception_is_recorded_and_goes_on(traced: Traced) -> None:
     ],
 )
 def test_a_trace_that_is_none_makes_no_link(traced: Traced, trace: dict[str, str]) -> None:
-    """Whatever another producer wrote there, the event is handled."""
     with traced.tracing.handling(Event(type="a", group="b", data={}, trace=trace), CONTEXT):
         pass
 
@@ -235,7 +219,6 @@ def test_a_trace_that_is_none_makes_no_link(traced: Traced, trace: dict[str, str
 
 
 def test_without_a_span_there_is_no_trace(monkeypatch: pytest.MonkeyPatch) -> None:
-    """With OpenTelemetry and without; an event then has no trace at all."""
     assert current_trace() == {}
 
     monkeypatch.delitem(sys.modules, "opentelemetry.trace")
@@ -244,7 +227,6 @@ def test_without_a_span_there_is_no_trace(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_tracing_without_opentelemetry_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    """In one line that says what to install."""
     monkeypatch.delitem(sys.modules, "opentelemetry.trace")
     monkeypatch.setitem(sys.modules, "opentelemetry", None)
 
@@ -257,7 +239,6 @@ def test_tracing_without_opentelemetry_is_refused(monkeypatch: pytest.MonkeyPatc
 
 
 def test_tracing_goes_to_the_process_provider_or_nowhere() -> None:
-    """Where no provider is set, the block is there and no span is."""
     for hooks in ([opentelemetry(queue_name="billing.fifo")], []):
         with WorkerHookSet(hooks).handling(PLACED, CONTEXT) as record_outcome:
             record_outcome(Reject("never"))

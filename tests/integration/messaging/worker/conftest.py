@@ -8,19 +8,7 @@ import structlog
 from sqlalchemy import Engine
 
 from sluice.messaging.database import engines, schema
-from tests.integration.messaging.conftest import postgres, postgres_url, private_postgres
-from tests.support.worker_harness import World, create_tables
-
-__all__ = [
-    "engine",
-    "on_file",
-    "on_postgres",
-    "postgres",
-    "postgres_url",
-    "private_postgres",
-    "world",
-    "world_anywhere",
-]
+from tests.support.messaging.worker_harness import World, create_tables
 
 
 @pytest.fixture
@@ -33,9 +21,8 @@ def world() -> Iterator[World]:
 
 
 @pytest.fixture
-def on_file(tmp_path: Path) -> Iterator[Engine]:
-    """Yield an engine on an SQLite file with the tables."""
-    made = engines.engine(f"sqlite:///{tmp_path / 'inbox.db'}")
+def on_file(database_folder: Path) -> Iterator[Engine]:
+    made = engines.engine(f"sqlite:///{database_folder / 'inbox.db'}")
     create_tables(made)
     yield made
     made.dispose()
@@ -43,21 +30,18 @@ def on_file(tmp_path: Path) -> Iterator[Engine]:
 
 @pytest.fixture
 def on_postgres(postgres: Engine) -> Engine:
-    """Return an engine on a fresh schema of a real Postgres with the tables."""
     create_tables(postgres)
     return postgres
 
 
 @pytest.fixture(params=schema.names())
 def engine(request: pytest.FixtureRequest) -> Engine:
-    """Return an engine on a fresh database with the tables, once for each kind of database."""
     chosen: Engine = request.getfixturevalue("on_postgres" if request.param == "postgresql" else "on_file")
     return chosen
 
 
 @pytest.fixture
 def world_anywhere(engine: Engine) -> World:
-    """Return a consumer, once on SQLite and once on Postgres."""
     return World(engine)
 
 

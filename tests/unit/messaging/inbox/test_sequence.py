@@ -34,13 +34,11 @@ DYING = Decision(State.LATE, Action.RELEASE_TO_DLQ)
 def comes(
     seq: int, *, epoch: int = 2, event_id: str | None = None, copy: str = "m", count: int = 1, first: int = 1
 ) -> Arrival:
-    """Return a message, received so often."""
     event_id = f"e{seq}" if event_id is None else event_id
     return Arrival(epoch=epoch, seq=seq, event_id=event_id, sqs_message_id=copy, receive_count=count, first=first)
 
 
 def refused(reason: str) -> Decision:
-    """Return that it is too late for it."""
     return Decision(State.LATE, Action.REJECT, reason)
 
 
@@ -89,7 +87,6 @@ def test_a_number_of_which_nothing_is_written_down(position: Position, arrival: 
     ],
 )
 def test_what_comes_behind_a_missing_number(position: Position, *, parks_gaps: bool, action: Action) -> None:
-    """It is handled, unless the consumer waits for what is missing, or is waiting already."""
     assert decide(position, None, comes(8), parks_gaps=parks_gaps) == Decision(State.GAP, action)
 
 
@@ -128,7 +125,6 @@ _TODAY = _NOW_US // 1_000_000 - 60
 def test_g3_what_is_expected_before_the_first_message_that_comes(
     arrival: Arrival, given: dict[str, Any], first: int
 ) -> None:
-    """G3: everything from the group's first number on, unless the consumer cannot have seen that."""
     assert baseline(arrival, **({"joined_at_us": None, "forgotten_before_us": None} | given)) == first
 
 
@@ -161,7 +157,7 @@ DIED = Known(state="dead", sqs_message_id="m", receive_count=2)
     ids=["on its way to the DLQ", "the same receive", "brought back by SQS", "brought back by a client"],
 )
 def test_d13_a_message_that_died(arrival: Arrival, expected: Decision) -> None:
-    """D13: its further receives are for the queue to move it; a copy that was brought back is handled."""
+    """Its further receives are for the queue to move it; a copy that was brought back is handled."""
     assert decide(EXPECTS_5, DIED, arrival, parks_gaps=False) == expected
 
 
@@ -178,12 +174,11 @@ REFUSED = Known(state="dead", sqs_message_id="m", receive_count=2, is_refused=Tr
     ids=["on its way to the DLQ", "brought back, from before the baseline", "of a number that has come"],
 )
 def test_d13_a_message_that_died_of_its_number_is_judged_anew(arrival: Arrival, expected: Decision) -> None:
-    """D13: it had never counted as missing; an older version refused what came before its first message."""
+    """It had never counted as missing; an older version refused what came before its first message."""
     assert decide(EXPECTS_5, REFUSED, arrival, parks_gaps=False) == expected
 
 
 def test_d13_a_dead_message_of_a_parked_group_is_its_next() -> None:
-    """D13: the group waits for it, so it is not late."""
     assert decide(PARKED, DIED, comes(6, copy="another"), parks_gaps=False) == NEXT
 
 
@@ -203,11 +198,9 @@ def test_d13_a_dead_message_of_a_parked_group_is_its_next() -> None:
 def test_something_is_looked_up_only_where_something_can_be_written_down(
     position: Position, arrival: Arrival, *, needed: bool
 ) -> None:
-    """A message that simply comes costs no query more."""
     assert needs_known(position, arrival) == needed
 
 
 @pytest.mark.parametrize(("position", "awaits"), [(EXPECTS_5, False), (PARKED, True), (DRAINING, False)])
 def test_a_parked_group_awaits_its_number_until_that_has_come(position: Position, *, awaits: bool) -> None:
-    """Afterwards it is only emptied."""
     assert position.is_awaiting == awaits

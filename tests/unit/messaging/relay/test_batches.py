@@ -1,5 +1,6 @@
 """Which messages go out in one call."""
 
+import itertools
 from dataclasses import replace
 
 from hypothesis import given, settings
@@ -7,26 +8,14 @@ from hypothesis import strategies as st
 
 from sluice.messaging.outbox.store import Head
 from sluice.messaging.relay.publisher import batches
+from tests.support.messaging.simulated_relays import head
 
 LIMIT = 262_144
 BESIDES = len("type" + "String" + "t")
 
 
 def sized(number: int, size_bytes: int) -> Head:
-    """Return a head that counts for so many bytes."""
-    return Head(
-        id=number,
-        group_id=f"g{number}",
-        group_seq=1,
-        event_id=f"e{number}",
-        body="x" * (size_bytes - BESIDES),
-        attributes={"type": "t"},
-        deduplication_id=f"e{number}",
-        status="pending",
-        attempts=0,
-        not_before_us=0,
-        created_at_us=0,
-    )
+    return head(number, body="x" * (size_bytes - BESIDES), attributes={"type": "t"})
 
 
 def test_nothing_is_no_batch() -> None:
@@ -35,14 +24,12 @@ def test_nothing_is_no_batch() -> None:
 
 
 def test_a_batch_has_ten_entries_at_most() -> None:
-    """Twenty-one small ones are three calls, in the order given."""
     heads = [sized(number, 100) for number in range(21)]
 
     assert batches(heads) == [heads[:10], heads[10:20], heads[20:]]
 
 
 def test_the_entries_of_a_batch_are_no_larger_together_than_one_may_be() -> None:
-    """Exactly the limit fits one call, attributes counted; one byte more does not."""
     fitting = [sized(1, LIMIT - 100), sized(2, 100)]
     too_large = [sized(1, LIMIT - 100), sized(2, 101)]
 
@@ -51,7 +38,6 @@ def test_the_entries_of_a_batch_are_no_larger_together_than_one_may_be() -> None
 
 
 def test_bytes_are_counted_and_not_characters() -> None:
-    """Two of half the limit in characters, and more in bytes."""
     wide = [replace(sized(number, 100), body="ä" * 70_000) for number in range(2)]
 
     assert [len(batch) for batch in batches(wide)] == [1, 1]
@@ -60,11 +46,13 @@ def test_bytes_are_counted_and_not_characters() -> None:
 @settings(max_examples=40, deadline=None, database=None, print_blob=True)
 @given(sizes=st.lists(st.integers(BESIDES + 1, LIMIT) | st.integers(BESIDES + 1, 30_000), max_size=40))
 def test_every_head_is_in_one_batch_in_the_order_given(sizes: list[int]) -> None:
-    """Nothing is dropped, doubled or moved, and no batch is refused for its size."""
     heads = [sized(number, size) for number, size in enumerate(sizes)]
 
     made = batches(heads)
 
     assert [head for batch in made for head in batch] == heads
     assert all(len(batch) <= 10 for batch in made)
-    assert all(sum(len(head.body) + BESIDES for head in batch) <= LIMIT for batch in made)
+    counted = [[len(head.body) + BESIDES for head in batch] for batch in made]
+    assert all(sum(batch) <= LIMIT for batch in counted)
+    for batch, following in itertools.pairwise(counted):
+        assert len(batch) == 10 or sum(batch) + following[0] > LIMIT, "closed though the next would have fitted"

@@ -41,7 +41,6 @@ def test_what_is_no_number_or_an_absurd_one_is_refused(name: str, value: float, 
 
 @pytest.mark.parametrize("value", [1e300, 86_401])
 def test_a_backoff_of_more_than_a_day_is_refused(value: float) -> None:
-    """It would be none."""
     with pytest.raises(ConfigError) as refused:
         RelaySettings(backoff=Backoff(base_seconds=1, cap_seconds=value, floor_seconds=1))
 
@@ -57,6 +56,5 @@ def test_what_was_sent_is_kept_for_less_long_than_the_inboxes_remember(keep_sent
 
 
 def test_the_bounds_themselves_are_allowed() -> None:
-    """On both sides, where they are allowed."""
     RelaySettings(poll_seconds=0.001, lease_seconds=86_400, keep_sent_seconds=0, keep_groups_seconds=315_360_000)
     RelaySettings(poll_seconds=60, lease_seconds=180)

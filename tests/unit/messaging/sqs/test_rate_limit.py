@@ -26,7 +26,6 @@ def _passed(rate: float, burst: int, rests: list[float]) -> list[float]:
 
 @given(st.floats(0.1, 500), st.integers(1, 5), st.lists(st.floats(0, 20), min_size=1, max_size=40))
 def test_d15_no_window_has_more_than_its_rate_and_a_burst(rate: float, burst: int, rests: list[float]) -> None:
-    """In any window of t seconds at most rate x t + burst, after whatever rests."""
     times = _passed(rate, burst, rests)
 
     for first in range(len(times)):
@@ -36,14 +35,12 @@ def test_d15_no_window_has_more_than_its_rate_and_a_burst(rate: float, burst: in
 
 @given(st.floats(0.1, 500), st.integers(1, 100))
 def test_d15_in_the_long_run_it_is_the_rate(rate: float, count: int) -> None:
-    """Without rests the n-th comes after (n - 1) / rate: no drift."""
     times = _passed(rate, 1, [0.0] * count)
 
     assert abs(times[-1] - (count - 1) / rate) <= count * 1e-6
 
 
 def test_without_a_rate_nobody_waits() -> None:
-    """A thousand at one instant."""
     clock = VirtualClock()
     pace = Pace(None, clock=clock)
 
@@ -54,7 +51,6 @@ def test_without_a_rate_nobody_waits() -> None:
 
 
 def test_what_is_received_at_once_has_its_turn_while_it_is_held() -> None:
-    """Half of the hold is enough for all of it; where it is not for one, that is refused."""
     assert [batch_of(rate, 120) for rate in (None, 500, 1, 0.1, 0.05)] == [10, 10, 10, 6, 3]
     assert batch_of(1, 2) == 1
     with pytest.raises(ConfigError) as refused:

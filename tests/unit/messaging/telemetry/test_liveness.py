@@ -20,7 +20,6 @@ from sluice.messaging.worker.signs import Promises, Signs
 
 @pytest.fixture
 def clock() -> VirtualClock:
-    """Return a clock that has run for a day."""
     return VirtualClock(86_400_000_000)
 
 
@@ -32,15 +31,17 @@ def liveness(clock: VirtualClock) -> Liveness:
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
-    """Return where the file is to be."""
     return tmp_path / "alive"
 
 
 @pytest.fixture
 def logged() -> Iterator[list[Any]]:
-    """Yield what is logged."""
     with capture_logs() as entries:
         yield entries
+
+
+OVERDUE = {"lane-0": 12.4, "drain-1\n\x1b": 3.0, **{f"lane-{number}": 1.0 for number in range(1, 6)}}
+BEFORE_THIS_BOOT = "wrote its last sign of life at 2026-11-22T10:00:00Z, before this boot"
 
 
 def sign(**changed: Any) -> Sign:
@@ -57,7 +58,6 @@ def sign(**changed: Any) -> Sign:
 
 
 def test_a_part_is_overdue_once_its_promise_has_passed(clock: VirtualClock, liveness: Liveness) -> None:
-    """It says for how long; a part that still has time is left out."""
     liveness.expect("lane-1", 10)
     liveness.expect("lane-0", 5)
     liveness.expect("heartbeat", 60)
@@ -71,7 +71,6 @@ def test_a_part_is_overdue_once_its_promise_has_passed(clock: VirtualClock, live
 
 
 def test_a_new_promise_replaces_the_last_one(clock: VirtualClock, liveness: Liveness) -> None:
-    """Also by a shorter one."""
     liveness.expect("lane-0", 5)
     clock.sleep(4)
     liveness.expect("lane-0", 5)
@@ -84,7 +83,6 @@ def test_a_new_promise_replaces_the_last_one(clock: VirtualClock, liveness: Live
 
 
 def test_nothing_is_expected_of_a_part_that_has_ended(clock: VirtualClock, liveness: Liveness) -> None:
-    """Nor of a part that was never there."""
     liveness.expect("lane-0", 5)
     liveness.forget("lane-0")
     liveness.forget("lane-1")
@@ -106,7 +104,6 @@ def test_a_worker_promises_what_its_calls_and_handlers_may_take() -> None:
 
 
 def test_signs_are_of_the_thread_that_gives_them(clock: VirtualClock, liveness: Liveness) -> None:
-    """A worker's part is its thread, by the name the log has."""
     signs = Signs(liveness, Promises(polling=1, working=inf, beating=3))
     signs.polling()
     clock.sleep(2)
@@ -124,7 +121,6 @@ def test_signs_are_of_the_thread_that_gives_them(clock: VirtualClock, liveness: 
 def test_a_part_is_logged_once_when_it_becomes_overdue(
     clock: VirtualClock, liveness: Liveness, logged: list[Any]
 ) -> None:
-    """And once when it is back; should it be overdue again, again."""
     watch = Watch(liveness, None, within_seconds=30, clock=clock)
     liveness.expect("lane-0", 5)
     for _ in range(10):
@@ -145,7 +141,6 @@ def test_a_part_is_logged_once_when_it_becomes_overdue(
 
 
 def test_the_file_is_written_at_the_start_and_every_five_seconds(clock: VirtualClock, path: Path) -> None:
-    """It says who wrote it, when, and within how many seconds it is written again."""
     watch = Watch(Liveness(clock), AliveFile(path, clock), within_seconds=30, clock=clock)
     watch.look()
     first = alive.read(path)
@@ -167,7 +162,6 @@ def test_the_file_is_written_at_the_start_and_every_five_seconds(clock: VirtualC
 
 
 def test_the_file_is_written_at_once_when_what_is_overdue_changes(clock: VirtualClock, path: Path) -> None:
-    """And when the next look may come later than the file says."""
     liveness = Liveness(clock)
     watch = Watch(liveness, AliveFile(path, clock), within_seconds=30, clock=clock)
     watch.look()
@@ -186,7 +180,6 @@ def test_the_file_is_written_at_once_when_what_is_overdue_changes(clock: Virtual
 def test_a_file_that_cannot_be_written_any_more_is_logged_once_and_stops_nobody(
     clock: VirtualClock, path: Path, logged: list[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The file keeps its last sign, whole, and grows old; when there is room again it is written again."""
     watch = Watch(Liveness(clock), AliveFile(path, clock), within_seconds=30, clock=clock)
     before = path.read_bytes()
     with monkeypatch.context() as full:
@@ -211,7 +204,6 @@ def _no_space(*_: object, **__: object) -> int:
 
 @pytest.mark.parametrize("name", ["", "nowhere/alive", "file/alive"])
 def test_a_file_nobody_can_write_is_refused(tmp_path: Path, clock: VirtualClock, name: str) -> None:
-    """A folder, a folder that is not there, and a folder that is none."""
     (tmp_path / "file").touch()
 
     with pytest.raises(ConfigError, match=r"alive file is .* allowed is a file in a folder that can be written to"):
@@ -219,7 +211,6 @@ def test_a_file_nobody_can_write_is_refused(tmp_path: Path, clock: VirtualClock,
 
 
 def test_a_file_is_removed_at_the_end(clock: VirtualClock, path: Path, logged: list[Any]) -> None:
-    """And that it is gone already is not an error."""
     file = AliveFile(path, clock)
     file.remove()
     file.remove()
@@ -227,36 +218,31 @@ def test_a_file_is_removed_at_the_end(clock: VirtualClock, path: Path, logged: l
     assert (path.exists(), logged) == (False, [])
 
 
-def test_a_fresh_sign_without_anything_overdue_is_life() -> None:
-    """Up to the age that was promised, or that the check allows."""
-    assert alive.problem(sign(), now_seconds=130, clock_id="boot", within_seconds=None) is None
-    assert alive.problem(sign(), now_seconds=199, clock_id="boot", within_seconds=99) is None
+@pytest.mark.parametrize(("now_seconds", "within_seconds"), [(130, None), (199, 99)])
+def test_a_fresh_sign_without_anything_overdue_is_life(now_seconds: float, within_seconds: float | None) -> None:
+    assert alive.problem(sign(), now_seconds=now_seconds, clock_id="boot", within_seconds=within_seconds) is None
 
 
-def test_an_old_sign_is_none() -> None:
-    """The check's own bound goes before what the process promised, longer or shorter."""
-    assert alive.problem(sign(), now_seconds=131, clock_id="boot", within_seconds=None) == (
-        "process 7 gave no sign of life for 31.0 s, allowed is 30 s: it is stuck, stopped or dead"
-    )
-    assert alive.problem(sign(), now_seconds=111, clock_id="boot", within_seconds=10) == (
-        "process 7 gave no sign of life for 11.0 s, allowed is 10 s: it is stuck, stopped or dead"
-    )
+@pytest.mark.parametrize(
+    ("given", "now_seconds", "clock_id", "within_seconds", "problem"),
+    [
+        (sign(), 131, "boot", None, "process 7 gave no sign of life for 31.0 s, allowed is 30 s: it is stuck, "),
+        (sign(), 111, "boot", 10, "process 7 gave no sign of life for 11.0 s, allowed is 10 s: it is stuck, "),
+        (sign(), 101, "next", None, f"process 7 {BEFORE_THIS_BOOT}"),
+        (sign(), 99, "boot", None, f"process 7 {BEFORE_THIS_BOOT}"),
+        (sign(overdue=OVERDUE), 101, "boot", None, "no sign of life from lane-0 (12 s overdue), drain-1\\n\\x1b (3 s"),
+    ],
+    ids=["old", "the check's own bound", "another boot", "of the future", "overdue"],
+)
+def test_any_other_sign_is_none(
+    given: Sign, now_seconds: float, clock_id: str, within_seconds: float | None, problem: str
+) -> None:
+    found = alive.problem(given, now_seconds=now_seconds, clock_id=clock_id, within_seconds=within_seconds)
 
-
-def test_a_sign_from_before_this_boot_is_none() -> None:
-    """Whatever the clock said then; one from the future is from another clock, too."""
-    expected = "process 7 wrote its last sign of life at 2026-11-22T10:00:00Z, before this boot"
-    assert alive.problem(sign(), now_seconds=101, clock_id="next", within_seconds=None) == expected
-    assert alive.problem(sign(), now_seconds=99, clock_id="boot", within_seconds=None) == expected
-
-
-def test_what_is_overdue_is_named_in_one_printable_line() -> None:
-    """Five of them; the rest are counted."""
-    overdue = {"lane-0": 12.4, "drain-1\n\x1b": 3.0, **{f"lane-{number}": 1.0 for number in range(1, 6)}}
-    assert alive.problem(sign(overdue=overdue), now_seconds=101, clock_id="boot", within_seconds=None) == (
-        "no sign of life from lane-0 (12 s overdue), drain-1\\n\\x1b (3 s overdue), lane-1 (1 s overdue), lane-2 (1 s"
-        " overdue), lane-3 (1 s overdue) and 2 more of process 7, see its log"
-    )
+    assert found is not None
+    assert found.startswith(problem)
+    assert found.isprintable()
+    assert found.endswith(("it is stuck, stopped or dead", "before this boot", "and 2 more of process 7, see its log"))
 
 
 WHOLE = {
@@ -297,7 +283,6 @@ WHOLE = {
     ids=lambda content: content[:30].decode(errors="replace"),
 )
 def test_garbage_is_no_sign_of_life(path: Path, content: bytes) -> None:
-    """Whatever it is, it is one error that says so."""
     path.write_bytes(content)
 
     with pytest.raises(NoSign):
@@ -305,7 +290,6 @@ def test_garbage_is_no_sign_of_life(path: Path, content: bytes) -> None:
 
 
 def test_what_was_written_is_read(path: Path) -> None:
-    """Whole, with what is overdue."""
     written = sign(overdue={"lane-0": 1.5})
     alive.write(path, written)
 

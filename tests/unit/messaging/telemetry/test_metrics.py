@@ -22,6 +22,7 @@ from sluice.errors import ConfigError
 from sluice.messaging.telemetry.instruments import InstrumentMetrics
 from sluice.messaging.telemetry.metrics import EmbeddedMetrics, EveryMetrics, Tally
 from sluice.messaging.telemetry.prometheus import PrometheusMetrics, serve
+from tests.support.messaging.recorded_metrics import RecordedMetrics
 
 QUEUE = {"Queue": "sluice-local-billing.fifo"}
 
@@ -29,13 +30,8 @@ QUEUE = {"Queue": "sluice-local-billing.fifo"}
 def test_a_measurement_is_one_line_in_cloudwatchs_embedded_metric_format() -> None:
     """As the specification has it: milliseconds, one set of dimensions, and all values and dimensions at the root."""
     stream = io.StringIO()
-    written = EmbeddedMetrics(
-        stream,
-        clock=VirtualClock(1_767_225_600_123_456),
-        namespace="Sluice",
-        dimensions={"Topic": "events.fifo"},
-        units=metrics.UNITS,
-    )
+    clock = VirtualClock(1_767_225_600_123_456)
+    written = EmbeddedMetrics(stream, {"Topic": "events.fifo"}, clock=clock)
 
     written.put({metrics.OUTBOX_LAG: 1.5, metrics.OUTBOX_PENDING: 2})
     written.put({metrics.OUTBOX_PUBLISHED: 7})
@@ -64,43 +60,27 @@ def test_a_measurement_is_one_line_in_cloudwatchs_embedded_metric_format() -> No
 
 
 class Broken:
-    """A sink that fails."""
-
     def put(self, _: Mapping[str, float]) -> None:
-        """Fail."""
         raise BrokenPipeError(32, "Broken\npipe")
 
 
-class RecordedMetrics:
-    """Keeps what it is given."""
-
-    def __init__(self) -> None:
-        self.put_so_far: list[dict[str, float]] = []
-
-    def put(self, values: Mapping[str, float]) -> None:
-        """Take it."""
-        self.put_so_far.append(dict(values))
-
-
 def test_every_sink_gets_every_measurement_though_one_fails() -> None:
-    """What was counted is counted for the others, and the caller goes on."""
     first, last = RecordedMetrics(), RecordedMetrics()
     with capture_logs() as logged:
         EveryMetrics([first, Broken(), last]).put({metrics.HANDLED: 3})
 
-    assert first.put_so_far == last.put_so_far == [{"InboxHandled": 3}]
+    assert first == last == [{"InboxHandled": 3}]
     assert logged == [
         {
             "event": "a measurement was lost",
             "log_level": "warning",
-            "sink": "Broken",
-            "error": "[Errno 32] Broken\\npipe",
+            "hook": "Broken",
+            "error": "BrokenPipeError: [Errno 32] Broken\\npipe",
         }
     ]
 
 
 def scraped(collector: PrometheusMetrics) -> list[str]:
-    """Return the lines of a scrape, without those that explain."""
     registry = CollectorRegistry()
     registry.register(collector)
     return [line for line in generate_latest(registry).decode().splitlines() if not line.startswith("#")]
@@ -108,7 +88,6 @@ def scraped(collector: PrometheusMetrics) -> list[str]:
 
 @pytest.fixture
 def clock() -> VirtualClock:
-    """Return a clock of the tests."""
     return VirtualClock()
 
 
@@ -119,7 +98,6 @@ def collector(clock: VirtualClock) -> PrometheusMetrics:
 
 
 def test_prometheus_sees_all_that_was_ever_counted(collector: PrometheusMetrics) -> None:
-    """Though the tally is emptied at every measurement; a gauge is the last one. From the start a count is zero."""
     tally = Tally()
     before = scraped(collector)
     for times, parked in ((2, 5.0), (0, 4.0), (3, 1.0)):
@@ -148,7 +126,6 @@ def test_a_gauge_nobody_measures_any_more_is_left_out(collector: PrometheusMetri
 
 
 def test_every_metric_has_a_name_in_prometheus() -> None:
-    """What is counted ends with total, and what is measured in seconds says so."""
     assert {name: metrics.prometheus_name(name) for name in metrics.UNITS} == {
         "OutboxLag": "sluice_outbox_lag_seconds",
         "OutboxPending": "sluice_outbox_pending",
@@ -171,7 +148,6 @@ def test_every_metric_has_a_name_in_prometheus() -> None:
 
 
 def test_what_is_served_is_scraped_over_http(collector: PrometheusMetrics) -> None:
-    """With nothing of the process but these metrics."""
     port = serve(collector, host="127.0.0.1", port=0)
     with urlopen(f"http://127.0.0.1:{port}/metrics", timeout=30) as answer:
         text = answer.read().decode()
@@ -185,13 +161,11 @@ def test_what_is_served_is_scraped_over_http(collector: PrometheusMetrics) -> No
 
 @pytest.fixture
 def taken_port() -> Iterator[int]:
-    """Yield a port somebody else listens on."""
     with socket.create_server(("127.0.0.1", 0)) as listening:
         yield listening.getsockname()[1]
 
 
 def test_a_port_that_is_taken_is_refused(collector: PrometheusMetrics, taken_port: int) -> None:
-    """And so is an address that is not this machine's, or no address."""
     with pytest.raises(ConfigError, match=rf"--prometheus is 127.0.0.1:{taken_port} \(Address already in use\), allow"):
         serve(collector, host="127.0.0.1", port=taken_port)
     with pytest.raises(ConfigError, match=r"--prometheus is 192.0.2.1:0 \(Cannot assign requested address\)"):
@@ -211,7 +185,6 @@ def test_a_port_that_is_taken_is_refused(collector: PrometheusMetrics, taken_por
     ],
 )
 def test_an_address_is_a_port_with_or_without_a_host(given: str | None, address: tuple[str, int] | None) -> None:
-    """Without one only this machine can ask."""
     assert options._address(CONTEXT, OPTION, given) == address
 
 
@@ -220,13 +193,11 @@ CONTEXT, OPTION = click.Context(click.Command("worker")), click.Option(["--prome
 
 @pytest.mark.parametrize("given", ["", "host", "host:", "65536", "-1", "1.5", "::1:9464", "٣", "9" * 5_000])
 def test_what_is_no_address_is_refused(given: str) -> None:
-    """With what is allowed; nothing is looked up."""
     with pytest.raises(click.BadParameter, match=r"is not an address, allowed is PORT or HOST:PORT, such as 9464"):
         options._address(CONTEXT, OPTION, given)
 
 
 def test_without_its_package_prometheus_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    """In one line that says what to install."""
     monkeypatch.setitem(sys.modules, "prometheus_client", None)
     monkeypatch.delitem(sys.modules, "sluice.messaging.telemetry.prometheus")
 
@@ -235,7 +206,6 @@ def test_without_its_package_prometheus_is_refused(monkeypatch: pytest.MonkeyPat
 
 
 def test_opentelemetry_gets_the_same_numbers() -> None:
-    """A counter that adds up and a gauge, in lower case, with the queue as an attribute and units of UCUM."""
     reader = InMemoryMetricReader()
     provider = MeterProvider([reader])
     names = (metrics.HANDLED, metrics.PARKED_GROUPS, metrics.OUTBOX_LAG)

@@ -17,28 +17,48 @@ STANDARD = {name: value for name, value in LIVE.items() if name != "FifoQueue"}
 STANDARD_DEAD = {"MessageRetentionPeriod": "1209600"}
 
 
-@pytest.mark.parametrize("dead", [DEAD, None])
-def test_a_queue_as_declared_has_no_faults(dead: dict[str, str] | None) -> None:
-    """A DLQ that may not be read is taken to be as declared."""
-    assert faults(DECLARED, LIVE, dead) == []
+@pytest.mark.parametrize(
+    ("live", "dead"),
+    [
+        (LIVE, DEAD),
+        (LIVE, None),
+        (STANDARD, STANDARD_DEAD),
+        (LIVE | {"RedrivePolicy": '{"deadLetterTargetArn":"a","maxReceiveCount":"5"}'}, DEAD),
+    ],
+    ids=["FIFO", "a DLQ that may not be read", "standard", "a count as text"],
+)
+def test_a_queue_as_declared_has_no_faults(live: dict[str, str], dead: dict[str, str] | None) -> None:
+    assert faults(DECLARED, live, dead) == []
 
 
-def test_another_visibility_timeout_is_a_fault() -> None:
-    """Workers hold a message for as long as was declared; the queue would give it to another meanwhile."""
-    assert faults(DECLARED, LIVE | {"VisibilityTimeout": "30"}, DEAD) == [
-        "the queue's VisibilityTimeout is 30, allowed is visibility_timeout_seconds (60), by which its workers hold a"
-        " message; run `make deploy`, or declare it so"
-    ]
-
-
-def test_a_queue_without_a_dlq_is_a_fault() -> None:
-    """What a worker rejects would come again until it expires."""
-    live = {name: value for name, value in LIVE.items() if name != "RedrivePolicy"}
-
-    assert faults(DECLARED, live, None) == [
-        "the queue has no RedrivePolicy, allowed is one with a DLQ, or a poison message comes for ever; run"
-        " `make deploy`, or declare it so"
-    ]
+@pytest.mark.parametrize(
+    ("live", "dead", "fault"),
+    [
+        (
+            LIVE | {"VisibilityTimeout": "30"},
+            DEAD,
+            "the queue's VisibilityTimeout is 30, allowed is visibility_timeout_seconds (60), by which its workers hold"
+            " a message; run `make deploy`, or declare it so",
+        ),
+        (
+            {name: value for name, value in LIVE.items() if name != "RedrivePolicy"},
+            None,
+            "the queue has no RedrivePolicy, allowed is one with a DLQ, or a poison message comes for ever; run"
+            " `make deploy`, or declare it so",
+        ),
+        (  # AWS refuses it; not everything that speaks SQS does
+            LIVE,
+            STANDARD_DEAD,
+            "the DLQ is not a FIFO queue, allowed is one behind a FIFO queue, or a group's dead letters come back in"
+            " any order; run `make deploy`",
+        ),
+    ],
+    ids=["visibility timeout", "no DLQ", "standard DLQ"],
+)
+def test_a_queue_that_is_not_as_declared_is_a_fault(
+    live: dict[str, str], dead: dict[str, str] | None, fault: str
+) -> None:
+    assert faults(DECLARED, live, dead) == [fault]
 
 
 @pytest.mark.parametrize(
@@ -53,16 +73,10 @@ def test_a_queue_without_a_dlq_is_a_fault() -> None:
     ],
 )
 def test_another_max_receive_count_is_a_fault(policy: str, seen: str) -> None:
-    """The last attempt is known by number; a policy that says none is shown as such."""
     assert faults(DECLARED, LIVE | {"RedrivePolicy": policy}, DEAD) == [
         f"the queue's maxReceiveCount is {seen}, allowed is max_attempts (5), by which its workers know a message's"
         " last attempt; run `make deploy`, or declare it so"
     ]
-
-
-def test_a_max_receive_count_may_be_written_as_text() -> None:
-    """Whoever set the policy chose how the number is written."""
-    assert faults(DECLARED, LIVE | {"RedrivePolicy": '{"deadLetterTargetArn":"a","maxReceiveCount":"5"}'}, DEAD) == []
 
 
 @pytest.mark.parametrize(
@@ -76,19 +90,6 @@ def test_a_standard_queue_is_a_fault_for_policies_that_park(policies: dict[str, 
         "the queue is not a FIFO queue, allowed is one with Poison.PARK, Gaps.WAIT or Gaps.HALT: a standard queue has"
         " gaps"
         " and late messages all the time; declare Poison.SKIP and Gaps.RECORD, or use a FIFO queue"
-    ]
-
-
-def test_a_standard_queue_is_allowed_otherwise() -> None:
-    """Its DLQ is standard too."""
-    assert faults(DECLARED, STANDARD, STANDARD_DEAD) == []
-
-
-def test_a_standard_dlq_behind_a_fifo_queue_is_a_fault() -> None:
-    """AWS refuses it; not everything that speaks SQS does."""
-    assert faults(DECLARED, LIVE, STANDARD_DEAD) == [
-        "the DLQ is not a FIFO queue, allowed is one behind a FIFO queue, or a group's dead letters come back in any"
-        " order; run `make deploy`"
     ]
 
 
@@ -122,7 +123,6 @@ def test_w15_an_inbox_that_forgets_too_early_is_a_fault(
 
 
 def test_w15_a_dlq_that_may_not_be_read_counts_as_declared() -> None:
-    """Twice the live queue's 12 days and the declared 14 are more than the inbox's 35."""
     declared = Consumer(name="billing", inbox_retention_seconds=35 * 86_400)
 
     found = faults(declared, LIVE | {"MessageRetentionPeriod": str(12 * 86_400)}, None)
@@ -135,7 +135,6 @@ def test_w15_a_dlq_that_may_not_be_read_counts_as_declared() -> None:
 
 
 def test_every_fault_is_told_at_once() -> None:
-    """Whoever mends a queue at night mends it once."""
     live = {"VisibilityTimeout": "30", "MessageRetentionPeriod": "1209600"}
 
     found = faults(Consumer(name="billing", gaps=Gaps.HALT, inbox_retention_seconds=2_000_000), live, STANDARD_DEAD)

@@ -3,7 +3,6 @@
 import json
 import threading
 from collections.abc import Callable, Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 import pytest
@@ -11,6 +10,7 @@ from structlog.testing import capture_logs
 
 from sluice.clock import VirtualClock, eventually
 from sluice.messaging.worker.scale_in_protection import Protection
+from tests.support.endpoints.capturing_server import Reply, Server, capturing
 
 ON = {"ProtectionEnabled": True, "ExpiresInMinutes": 10}
 OFF = {"ProtectionEnabled": False}
@@ -18,48 +18,30 @@ KEPT = (200, b'{"protection":{"ExpirationDate":"2026-11-21T10:00:00Z","Protectio
 
 
 class Agent:
-    """An ECS agent on a port of its own: keeps the commands it received, and answers as the test sets it."""
+    """An ECS agent: keeps the commands it received, and answers as the test sets it."""
 
-    def __init__(self) -> None:
-        self.commands: list[dict[str, Any]] = []
-        self.requests: list[tuple[str, str, str | None]] = []
+    def __init__(self, server: Server) -> None:
+        self.uri, self._captured = f"{server.url}/api/0123", server.captured
         self.answer: Callable[[], tuple[int, bytes] | None] = lambda: KEPT
-        agent = self
+        server.reply = lambda _: Reply(*(self.answer() or (0,)))
 
-        class Handler(BaseHTTPRequestHandler):
-            def do_PUT(self) -> None:
-                agent.requests.append((self.command, self.path, self.headers["Content-Type"]))
-                agent.commands.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
-                if (answer := agent.answer()) is None:
-                    return
-                status, body = answer
-                self.send_response(status)
-                self.send_header("Content-Length", str(len(body)))
-                self.end_headers()
-                self.wfile.write(body)
+    @property
+    def commands(self) -> list[dict[str, Any]]:
+        return [json.loads(request.body) for request in self._captured]
 
-            def log_message(self, format: str, *args: object) -> None:
-                """Say nothing."""
-
-        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.uri = f"http://127.0.0.1:{self.server.server_port}/api/0123"
+    @property
+    def requests(self) -> list[tuple[str, str, str]]:
+        return [(request.method, request.path, request.headers["content-type"]) for request in self._captured]
 
 
 @pytest.fixture
 def agent() -> Iterator[Agent]:
-    """An agent that answers."""
-    started = Agent()
-    with started.server as server:
-        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
-        thread.start()
-        yield started
-        server.shutdown()
-        thread.join()
+    with capturing(lambda _: Reply()) as server:
+        yield Agent(server)
 
 
 @pytest.fixture
 def clock() -> VirtualClock:
-    """A clock that stands still."""
     return VirtualClock()
 
 
@@ -71,7 +53,6 @@ def tick(protection: Protection, clock: VirtualClock, *, seconds: int, is_busy: 
 
 
 def test_s7_protection_is_on_with_the_first_lane_and_off_when_idle(agent: Agent, clock: VirtualClock) -> None:
-    """The agent is told twice, in the way AWS documents; between messages it is not called."""
     protection = Protection(agent.uri, clock)
 
     tick(protection, clock, seconds=10, is_busy=False)
@@ -90,7 +71,6 @@ def test_s7_protection_is_on_with_the_first_lane_and_off_when_idle(agent: Agent,
 
 
 def test_s7_protection_is_renewed_before_it_expires(agent: Agent, clock: VirtualClock) -> None:
-    """At half of its ten minutes, which each call counts anew."""
     protection = Protection(agent.uri, clock)
 
     tick(protection, clock, seconds=300, is_busy=True)
@@ -115,7 +95,6 @@ def test_s7_a_worker_that_always_has_work_lets_an_update_through(agent: Agent, c
 
 
 def test_s7_work_with_pauses_needs_no_rest(agent: Agent, clock: VirtualClock) -> None:
-    """A pause in which protection was off is one."""
     protection = Protection(agent.uri, clock, busy_seconds_max=200)
 
     for _ in range(3):
@@ -126,7 +105,6 @@ def test_s7_work_with_pauses_needs_no_rest(agent: Agent, clock: VirtualClock) ->
 
 
 def test_s7_a_worker_that_stops_gives_protection_up(agent: Agent, clock: VirtualClock) -> None:
-    """At once, and once."""
     protection = Protection(agent.uri, clock)
     protection.want(is_busy=True)
 
@@ -137,7 +115,6 @@ def test_s7_a_worker_that_stops_gives_protection_up(agent: Agent, clock: Virtual
 
 
 def test_s7_a_worker_that_was_never_busy_has_nothing_to_give_up(agent: Agent, clock: VirtualClock) -> None:
-    """Neither has one whose protection has expired, for which the agent did not answer."""
     protection = Protection(agent.uri, clock)
     protection.stop()
     assert agent.commands == []
@@ -179,7 +156,6 @@ def test_s7_a_worker_that_was_never_busy_has_nothing_to_give_up(agent: Agent, cl
 def test_s7_an_agent_that_refuses_is_asked_again_later(
     agent: Agent, clock: VirtualClock, *, status: int, body: bytes, seen: str
 ) -> None:
-    """After 5, 10, 20 … seconds, 120 at most; each time the log says why; then it is as if nothing had been."""
     agent.answer = lambda: (status, body)
     protection = Protection(agent.uri, clock)
 
@@ -198,7 +174,6 @@ def test_s7_an_agent_that_refuses_is_asked_again_later(
 def test_s7_protection_that_could_not_be_given_up_is_tried_until_it_has_expired(
     agent: Agent, clock: VirtualClock
 ) -> None:
-    """Within its ten minutes; nobody is asked for ever."""
     protection = Protection(agent.uri, clock)
     protection.want(is_busy=True)
     agent.answer = lambda: (500, b"{}")
@@ -210,7 +185,6 @@ def test_s7_protection_that_could_not_be_given_up_is_tried_until_it_has_expired(
 
 
 def test_s7_what_had_no_answer_may_have_been_done(agent: Agent, clock: VirtualClock) -> None:
-    """An agent that is silent for too long is left, and told that the worker is idle when it is."""
     is_left = threading.Event()
 
     def silent() -> None:
@@ -240,7 +214,6 @@ def test_s7_what_had_no_answer_may_have_been_done(agent: Agent, clock: VirtualCl
     ],
 )
 def test_s7_an_agent_that_is_not_there_stops_nobody(clock: VirtualClock, uri: str, seen: str) -> None:
-    """Whatever ECS_AGENT_URI holds, the worker works on."""
     protection = Protection(uri, clock)
 
     with capture_logs() as logs:
@@ -251,7 +224,6 @@ def test_s7_an_agent_that_is_not_there_stops_nobody(clock: VirtualClock, uri: st
 
 
 def test_s7_without_an_agent_nothing_is_done(clock: VirtualClock) -> None:
-    """Outside of ECS there is no variable, and no line in the log."""
     protection = Protection(None, clock)
 
     with capture_logs() as logs:

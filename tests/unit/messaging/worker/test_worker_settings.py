@@ -25,7 +25,6 @@ IN_TIME = "what a poll brings after SIGTERM has to be worked on in time"
     ],
 )
 def test_what_cannot_be_right_is_refused(changed: dict[str, float], message: str) -> None:
-    """S1: relations too; the message says what is allowed."""
     with pytest.raises(ConfigError) as refused:
         replace(SETTINGS, **changed)  # type: ignore[arg-type]
 
@@ -38,10 +37,10 @@ def test_what_cannot_be_right_is_refused(changed: dict[str, float], message: str
 def test_s2_what_is_declared_ends_before_the_stop_timeout_and_polls_for_half_of_that(
     stop_timeout_seconds: int, drain_seconds: float, wait_seconds: int
 ) -> None:
-    """S2: two seconds are left to give back what was not finished, and a poll's message has time to be worked on."""
+    """Two seconds are left to give back what was not finished, and a poll's message has time to be worked on."""
     consumer = Consumer(name="billing", stop_timeout_seconds=stop_timeout_seconds)
 
-    settings = WorkerSettings.declared(consumer, lanes=None, is_ordered=True, idle_seconds=None)
+    settings = WorkerSettings.declared(consumer, lanes=None, idle_seconds=None)
 
     assert (settings.drain_seconds, settings.wait_seconds) == (drain_seconds, wait_seconds)
     assert (settings.lanes, settings.keep_inbox_seconds) == (4, 5_184_000)
@@ -49,9 +48,9 @@ def test_s2_what_is_declared_ends_before_the_stop_timeout_and_polls_for_half_of_
 
 def test_a_worker_that_is_to_end_when_idle_polls_for_a_second() -> None:
     """It would notice too late otherwise; other lanes than the declared ones may be asked for."""
-    settings = WorkerSettings.declared(Consumer(name="billing"), lanes=9, is_ordered=False, idle_seconds=3)
+    settings = WorkerSettings.declared(Consumer(name="billing"), lanes=9, idle_seconds=3)
 
-    assert (settings.lanes, settings.wait_seconds, settings.idle_seconds, settings.is_ordered) == (9, 1, 3, False)
+    assert (settings.lanes, settings.wait_seconds, settings.idle_seconds) == (9, 1, 3)
 
 
 @pytest.mark.parametrize(
@@ -68,6 +67,6 @@ def test_a_poll_takes_a_third_of_the_visibility_timeout_at_most(
         processing_seconds=0.5,
     )
 
-    settings = WorkerSettings.declared(declared, lanes=None, is_ordered=True, idle_seconds=None)
+    settings = WorkerSettings.declared(declared, lanes=None, idle_seconds=None)
 
     assert settings.wait_seconds == wait_seconds

@@ -8,10 +8,10 @@ import pytest
 from py4j.protocol import Py4JNetworkError
 
 from sluice.history.checker.verdict import EXIT_CROSSED
-from spark_load.cli import drawing, ending
+from spark_load.cli import ending, with_spark
 from spark_load.run import driver
 from spark_load.runtime import spark_session
-from tests.support import finished_runs
+from tests.support.histories import finished_runs
 
 
 class _Dead:
@@ -22,7 +22,6 @@ class _Dead:
 
 
 def test_a_session_that_died_does_not_hide_why_a_run_ends(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What went wrong is what is said, not that Spark cannot be stopped any more."""
     monkeypatch.setattr(spark_session, "_started", lambda *_: _Dead())
 
     with pytest.raises(ZeroDivisionError), spark_session.running(1):
@@ -30,7 +29,6 @@ def test_a_session_that_died_does_not_hide_why_a_run_ends(monkeypatch: pytest.Mo
 
 
 def test_a_crossed_threshold_is_said_at_the_very_end(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Where people look: what was seen, and what is allowed."""
     with pytest.raises(SystemExit) as ended:
         ending.finish(finished_runs.crossed(), tmp_path, as_json=True)
 
@@ -48,7 +46,7 @@ def test_ctrl_c_while_a_page_is_drawn_costs_no_verdict(
 
     monkeypatch.setattr(driver, "find_stored", stopped)
 
-    drawing.draw(None, tmp_path, finished_runs.valid())  # type: ignore[arg-type]
+    with_spark.draw(None, tmp_path, finished_runs.valid())  # type: ignore[arg-type]
 
     assert capsys.readouterr().err == (f"no page was drawn: stopped; to try again: sluice report {tmp_path}\n")
 

@@ -40,7 +40,6 @@ def _requested(named: NamedProfile = _NAMED, *, is_terminal: bool = True, answer
 
 
 def test_what_it_will_cost_is_said_and_asked() -> None:
-    """Account, region, messages and dollars, with the date of the prices; yes lets it run."""
     result = _requested(answer="y\n")
 
     assert result.exit_code == 0
@@ -52,7 +51,6 @@ def test_what_it_will_cost_is_said_and_asked() -> None:
 
 @pytest.mark.parametrize("answer", ["n\n", "\n", ""])
 def test_anything_but_yes_is_no(answer: str) -> None:
-    """Return alone does not spend money, nor does the end of the input."""
     result = _requested(answer=answer)
 
     assert result.exit_code == 1
@@ -61,7 +59,6 @@ def test_anything_but_yes_is_no(answer: str) -> None:
 
 
 def test_without_a_terminal_it_is_refused() -> None:
-    """A pipeline that means it says --yes; the refusal names the cost, and how."""
     result = _requested(is_terminal=False, answer="y\n")
 
     assert isinstance(result.exception, ConfigError)
@@ -70,7 +67,6 @@ def test_without_a_terminal_it_is_refused() -> None:
 
 
 def test_a_profile_that_cannot_work_on_aws_is_refused_before_it_is_asked_for() -> None:
-    """More than an SNS FIFO topic takes: nobody has to answer for that."""
     eager = replace(_NAMED, profile=replace(_NAMED.profile, messages_per_second=90_000, duration_seconds=1))
 
     result = _requested(eager, answer="y\n")
@@ -89,7 +85,6 @@ def test_a_profile_that_cannot_work_on_aws_is_refused_before_it_is_asked_for() -
 def test_a_consumer_that_cannot_do_what_the_profile_says_is_refused(
     tmp_path_factory: pytest.TempPathFactory, fields: str, consumer: str, why: str
 ) -> None:
-    """The option changes the profile, and the profile is checked again as a whole."""
     path = tmp_path_factory.mktemp("profiles") / "mine.yaml"
     path.write_text(f"messages_per_second: 1\nduration_seconds: 1\ngroup_count: 2\n{fields}\n", encoding="utf-8")
     invoke: Callable[..., Result] = CliRunner().invoke

@@ -58,7 +58,6 @@ def test_of_workers_nobody_says_how_far_they_are() -> None:
 
 
 def test_the_rate_forgets_what_was_long_ago() -> None:
-    """Nothing for eleven seconds is no rate, and nobody knows when it will be done."""
     clock = VirtualClock()
     gauge = ProgressTable(_LOAD, _QUEUES, clock)
 
@@ -79,7 +78,6 @@ def test_a_queue_that_is_sent_to_directly_has_its_share_and_no_guess_of_what_wai
 
 
 def test_without_a_terminal_there_is_a_line_each_ten_seconds_and_one_for_each_phase() -> None:
-    """Plain text, whole on its line, however narrow the output is."""
     clock, output = VirtualClock(), io.StringIO()
     console = Console(file=output, width=40, force_terminal=False)
 
@@ -107,7 +105,6 @@ def test_without_a_terminal_there_is_a_line_each_ten_seconds_and_one_for_each_ph
 
 
 def test_on_a_terminal_a_table_stays_in_its_place() -> None:
-    """A row for the publishers and for every queue; what looks odd is called no verdict."""
     output = io.StringIO()
     console = Console(file=output, width=120, force_terminal=True, color_system=None)
 
@@ -124,7 +121,6 @@ def test_on_a_terminal_a_table_stays_in_its_place() -> None:
 
 
 def test_a_consumer_counts_what_looks_odd() -> None:
-    """What comes again, of strangers, and behind a later message of its group; an end marker is neither."""
     progress = Progress(worker="consume-0", role="consume")
     live_checks = LiveChecks(progress, "r", _LOAD)
 
@@ -156,7 +152,6 @@ def test_where_a_message_may_come_behind_a_later_one_that_is_not_odd(shape: dict
 
 
 def test_nothing_odd_is_not_mentioned() -> None:
-    """A line without a word of it, rather than zeroes that look like a promise."""
     rows = ProgressTable(_LOAD, _QUEUES, VirtualClock()).rows(_progress(600, 500, 0))
 
     assert "seen so far" not in line("publishing", rows)

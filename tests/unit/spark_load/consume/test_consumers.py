@@ -1,7 +1,7 @@
 """What raw consumers and the readers of dead letters do, on the simulator: time passes only when they wait."""
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -10,7 +10,7 @@ import pytest
 from botocore.exceptions import ReadTimeoutError
 
 from sluice.clock import NotReached
-from sluice.history.checker import Expectation, Finding, check_group, queue_context
+from sluice.history.checker import Expectation, Finding
 from sluice.history.events import Event, Kind
 from sluice.recorder.journal import Journal, events_of, read_journal
 from sluice.recorder.recorder import Recorder
@@ -24,13 +24,20 @@ from spark_load.plan.plan import Plan
 from spark_load.profiles.profile import Profile
 from spark_load.runtime.deployment import Deployment
 from spark_load.runtime.task_context import Run, TaskContext
+from tests.support.histories.simulated_queues import (
+    RECEIVES_MAX,
+    VISIBILITY_SECONDS,
+    create_queue,
+    findings,
+    queue_arn,
+)
 
 RUN, QUEUE, DEAD, UNDELIVERED = "run-1", "billing.fifo", "billing-dlq.fifo", "billing-undelivered-dlq.fifo"
-_VISIBILITY_SECONDS, _RECEIVES_MAX = 30, 3
+_OUTCOMES = {"poison", "fails", "crashes"}
 _PROFILE = Profile(messages_per_second=1, duration_seconds=100, group_count=2)
 
 
-class _Fated(Plan):
+class _PlannedOutcomes(Plan):
     """A plan whose messages' fate is written in the test."""
 
     poison: tuple[int, ...] = ()
@@ -67,14 +74,13 @@ class _Lossy(Simulator):
 
 
 @dataclass
-class _Place:
-    """A queue with its DLQs, one consumer's desk, and what is written down there."""
+class _SimulatedConsumer:
+    """A queue with its DLQs, a consumer of it, and what that writes down."""
 
     simulator: _Lossy
     sqs: Any
     context: TaskContext
     run: Run
-    plan: _Fated
 
     def send(self, idx: int, group: str = "a", run: str = RUN) -> None:
         self.sqs.send_message(
@@ -84,77 +90,62 @@ class _Place:
             MessageDeduplicationId=f"{run}.{idx}",
         )
 
-    def consumer(self) -> Consumer:
-        return Consumer(self.context, self.run, QUEUE)
-
     def consume(self, polls: int) -> None:
-        consumer = self.consumer()
+        task = Consumer(self.context, self.run, QUEUE)
         for _ in range(polls):
-            consumer.poll()
+            task.poll()
 
     def profiled(self, **changes: Any) -> None:
-        self.plan = _fated(replace(self.plan.profile, **changes), self.plan)
-        self.run = replace(self.run, plan=self.plan)
+        """Take another profile, and messages that fail, crash their consumer or are poison."""
+        fields = {name: value for name, value in changes.items() if name not in _OUTCOMES}
+        plan = _PlannedOutcomes(replace(_PROFILE, **fields), seed=1)
+        for name in _OUTCOMES & changes.keys():
+            object.__setattr__(plan, name, changes[name])
+        self.run = replace(self.run, plan=plan)
 
     def events(self) -> list[Event]:
         self.context.journal.flush()
         return events_of(read_journal(self.context.journal.path))
 
-    def recorded(self, *kinds: Kind) -> list[tuple[str, int | None]]:
-        """Return (kind, idx) of what happened, in order of the answers."""
+    def recorded(self, *kinds: Kind) -> list[str]:
+        """Return kind and idx of what happened, in order of the answers."""
         events = [event for event in self.events() if event.kind in kinds]
-        return [(event.kind, event.idx) for event in sorted(events, key=lambda event: event.responded_at_us or 0)]
+        return [f"{event.kind} {event.idx}" for event in sorted(events, key=lambda event: event.responded_at_us or 0)]
 
     def judged(self) -> dict[str, Finding]:
         """Return what the checker says of each group."""
-        of_group: dict[str | None, list[Event]] = {}
-        for event in self.events():
-            of_group.setdefault(event.message_group_id, []).append(event)
-        around = queue_context(of_group.pop(None))
         expectation = Expectation(
             run=RUN,
             queues=(QUEUE,),
-            visibility_timeout_seconds={QUEUE: _VISIBILITY_SECONDS},
+            visibility_timeout_seconds={QUEUE: VISIBILITY_SECONDS},
             dead_letter_queues={QUEUE: DEAD},
             subscription_dead_letter_queues={QUEUE: UNDELIVERED},
-            max_receive_count={QUEUE: _RECEIVES_MAX},
+            max_receive_count={QUEUE: RECEIVES_MAX},
             effects_recorded=(QUEUE,),
         )
-        return {str(group): check_group(events, expectation, around) for group, events in of_group.items()}
-
-
-def _fated(profile: Profile, like: _Fated | None = None) -> _Fated:
-    plan = _Fated(profile, seed=1)
-    for outcome_name in ("poison", "fails", "crashes"):
-        object.__setattr__(plan, outcome_name, getattr(like, outcome_name, ()))
-    return plan
+        return findings(self.events(), expectation)
 
 
 @pytest.fixture
-def place(tmp_path: Path) -> Iterator[_Place]:
-    """Yield a place nothing is wrong with."""
+def consumer(tmp_path: Path) -> Iterator[_SimulatedConsumer]:
     simulator = _Lossy()
     sqs: Any = simulator.client("sqs")
-    made = {name: sqs.create_queue(QueueName=name, Attributes={"FifoQueue": "true"}) for name in (DEAD, UNDELIVERED)}
-    urls = {name: answer["QueueUrl"] for name, answer in made.items()}
-    arns = {name: _arn(sqs, url) for name, url in urls.items()}
-    policy = json.dumps({"deadLetterTargetArn": arns[DEAD], "maxReceiveCount": _RECEIVES_MAX})
-    attributes = {"FifoQueue": "true", "RedrivePolicy": policy, "VisibilityTimeout": str(_VISIBILITY_SECONDS)}
-    url = sqs.create_queue(QueueName=QUEUE, Attributes=attributes)["QueueUrl"]
+    further_urls = {name: create_queue(sqs, name) for name in (DEAD, UNDELIVERED)}
+    urls = {**further_urls, QUEUE: create_queue(sqs, QUEUE, dead_letter_url=further_urls[DEAD])}
     deployment = Deployment(
         endpoint_url="http://simulator.invalid",
         region="us-east-1",
         topic_arn="",
         topic="",
-        queue_urls={QUEUE: url},
+        queue_urls={QUEUE: urls[QUEUE]},
         dead_letter_queues={QUEUE: DEAD},
-        visibility_timeout_seconds={QUEUE: _VISIBILITY_SECONDS},
-        max_receive_count={QUEUE: _RECEIVES_MAX},
+        visibility_timeout_seconds={QUEUE: VISIBILITY_SECONDS},
+        max_receive_count={QUEUE: RECEIVES_MAX},
         undelivered_queues={QUEUE: UNDELIVERED},
-        further_urls=urls,
-        arns=arns | {QUEUE: _arn(sqs, url)},
+        further_urls=further_urls,
+        arns={name: queue_arn(sqs, url) for name, url in urls.items()},
     )
-    plan = _fated(_PROFILE)
+    plan = _PlannedOutcomes(_PROFILE, seed=1)
     run = Run(id=RUN, folder=tmp_path, deployment=deployment, plan=plan, clock_id="c", clock_offset_us=0)
     common = {"run": RUN, "worker": "consume-0", "clock_id": "c"}
     with Journal(tmp_path, "consume-0", common=common, clock=simulator.clock) as journal:
@@ -163,164 +154,148 @@ def place(tmp_path: Path) -> Iterator[_Place]:
         context = TaskContext(
             None, sqs, recorder, journal, run.coordinator(simulator.clock), simulator.clock, "consume-0"
         )
-        yield _Place(simulator, sqs, context, run, plan)
+        yield _SimulatedConsumer(simulator, sqs, context, run)
 
 
-def _arn(sqs: Any, url: str) -> str:
-    return str(sqs.get_queue_attributes(QueueUrl=url, AttributeNames=["QueueArn"])["Attributes"]["QueueArn"])
+def _is_sane(consumer: _SimulatedConsumer) -> bool:
+    return all(not found.violations and not found.unknowns for found in consumer.judged().values())
 
 
-def _is_sane(place: _Place) -> bool:
-    return all(not found.violations and not found.unknowns for found in place.judged().values())
-
-
-def test_what_is_handled_is_written_down_before_it_is_deleted(place: _Place) -> None:
-    """Ten at once, each handled for its time, then one call deletes them; end markers have no effect."""
-    place.profiled(handler_seconds=0.5)
+def test_what_is_handled_is_written_down_before_it_is_deleted(consumer: _SimulatedConsumer) -> None:
+    consumer.profiled(handler_seconds=0.5)
     for idx in (0, 1, -1):
-        place.send(idx)
+        consumer.send(idx)
 
-    place.consume(1)
+    consumer.consume(1)
 
-    handled = [event for event in place.events() if event.kind == Kind.HANDLED]
-    assert place.recorded(Kind.HANDLED, Kind.DELETED) == [
-        ("handled", 0),
-        ("handled", 1),
-        ("deleted", 0),
-        ("deleted", 1),
-        ("deleted", -1),
+    handled = [event for event in consumer.events() if event.kind == Kind.HANDLED]
+    assert consumer.recorded(Kind.HANDLED, Kind.DELETED) == [
+        "handled 0",
+        "handled 1",
+        "deleted 0",
+        "deleted 1",
+        "deleted -1",
     ]
     assert [(event.responded_at_us or 0) - (event.invoked_at_us or 0) for event in handled] == [500_000, 500_000]
-    assert _is_sane(place)
+    assert _is_sane(consumer)
 
 
-def test_a_message_that_fails_is_given_back_and_comes_again_before_its_successor(place: _Place) -> None:
+def test_a_message_that_fails_is_given_back_and_comes_again_before_its_successor(consumer: _SimulatedConsumer) -> None:
     """One at a time where something is to fail: nothing behind it is held, and nothing overtakes it."""
-    place.plan.fails = (0,)
-    place.profiled(failure_share=0.5)
+    consumer.profiled(fails=(0,), failure_share=0.5)
     for idx in (0, 1, -1):
-        place.send(idx)
+        consumer.send(idx)
 
-    place.consume(4)
+    consumer.consume(4)
 
-    found = place.recorded(Kind.RECEIVED, Kind.VISIBILITY_CHANGED, Kind.HANDLED)
-    assert found == [
-        ("received", 0),
-        ("visibility_changed", 0),
-        ("received", 0),
-        ("handled", 0),
-        ("received", 1),
-        ("handled", 1),
-        ("received", -1),
+    assert consumer.recorded(Kind.RECEIVED, Kind.VISIBILITY_CHANGED, Kind.HANDLED) == [
+        "received 0",
+        "visibility_changed 0",
+        "received 0",
+        "handled 0",
+        "received 1",
+        "handled 1",
+        "received -1",
     ]
-    assert _is_sane(place)
+    assert _is_sane(consumer)
 
 
-def test_a_crashed_consumer_holds_its_group_until_the_lease_has_run_out(place: _Place) -> None:
-    """A crashed consumer neither deletes nor releases: only its group waits for the visibility timeout."""
-    place.plan.crashes = (0,)
-    place.profiled(crash_share=0.5, visibility_timeout_seconds=7)
-    place.send(0, "a")
-    place.send(1, "a")
-    place.send(2, "b")
+def test_a_crashed_consumer_holds_its_group_until_the_lease_has_run_out(consumer: _SimulatedConsumer) -> None:
+    consumer.profiled(crashes=(0,), crash_share=0.5, visibility_timeout_seconds=7)
+    consumer.send(0, "a")
+    consumer.send(1, "a")
+    consumer.send(2, "b")
 
-    place.consume(12)
+    consumer.consume(12)
 
     received = {}
-    for event in place.events():
+    for event in consumer.events():
         if event.kind == Kind.RECEIVED:
             received[event.idx, event.receive_count] = event.responded_at_us or 0
     waited_seconds = (received[0, 2] - received[0, 1]) / 1e6
-    assert place.recorded(Kind.HANDLED) == [("handled", 2), ("handled", 0), ("handled", 1)]
+    assert consumer.recorded(Kind.HANDLED) == ["handled 2", "handled 0", "handled 1"]
     assert 7 <= waited_seconds < 8.5
-    assert _is_sane(place)
+    assert _is_sane(consumer)
 
 
-def test_a_poisoned_message_ends_in_the_dlq_and_its_group_goes_on(place: _Place) -> None:
+def test_a_poisoned_message_ends_in_the_dlq_and_its_group_goes_on(consumer: _SimulatedConsumer) -> None:
     """It fails as often as it may; only then its successors come, and none of their receives is used up."""
-    place.plan.poison = (1,)
-    place.profiled(poison_share=0.5)
+    consumer.profiled(poison=(1,), poison_share=0.5)
     for idx in (0, 1, 2, -1):
-        place.send(idx)
+        consumer.send(idx)
 
-    place.consume(8)
-    found = DeadLetters(place.context, place.run).read(keeps=False)
+    consumer.consume(8)
+    found = DeadLetters(consumer.context, consumer.run).read(keeps=False)
 
-    counts = [(event.queue, event.idx, event.receive_count) for event in place.events() if event.kind == Kind.RECEIVED]
-    assert counts == [
-        (QUEUE, 0, 1),
-        (QUEUE, 1, 1),
-        (QUEUE, 1, 2),
-        (QUEUE, 1, 3),
-        (QUEUE, 2, 1),
-        (QUEUE, -1, 1),
-        (DEAD, 1, 4),
+    received = [event for event in consumer.events() if event.kind == Kind.RECEIVED]
+    assert [(event.idx, event.receive_count) for event in received] == [
+        *((0, 1), (1, 1), (1, 2), (1, 3), (2, 1), (-1, 1)),
+        (1, 4),
     ]
+    assert [event.queue for event in received] == [QUEUE] * 6 + [DEAD]
     assert found == {DEAD: 1, UNDELIVERED: 0}
-    assert _is_sane(place)
+    assert _is_sane(consumer)
 
 
-def _attempt_ids(place: _Place) -> list[str | None]:
-    polls = [event for event in place.events() if event.kind == Kind.POLL]
+def _attempt_ids(consumer: _SimulatedConsumer) -> list[str | None]:
+    polls = [event for event in consumer.events() if event.kind == Kind.POLL]
     return [event.receive_request_attempt_id for event in polls]
 
 
-def test_a_receive_without_an_answer_is_asked_again_with_its_attempt_id(place: _Place) -> None:
+def test_a_receive_without_an_answer_is_asked_again_with_its_attempt_id(consumer: _SimulatedConsumer) -> None:
     """The same message comes at once, for the first time; otherwise it would be held by nobody for half a minute."""
-    place.send(0)
-    place.simulator.loses = ["ReceiveMessage"]
+    consumer.send(0)
+    consumer.simulator.loses = ["ReceiveMessage"]
 
-    place.consume(3)
+    consumer.consume(3)
 
-    ids = _attempt_ids(place)
-    (received,) = [event for event in place.events() if event.kind == Kind.RECEIVED]
+    ids = _attempt_ids(consumer)
+    (received,) = [event for event in consumer.events() if event.kind == Kind.RECEIVED]
     assert ids[0] == ids[1] != ids[2]
     assert received.receive_count == 1
-    assert place.recorded(Kind.HANDLED) == [("handled", 0)]
+    assert consumer.recorded(Kind.HANDLED) == ["handled 0"]
 
 
-def test_an_attempt_id_is_used_twice_and_not_three_times(place: _Place) -> None:
+def test_an_attempt_id_is_used_twice_and_not_three_times(consumer: _SimulatedConsumer) -> None:
     """What the second answer held may have been somebody else's by the time of a third."""
-    place.simulator.loses = ["ReceiveMessage", "ReceiveMessage"]
+    consumer.simulator.loses = ["ReceiveMessage", "ReceiveMessage"]
 
-    place.consume(3)
+    consumer.consume(3)
 
-    ids = _attempt_ids(place)
+    ids = _attempt_ids(consumer)
     assert ids[0] == ids[1] != ids[2]
 
 
-def test_a_refused_receive_has_no_answer_to_ask_for(place: _Place) -> None:
-    """A throttled receive leased nothing."""
-    place.simulator.refuses = ["ReceiveMessage"]
+def test_a_refused_receive_has_no_answer_to_ask_for(consumer: _SimulatedConsumer) -> None:
+    consumer.simulator.refuses = ["ReceiveMessage"]
 
-    place.consume(2)
+    consumer.consume(2)
 
-    first, second = _attempt_ids(place)
+    first, second = _attempt_ids(consumer)
     assert first != second
 
 
-def test_a_delete_that_is_refused_is_tried_again(place: _Place) -> None:
+def test_a_delete_that_is_refused_is_tried_again(consumer: _SimulatedConsumer) -> None:
     """Otherwise the message comes again, and a consumer without an inbox has its effect twice."""
-    place.send(0)
-    place.simulator.refuses = ["DeleteMessageBatch"]
+    consumer.send(0)
+    consumer.simulator.refuses = ["DeleteMessageBatch"]
 
-    place.consume(2)
-    place.simulator.advance(_VISIBILITY_SECONDS + 1)
-    place.consume(1)
+    consumer.consume(2)
+    consumer.simulator.advance(VISIBILITY_SECONDS + 1)
+    consumer.consume(1)
 
-    assert place.recorded(Kind.HANDLED) == [("handled", 0)]
+    assert consumer.recorded(Kind.HANDLED) == ["handled 0"]
 
 
-def test_a_strangers_message_is_left_alone(place: _Place) -> None:
-    """Neither handled nor deleted nor given back: whoever waits for it gets it when its lease ends."""
-    place.send(0, run="theirs")
+def test_a_strangers_message_is_left_alone(consumer: _SimulatedConsumer) -> None:
+    consumer.send(0, run="theirs")
 
-    place.consume(2)
-    place.simulator.advance(_VISIBILITY_SECONDS + 1)
-    left = place.sqs.receive_message(QueueUrl=place.run.deployment.queue_urls[QUEUE])["Messages"]
+    consumer.consume(2)
+    consumer.simulator.advance(VISIBILITY_SECONDS + 1)
+    left = consumer.sqs.receive_message(QueueUrl=consumer.run.deployment.queue_urls[QUEUE])["Messages"]
 
     assert len(left) == 1
-    assert place.recorded(Kind.HANDLED, Kind.DELETED, Kind.VISIBILITY_CHANGED) == []
+    assert consumer.recorded(Kind.HANDLED, Kind.DELETED, Kind.VISIBILITY_CHANGED) == []
 
 
 @pytest.mark.parametrize(
@@ -340,101 +315,91 @@ def test_a_receive_asks_for_what_can_be_handled_in_time(changes: dict[str, Any],
     """Half a lease of 30 s is enough for five messages of 3 s; what may fail comes alone."""
     profile = replace(_PROFILE, **changes)
 
-    assert messages_per_receive(profile, visibility_timeout_seconds=_VISIBILITY_SECONDS) == expected
+    assert messages_per_receive(profile, visibility_timeout_seconds=VISIBILITY_SECONDS) == expected
 
 
 # --- dead letters ----------------------------------------------------------------------------------------------------
 
 
-def _poisoned(place: _Place) -> DeadLetters:
+def _poisoned(consumer: _SimulatedConsumer) -> DeadLetters:
     """Return the DLQ's reader, when messages 0 and 2 of group a are dead and all others were consumed."""
-    place.plan.poison = (0, 2)
-    place.profiled(poison_share=0.5, redrive=True)
+    consumer.profiled(poison=(0, 2), poison_share=0.5, redrive=True)
     for idx in (0, 1, 2, 3, -1):
-        place.send(idx)
-    place.consume(12)
-    return DeadLetters(place.context, place.run)
+        consumer.send(idx)
+    consumer.consume(12)
+    return DeadLetters(consumer.context, consumer.run)
 
 
-def test_dead_letters_are_read_moved_back_and_handled_then(place: _Place) -> None:
+def test_dead_letters_are_read_moved_back_and_handled_then(consumer: _SimulatedConsumer) -> None:
     """Seen in the DLQ first, so that the judge knows what a task that says only how many has moved."""
-    dead_letters = _poisoned(place)
+    dead_letters = _poisoned(consumer)
 
     found = dead_letters.read(keeps=True)
-    place.context.coordinator.redriven()
+    consumer.context.coordinator.redriven()
     moved = dead_letters.bring_back([queue for queue, count in found.items() if count])
-    place.consume(3)
+    consumer.consume(3)
     again = dead_letters.read(keeps=False)
     is_empty = dead_letters.probe()
 
-    (redriven,) = [event for event in place.events() if event.kind == Kind.REDRIVEN]
+    (redriven,) = [event for event in consumer.events() if event.kind == Kind.REDRIVEN]
     assert (found[DEAD], moved, again[DEAD], is_empty) == (2, 2, 0, True)
     assert (redriven.queue, redriven.outcome, redriven.moved_count) == (DEAD, "ok", 2)
     assert json.loads(redriven.detail or "") == {"destination": QUEUE}
-    assert place.recorded(Kind.HANDLED) == [("handled", 1), ("handled", 3), ("handled", 0), ("handled", 2)]
-    assert _is_sane(place)
+    assert consumer.recorded(Kind.HANDLED) == ["handled 1", "handled 3", "handled 0", "handled 2"]
+    assert _is_sane(consumer)
 
 
-def test_from_a_dlq_that_had_nothing_nothing_is_brought_back(place: _Place) -> None:
+def test_from_a_dlq_that_had_nothing_nothing_is_brought_back(consumer: _SimulatedConsumer) -> None:
     """A move task there would be one more the judge has to reckon with."""
-    dead_letters = _poisoned(place)
+    dead_letters = _poisoned(consumer)
 
     assert dead_letters.bring_back([]) == 0
-    assert [event for event in place.events() if event.kind == Kind.REDRIVEN] == []
+    assert [event for event in consumer.events() if event.kind == Kind.REDRIVEN] == []
 
 
-def _lose(place: _Place) -> None:
-    place.sqs.purge_queue(QueueUrl=place.run.deployment.urls[QUEUE])
-
-
-def _leave(place: _Place) -> None:
-    """Do nothing."""
-
-
-@pytest.mark.parametrize(("sabotage", "shows"), [(_leave, set()), (_lose, {"F8"})])
-def test_what_a_move_task_loses_is_found(place: _Place, sabotage: Callable[[_Place], None], shows: set[str]) -> None:
+@pytest.mark.parametrize(("is_lost", "shows"), [(False, set()), (True, {"F8"})])
+def test_what_a_move_task_loses_is_found(consumer: _SimulatedConsumer, shows: set[str], *, is_lost: bool) -> None:
     """Both queues probed empty, and the messages in neither: that is what probes and the first reading are for."""
-    dead_letters = _poisoned(place)
+    dead_letters = _poisoned(consumer)
     dead_letters.bring_back([queue for queue, count in dead_letters.read(keeps=True).items() if count])
-    place.context.coordinator.redriven()
-    sabotage(place)
+    consumer.context.coordinator.redriven()
+    if is_lost:
+        consumer.sqs.purge_queue(QueueUrl=consumer.run.deployment.urls[QUEUE])
 
-    place.consume(3)
+    consumer.consume(3)
     dead_letters.read(keeps=False)
     dead_letters.probe()
 
-    assert {violation.anomaly for violation in place.judged()["a"].violations} == shows
+    assert {violation.anomaly for violation in consumer.judged()["a"].violations} == shows
 
 
-def test_a_move_task_that_does_not_end_well_is_no_move(place: _Place) -> None:
+def test_a_move_task_that_does_not_end_well_is_no_move(consumer: _SimulatedConsumer) -> None:
     """It is on record as of unknown outcome, so nothing is judged by it, and the run hears of it."""
-    dead_letters = _poisoned(place)
-    sabotage((place.sqs,), "ignore-move-task")
+    dead_letters = _poisoned(consumer)
+    sabotage((consumer.sqs,), "ignore-move-task")
     dead_letters.read(keeps=True)
 
     with pytest.raises(NotReached, match=r"the move task of billing-dlq\.fifo ended as NOT_LISTED \(no reason\)"):
         dead_letters.bring_back([DEAD])
 
-    (redriven,) = [event for event in place.events() if event.kind == Kind.REDRIVEN]
+    (redriven,) = [event for event in consumer.events() if event.kind == Kind.REDRIVEN]
     assert (redriven.outcome, redriven.error) == ("info", "NOT_LISTED")
 
 
-def test_a_queue_with_a_message_in_it_is_not_said_to_be_empty(place: _Place) -> None:
-    """Probes go on for a while, and then say so; what is on record is what they saw."""
-    place.send(0)
+def test_a_queue_with_a_message_in_it_is_not_said_to_be_empty(consumer: _SimulatedConsumer) -> None:
+    consumer.send(0)
 
-    assert not DeadLetters(place.context, place.run).probe()
+    assert not DeadLetters(consumer.context, consumer.run).probe()
 
-    seen = {event.visible_count for event in place.events() if event.kind == Kind.PROBE and event.queue == QUEUE}
+    seen = {event.visible_count for event in consumer.events() if event.kind == Kind.PROBE and event.queue == QUEUE}
     assert seen == {1}
 
 
-def test_a_strangers_dead_letter_is_left_where_it_is(place: _Place) -> None:
-    """It is given back, and can be received at once by whoever it belongs to."""
-    url = place.run.deployment.urls[UNDELIVERED]
-    place.sqs.send_message(QueueUrl=url, MessageBody="theirs", MessageGroupId="g", MessageDeduplicationId="theirs")
+def test_a_strangers_dead_letter_is_left_where_it_is(consumer: _SimulatedConsumer) -> None:
+    url = consumer.run.deployment.urls[UNDELIVERED]
+    consumer.sqs.send_message(QueueUrl=url, MessageBody="theirs", MessageGroupId="g", MessageDeduplicationId="theirs")
 
-    found = DeadLetters(place.context, place.run).read(keeps=False)
+    found = DeadLetters(consumer.context, consumer.run).read(keeps=False)
 
     assert found == {DEAD: 0, UNDELIVERED: 0}
-    assert place.sqs.receive_message(QueueUrl=url)["Messages"][0]["Body"] == "theirs"
+    assert consumer.sqs.receive_message(QueueUrl=url)["Messages"][0]["Body"] == "theirs"

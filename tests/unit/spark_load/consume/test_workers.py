@@ -24,7 +24,6 @@ def _run(folder: Path) -> Run:
 
 
 def test_workers_that_are_told_to_stop_before_they_begin_are_not_started(tmp_path: Path) -> None:
-    """Neither the processes nor the databases they would need."""
     run = _run(tmp_path)
     run.coordinator(SystemClock()).stop()
 
@@ -43,9 +42,7 @@ def test_when_a_worker_cannot_be_started_those_before_it_are_stopped(
         return begun[-1]
 
     monkeypatch.setattr("subprocess.Popen", kept)
-    monkeypatch.setattr(
-        worker_processes, "_messaging", lambda *_: [sys.executable, "-c", "import time; time.sleep(20)"]
-    )
+    monkeypatch.setattr(worker_processes, "_sluice", lambda *_: [sys.executable, "-c", "import time; time.sleep(20)"])
     monkeypatch.setenv("SLUICE_DSN", "sqlite://")
     (tmp_path / "workers" / "billing-1.log").mkdir(parents=True)  # where the second one's words would go
     run.coordinator(SystemClock()).start(SystemClock().now_us())

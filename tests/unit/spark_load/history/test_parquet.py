@@ -17,13 +17,10 @@ from sluice.recorder.journal import SCHEMA
 from spark_load.history import parquet_files
 from spark_load.history.columns import NONE, Events
 from spark_load.history.parquet_files import Piece, pieces, read, read_groups, write
-from tests.support.histories import sane
+from tests.support.histories.by_hand import sane
+from tests.support.histories.recording_cases import table_of
 
 _METADATA = b"sluice.buckets"
-
-
-def _table(events: Sequence[Event]) -> pa.Table:
-    return pa.Table.from_pylist([asdict(event) for event in events], schema=SCHEMA)
 
 
 def _groups(names: Sequence[str]) -> list[Event]:
@@ -36,10 +33,9 @@ def _names(parts: Sequence[Events]) -> set[str]:
 
 
 def test_whole_groups_are_in_one_bucket_of_every_file(tmp_path: Path) -> None:
-    """Whatever file an event is in; what is of no group is spread; nothing is lost, nothing doubled."""
     events = _groups([f"g{number}" for number in range(40)]) + [Event(kind="poll", queue="billing")] * 100
     for number in range(3):
-        parts = [_table(events[number::3][:99]), _table(events[number::3][99:])]
+        parts = [table_of(events[number::3][:99]), table_of(events[number::3][99:])]
         write(parts, tmp_path, str(number), 4)
 
     found, bucket_count = pieces(tmp_path)
@@ -64,7 +60,7 @@ def test_whole_groups_are_in_one_bucket_of_every_file(tmp_path: Path) -> None:
 
 def test_a_bucket_has_the_names_of_its_own_groups_only(tmp_path: Path) -> None:
     """Of many groups, else every bucket would have the names of all."""
-    write([_table([Event(kind="poll", message_group_id=f"g{n}") for n in range(1000)])], tmp_path, "e", 10)
+    write([table_of([Event(kind="poll", message_group_id=f"g{n}") for n in range(1000)])], tmp_path, "e", 10)
 
     counts = [len(part.codes("message_group_id")[1]) - 1 for piece in pieces(tmp_path)[0] for part in read([piece])]
 
@@ -72,8 +68,7 @@ def test_a_bucket_has_the_names_of_its_own_groups_only(tmp_path: Path) -> None:
 
 
 def test_a_column_that_says_nothing_reads_as_one_that_does(tmp_path: Path) -> None:
-    """It is not read at all: the numbers are unknown, the texts none."""
-    write([_table([Event(kind="poll", queue="billing"), Event(kind="poll", idx=7)])], tmp_path, "e", 1)
+    write([table_of([Event(kind="poll", queue="billing"), Event(kind="poll", idx=7)])], tmp_path, "e", 1)
 
     (events,) = read(pieces(tmp_path)[0])
 
@@ -84,35 +79,28 @@ def test_a_column_that_says_nothing_reads_as_one_that_does(tmp_path: Path) -> No
     assert events.codes("queue")[1][events.codes("queue")[0][0]] == "billing"
 
 
-def test_a_large_row_group_is_read_in_parts(tmp_path: Path) -> None:
-    """Memory does not grow with it; every event is read once, in order, with its own texts."""
-    count = 450_000
-    names = pa.array([f"g{number}" for number in range(1000)])
-    columns = {
-        "idx": pa.array(range(count)),
-        "message_group_id": names.take(pa.array([n % 1000 for n in range(count)])),
-    }
-    nulls = pa.nulls(count)
-    table = pa.table({field.name: columns.get(field.name, nulls).cast(field.type) for field in SCHEMA})
-    pq.write_table(table, tmp_path / "e.parquet")
+def test_a_large_row_group_is_read_in_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(parquet_files, "_READ_EVENTS", 4_000)
+    count = 4_500
+    events = [Event(kind="poll", idx=number, message_group_id=f"g{number % 1_000}") for number in range(count)]
+    pq.write_table(table_of(events), tmp_path / "e.parquet")
 
     parts = list(read(pieces(tmp_path)[0]))
 
-    assert max(map(len, parts)) <= 400_000
+    assert max(map(len, parts)) <= 4_000
     assert np.array_equal(np.concatenate([part.numbers("idx") for part in parts]), np.arange(count))
     found = [[texts[code] for code in codes[:3]] for codes, texts in (part.codes("message_group_id") for part in parts)]
     assert found[:2] == [["g0", "g1", "g2"]] * 2
 
 
 def test_small_row_groups_are_read_together(tmp_path: Path) -> None:
-    """However many there are, of whichever files; every event keeps its own texts."""
     events = [
         replace(event, message_group_id=f"g{number}", detail=f"{number % 7}", queue=None if number % 3 else "billing")
         for number in range(30)
         for event in sane()
     ]
     for number in range(3):
-        pq.write_table(_table(events[number::3][::-1]), tmp_path / f"{number}.parquet", row_group_size=7)
+        pq.write_table(table_of(events[number::3][::-1]), tmp_path / f"{number}.parquet", row_group_size=7)
 
     found, _ = pieces(tmp_path)
     (together,) = read(found)
@@ -127,11 +115,10 @@ def test_small_row_groups_are_read_together(tmp_path: Path) -> None:
 def test_row_groups_are_cut_where_as_many_as_are_read_at_a_time_end(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each is in one piece; one that is larger is a piece by itself."""
     monkeypatch.setattr(parquet_files, "_READ_EVENTS", 10)
     with pq.ParquetWriter(tmp_path / "e.parquet", SCHEMA) as writer:
         for size in (4, 6, 1, 25, 3):
-            writer.write_table(_table([Event(kind="poll")] * size))
+            writer.write_table(table_of([Event(kind="poll")] * size))
 
     found, _ = pieces(tmp_path)
 
@@ -147,7 +134,7 @@ def test_row_groups_are_cut_where_as_many_as_are_read_at_a_time_end(
 def test_a_history_without_one_of_its_buckets_is_refused(gone: int, tmp_path: Path) -> None:
     """Its groups would be missing, and nobody know."""
     for name in ("a", "b"):
-        write([_table(_groups(["a", "b", "c", "d"]))], tmp_path, name, 3)
+        write([table_of(_groups(["a", "b", "c", "d"]))], tmp_path, name, 3)
     (tmp_path / f"b-00{gone}.parquet").unlink()
 
     left = [bucket for bucket in range(3) if bucket != gone]
@@ -180,7 +167,7 @@ def test_a_history_without_one_of_its_buckets_is_refused(gone: int, tmp_path: Pa
 )
 def test_what_is_no_bucket_of_ours_is_read_as_none(result: object, tmp_path: Path) -> None:
     """Files of others, of another way to hash, and damaged ones; and when only one file of several is."""
-    write([_table(_groups(["a", "b", "c", "d"]))], tmp_path, "ours", 2)
+    write([table_of(_groups(["a", "b", "c", "d"]))], tmp_path, "ours", 2)
     path = tmp_path / "ours-001.parquet"
     ours = json.loads(pq.read_metadata(path).metadata[_METADATA])
     assert (pieces(tmp_path)[1], ours["count"], ours["bucket"]) == (2, 2, 1)
@@ -210,14 +197,14 @@ def test_what_is_no_bucket_of_ours_is_read_as_none(result: object, tmp_path: Pat
 def test_files_in_different_buckets_are_in_none(tmp_path: Path) -> None:
     """Each is right by itself; together a group would be in two."""
     for count in (2, 3):
-        write([_table(_groups(["a", "b", "c", "d"]))], tmp_path, str(count), count)
+        write([table_of(_groups(["a", "b", "c", "d"]))], tmp_path, str(count), count)
 
     assert pieces(tmp_path)[1] is None
 
 
 def test_a_bit_that_flipped_is_not_another_history(tmp_path: Path) -> None:
     """In any column of ours: it is an error, though what is left is Parquet and can be read."""
-    write([_table(_groups([f"g{number}" for number in range(20)]))], tmp_path, "e", 1)
+    write([table_of(_groups([f"g{number}" for number in range(20)]))], tmp_path, "e", 1)
     (path,) = tmp_path.iterdir()
     whole, group = path.read_bytes(), pq.read_metadata(path).row_group(0)
     names = [

@@ -12,10 +12,10 @@ from spark_load.judge.recording import (
     RecordedQueue,
     _expectation,
     _Topology,
-    check_place,
     declared_queues,
     parse_queue,
     parse_queues,
+    require_history,
 )
 from tests.support.declaration import environment
 
@@ -33,7 +33,6 @@ from tests.support.declaration import environment
     ],
 )
 def test_a_queue_is_named_with_its_timeout(text: str, name: str, queue: RecordedQueue) -> None:
-    """Its DLQ and maxReceiveCount are optional."""
     assert parse_queue(text) == (name, queue)
 
 
@@ -54,7 +53,6 @@ def test_a_queue_is_named_with_its_timeout(text: str, name: str, queue: Recorded
     ],
 )
 def test_a_queue_said_otherwise_is_refused(text: str) -> None:
-    """The value seen, the value allowed, an example."""
     with pytest.raises(ConfigError) as refused:
         parse_queue(text)
 
@@ -72,7 +70,6 @@ def test_a_queue_said_otherwise_is_refused(text: str) -> None:
     ],
 )
 def test_queues_that_contradict_each_other_are_refused(texts: list[str], message: str) -> None:
-    """Which of the two is meant nobody knows."""
     with pytest.raises(ConfigError) as refused:
         parse_queues(texts)
 
@@ -80,7 +77,6 @@ def test_queues_that_contradict_each_other_are_refused(texts: list[str], message
 
 
 def test_a_declared_environment_knows_its_queues() -> None:
-    """By the names and numbers of the declaration."""
     queues = declared_queues(environment("local"))
 
     assert set(queues) == {"sluice-local-billing.fifo", "sluice-local-shipping.fifo", "sluice-local-audit.fifo"}
@@ -113,13 +109,12 @@ def test_what_could_not_be_delivered_is_no_queue_of_its_own() -> None:
 def test_a_column_of_another_type_is_named_before_spark_starts(
     tmp_path: Path, name: str, type_: pa.DataType, message: str
 ) -> None:
-    """With the type it has and the one it has to have, of whichever of the files it is."""
     other = SCHEMA.set(SCHEMA.get_field_index(name), pa.field(name, type_))
     pq.write_table(SCHEMA.empty_table(), tmp_path / "a.parquet")
     pq.write_table(other.empty_table(), tmp_path / "part.parquet")
 
     with pytest.raises(HistoryError) as refused:
-        check_place(tmp_path)
+        require_history(tmp_path)
 
     assert str(refused.value) == f"{tmp_path} is not a history of Sluice: {message}; write it as that"
 
@@ -130,17 +125,16 @@ def test_text_is_text_however_arrow_holds_it(tmp_path: Path) -> None:
     other = other.set(SCHEMA.get_field_index("queue"), pa.field("queue", pa.dictionary(pa.int32(), pa.string())))
     pq.write_table(other.empty_table(), tmp_path / "part.parquet")
 
-    check_place(tmp_path)
+    require_history(tmp_path)
 
 
 def test_where_there_is_no_history_is_said_before_spark_starts(tmp_path: Path) -> None:
-    """Nothing there, a file, and a folder with other things."""
     file = tmp_path / "notes.txt"
     file.touch()
 
     def found(place: Path) -> str:
-        with pytest.raises(HistoryError) as refused:
-            check_place(place)
+        with pytest.raises(ConfigError) as refused:
+            require_history(place)
         return str(refused.value)
 
     assert found(tmp_path / "gone") == f"{tmp_path}/gone is not there, allowed is a history's folder"

@@ -1,11 +1,14 @@
 """`check` without Spark: what a recording shows is judged in this process, what it cannot tell never holds."""
 
+import json
 import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
+from typing import NamedTuple
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -14,18 +17,18 @@ from click.testing import CliRunner, Result
 
 from sluice.errors import ConfigError, HistoryError
 from sluice.history.checker.verdict import Holding, Status, Verdict
+from sluice.history.events import Kind
 from spark_load import report
 from spark_load.cli import check as under_test
 from spark_load.cli.report import report as report_command
 from spark_load.folder.layout import RUN_FILE
 from spark_load.history.parquet_files import write
 from spark_load.judge import local_engine, recording
-from tests.support import finished_runs
 from tests.support.anomalies import CASES as ANOMALIES
-from tests.support.histories import full, sane
-from tests.support.project import PROJECT
-from tests.support.recorded_services import DEAD, QUEUE, RECEIVES_MAX, VISIBILITY_SECONDS
-from tests.support.recording_cases import (
+from tests.support.histories import finished_runs
+from tests.support.histories.by_hand import EXPECTATION, full, sane
+from tests.support.histories.recorded_services import DEAD, QUEUE
+from tests.support.histories.recording_cases import (
     CASES,
     RecordingCase,
     cut,
@@ -37,19 +40,30 @@ from tests.support.recording_cases import (
     write_parquet,
     zeroed,
 )
+from tests.support.histories.simulated_queues import RECEIVES_MAX, VISIBILITY_SECONDS
+from tests.support.project import PROJECT
 
 _SHOP_OPTION = f"{QUEUE}={VISIBILITY_SECONDS}:{DEAD}:{RECEIVES_MAX}"
 _WITHOUT = """
-import sys
+import contextlib, io, json, sys
 class Missing:
     def find_spec(self, name, path=None, target=None):
         if name.partition(".")[0] in {missing!r}:
             raise ModuleNotFoundError(f"No module named {{name!r}}", name=name)
 sys.meta_path.insert(0, Missing())
 from spark_load.judge import local_engine
-local_engine.EVENTS_MAX = {events_max}
 from sluice.cli.main import main
-main()
+ended = []
+for events_max, arguments in json.loads(sys.argv[1]):
+    local_engine.EVENTS_MAX, sys.argv[1:] = events_max, arguments
+    out, err, code = io.StringIO(), io.StringIO(), 0
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        try:
+            main()
+        except SystemExit as error:
+            code = error.code
+    ended.append([code, out.getvalue(), err.getvalue()])
+print(json.dumps(ended))
 """
 _NOT_IN_A_CHECKER = ["pyspark", "py4j", "boto3", "botocore", "sqlalchemy", "structlog", "grpc", "aws_cdk"]
 
@@ -60,7 +74,7 @@ def _checked(name: str, folder: Path) -> Verdict:
 
 
 def _judged(folder: Path, case: RecordingCase) -> Verdict:
-    recording.check_place(folder)
+    recording.require_history(folder)
     engine = local_engine.opened(folder)
     assert engine is not None, "no limit was given"
     return recording.check(engine, folder, case.queues, "endpoint", has_other_producers=case.has_other_producers)[0]
@@ -74,7 +88,6 @@ def _held(verdict: Verdict) -> set[str]:
 
 
 def test_what_a_recording_cannot_tell_does_not_hold(tmp_path: Path) -> None:
-    """Nothing is wrong: order and content hold; losses, plans and, without timeouts, leases were not exercised."""
     named = _checked("sane", tmp_path / "named")
     derived = _checked("of queues nobody named", tmp_path / "derived")
 
@@ -87,7 +100,6 @@ def test_what_a_recording_cannot_tell_does_not_hold(tmp_path: Path) -> None:
 
 
 def test_what_a_recording_shows_is_invalid_and_what_is_open_unknown(tmp_path: Path) -> None:
-    """A reordered group has its witness; a message that did not come, and a torn journal, leave it open."""
     reordered = _checked("reordered", tmp_path / "reordered")
     missing = _checked("missing its last message", tmp_path / "missing")
     torn = _checked("torn", tmp_path / "torn")
@@ -106,7 +118,6 @@ def test_what_a_recording_shows_is_invalid_and_what_is_open_unknown(tmp_path: Pa
 
 
 def test_what_nobody_asked_for_and_who_else_published_is_left_open(tmp_path: Path) -> None:
-    """Receives without their group are counted and named; a message from nowhere may be of another producer."""
     unrequested = _checked("without groups", tmp_path / "unasked")
     alone = _checked("with a message from nowhere", tmp_path / "alone")
     among_others = _checked("with a message of another producer", tmp_path / "among others")
@@ -119,6 +130,61 @@ def test_what_nobody_asked_for_and_who_else_published_is_left_open(tmp_path: Pat
     assert (alone.status, {violation.anomaly for violation in alone.violations}) == (Status.INVALID, {"A4"})
     assert (among_others.status, among_others.violations) == (Status.UNKNOWN, ())
     assert among_others.unknowns == ("group g1: 2 message(s) received whose publishing may not be on record",)
+
+
+def test_receives_without_their_group_are_no_loss(tmp_path: Path) -> None:
+    """Message 1 came, only nobody asked for its group: that 2 came behind it proves no loss."""
+    events = [
+        replace(event, message_group_id=None) if event.kind == Kind.RECEIVED and event.idx == 1 else event
+        for event in sane()
+    ]
+    write_journal(tmp_path, events)
+
+    verdict = _judged(tmp_path, CASES["sane"])
+
+    assert (verdict.status, verdict.violations) == (Status.UNKNOWN, ())
+    assert any(why.endswith("not seen in billing, where 1 receives tell no group") for why in verdict.unknowns)
+
+
+def test_a_journal_that_ends_before_its_first_event_is_unfinished(tmp_path: Path) -> None:
+    write_journal(tmp_path, sane())
+    whole = next(tmp_path.glob("*.arrows"))
+    whole.with_stem("recorded-2").write_bytes(whole.read_bytes()[:100])
+
+    verdict = _judged(tmp_path, CASES["sane"])
+
+    assert verdict.status is Status.UNKNOWN
+    assert "1 recorder(s) did not finish: recorded-2" in verdict.unknowns
+
+
+def test_an_answer_before_its_call_is_refused(tmp_path: Path) -> None:
+    first, *rest = sane()
+    write_journal(tmp_path, [replace(first, responded_at_us=(first.invoked_at_us or 0) - 1), *rest])
+
+    with pytest.raises(HistoryError, match=r"1 event\(s\) were answered before they were invoked: a clock"):
+        _judged(tmp_path, CASES["sane"])
+
+
+@pytest.mark.parametrize("skew_ms", [-50, 50])
+def test_what_several_clocks_timed_is_unknown_and_not_invalid(tmp_path: Path, skew_ms: int) -> None:
+    """Every second call of a sane history is by a clock that is ahead or behind."""
+    events = [
+        replace(
+            event,
+            clock_id="d",
+            invoked_at_us=(event.invoked_at_us or 0) + skew_ms * 1_000,
+            responded_at_us=(event.responded_at_us or 0) + skew_ms * 1_000,
+        )
+        if number % 2
+        else event
+        for number, event in enumerate(sane())
+    ]
+    write_journal(tmp_path, events)
+
+    verdict = _judged(tmp_path, CASES["sane"])
+
+    assert (verdict.status, verdict.violations) == (Status.UNKNOWN, ())
+    assert "2 clocks timed the events, and nothing says how far they are apart" in verdict.unknowns
 
 
 @pytest.mark.parametrize(
@@ -136,7 +202,6 @@ def test_what_came_while_a_move_task_began_is_left_open(tmp_path: Path, name: st
 def test_many_violations_are_counted_and_the_first_of_each_shown(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """However many findings are kept on the way, and however few groups are looked at together."""
     events = [event for number in range(30) for event in in_group(ANOMALIES["C1"].events, f"group {number:02}")]
     write_journal(tmp_path, events)
     monkeypatch.setattr(local_engine, "_KEPT_MAX", 9)
@@ -153,10 +218,9 @@ def test_many_violations_are_counted_and_the_first_of_each_shown(
 
 
 def test_the_charts_are_what_counting_message_by_message_gives() -> None:
-    """Every bin, percentile, rank and failure of a run with a warm-up, a stall, a throttled call and a repeat."""
     events = finished_runs.history()
 
-    drawn = local_engine.LocalEngine(table_of(events)).series(finished_runs.EXPECTATION, ())
+    drawn = local_engine.LocalEngine(table_of(events)).series(EXPECTATION, ())
 
     assert drawn == finished_runs.plain_series(events, bin_us=1_000_000)
 
@@ -165,7 +229,6 @@ def test_the_charts_are_what_counting_message_by_message_gives() -> None:
 
 
 def test_what_is_no_history_is_refused_in_one_line(tmp_path: Path) -> None:
-    """Another version, other columns, two runs, no event at all; what is not Parquet, and what is damaged."""
     other, garbled, flipped = (tmp_path / name for name in ("strange", "garbled", "flipped"))
     for folder in (other, garbled, flipped):
         folder.mkdir()
@@ -203,7 +266,6 @@ def test_what_is_no_history_is_refused_in_one_line(tmp_path: Path) -> None:
 
 
 def test_a_bucket_that_is_missing_is_noticed(tmp_path: Path) -> None:
-    """Its groups would be missing from the verdict."""
     write([table_of(many_groups())], tmp_path, "part", 4)
     (tmp_path / "part-002.parquet").unlink()
 
@@ -218,71 +280,82 @@ def _run(*arguments: object) -> Result:
     return CliRunner().invoke(under_test.check, [str(argument) for argument in arguments])
 
 
-def test_a_recording_is_judged_where_neither_spark_nor_an_sdk_is_installed(tmp_path: Path) -> None:
-    """With what the extra `checker` installs, and no Java: verdict, summary, page and JUnit, and the same exit code."""
-    CASES["a service that delivers twice"].make(tmp_path / "tuesday")
-    code = _WITHOUT.format(missing=_NOT_IN_A_CHECKER, events_max=300_000)
+class _Ended(NamedTuple):
+    """How a command ended."""
 
-    ended = _python(code, tmp_path, "check", "tuesday", "--queue", _SHOP_OPTION)
-
-    assert ended.returncode == 1, ended.stderr
-    assert ended.stderr.splitlines()[-1].startswith("INVALID: tuesday/verdict.json, ")
-    for file in (report.VERDICT_FILE, report.SUMMARY_FILE, report.JUNIT_FILE, report.PAGE_FILE, report.SERIES_FILE):
-        assert (tmp_path / "tuesday" / file).stat().st_size > 0, file
-    page = (tmp_path / "tuesday" / report.PAGE_FILE).read_text(encoding="utf-8")
-    assert "A recording, tuesday (endpoint)" in page
+    exit_code: int
+    out: str
+    err: str
 
 
-def _python(code: str, folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-c", code, *arguments],
+@pytest.fixture(scope="module")
+def without_spark(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, _Ended]]:
+    """Return a folder, and how commands ended in it where only the extra `checker` is installed, and no Java."""
+    folder = tmp_path_factory.mktemp("without")
+    CASES["a service that delivers twice"].make(folder / "tuesday")
+    write_journal(folder / "many", full())
+    commands = {
+        "judge": (300_000, ["check", "tuesday", "--queue", _SHOP_OPTION]),
+        "many": (10, ["check", "many"]),
+        "cluster": (300_000, ["check", "many", "--master", "spark://there:7077"]),
+        "resume": (300_000, ["load", "resume", "runs/one", "--master", "spark://there:7077"]),
+        "help": (300_000, ["--help"]),
+    }
+    ran = subprocess.run(
+        [sys.executable, "-c", _WITHOUT.format(missing=_NOT_IN_A_CHECKER), json.dumps(list(commands.values()))],
         cwd=folder,
         env={"PATH": "/nowhere", "PYTHONPATH": str(PROJECT)},
         capture_output=True,
         text=True,
-        check=False,
+        check=True,
     )
+    return folder, {name: _Ended(*ended) for name, ended in zip(commands, json.loads(ran.stdout), strict=True)}
 
 
+_of_one_process = pytest.mark.xdist_group("without spark")
+
+
+@_of_one_process
+def test_a_recording_is_judged_where_neither_spark_nor_an_sdk_is_installed(
+    without_spark: tuple[Path, dict[str, _Ended]],
+) -> None:
+    folder, ended = without_spark[0] / "tuesday", without_spark[1]["judge"]
+
+    assert ended.exit_code == 1, ended.err
+    assert ended.err.splitlines()[-1].startswith("INVALID: tuesday/verdict.json, ")
+    for file in (report.VERDICT_FILE, report.SUMMARY_FILE, report.JUNIT_FILE, report.PAGE_FILE, report.SERIES_FILE):
+        assert (folder / file).stat().st_size > 0, file
+    assert "A recording, tuesday (endpoint)" in (folder / report.PAGE_FILE).read_text(encoding="utf-8")
+
+
+@_of_one_process
 @pytest.mark.parametrize(
-    ("events_max", "arguments", "why"),
-    [
-        (10, [], "many has more than 10 events"),
-        (300_000, ["--master", "spark://there:7077"], "a cluster is named"),
-    ],
+    ("command", "why"), [("many", "many has more than 10 events"), ("cluster", "a cluster is named")]
 )
 def test_what_takes_spark_names_the_extra_where_it_is_not_installed(
-    tmp_path: Path, events_max: int, arguments: list[str], why: str
+    without_spark: tuple[Path, dict[str, _Ended]], command: str, why: str
 ) -> None:
-    """In one line, with exit code 3; nothing was judged."""
-    write_journal(tmp_path / "many", full())
-    code = _WITHOUT.format(missing=_NOT_IN_A_CHECKER, events_max=events_max)
+    folder, ended = without_spark[0], without_spark[1][command]
 
-    ended = _python(code, tmp_path, "check", "many", *arguments)
-
-    assert (ended.returncode, ended.stdout) == (3, "")
-    assert ended.stderr.splitlines()[-1] == (
+    assert (ended.exit_code, ended.out) == (3, "")
+    assert ended.err.splitlines()[-1] == (
         f"sluice: {why}, which takes Spark: {_NOT_IN_A_CHECKER[0]} is not installed, which this needs;"
         " pip install 'sluice-fifo[load]'"
     )
-    assert not (tmp_path / "many" / report.VERDICT_FILE).exists()
+    assert not (folder / "many" / report.VERDICT_FILE).exists()
 
 
-def test_the_other_commands_name_the_extra_too(tmp_path: Path) -> None:
-    """One line, not a traceback; and the list of commands is there."""
-    code = _WITHOUT.format(missing=_NOT_IN_A_CHECKER, events_max=1)
+@_of_one_process
+def test_the_other_commands_name_the_extra_too(without_spark: tuple[Path, dict[str, _Ended]]) -> None:
+    resume, listed = without_spark[1]["resume"], without_spark[1]["help"]
 
-    ended = _python(code, tmp_path, "load", "resume", "runs/one", "--master", "spark://there:7077")
-    listed = _python(code, tmp_path, "--help")
-
-    assert (ended.returncode, ended.stderr.count("\n")) == (3, 1)
-    assert "is not installed, which this needs; pip install 'sluice-fifo[load]'" in ended.stderr
-    assert listed.returncode == 0
-    assert "  check        Judge a recorded history" in listed.stdout
+    assert (resume.exit_code, resume.err.count("\n")) == (3, 1)
+    assert "is not installed, which this needs; pip install 'sluice-fifo[load]'" in resume.err
+    assert listed.exit_code == 0
+    assert "  check        Judge a recorded history" in listed.out
 
 
 def test_above_so_many_events_spark_is_used_and_said_to_be(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Journals and Parquet alike; --engine local judges them here all the same."""
     opened: list[Path] = []
 
     @contextmanager
@@ -293,10 +366,11 @@ def test_above_so_many_events_spark_is_used_and_said_to_be(tmp_path: Path, monke
         assert engine is not None
         yield engine
 
+    monkeypatch.setattr(report, "write_page", lambda *_: None)  # slow, and of no interest
     monkeypatch.setattr(local_engine, "EVENTS_MAX", 10)
     monkeypatch.setattr(under_test, "_with_spark", lambda _why: SimpleNamespace(recording_opened=with_spark))
     places = [write_journal(tmp_path / "journals", full()), write_parquet(tmp_path / "parquet", sane())]
-    (few,) = [write_journal(tmp_path / "few", [])]
+    few = write_journal(tmp_path / "few", [])
 
     for place in places:
         result = _run(place)
@@ -311,7 +385,6 @@ def test_above_so_many_events_spark_is_used_and_said_to_be(tmp_path: Path, monke
 
 
 def test_what_only_spark_can_read_is_not_asked_of_this_process(tmp_path: Path) -> None:
-    """A run, or a cluster; both are named."""
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / RUN_FILE).touch()
 
@@ -337,7 +410,6 @@ def test_a_cluster_of_the_environment_does_not_keep_a_recording_from_being_judge
 
 
 def test_a_page_that_cannot_be_drawn_costs_no_verdict(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The verdict was written before, and its exit code is its own; no older page stands beside it."""
     CASES["sane"].make(tmp_path)
     (tmp_path / report.PAGE_FILE).write_text("older", encoding="utf-8")
 
@@ -353,7 +425,6 @@ def test_a_page_that_cannot_be_drawn_costs_no_verdict(tmp_path: Path, monkeypatc
 
 
 def test_the_page_of_a_recording_is_drawn_again(tmp_path: Path) -> None:
-    """From what was stored with its verdict."""
     CASES["reordered"].make(tmp_path)
     _run(tmp_path, "--queue", "billing=30", "--queue", "shipping=30")
     first = (tmp_path / report.PAGE_FILE).read_text(encoding="utf-8")

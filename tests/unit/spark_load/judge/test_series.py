@@ -5,7 +5,7 @@ import pytest
 from sluice.history.checker.verdict import Violation
 from spark_load.folder.series_schema import BINS_MAX
 from spark_load.judge.series import GROUPS_MAX, _shown_groups, bin_width_us, rank_table, waiting
-from tests.support.histories import published
+from tests.support.histories.by_hand import published
 
 
 @pytest.mark.parametrize(
@@ -13,7 +13,6 @@ from tests.support.histories import published
     [(0, 0.5), (59, 0.5), (60, 1), (119, 1), (120, 2), (86_400, 900), (86_400 * 30, 25_200)],
 )
 def test_a_bin_is_as_wide_as_it_must_be(span_seconds: int, bin_seconds: float) -> None:
-    """Never more bins than BINS_MAX, the last one counted."""
     width = bin_width_us(span_seconds * 1_000_000)
 
     assert width == bin_seconds * 1_000_000
@@ -21,7 +20,6 @@ def test_a_bin_is_as_wide_as_it_must_be(span_seconds: int, bin_seconds: float) -
 
 
 def test_groups_are_ranked_by_size() -> None:
-    """One hot group, ten of one size, nine with one message."""
     assert rank_table({1_000: 1, 7: 10, 1: 9}) == [(1_000, 0, 1), (7, 1, 10), (1, 11, 9)]
     assert rank_table({}) == []
 
@@ -32,14 +30,12 @@ def _found(anomaly: str, group: str, *at_ms: int) -> Violation:
 
 
 def test_a_timeline_spans_all_that_was_found_in_its_group() -> None:
-    """From the first call of a witness to the last answer, which takes 5 ms here."""
     found = [_found("A1", "g", 100), _found("B1", "g", 50, 70), _found("C1", "g", 120)]
 
     assert _shown_groups(found) == {"g": (50_000, 125_000)}
 
 
 def test_every_anomaly_is_told_of_before_one_is_told_of_twice() -> None:
-    """There is room for a few groups; what is found in one of them later still belongs to it."""
     many = [_found("A1", f"a{number}", 10) for number in range(GROUPS_MAX + 1)]
     found = [*many, _found("B1", "b", 10), _found("A1", "a0", 90)]
 

@@ -16,7 +16,6 @@ _RUN = run_of(1_767_225_600_000_000)
 
 
 def test_the_worker_reads_what_the_load_test_writes() -> None:
-    """Decoded by the runtime's own code: hash, version and types are right; the payload is the plan's."""
     envelopes = Envelopes(_PLAN, _RUN)
 
     decoded = decode(_body(envelopes, 7, 2))
@@ -27,7 +26,6 @@ def test_the_worker_reads_what_the_load_test_writes() -> None:
 
 
 def test_each_group_counts_from_one_and_a_repeat_has_the_number_of_its_message() -> None:
-    """No holes, in the order in which bodies are asked for; the end marker has the last number, and is one."""
     envelopes = Envelopes(_PLAN, _RUN)
     numbered = [(3, 0), (4, 1), (9, 0), (3, 0), (-1, 0)]
 

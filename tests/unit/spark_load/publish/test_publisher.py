@@ -11,12 +11,12 @@ import numpy as np
 import pytest
 
 from sluice.clock import VirtualClock
-from spark_load.history.error_codes import is_throttled
+from sluice.error_codes import is_throttled
 from spark_load.plan.plan import Plan
 from spark_load.profiles.profile import Profile
 from spark_load.publish.pacing import Pace, RetryPolicy
 from spark_load.publish.publisher import Publisher
-from spark_load.publish.transport import Answer, Call
+from spark_load.publish.transport import Answer, Call, Message
 from spark_load.runtime.coordinator import Progress, RunCoordinator
 
 SECOND = 1_000_000
@@ -32,7 +32,7 @@ class Service:
         stalled: from and until, seconds: who asks meanwhile is answered at its end.
     """
 
-    clock: VirtualClock
+    clock: VirtualClock = field(default_factory=VirtualClock)
     latency_seconds: float = 0.01
     slots: int = 8
     fails: Callable[[int, float], str | None] = lambda _idx, _now: None
@@ -73,16 +73,17 @@ class Service:
     def close(self) -> None:
         """Nothing is open."""
 
+    def messages(self) -> list[tuple[float, Message]]:
+        """Return instant and message of everything asked."""
+        return [(sent_at, message) for sent_at, call in self.calls for message in call.messages]
+
     def sent(self) -> list[tuple[float, int, float]]:
         """Return instant, idx and intended instant of everything asked."""
-        return [
-            (sent_at, message.idx, message.intended_at_us / SECOND)
-            for sent_at, call in self.calls
-            for message in call.messages
-        ]
+        return [(sent_at, message.idx, message.intended_at_us / SECOND) for sent_at, message in self.messages()]
 
 
-def _published(tmp_path: Path, clock: VirtualClock, service: Service, **profile: Any) -> Progress:
+def _published(tmp_path: Path, service: Service, **profile: Any) -> Progress:
+    clock = service.clock
     given = {"messages_per_second": 100, "duration_seconds": 5, "group_count": 20, "payload_bytes": 10} | profile
     plan = Plan(Profile(**given), 3)
     coordinator = RunCoordinator(tmp_path, clock)
@@ -103,44 +104,35 @@ def _published(tmp_path: Path, clock: VirtualClock, service: Service, **profile:
 
 
 def test_every_message_goes_once_at_its_time(tmp_path: Path) -> None:
-    """Five hundred messages and twenty end markers; none early, none more than a moment late."""
-    clock = VirtualClock()
-    service = Service(clock)
+    service = Service()
 
-    progress = _published(tmp_path, clock, service)
+    progress = _published(tmp_path, service)
 
     assert (progress.done, progress.abandoned, progress.failed, progress.throttled) == (520, 0, 0, 0)
     assert sorted(idx for _, idx, _ in service.sent()) == list(range(-20, 500))
     assert all(0 <= sent_at - intended < 0.1 for sent_at, _, intended in service.sent())
-    first = next(message for _, call in service.calls for message in call.messages if message.idx == 7)
+    first = next(message for _, message in service.messages() if message.idx == 7)
     assert (first.deduplication_id, first.phase, first.intended_at_us) == ("r.7", "measure", 70_000)
 
 
 def test_a_group_has_one_call_on_its_way_and_goes_in_order(tmp_path: Path) -> None:
     """A call takes longer than the group's next message is away: it waits, and nothing overtakes."""
-    clock = VirtualClock()
-    service = Service(clock, latency_seconds=0.3)
+    service = Service(latency_seconds=0.3)
 
-    _published(tmp_path, clock, service, group_count=4)
+    _published(tmp_path, service, group_count=4)
 
     for group in range(4):
-        requested = [
-            (sent_at, message.idx)
-            for sent_at, call in service.calls
-            for message in call.messages
-            if message.message_group_id == f"g{group:06d}"
-        ]
+        of_group = [sent for sent in service.messages() if sent[1].message_group_id == f"g{group:06d}"]
+        requested = [(sent_at, message.idx) for sent_at, message in of_group]
         assert [idx for _, idx in requested[:-1]] == sorted(idx for _, idx in requested[:-1])
         assert requested[-1][1] == -1 - group
         assert all(later - earlier >= 0.3 - 1e-6 for (earlier, _), (later, _) in pairwise(requested))
 
 
 def test_straight_to_the_queues_a_call_has_one_address(tmp_path: Path) -> None:
-    """Group g goes to the queue g modulo three, and to no other."""
-    clock = VirtualClock()
-    service = Service(clock)
+    service = Service()
 
-    _published(tmp_path, clock, service, destination="queue", publish_linger_seconds=0.1)
+    _published(tmp_path, service, destination="queue", publish_linger_seconds=0.1)
 
     where = {
         (call.address, int(message.message_group_id[1:]) % 3) for _, call in service.calls for message in call.messages
@@ -149,12 +141,9 @@ def test_straight_to_the_queues_a_call_has_one_address(tmp_path: Path) -> None:
 
 
 def test_a_call_may_hold_a_group_twice_only_where_asked_for(tmp_path: Path) -> None:
-    """With batch_same_group several of a hot group share a call, in order; without it never."""
-
     def most(**profile: Any) -> int:
-        clock = VirtualClock()
-        service = Service(clock, latency_seconds=0.2)
-        _published(tmp_path / str(len(profile)), clock, service, group_count=2, **profile)
+        service = Service(latency_seconds=0.2)
+        _published(tmp_path / str(len(profile)), service, group_count=2, **profile)
         calls = [[message.idx for message in call.messages] for _, call in service.calls]
         groups = [Counter(message.message_group_id for message in call.messages) for _, call in service.calls]
         assert sorted(idx for call in calls for idx in call) == list(range(-2, 500))
@@ -165,12 +154,10 @@ def test_a_call_may_hold_a_group_twice_only_where_asked_for(tmp_path: Path) -> N
 
 
 def test_lingering_fills_calls_and_counts_as_latency(tmp_path: Path) -> None:
-    """Messages wait up to 55 ms for others: fewer calls, and no message later than that."""
-    clocks = [VirtualClock(), VirtualClock()]
-    plain, lingering = (Service(clock) for clock in clocks)
+    plain, lingering = Service(), Service()
 
-    _published(tmp_path / "0", clocks[0], plain, group_count=400)
-    _published(tmp_path / "1", clocks[1], lingering, group_count=400, publish_linger_seconds=0.055)
+    _published(tmp_path / "0", plain, group_count=400)
+    _published(tmp_path / "1", lingering, group_count=400, publish_linger_seconds=0.055)
 
     assert len(lingering.calls) < len(plain.calls) / 4
     assert 0.05 < max(sent_at - intended for sent_at, _, intended in lingering.sent()) < 0.08
@@ -178,20 +165,18 @@ def test_lingering_fills_calls_and_counts_as_latency(tmp_path: Path) -> None:
 
 def test_a_slow_endpoint_is_asked_with_fuller_calls_not_with_more(tmp_path: Path) -> None:
     """An answer takes as long as twenty messages come apart: all calls behind the first are full."""
-    clock = VirtualClock()
-    service = Service(clock, latency_seconds=0.2)
+    service = Service(latency_seconds=0.2)
 
-    _published(tmp_path, clock, service, group_count=400, publish_linger_seconds=0.01)
+    _published(tmp_path, service, group_count=400, publish_linger_seconds=0.01)
 
     assert [len(call.messages) for _, call in service.calls[1:40]] == [10] * 39
 
 
 def test_what_is_overdue_goes_first_and_does_not_linger_again(tmp_path: Path) -> None:
     """A hot group that a pause has put behind catches up, though others keep coming."""
-    clock = VirtualClock()
-    service = Service(clock, latency_seconds=0.02, stalled=(1, 2))
+    service = Service(latency_seconds=0.02, stalled=(1, 2))
 
-    _published(tmp_path, clock, service, group_count=100, group_skew=1.2, publish_linger_seconds=0.25)
+    _published(tmp_path, service, group_count=100, group_skew=1.2, publish_linger_seconds=0.25)
 
     late = [sent_at - intended for sent_at, _, intended in service.sent() if intended > 4]
     assert max(late) < 0.3
@@ -199,10 +184,9 @@ def test_what_is_overdue_goes_first_and_does_not_linger_again(tmp_path: Path) ->
 
 def test_after_a_stall_the_plan_is_caught_up_with_at_the_ratio_at_most(tmp_path: Path) -> None:
     """Nothing is answered for two seconds; then at most twice the rate is sent, after what two full calls hold."""
-    clock = VirtualClock()
-    service = Service(clock, slots=2, stalled=(1, 3))
+    service = Service(slots=2, stalled=(1, 3))
 
-    progress = _published(tmp_path, clock, service, duration_seconds=8, group_count=400, catch_up_ratio=2)
+    progress = _published(tmp_path, service, duration_seconds=8, group_count=400, catch_up_ratio=2)
 
     per_tenth = Counter(int(sent_at * 10) for sent_at, idx, _ in service.sent() if idx >= 0)
     assert progress.done == 1_200
@@ -216,9 +200,8 @@ def test_latency_counts_from_the_intended_time_so_a_stall_shows(tmp_path: Path) 
 
     The closed loop is the control: it sends the same number, each call after the last answer, and measures each call.
     """
-    clock = VirtualClock()
-    service = Service(clock, slots=4, stalled=(4, 6))
-    _published(tmp_path, clock, service, duration_seconds=10, group_count=1_000, catch_up_ratio=10)
+    service = Service(slots=4, stalled=(4, 6))
+    _published(tmp_path, service, duration_seconds=10, group_count=1_000, catch_up_ratio=10)
     open_loop = sorted(
         number - message.intended_at_us / SECOND
         for number, answer in service.answered
@@ -226,8 +209,8 @@ def test_latency_counts_from_the_intended_time_so_a_stall_shows(tmp_path: Path) 
         if message.idx >= 0
     )
 
-    clock = VirtualClock()
-    control = Service(clock, stalled=(4, 6))
+    control = Service(stalled=(4, 6))
+    clock = control.clock
     closed_loop = []
     for index in range(1_000):
         began = clock.monotonic()
@@ -248,11 +231,9 @@ def test_latency_counts_from_the_intended_time_so_a_stall_shows(tmp_path: Path) 
 
 
 def test_what_throttles_is_tried_again_with_growing_pauses_and_counted_apart(tmp_path: Path) -> None:
-    """For two seconds everything is refused; then all of it comes through, in order, and nothing was given up."""
-    clock = VirtualClock()
-    service = Service(clock, fails=lambda _, index: "ThrottlingException" if 1 <= index < 3 else None)
+    service = Service(fails=lambda _, index: "ThrottlingException" if 1 <= index < 3 else None)
 
-    progress = _published(tmp_path, clock, service)
+    progress = _published(tmp_path, service)
 
     assert (progress.done, progress.abandoned, progress.failed) == (520, 0, 0)
     assert progress.throttled == sum(len(answer.errors) for _, answer in service.answered) > 40
@@ -268,54 +249,39 @@ def test_what_throttles_is_tried_again_with_growing_pauses_and_counted_apart(tmp
 
 
 def test_a_group_that_fails_too_long_is_abandoned_and_the_others_are_not(tmp_path: Path) -> None:
-    """One poisonous message: half a minute of tries, then its group's rest is given up; all others are sent."""
-    clock = VirtualClock()
-    service = Service(clock, fails=lambda idx, _: "InternalError" if idx == 50 else None)
+    service = Service(fails=lambda idx, _: "InternalError" if idx == 50 else None)
 
-    progress = _published(tmp_path, clock, service, duration_seconds=40)
+    progress = _published(tmp_path, service, duration_seconds=40)
 
-    group = next(
-        message.message_group_id for _, call in service.calls for message in call.messages if message.idx == 50
-    )
+    group = next(message.message_group_id for _, message in service.messages() if message.idx == 50)
     tries = [sent_at for sent_at, idx, _ in service.sent() if idx == 50]
     assert 30 <= tries[-1] - tries[0] <= 31
     assert progress.failed == len(tries) > 50
-    later = [
-        idx
-        for _, call in service.calls
-        for message in call.messages
-        for idx in [message.idx]
-        if message.message_group_id == group and (idx > 50 or idx < 0)
-    ]
-    assert later == []
+    later = [message for _, message in service.messages() if message.idx > 50 or message.idx < 0]
+    assert group not in {message.message_group_id for message in later}
     assert progress.done + progress.abandoned == 4_020
     assert 100 < progress.abandoned < 300
 
 
 def test_a_dead_endpoint_ends_the_run_instead_of_every_group_alone(tmp_path: Path) -> None:
     """From second one nothing is answered with success: half a minute later what fails is given up at once."""
-    clock = VirtualClock()
-    service = Service(clock, fails=lambda _, index: "EndpointConnectionError" if index >= 1 else None)
+    service = Service(fails=lambda _, index: "EndpointConnectionError" if index >= 1 else None)
 
-    progress = _published(tmp_path, clock, service, duration_seconds=35, group_count=350)
+    progress = _published(tmp_path, service, duration_seconds=35, group_count=350)
 
     assert progress.done + progress.abandoned == 3_850
-    assert clock.monotonic() < 37 + 1
+    assert service.clock.monotonic() < 37 + 1
 
 
 def test_the_warm_up_comes_first_and_the_load_begins_when_the_driver_says(tmp_path: Path) -> None:
-    """The board names the start of both; negative offsets are sent before, with a phase of their own."""
-    clock = VirtualClock()
-    service = Service(clock)
+    service = Service()
 
-    progress = _published(tmp_path, clock, service, warm_up_seconds=2)
+    progress = _published(tmp_path, service, warm_up_seconds=2)
 
-    phases: dict[str | None, list[tuple[float, int]]] = {
-        message.phase: [] for _, call in service.calls for message in call.messages
+    phases = {
+        phase: [(sent_at, message.idx) for sent_at, message in service.messages() if message.phase == phase]
+        for phase in ("warm_up", "measure")
     }
-    for sent_at, call in service.calls:
-        for entry in call.messages:
-            phases[entry.phase].append((sent_at, entry.idx))
     assert progress.done == 720
     assert sorted(idx for _, idx in phases["warm_up"]) == list(range(200))
     assert max(phases["warm_up"]) < min(phases["measure"])
@@ -326,10 +292,9 @@ def test_nothing_of_the_load_goes_with_a_late_warm_up(tmp_path: Path) -> None:
 
     The first of its messages is the 200th, the warm-up's own are due in the two seconds from 0.
     """
-    clock = VirtualClock()
-    service = Service(clock, stalled=(0, 3))
+    service = Service(stalled=(0, 3))
 
-    _published(tmp_path, clock, service, warm_up_seconds=2)
+    _published(tmp_path, service, warm_up_seconds=2)
 
     intended = {idx: intended_at for _, idx, intended_at in service.sent()}
     assert intended[200] == 0
@@ -337,18 +302,16 @@ def test_nothing_of_the_load_goes_with_a_late_warm_up(tmp_path: Path) -> None:
 
 
 def test_a_stop_is_obeyed(tmp_path: Path) -> None:
-    """Within a fraction of a second, with the rest unsent."""
-    clock = VirtualClock()
-    service = Service(clock, fails=lambda _, index: _stop(tmp_path, clock) if index >= 2 else None)
+    service = Service(fails=lambda _, index: _stop(tmp_path) if index >= 2 else None)
 
-    progress = _published(tmp_path, clock, service)
+    progress = _published(tmp_path, service)
 
     assert 150 < progress.done < 250
-    assert clock.monotonic() < 2.5
+    assert service.clock.monotonic() < 2.5
 
 
-def _stop(folder: Path, clock: VirtualClock) -> None:
-    RunCoordinator(folder, clock).stop()
+def _stop(folder: Path) -> None:
+    RunCoordinator(folder, VirtualClock()).stop()
 
 
 def test_backoff_is_capped_jittered_and_the_same_for_the_same_seed() -> None:
@@ -365,7 +328,6 @@ def test_backoff_is_capped_jittered_and_the_same_for_the_same_seed() -> None:
 
 
 def test_what_says_not_so_fast_is_throttling_and_nothing_else_is() -> None:
-    """Codes of SQS and SNS, of the services behind them, and bare statuses; an error of the server is none."""
     codes = ["ThrottlingException", "Throttled", "TooManyRequestsException", "RequestThrottled", "SlowDown"]
 
     assert [code for code in (*codes, "ServiceUnavailable", "429", "503") if not is_throttled(code)] == []

@@ -26,7 +26,7 @@ from spark_load.plan.body_template import Body, BodyTemplate
 from spark_load.publish.transport import NAMES, Answer, Call, Message, Transport
 from spark_load.publish.transport.ledger import Ledger
 from spark_load.publish.transport.opening import opened
-from tests.support.capturing_server import Captured, Reply, capturing
+from tests.support.endpoints.capturing_server import Captured, Reply, capturing
 
 TOPIC = "arn:aws:sns:us-east-1:000000000000:t.fifo"
 QUEUE = "http://localhost:4566/000000000000/q.fifo"
@@ -82,7 +82,6 @@ def _call(address: str, *bodies: str, first: int = 0) -> Call:
 
 
 def _taken(request: Captured) -> Reply:
-    """Answer as the service does that takes everything."""
     if "x-amz-target" in request.headers:
         ids = [entry["Id"] for entry in json.loads(request.body)["Entries"]]
         taken = [{"Id": id_, "MessageId": f"m-{id_}", "SequenceNumber": f"1884949646046769612{id_}"} for id_ in ids]
@@ -108,7 +107,6 @@ AWKWARD = ('a "b" \\ & + = %41 ~', "ü\u2028\x7f😀\r\n\t", "<x>;/?:@,$'", "-_.
 
 @pytest.mark.parametrize("service", ["sns", "sqs"])
 def test_all_transports_say_the_same_on_the_wire(tmp_path: Path, service: str) -> None:
-    """Method, path, the headers that mean something and the decoded body are boto3's, whatever stands in a body."""
     lines = []
     with capturing(_taken) as server:
         for name in NAMES:
@@ -138,7 +136,6 @@ def _meaning(request: Captured) -> dict[str, Any]:
 @pytest.mark.parametrize("service", ["sns", "sqs"])
 @pytest.mark.parametrize("name", NAMES)
 def test_the_signature_is_the_one_botocore_makes(tmp_path: Path, service: str, name: str) -> None:
-    """Botocore's own signer, given what came and the same instant, arrives at the same signature."""
     with capturing(_taken) as server, _open(name, service, server.url, tmp_path) as transport:
         _send(transport, _call(ADDRESSES[service], *AWKWARD))
     came = server.captured[0]
@@ -194,7 +191,6 @@ REPLIES: dict[str, Callable[[Captured], Reply]] = {
 @pytest.mark.parametrize("service", ["sns", "sqs"])
 @pytest.mark.parametrize("case", [*REPLIES, "partly", "nobody"])
 def test_all_transports_write_the_same_history(tmp_path: Path, service: str, case: str) -> None:
-    """Whatever is answered, the rows differ in nothing but ids and times; so do the errors the publisher is told."""
     reply = {"partly": _partly_sns if service == "sns" else _partly_sqs}.get(case) or REPLIES.get(case, _taken)
     with capturing(reply) as server:
         url = f"http://127.0.0.1:{_closed_port()}" if case == "nobody" else server.url
@@ -226,7 +222,6 @@ def _closed_port() -> int:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_every_intent_is_on_disk_before_the_call_leaves(tmp_path: Path, name: str) -> None:
-    """When the server sees a call, the journal has its messages as `info` already."""
     seen: list[list[tuple[int, str]]] = []
 
     def look(request: Captured) -> Reply:
@@ -243,7 +238,6 @@ def test_every_intent_is_on_disk_before_the_call_leaves(tmp_path: Path, name: st
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_connection_is_used_again_and_a_closed_one_is_not(tmp_path: Path, name: str) -> None:
-    """The server ends the connection after its third answer; all six calls are answered all the same."""
     ends = iter([False, False, True, False, False, False])
 
     def reply(request: Captured) -> Reply:
@@ -256,7 +250,6 @@ def test_a_connection_is_used_again_and_a_closed_one_is_not(tmp_path: Path, name
 
 
 def test_a_proxy_is_refused_where_it_would_not_be_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Rather than going around it."""
     monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:9")
     monkeypatch.delenv("no_proxy", raising=False)
     monkeypatch.delenv("NO_PROXY", raising=False)
@@ -284,8 +277,6 @@ def test_many_calls_are_on_their_way_at_once(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_recorded_latencies_are_those_of_the_endpoint(tmp_path: Path, name: str) -> None:
-    """Eight known delays, from nothing to 350 ms, at once: none is recorded shorter, and most not a second longer."""
-
     def reply(request: Captured) -> Reply:
         SystemClock().sleep(json.loads(request.body)["Entries"][0]["MessageBody"].count("x") / 20)
         return _taken(request)
@@ -322,7 +313,6 @@ def test_a_call_that_is_never_answered_is_given_up_and_nobody_knows(
 
 
 def test_an_endpoint_without_tls_is_not_spoken_to_without_it(tmp_path: Path) -> None:
-    """Where the URL says https: no message leaves."""
     with capturing(_taken) as server:
         with _open("sockets", "sqs", server.url.replace("http:", "https:"), tmp_path) as transport:
             errors = _send(transport, _call(QUEUE, "a"))[0].errors
@@ -335,8 +325,6 @@ def test_an_endpoint_without_tls_is_not_spoken_to_without_it(tmp_path: Path) -> 
 
 @pytest.mark.parametrize("cut", [None, 1, 7, 40])
 def test_an_answer_is_read_however_it_is_cut(tmp_path: Path, cut: int | None) -> None:
-    """By its length or in chunks of any size."""
-
     def reply(request: Captured) -> Reply:
         return _taken(request)._replace(chunk_bytes=cut)
 
@@ -350,8 +338,6 @@ def test_an_answer_is_read_however_it_is_cut(tmp_path: Path, cut: int | None) ->
 @pytest.mark.parametrize("service", ["sns", "sqs"])
 @pytest.mark.parametrize("kept_bytes", [0, 30])
 def test_an_answer_that_is_cut_is_none(tmp_path: Path, service: str, name: str, kept_bytes: int) -> None:
-    """The connection ended in the midst of it: nobody knows what was taken, and the publisher goes on."""
-
     def reply(request: Captured) -> Reply:
         whole = _taken(request).body
         return Reply(body=whole[:kept_bytes], missing_bytes=len(whole) - kept_bytes)
@@ -366,8 +352,6 @@ def test_an_answer_that_is_cut_is_none(tmp_path: Path, service: str, name: str, 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_what_cannot_be_written_down_is_not_sent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
-    """The disk is full: the publisher hears of it at once, and the server of nothing."""
-
     def fail(*_: object) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 

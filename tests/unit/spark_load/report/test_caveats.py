@@ -16,9 +16,9 @@ from spark_load.judge import local_engine, recording
 from spark_load.judge.judge import judge
 from spark_load.judge.local_engine import LocalEngine
 from spark_load.report import junit, page
-from tests.support import finished_runs
-from tests.support.histories import EXPECTATION, RUN, full
-from tests.support.recording_cases import CASES, KNOWN, table_of
+from tests.support.histories import finished_runs
+from tests.support.histories.by_hand import EXPECTATION, RUN, full
+from tests.support.histories.recording_cases import CASES, KNOWN, table_of
 
 _NO_SPEED = "it says nothing about speed: its profile sets no latency_seconds_max"
 _NO_LOSS = "loss was not judged (A1, A3, E1): nothing marks where a group ends, so no queue is known to be drained"
@@ -38,11 +38,10 @@ def _without_threshold() -> Verdict:
 
 
 def _page(verdict: Verdict) -> str:
-    return page.html(verdict, finished_runs.series_of(verdict))
+    return page.html(verdict, finished_runs.series_of_one())
 
 
 def _box(verdict: Verdict) -> str:
-    """Return the verdict's box of the page."""
     return _page(verdict).partition('<p class="means">')[2].partition("</p>")[0]
 
 
@@ -56,7 +55,6 @@ def _printed(verdict: Verdict, folder: Path, capsys: pytest.CaptureFixture[str])
 def test_a_recording_whose_losses_were_not_judged_is_not_plainly_valid(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], shown: Callable[[Verdict], str]
 ) -> None:
-    """Its verdict line says it, with the anomalies that had no opportunity, and why; a drained run's does not."""
     verdict = _of_a_recording(tmp_path / "recording")
 
     assert _printed(verdict, tmp_path, capsys) == f"VALID; {_NO_LOSS}: "
@@ -79,7 +77,6 @@ def test_a_recording_without_acknowledged_publishes_says_so() -> None:
 def test_a_load_test_without_a_latency_threshold_says_nothing_about_speed(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], shown: Callable[[Verdict], str]
 ) -> None:
-    """However slow it was, it would have been VALID; one with a threshold keeps silent, and so does a recording."""
     verdict = _without_threshold()
 
     assert _printed(verdict, tmp_path, capsys) == f"VALID; {_NO_SPEED}: "
@@ -95,7 +92,6 @@ def _judged(thresholds: Thresholds, expectation: Expectation) -> Verdict:
 
 
 def test_a_threshold_that_is_not_set_is_no_lack_of_opportunity() -> None:
-    """What is not held against anything is not judged; where a threshold is set, the same history holds or crosses."""
     limits = {"fan_out_skew_seconds_max": 9.0, "passed_over_seconds_max": 9.0, "stuck_seconds_max": 9.0}
     unset = _judged(Thresholds(), EXPECTATION)
     is_set = _judged(
@@ -109,7 +105,6 @@ def test_a_threshold_that_is_not_set_is_no_lack_of_opportunity() -> None:
 
 
 def test_what_has_no_threshold_is_called_so_wherever_it_is_read(tmp_path: Path) -> None:
-    """Not "no opportunity", neither in the page nor for the build server; and it is not counted as judged."""
     verdict = replace(
         _without_threshold(),
         properties=tuple(
@@ -125,9 +120,10 @@ def test_what_has_no_threshold_is_called_so_wherever_it_is_read(tmp_path: Path) 
     }
     assert junit.xml(verdict).count("no threshold is set for it") == len(_THRESHOLDS)
     assert "no opportunity to fail" not in junit.xml(verdict)
-    assert "This run gave it no opportunity to fail." not in _page(verdict)
-    assert _page(verdict).count("No threshold is set for it.") == len(_THRESHOLDS)
+    shown = _page(verdict)
+    assert "This run gave it no opportunity to fail." not in shown
+    assert shown.count("No threshold is set for it.") == len(_THRESHOLDS)
     assert report.markdown(verdict).count("| no threshold |") == len(_THRESHOLDS)
     judged = len(JUDGED) - len(_THRESHOLDS)
-    assert f"{judged} of {judged} judged properties were exercised" in _page(verdict)
-    assert f"{len(_THRESHOLDS)} have no threshold" in _page(verdict)
+    assert f"{judged} of {judged} judged properties were exercised" in shown
+    assert f"{len(_THRESHOLDS)} have no threshold" in shown

@@ -16,12 +16,12 @@ from sluice.history.checker.verdict import Status, Verdict
 from spark_load import report
 from spark_load.cli.report import compare as compare_command
 from spark_load.cli.report import report as report_command
-from spark_load.folder.series_schema import SeriesSchema
+from spark_load.folder.series_schema import Series, SeriesSchema
 from spark_load.report import comparison, junit, page, timeline, units
 from spark_load.report.comparison import Limits, compare
 from spark_load.report.summary import held
-from tests.support import finished_runs
 from tests.support.anomalies import CASES
+from tests.support.histories import finished_runs
 
 # --- Markdown ------------------------------------------------------------------------------------------------------
 
@@ -49,10 +49,6 @@ def _suite(verdict: Verdict) -> ET.Element:
     return next(iter(ET.fromstring(junit.xml(verdict))))  # noqa: S314 (we wrote it)
 
 
-def _counts(suite: ET.Element) -> dict[str, int]:
-    return {name: int(suite.attrib[name]) for name in ("tests", "failures", "errors", "skipped")}
-
-
 @pytest.mark.parametrize(
     ("made", "failures", "errors"),
     [
@@ -65,17 +61,15 @@ def _counts(suite: ET.Element) -> dict[str, int]:
 def test_junit_has_a_case_for_every_property_and_one_for_the_run(
     made: Callable[[], Verdict], failures: int, errors: int
 ) -> None:
-    """Its counts are those of its cases; what was not exercised is skipped, and nothing else."""
     suite = _suite(made())
 
-    assert _counts(suite) == {"tests": len(JUDGED) + 1, "failures": failures, "errors": errors, "skipped": 7}
-    assert len(suite.findall("testcase")) == len(JUDGED) + 1
-    for tag, name in (("failure", "failures"), ("error", "errors"), ("skipped", "skipped")):
-        assert len(suite.findall(f"testcase/{tag}")) == int(suite.attrib[name])
+    paths = {"tests": "", "failures": "/failure", "errors": "/error", "skipped": "/skipped"}
+    found = {name: len(suite.findall(f"testcase{path}")) for name, path in paths.items()}
+    assert found == {"tests": len(JUDGED) + 1, "failures": failures, "errors": errors, "skipped": 7}
+    assert {name: int(suite.attrib[name]) for name in paths} == found
 
 
 def test_a_junit_failure_has_its_witnesses() -> None:
-    """Where it was, what happened, and each event that shows it."""
     failure = _suite(finished_runs.invalid()).find("testcase[@name='C1 nothing was reordered']/failure")
 
     assert failure is not None
@@ -86,7 +80,6 @@ def test_a_junit_failure_has_its_witnesses() -> None:
 
 
 def test_an_unknown_run_is_never_green_in_junit() -> None:
-    """Not even when no single property is unknown, or nothing at all was judged."""
     reasons = [_suite(verdict).findall("testcase/error") for verdict in (finished_runs.unknown(), Verdict())]
 
     assert [[error.attrib["message"] for error in of] for of in reasons] == [
@@ -96,7 +89,6 @@ def test_an_unknown_run_is_never_green_in_junit() -> None:
 
 
 def test_junit_survives_what_xml_cannot_hold() -> None:
-    """Group ids come from outside."""
     (violation, *_) = finished_runs.invalid().violations
     strange = replace(violation, message_group_id="g\x00\x1b<&>")
 
@@ -110,13 +102,12 @@ def test_junit_survives_what_xml_cannot_hold() -> None:
     [
         report.markdown,
         junit.xml,
-        lambda verdict: page.html(verdict, finished_runs.series_of(verdict)),
+        lambda verdict: page.html(verdict, finished_runs.series_of_one()),
         lambda verdict: json.dumps(verdict.as_json()),
     ],
     ids=["summary", "junit", "page", "json"],
 )
 def test_what_crossed_a_threshold_is_named_with_what_was_seen_and_allowed(render: Callable[[Verdict], str]) -> None:
-    """Wherever the verdict is read; and not where the target may be so slow."""
     sentence = "latency in shipping was 2.33 s, allowed are 2.2 s"
     crossed = finished_runs.crossed()
     allowed = tuple(replace(prop, allowed_because="it is known to be") for prop in crossed.properties)
@@ -132,7 +123,6 @@ def test_what_crossed_a_threshold_is_named_with_what_was_seen_and_allowed(render
     "made", [finished_runs.valid, finished_runs.crossed, finished_runs.unknown, finished_runs.invalid]
 )
 def test_a_stored_verdict_reads_as_it_was_written(made: Callable[[], Verdict], tmp_path: Path) -> None:
-    """Status, exit code and witnesses included."""
     report.write(made(), tmp_path)
 
     read = report.read_verdict(tmp_path)
@@ -148,10 +138,15 @@ def _damage(**changes: Any) -> Callable[[Path], object]:
     return rewrite
 
 
+def test_a_folder_without_a_verdict_is_refused(tmp_path: Path) -> None:
+    """It was named by mistake, or its run is not judged yet."""
+    with pytest.raises(ConfigError, match=r"is not the folder of a run with a verdict \(verdict.json is missing\)"):
+        report.read_verdict(tmp_path)
+
+
 @pytest.mark.parametrize(
     ("damage", "message"),
     [
-        (lambda path: path.unlink(), "is not the folder of a run with a verdict"),
         (
             lambda path: path.write_text("{", encoding="utf-8"),
             "(Invalid JSON: EOF while parsing an object at line 1 column 1); judge the run again: ",
@@ -174,7 +169,6 @@ def _damage(**changes: Any) -> Callable[[Path], object]:
 def test_a_verdict_that_cannot_be_read_is_refused_with_what_to_do(
     tmp_path: Path, damage: Callable[[Path], object], message: str
 ) -> None:
-    """Missing, cut off, of other content, contradicting itself, or newer than this program."""
     report.write(finished_runs.invalid(), tmp_path)
     damage(tmp_path / report.VERDICT_FILE)
 
@@ -185,7 +179,6 @@ def test_a_verdict_that_cannot_be_read_is_refused_with_what_to_do(
 
 
 def test_series_of_another_run_or_version_are_not_used(tmp_path: Path) -> None:
-    """They are made again."""
     verdict = finished_runs.valid()
     fields = finished_runs.series_of(verdict)
 
@@ -219,7 +212,6 @@ def test_series_of_another_run_or_version_are_not_used(tmp_path: Path) -> None:
 def test_series_of_nonsense_are_refused_with_field_and_value(
     tmp_path: Path, changes: dict[str, Any], message: str
 ) -> None:
-    """All fields there, and what is in them cannot be drawn."""
     verdict = finished_runs.valid()
     report.write_series(finished_runs.series_of(verdict) | changes, tmp_path)
 
@@ -245,7 +237,6 @@ def test_judging_again_removes_the_page_of_the_older_verdict(tmp_path: Path) -> 
 
 
 def test_every_anomaly_has_a_timeline() -> None:
-    """Of the history that shows it."""
     found = finished_runs.plain_series(finished_runs.history(80), bin_us=1_000_000)
     groups = {
         anomaly: [event.as_dict() for event in case.events if event.invoked_at_us is not None]
@@ -294,12 +285,7 @@ def test_the_page_holds_what_was_promised_found_and_allowed_and_names_nothing_ou
 
 
 def test_a_run_of_nothing_has_a_page() -> None:
-    """No measure, no event, no group: it says that nothing can be told."""
-    nothing = {
-        **finished_runs.plain_series(finished_runs.history(80)[:1], bin_us=1_000_000),
-        "ranks": [],
-        "started_at_us": 0,
-    }
+    nothing: Series = {**finished_runs.series_of_one(), "started_at_us": 0}
     verdict = Verdict(unknowns=("0 message(s) acknowledged and 0 received: nothing to judge",), run={"run": "r"})
 
     found = page.html(verdict, nothing)
@@ -310,9 +296,7 @@ def test_a_run_of_nothing_has_a_page() -> None:
 
 def test_thresholds_stand_beside_what_was_seen() -> None:
     """Only those the profile sets; what is above is not kept."""
-    rows = [
-        (entry.anomaly, entry.what, entry.seen, entry.allowed, entry.is_met) for entry in held(finished_runs.crossed())
-    ]
+    rows = [(row.anomaly, row.measure, row.seen, row.allowed, row.is_met) for row in held(finished_runs.crossed())]
 
     assert rows == [
         ("H7", "lateness of the generator, p99", "2 s", "at most 3 s", True),
@@ -336,12 +320,10 @@ def test_thresholds_stand_beside_what_was_seen() -> None:
     ],
 )
 def test_durations_are_said_with_their_unit(us: int | None, text: str) -> None:
-    """Three digits that count, in the unit people use for so much."""
     assert units.duration(us) == text
 
 
 def test_queues_are_called_by_what_tells_them_apart() -> None:
-    """Never by nothing."""
     names = ["sluice-local-billing.fifo", "sluice-local-billing-eu.fifo", "sluice-local-audit.fifo"]
 
     assert list(units.short_names(names).values()) == ["billing", "billing-eu", "audit"]
@@ -382,7 +364,6 @@ def test_what_two_runs_come_to(first: Verdict, second: Verdict, exit_code: int) 
 
 
 def test_an_anomaly_more_is_worse_even_where_both_are_invalid() -> None:
-    """And the one that is gone is said too."""
     first, second = finished_runs.invalid(), finished_runs.invalid()
     first = replace(
         first, properties=tuple(replace(p, violation_count=int(p.anomaly == "A1")) for p in first.properties)
@@ -400,7 +381,7 @@ def test_what_was_no_longer_measured_crosses_a_ratio() -> None:
 
     compared = compare(finished_runs.valid(), second, Limits(latency_ratio_max=2, rate_ratio_min=0.5))
 
-    crossed = [number.what for number in compared.numbers if number.is_crossed]
+    crossed = [number.measure for number in compared.numbers if number.is_crossed]
     assert crossed == [
         f"{what} {queue}"
         for what, queue in [
@@ -419,7 +400,6 @@ def _stored(folder: Path, verdict: Verdict) -> Path:
 
 
 def test_compare_prints_ratios_and_ends_with_its_code(tmp_path: Path) -> None:
-    """As JSON for programs."""
     folders = [
         _stored(tmp_path / "a", finished_runs.valid()),
         _stored(tmp_path / "b", _slower(finished_runs.valid(), 1.5)),
@@ -452,7 +432,6 @@ def test_a_ratio_that_nothing_can_cross_is_refused(tmp_path: Path, ratio: str) -
 
 
 def test_a_run_is_not_compared_with_itself(tmp_path: Path) -> None:
-    """It is no worse, whatever it is: somebody meant another."""
     folder = _stored(tmp_path / "a", finished_runs.valid())
 
     refused = CliRunner().invoke(compare_command, [str(folder), f"{folder}/../a"])
@@ -462,7 +441,6 @@ def test_a_run_is_not_compared_with_itself(tmp_path: Path) -> None:
 
 
 def test_runs_of_different_profiles_are_refused_unless_forced(tmp_path: Path) -> None:
-    """What they measured is not the same thing."""
     other = {**finished_runs.DESCRIBED, "profile": {**finished_runs.DESCRIBED["profile"], "group_count": 13}}
     folders = [
         _stored(tmp_path / "a", finished_runs.valid()),
@@ -492,9 +470,8 @@ def test_a_recording_whose_charts_were_not_stored_is_judged_again_for_them(tmp_p
 
 
 def test_report_draws_a_stored_run_again_without_spark(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """And prints where; the verdict it repeats does not become its exit code."""
     folder = _stored(tmp_path / "a", finished_runs.invalid())
-    report.write_series(finished_runs.series_of(finished_runs.invalid()), folder)
+    report.write_series(finished_runs.series_of_one(), folder)
     monkeypatch.setenv("JAVA_HOME", "/nowhere")
 
     ended = CliRunner().invoke(report_command, [str(folder), "-o", str(tmp_path / "page.html")])

@@ -8,17 +8,18 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from sluice.errors import HistoryError
+from sluice.errors import ConfigError, HistoryError
 from spark_load import report
 from spark_load.cli.report import report as report_command
 from spark_load.folder.layout import RUN_FILE
 from spark_load.run import driver, stored
-from tests.support import finished_runs
+from tests.support.histories import finished_runs
+from tests.support.histories.by_hand import EXPECTATION
 
 
 def _stored(folder: Path, change: Callable[[Any], object]) -> Path:
     """Write what a run is described by, changed, and return the folder."""
-    stored.store(folder, finished_runs.DESCRIBED, finished_runs.EXPECTATION, ["it broke"])
+    stored.store(folder, finished_runs.DESCRIBED, EXPECTATION, ["it broke"])
     path = folder / RUN_FILE
     found = json.loads(path.read_text(encoding="utf-8"))
     change(found)
@@ -27,10 +28,9 @@ def _stored(folder: Path, change: Callable[[Any], object]) -> Path:
 
 
 def test_what_a_run_is_described_by_reads_as_it_was_written(tmp_path: Path) -> None:
-    """With its lists as tuples again, and with fields this version does not know."""
     stored = driver.find_stored(_stored(tmp_path, lambda result: result["described"].update(newer=[1])))
 
-    assert stored.expectation == finished_runs.EXPECTATION
+    assert stored.expectation == EXPECTATION
     assert stored.described == {**finished_runs.DESCRIBED, "newer": [1]}
     assert (stored.plan.profile.group_count, stored.plan.seed, stored.unknowns) == (12, 7, ("it broke",))
 
@@ -66,7 +66,6 @@ def test_what_a_run_is_described_by_reads_as_it_was_written(tmp_path: Path) -> N
 def test_a_damaged_description_is_refused_with_field_and_value(
     tmp_path: Path, change: Callable[[Any], object], message: str
 ) -> None:
-    """And with where the record of the run is, which can be judged without it."""
     with pytest.raises(HistoryError) as refused:
         driver.find_stored(_stored(tmp_path, change))
 
@@ -84,13 +83,11 @@ def test_a_run_whose_verdict_cannot_be_read_is_not_gone_on_with(tmp_path: Path, 
 
 
 def test_a_folder_that_is_no_runs_is_refused(tmp_path: Path) -> None:
-    """With where runs are."""
-    with pytest.raises(HistoryError, match=r"is not the folder of a run \(run.json is missing\); see the folders in"):
+    with pytest.raises(ConfigError, match=r"is not the folder of a run \(run.json is missing\); see the folders in"):
         driver.find_stored(tmp_path)
 
 
 def test_series_of_nonsense_are_told_and_made_again(tmp_path: Path) -> None:
-    """Here they cannot be: nothing but the verdict is there."""
     report.write(finished_runs.valid(), tmp_path)
     report.write_series({**finished_runs.series_of(finished_runs.valid()), "published": "all"}, tmp_path)
 

@@ -1,23 +1,28 @@
 """What a resumed run needs to know of the attempt before it, where no Spark is needed to tell."""
 
+import json
 import os
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
 
-from sluice.clock import VirtualClock
+from sluice.clock import VirtualClock, clock_id
 from sluice.errors import ConfigError
 from spark_load.cli.watching import ProgressTable
+from spark_load.judge import judge
 from spark_load.plan.plan import Plan
 from spark_load.profiles import profile
 from spark_load.publish.job import remembered
 from spark_load.run import resume
 from spark_load.runtime.task_context import Run
+from tests.support.declaration import environment
 from tests.support.deployments import ONE_QUEUE
 
+_DAY_US = 86_400 * 1_000_000
 QUICK = "messages_per_second: 10\nduration_seconds: 1\ngroup_count: 1\n"
 
 
@@ -46,6 +51,8 @@ def test_whether_tasks_still_write_is_not_a_matter_of_the_wall_clock(tmp_path: P
     resume.end_tasks(run, clock)
 
     assert 3 <= clock.monotonic() < 4
+    assert replace(run, attempt=0).coordinator(clock).is_stopped()  # the tasks that a dead driver left behind
+    assert not run.coordinator(clock).is_stopped()
 
 
 class _Growing(VirtualClock):
@@ -62,7 +69,6 @@ class _Growing(VirtualClock):
 
 
 def test_what_was_done_before_a_run_was_resumed_is_in_its_rows(tmp_path: Path) -> None:
-    """Published and consumed, each once; they are no rate of now."""
     clock = VirtualClock()
     run = _resumed(tmp_path)
     coordinator = run.coordinator(clock)
@@ -122,3 +128,89 @@ def test_tasks_that_go_on_writing_are_to_be_ended_first(tmp_path: Path) -> None:
 
     with pytest.raises(ConfigError, match="are still at work; end them, then resume it"):
         resume.end_tasks(run, _Growing(run.journals / "publish-0-0.arrows"))
+
+
+def test_a_run_that_broke_before_anything_was_recorded_is_not_gone_on_with(tmp_path: Path) -> None:
+    run = _resumed(tmp_path)
+    (run.journals / "publish-0-0.arrows").unlink()
+    run.journals.rmdir()
+
+    with pytest.raises(ConfigError, match="broke before anything was recorded; run it again"):
+        resume.end_tasks(run, VirtualClock())
+
+
+@pytest.mark.parametrize(
+    ("phases", "days", "message"),
+    [
+        ({"warming up"}, 0, "the run broke before its load began, so there is nothing to resume; run it again"),
+        (
+            {"publishing", "redrive"},
+            0,
+            "the run broke while dead letters were being moved back, and which ones is unknown",
+        ),
+        ({"publishing"}, 5, r"the run began 5.0 days ago, and its queues keep messages for 4.0: what it left there"),
+    ],
+)
+def test_a_run_that_cannot_end_well_is_not_gone_on_with(phases: set[str], days: int, message: str) -> None:
+    done = resume.Done(began_at_us=0, phases=frozenset(phases), deleted={}, ended={})
+
+    with pytest.raises(ConfigError, match=message):
+        resume.check_time(done, environment("local"), days * _DAY_US)
+
+
+_DESCRIBED = {
+    "profile": {"consumer": "raw"},
+    "topic_arn": ONE_QUEUE.topic_arn,
+    "clock": {"id": clock_id(), "offset_us": 0},
+    "transport": "boto3",
+    "attempts": 1,
+}
+
+
+@pytest.mark.parametrize(
+    ("described", "status", "message"),
+    [
+        ({}, "valid", "was finished and is valid, allowed is a run that broke; run it again"),
+        ({}, "invalid", "was finished and is invalid, allowed is a run that broke; run it again"),
+        ({"profile": {"consumer": "worker"}}, "unknown", "the consumer of .* is 'worker', allowed is 'raw'"),
+        ({"clock": {"id": "another", "offset_us": 0}}, "unknown", "began on another machine, or before this one was"),
+        ({"topic_arn": "arn:aws:sns:us-east-1:1:t"}, "unknown", r"loaded arn:aws:sns:us-east-1:1:t, and here is arn"),
+    ],
+)
+def test_a_run_that_did_not_break_or_was_elsewhere_is_not_gone_on_with(
+    tmp_path: Path, described: dict[str, Any], status: str, message: str
+) -> None:
+    """Its result would be lost, or its messages are not here."""
+    (tmp_path / "verdict.json").write_text(json.dumps({"status": status}), encoding="utf-8")
+
+    with pytest.raises(ConfigError, match=message):
+        resume.check_broken(_DESCRIBED | described, tmp_path, ONE_QUEUE)
+
+
+def test_a_run_somebody_is_at_work_on_is_left_alone(tmp_path: Path) -> None:
+    """Two drivers would publish everything twice."""
+    with (
+        resume.held(tmp_path),
+        pytest.raises(ConfigError, match="another process is at work on"),
+        resume.held(tmp_path),
+    ):
+        raise AssertionError("both work")
+
+
+@pytest.mark.parametrize(
+    ("recorded", "attempts", "unfinished"),
+    [
+        ({"publish-0": {0: True}, "consume-0": {0: True}}, 1, []),
+        ({"publish-0": {0: False}, "consume-0": {0: True}}, 1, ["publish-0"]),
+        ({"publish-0": {0: False, 1: True}, "consume-0": {0: False, 1: True}}, 2, []),
+        ({"publish-0": {0: True, 1: False}, "consume-0": {0: False, 1: True}}, 2, ["publish-0"]),
+        ({"publish-0": {0: False, 1: True}, "consume-0": {1: True}}, 2, ["consume-0"]),
+    ],
+)
+def test_a_broken_attempt_is_made_good_by_a_later_one_and_a_missing_journal_is_not(
+    recorded: dict[str, dict[int, bool]], attempts: int, unfinished: list[str]
+) -> None:
+    """What a recorder wrote before it died is whole but for its last receive; what is not there is not known."""
+    run = {"attempts": attempts, "recorders": {"publish-0": None, "consume-0": "q"}}
+
+    assert judge._unfinished(recorded, run) == unfinished

@@ -1,0 +1,1 @@
+"""How fast the checker judges a large history, beside DuckDB."""

@@ -1,0 +1,148 @@
+"""The checker against large histories, its own bounds, and DuckDB: `python -m benchmarks check`.
+
+Each engine is a process of its own and says what each of its rounds took; its memory is watched from here.
+"""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import threading
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from benchmarks import locked
+from benchmarks.checking import histories
+from benchmarks.processes import resident_bytes
+from benchmarks.report import Section, table
+from benchmarks.rounds import Measured
+from sluice.errors import EndpointError
+
+LARGE = "SLUICE_BENCH_LARGE"
+"""Set, it measures 100 M events too: some 10 GB of disk, and half an hour."""
+_PROJECT = Path(__file__).resolve().parents[2]
+_SIZES = (1_000_000, 10_000_000)
+_LARGE_SIZE = 100_000_000
+_WARM_UP = 150_000
+_BAD_SHARE = 0.001
+_SLICES = 30  # so that files are of many sizes of history, and their row groups not too small
+_SLICE_MAX = 500_000  # messages: about what a part of a journal holds
+_BUCKET_EVENTS = 1_000_000
+_WATCH_SECONDS = 0.2
+_STEPS = {
+    "judge": "judging, as the load test wrote it",
+    "judge exchanged": "judging, as anybody wrote it",
+    "exchange": "of it, reading and exchange",
+    "rollup": "of it, reading, exchange and rollup",
+    "duckdb": "DuckDB, six checks",
+}
+_CORES = os.cpu_count() or 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Took:
+    """What one engine needed for one step, in every round, with all processes it started."""
+
+    seconds: Measured
+    processor_seconds: Measured
+
+    def per_second(self, events: int) -> str:
+        """Return millions of events a second."""
+        return f"{events / self.seconds.median / 1e6:.2f}"
+
+    def per_processor_second(self, events: int) -> str:
+        """Return millions of events a second of all cores, when nobody else wants them."""
+        return f"{_CORES * events / self.processor_seconds.median / 1e6:.2f}"
+
+
+def measure(_: Mapping[str, str], rounds: int) -> Section:
+    """Measure sizes with and without broken groups; return the table."""
+    locked.install()
+    rows: list[Sequence[object]] = []
+    with tempfile.TemporaryDirectory(prefix="sluice-check-") as name:
+        folder = Path(name)
+        histories.write_both(folder / "warm-up", events=_WARM_UP, slice_count=20_000, bucket_count=2)
+        for size in (*_SIZES, *([_LARGE_SIZE] if os.environ.get(LARGE) else [])):
+            for bad_share in (0, _BAD_SHARE):
+                rows += _rows(folder, size, bad_share, rounds if size < _LARGE_SIZE else 1)
+    head = ["events", "broken groups", "what", "M events/s", "noise", "of all cores", "to judging", "peak memory, GB"]
+    return Section(tables={"check": table(head, rows, text_columns=3)}, plots={})
+
+
+def _rows(folder: Path, size: int, bad_share: float, rounds: int) -> list[Sequence[object]]:
+    """Measure one history, written twice; return its rows."""
+    made = histories.write_both(
+        folder / "measured",
+        events=size,
+        bad_share=bad_share,
+        slice_count=min(max(100_000, size // _SLICES // 10 * 10), _SLICE_MAX),
+        bucket_count=max(2, round(size / _BUCKET_EVENTS)),
+    )
+    judged, our_bytes = _ours(folder, ["judge"], rounds)
+    others, other_bytes = _ours(folder, [*([] if bad_share else ["exchange", "rollup"]), "judge exchanged"], rounds)
+    plain = str(folder / "measured" / histories.PLAIN)
+    theirs, their_bytes = _run([locked.PYTHON, "benchmarks/checking/in_duckdb.py", plain, str(rounds + 1)])
+    shutil.rmtree(folder / "measured")
+    memory = {"judge": our_bytes, "judge exchanged": other_bytes, "duckdb": their_bytes}
+    mine = judged["judge"].processor_seconds
+    found = judged | others | theirs
+    return [
+        (
+            f"{made.events / 1e6:.1f} M",
+            f"{bad_share:.1%}" if bad_share else "none",
+            _STEPS[name],
+            took.per_second(made.events),
+            took.seconds.noise,
+            took.per_processor_second(made.events),
+            mine.over(took.processor_seconds).ratio,
+            f"{memory[name] / 1e9:.1f}" if name in memory else "",
+        )
+        for name, took in ((name, found[name]) for name in _STEPS if name in found)
+    ]
+
+
+def _ours(folder: Path, steps: Sequence[str], rounds: int) -> tuple[dict[str, Took], int]:
+    folders = [str(folder / name) for name in ("warm-up", "measured")]
+    return _run([sys.executable, "-m", "benchmarks.checking.in_spark", *folders, *steps, str(rounds)])
+
+
+def _run(command: Sequence[str]) -> tuple[dict[str, Took], int]:
+    """Run an engine; return what its steps took, without the warm-up, and its peak memory."""
+    environment = os.environ | {"PYTHONPATH": str(_PROJECT)}
+    with subprocess.Popen(
+        command, cwd=_PROJECT, env=environment, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+    ) as engine:
+        is_over, peak = threading.Event(), [0]
+
+        def watch() -> None:
+            while not is_over.wait(_WATCH_SECONDS):
+                peak[0] = max(peak[0], resident_bytes(engine.pid))
+
+        watcher = threading.Thread(target=watch)
+        watcher.start()
+        assert engine.stdout is not None, "it is piped"
+        results = [json.loads(line) for line in engine.stdout]
+        is_over.set()
+        watcher.join()
+    if engine.returncode:
+        raise EndpointError(f"{' '.join(command)} ended with {engine.returncode}; run it by hand")
+    return _took(results), peak[0]
+
+
+def _took(results: Sequence[Mapping[str, Any]]) -> dict[str, Took]:
+    of_step: dict[str, list[Mapping[str, Any]]] = defaultdict(list)
+    for round_ in results:
+        if not round_["is_warm_up"]:
+            of_step[round_["step"]].append(round_)
+    return {
+        step: Took(
+            seconds=Measured(tuple(round_["seconds"] for round_ in rounds)),
+            processor_seconds=Measured(tuple(round_["processor_seconds"] for round_ in rounds)),
+        )
+        for step, rounds in of_step.items()
+    }

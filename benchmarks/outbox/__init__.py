@@ -1,0 +1,1 @@
+"""What the outbox costs those who write to it, and how far one relay takes it."""

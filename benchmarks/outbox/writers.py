@@ -1,0 +1,132 @@
+"""What the outbox costs those who write to it: transactions a second against plain inserts of the same rows."""
+
+import multiprocessing
+import random
+from collections.abc import Callable, Mapping
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
+from functools import cache, partial
+from multiprocessing.synchronize import Barrier
+
+from sqlalchemy import Connection, Engine, insert
+
+from benchmarks import databases
+from benchmarks.charts import Bar, bars
+from benchmarks.databases import POSTGRES, SQLITE, TOPIC
+from benchmarks.report import Section, table
+from benchmarks.rounds import Measured, interleaved
+from sluice.clock import SystemClock
+from sluice.messaging.database import engines
+from sluice.messaging.envelope import Envelope, Event
+from sluice.messaging.outbox import tables
+from sluice.messaging.outbox.outbox import Outbox
+
+_WRITERS = (1, 8)
+_SECONDS = 1.5
+_MANY = 1_000
+PLAIN, SINGLE, MANY = "plain insert", "one group", "many groups"
+_clock = SystemClock()
+_together: dict[int, Barrier] = {}
+
+
+@dataclass(frozen=True, slots=True)
+class _Cell:
+    database: str
+    writers: int
+    kind: str
+    is_notified: bool = False
+
+
+def measure(urls: Mapping[str, str], rounds: int) -> Section:
+    """Return what 1 and 8 writers commit, each a process of its own, one event a transaction."""
+    listed = [_Cell(SQLITE, 1, kind) for kind in (PLAIN, SINGLE, MANY)]
+    for writers in _WRITERS:
+        listed += [_Cell(POSTGRES, writers, kind) for kind in (PLAIN, SINGLE, MANY)]
+        listed += [_Cell(POSTGRES, writers, kind, is_notified=True) for kind in (SINGLE, MANY)]
+    spawning = multiprocessing.get_context("spawn")
+    barriers = {writers: spawning.Barrier(writers) for writers in _WRITERS}
+    with ProcessPoolExecutor(max(_WRITERS), spawning, initializer=_remember, initargs=(barriers,)) as pool:
+        cells: dict[_Cell, Callable[[], float]] = {
+            cell: partial(_rate, pool, urls[cell.database], cell) for cell in listed
+        }
+        return _section(interleaved(cells, rounds))
+
+
+def _remember(barriers: dict[int, Barrier]) -> None:
+    _together.update(barriers)
+
+
+def _rate(pool: ProcessPoolExecutor, url: str, cell: _Cell) -> float:
+    with databases.fresh(url) as engine:
+        databases.settle(engine)
+        writing = [pool.submit(_write, url, cell, number) for number in range(cell.writers)]
+        return sum(future.result() for future in writing)
+
+
+def _write(url: str, cell: _Cell, number: int) -> float:
+    """Return transactions a second of one writer, who begins with the others. Runs in a process of the pool."""
+    engine, rng = _engine(url), random.Random(number)
+    add = _plainly(number) if cell.kind == PLAIN else partial(_to_outbox, Outbox(TOPIC, notify=cell.is_notified))
+    engine.connect().close()
+    _together[cell.writers].wait()
+    began, count = _clock.monotonic(), 0
+    while _clock.monotonic() - began < _SECONDS:
+        group = "g" if cell.kind == SINGLE else f"g{rng.randrange(_MANY)}"
+        with engine.begin() as connection:
+            add(connection, Event(type="a.b", group=group, data={"n": count}))
+        count += 1
+    return count / (_clock.monotonic() - began)
+
+
+@cache
+def _engine(url: str) -> Engine:
+    return engines.engine(url)
+
+
+def _to_outbox(outbox: Outbox, connection: Connection, event: Event) -> None:
+    outbox.write(connection, [event])
+
+
+def _plainly(number: int) -> Callable[[Connection, Event], None]:
+    """Return what inserts the row an outbox would, numbered by nobody: each writer has its own numbers."""
+    last = number * 10**9
+
+    def add(connection: Connection, event: Event) -> None:
+        nonlocal last
+        last += 1
+        row = {
+            "topic": TOPIC,
+            "group_id": event.group,
+            "group_seq": last,
+            "event_id": event.id,
+            "type": event.type,
+            "body": Envelope(event=event, seq=last, epoch=1).body,
+            "attributes": '{"type": "a.b"}',
+            "deduplication_id": event.id,
+            "created_at_us": _clock.now_us(),
+        }
+        connection.execute(insert(tables.messages), [row])
+
+    return add
+
+
+def _section(found: Mapping[_Cell, Measured]) -> Section:
+    rows, drawn = [], []
+    for cell, rate in found.items():
+        plain = found[_Cell(cell.database, cell.writers, PLAIN)]
+        silent = found[_Cell(cell.database, cell.writers, cell.kind)]
+        kind = f"{cell.kind}{', notify' * cell.is_notified}"
+        rows.append(
+            (
+                *(cell.database, cell.writers, kind, f"{rate.median:,.0f}", rate.noise),
+                rate.over(plain).ratio if cell.kind != PLAIN else "",
+                rate.over(silent).ratio if cell.is_notified else "",
+            )
+        )
+        who = f"{cell.writers} writer{'s' * (cell.writers > 1)}"
+        drawn.append(
+            Bar(f"{kind}, {who}", int(cell.database == POSTGRES), rate.median, f"{rate.median:,.0f}"),
+        )
+    head = ("database", "writers", "what", "transactions/s", "noise", "to plain inserts", "to without notify")
+    plot = bars("What writers commit", "transactions/s of one event each", (SQLITE, POSTGRES), drawn)
+    return Section(tables={"writers": table(head, rows, text_columns=3)}, plots={"writers": plot})

@@ -1,0 +1,1 @@
+"""What a message costs the load test to publish, beside other clients."""

@@ -1,0 +1,1 @@
+"""What a worker costs, and what it does on a queue that keeps no order."""

@@ -1,0 +1,306 @@
+"""What a worker costs over a plain receive and delete, by lanes; and how many calls a message takes, at what price."""
+
+import random
+import resource
+import threading
+import uuid
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import Engine
+
+from benchmarks import databases, sink
+from benchmarks.charts import Bar, bars
+from benchmarks.report import Section, table
+from benchmarks.rounds import Measured, interleaved
+from benchmarks.worker.workers import Conditions, Counts, working
+from emulator import localstack
+from sluice import limits
+from sluice.clock import SystemClock, eventually
+from sluice.declaration import Consumer, metrics, prices
+from sluice.messaging.envelope import Envelope, Event
+from sluice.messaging.handlers import ANY, Ack, Handlers
+from sluice.messaging.inbox import tables as inbox_tables
+from sluice.messaging.sqs import queue
+from sluice.messaging.sqs.queue import Queue
+from sluice.messaging.telemetry.metrics import Tally
+
+REGION = "eu-central-1"
+LOG = Path("runs") / "benchmarks-localstack.log"
+PLAIN, BATCH = "plain loop", "plain loop, ten a receive"
+_LANES = (1, 8, 64)
+_DELAYS_SECONDS = (0.0, 0.01)
+_SECONDS, _WARM_SECONDS = 1.5, 0.5
+_LOCALSTACK_LANES = (1, 8)
+_MESSAGES, _GROUPS = 200, 40
+_RATES_PER_SECOND = (0.1, 1.0, 10.0)
+_BATCH = 10
+_clock = SystemClock()
+_noop = Handlers({ANY: lambda _, __, ___: Ack()})
+
+
+@dataclass(frozen=True, slots=True)
+class _Cell:
+    what: str
+    lanes: int
+    delay_seconds: float | None = None
+
+    @property
+    def plain(self) -> "_Cell":
+        """Return the loop it is compared with."""
+        return _Cell(PLAIN, self.lanes, self.delay_seconds)
+
+
+@dataclass(slots=True)
+class _Spent:
+    """What the measured messages cost this process, all rounds together."""
+
+    messages: float = 0
+    cpu_seconds: float = 0
+    calls: Counter[str] = field(default_factory=Counter)
+
+
+def measure(urls: Mapping[str, str], rounds: int) -> Section:
+    """Return what a worker does beside a plain loop: on a queue at hand, on one 10 ms away, and on LocalStack."""
+    spent: dict[_Cell, _Spent] = {}
+    with sink.running(0) as near, sink.running(_DELAYS_SECONDS[1]) as far:
+        listed = {
+            _Cell(what, lanes, delay): (url, endpoint)
+            for delay, endpoint in zip(_DELAYS_SECONDS, (near, far), strict=True)
+            for lanes in _LANES
+            for what, url in _kinds(urls).items()
+        }
+        spent |= {cell: _Spent() for cell in listed}
+        cells: dict[_Cell, Callable[[], float]] = {
+            cell: partial(_rate, cell, url, endpoint, spent[cell]) for cell, (url, endpoint) in listed.items()
+        }
+        found = interleaved(cells, rounds)
+    with localstack.running(log=LOG) as running:
+        really = {_Cell(what, lanes): url for lanes in _LOCALSTACK_LANES for what, url in _kinds(urls).items()}
+        really[_Cell(BATCH, 1)] = ""
+        spent |= {cell: _Spent() for cell in really}
+        drained: dict[_Cell, Callable[[], float]] = {
+            cell: partial(_drained, cell, url, running.endpoint_url, spent[cell]) for cell, url in really.items()
+        }
+        found |= interleaved(drained, rounds)
+    return _section(found, spent)
+
+
+def _kinds(urls: Mapping[str, str]) -> dict[str, str]:
+    return {PLAIN: ""} | {f"worker, {database}": url for database, url in urls.items()}
+
+
+def _rate(cell: _Cell, url: str, endpoint: str, spent: _Spent) -> float:
+    """Return messages a second of lanes that always find one."""
+    sqs = queue.client(endpoint, REGION, connections=cell.lanes + 2)
+    source = Queue(sqs, f"{endpoint}/000000000000/benchmark.fifo")
+    with _running(cell, url, sqs, source) as counts:
+        eventually(
+            lambda: counts.so_far()[metrics.HANDLED] > 0, timeout_seconds=30, describe="the first message to be handled"
+        )
+        _clock.sleep(_WARM_SECONDS)  # each lane makes its connections
+        before, began, cpu = counts.so_far()[metrics.HANDLED], _clock.monotonic(), _cpu_seconds()
+        _clock.sleep(_SECONDS)
+        messages, seconds = counts.so_far()[metrics.HANDLED] - before, _clock.monotonic() - began
+        spent.cpu_seconds += _cpu_seconds() - cpu
+    spent.messages += messages
+    return messages / seconds
+
+
+def _drained(cell: _Cell, url: str, endpoint: str, spent: _Spent) -> float:
+    """Return messages a second until a queue of LocalStack is empty."""
+    sqs = queue.client(endpoint, REGION, connections=cell.lanes + 2)
+    made = str(sqs.create_queue(QueueName=f"{uuid.uuid4()}.fifo", Attributes={"FifoQueue": "true"})["QueueUrl"])
+    fill(sqs, made, messages=_MESSAGES, groups=_GROUPS)
+    calls: Counter[str] = Counter()
+    sqs.meta.events.register("before-send.sqs", lambda event_name, **_: calls.update([event_name.rpartition(".")[2]]))
+    began = _clock.monotonic()
+    with _running(cell, url, sqs, Queue(sqs, made)) as counts:
+        eventually(
+            lambda: counts.so_far()[metrics.HANDLED] >= _MESSAGES,
+            timeout_seconds=120,
+            describe="an empty queue",
+            interval_seconds=0.01,
+        )
+        seconds = _clock.monotonic() - began
+        spent.calls += calls
+    spent.messages += _MESSAGES
+    sqs.delete_queue(QueueUrl=made)
+    return _MESSAGES / seconds
+
+
+def fill(sqs: Any, url: str, *, messages: int, groups: int) -> None:
+    """Send a queue, FIFO or not, the events of groups in turn, each group's in order."""
+    is_fifo = url.endswith(".fifo")
+    for first in range(0, messages, _BATCH):
+        entries = []
+        for number in range(first, min(first + _BATCH, messages)):
+            group, seq = f"order-{number % groups}", number // groups + 1
+            event = Event(type="order.placed", group=group, data={"number": number}, id=f"{group}-{seq}")
+            entry = {"Id": str(number), "MessageBody": Envelope(event=event, seq=seq, epoch=1).body}
+            ordered = {"MessageGroupId": group, "MessageDeduplicationId": event.id} if is_fifo else {}
+            entries.append(entry | ordered)
+        assert not sqs.send_message_batch(QueueUrl=url, Entries=entries).get("Failed")
+
+
+@contextmanager
+def _running(cell: _Cell, url: str, sqs: Any, source: Queue) -> Iterator[Counts]:
+    if not url:
+        with _looping(sqs, source.url, cell.lanes, _BATCH if cell.what == BATCH else 1) as counts:
+            yield counts
+        return
+    with inboxed(url) as engine, working(engine, source, _noop, Conditions(lanes=cell.lanes)) as counts:
+        yield counts
+
+
+@contextmanager
+def inboxed(url: str) -> Iterator[Engine]:
+    """Yield an engine on the database, its inbox made anew."""
+    with databases.fresh(url, inbox_tables.metadata) as engine:
+        databases.settle(engine)
+        yield engine
+
+
+@contextmanager
+def _looping(sqs: Any, url: str, lanes: int, batch: int) -> Iterator[Counts]:
+    """Yield the count of threads that receive and delete, and do nothing else."""
+    tally, has_ended = Tally(), threading.Event()
+
+    def loop() -> None:
+        rng = random.Random()
+        while not has_ended.is_set():
+            answer = sqs.receive_message(
+                QueueUrl=url,
+                MaxNumberOfMessages=batch,
+                WaitTimeSeconds=1,
+                MessageSystemAttributeNames=["All"],
+                MessageAttributeNames=["All"],
+                ReceiveRequestAttemptId=str(uuid.UUID(int=rng.getrandbits(128), version=4)),
+            )
+            received = answer.get("Messages", [])
+            if batch == 1 and received:
+                sqs.delete_message(QueueUrl=url, ReceiptHandle=received[0]["ReceiptHandle"])
+            elif received:
+                entries = [{"Id": str(n), "ReceiptHandle": entry["ReceiptHandle"]} for n, entry in enumerate(received)]
+                sqs.delete_message_batch(QueueUrl=url, Entries=entries)
+            for _ in received:
+                tally.add(metrics.HANDLED)
+
+    threads = [threading.Thread(target=loop) for _ in range(lanes)]
+    for thread in threads:
+        thread.start()
+    try:
+        yield Counts(tally)
+    finally:
+        has_ended.set()
+        for thread in threads:
+            thread.join()
+
+
+def _cpu_seconds() -> float:
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    return used.ru_utime + used.ru_stime
+
+
+def _section(found: Mapping[_Cell, Measured], spent: Mapping[_Cell, _Spent]) -> Section:
+    near = {cell: rate for cell, rate in found.items() if cell.delay_seconds is not None}
+    really = {cell: rate for cell, rate in found.items() if cell.delay_seconds is None}
+    tables = {
+        "lanes": _lanes_table(near, spent),
+        "lanes-localstack": _localstack_table(really),
+        "calls": _calls_table(spent),
+        "polls": _polls_table(),
+    }
+    drawn = [
+        Bar(
+            f"{cell.what}, {cell.lanes} lane{'s' * (cell.lanes > 1)}",
+            int(cell.what != PLAIN),
+            rate.median,
+            f"{rate.median:,.0f}",
+        )
+        for cell, rate in near.items()
+        if cell.delay_seconds == _DELAYS_SECONDS[-1]
+    ]
+    title, unit = "What a worker's lanes do", "messages/s, no-op handler, a queue 10 ms away"
+    return Section(tables=tables, plots={"lanes": bars(title, unit, (PLAIN, "worker"), drawn)})
+
+
+def _lanes_table(found: Mapping[_Cell, Measured], spent: Mapping[_Cell, _Spent]) -> str:
+    rows = []
+    for cell, rate in found.items():
+        assert cell.delay_seconds is not None
+        one_lane = found[_Cell(cell.what, 1, cell.delay_seconds)]
+        rows.append(
+            (
+                f"{1_000 * cell.delay_seconds:.0f} ms",
+                *(cell.what, cell.lanes, f"{rate.median:,.0f}", rate.noise),
+                rate.over(found[cell.plain]).ratio if cell.what != PLAIN else "",
+                rate.over(one_lane).ratio if cell.lanes > 1 else "",
+                f"{_cpu_milliseconds(spent[cell]):.2f}",
+                f"{_cpu_milliseconds(spent[cell]) / _cpu_milliseconds(spent[cell.plain]):.2f}",
+            )
+        )
+    head = (
+        *("queue answers after", "what", "lanes", "messages/s", "noise", "to the plain loop", "to one lane"),
+        *("processor, ms a message", "to the plain loop"),
+    )
+    return table(head, rows, text_columns=2)
+
+
+def _cpu_milliseconds(spent: _Spent) -> float:
+    return 1_000 * spent.cpu_seconds / spent.messages
+
+
+def _localstack_table(found: Mapping[_Cell, Measured]) -> str:
+    rows = [
+        (
+            *(cell.what, cell.lanes, f"{rate.median:,.0f}", rate.noise, f"{1_000 * cell.lanes / rate.median:.1f}"),
+            rate.over(found[cell.plain]).ratio if cell.what != PLAIN else "",
+        )
+        for cell, rate in found.items()
+    ]
+    head = ("what", "lanes", "messages/s", "noise", "ms a message and lane", "to the plain loop")
+    return table(head, rows, text_columns=1)
+
+
+def _calls_table(spent: Mapping[_Cell, _Spent]) -> str:
+    """Return calls as they were counted on LocalStack, and what AWS would ask for them."""
+    worker = sum((entry.calls for cell, entry in spent.items() if "worker" in cell.what), Counter[str]())
+    messages = sum(entry.messages for cell, entry in spent.items() if "worker" in cell.what and entry.calls)
+    batch = spent[_Cell(BATCH, 1)]
+    counted = {1: (worker, messages), _BATCH: (batch.calls, batch.messages)}
+    rows = []
+    for size, (calls, of) in counted.items():
+        a_message = calls.total() / of
+        through = prices.million_messages(consumers=1, kilobytes=1) | {
+            "SQS send, receive, delete": 1_000_000 * (1 + a_message) * prices.usd("SQS FIFO request")
+        }
+        receives = calls["ReceiveMessage"] / of
+        rows.append(
+            (
+                *(size, f"{receives:.2f}", f"{a_message - receives:.2f}", f"{a_message:.2f}"),
+                f"{1_000_000 * a_message * prices.usd('SQS FIFO request'):.2f}",
+                f"{sum(through.values()):.2f}",
+            )
+        )
+    head = (
+        *("messages a receive", "receives a message", "deletes and others", "calls"),
+        *("US dollars a million", "with topic, delivery and send"),
+    )
+    return table(head, rows, text_columns=0)
+
+
+def _polls_table() -> str:
+    """Return what empty polls add: a lane nothing comes for asks again when its long poll is over."""
+    lanes = Consumer(name="benchmark").lanes
+    rows = []
+    for rate in _RATES_PER_SECOND:
+        added = [pollers / limits.WAIT_SECONDS_MAX / rate for pollers in (lanes, 1)]
+        rows.append((f"{rate:g}", *(f"{1_000_000 * item * prices.usd('SQS FIFO request'):.2f}" for item in added)))
+    head = ("messages/s", f"{lanes} lanes, US dollars a million at most", "1 poller, ten a receive")
+    return table(head, rows, text_columns=0)

@@ -1,0 +1,1 @@
+"""What SQS promises of messages that were received too often: the DLQ, its redrive policy, and move tasks."""

@@ -1,0 +1,143 @@
+"""Which redrive policies a queue accepts, and how it refuses the others.
+
+Texts are compared where AWS's answer was quoted; where only other emulators say a text, code and status are.
+"""
+
+import json
+
+import pytest
+
+from contract_tests.resources import QueueUnderTest, Resources, invalid_parameter_value, refusal
+
+_INVALID = ("InvalidParameterValue", 400)
+
+
+def _refused(queue: QueueUnderTest, policy: object) -> tuple[str, int, str]:
+    """Set a redrive policy that must be refused."""
+    text = policy if isinstance(policy, str) else json.dumps(policy)
+    return refusal(queue.set_attributes, RedrivePolicy=text)
+
+
+@pytest.mark.promise("DLQ-09")
+def test_the_dlq_of_a_fifo_queue_must_be_a_fifo_queue(resources: Resources) -> None:
+    queue = resources.fifo_queue()
+    policy = json.dumps({"deadLetterTargetArn": resources.standard_queue(hint="dlq").arn, "maxReceiveCount": 2})
+
+    refused = _refused(queue, policy)
+
+    assert refused == invalid_parameter_value(
+        f"Value {policy} for parameter RedrivePolicy is invalid. "
+        "Reason: Dead-letter queue must be same type of queue as the source.."  # ends with two dots
+    )
+
+
+@pytest.mark.promise("DLQ-10")
+def test_the_dlq_must_exist(resources: Resources) -> None:
+    queue = resources.fifo_queue()
+    policy = json.dumps({"deadLetterTargetArn": queue.arn.removesuffix(".fifo") + "-absent.fifo", "maxReceiveCount": 2})
+
+    refused = _refused(queue, policy)
+
+    assert refused == invalid_parameter_value(
+        f"Value {policy} for parameter RedrivePolicy is invalid. Reason: Dead letter target does not exist."
+    )
+
+
+@pytest.mark.promise("DLQ-11")
+def test_a_redrive_policy_needs_a_target_and_a_number(resources: Resources) -> None:
+    queue = resources.fifo_queue()
+    dead_letters = resources.fifo_queue(hint="dlq")
+
+    refused = [
+        _refused(queue, {"maxReceiveCount": 2}),
+        _refused(queue, {"deadLetterTargetArn": dead_letters.arn}),
+        _refused(queue, {"deadLetterTargetArn": dead_letters.arn, "maxReceiveCount": "two"}),
+    ]
+
+    assert [answer[:2] for answer in refused] == [_INVALID] * 3
+
+
+@pytest.mark.promise("DLQ-12")
+def test_max_receive_count_is_1_to_1000(resources: Resources) -> None:
+    queue, dead_letters = resources.queue_with_dlq(max_receive_count=1)
+    resources.fifo_queue(dead_letters=dead_letters, max_receive_count=1000)
+
+    refused = [
+        _refused(queue, {"deadLetterTargetArn": dead_letters.arn, "maxReceiveCount": 0}),
+        _refused(queue, {"deadLetterTargetArn": dead_letters.arn, "maxReceiveCount": 1001}),
+        refusal(resources.fifo_queue, dead_letters=dead_letters, max_receive_count=1001),
+    ]
+
+    assert [answer[:2] for answer in refused] == [_INVALID] * 3
+
+
+@pytest.mark.promise("DLQ-13")
+def test_max_receive_count_may_be_a_string_and_comes_back_a_number(resources: Resources) -> None:
+    queue = resources.fifo_queue()
+    dead_letters = resources.fifo_queue(hint="dlq")
+
+    queue.set_attributes(RedrivePolicy=json.dumps({"deadLetterTargetArn": dead_letters.arn, "maxReceiveCount": "3"}))
+
+    policy = json.loads(queue.attributes("RedrivePolicy")["RedrivePolicy"])
+    assert policy == {"deadLetterTargetArn": dead_letters.arn, "maxReceiveCount": 3}
+
+
+@pytest.mark.promise("DLQ-14")
+def test_the_target_of_a_redrive_policy_must_be_an_arn(resources: Resources) -> None:
+    queue = resources.fifo_queue()
+
+    refused = _refused(queue, {"deadLetterTargetArn": "dummy", "maxReceiveCount": 2})
+
+    assert refused[:2] == _INVALID
+    assert "does not exist" not in refused[2]
+
+
+@pytest.mark.promise("DLQ-15")
+def test_a_redrive_policy_is_a_json_object_of_two_keys(resources: Resources) -> None:
+    queue = resources.fifo_queue()
+    dead_letters = resources.fifo_queue(hint="dlq")
+
+    third_key = _refused(queue, {"deadLetterTargetArn": dead_letters.arn, "maxReceiveCount": 2, "more": 1})
+    no_json = _refused(queue, "no JSON")
+
+    assert [third_key[:2], no_json[:2]] == [_INVALID, _INVALID]
+
+
+@pytest.mark.promise("DLQ-17")
+def test_the_dlq_must_be_in_the_same_region(resources: Resources) -> None:
+    queue = resources.fifo_queue()
+    *service, _, account, name = resources.fifo_queue(hint="dlq").arn.split(":")
+    elsewhere = ":".join([*service, "ap-southeast-4", account, name])
+
+    assert _refused(queue, {"deadLetterTargetArn": elsewhere, "maxReceiveCount": 2})[:2] == _INVALID
+
+
+@pytest.mark.promise("DLQ-18")
+def test_a_dlq_says_which_queues_may_name_it(resources: Resources) -> None:
+    listed, unlisted = resources.fifo_queue(), resources.fifo_queue()
+    by_queue = json.dumps({"redrivePermission": "byQueue", "sourceQueueArns": [listed.arn]})
+    choosy = resources.fifo_queue(hint="dlq", RedriveAllowPolicy=by_queue)
+    closed = resources.fifo_queue(hint="dlq", RedriveAllowPolicy=json.dumps({"redrivePermission": "denyAll"}))
+
+    listed.set_attributes(RedrivePolicy=json.dumps({"deadLetterTargetArn": choosy.arn, "maxReceiveCount": 2}))
+    refused = _refused(unlisted, {"deadLetterTargetArn": choosy.arn, "maxReceiveCount": 2})
+    refused_by_closed = _refused(listed, {"deadLetterTargetArn": closed.arn, "maxReceiveCount": 2})
+    eleven = {"redrivePermission": "byQueue", "sourceQueueArns": [f"{listed.arn}{number}" for number in range(11)]}
+    too_many = refusal(choosy.set_attributes, RedriveAllowPolicy=json.dumps(eleven))
+    unknown = refusal(choosy.set_attributes, RedriveAllowPolicy=json.dumps({"redrivePermission": "some"}))
+
+    assert [refused[:2], refused_by_closed[:2]] == [_INVALID, _INVALID]
+    assert [too_many[1], unknown[1]] == [400, 400]  # codes and texts are not recorded
+
+
+@pytest.mark.promise("DLQ-19")
+def test_a_dlq_lists_the_queues_that_name_it(resources: Resources) -> None:
+    dead_letters = resources.fifo_queue(hint="dlq")
+    none = dead_letters.sqs.list_dead_letter_source_queues(QueueUrl=dead_letters.url)["queueUrls"]
+    first = resources.fifo_queue(dead_letters=dead_letters)
+    second = resources.fifo_queue(dead_letters=dead_letters)
+
+    both = dead_letters.sqs.list_dead_letter_source_queues(QueueUrl=dead_letters.url)["queueUrls"]
+
+    assert none == []
+    assert sorted(both) == sorted([first.url, second.url])

@@ -1,0 +1,161 @@
+"""Calling a handler inside its transaction, and making one of three outcomes of whatever comes of it.
+
+Whether the message is fresh from the queue or was set aside makes no difference here. A handler is somebody else's
+code: it may raise anything, end the transaction behind SQLAlchemy's back, or fork. Nothing is committed but the
+transaction that was begun, with the inbox's mark in it, which is written when the handler has returned.
+"""
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+import structlog
+from sqlalchemy import Connection
+from sqlalchemy.exc import DatabaseError, DBAPIError
+from sqlalchemy.orm import Session
+
+from sluice.messaging import failpoints
+from sluice.messaging.database import engines
+from sluice.messaging.database.transactions import BegunTransaction, TransactionEnded
+from sluice.messaging.envelope import Envelope
+from sluice.messaging.errors import HoldLost, PermanentError, TransientError
+from sluice.messaging.failpoints import Failpoint
+from sluice.messaging.handlers import Ack, Context, Handler, Handlers, Holding, Outcome, Reject, Retry
+from sluice.messaging.worker.hooks import WorkerHookSet
+from sluice.messaging.worker.processing import async_handlers
+from sluice.terminal.printable import printable, raised, text_of
+
+_log = structlog.get_logger()
+_FORKED = 70  # EX_SOFTWARE: the exit code of a child that came back from a handler
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Attempt:
+    """One attempt at a message.
+
+    Args:
+        session: in whose transaction the group of the message is locked.
+        guard: whose message it has to be still when it is committed.
+        mark: writes into the transaction that the message is handled.
+    """
+
+    session: Session
+    envelope: Envelope
+    context: Context
+    guard: Holding
+    mark: Callable[[Connection], None]
+    before_commit: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HandlerRunner:
+    """Runs a consumer's handlers."""
+
+    handlers: Handlers
+    failpoint: Failpoint = failpoints.unarmed
+    hooks: WorkerHookSet = field(default_factory=WorkerHookSet)
+
+    def run(self, attempt: Attempt) -> Outcome:
+        """Call the handler, mark the message as handled and commit; anything but Ack means that nothing was committed.
+
+        Raises:
+            HoldLost: the message may be somebody else's; nothing was committed.
+            DBAPIError: the database did not do it, or ended the connection; whether it was committed is unknown when
+                that came of the commit.
+        """
+        with self.hooks.handling(attempt.envelope.event, attempt.context) as take:
+            outcome = self._run(attempt)
+            take(outcome)
+        return outcome
+
+    def _run(self, attempt: Attempt) -> Outcome:
+        type_ = attempt.envelope.event.type
+        handler = self.handlers.find(type_)
+        if handler is None:
+            return Reject(f"there is no handler for {type_!r}; add one, or one for '*'")
+        with BegunTransaction(attempt.session) as begun:
+            outcome = _shielded(lambda: _handled(handler, attempt, begun), attempt.guard, begun)
+            if isinstance(outcome, Ack):
+                self.failpoint(attempt.before_commit)
+                attempt.guard.check()
+                outcome = _shielded(lambda: _committed(attempt, begun), attempt.guard, begun)
+        return outcome
+
+
+def _handled(handler: Handler, attempt: Attempt, begun: BegunTransaction) -> Outcome:
+    """Call the handler; after Ack its transaction can be committed."""
+    with _in_this_process():
+        returned = async_handlers.awaited(handler(attempt.session, attempt.envelope.event, attempt.context))
+        begun.require_open()
+        if not isinstance(returned, Ack | None):
+            return _refused(returned)
+        attempt.session.flush()  # what it brings to light is the handler's, and needs no gate
+        begun.require_open()
+    return Ack()
+
+
+def _committed(attempt: Attempt, begun: BegunTransaction) -> Outcome:
+    with _in_this_process():
+        attempt.mark(attempt.session.connection())
+        begun.commit()
+    return Ack()
+
+
+def _refused(returned: object) -> Outcome:
+    """Return what a handler returned, other than Ack, with a reason that can be stored."""
+    match returned:
+        case Retry():
+            return Retry(delay_seconds=returned.delay_seconds, reason=_reason(returned.reason))
+        case Reject():
+            return Reject(_reason(returned.reason))
+    return Retry(
+        reason=printable(f"the handler returned {text_of(returned)}, allowed is Ack, Retry, Reject or nothing")
+    )
+
+
+def _reason(given: object) -> str:
+    return "the handler gave no reason" if given is None or given == "" else printable(given)
+
+
+def _shielded(act: Callable[[], Outcome], guard: Holding, begun: BegunTransaction) -> Outcome:
+    """Return the outcome, whatever somebody else's code raises meanwhile: only a signal ends a worker.
+
+    Raises:
+        HoldLost: the guard says so, too.
+        DBAPIError: the database may be why, and whoever asks it again will know.
+    """
+    try:
+        return act()
+    except HoldLost as error:
+        guard.check()
+        return Retry(reason=raised(error))
+    except PermanentError as error:
+        return Reject(_reason(error))
+    except (TransientError, TransactionEnded) as error:
+        return Retry(reason=_reason(error))
+    except BaseException as error:
+        if isinstance(error, DatabaseError) and begun.has_refused_driver:
+            return Retry(reason=TransactionEnded.ENDED)
+        if isinstance(error, DBAPIError) and engines.may_pass(error):
+            raise
+        _log_failure()
+        return Retry(reason=raised(error))
+
+
+def _log_failure() -> None:
+    try:
+        _log.warning("the handler failed", exc_info=True)
+    except BaseException as error:  # an exception may be made so that no traceback of it can be
+        _log.warning("the handler failed, and its traceback cannot be shown", error=raised(error))
+
+
+@contextmanager
+def _in_this_process() -> Iterator[None]:
+    """End a child process that comes back from a handler that forked: it would commit, and delete, on our sockets."""
+    pid = os.getpid()
+    try:
+        yield
+    finally:
+        if os.getpid() != pid:
+            os._exit(_FORKED)

@@ -1,0 +1,193 @@
+"""Leases of received messages, and the heartbeat thread that extends them.
+
+The queue hides a message for its visibility timeout and then gives it to somebody else, whatever its first receiver is
+doing. A `MessageLease` knows until when it is certainly hidden; the `Heartbeat` extends it at half of the timeout; what
+could not be extended in time, or was refused, is lost, and nothing may be committed for it any more.
+
+AWS: https://docs.aws.amazon.com/AWSSimpleQueueService/latest/SQSDeveloperGuide/sqs-visibility-timeout.html: "Extending
+the visibility timeout doesn't reset the 12-hour limit" of the receive (read 2026-11-21).
+"""
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import structlog
+
+from sluice import limits
+from sluice.clock import Clock
+from sluice.messaging.errors import HoldLost, TransientError
+from sluice.messaging.sqs.queue import Queue, Received
+
+MARGIN_SECONDS = 1.0
+"""What is left of a timeout that nothing is begun in: an answer may have been that long on its way. A tenth of a short
+timeout, which would have nothing left."""
+EXTENDED_MAX = 10
+"""Messages that one call extends."""
+_log = structlog.get_logger()
+
+
+class MessageLease:
+    """The lease of one received message.
+
+    Two threads use it: the lane that works on the message, and the heartbeat.
+
+    Args:
+        seconds_max: it is given up after so long, whoever works on it.
+        requested_at: when the receive began that brought it, by the clock: its timeout began then or later, however
+            long the answer was on its way. None is now.
+    """
+
+    def __init__(
+        self,
+        message: Received,
+        *,
+        clock: Clock,
+        timeout_seconds: int,
+        seconds_max: float,
+        requested_at: float | None = None,
+    ) -> None:
+        self.message = message
+        self._clock = clock
+        self._received_at = clock.monotonic() if requested_at is None else requested_at
+        self._ends_at = self._received_at + timeout_seconds
+        self._margin_seconds = min(MARGIN_SECONDS, timeout_seconds / 10)
+        self.gives_up_at = self._received_at + min(seconds_max, limits.VISIBILITY_TIMEOUT_SECONDS_MAX - MARGIN_SECONDS)
+        self._why_lost: str | None = None
+        self.in_use = threading.Lock()
+        """Held while a call about it is under way; what is done is marked under it."""
+        self.is_done = False
+
+    @property
+    def delay_seconds_max(self) -> int:
+        """Return how long it can still be hidden: SQS's limit counts from the receive."""
+        elapsed = self._clock.monotonic() - self._received_at
+        return max(0, int(limits.VISIBILITY_TIMEOUT_SECONDS_MAX - elapsed - MARGIN_SECONDS))
+
+    def remaining_seconds(self) -> float:
+        """Return how long it is certainly ours."""
+        return 0.0 if self._why_lost is not None else max(0.0, self._ends_at - self._clock.monotonic())
+
+    def check(self) -> None:
+        """Do nothing while it is ours.
+
+        Raises:
+            HoldLost: it may be somebody else's.
+        """
+        if self._why_lost is not None:
+            raise HoldLost(self._why_lost)
+        if self._clock.monotonic() >= self._ends_at - self._margin_seconds:
+            raise HoldLost("its visibility timeout is over")
+
+    def extended(self, requested_at: float, seconds: int) -> None:
+        """Take in that it is hidden for longer, from when that was requested."""
+        self._ends_at = requested_at + seconds
+
+    def lose(self, why: str) -> None:
+        """Let no commit begin for it any more.
+
+        One that is under way is not waited for, it may never end: the inbox knows the message if it came through.
+        """
+        if self._why_lost is None:
+            self._why_lost = why
+
+    def finish(self) -> None:
+        """Stop extending it. Waits for an extension in progress."""
+        with self.in_use:
+            self.is_done = True
+
+
+class Heartbeat:
+    """Extends what is held. `beat` by `beat`; a thread of the worker calls it again and again.
+
+    Args:
+        timeout_seconds: visibility timeout of the queue; each is extended to so much from now.
+    """
+
+    def __init__(self, queue: Queue, *, timeout_seconds: int, clock: Clock) -> None:
+        self._queue, self._timeout_seconds, self._clock = queue, timeout_seconds, clock
+        self._leases: list[MessageLease] = []
+        self._lock = threading.Lock()
+
+    @staticmethod
+    def answer_seconds(timeout_seconds: int) -> float:
+        """Return the timeout of a call, so that an unanswered call leaves time for three more."""
+        return max(1.0, min(5.0, timeout_seconds / 10))
+
+    @property
+    def interval_seconds(self) -> float:
+        """Return how often to call `beat`."""
+        return max(0.1, min(1.0, self._timeout_seconds / 20))
+
+    @property
+    def patience_seconds(self) -> float:
+        """Return how long a handler that was given up has to end."""
+        return self._timeout_seconds / 4
+
+    def leases(self) -> list[MessageLease]:
+        """Return what is held now, in the order it was received."""
+        with self._lock:
+            return list(self._leases)
+
+    @contextmanager
+    def keeping(self, lease: MessageLease) -> Iterator[None]:
+        """Extend it until the end of the block."""
+        with self._lock:
+            self._leases.append(lease)
+        try:
+            yield
+        finally:
+            lease.finish()
+            with self._lock:
+                self._leases.remove(lease)
+
+    def overdue(self) -> list[MessageLease]:
+        """Return messages given up earlier whose handler still runs: only the end of the process stops it.
+
+        Until then nobody else has it: it was extended last before it was given up, for a whole timeout.
+        """
+        since = self._clock.monotonic() - self.patience_seconds
+        return [lease for lease in self.leases() if lease.gives_up_at <= since and not lease.is_done]
+
+    def beat(self) -> None:
+        """Extend leases with less than half of their timeout left; give up those held for too long."""
+        now = self._clock.monotonic()
+        due = []
+        for lease in self.leases():
+            if now >= lease.gives_up_at:
+                lease.lose("it was held for as long as a handler may take")
+            elif lease.remaining_seconds() <= self._timeout_seconds / 2:
+                due.append(lease)
+        for begin in range(0, len(due), EXTENDED_MAX):
+            self._extend(due[begin : begin + EXTENDED_MAX])
+
+    def _extend(self, due: list[MessageLease]) -> None:
+        locked = [lease for lease in due if lease.in_use.acquire(blocking=False)]  # else its lane is ending it
+        try:
+            wanted = [
+                lease
+                for lease in locked
+                if not lease.is_done and 0 < lease.remaining_seconds() < lease.delay_seconds_max
+            ]
+            if wanted:
+                self._renew(wanted)
+        finally:
+            for lease in locked:
+                lease.in_use.release()
+
+    def _renew(self, wanted: list[MessageLease]) -> None:
+        requested_at = self._clock.monotonic()
+        requested = [(lease, min(self._timeout_seconds, lease.delay_seconds_max)) for lease in wanted]
+        try:
+            met = self._queue.extend([(lease.message.receipt_handle, seconds) for lease, seconds in requested])
+        except (TransientError, HoldLost) as error:
+            _log.warning("not extended, will be tried again", error=str(error), messages=len(wanted))
+            return
+        for (lease, seconds), failure in zip(requested, met, strict=True):
+            match failure:
+                case None:
+                    lease.extended(requested_at, seconds)
+                case HoldLost():
+                    lease.lose(str(failure))
+                case TransientError():
+                    _log.warning("not extended, will be tried again", error=str(failure))

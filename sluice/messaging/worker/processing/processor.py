@@ -1,0 +1,306 @@
+"""What is done with one received message, from receive to delete.
+
+    received ─► decoded ─► one transaction: inbox, handler, what it adds to an outbox ─► committed ─► deleted
+
+A message ends in one of three ways: it is deleted; it is released, to come again after a while; or it is not ours any
+more, and nothing is touched. The queue counts the attempts. What must not come again (refused, undecodable, or failed
+at its last attempt) is written down as dead first; then it is released at once until the queue moves it to the DLQ,
+which it does at the receive after the last.
+"""
+
+import math
+import random
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+
+import structlog
+from sqlalchemy import Engine
+from sqlalchemy.orm import Session
+
+from sluice.clock import Clock
+from sluice.messaging.envelope import decode
+from sluice.messaging.errors import EnvelopeError, HoldLost, TransientError
+from sluice.messaging.handlers import Ack, Context, Reject, Retry
+from sluice.messaging.inbox.admission import Inbox
+from sluice.messaging.inbox.groups import Arrived
+from sluice.messaging.inbox.sequence import Action, Decision, State
+from sluice.messaging.sqs.queue import Queue, Received
+from sluice.messaging.waiting import Wait
+from sluice.messaging.worker.hooks import Settled, WorkerHooks, WorkerHookSet
+from sluice.messaging.worker.processing.group_locks import GroupLocks
+from sluice.messaging.worker.processing.handler_runner import Attempt, HandlerRunner
+from sluice.messaging.worker.processing.message_lease import Heartbeat, MessageLease
+from sluice.messaging.worker.processing.transactions import DatabaseAway, TransactionFailed, Transactions
+from sluice.messaging.worker.settings import ProcessorSettings
+
+_log = structlog.get_logger()
+SETTLE_TRIES = 3
+"""How often a delete or a release is tried in one receive. Then the message comes again by itself, and the inbox knows
+it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Delete:
+    """It is done."""
+
+
+@dataclass(frozen=True, slots=True)
+class Release:
+    """It is to be received again."""
+
+    delay_seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Abandon:
+    """It is not ours any more."""
+
+
+type Acknowledgement = Delete | Release | Abandon
+
+
+class MessageProcessor:
+    """Works on received messages; any number of lanes share one."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        queue: Queue,
+        inbox: Inbox,
+        runner: HandlerRunner,
+        heartbeat: Heartbeat,
+        *,
+        settings: ProcessorSettings,
+        wait: Wait,
+        clock: Clock,
+        rng: random.Random,
+        hooks: WorkerHookSet,
+    ) -> None:
+        self._engine, self._queue, self._inbox, self._runner = engine, queue, inbox, runner
+        self._heartbeat, self._settings, self._wait = heartbeat, settings, wait
+        self._clock, self._rng, self._hooks = clock, rng, hooks
+        self._failpoint, self._groups = runner.failpoint, GroupLocks()
+        self.is_ordered = settings.is_ordered
+        self.transactions = Transactions(engine, inbox, backoff=settings.database_backoff, wait=wait, rng=rng)
+
+    def process(self, message: Received, *, requested_at: float | None = None) -> Acknowledgement:
+        """Work on a message, and return how it ended.
+
+        Args:
+            message: as it was received.
+            requested_at: when that receive began, by the clock; None is now.
+        """
+        lease = MessageLease(
+            message,
+            clock=self._clock,
+            timeout_seconds=self._settings.timeout_seconds,
+            seconds_max=self._settings.hold_seconds_max,
+            requested_at=requested_at,
+        )
+        group_id = message.message_group_id if self.is_ordered else None
+        names = {"group": message.message_group_id, "sqs_message_id": message.sqs_message_id}
+        with structlog.contextvars.bound_contextvars(**names, attempt=message.receive_count):
+            with (
+                self._heartbeat.keeping(lease),
+                self._groups.alone(group_id or message.sqs_message_id, lease, self._wait) as is_alone,
+            ):
+                try:
+                    acknowledgement = self._decide(lease) if is_alone else self._give_way(lease)
+                except HoldLost as lost:
+                    acknowledgement = self._abandon(lease, lost)
+                self._acknowledge(lease, acknowledgement)
+            return acknowledgement
+
+    def _give_way(self, lease: MessageLease) -> Acknowledgement:
+        """Return how a message ends whose group is still worked on: it is released when the worker stops."""
+        if self._wait.is_stopped():
+            return Release(0)
+        raise HoldLost(f"another handler of group {lease.message.message_group_id} did not end in time")
+
+    def _decide(self, lease: MessageLease) -> Acknowledgement:
+        """Return how a message is to end, after all that leads there was done."""
+        self._failpoint("after_receive")
+        lease.check()
+        try:
+            arrived = _arrived(lease.message)
+        except EnvelopeError as error:
+            return self._die(lease, None, f"it cannot be read: {error}")
+        event = arrived.envelope.event
+        names = {"seq": arrived.envelope.seq, "event_id": event.id, "type": event.type}
+        with structlog.contextvars.bound_contextvars(**names):
+            try:
+                return self._handle(lease, arrived)
+            except HoldLost as lost:
+                return self._abandon(lease, lost)
+
+    def _abandon(self, lease: MessageLease, lost: HoldLost) -> Abandon:
+        self._hooks.call(WorkerHooks.lost, lease.message, str(lost))
+        _log.warning("lost: somebody else may have it", why=str(lost))
+        return Abandon()
+
+    def _handle(self, lease: MessageLease, arrived: Arrived) -> Acknowledgement:
+        begun_at_us = self._clock.now_us()
+        try:
+            if arrived.receive_count > 1 or self._settings.max_attempts == 1:
+                self.transactions.run(lease, partial(self._begin_group, lease, arrived))
+            ended = self.transactions.run(lease, partial(self._transact, lease, arrived))
+        except TransactionFailed as failed:
+            ended = Retry(reason=str(failed))
+        except DatabaseAway:
+            return Release(0)
+        match ended:
+            case Retry() as outcome:
+                return self._retry(lease, arrived, outcome)
+            case Reject(reason) | Decision(action=Action.REJECT, reason=reason):
+                return self._die(lease, arrived, reason)
+            case Decision(action=Action.DROP | Action.PARK | Action.HANDLE) as decision:
+                self._report(arrived, decision, begun_at_us)
+                return Delete()
+        return Release(0)  # to die on
+
+    def _report(self, arrived: Arrived, decision: Decision, begun_at_us: int) -> None:
+        """Tell of what was committed, if anything had to be."""
+        match decision.action:
+            case Action.DROP:
+                _log.info("handled before; deleted", state=decision.state)
+            case Action.PARK:
+                self._failpoint("after_park")
+                _log.warning("set aside: a number before it is missing", state=decision.state)
+            case _:
+                self._failpoint("after_commit")
+                (_log.debug if decision.state is State.CONTIGUOUS else _log.info)("handled", state=decision.state)
+        settled = Settled(message=arrived, decision=decision, begun_at_us=begun_at_us)
+        self._hooks.call(WorkerHooks.before_acknowledge, settled)
+
+    def _begin_group(self, lease: MessageLease, arrived: Arrived, session: Session) -> None:
+        """Let a group begin before its first message: should that die unwritten, it is missing and not unheard of."""
+        self._inbox.begin_group(session.connection(), arrived)
+        lease.check()
+        session.commit()
+
+    def _transact(self, lease: MessageLease, arrived: Arrived, session: Session) -> Decision | Retry | Reject:
+        """Do everything in one transaction: the decision when it was committed or there was nothing to commit."""
+        admission = self._inbox.admit(session.connection(), arrived)
+        decision = admission.decision
+        if decision.action is Action.PARK:
+            lease.check()
+            session.commit()
+        elif decision.action is Action.HANDLE:
+            self._failpoint("in_transaction")
+            lease.check()  # it may have waited long for the group's row
+            attempt = Attempt(
+                session=session,
+                envelope=arrived.envelope,
+                context=self._context(lease, arrived, decision),
+                guard=lease,
+                mark=partial(self._inbox.mark, envelope=arrived.envelope, admission=admission),
+                before_commit="before_commit",
+            )
+            outcome = self._runner.run(attempt)
+            if not isinstance(outcome, Ack):
+                return outcome
+        return decision
+
+    def _context(self, lease: MessageLease, arrived: Arrived, decision: Decision) -> Context:
+        return Context(
+            consumer=self._settings.consumer,
+            seq=arrived.envelope.seq,
+            epoch=arrived.envelope.epoch,
+            attempt=arrived.receive_count,
+            is_last_attempt=self._is_last(arrived.receive_count),
+            is_late=decision.state in (State.LATE, State.FILLED),
+            attributes=arrived.attributes,
+            hold=lease,
+        )
+
+    def _is_last(self, receive_count: int) -> bool:
+        return receive_count >= self._settings.max_attempts
+
+    def _retry(self, lease: MessageLease, arrived: Arrived, outcome: Retry) -> Acknowledgement:
+        if self._is_last(arrived.receive_count):
+            return self._die(lease, arrived, f"attempt {arrived.receive_count}: {outcome.reason}")
+        self._hooks.call(WorkerHooks.retried, arrived.envelope, outcome.reason)
+        delay = outcome.delay_seconds
+        if delay is None:
+            delay = self._settings.backoff.seconds(arrived.receive_count, self._rng.random())
+        _log.info("not handled, and comes again", reason=outcome.reason, delay_seconds=round(delay, 1))
+        return Release(delay)
+
+    def _die(self, lease: MessageLease, arrived: Arrived | None, reason: str) -> Acknowledgement:
+        """Write down that a message is dead, and let the queue move it to the DLQ."""
+        try:
+            is_dead = self.transactions.run(lease, partial(self._record_dead, lease, arrived, reason))
+        except DatabaseAway:
+            return Release(0)
+        except TransactionFailed as failed:
+            _log.error("not written down as dead", reason=reason, error=str(failed))
+            return Release(0)
+        if not is_dead:
+            return Delete()  # somebody else has seen to it meanwhile
+        self._failpoint("after_death")
+        if arrived is not None or lease.message.receive_count == 1:  # without a number it is not known to be dying
+            self._hooks.call(WorkerHooks.dead_lettered, None if arrived is None else arrived.envelope, reason)
+            _log.error("dead: the queue moves it to the DLQ", reason=reason)
+        return Release(0)
+
+    def _record_dead(self, lease: MessageLease, arrived: Arrived | None, reason: str, session: Session) -> bool:
+        is_dead = True
+        if arrived is None:
+            self._inbox.record_unreadable(session.connection(), lease.message.message_group_id or "")
+        else:
+            is_dead = self._inbox.record_dead(session.connection(), arrived, reason)
+        lease.check()
+        session.commit()
+        return is_dead
+
+    def _acknowledge(self, lease: MessageLease, acknowledgement: Acknowledgement) -> None:
+        lease.finish()
+        handle = lease.message.receipt_handle
+        match acknowledgement:
+            case Delete():
+                self._failpoint("before_delete")
+                if not self._tried(lambda: self._queue.delete(handle), "not deleted: it comes again"):
+                    self._hooks.call(WorkerHooks.not_deleted, lease.message)
+                self._failpoint("after_delete")
+            case Release(delay_seconds):
+                self._failpoint("before_release")
+                seconds = min(math.ceil(delay_seconds), lease.delay_seconds_max)
+                warning = "not given back: it comes again when its visibility timeout ends"
+                self._tried(lambda: self._queue.release(handle, seconds), warning)
+
+    def _tried(self, act: Callable[[], None], warning: str) -> bool:
+        """Try a call that may be repeated, a few times, whether or not the worker stops; return whether it was done."""
+        for tries in range(1, SETTLE_TRIES + 1):
+            try:
+                act()
+            except HoldLost as error:
+                _log.warning(warning, error=str(error))
+                return False
+            except TransientError as error:
+                _log.warning(warning, error=str(error), tries=tries)
+                if tries < SETTLE_TRIES:
+                    self._wait.wait(self._settings.database_backoff.seconds(tries, self._rng.random()))
+            else:
+                return True
+        return False
+
+
+def _arrived(message: Received) -> Arrived:
+    """Return a message decoded.
+
+    Raises:
+        EnvelopeError: it is not an envelope, or one of another group.
+    """
+    envelope = decode(message.body)
+    if message.message_group_id not in (None, envelope.event.group):
+        raise EnvelopeError(
+            f"group is {envelope.event.group!r}, allowed is {message.message_group_id!r}, the group it was sent in"
+        )
+    return Arrived(
+        envelope=envelope,
+        body=message.body,
+        attributes=message.attributes,
+        sqs_message_id=message.sqs_message_id,
+        receive_count=message.receive_count,
+    )

@@ -1,0 +1,46 @@
+"""Options of several commands, and what they name: the declaration, and where the tasks run."""
+
+import os
+from collections.abc import Callable
+from functools import wraps
+from pathlib import Path
+from typing import Any
+
+import click
+
+from sluice.declaration import Declaration, load_declaration, loading
+
+
+def declared(path: Path | None) -> Declaration:
+    """Return the declaration, of which the workers that are started will have the same."""
+    declaration = load_declaration(path)
+    if path is not None:
+        os.environ[loading.VARIABLE] = str(declaration.path)
+    return declaration
+
+
+def cluster_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Add `--master` and `--remote` to a command."""
+    remote = click.option(
+        "--remote",
+        metavar="URL",
+        envvar="SPARK_REMOTE",
+        help="A Spark Connect server, sc://host:port.  [default: $SPARK_REMOTE, else run here]",
+    )
+    master = click.option(
+        "--master", metavar="URL", help="A standalone Spark master, spark://host:port.  [default: run here]"
+    )
+    return master(remote(command))
+
+
+def on_a_cluster(command: Callable[..., None]) -> Callable[..., None]:
+    """Add them, and give the command the `cluster` they name."""
+
+    @cluster_options
+    @wraps(command)
+    def located(*, master: str | None, remote: str | None, **others: Any) -> None:
+        from spark_load.runtime.spark_session import Cluster  # noqa: PLC0415 (what needs no cluster needs no Spark)
+
+        command(cluster=Cluster(master=master, remote=remote or None), **others)
+
+    return located

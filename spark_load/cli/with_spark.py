@@ -1,0 +1,57 @@
+"""What commands do in a Spark session: judge a run or a large recording, and draw a run's page."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+from sluice.history.checker.verdict import Verdict
+from spark_load import report
+from spark_load.cli.ending import page_optional
+from spark_load.folder.series_schema import Series
+from spark_load.judge.spark import engine
+from spark_load.judge.spark.engine import SparkEngine
+from spark_load.run import driver
+from spark_load.runtime import spark_session
+from spark_load.runtime.spark_session import Cluster
+
+_JUDGING_SLOTS = 2
+
+
+def check_run(folder: Path, target: str | None, *, master: str | None, remote: str | None) -> Verdict:
+    """Judge a run again, against another `target` if one is given; write its verdict and draw its page."""
+    cluster = Cluster(master=master, remote=remote or None)
+    stored = driver.find_stored(folder)
+    if target is not None:
+        stored = replace(stored, described={**stored.described, "target": target})
+    with spark_session.running(_JUDGING_SLOTS, cluster, driver.TASK_MODULES) as spark:
+        verdict = driver.rejudge(spark, stored)
+        draw(spark, folder, verdict)
+    return verdict
+
+
+@contextmanager
+def recording_opened(folder: Path, *, master: str | None, remote: str | None) -> Iterator[SparkEngine]:
+    """Read a recording with Spark."""
+    cluster = Cluster(master=master, remote=remote or None)
+    with (
+        spark_session.running(_JUDGING_SLOTS, cluster, driver.TASK_MODULES) as spark,
+        engine.opened(spark, folder) as opened,
+    ):
+        yield opened
+
+
+def draw(spark: SparkSession, folder: Path, verdict: Verdict) -> None:
+    """Draw the page of a run that was just judged. When that fails, or Ctrl-C ends it, the verdict is what it was."""
+    with page_optional(f"to try again: sluice report {folder}"):
+        run_series = driver.aggregate(spark, driver.find_stored(folder), verdict)
+        report.write_page(verdict, run_series, folder / report.PAGE_FILE)
+
+
+def series_again(folder: Path, verdict: Verdict) -> Series:
+    """Aggregate again what the page of a judged run shows, and store it."""
+    stored = driver.find_stored(folder)
+    with spark_session.running(_JUDGING_SLOTS) as spark:
+        return driver.aggregate(spark, stored, verdict)

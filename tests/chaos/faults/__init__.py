@@ -1,0 +1,1 @@
+"""Which fault begins when, and how it is done."""

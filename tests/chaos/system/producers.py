@@ -1,0 +1,220 @@
+"""Producers: processes that commit events through the outbox, and write down elsewhere what they tried.
+
+What the n-th commit of a producer holds follows from the seed, whatever was done to the producer before. It counts its
+own rows to know how far it is, so that a commit whose answer was lost is not made twice.
+"""
+
+import json
+import os
+import uuid
+from bisect import bisect
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from pathlib import Path
+from random import Random
+from typing import Any
+
+from sqlalchemy import Engine, func, select
+from sqlalchemy.exc import DBAPIError
+from sqlalchemy.orm import Session
+
+from sluice.clock import SystemClock
+from sluice.messaging import Event, Outbox
+from sluice.messaging.database import engines
+from tests.chaos.faults.schedule import Kind
+from tests.chaos.system.models import Happened
+
+_RETRY_SECONDS = 0.2
+_ROLLED_BACK_SHARE, _TWO_SHARE, _SAVEPOINT_SHARE = 0.1, 0.1, 0.05
+
+
+class Tried(StrEnum):
+    """What a producer knows of a transaction."""
+
+    BEGUN = "begun"
+    COMMITTED = "committed"
+    ROLLED_BACK = "rolled back"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Commit:
+    """What one commit holds.
+
+    Args:
+        groups: of its events, in order.
+        poison: of its first event, as the handlers read it; None for most.
+        is_tried_before: whether the same is rolled back first.
+        has_savepoint: whether an event is added inside a savepoint that is rolled back.
+    """
+
+    groups: tuple[str, ...]
+    poison: dict[str, Any] | None = None
+    is_tried_before: bool = False
+    has_savepoint: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Task:
+    """What a producer is to do.
+
+    Args:
+        name: of the producer.
+        seed: of its commits.
+        commits: how many it makes in all.
+        begins_at_us: when the run began, by the machine's clock.
+        seconds: it spreads its commits over so long.
+        groups: message groups.
+        consumers: whose handlers an event may be poison to.
+        poisons: kinds of poison.
+        poison_share: share of commits that have one.
+        mended_at_seconds: when an operator mends something; an event stays poison until the first or second time after.
+        topic: name of the topic.
+        dsn: of the database.
+        journal: folder for what it tried.
+    """
+
+    name: str
+    seed: int
+    commits: int
+    begins_at_us: int
+    seconds: float
+    groups: tuple[str, ...]
+    consumers: tuple[str, ...]
+    poisons: tuple[Kind, ...]
+    poison_share: float
+    mended_at_seconds: tuple[float, ...]
+    topic: str
+    dsn: str
+    journal: Path
+
+    def only(self, group: str) -> "Task":
+        """Return the same with one group."""
+        return replace(self, groups=(group,))
+
+    def commit(self, number: int) -> Commit:
+        """Return what the commit of that number holds: a pure function of seed, name and number."""
+        rng = Random(f"{self.seed}/{self.name}/{number}")  # noqa: S311 (a load is not a secret)
+        groups = rng.choices(self.groups, k=2 if rng.random() < _TWO_SHARE else 1)
+        poison = None
+        if self.poisons and rng.random() < self.poison_share:
+            poison = {
+                "kind": rng.choice(self.poisons),
+                "consumer": rng.choice(self.consumers),
+                "heals_after": bisect(self.mended_at_seconds, self._due_seconds(number)) + rng.randint(1, 2),
+            }
+        return Commit(
+            groups=tuple(groups),
+            poison=poison,
+            is_tried_before=rng.random() < _ROLLED_BACK_SHARE,
+            has_savepoint=rng.random() < _SAVEPOINT_SHARE,
+        )
+
+    def due_at_us(self, number: int) -> int:
+        """Return when the commit of that number is to be made."""
+        return self.begins_at_us + round(self._due_seconds(number) * 1_000_000)
+
+    def _due_seconds(self, number: int) -> float:
+        return self.seconds * number / self.commits
+
+
+def produce(task: Task) -> None:
+    """Commit until all is committed; a database that does not answer is tried again."""
+    engine = engines.engine(task.dsn)
+    outbox, clock = Outbox(task.topic), SystemClock()
+    task.journal.mkdir(exist_ok=True)
+    with (task.journal / f"{task.name}-{os.getpid()}-{clock.now_us()}.jsonl").open("a", encoding="utf-8") as journal:
+        number: int | None = None
+        while number is None or number < task.commits:
+            try:
+                if number is None:
+                    number = committed_count(engine, task.name)
+                    continue
+                clock.sleep((task.due_at_us(number) - clock.now_us()) / 1_000_000)
+                _Transactions(engine, outbox, task, journal).commit(number)
+                number += 1
+            except DBAPIError:
+                number = None  # whether it was committed tells the database
+                clock.sleep(_RETRY_SECONDS)
+    engine.dispose()
+
+
+def committed_count(engine: Engine, producer: str) -> int:
+    """Return how many commits of a producer there are."""
+    with engines.reading(engine) as connection:
+        of = select(func.count(func.distinct(Happened.number))).where(Happened.producer == producer)
+        return int(connection.execute(of).scalar_one())
+
+
+class _Transactions:
+    """Makes the transactions of one producer."""
+
+    def __init__(self, engine: Engine, outbox: Outbox, task: Task, journal: Any) -> None:
+        self._engine, self._outbox, self._task, self._journal = engine, outbox, task, journal
+
+    def commit(self, number: int) -> None:
+        """Commit what the number holds, after what is to be rolled back."""
+        planned = self._task.commit(number)
+        if planned.is_tried_before:
+            self._transact(number, planned, is_kept=False)
+        self._transact(number, planned, is_kept=True)
+
+    def _transact(self, number: int, planned: Commit, *, is_kept: bool) -> None:
+        events = [
+            self._event(group, planned.poison if not place else None) for place, group in enumerate(planned.groups)
+        ]
+        given_up = [self._event(planned.groups[0], None)] if planned.has_savepoint else []
+        ids = [event.id for event in events]
+        self._write_down(ids if is_kept else [], Tried.BEGUN)
+        self._write_down([*(event.id for event in given_up), *([] if is_kept else ids)], Tried.ROLLED_BACK)
+        with Session(self._engine) as session:
+            if given_up:
+                with session.begin_nested() as savepoint:
+                    self._add(session, number, given_up, position=len(events))
+                    session.flush()
+                    savepoint.rollback()
+            self._add(session, number, events, position=0)
+            if is_kept:
+                session.commit()
+                self._write_down(ids, Tried.COMMITTED)
+            else:
+                session.flush()
+                session.rollback()
+
+    def _add(self, session: Session, number: int, events: Sequence[Event], *, position: int) -> None:
+        for place, event in enumerate(events, start=position):
+            session.add(
+                Happened(
+                    event_id=event.id,
+                    producer=self._task.name,
+                    number=number,
+                    position=place,
+                    group_id=event.group,
+                    payload=event.data["payload"],
+                    poison=None if event.data["poison"] is None else event.data["poison"]["kind"],
+                )
+            )
+            self._outbox.add(session, event)
+
+    def _event(self, group: str, poison: dict[str, Any] | None) -> Event:
+        data = {"payload": uuid.uuid4().hex, "poison": poison}
+        return Event(type="chaos.happened", group=group, data=data)
+
+    def _write_down(self, ids: Sequence[str], tried: Tried) -> None:
+        """Write down before it is done, and after: who is killed in between does not know."""
+        if ids:
+            self._journal.write(json.dumps({"ids": ids, "tried": tried}) + "\n")
+            self._journal.flush()
+
+
+def tried(journal: Path) -> dict[str, Tried]:
+    """Return what producers knew of each event, by id; a line that was cut short by a kill is left out."""
+    known: dict[str, Tried] = {}
+    for path in sorted(journal.glob("*.jsonl")):
+        for line in path.read_text(encoding="utf-8").splitlines():
+            try:
+                entry = json.loads(line)
+            except ValueError:
+                continue
+            known |= dict.fromkeys(entry["ids"], Tried(entry["tried"]))
+    return known

@@ -1,0 +1,1 @@
+"""What becomes of a message: its order, its outcome, its one effect."""

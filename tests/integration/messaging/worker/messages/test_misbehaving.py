@@ -1,0 +1,328 @@
+"""Whatever a handler does: no message is ever gone without its effect, a dead letter, or a parked row."""
+
+import asyncio
+import contextvars
+import itertools
+from contextlib import suppress
+from sqlite3 import DatabaseError
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from sqlalchemy import Engine, text
+from sqlalchemy.event import listen
+from sqlalchemy.exc import DBAPIError
+from sqlalchemy.orm import Session
+
+from sluice.messaging.envelope import Event
+from sluice.messaging.handlers import ANY, Ack, Context, Handlers, Outcome
+from sluice.messaging.inbox.groups import Policy
+from sluice.messaging.inbox.tables import parked
+from sluice.messaging.worker.processing import async_handlers
+from sluice.terminal.printable import CHARACTERS_MAX
+from tests.support.messaging.broken_workers import CommitsWhatIsThere
+from tests.support.messaging.misbehaving_handlers import ENDINGS, MISDEEDS
+from tests.support.messaging.worker_harness import MAX_ATTEMPTS, World, places
+
+_consumers = (f"consumer-{number}" for number in itertools.count())
+
+
+def _misbehaving(faulty_worker: str, ending: str) -> Any:
+    def handle(session: Session, _: Event, __: Context) -> object:
+        MISDEEDS[faulty_worker](session)
+        return ENDINGS[ending]()
+
+    return handle
+
+
+def _early(world: World, faulty_worker: str, ending: str) -> Handlers:
+    """Return handlers of which that of the first message misbehaves before it has its effect, and goes on."""
+
+    def handle(session: Session, event: Event, context: Context) -> Any:
+        if context.seq > 1:
+            return world._handle(session, event, context)
+        MISDEEDS[faulty_worker](session)
+        world._handle(session, event, context)
+        return ENDINGS[ending]()
+
+    return Handlers({ANY: handle})
+
+
+def _assert_accounted_for(world: World, *, may_repeat: bool = False) -> None:
+    """The first message has its effect once or is dead, with a reason that can be shown; the second has its effect.
+
+    Where the handler commits through the driver of Postgres, its effect is there at each attempt, and it is dead.
+    """
+    effects, dead = world.effects(), places(world.dead())
+    assert world.left() == []
+    if may_repeat:
+        assert dead.count(("a", 1)) == 1
+    else:
+        assert effects.count(("a", 1)) + dead.count(("a", 1)) == 1, (effects, dead)
+    assert effects.count(("a", 2)) == 1
+    assert world.positions() == {"a": 2}
+    if ("a", 1) in dead:
+        state, reason = world.exceptions()["a", 1]
+        assert (state, bool(reason)) == ("dead", True)
+        assert reason is not None
+        assert reason.isprintable()
+        assert len(reason) <= CHARACTERS_MAX + len("attempt 3: ")
+
+
+@pytest.mark.parametrize("ending", ENDINGS)
+@pytest.mark.parametrize("faulty_worker", MISDEEDS)
+def test_a_message_whose_handler_always_misbehaves_is_done_once_or_dead_with_a_reason(
+    on_file: Engine, faulty_worker: str, ending: str
+) -> None:
+    _always_misbehaves(on_file, faulty_worker, ending)
+
+
+@pytest.mark.parametrize("ending", ["Ack", "Reject", "CustomError"])
+@pytest.mark.parametrize("faulty_worker", MISDEEDS)
+def test_nor_is_it_otherwise_on_postgres(on_postgres: Engine, faulty_worker: str, ending: str) -> None:
+    _always_misbehaves(on_postgres, faulty_worker, ending)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("ending", ENDINGS)
+@pytest.mark.parametrize("faulty_worker", MISDEEDS)
+def test_nor_is_it_in_any_way_on_postgres(on_postgres: Engine, faulty_worker: str, ending: str) -> None:
+    _always_misbehaves(on_postgres, faulty_worker, ending)
+
+
+@pytest.mark.parametrize("ending", ["Ack", "Reject", "CustomError"])
+# its child would write as well
+@pytest.mark.parametrize("faulty_worker", [name for name in MISDEEDS if name != "forks"])
+def test_nor_is_it_when_the_misdeed_comes_before_the_effect(engine: Engine, faulty_worker: str, ending: str) -> None:
+    """A commit before the effect is none of the message: it would count as handled, and have no effect."""
+    world = World(engine)
+    world.send("a", "a")
+
+    world.work_off(world.worker(handlers=_early(world, faulty_worker, ending)))
+
+    _assert_accounted_for(world, may_repeat=_repeats(engine, faulty_worker))
+
+
+def _repeats(engine: Engine, faulty_worker: str) -> bool:
+    return faulty_worker == "driver commits" and engine.dialect.name == "postgresql"
+
+
+def _always_misbehaves(engine: Engine, faulty_worker: str, ending: str) -> None:
+    world = World(engine)
+    world.send("a", "a")
+    world.says["a", 1] = [_misbehaving(faulty_worker, ending)] * 3 * MAX_ATTEMPTS
+
+    world.work_off(world.worker())
+
+    _assert_accounted_for(world, may_repeat=_repeats(engine, faulty_worker))
+    assert _written_by_nobody(world) == []
+    assert len([call for call in world.calls if call.place == ("a", 1)]) <= 3 * MAX_ATTEMPTS
+
+
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    deeds=st.lists(st.tuples(st.sampled_from(sorted(MISDEEDS)), st.sampled_from(sorted(ENDINGS))), max_size=4),
+    is_parking=st.booleans(),
+)
+def test_nor_is_it_when_it_misbehaves_in_another_way_each_time(
+    engine: Engine, deeds: list[tuple[str, str]], *, is_parking: bool
+) -> None:
+    consumer = next(_consumers)
+    policy = Policy(consumer=consumer, parks_poison=is_parking, parks_gaps=is_parking)
+    world = World(engine, consumer=consumer, policy=policy)
+    world.send("a", "a")
+    world.says["a", 1] = [_misbehaving(*deed) for deed in deeds]
+    worker = world.worker()
+
+    world.work_off(worker)
+    may_repeat = any(_repeats(engine, faulty_worker) for faulty_worker, _ in deeds)
+    if is_parking and world.dead():
+        assert places(world.dead()) == [("a", 1)]
+        world.says.clear()
+        world.redrive()
+        world.work_off(worker)
+        worker.drainer.step()
+        assert may_repeat or world.effects() == [("a", 1), ("a", 2)]
+
+    if not may_repeat:
+        _assert_accounted_for(world)
+
+
+@pytest.mark.parametrize("ending", ["Ack", "CustomError"])
+@pytest.mark.parametrize("faulty_worker", MISDEEDS)
+def test_a_parked_message_whose_handler_misbehaves_is_done_once_or_held_with_a_reason(
+    engine: Engine, faulty_worker: str, ending: str
+) -> None:
+    """It is in no queue any more: where it has no effect, its row stays."""
+    world = World(engine, policy=Policy(consumer="billing", parks_poison=True, parks_gaps=True))
+    world.says["a", 2] = [_misbehaving(faulty_worker, ending)] * 3 * MAX_ATTEMPTS
+    worker = world.park("a")
+
+    for _ in range(2 * MAX_ATTEMPTS):
+        worker.drainer.step()
+        world.simulator.advance(301)
+
+    if _repeats(engine, faulty_worker):
+        assert world.parked() == [("a", 2)]
+    else:
+        assert world.effects().count(("a", 2)) + world.parked().count(("a", 2)) == 1
+    assert _written_by_nobody(world) == []
+    with engine.connect() as connection:
+        for row in connection.execute(parked.select()):
+            assert row.held_at_us is not None
+            assert row.last_error
+            assert row.last_error.isprintable()
+
+
+def _written_by_nobody(world: World) -> list[Any]:
+    """Return what handlers wrote after they had ended their transaction."""
+    other = World.__new__(World)
+    other.engine, other.consumer = world.engine, "nobody"
+    return other.effects()
+
+
+def test_a_worker_that_commits_whatever_is_there_is_caught(on_postgres: Engine) -> None:
+    """Negative control: a rollback below the ORM, and the message is gone."""
+    world = World(on_postgres)
+    world.send("a", "a")
+    world.says["a", 1] = [_misbehaving("statement ROLLBACK", "Ack")]
+
+    world.work_off(world.worker(kind=CommitsWhatIsThere))
+
+    with pytest.raises(AssertionError):
+        _assert_accounted_for(world)
+
+
+def _hook(act: Any) -> Any:
+    def handle(session: Session, _: Event, __: Context) -> None:
+        listen(session, "before_commit", act)
+
+    return handle
+
+
+def _fails_unnoticed(session: Session) -> None:
+    with suppress(DBAPIError):
+        session.execute(text("INSERT INTO not_there VALUES (1)"))
+
+
+def _rolls_back_below(session: Session) -> None:
+    with suppress(DBAPIError, DatabaseError):
+        session.connection().connection.driver_connection.rollback()  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("act", [_fails_unnoticed, _rolls_back_below])
+def test_nor_is_it_when_a_hook_of_its_session_misbehaves_in_the_commit_itself(engine: Engine, act: Any) -> None:
+    """The last look is after all hooks: behind it is the commit and nothing else."""
+    world = World(engine)
+    world.send("a", "a")
+    world.says["a", 1] = [_hook(act)] * 100
+
+    world.work_off(world.worker())
+
+    _assert_accounted_for(world)
+
+
+_marked: contextvars.ContextVar[str] = contextvars.ContextVar("_marked", default="")
+
+
+def test_an_async_handler_is_done_in_its_transaction_and_on_its_lanes_loop(world_anywhere: World) -> None:
+    world = world_anywhere
+    loops = []
+
+    async def handle(_: Session, __: Event, ___: Context) -> Outcome:
+        await asyncio.sleep(0)
+        loops.append(asyncio.get_running_loop())
+        return Ack()
+
+    world.says["a", 1], world.says["a", 2] = [handle], [handle]
+    world.send("a", "a")
+
+    world.work_off(world.worker())
+    async_handlers.close()
+
+    assert world.effects() == [("a", 1), ("a", 2)]
+    assert len(loops) == 2
+    assert loops[0] is loops[1]
+    assert (world.dead(), world.positions()) == ([], {"a": 2})
+
+
+@pytest.mark.parametrize("ending", ENDINGS)
+def test_an_async_handler_may_end_in_every_way(engine: Engine, ending: str) -> None:
+    async def handle(_: Session, __: Event, ___: Context) -> Any:
+        await asyncio.sleep(0)
+        return ENDINGS[ending]()
+
+    world = World(engine)
+    behaviour: Any = handle
+    world.says["a", 1] = [behaviour] * 3 * MAX_ATTEMPTS
+    world.send("a", "a")
+
+    world.work_off(world.worker())
+    async_handlers.close()
+
+    _assert_accounted_for(world)
+    assert (("a", 1) in world.effects()) == (ending in ("Ack", "nothing"))
+
+
+def test_what_an_async_handler_started_ends_with_its_attempt(world: World) -> None:
+    seen: list[str] = []
+
+    async def goes_on() -> None:
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            seen.append(f"cancelled in {_marked.get()}")
+            raise
+
+    async def handle(_: Session, __: Event, ___: Context) -> None:
+        task = asyncio.create_task(goes_on())
+        await asyncio.sleep(0)
+        assert not task.done()
+
+    world.says["a", 1] = [handle]
+    world.send("a")
+    token = _marked.set("the lane's context")
+
+    world.work_off(world.worker())
+    _marked.reset(token)
+    async_handlers.close()
+
+    assert seen == ["cancelled in the lane's context"]
+    assert world.effects() == [("a", 1)]
+
+
+@pytest.mark.parametrize("act", ["stop", "close"])
+def test_a_loop_that_a_handler_has_damaged_is_none_of_the_next_message(world: World, act: str) -> None:
+    async def damages(_: Session, __: Event, ___: Context) -> None:
+        loop = asyncio.get_running_loop()
+        loop.stop() if act == "stop" else loop.call_soon(loop.stop)
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+
+    async def behaves(_: Session, __: Event, ___: Context) -> None:
+        await asyncio.sleep(0)
+
+    bad: Any = damages
+    world.says["a", 1], world.says["a", 2] = [bad] * 3 * MAX_ATTEMPTS, [behaves]
+    world.send("a", "a")
+
+    world.work_off(world.worker())
+    async_handlers.close()
+
+    assert ("a", 2) in world.effects()
+
+
+_SETTINGS = {"postgresql": "SET search_path TO nowhere", "sqlite": "PRAGMA query_only = ON"}
+
+
+def test_settings_a_handler_leaves_behind_keep_nobody_from_working(engine: Engine) -> None:
+    """They stay with the connection, which is given up when the next message fails over it."""
+    setting = _SETTINGS[engine.dialect.name]
+    world = World(engine)
+    world.send("a", "b", "c")
+    world.says["a", 1] = [lambda session, *_: session.execute(text(setting)) and None]
+
+    world.work_off(world.worker())
+
+    assert sorted(world.effects())[1:] == [("b", 1), ("c", 1)]

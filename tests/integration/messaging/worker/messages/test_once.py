@@ -1,0 +1,211 @@
+"""Each effect once, whatever is delivered twice and whoever dies where (W6 to W9, W16, W17)."""
+
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+from sqlalchemy import Engine
+from sqlalchemy.orm import Session
+
+from sluice.clock import VirtualClock
+from sluice.declaration import metrics
+from sluice.messaging.envelope import Event
+from sluice.messaging.handlers import Context, Outcome, Reject
+from sluice.messaging.worker.processing.processor import Abandon, Delete, MessageProcessor
+from tests.support.messaging.broken_workers import DeletesFirst, InboxApart, RemembersInMemory
+from tests.support.messaging.faulty_calls import Fault, Killed, failing_at
+from tests.support.messaging.postgres_interleaving import await_lock_wait
+from tests.support.messaging.worker_harness import (
+    MAX_ATTEMPTS,
+    TIMEOUT_SECONDS,
+    Hands,
+    World,
+    envelope,
+    places,
+)
+
+REFUSED = Fault(operation="DeleteMessage", refused="InvalidParameterValue")
+UNREACHABLE = Fault(operation="DeleteMessage", unreachable=True)
+
+
+def redelivery_is_recognised(world: World, kind: type[MessageProcessor], faults: list[Fault]) -> Hands:
+    """W6: the delete fails; another worker gets the message again, calls nothing, deletes it, and goes on behind it."""
+    world.send("a", "a")
+    first, second = world.worker(kind=kind), world.worker(kind=kind)
+    first.line.faults += faults
+
+    first.lane.step()
+    assert world.called == [("a", 1)]
+    assert places(world.left()) == [("a", 1), ("a", 2)]
+    world.work_off(second)
+
+    assert world.called == [("a", 1), ("a", 2)]
+    assert world.effects() == [("a", 1), ("a", 2)]
+    return first
+
+
+@pytest.mark.parametrize(("faults", "tries"), [([REFUSED], 1), ([UNREACHABLE] * 3, 3)], ids=["refused", "unreachable"])
+def test_w6_a_delete_that_fails_holds_the_group_back_and_its_message_is_known_again(
+    world: World, faults: list[Fault], tries: int
+) -> None:
+    first = redelivery_is_recognised(world, MessageProcessor, faults)
+
+    assert len(first.line.calls("DeleteMessage")) == tries
+    assert first.tally.take()[metrics.NOT_DELETED] == 1
+
+
+def test_w6_a_worker_that_takes_a_refused_delete_for_one_is_caught(world: World) -> None:
+    """W6, negative control: it remembers the message as done, but only it does: the next worker handles it again.
+
+    Ignoring the refusal breaks nothing by itself: the inbox is asked at each delivery, not the delete. What it breaks
+    is a worker whose memory of what it has done is not in the database.
+    """
+    with pytest.raises(AssertionError):
+        redelivery_is_recognised(world, RemembersInMemory, [REFUSED])
+
+
+def test_w6_a_delete_whose_answer_is_lost_is_repeated_and_nothing_comes_again(world: World) -> None:
+    world.send("a", "a")
+    worker = world.worker()
+    worker.line.faults.append(Fault(operation="DeleteMessage", lost=True))
+
+    world.work_off(worker)
+
+    assert world.effects() == [("a", 1), ("a", 2)]
+    assert [len(worker.line.calls(name)) for name in ("DeleteMessage", "ReceiveMessage")] == [3, 2]
+
+
+def dies_anywhere(world: World, kind: type[MessageProcessor], step: str) -> None:
+    """W7, W8: a worker dies; the inbox has the message just if its effect is there, and another worker ends it."""
+    world.send("a", "a")
+
+    with pytest.raises(Killed):
+        world.worker(kind=kind, failpoint=failing_at(step)).lane.step()
+    assert [seq for _, seq in world.effects()] == list(range(1, world.positions().get("a", 0) + 1))
+    world.work_off(world.worker(kind=kind))
+
+    assert world.effects() == [("a", 1), ("a", 2)]
+    assert world.positions() == {"a": 2}
+    assert (world.dead(), world.exceptions()) == ([], {})
+
+
+@pytest.mark.parametrize("step", ["after_commit", "before_delete"])
+def test_w7_what_was_committed_and_not_deleted_is_only_deleted(world: World, step: str) -> None:
+    dies_anywhere(world, MessageProcessor, step)
+
+    assert world.called == [("a", 1), ("a", 2)]
+
+
+@pytest.mark.parametrize(
+    "step", ["after_receive", "in_transaction", "before_commit", "after_commit", "before_delete", "after_delete"]
+)
+def test_w8_between_any_two_steps_the_inbox_has_it_if_and_only_if_it_has_an_effect(
+    world_anywhere: World, step: str
+) -> None:
+    dies_anywhere(world_anywhere, MessageProcessor, step)
+
+
+@pytest.mark.parametrize(
+    ("kind", "step"), [(DeletesFirst, "in_transaction"), (InboxApart, "before_commit")], ids=["deletes first", "apart"]
+)
+def test_w8_a_worker_that_marks_or_deletes_before_the_effect_is_caught(
+    world: World, kind: type[MessageProcessor], step: str
+) -> None:
+    """W7, W8, negative controls: the message is gone, or known, and its effect was never there."""
+    with pytest.raises(AssertionError):
+        dies_anywhere(world, kind, step)
+
+
+@pytest.mark.parametrize("step", ["before_commit", "after_death", "before_release"])
+def test_w8_a_rejected_message_is_dead_once_wherever_its_worker_dies(world: World, step: str) -> None:
+    world.send("a", "a")
+    world.says["a", 1] = [Reject("never"), Reject("never")]
+    if step == "before_commit":
+        world.says["a", 1].insert(0, None)
+
+    with pytest.raises(Killed):
+        world.worker(failpoint=failing_at(step)).lane.step()
+    world.work_off(world.worker())
+
+    assert world.exceptions() == {("a", 1): ("dead", "never")}
+    assert (places(world.dead()), world.effects()) == ([("a", 1)], [("a", 2)])
+    assert world.called.count(("a", 1)) == (2 if step == "before_commit" else 1)
+
+
+def test_w8_a_message_that_kills_its_workers_is_missed_and_handled_when_it_is_brought_back(world: World) -> None:
+    """Nobody lived to write down that it is dead; its number is seen to be missing, and filled by its copy."""
+    world.send("a", "a", "a")
+    world.work_off(world.worker(), until=[("a", 2), ("a", 3)])
+    for _ in range(MAX_ATTEMPTS):
+        with pytest.raises(Killed):
+            world.worker(failpoint=failing_at("in_transaction")).lane.step()
+        world.simulator.advance(TIMEOUT_SECONDS)
+
+    world.work_off(world.worker())
+    missed = world.exceptions()
+    world.redrive()
+    world.work_off(world.worker())
+
+    assert missed == {("a", 2): ("gap", None)}
+    assert world.effects() == [("a", 1), ("a", 3), ("a", 2)]
+    assert world.exceptions() == {("a", 2): ("filled", None)}
+    assert world.calls[-1].is_late
+
+
+@pytest.fixture
+def shared(on_postgres: Engine) -> World:
+    """Return a consumer on Postgres: SQLite has one writer and would pass what follows for the wrong reason."""
+    world = World(on_postgres)
+    world.send("a", "a")
+    return world
+
+
+def both_hold_the_message(world: World, *, slow_clock: VirtualClock | None) -> list[object]:
+    """Let two workers have the first message at once, the second while the first is in its handler; return the ends."""
+    is_in_handler, may_go_on = threading.Event(), threading.Event()
+
+    def lingers(_: Session, __: Event, ___: Context) -> Outcome | None:
+        is_in_handler.set()
+        assert may_go_on.wait(30)
+        return None
+
+    world.says["a", 1] = [lingers]
+    slow, fast = world.worker(clock=slow_clock), world.worker()
+    with ThreadPoolExecutor(2) as pool:
+        first = pool.submit(slow.processor.process, world.receive(slow))
+        assert is_in_handler.wait(30)
+        world.simulator.advance(TIMEOUT_SECONDS + 1)
+        second = pool.submit(fast.processor.process, world.receive(fast))
+        await_lock_wait(world.engine)
+        may_go_on.set()
+        return [first.result(30), second.result(30)]
+
+
+def test_w9_of_two_workers_with_one_message_the_late_one_commits_nothing(shared: World) -> None:
+    ends = both_hold_the_message(shared, slow_clock=None)
+
+    assert ends == [Abandon(), Delete()]
+    assert (shared.called, shared.effects()) == ([("a", 1), ("a", 1)], [("a", 1)])
+    assert places(shared.left()) == [("a", 2)]
+
+
+def test_w9_of_two_workers_with_one_message_the_second_sees_what_the_first_did(shared: World) -> None:
+    """The first does not know that its time is over, as after a pause, and commits; the second calls nothing."""
+    ends = both_hold_the_message(shared, slow_clock=VirtualClock(shared.clock.now_us()))
+
+    assert ends == [Delete(), Delete()]
+    assert (shared.called, shared.effects()) == ([("a", 1)], [("a", 1)])
+    assert places(shared.left()) == [("a", 2)]
+
+
+def test_w17_another_event_under_the_last_number_is_refused_and_never_applied(world: World) -> None:
+    world.put(envelope("a", 1, id="known"))
+    world.work_off(world.worker())
+    world.put(envelope("a", 1))
+
+    world.work_off(world.worker())
+
+    reason = "has the number of event known; was the database restored without begin-epoch?"
+    assert world.effects() == [("a", 1)]
+    assert [found for _, found in world.exceptions().values()] == [reason]
+    assert len(world.dead()) == 1

@@ -1,0 +1,166 @@
+"""Within a group nothing overtakes, whatever fails (W1 to W5, W10).
+
+A check that two tests call is a function: one calls it with the worker, one with a worker that is broken in just that
+way and has to be caught.
+"""
+
+import itertools
+import json
+
+import pytest
+import structlog
+from sqlalchemy import Engine
+
+from sluice.declaration import metrics
+from sluice.messaging.handlers import Ack, Reject, Retry
+from sluice.messaging.inbox.groups import Policy
+from sluice.messaging.worker.processing.processor import MessageProcessor
+from tests.support.messaging.broken_workers import DeletesFailed
+from tests.support.messaging.worker_harness import MAX_ATTEMPTS, POLL_SECONDS, World, envelope, places
+
+GOOD = json.loads(envelope("a", 2).body)
+
+
+def later_waits_for_earlier(world: World, kind: type[MessageProcessor]) -> None:
+    """W1: the head of a group fails twice; nothing behind it is handled or deleted before it."""
+    world.send("a", "a", "b", "a")
+    world.says["a", 1] = [Retry(delay_seconds=5), RuntimeError("not yet")]
+    worker = world.worker(kind=kind)
+
+    world.work_off(worker)
+
+    assert [place for place in world.effects() if place[0] == "a"] == [("a", 1), ("a", 2), ("a", 3)]
+    assert [place for place in world.called if place[0] == "a"] == [*[("a", 1)] * 3, ("a", 2), ("a", 3)]
+    assert len(worker.line.calls("DeleteMessage")) == 4
+
+
+def test_w1_nothing_is_handled_before_what_failed_in_front_of_it(world: World) -> None:
+    later_waits_for_earlier(world, MessageProcessor)
+
+
+def test_w1_a_worker_that_goes_on_behind_a_failure_is_caught(world: World) -> None:
+    with pytest.raises(AssertionError):
+        later_waits_for_earlier(world, DeletesFailed)
+
+
+def test_w2_w3_a_group_comes_again_when_its_delay_is_over_and_not_before(world: World) -> None:
+    world.send("a", "a", "b", "b")
+    world.says["a", 1] = [Retry(delay_seconds=40)]
+
+    world.work_off(world.worker())
+
+    assert world.called == [("a", 1), ("b", 1), ("b", 2), ("a", 1), ("a", 2)]
+    times = {(call.place, call.attempt): call.time for call in world.calls}
+    assert 40 <= times[("a", 1), 2] - times[("a", 1), 1] <= 40 + POLL_SECONDS
+    assert times[("b", 2), 1] - times[("a", 1), 1] < 1
+
+
+def test_w2_w3_a_backoff_is_kept_by_the_queue(world: World) -> None:
+    world.send("a")
+    world.says["a", 1] = [RuntimeError("one"), RuntimeError("two")]
+    worker = world.worker()
+
+    world.work_off(worker)
+
+    timeouts = [params["VisibilityTimeout"] for params in worker.line.calls("ChangeMessageVisibility")]
+    times = [call.time for call in world.calls]
+    waited = [later - earlier for earlier, later in itertools.pairwise(times)]
+    assert 1 <= timeouts[0] <= 4
+    assert 1 <= timeouts[1] <= 8
+    assert waited == [pytest.approx(seconds, abs=0.1) for seconds in timeouts]
+    assert worker.wait.waits == []
+
+
+def test_w4_a_message_that_was_never_tried_has_lost_no_attempt(world: World) -> None:
+    world.send("a", "a", "a")
+    world.says["a", 1] = [RuntimeError("poison")] * MAX_ATTEMPTS
+
+    world.work_off(world.worker())
+
+    assert [(call.place, call.attempt) for call in world.calls] == [
+        (("a", 1), 1),
+        (("a", 1), 2),
+        (("a", 1), 3),
+        (("a", 2), 1),
+        (("a", 3), 1),
+    ]
+    assert places(world.dead()) == [("a", 1)]
+    assert world.effects() == [("a", 2), ("a", 3)]
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "no JSON at all",
+        json.dumps(GOOD | {"sluice": 2}),
+        json.dumps(GOOD | {"data": {"n": 2_000}}),
+        json.dumps(GOOD | {"seq": 0}),
+        envelope("other", 2).body,
+    ],
+    ids=["garbage", "version", "hash", "number", "group"],
+)
+def test_w5_what_cannot_be_read_is_poison_and_its_group_waits_for_its_end(world: World, body: str) -> None:
+    dead_before: list[list[str]] = []
+
+    def looks(*_: object) -> Ack:
+        dead_before.append(world.dead())
+        return Ack()
+
+    world.put(envelope("a", 1))
+    world.put_body(body, "a")
+    world.put(envelope("a", 3))
+    world.says["a", 3] = [looks]
+
+    world.work_off(world.worker())
+
+    assert world.called == [("a", 1), ("a", 3)]
+    assert world.effects() == [("a", 1), ("a", 3)]
+    assert dead_before == [[body]]
+
+
+def test_what_cannot_be_read_is_counted_and_told_of_once(world: World) -> None:
+    world.put_body("no JSON at all", "a")
+    worker = world.worker()
+
+    with structlog.testing.capture_logs() as logged:
+        world.work_off(worker)
+
+    assert len(world.dead()) == 1
+    assert worker.tally.take()[metrics.DEAD] == 1
+    assert [entry["log_level"] for entry in logged if "reason" in entry] == ["error"]
+
+
+def test_w10_nothing_of_a_failure_is_kept_for_the_next_message(world: World) -> None:
+    world.send("a", "a", "a")
+    world.says["a", 1] = [RuntimeError("once")]
+    world.says["a", 2] = [Reject("never")]
+
+    world.work_off(world.worker())
+
+    last = world.calls[-1]
+    assert (last.place, last.attempt, last.is_last_attempt, last.is_late) == (("a", 3), 1, False, False)
+    assert world.effects() == [("a", 1), ("a", 3)]
+    assert structlog.contextvars.get_contextvars() == {}
+
+
+@pytest.mark.parametrize("parks", [False, True], ids=["skip and record", "park and halt"])
+def test_g3_a_new_groups_first_message_that_comes_last_is_handled(engine: Engine, *, parks: bool) -> None:
+    """SNS could not deliver it, and it is brought back when its successors have come: nothing dies of it."""
+    world = World(engine, policy=Policy(consumer="billing", parks_poison=parks, parks_gaps=parks))
+    worker = world.worker()
+    world.put(envelope("order-1", 2))
+    world.put(envelope("order-1", 3))
+    world.work_off(worker)
+    before, seen = world.effects(), world.inbox.counts(engine)
+
+    world.put(envelope("order-1", 1))
+    world.work_off(worker)
+    worker.drainer.step()
+
+    in_order = [("order-1", 1), ("order-1", 2), ("order-1", 3)]
+    assert before == ([] if parks else in_order[1:])
+    assert seen["parked_groups" if parks else "open_exceptions"] == 1
+    assert world.effects() == (in_order if parks else [*in_order[1:], in_order[0]])
+    assert [call.is_late for call in world.calls if call.place == in_order[0]] == [not parks]
+    assert (world.dead(), world.left(), world.parked()) == ([], [], [])
+    assert world.inbox.counts(engine)["open_exceptions"] == 0

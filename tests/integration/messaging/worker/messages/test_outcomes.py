@@ -1,0 +1,410 @@
+"""What a handler may say, what becomes of its message, and what a database that is away does to it."""
+
+import secrets
+import sqlite3
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sqlalchemy import Engine, event, make_url, text
+from sqlalchemy.orm import Session
+
+from sluice.declaration import metrics
+from sluice.history import events
+from sluice.messaging.database import engines
+from sluice.messaging.envelope import TOMBSTONE, Event
+from sluice.messaging.errors import PermanentError, TransientError
+from sluice.messaging.handlers import ANY, Ack, Context, Handlers, Outcome, Reject, Retry
+from sluice.messaging.worker.processing.processor import Abandon, Delete, Release
+from tests.support.messaging.worker_harness import MAX_ATTEMPTS, HandlerStep, World, create_tables, envelope, places
+
+
+def test_what_was_sent_is_done_once_and_in_order(world_anywhere: World) -> None:
+    world = world_anywhere
+    world.send("a", "a", "b", "a", "b")
+
+    world.work_off(world.worker())
+
+    assert sorted(world.effects()) == [("a", 1), ("a", 2), ("a", 3), ("b", 1), ("b", 2)]
+    assert world.called == world.effects()
+    assert world.positions() == {"a": 3, "b": 2}
+    assert (world.left(), world.dead(), world.exceptions()) == ([], [], {})
+
+
+@pytest.mark.parametrize(("delay_seconds", "waited"), [(0, 0), (7, 7), (2.5, 3), (100, 100)])
+def test_a_retry_comes_again_after_the_delay_it_asks_for(world: World, delay_seconds: float, waited: float) -> None:
+    """Never before; SQS knows whole seconds. What the handler had written is rolled back."""
+    world.send("a")
+    world.says["a", 1] = [Retry(delay_seconds=delay_seconds)]
+
+    world.work_off(world.worker())
+
+    first, second = world.calls
+    assert second.time - first.time == pytest.approx(waited, abs=0.1)
+    assert world.effects() == [("a", 1)]
+
+
+@pytest.mark.parametrize("seconds", [-1.0, float("nan"), float("inf"), 43_201.0])
+def test_a_delay_no_queue_knows_is_the_handlers_mistake(world: World, seconds: float) -> None:
+    world.send("a")
+    world.says["a", 1] = [lambda *_: Retry(delay_seconds=seconds)] * MAX_ATTEMPTS
+
+    world.work_off(world.worker())
+
+    found = (
+        f"attempt 3: ConfigError: Retry.delay_seconds is {seconds:g}, allowed is 0 to 43200, or None for the backoff"
+    )
+    assert world.exceptions() == {("a", 1): ("dead", found)}
+
+
+@pytest.mark.parametrize(
+    ("result", "reason"),
+    [
+        (Retry(delay_seconds=0, reason="not today"), "attempt 3: not today"),
+        (Retry(), "attempt 3: the handler asked for a retry"),
+        (TransientError("the bank is closed"), "attempt 3: the bank is closed"),
+        (RuntimeError("boom"), "attempt 3: RuntimeError: boom"),
+        (KeyError("total"), "attempt 3: KeyError: 'total'"),
+        (lambda *_: "done", "attempt 3: the handler returned 'done', allowed is Ack, Retry, Reject or nothing"),
+    ],
+    ids=["Retry", "plain Retry", "TransientError", "RuntimeError", "KeyError", "nonsense"],
+)
+def test_what_fails_at_its_last_attempt_is_written_down_and_is_in_the_dlq(
+    world: World, result: HandlerStep, reason: str
+) -> None:
+    """The queue moves it there natively, so it says where it comes from; what is behind it goes on."""
+    world.send("a", "a")
+    world.says["a", 1] = [result] * MAX_ATTEMPTS
+
+    world.work_off(world.worker())
+
+    assert [(call.place, call.attempt, call.is_last_attempt) for call in world.calls] == [
+        (("a", 1), 1, False),
+        (("a", 1), 2, False),
+        (("a", 1), 3, True),
+        (("a", 2), 1, False),
+    ]
+    assert world.exceptions() == {("a", 1): ("dead", reason)}
+    (dead,) = world.sqs.receive_message(QueueUrl=world.dlq_url, MessageSystemAttributeNames=["All"])["Messages"]
+    assert dead["Attributes"]["DeadLetterQueueSourceArn"] == world.arn
+    assert ("a", 2) in world.effects()
+
+
+def test_what_rolls_back_by_itself_has_failed(world: World) -> None:
+    """The inbox's mark is gone with the effect, so it cannot have been done."""
+    world.send("a")
+    world.says["a", 1] = [lambda session, *_: session.rollback()] * MAX_ATTEMPTS
+
+    world.work_off(world.worker())
+
+    found = "attempt 3: the handler ended its transaction, allowed is neither commit nor rollback: the worker does that"
+    assert (world.effects(), world.exceptions()) == ([], {("a", 1): ("dead", found)})
+
+
+def test_what_commits_by_itself_has_failed(world: World) -> None:
+    """The commit is refused: it would be of the effect, or of half of it, without the inbox's mark."""
+    world.send("a")
+    world.says["a", 1] = [lambda session, *_: session.commit()]
+
+    world.work_off(world.worker())
+
+    assert (world.called, world.effects()) == ([("a", 1), ("a", 1)], [("a", 1)])
+    assert (world.dead(), world.exceptions()) == ([], {})
+
+
+@pytest.mark.parametrize("result", [Reject("no such customer"), PermanentError("no such customer")])
+def test_what_is_rejected_is_not_tried_again_and_is_in_the_dlq(world: World, result: HandlerStep) -> None:
+    world.send("a", "a")
+    world.says["a", 1] = [result]
+    worker = world.worker()
+
+    world.work_off(worker)
+
+    assert world.called == [("a", 1), ("a", 2)]
+    assert world.exceptions() == {("a", 1): ("dead", "no such customer")}
+    assert (places(world.dead()), world.effects()) == ([("a", 1)], [("a", 2)])
+    assert len(worker.line.calls("ReceiveMessage")) == MAX_ATTEMPTS + 1
+    assert worker.wait.waits == []
+
+
+def test_d13_a_dead_message_that_is_brought_back_is_handled(world: World) -> None:
+    world.send("a", "a")
+    world.says["a", 1] = [Reject("not yet"), RuntimeError("nor now")]
+    worker = world.worker()
+    world.work_off(worker)
+    world.redrive()
+
+    world.work_off(worker)
+
+    assert [(call.place, call.attempt, call.is_late) for call in world.calls] == [
+        (("a", 1), 1, False),
+        (("a", 2), 1, False),
+        (("a", 1), 1, True),
+        (("a", 1), 2, True),
+    ]
+    assert (world.effects(), world.dead()) == ([("a", 2), ("a", 1)], [])
+    assert world.exceptions() == {("a", 1): ("redriven", "not yet")}
+
+
+def test_d13_what_was_brought_back_and_handled_is_not_handled_again(world: World) -> None:
+    (first,) = world.send("a")
+    world.says["a", 1] = [Reject("not yet")]
+    worker = world.worker()
+    world.work_off(worker)
+    world.redrive()
+    world.work_off(worker)
+    world.put(first)
+
+    world.work_off(worker)
+
+    assert (world.called, world.effects()) == ([("a", 1)] * 2, [("a", 1)])
+
+
+def test_d13_what_was_brought_back_and_rejected_again_is_in_the_dlq_again(world: World) -> None:
+    world.send("a")
+    world.says["a", 1] = [Reject("first"), Reject("second")]
+    worker = world.worker()
+    world.work_off(worker)
+    world.redrive()
+
+    world.work_off(worker)
+
+    assert (len(world.called), places(world.dead())) == (2, [("a", 1)])
+    assert world.exceptions() == {("a", 1): ("dead", "second")}
+
+
+def test_a_type_without_a_handler_is_rejected(world: World) -> None:
+    world.send("a")
+
+    world.work_off(world.worker(handlers=Handlers({"order.paid": world.handlers.find("x")})))  # type: ignore[dict-item]
+
+    assert world.called == []
+    reason = "there is no handler for 'order.placed'; add one, or one for '*'"
+    assert world.exceptions() == {("a", 1): ("dead", reason)}
+    assert places(world.dead()) == [("a", 1)]
+
+
+def test_a_type_with_a_handler_of_its_own_is_not_for_the_one_for_all(world: World) -> None:
+    handled: list[tuple[str, str]] = []
+
+    def by(name: str) -> Any:
+        return lambda _, value, __: handled.append((name, value.type))
+
+    world.put(envelope("a", 1))
+    world.put(envelope("a", 2, type="order.paid"))
+
+    world.work_off(world.worker(handlers=Handlers({"order.placed": by("own"), ANY: by("any")})))
+
+    assert handled == [("own", "order.placed"), ("any", "order.paid")]
+
+
+def test_a_tombstone_and_an_end_marker_are_numbers_and_no_more(world: World) -> None:
+    world.put(envelope("a", 1))
+    world.put(envelope("a", 2, type=TOMBSTONE))
+    world.put(envelope("a", 3, type=events.END_TYPE))
+    world.put(envelope("a", 4))
+
+    world.work_off(world.worker())
+
+    assert world.effects() == [("a", 1), ("a", 4)]
+    assert world.positions() == {"a": 4}
+    assert world.exceptions() == {("a", 2): ("skipped", "tombstone")}
+    assert (world.left(), world.dead()) == ([], [])
+
+
+def test_what_only_the_commit_brings_to_light_is_the_handlers_failure(on_postgres: Engine) -> None:
+    with on_postgres.begin() as connection:
+        connection.execute(text("CREATE TABLE paid (n int UNIQUE DEFERRABLE INITIALLY DEFERRED)"))
+        connection.execute(text("INSERT INTO paid VALUES (1)"))
+    world = World(on_postgres)
+    world.send("a")
+
+    def pays_twice(session: Session, _: Event, __: Context) -> Outcome:
+        session.execute(text("INSERT INTO paid VALUES (1)"))
+        return Ack()
+
+    world.says["a", 1] = [pays_twice] * MAX_ATTEMPTS
+    world.work_off(world.worker())
+
+    assert (world.effects(), places(world.dead())) == ([], [("a", 1)])
+    ((state, reason),) = world.exceptions().values()
+    assert state == "dead"
+    assert reason is not None
+    assert reason.startswith("attempt 3: IntegrityError: ")
+
+
+@pytest.mark.parametrize("result", [Reject("a\0b\ud800"), RuntimeError("a\0b\ud800")], ids=["Reject", "error"])
+def test_a_reason_no_database_can_store_is_stored_with_escapes(world_anywhere: World, result: HandlerStep) -> None:
+    """Postgres knows no NUL, and neither database half a surrogate pair: they stand as their escapes."""
+    world = world_anywhere
+    world.send("a")
+    world.says["a", 1] = [result] * MAX_ATTEMPTS
+
+    world.work_off(world.worker())
+
+    ((state, reason),) = world.exceptions().values()
+    assert (state, places(world.dead())) == ("dead", [("a", 1)])
+    assert reason is not None
+    assert reason.endswith("a\\x00b\\ud800")
+
+
+@pytest.fixture
+def impatient(database_folder: Path) -> Iterator[Engine]:
+    """Yield an engine on an SQLite file that does not wait for who writes there."""
+    made = engines.engine(f"sqlite:///{database_folder / 'inbox.db'}")
+
+    @event.listens_for(made, "connect")
+    def connected(connection: Any, _: Any) -> None:
+        connection.execute("PRAGMA busy_timeout = 0").close()
+
+    create_tables(made)
+    yield made
+    made.dispose()
+
+
+@pytest.fixture
+def writer(impatient: Engine) -> Iterator[sqlite3.Connection]:
+    connection = sqlite3.connect(str(impatient.url.database), isolation_level=None)
+    connection.execute("BEGIN IMMEDIATE")
+    yield connection
+    connection.close()
+
+
+def test_a_database_that_is_away_for_a_while_uses_up_no_attempt(impatient: Engine, writer: sqlite3.Connection) -> None:
+    world = World(impatient)
+    world.send("a")
+    worker = world.worker()
+    worker.wait.meanwhile = lambda: writer.execute("ROLLBACK") if len(worker.wait.waits) == 5 else None
+
+    ended = worker.processor.process(world.receive(worker))
+
+    assert ended == Delete()
+    assert [(call.place, call.attempt) for call in world.calls] == [(("a", 1), 1)]
+    assert (len(worker.wait.waits), world.effects(), world.left()) == (5, [("a", 1)], [])
+
+
+def test_a_database_that_is_away_for_longer_than_the_message_is_held_loses_it_untouched(
+    impatient: Engine, writer: sqlite3.Connection
+) -> None:
+    world = World(impatient)
+    world.send("a")
+    worker = world.worker()
+
+    ended = worker.processor.process(world.receive(worker))
+    writer.execute("ROLLBACK")
+    world.work_off(worker)
+
+    assert ended == Abandon()
+    assert {operation for operation, _ in worker.line.log} == {"ReceiveMessage", "DeleteMessage"}
+    assert [(call.place, call.attempt) for call in world.calls] == [(("a", 1), 2)]
+
+
+_END_ALL = text("SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE datname = :name")
+
+
+class Server:
+    """A Postgres database that can be shut, as a server is that is being restarted."""
+
+    def __init__(self, url: str, name: str) -> None:
+        self._server = engines.engine(url)
+        self._name = name
+        self._run(f"CREATE DATABASE {name}")
+        self.engine = engines.engine(make_url(url).set(database=name).render_as_string(hide_password=False))
+        create_tables(self.engine)
+
+    def shut(self) -> None:
+        self._run(f"ALTER DATABASE {self._name} ALLOW_CONNECTIONS false")
+        with self._server.connect() as connection:
+            connection.execute(_END_ALL, {"name": self._name})
+
+    def open(self) -> None:
+        self._run(f"ALTER DATABASE {self._name} ALLOW_CONNECTIONS true")
+
+    def close(self) -> None:
+        self.engine.dispose()
+        self._run(f"DROP DATABASE {self._name} WITH (FORCE)")
+        self._server.dispose()
+
+    def _run(self, statement: str) -> None:
+        with self._server.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
+            connection.execute(text(statement))
+
+
+@pytest.fixture
+def server(postgres_url: str) -> Iterator[Server]:
+    made = Server(postgres_url, f"test_{secrets.token_hex(8)}")
+    yield made
+    made.close()
+
+
+def test_a_server_that_restarts_while_a_handler_runs_has_the_effect_once(server: Server) -> None:
+    world = World(server.engine)
+    world.send("a", "a")
+    world.says["a", 1] = [lambda *_: server.shut()]
+    worker = world.worker()
+    worker.wait.meanwhile = lambda: server.open() if len(worker.wait.waits) == 3 else None
+
+    world.work_off(worker)
+
+    assert [(call.place, call.attempt) for call in world.calls] == [(("a", 1), 1), (("a", 1), 1), (("a", 2), 1)]
+    assert world.effects() == [("a", 1), ("a", 2)]
+    assert len(worker.wait.waits) == 3
+
+
+def test_nothing_is_received_while_the_server_does_not_answer(server: Server) -> None:
+    """A message it cannot work on would lose an attempt; the others wait in the queue."""
+    world = World(server.engine)
+    world.send("a", "b")
+    worker = world.worker()
+    server.shut()
+
+    steps = [worker.lane.step() for _ in range(4)]
+    server.open()
+    world.work_off(worker)
+
+    assert steps == [True, False, False, False]
+    assert len(worker.line.calls("ReceiveMessage")) == 3
+    assert [(call.place, call.attempt) for call in world.calls] == [(("b", 1), 1), (("a", 1), 2)]
+
+
+def test_what_died_is_written_down_when_the_database_is_back(impatient: Engine, writer: sqlite3.Connection) -> None:
+    world = World(impatient)
+    writer.execute("ROLLBACK")
+    world.send("a")
+    world.says["a", 1] = [Reject("never")]
+    worker = world.worker()
+    worker.wait.meanwhile = lambda: writer.execute("ROLLBACK")
+
+    @event.listens_for(impatient, "checkin")
+    def comes_between(*_: object) -> None:
+        if world.calls and not worker.wait.waits and not writer.in_transaction:
+            writer.execute("BEGIN IMMEDIATE")
+
+    world.work_off(worker)
+
+    assert len(worker.wait.waits) == 1
+    assert world.exceptions() == {("a", 1): ("dead", "never")}
+    assert (world.effects(), places(world.dead())) == ([], [("a", 1)])
+
+
+def test_what_could_not_be_written_down_before_the_end_is_given_back(
+    impatient: Engine, writer: sqlite3.Connection
+) -> None:
+    """The worker is to stop while the database is away: the message is not dead, and the next worker handles it."""
+    world = World(impatient)
+    writer.execute("ROLLBACK")
+    world.put_body("no JSON at all", "a")
+    worker = world.worker()
+
+    def comes_between() -> None:
+        worker.wait.is_over = True
+
+    writer.execute("BEGIN IMMEDIATE")
+    worker.wait.meanwhile = comes_between
+    ended = worker.processor.process(world.receive(worker))
+    writer.execute("ROLLBACK")
+
+    assert ended == Release(0)
+    assert worker.tally.take()[metrics.DEAD] == 0
+    assert world.receive(worker).receive_count == 2

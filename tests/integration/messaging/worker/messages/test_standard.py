@@ -1,0 +1,139 @@
+"""A standard queue: no order, repeats, no deduplication. The same worker reads it, and effects are still once."""
+
+import json
+import random
+from typing import Any
+
+import pytest
+from sqlalchemy import Engine, select
+from sqlalchemy.orm import Session
+
+from sluice.declaration import Consumer, metrics
+from sluice.messaging import Ack, Context, Event, Outcome, Retry
+from sluice.messaging.database import engines
+from sluice.messaging.envelope import Envelope
+from sluice.messaging.handlers import Handlers
+from sluice.messaging.inbox.tables import exceptions
+from sluice.messaging.sqs.queue import Queue
+from sluice.messaging.telemetry.metrics import Tally
+from sluice.messaging.worker.build import build_worker
+from sluice.simulator.hook import Simulator
+
+
+class _Service:
+    """A worker of one lane on a standard queue; `handled` is epoch, number and lateness of each message it has done."""
+
+    def __init__(self, engine: Engine, consumer: Consumer) -> None:
+        simulator = Simulator()
+        self.engine, self.sqs = engine, simulator.client("sqs")
+        dead_letters = self.sqs.create_queue(QueueName="orders-dlq")["QueueUrl"]
+        queue_attributes = self.sqs.get_queue_attributes(QueueUrl=dead_letters, AttributeNames=["QueueArn"])
+        policy = {"deadLetterTargetArn": queue_attributes["Attributes"]["QueueArn"], "maxReceiveCount": "5"}
+        attributes = {"RedrivePolicy": json.dumps(policy)}
+        self.url = str(self.sqs.create_queue(QueueName="orders", Attributes=attributes)["QueueUrl"])
+        self.failing: set[int] = set()
+        self.handled: list[tuple[int, int, bool]] = []
+        self.tally = Tally()
+        worker = build_worker(
+            consumer,
+            queue=Queue(self.sqs, self.url),
+            database=engine,
+            handlers=Handlers({"*": self._handle}),
+            lanes=1,
+            clock=simulator.clock,
+            rng=random.Random(1),  # noqa: S311 (jitter is not a secret)
+            hooks=[self.tally],
+        )
+        self._lane = worker.parts.lanes[0]
+
+    def _handle(self, _: Session, __: Event, context: Context) -> Outcome:
+        if context.seq in self.failing and context.attempt == 1:
+            return Retry(delay_seconds=5)
+        self.handled.append((context.epoch, context.seq, context.is_late))
+        return Ack()
+
+    def send(self, *numbers: int, epoch: int = 1, **parameters: Any) -> None:
+        """Send the group's events with these numbers, one after the other; a number is always the same event."""
+        for seq in numbers:
+            event = Event(type="order.placed", group="g", data={}, id=f"event-{epoch}-{seq}")
+            body = Envelope(event=event, seq=seq, epoch=epoch).body
+            self.sqs.send_message(QueueUrl=self.url, MessageBody=body, **parameters)
+
+    def work(self) -> list[tuple[int, int, bool]]:
+        """Work until nothing comes."""
+        while self._lane.step():
+            pass
+        return self.handled
+
+    def exceptions(self) -> list[tuple[int, int, int, str, bool]]:
+        """Return epoch, first and last number, state, and whether it is over, of what did not simply come and pass."""
+        with engines.reading(self.engine) as connection:
+            rows = connection.execute(select(exceptions).order_by(exceptions.c.epoch, exceptions.c.seq))
+            return [(row.epoch, row.seq, row.through, row.state, row.closed_at_us is not None) for row in rows]
+
+
+@pytest.fixture
+def service(on_file: Engine) -> _Service:
+    return _Service(on_file, Consumer(name="billing"))
+
+
+def test_what_fails_is_overtaken_and_then_handled_late(service: _Service) -> None:
+    """The handler is told that it is late, and the number counts as filled: on a FIFO queue 3 and 4 would wait."""
+    service.failing = {2}
+    service.send(1, 2, 3, 4)
+
+    handled = service.work()
+
+    assert handled == [(1, 1, False), (1, 3, False), (1, 4, False), (1, 2, True)]
+    assert service.exceptions() == [(1, 2, 2, "filled", True)]
+
+
+def test_what_comes_in_any_order_and_twice_is_handled_once_each(service: _Service) -> None:
+    service.send(3, 5, 3, 1, 5, 4, 2, 1, 4, 2)
+
+    handled = service.work()
+
+    assert handled == [(1, 3, False), (1, 5, False), (1, 1, True), (1, 4, True), (1, 2, True)]
+    assert service.tally.take()[metrics.DUPLICATES] == 5
+    assert [(seq, through, state, is_over) for _, seq, through, state, is_over in service.exceptions()] == [
+        (1, 1, "filled", True),
+        (2, 2, "filled", True),
+        (4, 4, "filled", True),
+    ]
+
+
+def test_a_missing_number_stays_written_down(service: _Service) -> None:
+    service.send(4, 1)
+
+    service.work()
+
+    assert service.exceptions() == [(1, 1, 1, "filled", True), (1, 2, 3, "gap", False)]
+
+
+def test_behind_a_filter_policy_a_late_message_is_no_repeat(on_file: Engine) -> None:
+    """Its lawful gaps are recorded all the same, or 2 after 5 would be dropped unhandled."""
+    service = _Service(on_file, Consumer(name="audit", filter_policy={"type": ["order.placed"]}))
+    service.send(5, 2, 5, 2)
+
+    handled = service.work()
+
+    assert handled == [(1, 5, False), (1, 2, True)]
+
+
+def test_a_new_epoch_may_begin_with_any_of_its_messages(service: _Service) -> None:
+    service.send(1, 2)
+    service.send(4, 3, 4, 5, epoch=2)
+
+    handled = service.work()
+
+    assert handled == [(1, 1, False), (1, 2, False), (2, 4, False), (2, 3, True), (2, 5, False)]
+
+
+def test_a_message_may_have_a_group_or_none(service: _Service) -> None:
+    """A standard queue takes a message group id too, for fairness; direct sends and standard topics need none."""
+    service.send(1)
+    service.send(2, MessageGroupId="g")
+
+    handled = service.work()
+
+    assert handled == [(1, 1, False), (1, 2, False)]

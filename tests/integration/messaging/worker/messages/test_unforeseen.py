@@ -1,0 +1,74 @@
+"""What a handler or a database does that nobody asked for, and what it must not cost."""
+
+import pytest
+from sqlalchemy import Engine, text
+from sqlalchemy.exc import OperationalError
+
+from sluice.messaging.inbox.groups import Policy
+from sluice.messaging.worker.processing.processor import Abandon
+from tests.support.messaging.faulty_calls import Killed, failing_at
+from tests.support.messaging.worker_harness import MAX_ATTEMPTS, TIMEOUT_SECONDS, World, places
+
+PARKS = Policy(consumer="billing", parks_poison=True, parks_gaps=True)
+
+
+@pytest.mark.parametrize("policy", [Policy(consumer="billing"), PARKS], ids=["skip", "park"])
+def test_w8_a_first_message_that_kills_its_workers_is_missing_and_comes_back(engine: Engine, policy: Policy) -> None:
+    """Nothing was ever written for it; the one behind it must not begin the group."""
+    world = World(engine, policy=policy)
+    world.send("a", "a")
+    for _ in range(MAX_ATTEMPTS):
+        with pytest.raises(Killed):
+            world.worker(failpoint=failing_at("before_commit")).lane.step()
+        world.simulator.advance(TIMEOUT_SECONDS + 1)
+    worker = world.worker()
+    world.work_off(worker)
+    assert places(world.dead()) == [("a", 1)]
+
+    before = world.effects()
+    world.redrive()
+    world.work_off(worker)
+    worker.drainer.step()
+
+    assert before == ([] if policy.parks_gaps else [("a", 2)])
+    assert world.effects() == ([("a", 1), ("a", 2)] if policy.parks_gaps else [("a", 2), ("a", 1)])
+    assert (world.left(), world.dead(), world.parked()) == ([], [], [])
+
+
+def test_an_inbox_that_cannot_be_written_takes_no_message_with_it(world: World) -> None:
+    """In the middle of a migration, after a failover: nothing more is received, and no attempt is used up meanwhile."""
+    world.send("a", "b", "c")
+    _rename(world.engine, "sluice_inbox_group", "elsewhere")
+    worker = world.worker()
+
+    ended = worker.processor.process(world.receive(worker))
+    for _ in range(3 * MAX_ATTEMPTS):
+        worker.lane.step()
+    received = len(worker.line.calls("ReceiveMessage"))
+    _rename(world.engine, "elsewhere", "sluice_inbox_group")
+    world.work_off(worker)
+
+    assert (ended, received) == (Abandon(), 1)
+    assert sorted(world.effects()) == [("a", 1), ("b", 1), ("c", 1)]
+    assert (world.left(), world.dead()) == ([], [])
+
+
+def _rename(engine: Engine, name: str, to: str) -> None:
+    with engine.begin() as connection:
+        connection.execute(text(f"ALTER TABLE {name} RENAME TO {to}"))
+
+
+def test_a_parked_message_that_fails_elsewhere_holds_up_no_other_group(engine: Engine) -> None:
+    world = World(engine, policy=PARKS)
+    worker = world.park("a", "b")
+    elsewhere = OperationalError("SELECT", {}, RuntimeError("another database does not answer"))
+    world.says["a", 2] = [elsewhere] * MAX_ATTEMPTS
+
+    assert worker.drainer.step() == 1
+    for _ in range(MAX_ATTEMPTS):
+        world.simulator.advance(301)
+        worker.drainer.step()
+
+    assert world.effects() == [("a", 1), ("b", 1), ("b", 2)]
+    assert [call.attempt for call in world.calls if call.place == ("a", 2)] == list(range(1, MAX_ATTEMPTS + 1))
+    assert world.parked() == [("a", 2)]

@@ -1,0 +1,119 @@
+"""The health check of workers and relays: processes that are frozen, killed or ended, and what is no file of signs."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from sqlalchemy import Engine
+
+from emulator import localstack
+from sluice.clock import SystemClock, eventually
+from sluice.messaging.liveness import AliveFile
+from tests.support.processes import worker_processes
+from tests.support.processes.messaging_process import PATIENCE_SECONDS, MessagingProcess, relay_process
+from tests.support.project import PROJECT
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "alive"
+
+
+def check(*arguments: object) -> tuple[int, str]:
+    """Run the health check as a container does; return its exit code and its last line."""
+    command = [sys.executable, "-m", "sluice", "alive", *map(str, arguments)]
+    ended = subprocess.run(command, cwd=PROJECT, capture_output=True, text=True, timeout=30, check=False)
+    return ended.returncode, (ended.stdout + ended.stderr).splitlines()[-1]
+
+
+def await_check(path: Path, code: int, text: str, *options: str) -> None:
+    eventually(
+        lambda: (found := check(path, *options))[0] == code and text in found[1],
+        timeout_seconds=PATIENCE_SECONDS,
+        describe=f"the check to end with {code}: {text}",
+    )
+
+
+def frozen_killed_and_ended(start: Callable[[], MessagingProcess], path: Path) -> None:
+    with start() as process:
+        await_check(path, 0, "is alive, its last sign of life is ")
+        process.send(signal.SIGSTOP)
+        await_check(path, 2, "gave no sign of life for ", "--within", "7")
+        process.send(signal.SIGCONT)
+        await_check(path, 0, "is alive, its last sign of life is ", "--within", "7")
+        process.stop()
+        assert check(path)[1].endswith("(No such file or directory); is it what --alive names?")
+    with start() as process:
+        await_check(path, 0, "is alive, its last sign of life is ")
+        process.send(signal.SIGKILL)
+        assert process.ended() == -signal.SIGKILL
+        await_check(path, 2, "gave no sign of life for ", "--within", "1")
+
+
+@pytest.mark.xdist_group("localstack")
+def test_a_worker_that_is_frozen_or_killed_fails_the_check(
+    on_file: Engine, emulated: localstack.Running, path: Path, tmp_path: Path
+) -> None:
+    with worker_processes.opened(on_file, emulated, tmp_path, worker_processes.consumer()) as worker_fleet:
+        frozen_killed_and_ended(lambda: worker_fleet.worker(SLUICE_ALIVE_FILE=str(path)), path)
+
+
+def test_a_relay_that_is_frozen_or_killed_fails_the_check(path: Path, tmp_path: Path) -> None:
+    """Its loop writes the file itself, so a step that never ends is a frozen process to the check."""
+    frozen_killed_and_ended(lambda: relay_process(tmp_path, "--alive", str(path)), path)
+
+
+def test_a_file_that_cannot_be_written_is_refused_at_the_start(tmp_path: Path) -> None:
+    with relay_process(tmp_path, "--alive", str(tmp_path / "nowhere" / "alive")) as process:
+        assert process.ended() == 3
+        assert process.log.splitlines() == [
+            f"sluice: alive file is '{tmp_path}/nowhere/alive' (No such file or directory), allowed is a file in a"
+            " folder that can be written to; change --alive, for instance to /dev/shm/alive"
+        ]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "text"),
+    [
+        (["{folder}"], 2, "sluice: no sign of life in '{folder}' (Is a directory); is it what --alive names?"),
+        (["{folder}/pipe"], 2, "sluice: no sign of life in '{folder}/pipe' (0 bytes that no worker or relay has"),
+        (
+            ["{folder}/alive", "--within", "0"],
+            3,
+            "sluice: Invalid value for '--within': it is '0', allowed is a number of seconds from 0.001",
+        ),
+        ([], 3, "sluice: Missing argument 'FILE'"),
+    ],
+)
+def test_the_check_of_what_is_no_file_of_signs_ends_at_once(
+    tmp_path: Path, arguments: list[str], code: int, text: str
+) -> None:
+    """A pipe nobody writes to is not waited for."""
+    os.mkfifo(tmp_path / "pipe")
+
+    ended, line = check(*(argument.format(folder=tmp_path) for argument in arguments))
+
+    assert ended == code
+    assert line.startswith(text.format(folder=tmp_path))
+
+
+def test_the_check_imports_the_standard_library_and_click_only(path: Path) -> None:
+    """It runs every few seconds beside the worker: no database driver and no AWS client is loaded for it."""
+    AliveFile(path, SystemClock())
+    code = (
+        "import json, sys; before = set(sys.modules); sys.argv = ['sluice', 'alive', sys.argv[1]];"
+        "from sluice.cli.main import main; main();"
+        "print(json.dumps(sorted({name.partition('.')[0] for name in set(sys.modules) - before})))"
+    )
+    ended = subprocess.run(
+        [sys.executable, "-c", code, str(path)], cwd=PROJECT, capture_output=True, text=True, timeout=30, check=True
+    )
+    printed, imported = ended.stdout.splitlines()
+
+    assert printed.startswith(f"process {os.getpid()} is alive")
+    assert set(json.loads(imported)) - sys.stdlib_module_names == {"click", "sluice"}

@@ -1,0 +1,74 @@
+"""Real workers are killed anywhere in their work: each effect is once, in order, and none is missing.
+
+The endpoint is a LocalStack; the judge of what went over the wire is the checker.
+"""
+
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from sqlalchemy import Engine
+
+from emulator import localstack
+from sluice.declaration import Gaps, Poison
+from sluice.messaging import failpoints
+from tests.support.processes import worker_processes
+from tests.support.processes.worker_processes import WorkerFleet, consumer
+
+SQLITE, POSTGRES = "sqlite", "postgresql"
+pytestmark = pytest.mark.xdist_group("localstack")  # one at a time
+
+
+@pytest.fixture
+def worker_fleet(engine: Engine, emulated: localstack.Running, tmp_path: Path) -> Iterator[WorkerFleet]:
+    """Yield a worker_fleet with one consumer that sets aside what comes behind a dead message."""
+    parking = consumer(poison=Poison.PARK, gaps=Gaps.HALT)
+    with worker_processes.opened(engine, emulated, tmp_path, parking) as made:
+        yield made
+
+
+_WITH_A_MESSAGE = ("after_receive", "in_transaction", "before_commit", "after_commit", "before_delete", "after_delete")
+_WITH_A_FAILURE = ("before_release", "after_death", "after_park")
+_WITH_WHAT_WAS_SET_ASIDE = ("in_drain", "before_drain_commit", "after_drain_commit")
+
+
+def _killed_before(worker_fleet: WorkerFleet, failpoint: str) -> None:
+    with worker_fleet.worker("--lanes", "1", failpoint=failpoint) as killed:
+        assert killed.ended() == -signal.SIGKILL, killed.log
+
+
+def test_there_is_no_place_nobody_dies_at() -> None:
+    assert {*_WITH_A_MESSAGE, *_WITH_A_FAILURE, *_WITH_WHAT_WAS_SET_ASIDE} == set(failpoints.WORKER)
+
+
+@pytest.mark.parametrize("engine", [SQLITE, pytest.param(POSTGRES, marks=pytest.mark.slow)], indirect=True)
+def test_w7_workers_killed_anywhere_lose_double_and_reorder_nothing(worker_fleet: WorkerFleet) -> None:
+    """One after the other is killed with -9 at each place in its work, and the last one finishes it: W7, W8."""
+    fixed = worker_fleet.folder / "fixed"
+    worker_fleet.publish({f"plain-{number}": [{}, {}] for number in range(len(_WITH_A_MESSAGE))})
+    for failpoint in _WITH_A_MESSAGE:
+        _killed_before(worker_fleet, failpoint)
+
+    poisoned = [{}, {"needs": str(fixed)}, {}]
+    worker_fleet.publish({"retried": [{"retries": 1}, {}], "poisoned": poisoned, "gapped": [{}, None, {}, {}]})
+    for failpoint in _WITH_A_FAILURE:
+        _killed_before(worker_fleet, failpoint)
+    with worker_fleet.worker() as worker:
+        worker_fleet.await_counts(worker_fleet.urls["billing"], (0, 0, 0))
+        worker.stop()
+
+    assert worker_fleet.effects() == worker_fleet.expected() | {"poisoned": [1], "gapped": [1]}
+    assert worker_fleet.counts(worker_fleet.dead_letter_urls["billing"]) == (1, 0, 0)
+
+    fixed.touch()
+    worker_fleet.redrive()
+    worker_fleet.publish_what_is_missing()
+    worker_fleet.end_groups()
+    for failpoint in _WITH_WHAT_WAS_SET_ASIDE:
+        _killed_before(worker_fleet, failpoint)
+    with worker_fleet.worker() as worker:
+        worker_fleet.finish(worker)
+
+    worker_fleet.assert_all_done()
+    assert worker_fleet.findings() == {}

@@ -1,0 +1,240 @@
+"""Real workers whose database or endpoint is gone for a while, who were frozen, or who should never have started."""
+
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sqlalchemy import Engine
+
+from emulator import localstack
+from sluice.clock import SystemClock, eventually
+from sluice.declaration import naming
+from sluice.messaging.database import engines
+from tests.support.endpoints.tcp_proxy import TcpProxy
+from tests.support.messaging.postgres_interleaving import await_lock_wait
+from tests.support.processes import worker_processes
+from tests.support.processes.messaging_process import PATIENCE_SECONDS
+from tests.support.processes.worker_processes import DatabaseLine, WorkerFleet, consumer
+
+pytestmark = pytest.mark.xdist_group("localstack")  # one at a time
+
+
+@pytest.fixture
+def worker_fleet(on_file: Engine, emulated: localstack.Running, tmp_path: Path) -> Iterator[WorkerFleet]:
+    with worker_processes.opened(on_file, emulated, tmp_path, consumer()) as made:
+        yield made
+
+
+@pytest.fixture
+def on_server(on_postgres: Engine, emulated: localstack.Running, tmp_path: Path) -> Iterator[WorkerFleet]:
+    with worker_processes.opened(on_postgres, emulated, tmp_path, consumer()) as made:
+        yield made
+
+
+def test_l7_who_is_frozen_in_a_transaction_commits_nothing_afterwards(on_server: WorkerFleet) -> None:
+    """SIGSTOP in the handler past the visibility timeout; another waits for the group's row, and has the effect: L7.
+
+    Had nobody let the first go on, Postgres would have ended its transaction.
+    """
+    gate = on_server.gate("gate")
+    on_server.publish({"shared": [{"gate": str(gate.path), "is_stubborn": True}, {}]})
+    with on_server.worker("--lanes", "1") as frozen:
+        gate.await_reached()
+        frozen.send(signal.SIGSTOP)
+        gate.open()
+        with on_server.worker("--lanes", "1") as other:
+            await_lock_wait(on_server.engine)
+            frozen.send(signal.SIGCONT)
+            frozen.await_logged("lost: somebody else may have it")
+            on_server.finish(other)
+
+    on_server.assert_all_done()
+
+
+@pytest.mark.slow
+def test_l7_a_delete_that_comes_late_deletes_nothing_of_anybody_else(on_server: WorkerFleet, line: TcpProxy) -> None:
+    """Frozen between commit and delete; the message comes again elsewhere, and the next one is its own: L7, W6."""
+    gate = on_server.gate("gate")
+    on_server.publish({"shared": [{"gate": str(gate.path)}]})
+    with on_server.worker("--lanes", "1", "--endpoint-url", line.url) as frozen:
+        gate.await_reached()
+        line.hold()
+        gate.open()
+        on_server.await_effects()
+        eventually(lambda: line.is_requested, timeout_seconds=PATIENCE_SECONDS, describe="the delete to be asked for")
+        frozen.send(signal.SIGSTOP)
+        with on_server.worker("--lanes", "1") as other:
+            other.await_logged("handled before; deleted")
+            second = on_server.gate("second")
+            on_server.publish({"shared": [{"gate": str(second.path)}]})
+            second.await_reached()
+            frozen.send(signal.SIGCONT)
+            line.let_go()
+            frozen.stop()
+            second.open()
+            on_server.finish(other)
+
+    on_server.assert_all_done()
+
+
+@pytest.mark.slow
+def test_l7_who_stays_frozen_in_a_transaction_holds_nobody_up_for_ever(
+    on_postgres: Engine, emulated: localstack.Running, tmp_path: Path
+) -> None:
+    """Postgres ends the transaction after as long as a handler may take: ten visibility timeouts: L7."""
+    quick = consumer(visibility_timeout_seconds=2, stop_timeout_seconds=1)
+    with worker_processes.opened(on_postgres, emulated, tmp_path, quick) as worker_fleet:
+        gate = worker_fleet.gate("gate")
+        worker_fleet.publish({"shared": [{"gate": str(gate.path), "is_stubborn": True}, {}]})
+        with worker_fleet.worker() as frozen:
+            gate.await_reached()
+            frozen.send(signal.SIGSTOP)
+            with worker_fleet.worker() as other:
+                worker_fleet.finish(other)
+
+        worker_fleet.assert_all_done()
+
+
+def test_a_restart_of_the_database_uses_up_no_attempt(
+    private_postgres: Any, emulated: localstack.Running, tmp_path: Path
+) -> None:
+    engine = engines.engine(private_postgres.get_uri())
+    patient = consumer(visibility_timeout_seconds=300)
+    with worker_processes.opened(engine, emulated, tmp_path, patient) as worker_fleet:
+        gate = worker_fleet.gate("gate")
+        groups = [f"group-{number}" for number in range(4)]
+        worker_fleet.publish({group: [{}, {}] for group in groups} | {"busy": [{"gate": str(gate.path)}, {}]})
+        with worker_fleet.worker() as worker:
+            gate.await_reached()
+            engine.dispose()  # of the test's own connections
+            private_postgres.stop()
+            gate.open()
+            worker.await_logged("the database refused")
+            private_postgres.ensure_postgres_running()
+            worker_fleet.publish({group: [{}] for group in groups})
+            worker_fleet.finish(worker)
+
+        worker_fleet.assert_all_done()
+        assert set(worker_fleet.receive_counts()) == {1}
+    engine.dispose()
+
+
+def test_s1_a_worker_ends_in_time_though_its_database_has_fallen_silent(on_server: WorkerFleet) -> None:
+    gate, clock = on_server.gate("gate"), SystemClock()
+    on_server.publish({"busy": [{"gate": str(gate.path)}, {}], "free": [{}]})
+    with DatabaseLine(on_server.engine) as line:
+        through = line.engine().url.render_as_string(hide_password=False)
+        with on_server.worker("--dsn", through) as worker:
+            gate.await_reached()
+            line.hold()
+            gate.open()
+            eventually(lambda: line.is_requested, timeout_seconds=PATIENCE_SECONDS, describe="a statement to be asked")
+            worker.send(signal.SIGTERM)
+            invoked_us = clock.monotonic()
+            assert worker.ended() == 0
+            took_seconds = clock.monotonic() - invoked_us
+    with on_server.worker() as other:
+        on_server.finish(other)
+
+    on_server.assert_all_done()
+    assert took_seconds < on_server.environment.consumers[0].stop_timeout_seconds + 2
+    assert max(on_server.receive_counts()) == 2
+
+
+@pytest.mark.parametrize("seconds", [1, pytest.param(10, marks=pytest.mark.slow)])
+def test_w6_a_worker_outlives_an_endpoint_that_is_gone_for_a_while(
+    worker_fleet: WorkerFleet, line: TcpProxy, seconds: int
+) -> None:
+    """What was done and could not be deleted comes again, and is only deleted: W6, W13."""
+    gate, clock = worker_fleet.gate("gate"), SystemClock()
+    worker_fleet.publish({"busy": [{"gate": str(gate.path)}, {}], "free": [{}]})
+    with worker_fleet.worker("--endpoint-url", line.url) as worker:
+        gate.await_reached()
+        line.cut()
+        gone_at = clock.monotonic()
+        gate.open()
+        worker.await_logged("not deleted: it comes again")
+        worker.await_logged("nothing received")
+        eventually(
+            lambda: clock.monotonic() - gone_at >= seconds,
+            timeout_seconds=PATIENCE_SECONDS,
+            describe="the endpoint to be gone for long enough",
+        )
+        worker_fleet.publish({"busy": [{}], "free": [{}]})
+        line.mend()
+        worker_fleet.finish(worker)
+
+    worker_fleet.assert_all_done()
+
+
+def test_w16_two_consumers_in_one_database_do_everything_once_each(
+    on_postgres: Engine, emulated: localstack.Running, tmp_path: Path
+) -> None:
+    with worker_processes.opened(
+        on_postgres, emulated, tmp_path, consumer("billing"), consumer("shipping")
+    ) as worker_fleet:
+        worker_fleet.publish({f"group-{number}": [{}, {"retries": 1}, {}] for number in range(4)})
+        worker_fleet.end_groups()
+        with worker_fleet.worker(consumer="billing") as billing, worker_fleet.worker(consumer="shipping") as shipping:
+            worker_fleet.finish(billing, shipping)
+
+        worker_fleet.assert_all_done()
+        assert worker_fleet.findings() == {}
+
+
+def _logged_before_the_end(worker_fleet: WorkerFleet, *options: str) -> tuple[int, str]:
+    with worker_fleet.worker(*options) as worker:
+        code = worker.ended()
+    return code, worker.log
+
+
+def test_a_worker_that_cannot_work_says_why_in_one_line(worker_fleet: WorkerFleet, tmp_path: Path) -> None:
+    """Exit code 3 is for what somebody has to write otherwise, 2 for what is not there."""
+    absent = f"sqlite:///{tmp_path / 'absent.db'}"
+    empty = engines.engine(f"sqlite:///{tmp_path / 'empty.db'}")
+    empty.connect().close()
+    empty.dispose()
+    name = naming.queue_name(worker_fleet.environment, worker_fleet.environment.consumers[0])
+    url = worker_fleet.urls["billing"]
+
+    assert _logged_before_the_end(worker_fleet, "--handlers", "no.such.module") == (
+        3,
+        "sluice: handlers are 'no.such.module', and there is no such module; put it on the Python path, or correct"
+        " Consumer.handlers in the declaration\n",
+    )
+    assert _logged_before_the_end(worker_fleet, "--consumer", "nobody") == (
+        3,
+        f"sluice: consumer is 'nobody', and environment '{worker_fleet.environment.name}' has billing; correct"
+        " --consumer, or declare it\n",
+    )
+    assert _logged_before_the_end(worker_fleet, "--dsn", absent) == (
+        3,
+        f"sluice: database {tmp_path / 'absent.db'} does not exist; correct --dsn, or create it with `sluice"
+        " inbox schema --apply`\n",
+    )
+    assert _logged_before_the_end(worker_fleet, "--dsn", str(empty.url)) == (
+        2,
+        "sluice: the inbox's tables are not as this version needs them (table sluice_inbox_audit is missing); see"
+        " `sluice inbox check`, and `inbox schema`\n",
+    )
+    worker_fleet.sqs.set_queue_attributes(QueueUrl=url, Attributes={"VisibilityTimeout": "7"})
+    assert _logged_before_the_end(worker_fleet) == (
+        3,
+        f"sluice: queue {url} is not what its worker needs: the queue's VisibilityTimeout is 7, allowed is"
+        " visibility_timeout_seconds (5), by which its workers hold a message; run `make deploy`, or declare it"
+        " so\n",
+    )
+    worker_fleet.sqs.delete_queue(QueueUrl=worker_fleet.urls.pop("billing"))
+    assert _logged_before_the_end(worker_fleet) == (
+        2,
+        f"sluice: queue {name} is not at {worker_fleet.emulated.endpoint_url}; deploy the environment's stacks there,"
+        f" or"
+        " correct --env or --endpoint-url\n",
+    )
+    assert _logged_before_the_end(worker_fleet, "--endpoint-url", "http://127.0.0.1:1") == (
+        2,
+        "sluice: the queue does not answer (EndpointConnectionError: Could not connect to the endpoint URL:"
+        ' "http://127.0.0.1:1/"); look at --endpoint-url\n',
+    )

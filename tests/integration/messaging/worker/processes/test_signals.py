@@ -1,0 +1,192 @@
+"""Real workers are told to stop: they finish or give back what they have, in time, and nobody notices.
+
+A message that was given back is another's at once; one that was not would stand still for a visibility timeout.
+"""
+
+import json
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+from sqlalchemy import Engine
+
+from emulator import localstack
+from examples.services.models import Base
+from sluice.clock import SystemClock, eventually
+from sluice.history.events import Kind
+from tests.support.declaration import environment
+from tests.support.endpoints.capturing_server import Captured, Reply, capturing
+from tests.support.endpoints.tcp_proxy import TcpProxy
+from tests.support.processes import worker_processes
+from tests.support.processes.messaging_process import PATIENCE_SECONDS
+from tests.support.processes.worker_processes import WorkerFleet, consumer
+
+pytestmark = pytest.mark.xdist_group("localstack")  # one at a time
+LONG_SECONDS = 300
+"""A visibility timeout nobody here waits for: whatever comes again was given back."""
+
+
+@pytest.fixture
+def worker_fleet(on_file: Engine, emulated: localstack.Running, tmp_path: Path) -> Iterator[WorkerFleet]:
+    """Yield a worker_fleet with one consumer whose messages come again when they are given back, and not before."""
+    patient = consumer(visibility_timeout_seconds=LONG_SECONDS, stop_timeout_seconds=6)
+    with worker_processes.opened(on_file, emulated, tmp_path, patient) as made:
+        yield made
+
+
+def _assert_nothing_in_flight(worker_fleet: WorkerFleet) -> None:
+    """S1: within a second of the exit."""
+    url = worker_fleet.urls["billing"]
+    eventually(lambda: worker_fleet.counts(url)[1] == 0, timeout_seconds=1, describe="nothing to be in flight")
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_s1_what_is_in_hand_is_finished_before_the_end(worker_fleet: WorkerFleet, number: signal.Signals) -> None:
+    gate = worker_fleet.gate("gate")
+    worker_fleet.publish({"busy": [{"gate": str(gate.path)}, {}]})
+    with worker_fleet.worker() as worker:
+        gate.await_reached()
+        worker.send(number)
+        worker.await_logged("stopping")
+        worker.send(number)
+        gate.open()
+        assert worker.ended() == 0
+
+    _assert_nothing_in_flight(worker_fleet)
+    done = worker_fleet.effects()["busy"]
+    assert done in ([1], [1, 2])  # the second is for a poll that is still open, if one is
+    assert worker_fleet.counts(worker_fleet.urls["billing"]) == (2 - len(done), 0, 0)
+    assert worker.logged("stopped")[0]["unfinished"] == 0
+
+
+def test_s1_what_a_poll_brings_after_sigterm_is_worked_on(worker_fleet: WorkerFleet) -> None:
+    """The polls were open when the signal came, and a message came after it; one poll brings it, once: S1, S5."""
+    worker_fleet.publish({"early": [{}]})
+    with worker_fleet.worker() as worker:
+        worker_fleet.await_effects()
+        worker_fleet.await_counts(worker_fleet.urls["billing"], (0, 0, 0))
+        worker.send(signal.SIGTERM)
+        worker.await_logged("stopping")
+        worker_fleet.publish({"late": [{}]})
+        assert worker.ended() == 0
+
+    _assert_nothing_in_flight(worker_fleet)
+    assert worker_fleet.effects() == {"early": [1], "late": [1]}
+    came = [event.message_group_id for event in worker_fleet.events() if event.kind == Kind.RECEIVED]
+    assert came == ["early", "late"]
+
+
+def test_s3_what_a_stubborn_handler_holds_is_given_back_before_the_end(worker_fleet: WorkerFleet) -> None:
+    gate = worker_fleet.gate("gate")
+    worker_fleet.publish({"held": [{"gate": str(gate.path), "is_stubborn": True}, {}]})
+    clock = SystemClock()
+    with worker_fleet.worker() as worker:
+        gate.await_reached()
+        worker.send(signal.SIGTERM)
+        invoked_us = clock.monotonic()
+        assert worker.ended() == 0
+        took_seconds = clock.monotonic() - invoked_us
+
+    assert took_seconds < 6
+    assert worker.logged("stopped")[0]["unfinished"] == 1
+    _assert_nothing_in_flight(worker_fleet)
+    with worker_fleet.worker() as successor:
+        worker_fleet.finish(successor)
+    worker_fleet.assert_all_done()
+
+
+@pytest.mark.parametrize("count", [5, pytest.param(20, marks=pytest.mark.slow)])
+def test_s5_rolling_restarts_under_load_leave_the_dlq_empty(worker_fleet: WorkerFleet, count: int) -> None:
+    groups = [f"group-{number}" for number in range(4)]
+    with ExitStack() as running:
+        worker = running.enter_context(worker_fleet.worker())
+        for _ in range(count):
+            worker_fleet.publish({group: [{}, {}, {}] for group in groups})
+            replaced, worker = worker, running.enter_context(worker_fleet.worker())
+            worker.await_logged("working")
+            worker_fleet.publish({group: [{}, {}, {}] for group in groups})
+            replaced.stop()
+        worker_fleet.end_groups()
+        worker_fleet.finish(worker)
+
+    worker_fleet.assert_all_done()
+    assert worker_fleet.findings() == {}
+    assert max(worker_fleet.receive_counts()) <= 3
+
+
+def test_s6_the_images_command_ends_with_0_when_it_is_told_to(
+    on_file: Engine, emulated: localstack.Running, tmp_path: Path
+) -> None:
+    """`sluice worker` as process 1 is started: no shell, by its variables; with the declared consumer."""
+    Base.metadata.create_all(on_file)
+    with worker_processes.opened(on_file, emulated, tmp_path, environment=environment("local")) as worker_fleet:
+        variables = {"SLUICE_ENV": "local", "SLUICE_CONSUMER": "audit", "SLUICE_DSN": str(on_file.url)}
+        log = tmp_path / "worker.log"
+        with (
+            log.open("w") as written,
+            subprocess.Popen(
+                [sys.executable, "-m", "sluice", "worker"],
+                env=localstack.with_endpoint(emulated) | variables,
+                stderr=written,
+            ) as worker,
+        ):
+            _await_in(log, "working")
+            worker.send_signal(signal.SIGTERM)
+            _await_in(log, "stopping")
+            worker_fleet.publish({"late": [{"version": 1}]})
+            ended = worker.wait(timeout=30)
+        assert worker_fleet.counts(worker_fleet.urls["audit"]) == (0, 0, 0)
+
+    assert ended == 0, log.read_text("utf-8")
+    assert [json.loads(line)["event"] for line in log.read_text("utf-8").splitlines()] == [
+        "working",
+        "stopping",
+        "stopped",
+    ]
+
+
+def _await_in(log: Path, event: str) -> None:
+    eventually(
+        lambda: f'"{event}"' in log.read_text("utf-8"), timeout_seconds=PATIENCE_SECONDS, describe=f"{event} in {log}"
+    )
+
+
+def test_s6_a_signal_before_it_works_ends_it_with_0_too(worker_fleet: WorkerFleet, line: TcpProxy) -> None:
+    """It was looking at its queue when a deploy changed its mind: S6."""
+    line.hold()
+    with worker_fleet.worker("--endpoint-url", line.url) as worker:
+        eventually(lambda: line.is_requested, timeout_seconds=PATIENCE_SECONDS, describe="the queue to be looked at")
+        worker.send(signal.SIGTERM)
+        line.let_go()
+        assert worker.ended() == 0
+
+    assert worker.logged("stopped")[0]["unfinished"] == 0
+
+
+def _protected(request: Captured) -> Reply:
+    """Grant what an ECS agent is asked for."""
+    return Reply(body=b'{"protection": %b}' % request.body)
+
+
+def test_s7_the_task_is_protected_while_it_works_and_not_afterwards(worker_fleet: WorkerFleet) -> None:
+    gate = worker_fleet.gate("gate")
+    worker_fleet.publish({"busy": [{"gate": str(gate.path)}]})
+    with capturing(_protected) as agent, worker_fleet.worker(ECS_AGENT_URI=agent.url) as worker:
+        gate.await_reached()
+        eventually(
+            lambda: len(agent.captured) == 1, timeout_seconds=PATIENCE_SECONDS, describe="protection to be asked for"
+        )
+        worker.send(signal.SIGTERM)
+        gate.open()
+        assert worker.ended() == 0
+
+    assert {request.path for request in agent.captured} == {"/task-protection/v1/state"}
+    assert [json.loads(request.body) for request in agent.captured] == [
+        {"ProtectionEnabled": True, "ExpiresInMinutes": 10},
+        {"ProtectionEnabled": False},
+    ]
+    assert worker_fleet.effects() == {"busy": [1]}

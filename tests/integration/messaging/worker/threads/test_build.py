@@ -1,0 +1,57 @@
+"""A program that embeds a worker gives four things, and gets what the command line runs."""
+
+from pathlib import Path
+
+import pytest
+from sqlalchemy import Engine
+from sqlalchemy.orm import Session
+
+from sluice.declaration import Consumer
+from sluice.errors import ConfigError
+from sluice.messaging.envelope import Event
+from sluice.messaging.handlers import ANY, Ack, Context, Handlers, Outcome
+from sluice.messaging.sqs.queue import Queue
+from sluice.messaging.worker.build import build_worker
+from tests.support.messaging.worker_harness import World
+
+URL = "https://sqs.eu-north-1.amazonaws.com/123456789012/billing.fifo"
+HANDLERS = Handlers({ANY: lambda *_: Ack()})
+
+
+def test_a_worker_needs_a_consumer_a_queue_a_database_and_handlers(on_file: Engine) -> None:
+    world = World(on_file)
+    world.send("a")
+    handled: list[tuple[str, int]] = []
+
+    def handle(_: Session, event: Event, context: Context) -> Outcome:
+        handled.append((event.group, context.seq))
+        worker.stop()
+        return Ack()
+
+    consumer = Consumer(name="billing", lanes=1)
+    queue = Queue(world.simulator.client("sqs"), world.url)
+    worker = build_worker(consumer, queue=queue, database=on_file, handlers=Handlers({ANY: handle}))
+    worker.run()
+
+    assert (handled, world.left(), world.positions()) == ([("a", 1)], [], {"a": 1})
+
+
+def test_urls_are_enough_and_calls_that_renew_do_not_wait_as_long_as_polls(tmp_path: Path) -> None:
+    consumer = Consumer(name="billing", lanes=3)
+
+    parts = build_worker(consumer, queue=URL, database=f"sqlite:///{tmp_path / 'inbox.db'}", handlers=HANDLERS).parts
+
+    polls, prompt = parts.lanes[0]._queue._sqs.meta, parts.queue._sqs.meta
+    assert (polls.region_name, prompt.region_name) == ("eu-north-1", "eu-north-1")
+    assert (polls.config.max_pool_connections, len(parts.lanes)) == (3, 3)
+    assert (prompt.config.read_timeout, parts.processor._settings.hold_seconds_max) == (5, 600)
+    assert parts.processor._settings.is_ordered
+
+
+def test_a_queue_url_without_a_region_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("AWS_REGION", "AWS_DEFAULT_REGION", "AWS_PROFILE"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("AWS_CONFIG_FILE", "/nowhere")
+
+    with pytest.raises(ConfigError, match=r"^queue URL http://localhost:9/q\.fifo names no region, and"):
+        build_worker(Consumer(name="b"), queue="http://localhost:9/q.fifo", database="sqlite://", handlers=HANDLERS)

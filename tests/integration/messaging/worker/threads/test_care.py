@@ -1,0 +1,123 @@
+"""What a worker sees to besides its messages: metrics, and an inbox that does not grow for ever."""
+
+import pytest
+from sqlalchemy import event, insert, select
+from sqlalchemy.exc import OperationalError
+
+from sluice.declaration import metrics
+from sluice.messaging.handlers import Reject
+from sluice.messaging.inbox.tables import groups
+from sluice.messaging.telemetry.metrics import WorkerMetrics
+from sluice.messaging.waiting import Stop
+from sluice.messaging.worker.hooks import WorkerHooks
+from sluice.messaging.worker.settings import WorkerSettings
+from sluice.messaging.worker.worker import Worker
+from tests.support.messaging.recorded_metrics import RecordedMetrics
+from tests.support.messaging.worker_harness import Hands, World
+
+SETTINGS = WorkerSettings(lanes=1, wait_seconds=0, drain_seconds=1, keep_inbox_seconds=86_400)
+NOTHING = dict.fromkeys(metrics.INBOX, 0.0)
+
+
+@pytest.fixture
+def kept() -> RecordedMetrics:
+    return RecordedMetrics()
+
+
+@pytest.fixture
+def hands(world: World, kept: RecordedMetrics) -> Hands:
+    """Return a worker that has worked: of three messages one was handled twice, and one is dead."""
+    first, *_ = world.send("a", "a", "a")
+    world.says["a", 2] = [Reject("never")]
+    world.says["a", 3] = [RuntimeError("once")]
+    hands = world.worker(hooks=[WorkerMetrics(kept, world.clock)])
+    world.work_off(hands)
+    world.put(first)
+    world.work_off(hands)
+    return hands
+
+
+@pytest.fixture
+def worker(world: World, hands: Hands) -> Worker:
+    return Worker(hands.parts, settings=SETTINGS, stop=Stop(), clock=world.clock)
+
+
+def test_metrics_are_written_once_a_minute_and_say_what_happened_since(
+    world: World, worker: Worker, kept: RecordedMetrics
+) -> None:
+    """Also where nothing did: an alarm on a metric that is missing says nothing."""
+    for seconds in (60, 0, 59, 2, 61):
+        world.simulator.advance(seconds)
+        worker.care()
+
+    happened = {metrics.HANDLED: 2, metrics.DEAD: 1, metrics.RETRIED: 1, metrics.DUPLICATES: 1}
+    is_open = {metrics.OPEN_EXCEPTIONS: 1}
+    assert kept == [NOTHING | happened | is_open, NOTHING | is_open, NOTHING | is_open]
+
+
+def test_what_was_counted_since_the_last_measurement_is_written_at_the_end(
+    world: World, hands: Hands, worker: Worker, kept: RecordedMetrics, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without asking a database that may not answer in time; nothing is counted twice or left out."""
+    world.simulator.advance(61)
+    worker.care()
+    world.send("b", "b")
+    world.work_off(hands)
+    monkeypatch.setattr(world.inbox, "counts", None)
+
+    worker._end([], [])
+
+    is_open = {metrics.OPEN_EXCEPTIONS: 1}
+    happened = {metrics.HANDLED: 2, metrics.DEAD: 1, metrics.RETRIED: 1, metrics.DUPLICATES: 1}
+    last = dict.fromkeys(metrics.EVENTS, 0.0) | {metrics.HANDLED: 2}
+    assert kept == [NOTHING | happened | is_open, last]
+    worker.parts.hooks.call(WorkerHooks.ended)
+    assert kept[-1] == dict.fromkeys(metrics.EVENTS, 0.0)
+
+
+def test_w15_the_inbox_forgets_a_group_nothing_came_for_but_not_what_is_open(world: World, worker: Worker) -> None:
+    other = World(world.engine, consumer="shipping", simulator=world.simulator)
+    other.send("a")
+    other.work_off(other.worker())
+    world.send("b")
+    world.work_off(world.worker())
+
+    world.simulator.advance(86_000)
+    worker.care()
+    before = world.positions()
+    world.simulator.advance(3_700)
+    worker.care()
+
+    assert before == {"a": 3, "b": 1}
+    assert world.positions() == {"a": 3}  # its second message is dead, and may come back
+    assert other.positions() == {"a": 1}
+
+
+def test_a_database_that_is_away_is_looked_after_when_it_is_back(
+    world: World, worker: Worker, kept: RecordedMetrics
+) -> None:
+    def is_away(*_: object) -> None:
+        raise OperationalError("SELECT 1", {}, RuntimeError("database is locked"))
+
+    world.simulator.advance(61)
+    event.listen(world.engine, "before_cursor_execute", is_away)
+    worker.care()
+    event.remove(world.engine, "before_cursor_execute", is_away)
+    world.simulator.advance(61)
+    worker.care()
+
+    (found,) = kept
+    assert found[metrics.HANDLED] == 2
+
+
+def test_w15_however_many_groups_there_were(world: World, worker: Worker) -> None:
+    old = {"consumer": "billing", "epoch": 1, "first_seq": 1, "last_seq": 1, "updated_at_us": 0}
+    with world.engine.begin() as connection:
+        connection.execute(insert(groups), [{**old, "group_id": f"order-{number}"} for number in range(2_500)])
+
+    world.simulator.advance(3_601)
+    worker.care()
+
+    with world.engine.begin() as connection:
+        left = connection.execute(select(groups.c.group_id)).scalars().all()
+    assert left == ["a"]

@@ -1,0 +1,95 @@
+"""A password that was changed after a process read it: the process ends, and one that reads it anew goes on."""
+
+import random
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from unittest.mock import Mock
+
+import pytest
+from sqlalchemy import Engine, make_url, text
+from sqlalchemy.orm import Session
+
+from sluice.messaging.database import engines
+from sluice.messaging.envelope import Event
+from sluice.messaging.errors import OutboxError
+from sluice.messaging.handlers import Ack, Context, Outcome
+from sluice.messaging.outbox import tables
+from sluice.messaging.outbox.store import Store
+from sluice.messaging.relay.lease import Lease
+from sluice.messaging.relay.relay import Relay, RelaySettings, run
+from sluice.messaging.waiting import Stop
+from sluice.simulator.hook import Simulator
+from tests.support.messaging.worker_harness import World, create_tables
+from tests.support.messaging.worker_threads import MachineClock, join_threads, running
+
+_CONNECTIONS = "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE usename = 'consumer'"
+
+
+@pytest.fixture
+def owner(private_postgres: Any) -> Iterator[Engine]:
+    """Yield an engine on a Postgres that lets a consumer in with a password only: with "first" for now."""
+    engine = engines.engine(private_postgres.get_uri())
+    Path(private_postgres.pgdata, "pg_hba.conf").write_text(
+        "local all postgres trust\nlocal all all scram-sha-256\n", encoding="ascii"
+    )
+    _answer(engine, "CREATE ROLE consumer SUPERUSER LOGIN PASSWORD 'first'", "SELECT pg_reload_conf()")
+    create_tables(engine)
+    yield engine
+    engine.dispose()
+
+
+def _answer(engine: Engine, *statements: str) -> None:
+    with engine.begin() as connection:
+        for statement in statements:
+            connection.execute(text(statement))
+
+
+def _rotate(owner: Engine) -> None:
+    """Give the consumer another password, and end what it has open."""
+    _answer(owner, "ALTER ROLE consumer PASSWORD 'second'")
+    _answer(owner, _CONNECTIONS)
+
+
+def _with_password(owner: Engine, password: str) -> Engine:
+    url = make_url(owner.url).set(username="consumer", password=password)
+    return engines.engine(url.render_as_string(hide_password=False))
+
+
+def test_a_worker_whose_password_was_changed_ends_and_says_so(owner: Engine) -> None:
+    first, second = _with_password(owner, "first"), _with_password(owner, "second")
+    world = World(first, simulator=Simulator(MachineClock()))
+    world.send("a", "a")
+
+    def is_there_for_the_change(_: Session, __: Event, ___: Context) -> Outcome:
+        _rotate(owner)
+        return Ack()
+
+    world.says["a", 1] = [is_there_for_the_change]
+    with (
+        running(world.worker(poll_seconds=0)) as worker,
+        pytest.raises(OutboxError, match=r"refuses the credentials.*password authentication failed"),
+    ):
+        worker.ended()
+    join_threads()
+    world.engine = second
+    world.work_off(world.worker(poll_seconds=0), steps_max=100_000)
+
+    assert world.effects() == [("a", 1), ("a", 2)]
+    assert [(call.place, call.attempt) for call in world.calls] == [(("a", 1), 1), (("a", 1), 2), (("a", 2), 1)]
+    first.dispose()
+    second.dispose()
+
+
+def test_a_relay_whose_password_was_changed_ends_and_says_so(owner: Engine) -> None:
+    with owner.begin() as connection:
+        tables.metadata.create_all(connection)
+    engine, settings = _with_password(owner, "first"), RelaySettings()
+    relay = Relay(Store(engine, "orders"), Lease(engine, "orders", lease_seconds=30), Mock(), settings=settings)
+    assert not relay.step()
+
+    _rotate(owner)
+
+    with pytest.raises(OutboxError, match=r"refuses the credentials.*password authentication failed"):
+        run(relay, Stop(), settings, rng=random.Random(1))  # noqa: S311 (no secret)
+    engine.dispose()

@@ -1,0 +1,149 @@
+"""How a worker with its threads ends: in time, whatever its handler and its database do (S2, S3)."""
+
+import threading
+from dataclasses import replace
+
+import pytest
+from sqlalchemy import Engine, event
+from sqlalchemy.orm import Session
+
+from sluice.messaging.database import engines
+from sluice.messaging.envelope import Event
+from sluice.messaging.errors import OutboxError
+from sluice.messaging.handlers import Ack, Context, Outcome
+from sluice.messaging.waiting import Stop
+from sluice.messaging.worker.lane import Lane
+from sluice.simulator.hook import Simulator
+from tests.support.messaging.worker_harness import World, places, seeded
+from tests.support.messaging.worker_threads import SETTINGS, MachineClock, hanging, join_threads, running
+
+IN_TIME_SECONDS = SETTINGS.drain_seconds + 5
+
+
+@pytest.mark.parametrize("requests", [True, False], ids=["asks", "does not ask"])
+def test_s2_a_worker_ends_in_time_whatever_its_handler_does(on_file: Engine, *, requests: bool) -> None:
+    world = World(on_file)
+    world.send("a", "a")
+    hands = world.worker(poll_seconds=0)
+    is_in_handler, may_end = threading.Event(), threading.Event()
+    ended: list[str] = []
+
+    def lingers(_: Session, __: Event, context: Context) -> Outcome:
+        is_in_handler.set()
+        while not may_end.wait(0.01):
+            if requests:
+                context.hold.check()
+        ended.append("by itself")
+        return Ack()
+
+    world.says["a", 1] = [lingers]
+    with running(hands) as worker:
+        assert is_in_handler.wait(30)
+        worker.stop.request()
+        worker.stop.request()
+        worker.ended(IN_TIME_SECONDS)
+    given_back = hands.line.calls("ChangeMessageVisibility")
+    may_end.set()
+    join_threads()
+
+    assert [call["VisibilityTimeout"] for call in given_back] == [0]
+    assert ended == ([] if requests else ["by itself"])
+    assert (world.effects(), places(world.left())) == ([], [("a", 1), ("a", 2)])
+    assert hands.line.calls("DeleteMessage") == []
+
+
+def test_s2_a_worker_ends_in_time_though_its_database_does_not_answer_a_commit(on_file: Engine) -> None:
+    """What becomes of the commit is open; its message is given back, and the inbox knows it if it came through."""
+    world = World(on_file)
+    world.send("a")
+    hands = world.worker(poll_seconds=0)
+    is_in_commit, may_end = threading.Event(), threading.Event()
+
+    @event.listens_for(on_file, "commit")
+    def hangs(_: object) -> None:
+        is_in_commit.set()
+        assert may_end.wait(30)
+
+    with running(hands) as worker:
+        assert is_in_commit.wait(30)
+        worker.stop.request()
+        try:
+            worker.ended(IN_TIME_SECONDS)
+        finally:
+            may_end.set()
+    join_threads()
+
+    assert [call["VisibilityTimeout"] for call in hands.line.calls("ChangeMessageVisibility")] == [0]
+    assert world.effects() == [("a", 1)]
+    world.work_off(world.worker())
+    assert world.called == [("a", 1)]
+
+
+def test_s2_a_worker_finishes_what_it_has_when_there_is_time(on_file: Engine) -> None:
+    world, stop = World(on_file), Stop()
+    world.send("a", "a")
+    world.says["a", 1] = [lambda *_: stop.request()]
+
+    with running(world.worker(poll_seconds=0), stop=stop) as worker:
+        worker.ended()
+
+    assert (world.effects(), places(world.left())) == ([("a", 1)], [("a", 2)])
+
+
+def test_a_worker_goes_on_after_an_error_nobody_thought_of(on_file: Engine) -> None:
+    world, stop = World(on_file), Stop()
+    world.send("a", "b")
+    world.says["b", 1] = [lambda *_: stop.request()]
+    seen: list[str] = []
+
+    def breaks_once(here: str) -> None:
+        seen.append(here)
+        if seen == ["after_receive"]:
+            raise ZeroDivisionError
+
+    with running(world.worker(poll_seconds=0, failpoint=breaks_once), stop=stop) as worker:
+        worker.ended()
+
+    assert world.effects() == [("b", 1)]
+    assert places(world.left()) == [("a", 1)]
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+def test_a_lane_that_is_gone_ends_the_worker(on_file: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A worker that looks alive and does nothing is worse than one that ends: whoever runs it starts another."""
+    hands = World(on_file).worker(poll_seconds=0)
+
+    def exits() -> bool:
+        raise SystemExit
+
+    monkeypatch.setattr(hands.lane, "step", exits)
+
+    with running(hands) as worker, pytest.raises(OutboxError, match="lane-0 ended by itself"):
+        worker.ended()
+
+
+def test_a_handler_that_never_ends_ends_its_worker_and_nothing_behind_it(on_postgres: Engine) -> None:
+    world = World(on_postgres, simulator=Simulator(MachineClock()), timeout_seconds=2)
+    world.settings = replace(world.settings, hold_seconds_max=2.0)
+    engines.end_waits(on_postgres, 2)
+    world.send("a", "a", "b")
+    hands = world.worker(poll_seconds=0)
+    other = Lane(
+        hands.queue,
+        hands.processor,
+        settings=SETTINGS,
+        wait=hands.wait,
+        clock=world.clock,
+        rng=seeded(2),
+        signs=hands.parts.signs,
+    )
+    with hanging(world, ("a", 1)), running(hands, other) as worker:
+        with pytest.raises(OutboxError, match="of group a was given up and has not ended"):
+            worker.ended()
+        called = sorted((call.place, call.attempt) for call in world.calls)
+    world.work_off(world.worker(poll_seconds=0), steps_max=100_000)
+
+    assert called == [(("a", 1), 1), (("b", 1), 1)]
+    assert [place for place in world.effects() if place[0] == "a"] == [("a", 1), ("a", 2)]
+    assert [call.attempt for call in world.calls if call.place == ("a", 2)] == [1]
+    assert (world.left(), world.dead()) == ([], [])

@@ -1,0 +1,176 @@
+"""A worker calls its hooks in order, and a hook that fails costs no message anything."""
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
+from types import TracebackType
+from typing import Any
+
+import pytest
+from sqlalchemy.orm import Session
+from structlog.testing import capture_logs
+
+from sluice.messaging.envelope import Event
+from sluice.messaging.errors import HoldLost
+from sluice.messaging.handlers import Ack, Context, Outcome, Reject, Retry
+from sluice.messaging.inbox.groups import Policy
+from sluice.messaging.waiting import Stop
+from sluice.messaging.worker.hooks import TakeOutcome, WorkerHooks, WorkerHookSet
+from sluice.messaging.worker.settings import WorkerSettings
+from sluice.messaging.worker.worker import Worker
+from tests.support.messaging.faulty_calls import Fault
+from tests.support.messaging.worker_harness import MAX_ATTEMPTS, Hands, World
+
+PARKS = Policy(consumer="billing", parks_poison=True, parks_gaps=True)
+SETTINGS = WorkerSettings(lanes=1, wait_seconds=0, drain_seconds=1, keep_inbox_seconds=86_400)
+NAMES = [name for name in vars(WorkerHooks) if not name.startswith("_")]
+
+
+class Noting(WorkerHooks):
+    """Notes each call: its name, and of a message its group and number."""
+
+    def __init__(self) -> None:
+        self.noted: list[str] = []
+
+    def note(self, name: str, *arguments: Any) -> None:
+        found = [
+            getattr(item, "envelope", item)
+            for item in [getattr(argument, "message", argument) for argument in arguments]
+        ]
+        places = [f"{item.event.group}{item.seq}" for item in found if hasattr(item, "event")]
+        self.noted.append(" ".join([name, *places]))
+
+    def handling(self, event: Event, context: Context) -> AbstractContextManager[TakeOutcome]:
+        self.note(f"handling {event.group}{context.seq}")
+        return nullcontext(lambda outcome: self.note(type(outcome).__name__))
+
+
+def _noting(name: str) -> Callable[..., None]:
+    return lambda self, *arguments: self.note(name, *arguments)
+
+
+for _name in set(NAMES) - {"handling"}:
+    setattr(Noting, _name, _noting(_name))
+
+
+class Failing(WorkerHooks):
+    def __init__(self, name: str) -> None:
+        def fail(*_: object) -> Any:
+            self.called_count += 1
+            raise RuntimeError("boom")
+
+        self.called_count = 0
+        self.fail, self.name = fail, name
+        setattr(self, name, fail)
+
+    def handling(self, event: Event, context: Context) -> AbstractContextManager[TakeOutcome]:
+        return (
+            _FailingBlock(self)
+            if self.name.startswith("__") or self.name == "take"
+            else super().handling(event, context)
+        )
+
+
+class _FailingBlock(AbstractContextManager[TakeOutcome]):
+    """Fails when it is entered, when it takes the outcome or when it is left."""
+
+    def __init__(self, hook: Failing) -> None:
+        self._hook = hook
+
+    def __enter__(self) -> TakeOutcome:
+        self._fail_in("__enter__")
+        return lambda _: self._fail_in("take")
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> bool:
+        self._fail_in("__exit__")
+        return True  # would swallow what the handler raised
+
+    def _fail_in(self, name: str) -> None:
+        if self._hook.name == name:
+            self._hook.fail()
+
+
+def everything(world: World, hooks: list[WorkerHooks]) -> Hands:
+    """Let one of each thing happen: handled, tried again, dead, set aside and drained, repeated, lost, not deleted."""
+    worker = world.worker(hooks=hooks)
+    sent = world.send("a", "a")
+    world.says["a", 1] = [Retry(0), Reject("no such customer")]
+    world.work_off(worker)
+    world.redrive()
+    world.work_off(worker)
+    worker.drainer.step()
+    world.put(sent[0])
+    worker.line.faults = [Fault(operation="DeleteMessage", refused="ReceiptHandleIsInvalid")]
+    world.work_off(worker)
+
+    def loses(_: Session, __: Event, context: Context) -> Outcome:
+        worker.heartbeat.leases()[0].lose("by this test")
+        context.hold.check()
+        raise AssertionError("it was told that the message is still its own")
+
+    world.send("a")
+    world.says["a", 3] = [loses]
+    world.work_off(worker)
+    caring = Worker(worker.parts, settings=SETTINGS, stop=Stop(), clock=world.clock)
+    caring.care()
+    worker.parts.hooks.call(WorkerHooks.overdue, 1)
+    caring._end([], [])
+    return worker
+
+
+@pytest.fixture
+def parking(world: World) -> World:
+    return World(world.engine, consumer="shipping", policy=replace(PARKS, consumer="shipping"))
+
+
+def test_hooks_are_called_in_order(parking: World) -> None:
+    noting = Noting()
+
+    everything(parking, [noting])
+
+    assert noting.noted == [
+        *("handling a1", "Retry", "retried a1"),
+        *("handling a1", "Reject", "dead_lettered a1"),
+        *("before_acknowledge a2",),
+        *("handling a1", "Ack", "before_acknowledge a1"),
+        *("handling a2", "Ack", "drained a2"),
+        *("before_acknowledge a1", "not_deleted", "before_acknowledge a1"),
+        *("handling a3", "lost", "handling a3", "Ack", "before_acknowledge a3"),
+        *("tick", "overdue", "ended"),
+    ]
+
+
+@pytest.mark.parametrize("name", [*NAMES, "__enter__", "take", "__exit__"])
+def test_a_hook_that_fails_costs_no_message_anything(parking: World, name: str) -> None:
+    failing, noting = Failing(name), Noting()
+
+    with capture_logs() as logged:
+        everything(parking, [failing, noting])
+
+    failed = [entry for entry in logged if entry["event"] == "a hook failed"]
+    assert failing.called_count == len(failed) > 0
+    assert (failed[0]["hook"], failed[0]["error"]) == ("Failing", "RuntimeError: boom")
+    assert parking.effects() == [("a", 1), ("a", 2), ("a", 3)]
+    assert (parking.left(), parking.dead(), parking.parked()) == ([], [], [])
+    assert max(call.attempt for call in parking.calls) < MAX_ATTEMPTS
+    assert noting.noted[-1] == "ended"
+
+
+def _take_and_raise(take: TakeOutcome) -> None:
+    take(Ack())
+    raise HoldLost("too late")
+
+
+def test_no_hook_can_swallow_that_a_message_was_lost() -> None:
+    """A block that returns True when it is left has no say: the worker would take the message for handled."""
+    swallowing = Failing("take")
+    hooks = WorkerHookSet([swallowing])
+    event = Event(type="a", group="b", data={})
+    context: Any = None
+
+    with pytest.raises(HoldLost), hooks.handling(event, context) as take:
+        _take_and_raise(take)
+
+    assert swallowing.called_count == 1

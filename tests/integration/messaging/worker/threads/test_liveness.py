@@ -1,0 +1,262 @@
+"""A worker that makes no progress fails its health check, and one that waits, works or is idle does not."""
+
+import threading
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from sqlalchemy import Engine, event
+from sqlalchemy.exc import OperationalError
+from sqlalchemy.orm import Session
+from structlog.testing import capture_logs
+
+from sluice.clock import SystemClock, clock_id, eventually
+from sluice.declaration import metrics
+from sluice.messaging import alive
+from sluice.messaging.envelope import Event
+from sluice.messaging.handlers import Ack, Context, Outcome
+from sluice.messaging.inbox.groups import Policy
+from sluice.messaging.liveness import AliveFile, Liveness
+from sluice.messaging.telemetry.metrics import WorkerMetrics
+from sluice.messaging.waiting import Stop
+from sluice.messaging.worker.signs import Promises, Signs
+from sluice.messaging.worker.worker import Worker
+from tests.support.messaging.faulty_calls import Fault
+from tests.support.messaging.recorded_metrics import RecordedMetrics
+from tests.support.messaging.worker_harness import Hands, World
+from tests.support.messaging.worker_threads import BACKOFF, PATIENCE_SECONDS, SETTINGS, hanging, join_threads, running
+
+PROMISED_SECONDS = 1.0
+PARKS = Policy(consumer="billing", parks_poison=True, parks_gaps=True)
+
+
+class Checked:
+    def __init__(self, world: World, path: Path, promises: Promises) -> None:
+        self.path, self.signs = path, Signs(Liveness(SystemClock()), promises)
+        file = AliveFile(path, SystemClock())
+        self.hands: Hands = world.worker(poll_seconds=0, backoff=BACKOFF, signs=self.signs, alive=file)
+
+    def problem(self, *, within_seconds: float | None = None) -> str | None:
+        return alive.problem(
+            alive.read(self.path),
+            now_seconds=SystemClock().monotonic(),
+            clock_id=clock_id(),
+            within_seconds=within_seconds,
+        )
+
+    def await_passed(self) -> None:
+        eventually(lambda: self.problem() is None, timeout_seconds=PATIENCE_SECONDS, describe="the check to pass")
+
+    def await_failed(self, text: str) -> None:
+        eventually(
+            lambda: text in (self.problem() or ""),
+            timeout_seconds=PATIENCE_SECONDS,
+            describe=f"the check to fail with {text!r}",
+        )
+
+
+def promising(**promised: float) -> Promises:
+    """Return promises that a part which hangs breaks soon."""
+    return replace(Promises(polling=60, working=60, beating=60), **promised)
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "alive"
+
+
+def test_a_lane_whose_handler_outlasts_its_deadline_fails_the_check(on_file: Engine, path: Path) -> None:
+    world = World(on_file)
+    world.send("a")
+    checked = Checked(world, path, promising(working=PROMISED_SECONDS))
+    with hanging(world, ("a", 1)) as hang, running(checked.hands) as worker:
+        checked.await_failed("no sign of life from lane-0 (")
+        hang.may_end.set()
+        checked.await_passed()
+    worker.ended()
+
+
+def test_a_lane_whose_poll_never_ends_fails_the_check(
+    on_file: Engine, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A socket that trickles keeps every timeout from passing."""
+    checked = Checked(World(on_file), path, promising(polling=PROMISED_SECONDS))
+    may_end = threading.Event()
+    monkeypatch.setattr(checked.hands.queue, "receive", lambda **_: may_end.wait(PATIENCE_SECONDS) and None)
+    with running(checked.hands) as worker:
+        checked.await_failed("no sign of life from lane-0 (")
+        may_end.set()
+        checked.await_passed()
+    worker.ended()
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+def test_a_heartbeat_that_is_gone_fails_the_check(on_file: Engine, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without it every message that takes long is lost; the lanes know nothing of it."""
+    checked = Checked(World(on_file), path, promising(beating=PROMISED_SECONDS))
+
+    def exits() -> None:
+        raise SystemExit
+
+    monkeypatch.setattr(checked.hands.heartbeat, "beat", exits)
+    with running(checked.hands) as worker:
+        checked.await_failed("no sign of life from heartbeat (")
+    worker.ended()
+
+
+def test_a_drainer_whose_handler_hangs_fails_the_check(
+    on_file: Engine, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = World(on_file, policy=PARKS)
+    world.park("a")
+    checked = Checked(world, path, promising(working=4 * PROMISED_SECONDS))  # drainer looks every second
+    pause = threading.Event()  # a lane that polls without a pause leaves the interpreter to nobody else
+    monkeypatch.setattr(checked.hands.queue, "receive", lambda **_: pause.wait(0.05) or None)
+    with capture_logs() as logged, hanging(world, ("a", 2)) as hang, running(checked.hands) as worker:
+        checked.await_failed("no sign of life from drain-")
+        hang.may_end.set()
+    worker.ended()
+
+    (part,) = [entry["part"] for entry in logged if str(entry["event"]).startswith("no sign of life")]
+    assert part in ("drain-0", "drain-1")
+
+
+def test_a_drainer_promises_anew_for_each_message(world: World, path: Path) -> None:
+    """A single step may handle a thousand, each of which may take as long as a handler may."""
+    parks = World(world.engine, consumer="shipping", policy=replace(PARKS, consumer="shipping"))
+    parks.park("a", behind=4)
+    liveness = Liveness(parks.clock)
+    signs = Signs(liveness, Promises(working=60))
+    drainer = parks.worker(signs=signs).drainer
+    overdue: list[dict[str, float]] = []
+
+    def takes_long(_: Session, __: Event, ___: Context) -> Outcome:
+        parks.simulator.advance(50)
+        overdue.append(liveness.overdue())
+        return Ack()
+
+    for seq in (2, 3, 4, 5):
+        parks.says["a", seq] = [takes_long]
+    signs.working()
+    assert drainer.step() == 4
+
+    assert overdue == [{}] * 4
+    parks.simulator.advance(61)
+    assert list(liveness.overdue()) == ["MainThread"]
+
+
+def test_lanes_that_are_idle_busy_or_cut_off_are_never_overdue(world: World) -> None:
+    """By the promises of production, and looked at after every step: away are first the queue, then the database."""
+    promises = Promises.of_worker(lanes=1, rest_seconds_max=20, timeout_seconds=30, handler_seconds_max=300)
+    signs = Signs(Liveness(world.clock), promises)
+    worker = world.worker(signs=signs)
+    began_at, overdue = world.clock.monotonic(), list[dict[str, float]]()
+    worker.wait.meanwhile = lambda: overdue.append(signs.liveness.overdue())
+
+    def takes_long(_: Session, __: Event, ___: Context) -> Outcome:
+        for _second in range(250):
+            world.simulator.advance(1)
+            worker.heartbeat.beat()
+        overdue.append(signs.liveness.overdue())
+        return Ack()
+
+    def answers_nothing(_: object) -> None:
+        world.simulator.advance(300)  # as long as a handler may take: then the connection is closed
+        overdue.append(signs.liveness.overdue())
+        raise OperationalError("BEGIN", None, Exception("the database gave no answer for 300 s"))
+
+    world.says["a", 1] = [takes_long]
+    world.send("a")
+    for turn in range(60):
+        if turn == 20:
+            worker.line.faults = [Fault(operation="ReceiveMessage", unreachable=True)] * 20
+        if turn == 40:
+            worker.processor.transactions.is_database_away = True
+            event.listen(world.engine, "begin", answers_nothing)
+        worker.lane.step()
+        overdue.append(signs.liveness.overdue())
+    event.remove(world.engine, "begin", answers_nothing)
+
+    assert world.effects() == [("a", 1)]
+    assert world.clock.monotonic() - began_at > 5 * promises.polling
+    assert [found for found in overdue if found] == []
+
+
+@pytest.mark.parametrize("is_busy", [False, True], ids=["idle", "busy"])
+def test_a_healthy_worker_passes_the_check_for_several_promises(on_file: Engine, path: Path, *, is_busy: bool) -> None:
+    world = World(on_file)
+    checked = Checked(world, path, Promises(polling=2, working=2, beating=2))
+    clock = SystemClock()
+
+    def sends_the_next(*_: object) -> None:
+        world.says[world.called[-1][0], world.called[-1][1] + 1] = [sends_the_next]
+        world.send("a")
+
+    if is_busy:
+        world.says["a", 1] = [sends_the_next]
+        world.send("a")
+    with capture_logs() as logged, running(checked.hands) as worker:
+        until = clock.monotonic() + 5
+
+        def has_passed() -> bool:
+            assert checked.problem(within_seconds=8) is None
+            return clock.monotonic() > until
+
+        eventually(has_passed, timeout_seconds=PATIENCE_SECONDS, describe="two promises to be kept")
+        ran = sorted(thread.name for thread in threading.enumerate() if thread.name in {"lane-0", "heartbeat"})
+
+    worker.ended()
+
+    assert ran == ["heartbeat", "lane-0"]
+    assert (len(world.called) > 20) == is_busy
+    assert [entry for entry in logged if "part" in entry] == []
+
+
+def test_a_worker_that_stops_is_still_looked_after(on_file: Engine, path: Path) -> None:
+    world = World(on_file)
+    world.send("a")
+    checked = Checked(world, path, promising(working=PROMISED_SECONDS))
+    drains = replace(SETTINGS, drain_seconds=20)
+    with (
+        capture_logs() as logged,
+        hanging(world, ("a", 1)) as hang,
+        running(checked.hands, settings=drains) as worker,
+    ):
+        assert hang.has_begun.wait(PATIENCE_SECONDS)
+        worker.stop.request()
+        overdue = eventually(
+            lambda: [entry["part"] for entry in logged if str(entry["event"]).startswith("no sign of life")],
+            timeout_seconds=PATIENCE_SECONDS,
+            describe="what hangs to be logged",
+        )
+        hang.may_end.set()
+
+    assert overdue == ["lane-0"]
+
+
+def test_a_worker_that_has_ended_is_expected_nothing_of(on_file: Engine, path: Path) -> None:
+    checked = Checked(World(on_file), path, promising())
+    with running(checked.hands) as worker:
+        eventually(
+            lambda: set(checked.signs.liveness._due_at) == {"lane-0", "drain-0", "drain-1", "drainer", "heartbeat"},
+            timeout_seconds=PATIENCE_SECONDS,
+            describe="every part to promise something",
+        )
+    worker.ended()
+    join_threads()
+
+    assert checked.signs.liveness._due_at == {}
+
+
+def test_how_many_parts_are_stuck_is_measured(world: World) -> None:
+    recorded = RecordedMetrics()
+    signs = Signs(Liveness(world.clock))
+    parts = world.worker(signs=signs, hooks=[WorkerMetrics(recorded, world.clock)]).parts
+    caring = Worker(parts, settings=SETTINGS, stop=Stop(), clock=world.clock)
+    signs.liveness.expect("lane-0", 90)
+    signs.liveness.expect("heartbeat", 100)
+    for _ in range(2):
+        world.simulator.advance(61)
+        caring.care()
+
+    assert [put[metrics.STUCK_PARTS] for put in recorded] == [0, 2]

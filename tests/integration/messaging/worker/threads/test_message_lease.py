@@ -1,0 +1,409 @@
+"""A message is worked on as long as it is held, and let go of when it is not (L1 to L6, W11, W12)."""
+
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+
+import pytest
+from sqlalchemy import Connection, Engine
+from sqlalchemy.orm import Session
+
+from sluice.clock import SystemClock, eventually
+from sluice.messaging.envelope import Event
+from sluice.messaging.errors import HoldLost
+from sluice.messaging.handlers import Ack, Context, Outcome, Retry
+from sluice.messaging.inbox.admission import Admission, Inbox
+from sluice.messaging.inbox.groups import Arrived
+from sluice.messaging.worker.processing.message_lease import MARGIN_SECONDS, Heartbeat, MessageLease
+from sluice.messaging.worker.processing.processor import Abandon, Delete, MessageProcessor
+from sluice.simulator.hook import Simulator
+from tests.support.messaging.broken_workers import CommitsUngated
+from tests.support.messaging.faulty_calls import Fault
+from tests.support.messaging.worker_harness import TIMEOUT_SECONDS, Hands, World, places
+from tests.support.messaging.worker_threads import MachineClock
+
+EXTEND = "ChangeMessageVisibilityBatch"
+HOUR = 3_600
+
+
+def held(world: World, worker: Hands, seconds_max: float = 10 * HOUR) -> MessageLease:
+    return MessageLease(
+        world.receive(worker),
+        clock=world.clock,
+        timeout_seconds=world.settings.timeout_seconds,
+        seconds_max=seconds_max,
+    )
+
+
+def handles(worker: Hands) -> list[list[str]]:
+    return [[entry["ReceiptHandle"] for entry in call["Entries"]] for call in worker.line.calls(EXTEND)]
+
+
+def test_l1_a_renewal_that_failed_is_tried_again_before_the_end(world: World) -> None:
+    world.send("a")
+    worker = world.worker()
+
+    def takes_long(_: Session, __: Event, context: Context) -> Outcome:
+        for beat in range(3 * TIMEOUT_SECONDS):
+            if beat % 2:
+                worker.line.faults = [Fault(operation=EXTEND, unreachable=True)]
+            world.simulator.advance(1)
+            worker.heartbeat.beat()
+            context.hold.check()
+        return Ack()
+
+    world.says["a", 1] = [takes_long]
+    worker.lane.step()
+
+    assert (world.called, world.effects(), world.left()) == ([("a", 1)], [("a", 1)], [])
+    assert 6 <= len(worker.line.calls(EXTEND)) <= 12
+
+
+def lost_is_let_go(world: World, kind: type[MessageProcessor], *, requests: bool, code: str | None) -> None:
+    """L1: a handler loses its message; nothing is committed, deleted or given back, and another worker does it."""
+    world.send("a")
+    worker = world.worker(kind=kind)
+
+    def loses(_: Session, __: Event, context: Context) -> Outcome:
+        if code is None:
+            worker.line.faults = [Fault(operation=EXTEND, unreachable=True)] * 100
+        else:
+            handle = worker.heartbeat.leases()[0].message.receipt_handle
+            worker.line.faults = [Fault(operation=EXTEND, failed={handle: (code, True)})]
+        seconds = TIMEOUT_SECONDS + 1 if code is None else TIMEOUT_SECONDS // 2 + 1
+        for _second in range(seconds):
+            world.simulator.advance(1)
+            worker.heartbeat.beat()
+        if requests:
+            context.hold.check()
+            raise AssertionError("it was told that the message is still its own")
+        return Ack()
+
+    world.says["a", 1] = [loses]
+    worker.lane.step()
+
+    operations = {operation for operation, _ in worker.line.log}
+    assert (operations, world.effects()) == ({"ReceiveMessage", EXTEND}, [])
+    world.work_off(world.worker())
+    assert world.effects() == [("a", 1)]
+
+
+@pytest.mark.parametrize("requests", [True, False], ids=["asks", "does not ask"])
+@pytest.mark.parametrize("code", ["ReceiptHandleIsInvalid", None], ids=["refused", "run out"])
+def test_l1_what_is_lost_is_not_committed_and_not_touched(world: World, *, requests: bool, code: str | None) -> None:
+    lost_is_let_go(world, MessageProcessor, requests=requests, code=code)
+
+
+def test_l1_a_worker_that_commits_what_it_has_lost_is_caught(world: World) -> None:
+    with pytest.raises(AssertionError):
+        lost_is_let_go(world, CommitsUngated, requests=False, code="ReceiptHandleIsInvalid")
+
+
+def test_l2_of_several_that_are_extended_each_meets_its_own_fate(world: World) -> None:
+    world.send("a", "b", "c")
+    worker = world.worker()
+    kept, lost, shaky = held(world, worker), held(world, worker), held(world, worker)
+    failed = {
+        lost.message.receipt_handle: ("ReceiptHandleIsInvalid", True),
+        shaky.message.receipt_handle: ("InternalError", True),
+    }
+    worker.line.faults = [Fault(operation=EXTEND, failed=failed)]
+    heartbeat = worker.heartbeat
+
+    with heartbeat.keeping(kept), heartbeat.keeping(lost), heartbeat.keeping(shaky):
+        world.simulator.advance(20)
+        heartbeat.beat()
+        remaining = [round(hold.remaining_seconds()) for hold in (kept, lost, shaky)]
+        heartbeat.beat()
+        with pytest.raises(HoldLost):
+            lost.check()
+        kept.check()
+        shaky.check()
+
+    assert remaining == [TIMEOUT_SECONDS, 0, 10]
+    assert handles(worker)[1:] == [[shaky.message.receipt_handle]]
+    assert round(shaky.remaining_seconds()) == TIMEOUT_SECONDS
+
+
+def test_l3_what_is_done_is_extended_no_more(world: World) -> None:
+    world.send(*"abcdefghijkl")
+    worker = world.worker()
+    leases = [held(world, worker) for _ in range(12)]
+
+    with ExitStack() as stack:
+        for hold in leases:
+            stack.enter_context(worker.heartbeat.keeping(hold))
+        world.simulator.advance(20)
+        worker.heartbeat.beat()
+        for hold in leases[2:]:
+            hold.finish()
+        world.simulator.advance(20)
+        worker.heartbeat.beat()
+
+    in_order = [hold.message.receipt_handle for hold in leases]
+    assert handles(worker) == [in_order[:10], in_order[10:], in_order[:2]]
+    assert worker.heartbeat.leases() == []
+
+
+def requested_seconds(worker: Hands) -> list[int]:
+    return [entry["VisibilityTimeout"] for call in worker.line.calls(EXTEND) for entry in call["Entries"]]
+
+
+def test_l4_nothing_is_hidden_for_longer_than_the_queue_allows_and_it_is_given_up_before(world: World) -> None:
+    """Extending does not begin the twelve hours anew, and asking for more would be an error."""
+    other = World(world.engine, consumer="shipping", simulator=world.simulator, timeout_seconds=600)
+    other.send("a")
+    worker = other.worker()
+    hold = held(other, worker, seconds_max=100 * HOUR)
+    elapsed: list[float] = []
+
+    with worker.heartbeat.keeping(hold):
+        begun_at = world.clock.monotonic()
+        while hold.remaining_seconds() > 0 and len(elapsed) < 1_000:
+            elapsed.append(world.clock.monotonic() - begun_at)
+            world.simulator.advance(100)
+            worker.heartbeat.beat()
+
+    assert 12 * HOUR - 200 <= elapsed[-1] < 12 * HOUR
+    assert 0 < min(requested_seconds(worker)) <= max(requested_seconds(worker)) == 600
+    with pytest.raises(HoldLost):
+        hold.check()
+
+
+@pytest.mark.parametrize(
+    ("timeout_seconds", "extensions"),
+    [(2, [2]), (30, [30]), (7 * HOUR, [7 * HOUR]), (8 * HOUR, [23_759]), (12 * HOUR, [])],
+)
+def test_l4_a_message_is_held_for_its_whole_timeout_whatever_that_is(
+    world: World, timeout_seconds: int, extensions: list[int]
+) -> None:
+    other = World(world.engine, consumer="shipping", simulator=world.simulator, timeout_seconds=timeout_seconds)
+    other.send("a")
+    worker = other.worker()
+    hold = held(other, worker, seconds_max=100 * HOUR)
+
+    with worker.heartbeat.keeping(hold):
+        for _ in range(3):
+            world.simulator.advance(timeout_seconds * 0.225)
+            hold.check()
+            worker.heartbeat.beat()
+
+    assert requested_seconds(worker) == extensions
+
+
+def test_l4_a_delay_ends_with_the_twelve_hours_of_its_receive(world: World) -> None:
+    """A handler asks for twelve hours after it has taken a while; the queue agrees to what it is asked for."""
+    world.send("a")
+
+    def tarries(_: Session, __: Event, ___: Context) -> Outcome:
+        world.simulator.advance(20)
+        return Retry(delay_seconds=12 * HOUR)
+
+    world.says["a", 1] = [tarries]
+    worker = world.worker()
+
+    worker.lane.step()
+    (change,) = worker.line.calls("ChangeMessageVisibility")
+    world.simulator.advance(change["VisibilityTimeout"] - 1)
+    hidden = worker.queue.receive(attempt_id=None, wait_seconds=0)
+    world.simulator.advance(2)
+
+    assert 12 * HOUR - 20 - 2 * MARGIN_SECONDS - 1 <= change["VisibilityTimeout"] <= 12 * HOUR - 20 - MARGIN_SECONDS
+    assert hidden is None
+    assert world.receive(worker).receive_count == 2
+
+
+def test_l4_a_handler_that_never_ends_is_given_up(world: World) -> None:
+    world.send("a")
+    worker = world.worker()
+
+    def never_ends(_: Session, __: Event, context: Context) -> Outcome:
+        for _second in range(20 * TIMEOUT_SECONDS):
+            world.simulator.advance(1)
+            worker.heartbeat.beat()
+            context.hold.check()
+        return Ack()
+
+    world.says["a", 1] = [never_ends]
+    began_at = world.clock.monotonic()
+    worker.lane.step()
+
+    assert world.effects() == []
+    assert world.clock.monotonic() - began_at == pytest.approx(world.settings.hold_seconds_max, abs=2)
+
+
+@pytest.mark.slow
+def test_l5_a_handler_that_lets_nobody_else_run_keeps_its_message(on_postgres: Engine) -> None:
+    clock = MachineClock()
+    world = World(on_postgres, simulator=Simulator(clock), timeout_seconds=2)
+    world.send("a", "b")
+    has_ended = threading.Event()
+
+    def sleeps(_: Session, __: Event, ___: Context) -> Outcome:
+        SystemClock().sleep(6)
+        return Ack()
+
+    def computes(_: Session, __: Event, ___: Context) -> Outcome:
+        until = clock.monotonic() + 6
+        while clock.monotonic() < until:
+            sum(range(10_000))
+        return Ack()
+
+    def beats() -> None:
+        while not has_ended.wait(worker.heartbeat.interval_seconds):
+            worker.heartbeat.beat()
+
+    world.says["a", 1], world.says["b", 1] = [sleeps], [computes]
+    worker = world.worker(poll_seconds=0)
+    with ThreadPoolExecutor(3) as pool:
+        beating = pool.submit(beats)
+        working = [pool.submit(worker.processor.process, world.receive(worker)) for _ in range(2)]
+        ends = [future.result(60) for future in working]
+        has_ended.set()
+        beating.result(10)
+
+    assert ends == [Delete(), Delete()]
+    assert [call.attempt for call in world.calls] == [1, 1]
+    assert (sorted(world.effects()), world.left()) == ([("a", 1), ("b", 1)], [])
+    assert len(worker.line.calls(EXTEND)) >= 4
+
+
+def test_l6_nothing_is_extended_any_more_when_it_is_being_deleted(world: World) -> None:
+    world.send("a")
+    beats: list[int] = []
+
+    def beats_before_delete(here: str) -> None:
+        if here in ("before_delete", "after_delete"):
+            world.simulator.advance(TIMEOUT_SECONDS * 0.6)
+            worker.heartbeat.beat()
+            beats.append(len(worker.line.calls(EXTEND)))
+
+    worker = world.worker(failpoint=beats_before_delete)
+    worker.lane.step()
+
+    assert beats == [0, 0]
+    assert worker.heartbeat.leases() == []
+
+
+def test_l6_a_delete_waits_for_a_call_that_extends_its_message(world: World) -> None:
+    world.send("a")
+    worker = world.worker()
+    hold = held(world, worker)
+    is_asking, may_answer = threading.Event(), threading.Event()
+
+    class Slow(Heartbeat):
+        def _renew(self, wanted: list[MessageLease]) -> None:
+            is_asking.set()
+            assert may_answer.wait(30)
+            super()._renew(wanted)
+
+    heartbeat = Slow(worker.queue, timeout_seconds=TIMEOUT_SECONDS, clock=world.clock)
+    finished = threading.Event()
+
+    def finishes() -> None:
+        hold.finish()
+        finished.set()
+
+    with heartbeat.keeping(hold), ThreadPoolExecutor(2) as pool:
+        world.simulator.advance(20)
+        beating = pool.submit(heartbeat.beat)
+        assert is_asking.wait(30)
+        finishing = pool.submit(finishes)
+        assert not finished.wait(0.1)
+        may_answer.set()
+        beating.result(30)
+        finishing.result(30)
+        world.simulator.advance(20)
+        heartbeat.beat()
+
+    assert len(worker.line.calls(EXTEND)) == 1
+
+
+class WaitsForRow(Inbox):
+    """Waits for the row of the group until hardly anything is left of the timeout."""
+
+    def __init__(self, world: World, seconds: float) -> None:
+        super().__init__(world.policy, clock=world.clock)
+        self._world, self._seconds = world, seconds
+
+    def admit(self, connection: Connection, arrived: Arrived) -> Admission:
+        self._world.simulator.advance(self._seconds)
+        return super().admit(connection, arrived)
+
+
+@pytest.mark.parametrize(("waited", "ending"), [(TIMEOUT_SECONDS - 2, Delete()), (TIMEOUT_SECONDS - 0.5, Abandon())])
+def test_w11_no_handler_begins_with_less_than_the_margin_left(world: World, waited: float, ending: object) -> None:
+    world.send("a")
+    worker = world.worker(inbox=WaitsForRow(world, waited))
+
+    ended = worker.processor.process(world.receive(worker))
+
+    assert ended == ending
+    assert world.effects() == world.called == ([("a", 1)] if ending == Delete() else [])
+
+
+def test_w11_no_message_is_received_before_it_is_worked_on(world: World) -> None:
+    world.send("a", "b")
+    worker = world.worker()
+
+    worker.lane.step()
+
+    assert [call["MaxNumberOfMessages"] for call in worker.line.calls("ReceiveMessage")] == [1]
+    assert places(world.left()) == [("b", 1)]
+
+
+def received_again(world: World, *, gives_up: bool) -> tuple[object, object, list[int]]:
+    """W12: one lane is in its handler when another receives the same message; return the ends, and who was in it."""
+    world.send("a")
+    worker = world.worker()
+    is_in_handler, may_end = threading.Event(), threading.Event()
+    inside: list[int] = []
+
+    def lingers(_: Session, __: Event, context: Context) -> Outcome:
+        inside.append(len(world.calls))
+        is_in_handler.set()
+        if gives_up:
+            eventually(
+                lambda: context.hold.remaining_seconds() == 0,
+                timeout_seconds=30,
+                describe="the hold to be lost",
+                clock=SystemClock(),
+            )
+            inside.append(len(world.calls))
+            context.hold.check()
+        assert may_end.wait(30)
+        return Ack()
+
+    world.says["a", 1] = [lingers]
+    with ThreadPoolExecutor(2) as pool:
+        first = pool.submit(worker.processor.process, world.receive(worker))
+        assert is_in_handler.wait(30)
+        world.simulator.advance(world.settings.timeout_seconds + 1)
+        # Only its own clock tells the first that its time is over: it is as if that had been extended.
+        worker.heartbeat.leases()[0].extended(world.clock.monotonic(), HOUR)
+        second = pool.submit(worker.processor.process, world.receive(worker))
+        if not gives_up:
+            eventually(lambda: len(worker.heartbeat.leases()) == 2, timeout_seconds=30, describe="the second to wait")
+            world.simulator.advance(world.settings.timeout_seconds + 1)
+        ended = second.result(60)
+        may_end.set()
+        return first.result(60), ended, inside
+
+
+def test_w12_a_group_that_is_received_again_waits_for_the_lane_that_has_it(on_file: Engine) -> None:
+    world = World(on_file)
+
+    first, second, inside = received_again(world, gives_up=True)
+
+    assert (first, second, inside) == (Abandon(), Delete(), [1, 1])
+    assert (world.called, world.effects(), world.left()) == ([("a", 1), ("a", 1)], [("a", 1)], [])
+
+
+def test_w12_a_lane_that_does_not_leave_keeps_its_group(on_file: Engine) -> None:
+    world = World(on_file, timeout_seconds=2)
+
+    first, second, inside = received_again(world, gives_up=False)
+
+    assert (first, second, inside) == (Abandon(), Abandon(), [1])
+    assert (world.called, world.effects()) == ([("a", 1)], [])
+    assert places(world.left()) == [("a", 1)]

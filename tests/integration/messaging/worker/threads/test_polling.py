@@ -1,0 +1,243 @@
+"""How a lane asks for messages, and how often anything is asked (W13, X5 to X7, S1, S3)."""
+
+from typing import Any
+
+import pytest
+from botocore.awsrequest import AWSResponse, HeadersDict
+from structlog.testing import capture_logs
+
+from sluice import limits
+from sluice.messaging.errors import TransientError
+from sluice.messaging.handlers import Retry
+from sluice.messaging.sqs import queue
+from sluice.messaging.sqs.queue import Queue, Received
+from sluice.messaging.worker.processing.group_locks import GroupLocks
+from sluice.messaging.worker.processing.message_lease import Heartbeat, MessageLease
+from sluice.messaging.worker.processing.processor import Release
+from tests.support.messaging.faulty_calls import Fault
+from tests.support.messaging.worker_harness import TIMEOUT_SECONDS, Hands, World
+
+RECEIVE = "ReceiveMessage"
+
+
+def attempt_ids(worker: Hands) -> list[str]:
+    return [call["ReceiveRequestAttemptId"] for call in worker.line.calls(RECEIVE)]
+
+
+def test_w13_a_receive_whose_answer_was_lost_is_repeated_with_its_attempt_id(world: World) -> None:
+    world.send("a", "a")
+    worker = world.worker()
+    worker.line.faults = [Fault(operation=RECEIVE, lost=True), Fault(operation=RECEIVE, unreachable=True)]
+    began_at = world.clock.monotonic()
+
+    world.work_off(worker)
+
+    first, second, third, fourth = attempt_ids(worker)
+    assert first == second == third != fourth
+    assert [(call.place, call.attempt) for call in world.calls] == [(("a", 1), 1), (("a", 2), 1)]
+    assert world.clock.monotonic() - began_at == pytest.approx(sum(worker.wait.waits), abs=0.1)
+    assert len(worker.wait.waits) == 2
+
+
+def test_w13_an_attempt_id_that_was_kept_for_too_long_is_changed(world: World) -> None:
+    """AWS remembers it for five minutes; after four the next receive has a fresh one."""
+    worker = world.worker()
+    worker.line.faults = [Fault(operation=RECEIVE, unreachable=True)] * 3
+    for _ in range(3):
+        worker.lane.step()
+        world.simulator.advance(130)
+
+    first, second, third = attempt_ids(worker)
+
+    assert first == second != third
+
+
+def test_w13_an_attempt_id_the_queue_refuses_is_changed(world: World) -> None:
+    """When the lost answer's message is visible again before the repeat, its id is worth nothing any more."""
+    world.send("a")
+    worker = world.worker()
+    worker.line.faults = [Fault(operation=RECEIVE, lost=True)]
+    worker.lane.step()
+    world.simulator.advance(TIMEOUT_SECONDS + 1)
+
+    world.work_off(worker)
+
+    first, second, third = attempt_ids(worker)
+    assert first == second != third
+    assert world.effects() == [("a", 1)]
+
+
+def test_w13_a_receive_from_a_standard_queue_has_no_attempt_id(world: World) -> None:
+    """It would be refused."""
+    other = World(world.engine, consumer="search", simulator=world.simulator, is_ordered=False)
+    other.send("a")
+    worker = other.worker()
+
+    other.work_off(worker)
+
+    assert (other.effects(), "ReceiveRequestAttemptId" in worker.line.calls(RECEIVE)[0]) == ([("a", 1)], False)
+
+
+def test_x5_a_call_may_take_as_long_as_a_long_poll_and_every_thread_has_a_connection() -> None:
+    """Botocore's own read timeout of 60 s and pool of 10 are not relied on."""
+    config = queue.client("http://localhost:1", "us-east-1", connections=34).meta.config
+
+    assert config.read_timeout > limits.WAIT_SECONDS_MAX
+    assert config.max_pool_connections == 34
+
+
+@pytest.mark.parametrize(("timeout_seconds", "answer_seconds"), [(60, 5), (43_200, 5), (30, 3), (5, 1)])
+def test_l1_a_renewal_nobody_answers_leaves_time_for_others(timeout_seconds: int, answer_seconds: float) -> None:
+    config = queue.client(
+        "http://localhost:1", "us-east-1", connections=2, answer_seconds=Heartbeat.answer_seconds(timeout_seconds)
+    ).meta.config
+
+    assert (config.read_timeout, config.connect_timeout) == (answer_seconds, min(4, answer_seconds))
+
+
+def test_x6_the_client_tries_once() -> None:
+    sqs = queue.client("http://localhost:1", "us-east-1", connections=1)
+    requests: list[Any] = []
+
+    def fails(request: Any, **_: Any) -> AWSResponse:
+        requests.append(request)
+        return AWSResponse(request.url, 503, HeadersDict({}), Empty())
+
+    sqs.meta.events.register_last("before-send.sqs", fails)
+    with pytest.raises(TransientError):
+        Queue(sqs, "http://localhost:1/q.fifo").receive(attempt_id=None, wait_seconds=0)
+
+    assert len(requests) == 1
+
+
+class Empty:
+    def stream(self, **_: Any) -> list[bytes]:
+        return [b""]
+
+
+def test_x6_each_step_is_tried_as_often_as_its_one_owner_says(world: World) -> None:
+    world.send("a", "b")
+    world.says["a", 1] = [RuntimeError("boom")]
+    worker = world.worker()
+    worker.line.faults = [
+        Fault(operation=RECEIVE, unreachable=True),
+        *[Fault(operation="ChangeMessageVisibility", unreachable=True)] * 3,
+        *[Fault(operation="DeleteMessage", unreachable=True)] * 3,
+    ]
+
+    steps = [worker.lane.step() for _ in range(3)]
+
+    assert steps == [False, True, True]
+    assert world.called == [("a", 1), ("b", 1)]
+    assert [len(worker.line.calls(name)) for name in (RECEIVE, "ChangeMessageVisibility", "DeleteMessage")] == [3, 3, 3]
+
+
+def test_x6_what_could_not_be_given_back_comes_again_by_itself(world: World) -> None:
+    world.send("a")
+    world.says["a", 1] = [RuntimeError("boom")]
+    worker = world.worker()
+    worker.line.faults = [Fault(operation="ChangeMessageVisibility", unreachable=True)] * 3
+
+    world.work_off(worker)
+
+    first, second = world.calls
+    assert TIMEOUT_SECONDS <= second.time - first.time <= TIMEOUT_SECONDS + 1
+
+
+def test_x7_groups_that_failed_together_do_not_come_back_together(world: World) -> None:
+    """Also in whole seconds, which are all SQS knows, their delays are spread over what the backoff allows."""
+    groups = [f"g{number}" for number in range(60)]
+    world.send(*groups)
+    for group in groups:
+        world.says[group, 1] = [RuntimeError("down")]
+    worker = world.worker()
+
+    for _ in groups:
+        worker.lane.step()
+    delays = [call["VisibilityTimeout"] for call in worker.line.calls("ChangeMessageVisibility")]
+
+    # 1 to 4 s evenly, rounded up.
+    shares = {seconds: delays.count(seconds) / 60 for seconds in sorted(set(delays))}
+    assert shares == {
+        2: pytest.approx(1 / 3, abs=0.1),
+        3: pytest.approx(1 / 3, abs=0.1),
+        4: pytest.approx(1 / 3, abs=0.1),
+    }
+
+
+def test_s1_what_comes_after_the_end_was_asked_for_is_worked_on(world: World) -> None:
+    """S1, S5: the poll was under way; given back, its message would have used up an attempt."""
+    world.send("a")
+    worker = world.worker()
+    worker.wait.is_over = True
+
+    worker.lane.step()
+
+    assert (world.effects(), world.left(), world.dead()) == ([("a", 1)], [], [])
+
+
+def test_s3_a_worker_that_stops_still_gives_back(world: World) -> None:
+    """What ends the handlers does not end a release that has to be tried again."""
+    world.send("a")
+    world.says["a", 1] = [Retry(0)]
+    worker = world.worker()
+    worker.wait.is_over = True
+    worker.line.faults = [Fault(operation="ChangeMessageVisibility", unreachable=True)] * 2
+
+    ended = worker.processor.process(world.receive(worker))
+
+    assert ended == Release(0)
+    assert len(worker.line.calls("ChangeMessageVisibility")) == 3
+    assert world.receive(worker).receive_count == 2
+
+
+def test_a_hold_counts_from_the_poll_that_brought_the_message(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However long the answer was on its way: its visibility timeout began when SQS handed it out."""
+    world.send("a")
+    worker = world.worker()
+    receive, remaining = worker.queue.receive, []
+
+    def receive_slowly(**named: Any) -> Received | None:
+        message = receive(**named)
+        world.simulator.advance(12)
+        return message
+
+    monkeypatch.setattr(worker.queue, "receive", receive_slowly)
+    world.says["a", 1] = [lambda _, __, context: remaining.append(context.hold.remaining_seconds())]
+
+    worker.lane.step()
+
+    assert remaining == [pytest.approx(TIMEOUT_SECONDS - 12, abs=0.1)]
+    assert world.effects() == [("a", 1)]
+
+
+def test_w12_a_lane_that_only_ends_its_message_is_no_handler_that_still_runs(world: World) -> None:
+    world.send("a", "b")
+    worker = world.worker()
+    ending, following = (
+        MessageLease(world.receive(worker), clock=world.clock, timeout_seconds=30, seconds_max=300) for _ in range(2)
+    )
+    groups = GroupLocks()
+    worker.wait.is_over = True  # so that nobody waits here
+
+    with capture_logs() as logged, groups.alone("a", ending, worker.wait):
+        ending.finish()
+        with groups.alone("a", following, worker.wait) as is_alone:
+            assert not is_alone
+
+    ending.check()
+    assert logged == []
+
+
+@pytest.mark.parametrize(("is_early", "waits"), [(True, [0.1]), (False, [])], ids=["long before", "at the end"])
+def test_an_empty_answer_long_before_the_polls_end_is_not_asked_for_again_at_once(
+    world: World, monkeypatch: pytest.MonkeyPatch, waits: list[float], *, is_early: bool
+) -> None:
+    """A proxy's page with status 200 reads as an empty queue: it would be polled as fast as it answers."""
+    worker = world.worker()
+    if is_early:
+        monkeypatch.setattr(worker.queue, "receive", lambda **_: None)
+
+    assert not worker.lane.step()
+
+    assert worker.wait.waits == waits

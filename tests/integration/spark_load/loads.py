@@ -1,0 +1,88 @@
+"""Load tests as the driver runs them, in the session and against the queues of a test."""
+
+from pathlib import Path
+
+import boto3
+from pyspark.sql import SparkSession
+
+from emulator import localstack
+from sluice.clock import SystemClock, clock_id, wall_minus_monotonic_us
+from sluice.history.checker.verdict import Holding, Verdict
+from sluice.history.events import Event
+from sluice.recorder.journal import events_of, read_journal
+from spark_load.plan.plan import Plan
+from spark_load.profiles import profile
+from spark_load.run import driver
+from spark_load.runtime import deployment
+from spark_load.runtime.coordinator import Progress
+from spark_load.runtime.task_context import Run
+from tests.support.declaration import environment
+
+LOCAL = environment("local")
+
+
+def watch_nothing(_phase: str, _progress: list[Progress]) -> None:
+    """Watch nothing."""
+
+
+def published_count(progress: list[Progress]) -> int:
+    return sum(task.done for task in progress if task.role == "publish")
+
+
+def received_counts(verdict: Verdict) -> set[int]:
+    return {of["received"]["count"] for of in verdict.measures["queues"].values()}
+
+
+def anomalies_that(verdict: Verdict, *holdings: Holding) -> set[str]:
+    return {prop.anomaly for prop in verdict.properties if prop.holding in holdings}
+
+
+def emptied(deployed: localstack.Running) -> deployment.Deployment:
+    """Return the deployed local environment, its queues purged."""
+    sqs = boto3.client("sqs", endpoint_url=deployed.endpoint_url)
+    for url in sqs.list_queues(QueueNamePrefix="sluice-local")["QueueUrls"]:
+        sqs.purge_queue(QueueUrl=url)
+    return deployment.find(LOCAL, endpoint_url=deployed.endpoint_url)
+
+
+def run_of(folder: Path, where: deployment.Deployment, text: str) -> Run:
+    """Return a run of a profile whose driver is the test."""
+    return Run(
+        id="r",
+        folder=folder,
+        deployment=where,
+        plan=Plan(profile.parse(text, source="quick"), seed=7),
+        clock_id=clock_id(),
+        clock_offset_us=wall_minus_monotonic_us(),
+    )
+
+
+def events_of_worker(run: Run, worker: str) -> list[Event]:
+    return events_of(read_journal(run.journals / f"{worker}-{run.attempt}.arrows"))
+
+
+def run_load(
+    spark: SparkSession,
+    where: deployment.Deployment,
+    runs: Path,
+    named: profile.NamedProfile,
+    *,
+    target: str = "localstack",
+    saboteur: str | None = None,
+    watch: driver.Watch = watch_nothing,
+    seed: int = 7,
+) -> tuple[Verdict, Path]:
+    """Run a load test; return its verdict and its folder."""
+    folder = driver.make_folder(runs, LOCAL, named.name, SystemClock())
+    verdict = driver.run_load(
+        spark,
+        folder=folder,
+        environment=LOCAL,
+        deployment=where,
+        named=named,
+        seed=seed,
+        target=target,
+        saboteur=saboteur,
+        watch=watch,
+    )
+    return verdict, folder

@@ -1,0 +1,25 @@
+"""What holds for any environment that may be declared."""
+
+from pathlib import Path
+
+from hypothesis import HealthCheck, Phase, given, settings
+
+from sluice.declaration import Environment
+from tests.support.templates.invariants import problems
+from tests.support.templates.resources import resources
+from tests.support.templates.strategies import environments
+from tests.support.templates.synthesis import synthesize
+
+
+@settings(
+    max_examples=10,
+    deadline=None,
+    phases=(Phase.explicit, Phase.reuse, Phase.generate),  # an example takes half a second: shrinking takes minutes
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
+)
+@given(environment=environments())
+def test_nothing_is_wrong_in_any_environment_that_may_be_declared(tmp_path: Path, environment: Environment) -> None:
+    """Every queue has a DLQ of its own, a worker may what it needs and no more, every alarm is there, and so on."""
+    found = resources(synthesize(environment, tmp_path / environment.name))
+
+    assert problems(found, environment) == []

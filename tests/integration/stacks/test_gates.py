@@ -1,0 +1,212 @@
+"""What stands between a mistake and a deployment: cdk-nag at every synth, cfn-lint, and the app's exit code."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+import aws_cdk as cdk
+import cdk_nag
+import pytest
+from aws_cdk import aws_sqs as sqs
+
+import app
+from sluice.constructs import alarms, fan_out, task_service
+from sluice.constructs.nag import rule_packs
+from sluice.declaration import Consumer, Environment
+from sluice.errors import ConfigError
+from stacks.stage import EnvironmentStage
+from tests.support.declaration import ENVIRONMENTS
+from tests.support.project import PROJECT
+from tests.support.templates.environments import EXTRA, FULL, HOSTED, PLAIN
+from tests.support.templates.resources import Stacks, read
+from tests.support.templates.synthesis import CONTEXT, synthesize
+
+VARIED = (ENVIRONMENTS["prod"], FULL, HOSTED)
+"""Environments that use every option between them."""
+type RunApp = Callable[[str], None]
+
+
+@pytest.fixture(scope="module")
+def varied(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Stacks]:
+    """Return the stacks of VARIED by name."""
+    folder = tmp_path_factory.mktemp("varied")
+    return {environment.name: synthesize(environment, folder / environment.name) for environment in VARIED}
+
+
+def _findings(checked: cdk.App) -> list[tuple[str, str]]:
+    """Return construct and rule of everything cdk-nag has against an app."""
+    packs = [pack for pack in rule_packs(checked) if isinstance(pack, cdk_nag.NagPack)]
+    assert [pack.name for pack in packs] == ["AwsSolutions", "Serverless"]
+    return [
+        (str(resource.construct_path), finding.rule_name)
+        for pack in packs
+        for finding in pack.validate_scope(checked).violations
+        for resource in finding.violating_resources
+    ]
+
+
+def _acknowledged(stacks: Stacks) -> list[tuple[str, str, str]]:
+    """Return construct, rule and reason of every acknowledgement in an environment's stacks but CDK's own."""
+    metadata = [json.loads(stack.metadata.read_text()) for stack in stacks.values()]
+    return [
+        (path.removeprefix("/"), rule.removeprefix("Annotation::"), reason)
+        for paths in metadata
+        for path, entries in paths.items()
+        for entry in entries
+        if entry["type"] == cdk.Validations.ACKNOWLEDGED_RULES_METADATA_KEY
+        for rule, reason in entry["data"].items()
+        if "CloudFormation-Validate" not in rule
+    ]
+
+
+def test_cdk_nag_finds_nothing_that_is_not_acknowledged(tmp_path: Path) -> None:
+    """Both rule packs, every environment; nor do the rules of the CDK itself."""
+    checked = cdk.App(context=CONTEXT, outdir=str(tmp_path))
+    for environment in (*ENVIRONMENTS.values(), *EXTRA.values()):
+        EnvironmentStage(checked, environment=environment)
+
+    assert _findings(checked) == []
+    checked.synth()
+
+
+def test_every_acknowledgement_says_why(varied: Mapping[str, Stacks]) -> None:
+    """Six reasons there are, each for one rule, on the page too; another is another decision."""
+    reasons = {
+        (rule.partition("[")[0], reason) for stacks in varied.values() for _, rule, reason in _acknowledged(stacks)
+    }
+
+    assert reasons == {
+        ("Serverless-SQSRedrivePolicy", "it is a DLQ: what it holds waits for an operator"),
+        ("AwsSolutions-SQS3", "it is the DLQ of a subscription"),
+        (
+            "AwsSolutions-ECS2",
+            "the variables are names, numbers and the ARN of a secret; the secret itself is read by the task",
+        ),
+        (
+            "AwsSolutions-IAM5",
+            "ecr:GetAuthorizationToken knows no resource; pulling itself is allowed from one repository",
+        ),
+        (
+            "AwsSolutions-IAM5",
+            "a task protects itself, and its id is known only once it runs; other clusters are out of reach",
+        ),
+        ("Serverless-SNSRedrivePolicy", "a mail that does not arrive is still in CloudWatch"),
+    }
+    page = (PROJECT / "docs" / "architecture" / "stacks.md").read_text(encoding="utf-8")
+    listed = re.findall(r"^\| `([A-Za-z]+-[A-Z]\w+)(?:\[.*?\])?` \| .* \| (.+) \|$", page, flags=re.MULTILINE)
+    assert set(listed) == reasons
+
+
+@pytest.mark.parametrize("environment", VARIED, ids=lambda environment: environment.name)
+def test_no_acknowledgement_is_stale(
+    varied: Mapping[str, Stacks], environment: Environment, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Without them cdk-nag finds exactly what they say, where they say it."""
+    for module in (alarms, fan_out, task_service):
+        monkeypatch.setattr(module, "acknowledge", lambda *_: None)
+    checked = cdk.App(context=CONTEXT, outdir=str(tmp_path))
+    EnvironmentStage(checked, environment=environment)
+
+    found = _findings(checked)
+
+    acknowledged = {(path, rule) for path, rule, _ in _acknowledged(varied[environment.name])}
+    assert acknowledged == {
+        (path, rule) for path, rule in acknowledged for where, seen in found if rule == seen and where.startswith(path)
+    }
+
+
+def test_names_that_are_too_long_are_refused_before_anything_is_written(tmp_path: Path) -> None:
+    """SQS takes 80 characters; what the app then exits with is what it does for every refused declaration."""
+    environment = replace(PLAIN, consumers=(Consumer(name=50 * "a"),))
+
+    with pytest.raises(ConfigError, match="has 84 characters, allowed are 80"):
+        synthesize(environment, tmp_path)
+
+    assert not list(tmp_path.rglob("*.template.json"))
+
+
+def test_cfn_lint_finds_nothing(varied: Mapping[str, Stacks]) -> None:
+    """With the exceptions .cfnlintrc gives reasons for."""
+    files = [str(stack.file) for stacks in varied.values() for stack in stacks.values()]
+
+    ended = _run("cfn-lint", "--config-file", ".cfnlintrc", *files)
+
+    assert (ended.stdout, ended.stderr, ended.returncode) == ("", "", 0)
+
+
+def test_the_app_synthesizes_the_environment_the_context_names(varied: Mapping[str, Stacks], tmp_path: Path) -> None:
+    """A process of its own writes, to the byte, the templates this one made, and says nothing."""
+    context = json.dumps({**CONTEXT, "env": "prod"})
+
+    ended = _run(sys.executable, "app.py", CDK_CONTEXT_JSON=context, CDK_OUTDIR=str(tmp_path))
+
+    assert (ended.returncode, ended.stdout, ended.stderr) == (0, "", "")
+    assert {part: stack.file.read_bytes() for part, stack in read(tmp_path).items()} == {
+        part: stack.file.read_bytes() for part, stack in varied["prod"].items()
+    }
+
+
+def _run(*command: str, **variables: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        command,
+        cwd=PROJECT,
+        env={**os.environ, "PYTHONPATH": str(PROJECT), **variables},
+        capture_output=True,
+        text=True,
+        timeout=200,
+        check=False,
+    )
+
+
+@pytest.fixture
+def run_app(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> RunApp:
+    """Return what runs the app in this process, for the environment of that name, into the test's own folder."""
+
+    def run(name: str) -> None:
+        made = partial(cdk.App, context={**CONTEXT, "env": name}, outdir=str(tmp_path))
+        monkeypatch.setattr(cdk, "App", made)
+        app.main()
+
+    return run
+
+
+class _Careless(EnvironmentStage):
+    """A stage with a queue that has neither TLS nor a DLQ."""
+
+    def __init__(self, scope: cdk.App, *, environment: Environment) -> None:
+        super().__init__(scope, environment=environment)
+        sqs.Queue(self.messaging, "Careless")
+
+
+def test_the_app_refuses_what_cdk_nag_finds(run_app: RunApp, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Construct and rules by their names; Python exits with 1."""
+    monkeypatch.setattr(app, "EnvironmentStage", _Careless)
+
+    with pytest.raises(RuntimeError) as refused:
+        run_app("local")
+
+    assert "local/Messaging/Careless/Resource" in str(refused.value)
+    for rule in ("AwsSolutions-SQS3", "AwsSolutions-SQS4", "Serverless-SQSRedrivePolicy"):
+        assert rule in str(refused.value)
+
+
+def test_the_app_refuses_an_environment_nobody_declared(
+    run_app: RunApp, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Exit code 3 and one line, which names the environments there are; no traceback, nothing written."""
+    with pytest.raises(SystemExit) as exited:
+        run_app("nope")
+
+    printed = capsys.readouterr()
+    assert (exited.value.code, printed.out) == (3, "")
+    assert printed.err == (
+        "app.py: environment 'nope' is not declared, allowed is one of local, dev, staging, prod;"
+        " declare it in tests/support/declared/environments.py\n"
+    )
+    assert not list(tmp_path.glob("*"))

@@ -1,0 +1,1 @@
+"""Servers on loopback that answer instead of AWS, or stand between a client and LocalStack."""

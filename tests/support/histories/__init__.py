@@ -1,0 +1,1 @@
+"""Histories and recordings of runs: written by hand, simulated, or recorded from services."""

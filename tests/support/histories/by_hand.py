@@ -1,0 +1,153 @@
+"""Histories written by hand: one group, a few messages, times in milliseconds."""
+
+from dataclasses import replace
+from typing import Any
+
+from sluice.history.checker import Expectation
+from sluice.history.events import Event, Kind, answer_detail, is_end_marker, pad_sequence_number
+
+RUN = "r"
+QUEUES = ("billing", "shipping")
+EXPECTATION = Expectation(
+    run=RUN,
+    queues=QUEUES,
+    visibility_timeout_seconds={"billing": 30, "shipping": 30},
+    dead_letter_queues={"billing": "billing-dlq", "shipping": "shipping-dlq"},
+)
+END = -1
+
+
+def _event(kind: Kind, idx: int | None, at_ms: int, took_ms: int | None, **fields: Any) -> Event:
+    ids = {"run": RUN, "clock_id": "c", "message_group_id": "g1", "message_run": RUN, "idx": idx}
+    answered_us = None if took_ms is None else (at_ms + took_ms) * 1_000
+    return Event(
+        **{"kind": kind.value, **ids, "invoked_at_us": at_ms * 1_000, "responded_at_us": answered_us, **fields}
+    )
+
+
+def published(idx: int, at_ms: int, *, took_ms: int | None = 5, **changes: Any) -> Event:
+    """Return an acknowledged publish; its sequence number is its time, `took_ms` None loses the answer."""
+    fields: dict[str, Any] = {
+        "worker": "publish-0",
+        "call_id": f"publish/{at_ms}",
+        "queue": "events",
+        "intended_at_us": at_ms * 1_000,
+        "outcome": "info" if took_ms is None else "ok",
+        "publish_attempt": 1,
+        "deduplication_id": f"r.{idx}",
+        "sns_sequence_number": None if took_ms is None else pad_sequence_number(str(at_ms + 1)),
+        "body_hash": f"body {idx}",
+    }
+    return _event(Kind.PUBLISHED, idx, at_ms, took_ms, **(fields | changes))
+
+
+def received(queue: str, idx: int, at_ms: int, *, took_ms: int = 5, **changes: Any) -> Event:
+    """Return a message being received by a call of its own."""
+    fields: dict[str, Any] = {
+        "worker": f"consume-{queue}",
+        "call_id": f"receive/{queue}/{at_ms}",
+        "queue": queue,
+        "batch_position": 0,
+        "deduplication_id": f"r.{idx}",
+        "sqs_message_id": f"{queue} {idx}",
+        "receive_count": 1,
+        "receipt_handle_hash": f"{queue} {idx} {at_ms}",
+        "body_hash": f"body {idx}",
+    }
+    return _event(Kind.RECEIVED, idx, at_ms, took_ms, **(fields | changes))
+
+
+def deleted(receive: Event, at_ms: int, *, took_ms: int | None = 5, **changes: Any) -> Event:
+    fields: dict[str, Any] = {
+        "worker": receive.worker,
+        "call_id": f"delete/{receive.queue}/{at_ms}",
+        "queue": receive.queue,
+        "message_group_id": receive.message_group_id,
+        "outcome": "info" if took_ms is None else "ok",
+        "batch_position": 0,
+        "sqs_message_id": receive.sqs_message_id,
+        "receipt_handle_hash": receive.receipt_handle_hash,
+    }
+    return _event(Kind.DELETED, receive.idx, at_ms, took_ms, **(fields | changes))
+
+
+def worked_off(queue: str, idxs: list[int], from_ms: int) -> list[Event]:
+    """Return messages being received and deleted, one after the other, 20 ms each."""
+    events: list[Event] = []
+    for number, idx in enumerate(idxs):
+        receive = received(queue, idx, from_ms + number * 20)
+        events += [receive, deleted(receive, from_ms + number * 20 + 8)]
+    return events
+
+
+def sane() -> list[Event]:
+    """Return three messages and their end marker, published and worked off as they should be."""
+    return [
+        published(0, 0),
+        published(1, 10),
+        published(2, 20),
+        published(END, 30),
+        *worked_off("billing", [0, 1, 2, END], 100),
+        *worked_off("shipping", [0, 1, 2, END], 105),
+    ]
+
+
+def full() -> list[Event]:
+    """Return the sane history as whole as a recorder writes it, with the effects of billing's consumer."""
+    return [whole for event in sane() for whole in _whole(event)]
+
+
+def _whole(event: Event) -> list[Event]:
+    if event.kind == Kind.DELETED:
+        return [event]
+    if event.kind == Kind.PUBLISHED:
+        return [replace(event, attributes_hash="attributes", sns_message_id=f"sns {event.idx}")]
+    number = pad_sequence_number(str((event.invoked_at_us or 0) // 1_000 + 7))
+    receive = replace(
+        event,
+        attributes_hash="attributes",
+        md5_ok=True,
+        sqs_sequence_number=number,
+        sent_at_us=25_000,
+        max_number_of_messages=10,
+        detail=answer_detail(1),
+    )
+    return [receive, *([handled(receive)] if event.queue == "billing" and not is_end_marker(event.idx) else [])]
+
+
+def handled(receive: Event) -> Event:
+    """Return the effect of what was received, committed before it is deleted."""
+    return _event(
+        Kind.HANDLED,
+        receive.idx,
+        (receive.responded_at_us or 0) // 1_000 + 1,
+        1,
+        worker=receive.worker,
+        queue=receive.queue,
+        message_group_id=receive.message_group_id,
+        sqs_message_id=receive.sqs_message_id,
+        receive_count=receive.receive_count,
+        body_hash=receive.body_hash,
+        detail='{"state": "contiguous"}',
+    )
+
+
+def without(events: list[Event], **match: Any) -> list[Event]:
+    return [e for e in events if not all(getattr(e, name) == value for name, value in match.items())]
+
+
+def only(events: list[Event], **match: Any) -> Event:
+    (found,) = [e for e in events if all(getattr(e, name) == value for name, value in match.items())]
+    return found
+
+
+def publish_of(events: list[Event], idx: int) -> Event:
+    return only(events, kind="published", idx=idx)
+
+
+def receive_of(events: list[Event], idx: int, queue: str = "billing") -> Event:
+    return only(events, kind="received", queue=queue, idx=idx)
+
+
+WITHOUT_BILLING = without(sane(), queue="billing")
+"""The sane history of the publishers and of shipping."""

@@ -1,0 +1,268 @@
+"""Verdicts and series made by hand, and the series of a history recomputed without Spark."""
+
+import itertools
+import math
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from typing import Any
+
+from sluice.history.checker import Expectation
+from sluice.history.checker.anomalies import JUDGED
+from sluice.history.checker.verdict import Property, Verdict, Violation
+from sluice.history.events import Event, Kind
+from spark_load.folder.series_schema import Series
+from tests.support.anomalies import CASES
+from tests.support.histories.by_hand import EXPECTATION, RUN, deleted, published, received
+
+GROUPS = 12
+_PERCENTILES = {"p50": 0.5, "p95": 0.95, "p99": 0.99}
+_WARM_UP_MESSAGES, _MEASURED_FROM_MS = 40, 4_000
+_TELLING = ("A1", "B1", "C1", "D1", "D2", "F4", "G1")
+
+
+def history(message_count: int = 640, *, gap_ms: int = 90) -> list[Event]:
+    """Return a run: a warm-up, hot and cold groups, a stall, a failed call, a message that came again.
+
+    Each message is received from billing soon, and from shipping the later the hotter its group is.
+    """
+    events: list[Event] = []
+    for idx in range(message_count):
+        group, hotness = _group(idx)
+        is_warm_up = idx < _WARM_UP_MESSAGES
+        due_ms = idx * gap_ms + (0 if is_warm_up else _MEASURED_FROM_MS)
+        stall_ms = 2_000 if 300 <= idx < 330 else 0
+        phase: dict[str, Any] = {"phase": "warm_up" if is_warm_up else "measure", "message_group_id": group}
+        took_ms = 5 + idx % 7
+        events.append(published(idx, due_ms + stall_ms, took_ms=took_ms, call_id=f"publish/{idx}", **phase))
+        events[-1] = replace(events[-1], intended_at_us=due_ms * 1_000)
+        for queue, wait_ms in (("billing", 20 + idx % 60), ("shipping", 40 + 25 * hotness + idx % 31)):
+            receive = received(queue, idx, due_ms + stall_ms + wait_ms, call_id=f"{queue}/{idx}", **phase)
+            events += [receive, deleted(receive, due_ms + stall_ms + wait_ms + 9, phase=phase["phase"])]
+    events.append(published(700, 9_000, outcome="fail", error="ThrottlingException", call_id="throttled"))
+    events[-1] = replace(events[-1], idx=5, message_group_id=_group(5)[0], sns_sequence_number=None)
+    events.append(received("billing", 50, 20_000, receive_count=2, call_id="again", message_group_id=_group(50)[0]))
+    return events
+
+
+def _group(idx: int) -> tuple[str, int]:
+    """Return a message's group and how hot it is: of 78 messages in a row 12 are of the hottest, 1 of the coldest."""
+    place, group = idx * 31 % 78, 0
+    while place >= GROUPS - group:
+        place -= GROUPS - group
+        group += 1
+    return f"g{group}", GROUPS - group
+
+
+def plain_series(
+    events: Sequence[Event],
+    *,
+    bin_us: int,
+    expectation: Expectation = EXPECTATION,
+    groups: dict[str, list[Event]] | None = None,
+) -> Series:
+    """Return the series of a history whose groups all have different sizes, message by message.
+
+    Args:
+        events: settled.
+        bin_us: width of the bins.
+        expectation: what the run was set up to be.
+        groups: those that get a timeline.
+    """
+    messages = _messages(events, expectation)
+    began = min(e.intended_at_us or e.invoked_at_us or 0 for e in events if e.kind in (Kind.PUBLISHED, Kind.RECEIVED))
+    ended = max(e.responded_at_us or 0 for e in events if e.kind in (Kind.PUBLISHED, Kind.RECEIVED))
+    count = (ended - began) // bin_us + 1
+
+    def binned(instants: Iterable[int | None]) -> list[int]:
+        counts = Counter((instant - began) // bin_us for instant in instants if instant is not None)
+        return [counts[number] for number in range(count)]
+
+    def latencies(queue: str) -> dict[str, list[int | None]]:
+        bins: dict[int, list[int]] = defaultdict(list)
+        for message in messages.values():
+            if queue in message["received"]:
+                bins[(message["due"] - began) // bin_us].append(message["received"][queue] - message["due"])
+        values = [_quantiles(bins[number]) for number in range(count)]
+        return {name: [item[name] for item in values] for name in ("count", *_PERCENTILES, "max")}
+
+    warm = [e for e in events if e.phase == "warm_up" and e.kind in (Kind.PUBLISHED, Kind.RECEIVED)]
+    acked = binned(message["acked"] for message in messages.values())
+    return {
+        "schema_version": 1,
+        "run": expectation.run,
+        "accuracy": 10_000,
+        "started_at_us": began,
+        "bin_seconds": bin_us / 1e6,
+        "bin_count": count,
+        "warm_up": [0.0, (max(e.responded_at_us or 0 for e in warm) - began) / 1e6] if warm else None,
+        "published": acked,
+        "queues": {
+            queue: {
+                "received": (got := binned(message["received"].get(queue) for message in messages.values())),
+                "waiting": [
+                    max(0, a - r) for a, r in zip(itertools.accumulate(acked), itertools.accumulate(got), strict=True)
+                ],
+                "again": binned(
+                    e.invoked_at_us
+                    for e in events
+                    if e.queue == queue and e.receive_count is not None and e.receive_count > 1
+                ),
+                "latency_us": latencies(queue),
+            }
+            for queue in expectation.queues
+        },
+        "ranks": list(_ranks(messages, expectation)),
+        "failed": {
+            code: binned(e.invoked_at_us for e in events if e.error == code)
+            for code in dict.fromkeys(e.error for e in events if e.error is not None)
+        },
+        "visibility": dict(expectation.visibility_timeout_seconds),
+        "groups": {group: [e.as_dict() for e in of] for group, of in (groups or {}).items()},
+    }
+
+
+def _messages(events: Sequence[Event], expectation: Expectation) -> dict[int, dict[str, Any]]:
+    found: dict[int, dict[str, Any]] = defaultdict(
+        lambda: {"group": "", "due": 0, "acked": None, "received": {}, "warm": False}
+    )
+    for event in sorted(events, key=lambda e: e.responded_at_us or 0):
+        if event.idx is None or event.idx < 0:
+            continue
+        entry = found[event.idx]
+        entry["group"] = event.message_group_id
+        entry["warm"] |= event.phase == "warm_up"
+        if event.kind == Kind.PUBLISHED and event.outcome == "ok" and entry["acked"] is None:
+            entry["due"], entry["acked"] = event.intended_at_us, event.responded_at_us
+        elif event.kind == Kind.RECEIVED and event.queue in expectation.queues:
+            entry["received"].setdefault(event.queue, event.responded_at_us)
+    return found
+
+
+def _ranks(messages: dict[int, dict[str, Any]], expectation: Expectation) -> Iterator[dict[str, Any]]:
+    measured = [message for message in messages.values() if not message["warm"]]
+    for group, size in Counter(entry["group"] for entry in measured).most_common():
+        of_group = [entry for entry in measured if entry["group"] == group]
+        yield {
+            "groups": 1,
+            "messages": size,
+            "latency_us": {
+                queue: _quantiles(
+                    [entry["received"][queue] - entry["due"] for entry in of_group if queue in entry["received"]]
+                )
+                for queue in expectation.queues
+            },
+        }
+
+
+def _quantiles(values: list[int]) -> dict[str, int | None]:
+    ordered = sorted(values)
+    quantiles = {
+        name: ordered[math.ceil(of * len(ordered)) - 1] if ordered else None for name, of in _PERCENTILES.items()
+    }
+    return {"count": len(ordered), **quantiles, "max": ordered[-1] if ordered else None}
+
+
+MEASURES: dict[str, Any] = {
+    "published": {"count": 640, "seconds": 61.6, "per_second": 10.39},
+    "lateness_us": {"p50": 400, "p95": 1_200, "p99": 2_000_000, "max": 2_000_100},
+    "publish_latency_us": {"p50": 8_000, "p95": 11_000, "p99": 11_000, "max": 11_000},
+    "queues": {
+        "billing": {
+            "received": {"count": 640, "seconds": 61.6, "per_second": 10.4},
+            "drain_seconds": 0.1,
+            "latency_us": {"p50": 55_000, "p95": 85_000, "p99": 2_070_000, "max": 2_084_000},
+        },
+        "shipping": {
+            "received": {"count": 640, "seconds": 61.9, "per_second": 10.3},
+            "drain_seconds": 0.4,
+            "latency_us": {"p50": 280_000, "p95": 370_000, "p99": 2_330_000, "max": 2_375_000},
+        },
+    },
+    "groups": 12,
+    "suspect_groups": 2,
+    "events": 3_202,
+}
+DESCRIBED: dict[str, Any] = {
+    "run": RUN,
+    "environment": "local",
+    "target": "localstack",
+    "endpoint_url": "http://127.0.0.1:4566",
+    "profile_name": "hand-made",
+    "profile": {
+        "messages_per_second": 10.0,
+        "duration_seconds": 60.0,
+        "group_count": 12,
+        "lateness_budget_seconds": 3.0,
+        "latency_seconds_max": 2.5,
+    },
+    "seed": 7,
+    "transport": "boto3",
+    "saboteur": None,
+    "recorders": {"publish-0": None, "consume-0": "billing", "consume-1": "shipping"},
+    "max_receive_count": {"billing": 5, "shipping": 5},
+    "versions": {"pyspark": "4.3.0", "python": "3.13.0"},
+    "machine": {"system": "Linux", "processor": "x86_64", "cores": 2},
+    "known_deviations": {"B5": "GAP-36: topics do not deduplicate: a repeat gets new ids"},
+}
+_NOT_EXERCISED = ("E4", "F8", "F9", "F10", "F11", "H4", "H5")
+
+
+def _properties(**counts: int) -> tuple[Property, ...]:
+    return tuple(
+        Property(
+            anomaly=anomaly.id,
+            opportunities=0 if anomaly.id in _NOT_EXERCISED else 640,
+            violation_count=counts.get(anomaly.id, 0),
+            allowed_because="GAP-36: topics do not deduplicate: a repeat gets new ids" if anomaly.id == "B5" else None,
+        )
+        for anomaly in JUDGED
+    )
+
+
+def valid() -> Verdict:
+    """Return a verdict on a run in which all is well; B5 is allowed, B6 lawful."""
+    return Verdict(properties=_properties(B5=3, B6=1), measures=MEASURES, run=DESCRIBED)
+
+
+def crossed() -> Verdict:
+    """Return a valid one whose latency is above its threshold."""
+    slow = {**DESCRIBED, "profile": {**DESCRIBED["profile"], "latency_seconds_max": 2.2}}
+    properties = tuple(
+        replace(prop, crossed=("latency in shipping was 2.33 s, allowed are 2.2 s",)) if prop.anomaly == "H3" else prop
+        for prop in _properties(H3=1)
+    )
+    return Verdict(properties=properties, measures=MEASURES, run=slow)
+
+
+def unknown() -> Verdict:
+    """Return a verdict on a run one of whose recorders died."""
+    return Verdict(
+        properties=_properties(),
+        unknowns=("1 recorder(s) did not finish: consume-1",),
+        measures=MEASURES,
+        run=DESCRIBED,
+    )
+
+
+def invalid() -> Verdict:
+    """Return a verdict that shows several anomalies, each in a group of its own."""
+    violations = tuple(_in_group(CASES[anomaly].violation, anomaly) for anomaly in _TELLING)
+    counts = dict.fromkeys(_TELLING, 1) | {"A1": 12, "B5": 3}
+    return Verdict(properties=_properties(**counts), violations=violations, measures=MEASURES, run=DESCRIBED)
+
+
+def _in_group(violation: Violation, group: str) -> Violation:
+    witness = tuple(replace(event, message_group_id=group) for event in violation.witness)
+    return replace(violation, message_group_id=group, witness=witness)
+
+
+def series_of_one() -> Series:
+    """Return the series of one publish, of which a page draws next to nothing."""
+    return {**plain_series(history(1)[:1], bin_us=1_000_000), "ranks": []}
+
+
+def series_of(verdict: Verdict) -> Series:
+    """Return the hand-made run's series, with the timelines of what the verdict shows."""
+    groups = {violation.message_group_id: list(CASES[violation.anomaly].events) for violation in verdict.violations}
+    return plain_series(history(), bin_us=1_000_000, groups=groups)

@@ -1,0 +1,114 @@
+"""A service that is not ours, on the simulator: what `record` writes of it, and what the checker says."""
+
+import json
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from sluice.history.checker import Expectation, Finding
+from sluice.history.events import Event
+from sluice.recorder.journal import SUFFIX, events_of, read_journal
+from sluice.simulator.hook import Simulator
+from tests.support.histories.simulated_queues import (
+    RECEIVES_MAX,
+    VISIBILITY_SECONDS,
+    create_queue,
+    findings,
+    subscribe,
+)
+
+QUEUE, DEAD, TOPIC = "billing.fifo", "billing-dead.fifo", "orders.fifo"
+CUSTOMERS = ("ann", "bob", "cid")
+_ROUNDS_MAX = 100
+
+
+class Shop:
+    """An order service with a topic, a queue and a dead-letter queue: its bodies, its ids.
+
+    Args:
+        is_raw: whether the queue gets bodies without an envelope.
+    """
+
+    def __init__(self, *, is_raw: bool = True) -> None:
+        self.simulator = Simulator()
+        self.sns, self.sqs = self.simulator.client("sns"), self.simulator.client("sqs")
+        self.dead_url = create_queue(self.sqs, DEAD)
+        self.url = create_queue(self.sqs, QUEUE, dead_letter_url=self.dead_url)
+        attributes = {"FifoTopic": "true", "ContentBasedDeduplication": "true"}
+        self.topic_arn = self.sns.create_topic(Name=TOPIC, Attributes=attributes)["TopicArn"]
+        subscribe(self.sns, self.sqs, topic_arn=self.topic_arn, url=self.url, is_raw=is_raw)
+
+    @property
+    def clients(self) -> list[Any]:
+        """Return what is to be recorded."""
+        return [self.sns, self.sqs]
+
+    def order(self, customer: str, number: int, *, deduplication_id: str | None = None) -> None:
+        """Publish one order; without a deduplication id the topic takes the body's hash."""
+        more = {} if deduplication_id is None else {"MessageDeduplicationId": deduplication_id}
+        self.sns.publish(
+            TopicArn=self.topic_arn,
+            Message=json.dumps({"order": number, "customer": customer, "lines": ["a", "b"]}),
+            MessageGroupId=customer,
+            MessageAttributes={"type": {"DataType": "String", "StringValue": "placed"}},
+            **more,
+        )
+
+    def trade(self, *, count: int = 10) -> None:
+        """Let every customer order four times, one after the other, and bill every order, so many at a time."""
+        for number in range(4):
+            for customer in CUSTOMERS:
+                self.order(customer, number, deduplication_id=f"{customer}/{number}")
+        self.bill(count=count)
+
+    def receive(self, url: str | None = None, *, count: int = 10, requests: Sequence[str] = ("All",)) -> list[str]:
+        """Return the receipt handles of one receive."""
+        answer = self.sqs.receive_message(
+            QueueUrl=self.url if url is None else url,
+            MaxNumberOfMessages=count,
+            WaitTimeSeconds=20,
+            MessageSystemAttributeNames=list(requests),
+            MessageAttributeNames=["All"],
+        )
+        return [message["ReceiptHandle"] for message in answer.get("Messages", [])]
+
+    def bill(self, url: str | None = None, *, count: int = 10, requests: Sequence[str] = ("All",)) -> None:
+        """Receive and delete until nothing comes for longer than any lease."""
+        quiet_seconds = 0
+        for _ in range(_ROUNDS_MAX):
+            handles = self.receive(url, count=count, requests=requests)
+            for handle in handles:
+                self.sqs.delete_message(QueueUrl=self.url if url is None else url, ReceiptHandle=handle)
+            quiet_seconds = 0 if handles else quiet_seconds + 20
+            if quiet_seconds > VISIBILITY_SECONDS:
+                return
+        raise AssertionError(f"the queue was not empty after {_ROUNDS_MAX} receives")
+
+
+def recorded(folder: Path) -> list[Event]:
+    return [event for path in sorted(folder.glob(f"*{SUFFIX}")) for event in events_of(read_journal(path))]
+
+
+def judged(events: list[Event], **more: Any) -> dict[str, Finding]:
+    """Return what each group of a recording shows."""
+    expectation = Expectation(
+        run=next(event.run for event in events),
+        queues=(QUEUE,),
+        visibility_timeout_seconds={QUEUE: VISIBILITY_SECONDS},
+        dead_letter_queues={QUEUE: DEAD},
+        max_receive_count={QUEUE: RECEIVES_MAX},
+        is_planned=False,
+        **more,
+    )
+    return findings(events, expectation)
+
+
+def anomalies(found: dict[str, Finding]) -> set[str]:
+    """Return what all groups together show that must not be."""
+    return {violation.anomaly for finding in found.values() for violation in finding.violations}
+
+
+def doubts(found: dict[str, Finding]) -> Iterator[str]:
+    """Yield what all groups together leave open."""
+    for finding in found.values():
+        yield from finding.unknowns

@@ -1,0 +1,309 @@
+"""Recordings of every kind, small: whichever engine reads one, what it says of it is the same."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from sluice.history.events import Event, Kind, answer_detail, recording_detail
+from sluice.recorder import record
+from sluice.recorder.journal import SCHEMA, Journal
+from sluice.saboteurs import sabotage
+from spark_load.history import parquet_files
+from spark_load.judge.recording import RecordedQueue
+from tests.support.anomalies import CASES as ANOMALIES
+from tests.support.histories.by_hand import QUEUES, RUN, full, published, received, sane, without
+from tests.support.histories.recorded_services import DEAD, QUEUE, Shop
+from tests.support.histories.simulated_queues import RECEIVES_MAX, VISIBILITY_SECONDS
+
+KNOWN: Mapping[str, RecordedQueue] = {
+    name: RecordedQueue(visibility_timeout_seconds=30, dead_letter_queue=f"{name}-dlq", max_receive_count=3)
+    for name in QUEUES
+}
+_SHOP = {
+    QUEUE: RecordedQueue(
+        visibility_timeout_seconds=VISIBILITY_SECONDS, dead_letter_queue=DEAD, max_receive_count=RECEIVES_MAX
+    )
+}
+_OF_JOURNAL = ("run", "worker", "task_attempt")
+_RANDOM_GROUPS = 150
+_TORN_BYTES = 600
+
+
+@dataclass(frozen=True, kw_only=True)
+class RecordingCase:
+    """A recording, and what `check` is told of it.
+
+    Args:
+        make: writes it into a folder.
+        queues: what is said of the queues.
+        has_other_producers: whether others published as well.
+        is_drawn: whether its charts are compared, too.
+        is_slow: whether Spark is left out by default: another recording takes it the same way.
+    """
+
+    make: Callable[[Path], object]
+    queues: Mapping[str, RecordedQueue] = field(default_factory=lambda: KNOWN)
+    has_other_producers: bool = False
+    is_drawn: bool = False
+    is_slow: bool = False
+
+
+# --- how events are written ------------------------------------------------------------------------------------------
+
+
+def table_of(events: Sequence[Event]) -> pa.Table:
+    return pa.Table.from_pylist([asdict(event) for event in events], schema=SCHEMA)
+
+
+def write_journal(folder: Path, events: Sequence[Event], *, one_group_in: int = 1, name: str = "recorded-1") -> Path:
+    """Write the events as the flight recorder does: nobody planned them, there are no end markers."""
+    with Journal(folder, f"_{name}", common={"run": RUN, "worker": name, "task_attempt": 0}) as journal:
+        journal.add(kind=Kind.TOPOLOGY.value, detail=recording_detail(one_group_in))
+        for event in events:
+            if (event.idx or 0) >= 0:
+                journal.add(**{name: value for name, value in asdict(event).items() if name not in _OF_JOURNAL})
+    return folder
+
+
+def write_parquet(folder: Path, events: Sequence[Event], *, name: str = "events", **how: Any) -> Path:
+    """Write the events as a stranger may: one file, in no buckets."""
+    folder.mkdir(parents=True, exist_ok=True)
+    pq.write_table(table_of(events), folder / f"{name}.parquet", **how)
+    return folder
+
+
+def _write_buckets(folder: Path, events: Sequence[Event]) -> None:
+    folder.mkdir()
+    for number in range(3):
+        parquet_files.write([table_of(events[number::3])], folder, str(number), 4)
+
+
+def _write_until(folder: Path, end: int) -> None:
+    (journal,) = write_journal(folder, sane()).glob("*.arrows")
+    journal.write_bytes(journal.read_bytes()[:end])
+
+
+def _write_flipped(folder: Path) -> None:
+    write_journal(folder, sane(), name="whole")
+    (journal,) = write_journal(folder.with_name("other"), sane(), name="flipped").glob("*.arrows")
+    damaged = bytearray(journal.read_bytes())
+    damaged[10:20] = b"not Arrow!"
+    (folder / journal.name).write_bytes(damaged)
+
+
+def _write_two_journals(folder: Path) -> None:
+    events = many_groups()
+    for number in range(2):
+        write_journal(folder, events[number::2], name=f"recorded-{number}")
+
+
+# --- how files are damaged ---
+
+
+def _chunk(path: Path, column: str) -> pq.ColumnChunkMetaData:
+    group = pq.read_metadata(path).row_group(0)
+    return next(of for of in map(group.column, range(group.num_columns)) if of.path_in_schema == column)
+
+
+def flip_in(path: Path, column: str) -> None:
+    """Flip a bit of a column's last page: what is left is Parquet."""
+    chunk = _chunk(path, column)
+    begin = chunk.data_page_offset if chunk.dictionary_page_offset is None else chunk.dictionary_page_offset
+    found = bytearray(path.read_bytes())
+    found[begin + chunk.total_compressed_size - 1] ^= 1
+    path.write_bytes(found)
+
+
+def zeroed(path: Path) -> None:
+    """Write zeros over a page of a column, as a bad disk may."""
+    with path.open("r+b") as file:
+        file.seek(_chunk(path, "idx").data_page_offset)
+        file.write(bytes(20))
+
+
+def cut(path: Path) -> None:
+    """Leave bytes out in the middle, as a broken copy may: the end is there, and says that there is more."""
+    found = path.read_bytes()
+    path.write_bytes(found[:1_000] + found[-9_000:])
+
+
+# --- events ----------------------------------------------------------------------------------------------------------
+
+
+def in_group(events: Sequence[Event], group: str) -> list[Event]:
+    """Return the events as those of another group, in calls of its own."""
+    return [
+        replace(event, message_group_id=group, call_id=None if event.call_id is None else f"{group}/{event.call_id}")
+        for event in events
+    ]
+
+
+def anomalies() -> list[Event]:
+    """Return every anomaly's history, each as a group, and what may happen around groups."""
+    return [*around(), *(event for name, case in ANOMALIES.items() for event in in_group(case.events, name))]
+
+
+def near_misses() -> list[Event]:
+    return [event for name, case in ANOMALIES.items() for event in in_group(case.near_miss, name)]
+
+
+def many_groups() -> list[Event]:
+    """Return sane groups, and two that are not."""
+    sound = [event for number in range(10) for event in in_group(full(), f"sound {number}")]
+    return [*sound, *in_group(ANOMALIES["C1"].events, "C1"), *in_group(ANOMALIES["G1"].events, "G1")]
+
+
+def move_from(began_ms: int) -> Event:
+    """Return a move task from billing's dead-letter queue back to it."""
+    return Event(
+        kind=Kind.REDRIVEN.value,
+        run=RUN,
+        queue="billing-dlq",
+        invoked_at_us=began_ms * 1_000,
+        responded_at_us=900_000,
+        detail='{"destination": "billing"}',
+    )
+
+
+def around() -> list[Event]:
+    """Return what happens around groups: polls, faults, probes that find nothing, a lost answer."""
+
+    def event(kind: Kind, at_ms: int, took_ms: int, **fields: Any) -> Event:
+        instants = {"invoked_at_us": at_ms * 1_000, "responded_at_us": (at_ms + took_ms) * 1_000}
+        return Event(kind=kind.value, run=RUN, clock_id="c", **{**instants, "queue": "billing", **fields})
+
+    polls = [
+        event(
+            Kind.POLL,
+            index,
+            900,
+            call_id=f"poll/{index}",
+            wait_time_seconds=1,
+            detail=answer_detail(index // 1_000 % 2),
+        )
+        for index in range(0, 40_000, 1_000)
+    ]
+    faults = [event(Kind.FAULT, index, 50, queue="events", detail='{"is_lossy": true}') for index in (15, 15, 60_000)]
+    probes = [
+        event(Kind.PROBE, index, 10, visible_count=0, in_flight_count=0, delayed_count=0)
+        for index in (50_000, 51_000, 52_000)
+    ]
+    lost = event(Kind.POLL, 41_000, 0, call_id="poll/lost", outcome="info", error="Timeout")
+    return [*polls, *faults, *probes, replace(lost, responded_at_us=None)]
+
+
+def broken_at_random(seed: int) -> list[Event]:
+    """Return groups in which events were dropped, doubled, moved or changed at random; the same seed, the same ones."""
+    rng = np.random.default_rng(seed)
+    groups = {f"random {number}": _broken(rng) for number in range(_RANDOM_GROUPS)}
+    return [*around(), move_from(122), *(event for name, events in groups.items() for event in in_group(events, name))]
+
+
+_CHANGES: Mapping[str, Sequence[Any]] = {
+    "body_hash": ["other", None],
+    "outcome": ["info", "fail"],
+    "queue": ["billing", "shipping", "billing-dlq"],
+    "idx": [0, 1, 2, 7],
+    "sqs_message_id": ["billing 0", "billing 1", "other"],
+    "sns_sequence_number": ["0".zfill(39), "99".zfill(39), None],
+    "receipt_handle_hash": ["billing 0 100", "other", None],
+    "kind": ["visibility_changed", "deleted", "received", "handled", "parked"],
+    "receive_count": [None, 0, 2, 4],
+    "deduplication_id": ["r.0", "billing 1", None],
+    "md5_ok": [False, None],
+    "visibility_timeout_seconds": [0, 1, 600],
+    "message_run": ["older", None],
+    "message_group_id": [None],
+    "responded_at_us": [None, 0, 121_000, 900_000],
+    "error": ["Throttling", "Timeout"],
+    "clock_id": ["another", None],
+}
+
+
+def _broken(rng: np.random.Generator) -> list[Event]:
+    events = full()
+    for _ in range(int(rng.integers(0, 4))):
+        index = int(rng.integers(len(events)))
+        match int(rng.integers(4)):
+            case 0:
+                del events[index]
+            case 1:
+                events.append(replace(events[index], call_id=f"again/{len(events)}"))
+            case 2:
+                events[index] = _later(events[index], int(rng.integers(-150_000, 400_000)))
+            case _:
+                name = sorted(_CHANGES)[int(rng.integers(len(_CHANGES)))]
+                value = _CHANGES[name][int(rng.integers(len(_CHANGES[name])))]
+                events[index] = replace(events[index], **{name: value})
+    return events
+
+
+def _later(event: Event, by_us: int) -> Event:
+    return replace(
+        event,
+        invoked_at_us=(event.invoked_at_us or 0) + by_us,
+        responded_at_us=None if event.responded_at_us is None else event.responded_at_us + by_us,
+    )
+
+
+def _sold(folder: Path, saboteur: str | None = None) -> None:
+    """Record somebody else's service on the simulator, also while it breaks a promise."""
+    shop = Shop()
+    if saboteur is not None:
+        sabotage(shop.clients, saboteur, every=4)
+    with record(shop.clients, folder, clock=shop.simulator.clock):
+        shop.trade(count=3)
+
+
+def _journal(events: Sequence[Event], **case: Any) -> RecordingCase:
+    return RecordingCase(make=lambda folder: write_journal(folder, events), **case)
+
+
+def _parquet(events: Sequence[Event], **case: Any) -> RecordingCase:
+    return RecordingCase(make=lambda folder: write_parquet(folder, events), **case)
+
+
+_GROUPLESS = [e if e.kind == Kind.PUBLISHED else replace(e, message_group_id=None) for e in sane()]
+_FROM_NOWHERE = without(sane(), kind=Kind.PUBLISHED.value, idx=2)
+CASES: Mapping[str, RecordingCase] = {
+    "sane": RecordingCase(make=lambda folder: write_journal(folder, sane(), one_group_in=4)),
+    "of queues nobody named": _journal(sane(), is_slow=True, queues={}),
+    "reordered": _journal(ANOMALIES["C1"].events, is_slow=True),
+    "missing its last message": _journal(without(sane(), queue="billing", idx=2), is_slow=True, queues={}),
+    "torn": RecordingCase(make=lambda folder: _write_until(folder, -_TORN_BYTES)),
+    "cut in its head": RecordingCase(make=lambda folder: _write_until(folder, 100)),
+    "no journal": RecordingCase(make=_write_flipped),
+    "of nothing": _journal([]),
+    "of no consumer": _journal([published(0, 0)], is_slow=True, queues={}, is_drawn=True),
+    "of no producer": _journal([received("billing", 0, 9)], is_slow=True),
+    "without groups": _journal(_GROUPLESS, is_slow=True),
+    "with a message from nowhere": _journal(_FROM_NOWHERE, is_slow=True),
+    "with a message of another producer": _journal(_FROM_NOWHERE, is_slow=True, has_other_producers=True),
+    "with a move between receives": _journal([*sane(), move_from(110)], is_slow=True),
+    "with a move during a receive": _journal([*sane(), move_from(122)], is_slow=True),
+    "of two recorders": RecordingCase(make=_write_two_journals, is_drawn=True),
+    "every anomaly, recorded": _journal(anomalies()),
+    "every anomaly, planned": _parquet(anomalies(), is_drawn=True),
+    "every near miss": RecordingCase(
+        is_slow=True, make=lambda folder: write_parquet(folder, near_misses(), row_group_size=40)
+    ),
+    "in buckets": RecordingCase(is_slow=True, make=lambda folder: _write_buckets(folder, many_groups())),
+    "of two runs": _parquet([*sane(), replace(sane()[0], run="another")]),
+    "of another version": _parquet([replace(sane()[0], schema_version=2)]),
+    "of no event": _parquet([]),
+    "random, one": RecordingCase(make=lambda folder: write_journal(folder, broken_at_random(1)), is_drawn=True),
+    "random, two": RecordingCase(is_slow=True, make=lambda folder: write_parquet(folder, broken_at_random(2))),
+    "an honest service": RecordingCase(is_slow=True, make=_sold, queues=_SHOP, is_drawn=True),
+    "a service that delivers twice": RecordingCase(
+        is_slow=True, make=lambda folder: _sold(folder, "deliver-twice"), queues=_SHOP, is_drawn=True
+    ),
+    "a service that ignores deletes": RecordingCase(
+        is_slow=True, make=lambda folder: _sold(folder, "ignore-delete"), queues=_SHOP
+    ),
+}
+"""What is recorded to the recording. Every one of them is judged by both engines."""

@@ -1,0 +1,1 @@
+"""Workers, relays, inboxes and databases as tests start them, honest and broken."""

@@ -1,0 +1,114 @@
+"""Workers that are broken, each in one way: a check that never fails proves nothing, so each is caught by one."""
+
+from functools import partial
+from math import inf
+from typing import Any
+
+from sqlalchemy.orm import Session
+
+from sluice.messaging.handlers import Ack, Reject, Retry
+from sluice.messaging.inbox.groups import Arrived
+from sluice.messaging.inbox.sequence import Action, Decision, State
+from sluice.messaging.sqs.queue import Received
+from sluice.messaging.worker.processing.handler_runner import Attempt
+from sluice.messaging.worker.processing.message_lease import MessageLease
+from sluice.messaging.worker.processing.processor import Acknowledgement, Delete, MessageProcessor, Release
+
+
+class DeletesFirst(MessageProcessor):
+    """Broken: deletes a message before it is handled, so that a crash loses it (W7)."""
+
+    def process(self, message: Received, *, requested_at: float | None = None) -> Acknowledgement:
+        self._queue.delete(message.receipt_handle)
+        return super().process(message, requested_at=requested_at)
+
+
+class DeletesFailed(MessageProcessor):
+    """Broken: takes a failed message out of its group's way, so that the next one is handled before it (W1)."""
+
+    def _acknowledge(self, lease: MessageLease, acknowledgement: Acknowledgement) -> None:
+        super()._acknowledge(lease, Delete() if isinstance(acknowledgement, Release) else acknowledgement)
+
+
+class InboxApart(MessageProcessor):
+    """Broken: marks a message as handled in a transaction before that of its effect (W8)."""
+
+    def _transact(self, lease: MessageLease, arrived: Arrived, session: Session) -> Decision | Retry | Reject:
+        admission = self._inbox.admit(session.connection(), arrived)
+        decision = admission.decision
+        if decision.action is Action.HANDLE:
+            self._inbox.mark(session.connection(), arrived.envelope, admission)
+        session.commit()
+        return decision if decision.action is not Action.HANDLE else self._effect(lease, arrived, decision)
+
+    def _effect(self, lease: MessageLease, arrived: Arrived, decision: Decision) -> Decision | Retry | Reject:
+        with Session(self._engine) as session:
+            session.connection()
+            self._failpoint("in_transaction")
+            outcome = self._runner.run(
+                Attempt(
+                    session=session,
+                    envelope=arrived.envelope,
+                    context=self._context(lease, arrived, decision),
+                    guard=lease,
+                    mark=lambda _: None,
+                    before_commit="before_commit",
+                )
+            )
+        return decision if isinstance(outcome, Ack) else outcome
+
+
+class RemembersInMemory(InboxApart):
+    """Broken: knows what it has handled for as long as it lives, so it may take a refused delete for one (W6)."""
+
+    def __init__(self, *arguments: Any, **more: Any) -> None:
+        super().__init__(*arguments, **more)
+        self._seen: set[str] = set()
+
+    def _transact(self, lease: MessageLease, arrived: Arrived, session: Session) -> Decision | Retry | Reject:  # noqa: ARG002
+        if arrived.envelope.event.id in self._seen:
+            return Decision(State.DUPLICATE, Action.DROP)
+        ended = self._effect(lease, arrived, Decision(State.CONTIGUOUS, Action.HANDLE))
+        self._seen.add(arrived.envelope.event.id)
+        return ended
+
+
+class _NoGate:
+    def check(self) -> None:
+        """Let it."""
+
+    def remaining_seconds(self) -> float:
+        """Return that it holds for ever."""
+        return inf
+
+
+class CommitsUngated(MessageProcessor):
+    """Broken: commits what may be somebody else's by now, in the belief that its delete will tell (L1)."""
+
+    def _transact(self, lease: MessageLease, arrived: Arrived, session: Session) -> Decision | Retry | Reject:
+        admission = self._inbox.admit(session.connection(), arrived)
+        outcome = self._runner.run(
+            Attempt(
+                session=session,
+                envelope=arrived.envelope,
+                context=self._context(lease, arrived, admission.decision),
+                guard=_NoGate(),
+                mark=partial(self._inbox.mark, envelope=arrived.envelope, admission=admission),
+                before_commit="before_commit",
+            )
+        )
+        return admission.decision if isinstance(outcome, Ack) else outcome
+
+
+class CommitsWhatIsThere(MessageProcessor):
+    """Broken: commits whatever transaction the handler left behind (W8)."""
+
+    def _transact(self, lease: MessageLease, arrived: Arrived, session: Session) -> Decision | Retry | Reject:
+        admission = self._inbox.admit(session.connection(), arrived)
+        self._inbox.mark(session.connection(), arrived.envelope, admission)
+        event = arrived.envelope.event
+        handler = self._runner.handlers.find(event.type)
+        assert handler is not None
+        handler(session, event, self._context(lease, arrived, admission.decision))
+        session.commit()
+        return admission.decision

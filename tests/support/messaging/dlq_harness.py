@@ -1,0 +1,178 @@
+"""A consumer's queue and DLQ on a simulator, what may go wrong between them and a tool, and tools that are broken.
+
+The broken ones are kept because a check that never fails proves nothing: each is caught by the check of its pitfall.
+"""
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+from typing import Any
+
+from botocore.awsrequest import AWSResponse
+
+from sluice.declaration import naming
+from sluice.messaging.envelope import Envelope, Event
+from sluice.messaging.errors import TransientError
+from sluice.messaging.failpoints import Failpoint, unarmed
+from sluice.messaging.sqs.dead_letter_queue import DeadLetter, DeadLetterQueue, Destination, Reading
+from sluice.messaging.sqs.rate_limit import Pace
+from sluice.messaging.sqs.redrive import Redrive
+from sluice.saboteurs.base import Hook
+from sluice.simulator.hook import Simulator
+from tests.support.declaration import environment
+from tests.support.messaging.faulty_calls import Fault, FaultyCalls
+from tests.support.messaging.worker_harness import Place
+
+LOCAL = environment("local")
+BILLING = LOCAL.consumers[0]
+QUEUE, DEAD = naming.queue_name(LOCAL, BILLING), naming.dead_letter_queue_name(LOCAL, BILLING)
+UNDELIVERED = naming.undelivered_queue_name(LOCAL, BILLING)
+ATTEMPTS = 2
+_FIFO = {"FifoQueue": "true"}
+
+
+def envelope(group: str, seq: int, **more: Any) -> Envelope:
+    event = Event(**{"type": "order.placed", "group": group, "data": {"n": seq}, "id": f"{group}-{seq}", **more})
+    return Envelope(event=event, seq=seq, epoch=1)
+
+
+def make_queues(sqs: Any) -> None:
+    """Create billing's queue, its DLQ behind it, and the DLQ of its subscription."""
+    made = {name: sqs.create_queue(QueueName=name, Attributes=_FIFO)["QueueUrl"] for name in (DEAD, UNDELIVERED, QUEUE)}
+    arn = sqs.get_queue_attributes(QueueUrl=made[DEAD], AttributeNames=["QueueArn"])["Attributes"]["QueueArn"]
+    policy = json.dumps({"deadLetterTargetArn": arn, "maxReceiveCount": ATTEMPTS})
+    sqs.set_queue_attributes(QueueUrl=made[QUEUE], Attributes={"RedrivePolicy": policy, "VisibilityTimeout": "30"})
+
+
+class Line(FaultyCalls):
+    operations = ("sqs.SendMessage", "sqs.DeleteMessage", "sqs.ReceiveMessage")
+
+    @property
+    def sent(self) -> list[dict[str, Any]]:
+        return self.calls("SendMessage")
+
+    def refuse(self, code: str, count: int = 1, *, operation: str = "SendMessage") -> None:
+        self.faults += [Fault(operation=operation, refused=code)] * count
+
+
+class Renaming(Hook):
+    """Gives what is received other message ids, each message always the same; its other attributes stay."""
+
+    operations = ("sqs.ReceiveMessage",)
+
+    def __init__(self) -> None:
+        super().__init__(1)
+
+    def answered(self, params: Mapping[str, Any], parsed: dict[str, Any], http_response: AWSResponse) -> None:  # noqa: ARG002
+        for message in parsed.get("Messages", []):
+            message["MessageId"] = message["MessageId"][::-1]
+
+
+class DlqHarness:
+    """Billing's queues on a simulator. What tools do goes over `line`; what the test does is not."""
+
+    def __init__(self, simulator: Simulator) -> None:
+        self.simulator, self.clock, self.line = simulator, simulator.clock, Line()
+        self._sqs, self.tools_sqs = simulator.client("sqs"), simulator.client("sqs")
+        make_queues(self._sqs)
+        self.line.attach(self.tools_sqs)
+
+    def url(self, name: str) -> str:
+        return str(self._sqs.get_queue_url(QueueName=name)["QueueUrl"])
+
+    def send(self, name: str, sent: Envelope, **more: Any) -> str:
+        """Send a message to a queue, as the topic does, and return its SQS message id."""
+        answer = self._sqs.send_message(
+            **{
+                "QueueUrl": self.url(name),
+                "MessageBody": sent.body,
+                "MessageGroupId": sent.event.group,
+                "MessageDeduplicationId": sent.deduplication_id,
+                **more,
+            }
+        )
+        return str(answer["MessageId"])
+
+    def record_dead(self, *places: Place) -> None:
+        for group, seq in places:
+            self.send(QUEUE, envelope(group, seq))
+        self.kill()
+
+    def kill(self) -> None:
+        """Receive what is in the queue until it has all moved to the DLQ."""
+        while received := self._receive(QUEUE, hidden_seconds=0):
+            assert all(int(entry["Attributes"]["ApproximateReceiveCount"]) <= ATTEMPTS for entry in received)
+
+    def counts(self, name: str) -> tuple[int, int]:
+        names = ["ApproximateNumberOfMessages", "ApproximateNumberOfMessagesNotVisible"]
+        found = self._sqs.get_queue_attributes(QueueUrl=self.url(name), AttributeNames=names)["Attributes"]
+        return int(found[names[0]]), int(found[names[1]])
+
+    def drained(self, name: str) -> list[dict[str, Any]]:
+        found = []
+        while received := self._receive(name, hidden_seconds=30):
+            for message in received:
+                self._sqs.delete_message(QueueUrl=self.url(name), ReceiptHandle=message["ReceiptHandle"])
+            found += received
+        return found
+
+    def places(self, name: str) -> list[Place]:
+        """Receive and delete everything, and return the places, group by group and in each as they came."""
+        found = [json.loads(message["Body"]) for message in self.drained(name)]
+        return sorted(((fields["group"], fields["seq"]) for fields in found), key=lambda place: place[0])
+
+    def dead_letters(self, **more: Any) -> DeadLetterQueue:
+        return DeadLetterQueue(self.tools_sqs, DEAD, **more)
+
+    def redrive(self, **more: Any) -> Redrive:
+        given = {"run": "r1", "pace": Pace(None, clock=self.clock), "clock": self.clock, **more}
+        source = given.pop("source", None) or self.dead_letters()
+        return Redrive(source, Destination(self.tools_sqs, QUEUE), **given)
+
+    def _receive(self, name: str, *, hidden_seconds: int) -> list[dict[str, Any]]:
+        answer = self._sqs.receive_message(
+            QueueUrl=self.url(name),
+            MaxNumberOfMessages=10,
+            VisibilityTimeout=hidden_seconds,
+            MessageSystemAttributeNames=["All"],
+            MessageAttributeNames=["All"],
+        )
+        return list(answer.get("Messages", []))
+
+
+def move_deleting_first(
+    reading: Reading, dead_letter: DeadLetter, send: Callable[[DeadLetter], object], *, failpoint: Failpoint = unarmed
+) -> None:
+    """Be broken: delete before the send (D3)."""
+    failpoint("before_delete")
+    reading.delete(dead_letter)
+    failpoint("after_delete")
+    failpoint("before_send")
+    send(dead_letter)
+    failpoint("after_send")
+
+
+def move_ignoring_failures(
+    reading: Reading, dead_letter: DeadLetter, send: Callable[[DeadLetter], object], *, failpoint: Failpoint = unarmed
+) -> None:
+    """Be broken: delete whatever the send met (D3, D16)."""
+    failpoint("before_send")
+    with suppress(TransientError):
+        send(dead_letter)
+    failpoint("after_send")
+    reading.delete(dead_letter)
+
+
+class Forgetful(set[str]):
+    """Be broken: forget which copies are one's own (D8)."""
+
+    def add(self, _: str, /) -> None:
+        """Do nothing."""
+
+
+def in_groups(places: list[Place]) -> Iterator[tuple[str, list[int]]]:
+    """Yield each group with its numbers, in order."""
+    found: dict[str, list[int]] = {}
+    for group, seq in places:
+        found.setdefault(group, []).append(seq)
+    yield from sorted(found.items())

@@ -1,0 +1,150 @@
+"""An inbox as a worker and its drainer use it, without either: number by number, on a clock that moves when told."""
+
+from dataclasses import replace
+from typing import Any
+
+from sqlalchemy import Connection, Engine, select
+
+from sluice.clock import VirtualClock
+from sluice.messaging.envelope import Envelope, Event
+from sluice.messaging.inbox.admission import Inbox
+from sluice.messaging.inbox.groups import Arrived, Policy
+from sluice.messaging.inbox.operations import InboxOperator
+from sluice.messaging.inbox.parking import ParkedMessage
+from sluice.messaging.inbox.sequence import Action, Decision
+from sluice.messaging.inbox.tables import exceptions, groups, parked
+
+HANDLE, DROP, PARK = Action.HANDLE, Action.DROP, Action.PARK
+REJECT, RELEASE_TO_DLQ = Action.REJECT, Action.RELEASE_TO_DLQ
+START_US = 1_767_225_600_000_000  # 2026-01-01
+
+
+def arrived(
+    seq: int, *, group: str = "a", epoch: int = 1, first: int = 1, copy: str = "", receive_count: int = 1, **more: Any
+) -> Arrived:
+    """Return a message with its number; `copy` makes another message of the same event, `more` another event."""
+    event = Event(**{"type": "order.placed", "group": group, "data": None, "id": f"{group}-{epoch}-{seq}"} | more)
+    envelope = Envelope(event=event, seq=seq, epoch=epoch, first=first)
+    return Arrived(
+        envelope=envelope,
+        body=envelope.body,
+        attributes={},
+        sqs_message_id=f"sqs-{event.id}{copy}",
+        receive_count=receive_count,
+    )
+
+
+def handled(inbox: Inbox, connection: Connection, came: Arrived) -> Decision:
+    """Admit a message, and mark it where it is to be handled, as the worker does around its handler."""
+    admission = inbox.admit(connection, came)
+    if admission.decision.action is Action.HANDLE:
+        inbox.mark(connection, came.envelope, admission)
+    return admission.decision
+
+
+def taken(inbox: Inbox, connection: Connection, group: str = "a") -> ParkedMessage | None:
+    """Take up what is next of what was set aside, and mark it, as the drainer does around its handler."""
+    message = inbox.next_parked(connection, group)
+    if message is not None:
+        inbox.mark_parked(connection, message)
+    return message
+
+
+class InboxHarness:
+    """One consumer's inbox; `policy` is what it does about missing numbers."""
+
+    def __init__(
+        self, engine: Engine, *, consumer: str = "billing", clock: VirtualClock | None = None, **policy: Any
+    ) -> None:
+        self.engine = engine
+        self.clock = VirtualClock(START_US) if clock is None else clock
+        self.policy = Policy(consumer=consumer, **policy)
+        self.inbox = Inbox(self.policy, clock=self.clock)
+
+    def under(self, **policy: Any) -> "InboxHarness":
+        changed = InboxHarness(self.engine, clock=self.clock)
+        changed.policy = replace(self.policy, **policy)
+        changed.inbox = Inbox(changed.policy, clock=self.clock)
+        return changed
+
+    def decide(self, seq: int, **more: Any) -> Decision:
+        with self.engine.begin() as connection:
+            return handled(self.inbox, connection, arrived(seq, **more))
+
+    def come(self, *seqs: int, **more: Any) -> list[Action]:
+        return [self.decide(seq, **more).action for seq in seqs]
+
+    def record_dead(self, seq: int, **more: Any) -> bool:
+        with self.engine.begin() as connection:
+            return self.inbox.record_dead(connection, arrived(seq, **more), "no such customer")
+
+    def skip(self, seq: int, *, group: str = "a") -> None:
+        with self.engine.begin() as connection:
+            self.operator.skip(connection, group, seq)
+
+    @property
+    def operator(self) -> InboxOperator:
+        return InboxOperator(consumer=self.policy.consumer, actor="ann", reason="is lost", clock=self.clock)
+
+    def take(self, group: str = "a") -> ParkedMessage | None:
+        with self.engine.begin() as connection:
+            return taken(self.inbox, connection, group)
+
+    def drain(self) -> list[int]:
+        """Take up everything that can be, as a drainer does; return the numbers."""
+        taken = []
+        for group in self.inbox.due(self.engine):
+            while message := self.take(group):
+                taken.append(message.envelope.seq)
+        return taken
+
+    def begin(self, group: str = "a", *, attempts_max: int = 5) -> bool:
+        with self.engine.begin() as connection:
+            return self.inbox.begin_attempt(connection, group, attempts_max=attempts_max) is not None
+
+    def peek(self, group: str = "a") -> ParkedMessage | None:
+        with self.engine.connect() as connection:
+            message = self.inbox.next_parked(connection, group)
+            connection.rollback()
+            return message
+
+    def hold(self, *, is_held: bool = True, delay_us: int = 0) -> None:
+        """Let what is next of what was set aside fail."""
+        assert self.begin()
+        message = self.peek()
+        assert message is not None
+        with self.engine.begin() as connection:
+            self.fail(connection, message, is_held=is_held, delay_us=delay_us)
+
+    def fail(self, connection: Connection, message: ParkedMessage, *, is_held: bool, delay_us: int = 0) -> None:
+        self.inbox.retry_parked(connection, message, reason="boom", delay_us=delay_us, is_held=is_held)
+
+    def numbers(self, group: str = "a") -> tuple[int, int, int] | None:
+        row = self._group(group)
+        return None if row is None else (row.epoch, row.first_seq, row.last_seq)
+
+    def waits_for(self, group: str = "a") -> int | None:
+        """Return the number a parked group waits for, None when it is not parked."""
+        row = self._group(group)
+        return None if row is None or row.parked_at_us is None else row.awaits_seq
+
+    def is_parked(self, group: str = "a") -> bool:
+        row = self._group(group)
+        return row is not None and row.parked_at_us is not None
+
+    def _group(self, group: str) -> Any:
+        found = select(groups).where(groups.c.consumer == self.policy.consumer, groups.c.group_id == group)
+        with self.engine.connect() as connection:
+            return connection.execute(found).one_or_none()
+
+    def known(self, group: str = "a") -> list[tuple[int, int, str, bool]]:
+        """Return first and last number, state, and whether it is open, of what is written down about numbers."""
+        found = select(exceptions).where(exceptions.c.consumer == self.policy.consumer, exceptions.c.group_id == group)
+        with self.engine.connect() as connection:
+            rows = connection.execute(found.order_by(exceptions.c.epoch, exceptions.c.seq)).all()
+        return [(row.seq, row.through, row.state, row.closed_at_us is None) for row in rows]
+
+    def set_aside(self) -> list[int]:
+        found = select(parked.c.seq).where(parked.c.consumer == self.policy.consumer)
+        with self.engine.connect() as connection:
+            return list(connection.execute(found.order_by(parked.c.epoch, parked.c.seq)).scalars())

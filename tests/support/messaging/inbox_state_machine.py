@@ -1,0 +1,413 @@
+"""A state machine of one consumer: any event, in any order, against a model of what must come of it."""
+
+import sqlite3
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from typing import Any
+
+import structlog.testing
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
+from sqlalchemy import Engine, Row, delete, event, select
+from sqlalchemy.exc import OperationalError
+from sqlalchemy.orm import Session
+
+from sluice.messaging import Event, failpoints
+from sluice.messaging.database import engines
+from sluice.messaging.envelope import TOMBSTONE, Envelope
+from sluice.messaging.errors import DeadLetterError
+from sluice.messaging.handlers import Context, Outcome, Reject, Retry
+from sluice.messaging.inbox import tables
+from sluice.messaging.inbox.admission import Inbox
+from sluice.messaging.inbox.groups import Policy
+from sluice.messaging.inbox.operations import InboxOperator
+from sluice.messaging.inbox.tables import DEAD, FILLED, GAP, REDRIVEN, SKIPPED, exceptions, groups, parked
+from sluice.messaging.sqs.dead_letter_queue import DeadLetterQueue, Destination
+from sluice.messaging.sqs.rate_limit import Pace
+from sluice.messaging.sqs.redrive import Redrive, new_run
+from sluice.messaging.worker.processing.processor import MessageProcessor
+from tests.support.messaging import worker_harness
+from tests.support.messaging.faulty_calls import Fault, Killed
+from tests.support.messaging.worker_harness import TIMEOUT_SECONDS, Hands, Place, World, envelope
+
+GROUPS = "abc"
+GARBAGE = "no envelope"
+GAP_WAIT_SECONDS = 100
+_COUNT = 3
+_OF_DRAINER = ("in_drain", "before_drain_commit", "after_drain_commit")
+_OF_LANE = tuple(name for name in failpoints.WORKER if name not in _OF_DRAINER)
+# In a transaction, who pauses keeps the others from the one database; there he can only die.
+_PAUSES = st.sampled_from(
+    ["after_receive", "after_commit", "after_park", "after_death", "before_delete", "before_release"]
+)
+_GROUPS = st.sampled_from(GROUPS)
+_HANDS = st.integers(0, _COUNT - 1)
+_MOODS = st.sampled_from(["well", "well", "well", "retry", "reject", "fail", "long", "too long"])
+_REFUSED = st.builds(lambda begin, count: range(begin, begin + count), st.integers(1, 12), st.integers(0, 4))
+_HOWS = st.sampled_from(["sent", "sent", "sent", "sent", "tombstone", "withheld", "garbled"])
+_TIMES = st.sampled_from([1, 5, TIMEOUT_SECONDS + 1, GAP_WAIT_SECONDS + 1, 301])
+_FAULTS = st.builds(
+    lambda operation, is_lost: Fault(operation=operation, lost=is_lost, unreachable=not is_lost),
+    st.sampled_from(["ReceiveMessage", "DeleteMessage", "ChangeMessageVisibility", "ChangeMessageVisibilityBatch"]),
+    st.booleans(),
+)
+
+
+class Database:
+    """Takes an in-memory database away for a few statements, or loses the answer to a commit."""
+
+    def __init__(self, engine: Engine) -> None:
+        self.refuses: range = range(0)
+        self.loses_commit = False
+        self._count = 0
+        event.listen(engine, "before_cursor_execute", self._execute)
+        commit = engine.dialect.do_commit
+
+        def do_commit(connection: Any) -> None:
+            commit(connection)
+            if self.loses_commit:
+                self.loses_commit = False
+                raise sqlite3.OperationalError("database is locked")
+
+        engine.dialect.do_commit = do_commit  # type: ignore[assignment,method-assign]
+
+    def be_well(self) -> None:
+        self.refuses, self.loses_commit, self._count = range(0), False, 0
+
+    def _execute(self, *_: object) -> None:
+        self._count += 1
+        if self._count in self.refuses:
+            raise OperationalError("as told", None, sqlite3.OperationalError("database is locked"))
+
+
+class SimulatedConsumer(World):
+    """A consumer whose handler is in a mood, and which can begin again."""
+
+    def __init__(self, engine: Engine) -> None:
+        super().__init__(engine)
+        self.mood = "well"
+        self.is_late: dict[Place, bool] = {}
+        self.at_work: list[Hands] = []
+        self.database = Database(engine)
+
+    def start_over(self, policy: Policy) -> None:
+        self.database.be_well()
+        with self.engine.begin() as connection:
+            for table in [*tables.metadata.sorted_tables, worker_harness.effects]:
+                connection.execute(delete(table))
+        self.simulator.reset()
+        self._create_queues()
+        self.policy, self.inbox = policy, Inbox(policy, clock=self.clock)
+        self.mood, self._workers = "well", 0
+        self.is_late.clear()
+
+    def _handle(self, session: Session, event: Event, context: Context) -> Outcome | None:
+        super()._handle(session, event, context)
+        self.calls.clear()
+        self.is_late[event.group, context.seq] = context.is_late
+        match self.mood:
+            case "retry":
+                return Retry(delay_seconds=3)
+            case "reject":
+                return Reject("never")
+            case "fail":
+                raise ValueError("a handler that fails")
+            case "long":
+                for _ in range(3):
+                    self.simulator.advance(TIMEOUT_SECONDS / 2)
+                    self.at_work[-1].heartbeat.beat()
+            case "too long":
+                self.simulator.advance(TIMEOUT_SECONDS + 1)
+        return None
+
+
+class InboxStateMachine(RuleBasedStateMachine):
+    """Does anything to anybody, and remembers what was sent, withheld and given up."""
+
+    world: SimulatedConsumer
+    policy: Policy
+    work: type[MessageProcessor] = MessageProcessor
+    inbox: type[Inbox] = Inbox
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.world.start_over(self.policy)
+        self.next_seq = dict.fromkeys(GROUPS, 1)
+        self.sent: dict[Place, Envelope] = {}
+        self.withheld: dict[Place, Envelope] = {}
+        self.skipped: set[Place] = set()
+        self.armed: dict[int, tuple[str, Any]] = {}
+        self.hands = [self._worker(number) for number in range(_COUNT)]
+
+    def _worker(self, number: int) -> Hands:
+        def reached(here: str) -> None:
+            if number in self.armed and self.armed[number][0] == here:
+                self.armed.pop(number)[1]()
+
+        inbox = self.inbox(self.policy, clock=self.world.clock)
+        return self.world.worker(failpoint=reached, inbox=inbox, kind=self.work, poll_seconds=0)
+
+    def _lane(self, number: int) -> bool:
+        return self._do(number, lambda hands: hands.lane.step())
+
+    def _drain(self, number: int) -> bool:
+        return self._do(number, lambda hands: hands.drainer.step() > 0)
+
+    def _do(self, number: int, step: Any) -> bool:
+        """Let a worker step, unless it is in the middle of one; one that dies is replaced."""
+        if any(hands is self.hands[number] for hands in self.world.at_work):
+            return False
+        self.world.at_work.append(self.hands[number])
+        try:
+            return bool(step(self.hands[number]))
+        except Killed:
+            self.hands[number] = self._worker(number)
+            return True
+        finally:
+            self.world.at_work.pop()
+
+    @rule(several=st.lists(st.tuples(_GROUPS, _HOWS), min_size=1, max_size=6))
+    def publish(self, several: list[tuple[str, str]]) -> None:
+        for group, how in several:
+            self._publish(group, how)
+
+    def _publish(self, group: str, how: str) -> None:
+        """Use the next number: for a message, a tombstone, one that comes later, or what nobody can read."""
+        place = group, self.next_seq[group]
+        self.next_seq[group] += 1
+        made = envelope(*place, type=TOMBSTONE if how == "tombstone" else "order.placed")
+        if how in ("withheld", "garbled"):
+            self.withheld[place] = made
+        else:
+            self._put(place, made)
+        if how == "garbled":
+            self.world.put_body(GARBAGE, group)
+
+    def _put(self, place: Place, made: Envelope) -> None:
+        self.sent[place] = self.world.put(made)
+
+    @precondition(lambda self: self.sent)
+    @rule(data=st.data())
+    def send_again(self, data: st.DataObject) -> None:
+        """Send a copy of a message, which the queue takes for another one, or what was withheld."""
+        place = data.draw(st.sampled_from(sorted(self.withheld | self.sent)))
+        self._put(place, self.withheld.pop(place) if place in self.withheld else self.sent[place])
+
+    @rule(number=_HANDS, behaviour=_MOODS, times=st.integers(1, 5))
+    def step(self, number: int, behaviour: str, times: int) -> None:
+        self.world.mood = behaviour
+        for _ in range(times):
+            self._lane(number)
+
+    @rule(number=_HANDS, behaviour=_MOODS)
+    def drain(self, number: int, behaviour: str) -> None:
+        self.world.mood = behaviour
+        self._drain(number)
+
+    @rule(number=_HANDS, step=st.sampled_from(_OF_LANE), behaviour=_MOODS)
+    def die(self, number: int, step: str, behaviour: str) -> None:
+        self._arm(number, step)
+        self.step(number, behaviour, 2)
+
+    @rule(number=_HANDS, step=st.sampled_from(_OF_DRAINER), behaviour=_MOODS)
+    def die_draining(self, number: int, step: str, behaviour: str) -> None:
+        self._arm(number, step)
+        self.drain(number, behaviour)
+
+    def _arm(self, number: int, step: str) -> None:
+        def end() -> None:
+            raise Killed(step)
+
+        self.armed[number] = (step, end)
+
+    @rule(number=_HANDS, step=_PAUSES, seconds=_TIMES, others=st.lists(_HANDS, max_size=4))
+    def pause(self, number: int, step: str, seconds: float, others: list[int]) -> None:
+        """Stop one worker there for a while, in which the others work; then it goes on as if nothing had been."""
+
+        def sleep() -> None:
+            self.world.simulator.advance(seconds)
+            for other in others:
+                if other != number:
+                    self._lane(other)
+                    self._drain(other)
+
+        self.armed[number] = (step, sleep)
+        self.step(number, "well", 2)
+
+    @rule(number=_HANDS)
+    def restart(self, number: int) -> None:
+        """Stop a worker that has a poll under way, and start another in its place."""
+        self.hands[number].wait.is_over = True
+        self._lane(number)
+        self.hands[number] = self._worker(number)
+
+    @rule(seconds=_TIMES)
+    def wait(self, seconds: float) -> None:
+        self.world.simulator.advance(seconds)
+
+    @rule(number=_HANDS, fault=_FAULTS, behaviour=_MOODS)
+    def fail(self, number: int, fault: Fault, behaviour: str) -> None:
+        """Let one worker's next call of that kind meet this."""
+        self.hands[number].line.faults.append(fault)
+        self.step(number, behaviour, 2)
+
+    @rule(number=_HANDS, refuses=_REFUSED, loses_commit=st.booleans(), behaviour=_MOODS)
+    def be_away(self, number: int, refuses: range, *, loses_commit: bool, behaviour: str) -> None:
+        """Take the database away from one worker for a moment, or let it not learn that it has committed."""
+        self.world.database.be_well()
+        self.world.database.refuses, self.world.database.loses_commit = refuses, loses_commit
+        self.step(number, behaviour, 2)
+        self.drain(number, behaviour)
+        self.world.database.be_well()
+
+    @rule(is_native=st.booleans())
+    def redrive(self, *, is_native: bool) -> None:
+        """Bring the dead letters back, by SQS or message by message."""
+        if is_native:
+            self.world.redrive()
+        else:
+            self._redrive()
+
+    def _redrive(self) -> None:
+        sqs, clock = self.world.sqs, self.world.clock
+        source, destination = DeadLetterQueue(sqs, "billing-dlq.fifo"), Destination(sqs, "billing.fifo")
+        Redrive(source, destination, run=new_run(clock), pace=Pace(None, clock=clock), clock=clock).work()
+
+    @rule(group=_GROUPS, ahead=st.one_of(st.none(), st.integers(-2, 3)))
+    def operate(self, group: str, ahead: int | None) -> None:
+        """Let an operator have tried again what is held, or give a number up where that is allowed."""
+        if ahead is None:
+            self._retry_held()
+            return
+        row = self._group(group)
+        if row is None:
+            return
+        seq = row.last_seq + ahead
+        try:
+            with self.world.engine.begin() as connection:
+                self._operator().skip(connection, group, seq)
+        except DeadLetterError:
+            return
+        self.skipped.add((group, seq))
+
+    def _retry_held(self) -> None:
+        with self.world.engine.begin() as connection:
+            for row in connection.execute(select(parked).where(parked.c.held_at_us.is_not(None))).all():
+                self._operator().retry(connection, row.group_id, row.seq)
+
+    def _operator(self) -> InboxOperator:
+        return InboxOperator(consumer="billing", actor="a test", reason="it may", clock=self.world.clock)
+
+    def _rows(self, table: Any) -> list[Row[Any]]:
+        with engines.reading(self.world.engine) as connection:
+            return list(connection.execute(select(table)).all())
+
+    def _group(self, group: str) -> Row[Any] | None:
+        return next((row for row in self._rows(groups) if row.group_id == group), None)
+
+    def _known(self) -> dict[Place, str]:
+        return {
+            (row.group_id, seq): row.state for row in self._rows(exceptions) for seq in range(row.seq, row.through + 1)
+        }
+
+    @invariant()
+    def the_inbox_tells_the_truth(self) -> None:
+        """Each number it counts has one effect, or is written down as having none; and no other number has any."""
+        effects, known = Counter(self.world.effects()), self._known()
+        assert set(effects.values()) <= {1}, "an effect twice"
+        assert not {row.group_id for row in self._rows(parked)} - self._parked_groups(), "set aside in no parked group"
+        counted = set()
+        for row in self._rows(groups):
+            counted |= {(row.group_id, seq) for seq in range(row.first_seq, row.last_seq + 1)}
+        has_none = {place for place, state in known.items() if state in (GAP, DEAD, SKIPPED)}
+        assert set(effects) == counted - has_none, "the inbox says otherwise"
+        ahead = {group for group, _ in set(known) - counted}
+        assert ahead <= self._parked_groups(), "something is known of what has not come yet"
+
+    @invariant()
+    def first_commits_are_in_order(self) -> None:
+        """Find first commits in order, but for what came late and says so, which only some policies allow."""
+        known = self._known()
+        late = {place for place in self.world.effects() if self.world.is_late[place]}
+        allowed = {FILLED} if self.policy.parks_poison else {FILLED, REDRIVEN}
+        assert {known.get(place) for place in late} <= allowed, "late, and nobody knows why"
+        if self.policy.parks_poison and self.policy.gap_wait_us is None:
+            assert not late, "late, though the group was to wait"
+        for group in GROUPS:
+            seqs = [
+                seq for its_group, seq in self.world.effects() if its_group == group and (its_group, seq) not in late
+            ]
+            assert seqs == sorted(seqs), "out of order"
+
+    def _parked_groups(self) -> set[str]:
+        return {row.group_id for row in self._rows(groups) if row.parked_at_us is not None}
+
+    def teardown(self) -> None:
+        """Let everything that is left come to its end, and look at what was done."""
+        self._end()
+        self.the_inbox_tells_the_truth()
+        self.first_commits_are_in_order()
+        done, given_up = set(self.world.effects()), self.skipped
+        wanted = {place for place, entry in self.sent.items() if entry.event.type != TOMBSTONE}
+        assert done == wanted - given_up, "lost, or done though it was given up"
+        assert not [row for row in self._rows(exceptions) if row.closed_at_us is None], "what came is still missing"
+
+    def _end(self) -> None:
+        self.armed.clear()
+        self.world.database.be_well()
+        self.world.mood = "well"
+        for group in GROUPS:
+            self._publish(group, "sent")
+        for place in sorted(self.withheld):
+            self._put(place, self.withheld.pop(place))
+        for _ in range(20):
+            for number in range(_COUNT):
+                self.hands[number].line.faults.clear()
+                while self._lane(number) or self._drain(number):
+                    pass
+            if not (self.world.left() or self.world.dead() or self._parked_groups()):
+                return
+            self._purge_garbage()
+            self._redrive()
+            self._retry_held()
+            self._wake()
+            self.world.simulator.advance(301)
+        raise AssertionError(f"stuck: {self.world.left()}, {self.world.dead()}, {self._rows(groups)}")
+
+    def _wake(self) -> None:
+        """Send the next message of a group that waits for it: what could not be read was none of its numbers."""
+        for row in self._rows(groups):
+            if row.parked_at_us is not None and row.awaits_seq == self.next_seq[row.group_id]:
+                self._publish(row.group_id, "sent")
+
+    def _purge_garbage(self) -> None:
+        messages = self.world.simulator.account.sqs.queues[self.world.dlq_arn].messages
+        for id_ in [message.id for message in messages.values() if message.body == GARBAGE]:
+            del messages[id_]
+
+
+@contextmanager
+def in_memory_consumer() -> Iterator[SimulatedConsumer]:
+    engine = engines.engine("sqlite://")
+    worker_harness.create_tables(engine)
+    yield SimulatedConsumer(engine)
+    engine.dispose()
+
+
+def run_machine(machine: Any, opened: Callable[[], AbstractContextManager[Any]], **more: Any) -> None:
+    """Run a state machine in a world of its own."""
+    with structlog.testing.capture_logs(), opened() as machine.world:
+        run_state_machine_as_test(
+            machine,
+            settings=settings(
+                deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large], **more
+            ),
+        )

@@ -1,0 +1,99 @@
+"""A worker whose threads run by themselves, by the machine's clock."""
+
+import threading
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+
+from sqlalchemy.orm import Session
+
+from sluice.clock import SystemClock, VirtualClock
+from sluice.messaging.backoff import Backoff
+from sluice.messaging.envelope import Event
+from sluice.messaging.handlers import Ack, Context, Outcome
+from sluice.messaging.waiting import Stop
+from sluice.messaging.worker.lane import Lane
+from sluice.messaging.worker.scale_in_protection import Protection
+from sluice.messaging.worker.settings import WorkerSettings
+from sluice.messaging.worker.worker import Worker
+from tests.support.messaging.worker_harness import Hands, Place, World
+
+PATIENCE_SECONDS = 30
+BACKOFF = Backoff(base_seconds=0.01, cap_seconds=0.01, floor_seconds=0.01)
+SETTINGS = WorkerSettings(lanes=1, wait_seconds=0, drain_seconds=0.3, keep_inbox_seconds=86_400, backoff=BACKOFF)
+_NAMES = ("lane-", "drain", "heartbeat", "care")
+
+
+class MachineClock(VirtualClock):
+    """The machine's clock, for a simulator: nobody moves it, and whoever would wait does not."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._machine = SystemClock()
+
+    def now_us(self) -> int:
+        return self._machine.now_us()
+
+    def monotonic(self) -> float:
+        return self._machine.monotonic()
+
+    def sleep(self, seconds: float) -> None:
+        """Do nothing: time passes by itself."""
+
+
+@dataclass(frozen=True)
+class Running:
+    stop: Stop
+    _run: Future[None]
+
+    def ended(self, seconds: float = PATIENCE_SECONDS) -> None:
+        """Wait for its end, and raise what it ended by."""
+        self._run.result(seconds)
+
+
+@contextmanager
+def running(
+    hands: Hands, *more: Lane, settings: WorkerSettings = SETTINGS, stop: Stop | None = None
+) -> Iterator[Running]:
+    """Run a worker with these lanes besides its own, and stop it at the end."""
+    stop, clock = Stop() if stop is None else stop, SystemClock()
+    parts = replace(hands.parts, lanes=[*hands.parts.lanes, *more], protection=Protection(None, clock))
+    with ThreadPoolExecutor(1) as pool:
+        worker = Running(stop, pool.submit(Worker(parts, settings=settings, stop=stop, clock=clock).run))
+        try:
+            yield worker
+        finally:
+            stop.request()
+
+
+def join_threads() -> None:
+    """Wait for the threads that workers left behind: of a handler that was given up, for instance."""
+    for thread in threading.enumerate():
+        if thread.name.startswith(_NAMES):
+            thread.join(PATIENCE_SECONDS)
+
+
+@dataclass(frozen=True)
+class Hang:
+    """A handler that hangs until it may end."""
+
+    has_begun: threading.Event = field(default_factory=threading.Event)
+    may_end: threading.Event = field(default_factory=threading.Event)
+
+    def handle(self, _: Session, __: Event, ___: Context) -> Outcome:
+        self.has_begun.set()
+        assert self.may_end.wait(2 * PATIENCE_SECONDS)
+        return Ack()
+
+
+@contextmanager
+def hanging(world: World, place: Place) -> Iterator[Hang]:
+    """Let the handler of a message hang meanwhile, and wait for the threads that it held up."""
+    hang = Hang()
+    world.says[place] = [hang.handle]
+    try:
+        yield hang
+    finally:
+        hang.may_end.set()
+        join_threads()

@@ -1,0 +1,237 @@
+"""Is there any run of the queues that produces this history? All orders of all calls are tried.
+
+Each call has its effect at one instant between its call and its answer; a call without an answer at any instant after
+it was made, or never. Times have only lower bounds in this model but for a call's answer, so the earliest instant that
+an order allows is as good as any other, and a depth-first search over the orders decides.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
+from operator import itemgetter
+
+from sluice.history.checker import Expectation
+from sluice.history.events import Event, Kind, Outcome
+from tests.support.oracle.queues import NEVER_US, Copy, QueueState, Received
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One recorded call, with its answer's rows in their order."""
+
+    kind: str
+    events: tuple[Event, ...]
+    from_us: int
+    until_us: int
+    is_answered: bool
+
+
+@dataclass(frozen=True, slots=True)
+class First:
+    """The publish that opened a deduplication window."""
+
+    instance: int
+    from_us: int
+    until_us: int
+
+
+@dataclass(frozen=True, slots=True)
+class World:
+    """Topic and queues at one instant.
+
+    Args:
+        numbers: of every instance, in the order the topic took them; None while no answer showed it.
+        first: deduplication id to the publish that opened its window last.
+        queues: by name, DLQs too.
+        lost: queue to how many receives without an answer may still come.
+    """
+
+    numbers: tuple[str | None, ...] = ()
+    first: Mapping[str, First] = field(default_factory=dict)
+    queues: Mapping[str, QueueState] = field(default_factory=dict)
+    lost: Mapping[str, int] = field(default_factory=dict)
+
+    def key(self) -> tuple[object, ...]:
+        """Return what makes two worlds the same."""
+        parts = (self.first, self.queues, self.lost)
+        return (self.numbers, *(tuple(sorted(part.items(), key=itemgetter(0))) for part in parts))
+
+
+def is_possible(events: Iterable[Event], expectation: Expectation) -> bool:
+    """Return whether the events of one group, settled, may come from queues that keep all of AWS's promises.
+
+    Judged are publishes to the topic, receives, deletes and visibility changes, all of one clock; without move tasks,
+    attempt ids and effects.
+    """
+    calls = _calls(events, expectation)
+    queues = {
+        name: QueueState(
+            receives_max=expectation.max_receive_count.get(name) if name in expectation.dead_letter_queues else None,
+            may_die_early=name in expectation.dead_letter_queues and name not in expectation.max_receive_count,
+        )
+        for name in expectation.queues
+    } | {name: QueueState(is_dead_letter_queue=True) for name in expectation.dead_letter_queues.values()}
+    return _Search(expectation).reach(calls, World(queues=queues, lost=dict(expectation.lost_receives)), 0)
+
+
+def _calls(events: Iterable[Event], expectation: Expectation) -> tuple[Call, ...]:
+    rows: dict[tuple[str, str | None, int | None], list[Event]] = defaultdict(list)
+    for event in events:
+        entry = None if event.kind == Kind.RECEIVED else event.batch_position
+        if event.outcome != Outcome.FAIL and event.kind in _EFFECTS:
+            rows[event.kind, event.call_id, entry].append(event)
+    return tuple(
+        Call(
+            kind=kind,
+            events=tuple(sorted(found, key=lambda event: event.batch_position or 0)),
+            from_us=found[0].invoked_at_us or 0,
+            until_us=NEVER_US if found[0].outcome == Outcome.INFO else (found[0].responded_at_us or NEVER_US),
+            is_answered=found[0].outcome == Outcome.OK,
+        )
+        for (kind, *_), found in rows.items()
+    )
+
+
+_UNANSWERED_WITHIN_US = 60_000_000  # no service works on a call any longer
+_TOLERANCE_US = 30_000_000  # the window is documented as a minimum
+_EFFECTS = (Kind.PUBLISHED, Kind.RECEIVED, Kind.DELETED, Kind.VISIBILITY_CHANGED)
+
+
+class _Search:
+    def __init__(self, expectation: Expectation) -> None:
+        self._expectation = expectation
+        self._seen: set[object] = set()
+
+    def reach(self, calls: tuple[Call, ...], world: World, now_us: int) -> bool:
+        """Return whether all answered calls can still happen, from this world on."""
+        latest_us = min((call.until_us for call in calls if call.is_answered), default=None)
+        if latest_us is None:
+            return True
+        here = (calls, world.key(), now_us)
+        if here in self._seen:
+            return False
+        self._seen.add(here)
+        for position, call in enumerate(calls):
+            rest = calls[:position] + calls[position + 1 :]
+            for at_us in _instants(world, call, max(now_us, call.from_us), latest_us):
+                for after, after_us in self._effects(call, _bounded(world, call), at_us):
+                    if after_us <= latest_us and self.reach(rest, after, after_us):
+                        return True
+        return any(
+            self.reach(calls, after, at_us)
+            for at_us in _instants(world, None, now_us, latest_us)
+            for after in self._lost_receives(world, at_us)
+        )
+
+    def _effects(self, call: Call, world: World, at_us: int) -> Iterator[tuple[World, int]]:
+        if call.kind == Kind.PUBLISHED:
+            yield from ((after, at_us) for after in self._published(call, world, at_us))
+        elif call.kind == Kind.RECEIVED:
+            yield from ((after, at_us) for after in self._received(call, world, at_us))
+        else:
+            (event,) = call.events
+            queue = world.queues.get(event.queue or "")
+            if queue is None:
+                return
+            seconds = None if call.kind == Kind.DELETED else event.visibility_timeout_seconds or 0
+            changed = queue.settling(
+                event.receipt_handle_hash or "", seconds, at_us, call.until_us if call.is_answered else None
+            )
+            for state, then_us in changed:
+                yield replace(world, queues={**world.queues, event.queue or "": state}), then_us
+
+    def _published(self, call: Call, world: World, at_us: int) -> Iterator[World]:
+        (event,) = call.events
+        number = event.sns_sequence_number
+        key = event.deduplication_id or ""
+        reached = [event.queue] if event.queue in self._expectation.queues else self._expectation.queues
+        first = world.first.get(key)
+        window_us = self._expectation.deduplication_window_seconds * 1_000_000
+        by_us = min(call.until_us, call.from_us + _UNANSWERED_WITHIN_US)
+        if (
+            first is not None and at_us - first.until_us < window_us + _TOLERANCE_US
+        ):  # it may be a repeat within the window
+            numbers = list(world.numbers)
+            if number is None or numbers[first.instance] in (None, number):
+                numbers[first.instance] = numbers[first.instance] or number
+                if _ascend(numbers):
+                    yield replace(world, numbers=tuple(numbers))
+        if first is None or by_us - first.from_us >= window_us:  # it may be a message of its own
+            numbers = [*world.numbers, number]
+            if _ascend(numbers) and event.idx is not None:
+                copy = Copy(event.idx, len(world.numbers))
+                yield replace(
+                    world,
+                    numbers=tuple(numbers),
+                    first={**world.first, key: First(len(world.numbers), at_us, by_us)},
+                    queues={
+                        name: state.with_copy(copy) if name in reached else state
+                        for name, state in world.queues.items()
+                    },
+                )
+
+    def _received(self, call: Call, world: World, at_us: int) -> Iterator[World]:
+        name = call.events[0].queue or ""
+        is_dlq = name in self._expectation.dead_letter_queues.values()
+        answer = [self._entry(event, is_dlq=is_dlq) for event in call.events]
+        sources = [queue for queue, dlq in self._expectation.dead_letter_queues.items() if dlq == name]
+        worlds = [world]
+        for source in sources:  # a receive that brought nothing, or another group, moves dead letters too
+            worlds = [after for before in worlds for after in self._taken(before, source, [], at_us)]
+        for before in worlds:
+            yield from self._taken(before, name, answer, at_us)
+
+    def _taken(self, world: World, name: str, answer: list[Received], at_us: int) -> Iterator[World]:
+        queue = world.queues.get(name)
+        if queue is not None:
+            for state, dead in queue.receiving(answer, at_us):
+                yield self._with_dead(replace(world, queues={**world.queues, name: state}), name, dead)
+
+    def _with_dead(self, world: World, name: str, dead: tuple[Copy, ...]) -> World:
+        dlq = self._expectation.dead_letter_queues.get(name)
+        if dlq is None or not dead:
+            return world
+        state = world.queues[dlq]
+        for copy in dead:
+            state = state.with_copy(Copy(copy.idx, copy.instance, copy.sqs_message_id))
+        return replace(world, queues={**world.queues, dlq: state})
+
+    def _lost_receives(self, world: World, at_us: int) -> Iterator[World]:
+        for name, count in world.lost.items():
+            queue = world.queues.get(name)
+            if queue is not None and count:
+                for state, dead in queue.receiving_unseen(at_us):
+                    after = replace(world, queues={**world.queues, name: state}, lost={**world.lost, name: count - 1})
+                    yield self._with_dead(after, name, dead)
+
+    def _entry(self, event: Event, *, is_dlq: bool) -> Received:
+        seconds = event.visibility_timeout_seconds
+        if seconds is None:
+            seconds = self._expectation.visibility_timeout_seconds.get(event.queue or "", 0)
+        return Received(
+            idx=event.idx if event.idx is not None else 0,
+            sqs_message_id=event.sqs_message_id,
+            sqs_sequence_number=None if is_dlq else event.sqs_sequence_number,
+            handle=event.receipt_handle_hash or "",
+            receive_count=None if is_dlq else event.receive_count,
+            visibility_us=seconds * 1_000_000,
+        )
+
+
+def _ascend(numbers: list[str | None]) -> bool:
+    return all(earlier < later for earlier, later in pairwise(number for number in numbers if number is not None))
+
+
+def _instants(world: World, call: Call | None, from_us: int, until_us: int) -> list[int]:
+    """Return the instants that matter: the earliest, and for a receive also when a message is free again."""
+    instants = {from_us}
+    if call is None or call.kind == Kind.RECEIVED:
+        instants |= {copy.free_at_us for queue in world.queues.values() for copy in queue.copies}
+    return sorted(instant for instant in instants if from_us <= instant <= until_us)
+
+
+def _bounded(world: World, call: Call) -> World:
+    """Return the world, in which everything so far happened before this call was answered."""
+    first = {key: replace(opened, until_us=min(opened.until_us, call.until_us)) for key, opened in world.first.items()}
+    return replace(world, first=first)

@@ -1,0 +1,342 @@
+"""Tiny histories: what the simulator's model does under random calls, as a recorder with luck and without writes it.
+
+A history has one message group, one or two queues behind a topic, and two workers. Calls take time, overlap, lose their
+answers; timeouts pass. Then, perhaps, one thing in it is changed.
+"""
+
+import random
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+
+from sluice.history.checker import Expectation
+from sluice.history.events import Event, Kind, Outcome, pad_sequence_number
+from sluice.simulator.model.message import Message
+from sluice.simulator.model.queues.fifo import FifoQueue
+from sluice.simulator.model.refusal import Refusal
+
+RUN = "r"
+VISIBILITY_SECONDS = 30
+_PAUSES_SECONDS = (0.001, 0.001, 0.02, 0.02, 1.0, 10.0, 31.0)
+_CALL_SECONDS = (0.0, 0.004, 0.004, 0.5)
+
+
+@dataclass(kw_only=True)
+class _Life:
+    """What happened so far, and where it happened."""
+
+    rng: random.Random
+    queues: dict[str, FifoQueue]
+    dead: dict[str, FifoQueue]
+    has_numbers: bool
+    now: float = 1_000.0
+    call_count: int = 0
+    events: list[Event] = field(default_factory=list)
+    lost_receives: dict[str, int] = field(default_factory=dict)
+    publishes: dict[int, float] = field(default_factory=dict)
+    numbers: dict[int, int] = field(default_factory=dict)
+    handles: list[tuple[Event, FifoQueue, str]] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class TinyHistory:
+    """A history, and what its run was set up to be."""
+
+    events: tuple[Event, ...]
+    expectation: Expectation
+
+
+def honest(seed: int, *, calls_max: int = 8) -> TinyHistory:
+    """Return what the model did in one short life."""
+    rng = random.Random(seed)  # noqa: S311 (a seed, no secret)
+    receives_max = rng.choice((None, None, 1, 2))
+    names = rng.choice((("billing",), ("billing",), ("billing", "shipping")))
+    life = _Life(
+        rng=rng,
+        has_numbers=rng.random() < 0.5,
+        queues={name: _queue(name, receives_max) for name in names},
+        dead={} if receives_max is None else {name: _queue(f"{name}-dlq", None) for name in names},
+    )
+    for step in (_publish, *(rng.choice(_STEPS) for _ in range(rng.randint(2, calls_max - 1)))):
+        life.now += rng.choice(_PAUSES_SECONDS)
+        step(life)
+    if rng.random() < 0.2:
+        life.now += rng.choice((290.0, 311.0))
+        _publish_again(life)
+        _receive(life)
+    return TinyHistory(
+        events=tuple(life.events),
+        expectation=Expectation(
+            run=RUN,
+            queues=names,
+            visibility_timeout_seconds=dict.fromkeys(names, VISIBILITY_SECONDS),
+            dead_letter_queues={name: f"{name}-dlq" for name in life.dead},
+            max_receive_count={} if receives_max is None else dict.fromkeys(names, receives_max),
+            lost_receives=life.lost_receives,
+        ),
+    )
+
+
+def _queue(name: str, receives_max: int | None) -> FifoQueue:
+    attributes = {
+        "DeduplicationScope": "messageGroup",
+        "VisibilityTimeout": str(VISIBILITY_SECONDS),
+        "DelaySeconds": "0",
+        "MessageRetentionPeriod": "345600",
+    }
+    if receives_max is not None:
+        attributes["RedrivePolicy"] = f'{{"maxReceiveCount": {receives_max}, "deadLetterTargetArn": "x"}}'
+    return FifoQueue(name, arn=name, url=name, attributes=attributes, created_at=0.0)
+
+
+def _publish(life: _Life) -> None:
+    _send(life, len(life.publishes))
+
+
+def _publish_again(life: _Life) -> None:
+    _send(life, life.rng.choice(list(life.publishes)))
+
+
+def _send(life: _Life, idx: int) -> None:
+    outcome = life.rng.choices((Outcome.OK, Outcome.INFO, Outcome.FAIL), (8, 1, 1))[0]
+    has_effect = outcome == Outcome.OK or (outcome == Outcome.INFO and life.rng.random() < 0.5)
+    life.publishes.setdefault(idx, -1e9)
+    if has_effect and life.now - life.publishes[idx] >= 300:
+        life.publishes[idx] = life.now
+        life.numbers[idx] = max(life.numbers.values(), default=0) + 1
+        for queue in life.queues.values():
+            queue.send(_message(f"{queue.name} {idx}.{life.numbers[idx]}", idx), life.now)
+    _record(
+        life,
+        outcome,
+        kind=Kind.PUBLISHED,
+        worker="publish",
+        queue="events",
+        idx=idx,
+        deduplication_id=f"r.{idx}",
+        sns_sequence_number=pad_sequence_number(str(life.numbers[idx])) if outcome == Outcome.OK else None,
+    )
+
+
+def _message(id_: str, idx: int) -> Message:
+    return Message(
+        id=id_, body=str(idx), number=0, sent_at=0, retained_from=0, visible_at=0, group="g", deduplication_id=id_
+    )
+
+
+def _receive(life: _Life) -> None:
+    name = life.rng.choice(list(life.queues))
+    if life.dead and life.rng.random() < 0.25:
+        _take(life, life.dead[name], None)
+    else:
+        _take(life, life.queues[name], life.dead.get(name))
+
+
+def _take(life: _Life, queue: FifoQueue, dead: FifoQueue | None) -> None:
+    seconds = life.rng.choice((None, None, None, 0, 5))
+
+    def record_dead(message: Message) -> bool:
+        if dead is not None:
+            dead.take_dead_letter(message, life.now, source_arn=queue.name)
+        return dead is not None
+
+    queue.settle(life.now)
+    received = queue.receive(
+        life.rng.choice((1, 1, 2, 10)),
+        visibility_seconds=VISIBILITY_SECONDS if seconds is None else seconds,
+        now=life.now,
+        record_dead=record_dead,
+    )
+    if received and seconds is None and queue.name in life.queues and life.rng.random() < 0.1:  # its answer was lost
+        life.lost_receives[queue.name] = life.lost_receives.get(queue.name, 0) + 1
+        return
+    worker = life.rng.choice(("consume-1", "consume-2"))
+    rows = [
+        _row(
+            life,
+            kind=Kind.RECEIVED,
+            worker=worker,
+            queue=queue.name,
+            idx=int(message.body),
+            sqs_message_id=message.id,
+            sqs_sequence_number=pad_sequence_number(message.sequence_number) if life.has_numbers else None,
+            receive_count=message.receives,
+            receipt_handle_hash=message.handle,
+            visibility_timeout_seconds=seconds,
+            batch_position=position,
+        )
+        for position, message in enumerate(received)
+    ]
+    _at_one_time(life, rows, Outcome.OK)
+    life.handles += [(row, queue, row.receipt_handle_hash or "") for row in rows if queue.name in life.queues]
+
+
+def _delete(life: _Life) -> None:
+    _settle(life, Kind.DELETED, lambda queue, handle: queue.delete(handle, life.now), None)
+
+
+def _hide(life: _Life) -> None:
+    seconds = life.rng.choice((0, 5, 60))
+    _settle(
+        life,
+        Kind.VISIBILITY_CHANGED,
+        lambda queue, handle: queue.change_visibility(handle, seconds, life.now),
+        seconds,
+    )
+
+
+def _settle(life: _Life, kind: Kind, effect: Callable[[FifoQueue, str], None], seconds: int | None) -> None:
+    if not life.handles:
+        return
+    row, queue, handle = life.rng.choice(life.handles[-2:])
+    life.now = max(life.now, (row.responded_at_us or 0) / 1e6 + 0.001)
+    outcome = life.rng.choices((Outcome.OK, Outcome.INFO), (8, 2))[0]
+    if outcome == Outcome.OK or life.rng.random() < 0.5:
+        queue.settle(life.now)
+        try:
+            effect(queue, handle)
+        except Refusal:
+            outcome = Outcome.FAIL if outcome == Outcome.OK else outcome
+    _record(
+        life,
+        outcome,
+        kind=kind,
+        worker=row.worker,
+        queue=row.queue,
+        idx=row.idx,
+        sqs_message_id=row.sqs_message_id,
+        receipt_handle_hash=handle,
+        visibility_timeout_seconds=seconds,
+        batch_position=0,
+    )
+
+
+def _record(life: _Life, outcome: Outcome, **fields: object) -> None:
+    _at_one_time(life, [_row(life, **fields)], outcome)
+
+
+def _row(life: _Life, **fields: object) -> Event:
+    return Event(run=RUN, clock_id="c", message_group_id="g", message_run=RUN, **fields)  # type: ignore[arg-type]
+
+
+def _at_one_time(life: _Life, rows: list[Event], outcome: Outcome) -> None:
+    life.call_count += 1
+    before, after = life.rng.choice(_CALL_SECONDS), life.rng.choice(_CALL_SECONDS)
+    if rows and rows[0].kind in (Kind.DELETED, Kind.VISIBILITY_CHANGED):  # whoever has a handle had the answer
+        before = 0.0
+    answered_at = round((life.now + after) * 1e6)
+    life.events += [
+        replace(
+            row,
+            call_id=f"call-{life.call_count}",
+            outcome=outcome.value,
+            invoked_at_us=round((life.now - before) * 1e6),
+            responded_at_us=None if outcome == Outcome.INFO else answered_at,
+        )
+        for row in rows
+    ]
+
+
+_STEPS = (_publish, _publish, _publish_again, _receive, _receive, _receive, _receive, _delete, _delete, _delete, _hide)
+
+
+def mutated(history: TinyHistory, seed: int) -> TinyHistory:
+    """Return the history with one thing changed; it may still be possible."""
+    rng = random.Random(seed)  # noqa: S311 (a seed, no secret)
+    events = list(history.events)
+    rng.choice(_MUTATIONS)(events, rng)
+    return replace(history, events=tuple(events)) if _is_causal(events) else history
+
+
+def _is_causal(events: list[Event]) -> bool:
+    """Return whether no handle was used before its answer had come: no clock shows that."""
+    given = {event.receipt_handle_hash: event.responded_at_us for event in events if event.kind == Kind.RECEIVED}
+    return all(
+        (event.invoked_at_us or 0) >= (given.get(event.receipt_handle_hash) or 0)
+        for event in events
+        if event.kind in (Kind.DELETED, Kind.VISIBILITY_CHANGED)
+    )
+
+
+def _drop(events: list[Event], rng: random.Random) -> None:
+    events.pop(rng.randrange(len(events)))
+
+
+def _swap_messages(events: list[Event], rng: random.Random) -> None:
+    received = [i for i, event in enumerate(events) if event.kind == Kind.RECEIVED]
+    if len(received) > 1:
+        first, second = rng.sample(received, 2)
+        identity = ("idx", "sqs_message_id", "receive_count")
+        here, there = events[first], events[second]
+        events[first] = replace(here, **{name: getattr(there, name) for name in identity})
+        events[second] = replace(there, **{name: getattr(here, name) for name in identity})
+
+
+def _count(events: list[Event], rng: random.Random) -> None:
+    _change(events, rng, Kind.RECEIVED, lambda event: replace(event, receive_count=rng.choice((1, 2, 3))))
+
+
+def _shift(events: list[Event], rng: random.Random) -> None:
+    call = rng.choice(events).call_id
+    by_us = rng.choice((-1, 1)) * rng.choice((5_000, 30_000, 1_500_000, 12_000_000, 40_000_000, 320_000_000))
+    events[:] = [shifted(event, by_us, clock_id=event.clock_id) if event.call_id == call else event for event in events]
+
+
+def shifted(event: Event, by_us: int, *, clock_id: str | None = "d") -> Event:
+    """Return the event as another clock timed it, or at another time of the same."""
+    answered_us = None if event.responded_at_us is None else event.responded_at_us + by_us
+    return replace(
+        event, clock_id=clock_id, invoked_at_us=(event.invoked_at_us or 0) + by_us, responded_at_us=answered_us
+    )
+
+
+def _confirm(events: list[Event], rng: random.Random) -> None:
+    def confirmed(event: Event) -> Event:
+        answered_us = event.responded_at_us or (event.invoked_at_us or 0) + 4_000
+        return replace(event, outcome=Outcome.OK.value, responded_at_us=answered_us)
+
+    _change(events, rng, Kind.DELETED, confirmed)
+
+
+def _again(events: list[Event], rng: random.Random) -> None:
+    received = [event for event in events if event.kind == Kind.RECEIVED]
+    if received:
+        event, by_us = rng.choice(received), rng.choice((2_000, 1_000_000, 31_000_000))
+        events.append(
+            replace(
+                event,
+                call_id="again",
+                worker=rng.choice(("consume-1", "consume-2")),
+                batch_position=0,
+                receive_count=(event.receive_count or 0) + 1,
+                receipt_handle_hash="again",
+                invoked_at_us=(event.invoked_at_us or 0) + by_us,
+                responded_at_us=(event.responded_at_us or 0) + by_us,
+            )
+        )
+
+
+def _renumber(events: list[Event], rng: random.Random) -> None:
+    _change(
+        events,
+        rng,
+        Kind.PUBLISHED,
+        lambda event: (
+            event
+            if event.sns_sequence_number is None
+            else replace(event, sns_sequence_number=pad_sequence_number(str(rng.randint(1, 4))))
+        ),
+    )
+
+
+def _elsewhere(events: list[Event], rng: random.Random) -> None:
+    _change(events, rng, Kind.RECEIVED, lambda event: replace(event, sqs_message_id=f"{event.sqs_message_id}'"))
+
+
+def _change(events: list[Event], rng: random.Random, kind: Kind, change: Callable[[Event], Event]) -> None:
+    positions = [i for i, event in enumerate(events) if event.kind == kind]
+    if positions:
+        position = rng.choice(positions)
+        events[position] = change(events[position])
+
+
+_MUTATIONS = (_drop, _swap_messages, _count, _shift, _shift, _shift, _confirm, _again, _again, _renumber, _elsewhere)

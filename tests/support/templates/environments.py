@@ -1,0 +1,122 @@
+"""Environments that use every option the declared ones leave alone. They are synthesized, and deployed nowhere."""
+
+from dataclasses import replace
+
+from sluice.declaration import (
+    Consumer,
+    Database,
+    Encryption,
+    Environment,
+    ExistingNetwork,
+    Gaps,
+    NewNetwork,
+    Poison,
+    Removal,
+)
+from tests.support.declaration import ENVIRONMENTS
+
+FULL = Environment(
+    name="full",
+    account="111122223333",
+    region="eu-central-1",
+    topic="orders",
+    encryption=Encryption.CMK,
+    archive_days=30,
+    network=NewNetwork(cidr="10.42.0.0/20", availability_zones=1),
+    image="team/worker:stable",
+    database=Database(
+        secret_arn="arn:aws:secretsmanager:eu-central-1:111122223333:secret:sluice/inbox-AbCdEf",  # noqa: S106 (its ARN)
+        security_group_id="sg-0a1b2c3d4e5f60718",
+        port=5433,
+        secret_key_arn="arn:aws:kms:eu-central-1:111122223333:key/0a1b2c3d-1111-2222-3333-444455556666",  # noqa: S106 (its ARN)
+    ),
+    relay=True,
+    outbox_lag_seconds=90,
+    log_retention_days=365,
+    alarm_emails=("ops@example.com", "lead@example.com"),
+    tags={"team": "orders", "cost-centre": "42"},
+    consumers=(
+        Consumer(
+            name="ledger",
+            filter_policy={
+                "region": ["eu", {"prefix": "us-"}],
+                "amount": [{"numeric": [">=", 100]}],
+                "trial": [{"exists": False}],
+            },
+            visibility_timeout_seconds=90,
+            max_attempts=7,
+            message_retention_seconds=7_200,
+            dead_letter_retention_seconds=86_400,
+            processing_seconds=2.5,
+            acceptable_latency_seconds=300,
+            lanes=8,
+            expected_groups=64,
+            min_tasks=2,
+            max_tasks=8,
+            stop_timeout_seconds=45,
+            cpu=512,
+            memory_mib=1_024,
+            image="111122223333.dkr.ecr.eu-central-1.amazonaws.com/team/ledger@sha256:" + 32 * "ab",
+        ),
+        Consumer(
+            name="night-batch",
+            min_tasks=0,
+            max_tasks=3,
+            acceptable_latency_seconds=1_800,
+            handlers="night.handlers",
+            poison=Poison.PARK,
+            gaps=Gaps.HALT,
+        ),
+    ),
+)
+"""Every option in a network of its own, with every number different from its default."""
+
+HOSTED = Environment(
+    name="hosted",
+    removal=Removal.DESTROY,
+    network=ExistingNetwork(
+        vpc_id="vpc-0a1b2c3d4e5f60718", subnet_ids=("subnet-0a1b2c3d4e5f60718", "subnet-0f1e2d3c4b5a69788")
+    ),
+    image="ghcr.io/example/worker:2",
+    database=Database(
+        secret_arn="arn:aws:secretsmanager:us-east-1:111122223333:secret:sluice/inbox-AbCdEf",  # noqa: S106 (its ARN)
+        security_group_id="sg-0a1b2c3d4e5f60718",
+    ),
+    relay=True,
+    consumers=(
+        Consumer(name="billing"),
+        Consumer(
+            name="search",
+            filter_policy={"$or": [{"kind": ["order"]}, {"amount": [{"numeric": [">", 0]}]}]},
+            image="444455556666.dkr.ecr.eu-west-1.amazonaws.com/search:3.1",
+        ),
+    ),
+)
+"""Somebody else's network and registry, a database without a key of its own, keys of SQS."""
+
+PLAIN = Environment(
+    name="plain",
+    removal=Removal.DESTROY,
+    network=ExistingNetwork(vpc_id="vpc-0a1b2c3d4e5f60718", subnet_ids=("subnet-0a1b2c3d4e5f60718",)),
+    image="sluice-worker:1.2.3",
+    consumers=(Consumer(name="billing"),),
+)
+"""Somebody else's network, and nothing more."""
+
+EXTRA = {environment.name: environment for environment in (FULL, HOSTED, PLAIN)}
+
+_LOCAL, _STAGING = ENVIRONMENTS["local"], ENVIRONMENTS["staging"]
+EDITED = {
+    "full, without a relay": replace(FULL, relay=False),
+    "local, with search": replace(_LOCAL, consumers=(*_LOCAL.consumers, Consumer(name="search"))),
+    "local, shipping edited": replace(
+        _LOCAL,
+        consumers=tuple(
+            replace(consumer, max_attempts=6, max_tasks=11) if consumer.name == "shipping" else consumer
+            for consumer in _LOCAL.consumers
+        ),
+    ),
+    "local, with 45 tags": replace(_LOCAL, tags={f"key{number}": "" for number in range(45)}),
+    "staging, without billing": replace(_STAGING, consumers=_STAGING.consumers[1:]),
+}
+"""Environments after an edit of their declaration, by what was edited."""

@@ -1,0 +1,113 @@
+"""Any environment that may be declared, as far as one can be made up: one to four consumers and every option."""
+
+import math
+
+from hypothesis import strategies as st
+from hypothesis.strategies import DrawFn, SearchStrategy
+
+from sluice import limits
+from sluice.declaration import Consumer, Database, Encryption, Environment, ExistingNetwork, NewNetwork, Removal
+
+_ACCOUNT = st.just("111122223333")
+_ECR = "111122223333.dkr.ecr.eu-west-1.amazonaws.com"
+_IMAGES = st.sampled_from(
+    ["worker:stable", "team/worker:v1.2.3", f"{_ECR}/worker:1.0", f"{_ECR}/team/worker@sha256:{64 * 'c'}"]
+)
+# With the longest environment's name, 80 characters are left for `-undelivered-dlq.fifo` after 19.
+_NAMES = st.from_regex(r"[a-z][a-z0-9]{0,8}(-[a-z0-9]{1,8})?", fullmatch=True).filter(
+    lambda name: name not in ("relay", "topic") and not name.endswith(("dlq", "undelivered"))
+)
+_FILTER_POLICIES: SearchStrategy[dict[str, list[object]] | None] = st.none() | st.dictionaries(
+    st.sampled_from(["region", "kind", "amount", "trial"]),
+    st.lists(
+        st.sampled_from(["eu", {"prefix": "us-"}, {"numeric": [">=", 100]}, {"exists": True}, {"anything-but": ["x"]}]),
+        min_size=1,
+        max_size=3,
+    ),
+    min_size=1,
+    max_size=4,
+)
+_FILTER_POLICIES |= st.just({"$or": [{"region": ["eu"]}, {"kind": ["order"], "trial": [{"exists": False}]}]})
+_DATABASES = st.builds(
+    Database,
+    secret_arn=st.just("arn:aws:secretsmanager:eu-west-1:111122223333:secret:sluice/inbox-AbCdEf"),
+    security_group_id=st.just("sg-0a1b2c3d4e5f60718"),
+    port=st.integers(1, 65_535),
+    secret_key_arn=st.none() | st.just("arn:aws:kms:eu-west-1:111122223333:key/0a1b2c3d-1111-2222-3333-444455556666"),
+)
+_NETWORKS = st.builds(
+    NewNetwork,
+    cidr=st.sampled_from(["10.0.0.0/16", "10.42.0.0/20", "192.168.7.0/24"]),
+    availability_zones=st.integers(1, 3),
+    restrict_default_security_group=st.booleans(),
+) | st.just(ExistingNetwork(vpc_id="vpc-0a1b2c3d4e5f60718", subnet_ids=("subnet-0a1b2c3d4e5f60718",)))
+
+
+@st.composite
+def consumers(draw: DrawFn, name: str) -> Consumer:
+    """Draw a consumer whose numbers fit each other."""
+    processing_seconds = draw(st.sampled_from([0.5, 1.0, 2.5, 7.0, 60.0]))
+    stop_timeout_seconds = draw(st.integers(1, limits.STOP_TIMEOUT_SECONDS_MAX))
+    visibility_timeout_seconds = math.floor(processing_seconds) + stop_timeout_seconds + draw(st.integers(1, 3_600))
+    max_attempts = draw(st.integers(1, 100))
+    acceptable_latency_seconds = draw(st.integers(math.ceil(processing_seconds), 3_600))
+    message_retention_seconds = draw(
+        st.integers(
+            max(60, max(visibility_timeout_seconds, 300) * max_attempts + 1, 2 * acceptable_latency_seconds + 1),
+            limits.MESSAGE_RETENTION_SECONDS_MAX,
+        )
+    )
+    lanes = draw(st.integers(1, 10))
+    expected_groups = draw(st.integers(1, 1_000))
+    in_front = acceptable_latency_seconds * lanes / processing_seconds
+    most_tasks = min(math.ceil(expected_groups / lanes), math.floor(limits.FIFO_WINDOW_MESSAGES / in_front))
+    max_tasks = draw(st.integers(1, most_tasks))
+    may_sleep = acceptable_latency_seconds >= limits.WAKE_FROM_ZERO_SECONDS
+    cpu = draw(st.sampled_from([256, 512, 1_024]))
+    return Consumer(
+        name=name,
+        filter_policy=draw(_FILTER_POLICIES),
+        visibility_timeout_seconds=visibility_timeout_seconds,
+        max_attempts=max_attempts,
+        message_retention_seconds=message_retention_seconds,
+        dead_letter_retention_seconds=draw(
+            st.integers(message_retention_seconds, limits.MESSAGE_RETENTION_SECONDS_MAX)
+        ),
+        processing_seconds=processing_seconds,
+        acceptable_latency_seconds=acceptable_latency_seconds,
+        lanes=lanes,
+        expected_groups=expected_groups,
+        min_tasks=draw(st.integers(0 if may_sleep else 1, max_tasks)),
+        max_tasks=max_tasks,
+        stop_timeout_seconds=stop_timeout_seconds,
+        cpu=cpu,
+        memory_mib=draw(st.sampled_from(limits.FARGATE_MEMORY_MIB[cpu])),
+        image=draw(st.none() | _IMAGES),
+    )
+
+
+@st.composite
+def environments(draw: DrawFn) -> Environment:
+    """Draw an environment, shrinking to one consumer and no options."""
+    removal = draw(st.sampled_from(Removal))
+    database = draw(st.none() | _DATABASES)
+    names = draw(st.lists(_NAMES, min_size=1, max_size=4, unique_by=lambda name: name.replace("-", "")))
+    return Environment(
+        name=draw(st.from_regex(r"[a-z][a-z0-9]{0,31}", fullmatch=True)),
+        application=draw(st.sampled_from(["sluice", "shop-2"])),
+        account=draw(st.none() | (st.from_regex(r"[0-9]{12}", fullmatch=True) if database is None else _ACCOUNT)),
+        region="eu-west-1",
+        topic=draw(st.from_regex(r"[a-z][a-z0-9]{0,31}", fullmatch=True)),
+        consumers=tuple(draw(consumers(name)) for name in names),
+        removal=removal,
+        encryption=draw(st.sampled_from(Encryption)),
+        archive_days=draw(st.none() | st.integers(1, limits.ARCHIVE_DAYS_MAX)) if removal is Removal.RETAIN else None,
+        network=draw(_NETWORKS),
+        image=draw(_IMAGES),
+        database=database,
+        relay=database is not None and draw(st.booleans()),
+        outbox_lag_seconds=draw(st.integers(10, 86_400)),
+        log_retention_days=draw(st.sampled_from(limits.LOG_RETENTION_DAYS)),
+        alarm_emails=draw(st.sampled_from([(), ("ops@example.com",)])),
+        tags=draw(st.sampled_from([{}, {"team": "orders"}])),
+    )

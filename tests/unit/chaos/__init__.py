@@ -1,0 +1,1 @@
+"""What a chaos run does and finds, without one."""

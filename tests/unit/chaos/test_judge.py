@@ -1,0 +1,219 @@
+"""The judge of a chaos run finds what is wrong, and nothing where all is right."""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+
+from sluice.history.checker.verdict import Status
+from tests.chaos.judging.judge import Anomaly, Committed, Done, Evidence, Judgement, Listed, Published, judge
+
+_IDS = ("a1", "a2", "a3", "b1")
+
+
+def _evidence() -> Evidence:
+    """Return what a run left in which everything is right: a's commits 1 to 3, and b's; two consumers."""
+    return Evidence(
+        acknowledged=("a1", "a2", "a3"),  # the answer to b1 was lost
+        rolled_back=("r1",),
+        committed=tuple(
+            Committed(event_id=id_, group=id_[0], payload=f"of {id_}", committed_at_us=at_us, position=0)
+            for at_us, id_ in enumerate(_IDS, start=1)
+        ),
+        published=tuple(Published(event_id=id_, group=id_[0], seq=int(id_[1])) for id_ in _IDS),
+        done=tuple(_done(consumer, id_) for consumer in ("audit", "ledger") for id_ in _IDS),
+    )
+
+
+def _done(consumer: str, id_: str, *, at_us: int | None = None, **more: object) -> Done:
+    number = 10 * ("audit", "ledger").index(consumer) + _IDS.index(id_) if id_ in _IDS else 99
+    done = Done(
+        consumer=consumer,
+        event_id=id_,
+        group=id_[0],
+        epoch=1,
+        seq=int(id_[1]),
+        payload=f"of {id_}",
+        is_doomed=False,
+        committed_at_us=100 + number if at_us is None else at_us,
+        id=number,
+    )
+    return replace(done, **more)  # type: ignore[arg-type]
+
+
+def _judged(evidence: Evidence) -> Judgement:
+    return judge(evidence, {"audit": False, "ledger": True})
+
+
+def _found(evidence: Evidence) -> set[tuple[Anomaly, str | None, str]]:
+    return {(violation.anomaly, violation.consumer, violation.event_id) for violation in _judged(evidence).violations}
+
+
+def _without(evidence: Evidence, consumer: str, id_: str) -> Evidence:
+    return replace(evidence, done=[done for done in evidence.done if (done.consumer, done.event_id) != (consumer, id_)])
+
+
+def _with(evidence: Evidence, *more: Done) -> Evidence:
+    return replace(evidence, done=[*evidence.done, *more])
+
+
+def _swapped(evidence: Evidence, consumer: str) -> Evidence:
+    """Let a consumer do a2 behind a3."""
+    return _with(_without(evidence, consumer, "a2"), _done(consumer, "a2", at_us=1_000))
+
+
+def test_a_run_in_which_everything_is_right_is_valid() -> None:
+    """Every event has one effect for each consumer, in order."""
+    judgement = _judged(_evidence())
+
+    assert judgement == Judgement(violations=(), unfinished=(), late_counts={"audit": 0, "ledger": 0})
+    assert judgement.status is Status.VALID
+
+
+@pytest.mark.parametrize(
+    ("harm", "expected"),
+    [
+        pytest.param(
+            lambda right: _without(right, "audit", "a2"), (Anomaly.LOST, "audit", "a2"), id="an effect is lost"
+        ),
+        pytest.param(
+            lambda right: _with(right, _done("audit", "a3", id=50, at_us=999)),
+            (Anomaly.DOUBLE, "audit", "a3"),
+            id="an effect is double",
+        ),
+        pytest.param(
+            lambda right: _swapped(right, "ledger"), (Anomaly.REORDERED, "ledger", "a2"), id="order with PARK and HALT"
+        ),
+        pytest.param(lambda right: _swapped(right, "audit"), (Anomaly.REORDERED, "audit", "a2"), id="order with SKIP"),
+        pytest.param(
+            lambda right: _with(right, _done("audit", "x1")),
+            (Anomaly.INVENTED, "audit", "x1"),
+            id="an effect of nothing",
+        ),
+        pytest.param(
+            lambda right: _with(right, _done("ledger", "r1")),
+            (Anomaly.ROLLED_BACK, "ledger", "r1"),
+            id="an effect of what was rolled back",
+        ),
+        pytest.param(
+            lambda right: replace(right, published=[*right.published, Published(event_id="r1", group="b", seq=2)]),
+            (Anomaly.ROLLED_BACK, None, "r1"),
+            id="what was rolled back is published",
+        ),
+        pytest.param(
+            lambda right: replace(right, rolled_back=("a1",)),
+            (Anomaly.ROLLED_BACK, None, "a1"),
+            id="what was rolled back is there",
+        ),
+        pytest.param(
+            lambda right: replace(right, acknowledged=("gone",)),
+            (Anomaly.COMMIT_LOST, None, "gone"),
+            id="what was acknowledged is not there",
+        ),
+        pytest.param(
+            lambda right: replace(right, published=right.published[:-1]),
+            (Anomaly.UNPUBLISHED, None, "b1"),
+            id="no message of a commit",
+        ),
+        pytest.param(
+            lambda right: replace(
+                right,
+                published=[replace(publish, seq={1: 2, 2: 1}.get(publish.seq, 3)) for publish in right.published[:3]]
+                + [right.published[3]],
+            ),
+            (Anomaly.MISNUMBERED, None, "a2"),
+            id="numbers against the order of commits",
+        ),
+        pytest.param(
+            lambda right: replace(
+                right,
+                published=[
+                    replace(publish, seq=publish.seq + 1) if publish.group == "b" else publish
+                    for publish in right.published
+                ],
+            ),
+            (Anomaly.MISNUMBERED, None, "b1"),
+            id="numbers with a hole",
+        ),
+        pytest.param(
+            lambda right: _with(_without(right, "audit", "a1"), _done("audit", "a1", is_doomed=True)),
+            (Anomaly.DOOMED, "audit", "a1"),
+            id="an attempt that failed was committed",
+        ),
+        pytest.param(
+            lambda right: _with(_without(right, "audit", "a1"), _done("audit", "a1", payload="of a2")),
+            (Anomaly.CHANGED, "audit", "a1"),
+            id="another payload",
+        ),
+    ],
+)
+def test_one_thing_that_is_wrong_is_found_and_nothing_else(
+    harm: Callable[[Evidence], Evidence], expected: tuple[Anomaly, str | None, str]
+) -> None:
+    """A judge that never objects proves nothing."""
+    judgement = _judged(harm(_evidence()))
+
+    assert [(violation.anomaly, violation.consumer, violation.event_id) for violation in judgement.violations] == [
+        expected
+    ]
+    assert judgement.status is Status.INVALID
+
+
+@pytest.mark.parametrize("state", ["filled", "redriven"])
+def test_what_an_inbox_lists_as_late_may_be_out_of_order_but_not_with_park_and_halt(state: str) -> None:
+    """The number is what counts: another number of the group stays where it belongs."""
+    listed = [
+        Listed(consumer=name, group="a", epoch=1, seq=2, through=2, state=state, reason=None)
+        for name in ("audit", "ledger")
+    ]
+
+    late = replace(_swapped(_evidence(), "audit"), listed=listed)
+    assert _judged(late).violations == ()
+    assert _judged(late).late_counts == {"audit": 1, "ledger": 0}
+    assert _found(replace(_swapped(_evidence(), "ledger"), listed=listed)) == {(Anomaly.REORDERED, "ledger", "a2")}
+    others = [replace(item, seq=1, through=1) for item in listed]
+    assert _found(replace(_swapped(_evidence(), "audit"), listed=others)) == {(Anomaly.REORDERED, "audit", "a2")}
+
+
+@pytest.mark.parametrize(
+    "known",
+    [
+        pytest.param({"dead": [("audit", "a2")]}, id="in the DLQ"),
+        pytest.param({"parked": [("audit", "a2")]}, id="set aside"),
+        pytest.param({"is_settled": False}, id="perhaps still in a queue"),
+        pytest.param(
+            {
+                "listed": [
+                    Listed(consumer="audit", group="a", epoch=1, seq=2, through=2, state="skipped", reason="agreed")
+                ]
+            },
+            id="given up by an operator",
+        ),
+    ],
+)
+def test_what_somebody_still_has_is_not_lost_and_makes_the_run_unknown(known: dict[str, object]) -> None:
+    """Neither a violation nor a proof."""
+    judgement = _judged(replace(_without(_evidence(), "audit", "a2"), **known))  # type: ignore[arg-type]
+
+    assert judgement.violations == ()
+    assert judgement.unfinished == (("audit", "a2"),)
+    assert judgement.status is Status.UNKNOWN
+
+
+@pytest.mark.parametrize("state", ["gap", "dead"])
+def test_what_an_inbox_only_knows_to_be_missing_or_dead_is_lost_when_it_is_nowhere(state: str) -> None:
+    """A row is no message: when every queue and DLQ is empty nobody can bring it back; the row says why it died."""
+    listed = [Listed(consumer="audit", group="a", epoch=1, seq=1, through=2, state=state, reason="no handler")]
+    judgement = _judged(replace(_without(_evidence(), "audit", "a2"), listed=listed))
+
+    (violation,) = judgement.violations
+    assert (violation.anomaly, violation.event_id) == (Anomaly.LOST, "a2")
+    assert f"its inbox says {state} of number 2 (no handler)" in str(violation)
+
+
+def test_events_of_one_transaction_are_in_the_order_they_were_added() -> None:
+    """They were committed at one instant."""
+    right = _evidence()
+    together = [replace(item, committed_at_us=1, position=place) for place, item in enumerate(right.committed)]
+
+    assert _judged(replace(right, committed=together)).status is Status.VALID

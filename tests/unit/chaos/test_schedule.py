@@ -1,0 +1,96 @@
+"""The schedule of a chaos run follows from its seed, and so does what its producers commit."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from sluice.errors import ConfigError
+from tests.chaos.faults.schedule import POISONS, WIRE, Kind, chosen, schedule
+from tests.chaos.run import Settings
+from tests.chaos.system.producers import Task, tried
+
+_SETTINGS = Settings(seed=11, seconds=14, producers=2)
+
+
+def test_the_same_seed_gives_the_same_schedule_and_another_seed_another() -> None:
+    """A run that was found invalid can be run again."""
+    assert _SETTINGS.faults == _SETTINGS.faults
+    assert _SETTINGS.faults != replace(_SETTINGS, seed=12).faults
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_every_kind_of_fault_comes_and_each_ends_in_time(seed: int) -> None:
+    """A short schedule has no room for luck: what has a place in time comes at least once, where something is free."""
+    settings = replace(_SETTINGS, seed=seed, seconds=60)
+    faults = settings.faults
+
+    assert {fault.kind for fault in faults} == {kind for kind in settings.kinds if kind not in POISONS}
+    assert [fault for fault in faults if not 0 < fault.at_seconds <= fault.until_seconds <= 60] == []
+    assert list(faults) == sorted(faults, key=lambda fault: fault.at_seconds)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_no_two_faults_are_done_to_one_thing_at_once(seed: int) -> None:
+    """The end of one would be the end of the other; what is done to all lines is done to each of them."""
+
+    def meet(text: str, other: str) -> bool:
+        (name, colon, end), (other_name, _, other_end) = text.partition(":"), other.partition(":")
+        return text == other or bool(colon and end == other_end and "all" in (name, other_name))
+
+    faults = replace(_SETTINGS, seed=seed, seconds=120, every_seconds=0.5).faults
+
+    assert [
+        (fault, other)
+        for place, fault in enumerate(faults)
+        for other in faults[place + 1 :]
+        if meet(fault.target, other.target) and other.at_seconds < fault.until_seconds
+    ] == []
+    assert {fault.kind for fault in faults} >= set(WIRE)
+
+
+def test_what_cannot_be_scheduled_is_refused_in_one_line() -> None:
+    """A kind nobody knows, and a schedule without time."""
+    with pytest.raises(ConfigError, match="--faults is nonsense, allowed are kill, terminate"):
+        chosen(["kill", "nonsense"])
+    with pytest.raises(ConfigError, match=r"--seconds is 1 with a fault every 1\.5 s, allowed is more than 1 s"):
+        schedule(seed=1, seconds=1, every_seconds=1.5, kinds=(Kind.KILL,), targets=_SETTINGS.targets)
+
+
+def test_what_a_commit_holds_follows_from_seed_producer_and_number(tmp_path: Path) -> None:
+    """Whatever was done to the producer before; poison is for one of the consumers, and of the chosen kinds."""
+    task = Task(
+        name="producer-0",
+        seed=1,
+        commits=500,
+        begins_at_us=0,
+        seconds=1,
+        groups=("a", "b"),
+        consumers=("audit", "ledger"),
+        poisons=(Kind.REJECT,),
+        poison_share=0.1,
+        mended_at_seconds=(0.5,),
+        topic="t.fifo",
+        dsn="sqlite://",
+        journal=tmp_path,
+    )
+    commits = [task.commit(number) for number in range(500)]
+
+    assert commits == [replace(task, dsn="sqlite:///elsewhere.db").commit(number) for number in range(500)]
+    assert commits != [replace(task, seed=2).commit(number) for number in range(500)]
+    ill = [commit.poison for commit in commits if commit.poison is not None]
+    assert 25 < len(ill) < 100
+    assert {(entry["kind"], entry["consumer"]) for entry in ill} == {("reject", "audit"), ("reject", "ledger")}
+    assert {entry["heals_after"] for entry in ill} == {1, 2, 3}
+    assert {len(commit.groups) for commit in commits} == {1, 2}
+    assert any(commit.is_tried_before for commit in commits)
+    assert any(commit.has_savepoint for commit in commits)
+
+
+def test_a_line_that_a_kill_cut_short_is_left_out_of_what_was_tried(tmp_path: Path) -> None:
+    """The last thing known of each event counts."""
+    (tmp_path / "producer-0.jsonl").write_text(
+        '{"ids": ["a", "b"], "tried": "begun"}\n{"ids": ["a"], "tried": "committed"}\n{"ids": ["b"], "tri'
+    )
+
+    assert tried(tmp_path) == {"a": "committed", "b": "begun"}

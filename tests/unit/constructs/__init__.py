@@ -1,0 +1,1 @@
+"""What environments become: their CloudFormation templates, resource by resource."""

@@ -1,0 +1,78 @@
+"""The templates of every environment, synthesized once for all processes of a test run and read by each."""
+
+import fcntl
+import os
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from sluice.declaration import Environment
+from tests.support.declaration import ENVIRONMENTS
+from tests.support.project import PROJECT
+from tests.support.templates.environments import EDITED, EXTRA
+from tests.support.templates.resources import Resource, Stacks, read, resources
+
+
+@pytest.fixture(scope="session")
+def synthesized(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the folder of all templates; the first process of the test run makes them, the others wait for it."""
+    own = tmp_path_factory.getbasetemp()
+    shared = own.parent if "PYTEST_XDIST_WORKER" in os.environ else own
+    folder = shared / "templates"
+    with (shared / "templates.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not folder.exists():
+            command = [sys.executable, "-m", "tests.support.templates.synthesis", str(folder)]
+            subprocess.run(command, cwd=PROJECT, check=True, timeout=200)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def stacks(synthesized: Path) -> Mapping[str, Stacks]:
+    """Return every environment's stacks by its name."""
+    return {name: read(synthesized / name) for name in (*ENVIRONMENTS, *EXTRA)}
+
+
+@pytest.fixture(scope="session")
+def edited(synthesized: Path) -> Mapping[str, Stacks]:
+    """Return the stacks of environments after an edit, by what was edited."""
+    return {name: read(synthesized / name) for name in EDITED}
+
+
+@pytest.fixture(scope="session")
+def by_environment(stacks: Mapping[str, Stacks]) -> Mapping[str, list[Resource]]:
+    """Return every environment's resources, in all of its stacks, by its name."""
+    return {name: resources(parts) for name, parts in stacks.items()}
+
+
+@pytest.fixture(params=ENVIRONMENTS)
+def environment(request: pytest.FixtureRequest) -> Environment:
+    """Return each declared environment in turn."""
+    return ENVIRONMENTS[request.param]
+
+
+@pytest.fixture
+def declared(by_environment: Mapping[str, list[Resource]], environment: Environment) -> list[Resource]:
+    """Return the resources of the declared environment whose turn it is."""
+    return by_environment[environment.name]
+
+
+@pytest.fixture(scope="session")
+def full(by_environment: Mapping[str, list[Resource]]) -> list[Resource]:
+    """Return the resources of the environment that uses every option."""
+    return by_environment["full"]
+
+
+@pytest.fixture(scope="session")
+def hosted(by_environment: Mapping[str, list[Resource]]) -> list[Resource]:
+    """Return the resources of the environment in somebody else's network."""
+    return by_environment["hosted"]
+
+
+@pytest.fixture(scope="session")
+def plain(by_environment: Mapping[str, list[Resource]]) -> list[Resource]:
+    """Return the resources of the environment in somebody else's network that declares nothing more."""
+    return by_environment["plain"]

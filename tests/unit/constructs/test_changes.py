@@ -1,0 +1,90 @@
+"""What a change of the declaration changes, and what it leaves alone."""
+
+from collections import Counter
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from tests.support.templates.resources import Stacks
+
+DASHBOARD = "AWS::CloudWatch::Dashboard"
+type Edited = Mapping[str, Stacks]
+
+
+def _resources(stacks: Stacks) -> dict[str, Any]:
+    """Return every resource by stack and logical id, but the dashboard, which shows all consumers."""
+    return {
+        f"{part}/{id_}": resource
+        for part, stack in stacks.items()
+        for id_, resource in stack.template["Resources"].items()
+        if resource["Type"] != DASHBOARD
+    }
+
+
+def _exports(stacks: Stacks) -> set[str]:
+    return {
+        output["Export"]["Name"]
+        for stack in stacks.values()
+        for output in stack.template.get("Outputs", {}).values()
+        if "Export" in output
+    }
+
+
+def test_one_more_consumer_changes_nothing_but_adds_its_own(stacks: Mapping[str, Stacks], edited: Edited) -> None:
+    """Three queues and what belongs to them, a service, six alarms."""
+    before, after = _resources(stacks["local"]), _resources(edited["local, with search"])
+
+    added = Counter(resource["Type"] for id_, resource in after.items() if id_ not in before)
+    assert {id_: after.get(id_) for id_ in before} == before
+    assert added == {
+        "AWS::SQS::Queue": 3,
+        "AWS::SQS::QueuePolicy": 3,
+        "AWS::SNS::Subscription": 1,
+        "AWS::ECS::Service": 1,
+        "AWS::ECS::TaskDefinition": 1,
+        "AWS::IAM::Role": 2,
+        "AWS::IAM::Policy": 2,
+        "AWS::Logs::LogGroup": 1,
+        "AWS::ApplicationAutoScaling::ScalableTarget": 1,
+        "AWS::ApplicationAutoScaling::ScalingPolicy": 1,
+        "AWS::CloudWatch::Alarm": 6,
+    }
+
+
+def test_a_consumer_removed_leaves_the_others_as_they_are(stacks: Mapping[str, Stacks], edited: Edited) -> None:
+    """Nothing is numbered: the first goes, and only what has its name."""
+    before, after = _resources(stacks["staging"]), _resources(edited["staging, without billing"])
+
+    assert {id_: before.get(id_) for id_ in after} == after
+    assert [id_ for id_ in before if id_ not in after and "billing" not in id_] == []
+
+
+@pytest.mark.parametrize("name", ["local", "staging", "full"])
+def test_no_stack_exports_what_belongs_to_one_consumer(stacks: Mapping[str, Stacks], name: str) -> None:
+    """What another stack imports cannot be deleted: keys only, so a consumer goes in one deployment."""
+    exports = {name.partition(":")[2] for name in _exports(stacks[name])}
+
+    assert exports <= {
+        "ExportsOutputFnGetAttFanoutKeysQueuesF4D6D558ArnD80FB796",
+        "ExportsOutputFnGetAttFanoutKeysTopicB04F5DA2Arn441A9CE2",
+    }
+
+
+def test_the_relay_is_switched_off_in_one_deployment(stacks: Mapping[str, Stacks], edited: Edited) -> None:
+    """The messaging stack is deployed first: what the relay imports from it has to stay a while longer."""
+    assert _exports(edited["full, without a relay"]) == _exports(stacks["full"])
+
+
+def test_a_consumers_number_changes_that_consumers_resources_only(stacks: Mapping[str, Stacks], edited: Edited) -> None:
+    """Attempts and tasks of shipping: its queue, its workers, its bounds and the alarms that name them."""
+    before, after = _resources(stacks["local"]), _resources(edited["local, shipping edited"])
+
+    assert before.keys() == after.keys()
+    assert sorted(id_.split("/")[1][:-8] for id_ in before if before[id_] != after[id_]) == [
+        "Alarmsshippingdeadletters",
+        "Alarmsshippingpinned",
+        "ConsumersConsumershippingScalingTarget",
+        "ConsumersConsumershippingWorkerTaskDefinition",
+        "FanoutConsumershippingQueue",
+    ]

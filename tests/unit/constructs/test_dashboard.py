@@ -1,0 +1,155 @@
+"""Where operators look."""
+
+import json
+from typing import Any
+
+from sluice.declaration import Environment
+from tests.support.templates.resources import Resource, of_kind
+from tests.unit.constructs.expected import CONSUMERS
+
+DASHBOARD = "AWS::CloudWatch::Dashboard"
+
+
+def _widgets(found: list[Resource], name: str) -> list[Any]:
+    (dashboard,) = of_kind(found, DASHBOARD).values()
+    assert dashboard["DashboardName"] == f"sluice-{name}"
+    widgets: list[Any] = json.loads(dashboard["DashboardBody"])["widgets"]
+    return widgets
+
+
+def test_without_a_relay_there_is_no_graph_of_an_outbox(plain: list[Resource]) -> None:
+    """Nobody would report what it shows."""
+    (dashboard,) = of_kind(plain, DASHBOARD).values()
+
+    assert "Outbox" not in dashboard["DashboardBody"]
+
+
+def test_the_dashboard_has_a_row_for_the_topic_and_two_for_each_consumer(
+    declared: list[Resource], environment: Environment
+) -> None:
+    """Title by title, in the order of the declaration."""
+    widgets = _widgets(declared, environment.name)
+
+    tasks = {"local": "1 to 10", "dev": "0 to 2", "staging": "1 to 10", "prod": "2 to 20"}
+    of_consumer = [
+        "Oldest message, s",
+        "Sent and deleted a minute",
+        "Messages, and dead letters",
+        "Backlog per task",
+        f"Tasks ({tasks[environment.name]}), empty receives",
+        "Groups in flight, minutes to drain",
+    ]
+    assert [widget["properties"].get("title", widget["properties"].get("markdown")) for widget in widgets] == [
+        *("Published", "Delivered", "Not delivered"),
+        *(title for consumer in CONSUMERS for title in (f"## {consumer}", *of_consumer)),
+    ]
+
+
+def test_the_dashboard_shows_every_queue_and_every_service(full: list[Resource]) -> None:
+    """Both DLQs included; each by the very dimension AWS reports it under."""
+    metrics = [
+        metric
+        for widget in _widgets(full, "full")
+        for metric in widget["properties"].get("metrics", ())
+        if isinstance(metric[0], str)
+    ]
+
+    assert {tuple(item for item in metric[2:] if isinstance(item, str)) for metric in metrics} == {
+        ("TopicName", "sluice-full-orders.fifo"),
+        ("Topic", "sluice-full-orders.fifo"),
+        *(
+            ("QueueName", f"sluice-full-{consumer}{queue}.fifo")
+            for consumer in ("ledger", "night-batch")
+            for queue in ("", "-dlq", "-undelivered-dlq")
+        ),
+        ("ClusterName", "sluice-full", "ServiceName", "sluice-full-ledger"),
+        ("ClusterName", "sluice-full", "ServiceName", "sluice-full-night-batch"),
+    }
+
+
+def test_the_dashboard_marks_what_alarms_and_scaling_aim_at(full: list[Resource]) -> None:
+    """The outbox's lag; then acceptable latency, target backlog and most tasks, of each consumer in turn."""
+    marks = [
+        (mark["label"], mark["value"])
+        for widget in _widgets(full, "full")
+        for mark in widget["properties"].get("annotations", {}).get("horizontal", ())
+    ]
+
+    assert marks == [
+        ("outbox_lag_seconds", 90),
+        ("acceptable latency", 300),
+        ("target", 960),
+        ("max_tasks", 8),
+        ("acceptable latency", 1_800),
+        ("target", 7_200),
+        ("max_tasks", 3),
+    ]
+
+
+def _shown(widget: dict[str, Any]) -> list[tuple[str, str]]:
+    """Return name and statistic of the metrics a graph draws; those an expression only names are hidden."""
+    return [
+        (str(metric[1]), str(metric[-1].get("stat", "Average")))
+        for metric in widget["properties"]["metrics"]
+        if isinstance(metric[0], str) and metric[-1].get("visible", True)
+    ]
+
+
+def test_the_dashboard_draws_each_metric_by_the_statistic_it_is_judged_by(full: list[Resource]) -> None:
+    """Graph by graph: the topic, the outbox, then ledger."""
+    graphs = {
+        widget["properties"]["title"]: _shown(widget)
+        for widget in _widgets(full, "full")[:14]
+        if widget["type"] == "metric"
+    }
+
+    assert graphs == {
+        "Published": [("NumberOfMessagesPublished", "Sum")],
+        "Delivered": [("NumberOfNotificationsDelivered", "Sum")],
+        "Not delivered": [
+            ("NumberOfNotificationsFailed", "Sum"),
+            ("NumberOfNotificationsRedrivenToDlq", "Sum"),
+            ("NumberOfNotificationsFailedToRedriveToDlq", "Sum"),
+            ("NumberOfNotificationsFilteredOut", "Sum"),
+        ],
+        "Oldest unpublished, s": [("OutboxLag", "Maximum")],
+        "Unpublished, and quarantined": [("OutboxPending", "Maximum"), ("OutboxQuarantined", "Maximum")],
+        "Published from the outbox a minute": [("OutboxPublished", "Sum")],
+        "Oldest message, s": [("ApproximateAgeOfOldestMessage", "Maximum")],
+        "Sent and deleted a minute": [
+            ("NumberOfMessagesSent", "Sum"),
+            ("NumberOfMessagesDeleted", "Sum"),
+            ("NumberOfDeduplicatedSentMessages", "Sum"),
+        ],
+        "Messages, and dead letters": [
+            ("ApproximateNumberOfMessagesVisible", "Average"),
+            ("ApproximateNumberOfMessagesNotVisible", "Average"),
+            ("ApproximateNumberOfMessagesVisible", "Maximum"),
+            ("ApproximateNumberOfMessagesVisible", "Maximum"),
+        ],
+        "Backlog per task": [],
+        "Tasks (2 to 8), empty receives": [("RunningTaskCount", "Average"), ("NumberOfEmptyReceives", "Sum")],
+        "Groups in flight, minutes to drain": [("ApproximateNumberOfGroupsWithInflightMessages", "Average")],
+    }
+
+
+def test_the_dashboard_shows_what_scaling_sees(full: list[Resource]) -> None:
+    """The very expression of the policy beside the backlog per task; every metric they name is given with its id."""
+    policy = of_kind(full, "AWS::ApplicationAutoScaling::ScalingPolicy")["ConsumersConsumerledgerScalingBacklogPerTask"]
+    metrics = policy["TargetTrackingScalingPolicyConfiguration"]["CustomizedMetricSpecification"]["Metrics"]
+
+    (graph,) = (
+        widget["properties"]
+        for widget in _widgets(full, "full")[:14]
+        if widget["properties"].get("title") == "Backlog per task"
+    )
+
+    drawn = {metric[0]["label"]: metric[0]["expression"] for metric in graph["metrics"] if isinstance(metric[0], dict)}
+    given = {metric[-1]["id"] for metric in graph["metrics"] if isinstance(metric[0], str)}
+    assert drawn == {
+        "backlog per task": "IF((FILL(FILL(running, REPEAT), 0) > 0),"
+        " ((FILL(visible, REPEAT) + FILL(inflight, REPEAT)) / FILL(FILL(running, REPEAT), 0)),"
+        " (FILL(visible, REPEAT) + FILL(inflight, REPEAT)))",
+        "what scaling sees": metrics[-1]["Expression"],
+    }
+    assert given == {"running", "visible", "inflight"}

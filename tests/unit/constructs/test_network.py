@@ -1,0 +1,256 @@
+"""The network the tasks run in: private, without a way to the internet, open to the AWS services they call."""
+
+from collections import Counter
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from sluice.declaration import Environment
+from tests.support.templates.resources import Resource, of_kind, statements
+from tests.unit.constructs.expected import allow
+
+VPC, SUBNET, ENDPOINT = "AWS::EC2::VPC", "AWS::EC2::Subnet", "AWS::EC2::VPCEndpoint"
+ROUTE_TABLE, ASSOCIATION = "AWS::EC2::RouteTable", "AWS::EC2::SubnetRouteTableAssociation"
+GROUP, INGRESS, EGRESS = (
+    "AWS::EC2::SecurityGroup",
+    "AWS::EC2::SecurityGroupIngress",
+    "AWS::EC2::SecurityGroupEgress",
+)
+FLOW_LOG = "AWS::EC2::FlowLog"
+ZONES = {"local": 2, "dev": 2, "staging": 2, "prod": 3}
+
+
+def _subnet(zone: int, cidr: str) -> dict[str, Any]:
+    return {
+        "AvailabilityZone": {"Fn::Select": [zone, {"Fn::GetAZs": ""}]},
+        "CidrBlock": cidr,
+        "MapPublicIpOnLaunch": False,
+        "VpcId": "Ref(ConsumersNetworkVpc)",
+    }
+
+
+def _tasks_group(vpc: str) -> dict[str, Any]:
+    https = {
+        "CidrIp": "0.0.0.0/0",
+        "Description": "AWS services",
+        "FromPort": 443,
+        "IpProtocol": "tcp",
+        "ToPort": 443,
+    }
+    return {
+        "GroupDescription": "Sluice tasks: nobody calls them; they call AWS and the database",
+        "SecurityGroupEgress": [https],
+        "VpcId": vpc,
+    }
+
+
+def _from_tasks(group: str, port: int) -> dict[str, Any]:
+    """Return the rule that lets the tasks into a security group."""
+    return {
+        "Description": "Sluice tasks",
+        "FromPort": port,
+        "GroupId": group,
+        "IpProtocol": "tcp",
+        "SourceSecurityGroupId": "GroupId(ConsumersNetworkTasks)",
+        "ToPort": port,
+    }
+
+
+def test_a_new_network_has_no_way_to_the_internet(declared: list[Resource], environment: Environment) -> None:
+    """No gateway, no NAT, no address, no route: every kind of network part there is, counted."""
+    parts = Counter(resource.kind for resource in declared if resource.kind.startswith("AWS::EC2::"))
+
+    zones = ZONES[environment.name]
+    assert parts == {
+        VPC: 1,
+        SUBNET: zones,
+        ROUTE_TABLE: zones,
+        ASSOCIATION: zones,
+        FLOW_LOG: 1,
+        ENDPOINT: 5,
+        GROUP: 2,
+        INGRESS: 1,
+    }
+
+
+def test_every_zone_has_a_private_subnet(by_environment: Mapping[str, list[Resource]]) -> None:
+    """As many as declared, in the zones the region names at deploy time."""
+    subnets = {name: of_kind(by_environment[name], SUBNET) for name in ("local", "prod", "full")}
+
+    assert subnets == {
+        "local": {
+            "ConsumersNetworkVpcTasksSubnet1Subnet": _subnet(0, "10.0.0.0/17"),
+            "ConsumersNetworkVpcTasksSubnet2Subnet": _subnet(1, "10.0.128.0/17"),
+        },
+        "prod": {
+            "ConsumersNetworkVpcTasksSubnet1Subnet": _subnet(0, "10.0.0.0/18"),
+            "ConsumersNetworkVpcTasksSubnet2Subnet": _subnet(1, "10.0.64.0/18"),
+            "ConsumersNetworkVpcTasksSubnet3Subnet": _subnet(2, "10.0.128.0/18"),
+        },
+        "full": {"ConsumersNetworkVpcTasksSubnet1Subnet": _subnet(0, "10.42.0.0/20")},
+    }
+
+
+def test_the_vpc_has_the_declared_addresses_and_resolves_names(by_environment: Mapping[str, list[Resource]]) -> None:
+    """Without DNS in the VPC its endpoints would not be found."""
+    vpcs = {name: of_kind(by_environment[name], VPC) for name in ("local", "full")}
+
+    common = {"EnableDnsHostnames": True, "EnableDnsSupport": True, "InstanceTenancy": "default"}
+    assert vpcs == {
+        "local": {"ConsumersNetworkVpc": {**common, "CidrBlock": "10.0.0.0/16"}},
+        "full": {"ConsumersNetworkVpc": {**common, "CidrBlock": "10.42.0.0/20"}},
+    }
+
+
+def test_the_services_tasks_call_have_endpoints_in_the_network(full: list[Resource]) -> None:
+    """Secrets Manager where there is a database, SNS where the relay publishes; without either: the next test."""
+    endpoints = of_kind(full, ENDPOINT).values()
+
+    interfaces = [endpoint["ServiceName"] for endpoint in endpoints if endpoint["VpcEndpointType"] == "Interface"]
+    assert sorted(interfaces) == [
+        f"com.amazonaws.eu-central-1.{service}"
+        for service in ("ecr.api", "ecr.dkr", "logs", "secretsmanager", "sns", "sqs")
+    ]
+
+
+def test_an_endpoint_is_in_every_subnet_and_answers_to_the_services_own_name(declared: list[Resource]) -> None:
+    """With private DNS: the SDK calls sqs.<region>.amazonaws.com and gets there."""
+    endpoints = of_kind(declared, ENDPOINT).values()
+    subnets = [f"Ref({name})" for name in of_kind(declared, SUBNET)]
+
+    interfaces = [endpoint for endpoint in endpoints if endpoint["VpcEndpointType"] == "Interface"]
+    assert interfaces == [
+        {
+            "ServiceName": f"com.amazonaws.us-east-1.{service}",
+            "VpcEndpointType": "Interface",
+            "PrivateDnsEnabled": True,
+            "SecurityGroupIds": ["GroupId(ConsumersNetworkEndpoints)"],
+            "SubnetIds": subnets,
+            "VpcId": "Ref(ConsumersNetworkVpc)",
+        }
+        for service in ("sqs", "ecr.api", "ecr.dkr", "logs")
+    ]
+
+
+def test_ecrs_layers_are_reached_through_a_gateway_to_s3(declared: list[Resource]) -> None:
+    """Routed from every subnet's table."""
+    endpoints = of_kind(declared, ENDPOINT).values()
+    tables = [f"Ref({name})" for name in of_kind(declared, ROUTE_TABLE)]
+
+    assert [endpoint for endpoint in endpoints if endpoint["VpcEndpointType"] == "Gateway"] == [
+        {
+            "ServiceName": "com.amazonaws.<AWS::Region>.s3",
+            "VpcEndpointType": "Gateway",
+            "RouteTableIds": tables,
+            "VpcId": "Ref(ConsumersNetworkVpc)",
+        }
+    ]
+
+
+def test_nobody_calls_the_tasks_and_they_call_https_only(declared: list[Resource]) -> None:
+    """Their group has no rule inwards; the endpoints' group lets in the tasks and calls nobody (CDK's dummy rule)."""
+    groups, ingress = of_kind(declared, GROUP), of_kind(declared, INGRESS).values()
+
+    assert groups == {
+        "ConsumersNetworkTasks": _tasks_group("Ref(ConsumersNetworkVpc)"),
+        "ConsumersNetworkEndpoints": {
+            "GroupDescription": "Sluice endpoints: the tasks call them",
+            "SecurityGroupEgress": [
+                {
+                    "CidrIp": "255.255.255.255/32",
+                    "Description": "Disallow all traffic",
+                    "FromPort": 252,
+                    "IpProtocol": "icmp",
+                    "ToPort": 86,
+                }
+            ],
+            "VpcId": "Ref(ConsumersNetworkVpc)",
+        },
+    }
+    assert list(ingress) == [_from_tasks("GroupId(ConsumersNetworkEndpoints)", 443)]
+
+
+@pytest.mark.parametrize(("name", "port"), [("full", 5433), ("hosted", 5432)])
+def test_the_database_lets_the_tasks_in_on_its_port(
+    by_environment: Mapping[str, list[Resource]], name: str, port: int
+) -> None:
+    """A rule on either side: out of the tasks' group, into the database's own."""
+    found = by_environment[name]
+
+    database = "sg-0a1b2c3d4e5f60718"
+    assert list(of_kind(found, EGRESS).values()) == [
+        {
+            "Description": "the database",
+            "DestinationSecurityGroupId": database,
+            "FromPort": port,
+            "GroupId": "GroupId(ConsumersNetworkTasks)",
+            "IpProtocol": "tcp",
+            "ToPort": port,
+        }
+    ]
+    assert [rule for rule in of_kind(found, INGRESS).values() if rule["GroupId"] == database] == [
+        _from_tasks(database, port)
+    ]
+
+
+def test_somebody_elses_network_is_left_as_it_is(hosted: list[Resource], plain: list[Resource]) -> None:
+    """Only the tasks' own group is made in it, and rules where there is a database."""
+    parts = [
+        Counter(resource.kind for resource in found if resource.kind.startswith(("AWS::EC2::", "Custom::")))
+        for found in (hosted, plain)
+    ]
+
+    assert parts == [{GROUP: 1, EGRESS: 1, INGRESS: 1}, {GROUP: 1}]
+    assert of_kind(plain, GROUP) == {"ConsumersNetworkTasks": _tasks_group("vpc-0a1b2c3d4e5f60718")}
+
+
+def test_what_goes_through_a_new_network_is_logged(declared: list[Resource], environment: Environment) -> None:
+    """Accepted or not, to a log group kept as long as declared; the role writes there and nowhere else."""
+    flow_logs = of_kind(declared, FLOW_LOG)
+    allowed = statements(declared, "ConsumersNetworkVpcFlowLogIAMRole")
+
+    days = {"local": 30, "dev": 7, "staging": 30, "prod": 90}
+    assert flow_logs == {
+        "ConsumersNetworkVpcFlowLog": {
+            "DeliverLogsPermissionArn": "Arn(ConsumersNetworkVpcFlowLogIAMRole)",
+            "LogDestinationType": "cloud-watch-logs",
+            "LogGroupName": "Ref(ConsumersNetworkFlowLogs)",
+            "ResourceId": "Ref(ConsumersNetworkVpc)",
+            "ResourceType": "VPC",
+            "TrafficType": "ALL",
+        }
+    }
+    assert of_kind(declared, "AWS::Logs::LogGroup")["ConsumersNetworkFlowLogs"] == {
+        "RetentionInDays": days[environment.name]
+    }
+    assert allowed == [
+        allow(["logs:CreateLogStream", "logs:DescribeLogStreams", "logs:PutLogEvents"], "Arn(ConsumersNetworkFlowLogs)")
+    ]
+
+
+def test_the_default_security_group_is_emptied_unless_declared_otherwise(
+    by_environment: Mapping[str, list[Resource]],
+) -> None:
+    """By a Lambda of CDK's, which LocalStack here cannot run: not in local."""
+    emptied = {
+        name: of_kind(by_environment[name], "Custom::VpcRestrictDefaultSG")
+        for name in ("local", "dev", "staging", "prod", "full")
+    }
+
+    def by(account: str) -> dict[str, Any]:
+        return {
+            "ConsumersNetworkVpcRestrictDefaultSecurityGroupCustomResource": {
+                "ServiceToken": "Arn(CustomVpcRestrictDefaultSGCustomResourceProviderHandler)",
+                "DefaultSecurityGroupId": "DefaultSecurityGroup(ConsumersNetworkVpc)",
+                "Account": account,
+            }
+        }
+
+    assert emptied == {
+        "local": {},
+        "dev": by("<AWS::AccountId>"),
+        "staging": by("<AWS::AccountId>"),
+        "prod": by("<AWS::AccountId>"),
+        "full": by("111122223333"),
+    }

@@ -1,0 +1,92 @@
+"""What is deleted and what stays, in which order the stacks are deployed, and whose a resource is."""
+
+from collections.abc import Mapping
+
+import pytest
+
+from sluice.declaration import Environment
+from tests.support.declaration import ENVIRONMENTS
+from tests.support.templates.environments import EXTRA
+from tests.support.templates.invariants import problems
+from tests.support.templates.resources import Resource, Stacks, resources
+
+STATEFUL = ("AWS::SNS::Topic", "AWS::SQS::Queue", "AWS::KMS::Key", "AWS::Logs::LogGroup")
+RETAINED = ("staging", "prod", "full")
+"""Environments that are retained; the same have keys of their own."""
+
+
+@pytest.mark.parametrize("name", [*ENVIRONMENTS, *EXTRA])
+def test_what_holds_messages_logs_or_keys_goes_or_stays_as_declared(
+    by_environment: Mapping[str, list[Resource]], name: str
+) -> None:
+    """Deleted or replaced; what is retained is still deleted when its very creation is rolled back."""
+    policies = {
+        resource.name: (resource.deletion_policy, resource.update_replace_policy)
+        for resource in by_environment[name]
+        if resource.kind in STATEFUL and not resource.name.endswith("-operators")
+    }
+
+    expected = ("RetainExceptOnCreate", "Retain") if name in RETAINED else ("Delete", "Delete")
+    assert policies == dict.fromkeys(policies, expected)
+    assert len(policies) >= 5
+
+
+def test_a_retained_environment_cannot_be_deleted_by_one_command(stacks: Mapping[str, Stacks]) -> None:
+    """All three stacks are protected from deletion, or none."""
+    protected = {name: [stack.is_protected for stack in parts.values()] for name, parts in stacks.items()}
+
+    assert protected == {name: [name in RETAINED] * 3 for name in stacks}
+
+
+def test_the_stacks_are_deployed_in_an_order_that_works(stacks: Mapping[str, Stacks]) -> None:
+    """Workers after the queues they look for by name; alarms after the key their topic is encrypted with."""
+    orders = {name: {part: stack.dependencies for part, stack in parts.items()} for name, parts in stacks.items()}
+
+    assert orders == {
+        name: {
+            "messaging": (),
+            "consumers": ("messaging",),
+            "observability": ("messaging",) if name in RETAINED else (),
+        }
+        for name in stacks
+    }
+
+
+@pytest.mark.parametrize("environment", [*ENVIRONMENTS.values(), *EXTRA.values()], ids=lambda value: value.name)
+def test_queues_keys_permissions_and_alarms_are_as_the_options_say(
+    by_environment: Mapping[str, list[Resource]], environment: Environment
+) -> None:
+    """Any other environment: tests/integration/stacks/test_any_environment.py."""
+    assert problems(by_environment[environment.name], environment) == []
+
+
+def test_as_many_tags_as_may_be_declared_are_as_many_as_aws_takes(edited: Mapping[str, Stacks]) -> None:
+    """Fifty on a subnet, which carries three of CDK's own; no resource has more."""
+    found = resources(edited["local, with 45 tags"])
+
+    assert max((len(resource.tags), resource.kind) for resource in found) == (50, "AWS::EC2::Subnet")
+
+
+def test_every_resource_that_takes_tags_says_whose_it_is(full: list[Resource]) -> None:
+    """Application, environment and the declared tags, no more; the rest are CDK's own names of network parts."""
+    untagged = {resource.kind for resource in full if not resource.tags}
+
+    for resource in full:
+        own = {key: value for key, value in resource.tags.items() if key != "Name" and not key.startswith("aws-cdk:")}
+        if resource.tags:
+            assert own == {"application": "sluice", "environment": "full", "team": "orders", "cost-centre": "42"}
+    assert untagged == {
+        "AWS::ApplicationAutoScaling::ScalingPolicy",
+        "AWS::EC2::SecurityGroupEgress",
+        "AWS::EC2::SecurityGroupIngress",
+        "AWS::EC2::SubnetRouteTableAssociation",
+        "AWS::IAM::ManagedPolicy",
+        "AWS::IAM::Policy",
+        "AWS::IAM::Role",
+        "AWS::KMS::Alias",
+        "AWS::Lambda::Function",
+        "AWS::SNS::Subscription",
+        "AWS::SNS::TopicPolicy",
+        "AWS::SQS::QueuePolicy",
+        "Custom::VpcRestrictDefaultSG",
+    }

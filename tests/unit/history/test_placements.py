@@ -1,0 +1,531 @@
+"""Verdicts that hold wherever in its call an effect took place: lawful histories that look wrong, and the reverse.
+
+Each was judged wrongly once. What the oracle finds at random in `test_oracle` stands here by name.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pytest
+
+from sluice.history.checker import Activity, Expectation, Move, QueueContext, check_group, queue_context
+from sluice.history.events import Event, Kind, Outcome, pad_sequence_number
+from tests.support.histories.by_hand import END, EXPECTATION, deleted, published, received, worked_off
+
+_ONE_QUEUE = replace(EXPECTATION, queues=("billing",), dead_letter_queues={})
+_THREE_RECEIVES = replace(_ONE_QUEUE, dead_letter_queues={"billing": "billing-dlq"}, max_receive_count={"billing": 3})
+_NOTHING_AROUND = QueueContext()
+_PUBLISHED = (published(0, 0), published(1, 10), published(END, 20))
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Judged:
+    """A history and what it shows; nothing, where `anomalies` is empty."""
+
+    name: str
+    events: Sequence[Event]
+    anomalies: frozenset[str] = frozenset()
+    expectation: Expectation = _ONE_QUEUE
+    around: QueueContext = _NOTHING_AROUND
+
+
+def _hidden(receive: Event, at_ms: int, seconds: int, *, took_ms: int | None = 5) -> Event:
+    """Return a visibility change of what was received."""
+    changed = deleted(receive, at_ms, took_ms=took_ms, call_id=f"hide/{at_ms}")
+    return replace(changed, kind=Kind.VISIBILITY_CHANGED.value, visibility_timeout_seconds=seconds)
+
+
+def _both(at_ms: int) -> tuple[Event, Event]:
+    """Return messages 0 and 1 of one answer."""
+    return (
+        received("billing", 0, at_ms, call_id=f"both/{at_ms}"),
+        received("billing", 1, at_ms, call_id=f"both/{at_ms}", batch_position=1),
+    )
+
+
+def _again(idx: int, at_ms: int, count: int = 2, **changes: Any) -> Event:
+    again: dict[str, Any] = {"receive_count": count, "worker": "other"}
+    return received("billing", idx, at_ms, **(again | changes))
+
+
+def _extended_second() -> _Judged:
+    first, second = _both(100)
+    return _Judged(
+        name="the second of an answer is extended, the first comes again (GRP-10)",
+        events=[*_PUBLISHED, first, second, _hidden(second, 1_000, 600), _again(0, 31_000)],
+    )
+
+
+def _given_back_in_turn() -> _Judged:
+    first, second = _both(100)
+    return _Judged(
+        name="both are given back, and the first comes again in between (GRP-08)",
+        events=[*_PUBLISHED, first, second, _hidden(first, 200, 0), _again(0, 206, took_ms=3), _hidden(second, 210, 0)],
+    )
+
+
+def _overlapping_changes() -> _Judged:
+    receive = received("billing", 0, 100)
+    shorter, longer = _hidden(receive, 1_000, 5), _hidden(receive, 1_001, 600, took_ms=10)
+    return _Judged(
+        name="of two visibility changes at one time either may have been the last",
+        events=[*_PUBLISHED, receive, shorter, longer, _again(0, 10_000)],
+    )
+
+
+def _sent_both_ways() -> _Judged:
+    direct = published(
+        1,
+        10,
+        queue="billing",
+        sns_sequence_number=None,
+        sqs_sequence_number=pad_sequence_number("18849496460467696128"),
+    )
+    return _Judged(
+        name="numbers of the topic and of the queue are not compared",
+        events=[published(0, 0), direct, published(2, 20), *worked_off("billing", [0, 1, 2], 100)],
+    )
+
+
+def _sent_straight(at_ms: int) -> Event:
+    number = pad_sequence_number("18849496460467696128")
+    return published(0, at_ms, queue="billing", sns_sequence_number=None, sqs_sequence_number=number)
+
+
+def _topic_and_queue() -> _Judged:
+    received_everywhere = (*worked_off("billing", [0], 100), *worked_off("shipping", [0], 100))
+    return _Judged(
+        name="a message of the topic is sent straight to one of its queues as well, and suppressed (DED-01)",
+        events=[published(0, 0), *received_everywhere, _sent_straight(10_000)],
+        expectation=EXPECTATION,
+    )
+
+
+def _topic_unanswered_and_queue() -> _Judged:
+    worked = (*worked_off("billing", [0, END], 1_000), *worked_off("shipping", [END], 1_000))
+    return _Judged(
+        name="only its publish straight to one queue was acknowledged",
+        events=[published(0, 0, took_ms=None), _sent_straight(10), published(END, 20), *worked],
+        expectation=EXPECTATION,
+    )
+
+
+def _resent_after_the_window() -> _Judged:
+    copy = [replace(event, sqs_message_id=f"copy {event.idx}") for event in worked_off("billing", [0, END], 400_100)]
+    worked = (
+        *worked_off("billing", [0], 100),
+        *worked_off("shipping", [0], 100),
+        *worked_off("shipping", [END], 400_200),
+    )
+    return _Judged(
+        name="a message of the topic is sent straight to one of its queues after the window, and comes again there",
+        events=[published(0, 0), *worked, _sent_straight(400_000), published(END, 400_010), *copy],
+        expectation=EXPECTATION,
+    )
+
+
+def _twice_in_one_answer() -> _Judged:
+    answer = [
+        received(
+            "billing",
+            position % 2,
+            100,
+            call_id="answer",
+            batch_position=position,
+            receive_count=1 + position // 2,
+            receipt_handle_hash=f"handle {position}",
+            visibility_timeout_seconds=0,
+        )
+        for position in range(4)
+    ]
+    return _Judged(
+        name="a receive with visibility 0 brings messages more than once in one answer (VIS-12)",
+        events=[*_PUBLISHED, *answer],
+    )
+
+
+def _first_without_an_id() -> _Judged:
+    return _Judged(
+        name="one of its receives has no message id on record, and counts all the same",
+        events=[*_PUBLISHED, received("billing", 0, 100, sqs_message_id=None), _again(0, 31_000)],
+    )
+
+
+def _repeat_after_the_window() -> _Judged:
+    receives = [
+        _again(0, 311_000, 2, call_id="all"),
+        received("billing", 1, 311_000, call_id="all", batch_position=1),
+        received("billing", 0, 311_000, call_id="all", batch_position=2, sqs_message_id="billing 0 copy"),
+    ]
+    return _Judged(
+        name="a message published again after its window stands behind younger ones",
+        events=[published(0, 0), published(1, 10), received("billing", 0, 100), published(0, 310_000), *receives],
+    )
+
+
+def _window_of_an_unanswered_publish() -> _Judged:
+    return _Judged(
+        name="the window began with a publish that nobody answered",
+        events=[published(0, 0, took_ms=None), published(0, 9_000), published(0, 300_500)],
+    )
+
+
+def _shortened_before_its_delete() -> _Judged:
+    receive = received("billing", 0, 100)
+    return _Judged(
+        name="an unanswered visibility change may have come before the delete, which then came too late",
+        events=[*_PUBLISHED, receive, _hidden(receive, 200, 0, took_ms=None), deleted(receive, 201), _again(0, 400)],
+    )
+
+
+def _dead_by_receives_nobody_saw() -> _Judged:
+    return _Judged(
+        name="receives whose answers were lost may have used up a message",
+        events=[*_PUBLISHED, *worked_off("billing", [1], 100_000)],
+        expectation=replace(_THREE_RECEIVES, lost_receives={"billing": 3}),
+    )
+
+
+_LAWFUL: Sequence[Callable[[], _Judged]] = (
+    _extended_second,
+    _given_back_in_turn,
+    _overlapping_changes,
+    _sent_both_ways,
+    _twice_in_one_answer,
+    _first_without_an_id,
+    _topic_and_queue,
+    _topic_unanswered_and_queue,
+    _resent_after_the_window,
+    _repeat_after_the_window,
+    _window_of_an_unanswered_publish,
+    _shortened_before_its_delete,
+    _dead_by_receives_nobody_saw,
+)
+
+
+def _tries(idx: int, times: int, from_ms: int = 100) -> list[Event]:
+    return [received("billing", idx, from_ms + n * 31_000, receive_count=n + 1) for n in range(times)]
+
+
+def _dead(idx: int, at_ms: int, *, dlq: str = "billing-dlq", **changes: Any) -> Event:
+    fields: dict[str, Any] = {"sqs_message_id": f"billing {idx}", "deduplication_id": f"billing {idx}"}
+    return received(dlq, idx, at_ms, **(fields | changes))
+
+
+_SHARED_DLQ = replace(
+    EXPECTATION,
+    dead_letter_queues={"billing": "dlq", "shipping": "dlq"},
+    max_receive_count={"billing": 3, "shipping": 3},
+)
+_TO_BILLING = Move(source="billing-dlq", destination="billing", began_at_us=350_000_000, ended_at_us=351_000_000)
+_MOVED = QueueContext(moves=(_TO_BILLING,))
+
+
+def _dead_in_one_of_two() -> _Judged:
+    return _Judged(
+        name="two queues share a DLQ: dead in one, worked off in the other (DLQ-05)",
+        events=[*_PUBLISHED, *worked_off("shipping", [0], 100), *_tries(0, 3), _dead(0, 200_000, dlq="dlq")],
+        expectation=_SHARED_DLQ,
+    )
+
+
+def _dead_in_both() -> _Judged:
+    tries = [received("shipping", 0, 100 + n * 31_000, receive_count=n + 1) for n in range(3)]
+    other = _dead(0, 200_100, dlq="dlq", sqs_message_id="shipping 0", deduplication_id="shipping 0")
+    return _Judged(
+        name="two queues share a DLQ, and a message died in both (DLQ-05)",
+        events=[*_PUBLISHED, *tries, *_tries(0, 3), _dead(0, 200_000, dlq="dlq"), other],
+        expectation=_SHARED_DLQ,
+    )
+
+
+def _back(at_ms: int, **changes: Any) -> Event:
+    return received("billing", 0, at_ms, **({"sqs_message_id": "new 0"} | changes))
+
+
+def _dead_again(at_ms: int) -> Event:
+    return _dead(0, at_ms, sqs_message_id="new 0", deduplication_id="new 0")
+
+
+def _dead_again_after_one() -> _Judged:
+    return _Judged(
+        name="brought back and dead again, and nobody knows after how many receives",
+        events=[*_PUBLISHED, *_tries(0, 3), _dead(0, 300_000), _back(400_000), _dead_again(500_000)],
+        expectation=replace(_THREE_RECEIVES, max_receive_count={}),
+        around=_MOVED,
+    )
+
+
+def _back_and_published_again() -> _Judged:
+    both = (_back(400_000, call_id="x"), _back(400_000, call_id="x", batch_position=1, sqs_message_id="copy 0"))
+    return _Judged(
+        name="brought back, and published again after its window",
+        events=[*_PUBLISHED, *_tries(0, 3), _dead(0, 300_000), published(0, 360_000), *both],
+        expectation=_THREE_RECEIVES,
+        around=_MOVED,
+    )
+
+
+def _dead_again_unseen() -> _Judged:
+    return _Judged(
+        name="brought back, and dead again at its first receive: whether a move resets the count is open (MOV-19)",
+        events=[*_PUBLISHED, *_tries(0, 3), *_tries(1, 3, 400_000), _dead(1, 600_000), _dead_again(632_000)],
+        expectation=_THREE_RECEIVES,
+        around=_MOVED,
+    )
+
+
+def _back_by_a_slow_clock() -> _Judged:
+    return _Judged(
+        name="brought back, and received by a clock that shows it before the move began",
+        events=[*_PUBLISHED, *_tries(0, 3), _back(346_000, clock_id="slow")],
+        expectation=replace(_THREE_RECEIVES, clock_bound_us=6_000_000),
+        around=_MOVED,
+    )
+
+
+def _last_try_by_a_fast_clock() -> _Judged:
+    tries = [
+        received("billing", 0, at_ms, receive_count=count, visibility_timeout_seconds=1, clock_id=clock)
+        for count, (at_ms, clock) in enumerate(((340_000, "c"), (342_000, "c"), (352_000, "fast")), start=1)
+    ]
+    return _Judged(
+        name="its last receive before it died was by a clock that shows it after the move began",
+        events=[*_PUBLISHED, *tries, _dead(0, 347_000), _back(400_000)],
+        expectation=replace(_THREE_RECEIVES, clock_bound_us=9_000_000),
+        around=_MOVED,
+    )
+
+
+def _back_by_an_unanswered_task() -> _Judged:
+    task = Event(
+        kind=Kind.REDRIVEN.value,
+        queue="billing-dlq",
+        outcome=Outcome.INFO.value,
+        invoked_at_us=350_000_000,
+        detail='{"destination": "billing"}',
+    )
+    return _Judged(
+        name="brought back by a move task of which nobody knows how it ended (MOV-11, MOV-12)",
+        events=[*_PUBLISHED, *_tries(0, 3), _back(400_000)],
+        expectation=_THREE_RECEIVES,
+        around=queue_context([task]),
+    )
+
+
+def _dead_unseen_and_published_again() -> _Judged:
+    copy = received("billing", 0, 400_000, sqs_message_id="copy")
+    return _Judged(
+        name="it died by receives nobody saw, and what came later is of another publish",
+        events=[published(0, 0), _dead(0, 100_000), published(0, 311_000), copy],
+        expectation=replace(_THREE_RECEIVES, lost_receives={"billing": 3}),
+    )
+
+
+def _second_copy_dead() -> _Judged:
+    dead = _dead(0, 600_000, sqs_message_id="copy", deduplication_id="copy")
+    return _Judged(
+        name="deleted, published again after its window, and the copy died by receives nobody saw",
+        events=[published(0, 0), *worked_off("billing", [0], 100), published(0, 311_000), dead],
+        expectation=replace(_THREE_RECEIVES, lost_receives={"billing": 3}),
+    )
+
+
+def _polled(*, served: int, empty: int) -> QueueContext:
+    activity = Activity(second=150, served_count=served, empty_count=empty, answered_by_us=150_900_000)
+    return QueueContext(activity={"billing": [activity]}, empty_since_us={"billing-dlq": 200_000_000})
+
+
+def _only_others_served() -> _Judged:
+    return _Judged(
+        name="used up, and since then receives served other groups: it may still be in its queue (RCV-10)",
+        events=[*_PUBLISHED, *_tries(0, 3)],
+        expectation=_THREE_RECEIVES,
+        around=_polled(served=5, empty=0),
+    )
+
+
+def _dlq_read_by_others() -> _Judged:
+    return _Judged(
+        name="used up, and not all that was received from the DLQ is on record",
+        events=[*_PUBLISHED, *_tries(0, 3)],
+        expectation=replace(_THREE_RECEIVES, unproven_queues={"billing-dlq": "its recorder is missing"}),
+        around=_polled(served=0, empty=5),
+    )
+
+
+def _moved_elsewhere() -> _Judged:
+    elsewhere = Move(source="billing-dlq", destination="other", began_at_us=180_000_000, ended_at_us=181_000_000)
+    return _Judged(
+        name="used up, and its DLQ was moved elsewhere",
+        events=[*_PUBLISHED, *_tries(0, 3)],
+        expectation=_THREE_RECEIVES,
+        around=replace(_polled(served=0, empty=5), moves=(elsewhere,)),
+    )
+
+
+def _back_and_read_by_others() -> _Judged:
+    return _Judged(
+        name="a move task left it in its DLQ, of which not all receives are on record (MOV-26)",
+        events=[*_PUBLISHED, *_tries(0, 3), _dead(0, 349_000)],
+        expectation=replace(_THREE_RECEIVES, unproven_queues={"billing-dlq": "its recorder is missing"}),
+        around=replace(_MOVED, empty_since_us={"billing-dlq": 900_000_000, "billing": 900_000_000}),
+    )
+
+
+_DEAD_LETTERS: Sequence[Callable[[], _Judged]] = (
+    _dead_in_one_of_two,
+    _dead_in_both,
+    _dead_again_after_one,
+    _back_and_published_again,
+    _dead_again_unseen,
+    _back_by_a_slow_clock,
+    _last_try_by_a_fast_clock,
+    _back_by_an_unanswered_task,
+    _dead_unseen_and_published_again,
+    _second_copy_dead,
+    _only_others_served,
+    _dlq_read_by_others,
+    _moved_elsewhere,
+    _back_and_read_by_others,
+)
+"""Lawful as well."""
+
+
+def _too_often_and_dead() -> _Judged:
+    return _Judged(
+        name="received five times of three, and then read from the DLQ",
+        events=[*_PUBLISHED, *_tries(0, 5), _dead(0, 200_000)],
+        anomalies=frozenset({"F2"}),
+        expectation=_THREE_RECEIVES,
+    )
+
+
+def _dead_in_one_answer() -> _Judged:
+    dead = (_dead(1, 300_000, call_id="dead"), _dead(0, 300_000, call_id="dead", batch_position=1))
+    return _Judged(
+        name="one answer of the DLQ holds the later dead letter in front",
+        events=[*_PUBLISHED, *_tries(0, 3), *_tries(1, 3, 100_000), *dead],
+        anomalies=frozenset({"F7"}),
+        expectation=_THREE_RECEIVES,
+    )
+
+
+def _back_in_one_answer() -> _Judged:
+    dead = (_dead(0, 300_000), _dead(1, 331_000))
+    back = [
+        received("billing", idx, 400_000, call_id="back", batch_position=position, sqs_message_id=f"new {idx}")
+        for position, idx in enumerate((1, 0))
+    ]
+    move = Move(source="billing-dlq", destination="billing", began_at_us=350_000_000, ended_at_us=351_000_000)
+    return _Judged(
+        name="one answer holds what a move task brought back, in another order",
+        events=[*_PUBLISHED, *_tries(0, 3), *_tries(1, 3, 100_000), *dead, *back],
+        anomalies=frozenset({"F10"}),
+        expectation=_THREE_RECEIVES,
+        around=QueueContext(moves=(move,)),
+    )
+
+
+def _three_copies_in_two_windows() -> _Judged:
+    copies = [
+        received("billing", 0, 320_000, call_id="all", batch_position=n, sqs_message_id=f"copy {n}") for n in range(3)
+    ]
+    repeat = published(0, 10_000, sns_sequence_number=published(0, 0).sns_sequence_number)
+    return _Judged(
+        name="three copies of what was published at 0, 10 and 311 seconds",
+        events=[published(0, 0), repeat, published(0, 311_000), *copies],
+        anomalies=frozenset({"B1"}),
+    )
+
+
+def _out_of_order_before_it_died() -> _Judged:
+    return _Judged(
+        name="a message that dies in the end was received behind a later one",
+        events=[*_PUBLISHED, *worked_off("billing", [1], 100), *_tries(0, 3, 1_000), _dead(0, 200_000)],
+        anomalies=frozenset({"C1"}),
+        expectation=_THREE_RECEIVES,
+    )
+
+
+def _before_its_publish() -> _Judged:
+    return _Judged(
+        name="received before it was published",
+        events=[published(0, 1_000), *worked_off("billing", [0], 100)],
+        anomalies=frozenset({"A4"}),
+    )
+
+
+def _topic_and_queue_but_one() -> _Judged:
+    worked = (*worked_off("billing", [0, END], 12_000), *worked_off("shipping", [END], 12_000))
+    return _Judged(
+        name="published to the topic and sent straight to a queue, and another queue never gave it",
+        events=[published(0, 0), _sent_straight(10_000), published(END, 11_000), *worked],
+        anomalies=frozenset({"E1"}),
+        expectation=EXPECTATION,
+    )
+
+
+def _during_its_delete() -> _Judged:
+    receive = received("billing", 0, 100)
+    return _Judged(
+        name="received while its confirmed delete ran, inside the lease",
+        events=[*_PUBLISHED, receive, deleted(receive, 200, took_ms=500), _again(0, 300, took_ms=100)],
+        anomalies=frozenset({"B7"}),
+    )
+
+
+def _effective_stale_delete() -> _Judged:
+    receive = received("billing", 0, 100)
+    return _Judged(
+        name="a delete with an older handle let the group go on",
+        events=[*_PUBLISHED, receive, _again(0, 31_000), deleted(receive, 31_100), *worked_off("billing", [1], 31_200)],
+        anomalies=frozenset({"D2"}),
+    )
+
+
+def _reused_attempt_id() -> _Judged:
+    return _Judged(
+        name="an attempt id brings another message while the first is held",
+        events=[
+            *_PUBLISHED,
+            received("billing", 0, 100, receive_request_attempt_id="attempt"),
+            received("billing", 1, 200, receive_request_attempt_id="attempt"),
+        ],
+        anomalies=frozenset({"D1"}),
+    )
+
+
+def _overlapping_receives() -> _Judged:
+    second, first = received("billing", 1, 101, worker="other"), received("billing", 0, 100, took_ms=30)
+    return _Judged(
+        name="whichever of two overlapping receives was first, the other is wrong",
+        events=[*_PUBLISHED, first, second, deleted(second, 107), deleted(first, 131)],
+        anomalies=frozenset({"D2"}),
+    )
+
+
+_WRONG: Sequence[Callable[[], _Judged]] = (
+    _too_often_and_dead,
+    _dead_in_one_answer,
+    _back_in_one_answer,
+    _three_copies_in_two_windows,
+    _out_of_order_before_it_died,
+    _before_its_publish,
+    _topic_and_queue_but_one,
+    _during_its_delete,
+    _effective_stale_delete,
+    _reused_attempt_id,
+    _overlapping_receives,
+)
+
+
+@pytest.mark.parametrize(
+    "judged", [make() for make in (*_LAWFUL, *_DEAD_LETTERS, *_WRONG)], ids=lambda judged: judged.name
+)
+def test_the_verdict_holds_for_every_placement(judged: _Judged) -> None:
+    """Exactly these anomalies."""
+    found = check_group(judged.events, judged.expectation, judged.around)
+
+    assert {violation.anomaly for violation in found.violations} == judged.anomalies

@@ -1,0 +1,164 @@
+"""What a user can get wrong at the load test's command line: one line, an exit code, no traceback, no verdict."""
+
+import os
+import shlex
+import threading
+from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import boto3
+import pytest
+
+from sluice.cli.main import main
+from tests.support.project import PROJECT
+
+type Command = Callable[..., tuple[int, list[str]]]
+
+_REFUSED = {
+    "load run smoke --env production": (
+        "environment 'production' is not declared, allowed is one of local, dev, staging, prod; declare it"
+        " in tests/support/declared/environments.py"
+    ),
+    "load run huge": "profile 'huge' cannot be read (No such file or directory), allowed is one of backlog-drain, ",
+    "load run smoke --sabotage gremlin": "saboteur 'gremlin' is unknown, allowed is one of ",
+    "load run smoke --sabotage ignore-purge": (
+        "saboteur 'ignore-purge' shows nothing in a load test, allowed is one of "
+    ),
+    "load run smoke --endpoint-url localhost:4566": (
+        "endpoint is 'localhost:4566', allowed is a URL such as http://127.0.0.1:4566"
+    ),
+    "load run smoke --endpoint-url http://127.0.0.1:99999": (
+        "endpoint is 'http://127.0.0.1:99999', allowed is a URL such as http://127.0.0.1:4566"
+    ),
+    "load run smoke --endpoint-url http://foo\\ bar": (
+        "endpoint is 'http://foo bar', allowed is a URL such as http://127.0.0.1:4566"
+    ),
+    "load run smoke --env prod": (
+        "environment 'prod' keeps its messages (removal is 'retain'), and a load test fills its queues"
+    ),
+    "load run my\\ profile.yaml": (
+        "profile 'my profile.yaml' is not a name for a run, allowed are up to 40 letters, digits, hyphens"
+    ),
+    "check /nowhere": "/nowhere is not there, allowed is a history's folder",
+    "check / --queue a --env local": "--queue and --env are both given, allowed",
+    "load run": "Missing argument 'PROFILE'; see `sluice load run --help`",
+    "load run smoke --fast": "No such option '--fast'",
+}
+_COULD_NOT = {
+    "load run smoke --endpoint-url http://127.0.0.1:9": (
+        "http://127.0.0.1:9 cannot be reached (EndpointConnectionError); start it, or name an SQS endpoint"
+        " with --endpoint-url"
+    ),
+}
+
+
+@pytest.fixture
+def sluice(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Command:
+    """Return what runs the command line and gives exit code and the lines on standard error."""
+    for name in [name for name in os.environ if name.startswith("AWS_")]:
+        monkeypatch.delenv(name)
+    for name, value in (("ACCESS_KEY_ID", "test"), ("SECRET_ACCESS_KEY", "test"), ("EC2_METADATA_DISABLED", "true")):
+        monkeypatch.setenv(f"AWS_{name}", value)
+    monkeypatch.setattr(boto3, "DEFAULT_SESSION", None)  # it keeps the credentials of whoever came first
+    monkeypatch.chdir(PROJECT)
+
+    def run(*arguments: str) -> tuple[int, list[str]]:
+        with pytest.raises(SystemExit) as ended:
+            main(arguments)
+        printed = capsys.readouterr().err
+        assert "Traceback" not in printed
+        assert isinstance(ended.value.code, int)
+        return ended.value.code, printed.strip().splitlines()
+
+    return run
+
+
+class _Answers(BaseHTTPRequestHandler):
+    """Answers every request with one status and body."""
+
+    status, kind, body = 200, "text/html", b"<html>It works!</html>"
+
+    def _answer(self) -> None:
+        self.rfile.read(int(self.headers.get("Content-Length", 0)))
+        self.send_response(self.status)
+        self.send_header("Content-Type", self.kind)
+        self.send_header("Content-Length", str(len(self.body)))
+        self.end_headers()
+        self.wfile.write(self.body)
+
+    do_GET = do_POST = _answer  # noqa: N815 (the names http.server calls)
+
+    def log_message(self, format: str, *args: object) -> None:
+        """Say nothing."""
+
+
+class _Refuses(_Answers):
+    """Answers as AWS does when the key is unknown."""
+
+    status, kind = 403, "application/x-amz-json-1.0"
+    body = (
+        b'{"__type":"com.amazon.coral.service#UnrecognizedClientException",'
+        b'"message":"The security token included in the request is invalid."}'
+    )
+
+
+@pytest.fixture(params=[_Answers, _Refuses])
+def server(request: pytest.FixtureRequest) -> Iterator[tuple[type[_Answers], str]]:
+    """Yield something on loopback that is not SQS, or that refuses."""
+    listening = ThreadingHTTPServer(("127.0.0.1", 0), request.param)
+    threading.Thread(target=listening.serve_forever, daemon=True).start()
+    yield request.param, f"http://127.0.0.1:{listening.server_port}"
+    listening.shutdown()
+    listening.server_close()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "line"),
+    [
+        *((arguments, 3, line) for arguments, line in _REFUSED.items()),
+        *((arguments, 2, line) for arguments, line in _COULD_NOT.items()),
+    ],
+)
+def test_wrong_arguments_are_refused_in_one_line(sluice: Command, arguments: str, code: int, line: str) -> None:
+    ended, lines = sluice(*shlex.split(arguments))
+
+    assert ended == code
+    assert lines[0].startswith(f"sluice: {line}")
+    assert len(lines) == 1
+
+
+def test_a_negative_rate_is_refused(tmp_path: Path, sluice: Command) -> None:
+    own = tmp_path / "own.yaml"
+    own.write_text("messages_per_second: -70\nduration_seconds: 10\ngroup_count: 5\n", encoding="utf-8")
+
+    assert sluice("load", "run", str(own)) == (
+        3,
+        [f"sluice: profile '{own}': messages_per_second is -70 (line 1): Input should be greater than 0"],
+    )
+
+
+def test_something_else_at_the_endpoint_is_named(server: tuple[type[_Answers], str], sluice: Command) -> None:
+    kind, url = server
+
+    ended, lines = sluice("load", "run", "smoke", "--endpoint-url", url)
+
+    expected = {
+        _Answers: f"sluice: {url} answers, but not as SQS does",
+        _Refuses: f"sluice: {url} refuses these credentials (UnrecognizedClientException); check AWS_ACCESS_KEY_ID",
+    }
+    assert ended == 2
+    assert lines[0].startswith(expected[kind])
+    assert len(lines) == 1
+
+
+def test_no_credentials_are_named(tmp_path: Path, sluice: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.delenv(name)
+    for name in ("AWS_SHARED_CREDENTIALS_FILE", "AWS_CONFIG_FILE"):
+        monkeypatch.setenv(name, str(tmp_path / "none"))
+
+    assert sluice("load", "run", "smoke", "--endpoint-url", "http://127.0.0.1:9") == (
+        2,
+        ["sluice: no AWS credentials found; set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE"],
+    )

@@ -1,0 +1,37 @@
+"""Which cluster a session is for: refused, or found away, before any Java starts."""
+
+import pytest
+
+from sluice.errors import ConfigError, EndpointError
+from spark_load.runtime import spark_session
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"master": "yarn"}, r"cluster is 'yarn', allowed is an address such as spark://host:7077"),
+        ({"master": "spark://host"}, r"cluster is 'spark://host', allowed is an address such as spark://host:7077"),
+        ({"remote": "sc://host:port"}, r"cluster is 'sc://host:port', allowed is an address such as sc://host:15002"),
+        ({"master": "spark://a:1", "remote": "sc://a:2"}, r"allowed is one of them"),
+    ],
+)
+def test_an_address_that_is_none_is_refused(given: dict[str, str], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        spark_session.Cluster(**given)
+
+
+def test_under_spark_submit_no_other_cluster_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYSPARK_GATEWAY_PORT", "1")
+
+    with pytest.raises(ConfigError, match="given under spark-submit, which has chosen the cluster already"):
+        spark_session.Cluster(master="spark://127.0.0.1:7077")
+
+
+@pytest.mark.parametrize("given", [{"master": "spark://127.0.0.1:9"}, {"remote": "sc://127.0.0.1:9"}])
+def test_a_cluster_that_is_not_there_is_said_at_once(given: dict[str, str]) -> None:
+    """Spark itself would try for a minute."""
+    with (
+        pytest.raises(EndpointError, match=r"127.0.0.1:9 cannot be reached .*; start it, or leave it out to run here"),
+        spark_session.running(1, spark_session.Cluster(**given)),
+    ):
+        raise AssertionError("it runs")
