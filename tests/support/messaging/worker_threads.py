@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from sqlalchemy.orm import Session
 
@@ -12,6 +13,7 @@ from sluice.clock import SystemClock, VirtualClock
 from sluice.messaging.backoff import Backoff
 from sluice.messaging.envelope import Event
 from sluice.messaging.handlers import Ack, Context, Outcome
+from sluice.messaging.sqs.queue import Queue, Received
 from sluice.messaging.waiting import Stop
 from sluice.messaging.worker.lane import Lane
 from sluice.messaging.worker.scale_in_protection import Protection
@@ -22,6 +24,7 @@ from tests.support.messaging.worker_harness import Hands, Place, World
 PATIENCE_SECONDS = 30
 BACKOFF = Backoff(base_seconds=0.01, cap_seconds=0.01, floor_seconds=0.01)
 SETTINGS = WorkerSettings(lanes=1, wait_seconds=0, drain_seconds=0.3, keep_inbox_seconds=86_400, backoff=BACKOFF)
+_POLL_SECONDS = 0.01
 _NAMES = ("lane-", "drain", "heartbeat", "care")
 
 
@@ -52,12 +55,26 @@ class Running:
         self._run.result(seconds)
 
 
+def _pace(queue: Queue) -> None:
+    """Let a poll that brings nothing last a moment: a lane that polls at once again starves every other thread."""
+    receive, never = queue.receive, threading.Event()
+
+    def paced(**options: Any) -> Received | None:
+        message = receive(**options)
+        if message is None:
+            never.wait(_POLL_SECONDS)
+        return message
+
+    queue.receive = paced  # type: ignore[method-assign]
+
+
 @contextmanager
 def running(
     hands: Hands, *more: Lane, settings: WorkerSettings = SETTINGS, stop: Stop | None = None
 ) -> Iterator[Running]:
     """Run a worker with these lanes besides its own, and stop it at the end."""
     stop, clock = Stop() if stop is None else stop, SystemClock()
+    _pace(hands.queue)
     parts = replace(hands.parts, lanes=[*hands.parts.lanes, *more], protection=Protection(None, clock))
     with ThreadPoolExecutor(1) as pool:
         worker = Running(stop, pool.submit(Worker(parts, settings=settings, stop=stop, clock=clock).run))
