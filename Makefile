@@ -54,7 +54,7 @@ unit: setup ## Tests that start no server
 
 .PHONY: integration
 integration: setup ## Tests with the real LocalStack, cdk, Postgres and Spark
-	@$(PYTEST) -n 2 --dist loadgroup --durations=10 tests/integration -m "not spark and not slow and not deep"
+	@$(PYTEST) -n 4 --dist loadgroup --durations=10 tests/integration -m "not spark and not slow and not deep"
 	@$(PYTEST) --durations=10 tests/integration -m "spark and not slow and not deep"
 
 .PHONY: slow

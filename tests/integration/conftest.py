@@ -1,8 +1,16 @@
-"""One Spark session, one bare and one deployed LocalStack for all integration tests that need them."""
+"""One Spark session, one bare and one deployed LocalStack for all integration tests that need them.
+
+Workers of pytest-xdist share the bare one: what a test makes there has a name nobody else uses, or the tests that use
+the name are in one xdist group.
+"""
 
 import os
 import subprocess
+import tempfile
 from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
@@ -13,6 +21,7 @@ from spark_load.runtime import spark_session
 from tests.support.project import PROJECT
 
 _SLOTS = 6
+_SHARED = pytest.StashKey[localstack.Running]()
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -32,9 +41,27 @@ def spark(keys: None) -> Iterator[SparkSession]:
         yield running
 
 
+@pytest.hookimpl(optionalhook=True)
+def pytest_configure_node(node: Any) -> None:
+    """Tell a worker where the LocalStack of all workers is, which the first one's start starts."""
+    config: pytest.Config = node.config
+    running = config.stash.get(_SHARED, None)
+    if running is None:
+        stack = ExitStack()
+        config.add_cleanup(stack.close)
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="sluice-shared-")))
+        running = stack.enter_context(localstack.running(log=folder / "localstack.log"))
+        config.stash[_SHARED] = running
+    node.workerinput["localstack"] = (running.endpoint_url, str(running.log))
+
+
 @pytest.fixture(scope="session")
-def emulated(tmp_path_factory: pytest.TempPathFactory) -> Iterator[localstack.Running]:
-    """Yield a LocalStack with nothing in it, for tests in the group that shares it: xdist_group("localstack")."""
+def emulated(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[localstack.Running]:
+    """Yield a LocalStack that other tests use as well, those of other xdist workers at the same time."""
+    shared = getattr(request.config, "workerinput", {}).get("localstack")
+    if shared is not None:
+        yield localstack.Running(endpoint_url=shared[0], log=Path(shared[1]))
+        return
     with localstack.running(log=tmp_path_factory.mktemp("localstack") / "localstack.log") as running:
         yield running
 

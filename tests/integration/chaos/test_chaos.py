@@ -64,7 +64,6 @@ def test_a_line_does_to_its_calls_what_it_is_told_until_it_is_mended() -> None:
     assert {**lines.counts, "connections cut": 0} == {"answers lost": 1, "answers replaced": 2, "connections cut": 0}
 
 
-@pytest.mark.xdist_group("localstack")
 def test_a_short_run_is_valid(emulated: localstack.Running, tmp_path: Path) -> None:
     """Every kind of fault once; everything committed is done once and in order for three consumers."""
     with database.running() as started:
@@ -79,7 +78,6 @@ def test_a_short_run_is_valid(emulated: localstack.Running, tmp_path: Path) -> N
 
 
 @pytest.mark.slow
-@pytest.mark.xdist_group("localstack")
 def test_a_run_with_handlers_that_commit_by_themselves_is_invalid(emulated: localstack.Running, tmp_path: Path) -> None:
     """The same seed; a run that cannot be found invalid proves nothing."""
     broken = replace(_SETTINGS, handlers="tests.chaos.system.broken_handlers", drain_seconds=30, poison_share=0.1)

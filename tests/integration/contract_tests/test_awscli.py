@@ -15,7 +15,7 @@ import pytest
 from emulator import localstack
 from sluice.clock import eventually
 
-pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("localstack")]
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("a localstack of its own")]
 _AWS = Path(sys.executable).with_name("aws")
 _ARN = "arn:aws:sqs:us-east-1:000000000000"
 _NORMALISED = (

@@ -16,7 +16,7 @@ from emulator import localstack
 from sluice.clock import VirtualClock
 from tests.support.project import PROJECT
 
-pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("localstack")]
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("a localstack of its own")]
 _VOLATILE = ("ApproximateNumberOfMessages", "ApproximateNumberOfMessagesNotVisible")
 
 

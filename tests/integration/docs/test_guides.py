@@ -36,7 +36,7 @@ from sluice.messaging.outbox import tables
 from tests.support.declaration import environment
 from tests.support.project import PROJECT
 
-pytestmark = pytest.mark.xdist_group("localstack")  # one at a time
+pytestmark = pytest.mark.xdist_group("local")  # the environment whose names they use
 
 GUIDES = PROJECT / "docs" / "guides"
 PATIENCE_SECONDS = 180  # Spark alone may take a third of it to start on a busy machine

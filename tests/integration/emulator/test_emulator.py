@@ -30,7 +30,7 @@ from sluice.errors import EndpointError
 from sluice.localstack import health
 from tests.support.project import PROJECT
 
-pytestmark = pytest.mark.xdist_group("localstack")  # one at a time
+pytestmark = pytest.mark.xdist_group("a localstack of its own")  # one at a time
 GONE_SECONDS = 10  # less than either grace: what needs SIGKILL to end is late
 UNREQUESTED = ["sh", "-c", "echo the command ran"]
 

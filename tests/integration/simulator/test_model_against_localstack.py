@@ -33,7 +33,7 @@ from sluice import limits
 from sluice.clock import SystemClock, eventually
 from sluice.simulator.hook import Simulator
 
-pytestmark = pytest.mark.xdist_group("localstack")  # one at a time
+pytestmark = pytest.mark.xdist_group("a localstack of its own")  # one at a time
 EXCLUDED = {
     "GAP-02": "the DLQ copy keeps its deduplication id: not compared there, and a DLQ with no window loses none",
     "GAP-04": "given back while others of its group are in flight, a message frees them all: not done",

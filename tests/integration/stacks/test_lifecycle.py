@@ -17,7 +17,7 @@ from sluice.declaration import Consumer, naming
 from tests.support.declaration import environment
 from tests.support.project import PROJECT
 
-pytestmark = pytest.mark.xdist_group("localstack")  # one at a time
+pytestmark = pytest.mark.xdist_group("a localstack of its own")  # one at a time
 LOCAL, STAGING = environment("local"), environment("staging")
 STACKS = ("sluice-local-messaging", "sluice-local-consumers", "sluice-local-observability")
 _CDK_SECONDS = 240

@@ -27,7 +27,6 @@ from tests.support.messaging.dlq_harness import envelope
 from tests.support.messaging.worker_harness import Place
 from tests.support.processes.messaging_process import PATIENCE_SECONDS, MessagingProcess
 
-pytestmark = pytest.mark.xdist_group("localstack")  # one at a time
 DATABASES = [("a", 1), ("a", 2), ("a", 3), ("b", 1)]
 _HOLD_SECONDS = 3  # short: what a dead process held is there again after it
 

@@ -32,7 +32,6 @@ from tests.support.processes.messaging_process import PATIENCE_SECONDS
 from tests.support.processes.shop_harness import TOPIC, ShopHarness
 
 SQLITE, POSTGRES = "sqlite", "postgresql"
-pytestmark = pytest.mark.xdist_group("localstack")  # one at a time
 BOTH = [SQLITE, pytest.param(POSTGRES, marks=pytest.mark.slow)]
 
 

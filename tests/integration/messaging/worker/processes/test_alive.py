@@ -55,7 +55,6 @@ def frozen_killed_and_ended(start: Callable[[], MessagingProcess], path: Path) -
         await_check(path, 2, "gave no sign of life for ", "--within", "1")
 
 
-@pytest.mark.xdist_group("localstack")
 def test_a_worker_that_is_frozen_or_killed_fails_the_check(
     on_file: Engine, emulated: localstack.Running, path: Path, tmp_path: Path
 ) -> None:

@@ -17,7 +17,6 @@ from tests.support.processes import worker_processes
 from tests.support.processes.worker_processes import WorkerFleet, consumer
 
 SQLITE, POSTGRES = "sqlite", "postgresql"
-pytestmark = pytest.mark.xdist_group("localstack")  # one at a time
 
 
 @pytest.fixture

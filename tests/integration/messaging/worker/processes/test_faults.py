@@ -18,8 +18,6 @@ from tests.support.processes import worker_processes
 from tests.support.processes.messaging_process import PATIENCE_SECONDS
 from tests.support.processes.worker_processes import DatabaseLine, WorkerFleet, consumer
 
-pytestmark = pytest.mark.xdist_group("localstack")  # one at a time
-
 
 @pytest.fixture
 def worker_fleet(on_file: Engine, emulated: localstack.Running, tmp_path: Path) -> Iterator[WorkerFleet]:

@@ -25,7 +25,6 @@ from tests.support.processes import worker_processes
 from tests.support.processes.messaging_process import PATIENCE_SECONDS
 from tests.support.processes.worker_processes import WorkerFleet, consumer
 
-pytestmark = pytest.mark.xdist_group("localstack")  # one at a time
 LONG_SECONDS = 300
 """A visibility timeout nobody here waits for: whatever comes again was given back."""
 
@@ -118,6 +117,7 @@ def test_s5_rolling_restarts_under_load_leave_the_dlq_empty(worker_fleet: Worker
     assert max(worker_fleet.receive_counts()) <= 3
 
 
+@pytest.mark.xdist_group("local")
 def test_s6_the_images_command_ends_with_0_when_it_is_told_to(
     on_file: Engine, emulated: localstack.Running, tmp_path: Path
 ) -> None:
