@@ -10,6 +10,9 @@
 Messages are one line: the value seen, the value allowed, the next step.
 """
 
+SET_CREDENTIALS = "set AWS_PROFILE, or AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
+"""The next step where there are no AWS credentials."""
+
 
 class MessagingError(Exception):
     """Root of everything Sluice raises on purpose."""

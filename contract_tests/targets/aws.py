@@ -11,7 +11,7 @@ from typing import Any
 import boto3
 
 from sluice.clock import Clock
-from sluice.errors import ConfigError, EndpointError
+from sluice.errors import SET_CREDENTIALS, ConfigError, EndpointError
 
 PATIENCE_SECONDS = 120.0
 TEST_SECONDS_MAX = 3_600
@@ -63,9 +63,7 @@ def checked(session: "boto3.Session", estimate: Estimate, *, is_agreed: bool) ->
     if session.region_name is None:
         raise EndpointError("target aws has no region; set AWS_DEFAULT_REGION or name a profile in AWS_PROFILE")
     if session.get_credentials() is None:
-        raise EndpointError(
-            "target aws has no credentials; set AWS_PROFILE, or AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
-        )
+        raise EndpointError(f"target aws has no credentials; {SET_CREDENTIALS}")
     if not is_agreed:
         raise ConfigError(f"target aws costs money: {estimate}; agree with --i-will-pay or SLUICE_AWS=1")
     return str(session.region_name)

@@ -69,9 +69,9 @@ def _refusal(error: click.ClickException) -> str:
 
 
 def _fail_unforeseen(error: Exception) -> NoReturn:
-    message = failures.sentence(error)
-    if message is not None:
-        _fail(message, COULD_NOT)
+    explained = failures.explained(error)
+    if explained is not None:
+        _fail(str(explained), REFUSED if isinstance(explained, ConfigError) else COULD_NOT)
     text = "".join(traceback.format_exception(error)).rstrip()
     output.lines(text[-_TRACEBACK_CHARACTERS_MAX:], is_error=True)
     sys.exit(COULD_NOT)

@@ -55,8 +55,8 @@ class Retry:
 
     def __post_init__(self) -> None:
         seconds, most = self.delay_seconds, limits.VISIBILITY_TIMEOUT_SECONDS_MAX
-        if seconds is not None and not 0 <= seconds <= most:
-            raise ConfigError(f"Retry.delay_seconds is {seconds:g}, allowed is 0 to {most}, or None for the backoff")
+        if seconds is not None and not (isinstance(seconds, int | float) and 0 <= seconds <= most):
+            raise ConfigError(f"Retry.delay_seconds is {seconds!r}, allowed is 0 to {most}, or None for the backoff")
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +113,15 @@ type Handler = Callable[[Session, Event, Context], Outcome | Awaitable[Outcome |
 
 
 def handler(*types: str) -> Callable[[Handler], Handler]:
-    """Mark a function as the handler of events of these types; `*` is every type without one of its own."""
+    """Mark a function as the handler of events of these types; `*` is every type without one of its own.
+
+    Raises:
+        ConfigError: no type is named, or something that is none.
+    """
+    wrong = [type_ for type_ in types if not isinstance(type_, str) or not type_]
+    if wrong or not types:
+        given = printable(repr(wrong[0])) if wrong else "()"
+        raise ConfigError(f'handler is given {given}, allowed are types of events: @handler("order.placed")')
 
     def marked(function: Handler) -> Handler:
         setattr(function, _MARK, types)

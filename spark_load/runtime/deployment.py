@@ -20,7 +20,7 @@ from sluice import sdk
 from sluice.declaration import Environment, naming
 from sluice.endpoint import checked_url
 from sluice.error_codes import CREDENTIALS_REFUSED
-from sluice.errors import EndpointError
+from sluice.errors import SET_CREDENTIALS, EndpointError
 
 CONNECT_SECONDS_MAX = 5
 ANSWER_SECONDS_MAX = 30
@@ -149,7 +149,7 @@ def _check_empty(attributes: Mapping[str, str], name: str, url: str) -> None:
 
 def _explain(error: Exception, where: str, environment: Environment) -> str:
     if isinstance(error, NoCredentialsError):
-        sentence = "no AWS credentials found; set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE"
+        sentence = f"there are no AWS credentials; {SET_CREDENTIALS}"
     elif isinstance(error, ResponseParserError):
         sentence = f"{where} answers, but not as SQS does; {_ANOTHER}"
     elif isinstance(error, ConnectionFailure | HTTPClientError):

@@ -16,7 +16,7 @@ from sluice.cli.services.running import log_to, measuring, recording
 from sluice.clock import SystemClock
 from sluice.declaration import Environment, metrics, naming
 from sluice.endpoint import checked_url
-from sluice.errors import ConfigError, EndpointError
+from sluice.errors import SET_CREDENTIALS, ConfigError, EndpointError
 from sluice.messaging import failpoints
 from sluice.messaging.database import engines, schema
 from sluice.messaging.errors import OutboxError, TransientError
@@ -81,13 +81,14 @@ def relay(
     stop = Stop()
     stop.on_signals()
     failpoint = failpoints.from_environment(os.environ, failpoints.RELAY)
-    _require_tables(place)
+    store = Store(place.engine, place.topic)
+    if _has_tables(place) and (elsewhere := store.pending_elsewhere()):
+        _log.warning("events wait for other topics, which this relay does not publish", pending=elsewhere)
     holder = Lease(place.engine, place.topic, lease_seconds=lease)
     database = place.engine.dialect.name
     started = {"owner": holder.owner, "topic": place.topic, "topic_arn": arn, "database": database, "listen": listen}
     _log.info("starting", **started, poll_seconds=settings.poll_seconds, lease_seconds=settings.lease_seconds)
     _check_topic(sns, arn, until_empty=until_empty)
-    store = Store(place.engine, place.topic)
     with recording(record, run=place.topic, worker="relay", client=sns, names={arn: place.topic}) as recorder:
         hooks: list[RelayHooks] = [RelayMetrics(measured, SystemClock())]
         if recorder is not None:
@@ -118,9 +119,7 @@ def _check_topic(sns: Any, arn: str, *, until_empty: bool) -> None:
         publisher.check_topic(sns, arn)
     except TransientError as error:
         if until_empty and publisher.lacks_credentials(error.__cause__):
-            raise EndpointError(
-                f"AWS takes no credentials ({error}); set AWS_PROFILE, or a key and its secret"
-            ) from error
+            raise EndpointError(f"AWS takes no credentials ({error}); {SET_CREDENTIALS}") from error
         _log.warning("the topic could not be looked at", topic_arn=arn, error=str(error))
 
 
@@ -157,7 +156,7 @@ class _UntilEmpty:
         return self.is_finished or self._wait.is_stopped()
 
 
-def _require_tables(place: DatabaseTarget) -> None:
+def _has_tables(place: DatabaseTarget) -> bool:
     """Refuse a database without the outbox's tables; of one that does not answer nothing is known yet."""
     try:
         with engines.reading(place.engine) as connection:
@@ -165,7 +164,7 @@ def _require_tables(place: DatabaseTarget) -> None:
     except (OperationalError, InterfaceError) as error:
         if not engines.may_pass(error) or engines.is_refused(error.orig):
             raise
-        return
+        return False
     if any(sentence.startswith("table ") for sentence in found):
         raise OutboxError(engines.NO_TABLES.format(part="outbox"))
     if found:
@@ -173,6 +172,7 @@ def _require_tables(place: DatabaseTarget) -> None:
             f"the outbox's tables are not as this version needs them ({found[0]}); see `sluice outbox"
             " check`, and `outbox schema`"
         )
+    return True
 
 
 def _topic_arn(environment: Environment, endpoint_url: str | None) -> str:

@@ -39,18 +39,22 @@ def ls(*, place: DatabaseTarget, status: str | None, group_id: str | None, most:
 
 def lag(*, place: DatabaseTarget, as_json: bool) -> None:
     """Run `outbox lag`."""
+    store = Store(place.engine, place.topic)
     with engines.explaining_missing_tables():
-        found = Store(place.engine, place.topic).lag()
+        found, elsewhere = store.lag(), store.pending_elsewhere()
     if as_json:
         fields = {
             "topic": place.topic,
             "lag_seconds": found.seconds,
             "pending": found.pending_count,
             "quarantined": found.quarantined_count,
+            "pending_elsewhere": elsewhere,
         }
         output.as_json(fields)
         return
     output.line(f"{found.seconds:.1f} s, {found.pending_count} pending, {found.quarantined_count} quarantined")
+    for topic, count in elsewhere.items():
+        output.line(f"{count} pending for another topic, {topic}, and not for {place.topic}", is_error=True)
 
 
 def _operator(place: DatabaseTarget, reason: str) -> OutboxOperator:

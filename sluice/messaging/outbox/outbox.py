@@ -12,6 +12,7 @@ whichever of a writer and the deletion comes first, no (epoch, seq) is given twi
 """
 
 import json
+import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -23,13 +24,16 @@ from sqlalchemy import event as hooks
 from sqlalchemy.orm import Session, SessionTransaction, scoped_session
 
 from sluice.clock import Clock
+from sluice.errors import ConfigError
 from sluice.messaging.database import engines
 from sluice.messaging.envelope import Envelope, Event
 from sluice.messaging.errors import OutboxError
 from sluice.messaging.outbox import tables
+from sluice.terminal.printable import printable
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _UNIT = "sluice_outbox"
+_NAME = re.compile(r"[A-Za-z0-9_-]{1,251}\.fifo")  # https://docs.aws.amazon.com/sns/latest/api/API_CreateTopic.html
 
 
 def channel(topic: str) -> str:
@@ -46,9 +50,17 @@ class Outbox:
             poll. Postgres lets transactions that notify commit one after the other, so leave it off where thousands
             commit a second. https://www.postgresql.org/docs/18/sql-notify.html (read 2026-11-21)
         clock: for tests; None means the database's own.
+
+    Raises:
+        ConfigError: that is no name of a FIFO topic; an ARN is none.
     """
 
     def __init__(self, topic: str, *, notify: bool = False, clock: Clock | None = None) -> None:
+        if not isinstance(topic, str) or not _NAME.fullmatch(topic):
+            raise ConfigError(
+                f"topic of Outbox is {printable(repr(topic))}, allowed is the name of a FIFO topic: up to"
+                " 256 letters, digits, - and _, the last of them .fifo; naming.topic_name(environment) returns it"
+            )
         self.topic, self._notify, self._clock = topic, notify, clock
 
     def add(self, session: "Session | scoped_session[Any]", event: Event) -> None:

@@ -160,6 +160,17 @@ class Store:
         seconds = 0.0 if oldest_us is None else max(0, now_us - oldest_us) / 1_000_000
         return Lag(seconds=seconds, pending_count=count - held, quarantined_count=held)
 
+    def pending_elsewhere(self) -> dict[str, int]:
+        """Return how many messages wait for another topic, by its name. Reads all of them."""
+        with engines.reading(self._engine) as connection:
+            found = connection.execute(
+                select(messages.c.topic, func.count())
+                .where(messages.c.topic != self._topic, messages.c.status == PENDING)
+                .group_by(messages.c.topic)
+                .order_by(messages.c.topic)
+            )
+            return {row.topic: row[1] for row in found}
+
     def is_finished(self) -> bool:
         """Return whether nothing can be published any more: all is sent, or waits behind what is quarantined."""
         after = ""

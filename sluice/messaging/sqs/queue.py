@@ -17,7 +17,7 @@ from botocore.exceptions import BotoCoreError, ClientError, NoCredentialsError
 from botocore.parsers import ResponseParserError
 
 from sluice import limits, sdk
-from sluice.errors import EndpointError
+from sluice.errors import SET_CREDENTIALS, EndpointError
 from sluice.messaging.errors import HoldLost, TransientError
 
 _ANSWER_SECONDS = 10
@@ -173,11 +173,7 @@ def explained() -> Iterator[None]:
         yield
     # KeyError: botocore misses in an answer that is none of SQS, as a proxy's page may be, what that would have said.
     except (BotoCoreError, ResponseParserError, KeyError) as error:
-        step = (
-            "set AWS_PROFILE, or a key and its secret"
-            if isinstance(error, NoCredentialsError)
-            else "look at --endpoint-url"
-        )
+        step = SET_CREDENTIALS if isinstance(error, NoCredentialsError) else "look at --endpoint-url"
         raise TransientError(f"the queue does not answer ({type(error).__name__}: {error}); {step}") from error
     except ClientError as error:
         code = str(error.response.get("Error", {}).get("Code", ""))

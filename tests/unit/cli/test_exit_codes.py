@@ -79,6 +79,16 @@ def test_a_mistake_has_one_code_in_every_command(run: Run, arguments: tuple[str,
     assert (ended, "Traceback" in printed) == (code, False), printed
 
 
+@pytest.mark.usefixtures("there")
+def test_a_profile_that_is_not_there_is_a_wrong_value(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_PROFILE", "nope")
+
+    ended, _, printed = run("dlq", "ls", "--consumer", "billing")
+
+    assert ended == REFUSED
+    assert printed == "sluice: the config profile (nope) could not be found; correct AWS_PROFILE, or unset it\n"
+
+
 @pytest.mark.parametrize(
     ("pytests", "code"),
     [

@@ -4,6 +4,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import pytest
 from sqlalchemy.orm import Session
@@ -83,6 +84,13 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
         del sys.modules[name]
 
 
+@pytest.mark.parametrize("types", [(), ("",), ("order.placed", 7), (bill,)])
+def test_a_handler_of_nothing_is_refused_where_it_is_written(types: tuple[Any, ...]) -> None:
+    """`@handler` without a type would leave a module without handlers, or a function nothing calls."""
+    with pytest.raises(ConfigError, match=r'^handler is given .*, allowed are types of events: @handler\("order'):
+        handler(*types)
+
+
 def test_a_module_is_loaded_by_its_name(folder: Path) -> None:
     (folder / "sluice_test_good.py").write_text(
         "from sluice.messaging import handler\n@handler('a')\ndef f(session, event, context): ...\n", encoding="utf-8"
@@ -141,13 +149,13 @@ def test_a_retry_takes_a_delay_the_queue_knows(seconds: float | None) -> None:
     assert Retry(delay_seconds=seconds).delay_seconds == seconds
 
 
-@pytest.mark.parametrize("seconds", [-0.5, 43_201, float("inf"), float("nan")])
-def test_l4_a_retry_with_another_is_refused(seconds: float) -> None:
+@pytest.mark.parametrize("seconds", [-0.5, 43_201, float("inf"), float("nan"), "5"])
+def test_l4_a_retry_with_another_is_refused(seconds: Any) -> None:
     """SQS would refuse it when it is too late to say so."""
     with pytest.raises(ConfigError) as refused:
         Retry(delay_seconds=seconds)
 
-    assert str(refused.value) == (f"Retry.delay_seconds is {seconds:g}, allowed is 0 to 43200, or None for the backoff")
+    assert str(refused.value) == (f"Retry.delay_seconds is {seconds!r}, allowed is 0 to 43200, or None for the backoff")
 
 
 def test_a_reject_has_a_reason() -> None:

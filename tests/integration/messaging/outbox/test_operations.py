@@ -340,6 +340,18 @@ def test_ls_shows_what_is_not_sent(dsn: str) -> None:
     assert "quarantined" in few.stdout
 
 
+def test_lag_names_what_waits_for_another_topic(engine: Engine, dsn: str) -> None:
+    """A producer that names another topic than the relay has publishes nothing, and nothing fails."""
+    with Session(engine) as session:
+        Outbox("others.fifo").add(session, Event(type="order.placed", group="a", data={}))
+        session.commit()
+
+    printed, listed = _run(dsn, "lag"), json.loads(_run(dsn, "lag", "--json").stdout)
+
+    assert printed.stderr == f"1 pending for another topic, others.fifo, and not for {LOCAL_TOPIC}\n"
+    assert (listed["pending"], listed["quarantined"], listed["pending_elsewhere"]) == (1, 1, {"others.fifo": 1})
+
+
 def test_without_yes_it_is_only_said(dsn: str) -> None:
     act = ("skip", "a", "1", "--reason", "a poison pill")
     before = _run(dsn, "ls", "--json").stdout

@@ -13,6 +13,7 @@ from sqlalchemy.exc import DBAPIError, IntegrityError
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column, scoped_session, sessionmaker
 
 from sluice.clock import VirtualClock
+from sluice.errors import ConfigError
 from sluice.messaging import Event, Outbox
 from sluice.messaging.database import engines
 from sluice.messaging.errors import OutboxError
@@ -30,6 +31,13 @@ class _Base(DeclarativeBase):
 class Order(_Base):
     __tablename__ = "orders"
     id: Mapped[int] = mapped_column(primary_key=True)
+
+
+@pytest.mark.parametrize("topic", ["", "events", "arn:aws:sns:us-east-1:1:events.fifo", f"{'a' * 252}.fifo", None])
+def test_an_outbox_of_no_fifo_topic_is_refused(topic: Any) -> None:
+    """Its events would wait for ever, for a relay that nobody starts."""
+    with pytest.raises(ConfigError, match=r"^topic of Outbox is .*, allowed is the name of a FIFO topic"):
+        Outbox(topic)
 
 
 @pytest.fixture

@@ -160,5 +160,5 @@ def test_no_credentials_are_named(tmp_path: Path, sluice: Command, monkeypatch: 
 
     assert sluice("load", "run", "smoke", "--endpoint-url", "http://127.0.0.1:9") == (
         2,
-        ["sluice: no AWS credentials found; set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE"],
+        ["sluice: there are no AWS credentials; set AWS_PROFILE, or AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"],
     )
