@@ -16,6 +16,7 @@ from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
 from sluice import limits
+from sluice.constructs.feature_flags import set_flags
 from sluice.constructs.nag import acknowledge
 from sluice.constructs.removal import removal_policy
 from sluice.declaration import Consumer, Encryption, Environment, naming
@@ -138,6 +139,7 @@ class Fanout(Construct):
 
     def __init__(self, scope: Construct, id_: str, *, environment: Environment) -> None:
         super().__init__(scope, id_)
+        set_flags(self)
         is_cmk = environment.encryption is Encryption.CMK
         self.keys = Keys(self, "Keys", environment=environment) if is_cmk else None
         self.topic = sns.Topic(

@@ -17,6 +17,7 @@ from aws_cdk import aws_kms as kms
 from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
+from sluice.constructs.feature_flags import set_flags
 from sluice.constructs.nag import acknowledge
 from sluice.constructs.network import Network
 from sluice.constructs.removal import log_group
@@ -54,6 +55,7 @@ class TaskService(Construct):
         desired_count: int | None = None,
     ) -> None:
         super().__init__(scope, id_)
+        set_flags(self)
         service_name = naming.service_name(environment, name)
         self.task_definition = ecs.FargateTaskDefinition(
             self, "TaskDefinition", cpu=cpu, memory_limit_mib=memory_mib, family=service_name
@@ -160,13 +162,13 @@ class ConsumerService(Construct):
         AWS: https://docs.aws.amazon.com/AmazonECS/latest/developerguide/task-scale-in-protection.html
         (read 2026-11-21).
         """
-        resource = cdk.Stack.of(self).format_arn(
-            service="ecs", resource="task", resource_name=f"{naming.cluster_name(environment)}/*"
-        )
+        tasks_of_cluster = f"arn:aws:ecs:{environment.region}:{{}}:task/{naming.cluster_name(environment)}/*"
+        account = cdk.Stack.of(self).account
+        resource = tasks_of_cluster.format(account)
         tasks.task_role.add_to_principal_policy(
             iam.PolicyStatement(actions=["ecs:GetTaskProtection", "ecs:UpdateTaskProtection"], resources=[resource])
         )
-        seen = resource.replace(cdk.Aws.ACCOUNT_ID, "<AWS::AccountId>")
+        seen = tasks_of_cluster.format("<AWS::AccountId>" if cdk.Token.is_unresolved(account) else account)
         acknowledge(
             tasks.task_role,
             f"AwsSolutions-IAM5[Resource::{seen}]",

@@ -103,6 +103,8 @@ PLAIN = Environment(
 )
 """Somebody else's network, and nothing more."""
 
+ALONE = "full, alone"
+"""Its constructs, in a stack and an app that are not ours."""
 EXTRA = {environment.name: environment for environment in (FULL, HOSTED, PLAIN)}
 
 _LOCAL, _STAGING = ENVIRONMENTS["local"], ENVIRONMENTS["staging"]

@@ -75,11 +75,15 @@ def resources(stacks: Stacks) -> list[Resource]:
     """Return every resource of an environment."""
     exported: dict[str, Any] = {}
     return [
-        resource for part, stack in stacks.items() for resource in _resources(part, stack.template, exported=exported)
+        resource
+        for part, stack in stacks.items()
+        for resource in template_resources(part, stack.template, exported=exported)
     ]
 
 
-def _resources(part: str, template: Template, *, exported: dict[str, Any]) -> list[Resource]:
+def template_resources(part: str, template: Template, *, exported: dict[str, Any] | None = None) -> list[Resource]:
+    """Return every resource of one template; `exported` is what others export, to which its own is added."""
+    exported = {} if exported is None else exported
     names = {id_: _name(id_, resource) for id_, resource in template["Resources"].items()}
     for output in template.get("Outputs", {}).values():
         if "Export" in output:

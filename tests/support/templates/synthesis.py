@@ -6,11 +6,15 @@ from pathlib import Path
 
 import aws_cdk as cdk
 
+from sluice.constructs.alarms import Alarms, OperatorTopic
+from sluice.constructs.dashboard import Dashboard
+from sluice.constructs.fan_out import Fanout, Producers
+from sluice.constructs.stage import Consumers
 from sluice.declaration import Environment
 from stacks.stage import EnvironmentStage
 from tests.support.declaration import ENVIRONMENTS
 from tests.support.project import PROJECT
-from tests.support.templates.environments import EDITED, EXTRA
+from tests.support.templates.environments import ALONE, EDITED, EXTRA, FULL
 from tests.support.templates.resources import Stacks, read
 
 CONTEXT = json.loads((PROJECT / "cdk.json").read_text())["context"]
@@ -23,6 +27,21 @@ def synthesize(environment: Environment, directory: Path) -> Stacks:
     return read(directory)
 
 
+def synthesize_alone(environment: Environment, directory: Path) -> None:
+    """Write the template of its constructs in one stack of somebody's, in an app that sets nothing."""
+    app = cdk.App(outdir=str(directory))
+    stack = cdk.Stack(app, "Alone")
+    fanout = Fanout(stack, "Fanout", environment=environment)
+    assert fanout.keys is not None
+    Producers(stack, "Producers", fanout=fanout)
+    Consumers(stack, "Consumers", environment=environment, topic_key=fanout.keys.topic, queue_key=fanout.keys.queues)
+    operators = OperatorTopic(stack, "Operators", environment=environment, key=fanout.keys.topic)
+    Alarms(stack, "Alarms", environment=environment, topic=operators.topic)
+    Dashboard(stack, "Dashboard", environment=environment)
+    app.synth()
+
+
 if __name__ == "__main__":
+    synthesize_alone(FULL, Path(sys.argv[1]) / ALONE)
     for name, environment in {**ENVIRONMENTS, **EXTRA, **EDITED}.items():
         synthesize(environment, Path(sys.argv[1]) / name)

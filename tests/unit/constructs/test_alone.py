@@ -1,0 +1,64 @@
+"""The constructs in a stack of somebody's own, in an app without our feature flags: what they make is the same."""
+
+import json
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sluice.constructs import feature_flags
+from tests.support.templates.environments import ALONE, FULL
+from tests.support.templates.resources import Resource, of_kind, template_resources
+from tests.support.templates.synthesis import CONTEXT
+
+# What nobody told: a stack without account and region refers to them.
+UNNAMED = {"<AWS::Partition>": "aws", "<AWS::Region>": FULL.region, "<AWS::AccountId>": str(FULL.account)}
+OF_THE_APP = ("AWS::Lambda::Function",)  # CDK's own, whose code lies where the app puts its assets
+NAMED_BY_THE_STACK = ("Description", "Tags")
+
+
+@pytest.fixture(scope="session")
+def alone(synthesized: Path) -> list[Resource]:
+    template = (synthesized / ALONE / "Alone.template.json").read_text(encoding="utf-8")
+    return template_resources("alone", json.loads(template))
+
+
+def _compared(found: list[Resource]) -> Counter[tuple[str, str]]:
+    """Return how often each resource is there, whatever its logical id and the order of its lists."""
+    return Counter(
+        (resource.kind, json.dumps(_sorted(resource.properties), sort_keys=True))
+        for resource in found
+        if resource.kind not in OF_THE_APP
+    )
+
+
+def _sorted(value: Any) -> Any:
+    match value:
+        case str():
+            for written, named in UNNAMED.items():
+                value = value.replace(written, named)
+        case dict():
+            value = {key: _sorted(item) for key, item in value.items() if key not in NAMED_BY_THE_STACK}
+        case list():
+            value = sorted(map(_sorted, value), key=lambda item: json.dumps(item, sort_keys=True))
+    return value
+
+
+def test_all_of_an_environment_is_the_same_in_a_bare_app(alone: list[Resource], full: list[Resource]) -> None:
+    """Every policy statement, queue, task definition and alarm of the environment that uses every option."""
+    assert _compared(alone) - _compared(full) == _compared(full) - _compared(alone) == Counter()
+
+
+def test_a_bare_apps_key_lets_sns_decrypt_for_the_topic_only(alone: list[Resource]) -> None:
+    """Without a flag of CDK's, for every topic of every account."""
+    keys = of_kind(alone, "AWS::KMS::Key").values()
+    statements = [statement for key in keys for statement in key["KeyPolicy"]["Statement"]]
+
+    lets_in = [each for each in statements if each["Principal"].get("Service") == "sns.amazonaws.com"]
+    assert len(lets_in) == 2  # the queues' key, and the archived topic's
+    assert all("aws:SourceArn" in each["Condition"]["ArnEquals"] for each in lets_in)
+
+
+def test_the_flags_are_those_of_our_own_app() -> None:
+    assert {name: CONTEXT[name] for name in feature_flags.FLAGS} == dict.fromkeys(feature_flags.FLAGS, True)
