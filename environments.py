@@ -32,12 +32,13 @@ ENVIRONMENTS = (
         log_retention_days=7,
         consumers=_consumers(min_tasks=0, max_tasks=2, acceptable_latency_seconds=1_200),
     ),
-    Environment(name="staging", encryption=Encryption.CMK, consumers=_consumers()),
+    Environment(name="staging", encryption=Encryption.CMK, silent=True, consumers=_consumers()),
     Environment(
         name="prod",
         encryption=Encryption.CMK,
         archive_days=7,
         log_retention_days=90,
+        alarm_emails=("operators@example.com",),  # yours: each address is asked once whether it wants them
         network=NewNetwork(availability_zones=3),
         consumers=_consumers(message_retention_seconds=limits.MESSAGE_RETENTION_SECONDS_MAX, min_tasks=2, max_tasks=20),
     ),

@@ -22,13 +22,14 @@ from sluice.declaration import (
     NewNetwork,
     Poison,
     Removal,
+    SlackChannel,
     load_declaration,
 )
 from sluice.errors import ConfigError
 
 # As they are shipped: what a project makes of its own is no matter of these pages.
 ENVIRONMENTS = load_declaration(Path(__file__).parents[1] / "tests" / "support" / "declared" / "environments.py")
-DECLARED = (Environment, Consumer, NewNetwork, ExistingNetwork, Database)
+DECLARED = (Environment, Consumer, NewNetwork, ExistingNetwork, Database, SlackChannel)
 
 _UNITS = {
     "seconds": "seconds",
@@ -51,6 +52,12 @@ _UNITS_OF = {
     "Environment.region": "region",
     "Environment.consumers": "`Consumer` values",
     "Environment.alarm_emails": "addresses",
+    "Environment.alarm_urls": "HTTPS addresses",
+    "Environment.alarm_slack": "`SlackChannel`",
+    "Environment.alarm_topic_arn": "ARN",
+    "Environment.silent": "True or False",
+    "SlackChannel.workspace_id": "Slack workspace id",
+    "SlackChannel.channel_id": "Slack channel id",
     "Environment.tags": "mapping of key to value",
     "Environment.network": "`NewNetwork` or `ExistingNetwork`",
     "Environment.database": "`Database`",
@@ -65,6 +72,7 @@ _UNITS_OF = {
     "Database.secret_key_arn": "ARN",
 }
 
+_ON_CALL = "arn:aws:sns:us-east-1:111122223333:on-call"
 _DATABASE = Database(
     secret_arn="arn:aws:secretsmanager:us-east-1:111122223333:secret:sluice-AbCdEf",  # noqa: S106 (its name)
     security_group_id="sg-0a1b2c3d4e5f60718",
@@ -76,6 +84,7 @@ _SOUND: dict[type, Mapping[str, object]] = {
     NewNetwork: {},
     ExistingNetwork: {"vpc_id": "vpc-0a1b2c3d4e5f60718", "subnet_ids": ("subnet-0a1b2c3d4e5f60718",)},
     Database: {"secret_arn": _DATABASE.secret_arn, "security_group_id": _DATABASE.security_group_id},
+    SlackChannel: {"workspace_id": "T01234ABCDE", "channel_id": "C01234ABCDE"},
 }
 # The wrong values of each field; with what else it takes to be wrong.
 _REFUSED: dict[str, tuple[Mapping[str, object], ...]] = {
@@ -98,6 +107,16 @@ _REFUSED: dict[str, tuple[Mapping[str, object], ...]] = {
     "Environment.outbox_lag_seconds": ({"outbox_lag_seconds": 9},),
     "Environment.log_retention_days": ({"log_retention_days": 2},),
     "Environment.alarm_emails": ({"alarm_emails": ("nobody",)},),
+    "Environment.alarm_urls": ({"alarm_urls": ("http://example.com",)},),
+    "Environment.alarm_slack": (),
+    "Environment.alarm_topic_arn": (
+        {"alarm_topic_arn": "on-call"},
+        {"alarm_topic_arn": _ON_CALL, "region": "eu-west-1"},
+        {"alarm_topic_arn": _ON_CALL, "alarm_emails": ("a@example.com",)},
+    ),
+    "Environment.silent": (),
+    "SlackChannel.workspace_id": ({"workspace_id": ""},),
+    "SlackChannel.channel_id": ({"channel_id": ""},),
     "Environment.tags": (
         {"tags": {"environment": "x"}},
         {"tags": {"Team": "x", "team": "x"}},

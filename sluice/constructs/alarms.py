@@ -9,6 +9,7 @@ AWS: https://docs.aws.amazon.com/AWSSimpleQueueService/latest/SQSDeveloperGuide/
 """
 
 import aws_cdk as cdk
+from aws_cdk import aws_chatbot as chatbot
 from aws_cdk import aws_cloudwatch as cloudwatch
 from aws_cdk import aws_cloudwatch_actions as actions
 from aws_cdk import aws_iam as iam
@@ -32,7 +33,9 @@ _PARKED_MINUTES = 10
 
 
 class OperatorTopic(Construct):
-    """Where alarms go. A standard topic: CloudWatch does not publish to FIFO topics.
+    """Where alarms go: an existing topic, or one of the environment's own with whoever is subscribed to it.
+
+    A standard topic: CloudWatch does not publish to FIFO topics.
 
     AWS: https://docs.aws.amazon.com/AmazonCloudWatch/latest/monitoring/Notify_Users_Alarm_Changes.html
     (read 2026-11-21).
@@ -40,23 +43,44 @@ class OperatorTopic(Construct):
 
     def __init__(self, scope: Construct, id_: str, *, environment: Environment, key: kms.IKey | None) -> None:
         super().__init__(scope, id_)
-        self.topic = sns.Topic(
+        if environment.alarm_topic_arn is None:
+            self.topic: sns.ITopic = self._own_topic(environment, key)
+        else:
+            self.topic = sns.Topic.from_topic_arn(self, "Topic", environment.alarm_topic_arn)
+
+    def _own_topic(self, environment: Environment, key: kms.IKey | None) -> sns.Topic:
+        topic = sns.Topic(
             self, "Topic", topic_name=naming.operator_topic_name(environment), master_key=key, enforce_ssl=True
         )
-        self.topic.add_to_resource_policy(
+        topic.add_to_resource_policy(
             iam.PolicyStatement(
                 sid="AllowAlarms",
                 actions=["sns:Publish"],
-                resources=[self.topic.topic_arn],
+                resources=[topic.topic_arn],
                 principals=[iam.ServicePrincipal("cloudwatch.amazonaws.com")],
                 conditions={"StringEquals": {"aws:SourceAccount": cdk.Stack.of(self).account}},
             )
         )
-        for address in environment.alarm_emails:
-            subscription = self.topic.add_subscription(subscriptions.EmailSubscription(address))
+        told: list[sns.ITopicSubscription] = [
+            *map(subscriptions.EmailSubscription, environment.alarm_emails),
+            *map(subscriptions.UrlSubscription, environment.alarm_urls),
+        ]
+        for subscription in told:
             acknowledge(
-                subscription, "Serverless-SNSRedrivePolicy", "a mail that does not arrive is still in CloudWatch"
+                topic.add_subscription(subscription),
+                "Serverless-SNSRedrivePolicy",
+                "what does not arrive is still in CloudWatch",
             )
+        if environment.alarm_slack is not None:
+            chatbot.SlackChannelConfiguration(
+                self,
+                "Slack",
+                slack_channel_configuration_name=naming.operator_topic_name(environment),
+                slack_workspace_id=environment.alarm_slack.workspace_id,
+                slack_channel_id=environment.alarm_slack.channel_id,
+                notification_topics=[topic],
+            )
+        return topic
 
 
 class Alarms(Construct):

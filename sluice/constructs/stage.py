@@ -11,6 +11,8 @@ from sluice.constructs.fan_out import Fanout, Producers
 from sluice.constructs.network import Network
 from sluice.constructs.task_service import ConsumerService, RelayService
 from sluice.declaration import Environment, NewNetwork, Removal, naming
+from sluice.declaration.operators import has_operators
+from sluice.declaration.validation import require
 
 
 class MessagingStack(cdk.Stack):
@@ -127,9 +129,20 @@ class ObservabilityStack(cdk.Stack):
 
 
 class EnvironmentStage(cdk.Stage):
-    """Everything one environment consists of, deployed with `cdk deploy -c env=NAME 'NAME/*'`."""
+    """Everything one environment consists of, deployed with `cdk deploy -c env=NAME 'NAME/*'`.
+
+    Raises:
+        ConfigError: it keeps its data, and nobody would hear that some is late, dead or about to be deleted.
+    """
 
     def __init__(self, scope: Construct, *, environment: Environment) -> None:
+        require(
+            environment,
+            environment.removal is Removal.DESTROY or has_operators(environment),
+            field="silent",
+            allowed="True, or alarm_emails, alarm_urls, alarm_slack or alarm_topic_arn: an environment that keeps its"
+            " data has somebody to hear its alarms",
+        )
         super().__init__(
             scope,
             naming.stage_name(environment),

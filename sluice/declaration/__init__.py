@@ -8,6 +8,7 @@ from sluice.declaration.environment import Encryption, Environment, Removal
 from sluice.declaration.image import registry
 from sluice.declaration.loading import Declaration, is_declared, load_declaration, load_task_declaration
 from sluice.declaration.network import Database, ExistingNetwork, NewNetwork
+from sluice.declaration.operators import SlackChannel
 
 __all__ = [
     "RETRY_SECONDS_MAX",
@@ -21,6 +22,7 @@ __all__ = [
     "NewNetwork",
     "Poison",
     "Removal",
+    "SlackChannel",
     "is_declared",
     "load_declaration",
     "load_task_declaration",

@@ -9,6 +9,7 @@ from sluice import limits
 from sluice.declaration.consumer import Consumer
 from sluice.declaration.image import check_image, registry
 from sluice.declaration.network import Database, ExistingNetwork, NewNetwork
+from sluice.declaration.operators import SlackChannel, check_operators
 from sluice.declaration.validation import between, checked, declared, matching, require
 
 _TAGS_OF_OURS = 5  # application, environment; on subnets also Name and two of CDK's
@@ -59,6 +60,11 @@ class Environment:
             half minute.
         log_retention_days: how long logs are kept; a period CloudWatch Logs knows.
         alarm_emails: addresses subscribed to the operator topic; each has to confirm.
+        alarm_urls: HTTPS addresses subscribed to it, of PagerDuty or Opsgenie for instance; each has to confirm.
+        alarm_slack: a Slack channel that is told by AWS Chatbot.
+        alarm_topic_arn: an existing standard topic that alarms publish to in place of one of the environment's own. Its
+            policy has to let CloudWatch publish.
+        silent: nobody hears the alarms, on purpose. An environment that is retained is not synthesized without either.
         tags: on every resource, besides `application` and `environment`; IAM does not tell keys apart by case.
     """
 
@@ -82,6 +88,12 @@ class Environment:
         default=30,
     )
     alarm_emails: tuple[str, ...] = checked(lambda seen: len(set(seen)) == len(seen), "each address once", default=())
+    alarm_urls: tuple[str, ...] = checked(lambda seen: len(set(seen)) == len(seen), "each address once", default=())
+    alarm_slack: SlackChannel | None = None
+    alarm_topic_arn: str | None = matching(
+        r"arn:aws:sns:[a-z0-9-]+:[0-9]{12}:[A-Za-z0-9_.-]{1,256}", "the ARN of an SNS topic, or None", default=None
+    )
+    silent: bool = False
     tags: Mapping[str, str] = field(default_factory=dict, hash=False)
 
     def __post_init__(self) -> None:
@@ -89,7 +101,8 @@ class Environment:
         _check_tasks(self)
         if self.database is not None:
             _check_database(self, self.database)
-        _check_emails_and_tags(self)
+        check_operators(self)
+        _check_tags(self)
 
 
 def _check_region_and_consumers(environment: Environment) -> None:
@@ -161,15 +174,7 @@ def _check_database(environment: Environment, database: Database) -> None:
     )
 
 
-def _check_emails_and_tags(environment: Environment) -> None:
-    for address in environment.alarm_emails:
-        require(
-            environment,
-            re.fullmatch(r"[^@\s]+@[^@\s]+\.[^@\s]+", address),
-            field="alarm_emails",
-            seen=address,
-            allowed="e-mail addresses",
-        )
+def _check_tags(environment: Environment) -> None:
     tags = environment.tags
     for key, value in tags.items():
         require(

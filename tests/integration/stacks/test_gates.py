@@ -96,7 +96,7 @@ def test_every_acknowledgement_says_why(varied: Mapping[str, Stacks]) -> None:
             "AwsSolutions-IAM5",
             "a task protects itself, and its id is known only once it runs; other clusters are out of reach",
         ),
-        ("Serverless-SNSRedrivePolicy", "a mail that does not arrive is still in CloudWatch"),
+        ("Serverless-SNSRedrivePolicy", "what does not arrive is still in CloudWatch"),
     }
     page = (PROJECT / "docs" / "architecture" / "stacks.md").read_text(encoding="utf-8")
     listed = re.findall(r"^\| `([A-Za-z]+-[A-Z]\w+)(?:\[.*?\])?` \| .* \| (.+) \|$", page, flags=re.MULTILINE)

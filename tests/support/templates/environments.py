@@ -12,6 +12,7 @@ from sluice.declaration import (
     NewNetwork,
     Poison,
     Removal,
+    SlackChannel,
 )
 from tests.support.declaration import ENVIRONMENTS
 
@@ -34,6 +35,8 @@ FULL = Environment(
     outbox_lag_seconds=90,
     log_retention_days=365,
     alarm_emails=("ops@example.com", "lead@example.com"),
+    alarm_urls=("https://events.example.com/integration/0123/enqueue",),
+    alarm_slack=SlackChannel(workspace_id="T01234ABCDE", channel_id="C01234ABCDE"),
     tags={"team": "orders", "cost-centre": "42"},
     consumers=(
         Consumer(
@@ -83,6 +86,7 @@ HOSTED = Environment(
         security_group_id="sg-0a1b2c3d4e5f60718",
     ),
     relay=True,
+    alarm_topic_arn="arn:aws:sns:us-east-1:111122223333:on-call",
     consumers=(
         Consumer(name="billing"),
         Consumer(

@@ -135,7 +135,7 @@ def _alarms(found: list[Resource], environment: Environment) -> Iterator[str]:
     alarms = {resource.name: resource.properties for resource in _of_kind(found, _ALARM)}
     for name in sorted(expected ^ set(alarms)):
         yield f"alarm {name} is {'missing' if name in expected else 'unknown'}"
-    operators = [f"Ref({naming.operator_topic_name(environment)})"]
+    operators = [environment.alarm_topic_arn or f"Ref({naming.operator_topic_name(environment)})"]
     for name, alarm in alarms.items():
         if name.endswith("-asleep"):
             if "WakeFromZero" not in str(alarm["AlarmActions"]):

@@ -1,12 +1,22 @@
 """Any environment that may be declared, as far as one can be made up: one to four consumers and every option."""
 
 import math
+from typing import Any
 
 from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn, SearchStrategy
 
 from sluice import limits
-from sluice.declaration import Consumer, Database, Encryption, Environment, ExistingNetwork, NewNetwork, Removal
+from sluice.declaration import (
+    Consumer,
+    Database,
+    Encryption,
+    Environment,
+    ExistingNetwork,
+    NewNetwork,
+    Removal,
+    SlackChannel,
+)
 
 _ACCOUNT = st.just("111122223333")
 _ECR = "111122223333.dkr.ecr.eu-west-1.amazonaws.com"
@@ -86,6 +96,16 @@ def consumers(draw: DrawFn, name: str) -> Consumer:
     )
 
 
+_OPERATORS: st.SearchStrategy[dict[str, Any]] = st.sampled_from(
+    [
+        {},
+        {"alarm_emails": ("ops@example.com",), "alarm_urls": ("https://example.com",)},
+        {"alarm_slack": SlackChannel(workspace_id="T1", channel_id="C1")},
+        {"alarm_topic_arn": "arn:aws:sns:eu-west-1:111122223333:on-call"},
+    ]
+)
+
+
 @st.composite
 def environments(draw: DrawFn) -> Environment:
     """Draw an environment, shrinking to one consumer and no options."""
@@ -108,6 +128,7 @@ def environments(draw: DrawFn) -> Environment:
         relay=database is not None and draw(st.booleans()),
         outbox_lag_seconds=draw(st.integers(10, 86_400)),
         log_retention_days=draw(st.sampled_from(limits.LOG_RETENTION_DAYS)),
-        alarm_emails=draw(st.sampled_from([(), ("ops@example.com",)])),
+        **draw(_OPERATORS),
+        silent=True,
         tags=draw(st.sampled_from([{}, {"team": "orders"}])),
     )

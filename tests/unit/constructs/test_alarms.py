@@ -256,18 +256,32 @@ def test_alarms_go_to_a_standard_topic_that_only_this_accounts_alarms_publish_to
     }
 
 
-def test_declared_addresses_are_subscribed_to_the_operator_topic(
+def test_who_is_declared_is_told_by_the_operator_topic(
     by_environment: Mapping[str, list[Resource]], full: list[Resource]
 ) -> None:
     """And nobody where none is declared."""
+    topic = "Ref(sluice-full-operators)"
     subscriptions = of_kind(_watching(full), SUBSCRIPTION).values()
     elsewhere = [of_kind(_watching(found), SUBSCRIPTION) for name, found in by_environment.items() if name != "full"]
 
     assert list(subscriptions) == [
-        {"Protocol": "email", "Endpoint": "ops@example.com", "TopicArn": "Ref(sluice-full-operators)"},
-        {"Protocol": "email", "Endpoint": "lead@example.com", "TopicArn": "Ref(sluice-full-operators)"},
+        {"Protocol": "email", "Endpoint": "ops@example.com", "TopicArn": topic},
+        {"Protocol": "email", "Endpoint": "lead@example.com", "TopicArn": topic},
+        {"Protocol": "https", "Endpoint": FULL.alarm_urls[0], "TopicArn": topic},
     ]
+    (slack,) = of_kind(full, "AWS::Chatbot::SlackChannelConfiguration").values()
+    assert (slack["SlackWorkspaceId"], slack["SlackChannelId"]) == ("T01234ABCDE", "C01234ABCDE")
+    assert slack["SnsTopicArns"] == [topic]
     assert elsewhere == [{}] * 6
+
+
+def test_an_existing_topic_is_told_in_place_of_one_of_ours(hosted: list[Resource]) -> None:
+    """All alarms publish to it, and the environment has no operator topic."""
+    watching = _watching(hosted)
+
+    told = {arn for alarm in of_kind(watching, ALARM).values() for arn in (*alarm["AlarmActions"], *alarm["OKActions"])}
+    assert told == {"arn:aws:sns:us-east-1:111122223333:on-call"}
+    assert of_kind(watching, TOPIC) == {}
 
 
 def test_the_operator_topic_is_told_as_an_output(stacks: Mapping[str, Stacks]) -> None:

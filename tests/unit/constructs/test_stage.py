@@ -2,9 +2,12 @@
 
 from collections.abc import Mapping
 
+import aws_cdk as cdk
 import pytest
 
-from sluice.declaration import Environment
+from sluice.constructs.stage import EnvironmentStage
+from sluice.declaration import Consumer, Environment
+from sluice.errors import ConfigError
 from tests.support.declaration import ENVIRONMENTS
 from tests.support.templates.environments import EXTRA
 from tests.support.templates.invariants import problems
@@ -36,6 +39,19 @@ def test_a_retained_environment_cannot_be_deleted_by_one_command(stacks: Mapping
     protected = {name: [stack.is_protected for stack in parts.values()] for name, parts in stacks.items()}
 
     assert protected == {name: [name in RETAINED] * 3 for name in stacks}
+
+
+def test_a_retained_environment_whose_alarms_nobody_hears_is_refused() -> None:
+    """Synthesized is one that goes, one that says so on purpose, and one that tells somebody."""
+    retained = Environment(name="prod", consumers=(Consumer(name="billing"),))
+
+    with pytest.raises(ConfigError) as refused:
+        EnvironmentStage(cdk.App(), environment=retained)
+
+    assert str(refused.value).startswith(
+        "Environment('prod').silent is False, allowed is True, or alarm_emails, alarm_urls, alarm_slack or"
+        " alarm_topic_arn: "
+    )
 
 
 def test_the_stacks_are_deployed_in_an_order_that_works(stacks: Mapping[str, Stacks]) -> None:

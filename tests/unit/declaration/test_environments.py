@@ -21,6 +21,7 @@ from sluice.declaration import (
     NewNetwork,
     Poison,
     Removal,
+    SlackChannel,
 )
 from sluice.errors import ConfigError
 
@@ -31,6 +32,8 @@ OTHER_KEY_ARN = KEY_ARN.replace("us-east-1", "us-east-2")
 VPC, SUBNET, GROUP = "vpc-0a1b2c3d4e5f60718", "subnet-0a1b2c3d4e5f60718", "sg-0a1b2c3d4e5f60718"
 EXISTING = ExistingNetwork(vpc_id=VPC, subnet_ids=(SUBNET,))
 DATABASE = Database(secret_arn=CREDENTIALS_ARN, security_group_id=GROUP)
+ON_CALL = "arn:aws:sns:us-east-1:123456789012:on-call"
+SLACK = SlackChannel(workspace_id="T01234ABCDE", channel_id="C01234ABCDE")
 DIGEST = "@sha256:" + "0123456789abcdef" * 4
 RIGHT: dict[type[Any], dict[str, Any]] = {
     Consumer: {"name": "billing"},
@@ -38,6 +41,7 @@ RIGHT: dict[type[Any], dict[str, Any]] = {
     NewNetwork: {},
     ExistingNetwork: {"vpc_id": VPC, "subnet_ids": (SUBNET,)},
     Database: {"secret_arn": CREDENTIALS_ARN, "security_group_id": GROUP},
+    SlackChannel: {"workspace_id": "T01234ABCDE", "channel_id": "C01234ABCDE"},
 }
 LABELS = {Consumer: "Consumer('billing')", Environment: "Environment('dev')"}
 
@@ -240,6 +244,24 @@ REFUSALS: list[Refusal] = [
         alarm_emails=("ops@example.com", "on call@example.com")),
     *shown(Environment, "Environment('dev').alarm_emails is 'ops@localhost'", "e-mail addresses",
         alarm_emails=("ops@localhost",)),
+    *row(Environment, "alarm_urls", "each address once", ("https://a.example", "https://a.example")),
+    *(
+        refusal
+        for address in ("http://a.example", "https://", "https://a.example/ b", "https://-a.example", "a.example")
+        for refusal in shown(Environment, f"Environment('dev').alarm_urls is {address!r}",
+            "addresses that begin with https://", alarm_urls=("https://b.example:8443/x?y=1", address))
+    ),
+    *row(Environment, "alarm_topic_arn", "the ARN of an SNS topic, or None", "on-call", f"{ON_CALL}:7f1c"),
+    *row(Environment, "alarm_topic_arn", "a standard topic in us-east-1: alarms publish to no other",
+        *(f"{ON_CALL}.fifo", ON_CALL.replace("us-east-1", "eu-west-1"))),
+    *(
+        refusal
+        for beside in ({"alarm_emails": ("a@b.cc",)}, {"alarm_urls": ("https://b.cc",)}, {"alarm_slack": SLACK})
+        for refusal in row(Environment, "alarm_topic_arn", "None beside alarm_emails, alarm_urls and alarm_slack: they"
+            " belong to a topic of the environment's own", ON_CALL, **beside)
+    ),
+    *row(SlackChannel, "workspace_id", "a Slack workspace's id such as 'T01234ABCDE'", "", "t0", "T 0"),
+    *row(SlackChannel, "channel_id", "a Slack channel's id such as 'C01234ABCDE'", "", "#alarms"),
     *row(Environment, "tags", TAG, *({"": "x"}, {"team": "a*b"}, {"Aws:team": "x"}, {"application": "x"}),
         *({"environment": "x"}, {"Application": "x"}, {"ENVIRONMENT": "x"}, {"team": "aWS:x"}),
         *({"k" * 129: ""}, {"k": "v" * 257})),
@@ -387,7 +409,12 @@ def test_every_field_that_can_be_wrong_is_refused_above() -> None:
     never = {
         f"{kind.__name__}.{field.name}" for kind in RIGHT for field in fields(kind) if (kind, field.name) not in refused
     }
-    assert never == {"Environment.encryption", "Environment.network", "NewNetwork.restrict_default_security_group"}
+    assert never == {
+        "Environment.encryption",
+        "Environment.network",
+        "Environment.silent",
+        "NewNetwork.restrict_default_security_group",
+    }
 
 
 AT_BOUNDS: Mapping[type[Any], list[dict[str, Any]]] = {
@@ -476,6 +503,9 @@ AT_BOUNDS: Mapping[type[Any], list[dict[str, Any]]] = {
         {"account": "123456789012", "database": replace(DATABASE, secret_key_arn=KEY_ARN.replace("1234", "4321"))},
         {"account": "210987654321", "database": replace(DATABASE, secret_key_arn=KEY_ARN)},
         {"alarm_emails": ("ops@example.com", "on-call+sluice@example.co.uk")},
+        {"alarm_urls": ("https://events.pagerduty.com/integration/0123/enqueue", "https://a.b:8443"), "silent": True},
+        {"alarm_topic_arn": ON_CALL},
+        {"alarm_slack": SLACK},
         {"tags": {}},
         {"tags": {"k" * 128: "v" * 256, "team": "", "cost centre": "a.b:c/d=e+f@g-h_1", "owner": "Zoë"}},
         {"tags": {f"key{number}": "" for number in range(45)}},
@@ -685,6 +715,13 @@ def _is_right_environment(values: dict[str, Any]) -> bool:
             values["log_retention_days"] in _LOG_DAYS,
             len(set(values["alarm_emails"])) == len(values["alarm_emails"]),
             all(re.fullmatch(r"[^@\s]+@[^@\s]+\.[^@\s]+", address) for address in values["alarm_emails"]),
+            all(address.startswith("https://a") for address in values["alarm_urls"]),
+            values["alarm_topic_arn"] is None
+            or (
+                values["alarm_topic_arn"] == ON_CALL
+                and values["region"] == "us-east-1"
+                and not (values["alarm_emails"] or values["alarm_urls"])
+            ),
             all(
                 re.fullmatch(r"[\w .:/=+@-]{1,128}", key) and re.fullmatch(r"[\w .:/=+@-]{0,256}", value)
                 for key, value in values["tags"].items()
@@ -721,6 +758,8 @@ _ENVIRONMENTS = _up_to_four(
         "outbox_lag_seconds": _near(10, 60, 86_400),
         "log_retention_days": _near(1, 30, 365, 3_653),
         "alarm_emails": st.lists(st.just("ops@example.com") | st.text("a@. ", max_size=6), max_size=2).map(tuple),
+        "alarm_urls": st.sampled_from([(), ("https://a.b",), ("http://a.b",)]),
+        "alarm_topic_arn": st.sampled_from([None, ON_CALL, f"{ON_CALL}.fifo"]),
         "tags": st.dictionaries(
             st.sampled_from(["team", "Team", "AWS:x", "Application"]) | st.text(max_size=3), st.text()
         ),
@@ -798,6 +837,10 @@ ENVIRONMENT = {
     "outbox_lag_seconds": 60,
     "log_retention_days": 30,
     "alarm_emails": (),
+    "alarm_urls": (),
+    "alarm_slack": None,
+    "alarm_topic_arn": None,
+    "silent": False,
     "tags": {},
 }
 
