@@ -25,6 +25,7 @@ from sluice.constructs.scaling import BacklogScaling
 from sluice.declaration import Consumer, Database, Environment, naming, registry, task_settings
 
 _USER = "10001"
+_ALIVE_FILE = "/dev/shm/alive"  # noqa: S108 (of the container alone; its root file system is read-only)
 _RELAY_CPU, _RELAY_MEMORY_MIB, _RELAY_STOP_SECONDS = 256, 512, 30
 
 
@@ -32,8 +33,9 @@ class TaskService(Construct):
     """A Fargate service that runs one command of `messaging`, with a role and a log group of its own.
 
     It has no DesiredCount, so that a deployment leaves alone what scaling chose. A deployment whose tasks do not start
-    is rolled back.
-    AWS: https://docs.aws.amazon.com/AWSCloudFormation/latest/UserGuide/aws-resource-ecs-service.html (read 2026-11-21).
+    is rolled back. A task whose process gives no signs of life is replaced.
+    AWS: https://docs.aws.amazon.com/AWSCloudFormation/latest/UserGuide/aws-resource-ecs-service.html (read 2026-11-21)
+    and https://docs.aws.amazon.com/AmazonECS/latest/developerguide/healthcheck.html (read 2026-11-23).
     """
 
     def __init__(
@@ -69,10 +71,18 @@ class TaskService(Construct):
             environment={
                 "SLUICE_ENV": environment.name,
                 **variables,
+                "SLUICE_ALIVE_FILE": _ALIVE_FILE,
                 task_settings.VARIABLE: task_settings.render(task_settings.task_environment(environment, consumer)),
                 **_database_variables(environment),
             },
             logging=ecs.LogDriver.aws_logs(stream_prefix=name, log_group=task_logs),
+            health_check=ecs.HealthCheck(
+                command=["CMD", "python", "-m", "sluice", "alive"],
+                interval=cdk.Duration.seconds(30),
+                timeout=cdk.Duration.seconds(10),
+                retries=3,
+                start_period=cdk.Duration.seconds(120),
+            ),
             readonly_root_filesystem=True,
             user=_USER,
             stop_timeout=cdk.Duration.seconds(stop_timeout_seconds),

@@ -60,7 +60,7 @@ def python(arguments: Sequence[str], app: Path, packages: Path, **more: str) -> 
     )
 
 
-@pytest.mark.parametrize("command", ["worker", "relay"])
+@pytest.mark.parametrize("command", ["worker", "relay", "alive"])
 def test_the_image_holds_all_that_a_command_imports(command: str, image: Path, packages: Path) -> None:
     """Copied folders and locked packages are enough, and running it writes nothing beside them."""
     before = sorted(image.rglob("*"))
@@ -108,6 +108,14 @@ def test_a_task_runs_on_what_its_stack_wrote(command: str, image: Path, packages
         "sluice: no database is named: give --dsn, or set SLUICE_DSN or SLUICE_DATABASE_SECRET_ARN\n"
     )
     assert untold.stderr.startswith("sluice: there is no declaration environments.py (No such file or directory);")
+
+
+def test_a_task_is_unhealthy_until_its_process_gives_a_sign(image: Path, packages: Path, tmp_path: Path) -> None:
+    """By the command and the variable of its health check."""
+    ran = python(["-m", "sluice", "alive"], image, packages, SLUICE_ALIVE_FILE=str(tmp_path / "alive"))
+
+    assert (ran.returncode, ran.stdout) == (2, "")
+    assert ran.stderr.startswith(f"sluice: no sign of life in '{tmp_path}/alive'")
 
 
 @pytest.mark.parametrize("package", ["pytest", "pyarrow", "aws_cdk", "pyspark"])

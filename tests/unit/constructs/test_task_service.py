@@ -53,6 +53,13 @@ def _container(
         "Image": image,
         "Command": ["python", "-m", "sluice", command],
         "Environment": variables,
+        "HealthCheck": {
+            "Command": ["CMD", "python", "-m", "sluice", "alive"],
+            "Interval": 30,
+            "Timeout": 10,
+            "Retries": 3,
+            "StartPeriod": 120,
+        },
         "ReadonlyRootFilesystem": True,
         "User": "10001",
         "StopTimeout": stop_seconds,
@@ -82,6 +89,9 @@ def _task_definition(family: str, construct: str, *, cpu: str, memory: str, cont
 
 def _variable(name: str, value: str) -> dict[str, str]:
     return {"Name": name, "Value": value}
+
+
+ALIVE = _variable("SLUICE_ALIVE_FILE", "/dev/shm/alive")  # noqa: S108 (of the container alone)
 
 
 def _image(found: list[Resource], family: str) -> str:
@@ -164,6 +174,7 @@ def test_each_consumers_task_runs_its_worker(by_environment: Mapping[str, list[R
                 variables=[
                     _variable("SLUICE_ENV", "local"),
                     _variable("SLUICE_CONSUMER", consumer),
+                    ALIVE,
                     _settings(ENVIRONMENTS["local"], consumer),
                 ],
                 region="us-east-1",
@@ -204,6 +215,7 @@ def test_a_consumers_own_sizes_and_image_reach_its_task(full: list[Resource]) ->
             variables=[
                 _variable("SLUICE_ENV", "full"),
                 _variable("SLUICE_CONSUMER", "ledger"),
+                ALIVE,
                 _settings(FULL, "ledger"),
                 _variable("SLUICE_DATABASE_SECRET_ARN", SECRET),
             ],
@@ -384,6 +396,7 @@ def test_the_relay_is_one_task_that_publishes_from_the_outbox(full: list[Resourc
         variables=[
             _variable("SLUICE_ENV", "full"),
             _variable("SLUICE_TOPIC_ARN", "arn:aws:sns:eu-central-1:111122223333:sluice-full-orders.fifo"),
+            ALIVE,
             _settings(FULL, None),
             _variable("SLUICE_DATABASE_SECRET_ARN", SECRET),
         ],
