@@ -28,6 +28,7 @@ from sluice.clock import Clock, SystemClock
 from sluice.errors import HistoryError
 from sluice.history.events import COLUMNS, SCHEMA_VERSION, Event, Kind
 from sluice.recorder.frames import MAGIC, framed, messages
+from sluice.recorder.valid_rows import require_valid_rows
 
 SUFFIX = ".arrows"
 _TYPES = {"string": pa.string(), "int32": pa.int32(), "int64": pa.int64(), "bool": pa.bool_()}
@@ -198,20 +199,22 @@ def read_parts(path: Path, *, events_max: int = _PART_EVENTS) -> Iterator[pa.Tab
     Raises:
         HistoryError: the file is not a journal, or one of another schema version.
     """
-    read, count = [SCHEMA.empty_table()], 0
+    waiting, read, count, first_row = SCHEMA.empty_table(), [], 0, 0
     for batch in _batches(path):
         read.append(pa.Table.from_batches([batch]))
         count += batch.num_rows
         if count >= events_max:
-            part = _settled(path, read)
+            part = _settled(path, waiting, read, first_row)
             is_open = pc.and_(pc.is_valid(part.column("call_id")), _is_intent(part))
             yield part.filter(pc.invert(is_open))
-            read, count = [part.filter(is_open)], 0
-    yield _settled(path, read)
+            waiting, read, count, first_row = part.filter(is_open), [], 0, first_row + count
+    yield _settled(path, waiting, read, first_row)
 
 
-def _settled(path: Path, read: list[pa.Table]) -> pa.Table:
-    table = pa.concat_tables(read).combine_chunks()
+def _settled(path: Path, waiting: pa.Table, read: list[pa.Table], first_row: int) -> pa.Table:
+    """Return what waited and what was read behind it, settled; `first_row` is that of what was read."""
+    table = pa.concat_tables([waiting, *read]).combine_chunks()
+    require_valid_rows(table.slice(len(waiting)), path, first_row)
     others = [version for version in table.column("schema_version").unique().to_pylist() if version != SCHEMA_VERSION]
     if others:
         raise HistoryError(
