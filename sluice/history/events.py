@@ -23,7 +23,7 @@ from sluice import limits
 
 SCHEMA_VERSION = 1
 _ENVELOPE_HEAD_CHARACTERS = 64  # its type stands first
-_IDX_MAX = 10**18  # fits int64
+IDX_MAX = 10**18 - 1  # fits int64
 _STABLE_HEX_DIGITS = 13  # 52 bits: what reads JSON as floating point does not round it
 END_TYPE = "sluice.end"
 """The type of an event after which its group has none: an end marker for what goes through an outbox."""
@@ -150,9 +150,9 @@ def identity_of(*, body: str, deduplication_id: str | None, message_group_id: st
         if "sluice" in body_fields:
             return _identity_of_envelope(body_fields)
         idx = body_fields["idx"]
-        if isinstance(idx, int) and abs(idx) < _IDX_MAX:
+        if isinstance(idx, int) and abs(idx) <= IDX_MAX:
             return Identity(run=str(body_fields["run"]), message_group_id=str(body_fields["group"]), idx=idx)
-    except (ValueError, KeyError, TypeError, RecursionError):
+    except (ValueError, OverflowError, KeyError, TypeError, RecursionError):
         pass
     found = re.fullmatch(r"(.+)\.(-?[0-9]{1,18})", deduplication_id or "")
     if found is not None and message_group_id is not None:
@@ -173,6 +173,8 @@ def identity_in(message: Mapping[str, Any]) -> Identity | None:
 def _identity_of_envelope(body_fields: dict[str, Any]) -> Identity:
     """Return the identity of what came through an outbox: its epoch is the run, its number in its group the idx."""
     seq = int(body_fields["seq"])
+    if abs(seq) > IDX_MAX:
+        raise ValueError(f"seq is {seq}, allowed is at most {IDX_MAX}")
     return Identity(
         run=f"epoch-{body_fields['epoch']}",
         message_group_id=str(body_fields["group"]),

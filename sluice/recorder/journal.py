@@ -1,11 +1,15 @@
-"""Where events go first: one Arrow IPC stream per process attempt, flushed before the call that would hide them.
+"""Where events go first: a file per process attempt, flushed before the call that would hide them.
 
 Who has few events adds them one by one; who has thousands a second adds them in columns, which costs a tenth.
 
 Everything flushed survives the death of the process; what a dead process leaves behind is read up to its last whole
 batch. A journal that ends without a `closed` event tells that its recorder did not finish.
+
+A journal is the schema and the batches of Arrow IPC, each in a frame with its checksum (`frames`): a journal that was
+altered is refused.
 """
 
+import contextlib
 import os
 import threading
 from collections import deque
@@ -23,6 +27,8 @@ import pyarrow.ipc
 from sluice.clock import Clock, SystemClock
 from sluice.errors import HistoryError
 from sluice.history.events import COLUMNS, SCHEMA_VERSION, Event, Kind
+from sluice.recorder.frames import MAGIC, framed, messages
+from sluice.recorder.valid_rows import require_valid_rows
 
 SUFFIX = ".arrows"
 _TYPES = {"string": pa.string(), "int32": pa.int32(), "int64": pa.int64(), "bool": pa.bool_()}
@@ -31,7 +37,6 @@ SCHEMA: pa.Schema = pa.schema([(name, _TYPES[arrow]) for name, arrow in COLUMNS]
 _BUFFERED_EVENTS_MAX = 500
 _PART_EVENTS = 1_000_000
 _LASTING = frozenset(("schema_version", "run", "phase", "host", "clock_id", "worker", "task_attempt"))
-_END_OF_STREAM = bytes.fromhex("ffffffff00000000")  # https://arrow.apache.org/docs/format/Columnar.html (2026-11-21)
 _CALL = ["kind", "call_id", "batch_position"]  # what an intent and its answer share
 _DEFAULTS = {column.name: column.default for column in fields(Event)}
 
@@ -55,24 +60,34 @@ class Journal:
         self._repeated: dict[str, tuple[Any, pa.Array]] = {}
         self._lock = threading.RLock()
         self.path = folder / f"{name}{SUFFIX}"
+        self._checksum = self._written_bytes = 0
         try:
             folder.mkdir(parents=True, exist_ok=True)
             self.path.touch(exist_ok=False)
-            self._file = pa.OSFile(str(self.path), "wb")
+            self._file = pa.OSFile(str(self.path), "ab")
         except FileExistsError as error:
             raise HistoryError(f"{self.path} exists: a journal is written once; choose another run") from error
         except OSError as error:
             raise HistoryError(
                 f"cannot write the history to {folder} ({error.strerror}); choose another --runs-dir"
             ) from error
-        self._write(SCHEMA.serialize())
+        self._write(MAGIC)
+        self._write_message(SCHEMA.serialize())
         self.add(kind=Kind.OPENED.value, invoked_at_us=self._clock.now_us())
         self.flush()
 
-    def _write(self, bytes_: Any) -> None:
+    def _write_message(self, message: pa.Buffer) -> None:
+        frame, checksum = framed(memoryview(message), self._checksum)
+        self._write(frame)
+        self._checksum = checksum
+
+    def _write(self, whole: bytes) -> None:
         try:
-            self._file.write(bytes_)
+            self._file.write(whole)
+            self._written_bytes += len(whole)
         except OSError as error:
+            with contextlib.suppress(OSError):  # else what is written next would stand behind a part of this
+                os.truncate(self.path, self._written_bytes)
             why = os.strerror(error.errno) if error.errno else str(error)
             raise HistoryError(
                 f"cannot write {self.path} ({why}); what was written before is kept: make room, then resume the run"
@@ -99,7 +114,7 @@ class Journal:
             self.flush()
             values = {**_DEFAULTS, **self._common, **columns}
             made = [self._column(name, values[name], count) for name, _ in COLUMNS]
-            self._write(pa.RecordBatch.from_arrays(made, schema=SCHEMA).serialize())
+            self._write_message(pa.RecordBatch.from_arrays(made, schema=SCHEMA).serialize())
 
     def _column(self, name: str, values: Any, count: int) -> pa.Array:
         if isinstance(values, pa.Array):
@@ -118,7 +133,7 @@ class Journal:
             rows, self._buffer = self._buffer, []
             if rows:
                 made = [self._cells(name, [row.get(name, _DEFAULTS[name]) for row in rows]) for name, _ in COLUMNS]
-                self._write(pa.RecordBatch.from_arrays(made, schema=SCHEMA).serialize())
+                self._write_message(pa.RecordBatch.from_arrays(made, schema=SCHEMA).serialize())
 
     def _cells(self, name: str, values: list[Any]) -> pa.Array:
         """Return a column; what is the same in every batch, and most of an event is, costs nothing again."""
@@ -131,7 +146,6 @@ class Journal:
         """Write the `closed` event. Without it everything this recorder did not say is unknown."""
         self.add(kind=Kind.CLOSED.value, invoked_at_us=self._clock.now_us())
         self.flush()
-        self._write(_END_OF_STREAM)
         self._file.close()
 
     def __enter__(self) -> Self:
@@ -185,20 +199,22 @@ def read_parts(path: Path, *, events_max: int = _PART_EVENTS) -> Iterator[pa.Tab
     Raises:
         HistoryError: the file is not a journal, or one of another schema version.
     """
-    read, count = [SCHEMA.empty_table()], 0
+    waiting, read, count, first_row = SCHEMA.empty_table(), [], 0, 0
     for batch in _batches(path):
         read.append(pa.Table.from_batches([batch]))
         count += batch.num_rows
         if count >= events_max:
-            part = _settled(path, read)
+            part = _settled(path, waiting, read, first_row)
             is_open = pc.and_(pc.is_valid(part.column("call_id")), _is_intent(part))
             yield part.filter(pc.invert(is_open))
-            read, count = [part.filter(is_open)], 0
-    yield _settled(path, read)
+            waiting, read, count, first_row = part.filter(is_open), [], 0, first_row + count
+    yield _settled(path, waiting, read, first_row)
 
 
-def _settled(path: Path, read: list[pa.Table]) -> pa.Table:
-    table = pa.concat_tables(read).combine_chunks()
+def _settled(path: Path, waiting: pa.Table, read: list[pa.Table], first_row: int) -> pa.Table:
+    """Return what waited and what was read behind it, settled; `first_row` is that of what was read."""
+    table = pa.concat_tables([waiting, *read]).combine_chunks()
+    require_valid_rows(table.slice(len(waiting)), path, first_row)
     others = [version for version in table.column("schema_version").unique().to_pylist() if version != SCHEMA_VERSION]
     if others:
         raise HistoryError(
@@ -247,31 +263,17 @@ def events_of(table: pa.Table) -> list[Event]:
 
 def _batches(path: Path) -> Iterable[pa.RecordBatch]:
     try:
-        if _is_torn_in_its_head(path):  # its writer died, or had no room, before it had said what it would write
+        found = messages(path)
+        schema = next(found, None)  # None where its writer died, or had no room, before it had said what it would write
+        if schema is None:
             return
-        with pa.OSFile(str(path), "rb") as file:
-            stream = pa.ipc.open_stream(file)
-            if stream.schema != SCHEMA:
-                raise HistoryError(
-                    f"{path} has other columns than this version of Sluice writes; judge it with the version that did"
-                )
-            while (batch := _next_batch(stream)) is not None:
-                batch.validate(full=True)  # else what is damaged within ends in a crash, and nobody says where
-                yield batch
-    except (pa.ArrowInvalid, OSError) as error:
+        if pa.ipc.read_schema(pa.py_buffer(schema)) != SCHEMA:
+            raise HistoryError(
+                f"{path} has other columns than this version of Sluice writes; judge it with the version that did"
+            )
+        for message in found:
+            batch = pa.ipc.read_record_batch(pa.py_buffer(message), SCHEMA)
+            batch.validate(full=True)  # else what was written wrongly ends in a crash, and nobody says where
+            yield batch
+    except (pa.ArrowException, OSError) as error:
         raise HistoryError(f"{path} is not a journal of Sluice ({error})") from error
-
-
-def _is_torn_in_its_head(path: Path) -> bool:
-    head: bytes = SCHEMA.serialize().to_pybytes()
-    with path.open("rb") as file:
-        begun = file.read(len(head))
-    return begun != head and head.startswith(begun)
-
-
-def _next_batch(stream: pa.ipc.RecordBatchStreamReader) -> pa.RecordBatch | None:
-    """Return the next whole batch; None at the end, and where a dead writer stopped in the middle of one."""
-    try:
-        return stream.read_next_batch()
-    except (StopIteration, pa.ArrowInvalid, OSError):
-        return None

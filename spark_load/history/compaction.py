@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 from sluice.errors import HistoryError
 from sluice.recorder.journal import SUFFIX, read_parts
 from spark_load.history import parquet_files
-from spark_load.history.damage import reason
+from spark_load.history.reasons import raised_in_task, reason
 
 _BUCKETS_MIN = 2  # so that a history of any size is judged by more than one core
 _BUCKET_BYTES = 500_000_000  # of journals: about a million events, most of which they tell twice
@@ -50,7 +50,8 @@ def compact(spark: SparkSession, journals: Path, history: Path) -> None:
             shutil.rmtree(history)
         partial.rename(history)
     except (PySparkException, Py4JError) as error:
-        raise HistoryError(f"the journals in {journals} do not become a history: {reason(error)}") from error
+        why = raised_in_task(error) or f"the journals in {journals} do not become a history: {reason(error)}"
+        raise HistoryError(why) from error
     except OSError as error:
         raise _unwritten(history, error) from error
     finally:

@@ -1,22 +1,18 @@
-"""A damaged history: what Arrow, or Spark, says of it, as an error that names the file."""
+"""A damaged history, as an error that names the file: what is refused before it is judged, and what is found later."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from sluice.errors import HistoryError
+from spark_load.history import checksums
+from spark_load.history.parquet_files import Piece, examined, pieces_of
+from spark_load.history.reasons import raised_in_task, reason
 
-_REASON_CHARACTERS_MAX = 300
-
-
-def reason(error: Exception) -> str:
-    """Return the line of an error that says why: of one of Spark our own, where one of ours was raised in a task."""
-    lines = [line for line in str(error).splitlines() if line.strip() and not line.lstrip().startswith("at ")]
-    ours = [line for line in lines if "HistoryError: " in line]
-    return (ours or lines or [type(error).__name__])[0].rpartition("HistoryError: ")[2][:_REASON_CHARACTERS_MAX]
+UNREADABLE = (pa.ArrowException, OSError, ValueError, LookupError, OverflowError, MemoryError, TypeError)
+"""What reading a damaged file may raise: its footer says where everything is, and how much."""
 
 
 @contextmanager
@@ -28,23 +24,42 @@ def readable(folder: Path, *besides: type[Exception]) -> Iterator[None]:
     try:
         yield
     except (pa.ArrowException, OSError, *besides) as error:
+        if (known := raised_in_task(error)) is not None:
+            raise HistoryError(known) from error
         for path in sorted(folder.glob("*.parquet")):
-            if (why := _damage(path)) is not None:
-                raise HistoryError(
-                    f"{path} cannot be read: {why}; copy it again, or judge the journals it was made of"
-                ) from error
+            require_undamaged(path)
         raise HistoryError(f"{folder} cannot be judged: {reason(error)}") from error
 
 
-def _damage(path: Path) -> str | None:
-    """Return why a page cannot be read, None where all can.
+def require_undamaged(path: Path) -> None:
+    """Refuse a file of Parquet that is damaged. A row group at a time, because all of them may be larger than memory.
 
-    A row group at a time, because all of them may be larger than memory.
+    Raises:
+        HistoryError: it is damaged, or a row says what no recorder writes.
     """
+    with _named(path):
+        checksums.require(path)
+        found = pieces_of(path)
+    for piece in found:
+        for _ in undamaged(piece):
+            pass
+
+
+def undamaged(piece: Piece) -> Iterator[pa.Table]:
+    """Yield all whole events of a piece, a row group at a time.
+
+    Raises:
+        HistoryError: it is damaged, or a row says what no recorder writes.
+    """
+    with _named(Path(piece.path)):
+        yield from examined(piece)
+
+
+@contextmanager
+def _named(path: Path) -> Iterator[None]:
     try:
-        with pq.ParquetFile(path, page_checksum_verification=True) as file:
-            for number in range(file.num_row_groups):
-                file.read_row_group(number)
-    except (pa.ArrowException, OSError) as error:
-        return " ".join(str(error).split())[:_REASON_CHARACTERS_MAX]
-    return None
+        yield
+    except UNREADABLE as error:
+        raise HistoryError(
+            f"{path} cannot be read: {reason(error)}; copy it again, or judge the journals it was made of"
+        ) from error

@@ -21,6 +21,8 @@ import pyarrow.parquet as pq
 
 from sluice.errors import HistoryError
 from sluice.recorder import journal
+from sluice.recorder.valid_rows import require_valid_rows
+from spark_load.history import checksums
 from spark_load.history.columns import Events, hashes
 
 BUCKETS_MAX = 128  # whoever writes them has so many files open, and a process may be allowed no more than 256
@@ -88,11 +90,9 @@ class Piece:
 
 def write(tables: Iterable[pa.Table], folder: Path, name: str, bucket_count: int) -> None:
     """Write events to a file for each bucket, a row group of each table; a history has one `bucket_count`."""
+    paths = [folder / f"{name}-{bucket:03d}.parquet" for bucket in range(bucket_count)]
     with ExitStack() as files:
-        writers = [
-            files.enter_context(pq.ParquetWriter(folder / f"{name}-{bucket:03d}.parquet", _WRITTEN, **_HOW))
-            for bucket in range(bucket_count)
-        ]
+        writers = [files.enter_context(pq.ParquetWriter(path, _WRITTEN, **_HOW)) for path in paths]
         for bucket, writer in enumerate(writers):
             description = {"name": name, "count": bucket_count, "bucket": bucket, "hashed": _HASHED}
             writer.add_key_value_metadata({_BUCKETS: json.dumps(description)})
@@ -105,6 +105,8 @@ def write(tables: Iterable[pa.Table], folder: Path, name: str, bucket_count: int
                 begin, end = end, end + count
                 if count:
                     writer.write_table(_slim(ordered.slice(begin, count)), row_group_size=count)
+    for path in paths:
+        checksums.write(path)
 
 
 def _coded(table: pa.Table) -> pa.Table:
@@ -167,6 +169,11 @@ def pieces(history: Path) -> tuple[list[Piece], int | None]:
         for (path, sizes, _), bucket in zip(files, buckets, strict=True)
     ]
     return found, buckets[0].bucket_count
+
+
+def pieces_of(path: Path) -> list[Piece]:
+    """Return the pieces of a file, whatever it says of buckets."""
+    return [Piece(str(path), *part, 0) for part in _cut(_footer(path)[0])]
 
 
 def _cut(sizes: Sequence[int]) -> Iterator[tuple[int, int, int]]:
@@ -254,19 +261,39 @@ def _filled(batch: pa.RecordBatch) -> pa.Table:
     )
 
 
-def read_groups(piece: Piece, groups: pa.Array | None) -> pa.Table:
-    """Return whole events of a piece, only those of the message groups with these names; None means all events."""
+def read_groups(piece: Piece, groups: pa.Array) -> pa.Table:
+    """Return whole events of a piece, only those of the message groups with these names."""
     tables = [journal.SCHEMA.empty_table()]
     with _opened(piece) as file:
         for number in _numbers(piece):
             (name,) = file.read_row_group(number, columns=["message_group_id"], use_threads=False).columns
             _require_count(piece, len(name), file.metadata.row_group(number).num_rows)
-            is_theirs = None if groups is None else pc.is_in(name, groups)
-            if is_theirs is None or pc.any(is_theirs).as_py():
-                table = file.read_row_group(number, columns=journal.SCHEMA.names, use_threads=False)
-                kept = table if is_theirs is None else table.filter(is_theirs)
-                tables.append(kept.select(journal.SCHEMA.names).cast(journal.SCHEMA))
+            is_theirs = pc.is_in(name, groups)
+            if pc.any(is_theirs).as_py():
+                tables.append(_whole(file, number).filter(is_theirs))
     return pa.concat_tables(tables)
+
+
+def examined(piece: Piece) -> Iterator[pa.Table]:
+    """Yield all whole events of a piece, a row group at a time.
+
+    Raises:
+        HistoryError: a row says what no recorder writes.
+        OSError: it is damaged, as does ArrowException.
+    """
+    with _opened(piece) as file:
+        sizes = [file.metadata.row_group(number).num_rows for number in range(file.num_row_groups)]
+        for number in _numbers(piece):
+            table = _whole(file, number)
+            _require_count(piece, len(table), sizes[number])
+            require_valid_rows(table, piece.path, sum(sizes[:number]))
+            yield table
+
+
+def _whole(file: pq.ParquetFile, number: int) -> pa.Table:
+    """Return a row group as the events it was written from."""
+    table = file.read_row_group(number, columns=journal.SCHEMA.names, use_threads=False)
+    return table.select(journal.SCHEMA.names).cast(journal.SCHEMA)
 
 
 def _require_count(piece: Piece, found: int, stated: int) -> None:

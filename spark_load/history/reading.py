@@ -11,8 +11,8 @@ from pyspark.sql import DataFrame, DataFrameReader, SparkSession
 
 from sluice.errors import HistoryError
 from sluice.recorder.journal import SCHEMA
-from spark_load.history.damage import reason
 from spark_load.history.parquet_files import Piece
+from spark_load.history.reasons import reason
 
 _PIECE_SCHEMA = "task int, path string, row_group int, row_group_count int, events long, bucket int"
 

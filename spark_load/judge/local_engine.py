@@ -22,8 +22,8 @@ from sluice.history.events import Event, Kind, Outcome
 from sluice.recorder.journal import SCHEMA, SUFFIX, events_of, read_parts
 from spark_load.folder.series_schema import Series
 from spark_load.history.columns import NONE, Events
-from spark_load.history.damage import readable
-from spark_load.history.parquet_files import Piece, pieces, read_groups
+from spark_load.history.damage import UNREADABLE, readable, undamaged
+from spark_load.history.parquet_files import Piece, pieces
 from spark_load.judge import recording
 from spark_load.judge.counts import AROUND, CALLS, count
 from spark_load.judge.groups import UNKNOWN, UNKNOWNS_MAX, WITNESSED_MAX, Findings, found_in, gathered, groups_of
@@ -43,7 +43,7 @@ _NEVER_US = 2**62
 def opened(root: Path, *, events_max: int | None = None) -> "LocalEngine | None":
     """Read the folder of a recording into memory; None when it has more than `events_max` events."""
     folder = recording.folder_of(root)
-    with readable(folder):
+    with readable(folder, *UNREADABLE):
         table = _read(folder, events_max)
     return None if table is None else LocalEngine(table)
 
@@ -54,7 +54,7 @@ def _read(folder: Path, events_max: int | None) -> pa.Table | None:
         event_count += part.events if isinstance(part, Piece) else len(part)
         if events_max is not None and event_count > events_max:
             return None
-        tables.append(read_groups(part, None) if isinstance(part, Piece) else part)
+        tables += undamaged(part) if isinstance(part, Piece) else [part]
     return pa.concat_tables(tables).combine_chunks()
 
 

@@ -10,7 +10,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
-import pyarrow as pa
 import pyarrow.parquet as pq
 
 from sluice import limits
@@ -22,6 +21,9 @@ from sluice.history.events import SCHEMA_VERSION, Kind, detail_of
 from sluice.recorder.journal import SCHEMA, SUFFIX, is_empty
 from spark_load.folder.layout import HISTORY, JOURNALS
 from spark_load.folder.series_schema import Series
+from spark_load.history import checksums
+from spark_load.history.damage import UNREADABLE
+from spark_load.history.reasons import reason
 from spark_load.judge.judge import Engine, judge
 
 FRAMED = (Kind.OPENED.value, Kind.CLOSED.value, Kind.TOPOLOGY.value)
@@ -156,10 +158,19 @@ def require_history(root: Path) -> None:
 
 def _check_columns(path: Path) -> None:
     try:
+        checksums.require(path)
         schema = pq.read_metadata(path).schema
-    except (pa.ArrowInvalid, OSError) as error:
-        raise HistoryError(f"{path.parent} is not a history of Sluice: {path.name} is not Parquet") from error
-    found = {column.path: _type(column) for column in (schema.column(index) for index in range(len(schema)))}
+        columns = [schema.column(index) for index in range(len(schema))]
+        found = {column.path: _type(column) for column in columns}
+    except UNREADABLE as error:
+        raise HistoryError(
+            f"{path.parent} is not a history of Sluice: {path.name} is not Parquet ({reason(error)})"
+        ) from error
+    repeated = [name for name, count in Counter(column.path for column in columns).items() if count > 1]
+    if repeated:
+        raise HistoryError(
+            f"{path.parent} is not a history of Sluice: {path.name} has {repeated[0]!r} more than once; write it once"
+        )
     missing = [name for name in SCHEMA.names if name not in found]
     if missing:
         raise HistoryError(
@@ -177,7 +188,8 @@ def _check_columns(path: Path) -> None:
 def _type(column: pq.ColumnSchema) -> str:
     """Return the type of a column in Parquet's own words: what is stored, and what is meant by it."""
     intended = str(column.logical_type).partition("(")[0]
-    return column.physical_type if intended == "None" else f"{column.physical_type} ({intended})"
+    stored = f"list of {column.physical_type}" if column.max_repetition_level else str(column.physical_type)
+    return stored if intended == "None" else f"{stored} ({intended})"
 
 
 def _folders(root: Path) -> list[Path]:

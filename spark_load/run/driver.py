@@ -25,6 +25,7 @@ from spark_load.folder.series_schema import Series
 from spark_load.history import compaction
 from spark_load.history.damage import readable
 from spark_load.history.reading import read_history
+from spark_load.history.reasons import reason
 from spark_load.judge import groups
 from spark_load.judge.judge import Planned, judge
 from spark_load.judge.spark import screening
@@ -35,7 +36,7 @@ from spark_load.profiles.profile import NamedProfile, Profile
 from spark_load.publish import job as publish_job
 from spark_load.publish.bodies import run_of
 from spark_load.run import resume
-from spark_load.run.phases import Watch, last_line, run_phases, slots
+from spark_load.run.phases import Watch, run_phases, slots
 from spark_load.run.stored import Stored, find_stored, store
 from spark_load.runtime.deployment import Deployment
 from spark_load.runtime.task_context import Run
@@ -236,7 +237,7 @@ def aggregate(spark: SparkSession, stored: Stored, verdict: Verdict) -> Series:
         run_series = series(history, expectation=stored.expectation, violations=verdict.violations)
     except (PySparkException, Py4JError) as error:
         raise HistoryError(
-            f"the history in {stored.folder / HISTORY} cannot be read ({last_line(error)});"
+            f"the history in {stored.folder / HISTORY} cannot be read ({reason(error)});"
             f" make it again from its journals: sluice check {stored.folder}"
         ) from error
     report.write_series(run_series, stored.folder)

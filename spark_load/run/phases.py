@@ -22,6 +22,7 @@ from sluice.history.events import Kind
 from spark_load.consume.dead_letters import FAILURES, DeadLetters
 from spark_load.consume.job import consume
 from spark_load.consume.worker_processes import work
+from spark_load.history.reasons import reason
 from spark_load.profiles.profile import Profile
 from spark_load.publish.job import plan_rows, publish
 from spark_load.run import resume
@@ -108,7 +109,7 @@ class LoadPhases:
                 self.publish()
                 self.drain()
             except FAILURES as error:
-                late.append(last_line(error))
+                late.append(reason(error))
             return late + self.handle_dead_letters(is_drained=not late)
         finally:
             self.end()
@@ -189,7 +190,7 @@ class LoadPhases:
             if not self._letters.probe() and is_drained:
                 return ["the queues were not empty at the end: see who else uses them"]
         except FAILURES as error:
-            return [f"the dead letters were not seen to: {last_line(error)}"]
+            return [f"the dead letters were not seen to: {reason(error)}"]
         return []
 
     def _bring_back(self, found: Mapping[str, int]) -> None:
@@ -220,7 +221,7 @@ class LoadPhases:
             try:
                 job.result()
             except (PySparkException, Py4JError, NotReached, OSError, MessagingError) as error:
-                yield f"the {name} failed: {last_line(error)}"
+                yield f"the {name} failed: {reason(error)}"
 
     def recorders(self) -> dict[str, str | None]:
         """Return the recorders of the workers, to the queue each consumed."""
@@ -277,11 +278,3 @@ class LoadPhases:
                     f"the queues were not drained, and for {patience_seconds:g} s nothing more was consumed"
                 )
             self._clock.sleep(_WATCH_SECONDS)
-
-
-def last_line(error: BaseException) -> str:
-    """Return the last line of what an error says, or what it is."""
-    lines = str(error).strip().splitlines()
-    if isinstance(error, Py4JError):  # what a JVM says of a dead Python: behind it come its frames
-        lines = lines[:2]
-    return (lines[-1] if lines else type(error).__name__)[:300]

@@ -17,15 +17,19 @@ from urllib.parse import urlsplit
 
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
+from pyspark.logger import PySparkLogger
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from sluice.clock import NotReached, eventually
 from sluice.errors import ConfigError, EndpointError
+from spark_load.history.reasons import reason
 
 _PROJECT = Path(__file__).resolve().parents[2]
 _LOGGING = _PROJECT / "spark_load" / "log4j2.properties"
 _PACKAGES = ("sluice", "spark_load")
+_LOG_LEVEL_VARIABLE = "SLUICE_SPARK_LOG_LEVEL"  # read by log4j2.properties
+_OF_SPARK = (PySparkException, Py4JError, ConnectionRefusedError)  # the last from Py4J, of a Spark that is no more
 _CONNECT_SECONDS = 5
 _REGISTERED_SECONDS = 30  # executors of a new application come one after the other
 _PROBED_SLOTS_MAX = 100_000
@@ -103,15 +107,14 @@ def running(slots: int, cluster: Cluster = HERE, preload: Sequence[str] = ()) ->
 
     Raises:
         ConfigError: the cluster has fewer slots, or would run a task twice.
-        EndpointError: it cannot be reached, or Java or Spark did not start.
+        EndpointError: it cannot be reached, Java or Spark did not start, or Spark failed in the block.
     """
     try:
         session = _started(cluster, slots, preload)
-    except PySparkException as error:
+    except _OF_SPARK as error:
         java = os.environ.get("JAVA_HOME", "not set")
         raise EndpointError(
-            f"Spark did not start ({str(error).strip().splitlines()[0]});"
-            f" it needs Java 17 or newer, and JAVA_HOME is {java}"
+            f"Spark did not start ({reason(error)}); it needs Java 17 or newer, and JAVA_HOME is {java}"
         ) from error
     try:
         if cluster.is_here:
@@ -120,6 +123,10 @@ def running(slots: int, cluster: Cluster = HERE, preload: Sequence[str] = ()) ->
         _check(session, slots)
         with _shipped(session):
             yield session
+    except _OF_SPARK as error:
+        raise EndpointError(
+            f"Spark did not do it: {reason(error)}; its own log: {_LOG_LEVEL_VARIABLE}=error"
+        ) from error
     finally:
         with suppress(Py4JError, PySparkException, OSError):  # one that died has stopped, and is not why this ends
             session.stop()
@@ -128,6 +135,8 @@ def running(slots: int, cluster: Cluster = HERE, preload: Sequence[str] = ()) ->
 def _started(cluster: Cluster, slots: int, preload: Sequence[str]) -> SparkSession:
     """Return a session; what is set for a cluster by others is left as it is."""
     builder, settings = SparkSession.builder, dict(_QUERIES)
+    if _LOG_LEVEL_VARIABLE not in os.environ:
+        PySparkLogger.getLogger("DataFrameQueryContextLogger").disabled = True  # its records are Java's stack traces
     if cluster.is_here:
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
         os.environ["PYSPARK_PYTHON"] = sys.executable  # else workers start whatever python3 is on PATH

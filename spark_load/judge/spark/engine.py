@@ -21,9 +21,10 @@ from sluice.recorder.journal import SCHEMA, events_of
 from spark_load.folder.layout import HISTORY
 from spark_load.folder.series_schema import Series
 from spark_load.history.compaction import compact
-from spark_load.history.damage import readable, reason
+from spark_load.history.damage import readable, undamaged
 from spark_load.history.parquet_files import buckets_of, pieces, read_groups
 from spark_load.history.reading import describe_history, read_history, spread
+from spark_load.history.reasons import reason
 from spark_load.judge import recording
 from spark_load.judge.counts import AROUND, CALLS
 from spark_load.judge.groups import FOUND, UNKNOWN, UNKNOWNS_MAX, WITNESSED_MAX, Findings, found_in, gathered, groups_of
@@ -163,8 +164,25 @@ def opened(spark: SparkSession, root: Path) -> Iterator[SparkEngine]:
     Raises HistoryError for damage, also of what the block reads.
     """
     folder = recording.folder_of(root)
-    if recording.is_journals(folder):
+    is_made = recording.is_journals(folder)
+    if is_made:
         compact(spark, folder, root / HISTORY)
         folder = root / HISTORY
     with readable(folder, PySparkException, Py4JError):
+        if not is_made:
+            _require_undamaged(spark, folder)
         yield SparkEngine(spark, folder)
+
+
+def _require_undamaged(spark: SparkSession, folder: Path) -> None:
+    """Refuse what somebody else made and is damaged, in tasks; of what is made of journals every row was looked at."""
+
+    def examine(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for piece in describe_history(batches):
+            for table in undamaged(piece):
+                yield pa.RecordBatch.from_pydict({"events": [len(table)]})
+
+    found, _ = pieces(folder)
+    if found:
+        tasks = spread(spark, enumerate(found), len(found))
+        tasks.mapInArrow(examine, "events long").write.format("noop").mode("overwrite").save()

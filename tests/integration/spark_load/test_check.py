@@ -1,8 +1,11 @@
 """`check` on histories no run wrote: what they show is judged, what they cannot tell never holds."""
 
+import subprocess
+import sys
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
+from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
@@ -11,7 +14,9 @@ from pyspark.sql import SparkSession
 from sluice.errors import HistoryError
 from sluice.history.checker import QueueContext, Thresholds
 from sluice.history.checker.verdict import Holding, Status, Verdict
+from sluice.recorder.journal import Journal
 from spark_load.history import parquet_files
+from spark_load.history.checksums import beside
 from spark_load.history.compaction import compact
 from spark_load.history.parquet_files import pieces, write
 from spark_load.judge import recording
@@ -23,6 +28,7 @@ from spark_load.judge.spark.screening import clear
 from tests.support.anomalies import CASES
 from tests.support.histories.by_hand import EXPECTATION, QUEUES, RUN, sane
 from tests.support.histories.recording_cases import KNOWN, cut, flip_in, table_of, write_journal, write_parquet, zeroed
+from tests.support.project import PROJECT
 
 pytestmark = pytest.mark.spark
 
@@ -58,9 +64,84 @@ def test_what_is_damaged_is_refused_in_one_line(spark: SparkSession, tmp_path: P
         (tmp_path / column).mkdir()
         write([table_of(sane())], tmp_path / column, "part", 1)
         flip_in(tmp_path / column / "part-000.parquet", column)
+        assert refusal(tmp_path / column).startswith("/part-000.parquet is damaged: it does not have the checksums in ")
+        beside(tmp_path / column / "part-000.parquet").unlink()
         refused = refusal(tmp_path / column)
         assert refused.startswith("/part-000.parquet cannot be read: ")
         assert "CRC checksum verification failed" in refused
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [("run", None), ("worker", None), ("kind", "sent"), ("invoked_at_us", -(2**63)), ("idx", 10**18)],
+)
+def test_a_row_that_cannot_be_is_refused_by_file_row_and_field(
+    spark: SparkSession, tmp_path: Path, field: str, value: Any
+) -> None:
+    """Of Parquet, which Spark's tasks look through first, and of journals, while they become Parquet."""
+    events = sane()
+    place = write_parquet(tmp_path / "parquet", [*events[:9], replace(events[9], **{field: value})], row_group_size=4)
+    with Journal(tmp_path / "journals", "j", common={"run": RUN, "worker": "w"}) as journal:
+        for event in events[:2]:
+            journal.add(**{name: of for name, of in asdict(event).items() if name not in ("run", "worker")})
+        journal.add(**{"kind": "probe"} | {field: value})
+
+    with pytest.raises(HistoryError, match=rf"^{place}/events\.parquet, row 10: {field} is {value!r}, allowed is "):
+        _checked(spark, place, KNOWN, "endpoint")
+    with pytest.raises(HistoryError, match=rf"^{journal.path}, row \d: {field} is {value!r}, allowed is "):
+        _checked(spark, tmp_path / "journals", KNOWN, "endpoint")
+
+
+def test_a_flipped_bit_of_a_footer_or_a_journal_is_refused(spark: SparkSession, tmp_path: Path) -> None:
+    """A footer has no checksum: it says what it said, or is refused with its name."""
+    place = write_parquet(tmp_path / "parquet", sane())
+    path, journals = place / "events.parquet", write_journal(tmp_path / "journals", sane())
+    before = _checked(spark, place, KNOWN, "endpoint")
+    whole = path.read_bytes()
+    footer = len(whole) - 8 - int.from_bytes(whole[-8:-4], "little")
+
+    refused = 0
+    for index in range(footer, len(whole), (len(whole) - footer) // 4):
+        damaged = bytearray(whole)
+        damaged[index] ^= 1 << (index % 8)
+        path.write_bytes(damaged)
+        try:
+            verdict = _checked(spark, place, KNOWN, "endpoint")
+        except HistoryError as error:
+            refused += path.name in str(error)
+        else:
+            assert verdict.as_json() == before.as_json(), index
+    assert refused > 0
+
+    (journal,) = journals.glob("*.arrows")
+    flipped = bytearray(journal.read_bytes())
+    flipped[len(flipped) // 2] ^= 8
+    journal.write_bytes(flipped)
+    with pytest.raises(
+        HistoryError, match=rf"^{journal} is damaged: what stands at byte \d+ does not have its checksum"
+    ):
+        _checked(spark, journals, KNOWN, "endpoint")
+
+
+def test_what_spark_says_of_damage_reaches_nobody(tmp_path: Path) -> None:
+    """Nor what it logs: one line is left, besides what Java says when it starts."""
+    events = sane()
+    write_parquet(tmp_path, [*events[:5], replace(events[5], outcome="perhaps")])
+
+    ended = subprocess.run(
+        [sys.executable, "-m", "sluice", "check", str(tmp_path), "--engine", "spark"],
+        cwd=PROJECT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    lines = [line for line in ended.stderr.splitlines() if not line.startswith(("WARNING: ", "Picked up "))]
+    assert (ended.returncode, ended.stdout) == (2, "")
+    assert lines == [
+        f"sluice: {tmp_path}/events.parquet, row 6: outcome is 'perhaps', allowed is one of ok, fail, info;"
+        " copy the file again, or leave it out"
+    ]
 
 
 def test_what_is_lawful_under_a_load_is_allowed_and_what_warms_up_not_measured(
@@ -137,7 +218,7 @@ def test_a_history_that_is_kept_elsewhere_stays_there(spark: SparkSession, tmp_p
     compact(spark, write_journal(tmp_path / "journals", sane()), tmp_path / "history")
 
     assert (tmp_path / "history").readlink() == tmp_path / "disk"
-    names = sorted(path.name for path in (tmp_path / "disk").iterdir())
+    names = sorted(path.name for path in (tmp_path / "disk").glob("[!.]*"))
     assert names == [f"journal-_recorded-1-{bucket:03d}.parquet" for bucket in range(2)]
     assert list(tmp_path.glob("*.partial*")) == []
 
@@ -153,6 +234,7 @@ def test_buckets_that_are_none_are_noticed(spark: SparkSession, tmp_path: Path) 
         with pq.ParquetWriter(path, table.schema, store_schema=False) as writer:
             writer.write_table(table)
             writer.add_key_value_metadata(found)
+        beside(path).unlink()
 
     with pytest.raises(HistoryError, match=r"e-00[01]\.parquet says that its message groups are of one bucket, and"):
         _checked(spark, tmp_path, KNOWN, "endpoint")

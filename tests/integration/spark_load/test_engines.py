@@ -73,7 +73,7 @@ def _judged_or_refused(
         with opened(place) as engine:
             return _recorded(engine, place, case)
     except HistoryError as error:
-        return str(error).partition(" do not become a history: ")[2] or str(error)
+        return str(error)
 
 
 @pytest.mark.parametrize(

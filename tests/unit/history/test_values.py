@@ -82,7 +82,22 @@ def test_a_corrupted_body_is_known_by_its_deduplication_id() -> None:
     assert found == IDENTITY
 
 
-@pytest.mark.parametrize("body", ["", "7", "null", "[]", "{}", '{"run": "r", "group": "g", "idx": "x"}', "\x00"])
+@pytest.mark.parametrize(
+    "body",
+    [
+        "",
+        "7",
+        "null",
+        "[]",
+        "{}",
+        '{"run": "r", "group": "g", "idx": "x"}',
+        "\x00",
+        *(
+            f'{{"sluice": 1, "epoch": 1, "group": "g", "type": "t", "seq": {seq}}}'
+            for seq in (10**18, -(2**70), "1e999")
+        ),
+    ],
+)
 def test_a_body_of_somebody_else_has_no_identity(body: str) -> None:
     assert identity_of(body=body, deduplication_id="theirs", message_group_id="g1") is None
 

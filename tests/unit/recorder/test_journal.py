@@ -1,5 +1,6 @@
 """The journal: events in columns are the events one by one, and a call's intent and answer become one."""
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,9 @@ from hypothesis import strategies as st
 from sluice.clock import VirtualClock
 from sluice.errors import HistoryError
 from sluice.history.events import COLUMNS, Event, settle
+from sluice.recorder.frames import MAGIC, framed, messages
 from sluice.recorder.journal import SCHEMA, Journal, events_of, read_journal, read_parts, settled
+from tests.support.full_disk import files_limited_to
 
 COMMON = {"run": "r", "host": "h", "clock_id": "c", "worker": "publish-0", "task_attempt": 0}
 
@@ -67,13 +70,17 @@ def test_a_column_nobody_knows_is_refused(tmp_path: Path) -> None:
 def test_a_journal_of_another_version_is_refused(tmp_path: Path) -> None:
     with Journal(tmp_path, "newer", common={**COMMON, "schema_version": 2}) as newer:
         newer.add(kind="probe", visible_count=4)
-    with pa.OSFile(str(tmp_path / "older.arrows"), "wb") as file, pa.ipc.new_stream(file, pa.schema([])):
+    with pa.OSFile(str(tmp_path / "older.arrows"), "wb") as file, pa.ipc.new_stream(file, SCHEMA):
         pass
+    frame, _ = framed(memoryview(pa.schema([]).serialize()), 0)
+    (tmp_path / "other.arrows").write_bytes(MAGIC + frame)
 
     with pytest.raises(HistoryError, match=r"newer\.arrows is of version 2, allowed is 1; judge it with the version"):
         read_journal(newer.path)
-    with pytest.raises(HistoryError, match=r"older\.arrows has other columns than this version of Sluice writes"):
+    with pytest.raises(HistoryError, match=r"older\.arrows is a journal without checksums, of an earlier version of S"):
         read_journal(tmp_path / "older.arrows")
+    with pytest.raises(HistoryError, match=r"other\.arrows has other columns than this version of Sluice writes"):
+        read_journal(tmp_path / "other.arrows")
 
 
 def test_a_journal_is_read_up_to_where_it_is_torn_wherever_that_is(tmp_path: Path) -> None:
@@ -92,6 +99,72 @@ def test_a_journal_is_read_up_to_where_it_is_torn_wherever_that_is(tmp_path: Pat
     assert all(kinds == whole[: len(kinds)] for kinds in read)
     assert [len(kinds) for kinds in read] == sorted(len(kinds) for kinds in read)
     assert {len(kinds) for kinds in read} == {0, 1, 2, 3, 4, 5}
+
+
+def _small(folder: Path) -> Path:
+    """Return a journal of five events in frames of their own."""
+    with Journal(folder, "j", common=COMMON) as journal:
+        for count in range(3):
+            journal.add(kind="probe", queue="billing", visible_count=count)
+            journal.flush()
+    return journal.path
+
+
+def test_no_flipped_bit_is_read(tmp_path: Path) -> None:
+    """Every bit of the beginning, and a bit of every 19th byte behind it: neither altered, nor as a torn end."""
+    path = _small(tmp_path)
+    written, head = path.read_bytes(), len(MAGIC) + 12
+    flips = [(index, bit) for index in range(head) for bit in range(8)]
+    flips += [(index, index % 8) for index in range(head, len(written), 19)]
+    assert len(read_journal(path)) == 5
+    assert len(flips) > 700
+
+    for index, bit in flips:
+        damaged = bytearray(written)
+        damaged[index] ^= 1 << bit
+        path.write_bytes(damaged)
+        with pytest.raises(HistoryError, match=rf"^{re.escape(str(path))} is "):
+            read_journal(path)
+
+
+def test_a_frame_that_is_missing_or_doubled_or_elsewhere_is_refused(tmp_path: Path) -> None:
+    """Each of them is as it was written; the journal is not."""
+    path = _small(tmp_path)
+    whole = list(messages(path))
+    frames, checksum = [], 0
+    for message in whole:
+        frame, checksum = framed(message, checksum)
+        frames.append(frame)
+    assert path.read_bytes() == MAGIC + b"".join(frames)
+
+    schema, opened, first, second, *rest = frames
+    for changed in (
+        [schema, opened, second, *rest],
+        [schema, opened, first, first, second, *rest],
+        [schema, opened, second, first, *rest],
+        [opened, first, second, *rest],
+    ):
+        path.write_bytes(MAGIC + b"".join(changed))
+        with pytest.raises(
+            HistoryError, match=r"j\.arrows is damaged: what stands at byte \d+ does not have its check"
+        ):
+            read_journal(path)
+
+
+def test_a_write_that_found_no_room_leaves_no_part_of_itself(tmp_path: Path) -> None:
+    """What is written when there is room again stands behind a whole frame."""
+    journal = Journal(tmp_path, "j", common=COMMON)
+    journal.add(kind="probe", visible_count=1)
+    journal.flush()
+    with files_limited_to(journal.path.stat().st_size + 100):
+        journal.add(kind="probe", visible_count=2)
+        with pytest.raises(HistoryError, match="File too large"):
+            journal.flush()
+
+    journal.add(kind="probe", visible_count=3)
+    journal.close()
+
+    assert read_journal(journal.path).column("visible_count").to_pylist() == [None, 1, 3, None]
 
 
 def test_a_journal_that_is_damaged_within_is_refused_by_name(tmp_path: Path) -> None:

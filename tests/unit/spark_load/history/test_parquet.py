@@ -2,6 +2,8 @@
 
 import json
 import re
+import struct
+import zlib
 from collections.abc import Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -14,11 +16,12 @@ import pytest
 from sluice.errors import HistoryError
 from sluice.history.events import Event
 from sluice.recorder.journal import SCHEMA
-from spark_load.history import parquet_files
+from spark_load.history import checksums, parquet_files
 from spark_load.history.columns import NONE, Events
-from spark_load.history.parquet_files import Piece, pieces, read, read_groups, write
+from spark_load.history.damage import require_undamaged, undamaged
+from spark_load.history.parquet_files import Piece, pieces, pieces_of, read, read_groups, write
 from tests.support.histories.by_hand import sane
-from tests.support.histories.recording_cases import table_of
+from tests.support.histories.recording_cases import table_of, write_parquet
 
 _METADATA = b"sluice.buckets"
 
@@ -54,7 +57,7 @@ def test_whole_groups_are_in_one_bucket_of_every_file(tmp_path: Path) -> None:
     ]
     assert sum(groupless) == 100
     assert min(groupless) > 10
-    back = [row for path in tmp_path.iterdir() for row in pq.read_table(path).cast(SCHEMA).to_pylist()]
+    back = [row for path in tmp_path.glob("*.parquet") for row in pq.read_table(path).cast(SCHEMA).to_pylist()]
     assert sorted(map(str, back)) == sorted(str(asdict(event)) for event in events)
 
 
@@ -191,7 +194,7 @@ def test_what_is_no_bucket_of_ours_is_read_as_none(result: object, tmp_path: Pat
     assert [piece for piece in found if "theirs" in piece.path] == [
         Piece(str(tmp_path / "theirs.parquet"), 0, 2, len(table), 0)
     ]
-    assert sum(map(len, read(found))) == sum(len(pq.read_table(path)) for path in tmp_path.iterdir())
+    assert sum(map(len, read(found))) == sum(len(pq.read_table(path)) for path in tmp_path.glob("*.parquet"))
 
 
 def test_files_in_different_buckets_are_in_none(tmp_path: Path) -> None:
@@ -205,7 +208,7 @@ def test_files_in_different_buckets_are_in_none(tmp_path: Path) -> None:
 def test_a_bit_that_flipped_is_not_another_history(tmp_path: Path) -> None:
     """In any column of ours: it is an error, though what is left is Parquet and can be read."""
     write([table_of(_groups([f"g{number}" for number in range(20)]))], tmp_path, "e", 1)
-    (path,) = tmp_path.iterdir()
+    (path,) = tmp_path.glob("*.parquet")
     whole, group = path.read_bytes(), pq.read_metadata(path).row_group(0)
     names = [
         column
@@ -227,3 +230,75 @@ def test_a_bit_that_flipped_is_not_another_history(tmp_path: Path) -> None:
             if column.path_in_schema == "message_group_id":
                 with pytest.raises((OSError, pa.ArrowException)):
                     read_groups(found, pa.array(["g1"]))
+
+
+def test_the_checksums_beside_a_file_are_those_of_hadoop(tmp_path: Path) -> None:
+    """Spark looks at them, too; and those that Spark wrote are looked at here."""
+    path = tmp_path / "e.parquet"
+    path.write_bytes(bytes(range(256)) * 300)
+
+    checksums.write(path)
+
+    sums = [zlib.crc32(path.read_bytes()[begin : begin + 65_536]) for begin in (0, 65_536)]
+    assert (tmp_path / ".e.parquet.crc").read_bytes() == struct.pack(">4sI2I", b"crc\0", 65_536, *sums)
+    by_512 = [zlib.crc32(path.read_bytes()[begin : begin + 512]) for begin in range(0, 76_800, 512)]
+    checksums.beside(path).write_bytes(struct.pack(">4sI150I", b"crc\0", 512, *by_512))
+    checksums.require(path)
+
+
+def test_no_flipped_bit_of_a_history_of_ours_is_read(tmp_path: Path) -> None:
+    """Of its footer and its pages' heads, too; nor with checksums that are none, whatever they are of."""
+    write([table_of(_groups(["a", "b"]))], tmp_path, "e", 1)
+    (path,) = tmp_path.glob("*.parquet")
+    checksums.require(path)
+
+    of_sums = checksums.beside(path)
+    size = path.stat().st_size
+    for file, indexes in ((path, {*range(0, size, 31), *range(size - 8, size)}), (of_sums, {0, 1, 2, 3, 8, 9, 10, 11})):
+        whole = file.read_bytes()
+        for index in indexes:
+            damaged = bytearray(whole)
+            damaged[index] ^= 1 << (index % 8)
+            file.write_bytes(damaged)
+            with pytest.raises(
+                HistoryError, match=r"e-000\.parquet is damaged: it does not have the checksums in \.e-"
+            ):
+                checksums.require(path)
+        file.write_bytes(whole)
+    path.write_bytes(path.read_bytes()[:-100])
+    with pytest.raises(HistoryError, match=r"e-000\.parquet is damaged"):
+        checksums.require(path)
+
+
+def test_no_flipped_bit_of_somebody_elses_file_is_a_traceback_or_another_row(tmp_path: Path) -> None:
+    """Its footer has no checksum: it is refused with its name, or says what it said."""
+    path = write_parquet(tmp_path, sane(), write_page_checksum=True) / "events.parquet"
+    whole, rng = path.read_bytes(), np.random.default_rng(17)
+    rows = pq.read_table(path).to_pylist()
+    footer = len(whole) - 8 - int.from_bytes(whole[-8:-4], "little")
+
+    refused = 0
+    for number in range(400):
+        index = int(rng.integers(footer if number % 2 else 0, len(whole)))
+        damaged = bytearray(whole)
+        damaged[index] ^= 1 << int(rng.integers(8))
+        path.write_bytes(damaged)
+        try:
+            require_undamaged(path)
+            read = [row for piece in pieces_of(path) for table in undamaged(piece) for row in table.to_pylist()]
+        except HistoryError as error:
+            refused += str(path) in str(error)
+        else:
+            assert read == rows, index
+
+    assert refused > 100
+
+
+def test_a_row_is_named_as_it_stands_in_its_file(tmp_path: Path) -> None:
+    events = [Event(kind="probe", run="r", worker="w")] * 10
+    path = write_parquet(tmp_path, [*events, replace(events[0], visible_count=-5)], row_group_size=3) / "events.parquet"
+
+    with pytest.raises(
+        HistoryError, match=rf"^{re.escape(str(path))}, row 11: visible_count is -5, allowed is 0 or more"
+    ):
+        require_undamaged(path)

@@ -5,23 +5,26 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from types import SimpleNamespace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner, Result
 
+from sluice.cli.main import main
 from sluice.errors import ConfigError, HistoryError
 from sluice.history.checker.verdict import Holding, Status, Verdict
 from sluice.history.events import Kind
+from sluice.recorder.journal import Journal
 from spark_load import report
 from spark_load.cli import check as under_test
 from spark_load.cli.report import report as report_command
 from spark_load.folder.layout import RUN_FILE
+from spark_load.history.checksums import beside
 from spark_load.history.parquet_files import write
 from spark_load.judge import local_engine, recording
 from tests.support.anomalies import CASES as ANOMALIES
@@ -256,7 +259,14 @@ def test_what_is_no_history_is_refused_in_one_line(tmp_path: Path) -> None:
         " has other columns than a history of Sluice, version 1: 41 are missing, first 'schema_version';"
         " name another folder"
     )
-    assert refusal(garbled) == " is not a history of Sluice: part.parquet is not Parquet"
+    assert refusal(garbled).startswith(
+        " is not a history of Sluice: part.parquet is not Parquet (Parquet file size is 2"
+    )
+    assert refusal(flipped) == (
+        "/part-000.parquet is damaged: it does not have the checksums in .part-000.parquet.crc;"
+        " copy both again, or judge the journals it was made of"
+    )
+    beside(flipped / "part-000.parquet").unlink()
     assert "CRC checksum verification failed" in refusal(flipped)
     for damage in (zeroed, cut):
         place = write_parquet(tmp_path / damage.__name__, sane())
@@ -271,6 +281,36 @@ def test_a_bucket_that_is_missing_is_noticed(tmp_path: Path) -> None:
 
     with pytest.raises(HistoryError, match=r"is not whole: of part there are buckets \[0, 1, 3\]"):
         local_engine.opened(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [("run", None), ("worker", None), ("outcome", "maybe"), ("kind", "sent"), ("invoked_at_us", 2**63 - 1)],
+)
+@pytest.mark.parametrize("is_journal", [True, False])
+def test_a_row_that_cannot_be_ends_the_command_in_one_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], field: str, value: Any, *, is_journal: bool
+) -> None:
+    events = sane()
+    if is_journal:
+        folder, changed = (
+            tmp_path,
+            {name: of for name, of in asdict(events[0]).items() if name not in ("run", "worker")},
+        )
+        with Journal(folder, "e", common={"run": "r", "worker": "w"}) as journal:
+            journal.add(**changed)
+            journal.add(**changed | {field: value})
+        row, name = 3, "e.arrows"
+    else:
+        folder, (row, name) = tmp_path, (4, "events.parquet")
+        write_parquet(folder, [*events[:3], replace(events[3], **{field: value}), *events[4:]])
+
+    with pytest.raises(SystemExit) as ended:
+        main(["check", str(folder), "--engine", "local"])
+
+    (line,) = capsys.readouterr().err.splitlines()
+    assert ended.value.code == 2
+    assert line.startswith(f"sluice: {folder}/{name}, row {row}: {field} is {value!r}, allowed is ")
 
 
 # --- the command -----------------------------------------------------------------------------------------------------

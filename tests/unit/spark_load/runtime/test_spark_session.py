@@ -1,6 +1,11 @@
 """Which cluster a session is for: refused, or found away, before any Java starts."""
 
+from types import SimpleNamespace
+from unittest.mock import Mock
+
 import pytest
+from py4j.protocol import Py4JError
+from pyspark.errors import AnalysisException
 
 from sluice.errors import ConfigError, EndpointError
 from spark_load.runtime import spark_session
@@ -35,3 +40,26 @@ def test_a_cluster_that_is_not_there_is_said_at_once(given: dict[str, str]) -> N
         spark_session.running(1, spark_session.Cluster(**given)),
     ):
         raise AssertionError("it runs")
+
+
+@pytest.mark.parametrize(
+    ("raised", "why"),
+    [
+        (Py4JError("An error occurred while calling o49.sc"), "Spark has ended, or does not say why"),
+        (ConnectionRefusedError(111, "Connection refused"), "Spark has ended"),
+        (
+            AnalysisException("[PATH_NOT_FOUND] Path does not exist: file:/a. SQLSTATE: 42K03"),
+            "Path does not exist: .*",
+        ),
+    ],
+)
+def test_what_spark_raises_is_an_error_of_ours(monkeypatch: pytest.MonkeyPatch, raised: Exception, why: str) -> None:
+    """Whatever a command does in a session; and a session that has ended already is no second error."""
+    session = SimpleNamespace(stop=Mock(side_effect=ConnectionRefusedError()))
+    monkeypatch.setattr(spark_session, "_started", lambda *_: session)
+
+    message = rf"^Spark did not do it: {why}; its own log: SLUICE_SPARK_LOG_LEVEL=error$"
+    with pytest.raises(EndpointError, match=message), spark_session.running(1):
+        raise raised
+
+    session.stop.assert_called_once_with()
