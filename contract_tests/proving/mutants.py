@@ -370,17 +370,6 @@ def _with_any_dlq(given: str, *, is_fifo: bool, find_queue: settings.FindQueue, 
     return _POLICY(given, is_fifo=is_fifo, find_queue=find, **more)
 
 
-class _Anything(str):
-    """Equal to every ARN."""
-
-    __slots__ = ()
-
-    def __eq__(self, other: object) -> bool:
-        return True
-
-    __hash__ = str.__hash__
-
-
 def _silently(entries: list[Any], kind: str) -> None:
     try:
         _CHECK_BATCH(entries, kind)
@@ -476,7 +465,7 @@ _ROWS = (
     Mutant("dlq-forgets-source", "the DLQ copy does not say where it came from", FifoQueue, "take_dead_letter", _after_burial(source_arn=None)),
     Mutant("moves-youngest-first", "a move task takes the youngest first", MoveTasks, "_movable", lambda _self, source, now: [held for held in reversed(source.in_order()) if held.is_visible(now)]),
     Mutant("redrive-loses-group", "a redriven message changes its group", Queue, "take_redriven", _redrive_changed(group="redriven")),
-    Mutant("any-move-source", "anything can be moved from", moving, "_dead_letters_to", lambda _queue: _Anything()),
+    Mutant("any-move-source", "anything can be moved from", MoveTasks, "_check_source", _nothing),
     Mutant("tasks-oldest-first", "move tasks are listed the oldest first", MoveTasks, "list", _after(MoveTasks, "list", _list_oldest)),
     Mutant("ended-task-handle", "an ended task still shows its handle", Task, "as_result", _after(Task, "as_result", _handle_for_ended)),
     # Batches.

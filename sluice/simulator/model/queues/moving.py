@@ -116,8 +116,7 @@ class MoveTasks:
         """Start a task [MOV-01, MOV-02, MOV-10, MOV-14, MOV-16, MOV-22, MOV-23]."""
         source_arn, destination_arn = params["SourceArn"], params.get("DestinationArn")
         source = self._find("SourceArn", source_arn)
-        if not any(queue.dead_letter_arn() == source_arn for queue in self._queues.values()):
-            raise invalid_value("Source queue must be configured as a Dead Letter Queue.")
+        self._check_source(source)
         if destination_arn is not None:
             self._check_destination(source, destination_arn)
         rate = params.get("MaxNumberOfMessagesPerSecond")
@@ -142,6 +141,10 @@ class MoveTasks:
         )
         self._tasks.append(task)
         return {"TaskHandle": task.handle()}
+
+    def _check_source(self, source: Queue) -> None:
+        if not any(queue.dead_letter_arn() == source.arn for queue in self._queues.values()):
+            raise invalid_value("Source queue must be configured as a Dead Letter Queue.")
 
     def _check_destination(self, source: Queue, destination_arn: str) -> None:
         if destination_arn == source.arn:
