@@ -38,6 +38,7 @@ FIFO_WINDOW_MESSAGES = 120_000  # only so many are searched for groups with noth
 # https://docs.aws.amazon.com/sns/latest/dg/subscription-filter-policy-constraints.html
 FILTER_POLICY_ATTRIBUTES_MAX = 5
 FILTER_POLICY_COMBINATIONS_MAX = 150
+FILTER_POLICY_BYTES_MAX = 262_144
 
 # https://docs.aws.amazon.com/sns/latest/dg/message-archiving-and-replay-topic-owner.html
 ARCHIVE_DAYS_MAX = 365

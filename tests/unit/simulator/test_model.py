@@ -1,66 +1,12 @@
 """The model's rules with time as a number: five minutes and fourteen days in no time at all."""
 
-import json
-from typing import Any
-
 import pytest
 
-from sluice.simulator.model import Account, Refusal
+from sluice.simulator.model import Refusal
+from tests.unit.simulator.service import Service, arn_of, redrive_to
 
 MINUTE = 60
 DAY = 86_400
-FIFO = {"FifoQueue": "true"}
-
-
-class Service:
-    """The model with a hand on its clock: `now` is the instant of the next calls."""
-
-    def __init__(self) -> None:
-        self.account = Account()
-        self.now = 1_000_000.0
-
-    def _call(self, service: str, operation: str, params: dict[str, Any]) -> dict[str, Any]:
-        answer = self.account.call(service, operation, params, self.now)
-        if isinstance(answer, Refusal):
-            raise answer
-        return answer
-
-    def sqs(self, operation: str, **params: Any) -> dict[str, Any]:
-        return self._call("sqs", operation, params)
-
-    def sns(self, operation: str, **params: Any) -> dict[str, Any]:
-        return self._call("sns", operation, params)
-
-    def queue(self, name: str = "q.fifo", **attributes: str) -> str:
-        return str(self.sqs("CreateQueue", QueueName=name, Attributes=FIFO | attributes)["QueueUrl"])
-
-    def send(self, url: str, body: str, *, group: str = "g", id: str | None = None) -> dict[str, Any]:
-        """Send with the body as deduplication id, unless one is given."""
-        return self.sqs(
-            "SendMessage", QueueUrl=url, MessageBody=body, MessageGroupId=group, MessageDeduplicationId=id or body
-        )
-
-    def receive(self, url: str, *, most: int = 10, **more: Any) -> list[dict[str, Any]]:
-        answer = self.sqs(
-            "ReceiveMessage", QueueUrl=url, MaxNumberOfMessages=most, MessageSystemAttributeNames=["All"], **more
-        )
-        return list(answer.get("Messages", []))
-
-    def bodies(self, url: str, **more: Any) -> list[str]:
-        return [message["Body"] for message in self.receive(url, **more)]
-
-
-@pytest.fixture
-def service() -> Service:
-    return Service()
-
-
-def _arn(url: str) -> str:
-    return "arn:aws:sqs:us-east-1:000000000000:" + url.rpartition("/")[2]
-
-
-def _redrive(target: str, count: int) -> str:
-    return json.dumps({"deadLetterTargetArn": _arn(target), "maxReceiveCount": count})
 
 
 @pytest.mark.parametrize(
@@ -135,7 +81,7 @@ def test_retention_ends_in_flight_too(service: Service) -> None:
 def test_a_fifo_dlq_starts_retention_anew(service: Service) -> None:
     """DLQ-08: dead-lettered on the fourth day, it stays another four."""
     dlq = service.queue("dlq.fifo")
-    url = service.queue(RedrivePolicy=_redrive(dlq, 1))
+    url = service.queue(RedrivePolicy=redrive_to(dlq, 1))
     service.send(url, "m")
     service.receive(url, VisibilityTimeout=0)
     service.now += 4 * DAY - 1
@@ -151,7 +97,7 @@ def test_a_fifo_dlq_starts_retention_anew(service: Service) -> None:
 def test_a_standard_dlq_keeps_the_time_of_sending(service: Service) -> None:
     """DLQ-08: what was sent four days ago is gone as soon as it arrives."""
     dlq = str(service.sqs("CreateQueue", QueueName="dlq")["QueueUrl"])
-    url = str(service.sqs("CreateQueue", QueueName="q", Attributes={"RedrivePolicy": _redrive(dlq, 1)})["QueueUrl"])
+    url = str(service.sqs("CreateQueue", QueueName="q", Attributes={"RedrivePolicy": redrive_to(dlq, 1)})["QueueUrl"])
     service.sqs("SendMessage", QueueUrl=url, MessageBody="m")
     service.receive(url, VisibilityTimeout=0)
     service.now += 4 * DAY - 1
@@ -253,17 +199,17 @@ def test_a_receive_can_be_repeated_by_its_attempt_id(service: Service, case: str
 def test_a_move_task_keeps_to_its_rate_and_can_be_cancelled(service: Service) -> None:
     """MOV-09, MOV-11: at one a second, two and a half seconds move three; then it is told to stop."""
     dlq = service.queue("dlq.fifo")
-    url = service.queue(RedrivePolicy=_redrive(dlq, 1))
+    url = service.queue(RedrivePolicy=redrive_to(dlq, 1))
     for body in ("m1", "m2", "m3", "m4", "m5"):
         service.send(url, body)
     service.receive(url, VisibilityTimeout=0)
     service.receive(url)
-    task = service.sqs("StartMessageMoveTask", SourceArn=_arn(dlq), MaxNumberOfMessagesPerSecond=1)["TaskHandle"]
+    task = service.sqs("StartMessageMoveTask", SourceArn=arn_of(dlq), MaxNumberOfMessagesPerSecond=1)["TaskHandle"]
     service.now += 2.5
 
     cancelled = service.sqs("CancelMessageMoveTask", TaskHandle=task)
     service.now += 10
-    (ended,) = service.sqs("ListMessageMoveTasks", SourceArn=_arn(dlq))["Results"]
+    (ended,) = service.sqs("ListMessageMoveTasks", SourceArn=arn_of(dlq))["Results"]
 
     assert cancelled == {"ApproximateNumberOfMessagesMoved": 3}
     assert (ended["Status"], ended["ApproximateNumberOfMessagesMoved"]) == ("CANCELLED", 3)
@@ -274,14 +220,14 @@ def test_a_move_task_keeps_to_its_rate_and_can_be_cancelled(service: Service) ->
 def test_dead_letters_of_one_id_survive_together_and_come_back(service: Service) -> None:
     """DLQ-04, DLQ-05, MOV-17: two sources, one id, one DLQ: both are there, and both return."""
     dlq = service.queue("dlq.fifo")
-    sources = [service.queue(f"q{number}.fifo", RedrivePolicy=_redrive(dlq, 1)) for number in (1, 2)]
+    sources = [service.queue(f"q{number}.fifo", RedrivePolicy=redrive_to(dlq, 1)) for number in (1, 2)]
     for url in sources:
         service.send(url, "m", id="same")
         service.receive(url, VisibilityTimeout=0)
         service.receive(url)
     dead = service.receive(dlq, VisibilityTimeout=0)
 
-    service.sqs("StartMessageMoveTask", SourceArn=_arn(dlq))
+    service.sqs("StartMessageMoveTask", SourceArn=arn_of(dlq))
 
     assert len(dead) == 2
     assert all(message["Attributes"]["MessageDeduplicationId"] == message["MessageId"] for message in dead)

@@ -171,7 +171,7 @@ class Sns:
                 f"{reason}{name}: Invalid value [{value}]. Please use either MessageBody or MessageAttributes"
             )
         if name == "FilterPolicy" and value:
-            check_policy(value, is_of_body=others.get("FilterPolicyScope") == "MessageBody")
+            check_policy(value, is_of_body=others.get("FilterPolicyScope") == "MessageBody", reason=reason)
         if name == "RedrivePolicy" and value:
             check_redrive(topic, value, reason)
 

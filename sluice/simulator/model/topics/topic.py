@@ -53,10 +53,7 @@ class Subscription:
         policy = json.loads(self.attributes["FilterPolicy"])
         if self.attributes.get("FilterPolicyScope") != "MessageBody":
             return accepts_attributes(policy, attributes)
-        try:
-            return accepts_body(policy, json.loads(body))
-        except ValueError:
-            return False
+        return accepts_body(policy, body)
 
     def dead_letter_arn(self) -> str | None:
         """Return where goes what cannot be delivered."""
