@@ -30,6 +30,17 @@ class Service:
     def standard_queue(self, name: str = "q", **attributes: str) -> str:
         return str(self.sqs("CreateQueue", QueueName=name, Attributes=attributes)["QueueUrl"])
 
+    def topic(self, name: str = "t.fifo") -> str:
+        return str(self.sns("CreateTopic", Name=name, Attributes={"FifoTopic": "true"})["TopicArn"])
+
+    @staticmethod
+    def allowing(topic: str) -> str:
+        """Return a queue policy that lets the topic send."""
+        condition = {"ArnEquals": {"aws:SourceArn": topic}}
+        principal = {"Service": "sns.amazonaws.com"}
+        statement = {"Effect": "Allow", "Principal": principal, "Action": "sqs:SendMessage", "Condition": condition}
+        return json.dumps({"Version": "2012-10-17", "Statement": [statement]})
+
     def queue(self, name: str = "q.fifo", **attributes: str) -> str:
         return str(self.sqs("CreateQueue", QueueName=name, Attributes=_FIFO | attributes)["QueueUrl"])
 

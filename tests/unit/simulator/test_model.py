@@ -196,6 +196,75 @@ def test_a_receive_can_be_repeated_by_its_attempt_id(service: Service, case: str
         assert refusals == ["InvalidParameterValue"]
 
 
+def test_an_attempt_is_over_when_a_message_was_changed_at_its_very_instant(service: Service) -> None:
+    """RCV-12: changed is changed, also to the timeout it had."""
+    url = service.queue()
+    service.send(url, "m")
+    (held,) = service.receive(url, VisibilityTimeout=30, ReceiveRequestAttemptId="try")
+    change = {"QueueUrl": url, "ReceiptHandle": held["ReceiptHandle"], "VisibilityTimeout": 30}
+    service.sqs("ChangeMessageVisibility", **change)
+
+    with pytest.raises(Refusal, match="the receive call is not retryable"):
+        service.receive(url, VisibilityTimeout=30, ReceiveRequestAttemptId="try")
+
+
+@pytest.mark.parametrize("case", ["expired", "purged", "received again"])
+def test_an_attempt_is_over_when_its_messages_are_no_longer_held(service: Service, case: str) -> None:
+    """RCV-12: inside the five minutes; the message itself comes with another attempt id, or never."""
+    url = service.queue()
+    service.send(url, "m")
+    service.receive(url, VisibilityTimeout=30, ReceiveRequestAttemptId="try")
+    service.now += 30
+    if case == "received again":
+        service.receive(url)
+    if case == "purged":
+        service.sqs("PurgeQueue", QueueUrl=url)
+
+    with pytest.raises(Refusal, match="the receive call is not retryable"):
+        service.receive(url, ReceiveRequestAttemptId="try")
+    assert service.bodies(url, ReceiveRequestAttemptId="other") == (["m"] if case == "expired" else [])
+
+
+def test_a_repeated_receive_hides_its_messages_anew(service: Service) -> None:
+    """RCV-11: from the repeat on; the receipt handle and the receive count stay."""
+    url = service.queue()
+    service.send(url, "m")
+    first = service.receive(url, VisibilityTimeout=30, ReceiveRequestAttemptId="try")
+    service.now += 29
+    again = service.receive(url, VisibilityTimeout=30, ReceiveRequestAttemptId="try")
+    service.now += 29
+    hidden = service.bodies(url)
+    service.sqs("DeleteMessage", QueueUrl=url, ReceiptHandle=first[0]["ReceiptHandle"])
+
+    assert again == first
+    assert hidden == []
+
+
+def test_an_attempt_that_brought_nothing_may_be_repeated(service: Service) -> None:
+    url = service.queue()
+    nothing = service.bodies(url, ReceiveRequestAttemptId="try")
+    service.send(url, "m")
+
+    assert nothing == []
+    assert service.bodies(url, ReceiveRequestAttemptId="try") == ["m"]
+
+
+def test_a_purge_takes_what_waits_is_in_flight_or_delayed_and_nothing_sent_later(service: Service) -> None:
+    """PUR-02, PUR-04: AWS takes up to a minute, here it is over at once."""
+    url = service.queue(DelaySeconds="60")
+    service.send(url, "held")
+    service.send(url, "waiting", group="h")
+    service.now += 60
+    service.receive(url, most=1)
+    service.send(url, "delayed", group="i")
+
+    service.sqs("PurgeQueue", QueueUrl=url)
+    service.send(url, "later")
+    service.now += 60
+
+    assert service.bodies(url) == ["later"]
+
+
 def test_a_move_task_keeps_to_its_rate_and_can_be_cancelled(service: Service) -> None:
     """MOV-09, MOV-11: at one a second, two and a half seconds move three; then it is told to stop."""
     dlq = service.queue("dlq.fifo")
@@ -215,6 +284,24 @@ def test_a_move_task_keeps_to_its_rate_and_can_be_cancelled(service: Service) ->
     assert (ended["Status"], ended["ApproximateNumberOfMessagesMoved"]) == ("CANCELLED", 3)
     assert service.bodies(url) == ["m1", "m2", "m3"]
     assert service.bodies(dlq) == ["m4", "m5"]
+
+
+def test_a_move_task_takes_nothing_behind_a_dead_letter_in_flight(service: Service) -> None:
+    """MOV-26: it receives as any consumer (documented), so a group in flight stays behind; other groups are moved."""
+    dlq, target = service.queue("dlq.fifo"), service.queue("target.fifo")
+    url = service.queue(RedrivePolicy=redrive_to(dlq, 1))
+    for body, group in (("a1", "a"), ("a2", "a"), ("b1", "b")):
+        service.send(url, body, group=group)
+    service.receive(url, VisibilityTimeout=0)
+    service.receive(url)
+    held = service.receive(dlq, most=1)
+
+    service.sqs("StartMessageMoveTask", SourceArn=arn_of(dlq), DestinationArn=arn_of(target))
+    (task,) = service.sqs("ListMessageMoveTasks", SourceArn=arn_of(dlq))["Results"]
+
+    assert [message["Body"] for message in held] == ["a1"]
+    assert (task["ApproximateNumberOfMessagesToMove"], task["ApproximateNumberOfMessagesMoved"]) == (1, 1)
+    assert service.bodies(target) == ["b1"]
 
 
 def test_dead_letters_of_one_id_survive_together_and_come_back(service: Service) -> None:

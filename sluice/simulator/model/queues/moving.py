@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from sluice.simulator.model.message import Message
 from sluice.simulator.model.queues.queue import Queue
 from sluice.simulator.model.refusal import invalid_parameter, invalid_value, not_found
 
@@ -79,7 +80,10 @@ class MoveTasks:
                 self._step(task)
 
     def _step(self, task: Task) -> None:
-        """Move one message, the oldest first [MOV-20]; what is in flight stays [MOV-26, not recorded]."""
+        """Move one message, the oldest first [MOV-20].
+
+        A task receives as a consumer does, so what is in flight stays, and its group behind it [MOV-26, not recorded].
+        """
         due = task.next_at
         if task.status == "CANCELLING":
             task.status = "CANCELLED"
@@ -109,8 +113,8 @@ class MoveTasks:
         if task.rate is not None:  # unset, AWS chooses one; here everything moves at once
             task.next_at = due + 1 / task.rate
 
-    def _movable(self, source: Queue, now: float) -> list[Any]:
-        return [message for message in source.in_order() if message.is_visible(now)]
+    def _movable(self, source: Queue, now: float) -> list[Message]:
+        return source.receivable(now)
 
     def start(self, params: Mapping[str, Any], now: float) -> dict[str, Any]:
         """Start a task [MOV-01, MOV-02, MOV-10, MOV-14, MOV-16, MOV-22, MOV-23]."""

@@ -80,7 +80,8 @@ class Delivery:
                 sent_at=now,
                 retained_from=now,
                 visible_at=now,
-                group=entry.get("MessageGroupId"),
+                # A FIFO topic gives a standard queue no group, a standard topic does: both recorded.
+                group=entry.get("MessageGroupId") if queue.is_fifo or not topic.is_fifo else None,
                 deduplication_id=deduplication_id if queue.is_fifo else None,
                 attributes=attributes,
             )
@@ -144,7 +145,14 @@ def _holds(comparison: str, name: str, values: list[str], topic_arn: str) -> boo
     if name.lower() not in ("aws:sourcearn", "aws:sourceaccount"):
         return False
     seen = topic_arn if name.lower() == "aws:sourcearn" else topic_arn.split(":")[4]
-    return any(re.fullmatch(re.escape(value).replace(r"\*", ".*"), seen) for value in values) != ("Not" in comparison)
+    has_wildcards = "Like" in comparison or comparison.startswith("Arn")
+    return any(_is_like(seen, value, has_wildcards=has_wildcards) for value in values) != ("Not" in comparison)
+
+
+def _is_like(seen: str, value: str, *, has_wildcards: bool) -> bool:
+    if not has_wildcards:
+        return seen == value
+    return re.fullmatch(re.escape(value).replace(r"\*", ".*").replace(r"\?", "."), seen) is not None
 
 
 def _list(value: Any) -> list[Any]:
