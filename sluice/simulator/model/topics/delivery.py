@@ -80,14 +80,18 @@ class Delivery:
                 sent_at=now,
                 retained_from=now,
                 visible_at=now,
-                # A FIFO topic gives a standard queue no group, a standard topic does: both recorded.
-                group=entry.get("MessageGroupId") if queue.is_fifo or not topic.is_fifo else None,
+                group=_group_for(queue, topic, entry),
                 deduplication_id=deduplication_id if queue.is_fifo else None,
                 attributes=attributes,
             )
             queue.send(copy, now)
             queue.settle(now)
             return
+
+
+def _group_for(queue: Queue, topic: Topic, entry: Params) -> str | None:
+    """Return the group a queue gets: a standard one none from a FIFO topic, one from a standard topic; both recorded."""
+    return entry.get("MessageGroupId") if queue.is_fifo or not topic.is_fifo else None
 
 
 def envelope(topic: Topic, subscription: Subscription, entry: Params, published: Published) -> str:
