@@ -35,9 +35,14 @@ PUBLISH_BYTES_MAX = 262_144
 # https://docs.aws.amazon.com/AWSSimpleQueueService/latest/SQSDeveloperGuide/FIFO-queues-understanding-logic.html
 FIFO_WINDOW_MESSAGES = 120_000  # only so many are searched for groups with nothing in flight
 
+# https://docs.aws.amazon.com/AWSSimpleQueueService/latest/SQSDeveloperGuide/avoid-backlog-with-the-same-message-group-id.html
+# https://docs.aws.amazon.com/AWSSimpleQueueService/latest/APIReference/API_ReceiveMessage.html (of a standard queue)
+IN_FLIGHT_MESSAGES_MAX = 120_000
+
 # https://docs.aws.amazon.com/sns/latest/dg/subscription-filter-policy-constraints.html
 FILTER_POLICY_ATTRIBUTES_MAX = 5
 FILTER_POLICY_COMBINATIONS_MAX = 150
+FILTER_POLICY_BYTES_MAX = 262_144
 
 # https://docs.aws.amazon.com/sns/latest/dg/message-archiving-and-replay-topic-owner.html
 ARCHIVE_DAYS_MAX = 365

@@ -2,6 +2,7 @@
 
 import base64
 import hashlib
+import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -11,7 +12,14 @@ from sluice import limits
 from sluice.simulator.model.refusal import Refusal, invalid_parameter, invalid_value, missing
 
 _ID = re.compile(r"[0-9a-zA-Z!\"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~]{1,128}")
+_DATA_TYPE = re.compile(r"(String|Number|Binary)(\..+)?")
+_ATTRIBUTE_NAME_BYTES_MAX = _DATA_TYPE_BYTES_MAX = 255  # documented as 256; "must be shorter than 256 Bytes"
 _NOT_ALLOWED = re.compile("[^\t\n\r -\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+
+_INVALID_CHARACTERS = (
+    "Invalid characters found. Valid unicode characters are "
+    "#x9 | #xA | #xD | #x20 to #xD7FF | #xE000 to #xFFFD | #x10000 to #x10FFFF"
+)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -25,6 +33,7 @@ class Message:
         receives: ApproximateReceiveCount, which a DLQ continues [DLQ-07].
         receives_here: receives from this queue, which its own maxReceiveCount limits.
         handle: of the latest receive, the only one that counts on FIFO [VIS-05].
+        is_visibility_changed: since the latest receive, by its consumer.
     """
 
     id: str
@@ -43,6 +52,7 @@ class Message:
     first_received_at: float | None = None
     received_at: float = 0.0
     handle: str | None = None
+    is_visibility_changed: bool = False
     source_arn: str | None = None
 
     def is_visible(self, now: float) -> bool:
@@ -92,13 +102,14 @@ def check_content(entry: Mapping[str, Any]) -> None:
     if not entry["MessageBody"]:
         raise missing("MessageBody")  # [SND-12]
     if _NOT_ALLOWED.search(entry["MessageBody"]):
-        raise Refusal("InvalidMessageContents", "Invalid characters found. Valid unicode characters are "  # [SND-15]
-                      "#x9 | #xA | #xD | #x20 to #xD7FF | #xE000 to #xFFFD | #x10000 to #x10FFFF")  # fmt: skip
+        raise Refusal("InvalidMessageContents", _INVALID_CHARACTERS)  # [SND-15]
     if "MessageAttributes" in entry:
         check_attributes(entry["MessageAttributes"])
-    for name in entry.get("MessageSystemAttributes", {}):
+    for name, value in entry.get("MessageSystemAttributes", {}).items():
         if name != "AWSTraceHeader":  # [SND-18]
             raise invalid_value(f"Message system attribute name '{name}' is invalid.")
+        if value["DataType"] != "String" or not value.get("StringValue"):  # text not recorded
+            raise invalid_value(f"Message system attribute '{name}' must contain a non-empty value of type 'String'.")
 
 
 def check_attributes(attributes: Mapping[str, Any]) -> None:
@@ -107,12 +118,53 @@ def check_attributes(attributes: Mapping[str, Any]) -> None:
     if len(attributes) > most:
         raise invalid_value(f"Number of message attributes [{len(attributes)}] exceeds the allowed maximum [{most}].")
     for name, value in attributes.items():
-        if name.lower().startswith(("aws.", "amazon.")):  # text not recorded
-            raise invalid_value(f"Message (user) attribute name '{name}' starts with a reserved prefix.")
-        if not (value.get("StringValue") or value.get("BinaryValue")):  # [SND-16]
-            raise invalid_value(
-                f"Message (user) attribute '{name}' must contain a non-empty value of type '{value['DataType']}'."
-            )
+        _check_attribute_name(name)
+        _check_attribute_value(name, value)
+
+
+def _check_attribute_name(name: str) -> None:
+    """Refuse a name; texts not recorded."""
+    if len(name.encode()) > _ATTRIBUTE_NAME_BYTES_MAX:
+        raise invalid_value("Message (user) attribute names must be shorter than 256 Bytes")
+    if not re.fullmatch(r"[A-Za-z0-9_.-]+", name):
+        raise invalid_value(
+            "Message (user) attributes name can only contain upper and lower score characters, digits, periods, "
+            "hyphens and underscores. "
+        )
+    if name.lower().startswith(("aws.", "amazon.")) or name.startswith(".") or name.endswith("."):
+        raise invalid_value(
+            "You can't use message attribute names beginning with 'AWS.' or 'Amazon.'. These strings are reserved for "
+            "internal use. Additionally, they cannot start or end with '.'."
+        )
+    if ".." in name:
+        raise invalid_value("Message (user) attribute names cannot have successive periods.")
+
+
+def _check_attribute_value(name: str, value: Mapping[str, Any]) -> None:
+    """Refuse a type or a value; of the texts only the one about an empty value is recorded [SND-16]."""
+    type_ = value["DataType"]
+    kind = _DATA_TYPE.fullmatch(type_)
+    if kind is None:
+        raise invalid_value(
+            "Type for parameter MessageAttributes.Attribute_name.DataType must be prefixed "
+            f'with "String", "Binary", or "Number", but was: {type_}'
+        )
+    if len(type_.encode()) > _DATA_TYPE_BYTES_MAX:
+        raise invalid_value("Message (user) attribute types must be shorter than 256 Bytes")
+    field_ = "BinaryValue" if kind[1] == "Binary" else "StringValue"
+    if not value.get(field_):
+        raise invalid_value(f"Message (user) attribute '{name}' must contain a non-empty value of type '{type_}'.")
+    if field_ == "StringValue" and _NOT_ALLOWED.search(value[field_]):
+        raise invalid_value(_INVALID_CHARACTERS)
+    if kind[1] == "Number" and not _is_number(value[field_]):
+        raise invalid_value(f"Can't cast the value of message (user) attribute '{name}' to a number.")
+
+
+def _is_number(text: str) -> bool:
+    try:
+        return math.isfinite(float(text))
+    except ValueError:
+        return False
 
 
 def check_size(entry: Mapping[str, Any], *, bytes_max: int) -> None:

@@ -1,11 +1,17 @@
-"""A simulator for each test."""
+"""A simulator, or the model alone, for each test."""
 
 import pytest
 
 from sluice.simulator.hook import Simulator
 from sluice.testing.plugin import simulated_aws
+from tests.unit.simulator.service import Service
 
-__all__ = ["simulated_aws", "simulator"]
+__all__ = ["service", "simulated_aws", "simulator"]
+
+
+@pytest.fixture
+def service() -> Service:
+    return Service()
 
 
 @pytest.fixture

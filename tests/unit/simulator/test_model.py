@@ -1,66 +1,12 @@
 """The model's rules with time as a number: five minutes and fourteen days in no time at all."""
 
-import json
-from typing import Any
-
 import pytest
 
-from sluice.simulator.model import Account, Refusal
+from sluice.simulator.model import Refusal
+from tests.unit.simulator.service import Service, arn_of, redrive_to
 
 MINUTE = 60
 DAY = 86_400
-FIFO = {"FifoQueue": "true"}
-
-
-class Service:
-    """The model with a hand on its clock: `now` is the instant of the next calls."""
-
-    def __init__(self) -> None:
-        self.account = Account()
-        self.now = 1_000_000.0
-
-    def _call(self, service: str, operation: str, params: dict[str, Any]) -> dict[str, Any]:
-        answer = self.account.call(service, operation, params, self.now)
-        if isinstance(answer, Refusal):
-            raise answer
-        return answer
-
-    def sqs(self, operation: str, **params: Any) -> dict[str, Any]:
-        return self._call("sqs", operation, params)
-
-    def sns(self, operation: str, **params: Any) -> dict[str, Any]:
-        return self._call("sns", operation, params)
-
-    def queue(self, name: str = "q.fifo", **attributes: str) -> str:
-        return str(self.sqs("CreateQueue", QueueName=name, Attributes=FIFO | attributes)["QueueUrl"])
-
-    def send(self, url: str, body: str, *, group: str = "g", id: str | None = None) -> dict[str, Any]:
-        """Send with the body as deduplication id, unless one is given."""
-        return self.sqs(
-            "SendMessage", QueueUrl=url, MessageBody=body, MessageGroupId=group, MessageDeduplicationId=id or body
-        )
-
-    def receive(self, url: str, *, most: int = 10, **more: Any) -> list[dict[str, Any]]:
-        answer = self.sqs(
-            "ReceiveMessage", QueueUrl=url, MaxNumberOfMessages=most, MessageSystemAttributeNames=["All"], **more
-        )
-        return list(answer.get("Messages", []))
-
-    def bodies(self, url: str, **more: Any) -> list[str]:
-        return [message["Body"] for message in self.receive(url, **more)]
-
-
-@pytest.fixture
-def service() -> Service:
-    return Service()
-
-
-def _arn(url: str) -> str:
-    return "arn:aws:sqs:us-east-1:000000000000:" + url.rpartition("/")[2]
-
-
-def _redrive(target: str, count: int) -> str:
-    return json.dumps({"deadLetterTargetArn": _arn(target), "maxReceiveCount": count})
 
 
 @pytest.mark.parametrize(
@@ -135,7 +81,7 @@ def test_retention_ends_in_flight_too(service: Service) -> None:
 def test_a_fifo_dlq_starts_retention_anew(service: Service) -> None:
     """DLQ-08: dead-lettered on the fourth day, it stays another four."""
     dlq = service.queue("dlq.fifo")
-    url = service.queue(RedrivePolicy=_redrive(dlq, 1))
+    url = service.queue(RedrivePolicy=redrive_to(dlq, 1))
     service.send(url, "m")
     service.receive(url, VisibilityTimeout=0)
     service.now += 4 * DAY - 1
@@ -151,7 +97,7 @@ def test_a_fifo_dlq_starts_retention_anew(service: Service) -> None:
 def test_a_standard_dlq_keeps_the_time_of_sending(service: Service) -> None:
     """DLQ-08: what was sent four days ago is gone as soon as it arrives."""
     dlq = str(service.sqs("CreateQueue", QueueName="dlq")["QueueUrl"])
-    url = str(service.sqs("CreateQueue", QueueName="q", Attributes={"RedrivePolicy": _redrive(dlq, 1)})["QueueUrl"])
+    url = str(service.sqs("CreateQueue", QueueName="q", Attributes={"RedrivePolicy": redrive_to(dlq, 1)})["QueueUrl"])
     service.sqs("SendMessage", QueueUrl=url, MessageBody="m")
     service.receive(url, VisibilityTimeout=0)
     service.now += 4 * DAY - 1
@@ -250,20 +196,89 @@ def test_a_receive_can_be_repeated_by_its_attempt_id(service: Service, case: str
         assert refusals == ["InvalidParameterValue"]
 
 
+def test_an_attempt_is_over_when_a_message_was_changed_at_its_very_instant(service: Service) -> None:
+    """RCV-12: changed is changed, also to the timeout it had."""
+    url = service.queue()
+    service.send(url, "m")
+    (held,) = service.receive(url, VisibilityTimeout=30, ReceiveRequestAttemptId="try")
+    change = {"QueueUrl": url, "ReceiptHandle": held["ReceiptHandle"], "VisibilityTimeout": 30}
+    service.sqs("ChangeMessageVisibility", **change)
+
+    with pytest.raises(Refusal, match="the receive call is not retryable"):
+        service.receive(url, VisibilityTimeout=30, ReceiveRequestAttemptId="try")
+
+
+@pytest.mark.parametrize("case", ["expired", "purged", "received again"])
+def test_an_attempt_is_over_when_its_messages_are_no_longer_held(service: Service, case: str) -> None:
+    """RCV-12: inside the five minutes; the message itself comes with another attempt id, or never."""
+    url = service.queue()
+    service.send(url, "m")
+    service.receive(url, VisibilityTimeout=30, ReceiveRequestAttemptId="try")
+    service.now += 30
+    if case == "received again":
+        service.receive(url)
+    if case == "purged":
+        service.sqs("PurgeQueue", QueueUrl=url)
+
+    with pytest.raises(Refusal, match="the receive call is not retryable"):
+        service.receive(url, ReceiveRequestAttemptId="try")
+    assert service.bodies(url, ReceiveRequestAttemptId="other") == (["m"] if case == "expired" else [])
+
+
+def test_a_repeated_receive_hides_its_messages_anew(service: Service) -> None:
+    """RCV-11: from the repeat on; the receipt handle and the receive count stay."""
+    url = service.queue()
+    service.send(url, "m")
+    first = service.receive(url, VisibilityTimeout=30, ReceiveRequestAttemptId="try")
+    service.now += 29
+    again = service.receive(url, VisibilityTimeout=30, ReceiveRequestAttemptId="try")
+    service.now += 29
+    hidden = service.bodies(url)
+    service.sqs("DeleteMessage", QueueUrl=url, ReceiptHandle=first[0]["ReceiptHandle"])
+
+    assert again == first
+    assert hidden == []
+
+
+def test_an_attempt_that_brought_nothing_may_be_repeated(service: Service) -> None:
+    url = service.queue()
+    nothing = service.bodies(url, ReceiveRequestAttemptId="try")
+    service.send(url, "m")
+
+    assert nothing == []
+    assert service.bodies(url, ReceiveRequestAttemptId="try") == ["m"]
+
+
+def test_a_purge_takes_what_waits_is_in_flight_or_delayed_and_nothing_sent_later(service: Service) -> None:
+    """PUR-02, PUR-04: AWS takes up to a minute, here it is over at once."""
+    url = service.queue(DelaySeconds="60")
+    service.send(url, "held")
+    service.send(url, "waiting", group="h")
+    service.now += 60
+    service.receive(url, most=1)
+    service.send(url, "delayed", group="i")
+
+    service.sqs("PurgeQueue", QueueUrl=url)
+    service.send(url, "later")
+    service.now += 60
+
+    assert service.bodies(url) == ["later"]
+
+
 def test_a_move_task_keeps_to_its_rate_and_can_be_cancelled(service: Service) -> None:
     """MOV-09, MOV-11: at one a second, two and a half seconds move three; then it is told to stop."""
     dlq = service.queue("dlq.fifo")
-    url = service.queue(RedrivePolicy=_redrive(dlq, 1))
+    url = service.queue(RedrivePolicy=redrive_to(dlq, 1))
     for body in ("m1", "m2", "m3", "m4", "m5"):
         service.send(url, body)
     service.receive(url, VisibilityTimeout=0)
     service.receive(url)
-    task = service.sqs("StartMessageMoveTask", SourceArn=_arn(dlq), MaxNumberOfMessagesPerSecond=1)["TaskHandle"]
+    task = service.sqs("StartMessageMoveTask", SourceArn=arn_of(dlq), MaxNumberOfMessagesPerSecond=1)["TaskHandle"]
     service.now += 2.5
 
     cancelled = service.sqs("CancelMessageMoveTask", TaskHandle=task)
     service.now += 10
-    (ended,) = service.sqs("ListMessageMoveTasks", SourceArn=_arn(dlq))["Results"]
+    (ended,) = service.sqs("ListMessageMoveTasks", SourceArn=arn_of(dlq))["Results"]
 
     assert cancelled == {"ApproximateNumberOfMessagesMoved": 3}
     assert (ended["Status"], ended["ApproximateNumberOfMessagesMoved"]) == ("CANCELLED", 3)
@@ -271,17 +286,35 @@ def test_a_move_task_keeps_to_its_rate_and_can_be_cancelled(service: Service) ->
     assert service.bodies(dlq) == ["m4", "m5"]
 
 
+def test_a_move_task_takes_nothing_behind_a_dead_letter_in_flight(service: Service) -> None:
+    """MOV-26: it receives as any consumer (documented), so a group in flight stays behind; other groups are moved."""
+    dlq, target = service.queue("dlq.fifo"), service.queue("target.fifo")
+    url = service.queue(RedrivePolicy=redrive_to(dlq, 1))
+    for body, group in (("a1", "a"), ("a2", "a"), ("b1", "b")):
+        service.send(url, body, group=group)
+    service.receive(url, VisibilityTimeout=0)
+    service.receive(url)
+    held = service.receive(dlq, most=1)
+
+    service.sqs("StartMessageMoveTask", SourceArn=arn_of(dlq), DestinationArn=arn_of(target))
+    (task,) = service.sqs("ListMessageMoveTasks", SourceArn=arn_of(dlq))["Results"]
+
+    assert [message["Body"] for message in held] == ["a1"]
+    assert (task["ApproximateNumberOfMessagesToMove"], task["ApproximateNumberOfMessagesMoved"]) == (1, 1)
+    assert service.bodies(target) == ["b1"]
+
+
 def test_dead_letters_of_one_id_survive_together_and_come_back(service: Service) -> None:
     """DLQ-04, DLQ-05, MOV-17: two sources, one id, one DLQ: both are there, and both return."""
     dlq = service.queue("dlq.fifo")
-    sources = [service.queue(f"q{number}.fifo", RedrivePolicy=_redrive(dlq, 1)) for number in (1, 2)]
+    sources = [service.queue(f"q{number}.fifo", RedrivePolicy=redrive_to(dlq, 1)) for number in (1, 2)]
     for url in sources:
         service.send(url, "m", id="same")
         service.receive(url, VisibilityTimeout=0)
         service.receive(url)
     dead = service.receive(dlq, VisibilityTimeout=0)
 
-    service.sqs("StartMessageMoveTask", SourceArn=_arn(dlq))
+    service.sqs("StartMessageMoveTask", SourceArn=arn_of(dlq))
 
     assert len(dead) == 2
     assert all(message["Attributes"]["MessageDeduplicationId"] == message["MessageId"] for message in dead)

@@ -27,7 +27,6 @@ class _Attempt:
     """What a receive with a ReceiveRequestAttemptId brought: message ids and handles."""
 
     handed_out: tuple[tuple[str, str], ...]
-    visible_at: float
     received_at: float
 
 
@@ -65,9 +64,10 @@ class FifoQueue(Queue):
 
     def change_attributes(self, attributes: dict[str, str], now: float) -> None:
         """Take new attributes; a new delay is also for what was sent and not yet received [SND-09]."""
+        before = self.seconds("DelaySeconds")
         super().change_attributes(attributes, now)
         for message in self.messages.values():
-            if message.receives_here == 0:
+            if message.receives_here == 0 and self.seconds("DelaySeconds") != before:
                 message.visible_at = message.sent_at + self.seconds("DelaySeconds")
 
     def add(self, message: Message) -> Message:
@@ -92,8 +92,9 @@ class FifoQueue(Queue):
         self._remembered[key] = _Remembered(message.id, message.sequence_number, now)
 
     def _groups(self) -> dict[str, list[Message]]:
+        """Return the groups there are among the oldest messages: SQS looks no further [GRP-18]."""
         groups: dict[str, list[Message]] = {}
-        for message in self.in_order():
+        for message in self.in_order()[: limits.FIFO_WINDOW_MESSAGES]:
             groups.setdefault(str(message.group), []).append(message)
         return groups
 
@@ -103,6 +104,13 @@ class FifoQueue(Queue):
             if not message.is_visible(now):
                 return
             yield message
+
+    def receivable(self, now: float) -> list[Message]:
+        """Return what of all groups a receive could bring now."""
+        groups = self._groups().values()
+        return sorted(
+            (message for group in groups for message in self.deliverable(group, now)), key=lambda each: each.number
+        )
 
     def _candidates(self, now: float) -> Iterator[Message]:
         """Yield one group after the other, as the rotation has them [RCV-08]; a group begun leaves the rotation."""
@@ -159,16 +167,18 @@ class FifoQueue(Queue):
         if attempt is None or now >= attempt.received_at + limits.DEDUPLICATION_WINDOW_SECONDS:
             return None
         again = [self.messages.get(id_) for id_, _ in attempt.handed_out]
-        handles = [handle for _, handle in attempt.handed_out]
-        for message, handle in zip(again, handles, strict=True):
-            untouched = message is not None and message.handle == handle and message.visible_at == attempt.visible_at
-            if not untouched or attempt.visible_at <= now:
-                raise self._not_retryable(attempt_id)
         found = [message for message in again if message is not None]
+        handles = [handle for _, handle in attempt.handed_out]
+        if [message.handle for message in found] != handles or not all(self._is_untouched(each, now) for each in found):
+            raise self._not_retryable(attempt_id)
         for message in found:
             message.visible_at = now + visibility_seconds
-        self._attempts[attempt_id] = replace(attempt, visible_at=now + visibility_seconds)
         return found
+
+    @staticmethod
+    def _is_untouched(message: Message, now: float) -> bool:
+        """Return whether a message is still held as it was received."""
+        return message.is_in_flight(now) and not message.is_visibility_changed
 
     @staticmethod
     def _not_retryable(attempt_id: str) -> Refusal:
@@ -182,4 +192,4 @@ class FifoQueue(Queue):
         """Keep what a receive brought, for its retry."""
         if received:
             handed_out = tuple((message.id, str(message.handle)) for message in received)
-            self._attempts[attempt_id] = _Attempt(handed_out, received[0].visible_at, now)
+            self._attempts[attempt_id] = _Attempt(handed_out, now)

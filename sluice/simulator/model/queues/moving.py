@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from sluice.simulator.model.message import Message
 from sluice.simulator.model.queues.queue import Queue
 from sluice.simulator.model.refusal import invalid_parameter, invalid_value, not_found
 
@@ -79,7 +80,10 @@ class MoveTasks:
                 self._step(task)
 
     def _step(self, task: Task) -> None:
-        """Move one message, the oldest first [MOV-20]; what is in flight stays [MOV-26, not recorded]."""
+        """Move one message, the oldest first [MOV-20].
+
+        A task receives as a consumer does, so what is in flight stays, and its group behind it [MOV-26, not recorded].
+        """
         due = task.next_at
         if task.status == "CANCELLING":
             task.status = "CANCELLED"
@@ -109,15 +113,14 @@ class MoveTasks:
         if task.rate is not None:  # unset, AWS chooses one; here everything moves at once
             task.next_at = due + 1 / task.rate
 
-    def _movable(self, source: Queue, now: float) -> list[Any]:
-        return [message for message in source.in_order() if message.is_visible(now)]
+    def _movable(self, source: Queue, now: float) -> list[Message]:
+        return source.receivable(now)
 
     def start(self, params: Mapping[str, Any], now: float) -> dict[str, Any]:
         """Start a task [MOV-01, MOV-02, MOV-10, MOV-14, MOV-16, MOV-22, MOV-23]."""
         source_arn, destination_arn = params["SourceArn"], params.get("DestinationArn")
         source = self._find("SourceArn", source_arn)
-        if not any(queue.dead_letter_arn() == source_arn for queue in self._queues.values()):
-            raise invalid_value("Source queue must be configured as a Dead Letter Queue.")
+        self._check_source(source)
         if destination_arn is not None:
             self._check_destination(source, destination_arn)
         rate = params.get("MaxNumberOfMessagesPerSecond")
@@ -142,6 +145,10 @@ class MoveTasks:
         )
         self._tasks.append(task)
         return {"TaskHandle": task.handle()}
+
+    def _check_source(self, source: Queue) -> None:
+        if not any(queue.dead_letter_arn() == source.arn for queue in self._queues.values()):
+            raise invalid_value("Source queue must be configured as a Dead Letter Queue.")
 
     def _check_destination(self, source: Queue, destination_arn: str) -> None:
         if destination_arn == source.arn:

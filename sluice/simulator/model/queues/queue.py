@@ -103,7 +103,15 @@ class Queue:
         return policy is not None and message.receives_here >= policy["maxReceiveCount"]
 
     def _candidates(self, now: float) -> Iterator[Message]:
-        yield from [message for message in self.in_order() if message.is_visible(now)]
+        yield from self.receivable(now)
+
+    def receivable(self, now: float) -> list[Message]:
+        """Return what a receive could bring now, the oldest first."""
+        return [message for message in self.in_order() if message.is_visible(now)]
+
+    def room_in_flight(self, now: float) -> int:
+        """Return how many more messages may be in flight [LIM-01]."""
+        return limits.IN_FLIGHT_MESSAGES_MAX - sum(message.is_in_flight(now) for message in self.messages.values())
 
     def in_order(self) -> list[Message]:
         """Return everything, the oldest first."""
@@ -116,6 +124,7 @@ class Queue:
         if message.first_received_at is None:
             message.first_received_at = now
         message.visible_at = now + visibility_seconds
+        message.is_visibility_changed = False
         message.handle = base64.b64encode(
             f"{self.name} {message.id} {message.number} {message.receives_here}".encode()
         ).decode()
@@ -159,7 +168,7 @@ class Queue:
         if now + seconds > message.received_at + limits.VISIBILITY_TIMEOUT_SECONDS_MAX:
             raise self._beyond_limit(seconds)
         self.check_change(message, handle)
-        message.visible_at = now + seconds
+        message.visible_at, message.is_visibility_changed = now + seconds, True
 
     def check_late_change(self, handle: str) -> None:
         """Refuse nothing: on a standard queue a change that comes too late does nothing [VIS-08]."""

@@ -8,7 +8,7 @@ from sluice.simulator.model.message import Message, check_id, md5, md5_of_attrib
 from sluice.simulator.model.operation import Answer, Params
 from sluice.simulator.model.queues.fifo import FifoQueue
 from sluice.simulator.model.queues.queue import Queue
-from sluice.simulator.model.refusal import invalid_parameter
+from sluice.simulator.model.refusal import Refusal, invalid_parameter
 
 
 class Receiving:
@@ -33,11 +33,19 @@ class Receiving:
         visibility = params.get("VisibilityTimeout", queue.seconds("VisibilityTimeout"))  # [VIS-10]
         if not 0 <= visibility <= limits.VISIBILITY_TIMEOUT_SECONDS_MAX:  # [RCV-14]
             raise invalid_parameter("VisibilityTimeout", visibility, "Must be >= 0 and <= 43200, if provided.")
+        self._check_in_flight(queue, params, now)
         received = self._take(queue, params, most=most, visibility_seconds=visibility, now=now)
         queue.settle(now)
         requested = params.get("MessageSystemAttributeNames", params.get("AttributeNames", []))  # [RCV-06]
         messages = [_as_received(message, requested, params.get("MessageAttributeNames", [])) for message in received]
         return {"Messages": messages} if messages else {}
+
+    @staticmethod
+    def _check_in_flight(queue: Queue, params: Params, now: float) -> None:
+        """Refuse a short poll of a standard queue with too much in flight; a FIFO queue answers nothing [LIM-01]."""
+        is_long_poll = params.get("WaitTimeSeconds", queue.seconds("ReceiveMessageWaitTimeSeconds")) > 0
+        if not queue.is_fifo and not is_long_poll and queue.room_in_flight(now) <= 0:
+            raise Refusal("OverLimit", "Too many messages are in flight.", status=403)  # text not recorded
 
     def _take(self, queue: Queue, params: Params, *, most: int, visibility_seconds: int, now: float) -> list[Message]:
         attempt_id = params.get("ReceiveRequestAttemptId")
@@ -65,6 +73,9 @@ class Receiving:
             dead_letters.take_dead_letter(message, now, source_arn=queue.arn)
             return True
 
+        most = min(most, queue.room_in_flight(now))
+        if most <= 0:
+            return []
         return queue.receive(most, visibility_seconds=visibility_seconds, now=now, record_dead=record_dead)
 
     def delete(self, params: Params, now: float) -> Answer:

@@ -53,7 +53,8 @@ class Sending:
         _check_parameters(queue, entry)
         body = entry["MessageBody"]
         attributes = entry.get("MessageAttributes", {})
-        trace = entry.get("MessageSystemAttributes", {}).get("AWSTraceHeader")
+        system_attributes = entry.get("MessageSystemAttributes", {})
+        trace = system_attributes.get("AWSTraceHeader")
         message = Message(
             id=self._new_id(),
             body=body,
@@ -71,6 +72,8 @@ class Sending:
         answer = {"MD5OfMessageBody": md5(body), "MessageId": sent.id}
         if attributes:
             answer["MD5OfMessageAttributes"] = md5_of_attributes(attributes)
+        if system_attributes:
+            answer["MD5OfMessageSystemAttributes"] = md5_of_attributes(system_attributes)
         if queue.is_fifo:
             answer["SequenceNumber"] = str(sent.sequence_number)
         return answer

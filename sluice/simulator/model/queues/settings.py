@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from sluice import limits
+from sluice.simulator.model.operation import as_spelled
 from sluice.simulator.model.refusal import Refusal, invalid_parameter, invalid_value
 
 _RANGES = {  # [CRE-18]
@@ -22,6 +23,7 @@ _CHOICES = {
     "FifoThroughputLimit": ("perQueue", "perMessageGroupId"),
     "SqsManagedSseEnabled": ("true", "false"),
 }
+BOOLEANS = ("FifoQueue", "ContentBasedDeduplication", "SqsManagedSseEnabled")
 _FREE = ("Policy", "RedrivePolicy", "RedriveAllowPolicy", "KmsMasterKeyId")
 _HIGH_THROUGHPUT = ("DeduplicationScope", "FifoThroughputLimit")
 SETTABLE = {*_RANGES, *_CHOICES, *_FREE, "FifoQueue"}
@@ -69,7 +71,7 @@ def check(wanted: Mapping[str, str], *, current: Mapping[str, str], arn: str, fi
     Raises:
         Refusal: AWS would not take one of them; a bad name and a bad value have two codes [ERR-03].
     """
-    is_fifo = "FifoQueue" in current
+    is_fifo, wanted = "FifoQueue" in current, as_spelled(wanted, BOOLEANS)
     for name, value in wanted.items():
         _check_attribute(name, value, is_fifo=is_fifo)
     # A key of one's own takes the place of SQS's, and both at a time are refused [CRE-23, CRE-26].
@@ -111,6 +113,8 @@ def _is_allowed(name: str, value: str) -> bool:
     if name in _RANGES:
         least, most = _RANGES[name]
         return value.isdecimal() and least <= int(value) <= most
+    if name == "Policy" and value:
+        return _is_json_object(value)
     return value in _CHOICES.get(name, (value,))
 
 
@@ -153,13 +157,16 @@ def _read_redrive_policy(text: str) -> tuple[str, int]:
 
 
 def _json_map(name: str, text: str) -> dict[str, Any]:
-    try:
-        policy = json.loads(text)
-    except ValueError:
-        policy = None
-    if not isinstance(policy, dict):
+    if not _is_json_object(text):
         raise invalid_value(f"Invalid value for the parameter {name}. Reason: Redrive policy is not a valid JSON map.")
-    return policy
+    return dict(json.loads(text))
+
+
+def _is_json_object(text: str) -> bool:
+    try:
+        return isinstance(json.loads(text), dict)
+    except (ValueError, RecursionError):
+        return False
 
 
 def _check_allow_policy(text: str) -> None:

@@ -4,14 +4,14 @@ import json
 from collections.abc import Callable, Iterable, Mapping
 
 from sluice import limits
-from sluice.simulator.model.operation import Answer, Operation, Params
+from sluice.simulator.model.operation import Answer, Operation, Params, as_spelled
 from sluice.simulator.model.queues import settings
 from sluice.simulator.model.queues.fifo import FifoQueue
 from sluice.simulator.model.queues.moving import MoveTasks
 from sluice.simulator.model.queues.queue import Queue
 from sluice.simulator.model.queues.receiving import Receiving
 from sluice.simulator.model.queues.sending import Sending
-from sluice.simulator.model.refusal import Refusal, unknown_queue
+from sluice.simulator.model.refusal import Refusal, invalid_parameter, unknown_queue
 
 _NAME_FREE_AFTER_SECONDS = 60
 _LIST_MAX = 1_000
@@ -94,7 +94,7 @@ class Sqs:
         return None if queue is None else queue.attributes
 
     def _create_queue(self, params: Params, now: float) -> Answer:
-        name, requested = params["QueueName"], params.get("Attributes", {})
+        name, requested = params["QueueName"], as_spelled(params.get("Attributes", {}), settings.BOOLEANS)
         arn = self._arn_prefix + name
         existing = self.queues.get(arn)
         if existing is not None:
@@ -193,7 +193,12 @@ def _same(stored: str | None, requested: str) -> bool:
 
 
 def _page(key: str, items: list[str], params: Params, most: int) -> Answer:
-    start = int(params.get("NextToken") or 0)
+    token = params.get("NextToken") or "0"
+    if not 1 <= most <= _LIST_MAX:  # texts not recorded
+        raise invalid_parameter("MaxResults", most, f"Must be between 1 and {_LIST_MAX}, if provided.")
+    if not token.isdecimal():
+        raise invalid_parameter("NextToken", token, "The token is not valid.")
+    start = int(token)
     page = items[start : start + most]
     more = {"NextToken": str(start + most)} if "MaxResults" in params and start + most < len(items) else {}
     return ({key: page} if page else {}) | more

@@ -80,13 +80,18 @@ class Delivery:
                 sent_at=now,
                 retained_from=now,
                 visible_at=now,
-                group=entry.get("MessageGroupId"),
+                group=_group_for(queue, topic, entry),
                 deduplication_id=deduplication_id if queue.is_fifo else None,
                 attributes=attributes,
             )
             queue.send(copy, now)
             queue.settle(now)
             return
+
+
+def _group_for(queue: Queue, topic: Topic, entry: Params) -> str | None:
+    """Return the group a queue gets: a standard one none from a FIFO topic, one from a standard topic; both recorded."""
+    return entry.get("MessageGroupId") if queue.is_fifo or not topic.is_fifo else None
 
 
 def envelope(topic: Topic, subscription: Subscription, entry: Params, published: Published) -> str:
@@ -144,7 +149,14 @@ def _holds(comparison: str, name: str, values: list[str], topic_arn: str) -> boo
     if name.lower() not in ("aws:sourcearn", "aws:sourceaccount"):
         return False
     seen = topic_arn if name.lower() == "aws:sourcearn" else topic_arn.split(":")[4]
-    return any(re.fullmatch(re.escape(value).replace(r"\*", ".*"), seen) for value in values) != ("Not" in comparison)
+    has_wildcards = "Like" in comparison or comparison.startswith("Arn")
+    return any(_is_like(seen, value, has_wildcards=has_wildcards) for value in values) != ("Not" in comparison)
+
+
+def _is_like(seen: str, value: str, *, has_wildcards: bool) -> bool:
+    if not has_wildcards:
+        return seen == value
+    return re.fullmatch(re.escape(value).replace(r"\*", ".*").replace(r"\?", "."), seen) is not None
 
 
 def _list(value: Any) -> list[Any]:

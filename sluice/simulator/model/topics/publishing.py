@@ -10,13 +10,14 @@ from sluice.simulator.model.topics.topic import Topic
 
 _ENTRIES_MAX = 10
 _NAME_BYTES_MAX = 256
+_SUBJECT_CHARACTERS_MAX = 99
 _NO_GROUP = "The MessageGroupId parameter is required for FIFO topics"
 _NO_ID = "The topic should either have ContentBasedDeduplication enabled or MessageDeduplicationId provided explicitly"
 
 
 def check_publish(topic: Topic, entry: Params) -> None:
     """Refuse what a topic of this type cannot take [SNS-09, SNS-10, SNS-11, SNS-26]."""
-    if entry.get("Subject") == "":
+    if "Subject" in entry and not _is_subject(entry["Subject"]):
         raise sns_invalid("Subject")
     if not entry["Message"]:
         raise sns_invalid("Empty message")
@@ -40,17 +41,24 @@ def check_publish(topic: Topic, entry: Params) -> None:
             raise sns_invalid(f"{name} Reason: {refusal.text.partition('Reason: ')[2]}") from None
 
 
+def _is_subject(text: str) -> bool:
+    """Return whether SNS takes a subject: of an empty one its refusal is recorded, the rest is API_Publish's."""
+    return 0 < len(text) < _SUBJECT_CHARACTERS_MAX + 1 and text.isprintable()
+
+
 def message_of(entry: Params) -> str:
     """Return what a queue is sent: with structure json, the entry for sqs or else the default [SNS-53]."""
     if entry.get("MessageStructure") != "json":
         return str(entry["Message"])
     try:
         by_protocol = json.loads(entry["Message"])
-    except ValueError:
+    except (ValueError, RecursionError):
         raise sns_invalid("Message Structure - JSON message body failed to parse") from None
-    if "default" not in by_protocol:
+    entries = by_protocol.items() if isinstance(by_protocol, dict) else ()
+    texts = {protocol: text for protocol, text in entries if isinstance(text, str)}  # others are ignored
+    if "default" not in texts:
         raise sns_invalid("Message Structure - No default entry in JSON message body")
-    return str(by_protocol.get("sqs", by_protocol["default"]))
+    return texts.get("sqs", texts["default"])
 
 
 def _check_attributes(entry: Params) -> None:

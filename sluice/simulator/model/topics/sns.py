@@ -5,12 +5,19 @@ from collections.abc import Callable, Mapping
 
 from sluice import limits
 from sluice.simulator.model.filter_policy import check_policy
-from sluice.simulator.model.operation import Answer, Operation, Params
+from sluice.simulator.model.operation import Answer, Operation, Params, as_spelled
 from sluice.simulator.model.queues.queue import Queue
 from sluice.simulator.model.refusal import Refusal, sns_invalid
 from sluice.simulator.model.topics.delivery import Delivery
 from sluice.simulator.model.topics.publishing import check_batch, check_publish, publish_bytes
-from sluice.simulator.model.topics.topic import Subscription, Topic, check_attribute, check_redrive, check_topic
+from sluice.simulator.model.topics.topic import (
+    BOOLEANS,
+    Subscription,
+    Topic,
+    check_attribute,
+    check_redrive,
+    check_topic,
+)
 
 _PAGE = 100
 _PROTOCOLS = ("http", "https", "email", "email-json", "sms", "sqs", "application", "lambda", "firehose")
@@ -74,7 +81,7 @@ class Sns:
         return [subscription for subscription in self.subscriptions.values() if subscription.topic_arn == topic.arn]
 
     def _create_topic(self, params: Params, now: float) -> Answer:
-        name, requested = params["Name"], dict(params.get("Attributes", {}))
+        name, requested = params["Name"], as_spelled(params.get("Attributes", {}), BOOLEANS)
         check_topic(name, requested)
         if requested.get("FifoTopic") == "true":
             requested = {"ContentBasedDeduplication": "false"} | requested
@@ -119,7 +126,7 @@ class Sns:
 
     def _set_topic_attributes(self, params: Params, _: float) -> Answer:
         topic = self._topic(params["TopicArn"])
-        name, value = params["AttributeName"], params.get("AttributeValue", "")
+        name, value = _attribute(params)
         check_attribute(name, value, is_fifo=topic.is_fifo)
         if name == "FifoThroughputScope" and topic.attributes.get(name) == "MessageGroup" and value != "MessageGroup":
             raise sns_invalid("FifoThroughputScope cannot be changed from MessageGroup")  # [SNS-39], text not recorded
@@ -130,7 +137,7 @@ class Sns:
         """Subscribe a queue; the same again returns the same [SNS-36]."""
         topic, endpoint = self._topic(params["TopicArn"]), params.get("Endpoint", "")
         self._check_endpoint(topic, params["Protocol"], endpoint)
-        attributes = dict(params.get("Attributes", {}))
+        attributes = as_spelled(params.get("Attributes", {}), BOOLEANS)
         for name, value in attributes.items():
             self._check_subscription_attribute(topic, name, value, attributes, at_once=True)
         for existing in self.subscriptions_of(topic):
@@ -164,14 +171,14 @@ class Sns:
         reason = "Attributes Reason: " if at_once else ""
         if name not in _SUBSCRIPTION_ATTRIBUTES:
             raise sns_invalid("AttributeName")
-        if name == "RawMessageDelivery" and value.lower() not in ("true", "false"):
+        if name == "RawMessageDelivery" and value not in ("true", "false"):
             raise sns_invalid(f"{reason}{name}: Invalid value [{value}]. Must be true or false.")
         if name == "FilterPolicyScope" and value not in ("MessageBody", "MessageAttributes"):  # [SNS-82]
             raise sns_invalid(
                 f"{reason}{name}: Invalid value [{value}]. Please use either MessageBody or MessageAttributes"
             )
         if name == "FilterPolicy" and value:
-            check_policy(value, is_of_body=others.get("FilterPolicyScope") == "MessageBody")
+            check_policy(value, is_of_body=others.get("FilterPolicyScope") == "MessageBody", reason=reason)
         if name == "RedrivePolicy" and value:
             check_redrive(topic, value, reason)
 
@@ -206,7 +213,7 @@ class Sns:
 
     def _set_subscription_attributes(self, params: Params, _: float) -> Answer:
         subscription = self._subscription(params["SubscriptionArn"])
-        name, value = params["AttributeName"], params.get("AttributeValue", "")
+        name, value = _attribute(params)
         topic = self.topics[subscription.topic_arn]
         self._check_subscription_attribute(topic, name, value, subscription.attributes)
         subscription.attributes[name] = value
@@ -245,6 +252,12 @@ class Sns:
         return {"Tags": [{"Key": name, "Value": value} for name, value in tags.items()]}
 
 
+def _attribute(params: Params) -> tuple[str, str]:
+    """Return name and value of the one attribute that a call sets."""
+    name = params["AttributeName"]
+    return name, as_spelled({name: params.get("AttributeValue", "")}, BOOLEANS)[name]
+
+
 def _tags(pairs: list[Mapping[str, str]]) -> dict[str, str]:
     tags = {tag["Key"]: tag["Value"] for tag in pairs}
     if len(tags) < len(pairs):
@@ -263,6 +276,9 @@ def _listed(subscription: Subscription) -> Answer:
 
 
 def _page(key: str, items: list[Answer], params: Params) -> Answer:
-    start = int(params.get("NextToken") or 0)
+    token = params.get("NextToken") or "0"
+    if not token.isdecimal():  # text not recorded
+        raise sns_invalid("NextToken")
+    start = int(token)
     more = {"NextToken": str(start + _PAGE)} if start + _PAGE < len(items) else {}
     return {key: items[start : start + _PAGE]} | more

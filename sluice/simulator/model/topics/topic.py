@@ -23,6 +23,8 @@ _ALLOWED = {
     "FifoThroughputScope": ("Topic", "MessageGroup"),
 }
 
+BOOLEANS = ("FifoTopic", "ContentBasedDeduplication", "RawMessageDelivery")  # also of its subscriptions
+
 
 @dataclass(frozen=True, slots=True)
 class Published:
@@ -53,10 +55,7 @@ class Subscription:
         policy = json.loads(self.attributes["FilterPolicy"])
         if self.attributes.get("FilterPolicyScope") != "MessageBody":
             return accepts_attributes(policy, attributes)
-        try:
-            return accepts_body(policy, json.loads(body))
-        except ValueError:
-            return False
+        return accepts_body(policy, body)
 
     def dead_letter_arn(self) -> str | None:
         """Return where goes what cannot be delivered."""
@@ -117,6 +116,7 @@ class Topic:
 
 def check_topic(name: str, attributes: Mapping[str, str]) -> None:
     """Refuse a name, or a name that contradicts the topic's type [SNS-01], or an attribute."""
+    _check_choice("FifoTopic", attributes.get("FifoTopic", "false"))
     stem = name.removesuffix(limits.FIFO_SUFFIX)
     is_fifo = attributes.get("FifoTopic") == "true"
     well_formed = re.fullmatch(r"[A-Za-z0-9_-]+", stem) and len(name) <= limits.TOPIC_NAME_CHARACTERS_MAX
@@ -127,12 +127,16 @@ def check_topic(name: str, attributes: Mapping[str, str]) -> None:
             check_attribute(attribute, value, is_fifo=is_fifo)
 
 
+def _check_choice(name: str, value: str) -> None:
+    if value not in _ALLOWED.get(name, (value,)):
+        raise sns_invalid(f"Attributes Reason: {name}: Invalid value [{value}].")
+
+
 def check_attribute(name: str, value: str, *, is_fifo: bool) -> None:
     """Refuse an attribute that does not exist, cannot be changed [SNS-04] or has a value AWS would not take."""
     if name not in _SETTABLE:
         raise sns_invalid("AttributeName")
-    if value not in _ALLOWED.get(name, (value,)):
-        raise sns_invalid(f"Attributes Reason: {name}: Invalid value [{value}].")
+    _check_choice(name, value)
     if name == "ArchivePolicy" and value not in ("", "{}") and not (is_fifo and _is_archive_policy(value)):  # [SNS-40]
         raise sns_invalid("Attributes Reason: ArchivePolicy: Invalid policy.")
     if name == "MaximumMessageSize" and not (value.isdecimal() and 1_024 <= int(value) <= limits.MESSAGE_BYTES_MAX):
@@ -149,7 +153,11 @@ def _is_archive_policy(value: str) -> bool:
 
 def check_redrive(topic: Topic, value: str, reason: str) -> None:
     """Refuse a subscription's DLQ that is none of this account and Region, or standard [SNS-08, SNS-34]."""
-    target = str(json.loads(value).get("deadLetterTargetArn"))
+    try:
+        policy = json.loads(value)
+    except (ValueError, RecursionError):
+        raise sns_invalid(f"{reason}RedrivePolicy: failed to parse JSON.") from None
+    target = str(policy.get("deadLetterTargetArn")) if isinstance(policy, dict) else ""
     if not re.fullmatch(r"arn:[\w-]+:sqs:[\w-]+:\d{12}:[\w.-]+", target):
         raise sns_invalid(f"{reason}RedrivePolicy: deadLetterTargetArn is an invalid arn")
     if topic.is_fifo and not target.endswith(limits.FIFO_SUFFIX):

@@ -1,16 +1,16 @@
-"""Rule mutants: the model with one rule broken, as emulators are known to break it, and which promise notices.
+"""Mutants as emulators are known to be.
 
-A mutant overrides one rule of `sluice.simulator.model` (a method, a function or a number). Those with a GAP id are
-deviations of LocalStack 4.14.0 found by experiment; the others are mistakes an implementation can make. `--mutants`
-runs every promise against every mutant on the simulator.
+Those with a GAP id are deviations of LocalStack 4.14.0 found by experiment; the others are mistakes an implementation
+can make.
 """
 
 # ruff: noqa: E501 (a table: one row per mutant)
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
+from contract_tests.proving.mutants.mutant import Mutant, after, nothing, returning
 from sluice import limits
 from sluice.simulator.hook import Simulator
 from sluice.simulator.model import batches, message, refusal
@@ -25,30 +25,6 @@ from sluice.simulator.model.topics import delivery, publishing, sns
 from sluice.simulator.model.topics.delivery import Delivery
 from sluice.simulator.model.topics.sns import Sns
 from sluice.simulator.model.topics.topic import Subscription, Topic
-
-
-@dataclass(frozen=True, slots=True)
-class Mutant:
-    """One broken rule.
-
-    Args:
-        name: for the report.
-        does: what it does, one clause.
-        owner: class or module whose rule is overridden.
-        rule: name of what is overridden there.
-        instead: what stands there instead.
-        gap: the deviation it imitates, empty for none.
-        read_by: where the rule is a number, who reads it: owner and name of a method or function.
-    """
-
-    name: str
-    does: str
-    owner: Any
-    rule: str
-    instead: Any
-    gap: str = ""
-    read_by: tuple[Any, str] | None = None
-
 
 # The rules as they are.
 _DEAD_LETTER_MOVE = FifoQueue.take_dead_letter
@@ -67,24 +43,6 @@ _POLICY = settings.redrive_policy
 _EXHAUSTED = Queue.is_exhausted
 _EACH = batches.handle_each
 _CHECK_BATCH = batches.check
-
-
-def _nothing(*_: object, **__: object) -> None:
-    """Check nothing."""
-
-
-def _returning(value: Any) -> Callable[..., Any]:
-    return lambda *_, **__: value
-
-
-def _after(owner: Any, rule: str, change: Callable[..., Any]) -> Callable[..., Any]:
-    """Return the rule with its result passed through `change`, which is given the arguments too."""
-    original = getattr(owner, rule)
-
-    def changed(*arguments: Any, **named: Any) -> Any:
-        return change(original(*arguments, **named), *arguments, **named)
-
-    return changed
 
 
 def _lose_what_is_remembered(self: FifoQueue, moved: Message, now: float, *, id_: str) -> None:
@@ -370,17 +328,6 @@ def _with_any_dlq(given: str, *, is_fifo: bool, find_queue: settings.FindQueue, 
     return _POLICY(given, is_fifo=is_fifo, find_queue=find, **more)
 
 
-class _Anything(str):
-    """Equal to every ARN."""
-
-    __slots__ = ()
-
-    def __eq__(self, other: object) -> bool:
-        return True
-
-    __hash__ = str.__hash__
-
-
 def _silently(entries: list[Any], kind: str) -> None:
     try:
         _CHECK_BATCH(entries, kind)
@@ -388,7 +335,7 @@ def _silently(entries: list[Any], kind: str) -> None:
         raise refusal.Refusal(refused.code, "") from None
 
 
-_ROWS = (
+MUTANTS = (
     # Deviations of LocalStack 4.14.0.
     Mutant("redrive-loses-remembered", "a move task to the source loses what the source remembers", FifoQueue, "take_redriven", _lose_what_is_remembered, "GAP-01"),
     Mutant("dlq-keeps-id", "the DLQ copy keeps the deduplication id", FifoQueue, "take_dead_letter", _dead_letter_with_own_id, "GAP-02"),
@@ -397,43 +344,43 @@ _ROWS = (
     Mutant("given-back-frees-group", "a later message given back frees its group", FifoQueue, "deliverable", _freed_by_a_released, "GAP-04"),
     Mutant("head-given-back-frees-group", "the first message given back frees what is behind the second", FifoQueue, "deliverable", _freed_by_its_head, "GAP-05"),
     Mutant("one-message-per-id", "a queue remembers one message per id, not one per group", FifoQueue, "remember", _forget_other_groups, "GAP-06"),
-    Mutant("repeat-new-number", "a repeat's answer has a new sequence number", FifoQueue, "send", _after(FifoQueue, "send", _renumbered), "GAP-07"),
-    Mutant("attempts-ignored", "ReceiveRequestAttemptId has no effect", FifoQueue, "retry", _returning(None), "GAP-08"),
+    Mutant("repeat-new-number", "a repeat's answer has a new sequence number", FifoQueue, "send", after(FifoQueue, "send", _renumbered), "GAP-07"),
+    Mutant("attempts-ignored", "ReceiveRequestAttemptId has no effect", FifoQueue, "retry", returning(None), "GAP-08"),
     Mutant("expired-hides-again", "a visibility change with an expired handle hides the message again", Queue, "change_visibility", _hide_again, "GAP-09"),
     Mutant("old-handle-deletes", "an older handle deletes what another consumer holds", FifoQueue, "check_delete", _check_expiry_only, "GAP-10"),
     Mutant("redrive-keeps-all", "a redriven message keeps id, time and receive count", Queue, "take_redriven", _redrive_as_it_is, "GAP-11"),
     Mutant("any-destination", "a move task takes any destination that exists", MoveTasks, "_check_destination", lambda self, _source, arn: self._find("DestinationArn", arn), "GAP-12"),
     Mutant("any-rate", "a move task takes any rate", moving, "RATE_MAX", 10**9, "GAP-12", (MoveTasks, "start")),
     Mutant("any-list-length", "any number of move tasks can be asked for", moving, "RESULTS_MAX", 10**9, "GAP-12", (MoveTasks, "list")),
-    Mutant("sourceless-attribute-error", "a dead letter without source fails its task with AttributeError", MoveTasks, "_step", _after(MoveTasks, "_step", _fail_as("AttributeError", of="CouldNotDetermineMessageSource")), "GAP-13"),
+    Mutant("sourceless-attribute-error", "a dead letter without source fails its task with AttributeError", MoveTasks, "_step", after(MoveTasks, "_step", _fail_as("AttributeError", of="CouldNotDetermineMessageSource")), "GAP-13"),
     Mutant("cancel-for-ever", "a finished task can be cancelled and never ends", MoveTasks, "cancel", _cancel_for_ever, "GAP-14"),
     Mutant("moves-in-flight", "a move task takes what a consumer holds", MoveTasks, "_movable", lambda _self, source, _now: source.in_order(), "GAP-15"),
-    Mutant("deleted-other-reason", "a task whose destination is gone fails for another reason", MoveTasks, "_step", _after(MoveTasks, "_step", _fail_as("QueueDoesNotExist", of="AWS.SimpleQueueService.NonExistentQueue")), "GAP-18"),
-    Mutant("any-attribute-value", "CreateQueue takes any value", settings, "_is_allowed", _returning(value=True), "GAP-19"),
+    Mutant("deleted-other-reason", "a task whose destination is gone fails for another reason", MoveTasks, "_step", after(MoveTasks, "_step", _fail_as("QueueDoesNotExist", of="AWS.SimpleQueueService.NonExistentQueue")), "GAP-18"),
+    Mutant("any-attribute-value", "CreateQueue takes any value", settings, "_is_allowed", returning(value=True), "GAP-19"),
     Mutant("any-redrive-policy", "a redrive policy is not read", settings, "redrive_policy", lambda given, **_: given, "GAP-20"),
     Mutant("any-receive-count", "maxReceiveCount may be anything that is a number", limits, "MAX_RECEIVE_COUNT_MAX", 10**9, "GAP-20", (settings, "redrive_policy")),
     Mutant("dlq-of-any-type", "a FIFO queue may have a standard DLQ", settings, "redrive_policy", _with_dlq_of_any_type, "GAP-22"),
     Mutant("dlq-need-not-exist", "a DLQ need not exist", settings, "redrive_policy", _with_any_dlq, "GAP-22"),
-    Mutant("allow-policy-not-enforced", "RedriveAllowPolicy has no effect", settings, "_allows", _returning(value=True), "GAP-23"),
-    Mutant("any-allow-policy", "RedriveAllowPolicy is not read", settings, "_check_allow_policy", _nothing, "GAP-23"),
+    Mutant("allow-policy-not-enforced", "RedriveAllowPolicy has no effect", settings, "_allows", returning(value=True), "GAP-23"),
+    Mutant("any-allow-policy", "RedriveAllowPolicy is not read", settings, "_check_allow_policy", nothing, "GAP-23"),
     Mutant("any-visibility", "receives and changes take any visibility timeout", limits, "VISIBILITY_TIMEOUT_SECONDS_MAX", 10**9, "GAP-25", (Receiving, "receive")),
     Mutant("any-number-of-attributes", "a message may have any number of attributes", limits, "MESSAGE_ATTRIBUTES_MAX", 10**9, "GAP-26", (message, "check_attributes")),
     Mutant("batch-refused-silently", "a batch that is refused as a whole gets no text", batches, "check", _silently, "GAP-27"),
-    Mutant("failed-exception-code", "failed entries have the error's name as code", batches, "handle_each", _after(batches, "handle_each", _unlike_exception), "GAP-28"),
-    Mutant("failed-nobodys-fault", "failed entries are nobody's fault", batches, "handle_each", _after(batches, "handle_each", _nobodys_fault), "GAP-28"),
-    Mutant("any-id", "group and deduplication ids may be anything", sending, "check_id", _nothing, "GAP-29"),
-    Mutant("kept-for-ever", "retention has no effect", Queue, "settle", _nothing, "GAP-30"),
+    Mutant("failed-exception-code", "failed entries have the error's name as code", batches, "handle_each", after(batches, "handle_each", _unlike_exception), "GAP-28"),
+    Mutant("failed-nobodys-fault", "failed entries are nobody's fault", batches, "handle_each", after(batches, "handle_each", _nobodys_fault), "GAP-28"),
+    Mutant("any-id", "group and deduplication ids may be anything", sending, "check_id", nothing, "GAP-29"),
+    Mutant("kept-for-ever", "retention has no effect", Queue, "settle", nothing, "GAP-30"),
     Mutant("name-free-at-once", "a queue's name can be used again at once", sqs, "_NAME_FREE_AFTER_SECONDS", 0, "GAP-31", (Sqs, "_delete_queue")),
     Mutant("purge-at-will", "a queue can be purged twice in a minute", queue, "PURGE_INTERVAL_SECONDS", 0, "GAP-32", (Queue, "purge")),
-    Mutant("topic-forgets", "topics do not deduplicate", Topic, "first", _returning(None), "GAP-36"),
-    Mutant("any-protocol", "a FIFO topic takes any subscriber", Sns, "_check_endpoint", _nothing, "GAP-38"),
-    Mutant("publish-any-id", "publishes take any id", publishing, "check_id", _nothing, "GAP-39"),
+    Mutant("topic-forgets", "topics do not deduplicate", Topic, "first", returning(None), "GAP-36"),
+    Mutant("any-protocol", "a FIFO topic takes any subscriber", Sns, "_check_endpoint", nothing, "GAP-38"),
+    Mutant("publish-any-id", "publishes take any id", publishing, "check_id", nothing, "GAP-39"),
     Mutant("throughput-scope-ignored", "FifoThroughputScope has no effect", Topic, "key", lambda _self, id_, _group: ("", id_), "GAP-40"),
-    Mutant("any-topic-attribute", "topic attributes are not read", sns, "check_attribute", _nothing, "GAP-41"),
-    Mutant("topic-size-fixed", "a topic's MaximumMessageSize has no effect", Topic, "bytes_max", _returning(262_144), "GAP-42"),
-    Mutant("subscriptions-not-counted", "SubscriptionsConfirmed is always 0", Sns, "_get_topic_attributes", _after(Sns, "_get_topic_attributes", lambda result, *_: {"Attributes": result["Attributes"] | {"SubscriptionsConfirmed": "0"}}), "GAP-43"),
+    Mutant("any-topic-attribute", "topic attributes are not read", sns, "check_attribute", nothing, "GAP-41"),
+    Mutant("topic-size-fixed", "a topic's MaximumMessageSize has no effect", Topic, "bytes_max", returning(262_144), "GAP-42"),
+    Mutant("subscriptions-not-counted", "SubscriptionsConfirmed is always 0", Sns, "_get_topic_attributes", after(Sns, "_get_topic_attributes", lambda result, *_: {"Attributes": result["Attributes"] | {"SubscriptionsConfirmed": "0"}}), "GAP-43"),
     Mutant("dlq-keeps-time", "a FIFO DLQ keeps the time of sending", FifoQueue, "take_dead_letter", _after_burial(sent_at=lambda dead: dead.sent_at), "GAP-46"),
-    Mutant("any-name", "queue names may have any character", settings, "check_name", _nothing, "GAP-48"),
+    Mutant("any-name", "queue names may have any character", settings, "check_name", nothing, "GAP-48"),
     # Groups and order.
     Mutant("groups-do-not-block", "whatever is visible is delivered", FifoQueue, "deliverable", _whatever_is_visible),
     Mutant("any-group-blocks-all", "a message in flight blocks every group", FifoQueue, "deliverable", _only_while_nothing_is_in_flight),
@@ -442,11 +389,11 @@ _ROWS = (
     Mutant("groups-interleaved", "a receive mixes groups", FifoQueue, "_candidates", _interleaved),
     Mutant("youngest-first", "the youngest message comes first", Queue, "in_order", _youngest_first),
     Mutant("redelivered-last", "a redelivered message goes behind the others", Queue, "in_order", _redelivered_last),
-    Mutant("numbers-fall", "sequence numbers fall", FifoQueue, "add", _after(FifoQueue, "add", _numbers_falling)),
-    Mutant("poll-sleeps", "a long poll does not notice a delete", Simulator, "_somebody_acts", _returning(value=False)),
+    Mutant("numbers-fall", "sequence numbers fall", FifoQueue, "add", after(FifoQueue, "add", _numbers_falling)),
+    Mutant("poll-sleeps", "a long poll does not notice a delete", Simulator, "_somebody_acts", returning(value=False)),
     # Deduplication.
-    Mutant("window-extended", "a repeat extends the window", FifoQueue, "send", _after(FifoQueue, "send", _extend_on_repeat)),
-    Mutant("window-for-ever", "ids are never forgotten", FifoQueue, "is_remembered", _returning(value=True)),
+    Mutant("window-extended", "a repeat extends the window", FifoQueue, "send", after(FifoQueue, "send", _extend_on_repeat)),
+    Mutant("window-for-ever", "ids are never forgotten", FifoQueue, "is_remembered", returning(value=True)),
     Mutant("window-of-a-minute", "ids are forgotten after a minute", FifoQueue, "is_remembered", lambda _self, first, now: now < first.sent_at + 60),
     Mutant("delete-forgets", "a delete forgets the id", Queue, "delete", _delete_and_forget),
     Mutant("purge-remembers", "a purge remembers ids", FifoQueue, "purge", _purge_and_remember),
@@ -455,20 +402,20 @@ _ROWS = (
     Mutant("scope-changes-at-once", "a changed DeduplicationScope works at once", FifoQueue, "deduplication_key", _by_scope_of_today),
     Mutant("attributes-count", "attributes are part of the content", FifoQueue, "deduplication_key", _with_attributes),
     Mutant("content-beats-id", "content goes before an explicit id", FifoQueue, "deduplication_key", _by_content_always),
-    Mutant("repeat-new-id", "a repeat's answer has a new message id", FifoQueue, "send", _after(FifoQueue, "send", _renamed)),
-    Mutant("last-body-wins", "a repeat replaces the first body", FifoQueue, "send", _after(FifoQueue, "send", _keep_last_body)),
+    Mutant("repeat-new-id", "a repeat's answer has a new message id", FifoQueue, "send", after(FifoQueue, "send", _renamed)),
+    Mutant("last-body-wins", "a repeat replaces the first body", FifoQueue, "send", after(FifoQueue, "send", _keep_last_body)),
     # Visibility.
-    Mutant("late-delete-works", "an expired handle deletes", FifoQueue, "check_delete", _nothing),
+    Mutant("late-delete-works", "an expired handle deletes", FifoQueue, "check_delete", nothing),
     Mutant("count-stays", "ApproximateReceiveCount stays 1", Queue, "_deliver", _deliver_with(receives=lambda *_: 1)),
     Mutant("first-time-moves", "the time of the first receive moves", Queue, "_deliver", _deliver_with(first_received_at=lambda _given, now: now)),
     Mutant("visibility-sticks", "a message keeps its longest visibility timeout", Queue, "_deliver", _sticky),
     Mutant("delay-not-retroactive", "a FIFO queue's new delay is for later messages only", FifoQueue, "change_attributes", Queue.change_attributes),
-    Mutant("blocked-not-counted", "blocked messages are not counted as visible", Queue, "counts", _after(Queue, "counts", _undercounted)),
+    Mutant("blocked-not-counted", "blocked messages are not counted as visible", Queue, "counts", after(Queue, "counts", _undercounted)),
     Mutant("purge-spares-in-flight", "a purge spares what is in flight", FifoQueue, "purge", _purge_waiting),
     # Dead letters and move tasks.
     Mutant("one-receive-more", "a message gets one receive more than allowed", Queue, "is_exhausted", lambda self, held: _EXHAUSTED(self, replace(held, receives_here=held.receives_here - 1))),
     Mutant("one-receive-less", "a message gets one receive less than allowed", Queue, "is_exhausted", lambda self, held: _EXHAUSTED(self, replace(held, receives_here=held.receives_here + 1))),
-    Mutant("never-dead", "nothing is dead-lettered", Queue, "is_exhausted", _returning(value=False)),
+    Mutant("never-dead", "nothing is dead-lettered", Queue, "is_exhausted", returning(value=False)),
     Mutant("dlq-new-message-id", "the DLQ copy has a new message id", FifoQueue, "take_dead_letter", _dead_letter_as(id=lambda dead: "new-" + dead.id)),
     Mutant("dlq-one-group", "the DLQ puts everything into one group", FifoQueue, "take_dead_letter", _dead_letter_as(group=lambda _dead: "dead")),
     Mutant("dlq-loses-attributes", "the DLQ copy has no message attributes", FifoQueue, "take_dead_letter", _dead_letter_as(attributes=lambda _dead: {})),
@@ -476,23 +423,21 @@ _ROWS = (
     Mutant("dlq-forgets-source", "the DLQ copy does not say where it came from", FifoQueue, "take_dead_letter", _after_burial(source_arn=None)),
     Mutant("moves-youngest-first", "a move task takes the youngest first", MoveTasks, "_movable", lambda _self, source, now: [held for held in reversed(source.in_order()) if held.is_visible(now)]),
     Mutant("redrive-loses-group", "a redriven message changes its group", Queue, "take_redriven", _redrive_changed(group="redriven")),
-    Mutant("any-move-source", "anything can be moved from", moving, "_dead_letters_to", lambda _queue: _Anything()),
-    Mutant("tasks-oldest-first", "move tasks are listed the oldest first", MoveTasks, "list", _after(MoveTasks, "list", _list_oldest)),
-    Mutant("ended-task-handle", "an ended task still shows its handle", Task, "as_result", _after(Task, "as_result", _handle_for_ended)),
+    Mutant("any-move-source", "anything can be moved from", MoveTasks, "_check_source", nothing),
+    Mutant("tasks-oldest-first", "move tasks are listed the oldest first", MoveTasks, "list", after(MoveTasks, "list", _list_oldest)),
+    Mutant("ended-task-handle", "an ended task still shows its handle", Task, "as_result", after(Task, "as_result", _handle_for_ended)),
     # Batches.
-    Mutant("batch-all-or-nothing", "one bad entry fails the batch", batches, "handle_each", _after(batches, "handle_each", _all_or_nothing)),
+    Mutant("batch-all-or-nothing", "one bad entry fails the batch", batches, "handle_each", after(batches, "handle_each", _all_or_nothing)),
     Mutant("batch-reversed", "a batch is taken backwards", batches, "handle_each", lambda entries, handle: _EACH(entries[::-1], handle)),
-    Mutant("batch-unchecked", "a batch is not checked as a whole", batches, "check", _nothing),
+    Mutant("batch-unchecked", "a batch is not checked as a whole", batches, "check", nothing),
     # Fan-out.
     Mutant("first-subscriber-only", "only the first subscriber gets anything", Sns, "subscriptions_of", _deliver_only_to_first),
-    Mutant("never-raw", "raw delivery has no effect", Subscription, "is_raw", _returning(value=False)),
-    Mutant("always-raw", "there is not an envelope", Subscription, "is_raw", _returning(value=True)),
-    Mutant("filter-ignored", "filter policies have no effect", Subscription, "wants", _returning(value=True)),
-    Mutant("undelivered-lost", "what cannot be delivered is lost", Subscription, "dead_letter_arn", _returning(None)),
+    Mutant("never-raw", "raw delivery has no effect", Subscription, "is_raw", returning(value=False)),
+    Mutant("always-raw", "there is not an envelope", Subscription, "is_raw", returning(value=True)),
+    Mutant("filter-ignored", "filter policies have no effect", Subscription, "wants", returning(value=True)),
+    Mutant("undelivered-lost", "what cannot be delivered is lost", Subscription, "dead_letter_arn", returning(None)),
     Mutant("publish-one-group", "a topic delivers everything in one group", Delivery, "_deliver", _published(MessageGroupId="g")),
     Mutant("publish-loses-attributes", "raw delivery loses attributes", Delivery, "_deliver", _published(MessageAttributes={})),
-    Mutant("policy-not-enforced", "a topic may send to every queue", delivery, "may_send", _returning(value=True)),
-    Mutant("topic-batch-unchecked", "a batch of publishes is not checked", sns, "check_batch", _nothing),
+    Mutant("policy-not-enforced", "a topic may send to every queue", delivery, "may_send", returning(value=True)),
+    Mutant("topic-batch-unchecked", "a batch of publishes is not checked", sns, "check_batch", nothing),
 )  # fmt: skip
-
-MUTANTS: Mapping[str, Mutant] = {mutant.name: mutant for mutant in _ROWS}

@@ -1,0 +1,184 @@
+"""What if not? Of every rule of dead letters, redrive policies and move tasks."""
+
+# ruff: noqa: E501 (a table: one row per mutant)
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
+
+from contract_tests.proving.mutants.mutant import Mutant, after, returning, without
+from sluice.simulator.model.message import Message
+from sluice.simulator.model.queues import settings
+from sluice.simulator.model.queues.fifo import FifoQueue
+from sluice.simulator.model.queues.moving import MoveTasks, Task
+from sluice.simulator.model.queues.queue import Queue
+from sluice.simulator.model.queues.sqs import Sqs
+
+_POLICY = Queue.redrive_policy
+_START = MoveTasks.start
+_SETTLE = Sqs.settle
+_DEAD_LETTER = FifoQueue.take_dead_letter
+_REDRIVEN = Queue.take_redriven
+_MOVABLE = MoveTasks._movable
+_LIST = MoveTasks.list
+_EXHAUSTED = Queue.is_exhausted
+
+
+def _first_policy(self: Queue) -> Any:
+    return self.__dict__.setdefault("first_policy", _POLICY(self))
+
+
+def _dead_at_once(self: Sqs, now: float) -> None:
+    """Move what had all its receives as soon as it is visible, without waiting for a receive."""
+    _SETTLE(self, now)
+    for source in list(self.queues.values()):
+        target = self.queues.get(source.dead_letter_arn() or "")
+        for held in source.receivable(now) if target is not None else ():
+            if target is not None and source.is_exhausted(held):
+                del source.messages[held.id]
+                target.take_dead_letter(held, now, source_arn=source.arn)
+
+
+def _buried(**changed: Callable[[Message, float], Any]) -> Callable[..., None]:
+    """Return a dead-lettering whose copy differs."""
+
+    def take(self: FifoQueue, dead: Message, now: float, *, source_arn: str) -> None:
+        _DEAD_LETTER(self, dead, now, source_arn=source_arn)
+        for name, value in changed.items():
+            setattr(self.messages[dead.id], name, value(dead, now))
+
+    return take
+
+
+def _redriven(**changed: Callable[[Message, float], Any]) -> Callable[..., None]:
+    """Return a redrive whose message differs."""
+
+    def take(self: Queue, moved: Message, now: float, *, id_: str) -> None:
+        _REDRIVEN(self, moved, now, id_=id_)
+        for name, value in changed.items():
+            if id_ in self.messages:
+                setattr(self.messages[id_], name, value(moved, now))
+
+    return take
+
+
+def _without_window(self: Queue, moved: Message, now: float, *, id_: str) -> None:
+    """Take a redriven message without opening a window for its id."""
+    remembered = dict(getattr(self, "_remembered", {}))
+    _REDRIVEN(self, moved, now, id_=id_)
+    if isinstance(self, FifoQueue):
+        self._remembered = remembered
+
+
+def _beside_another(self: MoveTasks, params: Mapping[str, Any], now: float) -> dict[str, Any]:
+    before, self._tasks = self._tasks, []
+    try:
+        return _START(self, params, now)
+    finally:
+        self._tasks = before + self._tasks
+
+
+def _at_any_rate(_: None, _self: MoveTasks, task: Task) -> None:
+    task.next_at = task.started_at
+
+
+def _never_cancelled(_: None, _self: MoveTasks, task: Task) -> None:
+    if task.status == "CANCELLED":
+        task.status = "COMPLETED"
+
+
+def _nothing_moved(_: None, _self: MoveTasks, task: Task) -> None:
+    task.moved = 0
+
+
+def _loses_what_fails(_: None, self: MoveTasks, task: Task) -> None:
+    source = self._queues.get(task.source_arn)
+    if task.status == "FAILED" and source is not None:
+        for held in source.receivable(task.next_at)[:1]:
+            del source.messages[held.id]
+
+
+def _skips_what_fails(_: None, _self: MoveTasks, task: Task) -> None:
+    if task.status == "FAILED":
+        task.status, task.failure = "COMPLETED", None
+
+
+def _moves_one_only(self: MoveTasks, source: Queue, now: float) -> list[Message]:
+    is_begun = any(task.source_arn == source.arn and task.moved for task in self._tasks[-1:])
+    return [] if is_begun else _MOVABLE(self, source, now)
+
+
+def _to_first_source(self: MoveTasks, source: Queue, now: float) -> list[Message]:
+    movable = _MOVABLE(self, source, now)
+    for each in movable:
+        each.source_arn = movable[0].source_arn
+    return movable
+
+
+def _without_field(*names: str) -> Callable[..., dict[str, Any]]:
+    return lambda result, *_: {name: value for name, value in result.items() if name not in names}
+
+
+def _of_all_sources(self: MoveTasks, params: Mapping[str, Any], _now: float) -> dict[str, Any]:
+    self._find("SourceArn", params["SourceArn"])
+    return {"Results": [task.as_result() for task in reversed(self._tasks)][: params.get("MaxResults", 1)]}
+
+
+def _all_without_limit(self: MoveTasks, params: Mapping[str, Any], now: float) -> dict[str, Any]:
+    return _LIST(self, {"MaxResults": 10, **params}, now)
+
+
+def _read_as_text(text: str) -> tuple[str, int]:
+    policy = json.loads(text)
+    return str(policy["deadLetterTargetArn"]), int(policy["maxReceiveCount"])
+
+
+_STEP = (MoveTasks, "_step")
+_READ = (settings, "_read_redrive_policy")
+MUTANTS = (
+    # Dead-lettering.
+    Mutant("dead-without-receive", "a message dies without another receive", Sqs, "settle", _dead_at_once),
+    Mutant("first-redrive-policy", "a changed maxReceiveCount has no effect", Queue, "redrive_policy", _first_policy),
+    Mutant("dies-by-all-receives", "receives from the source count towards the DLQ's own maxReceiveCount", Queue, "is_exhausted", lambda self, held: _EXHAUSTED(self, replace(held, receives_here=held.receives))),
+    Mutant("dlq-loses-body", "the DLQ copy is another text", FifoQueue, "take_dead_letter", _buried(body=lambda dead, _now: dead.body.upper())),
+    Mutant("dlq-loses-trace", "the DLQ copy has no trace header", FifoQueue, "take_dead_letter", _buried(trace_header=lambda *_: "Root=1-00000000-000000000000000000000000")),
+    Mutant("dlq-hides", "the DLQ copy is invisible at first", FifoQueue, "take_dead_letter", _buried(visible_at=lambda _dead, now: now + 3_600)),
+    Mutant("dlq-old-retention", "a FIFO DLQ continues the retention", FifoQueue, "take_dead_letter", _buried(retained_from=lambda dead, _now: dead.retained_from)),
+    # Redrive policies.
+    Mutant("by-queue-allows-all", "byQueue allows every queue", settings, "_allows", lambda policy, *, source: policy is None or "denyAll" not in policy or source == ""),
+    Mutant("deny-all-allows", "denyAll denies nobody", settings, "_allows", after(settings, "_allows", lambda result, policy, **_: result or "denyAll" in (policy or ""))),
+    Mutant("target-need-no-arn", "the target of a redrive policy need not be an ARN", *_READ, _read_as_text),
+    Mutant("sources-not-listed", "ListDeadLetterSourceQueues lists nothing", Sqs, "_list_dead_letter_source_queues", returning({"queueUrls": []})),
+    Mutant("sources-of-all", "ListDeadLetterSourceQueues lists every queue with a DLQ", Sqs, "_list_dead_letter_source_queues", lambda self, _params, _now: {"queueUrls": sorted(queue.url for queue in self.queues.values() if queue.dead_letter_arn())}),
+    # What a move task moves.
+    Mutant("moves-behind-in-flight", "a move task takes what is behind a message in flight", FifoQueue, "receivable", Queue.receivable),
+    Mutant("moves-one-only", "a move task moves one message", MoveTasks, "_movable", _moves_one_only),
+    Mutant("moves-to-one-source", "without destination everything goes to the first one's source", MoveTasks, "_movable", _to_first_source),
+    Mutant("redrive-loses-attributes", "a redriven message has no attributes", Queue, "take_redriven", _redriven(attributes=lambda *_: {})),
+    Mutant("redrive-loses-body", "a redriven message is another text", Queue, "take_redriven", _redriven(body=lambda moved, _now: moved.body.upper())),
+    Mutant("redrive-keeps-sent", "a redriven message keeps its time of sending", Queue, "take_redriven", _redriven(sent_at=lambda moved, _now: moved.sent_at)),
+    Mutant("redrive-keeps-retention", "a redriven message continues its retention", Queue, "take_redriven", _redriven(retained_from=lambda moved, _now: moved.retained_from)),
+    Mutant("redrive-keeps-message-id", "a redriven message keeps its message id", Queue, "take_redriven", lambda self, moved, now, *, id_: _REDRIVEN(self, moved, now, id_=moved.id)),  # noqa: ARG005
+    Mutant("redrive-used-up", "a redriven message has one receive left", Queue, "take_redriven", _redriven(receives_here=lambda moved, _now: moved.receives_here)),
+    Mutant("redrive-opens-no-window", "a redriven message's id can be sent again", Queue, "take_redriven", _without_window),
+    Mutant("redrive-hidden", "a redriven message is invisible at first", Queue, "take_redriven", _redriven(visible_at=lambda _moved, now: now + 3_600)),
+    # What a move task answers.
+    Mutant("two-tasks", "a DLQ may have two tasks at a time", MoveTasks, "start", _beside_another),
+    Mutant("rate-ignored", "a rate has no effect", *_STEP, after(*_STEP, _at_any_rate)),
+    Mutant("cancelled-as-completed", "a cancelled task is listed as completed", *_STEP, after(*_STEP, _never_cancelled)),
+    Mutant("moved-not-counted", "a task does not count what it moved", *_STEP, after(*_STEP, _nothing_moved)),
+    Mutant("failure-loses-message", "what cannot be moved is lost", *_STEP, after(*_STEP, _loses_what_fails)),
+    Mutant("failure-as-completed", "a task that cannot move is completed", *_STEP, after(*_STEP, _skips_what_fails)),
+    Mutant("to-move-missing", "a task does not say how many it has to move", Task, "as_result", after(Task, "as_result", _without_field("ApproximateNumberOfMessagesToMove"))),
+    Mutant("rate-missing", "a task does not say its rate", Task, "as_result", after(Task, "as_result", _without_field("MaxNumberOfMessagesPerSecond"))),
+    Mutant("destination-missing", "a task does not say its destination", Task, "as_result", after(Task, "as_result", _without_field("DestinationArn"))),
+    Mutant("start-time-in-seconds", "a task's start is given in seconds", Task, "as_result", after(Task, "as_result", lambda result, _: result | {"StartedTimestamp": result["StartedTimestamp"] // 1_000})),
+    Mutant("handle-missing", "a running task has no handle", Task, "as_result", after(Task, "as_result", _without_field("TaskHandle"))),
+    Mutant("tasks-of-all", "tasks of every source are listed", MoveTasks, "list", _of_all_sources),
+    Mutant("all-tasks-listed", "all tasks are listed unless fewer are requested", MoveTasks, "list", _all_without_limit),
+    Mutant("destination-of-any-type", "source and destination need not be of one type", MoveTasks, "_check_destination", without(MoveTasks, "_check_destination", "same queue type")),
+    Mutant("same-destination", "source and destination may be one queue", MoveTasks, "_check_destination", without(MoveTasks, "_check_destination", "cannot be the same")),
+    Mutant("cancel-of-nothing", "a task that is not there can be cancelled", MoveTasks, "cancel", without(MoveTasks, "cancel", "Task does not exist", instead={"ApproximateNumberOfMessagesMoved": 0})),
+    Mutant("cancel-of-ended", "a task that has ended can be cancelled", MoveTasks, "cancel", without(MoveTasks, "cancel", "Only active tasks", instead={"ApproximateNumberOfMessagesMoved": 0})),
+    Mutant("cancel-moves-all", "a cancelled task says it moved nothing", MoveTasks, "cancel", after(MoveTasks, "cancel", lambda *_: {"ApproximateNumberOfMessagesMoved": 0})),
+)  # fmt: skip

@@ -1,0 +1,218 @@
+"""What if not? Of every rule of a queue: its attributes, its groups, its window, visibility, counters and tags."""
+
+# ruff: noqa: E501 (a table: one row per mutant)
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from contract_tests.proving.mutants.mutant import Mutant, after, nothing, returning, without
+from sluice import limits
+from sluice.simulator.model.message import Message
+from sluice.simulator.model.queues import queue, settings, sqs
+from sluice.simulator.model.queues.fifo import FifoQueue
+from sluice.simulator.model.queues.queue import Queue
+from sluice.simulator.model.queues.sqs import Sqs
+
+_SECONDS = Queue.seconds
+_CHANGE = Queue.change_visibility
+_CHANGE_ATTRIBUTES = Queue.change_attributes
+_SETTLE = Queue.settle
+_DELETE = Queue.delete
+_HELD = Queue.held
+_CHECK = settings.check
+_CREATE = Sqs._create_queue
+_LIST = Sqs._list_queues
+
+
+def _always(**seconds: int) -> Callable[[Queue, str], int]:
+    return lambda self, attribute: seconds.get(attribute, _SECONDS(self, attribute))
+
+
+def _only_longer(self: Queue, handle: str, seconds: int, now: float) -> None:
+    if seconds:
+        _CHANGE(self, handle, seconds, now)
+
+
+def _only_to_zero(self: Queue, handle: str, seconds: int, now: float) -> None:
+    if not seconds:
+        _CHANGE(self, handle, seconds, now)
+
+
+def _added(self: Queue, handle: str, seconds: int, now: float) -> None:
+    """Add the seconds to what is left."""
+    held = self.held(handle)
+    before = None if held is None else held.visible_at
+    _CHANGE(self, handle, seconds, now)
+    if held is not None and before is not None and seconds:
+        held.visible_at = before + seconds
+
+
+def _not_below(self: Queue, handle: str, seconds: int, now: float) -> None:
+    held = self.held(handle)
+    before = now if held is None else held.visible_at
+    _CHANGE(self, handle, seconds, now)
+    if held is not None and held.is_in_flight(now):
+        held.visible_at = max(before, held.visible_at) if seconds else now
+
+
+def _settle_sparing_in_flight(self: Queue, now: float) -> None:
+    in_flight = {id_: held for id_, held in self.messages.items() if held.is_in_flight(now)}
+    _SETTLE(self, now)
+    self.messages.update(in_flight)
+
+
+def _settle_by_first_receive(self: Queue, now: float) -> None:
+    for held in self.messages.values():
+        if held.first_received_at is not None:
+            held.retained_from = held.first_received_at
+    _SETTLE(self, now)
+
+
+def _silent_delete(self: Queue, handle: str, now: float) -> None:
+    held = self.held(handle)
+    if held is not None and not held.is_in_flight(now):
+        return
+    _DELETE(self, handle, now)
+
+
+def _any_handle(self: Queue, handle: str) -> Message | None:
+    try:
+        return _HELD(self, handle)
+    except Exception:
+        return None
+
+
+def _keeping(*names: str) -> Callable[..., None]:
+    """Return a change of attributes that leaves these as they were."""
+
+    def change(self: Queue, attributes: dict[str, str], now: float) -> None:
+        before = {name: self.attributes[name] for name in names if name in self.attributes}
+        _CHANGE_ATTRIBUTES(self, {**attributes, **before}, now)
+
+    return change
+
+
+def _same_modified_at(self: Queue, attributes: dict[str, str], now: float) -> None:
+    before = self.modified_at
+    _CHANGE_ATTRIBUTES(self, attributes, now)
+    self.modified_at = before
+
+
+def _onto_defaults(wanted: Mapping[str, str], *, current: Mapping[str, str], **more: Any) -> dict[str, str]:
+    return _CHECK(wanted, current=settings.defaults(is_fifo="FifoQueue" in current), **more)
+
+
+def _created(**changed: Any) -> Callable[..., Any]:
+    def create(self: Sqs, params: Mapping[str, Any], now: float) -> dict[str, Any]:
+        return _CREATE(self, {**params, **changed}, now)
+
+    return create
+
+
+def _without_prefix(self: Sqs, params: Mapping[str, Any], now: float) -> dict[str, Any]:
+    return _LIST(self, {name: value for name, value in params.items() if name != "QueueNamePrefix"}, now)
+
+
+def _one_page(self: Sqs, params: Mapping[str, Any], now: float) -> dict[str, Any]:
+    return {name: value for name, value in _LIST(self, params, now).items() if name != "NextToken"}
+
+
+def _counting(**counters: Callable[[dict[str, str]], str]) -> Callable[..., dict[str, str]]:
+    def change(result: dict[str, str], *_: Any) -> dict[str, str]:
+        return result | {f"ApproximateNumberOfMessages{name}": count(result) for name, count in counters.items()}
+
+    return change
+
+
+def _sum_of(*names: str) -> Callable[[dict[str, str]], str]:
+    return lambda counts: str(sum(int(counts[f"ApproximateNumberOfMessages{name}"]) for name in names))
+
+
+def _default(**changed: str) -> Callable[..., dict[str, str]]:
+    return lambda result, *_, **__: {name: changed.get(name, value) for name, value in result.items()}
+
+
+def _replacing_tags(self: Sqs, params: Mapping[str, Any], _now: float) -> dict[str, Any]:
+    self._of(params).tags = dict(params["Tags"])
+    return {}
+
+
+def _removing_all_tags(self: Sqs, params: Mapping[str, Any], _now: float) -> dict[str, Any]:
+    self._of(params).tags = {}
+    return {}
+
+
+class _Everything(set[str]):
+    """Has every name."""
+
+    def __contains__(self, _: object) -> bool:
+        return True
+
+
+_NONE: Callable[..., str] = returning("0")
+MUTANTS = (
+    # Attributes that have no effect.
+    Mutant("default-visibility-fixed", "a queue's VisibilityTimeout has no effect", Queue, "seconds", _always(VisibilityTimeout=30)),
+    Mutant("retention-fixed", "MessageRetentionPeriod has no effect", Queue, "seconds", _always(MessageRetentionPeriod=345_600)),
+    Mutant("size-fixed", "MaximumMessageSize has no effect", Queue, "seconds", _always(MaximumMessageSize=limits.MESSAGE_BYTES_MAX)),
+    Mutant("delay-fixed", "DelaySeconds has no effect", Queue, "seconds", _always(DelaySeconds=0)),
+    Mutant("wait-fixed", "ReceiveMessageWaitTimeSeconds has no effect", Sqs, "wait_seconds", lambda _self, params: int(params.get("WaitTimeSeconds", 0))),
+    Mutant("wait-of-the-queue", "a receive's own WaitTimeSeconds has no effect", Sqs, "wait_seconds", lambda self, params: self._of(params).seconds("ReceiveMessageWaitTimeSeconds")),
+    Mutant("never-waits", "no receive waits", Sqs, "wait_seconds", returning(0)),
+    Mutant("set-visibility-ignored", "a changed VisibilityTimeout has no effect", Queue, "change_attributes", _keeping("VisibilityTimeout")),
+    Mutant("set-retention-ignored", "a changed MessageRetentionPeriod has no effect", Queue, "change_attributes", _keeping("MessageRetentionPeriod")),
+    Mutant("set-size-ignored", "a changed MaximumMessageSize has no effect", Queue, "change_attributes", _keeping("MaximumMessageSize")),
+    Mutant("set-wait-ignored", "a changed ReceiveMessageWaitTimeSeconds has no effect", Queue, "change_attributes", _keeping("ReceiveMessageWaitTimeSeconds")),
+    Mutant("set-delay-ignored", "a changed DelaySeconds has no effect", Queue, "change_attributes", _keeping("DelaySeconds")),
+    Mutant("set-content-based-ignored", "a changed ContentBasedDeduplication has no effect", Queue, "change_attributes", _keeping("ContentBasedDeduplication")),
+    Mutant("set-redrive-ignored", "a changed RedrivePolicy has no effect", Queue, "change_attributes", _keeping("RedrivePolicy")),
+    Mutant("set-attributes-ignored", "changed attributes have no effect", FifoQueue, "change_attributes", nothing),
+    Mutant("set-attributes-resets", "attributes that are not named go back to their defaults", settings, "check", _onto_defaults),
+    Mutant("modified-time-stays", "LastModifiedTimestamp does not move", Queue, "change_attributes", _same_modified_at),
+    Mutant("default-visibility-60", "the default VisibilityTimeout is a minute", settings, "defaults", after(settings, "defaults", _default(VisibilityTimeout="60"))),
+    Mutant("default-retention-14-days", "the default MessageRetentionPeriod is fourteen days", settings, "defaults", after(settings, "defaults", _default(MessageRetentionPeriod="1209600"))),
+    Mutant("default-by-content", "ContentBasedDeduplication is on by default", settings, "defaults", after(settings, "defaults", _default(ContentBasedDeduplication="true"))),
+    Mutant("default-scope-group", "DeduplicationScope is messageGroup by default", settings, "defaults", after(settings, "defaults", _default(DeduplicationScope="messageGroup"))),
+    Mutant("default-unencrypted", "a queue is not encrypted by default", settings, "defaults", after(settings, "defaults", _default(SqsManagedSseEnabled="false"))),
+    # Attributes that are not checked.
+    Mutant("throughput-of-any-scope", "perMessageGroupId needs no scope", settings, "check", without(settings, "check", "FifoThroughputLimit perMessageGroupId", instead=settings.defaults(is_fifo=True))),
+    Mutant("two-encryptions", "SQS's key and one's own go together", settings, "check", without(settings, "check", "one type of server-side encryption", instead=settings.defaults(is_fifo=True))),
+    Mutant("unknown-attribute-set", "an unknown attribute is taken", settings, "_check_attribute", without(settings, "_check_attribute", "Unknown Attribute")),
+    Mutant("fifo-attribute-of-standard", "a standard queue takes the attributes of FIFO queues", settings, "_check_attribute", without(settings, "_check_attribute", "only when FifoQueue")),
+    Mutant("fifo-becomes-standard", "a FIFO queue can become a standard one", settings, "_check_attribute", without(settings, "_check_attribute", "Modifying queue type")),
+    Mutant("unknown-attribute-read", "an unknown attribute can be read", sqs, "_GETTABLE", _Everything(), read_by=(Sqs, "_get_queue_attributes")),
+    Mutant("suffix-not-needed", "a FIFO queue's name needs no suffix", settings, "check_name", without(settings, "check_name", "must end with")),
+    # Queues.
+    Mutant("created-again", "a queue can be made again with other attributes", Sqs, "_create_again", staticmethod(lambda existing, _requested: {"QueueUrl": existing.url})),
+    Mutant("created-without-tags", "tags given at the creation are lost", Sqs, "_create_queue", _created(tags={})),
+    Mutant("unknown-queue-made", "GetQueueAttributes of an unknown queue is empty", Sqs, "_get_queue_attributes", without(Sqs, "_get_queue_attributes", "NonExistentQueue", instead={})),
+    Mutant("prefix-ignored", "queues are not listed by prefix", Sqs, "_list_queues", _without_prefix),
+    Mutant("queues-on-one-page", "a page of queues has no token", Sqs, "_list_queues", _one_page),
+    Mutant("tags-replaced", "TagQueue replaces all tags", Sqs, "_tag_queue", _replacing_tags),
+    Mutant("tags-lost", "TagQueue has no effect", Sqs, "_tag_queue", returning({})),
+    Mutant("untags-all", "UntagQueue removes every tag", Sqs, "_untag_queue", _removing_all_tags),
+    Mutant("untags-nothing", "UntagQueue has no effect", Sqs, "_untag_queue", returning({})),
+    Mutant("purges-nothing", "a purge has no effect", FifoQueue, "purge", nothing),
+    Mutant("purge-half-a-minute", "a queue can be purged every half minute", queue, "PURGE_INTERVAL_SECONDS", 30, read_by=(Queue, "purge")),
+    Mutant("name-free-in-half-a-minute", "a queue's name can be used again after half a minute", sqs, "_NAME_FREE_AFTER_SECONDS", 30, read_by=(Sqs, "_delete_queue")),
+    # Window and groups.
+    Mutant("window-of-four-minutes", "ids are forgotten after four minutes", FifoQueue, "is_remembered", lambda _self, first, now: now < first.sent_at + 240),
+    Mutant("window-of-six-minutes", "ids are remembered for six minutes", FifoQueue, "is_remembered", lambda _self, first, now: now < first.sent_at + 360),
+    Mutant("looks-at-one", "only the oldest message of a queue is looked at", limits, "FIFO_WINDOW_MESSAGES", 1, read_by=(FifoQueue, "_groups")),
+    Mutant("one-in-flight", "a queue has one message in flight", limits, "IN_FLIGHT_MESSAGES_MAX", 1, read_by=(Queue, "room_in_flight")),
+    # Visibility.
+    Mutant("extension-ignored", "a visibility timeout cannot be extended", Queue, "change_visibility", _only_to_zero),
+    Mutant("release-ignored", "a message cannot be given back", Queue, "change_visibility", _only_longer),
+    Mutant("extension-added", "an extension counts from the end of the last timeout", Queue, "change_visibility", _added),
+    Mutant("shortening-ignored", "a visibility timeout cannot be shortened", Queue, "change_visibility", _not_below),
+    Mutant("extension-for-ever", "a message may be held longer than twelve hours", limits, "VISIBILITY_TIMEOUT_SECONDS_MAX", 10**9, read_by=(Queue, "change_visibility")),
+    Mutant("late-change-silent", "a visibility change that comes too late is no mistake", FifoQueue, "check_late_change", nothing),
+    Mutant("late-delete-silent", "a late delete is ignored without an error", Queue, "delete", _silent_delete),
+    Mutant("any-handle", "what is no receipt handle is taken for an old one", Queue, "held", _any_handle),
+    Mutant("retention-spares-in-flight", "retention spares what is in flight", Queue, "settle", _settle_sparing_in_flight),
+    Mutant("retention-from-first-receive", "retention begins with the first receive", Queue, "settle", _settle_by_first_receive),
+    # Counters.
+    Mutant("in-flight-counted-as-visible", "what is in flight counts as visible too", Queue, "counts", after(Queue, "counts", lambda result, *_: result | {"ApproximateNumberOfMessages": _sum_of("", "NotVisible")(result)})),
+    Mutant("in-flight-not-counted", "what is in flight is not counted", Queue, "counts", after(Queue, "counts", _counting(NotVisible=_NONE))),
+    Mutant("delayed-not-counted", "what is delayed is not counted", Queue, "counts", after(Queue, "counts", _counting(Delayed=_NONE))),
+    Mutant("delayed-counted-in-flight", "what is delayed counts as in flight", Queue, "counts", after(Queue, "counts", _counting(NotVisible=_sum_of("NotVisible", "Delayed"), Delayed=_NONE))),
+)  # fmt: skip

@@ -1,0 +1,69 @@
+"""What holds at 120,000 messages, tried with three: the model reads the numbers when it needs them.
+
+AWS: avoid-backlog-with-the-same-message-group-id, API_ReceiveMessage (read 2026-11-23).
+"""
+
+import pytest
+
+from sluice import limits
+from sluice.simulator.model import Refusal
+from tests.unit.simulator.service import Service
+
+
+def test_the_numbers_are_awss() -> None:
+    assert limits.FIFO_WINDOW_MESSAGES == 120_000
+    assert limits.IN_FLIGHT_MESSAGES_MAX == 120_000
+
+
+def test_a_fifo_queue_looks_for_groups_in_its_oldest_messages_only(
+    service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """GRP-18: a backlog in one group hides the groups behind it, until enough of it is deleted."""
+    monkeypatch.setattr(limits, "FIFO_WINDOW_MESSAGES", 3)
+    url = service.queue()
+    for number in range(4):
+        service.send(url, f"a{number}", group="a")
+    service.send(url, "b", group="b")
+
+    held = service.receive(url, most=2)
+    hidden = service.bodies(url)
+    for message in held:
+        service.sqs("DeleteMessage", QueueUrl=url, ReceiptHandle=message["ReceiptHandle"])
+    service.receive(url, most=1)  # a2; a3 is behind it, and b is the third
+
+    assert [message["Body"] for message in held] == ["a0", "a1"]
+    assert hidden == []
+    assert service.bodies(url) == ["b"]
+
+
+def test_a_fifo_queue_with_too_much_in_flight_answers_nothing(
+    service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """LIM-01: no error; a delete makes room for one."""
+    monkeypatch.setattr(limits, "IN_FLIGHT_MESSAGES_MAX", 3)
+    url = service.queue()
+    for number in range(5):
+        service.send(url, f"m{number}", group=f"g{number}")
+
+    held = service.receive(url, most=2)
+    third = service.bodies(url, most=10)
+    none = service.bodies(url)
+    service.sqs("DeleteMessage", QueueUrl=url, ReceiptHandle=held[0]["ReceiptHandle"])
+
+    assert (third, none) == (["m2"], [])
+    assert service.bodies(url) == ["m3"]
+
+
+def test_a_standard_queue_with_too_much_in_flight_refuses(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
+    """LIM-01: OverLimit (API_ReceiveMessage)."""
+    monkeypatch.setattr(limits, "IN_FLIGHT_MESSAGES_MAX", 3)
+    url = service.standard_queue()
+    for number in range(4):
+        service.sqs("SendMessage", QueueUrl=url, MessageBody=f"m{number}")
+
+    received = service.bodies(url)
+
+    assert len(received) == 3
+    with pytest.raises(Refusal) as refused:
+        service.bodies(url)
+    assert (refused.value.code, refused.value.status, refused.value.shape) == ("OverLimit", 403, "OverLimit")
