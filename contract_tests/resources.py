@@ -162,17 +162,18 @@ class QueueUnderTest:
         """Wait until `count` messages were received and deleted; then receive once more, so that a surplus shows."""
         drained: list[Message] = []
 
-        def take() -> bool:
+        def take() -> list[str]:
             for message in self.receive(most=10, wait=_LONG_POLL_SECONDS):
                 self.delete(message)
                 drained.append(message)
-            return len(drained) >= count
+            return bodies(drained)
 
         eventually(
             take,
             timeout_seconds=self.patience_seconds,
             describe=f"{count} message(s) in {self.name}",
             interval_seconds=0,
+            until=lambda taken: len(taken) >= count,
         )
         return [*drained, *self.receive(most=10, wait=_LONG_POLL_SECONDS)]
 

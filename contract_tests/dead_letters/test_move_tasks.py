@@ -31,7 +31,8 @@ def _tasks(dead_letters: QueueUnderTest, **more: Any) -> list[dict[str, Any]]:
 def _await_ended(dead_letters: QueueUnderTest) -> dict[str, Any]:
     """Wait until the latest move task has ended, and return it as listed."""
     return eventually(
-        lambda: next((task for task in _tasks(dead_letters) if task["Status"] not in ("RUNNING", "CANCELLING")), {}),
+        lambda: next(iter(_tasks(dead_letters)), {}),
+        until=lambda task: task.get("Status", "RUNNING") not in ("RUNNING", "CANCELLING"),
         timeout_seconds=dead_letters.patience_seconds,
         describe=f"the move task of {dead_letters.name} to end",
     )

@@ -249,7 +249,8 @@ def test_messages_of_a_blocked_group_count_as_visible(resources: Resources) -> N
     names = ("ApproximateNumberOfMessages", "ApproximateNumberOfMessagesNotVisible")
 
     eventually(
-        lambda: queue.attributes(*names) == dict(zip(names, ("2", "4"), strict=True)),
+        lambda: queue.attributes(*names),
+        until=lambda counted: counted == dict(zip(names, ("2", "4"), strict=True)),
         timeout_seconds=queue.patience_seconds,
         describe="2 visible and 4 in flight",
     )

@@ -260,7 +260,8 @@ def test_delayed_messages_are_counted_apart(resources: Resources) -> None:
     names = ("ApproximateNumberOfMessages", "ApproximateNumberOfMessagesDelayed")
 
     eventually(
-        lambda: queue.attributes(*names) == dict(zip(names, ("0", "2"), strict=True)),
+        lambda: queue.attributes(*names),
+        until=lambda counted: counted == dict(zip(names, ("0", "2"), strict=True)),
         timeout_seconds=queue.patience_seconds,
         describe="2 delayed and none visible",
     )

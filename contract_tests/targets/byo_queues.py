@@ -178,20 +178,25 @@ class ByoQueueResources:
                 self._sqs.delete_message(QueueUrl=url, ReceiptHandle=handle)
         for url in filter(None, (self._byo.queue_url, self._byo.dlq_url)):
             eventually(
-                self._emptying(url), timeout_seconds=self._target.patience_seconds, describe=f"{url} to be empty"
+                self._emptying(url),
+                until=lambda left: set(left.values()) == {0},
+                timeout_seconds=self._target.patience_seconds,
+                describe=f"{url} to be empty",
             )
 
-    def _emptying(self, url: str) -> Callable[[], bool]:
+    def _emptying(self, url: str) -> Callable[[], dict[str, int]]:
+        """Return what deletes what a receive brings, and tells how much it brought and how much is counted."""
         under_way_seconds = 0 if self._byo.topic_arn is None else 1  # what was published may not have arrived yet
 
-        def is_empty() -> bool:
+        def empty() -> dict[str, int]:
             answer = self._sqs.receive_message(QueueUrl=url, MaxNumberOfMessages=10, WaitTimeSeconds=under_way_seconds)
             for message in answer.get("Messages", []):
                 self._sqs.delete_message(QueueUrl=url, ReceiptHandle=message["ReceiptHandle"])
             attributes = self._sqs.get_queue_attributes(QueueUrl=url, AttributeNames=list(_COUNTERS))["Attributes"]
-            return "Messages" not in answer and set(attributes.values()) == {"0"}
+            counted = {word: int(attributes[name]) for name, word in _COUNTERS.items()}
+            return {"received": len(answer.get("Messages", [])), **counted}
 
-        return is_empty
+        return empty
 
     @staticmethod
     def _refuse(model: Any, **_: object) -> None:

@@ -65,7 +65,8 @@ def test_a_topic_counts_its_confirmed_subscriptions(resources: Resources) -> Non
     topic = resources.fifo_topic(first, second)
 
     eventually(
-        lambda: topic.attributes().get("SubscriptionsConfirmed") == "2",
+        lambda: topic.attributes().get("SubscriptionsConfirmed"),
+        until=lambda counted: counted == "2",
         timeout_seconds=first.patience_seconds,
         describe="the topic to count two subscriptions",
     )
