@@ -231,7 +231,7 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
         promise, saboteur, seen, line = proof.split()
         reason = deviations.of_promise(os.environ[_TARGET], promise) if seen == "deviates" else None
         text = line if reason is None else f"{line} (red by itself: {reason})"
-        terminalreporter.write_line(f"{promise:8} {saboteur:26} {seen:9} {text}")
+        terminalreporter.write_line(f"{promise:8} {saboteur:28} {seen:9} {text}")
     unproven = sorted(set(PROMISES) - {proof.split()[0] for proof in proofs})
     count = {seen: sum(proof.split()[2] == seen for proof in proofs) for seen in ("red", "deviates", "GREEN", "ERROR")}
     terminalreporter.write_line(

@@ -28,6 +28,7 @@ PROMISES: Mapping[str, Mapping[str, Deviation]] = {
         "GRP-12": Deviation("GAP-04", "giving back any message in flight frees the whole group"),
         "VIS-05": Deviation("GAP-10", "every handle of a message deletes it, whoever holds it now"),
         "VIS-13": Deviation("GAP-25", "any visibility timeout is accepted"),
+        "RCV-19": Deviation("GAP-72", "every message is sent by the account"),
         "RCV-14": Deviation("GAP-25", "any visibility timeout is accepted"),
         "SLU-47": Deviation("GAP-60", "0 is taken for one message"),
         "RCV-11": Deviation("GAP-08", "ReceiveRequestAttemptId is accepted and ignored"),

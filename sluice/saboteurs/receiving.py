@@ -29,6 +29,8 @@ from sluice.saboteurs.base import (
 )
 from sluice.simulator import hook
 
+_HOUR_MILLISECONDS = 3_600_000
+
 
 class _LeakGroup(Hook):
     operations = ("sqs.SendMessage", *RECEIVE)
@@ -187,6 +189,11 @@ def _fill_receive(params: dict[str, Any]) -> None:
     params.setdefault("MaxNumberOfMessages", RECEIVE_MESSAGES_MAX)
 
 
+def _backdate(message: dict[str, Any]) -> None:
+    if sent_at := message.get("Attributes", {}).get("SentTimestamp"):
+        message["Attributes"]["SentTimestamp"] = str(int(sent_at) - _HOUR_MILLISECONDS)
+
+
 def _blank_checksums(parsed: dict[str, Any]) -> None:
     for holder in (parsed, *parsed.get("Messages", [])):
         for name in ("MD5OfBody", "MD5OfMessageBody", "MD5OfMessageAttributes"):
@@ -237,6 +244,16 @@ SABOTEURS = (
         "freeze-sent-at",
         "reports every message as sent at one instant",
         misreport(with_attribute("SentTimestamp", "1700000000000"), *RECEIVE),
+    ),
+    Saboteur(
+        "backdate-messages",
+        "reports every message as sent an hour earlier",
+        misreport(of_each("Messages", _backdate), *RECEIVE),
+    ),
+    Saboteur(
+        "misname-sender",
+        "reports every message as sent by somebody else",
+        misreport(with_attribute("SenderId", "AIDAMISNAMED"), *RECEIVE),
     ),
     Saboteur(
         "freeze-receive-count",
