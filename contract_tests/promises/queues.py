@@ -147,6 +147,43 @@ _QUEUE_ATTRIBUTES = area(
         ("ignore-attribute-changes",),
     ),
     Promise(
+        "CRE-29",
+        "A changed VisibilityTimeout holds for later receives.",
+        (api("SetQueueAttributes"), guide("sqs-visibility-timeout")),
+        ("only-show-visibility",),
+    ),
+    Promise(
+        "CRE-30",
+        "A changed MaximumMessageSize holds for later sends.",
+        (recorded("test_send_message_with_updated_maximum_message_size", "2024-04-30"), api("SetQueueAttributes")),
+        ("only-show-size",),
+    ),
+    Promise(
+        "CRE-31",
+        "A changed ReceiveMessageWaitTimeSeconds holds for later receives without a wait time of their own.",
+        (api("SetQueueAttributes"), guide("sqs-short-and-long-polling")),
+        ("only-show-wait",),
+    ),
+    Promise(
+        "CRE-32",
+        "A shortened MessageRetentionPeriod also holds for messages already sent.",
+        (api("SetQueueAttributes"),),
+        ("only-show-retention",),
+    ),
+    Promise(
+        "CRE-33",
+        "A changed DelaySeconds holds for later sends.",
+        (api("SetQueueAttributes"), guide("sqs-delay-queues")),
+        ("only-show-delay",),
+    ),
+    Promise(
+        "CRE-34",
+        "Once content-based deduplication is switched on, sends without an id are accepted and deduplicated; once it is"
+        " switched off, they are refused.",
+        (api("SetQueueAttributes"), api("SendMessage")),
+        ("only-show-content-ids",),
+    ),
+    Promise(
         "SLU-42",
         "Delayed messages are counted apart from visible ones.",
         (api("GetQueueAttributes"),),

@@ -33,6 +33,7 @@ class Target:
         patience_seconds: bound for everything that should happen soon.
         has_short_window: whether a queue named `…-window3-…` deduplicates for 3 s only, as our own LocalStack's do.
         clock: the target's time, which every wait goes by.
+        retention_settles_seconds: how long a changed MessageRetentionPeriod may take to hold.
         caller: the id of who calls, where there is no STS to ask for it.
     """
 
@@ -41,6 +42,7 @@ class Target:
     patience_seconds: float
     has_short_window: bool = False
     clock: Clock = field(default_factory=SystemClock)
+    retention_settles_seconds: float = 0
     caller: str | None = None
 
     def caller_id(self) -> str:
@@ -84,6 +86,7 @@ def aws(endpoint_url: str, *, patience_seconds: float, clock: Clock | None = Non
         make_client=lambda service: account.settling(boto3.client(service, endpoint_url=url, config=_PATIENT), clock),
         patience_seconds=max(patience_seconds, account.PATIENCE_SECONDS),
         clock=clock,
+        retention_settles_seconds=account.RETENTION_SETTLES_SECONDS,
     )
 
 

@@ -5,7 +5,7 @@ from typing import Any
 
 from botocore.awsrequest import AWSResponse
 
-from sluice.saboteurs.base import QUEUE_ATTRIBUTES, Hook, IgnoreCall, Saboteur, change, ignore, misreport
+from sluice.saboteurs.base import QUEUE_ATTRIBUTES, Hook, IgnoreCall, Saboteur, change, ignore, misreport, only_show
 
 
 def _forget_attributes(params: dict[str, Any]) -> None:
@@ -58,6 +58,19 @@ SABOTEURS = (
         "ignore-attribute-changes",
         "confirms a change of attributes and does not do it",
         ignore("sqs.SetQueueAttributes"),
+    ),
+    *(
+        Saboteur(f"only-show-{what}", f"shows a changed {name} and does not apply it", only_show(name, "sqs.Queue"))
+        for what, name in (
+            ("visibility", "VisibilityTimeout"),
+            ("size", "MaximumMessageSize"),
+            ("wait", "ReceiveMessageWaitTimeSeconds"),
+            ("retention", "MessageRetentionPeriod"),
+            ("delay", "DelaySeconds"),
+            ("content-ids", "ContentBasedDeduplication"),
+            ("redrive-policy", "RedrivePolicy"),
+            ("redrive-permission", "RedriveAllowPolicy"),
+        )
     ),
     Saboteur("ignore-purge", "confirms a purge and does not do it", ignore("sqs.PurgeQueue")),
     Saboteur("ignore-tags", "confirms tags and does not keep them", _IgnoreTags),
