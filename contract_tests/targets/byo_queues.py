@@ -29,7 +29,7 @@ WITH_QUEUE: Mapping[str, int] = {
         " RCV-18 RCV-19 SLU-33 SLU-39 SLU-47",
         2: "GRP-02 GRP-03 GRP-08 GRP-09 GRP-10 GRP-12 GRP-13 VIS-11 SLU-37 ORD-01 ORD-02 VIS-04 VIS-05 RCV-17 SND-11"
         " SLU-32 RCV-15 BAT-15",
-        3: "VIS-01 VIS-14",
+        3: "VIS-14",
         4: "RCV-06",
         6: "RCV-07",
     }.items()

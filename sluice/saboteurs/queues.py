@@ -13,6 +13,12 @@ def _forget_attributes(params: dict[str, Any]) -> None:
         params["Attributes"] = {name: value for name, value in params["Attributes"].items() if name == "FifoQueue"}
 
 
+def _shorten_delay(params: dict[str, Any]) -> None:
+    attributes = params.get("Attributes", {})
+    if attributes.get("DelaySeconds", "0") != "0":
+        attributes["DelaySeconds"] = "1"
+
+
 class _MoveQueues(Hook):
     operations = ("sqs.CreateQueue",)
 
@@ -53,6 +59,7 @@ SABOTEURS = (
         "makes queues without the attributes asked for",
         change(_forget_attributes, "sqs.CreateQueue"),
     ),
+    Saboteur("shorten-delays", "makes every delay of a queue a second", change(_shorten_delay, "sqs.CreateQueue")),
     Saboteur("move-queues", "answers another URL when a queue is created again", _MoveQueues),
     Saboteur(
         "ignore-attribute-changes",

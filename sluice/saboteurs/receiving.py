@@ -132,6 +132,18 @@ class _ReverseBatch(Hook):
             parsed["Messages"].reverse()
 
 
+class _InterleaveGroups(Hook):
+    operations = RECEIVE
+
+    def answered(self, params: Mapping[str, Any], parsed: dict[str, Any], http_response: AWSResponse) -> None:
+        groups: dict[str, list[dict[str, Any]]] = defaultdict(list)
+        for message in parsed.get("Messages", []):
+            groups[message.get("Attributes", {}).get("MessageGroupId", "")].append(message)
+        if len(groups) > 1 and self.strikes():
+            rounds = itertools.zip_longest(*groups.values())
+            parsed["Messages"] = [message for messages in rounds for message in messages if message is not None]
+
+
 class _SwapBodies(Hook):
     operations = (*ALL_SENDS, *RECEIVE)
 
@@ -207,6 +219,7 @@ SABOTEURS = (
     Saboteur("drop-messages", "deletes messages instead of delivering them", _DropMessages, ("E1",)),
     Saboteur("deliver-twice", "delivers messages a second time, as new ones", _DeliverTwice, ("B1",)),
     Saboteur("reverse-batch", "reverses the messages of an answer", _ReverseBatch, ("C2",)),
+    Saboteur("interleave-groups", "takes turns between the groups of an answer", _InterleaveGroups),
     Saboteur("swap-bodies", "exchanges the first two messages of a queue", _SwapBodies),
     Saboteur("corrupt-bodies", "changes a character of received bodies", _CorruptBodies, ("G1",)),
     Saboteur("change-message-ids", "gives received messages other message ids", _ChangeMessageIds),
