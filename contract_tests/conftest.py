@@ -16,7 +16,7 @@ import pytest
 
 from contract_tests.deployment.deployed import Deployment, require
 from contract_tests.promises import CORE, PROMISES, Promiser
-from contract_tests.proving import mutation, results
+from contract_tests.proving import failures, mutation, results
 from contract_tests.resources import Resources
 from contract_tests.targets import aws, binding, options
 from contract_tests.targets.byo_queues import ByoQueueResources, ByoQueues
@@ -157,7 +157,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         deviation = deviations.of_promise(target, _promise_id(item))
         if deviation is not None and not config.getoption("--prove"):
             # Only an expectation may fail: a crash is no known deviation.
-            item.add_marker(pytest.mark.xfail(reason=str(deviation), strict=True, raises=(AssertionError,)))
+            reason = f"{_promise_id(item)}, {deviation}"
+            item.add_marker(pytest.mark.xfail(reason=reason, strict=True, raises=(AssertionError,)))
     if target == "simulator" or not _is_declared(config):
         _deselect(config, items, [item for item in items if item.get_closest_marker("deployment") is not None])
     items.sort(key=lambda item: areas.index(PROMISES[_promise_id(item)].area))
@@ -178,8 +179,9 @@ def _deselect(config: pytest.Config, items: list[pytest.Item], left_out: list[py
 def pytest_runtest_makereport(
     item: pytest.Item, call: pytest.CallInfo[None]
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Under --prove, invert the result of the call."""
+    """Let a failure name its promise; under --prove, invert the result of the call."""
     report = yield
+    failures.tell(item, call, report)
     if not item.config.getoption("--prove") or call.when != "call":
         return report
     promise, saboteur = _promise_id(item), item.callspec.params["saboteur"]  # type: ignore[attr-defined]
@@ -204,6 +206,7 @@ def _colour(promise: str, call: pytest.CallInfo[None]) -> str:
 
 def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
     """Name the target and what about it is not as AWS would be; under --prove, print promise by saboteur."""
+    failures.summarise(terminalreporter)
     if os.environ.get(_TARGET) is None:
         return
     terminalreporter.write_line(f"target: {os.environ[_TARGET]} at {os.environ[_ENDPOINT]}")
@@ -228,7 +231,7 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
         promise, saboteur, seen, line = proof.split()
         reason = deviations.of_promise(os.environ[_TARGET], promise) if seen == "deviates" else None
         text = line if reason is None else f"{line} (red by itself: {reason})"
-        terminalreporter.write_line(f"{promise:8} {saboteur:26} {seen:9} {text}")
+        terminalreporter.write_line(f"{promise:8} {saboteur:28} {seen:9} {text}")
     unproven = sorted(set(PROMISES) - {proof.split()[0] for proof in proofs})
     count = {seen: sum(proof.split()[2] == seen for proof in proofs) for seen in ("red", "deviates", "GREEN", "ERROR")}
     terminalreporter.write_line(

@@ -123,6 +123,30 @@ class QueueUnderTest:
             describe=f"a message in {self.name}",
         )
 
+    def hold(self, *expected: str, visibility: int) -> list[Message]:
+        """Wait until one receive brings exactly these messages, and keep them in flight.
+
+        AWS does not promise how many messages a receive brings; what comes otherwise is given back.
+
+        Raises:
+            NotArranged: no receive brings them.
+        """
+
+        def take() -> list[Message]:
+            taken = self.receive(most=len(expected), visibility=visibility, wait=_LONG_POLL_SECONDS)
+            if sorted(bodies(taken)) != sorted(expected):
+                for message in reversed(taken):
+                    self.change_visibility(message, 0)
+            return taken
+
+        with arranging():
+            return eventually(
+                take,
+                until=lambda taken: sorted(bodies(taken)) == sorted(expected),
+                timeout_seconds=self.patience_seconds,
+                describe=f"{', '.join(expected)} of {self.name} in one receive",
+            )
+
     def delete(self, message: Message) -> None:
         self.sqs.delete_message(QueueUrl=self.url, ReceiptHandle=message["ReceiptHandle"])
 
@@ -160,21 +184,27 @@ class QueueUnderTest:
 
     def drain(self, count: int) -> list[Message]:
         """Wait until `count` messages were received and deleted; then receive once more, so that a surplus shows."""
-        drained: list[Message] = []
+        return list(itertools.chain.from_iterable(self.drain_by_receive(count)))
 
-        def take() -> bool:
-            for message in self.receive(most=10, wait=_LONG_POLL_SECONDS):
+    def drain_by_receive(self, count: int) -> list[list[Message]]:
+        """Drain, and return what each receive brought."""
+        drained: list[list[Message]] = []
+
+        def take() -> list[str]:
+            received = self.receive(most=10, wait=_LONG_POLL_SECONDS)
+            for message in received:
                 self.delete(message)
-                drained.append(message)
-            return len(drained) >= count
+            drained.append(received)
+            return bodies(itertools.chain.from_iterable(drained))
 
         eventually(
             take,
             timeout_seconds=self.patience_seconds,
             describe=f"{count} message(s) in {self.name}",
             interval_seconds=0,
+            until=lambda taken: len(taken) >= count,
         )
-        return [*drained, *self.receive(most=10, wait=_LONG_POLL_SECONDS)]
+        return [*drained, self.receive(most=10, wait=_LONG_POLL_SECONDS)]
 
 
 def drain_each(queues: Sequence[QueueUnderTest], count: int) -> list[list[Message]]:

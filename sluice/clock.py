@@ -21,6 +21,7 @@ class Clock(Protocol):
         """Wait; a value of zero or less returns at once."""
 
 
+_ANSWER_CHARACTERS_MAX = 500
 # Goes on while the machine sleeps, as SQS does. What Linux calls monotonic stops meanwhile; macOS has it the other way.
 _MONOTONIC: int = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 
@@ -112,8 +113,9 @@ def eventually[T](
     describe: str,
     interval_seconds: float = 0.05,
     clock: Clock | None = None,
+    until: Callable[[T], bool] = bool,
 ) -> T:
-    """Call `condition` until it returns something true, and return that.
+    """Call `condition` until what it returns is true, or is what was waited for, and return that.
 
     The condition is always tried once more after the bound, so a slow machine does not turn a kept promise into a
     broken one.
@@ -124,16 +126,28 @@ def eventually[T](
         describe: what was waited for, for the failure message.
         interval_seconds: rest between two tries.
         clock: what measures the bound and the rest; None means the machine's, or that of `waiting_on`.
+        until: whether an answer is the one waited for. With it the condition returns what was seen, so that a failure
+            can say what that was, where a bare False says nothing.
 
     Raises:
-        NotReached: the bound passed and the condition was still false.
+        NotReached: the bound passed and the answer was still another one.
     """
     clock = _clock if clock is None else clock
     deadline = clock.monotonic() + timeout_seconds
     while True:
         last_try = clock.monotonic() >= deadline
-        if result := condition():
-            return result
+        answer = condition()
+        if until(answer):
+            return answer
         if last_try:
-            raise NotReached(f"waited {timeout_seconds:g} s for {describe}; the last answer was {result!r}")
+            raise NotReached(f"waited {timeout_seconds:g} s for {describe}{_seen(answer)}")
         clock.sleep(interval_seconds)
+
+
+def _seen(answer: object) -> str:
+    """Return the words for the last answer; a condition that only says no has seen nothing to tell."""
+    if isinstance(answer, bool):
+        return ""
+    text = repr(answer)
+    shown = text if len(text) <= _ANSWER_CHARACTERS_MAX else f"{text[:_ANSWER_CHARACTERS_MAX]}…"
+    return f"; the last answer was {shown}"

@@ -130,6 +130,20 @@ def test_a_dlq_says_which_queues_may_name_it(resources: Resources) -> None:
     assert [too_many[1], unknown[1]] == [400, 400]  # codes and texts are not recorded
 
 
+@pytest.mark.promise("DLQ-26")
+def test_a_dlq_that_changes_its_mind_is_heard(resources: Resources) -> None:
+    queue, dead_letters = resources.fifo_queue(), resources.fifo_queue(hint="dlq")
+    policy = {"deadLetterTargetArn": dead_letters.arn, "maxReceiveCount": 2}
+
+    dead_letters.set_attributes(RedriveAllowPolicy=json.dumps({"redrivePermission": "denyAll"}))
+    refused = _refused(queue, policy)
+    dead_letters.set_attributes(RedriveAllowPolicy=json.dumps({"redrivePermission": "allowAll"}))
+    queue.set_attributes(RedrivePolicy=json.dumps(policy))
+
+    assert refused[:2] == _INVALID
+    assert json.loads(queue.attributes("RedrivePolicy")["RedrivePolicy"]) == policy
+
+
 @pytest.mark.promise("DLQ-19")
 def test_a_dlq_lists_the_queues_that_name_it(resources: Resources) -> None:
     dead_letters = resources.fifo_queue(hint="dlq")

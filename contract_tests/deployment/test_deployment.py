@@ -371,7 +371,8 @@ def _await_quiet(deployment: Deployment, alarm: str) -> None:
     """Wait until the alarm does not ring; that it does says nothing of the promise."""
     try:
         eventually(
-            lambda: deployment.alarms()[alarm]["StateValue"] != "ALARM",
+            lambda: deployment.alarms()[alarm]["StateValue"],
+            until=lambda state: state != "ALARM",
             timeout_seconds=_QUIET_SECONDS,
             describe=f"{alarm} to be quiet",
         )

@@ -78,7 +78,7 @@ _DEAD_LETTER_QUEUE = area(
         "DLQ-23",
         "A lowered maxReceiveCount applies to messages already in the queue, at their next receive.",
         (unverified(_DLQ_PAGE),),
-        ("ignore-redrive-policy",),
+        ("ignore-redrive-policy", "only-show-redrive-policy"),
     ),
     Promise(
         "SLU-04",
@@ -147,6 +147,12 @@ _REDRIVE_POLICY = area(
         "A DLQ's RedriveAllowPolicy decides which queues may name it: all, none, or those it lists, ten at most.",
         (api("SetQueueAttributes"), guide("sqs-dead-letter-queues")),
         ("hide-errors",),
+    ),
+    Promise(
+        "DLQ-26",
+        "A RedriveAllowPolicy that is set or changed later holds for the redrive policies set after it.",
+        (api("SetQueueAttributes"), guide("sqs-dead-letter-queues")),
+        ("only-show-redrive-permission",),
     ),
     Promise(
         "DLQ-19",

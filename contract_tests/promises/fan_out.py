@@ -75,6 +75,12 @@ _FAN_OUT = area(
         ("freeze-sequence-numbers", "unwrap-deliveries"),
     ),
     Promise(
+        "SNS-85",
+        "The envelope of a batch's entry has the message id and sequence number that the answer gives the entry.",
+        (unverified("inferred from SNS-45, which was recorded for a single publish"),),
+        ("misname-published-entries", "misnumber-published-entries"),
+    ),
+    Promise(
         "SNS-66",
         "In an envelope, message attributes are inside, each as type and value.",
         (recorded(_TESTS + "test_publish_sqs_from_sns", "2023-08-24"),),

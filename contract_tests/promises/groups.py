@@ -24,10 +24,10 @@ _GROUP_BLOCKING = area(
     ),
     Promise(
         "GRP-05",
-        "Deleting the only message in flight of a group releases the group at once, even for a long poll that already"
-        " waits.",
+        "Deleting the only message in flight of a group releases the group at once: a long poll that already waits"
+        " gets the next message.",
         (old("test_fifo_message_group_visibility"),),
-        ("ignore-delete", "withhold-later"),
+        ("ignore-delete", "deafen-polls"),
     ),
     Promise(
         "GRP-02",
@@ -75,7 +75,8 @@ _GROUP_BLOCKING = area(
     ),
     Promise(
         "GRP-07",
-        "A group whose messages in flight were all deleted is not delivered before a group that was already waiting.",
+        "When all messages of a group in flight are deleted, the rest of the group is delivered, and so are the groups"
+        " that waited, each in its order.",
         (old("test_fifo_message_group_visibility_after_delete"),),
         ("ignore-delete", "reverse-batch"),
     ),
@@ -131,7 +132,7 @@ _ORDER = area(
         "RCV-08",
         "A receive takes as many messages as it can from one group, in order, before it takes from another group.",
         (old("test_fifo_receive_message_group_id_ordering"), guide("FIFO-queues-understanding-logic")),
-        ("reverse-batch",),
+        ("reverse-batch", "interleave-groups"),
     ),
     Promise(
         "SND-10",
@@ -170,7 +171,7 @@ _ORDER = area(
         "A queue with a delay delivers nothing before the delay has passed, and then every message in the order it"
         " was sent.",
         (old("test_fifo_queue_send_message_with_delay_on_queue_works"),),
-        ("forget-attributes", "reverse-batch"),
+        ("forget-attributes", "reverse-batch", "shorten-delays"),
     ),
 )
 

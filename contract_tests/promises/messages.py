@@ -193,9 +193,9 @@ _SENDING = area(
     ),
     Promise(
         "SND-11",
-        "Message id, group, deduplication id and sequence number are the same at every receive.",
+        "Message id, group, deduplication id and sequence number are those of the send, at every receive.",
         (recorded("test_fifo_message_attributes", "2024-04-30"),),
-        ("change-message-ids", "renumber-messages"),
+        ("change-message-ids", "renumber-messages", "misnumber-sends"),
     ),
     Promise(
         "SND-12",

@@ -4,6 +4,7 @@ from contract_tests.promises.promise import (
     Promise,
     api,
     area,
+    documented,
     guide,
     old,
     peer,
@@ -146,6 +147,43 @@ _QUEUE_ATTRIBUTES = area(
         ("ignore-attribute-changes",),
     ),
     Promise(
+        "CRE-29",
+        "A changed VisibilityTimeout holds for later receives.",
+        (api("SetQueueAttributes"), guide("sqs-visibility-timeout")),
+        ("only-show-visibility",),
+    ),
+    Promise(
+        "CRE-30",
+        "A changed MaximumMessageSize holds for later sends.",
+        (recorded("test_send_message_with_updated_maximum_message_size", "2024-04-30"), api("SetQueueAttributes")),
+        ("only-show-size",),
+    ),
+    Promise(
+        "CRE-31",
+        "A changed ReceiveMessageWaitTimeSeconds holds for later receives without a wait time of their own.",
+        (api("SetQueueAttributes"), guide("sqs-short-and-long-polling")),
+        ("only-show-wait",),
+    ),
+    Promise(
+        "CRE-32",
+        "A shortened MessageRetentionPeriod also holds for messages already sent.",
+        (api("SetQueueAttributes"),),
+        ("only-show-retention",),
+    ),
+    Promise(
+        "CRE-33",
+        "A changed DelaySeconds holds for later sends.",
+        (api("SetQueueAttributes"), guide("sqs-delay-queues")),
+        ("only-show-delay",),
+    ),
+    Promise(
+        "CRE-34",
+        "Once content-based deduplication is switched on, sends without an id are accepted and deduplicated; once it is"
+        " switched off, they are refused.",
+        (api("SetQueueAttributes"), api("SendMessage")),
+        ("only-show-content-ids",),
+    ),
+    Promise(
         "SLU-42",
         "Delayed messages are counted apart from visible ones.",
         (api("GetQueueAttributes"),),
@@ -241,7 +279,7 @@ _BATCHES = area(
         "BAT-09",
         "The entries of a batch are enqueued in the order of the list.",
         (api("SendMessageBatch"),),
-        ("reverse-batch-sends", "lose-batch-entries"),
+        ("reverse-batch-sends", "lose-batch-entries", "freeze-batch-numbers"),
     ),
     Promise(
         "BAT-12",
@@ -251,9 +289,34 @@ _BATCHES = area(
     ),
     Promise(
         "BAT-13",
-        "A bad receipt handle in a batch of deletes fails alone, as the sender's fault.",
+        "A bad receipt handle in a batch of deletes fails as ReceiptHandleIsInvalid and as the sender's fault.",
         (api("DeleteMessageBatch"), unverified("softwaremill/elasticmq and Inqnuam/local-aws-sqs tests")),
-        ("hide-batch-failures",),
+        ("hide-delete-failures",),
+    ),
+    Promise(
+        "BAT-14",
+        "A bad receipt handle in a batch of deletes is reported as failed, and the other messages are deleted.",
+        (api("DeleteMessageBatch"),),
+        ("hide-delete-failures",),
+    ),
+    Promise(
+        "BAT-15",
+        "A bad receipt handle in a batch of visibility changes is reported as failed, and the other messages are"
+        " changed.",
+        (api("ChangeMessageVisibilityBatch"),),
+        ("hide-change-failures",),
+    ),
+    Promise(
+        "BAT-16",
+        "The answer to a batch of sends states of each entry the message id, sequence number and MD5 sums that its"
+        " message is received with.",
+        (api("SendMessageBatchResultEntry"), api("ReceiveMessage")),
+        (
+            "misname-batch-entries",
+            "misnumber-batch-entries",
+            "misdigest-batch-bodies",
+            "misdigest-batch-attributes",
+        ),
     ),
     Promise(
         "SLU-31",
@@ -336,6 +399,21 @@ _RECEIVING = area(
         "A long poll returns as soon as a message can be delivered.",
         (old("test_fifo_message_group_visibility"),),
         ("ignore-wait",),
+    ),
+    Promise(
+        "RCV-18",
+        "SentTimestamp is the time of the send, in milliseconds since the epoch.",
+        (api("ReceiveMessage"),),
+        ("backdate-messages", "freeze-sent-at"),
+    ),
+    Promise(
+        "RCV-19",
+        "SenderId is the id of the user or role that sent the message, as STS tells it to the caller.",
+        (
+            api("ReceiveMessage"),
+            documented("https://docs.aws.amazon.com/STS/latest/APIReference/API_GetCallerIdentity.html"),
+        ),
+        ("misname-sender",),
     ),
     Promise(
         "SLU-33",

@@ -72,6 +72,13 @@ _TOPIC = area(
         ("hide-errors", "blur-errors"),
     ),
     Promise(
+        "SNS-90",
+        "Once a topic's content-based deduplication is switched on, publishes without an id are accepted; once it is"
+        " switched off, they are refused.",
+        (sns_api("SetTopicAttributes"),),
+        ("only-show-topic-ids",),
+    ),
+    Promise(
         "SNS-51",
         "FifoThroughputScope accepts MessageGroup, and refuses a value that is neither MessageGroup nor Topic.",
         (sns_api("SetTopicAttributes"),),
@@ -211,6 +218,18 @@ _SUBSCRIPTION = area(
         "Only the entries of a batch that cannot be delivered go to the DLQ of the subscription.",
         (sns_guide("sns-dead-letter-queues"), unverified("inferred for a batch that fails in part")),
         ("lose-undelivered",),
+    ),
+    Promise(
+        "SNS-86",
+        "Raw delivery that is switched on or off later holds for later publishes.",
+        (sns_api("SetSubscriptionAttributes"),),
+        ("only-show-raw-delivery",),
+    ),
+    Promise(
+        "SNS-89",
+        "A DLQ that a subscription is given later gets what cannot be delivered from then on.",
+        (sns_api("SetSubscriptionAttributes"), sns_guide("sns-dead-letter-queues")),
+        ("only-show-undelivered",),
     ),
     Promise(
         "SNS-44",
@@ -367,6 +386,19 @@ _FILTER_POLICY = area(
         "The entries of a batch are filtered one by one.",
         (sns_guide("sns-subscription-filter-policies"), unverified("inferred: a policy is about messages")),
         ("ignore-filter-policy",),
+    ),
+    Promise(
+        "SNS-87",
+        "A filter policy that is set later keeps out later publishes that do not match; once it is taken off, all are"
+        " delivered.",
+        (sns_api("SetSubscriptionAttributes"), sns_guide("sns-subscription-filter-policies")),
+        ("only-show-filter-policy",),
+    ),
+    Promise(
+        "SNS-88",
+        "Once the scope of a filter policy is changed to MessageBody, later publishes are matched by their body.",
+        (sns_api("SetSubscriptionAttributes"), sns_guide("sns-message-filtering-scope", read="2026-11-21")),
+        ("only-show-filter-scope",),
     ),
     Promise(
         "SNS-77",

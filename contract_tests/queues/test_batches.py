@@ -11,6 +11,7 @@ _BAD_ENTRY_ID = (
     "A batch entry id can only contain alphanumeric characters, hyphens and underscores. "
     "It can be at most 80 letters long.",
 )
+_MD5_OF_M2 = "aaf2f89992379705dac844c0a2a1d45f"
 _TOO_MANY = (
     "AWS.SimpleQueueService.TooManyEntriesInBatchRequest",
     400,
@@ -171,7 +172,8 @@ def test_the_entries_of_a_batch_are_enqueued_in_their_order(resources: Resources
     received = queue.drain(10)
 
     numbers = {success["Id"]: int(success["SequenceNumber"]) for success in answer["Successful"]}
-    assert sorted(numbers, key=numbers.__getitem__) == sent
+    in_order = [numbers[body] for body in sent]
+    assert in_order == sorted(set(in_order)), "the numbers do not rise"
     assert bodies(received) == sent
 
 
@@ -189,38 +191,94 @@ def test_one_deduplication_id_twice_in_a_batch_is_one_message(resources: Resourc
 
 
 @pytest.mark.promise("BAT-13")
+def test_a_bad_handle_in_a_batch_of_deletes_is_the_senders_fault(resources: Resources) -> None:
+    queue = resources.fifo_queue()
+
+    answer = accepted(
+        queue.sqs.delete_message_batch, QueueUrl=queue.url, Entries=[{"Id": "bad", "ReceiptHandle": "garbage"}]
+    )
+
+    assert [(failure["Id"], failure["Code"], failure["SenderFault"]) for failure in answer.get("Failed", [])] == [
+        ("bad", "ReceiptHandleIsInvalid", True)
+    ]
+
+
+@pytest.mark.promise("BAT-14")
 def test_a_bad_handle_in_a_batch_of_deletes_fails_alone(resources: Resources) -> None:
     queue = resources.fifo_queue()
-    queue.send_each("m1")
+    queue.send_each("m1", "m2")
     message = queue.await_message(visibility=30)
 
     answer = accepted(
         queue.sqs.delete_message_batch,
         QueueUrl=queue.url,
         Entries=[
-            {"Id": "good", "ReceiptHandle": message["ReceiptHandle"]},
             {"Id": "bad", "ReceiptHandle": "garbage"},
+            {"Id": "good", "ReceiptHandle": message["ReceiptHandle"]},
         ],
     )
 
-    assert [success["Id"] for success in answer["Successful"]] == ["good"]
-    assert [(failure["Id"], failure["Code"], failure["SenderFault"]) for failure in answer.get("Failed", [])] == [
-        ("bad", "ReceiptHandleIsInvalid", True)
+    assert [success["Id"] for success in answer.get("Successful", [])] == ["good"]
+    assert [failure["Id"] for failure in answer.get("Failed", [])] == ["bad"]
+    assert bodies(queue.drain(1)) == ["m2"]
+
+
+@pytest.mark.promise("BAT-15")
+def test_a_bad_handle_in_a_batch_of_visibility_changes_fails_alone(resources: Resources) -> None:
+    queue = resources.fifo_queue()
+    queue.send_each("m1")
+    message = queue.await_message(visibility=600)
+
+    answer = accepted(
+        queue.sqs.change_message_visibility_batch,
+        QueueUrl=queue.url,
+        Entries=[
+            {"Id": "bad", "ReceiptHandle": "garbage", "VisibilityTimeout": 0},
+            {"Id": "good", "ReceiptHandle": message["ReceiptHandle"], "VisibilityTimeout": 0},
+        ],
+    )
+
+    assert [success["Id"] for success in answer.get("Successful", [])] == ["good"]
+    assert [failure["Id"] for failure in answer.get("Failed", [])] == ["bad"]
+    assert bodies(queue.drain(1)) == ["m1"]
+
+
+@pytest.mark.promise("BAT-16")
+def test_the_answer_to_a_batch_is_about_the_messages_that_come(resources: Resources) -> None:
+    """The MD5 were worked out by hand."""
+    queue = resources.fifo_queue()
+    attributes = {
+        "Hello.a": {"DataType": "String", "StringValue": "1"},
+        "Hello.b": {"DataType": "Number", "StringValue": "2"},
+    }
+
+    answer = queue.send_batch(entry("hello", MessageAttributes=attributes), entry("m2"))
+    received = queue.drain(2)
+
+    by_id = {success["Id"]: success for success in answer["Successful"]}
+    answered = [by_id[message["Body"]] for message in received]
+    assert bodies(received) == ["hello", "m2"]
+    assert [each["MessageId"] for each in answered] == [message["MessageId"] for message in received]
+    assert [each["SequenceNumber"] for each in answered] == [
+        message["Attributes"]["SequenceNumber"] for message in received
     ]
+    checksums = [("5d41402abc4b2a76b9719d911017c592", "52d4b268b31bf7ffcd66c7bd860fb6df"), (_MD5_OF_M2, None)]
+    assert [(each["MD5OfMessageBody"], each.get("MD5OfMessageAttributes")) for each in answered] == checksums
+    assert [(message["MD5OfBody"], message.get("MD5OfMessageAttributes")) for message in received] == checksums
 
 
 @pytest.mark.promise("SLU-31")
 def test_a_batch_of_deletes_deletes_every_message(resources: Resources) -> None:
     queue = resources.fifo_queue()
     queue.send_each("m1", "m2", "m3")
-    in_flight = queue.await_batch(most=2, visibility=30)
+    in_flight = queue.hold("m1", "m2", visibility=600)
 
     answer = queue.sqs.delete_message_batch(
         QueueUrl=queue.url,
         Entries=[{"Id": result["Body"], "ReceiptHandle": result["ReceiptHandle"]} for result in in_flight],
     )
 
-    assert [success["Id"] for success in answer["Successful"]] == ["m1", "m2"]
+    assert sorted(success["Id"] for success in answer["Successful"]) == ["m1", "m2"]
     assert bodies(queue.drain(1)) == ["m3"]
 
 

@@ -32,13 +32,14 @@ def test_the_window_ends_a_fixed_time_after_the_first_send(resources: Resources,
     first = queue.send("first", id="same")
     repeats = 0
 
-    def send_again() -> bool:
+    def send_again() -> str:
         nonlocal repeats
         repeats += 1
-        return str(queue.send("again", id="same")["MessageId"]) != str(first["MessageId"])
+        return str(queue.send("again", id="same")["MessageId"])
 
     eventually(
         send_again,
+        until=lambda id_: id_ != str(first["MessageId"]),
         timeout_seconds=window_seconds * 2,
         describe="the id to be a new message",
         interval_seconds=window_seconds / 10,

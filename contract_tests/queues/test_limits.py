@@ -65,7 +65,8 @@ def test_both_ends_of_every_range_are_accepted(resources: Resources) -> None:
 def _await_none(queue: QueueUnderTest, counter: str) -> None:
     """Wait until the queue's retention of a minute has ended and a counter is 0."""
     eventually(
-        lambda: queue.attributes(counter) == {counter: "0"},
+        lambda: queue.attributes(counter),
+        until=lambda counted: counted == {counter: "0"},
         timeout_seconds=60 + queue.patience_seconds,
         describe="the message to be gone",
         interval_seconds=1,

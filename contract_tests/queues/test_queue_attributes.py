@@ -4,7 +4,8 @@ from typing import Any
 
 import pytest
 
-from contract_tests.resources import Resources, refusal
+from contract_tests.resources import Resources, accepted, bodies, refusal
+from contract_tests.targets.binding import Target
 from sluice.clock import eventually
 
 
@@ -253,6 +254,90 @@ def test_content_based_deduplication_can_be_switched_later(resources: Resources)
     assert switched_off == {"ContentBasedDeduplication": "false"}
 
 
+@pytest.mark.promise("CRE-29")
+def test_a_changed_visibility_timeout_holds_for_later_receives(resources: Resources) -> None:
+    queue = resources.fifo_queue(VisibilityTimeout="600")
+
+    queue.set_attributes(VisibilityTimeout="1")
+    queue.send_each("m1")
+    first = queue.await_message()
+    again = queue.await_message(visibility=600)
+
+    assert again["MessageId"] == first["MessageId"]
+    assert again["ReceiptHandle"] != first["ReceiptHandle"]
+
+
+@pytest.mark.promise("CRE-30")
+def test_a_changed_maximum_message_size_holds_for_later_sends(resources: Resources) -> None:
+    queue = resources.fifo_queue(MaximumMessageSize="2048")
+
+    queue.set_attributes(MaximumMessageSize="1024")
+    refused = refusal(queue.send, "x" * 1025, id="m1")
+    queue.set_attributes(MaximumMessageSize="1025")
+    queue.send("x" * 1025, id="m2")
+
+    assert refused[:2] == ("InvalidParameterValue", 400)
+    assert bodies(queue.drain(1)) == ["x" * 1025]
+
+
+@pytest.mark.promise("CRE-31")
+def test_a_changed_wait_time_holds_for_later_receives(resources: Resources) -> None:
+    queue = resources.fifo_queue()
+
+    queue.set_attributes(ReceiveMessageWaitTimeSeconds="20")
+    queue.send_each("m1")
+    queue.await_message(visibility=1)
+    waited_for = queue.sqs.receive_message(QueueUrl=queue.url).get("Messages", [])
+
+    assert bodies(waited_for) == ["m1"]
+
+
+@pytest.mark.slow
+@pytest.mark.promise("CRE-32")
+def test_a_shortened_retention_holds_for_messages_already_sent(resources: Resources, target: Target) -> None:
+    shortened, unchanged = resources.fifo_queue(), resources.fifo_queue()
+    shortened.send_each("m1")
+    unchanged.send_each("m1")
+
+    shortened.set_attributes(MessageRetentionPeriod="60")
+    eventually(
+        lambda: shortened.attributes("ApproximateNumberOfMessages"),
+        until=lambda counted: counted == {"ApproximateNumberOfMessages": "0"},
+        timeout_seconds=60 + target.retention_settles_seconds + shortened.patience_seconds,
+        describe="the message to be gone",
+        interval_seconds=1,
+    )
+
+    assert shortened.receive() == []
+    assert bodies(unchanged.drain(1)) == ["m1"]
+
+
+@pytest.mark.promise("CRE-33")
+def test_a_changed_delay_holds_for_later_sends(resources: Resources) -> None:
+    delayed, unchanged = resources.fifo_queue(), resources.fifo_queue()
+
+    delayed.set_attributes(DelaySeconds="900")
+    delayed.send_each("m1")
+    unchanged.send_each("m1")
+
+    assert bodies(unchanged.drain(1)) == ["m1"]
+    assert delayed.receive() == []
+
+
+@pytest.mark.promise("CRE-34")
+def test_content_based_deduplication_that_is_switched_later_has_its_effect(resources: Resources) -> None:
+    queue = resources.fifo_queue()
+
+    queue.set_attributes(ContentBasedDeduplication="true")
+    accepted(queue.send, "same body")
+    accepted(queue.send, "same body")
+    queue.set_attributes(ContentBasedDeduplication="false")
+    refused = refusal(queue.send, "other body")
+
+    assert refused[:2] == ("InvalidParameterValue", 400)
+    assert bodies(queue.drain(1)) == ["same body"]
+
+
 @pytest.mark.promise("SLU-42")
 def test_delayed_messages_are_counted_apart(resources: Resources) -> None:
     queue = resources.fifo_queue(DelaySeconds="900")
@@ -260,7 +345,8 @@ def test_delayed_messages_are_counted_apart(resources: Resources) -> None:
     names = ("ApproximateNumberOfMessages", "ApproximateNumberOfMessagesDelayed")
 
     eventually(
-        lambda: queue.attributes(*names) == dict(zip(names, ("0", "2"), strict=True)),
+        lambda: queue.attributes(*names),
+        until=lambda counted: counted == dict(zip(names, ("0", "2"), strict=True)),
         timeout_seconds=queue.patience_seconds,
         describe="2 delayed and none visible",
     )

@@ -116,6 +116,7 @@ def test_a_message_keeps_its_identity_over_receives(resources: Resources) -> Non
 
     kept = ("MessageDeduplicationId", "MessageGroupId", "SenderId", "SentTimestamp", "SequenceNumber")
     assert [first["MessageId"], second["MessageId"]] == [sent["MessageId"], sent["MessageId"]]
+    assert first["Attributes"]["SequenceNumber"] == sent["SequenceNumber"]
     assert {name: second["Attributes"][name] for name in kept} == {name: first["Attributes"][name] for name in kept}
     assert second["ReceiptHandle"] != first["ReceiptHandle"]
     assert second["Attributes"]["ApproximateReceiveCount"] == "2"

@@ -24,6 +24,8 @@ SETTLES_SECONDS: Mapping[str, float] = {
     "sns.SetSubscriptionAttributes": 900,
 }
 """How long AWS may take until a change holds everywhere, by operation; nothing tells when it does."""
+RETENTION_SETTLES_SECONDS = 900.0
+"""How long AWS may take with a changed MessageRetentionPeriod, by the same page."""
 
 # The whole suite makes 10 requests a test on the simulator, which answers at once; 400 of its 2,600 are receives.
 _REQUESTS_PER_TEST_MAX = 40

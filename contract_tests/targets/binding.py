@@ -17,6 +17,7 @@ from sluice import sdk
 from sluice.clock import Clock, SystemClock
 from sluice.localstack import MODIFIED
 from sluice.simulator.hook import ENDPOINT_URL, Simulator
+from sluice.simulator.model.message import SENDER_ID
 
 _CONFIG = sdk.config(connect_seconds=5, answer_seconds=30, connections=20)
 _PATIENT = _CONFIG.merge(Config(retries={"mode": "standard", "total_max_attempts": 5}))  # AWS throttles
@@ -32,6 +33,8 @@ class Target:
         patience_seconds: bound for everything that should happen soon.
         has_short_window: whether a queue named `…-window3-…` deduplicates for 3 s only, as our own LocalStack's do.
         clock: the target's time, which every wait goes by.
+        retention_settles_seconds: how long a changed MessageRetentionPeriod may take to hold.
+        caller: the id of who calls, where there is no STS to ask for it.
     """
 
     name: str
@@ -39,6 +42,12 @@ class Target:
     patience_seconds: float
     has_short_window: bool = False
     clock: Clock = field(default_factory=SystemClock)
+    retention_settles_seconds: float = 0
+    caller: str | None = None
+
+    def caller_id(self) -> str:
+        """Return the unique id of the user or role whose credentials the clients have."""
+        return self.caller or str(self.make_client("sts").get_caller_identity()["UserId"])
 
 
 def localstack(endpoint_url: str, *, patience_seconds: float) -> Target:
@@ -77,6 +86,7 @@ def aws(endpoint_url: str, *, patience_seconds: float, clock: Clock | None = Non
         make_client=lambda service: account.settling(boto3.client(service, endpoint_url=url, config=_PATIENT), clock),
         patience_seconds=max(patience_seconds, account.PATIENCE_SECONDS),
         clock=clock,
+        retention_settles_seconds=account.RETENTION_SETTLES_SECONDS,
     )
 
 
@@ -89,6 +99,7 @@ def simulator(endpoint_url: str, *, patience_seconds: float) -> Target:
         make_client=simulated.client,
         patience_seconds=patience_seconds,
         clock=simulated.clock,
+        caller=SENDER_ID,
     )
 
 

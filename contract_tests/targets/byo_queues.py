@@ -25,11 +25,11 @@ WITH_QUEUE: Mapping[str, int] = {
     for receives, ids in {
         1: "GRP-01 SLU-01 GRP-04 GRP-05 GRP-06 GRP-07 GRP-15 RCV-08 RCV-16 SND-10 ORD-04 VIS-06 VIS-13 DED-01 DED-09"
         " DED-15 SLU-45 SND-02 SND-12 SND-15 SND-16 SND-17 SND-18 SND-21 SLU-34 SLU-35 SLU-40 SLU-41 BAT-01 BAT-02"
-        " BAT-03 BAT-04 BAT-06 BAT-09 BAT-12 BAT-13 SLU-31 RCV-02 RCV-03 RCV-04 RCV-10 RCV-11 RCV-14 SLU-33 SLU-39"
-        " SLU-47",
+        " BAT-03 BAT-04 BAT-06 BAT-09 BAT-12 BAT-13 BAT-14 BAT-16 SLU-31 RCV-02 RCV-03 RCV-04 RCV-10 RCV-11 RCV-14"
+        " RCV-18 RCV-19 SLU-33 SLU-39 SLU-47",
         2: "GRP-02 GRP-03 GRP-08 GRP-09 GRP-10 GRP-12 GRP-13 VIS-11 SLU-37 ORD-01 ORD-02 VIS-04 VIS-05 RCV-17 SND-11"
-        " SLU-32 RCV-15",
-        3: "VIS-01 VIS-14",
+        " SLU-32 RCV-15 BAT-15",
+        3: "VIS-14",
         4: "RCV-06",
         6: "RCV-07",
     }.items()
@@ -178,20 +178,25 @@ class ByoQueueResources:
                 self._sqs.delete_message(QueueUrl=url, ReceiptHandle=handle)
         for url in filter(None, (self._byo.queue_url, self._byo.dlq_url)):
             eventually(
-                self._emptying(url), timeout_seconds=self._target.patience_seconds, describe=f"{url} to be empty"
+                self._emptying(url),
+                until=lambda left: set(left.values()) == {0},
+                timeout_seconds=self._target.patience_seconds,
+                describe=f"{url} to be empty",
             )
 
-    def _emptying(self, url: str) -> Callable[[], bool]:
+    def _emptying(self, url: str) -> Callable[[], dict[str, int]]:
+        """Return what deletes what a receive brings, and tells how much it brought and how much is counted."""
         under_way_seconds = 0 if self._byo.topic_arn is None else 1  # what was published may not have arrived yet
 
-        def is_empty() -> bool:
+        def empty() -> dict[str, int]:
             answer = self._sqs.receive_message(QueueUrl=url, MaxNumberOfMessages=10, WaitTimeSeconds=under_way_seconds)
             for message in answer.get("Messages", []):
                 self._sqs.delete_message(QueueUrl=url, ReceiptHandle=message["ReceiptHandle"])
             attributes = self._sqs.get_queue_attributes(QueueUrl=url, AttributeNames=list(_COUNTERS))["Attributes"]
-            return "Messages" not in answer and set(attributes.values()) == {"0"}
+            counted = {word: int(attributes[name]) for name, word in _COUNTERS.items()}
+            return {"received": len(answer.get("Messages", [])), **counted}
 
-        return is_empty
+        return empty
 
     @staticmethod
     def _refuse(model: Any, **_: object) -> None:

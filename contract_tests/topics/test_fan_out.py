@@ -151,6 +151,20 @@ def test_without_raw_delivery_the_message_comes_in_an_envelope(resources: Resour
     }
 
 
+@pytest.mark.promise("SNS-85")
+def test_the_envelope_of_an_entry_names_what_the_batch_answered(resources: Resources) -> None:
+    queue, topic = resources.fifo_queue(), resources.fifo_topic()
+    topic.subscribe(queue, raw=False)
+
+    answer = topic.publish_batch({"Message": "m1"}, {"Message": "m2"})
+    copies = queue.drain(2)
+
+    answered = [(entry["MessageId"], entry["SequenceNumber"]) for entry in answer["Successful"]]
+    envelopes = [json.loads(copy["Body"]) for copy in copies]
+    assert [envelope["Message"] for envelope in envelopes] == ["m1", "m2"]
+    assert [(envelope["MessageId"], envelope["SequenceNumber"]) for envelope in envelopes] == answered
+
+
 @pytest.mark.promise("SNS-66")
 def test_message_attributes_come_in_the_envelope(resources: Resources) -> None:
     queue, topic = resources.fifo_queue(), resources.fifo_topic()

@@ -126,6 +126,35 @@ def test_the_entries_of_a_batch_are_filtered_one_by_one(resources: Resources) ->
     assert bodies(queue.drain(2)) == ["m1", "m3"]
 
 
+@pytest.mark.promise("SNS-87")
+def test_a_filter_policy_may_come_and_go(resources: Resources) -> None:
+    queue, topic = resources.fifo_queue(), resources.fifo_topic()
+    subscription = topic.subscribe(queue)
+    topic.publish("before", id="m1")
+
+    topic.set_subscription(subscription, "FilterPolicy", '{"kind": ["order"]}')
+    topic.publish("refused", id="m2", MessageAttributes=_text("kind", "refund"))
+    topic.publish("wanted", id="m3", MessageAttributes=_text("kind", "order"))
+    filtered = bodies(queue.drain(2))
+    topic.set_subscription(subscription, "FilterPolicy", "{}")
+    topic.publish("after", id="m4", MessageAttributes=_text("kind", "refund"))
+
+    assert filtered == ["before", "wanted"]
+    assert bodies(queue.drain(1)) == ["after"]
+
+
+@pytest.mark.promise("SNS-88")
+def test_a_scope_that_is_changed_later_has_its_effect(resources: Resources) -> None:
+    queue, topic = resources.fifo_queue(), resources.fifo_topic()
+    subscription = topic.subscribe(queue, FilterPolicy='{"kind": ["order"]}')
+
+    topic.set_subscription(subscription, "FilterPolicyScope", "MessageBody")
+    topic.publish('{"kind": "refund"}', id="m1", MessageAttributes=_text("kind", "order"))
+    topic.publish('{"kind": "order"}', id="m2")
+
+    assert bodies(queue.drain(1)) == ['{"kind": "order"}']
+
+
 @pytest.mark.promise("SNS-77")
 def test_a_subscription_says_its_filter_policy_and_the_scope(resources: Resources) -> None:
     topic = resources.fifo_topic()

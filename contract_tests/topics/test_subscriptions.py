@@ -221,6 +221,36 @@ def test_of_a_batch_only_what_cannot_be_delivered_goes_to_the_dlq(resources: Res
     assert bodies(undelivered.drain(1)) == ["m2" * 1024]
 
 
+@pytest.mark.promise("SNS-86")
+def test_raw_delivery_that_is_switched_later_has_its_effect(resources: Resources) -> None:
+    topic, queue = resources.fifo_topic(), resources.fifo_queue()
+    subscription = topic.subscribe(queue, raw=False)
+
+    topic.set_subscription(subscription, "RawMessageDelivery", "true")
+    topic.publish("m1", id="m1")
+    raw = queue.drain(1)
+    topic.set_subscription(subscription, "RawMessageDelivery", "false")
+    topic.publish("m2", id="m2")
+    (wrapped,) = queue.drain(1)
+
+    assert bodies(raw) == ["m1"]
+    assert wrapped["Body"].startswith("{"), wrapped["Body"]
+    assert json.loads(wrapped["Body"])["Message"] == "m2"
+
+
+@pytest.mark.promise("SNS-89")
+def test_a_subscription_may_get_its_dlq_later(resources: Resources) -> None:
+    topic, gone = resources.fifo_topic(), resources.fifo_queue()
+    undelivered, redrive = _undelivered_queue(resources, topic)
+    subscription = topic.subscribe(gone)
+
+    topic.set_subscription(subscription, "RedrivePolicy", redrive)
+    gone.delete_queue()
+    topic.publish("m1", id="m1")
+
+    assert bodies(undelivered.drain(1)) == ["m1"]
+
+
 @pytest.mark.promise("SNS-44")
 def test_a_queue_that_does_not_allow_the_topic_gets_nothing(resources: Resources) -> None:
     allows, silent = resources.fifo_queue(), resources.fifo_queue()

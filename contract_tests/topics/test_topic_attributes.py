@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from contract_tests.resources import Resources, accepted, invalid_parameter, refusal
+from contract_tests.resources import Resources, accepted, bodies, invalid_parameter, refusal
 from sluice.clock import eventually
 
 
@@ -65,7 +65,8 @@ def test_a_topic_counts_its_confirmed_subscriptions(resources: Resources) -> Non
     topic = resources.fifo_topic(first, second)
 
     eventually(
-        lambda: topic.attributes().get("SubscriptionsConfirmed") == "2",
+        lambda: topic.attributes().get("SubscriptionsConfirmed"),
+        until=lambda counted: counted == "2",
         timeout_seconds=first.patience_seconds,
         describe="the topic to count two subscriptions",
     )
@@ -114,6 +115,21 @@ def test_two_tags_of_one_key_are_refused(resources: Resources) -> None:
     assert refusal(topic.sns.tag_resource, ResourceArn=topic.arn, Tags=twice) == invalid_parameter(
         "Duplicated keys are not allowed."
     )
+
+
+@pytest.mark.promise("SNS-90")
+def test_content_based_deduplication_of_a_topic_that_is_switched_later_has_its_effect(resources: Resources) -> None:
+    queue = resources.fifo_queue()
+    topic = resources.fifo_topic(queue)
+
+    topic.set_attribute("ContentBasedDeduplication", "true")
+    accepted(topic.publish, "same body")
+    accepted(topic.publish, "same body")
+    topic.set_attribute("ContentBasedDeduplication", "false")
+    refused = refusal(topic.publish, "other body")
+
+    assert refused[:2] == ("InvalidParameter", 400)
+    assert bodies(queue.drain(1)) == ["same body"]
 
 
 @pytest.mark.promise("SNS-51")

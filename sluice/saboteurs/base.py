@@ -123,6 +123,40 @@ def ignore(*operations: str) -> Callable[[int], Hook]:
     return lambda every: IgnoreCall(every, operations)
 
 
+class _OnlyShow(Hook):
+    """Shows a changed attribute from then on, and does not pass the change on."""
+
+    def __init__(self, every: int, name: str, operations: tuple[str, ...]) -> None:
+        super().__init__(every, operations)
+        self._name = name
+        self._shown: dict[str, str] = {}
+
+    def answer(self, operation: str, params: Mapping[str, Any]) -> tuple[AWSResponse, dict[str, Any]] | None:
+        if ".Get" in operation:
+            return None
+        changes = params.get("Attributes") or {params["AttributeName"]: params.get("AttributeValue", "")}
+        if self._name not in changes:
+            return None
+        self._shown[_resource(params)] = changes[self._name]
+        return answer_with()
+
+    def answered(self, params: Mapping[str, Any], parsed: dict[str, Any], http_response: AWSResponse) -> None:
+        attributes, shown = parsed.get("Attributes", {}), self._shown.get(_resource(params))
+        if shown is not None and (self._name in attributes or "AttributeNames" not in params):
+            attributes[self._name] = shown
+
+
+def _resource(params: Mapping[str, Any]) -> str:
+    return str(params.get("QueueUrl") or params.get("SubscriptionArn") or params.get("TopicArn"))
+
+
+def only_show(name: str, of: str) -> Callable[[int], Hook]:
+    """Return what makes hooks that show a changed attribute of `sqs.Queue`, `sns.Topic` … and do not apply it."""
+    service, resource = of.split(".")
+    operations = tuple(f"{service}.{verb}{resource}Attributes" for verb in ("Get", "Set"))
+    return lambda every: _OnlyShow(every, name, operations)
+
+
 class _Change(Hook):
     """Changes the parameters of every call."""
 

@@ -1,13 +1,16 @@
 """Breaks the reported outcome of a call: refusals, and which entries of a batch failed."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from botocore.awsrequest import AWSResponse
 
-from sluice.saboteurs.base import Hook, Saboteur, misreport
+from sluice.saboteurs.base import Hook, Saboteur, misreport, of_each
 
-_BATCHES = ("sqs.SendMessageBatch", "sqs.DeleteMessageBatch", "sqs.ChangeMessageVisibilityBatch")
+_SEND_BATCH, _PUBLISH_BATCH = "sqs.SendMessageBatch", "sns.PublishBatch"
+_DELETE_BATCH, _CHANGE_BATCH = "sqs.DeleteMessageBatch", "sqs.ChangeMessageVisibilityBatch"
+_BATCHES = (_SEND_BATCH, _DELETE_BATCH, _CHANGE_BATCH)
+_NO_DIGEST = "0" * 32
 
 
 class _HideErrors(Hook):
@@ -43,7 +46,27 @@ class _LoseBatchEntries(Hook):
 
 
 def _hide_failures(parsed: dict[str, Any]) -> None:
-    parsed["Successful"] += [{"Id": failed["Id"], "MessageId": "hidden"} for failed in parsed.pop("Failed", [])]
+    hidden = [{"Id": failed["Id"], "MessageId": "hidden"} for failed in parsed.pop("Failed", [])]
+    parsed["Successful"] = parsed.get("Successful", []) + hidden
+
+
+def _answering(name: str, other: Callable[[str], str]) -> Callable[[dict[str, Any]], None]:
+    """Return an edit that gives every successful entry that states something another value of it."""
+
+    def edit(entry: dict[str, Any]) -> None:
+        if name in entry:
+            entry[name] = other(entry[name])
+
+    return of_each("Successful", edit)
+
+
+def _misnumber_send(parsed: dict[str, Any]) -> None:
+    if "SequenceNumber" in parsed:
+        parsed["SequenceNumber"] = _next(parsed["SequenceNumber"])
+
+
+def _next(number: str) -> str:
+    return str(int(number) + 1)
 
 
 SABOTEURS = (
@@ -51,4 +74,52 @@ SABOTEURS = (
     Saboteur("blur-errors", "gives every refusal the same text", _BlurErrors),
     Saboteur("lose-batch-entries", "confirms a batch and does its first entry only", _LoseBatchEntries),
     Saboteur("hide-batch-failures", "reports failed entries of a batch as done", misreport(_hide_failures, *_BATCHES)),
+    Saboteur(
+        "hide-delete-failures", "reports failed deletes of a batch as done", misreport(_hide_failures, _DELETE_BATCH)
+    ),
+    Saboteur(
+        "hide-change-failures",
+        "reports failed visibility changes of a batch as done",
+        misreport(_hide_failures, _CHANGE_BATCH),
+    ),
+    Saboteur(
+        "freeze-batch-numbers",
+        "answers one sequence number for all entries of a batch",
+        misreport(_answering("SequenceNumber", lambda _: "1"), _SEND_BATCH),
+    ),
+    Saboteur(
+        "misnumber-batch-entries",
+        "answers the entries of a batch with numbers their messages do not have",
+        misreport(_answering("SequenceNumber", _next), _SEND_BATCH),
+    ),
+    Saboteur(
+        "misname-batch-entries",
+        "answers the entries of a batch with ids their messages do not have",
+        misreport(_answering("MessageId", lambda id_: f"misnamed-{id_}"), _SEND_BATCH),
+    ),
+    Saboteur(
+        "misdigest-batch-bodies",
+        "answers the entries of a batch with the MD5 of another body",
+        misreport(_answering("MD5OfMessageBody", lambda _: _NO_DIGEST), _SEND_BATCH),
+    ),
+    Saboteur(
+        "misdigest-batch-attributes",
+        "answers the entries of a batch with the MD5 of other attributes",
+        misreport(_answering("MD5OfMessageAttributes", lambda _: _NO_DIGEST), _SEND_BATCH),
+    ),
+    Saboteur(
+        "misnumber-sends",
+        "answers a send with a number its message does not have",
+        misreport(_misnumber_send, "sqs.SendMessage"),
+    ),
+    Saboteur(
+        "misname-published-entries",
+        "answers the entries of a publish with ids no copy names",
+        misreport(_answering("MessageId", lambda id_: f"misnamed-{id_}"), _PUBLISH_BATCH),
+    ),
+    Saboteur(
+        "misnumber-published-entries",
+        "answers the entries of a publish with numbers no copy names",
+        misreport(_answering("SequenceNumber", _next), _PUBLISH_BATCH),
+    ),
 )

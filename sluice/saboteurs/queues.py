@@ -5,12 +5,18 @@ from typing import Any
 
 from botocore.awsrequest import AWSResponse
 
-from sluice.saboteurs.base import QUEUE_ATTRIBUTES, Hook, IgnoreCall, Saboteur, change, ignore, misreport
+from sluice.saboteurs.base import QUEUE_ATTRIBUTES, Hook, IgnoreCall, Saboteur, change, ignore, misreport, only_show
 
 
 def _forget_attributes(params: dict[str, Any]) -> None:
     if "Attributes" in params:
         params["Attributes"] = {name: value for name, value in params["Attributes"].items() if name == "FifoQueue"}
+
+
+def _shorten_delay(params: dict[str, Any]) -> None:
+    attributes = params.get("Attributes", {})
+    if attributes.get("DelaySeconds", "0") != "0":
+        attributes["DelaySeconds"] = "1"
 
 
 class _MoveQueues(Hook):
@@ -53,11 +59,25 @@ SABOTEURS = (
         "makes queues without the attributes asked for",
         change(_forget_attributes, "sqs.CreateQueue"),
     ),
+    Saboteur("shorten-delays", "makes every delay of a queue a second", change(_shorten_delay, "sqs.CreateQueue")),
     Saboteur("move-queues", "answers another URL when a queue is created again", _MoveQueues),
     Saboteur(
         "ignore-attribute-changes",
         "confirms a change of attributes and does not do it",
         ignore("sqs.SetQueueAttributes"),
+    ),
+    *(
+        Saboteur(f"only-show-{what}", f"shows a changed {name} and does not apply it", only_show(name, "sqs.Queue"))
+        for what, name in (
+            ("visibility", "VisibilityTimeout"),
+            ("size", "MaximumMessageSize"),
+            ("wait", "ReceiveMessageWaitTimeSeconds"),
+            ("retention", "MessageRetentionPeriod"),
+            ("delay", "DelaySeconds"),
+            ("content-ids", "ContentBasedDeduplication"),
+            ("redrive-policy", "RedrivePolicy"),
+            ("redrive-permission", "RedriveAllowPolicy"),
+        )
     ),
     Saboteur("ignore-purge", "confirms a purge and does not do it", ignore("sqs.PurgeQueue")),
     Saboteur("ignore-tags", "confirms tags and does not keep them", _IgnoreTags),

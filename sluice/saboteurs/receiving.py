@@ -29,6 +29,8 @@ from sluice.saboteurs.base import (
 )
 from sluice.simulator import hook
 
+_HOUR_MILLISECONDS = 3_600_000
+
 
 class _LeakGroup(Hook):
     operations = ("sqs.SendMessage", *RECEIVE)
@@ -130,6 +132,18 @@ class _ReverseBatch(Hook):
             parsed["Messages"].reverse()
 
 
+class _InterleaveGroups(Hook):
+    operations = RECEIVE
+
+    def answered(self, params: Mapping[str, Any], parsed: dict[str, Any], http_response: AWSResponse) -> None:
+        groups: dict[str, list[dict[str, Any]]] = defaultdict(list)
+        for message in parsed.get("Messages", []):
+            groups[message.get("Attributes", {}).get("MessageGroupId", "")].append(message)
+        if len(groups) > 1 and self.strikes():
+            rounds = itertools.zip_longest(*groups.values())
+            parsed["Messages"] = [message for messages in rounds for message in messages if message is not None]
+
+
 class _SwapBodies(Hook):
     operations = (*ALL_SENDS, *RECEIVE)
 
@@ -187,6 +201,11 @@ def _fill_receive(params: dict[str, Any]) -> None:
     params.setdefault("MaxNumberOfMessages", RECEIVE_MESSAGES_MAX)
 
 
+def _backdate(message: dict[str, Any]) -> None:
+    if sent_at := message.get("Attributes", {}).get("SentTimestamp"):
+        message["Attributes"]["SentTimestamp"] = str(int(sent_at) - _HOUR_MILLISECONDS)
+
+
 def _blank_checksums(parsed: dict[str, Any]) -> None:
     for holder in (parsed, *parsed.get("Messages", [])):
         for name in ("MD5OfBody", "MD5OfMessageBody", "MD5OfMessageAttributes"):
@@ -200,6 +219,7 @@ SABOTEURS = (
     Saboteur("drop-messages", "deletes messages instead of delivering them", _DropMessages, ("E1",)),
     Saboteur("deliver-twice", "delivers messages a second time, as new ones", _DeliverTwice, ("B1",)),
     Saboteur("reverse-batch", "reverses the messages of an answer", _ReverseBatch, ("C2",)),
+    Saboteur("interleave-groups", "takes turns between the groups of an answer", _InterleaveGroups),
     Saboteur("swap-bodies", "exchanges the first two messages of a queue", _SwapBodies),
     Saboteur("corrupt-bodies", "changes a character of received bodies", _CorruptBodies, ("G1",)),
     Saboteur("change-message-ids", "gives received messages other message ids", _ChangeMessageIds),
@@ -237,6 +257,16 @@ SABOTEURS = (
         "freeze-sent-at",
         "reports every message as sent at one instant",
         misreport(with_attribute("SentTimestamp", "1700000000000"), *RECEIVE),
+    ),
+    Saboteur(
+        "backdate-messages",
+        "reports every message as sent an hour earlier",
+        misreport(of_each("Messages", _backdate), *RECEIVE),
+    ),
+    Saboteur(
+        "misname-sender",
+        "reports every message as sent by somebody else",
+        misreport(with_attribute("SenderId", "AIDAMISNAMED"), *RECEIVE),
     ),
     Saboteur(
         "freeze-receive-count",

@@ -15,6 +15,7 @@ from sluice.saboteurs.base import (
     ignore,
     misreport,
     omit,
+    only_show,
 )
 
 
@@ -100,6 +101,22 @@ SABOTEURS = (
         "ignore-filter-scope",
         "takes every filter policy for one of attributes",
         omit("FilterPolicyScope", of=("sns.Subscribe",)),
+    ),
+    *(
+        Saboteur(
+            f"only-show-{what}", f"shows a changed {name} and does not apply it", only_show(name, "sns.Subscription")
+        )
+        for what, name in (
+            ("raw-delivery", "RawMessageDelivery"),
+            ("filter-policy", "FilterPolicy"),
+            ("filter-scope", "FilterPolicyScope"),
+            ("undelivered", "RedrivePolicy"),
+        )
+    ),
+    Saboteur(
+        "only-show-topic-ids",
+        "shows a topic's changed ContentBasedDeduplication and does not apply it",
+        only_show("ContentBasedDeduplication", "sns.Topic"),
     ),
     Saboteur("lose-undelivered", "makes subscriptions without a DLQ", omit("RedrivePolicy", of=("sns.Subscribe",))),
 )

@@ -60,6 +60,25 @@ class _WithholdChanged(Hook):
             parsed.pop("Messages", None)
 
 
+class _DeafenPolls(Hook):
+    operations = ("sqs.DeleteMessage", *RECEIVE)
+
+    def __init__(self, every: int) -> None:
+        super().__init__(every)
+        self._deletes = 0
+        self._deletes_before: dict[int, int] = {}
+
+    def rewrite(self, operation: str, params: dict[str, Any]) -> None:
+        self._deletes_before[id(params)] = self._deletes
+
+    def answered(self, params: Mapping[str, Any], parsed: dict[str, Any], http_response: AWSResponse) -> None:
+        before = self._deletes_before.pop(id(params))
+        if "ReceiptHandle" in params:
+            self._deletes += 1
+        elif self._deletes > before:
+            parsed.pop("Messages", None)
+
+
 SABOTEURS = (
     Saboteur(
         "ignore-delete", "confirms a delete and does not do it", ignore("sqs.DeleteMessage", "sqs.DeleteMessageBatch")
@@ -69,6 +88,7 @@ SABOTEURS = (
         "confirms a visibility change and does not do it",
         ignore("sqs.ChangeMessageVisibility", "sqs.ChangeMessageVisibilityBatch"),
     ),
+    Saboteur("deafen-polls", "answers nothing to a poll that waited while something was deleted", _DeafenPolls),
     Saboteur("stretch-visibility", "makes every visibility timeout twelve hours", _StretchVisibility),
     Saboteur("sticky-visibility", "keeps a changed visibility timeout for the next receive", _StickyVisibility),
     Saboteur("sticky-receives", "keeps a receive's visibility timeout for the next one", _StickyReceives),

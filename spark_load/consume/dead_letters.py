@@ -99,18 +99,17 @@ class DeadLetters:
         self._context.journal.flush()
         handle = sqs.start_message_move_task(SourceArn=arn).get("TaskHandle")
 
-        def ended() -> dict[str, Any] | None:
+        def latest() -> dict[str, Any]:
             listed = sqs.list_message_move_tasks(SourceArn=arn, MaxResults=1).get("Results", [])
-            task: dict[str, Any] = listed[0] if listed else {"Status": "NOT_LISTED"}
-            return None if task["Status"] in ("RUNNING", "CANCELLING") else task
+            return listed[0] if listed else {"Status": "NOT_LISTED"}
 
         task = eventually(
-            ended,
+            latest,
+            until=lambda task: task["Status"] not in ("RUNNING", "CANCELLING"),
             timeout_seconds=_MOVE_SECONDS_MAX,
             describe=f"the move task {handle or ''} of {dead} to end",
             clock=self._context.clock,
         )
-        assert task is not None, "eventually returns what is true"
         moved = int(task.get("ApproximateNumberOfMessagesMoved", 0))
         is_done = task["Status"] == "COMPLETED"
         self._context.journal.add(

@@ -118,12 +118,12 @@ class LoadPhases:
         """Begin when all tasks are ready; with the warm-up where there is one, which has to be consumed."""
         expected = slots(self._profile, self._run.deployment)
 
-        def are_ready() -> bool:
-            present = [task for task in self._coordinator.all_progress() if task.role != EARLIER]
-            return self._is_any_over() or len(present) >= expected
+        def ready() -> int:
+            return len([task for task in self._coordinator.all_progress() if task.role != EARLIER])
 
         eventually(
-            are_ready,
+            ready,
+            until=lambda count: self._is_any_over() or count >= expected,
             timeout_seconds=_READY_SECONDS,
             describe=f"{expected} Spark tasks to be ready",
             clock=self._clock,

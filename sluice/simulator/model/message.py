@@ -11,6 +11,8 @@ from typing import Any
 from sluice import limits
 from sluice.simulator.model.refusal import Refusal, invalid_parameter, invalid_value, missing
 
+SENDER_ID = "AIDASSYFHUBOBT7F4XT75"
+"""Who sends: whoever uses a simulator."""
 _ID = re.compile(r"[0-9a-zA-Z!\"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~]{1,128}")
 _DATA_TYPE = re.compile(r"(String|Number|Binary)(\..+)?")
 _ATTRIBUTE_NAME_BYTES_MAX = _DATA_TYPE_BYTES_MAX = 255  # documented as 256; "must be shorter than 256 Bytes"
@@ -67,7 +69,7 @@ class Message:
         """Return what ReceiveMessage reports about it [RCV-04]."""
         first = self.sent_at if self.first_received_at is None else self.first_received_at
         known = {
-            "SenderId": "AIDASSYFHUBOBT7F4XT75",
+            "SenderId": SENDER_ID,
             "SentTimestamp": _milliseconds(self.sent_at),
             "ApproximateReceiveCount": str(self.receives),
             "ApproximateFirstReceiveTimestamp": _milliseconds(first),

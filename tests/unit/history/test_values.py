@@ -29,6 +29,30 @@ def test_eventually_gives_up_at_its_bound_and_says_what_it_waited_for() -> None:
     assert 2 <= clock.monotonic() < 2.2
 
 
+def test_eventually_says_what_it_saw_last() -> None:
+    """A condition that only says no has seen nothing: that its last answer was False tells nobody anything."""
+    clock, received = VirtualClock(), ["m1"]
+
+    with pytest.raises(NotReached) as of_what_was_seen:
+        eventually(
+            lambda: received, until=lambda seen: len(seen) == 2, timeout_seconds=2, describe="2 messages", clock=clock
+        )
+    with pytest.raises(NotReached) as of_a_no:
+        eventually(lambda: False, timeout_seconds=2, describe="2 messages", clock=clock)
+    with pytest.raises(NotReached) as of_much:
+        eventually(lambda: "x" * 1_000_000, until=lambda _: False, timeout_seconds=2, describe="less", clock=clock)
+
+    assert str(of_what_was_seen.value) == "waited 2 s for 2 messages; the last answer was ['m1']"
+    assert str(of_a_no.value) == "waited 2 s for 2 messages"
+    assert len(str(of_much.value)) < 600
+
+
+def test_eventually_returns_the_answer_that_was_waited_for_even_an_empty_one() -> None:
+    answers = iter([["m1"], []])
+
+    assert eventually(lambda: next(answers), until=lambda left: not left, timeout_seconds=5, describe="nothing") == []
+
+
 def test_eventually_tries_once_more_after_the_bound() -> None:
     """A single slow try that ends after the bound is not the last word."""
     clock = VirtualClock()
