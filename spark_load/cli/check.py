@@ -19,7 +19,7 @@ from sluice.terminal import output
 from sluice.terminal.options import declaration_option
 from spark_load import report
 from spark_load.cli.ending import finish, page_optional
-from spark_load.cli.options import cluster_options, declared
+from spark_load.cli.options import clock_option, cluster_options, declared
 from spark_load.folder.layout import RUN_FILE
 from spark_load.judge import local_engine, recording
 
@@ -57,6 +57,7 @@ _ENDPOINT = "endpoint"  # of which no deviations are known
     help=f"What reads a recording: this process, or Spark; auto takes Spark above {local_engine.EVENTS_MAX:,} events,"
     " or where a cluster is named. A run is always read by Spark.",
 )
+@clock_option
 @cluster_options
 def check(
     history: Path,
@@ -67,6 +68,7 @@ def check(
     target: str | None,
     other_producers: bool,
     engine: str,
+    clock_bound_us: int,
     master: str | None,
     remote: str | None,
 ) -> None:
@@ -93,10 +95,19 @@ def check(
         raise ConfigError(f"--engine is local, and {why}, which takes Spark; leave one of the two out")
     recording.require_history(history)
     if is_run:
-        verdict = _with_spark(f"{history} is a run").check_run(history, target, master=master, remote=remote)
+        verdict = _with_spark(f"{history} is a run").check_run(
+            history, target, clock_bound_us=clock_bound_us, master=master, remote=remote
+        )
     else:
         with _opened(history, engine, master=master, remote=remote) as opened:
-            verdict = _judged(opened, history, queues, target or _ENDPOINT, has_other_producers=other_producers)
+            verdict = _judged(
+                opened,
+                history,
+                queues,
+                target or _ENDPOINT,
+                has_other_producers=other_producers,
+                clock_bound_us=clock_bound_us,
+            )
     finish(verdict, history, as_json=as_json)
 
 
@@ -133,9 +144,12 @@ def _judged(
     target: str,
     *,
     has_other_producers: bool,
+    clock_bound_us: int,
 ) -> Verdict:
     """Judge a recording, write its report, and return the verdict."""
-    verdict, expectation = recording.check(engine, folder, queues, target, has_other_producers=has_other_producers)
+    verdict, expectation = recording.check(
+        engine, folder, queues, target, has_other_producers=has_other_producers, clock_bound_us=clock_bound_us
+    )
     report.write(verdict, folder)
     with page_optional(f"the verdict is in {folder / report.SUMMARY_FILE}"):
         run_series = engine.series(expectation, verdict.violations)

@@ -33,6 +33,18 @@ def cluster_options(command: Callable[..., None]) -> Callable[..., None]:
     return master(remote(command))
 
 
+def clock_option(command: Callable[..., None]) -> Callable[..., None]:
+    """Add `--max-clock-offset`; the command gets `clock_bound_us`, 0 where it is not given."""
+    return click.option(
+        "--max-clock-offset",
+        "clock_bound_us",
+        metavar="MS",
+        type=click.FloatRange(min=0.001),
+        callback=lambda _context, _option, milliseconds: 0 if milliseconds is None else round(milliseconds * 1_000),
+        help="Milliseconds that the clocks of any two machines are apart at most.  [default: what the history proves]",
+    )(command)
+
+
 def on_a_cluster(command: Callable[..., None]) -> Callable[..., None]:
     """Add them, and give the command the `cluster` they name."""
 

@@ -19,7 +19,7 @@ from sluice.saboteurs import SABOTEURS, saboteur
 from sluice.terminal.options import declaration_option
 from spark_load.cli.asking import require_confirmation
 from spark_load.cli.ending import finish
-from spark_load.cli.options import declared, on_a_cluster
+from spark_load.cli.options import clock_option, declared, on_a_cluster
 from spark_load.cli.watching import Watcher
 from spark_load.cli.with_spark import draw
 from spark_load.folder.json_files import sentence
@@ -75,6 +75,7 @@ from spark_load.runtime.deployment import Deployment
 @click.option("--json", "as_json", is_flag=True, help="Print the verdict as JSON on standard output.")
 @click.option("--yes", "confirmed", is_flag=True, help="Do not ask before loading an AWS account.")
 @click.option("--force", is_flag=True, help="Also load an environment that keeps its messages.")
+@clock_option
 @on_a_cluster
 def run(
     profile_name: str,
@@ -90,6 +91,7 @@ def run(
     as_json: bool,
     confirmed: bool,
     force: bool,
+    clock_bound_us: int,
     cluster: spark_session.Cluster,
 ) -> None:
     """Run the load test PROFILE: a name that `profiles` lists, or the path of a YAML file.
@@ -127,6 +129,7 @@ def run(
             target=target or _usual_target(environment, is_on_aws=is_on_aws),
             saboteur=saboteur_name,
             transport=transport,
+            clock_bound_us=clock_bound_us,
             watch=watch,
         )
         draw(spark, folder, verdict)

@@ -20,12 +20,16 @@ from spark_load.runtime.spark_session import Cluster
 _JUDGING_SLOTS = 2
 
 
-def check_run(folder: Path, target: str | None, *, master: str | None, remote: str | None) -> Verdict:
-    """Judge a run again, against another `target` if one is given; write its verdict and draw its page."""
+def check_run(
+    folder: Path, target: str | None, *, clock_bound_us: int, master: str | None, remote: str | None
+) -> Verdict:
+    """Judge a run again, with another `target` or bound of its clocks if given; write its verdict and draw its page."""
     cluster = Cluster(master=master, remote=remote or None)
     stored = driver.find_stored(folder)
     if target is not None:
         stored = replace(stored, described={**stored.described, "target": target})
+    if clock_bound_us:
+        stored = replace(stored, expectation=replace(stored.expectation, clock_bound_us=clock_bound_us))
     with spark_session.running(_JUDGING_SLOTS, cluster, driver.TASK_MODULES) as spark:
         verdict = driver.rejudge(spark, stored)
         draw(spark, folder, verdict)

@@ -13,6 +13,7 @@ from sluice.error_codes import is_throttled
 from sluice.history.checker import Activity, Expectation
 from sluice.history.events import Kind, Outcome, detail_of
 from spark_load.history.columns import NONE, Events
+from spark_load.judge.timing import TIMED
 
 CALLS = (Kind.PUBLISHED.value, Kind.POLL.value, Kind.DELETED.value, Kind.VISIBILITY_CHANGED.value)
 _FRAMES = (Kind.OPENED.value, Kind.CLOSED.value)
@@ -47,6 +48,7 @@ class EventCounts:
         recorded: recorder to its attempts, and whether each finished: then its journal has a `closed`.
         failed_calls: error code to how many events have it.
         unanswered_receives: queue to how many receives were never answered.
+        clocks: that timed what happened; what was timed by none that is named has a clock of its own.
         activity: queue to its seconds, ascending.
     """
 
@@ -54,7 +56,7 @@ class EventCounts:
     recorded: Mapping[str, Mapping[int, bool]]
     failed_calls: Mapping[str, int]
     unanswered_receives: Mapping[str, int]
-    clocks: frozenset[str | None]
+    clocks: frozenset[str]
     activity: Mapping[str, list[Activity]]
 
 
@@ -77,9 +79,15 @@ def facts(counted: pa.Table, expectation: Expectation) -> EventCounts:
         recorded=recorded,
         failed_calls=failed,
         unanswered_receives=unanswered,
-        clocks=frozenset(row["clock_id"] for row in rows if row["clock_id"] is not None),
+        clocks=_clocks(rows),
         activity=_activity(rows),
     )
+
+
+def _clocks(rows: Iterable[Counts]) -> frozenset[str]:
+    listed = list(rows)
+    named = {row["clock_id"] for row in listed if row["clock_id"] is not None}
+    return frozenset(named | {row["clock_id"] or "" for row in listed if row["kind"] in TIMED})
 
 
 def count(events: Events, expectation: Expectation) -> pa.Table:

@@ -15,16 +15,18 @@ from sluice.history.checker import (
     Thresholds,
     check_run,
     check_thresholds,
+    open_thresholds,
     queue_context,
 )
 from sluice.history.checker.anomalies import ANOMALIES, JUDGED, Severity
-from sluice.history.checker.group import NEVER_US
+from sluice.history.checker.clocks import NEVER_US
 from sluice.history.checker.verdict import Property, Verdict, Violation
 from sluice.history.events import Event
 from spark_load.judge.counts import EventCounts
 from spark_load.judge.groups import Findings
 from spark_load.judge.measures import measures
 from spark_load.judge.screening.buckets import Cleared
+from spark_load.judge.timing import Timed, located
 
 _NO_THRESHOLDS = Thresholds()
 _NOTHING_ALLOWED: Mapping[str, str] = {}
@@ -54,6 +56,13 @@ class Engine(Protocol):
         received more than once, or from a DLQ, and its group is suspect for that.
         """
 
+    def timed(self, expectation: Expectation) -> Timed:
+        """Return what the history says of the clocks that timed it, of which there are several.
+
+        A publish is the cause of a receive with its idx and body, if one clock timed all its tries and all publishes
+        are on record; a receive is the cause of what was done with its receipt handle.
+        """
+
     def findings(self, suspects: Collection[str], expectation: Expectation, surrounded: QueueContext) -> Findings:
         """Run the checker on every suspect group."""
 
@@ -81,7 +90,7 @@ def judge(
     Args:
         engine: reads it.
         plan: what was to be published; None when nobody planned it.
-        expectation: what the run was set up to be.
+        expectation: what the run was set up to be; its `clock_bound_us` is what was declared, 0 when nothing was.
         run: what is known of the run: `target` (key into `sluice.deviations`), `recorders` (name to the queue it
             consumes), `max_receive_count` by queue; all of it is repeated in the verdict.
         unknowns: what already went wrong while it ran.
@@ -91,7 +100,7 @@ def judge(
     expectation = replace(expectation, max_receive_count=run["max_receive_count"])
     known_deviations = {anomaly: str(why) for anomaly, why in deviations.ANOMALIES.get(run["target"], {}).items()}
     excused = {**known_deviations, **allowed}
-    looked = engine.screen(expectation)
+    looked = engine.screen(replace(expectation, clock_bound_us=0))
     event_counts, seen = looked.counts, looked.seen
     _require_forward_clocks(event_counts)
     surrounded = replace(
@@ -99,22 +108,29 @@ def judge(
     )
     counts = {**event_counts.counts, **seen}
     unfinished = _unfinished(event_counts.recorded, run)
-    moved = engine.may_have_moved(expectation, surrounded) if surrounded.moves else ()
-    suspects = {*looked.suspects, *moved}
-    found = engine.findings(suspects, _provable(event_counts, expectation, run, unfinished), surrounded)
+    provable = _provable(event_counts, expectation, run, unfinished)
+    timed = engine.timed(provable) if len(event_counts.clocks) > 1 else Timed()
+    provable, apart = located(provable, event_counts.clocks, timed)
+    moved = engine.may_have_moved(provable, surrounded) if surrounded.moves else ()
+    suspects = {*looked.suspects, *moved, *timed.groups}
+    found = engine.findings(suspects, provable, surrounded)
     measured = measures(seen, expectation) | {
         "groups": counts["groups"],
         "suspect_groups": len(suspects),
         "events": counts["events"],
     }
     run_facts = _run_facts(event_counts, counts, measured, plan, unfinished)
-    reasons = check_run(run_facts)
-    held = _measured(measured, counts, engine.recoveries() if counts["faults"] else {})
+    recoveries = engine.recoveries() if counts["faults"] else {}
+    held = _measured(measured, counts, recoveries, clock_bound_us=provable.clock_bound_us)
+    reasons = check_run(run_facts) | open_thresholds(held, thresholds)
     crossed = check_thresholds(held, thresholds)
     measured |= {
         "calls": {"count": held.call_count, "throttled": held.throttled_count},
         "recovered_in_seconds": dict(held.recovered_in_seconds),
     }
+    if len(event_counts.clocks) > 1:
+        known_us = provable.clock_bound_us if provable.clock_bound_us < NEVER_US else None
+        measured |= {"clocks": {"count": len(event_counts.clocks), "apart_us_max": known_us}}
     limits = _limits(expectation, thresholds)
     opportunities = _opportunities(counts, expectation, surrounded, limits, has_plan=plan is not None)
     return Verdict(
@@ -131,7 +147,7 @@ def judge(
             for anomaly in JUDGED
         ),
         violations=tuple(violation for violation in found.shown if violation.anomaly not in excused),
-        unknowns=(*unknowns, *reasons.values(), *_causes(found.shown, excused), *found.unknowns),
+        unknowns=(*unknowns, *reasons.values(), *apart, *_causes(found.shown, excused), *found.unknowns),
         measures=measured,
         run={**run, "known_deviations": known_deviations, "allowed": dict(allowed)},
     )
@@ -163,10 +179,7 @@ def _unfinished(recorded: Mapping[str, Mapping[int, bool]], run: Mapping[str, An
 def _provable(
     event_counts: EventCounts, expectation: Expectation, run: Mapping[str, Any], unfinished: list[str]
 ) -> Expectation:
-    """Return the expectation with what this history cannot prove left out of it.
-
-    Nobody knows how far several clocks are apart, so what two of them timed has no order.
-    """
+    """Return the expectation with what this history cannot prove left out of it."""
     unproven = {
         queue: f"whose recorder {name} did not finish"
         for name, queue in run["recorders"].items()
@@ -187,7 +200,6 @@ def _provable(
         expectation,
         unproven_queues={**expectation.unproven_queues, **unproven},
         lost_receives=lost,
-        clock_bound_us=NEVER_US if len(event_counts.clocks) > 1 else expectation.clock_bound_us,
         is_publishing_recorded=expectation.is_publishing_recorded and is_recorded,
     )
 
@@ -282,7 +294,11 @@ def _opportunities(
 
 
 def _measured(
-    measured: Mapping[str, Any], counts: Mapping[str, int], recovered_in_seconds: Mapping[str, float]
+    measured: Mapping[str, Any],
+    counts: Mapping[str, int],
+    recovered_in_seconds: Mapping[str, float],
+    *,
+    clock_bound_us: int,
 ) -> Measured:
     of_queue = {queue: of for queue, of in measured["queues"].items() if of["latency_us"] is not None}
     return Measured(
@@ -291,6 +307,7 @@ def _measured(
         recovered_in_seconds=recovered_in_seconds,
         call_count=counts["calls"],
         throttled_count=counts["throttled"],
+        clock_bound_us=clock_bound_us,
     )
 
 
@@ -311,5 +328,4 @@ def _run_facts(
         unclosed_journals=tuple(unfinished),
         unpublished_count=0 if plan is None else plan.message_count - counts["acked"],
         failed_calls=event_counts.failed_calls,
-        clock_count=len(event_counts.clocks),
     )

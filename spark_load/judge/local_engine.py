@@ -31,6 +31,7 @@ from spark_load.judge.judge import fault_name
 from spark_load.judge.local_series import series
 from spark_load.judge.screening.buckets import MAYBE, Cleared, Rows, cleared, concluded, group_names
 from spark_load.judge.screening.encode import encode_events
+from spark_load.judge.timing import SETTLED, TIMED, Timed, least
 
 EVENTS_MAX = 300_000
 """Events up to which a recording is judged in this process unless somebody says otherwise."""
@@ -103,6 +104,23 @@ class LocalEngine:
         groups = self._table.column("message_group_id").filter(pa.array(is_ours & during))
         return [group for group in groups.unique().to_pylist() if group is not None]
 
+    def timed(self, expectation: Expectation) -> Timed:
+        """Return what the history says of the clocks that timed it."""
+        column = self._table.column
+        is_timed = pc.and_(pc.is_in(column("kind"), pa.array(TIMED)), pc.is_valid(column("message_group_id")))
+        events = self._table.filter(is_timed)
+        events = events.set_column(
+            events.schema.get_field_index("clock_id"), "clock_id", pc.fill_null(events.column("clock_id"), "")
+        )
+        clocks = events.group_by("message_group_id").aggregate([("clock_id", "min"), ("clock_id", "max")])
+        several = clocks.filter(pc.not_equal(clocks.column("clock_id_min"), clocks.column("clock_id_max")))
+        instants = [end for name in ("invoked_at_us", "responded_at_us") for end in _ends(events.column(name))]
+        return Timed(
+            groups=several.column("message_group_id").to_pylist(),
+            ahead_us=least([*_by_publishes(events, expectation), *_by_handles(events)]),
+            span_us=max(instants, default=0) - min(instants, default=0),
+        )
+
     def findings(self, suspects: Collection[str], expectation: Expectation, surrounded: QueueContext) -> Findings:
         """Run the checker on every suspect group."""
         counts: Counter[str] = Counter()
@@ -171,6 +189,52 @@ class LocalEngine:
 
     def _of_kind(self, *kinds: str) -> list[Event]:
         return events_of(self._table.filter(pc.is_in(self._table.column("kind"), pa.array(kinds))))
+
+
+def _ends(column: pa.ChunkedArray) -> list[int]:
+    ends = pc.min_max(column).as_py()
+    return [end for end in ends.values() if end is not None]
+
+
+def _by_publishes(events: pa.Table, expectation: Expectation) -> Iterator[tuple[str, str, int]]:
+    if not expectation.is_publishing_recorded:
+        return
+    is_published = pc.equal(events.column("kind"), Kind.PUBLISHED.value)
+    is_received = pc.and_(
+        pc.equal(events.column("kind"), Kind.RECEIVED.value),
+        pc.fill_null(pc.equal(events.column("message_run"), expectation.run), fill_value=False),
+    )
+    keys = ["message_group_id", "idx", "body_hash"]
+    yield from _caused(
+        events.filter(is_published), events.filter(is_received), keys, ("invoked_at_us", "responded_at_us")
+    )
+
+
+def _by_handles(events: pa.Table) -> Iterator[tuple[str, str, int]]:
+    is_received = pc.equal(events.column("kind"), Kind.RECEIVED.value)
+    is_settled = pc.is_in(events.column("kind"), pa.array(SETTLED))
+    keys = ["queue", "receipt_handle_hash"]
+    yield from _caused(
+        events.filter(is_received), events.filter(is_settled), keys, ("responded_at_us", "invoked_at_us")
+    )
+
+
+def _caused(
+    causes: pa.Table, effects: pa.Table, keys: list[str], instants: tuple[str, str]
+) -> Iterator[tuple[str, str, int]]:
+    """Yield (clock, other clock, the least time between) of causes by one clock with effects by another."""
+    for name in keys:  # nothing equals what is not known
+        causes, effects = (table.filter(pc.is_valid(table.column(name))) for table in (causes, effects))
+    since, until = instants
+    first = causes.group_by(keys).aggregate([("clock_id", "min"), ("clock_id", "max"), (since, "min")])
+    of_one = first.filter(pc.equal(first.column("clock_id_min"), first.column("clock_id_max")))
+    then = effects.group_by([*keys, "clock_id"]).aggregate([(until, "min")])
+    both = of_one.join(then, keys, join_type="inner").filter(pc.field("clock_id_min") != pc.field("clock_id"))
+    times = pc.subtract(both.column(f"{until}_min"), both.column(f"{since}_min"))
+    found = pa.table({"clock": both.column("clock_id_min"), "other": both.column("clock_id"), "us": times})
+    for row in found.group_by(["clock", "other"]).aggregate([("us", "min")]).to_pylist():
+        if row["us_min"] is not None:
+            yield row["clock"], row["other"], row["us_min"]
 
 
 def _least(anomaly: str, rows: Sequence[dict[str, str]]) -> list[dict[str, str]]:

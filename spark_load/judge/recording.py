@@ -6,7 +6,7 @@ proves neither losses nor leases, and nobody planned anything.
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -117,14 +117,17 @@ def check(
     target: str,
     *,
     has_other_producers: bool = False,
+    clock_bound_us: int = 0,
 ) -> tuple[Verdict, Expectation]:
     """Judge what was recorded; return the verdict, and what was expected.
 
     `root` is the folder the user named. No `queues` means those that were received from. If others published unrecorded
-    (`has_other_producers`), what came from nowhere may be theirs.
+    (`has_other_producers`), what came from nowhere may be theirs. `clock_bound_us` is how far the clocks of two
+    machines are declared to be apart at most, 0 where nothing is.
     """
     topology = _topology(engine.overview(), root)
     expectation = _expectation(topology, queues, has_other_producers=has_other_producers)
+    expectation = replace(expectation, clock_bound_us=clock_bound_us)
     verdict = judge(
         engine,
         plan=None,

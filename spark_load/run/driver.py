@@ -98,11 +98,13 @@ def run_load(
     saboteur: str | None,
     watch: Watch,
     transport: str = "boto3",
+    clock_bound_us: int = 0,
 ) -> Verdict:
     """Run one load test and write its verdict; return it.
 
     Spark has at least `slots(profile, deployment)` slots, and the folder is from `make_folder`. The same seed makes the
-    same messages; the target is a key into `sluice.deviations`; without a saboteur the run is honest.
+    same messages; the target is a key into `sluice.deviations`; without a saboteur the run is honest. `clock_bound_us`
+    is how far the clocks of two machines are declared to be apart at most, 0 where nothing is.
 
     Raises:
         HistoryError: the history cannot be written or read.
@@ -128,6 +130,7 @@ def run_load(
         dead_letter_queues=dict(deployment.dead_letter_queues),
         subscription_dead_letter_queues=dict(deployment.undelivered_queues),
         effects_recorded=tuple(deployment.queue_urls),
+        clock_bound_us=clock_bound_us,
         fan_out_skew_seconds_max=profile.fan_out_skew_seconds_max,
         passed_over_seconds_max=profile.passed_over_seconds_max,
         stuck_seconds_max=profile.stuck_seconds_max,

@@ -8,14 +8,15 @@ the events leave open is returned as unknown, what is lawful and worth counting 
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from sluice.history.checker import blocking, content, dead_letters, duplication, effects, existence, ordering
 from sluice.history.checker.anomalies import ANOMALIES, Severity
+from sluice.history.checker.clocks import NEVER_US
 from sluice.history.checker.expectation import Activity, Expectation, Fault, Move, QueueContext, queue_context
 from sluice.history.checker.group import Group
-from sluice.history.checker.run import Measured, RunFacts, Thresholds, check_run, check_thresholds
+from sluice.history.checker.run import Measured, RunFacts, Thresholds, check_run, check_thresholds, open_thresholds
 from sluice.history.checker.verdict import Violation
 from sluice.history.events import Event
 
@@ -32,6 +33,7 @@ __all__ = [
     "check_group",
     "check_run",
     "check_thresholds",
+    "open_thresholds",
     "queue_context",
 ]
 
@@ -126,13 +128,35 @@ def check_group(events: Iterable[Event], expectation: Expectation, around: Queue
     Returns:
         Violations in the order of the anomaly ids, then by queue and idx; unknowns as sentences.
     """
-    group = Group(list(events), expectation, around)
+    listed = list(events)
+    group = Group(listed, expectation, around)
     found = [violation for rule in RULES.values() for violation in rule(group)]
     return Finding(
         violations=tuple(violation for violation in found if not _is_lawful(violation)),
-        unknowns=tuple(_unknowns(group)),
+        unknowns=(*_unknowns(group), *_untimed(group, listed, found)),
         seen=tuple(violation for violation in found if _is_lawful(violation)),
     )
+
+
+def _untimed(group: Group, events: Sequence[Event], found: Iterable[Violation]) -> Iterator[str]:
+    """Yield what rests on how far clocks are apart: what would be a violation for one of the things they may be."""
+    if not group.widest_us:
+        return
+    suspicious = Group(events, group.expectation, group.around, is_suspicious=True)
+    certain = {violation.anomaly for violation in found}
+    open_ = [
+        anomaly
+        for anomaly, rule in RULES.items()
+        if ANOMALIES[anomaly].severity is Severity.SAFETY
+        and anomaly not in certain
+        and any(True for _ in rule(suspicious))
+    ]
+    if open_:
+        apart = f"up to {group.widest_us / 1_000:g} ms" if group.widest_us < NEVER_US else "nobody knows how far"
+        yield (
+            f"group {group.id}: {len(group.clocks.ahead)} clocks timed it, {apart} apart, and on that rests whether it"
+            f" shows {', '.join(open_)}"
+        )
 
 
 def _is_lawful(violation: Violation) -> bool:
@@ -147,7 +171,7 @@ def _unknowns(group: Group) -> Iterator[str]:
         if strangers:
             yield f"group {group.id}: {strangers} message(s) received whose publishing may not be on record"
     for queue, idx, _ in duplication.copies(group):
-        shortest, longest = duplication.span_us(group.publishes[idx])
+        shortest, longest = duplication.span_us(group, group.publishes[idx])
         if shortest < duplication.window_us(group) <= longest:
             yield f"group {group.id}: message {idx} came twice from {queue}, and was published about a window apart"
 

@@ -5,7 +5,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain, pairwise
 
-from sluice.history.checker.group import NEVER_US, Group, invoked, responded
+from sluice.history.checker.clocks import NEVER_US
+from sluice.history.checker.group import Group, invoked, responded
 from sluice.history.checker.standing import is_free, passed
 from sluice.history.checker.verdict import Violation
 from sluice.history.events import Event, Outcome, answer_detail
@@ -57,7 +58,7 @@ def _overlaps(group: Group) -> Iterator[tuple[Event, Event]]:
             held = [(until, other) for until, other in held if until > responded(event)]
             for until, other in held:
                 is_other_message = other.sqs_message_id != event.sqs_message_id and _is_first(group, event)
-                is_both = responded(event) + group.bound_us(other, event) < min(until, end)
+                is_both = responded(event) < end and responded(event) + group.bound_us(event, other) < until
                 if is_other_message and is_both and not group.are_in_answer_of([other], event):
                     yield other, event
                     break
@@ -98,7 +99,7 @@ def blocked(group: Group) -> Iterator[Blocked]:
 def _is_left(group: Group, queue: str, dead: Event, behind: Sequence[int]) -> bool:
     """Return whether none of what stands behind a dead letter ever came, though the queue was polled long enough."""
     since_us = max([responded(dead), *(responded(group.acked[idx]) + _FANNED_OUT_WITHIN_US for idx in behind)])
-    _, empty_count = group.around.polls(queue, from_us=since_us + group.expectation.clock_bound_us, until_us=NEVER_US)
+    _, empty_count = group.around.polls(queue, from_us=since_us + group.around_bound_us, until_us=NEVER_US)
     is_none = not any(idx in group.first_received.get(queue, {}) for idx in behind)
     return bool(behind) and is_none and empty_count >= _EMPTY_MIN
 
@@ -125,7 +126,7 @@ def batch_underfill(group: Group) -> Iterator[Violation]:
             for first, after in pairwise(received)
             if _is_alone(first)
             and after.sent_at_us is not None
-            and after.sent_at_us + ENQUEUED_WITHIN_US < invoked(first)
+            and after.sent_at_us + ENQUEUED_WITHIN_US + group.around_bound_us < invoked(first)
             and len(group.siblings(after)) == 1
         ]
         if len(underfilled) >= UNDERFILLED_MIN and len({event.call_id for event in received}) == len(received):
@@ -163,7 +164,7 @@ def waits(group: Group) -> Iterator[Wait]:
 
 
 def _waits(group: Group, queue: str, received: Sequence[Event]) -> Iterator[Wait]:
-    bound = group.expectation.clock_bound_us
+    bound = group.around_bound_us
     received_instants = _least_to_come([invoked(event) for event in received])
     free_us = 0
     delay_us = _delay_us(group, queue, received)

@@ -47,7 +47,7 @@ def _of_many(group: Group, queue: str, dead_letter_queue: str) -> dict[int, Even
 
 def _may_be_back(group: Group, queue: str, dead: Event) -> bool:
     """Return whether a dead letter may have been brought back and died again, before it was read."""
-    read_us = responded(dead) + group.expectation.clock_bound_us
+    read_us = responded(dead) + group.around_bound_us
     return any(move.destination == queue and move.began_at_us <= read_us for move in group.around.moves)
 
 
@@ -102,7 +102,7 @@ def absent(group: Group) -> Iterator[Violation]:
         empty_us = group.around.empty_since_us.get(dead_letter_queue or "")
         if most is None or empty_us is None or (last.receive_count or 0) < most or _is_open(group, queue):
             continue
-        free_us = group.possible_lease_end_us(last) + group.expectation.clock_bound_us
+        free_us = group.possible_lease_end_us(last) + group.around_bound_us
         _, empty_polls = group.around.polls(queue, from_us=free_us, until_us=empty_us)
         is_seen = group.is_dead_lettered(queue, last.idx) or any(
             event.sqs_message_id == id_
@@ -169,8 +169,8 @@ def _changed(group: Group, queue: str, dead: Event, source: Event | None) -> str
         return "its body is another"
     if source is None or dead.idx is None:
         return None
-    copies = windows_max(group, dead.idx, by_us=responded(dead) + group.spread_us)
-    by_then = [id_ for id_ in ids if not group.is_before(dead, group.instances[queue, id_][0])]
+    copies = windows_max(group, dead.idx, by_us=responded(dead) + group.widest_us)
+    by_then = [id_ for id_ in ids if not group.is_surely_before(dead, group.instances[queue, id_][0])]
     is_known = 0 < copies <= len(by_then) and not _may_be_back(group, queue, dead)
     if dead.sqs_message_id is not None and dead.sqs_message_id not in ids and is_known:
         return f"its message id is {dead.sqs_message_id}, and not the one it had"
@@ -212,7 +212,7 @@ def _moves(group: Group) -> Iterator[tuple[str, str, Move]]:
 def _dead_lettered(group: Group, dead_letter_queue: str, move: Move) -> Iterator[tuple[int, Event]]:
     """Yield (idx, last receive from the DLQ) of what was there when the task began and nobody may have deleted."""
     for idx in sorted(group.first_received.get(dead_letter_queue, {})):
-        began_us = move.began_at_us - group.expectation.clock_bound_us
+        began_us = move.began_at_us - group.around_bound_us
         before = [event for event in group.receives(dead_letter_queue, idx) if responded(event) < began_us]
         if before and not group.may_be_deleted(before[-1]):
             yield idx, before[-1]
@@ -220,7 +220,7 @@ def _dead_lettered(group: Group, dead_letter_queue: str, move: Move) -> Iterator
 
 def _after(group: Group, queue: str, idx: int, move: Move) -> list[Event]:
     """Return what may have been received after the task began."""
-    began_us = move.began_at_us - group.expectation.clock_bound_us
+    began_us = move.began_at_us - group.around_bound_us
     return [event for event in group.receives(queue, idx) if responded(event) >= began_us]
 
 

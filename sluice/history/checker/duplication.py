@@ -4,7 +4,8 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
-from sluice.history.checker.group import NEVER_US, Group, done_by, invoked, is_same_receive, number, responded
+from sluice.history.checker.clocks import NEVER_US
+from sluice.history.checker.group import Group, done_by, invoked, is_same_receive, number, responded
 from sluice.history.checker.verdict import Violation
 from sluice.history.events import Event, Outcome
 
@@ -12,10 +13,12 @@ _TOLERANCE_US = 30_000_000
 """The window is documented as "minimum" and begins when the queue, not the topic, has the message."""
 
 
-def span_us(tries: Sequence[Event]) -> tuple[int, int]:
+def span_us(group: Group, tries: Sequence[Event]) -> tuple[int, int]:
     """Return the least and the greatest time between the first and the last publish that may have had an effect."""
     ordered = sorted((event for event in tries if event.outcome != Outcome.FAIL), key=invoked) or list(tries)
-    return invoked(ordered[-1]) - done_by(ordered[0]), max(map(done_by, ordered)) - invoked(ordered[0])
+    spread_us = group.publishers_spread_us
+    least_us = invoked(ordered[-1]) - done_by(ordered[0]) - spread_us
+    return least_us, max(map(done_by, ordered)) - invoked(ordered[0]) + spread_us
 
 
 def window_us(group: Group) -> int:
@@ -35,7 +38,7 @@ def duplicate_in_window(group: Group) -> Iterator[Violation]:
     """B1."""
     for queue, idx, found in copies(group):
         for count, copy in enumerate(sorted(found, key=responded), start=1):
-            windows = windows_max(group, idx, by_us=responded(copy) + group.spread_us)
+            windows = windows_max(group, idx, by_us=responded(copy) + group.widest_us)
             if 0 < windows < count:
                 within = "within the window" if windows == 1 else f"within {windows} windows"
                 yield group.violation(
@@ -54,11 +57,12 @@ def windows_max(group: Group, idx: int, *, by_us: int = NEVER_US) -> int:
     The first opens one, and each that may have come a window after the one that opened the last: a window is not made
     longer by what is published in it (DED-08).
     """
+    spread_us = group.publishers_spread_us
     tries = [event for event in group.publishes[idx] if event.outcome != Outcome.FAIL and invoked(event) <= by_us]
     opened: list[int] = []
     while tries:
         opened.append(min(max(invoked(event), opened[-1] + window_us(group) if opened else 0) for event in tries))
-        tries = [event for event in tries if done_by(event) - opened[-1] >= window_us(group)]
+        tries = [event for event in tries if done_by(event) + spread_us - opened[-1] >= window_us(group)]
     return len(opened)
 
 
@@ -71,7 +75,7 @@ def _single_delivery(group: Group, idx: int) -> str:
 def duplicate_outside_window(group: Group) -> Iterator[Violation]:
     """B2, which is lawful."""
     for queue, idx, found in copies(group):
-        least = span_us(group.publishes[idx])[0]
+        least = span_us(group, group.publishes[idx])[0]
         if least >= window_us(group):
             yield group.violation(
                 "B2",
@@ -89,11 +93,12 @@ def suppressed_too_long(group: Group) -> Iterator[Violation]:
         publishes = sorted((event for event in tries if event.outcome != Outcome.FAIL), key=invoked)
         is_repeated = len(publishes) == 2 and all(event.outcome == Outcome.OK for event in publishes)
         is_repeated = is_repeated and publishes[0].queue == publishes[1].queue
-        if not is_repeated or span_us(publishes)[0] < window_us(group) + _TOLERANCE_US:
+        if not is_repeated or span_us(group, publishes)[0] < window_us(group) + _TOLERANCE_US:
             continue
         for queue in group.expected_queues(idx):
             end = group.end_marker(queue)
-            is_over = end is not None and group.is_drained(queue) and responded(end) > responded(publishes[-1])
+            ends = group.publishes.get(end.idx or 0, []) if end is not None and group.is_drained(queue) else []
+            is_over = bool(ends) and all(group.is_before(publishes[-1], attempt) for attempt in ends)
             if end is not None and is_over and len(group.ids.get((queue, idx), ())) == 1 and group.is_bound(queue, idx):
                 sentence = "published again after the window, and it came only once"
                 yield group.violation("B3", queue, [idx], sentence, [*publishes, group.first_received[queue][idx], end])
@@ -107,7 +112,7 @@ def _acknowledged_as_repeats(group: Group) -> Iterator[Violation]:
             if event.outcome != Outcome.OK or name is None:
                 continue
             opened = first.setdefault(name, event)
-            if invoked(event) - responded(opened) >= window_us(group) + _TOLERANCE_US + group.spread_us:
+            if invoked(event) - responded(opened) >= window_us(group) + _TOLERANCE_US + group.publishers_spread_us:
                 sentence = "published again after the window, and acknowledged with the sequence number it had"
                 yield group.violation("B3", None, [idx], sentence, [opened, event])
                 break
@@ -123,7 +128,7 @@ def dedup_ack_mismatch(group: Group) -> Iterator[Violation]:
             is_repeat = repeat.outcome == Outcome.OK and number(repeat) is not None and number(first) is not None
             is_same_id = (repeat.queue, repeat.deduplication_id) == (first.queue, first.deduplication_id)
             opened_us = min(invoked(event) for event in tries if event.outcome != Outcome.FAIL)
-            is_within = responded(repeat) - opened_us < window_us(group)
+            is_within = responded(repeat) + group.publishers_spread_us - opened_us < window_us(group)
             if is_repeat and is_same_id and is_within and number(repeat) != number(first):
                 sentence = "a repeat within the window was acknowledged with another sequence number"
                 yield group.violation("B5", None, [idx], sentence, [first, repeat])
@@ -163,13 +168,12 @@ def _is_early(group: Group, event: Event, other: Event) -> bool:
 
     A delete does not count: what it removed does not come again, and what it did not remove is held for its time.
     """
-    bound = group.bound_us(event, other)
     if None not in (event.receive_count, other.receive_count) and event.receive_count != other.receive_count:
         first, again = sorted((event, other), key=lambda receive: receive.receive_count or 0)
-        return responded(again) + bound < group.expiry_us(first)
-    if responded(other) + bound >= group.expiry_us(event):
+        return responded(again) + group.bound_us(again, first) < group.expiry_us(first)
+    if responded(other) + group.bound_us(other, event) >= group.expiry_us(event):
         return False
-    return group.is_before(event, other) or responded(event) + bound < group.expiry_us(other)
+    return group.is_before(event, other) or responded(event) + group.bound_us(event, other) < group.expiry_us(other)
 
 
 def _is_twin(receive: Event, event: Event) -> bool:

@@ -4,7 +4,7 @@ from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from sluice.history.checker.group import NEVER_US, Group, invoked, is_same_receive, responded
+from sluice.history.checker.group import Group, invoked, is_same_receive, responded
 from sluice.history.checker.verdict import Violation
 from sluice.history.events import Event, Outcome
 
@@ -74,7 +74,8 @@ def _furthest(group: Group) -> Mapping[str, Sequence[int]]:
 
 def _is_excused(group: Group, queue: str, idx: int) -> bool:
     return any(
-        invoked(publish) <= fault.ended_at_us and fault.began_at_us <= responded(publish)
+        invoked(publish) - group.around_bound_us <= fault.ended_at_us
+        and fault.began_at_us <= responded(publish) + group.around_bound_us
         for publish in group.publishes[idx]
         for fault in group.around.faults
         if fault.queue == queue
@@ -131,7 +132,9 @@ def has_vanished(group: Group, last: Event) -> bool:
     if end is None or not group.is_drained(queue) or not group.is_bound(queue, last.idx):
         return False
     is_left = not group.may_be_deleted(last) and not group.may_be_dead_lettered(last)
-    return is_left and not is_same_receive(last, end) and group.is_after(end, group.possible_lease_end_us(last))
+    return (
+        is_left and not is_same_receive(last, end) and group.is_after(end, group.possible_lease_end_us(last), by=last)
+    )
 
 
 def phantom(group: Group) -> Iterator[Violation]:
@@ -143,8 +146,7 @@ def phantom(group: Group) -> Iterator[Violation]:
         for idx, event in sorted(first.items()):
             tries = group.publishes.get(idx, [])
             effective = [attempt for attempt in tries if attempt.outcome != Outcome.FAIL] or tries
-            tried_us = min(map(invoked, effective), default=NEVER_US)
-            if responded(event) + group.spread_us < tried_us:
+            if all(group.is_surely_before(event, attempt) for attempt in effective):
                 before = bisect_left(published, responded(event), key=invoked)
                 witness = [*published[before - 1 : before], event]  # what the group had last, and what nobody gave it
                 when = "before any" if idx in group.publishes else "and no"

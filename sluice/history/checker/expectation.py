@@ -27,7 +27,9 @@ class Expectation:
         delay_seconds: of each of those queues, 0 where it is not named; None where nobody knows it: then it may be as
             long as the quickest message of a group took.
         deduplication_window_seconds: of the target.
-        clock_bound_us: how far two clocks of the run may be apart, microseconds; 0 when there is one clock.
+        clock_bound_us: how far any two clocks of the run may be apart, microseconds; 0 when there is one clock.
+        clocks_ahead_us: clock to another clock to the most by which the other may be ahead of it, where that is known
+            better (`clocks`).
         unproven_queues: queue to why some of what was received from it may not be in the history. That something was
             not received from there proves nothing.
         lost_receives: queue to how many receives were asked of it and never answered: each may have leased messages.
@@ -49,6 +51,7 @@ class Expectation:
     delay_seconds: Mapping[str, int | None] = field(default_factory=dict)
     deduplication_window_seconds: int = limits.DEDUPLICATION_WINDOW_SECONDS
     clock_bound_us: int = 0
+    clocks_ahead_us: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     unproven_queues: Mapping[str, str] = field(default_factory=dict)
     lost_receives: Mapping[str, int] = field(default_factory=dict)
     is_publishing_recorded: bool = True

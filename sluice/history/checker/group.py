@@ -21,12 +21,13 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
+from itertools import permutations
 
+from sluice.history.checker.clocks import NEVER_US, Clocks, apart_us_max, clock_of
 from sluice.history.checker.expectation import Expectation, QueueContext
 from sluice.history.checker.verdict import Violation
 from sluice.history.events import Event, Kind, Outcome, is_end_marker
 
-NEVER_US = 2**62
 UNANSWERED_WITHIN_US = 60_000_000
 """A call that nobody answered is taken to have its effect by then, or never: no service works on it any longer."""
 
@@ -69,10 +70,26 @@ class Group:
         events: of the group, in any order, settled.
         expectation: what the run was set up to be.
         around: what happened outside the group.
+        is_suspicious: whether clocks that may be apart are taken to be so where that makes a violation. What is found
+            then and not otherwise rests on how far they are apart.
     """
 
-    def __init__(self, events: Sequence[Event], expectation: Expectation, around: QueueContext) -> None:
-        self.expectation, self.around = expectation, around
+    def __init__(
+        self,
+        events: Sequence[Event],
+        expectation: Expectation,
+        around: QueueContext,
+        *,
+        is_suspicious: bool = False,
+    ) -> None:
+        self.expectation, self.around, self._is_suspicious = expectation, around, is_suspicious
+        self.clocks = Clocks.of(
+            {clock_of(event) for event in events},
+            bound_us=expectation.clock_bound_us,
+            proven=expectation.clocks_ahead_us,
+        )
+        if self.clocks.shift_us:
+            events = [self.clocks.corrected(event) for event in events]
         self.id = next((event.message_group_id for event in events if event.message_group_id is not None), "")
         self.publishes: dict[int, list[Event]] = defaultdict(list)
         self.received: dict[str, list[Event]] = defaultdict(list)
@@ -80,7 +97,7 @@ class Group:
         self.parked: dict[str, set[int]] = defaultdict(set)
         self._tries: dict[tuple[str | None, str], list[Event]] = defaultdict(list)
         self._end_markers: dict[str, Event] = {}
-        self._clocks = {event.clock_id for event in events}
+        self._spreads_us = self._spreads(events) if self.clocks.ahead else {}
         for event in _distinct_events(sorted(events, key=by_time), expectation):
             self._take(event)
         self.acked = {
@@ -116,7 +133,8 @@ class Group:
         tries = [event for event in self.publishes[idx] if event.outcome != Outcome.FAIL]
         numbers = {number(event) for event in tries}
         window_us = self.expectation.deduplication_window_seconds * 1_000_000
-        return len(numbers) == 1 or max(map(done_by, tries)) - min(map(invoked, tries)) < window_us
+        span_us = max(map(done_by, tries)) - min(map(invoked, tries)) + self.publishers_spread_us
+        return len(numbers) == 1 or span_us < window_us
 
     def _lines(self) -> list[list[int]]:
         """Return the group's order: for each place that was published to, as only its own numbers can be compared."""
@@ -153,7 +171,7 @@ class Group:
         if idx in self.order:
             return (self.acked[idx].queue, self.order[idx]) if len(ids) == 1 else None
         numbers = sorted({number(event) or "" for event in self.publishes[idx] if event.outcome != Outcome.FAIL})
-        is_certain = "" not in numbers and not self.spread_us and self.is_proven(queue)
+        is_certain = "" not in numbers and not self.spread_us(queue) and self.is_proven(queue)
         is_certain = is_certain and not self.expectation.lost_receives.get(queue)
         return (self.acked[idx].queue, numbers[ids.index(id_)]) if is_certain and len(ids) <= len(numbers) else None
 
@@ -171,7 +189,7 @@ class Group:
             effective = [event for event in tries if event.outcome != Outcome.FAIL]
             if idx in self.acked or not effective:
                 continue
-            tried_us = min(map(invoked, effective)) - self.spread_us
+            tried_us = min(map(invoked, effective)) - self.publishers_spread_us
             queue = effective[0].queue
             before = bisect_left(answered[queue], tried_us)
             if before:
@@ -187,10 +205,34 @@ class Group:
                 followers[published_to].append((last, idx))
         return followers
 
+    def spread_us(self, queue: str | None) -> int:
+        """Return how far the clocks that timed a queue's receives, or publishes (None), may be apart."""
+        return self._spreads_us.get(queue, 0)
+
+    def _spreads(self, events: Iterable[Event]) -> dict[str | None, int]:
+        timed: dict[str | None, dict[str | None, Event]] = defaultdict(dict)
+        for event in events:
+            timed[None if event.kind == Kind.PUBLISHED else event.queue].setdefault(event.clock_id, event)
+        return {
+            queue: max(self.bound_us(event, other) for event, other in permutations(of_clock.values(), 2))
+            for queue, of_clock in timed.items()
+            if len(of_clock) > 1
+        }
+
     @cached_property
-    def spread_us(self) -> int:
-        """Return how far the clocks of the group's events may be apart."""
-        return self.expectation.clock_bound_us if len(self._clocks) > 1 else 0
+    def publishers_spread_us(self) -> int:
+        """Return how far the clocks that timed publishes may be apart."""
+        return self.spread_us(None)
+
+    @cached_property
+    def widest_us(self) -> int:
+        """Return how far any two clocks of the group may be apart."""
+        return apart_us_max(self.clocks.ahead)
+
+    @cached_property
+    def around_bound_us(self) -> int:
+        """Return how far a time of the group may be from that of an unknown clock."""
+        return self.expectation.clock_bound_us + self.clocks.shift_us
 
     @cached_property
     def instances(self) -> Mapping[tuple[str, str], list[Event]]:
@@ -255,7 +297,7 @@ class Group:
         times = self.receives(queue, idx)
         return bool(times) and any(
             not self.is_after(times[0], move.began_at_us)
-            and responded(times[-1]) + self.expectation.clock_bound_us >= move.began_at_us
+            and responded(times[-1]) + self.around_bound_us >= move.began_at_us
             for move in moves
         )
 
@@ -292,7 +334,7 @@ class Group:
     def possible_lease_end_us(self, event: Event) -> int:
         """Return the end of the possible lease of a received event."""
         deleted = [
-            responded(attempt)
+            self._latest_us(attempt, event)
             for attempt in self._effective_tries(event)
             if attempt.kind == Kind.DELETED and attempt.outcome == Outcome.OK
         ]
@@ -301,7 +343,7 @@ class Group:
     def possible_expiry_us(self, event: Event) -> int:
         """Return the latest instant at which a receive's hold ended by itself, deletes left aside."""
         put_off = [
-            responded(attempt) + _seconds_us(attempt)
+            self._latest_us(attempt, event) + _seconds_us(attempt)
             for attempt in self._effective_tries(event)
             if attempt.kind == Kind.VISIBILITY_CHANGED
         ]
@@ -313,8 +355,16 @@ class Group:
         return [
             attempt
             for attempt in self.tries(event)
-            if attempt.outcome != Outcome.FAIL and responded(attempt) + self.bound_us(attempt, event) >= invoked(event)
+            if attempt.outcome != Outcome.FAIL and self._latest_us(attempt, event) >= invoked(event)
         ]
+
+    def _latest_us(self, attempt: Event, event: Event) -> int:
+        """Return when a call was answered at the latest, by the clock of an event."""
+        return responded(attempt) + self.bound_us(attempt, event)
+
+    def _earliest_us(self, attempt: Event, event: Event) -> int:
+        """Return when a call was made at the earliest, by the clock of an event."""
+        return invoked(attempt) - self.bound_us(event, attempt)
 
     def _is_timed(self, event: Event) -> bool:
         """Return whether it is known for how long the message was held; else that ends at once, or never."""
@@ -345,17 +395,16 @@ class Group:
         """
         ends: list[tuple[Event | None, int]] = [(None, self._expiry_us(event))]
         for attempt in tries:
-            bound_us = self.bound_us(attempt, event)
             is_certain = (
                 attempt.kind == Kind.VISIBILITY_CHANGED
                 and attempt.outcome == Outcome.OK
                 and attempt.receipt_handle_hash == event.receipt_handle_hash
-                and responded(attempt) + bound_us < min(end for _, end in ends)
+                and self._latest_us(attempt, event) < min(end for _, end in ends)
             )
             if is_certain:
                 ends = [(by, end) for by, end in ends if by is not None and not self.is_before(by, attempt)]
             held_us = _seconds_us(attempt) if attempt.kind == Kind.VISIBILITY_CHANGED else 0
-            ends.append((attempt, max(invoked(attempt) - bound_us, invoked(event)) + held_us))
+            ends.append((attempt, max(self._earliest_us(attempt, event), invoked(event)) + held_us))
         return min(end for _, end in ends)
 
     def siblings(self, event: Event) -> list[Event]:
@@ -396,11 +445,10 @@ class Group:
             changes = [
                 change
                 for change in tried
-                if change.kind == Kind.VISIBILITY_CHANGED
-                and invoked(change) <= responded(delete) + self.bound_us(change, delete)
+                if change.kind == Kind.VISIBILITY_CHANGED and not self.is_before(delete, change)
             ]
             end = self._held_until_us(event, changes)
-            if responded(delete) + self.bound_us(delete, event) <= end and self._is_newest(event, delete):
+            if self._latest_us(delete, event) <= end and self._is_newest(event, delete):
                 return delete
         return None
 
@@ -408,13 +456,13 @@ class Group:
         return all(
             sibling.receipt_handle_hash == event.receipt_handle_hash or self._is_earlier_receive(sibling, event)
             for sibling in self.siblings(event)
-            if invoked(sibling) <= responded(delete)
+            if not self.is_before(delete, sibling)
         )
 
     def _is_earlier_receive(self, sibling: Event, event: Event) -> bool:
         if None not in (sibling.receive_count, event.receive_count):
             return (sibling.receive_count or 0) < (event.receive_count or 0)
-        return responded(sibling) < invoked(event)
+        return self.is_before(sibling, event)
 
     def may_be_dead_lettered(self, event: Event) -> bool:
         """Return whether, for all that is known, the next receive may have moved the message to its DLQ instead."""
@@ -434,13 +482,18 @@ class Group:
         """Return whether `first` was answered before `second` was made, whatever their clocks show."""
         return responded(first) + self.bound_us(first, second) < invoked(second)
 
-    def is_after(self, event: Event, instant_us: int) -> bool:
-        """Return whether the call was made after an instant of an unknown clock."""
-        return invoked(event) > instant_us + self.expectation.clock_bound_us
+    def is_surely_before(self, first: Event, second: Event) -> bool:
+        """Return `is_before` also for a suspicious reader: for what excuses, and so must be certain."""
+        return responded(first) + self.clocks.bound_us(first, second) < invoked(second)
 
-    def bound_us(self, event: Event, other: Event) -> int:
-        """Return how far the clocks of two events may be apart."""
-        return 0 if event.clock_id == other.clock_id else self.expectation.clock_bound_us
+    def is_after(self, event: Event, instant_us: int, *, by: Event | None = None) -> bool:
+        """Return whether the call was made after an instant, by the clock of an event or an unknown one."""
+        bound_us = self.around_bound_us if by is None else self.bound_us(by, event)
+        return invoked(event) > instant_us + bound_us
+
+    def bound_us(self, first: Event, second: Event) -> int:
+        """Return by how much the clock of the second event may be ahead of that of the first at most."""
+        return self.clocks.bound_us(first, second, is_least=self._is_suspicious)
 
     def violation(
         self, anomaly: str, queue: str | None, idxs: Iterable[int | None], sentence: str, witness: Iterable[Event]
@@ -452,7 +505,7 @@ class Group:
             queue=queue,
             idxs=tuple(idx for idx in idxs if idx is not None),
             sentence=sentence,
-            witness=tuple(witness),
+            witness=tuple(map(self.clocks.recorded, witness)),
         )
 
 

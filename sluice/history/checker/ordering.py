@@ -152,7 +152,7 @@ def _fallen(group: Group, published: Sequence[Event]) -> Iterator[Violation]:
     waiting = iter(sorted(published, key=by_time))
     upcoming = next(waiting, None)
     for later in sorted(published, key=lambda event: (tried_us[event], event.idx)):
-        while upcoming is not None and responded(upcoming) + _bound_us(group) < tried_us[later]:
+        while upcoming is not None and responded(upcoming) + group.publishers_spread_us < tried_us[later]:
             if highest is None or (number(upcoming) or "") > (number(highest) or ""):
                 highest = upcoming
             upcoming = next(waiting, None)
@@ -182,10 +182,6 @@ def _shared(group: Group, published: Sequence[Event]) -> Iterator[Violation]:
         if owner.idx != event.idx:
             sentence = "the two messages were acknowledged with one sequence number"
             yield group.violation("C5", None, [owner.idx, event.idx], sentence, [owner, event])
-
-
-def _bound_us(group: Group) -> int:
-    return group.expectation.clock_bound_us
 
 
 def _effective(tries: Sequence[Event]) -> list[Event]:
@@ -236,4 +232,4 @@ def _overlaps(group: Group, earlier: Event, later: Event) -> bool:
     calls = {event.call_id: event.batch_position or 0 for event in _effective(group.publishes[earlier.idx or 0])}
     if later.call_id in calls and calls[later.call_id] < (later.batch_position or 0):
         return False
-    return invoked(later) + group.bound_us(earlier, later) < responded(earlier)
+    return invoked(later) + group.bound_us(later, earlier) < responded(earlier)

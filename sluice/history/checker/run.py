@@ -1,7 +1,9 @@
 """What concerns the run as a whole rather than one group."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+
+from sluice.history.checker.clocks import NEVER_US
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -17,7 +19,6 @@ class RunFacts:
         unclosed_journals: names of recorders that never finished, or whose journal is missing.
         unpublished_count: planned messages no publish was tried for, or whose last publish failed.
         failed_calls: error code to how many calls failed or went unanswered with it.
-        clock_count: how many clocks the events were timed with.
     """
 
     published_count: int
@@ -28,7 +29,6 @@ class RunFacts:
     unclosed_journals: tuple[str, ...] = ()
     unpublished_count: int = 0
     failed_calls: Mapping[str, int] = field(default_factory=dict)
-    clock_count: int = 1
 
 
 def check_run(counts: RunFacts) -> dict[str | None, str]:
@@ -44,8 +44,6 @@ def check_run(counts: RunFacts) -> dict[str | None, str]:
         )
     elif counts.unpublished_count:
         reasons[None] = f"{counts.unpublished_count} planned message(s) were not published"
-    elif counts.clock_count > 1:
-        reasons[None] = f"{counts.clock_count} clocks timed the events, and nothing says how far they are apart"
     if None in reasons and counts.failed_calls:
         worst = max(counts.failed_calls, key=lambda code: counts.failed_calls[code])
         reasons[None] += f" ({counts.failed_calls[worst]} calls failed with {worst})"
@@ -69,6 +67,7 @@ class Measured:
         recovered_in_seconds: fault to how long after its end the first call succeeded.
         call_count: calls made.
         throttled_count: how many of them were throttled.
+        clock_bound_us: how far the clocks may be apart that measured latency, drain and recovery.
     """
 
     latency_us: Mapping[str, int] = field(default_factory=dict)
@@ -76,6 +75,7 @@ class Measured:
     recovered_in_seconds: Mapping[str, float] = field(default_factory=dict)
     call_count: int = 0
     throttled_count: int = 0
+    clock_bound_us: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,13 +97,14 @@ class Thresholds:
 
 def check_thresholds(measured: Measured, thresholds: Thresholds) -> dict[str, tuple[str, ...]]:
     """Return what crosses its threshold, of H3 to H6: anomaly id to a sentence for each place."""
-    latency = {queue: us / 1e6 for queue, us in measured.latency_us.items()}
     share = measured.throttled_count / measured.call_count if measured.call_count else 0.0
     crossed = {
-        "H3": _above("latency in {}", latency, thresholds.latency_seconds_max),
-        "H4": _above("drain of {}", measured.drained_in_seconds, thresholds.drain_seconds_max),
-        "H5": _above("recovery from {}", measured.recovered_in_seconds, thresholds.recovery_seconds_max),
-        "H6": (),
+        timed.anomaly: tuple(
+            f"{timed.what.format(name)} was {value:.2f} s, allowed are {timed.allowed:g} s"
+            for name, value in sorted(timed.seconds.items())
+            if value > timed.allowed + timed.bound_seconds
+        )
+        for timed in _timed(measured, thresholds)
     }
     if thresholds.throttled_share_max is not None and share > thresholds.throttled_share_max:
         crossed["H6"] = (
@@ -113,11 +114,38 @@ def check_thresholds(measured: Measured, thresholds: Thresholds) -> dict[str, tu
     return {anomaly: sentences for anomaly, sentences in crossed.items() if sentences}
 
 
-def _above(measure: str, seconds: Mapping[str, float], allowed: float | None) -> tuple[str, ...]:
-    if allowed is None:
-        return ()
-    return tuple(
-        f"{measure.format(name)} was {value:.2f} s, allowed are {allowed:g} s"
-        for name, value in sorted(seconds.items())
-        if value > allowed
-    )
+def open_thresholds(measured: Measured, thresholds: Thresholds) -> dict[str | None, str]:
+    """Return what may cross its threshold or not, as the clocks that measured it are apart: anomaly id to sentence."""
+    return {
+        timed.anomaly: f"{timed.what.format(name)} was {value:.2f} s, allowed are {timed.allowed:g} s, and the clocks"
+        f" that measured it may be {_apart(measured.clock_bound_us)} apart"
+        for timed in _timed(measured, thresholds)
+        for name, value in sorted(timed.seconds.items(), reverse=True)
+        if -timed.bound_seconds < value - timed.allowed <= timed.bound_seconds
+    }
+
+
+def _apart(bound_us: int) -> str:
+    return f"{bound_us / 1_000:g} ms" if bound_us < NEVER_US else "nobody knows how far"
+
+
+@dataclass(frozen=True, slots=True)
+class _Timed:
+    """Measures of one anomaly with what is allowed, and how wrong they may be."""
+
+    anomaly: str
+    what: str
+    seconds: Mapping[str, float]
+    allowed: float
+    bound_seconds: float
+
+
+def _timed(measured: Measured, thresholds: Thresholds) -> Iterator[_Timed]:
+    latency = {queue: us / 1e6 for queue, us in measured.latency_us.items()}
+    for anomaly, what, seconds, allowed in (
+        ("H3", "latency in {}", latency, thresholds.latency_seconds_max),
+        ("H4", "drain of {}", measured.drained_in_seconds, thresholds.drain_seconds_max),
+        ("H5", "recovery from {}", measured.recovered_in_seconds, thresholds.recovery_seconds_max),
+    ):
+        if allowed is not None:
+            yield _Timed(anomaly, what, seconds, allowed, measured.clock_bound_us / 1e6)

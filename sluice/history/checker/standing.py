@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 from operator import itemgetter
 
-from sluice.history.checker.group import NEVER_US, Group, invoked, responded
+from sluice.history.checker.clocks import NEVER_US
+from sluice.history.checker.group import Group, invoked, responded
 from sluice.history.events import Event, Kind, Outcome
 
 _AHEAD_MAX = 16  # what stays longest: an answer of ten, and enough others
@@ -47,7 +48,7 @@ def _all_passed(group: Group) -> Iterator[Passed]:
 
 def is_free(group: Group, skip: Passed) -> bool:
     """Return whether the message in front was certainly available again; else it may still have been held."""
-    return group.is_after(skip.event, group.possible_expiry_us(skip.ahead))
+    return group.is_after(skip.event, group.possible_expiry_us(skip.ahead), by=skip.ahead)
 
 
 def _queue_lines(group: Group, queue: str) -> Iterator[Sequence[Sequence[Event]]]:
@@ -80,13 +81,13 @@ def gone_from_us(group: Group, receives: Sequence[Event]) -> int:
     received after a delete that certainly worked is another anomaly, A8.
     """
     last = receives[-1]
-    seen_us = max(map(invoked, receives))
+    seen_us, spread_us = max(map(invoked, receives)), group.spread_us(last.queue)
     candidates = [
         max(invoked(attempt), seen_us)
         for attempt in group.tries(last)
         if attempt.kind == Kind.DELETED
         and attempt.outcome != Outcome.FAIL
-        and responded(attempt) + group.spread_us >= seen_us
+        and responded(attempt) + spread_us >= seen_us
         and _may_be_last(group, receives, attempt.receipt_handle_hash)
     ]
     candidates += [invoked(delete) for receive in receives if (delete := group.settled_delete(receive)) is not None]
@@ -150,10 +151,11 @@ def _passed_by(
 def _ahead(
     group: Group, line: Sequence[Sequence[Event]], longest: Sequence[tuple[int, int]], event: Event
 ) -> Event | None:
+    by_us = responded(event) + group.spread_us(event.queue)
     for until_us, place in longest:
-        if until_us <= responded(event) + group.spread_us:
+        if until_us <= by_us:
             return None
-        before = [receive for receive in line[place] if not group.is_before(event, receive)]
+        before = [receive for receive in line[place] if not group.is_surely_before(event, receive)]
         if before and not group.are_in_answer_of(line[place], event):
             return before[-1]
     return None

@@ -32,6 +32,7 @@ from spark_load.judge.judge import fault_name
 from spark_load.judge.screening.buckets import Cleared
 from spark_load.judge.spark.screening import clear
 from spark_load.judge.spark.series import series
+from spark_load.judge.timing import SETTLED, TIMED, Timed, least
 
 _NEVER_US = 2**62
 _FOUND = ", ".join(f"{name} string" for name in FOUND.names)
@@ -65,6 +66,27 @@ class SparkEngine:
         is_ours = (F.col("kind") == Kind.RECEIVED.value) & (F.col("message_run") == expectation.run)
         groups = self._history.where(is_ours & reduce(or_, during) & F.col("message_group_id").isNotNull())
         return [row["message_group_id"] for row in groups.select("message_group_id").distinct().collect()]
+
+    def timed(self, expectation: Expectation) -> Timed:
+        """Return what the history says of the clocks that timed it."""
+        events = self._history.where(F.col("kind").isin(*TIMED) & F.col("message_group_id").isNotNull())
+        events = events.withColumn("clock_id", F.coalesce("clock_id", F.lit("")))
+        several = events.groupBy("message_group_id").agg(F.min("clock_id"), F.max("clock_id"))
+        several = several.where(F.col("min(clock_id)") != F.col("max(clock_id)"))
+        times = [F.col("invoked_at_us"), F.col("responded_at_us")]
+        ends = events.agg(F.max(F.greatest(*times)).alias("last"), F.min(F.least(*times)).alias("first")).first()
+        received = events.where(_is(Kind.RECEIVED))
+        settled = events.where(F.col("kind").isin(*SETTLED))
+        rows = _caused(received, settled, ["queue", "receipt_handle_hash"], ("responded_at_us", "invoked_at_us"))
+        if expectation.is_publishing_recorded:
+            ours = received.where(F.col("message_run") == expectation.run)
+            keys = ["message_group_id", "idx", "body_hash"]
+            rows += _caused(events.where(_is(Kind.PUBLISHED)), ours, keys, ("invoked_at_us", "responded_at_us"))
+        return Timed(
+            groups=[row["message_group_id"] for row in several.collect()],
+            ahead_us=least(rows),
+            span_us=0 if ends is None or ends["last"] is None else ends["last"] - ends["first"],
+        )
 
     def findings(self, suspects: Collection[str], expectation: Expectation, surrounded: QueueContext) -> Findings:
         """Run the checker on every suspect group, in tasks."""
@@ -151,6 +173,21 @@ class SparkEngine:
             is_of_no_group.alias("is_of_no_group"),
         )
         return [row.asDict() for row in counted.count().collect()]
+
+
+def _caused(
+    causes: DataFrame, effects: DataFrame, keys: list[str], instants: tuple[str, str]
+) -> list[tuple[str, str, int]]:
+    """Return (clock, other clock, the least time between) of causes by one clock with effects by another."""
+    since, until = instants
+    first = causes.groupBy(*keys).agg(
+        F.min("clock_id").alias("clock"), F.max("clock_id").alias("last_clock"), F.min(since).alias("since_us")
+    )
+    of_one = first.where(F.col("clock") == F.col("last_clock")).drop("last_clock")
+    then = effects.groupBy(*keys, F.col("clock_id").alias("other")).agg(F.min(until).alias("until_us"))
+    both = of_one.join(then, keys).where(F.col("clock") != F.col("other"))
+    found = both.groupBy("clock", "other").agg(F.min(F.col("until_us") - F.col("since_us")).alias("us"))
+    return [(row["clock"], row["other"], row["us"]) for row in found.collect() if row["us"] is not None]
 
 
 def _is(kind: Kind) -> Column:

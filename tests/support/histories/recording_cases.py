@@ -268,6 +268,24 @@ def _parquet(events: Sequence[Event], **case: Any) -> RecordingCase:
     return RecordingCase(make=lambda folder: write_parquet(folder, events), **case)
 
 
+def by_two_clocks(events: Sequence[Event], *, ahead_us: int, consumers: Sequence[str] = QUEUES) -> list[Event]:
+    """Return the events, what consumers of these queues did timed by a clock of theirs that is ahead."""
+    return [replace(_later(event, ahead_us), clock_id="d") if event.queue in consumers else event for event in events]
+
+
+def _by_several_clocks() -> list[Event]:
+    """Return groups whose publishers and consumers have clocks of their own, and swap them, or share a handle."""
+    there = by_two_clocks(full(), ahead_us=5_000_000)
+    back = [
+        replace(event, clock_id="c" if event.clock_id == "d" else "d")
+        for event in by_two_clocks(full(), ahead_us=-5_000_000)
+    ]
+    deleted_by_another = [
+        replace(_later(event, 90_000_000), clock_id="e") if event.kind == Kind.DELETED else event for event in there
+    ]
+    return [*in_group(there, "there"), *in_group(back, "back"), *in_group(deleted_by_another, "other")]
+
+
 _GROUPLESS = [e if e.kind == Kind.PUBLISHED else replace(e, message_group_id=None) for e in sane()]
 _FROM_NOWHERE = without(sane(), kind=Kind.PUBLISHED.value, idx=2)
 CASES: Mapping[str, RecordingCase] = {
@@ -286,6 +304,8 @@ CASES: Mapping[str, RecordingCase] = {
     "with a message of another producer": _journal(_FROM_NOWHERE, is_slow=True, has_other_producers=True),
     "with a move between receives": _journal([*sane(), move_from(110)], is_slow=True),
     "with a move during a receive": _journal([*sane(), move_from(122)], is_slow=True),
+    "of several clocks": _parquet(_by_several_clocks()),
+    "of several clocks, one of them alone": _parquet(in_group(by_two_clocks(full(), ahead_us=3_600_000_000), "apart")),
     "of two recorders": RecordingCase(make=_write_two_journals, is_drawn=True),
     "every anomaly, recorded": _journal(anomalies()),
     "every anomaly, planned": _parquet(anomalies(), is_drawn=True),

@@ -6,7 +6,7 @@ an order allows is as good as any other, and a depth-first search over the order
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from operator import itemgetter
@@ -56,6 +56,83 @@ class World:
         """Return what makes two worlds the same."""
         parts = (self.first, self.queues, self.lost)
         return (self.numbers, *(tuple(sorted(part.items(), key=itemgetter(0))) for part in parts))
+
+
+def possible_offsets(events: Sequence[Event], expectation: Expectation) -> tuple[int, int]:
+    """Return at how many offsets between two clocks the events are possible, and how many were tried.
+
+    Tried are, within the bound, all at which a time of the one clock passes a time of the other, or one that is a
+    timeout away from it: nothing else can change what is possible. Left out is what no clocks can show: a message
+    received before its publish, a handle used before it was received.
+    """
+    clocks = sorted({event.clock_id or "" for event in events})
+    if len(clocks) <= 1:
+        return int(is_possible(events, expectation)), 1
+    first, other = ([event for event in events if (event.clock_id or "") == clock] for clock in clocks)
+    bound_us = expectation.clock_bound_us
+    spans = {0, *(us for span in _spans_us(events, expectation) for us in (span, -span))}
+    meets = {later - sooner + span for later in _times(other) for sooner in _times(first) for span in spans}
+    offsets = {0, -bound_us, bound_us} | {
+        us for meet in meets for us in (meet - 1, meet, meet + 1) if -bound_us <= us <= bound_us
+    }
+    timed = [[*first, *(later(event, -us) for event in other)] for us in offsets]
+    causal = [events for events in timed if is_causal(events)]
+    return sum(is_possible(events, replace(expectation, clock_bound_us=0)) for events in causal), len(causal)
+
+
+def is_causal(events: Sequence[Event]) -> bool:
+    """Return whether no copy was received before there was a publish for it, and no handle used before its answer."""
+    received = [event for event in events if event.kind == Kind.RECEIVED]
+    given = {event.receipt_handle_hash: event.responded_at_us or 0 for event in received}
+    is_late = any(
+        (event.invoked_at_us or 0) < given.get(event.receipt_handle_hash, 0)
+        for event in events
+        if event.kind in (Kind.DELETED, Kind.VISIBILITY_CHANGED)
+    )
+    return not is_late and all(
+        invoked_us <= seen_us
+        for idx in {event.idx for event in received}
+        for queue in {event.queue for event in received}
+        for invoked_us, seen_us in zip(_published_us(events, idx), _seen_us(received, queue, idx), strict=False)
+    )
+
+
+def _published_us(events: Sequence[Event], idx: int | None) -> list[int]:
+    """Return when each message may have been published first; without an answer each publish may be one of its own."""
+    first: dict[object, int] = {}
+    for position, event in enumerate(events):
+        if (event.kind, event.idx) == (Kind.PUBLISHED, idx) and event.outcome != Outcome.FAIL:
+            number, invoked_us = event.sns_sequence_number or position, event.invoked_at_us or 0
+            first[number] = min(invoked_us, first.get(number, invoked_us))
+    return sorted(first.values())
+
+
+def _seen_us(received: Sequence[Event], queue: str | None, idx: int | None) -> list[int]:
+    """Return when each copy of a message was seen first."""
+    first: dict[str | None, int] = {}
+    for event in sorted(received, key=lambda event: event.responded_at_us or 0):
+        if (event.queue, event.idx) == (queue, idx):
+            first.setdefault(event.sqs_message_id, event.responded_at_us or 0)
+    return sorted(first.values())
+
+
+def _times(events: Sequence[Event]) -> set[int]:
+    return {us for event in events for us in (event.invoked_at_us, event.responded_at_us) if us is not None}
+
+
+def _spans_us(events: Sequence[Event], expectation: Expectation) -> set[int]:
+    seconds = {event.visibility_timeout_seconds or 0 for event in events}
+    window = expectation.deduplication_window_seconds
+    spans = {*seconds, *expectation.visibility_timeout_seconds.values(), window}
+    return {span * 1_000_000 for span in spans} | {window * 1_000_000 + _TOLERANCE_US, _UNANSWERED_WITHIN_US}
+
+
+def later(event: Event, by_us: int, *, clock_id: str | None = "d") -> Event:
+    """Return the event as another clock timed it, or at another time of the same."""
+    answered_us = None if event.responded_at_us is None else event.responded_at_us + by_us
+    return replace(
+        event, clock_id=clock_id, invoked_at_us=(event.invoked_at_us or 0) + by_us, responded_at_us=answered_us
+    )
 
 
 def is_possible(events: Iterable[Event], expectation: Expectation) -> bool:

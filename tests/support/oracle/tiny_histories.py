@@ -13,6 +13,7 @@ from sluice.history.events import Event, Kind, Outcome, pad_sequence_number
 from sluice.simulator.model.message import Message
 from sluice.simulator.model.queues.fifo import FifoQueue
 from sluice.simulator.model.refusal import Refusal
+from tests.support.oracle.search import later
 
 RUN = "r"
 VISIBILITY_SECONDS = 30
@@ -166,8 +167,8 @@ def _take(life: _Life, queue: FifoQueue, dead: FifoQueue | None) -> None:
         )
         for position, message in enumerate(received)
     ]
-    _at_one_time(life, rows, Outcome.OK)
-    life.handles += [(row, queue, row.receipt_handle_hash or "") for row in rows if queue.name in life.queues]
+    answered = _at_one_time(life, rows, Outcome.OK)
+    life.handles += [(row, queue, row.receipt_handle_hash or "") for row in answered if queue.name in life.queues]
 
 
 def _delete(life: _Life) -> None:
@@ -218,13 +219,13 @@ def _row(life: _Life, **fields: object) -> Event:
     return Event(run=RUN, clock_id="c", message_group_id="g", message_run=RUN, **fields)  # type: ignore[arg-type]
 
 
-def _at_one_time(life: _Life, rows: list[Event], outcome: Outcome) -> None:
+def _at_one_time(life: _Life, rows: list[Event], outcome: Outcome) -> list[Event]:
     life.call_count += 1
     before, after = life.rng.choice(_CALL_SECONDS), life.rng.choice(_CALL_SECONDS)
     if rows and rows[0].kind in (Kind.DELETED, Kind.VISIBILITY_CHANGED):  # whoever has a handle had the answer
         before = 0.0
     answered_at = round((life.now + after) * 1e6)
-    life.events += [
+    recorded = [
         replace(
             row,
             call_id=f"call-{life.call_count}",
@@ -234,6 +235,8 @@ def _at_one_time(life: _Life, rows: list[Event], outcome: Outcome) -> None:
         )
         for row in rows
     ]
+    life.events += recorded
+    return recorded
 
 
 _STEPS = (_publish, _publish, _publish_again, _receive, _receive, _receive, _receive, _delete, _delete, _delete, _hide)
@@ -245,6 +248,15 @@ def mutated(history: TinyHistory, seed: int) -> TinyHistory:
     events = list(history.events)
     rng.choice(_MUTATIONS)(events, rng)
     return replace(history, events=tuple(events)) if _is_causal(events) else history
+
+
+def of_two_clocks(history: TinyHistory, *, bound_us: int, by_us: int) -> TinyHistory:
+    """Return the history with the calls of one consumer timed by a clock that is ahead by so much."""
+    return replace(
+        history,
+        events=tuple(later(event, by_us) if event.worker == "consume-2" else event for event in history.events),
+        expectation=replace(history.expectation, clock_bound_us=bound_us),
+    )
 
 
 def _is_causal(events: list[Event]) -> bool:
@@ -278,15 +290,7 @@ def _count(events: list[Event], rng: random.Random) -> None:
 def _shift(events: list[Event], rng: random.Random) -> None:
     call = rng.choice(events).call_id
     by_us = rng.choice((-1, 1)) * rng.choice((5_000, 30_000, 1_500_000, 12_000_000, 40_000_000, 320_000_000))
-    events[:] = [shifted(event, by_us, clock_id=event.clock_id) if event.call_id == call else event for event in events]
-
-
-def shifted(event: Event, by_us: int, *, clock_id: str | None = "d") -> Event:
-    """Return the event as another clock timed it, or at another time of the same."""
-    answered_us = None if event.responded_at_us is None else event.responded_at_us + by_us
-    return replace(
-        event, clock_id=clock_id, invoked_at_us=(event.invoked_at_us or 0) + by_us, responded_at_us=answered_us
-    )
+    events[:] = [later(event, by_us, clock_id=event.clock_id) if event.call_id == call else event for event in events]
 
 
 def _confirm(events: list[Event], rng: random.Random) -> None:

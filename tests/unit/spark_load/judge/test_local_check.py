@@ -187,7 +187,7 @@ def test_what_several_clocks_timed_is_unknown_and_not_invalid(tmp_path: Path, sk
     verdict = _judged(tmp_path, CASES["sane"])
 
     assert (verdict.status, verdict.violations) == (Status.UNKNOWN, ())
-    assert "2 clocks timed the events, and nothing says how far they are apart" in verdict.unknowns
+    assert any("2 clocks timed it" in why for why in verdict.unknowns)
 
 
 @pytest.mark.parametrize(

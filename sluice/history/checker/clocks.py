@@ -1,0 +1,165 @@
+"""How far the clocks of a history are apart: what somebody declared, and what the history itself proves.
+
+Nobody can receive a message before it is published, or use a receipt handle before it is received. So the answer of a
+receive comes after the call of its publish, and a delete or visibility change is called after the answer that gave its
+handle, whatever the clocks show. Each such pair bounds how far one clock is ahead of another; a pair in each direction
+bounds it from both sides, as the four timestamps of NTP do (RFC 5905, section 8). Nothing that is judged is used: order
+and leases prove nothing about clocks. Neither do SentTimestamp and ApproximateFirstReceiveTimestamp: AWS says of no
+clock how exact it is.
+
+Clocks also drift. `DRIFT_PPM` is what Linux lets a frequency adjustment be, 500 ppm, for each of the two:
+https://man7.org/linux/man-pages/man2/adjtimex.2.html (read 2026-11-23). A clock that is stepped, or slewed faster, is
+not covered, other than by a declared bound.
+"""
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field, replace
+from itertools import permutations
+
+from sluice.history.events import Event
+
+NEVER_US = 2**62
+DRIFT_PPM = 1_000
+_CLOSED_MAX = 128  # clocks of which indirect bounds are looked for: it takes their number cubed
+
+type AheadUs = Mapping[str, Mapping[str, int]]
+"""Clock to another clock to the most by which the other may be ahead of it, microseconds; absent is not known."""
+
+
+def clock_of(event: Event) -> str:
+    """Return the clock that timed the event; an event that names none is by a clock of its own."""
+    return event.clock_id or ""
+
+
+def ahead_us(
+    clocks: Collection[str], *, bound_us: int = NEVER_US, proven: AheadUs | None = None
+) -> dict[str, dict[str, int]]:
+    """Return the most by which each clock may be ahead of each other one, by what is known directly or through others.
+
+    Args:
+        clocks: all of them.
+        bound_us: how far any two are apart.
+        proven: what the history proves.
+    """
+    known = proven or {}
+    ahead = {
+        clock: {
+            other: 0 if other == clock else min(bound_us, known.get(clock, {}).get(other, NEVER_US)) for other in clocks
+        }
+        for clock in clocks
+    }
+    for via in clocks if known and len(clocks) <= _CLOSED_MAX else ():
+        for clock in clocks:
+            if ahead[clock][via] < NEVER_US:
+                for other in clocks:
+                    indirect_us = ahead[clock][via] + ahead[via][other]
+                    if ahead[via][other] < NEVER_US and indirect_us < ahead[clock][other]:
+                        ahead[clock][other] = indirect_us
+    return ahead
+
+
+def is_contradictory(ahead: AheadUs) -> bool:
+    """Return whether no clocks fit: one would have to be ahead of itself, or two of each other."""
+    return any(others[clock] < 0 for clock, others in ahead.items()) or any(
+        ahead[clock][other] + ahead[other][clock] < 0 for clock, other in permutations(ahead, 2)
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Apart:
+    """Two clocks that the history proves to be at least so far apart."""
+
+    behind: str
+    ahead: str
+    least_us: int
+
+
+def furthest_apart(ahead: AheadUs) -> Apart | None:
+    """Return the two clocks that are certainly the furthest apart; None when all may show the same."""
+    least_us, behind, ahead_of = min(
+        ((others[clock], clock, other) for other, others in ahead.items() for clock in others if clock != other),
+        default=(0, "", ""),
+    )
+    return Apart(behind, ahead_of, -least_us) if least_us < 0 else None
+
+
+def apart_us_max(ahead: AheadUs) -> int:
+    """Return how far any two of the clocks may be apart."""
+    return max((us for others in ahead.values() for us in others.values()), default=0)
+
+
+def widened(ahead: AheadUs, span_us: int) -> dict[str, dict[str, int]]:
+    """Return what a history of this length proves, if clocks may drift meanwhile."""
+    drift_us = span_us * DRIFT_PPM // 1_000_000
+    return {clock: {other: us + drift_us for other, us in others.items()} for clock, others in ahead.items()}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Clocks:
+    """The clocks that timed a group, put right as far as it is known how.
+
+    Args:
+        ahead: the most by which each may be ahead of each other one after that.
+        later_us: clock to what was added to its times.
+    """
+
+    ahead: AheadUs = field(default_factory=dict)
+    later_us: Mapping[str, int] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, clocks: Collection[str], *, bound_us: int, proven: AheadUs) -> "Clocks":
+        """Return these clocks, each put right by the middle of what it may be ahead of the first."""
+        if len(clocks) <= 1:
+            return cls()
+        names = sorted(clocks)
+        ahead = ahead_us(names, bound_us=bound_us, proven=proven)
+        first = names[0]
+        later_us = {clock: -_middle(-ahead[clock][first], ahead[first][clock]) for clock in names}
+        return cls(
+            ahead={
+                clock: {
+                    other: us if us >= NEVER_US else us + later_us[other] - later_us[clock]
+                    for other, us in others.items()
+                }
+                for clock, others in ahead.items()
+            },
+            later_us=later_us,
+        )
+
+    @property
+    def shift_us(self) -> int:
+        """Return by how much the times of a clock were changed at most."""
+        return max(map(abs, self.later_us.values()), default=0)
+
+    def corrected(self, event: Event) -> Event:
+        """Return the event as a clock that was put right timed it."""
+        return _moved(event, self.later_us.get(clock_of(event), 0))
+
+    def recorded(self, event: Event) -> Event:
+        """Return a corrected event as it was recorded."""
+        return _moved(event, -self.later_us.get(clock_of(event), 0))
+
+    def bound_us(self, first: Event, second: Event, *, is_least: bool = False) -> int:
+        """Return by how much the clock of the second may be ahead of that of the first: at most, or at least."""
+        if first.clock_id == second.clock_id or not self.ahead:
+            return 0
+        if is_least:
+            return -self.ahead[clock_of(second)][clock_of(first)]
+        return self.ahead[clock_of(first)][clock_of(second)]
+
+
+def _middle(least_us: int, most_us: int) -> int:
+    """Return the middle of an interval; of one without an end what is nearest to 0."""
+    if least_us > -NEVER_US and most_us < NEVER_US:
+        return (least_us + most_us) // 2
+    return min(max(0, least_us), most_us)
+
+
+def _moved(event: Event, by_us: int) -> Event:
+    if by_us == 0:
+        return event
+    return replace(
+        event,
+        invoked_at_us=None if event.invoked_at_us is None else event.invoked_at_us + by_us,
+        responded_at_us=None if event.responded_at_us is None else event.responded_at_us + by_us,
+    )
