@@ -61,11 +61,11 @@ class OperatorTopic(Construct):
                 conditions={"StringEquals": {"aws:SourceAccount": cdk.Stack.of(self).account}},
             )
         )
-        told: list[sns.ITopicSubscription] = [
+        subscribers: list[sns.ITopicSubscription] = [
             *map(subscriptions.EmailSubscription, environment.alarm_emails),
             *map(subscriptions.UrlSubscription, environment.alarm_urls),
         ]
-        for subscription in told:
+        for subscription in subscribers:
             acknowledge(
                 topic.add_subscription(subscription),
                 "Serverless-SNSRedrivePolicy",

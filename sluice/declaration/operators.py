@@ -67,5 +67,5 @@ def check_operators(environment: "Environment") -> None:
 
 def has_operators(environment: "Environment") -> bool:
     """Return whether anybody hears an alarm, or is not to on purpose."""
-    told = (environment.alarm_emails, environment.alarm_urls, environment.alarm_slack, environment.alarm_topic_arn)
-    return any(told) or environment.silent
+    channels = (environment.alarm_emails, environment.alarm_urls, environment.alarm_slack, environment.alarm_topic_arn)
+    return any(channels) or environment.silent

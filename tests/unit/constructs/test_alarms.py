@@ -279,8 +279,10 @@ def test_an_existing_topic_is_told_in_place_of_one_of_ours(hosted: list[Resource
     """All alarms publish to it, and the environment has no operator topic."""
     watching = _watching(hosted)
 
-    told = {arn for alarm in of_kind(watching, ALARM).values() for arn in (*alarm["AlarmActions"], *alarm["OKActions"])}
-    assert told == {"arn:aws:sns:us-east-1:111122223333:on-call"}
+    alarms = of_kind(watching, ALARM).values()
+    assert {arn for alarm in alarms for arn in (*alarm["AlarmActions"], *alarm["OKActions"])} == {
+        "arn:aws:sns:us-east-1:111122223333:on-call"
+    }
     assert of_kind(watching, TOPIC) == {}
 
 
