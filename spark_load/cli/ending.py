@@ -14,6 +14,7 @@ from sluice.history.checker.verdict import Verdict
 from sluice.terminal import output
 from spark_load import report
 from spark_load.report.caveats import caveats
+from spark_load.report.summary import where
 
 _REASONS_MAX = 5  # repeated at the very end, where people look; the summary has them all
 
@@ -36,7 +37,7 @@ def finish(verdict: Verdict, folder: Path, *, as_json: bool) -> NoReturn:
         print_markdown(report.markdown(verdict))
     why = [
         *verdict.unknowns,
-        *(f"{violation.anomaly}: {violation.sentence}" for violation in verdict.violations),
+        *(f"{violation.anomaly} in {where(violation)}: {violation.sentence}" for violation in verdict.violations),
         *verdict.crossed,
     ]
     for reason in why[:_REASONS_MAX]:

@@ -6,13 +6,13 @@ It goes by what an error says, because a recording is judged where Spark is not 
 import re
 
 _CHARACTERS_MAX = 300
+_OURS_CHARACTERS_MAX = 2_000
 _SITUATIONS = {
     r"Python worker (exited|failed|crashed)": "a Python process of Spark was killed, or had no memory left",
     r"OutOfMemoryError": "Spark has no memory left; lower the load, or give it more (spark.driver.memory)",
     r"No space left on device": "no space is left on the disk",
     r"ExecutorLostFailure|Lost executor": "an executor of the cluster was lost",
-    r"cancelled|SparkContext was shut down": "Spark was stopped before the end",
-    r"Answer from Java side is empty|Connection refused|Error while sending or receiving": "Spark has ended",
+    r"Job \d+ cancelled|SparkContext was shut down": "Spark was stopped before the end",
 }
 """What an error says, and what it means."""
 _CLASS = re.compile(r"^.*\b(?:[a-z][\w$]*\.)+[A-Z][\w$]*: (?=\S)")
@@ -25,7 +25,7 @@ _OF_SPARK = re.compile(r"calling \w+\.\w+|py4j|Py4J|org\.apache\.|java\.|stacktr
 def raised_in_task(error: BaseException) -> str | None:
     """Return what a HistoryError said that was raised in a task of Spark; None of any other error."""
     found = re.search(r"HistoryError: (.+)", str(error))
-    return None if found is None else found[1][:_CHARACTERS_MAX]
+    return None if found is None else found[1][:_OURS_CHARACTERS_MAX]
 
 
 def reason(error: BaseException) -> str:
@@ -33,6 +33,8 @@ def reason(error: BaseException) -> str:
     ours = raised_in_task(error)
     if ours is not None:
         return ours
+    if isinstance(error, ConnectionRefusedError) or type(error).__name__ == "Py4JNetworkError":
+        return "Spark has ended"
     lines = [line for line in str(error).splitlines() if line.strip() and not line.lstrip().startswith("at ")]
     text = "\n".join(lines)
     for pattern, meaning in _SITUATIONS.items():
@@ -45,7 +47,7 @@ def reason(error: BaseException) -> str:
 
 def _is_of_spark(error: BaseException) -> bool:
     modules = {kind.__module__.partition(".")[0] for kind in type(error).__mro__}
-    return not modules.isdisjoint(("pyspark", "py4j")) or isinstance(error, ConnectionRefusedError)
+    return not modules.isdisjoint(("pyspark", "py4j"))
 
 
 def _innermost(lines: list[str], error: BaseException) -> str:

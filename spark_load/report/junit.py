@@ -6,7 +6,7 @@ from xml.etree import ElementTree as ET
 from sluice.history.checker.anomalies import ANOMALIES
 from sluice.history.checker.verdict import Holding, Property, Status, Verdict
 from spark_load.report.caveats import caveats
-from spark_load.report.summary import NO_THRESHOLD, NOT_EXERCISED, event_line
+from spark_load.report.summary import NO_THRESHOLD, NOT_EXERCISED, since, where, witness_lines
 
 _NO_XML = re.compile(r"[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 WHOLE_RUN = "the run can be judged"
@@ -74,8 +74,8 @@ def _witnesses(prop: Property, verdict: Verdict) -> str:
         for violation in verdict.violations
         if violation.anomaly == prop.anomaly
         for line in (
-            f"group {violation.message_group_id}, {violation.queue or 'all queues'}: {violation.sentence}",
-            *(f"    {event_line(event.as_dict())}" for event in violation.witness),
+            f"{where(violation)}: {violation.sentence}{since(violation)}",
+            *(f"    {line}" for line in witness_lines(violation)),
         )
     ]
     return "\n".join([*prop.crossed, *lines])

@@ -15,7 +15,18 @@ from sluice.history.checker.verdict import EXIT_CROSSED, Holding, Property, Verd
 from spark_load.folder.series_schema import Series
 from spark_load.report import figures, timeline, units
 from spark_load.report.figures import Figure, Table
-from spark_load.report.summary import NO_THRESHOLD, NOT_EXERCISED, Held, event_line, exercised, held, means, reasons
+from spark_load.report.summary import (
+    NO_THRESHOLD,
+    NOT_EXERCISED,
+    Held,
+    exercised,
+    held,
+    means,
+    reasons,
+    since,
+    where,
+    witness_lines,
+)
 
 _TEMPLATE = Path(__file__).resolve().parent / "page.html"
 _SIGNS = {
@@ -228,14 +239,13 @@ def _anomalies(verdict: Verdict, series: Series) -> str:
 def _anomaly(violation: Violation, series: Series, index: int) -> str:
     known = ANOMALIES[violation.anomaly]
     drawn = timeline.draw(violation, series, name=f"timeline-{index}") if index < _TIMELINES_MAX else None
-    messages = ", ".join(f"#{idx}" if idx >= 0 else "the end marker" for idx in violation.idxs)
-    where = f"group {violation.message_group_id}, {violation.queue or 'all queues'}, {messages or 'no single message'}"
-    witness = "".join(f"<li>{escape(event_line(event.as_dict()).replace('`', ''))}</li>" for event in violation.witness)
+    witness = "".join(f"<li>{escape(line.replace('`', ''))}</li>" for line in witness_lines(violation))
     return (
         f'<article class="anomaly"><h3><a href="#{known.id}">{known.id}</a> {escape(known.name)}</h3>'
-        f"<p><strong>{escape(violation.sentence)}</strong><br><span class='soft'>{escape(where)}</span></p>"
+        f"<p><strong>{escape(violation.sentence)}</strong><br><span class='soft'>{escape(where(violation))}</span></p>"
         f"{drawn.svg if drawn is not None else ''}"
-        f"<details><summary>{units.plural(len(violation.witness), 'event')} that show it</summary>"
+        f"<details><summary>{units.plural(len(violation.witness), 'event')} that show it"
+        f"{escape(since(violation))}</summary>"
         f'<ol class="witness">{witness}</ol></details></article>'
     )
 

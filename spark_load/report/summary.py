@@ -3,10 +3,12 @@
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from sluice.history.checker.anomalies import ANOMALIES
-from sluice.history.checker.verdict import EXIT_CROSSED, Holding, Status, Verdict
+from sluice.history.checker.verdict import EXIT_CROSSED, Holding, Status, Verdict, Violation
+from sluice.history.events import is_end_marker
 from spark_load.report import units
 from spark_load.report.caveats import caveats
 
@@ -34,6 +36,7 @@ _WAITS = {
     "D3": "a group waiting while its queue serves others",
     "H1": "a group waiting while its queue is polled",
 }
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MARKUP = re.compile(r"[\\`*_\[\]<>|~&#]")
 
 
@@ -67,33 +70,72 @@ def _bullets(title: str, lines: tuple[str, ...]) -> str:
 def _violations(verdict: Verdict) -> str:
     lines = ["## Violations", ""]
     for violation in verdict.violations:
-        where = violation.queue or "all queues"
-        idxs = ", ".join(map(str, violation.idxs))
         name = ANOMALIES[violation.anomaly].name
-        lines.append(
-            f"- **{violation.anomaly} {name}** in group {escaped(violation.message_group_id)}, {escaped(where)},"
-            f" message {idxs}: {escaped(violation.sentence)}"
-        )
-        lines += [f"    - {event_line(event, escaped)}" for event in (w.as_dict() for w in violation.witness)]
+        sentence = escaped(violation.sentence + since(violation))
+        lines.append(f"- **{violation.anomaly} {name}** in {escaped(where(violation))}: {sentence}")
+        lines += [f"    - {line}" for line in witness_lines(violation, escaped)]
     return "\n".join(lines)
 
 
-def event_line(event: Mapping[str, Any], quote: Callable[[str], str] = str) -> str:
-    """Return a witness, given by its fields that say something, in one line; their values as `quote` tells them."""
+def where(violation: Violation) -> str:
+    """Return the group, the queue and the messages a violation is of."""
+    names = ", ".join(_message(idx, violation) for idx in violation.idxs) or "no single message"
+    queue = "all queues" if violation.queue is None else f"queue {violation.queue}"
+    return f"group {violation.message_group_id}, {queue}, {'message ' if names[0].isdecimal() else ''}{names}"
+
+
+def _message(idx: int, violation: Violation) -> str:
+    """Return a message by its idx; in a recording that is a hash, and its deduplication id says more."""
+    if is_end_marker(idx):
+        return "the end marker"
+    ids = [event.deduplication_id for event in violation.witness if event.idx == idx and event.deduplication_id]
+    return str(idx) if not ids or ids[0].endswith(f".{idx}") else f"{idx} ({ids[0]})"
+
+
+def since(violation: Violation) -> str:
+    """Return when the first event of a witness was, from which the times of all are counted."""
+    first_us = _first_us(violation)
+    try:
+        return (
+            "" if first_us is None else f" (+0 s is {_EPOCH + timedelta(microseconds=first_us):%Y-%m-%dT%H:%M:%S.%fZ})"
+        )
+    except OverflowError:  # a verdict of before may have any
+        return f" (+0 s is {first_us} µs)"
+
+
+def _first_us(violation: Violation) -> int | None:
+    return min((event.invoked_at_us for event in violation.witness if event.invoked_at_us is not None), default=None)
+
+
+def witness_lines(violation: Violation, quote: Callable[[str], str] = str) -> list[str]:
+    """Return the events of a witness, a line each: the fields that say something, their values as `quote` has them."""
+    first_us = _first_us(violation)
+    return [_event_line(event.as_dict(), first_us or 0, quote) for event in violation.witness]
+
+
+def _event_line(event: Mapping[str, Any], first_us: int, quote: Callable[[str], str]) -> str:
     shown = (
         "worker",
         "queue",
         "idx",
+        "deduplication_id",
         "outcome",
-        "invoked_at_us",
-        "responded_at_us",
+        "visibility_timeout_seconds",
         "sns_sequence_number",
         "sqs_message_id",
         "receive_count",
         "body_hash",
     )
     fields = ", ".join(f"{name}={quote(str(event[name]))}" for name in shown if name in event)
-    return f"`{event['kind']}` {fields}"
+    return f"`{event['kind']}` {_when(event, first_us)}: {fields}"
+
+
+def _when(event: Mapping[str, Any], first_us: int) -> str:
+    invoked_us, responded_us = event.get("invoked_at_us"), event.get("responded_at_us")
+    if invoked_us is None:
+        return "at an unknown time"
+    answered = "never answered" if responded_us is None else f"answered {(responded_us - first_us) / 1e6:+.6f} s"
+    return f"{(invoked_us - first_us) / 1e6:+.6f} s, {answered}"
 
 
 def _properties(verdict: Verdict) -> str:

@@ -1,6 +1,7 @@
 """The timeline of one violation: publishes, leases and deletes of the messages around it, a row for each message."""
 
 from collections.abc import Mapping, Sequence
+from operator import itemgetter
 from typing import Any
 
 import altair as alt
@@ -24,6 +25,7 @@ _TONES = {
     "no answer, or failed": "var(--trouble)",
     _RECEIVE_CALL: "var(--soft)",
     "delete": "var(--ink)",
+    "visibility change": "var(--soft)",
 }
 
 type EventFields = Mapping[str, Any]
@@ -129,7 +131,7 @@ def _bars(
 ) -> list[Bar]:
     """Return what is drawn of one event."""
     invoked, responded = event["invoked_at_us"], event.get("responded_at_us")
-    kind, is_ok = event["kind"], event.get("outcome", Outcome.OK) == Outcome.OK
+    kind, is_ok = event["kind"], _is_ok(event)
     if kind == Kind.RECEIVED:
         tone = "in question" if event["idx"] in violation.idxs else "leased"
         began = invoked if responded is None else responded
@@ -139,18 +141,24 @@ def _bars(
         label = "in question" if event["idx"] in violation.idxs else "publish"
         tone = label if is_ok else "no answer, or failed"
         return [Bar(row=row, tone=tone, began=invoked, ended=max(invoked + 1_000, responded or 0))]
-    tone = "delete" if is_ok else "no answer, or failed"
+    label = "delete" if kind == Kind.DELETED else "visibility change"
+    tone = label if is_ok else "no answer, or failed"
     return [Bar(row=row, tone=tone, began=invoked, ended=invoked)]
 
 
 def _lease_end(event: EventFields, events: Sequence[EventFields], series: Series) -> int:
-    """Return when the lease ended, as far as the events tell: by a delete, or when its time was over."""
+    """Return when the lease ended, as far as the events tell: by a delete, or when the time given last was over."""
     seconds: int = event.get("visibility_timeout_seconds", series["visibility"].get(event["queue"], 0))
-    over = [int(event["invoked_at_us"]) + seconds * _US]
-    handle = event.get("receipt_handle_hash")
-    over += [
-        int(other["invoked_at_us"])
-        for other in events
-        if other["kind"] in (Kind.DELETED, Kind.VISIBILITY_CHANGED) and other.get("receipt_handle_hash") == handle
-    ]
-    return min(over)
+    over = int(event["invoked_at_us"]) + seconds * _US
+    tried = [other for other in events if other.get("receipt_handle_hash") == event.get("receipt_handle_hash")]
+    for other in sorted(tried, key=itemgetter("invoked_at_us")):
+        tried_us = int(other["invoked_at_us"])
+        if other["kind"] == Kind.VISIBILITY_CHANGED and _is_ok(other) and tried_us <= over:
+            over = tried_us + int(other.get("visibility_timeout_seconds", 0)) * _US
+        elif other["kind"] == Kind.DELETED:
+            over = min(over, tried_us)
+    return over
+
+
+def _is_ok(event: EventFields) -> bool:
+    return bool(event.get("outcome", Outcome.OK) == Outcome.OK)

@@ -28,6 +28,8 @@ from sluice.history.checker.expectation import Expectation, QueueContext
 from sluice.history.checker.verdict import Violation
 from sluice.history.events import Event, Kind, Outcome, is_end_marker
 
+_OF_HOLDS = frozenset(("A3", "A8", "B7", "C3", "D1", "D2", "R4"))
+"""Anomalies that are proven by how long a message was held."""
 UNANSWERED_WITHIN_US = 60_000_000
 """A call that nobody answered is taken to have its effect by then, or never: no service works on it any longer."""
 
@@ -498,15 +500,41 @@ class Group:
     def violation(
         self, anomaly: str, queue: str | None, idxs: Iterable[int | None], sentence: str, witness: Iterable[Event]
     ) -> Violation:
-        """Return a violation in this group; an idx of None is left out."""
+        """Return a violation in this group; an idx of None is left out.
+
+        What a hold rests on is added to the witness, behind the receive: the change that put its end off.
+        """
+        shown = list(witness)
+        if anomaly in _OF_HOLDS:
+            shown = [event for receive in shown for event in (receive, *self._put_off(receive, shown))]
         return Violation(
             anomaly=anomaly,
             message_group_id=self.id,
             queue=queue,
             idxs=tuple(idx for idx in idxs if idx is not None),
             sentence=sentence,
-            witness=tuple(map(self.clocks.recorded, witness)),
+            witness=tuple(map(self.clocks.recorded, shown)),
         )
+
+    def _put_off(self, receive: Event, witness: Sequence[Event]) -> list[Event]:
+        """Return the visibility change by which a message was held beyond its own time; none where that was enough.
+
+        Of several it is the last that was answered ok before what it was held against; the history has the others.
+        """
+        if receive.kind != Kind.RECEIVED or not self._is_timed(receive):
+            return []
+        deletes = [event for event in witness if event.kind == Kind.DELETED]
+        until_us = max(responded(event) for event in deletes or witness)
+        own_us = self._expiry_us(receive)
+        changes = [
+            attempt
+            for attempt in self._tried(receive, receive.receipt_handle_hash)
+            if attempt.kind == Kind.VISIBILITY_CHANGED
+            and attempt.outcome == Outcome.OK
+            and responded(attempt) <= until_us
+            and responded(attempt) + _seconds_us(attempt) > own_us
+        ]
+        return changes[-1:] if own_us < until_us else []
 
 
 def _by_answer(acked: tuple[Event, str]) -> int:

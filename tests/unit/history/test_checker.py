@@ -163,7 +163,44 @@ def test_an_extended_lease_lasts_longer() -> None:
 
     found = check_group([*history, extended, again], EXPECTATION)
 
-    assert [(v.anomaly, v.witness) for v in found.violations] == [("B7", (first, again))]
+    assert [(v.anomaly, v.witness) for v in found.violations] == [("B7", (first, extended, again))]
+
+
+def _changed(receive: Event, at_ms: int, seconds: int, **fields: Any) -> Event:
+    changed = deleted(receive, at_ms, call_id=f"hide/{at_ms}", **fields)
+    return replace(changed, kind=Kind.VISIBILITY_CHANGED.value, visibility_timeout_seconds=seconds)
+
+
+@pytest.mark.parametrize(
+    ("overlap_ms", "shown"),
+    [
+        pytest.param(15_000, [], id="within its own time nothing else proves the hold"),
+        pytest.param(40_000, [10_000], id="what comes later does not"),
+        pytest.param(80_000, [50_000], id="of two the one that held it"),
+    ],
+)
+def test_a_witness_has_the_change_that_held_the_group(overlap_ms: int, shown: list[int]) -> None:
+    first = received("billing", 0, 100)
+    changes = {at_ms: _changed(first, at_ms, 60) for at_ms in (10_000, 50_000)}
+    failed = _changed(first, overlap_ms - 100, 600, outcome="fail")
+    other = received("billing", 1, overlap_ms)
+    history = [*WITHOUT_BILLING, first, *changes.values(), failed, other, deleted(first, 100_000)]
+
+    found = [violation for violation in check_group(history, EXPECTATION).violations if violation.anomaly == "D1"]
+
+    assert [violation.witness for violation in found] == [(first, *(changes[at_ms] for at_ms in shown), other)]
+
+
+def test_a_witness_has_the_change_that_made_a_late_delete_count() -> None:
+    """It was deleted 40 s after its receive, of which it was held for 30 by itself."""
+    history = without(without(sane(), queue="billing", kind="deleted", idx=2), idx=END)
+    first = receive_of(history, 2)
+    extended, delete = _changed(first, 20_000, 60), deleted(first, 40_000)
+    again = received("billing", 2, 50_000, receive_count=2)
+
+    found = check_group([*history, extended, delete, again], EXPECTATION)
+
+    assert [(v.anomaly, v.witness) for v in found.violations] == [("A8", (first, extended, delete, again))]
 
 
 def test_two_copies_published_about_a_window_apart_are_unknown() -> None:

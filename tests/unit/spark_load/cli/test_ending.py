@@ -69,7 +69,10 @@ def test_what_a_history_names_is_printed_as_text(
     out, err = capsys.readouterr()
     assert [line for line in f"{out}\n{err}".split("\n") if not line.isprintable()] == []
     escaped = "".join(name if name.isprintable() else name.encode("unicode_escape").decode() for name in odd)
-    assert err.splitlines()[:2] == [f"what became of {escaped}", f"{violation.anomaly}: of {escaped}"]
+    assert err.splitlines()[:2] == [
+        f"what became of {escaped}",
+        f"{violation.anomaly} in group {escaped}, all queues, message 1: of {escaped}",
+    ]
     if form == "json":
         assert json.loads(out)["unknowns"] == [f"what became of {odd}"]
     elif odd.isprintable():

@@ -1,7 +1,7 @@
 """Why something failed, in our words: what Spark 4.1 and Py4J really said, as recorded on 2026-11-23."""
 
 import pytest
-from py4j.protocol import Py4JError
+from py4j.protocol import Py4JError, Py4JNetworkError
 from pyspark.errors import AnalysisException, PythonException
 
 from spark_load.history.reasons import raised_in_task, reason
@@ -53,7 +53,11 @@ def _of_python(text: str) -> str:
             "7 is odd",
         ),
         (Py4JError("An error occurred while calling o49.sc"), "Spark has ended, or does not say why"),
-        (Py4JError("Answer from Java side is empty"), "Spark has ended"),
+        (Py4JNetworkError("Answer from Java side is empty"), "Spark has ended"),
+        (
+            PythonException(_of_python("ConnectionRefusedError: [Errno 111] Connection refused")),
+            "ConnectionRefusedError: [Errno 111] Connection refused",
+        ),
         (ConnectionRefusedError(111, "Connection refused"), "Spark has ended"),
         (
             AnalysisException("[PATH_NOT_FOUND] Path does not exist: file:/runs/nope. SQLSTATE: 42K03"),

@@ -12,14 +12,15 @@ from click.testing import CliRunner
 
 from sluice.errors import ConfigError, HistoryError
 from sluice.history.checker.anomalies import JUDGED
-from sluice.history.checker.verdict import Status, Verdict
+from sluice.history.checker.verdict import Status, Verdict, Violation
+from sluice.history.events import Event
 from spark_load import report
 from spark_load.cli.report import compare as compare_command
 from spark_load.cli.report import report as report_command
 from spark_load.folder.series_schema import Series, SeriesSchema
 from spark_load.report import comparison, junit, page, timeline, units
 from spark_load.report.comparison import Limits, compare
-from spark_load.report.summary import held
+from spark_load.report.summary import held, since, where, witness_lines
 from tests.support.anomalies import CASES
 from tests.support.histories import finished_runs
 
@@ -38,8 +39,74 @@ def test_markdown_shows_what_comes_from_outside_as_it_is() -> None:
     assert lines[0] == f"# UNKNOWN — {shown}"
     assert f"- {shown}" in lines
     (line,) = [line for line in lines if line.startswith(f"- **{violation.anomaly}")]
-    assert f"in group {shown}, {shown}, message" in line
-    assert line.endswith(f": {shown}")
+    assert f"in group {shown}, queue {shown}, message" in line
+    assert line.endswith(f": {shown} (+0 s is 1970-01-01T00:00:00.010000Z)")
+
+
+def test_a_violation_names_group_queue_and_messages() -> None:
+    """In a recording an idx is a hash: the deduplication id says more, unless it has the idx in it."""
+    event = Event(idx=7, deduplication_id="order-17", invoked_at_us=5)
+    violation = Violation(
+        anomaly="C1", message_group_id="g", queue=None, idxs=(7, 8, -1), sentence="s", witness=(event,)
+    )
+
+    assert where(violation) == "group g, all queues, message 7 (order-17), 8, the end marker"
+    assert where(replace(violation, queue="q", idxs=(8,))) == "group g, queue q, message 8"
+    assert where(replace(violation, idxs=())) == "group g, all queues, no single message"
+    assert where(replace(violation, idxs=(-1,))) == "group g, all queues, the end marker"
+    assert where(replace(violation, idxs=(7,), witness=(replace(event, deduplication_id="r.7"),))).endswith("message 7")
+
+
+def test_the_times_of_a_witness_are_counted_from_its_first_event() -> None:
+    """Which need not be the one that stands first; and a call may have had no answer."""
+    witness = (
+        Event(
+            kind="received",
+            queue="q",
+            idx=1,
+            invoked_at_us=1_763_690_000_250_000,
+            responded_at_us=1_763_690_000_250_001,
+        ),
+        Event(
+            kind="visibility_changed",
+            queue="q",
+            outcome="info",
+            visibility_timeout_seconds=6,
+            invoked_at_us=1_763_689_999_000_000,
+        ),
+        Event(kind="deleted"),
+    )
+    violation = Violation(anomaly="D1", message_group_id="g", queue="q", idxs=(1,), sentence="s", witness=witness)
+
+    assert since(violation) == " (+0 s is 2025-11-21T01:53:19.000000Z)"
+    assert since(replace(violation, witness=())) == ""
+    assert witness_lines(violation) == [
+        "`received` +1.250000 s, answered +1.250001 s: worker=, queue=q, idx=1, outcome=ok",
+        "`visibility_changed` +0.000000 s, never answered: worker=, queue=q, outcome=info,"
+        " visibility_timeout_seconds=6",
+        "`deleted` at an unknown time: worker=, outcome=ok",
+    ]
+
+
+def test_a_lease_that_was_extended_is_drawn_to_where_it_ended() -> None:
+    """By the change that came in time; a delete ends it, and a change that failed or came late does nothing."""
+    of_message = {"idx": 1, "queue": "billing", "receipt_handle_hash": "h", "outcome": "ok"}
+    receive = of_message | {"kind": "received", "invoked_at_us": 1_000_000, "visibility_timeout_seconds": 30}
+
+    def changed(second: int, seconds: int, outcome: str = "ok") -> dict[str, Any]:
+        fields = {"kind": "visibility_changed", "outcome": outcome, "visibility_timeout_seconds": seconds}
+        return of_message | fields | {"invoked_at_us": second * 1_000_000}
+
+    def ended(*others: dict[str, Any]) -> float:
+        found = finished_runs.series_of(finished_runs.valid())
+        return timeline._lease_end(receive, [receive, *others], found) / 1e6
+
+    assert ended() == 31
+    assert ended(changed(20, 60)) == 80
+    assert ended(changed(70, 60), changed(20, 60)) == 130
+    assert ended(changed(20, 60, "fail")) == ended(changed(40, 60)) == 31
+    assert ended(changed(20, 0)) == 20
+    assert ended(changed(20, 60), of_message | {"kind": "deleted", "invoked_at_us": 50_000_000}) == 50
 
 
 # --- JUnit -----------------------------------------------------------------------------------------------------------
@@ -75,7 +142,13 @@ def test_a_junit_failure_has_its_witnesses() -> None:
     assert failure is not None
     assert failure.text is not None
     lines = failure.text.splitlines()
-    assert lines[0] == "group C1, billing: the second message was received before the first was asked for"
+    assert lines[0] == (
+        "group C1, queue billing, message 1, 2: the second message was received before the first was asked for"
+        " (+0 s is 1970-01-01T00:00:00.010000Z)"
+    )
+    assert lines[1].startswith(
+        "    `published` +0.000000 s, answered +0.005000 s: worker=publish-0, queue=events, idx=1, "
+    )
     assert len(lines) == 1 + len(CASES["C1"].witness)
 
 
