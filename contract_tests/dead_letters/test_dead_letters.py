@@ -129,7 +129,7 @@ def test_looking_at_a_message_counts_as_a_receive(resources: Resources) -> None:
 
 @pytest.mark.promise("DLQ-23")
 def test_a_lowered_max_receive_count_holds_for_messages_already_there(resources: Resources) -> None:
-    queue, dead_letters = resources.queue_with_dlq(max_receive_count=1_000)
+    queue, dead_letters = resources.queue_with_dlq(max_receive_count=1_000)  # more than the wait below receives
     queue.send("m1", id="m1")
     queue.await_message(visibility=0)
     queue.await_message(visibility=0)

@@ -231,6 +231,7 @@ def test_a_move_task_whose_destination_goes_fails_with_the_reason(resources: Res
     ended = _await_ended(dead_letters)
     assert (ended["Status"], ended["ApproximateNumberOfMessagesMoved"] < 3) == ("FAILED", True)
     assert ended.get("FailureReason") == "AWS.SimpleQueueService.NonExistentQueue"
+    assert bodies(dead_letters.receive())[:1] == [f"m{1 + ended['ApproximateNumberOfMessagesMoved']}"]
 
 
 @pytest.mark.promise("MOV-21")
@@ -260,13 +261,15 @@ def test_with_destination_a_message_that_has_no_source_is_moved(resources: Resou
 def test_a_dead_letter_in_flight_is_not_moved(resources: Resources) -> None:
     queue, dead_letters = resources.queue_with_dlq(max_receive_count=1)
     destination = resources.fifo_queue(hint="destination")
-    queue.dead_letter("m1", group="g1")
-    queue.dead_letter("m2", group="g2")
-    in_flight = dead_letters.await_message(visibility=600)
+    queue.dead_letter("in-flight", "behind", group="g1")
+    queue.dead_letter("waiting", group="g2")
+    in_flight = dead_letters.await_message(visibility=60)
 
     _start(dead_letters, DestinationArn=destination.arn)
 
-    assert sorted([in_flight["Body"], *bodies(destination.drain(1))]) == ["m1", "m2"]
+    assert [in_flight["Body"], *bodies(destination.drain(1))] == ["in-flight", "waiting"]
+    _await_ended(dead_letters)
+    assert destination.receive() == []
 
 
 @pytest.mark.promise("MOV-33")

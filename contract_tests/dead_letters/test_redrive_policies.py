@@ -150,6 +150,7 @@ def test_a_dlq_lists_the_queues_that_name_it(resources: Resources) -> None:
     none = dead_letters.sqs.list_dead_letter_source_queues(QueueUrl=dead_letters.url)["queueUrls"]
     first = resources.fifo_queue(dead_letters=dead_letters)
     second = resources.fifo_queue(dead_letters=dead_letters)
+    resources.fifo_queue(dead_letters=resources.fifo_queue(hint="other-dlq"))
 
     both = dead_letters.sqs.list_dead_letter_source_queues(QueueUrl=dead_letters.url)["queueUrls"]
 

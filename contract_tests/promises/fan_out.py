@@ -49,6 +49,15 @@ _FAN_OUT = area(
         ("forget-deduplication",),
     ),
     Promise(
+        "SNS-113",
+        "A topic without FifoThroughputScope answers one id in a second group with the ids of the first publish.",
+        (
+            recorded("sns/test_sns.py::test_publish_to_fifo_topic_deduplication_on_topic_level", "2023-12-07"),
+            unverified("inferred: of a repeat in the same group the answer is recorded, of another group the delivery"),
+        ),
+        ("forget-deduplication",),
+    ),
+    Promise(
         "SNS-39",
         "A topic with FifoThroughputScope MessageGroup deduplicates inside a group: one id in two groups is delivered"
         " twice.",

@@ -54,6 +54,18 @@ _TOPIC = area(
         ("rename-repeats",),
     ),
     Promise(
+        "SNS-105",
+        "Creating a topic again with other attributes is refused.",
+        (recorded(_TESTS + "test_create_topic_different_attrs", "2026-02-06"),),
+        ("hide-errors", "blur-errors"),
+    ),
+    Promise(
+        "SNS-106",
+        "A topic goes by its changed ContentBasedDeduplication and MaximumMessageSize.",
+        (sns_api("SetTopicAttributes"),),
+        ("hide-errors",),
+    ),
+    Promise(
         "SNS-48",
         "Creating a topic again with other tags is refused.",
         (recorded(_TESTS + "test_create_duplicate_topic_with_more_tags", "2023-08-24"),),
@@ -232,6 +244,12 @@ _SUBSCRIPTION = area(
         ("only-show-undelivered",),
     ),
     Promise(
+        "SNS-108",
+        "A queue whose policy denies the send, or allows another topic only, gets nothing.",
+        (sns_guide("subscribe-sqs-queue-to-sns-topic"), unverified("IAM's rules: an explicit deny wins")),
+        ("ignore-attribute-changes",),
+    ),
+    Promise(
         "SNS-44",
         "A queue whose policy does not allow the topic gets nothing, and the publish succeeds.",
         (peer("SetupFifoTopicAndQueue"), sns_guide("sns-fifo-topics")),
@@ -261,6 +279,12 @@ _PUBLISHING = area(
         "A batch of more than ten entries, or with one entry id twice, is refused.",
         (recorded(_TESTS + "test_publish_batch_exceptions", "2023-08-24"),),
         ("hide-errors", "blur-errors"),
+    ),
+    Promise(
+        "SNS-114",
+        "A batch without an entry is refused.",
+        (sns_api("PublishBatch"),),
+        ("hide-errors",),
     ),
     Promise(
         "SNS-26",
@@ -300,6 +324,12 @@ _PUBLISHING = area(
         "With MessageStructure `json`, a message that is not a JSON object with a default entry is refused.",
         (recorded(_TESTS + "test_message_structure_json_exc", "2023-08-24"),),
         ("hide-errors", "blur-errors"),
+    ),
+    Promise(
+        "SNS-107",
+        "With MessageStructure `json`, a queue gets the entry for `sqs`, else the default.",
+        (sns_api("Publish"),),
+        ("corrupt-bodies",),
     ),
     Promise(
         "SNS-54",
@@ -373,6 +403,43 @@ _FILTER_POLICY = area(
         "SNS-74",
         "A filter policy can match the start of a text, the end of a text, or anything but a text.",
         (sns_guide("string-value-matching", read="2026-11-21"),),
+        ("ignore-filter-policy",),
+    ),
+    Promise(
+        "SNS-109",
+        "A filter policy can match text in any case, an address in a network, and what has not a prefix.",
+        (
+            recorded(_FILTER_TESTS + "test_filter_policy_ip_address_condition", "2024-12-04"),
+            recorded(_FILTER_TESTS + "test_validate_policy_nested_anything_but_operator", "2024-05-15"),
+            sns_guide("string-value-matching"),
+        ),
+        ("ignore-filter-policy",),
+    ),
+    Promise(
+        "SNS-110",
+        "A filter policy can match a pattern with wildcards, and what has not its form.",
+        (
+            reported("chaosreload.github.io/aws-hands-on-lab: sns-message-filtering-operators", "2026-03-28"),
+            sns_guide("string-value-matching"),
+        ),
+        ("ignore-filter-policy",),
+    ),
+    Promise(
+        "SNS-111",
+        "Of the objects of an $or in a filter policy one is enough, beside the other keys.",
+        (
+            recorded(_FILTER_TESTS + "test_filter_policy_on_message_body_or_attribute", "2024-12-03"),
+            sns_guide("and-or-logic"),
+        ),
+        ("ignore-filter-policy",),
+    ),
+    Promise(
+        "SNS-112",
+        "A filter policy of the body matches keys of objects, and any element of a list.",
+        (
+            recorded(_FILTER_TESTS + "test_filter_policy_on_message_body", "2024-12-03"),
+            recorded(_FILTER_TESTS + "test_filter_policy_on_message_body_array_attributes", "2024-12-03"),
+        ),
         ("ignore-filter-policy",),
     ),
     Promise(

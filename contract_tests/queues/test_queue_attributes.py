@@ -387,10 +387,16 @@ def test_tags_are_kept_until_they_are_taken_off(resources: Resources) -> None:
     before = queue.sqs.list_queue_tags(QueueUrl=queue.url)
     queue.sqs.tag_queue(QueueUrl=queue.url, Tags={"team": "orders", "empty": ""})
     tagged = queue.sqs.list_queue_tags(QueueUrl=queue.url)
+    queue.sqs.tag_queue(QueueUrl=queue.url, Tags={"team": "billing", "stage": "test"})
+    more = queue.sqs.list_queue_tags(QueueUrl=queue.url)
     queue.sqs.untag_queue(QueueUrl=queue.url, TagKeys=["team", "empty"])
+    fewer = queue.sqs.list_queue_tags(QueueUrl=queue.url)
+    queue.sqs.untag_queue(QueueUrl=queue.url, TagKeys=["stage"])
     after = queue.sqs.list_queue_tags(QueueUrl=queue.url)
 
     assert tagged.get("Tags") == {"team": "orders", "empty": ""}
+    assert more.get("Tags") == {"team": "billing", "empty": "", "stage": "test"}
+    assert fewer.get("Tags") == {"stage": "test"}
     assert "Tags" not in before
     assert "Tags" not in after
 

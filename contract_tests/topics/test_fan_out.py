@@ -92,6 +92,19 @@ def test_topic_scope_makes_one_delivery_of_one_id_in_two_groups(resources: Resou
     assert bodies(queue.drain(2)) == ["in g1", "last"]
 
 
+@pytest.mark.promise("SNS-113")
+def test_topic_scope_answers_one_id_in_two_groups_with_the_first_ids(resources: Resources) -> None:
+    queue = resources.fifo_queue(DeduplicationScope="messageGroup")  # which of them is a repeat is the topic's to say
+    topic = resources.fifo_topic(queue)
+
+    first = topic.publish("in g1", group="g1", id="same")
+    second = topic.publish("in g2", group="g2", id="same")
+    topic.publish("last", group="g2", id="other")
+
+    assert (second["MessageId"], second["SequenceNumber"]) == (first["MessageId"], first["SequenceNumber"])
+    assert sorted(bodies(queue.drain(2))) == ["in g1", "last"]
+
+
 @pytest.mark.promise("SNS-39")
 def test_group_scope_makes_two_deliveries_of_one_id_in_two_groups(resources: Resources) -> None:
     queue = resources.fifo_queue(DeduplicationScope="messageGroup")

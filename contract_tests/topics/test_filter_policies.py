@@ -8,7 +8,16 @@ import json
 
 import pytest
 
-from contract_tests.resources import QueueUnderTest, Refusal, Resources, Topic, bodies, invalid_parameter, refusal
+from contract_tests.resources import (
+    QueueUnderTest,
+    Refusal,
+    Resources,
+    Topic,
+    accepted,
+    bodies,
+    invalid_parameter,
+    refusal,
+)
 
 
 def _text(name: str, value: str) -> dict[str, dict[str, str]]:
@@ -91,12 +100,75 @@ def test_a_filter_policy_can_ask_for_the_start_the_end_or_anything_but(resources
     topic.subscribe(queue, FilterPolicy=json.dumps(policy))
 
     wanted = _text("type", "order-new") | _text("file", "a.json") | _text("state", "kept")
-    topic.publish("start", id="m1", MessageAttributes=wanted | _text("type", "refund-new"))
-    topic.publish("end", id="m2", MessageAttributes=wanted | _text("file", "a.csv"))
+    topic.publish("start", id="m1", MessageAttributes=wanted | _text("type", "new-order-new"))
+    topic.publish("end", id="m2", MessageAttributes=wanted | _text("file", "a.json.csv"))
     topic.publish("but", id="m3", MessageAttributes=wanted | _text("state", "lost"))
     topic.publish("wanted", id="m4", MessageAttributes=wanted)
 
     assert bodies(queue.drain(1)) == ["wanted"]
+
+
+@pytest.mark.promise("SNS-109")
+def test_a_filter_policy_can_ask_for_any_case_a_network_or_no_prefix(resources: Resources) -> None:
+    queue, topic = resources.fifo_queue(), resources.fifo_topic()
+    policy = {
+        "game": [{"equals-ignore-case": "tennis"}],
+        "address": [{"cidr": "10.0.0.0/24"}],
+        "event": [{"anything-but": {"prefix": "order-"}}],
+    }
+    topic.subscribe(queue, FilterPolicy=json.dumps(policy))
+
+    wanted = _text("game", "TENNIS") | _text("address", "10.0.0.255") | _text("event", "order_number")
+    topic.publish("game", id="m1", MessageAttributes=wanted | _text("game", "TENNI"))
+    topic.publish("address", id="m2", MessageAttributes=wanted | _text("address", "10.1.1.0"))
+    topic.publish("event", id="m3", MessageAttributes=wanted | _text("event", "order-cancelled"))
+    topic.publish("wanted", id="m4", MessageAttributes=wanted)
+    topic.publish("wanted too", id="m5", MessageAttributes=wanted | _text("game", "tennis"))
+
+    assert bodies(queue.drain(2)) == ["wanted", "wanted too"]
+
+
+@pytest.mark.promise("SNS-110")
+def test_a_filter_policy_can_ask_for_a_pattern(resources: Resources) -> None:
+    queue, topic = resources.fifo_queue(), resources.fifo_topic()
+    policy = '{"path": [{"wildcard": "*/src/*.js"}], "kind": [{"anything-but": {"wildcard": "*-test"}}]}'
+
+    accepted(topic.subscribe, queue, FilterPolicy=policy)
+
+    wanted = _text("path", "a/src/b.js") | _text("kind", "unit")
+    topic.publish("path", id="m1", MessageAttributes=wanted | _text("path", "a/src/b.jsx"))
+    topic.publish("kind", id="m2", MessageAttributes=wanted | _text("kind", "unit-test"))
+    topic.publish("wanted", id="m3", MessageAttributes=wanted)
+    assert bodies(queue.drain(1)) == ["wanted"]
+
+
+@pytest.mark.promise("SNS-111")
+def test_one_side_of_an_or_is_enough(resources: Resources) -> None:
+    queue, topic = resources.fifo_queue(), resources.fifo_topic()
+    policy = {"source": ["metrics"], "$or": [{"name": ["cpu"]}, {"space": ["compute"]}]}
+    topic.subscribe(queue, FilterPolicy=json.dumps(policy))
+
+    metrics = _text("source", "metrics")
+    topic.publish("left", id="m1", MessageAttributes=metrics | _text("name", "cpu"))
+    topic.publish("neither", id="m2", MessageAttributes=metrics | _text("name", "disk"))
+    topic.publish("right", id="m3", MessageAttributes=metrics | _text("name", "disk") | _text("space", "compute"))
+    topic.publish("no source", id="m4", MessageAttributes=_text("name", "cpu"))
+
+    assert bodies(queue.drain(2)) == ["left", "right"]
+
+
+@pytest.mark.promise("SNS-112")
+def test_a_filter_policy_looks_into_objects_and_lists_of_the_body(resources: Resources) -> None:
+    queue, topic = resources.fifo_queue(), resources.fifo_topic()
+    policy = '{"headers": {"route-to": ["q1"]}}'
+    topic.subscribe(queue, FilterPolicy=policy, FilterPolicyScope="MessageBody")
+
+    topic.publish('{"headers": {"route-to": ["q3"]}}', id="m1")
+    topic.publish('{"headers": {"route-to": ["q2", "q1"]}}', id="m2")
+    topic.publish('{"route-to": ["q1"]}', id="m3")
+    topic.publish('{"headers": {"route-to": "q1"}}', id="m4")
+
+    assert bodies(queue.drain(2)) == ['{"headers": {"route-to": ["q2", "q1"]}}', '{"headers": {"route-to": "q1"}}']
 
 
 @pytest.mark.promise("SNS-75")
@@ -180,11 +252,13 @@ def test_a_malformed_filter_policy_is_refused(resources: Resources) -> None:
     unknown = _refused(topic, queue, {"key": [{"wrong-operator": True}]})
     two = _refused(topic, queue, {"key": [{"suffix": "value", "prefix": "value2"}]})
     no_list = _refused(topic, queue, {"key": {"suffix": "value"}})
+    no_json = refusal(topic.subscribe, queue, FilterPolicy="invalid")
 
     assert nested == _policy_refusal("Match value must be String, number, true, false, or null")
     assert unknown == _policy_refusal("Unrecognized match type wrong-operator")
     assert two == _policy_refusal("Only one key allowed in match expression")
     assert no_list == _policy_refusal('"suffix" must be an object or an array')
+    assert no_json[:2] == ("InvalidParameter", 400)
 
 
 @pytest.mark.promise("SNS-79")
@@ -212,10 +286,13 @@ def test_a_filter_policy_has_at_most_5_keys_and_150_combinations(resources: Reso
     six_keys = _refused(topic, queue, five_keys | {"k6": ["a"]})
     one_more = _refused(topic, queue, {"k1": values})
     multiplied = _refused(topic, queue, most_combinations | {"k3": ["a", "b"]})
+    deep = {"a": {"b": {"c": values[:4]}}, "d": {"e": values[:3]}, "f": values[:3]}  # 3 x 4 x 2 x 3 x 3
+    of_body = refusal(topic.subscribe, queue, FilterPolicy=json.dumps(deep), FilterPolicyScope="MessageBody")
 
     assert six_keys == _policy_refusal("Filter policy can not have more than 5 keys")
     assert one_more == _policy_refusal("Filter policy is too complex")
     assert multiplied == _policy_refusal("Filter policy is too complex")
+    assert of_body == _policy_refusal("Filter policy is too complex")
 
 
 @pytest.mark.promise("SNS-81")

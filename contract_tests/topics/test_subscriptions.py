@@ -1,6 +1,7 @@
 """What may be subscribed to a FIFO topic, and where a message goes that cannot be delivered."""
 
 import json
+from collections.abc import Mapping
 
 import pytest
 
@@ -249,6 +250,26 @@ def test_a_subscription_may_get_its_dlq_later(resources: Resources) -> None:
     topic.publish("m1", id="m1")
 
     assert bodies(undelivered.drain(1)) == ["m1"]
+
+
+def _policy(*statements: Mapping[str, object]) -> str:
+    return json.dumps({"Version": "2012-10-17", "Statement": statements})
+
+
+@pytest.mark.promise("SNS-108")
+def test_the_policy_of_a_queue_decides_which_topic_may_send(resources: Resources) -> None:
+    allows, denies, allows_another = resources.fifo_queue(), resources.fifo_queue(), resources.fifo_queue()
+    topic = resources.fifo_topic(allows, denies, allows_another)
+    allowing = {"Effect": "Allow", "Principal": {"Service": "sns.amazonaws.com"}, "Action": "sqs:SendMessage"}
+    denying = {"Effect": "Deny", "Principal": "*", "Action": "sqs:SendMessage", "Resource": denies.arn}
+    another = {"Condition": {"ArnEquals": {"aws:SourceArn": f"{topic.arn}x"}}, "Resource": allows_another.arn}
+
+    denies.set_attributes(Policy=_policy({**allowing, "Resource": denies.arn}, denying))
+    allows_another.set_attributes(Policy=_policy({**allowing, **another}))
+    topic.publish("m1", id="m1")
+
+    assert bodies(allows.drain(1)) == ["m1"]
+    assert [queue.receive(wait=1) for queue in (denies, allows_another)] == [[], []]
 
 
 @pytest.mark.promise("SNS-44")

@@ -82,6 +82,32 @@ def test_making_a_topic_again_answers_the_topic_there_is(resources: Resources) -
     assert again == topic.arn
 
 
+@pytest.mark.promise("SNS-105")
+def test_making_a_topic_again_with_other_attributes_is_refused(resources: Resources) -> None:
+    topic = resources.fifo_topic()
+    name = topic.arn.rsplit(":", maxsplit=1)[-1]
+
+    other = {"FifoTopic": "true", "ContentBasedDeduplication": "true"}
+    refused = refusal(topic.sns.create_topic, Name=name, Attributes=other)
+
+    assert refused == invalid_parameter("Attributes Reason: Topic already exists with different attributes")
+
+
+@pytest.mark.promise("SNS-106")
+def test_what_is_changed_of_a_topic_has_an_effect(resources: Resources) -> None:
+    queue = resources.fifo_queue()
+    topic = resources.fifo_topic(queue)
+
+    topic.set_attribute("ContentBasedDeduplication", "true")
+    topic.set_attribute("MaximumMessageSize", "1024")
+
+    longest = accepted(topic.publish, "a" * 1_024)
+    repeat = accepted(topic.publish, "a" * 1_024)
+    assert repeat["MessageId"] == longest["MessageId"]
+    assert refusal(topic.publish, "b" * 1_025)[:2] == ("InvalidParameter", 400)
+    assert bodies(queue.drain(1)) == ["a" * 1_024]
+
+
 @pytest.mark.promise("SNS-48")
 def test_making_a_topic_again_with_other_tags_is_refused(resources: Resources) -> None:
     topic = resources.fifo_topic()
@@ -100,10 +126,12 @@ def test_tags_of_a_topic_are_kept_replaced_and_removed(resources: Resources) -> 
     topic.sns.tag_resource(ResourceArn=topic.arn, Tags=[{"Key": "k1", "Value": "v1"}, {"Key": "k2", "Value": "v2"}])
     both = topic.sns.list_tags_for_resource(ResourceArn=topic.arn)["Tags"]
     topic.sns.untag_resource(ResourceArn=topic.arn, TagKeys=["k1"])
+    removed = topic.sns.list_tags_for_resource(ResourceArn=topic.arn)["Tags"]
     topic.sns.tag_resource(ResourceArn=topic.arn, Tags=[{"Key": "k2", "Value": "v2b"}])
     replaced = topic.sns.list_tags_for_resource(ResourceArn=topic.arn)["Tags"]
 
     assert sorted(both, key=str) == [{"Key": "k1", "Value": "v1"}, {"Key": "k2", "Value": "v2"}]
+    assert removed == [{"Key": "k2", "Value": "v2"}]
     assert replaced == [{"Key": "k2", "Value": "v2b"}]
 
 

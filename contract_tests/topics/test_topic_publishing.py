@@ -2,7 +2,7 @@
 
 import pytest
 
-from contract_tests.resources import Refusal, Resources, Topic, invalid_parameter, refusal
+from contract_tests.resources import Refusal, Resources, Topic, bodies, invalid_parameter, refusal
 
 _KIB = 1024
 
@@ -49,6 +49,13 @@ def test_a_batch_has_at_most_ten_entries_with_ids_of_their_own(resources: Resour
     assert [entry["Id"] for entry in ten["Successful"]] == ["1", "2", "3", "4", "5", "6", "7", "8", "9", "10"]
     assert eleven == ("TooManyEntriesInBatchRequest", 400, "The batch request contains more entries than permissible.")
     assert same_id == ("BatchEntryIdsNotDistinct", 400, "Two or more batch entries in the request have the same Id.")
+
+
+@pytest.mark.promise("SNS-114")
+def test_a_batch_has_an_entry(resources: Resources) -> None:
+    topic = resources.fifo_topic()
+
+    assert refusal(topic.publish_batch)[:2] == ("EmptyBatchRequest", 400)
 
 
 @pytest.mark.promise("SNS-26")
@@ -130,6 +137,17 @@ def test_a_message_by_protocol_needs_a_default(resources: Resources) -> None:
 
     assert no_json == invalid_parameter("Message Structure - JSON message body failed to parse")
     assert no_default == invalid_parameter("Message Structure - No default entry in JSON message body")
+
+
+@pytest.mark.promise("SNS-107")
+def test_a_queue_gets_what_a_message_by_protocol_has_for_it(resources: Resources) -> None:
+    queue = resources.fifo_queue()
+    topic = resources.fifo_topic(queue)
+
+    topic.publish('{"default": "for all", "sqs": "for queues"}', id="m1", MessageStructure="json")
+    topic.publish('{"default": "for others", "email": "for mail"}', id="m2", MessageStructure="json")
+
+    assert bodies(queue.drain(2)) == ["for queues", "for others"]
 
 
 @pytest.mark.promise("SNS-54")

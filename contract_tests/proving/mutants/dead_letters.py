@@ -3,7 +3,6 @@
 # ruff: noqa: E501 (a table: one row per mutant)
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from typing import Any
 
 from contract_tests.proving.mutants.mutant import Mutant, after, returning, without
@@ -21,7 +20,6 @@ _DEAD_LETTER = FifoQueue.take_dead_letter
 _REDRIVEN = Queue.take_redriven
 _MOVABLE = MoveTasks._movable
 _LIST = MoveTasks.list
-_EXHAUSTED = Queue.is_exhausted
 
 
 def _first_policy(self: Queue) -> Any:
@@ -139,7 +137,6 @@ MUTANTS = (
     # Dead-lettering.
     Mutant("dead-without-receive", "a message dies without another receive", Sqs, "settle", _dead_at_once),
     Mutant("first-redrive-policy", "a changed maxReceiveCount has no effect", Queue, "redrive_policy", _first_policy),
-    Mutant("dies-by-all-receives", "receives from the source count towards the DLQ's own maxReceiveCount", Queue, "is_exhausted", lambda self, held: _EXHAUSTED(self, replace(held, receives_here=held.receives))),
     Mutant("dlq-loses-body", "the DLQ copy is another text", FifoQueue, "take_dead_letter", _buried(body=lambda dead, _now: dead.body.upper())),
     Mutant("dlq-loses-trace", "the DLQ copy has no trace header", FifoQueue, "take_dead_letter", _buried(trace_header=lambda *_: "Root=1-00000000-000000000000000000000000")),
     Mutant("dlq-hides", "the DLQ copy is invisible at first", FifoQueue, "take_dead_letter", _buried(visible_at=lambda _dead, now: now + 3_600)),

@@ -90,7 +90,7 @@ class Delivery:
 
 
 def _group_for(queue: Queue, topic: Topic, entry: Params) -> str | None:
-    """Return the group a queue gets: a standard one has none of a FIFO topic, and one of a standard topic."""
+    """Return the group a queue gets: a standard queue none of a FIFO topic, one of a standard topic; both recorded."""
     return entry.get("MessageGroupId") if queue.is_fifo or not topic.is_fifo else None
 
 
