@@ -67,7 +67,10 @@ def test_a_move_task_takes_a_dead_letter_back_to_its_source_inside_the_window(re
     _start(dead_letters)
     _await_ended(dead_letters)
 
+    # Whether the receive count starts anew is disputed [MOV-19]: without the policy it can be received.
+    queue.set_attributes(RedrivePolicy="")
     assert bodies(queue.receive(wait=2)) == ["m1"]
+    assert dead_letters.receive(most=10) == []
 
 
 @pytest.mark.promise("MOV-18")

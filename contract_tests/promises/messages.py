@@ -92,13 +92,13 @@ _DEDUPLICATION = area(
         "A queue reports a scope that was changed to `messageGroup` after creation, and still deduplicates across"
         " groups.",
         (recorded("test_fifo_change_to_high_throughput_after_creation", "2025-08-19"),),
-        ("ignore-attribute-changes", "forget-deduplication"),
+        ("ignore-attribute-changes", "forget-after-change"),
     ),
     Promise(
         "DED-07",
         "A queue reports a scope that was changed to `queue` after creation, and still deduplicates inside each group.",
         (recorded("test_fifo_change_to_regular_throughput_after_creation", "2025-08-19"),),
-        ("ignore-attribute-changes", "swallow-repeats"),
+        ("ignore-attribute-changes", "swallow-repeats", "forget-after-change"),
     ),
     Promise(
         "DED-12",
@@ -242,9 +242,9 @@ _SENDING = area(
     ),
     Promise(
         "SLU-35",
-        "Send and receive state the MD5 of the body and of the message attributes.",
+        "Send and receive state the MD5 of the body and of the message attributes that arrive, which are those sent.",
         (api("SendMessage"), api("ReceiveMessage")),
-        ("blank-checksums",),
+        ("blank-checksums", "corrupt-bodies", "drop-message-attributes"),
     ),
     Promise(
         "SND-21",

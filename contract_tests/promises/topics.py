@@ -98,9 +98,9 @@ _TOPIC = area(
     ),
     Promise(
         "SNS-30",
-        "A topic with MaximumMessageSize takes messages of up to 1 MiB.",
+        "MaximumMessageSize of a topic is the size of the largest message it takes, from 1 KiB to 1 MiB.",
         (sns_api("SetTopicAttributes"),),
-        ("ignore-message-size",),
+        ("ignore-message-size", "shrink-topic-size", "raise-topic-size"),
     ),
     Promise(
         "SNS-40",
@@ -251,9 +251,10 @@ _SUBSCRIPTION = area(
     ),
     Promise(
         "SNS-44",
-        "A queue whose policy does not allow the topic gets nothing, and the publish succeeds.",
+        "A queue whose policy does not allow the topic gets nothing, and the publish succeeds; once it is allowed, the"
+        " queue gets what is published from then on.",
         (peer("SetupFifoTopicAndQueue"), sns_guide("sns-fifo-topics")),
-        ("deliver-twice",),
+        ("deliver-twice", "lose-second-subscription"),
     ),
 )
 

@@ -164,7 +164,7 @@ def test_a_scope_changed_to_queue_after_creation_is_shown_but_not_applied(resour
     changed = {"DeduplicationScope": "queue", "FifoThroughputLimit": "perQueue"}
 
     queue.set_attributes(**changed)
-    _send_same_id(queue, "g1", "g2")
+    _send_same_id(queue, "g1", "g2", "g2")
 
     assert queue.attributes(*changed) == changed
     assert sorted(bodies(queue.drain(2))) == ["m1 in g1", "m2 in g2"]

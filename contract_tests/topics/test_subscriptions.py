@@ -279,6 +279,10 @@ def test_a_queue_that_does_not_allow_the_topic_gets_nothing(resources: Resources
     _subscribe(topic, "sqs", silent.arn, RawMessageDelivery="true")
 
     topic.publish("m1", id="m1")
-
     assert bodies(allows.drain(1)) == ["m1"]
     assert silent.receive(wait=1) == []
+
+    topic.allow(silent)
+    topic.publish("m2", id="m2")
+
+    assert bodies(silent.drain(1)) == ["m2"]

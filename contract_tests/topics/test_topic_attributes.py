@@ -169,12 +169,21 @@ def test_the_scope_of_deduplication_is_one_of_two(resources: Resources) -> None:
 
 
 @pytest.mark.promise("SNS-30")
-def test_a_topic_can_raise_its_message_size(resources: Resources) -> None:
-    topic = resources.fifo_topic(MaximumMessageSize="1048576")
+def test_a_topic_takes_messages_of_the_size_it_declares(resources: Resources) -> None:
+    largest = resources.fifo_topic(MaximumMessageSize="1048576")
+    smallest = resources.fifo_topic(MaximumMessageSize="1024")
 
-    published = accepted(topic.publish, "a" * 300 * 1024, id="m1")
+    published = [
+        accepted(largest.publish, "a" * 1_048_576, id="m1"),
+        accepted(smallest.publish, "a" * 1_024, id="m1"),
+    ]
+    refused = [
+        refusal(largest.publish, "a" * 1_048_577, id="m2"),
+        refusal(smallest.publish, "a" * 1_025, id="m2"),
+    ]
 
-    assert published["MessageId"]
+    assert all(answer["MessageId"] for answer in published)
+    assert [status for _, status, _ in refused] == [400, 400]  # codes and texts are not recorded
 
 
 @pytest.mark.promise("SNS-40")

@@ -56,6 +56,21 @@ class _ForgetDeduplication(Hook):
                 entry["MessageDeduplicationId"] = f"{given[:100]}.again.{number}"
 
 
+class _ForgetAfterChange(_ForgetDeduplication):
+    operations = (*ALL_SENDS, "sqs.SetQueueAttributes")
+
+    def __init__(self, every: int) -> None:
+        super().__init__(every)
+        self._changed: set[str] = set()
+
+    def rewrite(self, operation: str, params: dict[str, Any]) -> None:
+        if operation == "sqs.SetQueueAttributes":
+            if "DeduplicationScope" in params["Attributes"]:
+                self._changed.add(params["QueueUrl"])
+        elif address(params) in self._changed:
+            super().rewrite(operation, params)
+
+
 class _SwallowRepeats(Hook):
     operations = SENDS
 
@@ -118,6 +133,11 @@ SABOTEURS = (
     Saboteur("shorten-ids", "cuts group and deduplication ids to 64 characters", _ShortenIds),
     Saboteur("salt-deduplication-ids", "makes every deduplication id a new one", _SaltDeduplicationIds),
     Saboteur("forget-deduplication", "gives every repeat a deduplication id of its own", _ForgetDeduplication, ("B1",)),
+    Saboteur(
+        "forget-after-change",
+        "gives every repeat an id of its own once the scope of its queue was changed",
+        _ForgetAfterChange,
+    ),
     Saboteur(
         "swallow-repeats", "drops every repeat of a deduplication id, for ever and across groups", _SwallowRepeats
     ),

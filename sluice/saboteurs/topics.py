@@ -1,10 +1,11 @@
 """Breaks topics, their subscriptions, and the copies they deliver."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from botocore.awsrequest import AWSResponse
 
+from sluice.limits import MESSAGE_BYTES_MAX
 from sluice.saboteurs.base import (
     RECEIVE,
     TOPIC_ATTRIBUTES,
@@ -17,6 +18,8 @@ from sluice.saboteurs.base import (
     omit,
     only_show,
 )
+
+_TOPIC_BYTES_MIN = 1_024
 
 
 class _IgnoreSubscribe(Hook):
@@ -44,6 +47,18 @@ class _RenameRepeats(Hook):
             if name in parsed and parsed[name] in self._answered:
                 parsed[name] += "-again"
             self._answered.add(parsed.get(name, ""))
+
+
+def _resize(factor: float) -> Callable[[dict[str, Any]], None]:
+    """Return an edit of the message size a topic is to have, within what SNS takes."""
+
+    def edit(params: dict[str, Any]) -> None:
+        attributes = params.get("Attributes", {})
+        if size := attributes.get("MaximumMessageSize"):
+            resized = round(int(size) * factor)
+            attributes["MaximumMessageSize"] = str(max(_TOPIC_BYTES_MIN, min(MESSAGE_BYTES_MAX, resized)))
+
+    return edit
 
 
 def _unwrap(params: dict[str, Any]) -> None:
@@ -83,6 +98,8 @@ SABOTEURS = (
         "makes topics of the usual message size",
         omit("MaximumMessageSize", of=("sns.CreateTopic",)),
     ),
+    Saboteur("shrink-topic-size", "makes topics of half the size", change(_resize(1 / 2), "sns.CreateTopic")),
+    Saboteur("raise-topic-size", "makes topics of twice the size", change(_resize(2), "sns.CreateTopic")),
     Saboteur(
         "unwrap-deliveries", "delivers without the envelope where one is wanted", change(_unwrap, "sns.Subscribe")
     ),
