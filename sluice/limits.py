@@ -12,10 +12,14 @@ TOPIC_NAME_CHARACTERS_MAX = 256  # `.fifo` counts
 
 # https://docs.aws.amazon.com/AWSSimpleQueueService/latest/APIReference/API_CreateQueue.html
 VISIBILITY_TIMEOUT_SECONDS_MAX = 43_200
+MESSAGE_RETENTION_SECONDS = 345_600  # unless a queue says otherwise
 MESSAGE_RETENTION_SECONDS_MIN = 60
 MESSAGE_RETENTION_SECONDS_MAX = 1_209_600
 MAX_RECEIVE_COUNT_MIN = 1
 MAX_RECEIVE_COUNT_MAX = 1_000
+
+# https://docs.aws.amazon.com/AWSSimpleQueueService/latest/APIReference/API_PurgeQueue.html
+PURGE_SECONDS_MAX = 60
 
 # https://docs.aws.amazon.com/AWSSimpleQueueService/latest/APIReference/API_ReceiveMessage.html
 RECEIVE_MESSAGES_MAX = 10

@@ -40,6 +40,7 @@ class Kind(StrEnum):
     DELETED = "deleted"
     VISIBILITY_CHANGED = "visibility_changed"
     REDRIVEN = "redriven"
+    PURGED = "purged"
     PROBE = "probe"
     FAULT = "fault"
     TOPOLOGY = "topology"

@@ -91,6 +91,10 @@ class Rows:
             **self._handles.get(hashed, {}),
         }
 
+    def purge(self, url: str, _: Mapping[str, Any], position: int | None) -> Row:
+        """Return the event of a queue being purged."""
+        return {"kind": Kind.PURGED.value, "queue": self.name_of(url), "batch_position": position}
+
     def poll(self, params: Mapping[str, Any], received_count: int) -> Row:
         """Return the event of one receive call."""
         return {
@@ -277,6 +281,7 @@ OPERATIONS: Mapping[str, Mapping[str, _Intended | _Receive]] = {
         "SendMessage": _Intended("QueueUrl", Rows.publish, _assigned("sqs")),
         "SendMessageBatch": _Intended("QueueUrl", Rows.publish, _assigned("sqs"), entries="Entries"),
         "ReceiveMessage": _Receive(),
+        "PurgeQueue": _Intended("QueueUrl", Rows.purge),
         "DeleteMessage": _Intended("QueueUrl", _handle(Kind.DELETED)),
         "DeleteMessageBatch": _Intended("QueueUrl", _handle(Kind.DELETED), entries="Entries"),
         "ChangeMessageVisibility": _Intended("QueueUrl", _handle(Kind.VISIBILITY_CHANGED)),

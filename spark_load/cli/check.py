@@ -37,6 +37,13 @@ _ENDPOINT = "endpoint"  # of which no deviations are known
     metavar="NAME=SECONDS[:DLQ[:MAX]]",
     help="A queue the topic's messages go to: its visibility timeout, DLQ, maxReceiveCount. Once for each.",
 )
+@click.option(
+    "--retention",
+    "retention_texts",
+    multiple=True,
+    metavar="NAME=SECONDS",
+    help="For how long a queue of --queue, or its DLQ, keeps a message.  [default: four days, as on AWS]",
+)
 @click.option("--env", "environment_name", metavar="NAME", help="Take the queues from that declared environment.")
 @declaration_option
 @click.option(
@@ -63,6 +70,7 @@ def check(
     history: Path,
     as_json: bool,
     queue_texts: tuple[str, ...],
+    retention_texts: tuple[str, ...],
     environment_name: str | None,
     declaration: Path | None,
     target: str | None,
@@ -84,7 +92,7 @@ def check(
     """
     if queue_texts and environment_name is not None:
         raise ConfigError("--queue and --env are both given, allowed is one of them")
-    queues = recording.parse_queues(queue_texts)
+    queues = recording.with_retention(recording.parse_queues(queue_texts), retention_texts)
     if environment_name is not None:
         queues = recording.declared_queues(declared(declaration).environment(environment_name))
     is_run = (history / RUN_FILE).exists()

@@ -18,7 +18,7 @@ from spark_load.judge.timing import TIMED
 CALLS = (Kind.PUBLISHED.value, Kind.POLL.value, Kind.DELETED.value, Kind.VISIBILITY_CHANGED.value)
 _FRAMES = (Kind.OPENED.value, Kind.CLOSED.value)
 _NAMED = ("kind", "outcome", "queue", "error", "clock_id")
-AROUND = (Kind.REDRIVEN.value, Kind.FAULT.value, Kind.PROBE.value)
+AROUND = (Kind.REDRIVEN.value, Kind.PURGED.value, Kind.FAULT.value, Kind.PROBE.value)
 """Kinds of events that are of no group, and few."""
 
 

@@ -49,6 +49,27 @@ class RecordedQueue:
     dead_letter_queue: str | None = None
     undelivered_queue: str | None = None
     max_receive_count: int | None = None
+    retention_seconds: int | None = None
+    dead_letter_retention_seconds: int | None = None
+
+
+def with_retention(queues: Mapping[str, RecordedQueue], texts: Iterable[str]) -> dict[str, RecordedQueue]:
+    """Return the queues with what several `NAME=SECONDS` say of them and their DLQs."""
+    found = dict(queues)
+    owners = {queue.dead_letter_queue: name for name, queue in queues.items() if queue.dead_letter_queue is not None}
+    for text in texts:
+        name, _, seconds = text.partition("=")
+        least, most = limits.MESSAGE_RETENTION_SECONDS_MIN, limits.MESSAGE_RETENTION_SECONDS_MAX
+        if not seconds.isdecimal() or not least <= int(seconds) <= most:
+            raise ConfigError(f"retention is {text!r}, allowed is NAME=SECONDS, with {least} to {most} seconds")
+        if name in found:
+            found[name] = replace(found[name], retention_seconds=int(seconds))
+        elif name in owners:
+            owner = owners[name]
+            found[owner] = replace(found[owner], dead_letter_retention_seconds=int(seconds))
+        else:
+            raise ConfigError(f"retention is of {name!r}, which --queue does not name; name it with --queue")
+    return found
 
 
 def parse_queue(text: str) -> tuple[str, RecordedQueue]:
@@ -95,6 +116,8 @@ def declared_queues(environment: Environment) -> dict[str, RecordedQueue]:
             dead_letter_queue=naming.dead_letter_queue_name(environment, consumer),
             undelivered_queue=naming.undelivered_queue_name(environment, consumer),
             max_receive_count=consumer.max_attempts,
+            retention_seconds=consumer.message_retention_seconds,
+            dead_letter_retention_seconds=consumer.dead_letter_retention_seconds,
         )
         for consumer in environment.consumers
     }
@@ -299,8 +322,17 @@ def _expectation(topology: _Topology, queues: Mapping[str, RecordedQueue], *, ha
         subscription_dead_letter_queues={
             name: queue.undelivered_queue for name, queue in queues.items() if queue.undelivered_queue is not None
         },
+        retention_seconds=_retention_seconds(queues),
         unproven_queues=unproven,
         is_publishing_recorded=topology.is_whole and not has_other_producers,
         is_planned=topology.is_planned,
         delay_seconds=dict.fromkeys(queues or unnamed),
     )
+
+
+def _retention_seconds(queues: Mapping[str, RecordedQueue]) -> dict[str, int]:
+    kept = [
+        *((name, queue.retention_seconds) for name, queue in queues.items()),
+        *((queue.dead_letter_queue, queue.dead_letter_retention_seconds) for queue in queues.values()),
+    ]
+    return {name: seconds for name, seconds in kept if name is not None and seconds is not None}

@@ -131,6 +131,7 @@ def run_load(
         subscription_dead_letter_queues=dict(deployment.undelivered_queues),
         effects_recorded=tuple(deployment.queue_urls),
         clock_bound_us=clock_bound_us,
+        retention_seconds=dict(deployment.retention_seconds),
         fan_out_skew_seconds_max=profile.fan_out_skew_seconds_max,
         passed_over_seconds_max=profile.passed_over_seconds_max,
         stuck_seconds_max=profile.stuck_seconds_max,

@@ -40,6 +40,7 @@ class Deployment:
         further_urls: URLs of the DLQs and undelivered queues.
         consumers: queue to the name of the consumer.
         visibility_timeout_seconds: as deployed.
+        retention_seconds: as deployed, of DLQs too.
         max_receive_count: receives after which a message is dead-lettered.
     """
 
@@ -56,6 +57,7 @@ class Deployment:
     arns: Mapping[str, str] = field(default_factory=dict)
     environment: str = ""
     consumers: Mapping[str, str] = field(default_factory=dict)
+    retention_seconds: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def urls(self) -> dict[str, str]:
@@ -119,6 +121,11 @@ def _find(environment: Environment, endpoint_url: str | None, *, is_used: bool) 
         dead_letter_queues=dead_letters,
         # As deployed, which may not be as declared.
         visibility_timeout_seconds={name: int(attributes[name]["VisibilityTimeout"]) for name in queues},
+        retention_seconds={
+            name: int(its["MessageRetentionPeriod"])
+            for name, its in attributes.items()
+            if "MessageRetentionPeriod" in its
+        },
         max_receive_count={name: consumer.max_attempts for name, consumer in queues.items()},
         undelivered_queues={name: its for name, its in undelivered.items() if its in urls},
         further_urls={name: url for name, url in urls.items() if name not in queues},

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from sluice.history.checker import blocking, content, dead_letters, duplication, effects, existence, ordering
 from sluice.history.checker.anomalies import ANOMALIES, Severity
 from sluice.history.checker.clocks import NEVER_US
-from sluice.history.checker.expectation import Activity, Expectation, Fault, Move, QueueContext, queue_context
+from sluice.history.checker.expectation import Activity, Expectation, Fault, Move, Purge, QueueContext, queue_context
 from sluice.history.checker.group import Group
 from sluice.history.checker.run import Measured, RunFacts, Thresholds, check_run, check_thresholds, open_thresholds
 from sluice.history.checker.verdict import Violation
@@ -27,6 +27,7 @@ __all__ = [
     "Finding",
     "Measured",
     "Move",
+    "Purge",
     "QueueContext",
     "RunFacts",
     "Thresholds",
@@ -100,6 +101,8 @@ OF_THE_RUN = ("A6", "H3", "H4", "H5", "H6", "H7")
 """What `check_run` and `check_thresholds` judge."""
 
 _NOWHERE = QueueContext()
+_NOT_DRAINED = "which was not drained"
+_REMOVED = "where its retention may have ended, or a purge have removed it"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -178,13 +181,13 @@ def _unknowns(group: Group) -> Iterator[str]:
 
 def _unseen(group: Group) -> Iterator[str]:
     known = {(blocked.queue, idx) for blocked in blocking.blocked(group) for idx in blocked.successors}
-    unseen: dict[str, list[int]] = defaultdict(list)
+    unseen: dict[tuple[str, str], list[int]] = defaultdict(list)
     for missing in existence.missing(group):
         for queue in missing.open:
             if (queue, missing.idx) not in known:
-                unseen[queue].append(missing.idx)
-    for queue, idxs in unseen.items():
-        why = group.expectation.unproven_queues.get(queue, "which was not drained")
+                why = _REMOVED if queue in missing.removed else _NOT_DRAINED
+                unseen[queue, group.expectation.unproven_queues.get(queue, why)].append(missing.idx)
+    for (queue, why), idxs in unseen.items():
         yield f"group {group.id}: {len(idxs)} acknowledged message(s), first {min(idxs)}, not seen in {queue}, {why}"
 
 

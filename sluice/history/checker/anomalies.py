@@ -156,7 +156,7 @@ ANOMALIES: dict[str, Anomaly] = {
         Anomaly(
             "D5",
             "batch-underfill",
-            _L,
+            _I,
             "Receives that asked for more returned one message although the next of its group was in the queue.",
         ),
         Anomaly(

@@ -7,6 +7,7 @@ from itertools import chain, pairwise
 
 from sluice.history.checker.clocks import NEVER_US
 from sluice.history.checker.group import Group, invoked, responded
+from sluice.history.checker.retention import may_be_removed, removed_from_us
 from sluice.history.checker.standing import is_free, passed
 from sluice.history.checker.verdict import Violation
 from sluice.history.events import Event, Outcome, answer_detail
@@ -54,7 +55,7 @@ def _overlaps(group: Group) -> Iterator[tuple[Event, Event]]:
     for queue in group.expectation.queues:
         held: list[tuple[int, Event]] = []
         for event in group.received.get(queue, []):
-            end = group.lease_end_us(event)
+            end = _held_until_us(group, event)
             held = [(until, other) for until, other in held if until > responded(event)]
             for until, other in held:
                 is_other_message = other.sqs_message_id != event.sqs_message_id and _is_first(group, event)
@@ -63,6 +64,13 @@ def _overlaps(group: Group) -> Iterator[tuple[Event, Event]]:
                     yield other, event
                     break
             held = heapq.nlargest(_HELD_MAX, [*held, (end, event)], key=lambda value: value[0])
+
+
+def _held_until_us(group: Group, event: Event) -> int:
+    end = group.lease_end_us(event)
+    if event.idx is not None and may_be_removed(group, event.queue or "", event.idx):
+        return min(end, removed_from_us(group, event.queue or "", group.publishes.get(event.idx, ())))
+    return end
 
 
 def _is_first(group: Group, event: Event) -> bool:
@@ -101,7 +109,10 @@ def _is_left(group: Group, queue: str, dead: Event, behind: Sequence[int]) -> bo
     since_us = max([responded(dead), *(responded(group.acked[idx]) + _FANNED_OUT_WITHIN_US for idx in behind)])
     _, empty_count = group.around.polls(queue, from_us=since_us + group.around_bound_us, until_us=NEVER_US)
     is_none = not any(idx in group.first_received.get(queue, {}) for idx in behind)
-    return bool(behind) and is_none and empty_count >= _EMPTY_MIN
+    is_kept = all(
+        removed_from_us(group, queue, group.publishes[idx]) > group.around.last_poll_us(queue) for idx in behind
+    )
+    return bool(behind) and is_none and is_kept and empty_count >= _EMPTY_MIN
 
 
 def blocked_after_dead_letter(group: Group) -> Iterator[Violation]:
@@ -118,7 +129,10 @@ def blocked_after_dead_letter(group: Group) -> Iterator[Violation]:
 
 
 def batch_underfill(group: Group) -> Iterator[Violation]:
-    """D5."""
+    """D5, which is lawful: a receive may bring fewer messages than there are.
+
+    AWS: https://docs.aws.amazon.com/AWSSimpleQueueService/latest/APIReference/API_ReceiveMessage.html (2026-11-23)
+    """
     for queue in group.expectation.queues:
         received = [event for event in group.received.get(queue, []) if not group.is_dead_lettered(queue, event.idx)]
         underfilled = [
@@ -148,12 +162,15 @@ class Wait:
 
     Args:
         message: its receive: what ended the wait, or the last before a wait nothing ended.
+        is_freed_by_time: whether nobody deleted what held the group last. How soon a queue notices that a visibility
+            timeout ended nobody says (VIS-15).
     """
 
     queue: str
     message: Event
     from_us: int
     until_us: int
+    is_freed_by_time: bool
 
 
 def waits(group: Group) -> Iterator[Wait]:
@@ -166,19 +183,23 @@ def waits(group: Group) -> Iterator[Wait]:
 def _waits(group: Group, queue: str, received: Sequence[Event]) -> Iterator[Wait]:
     bound = group.around_bound_us
     received_instants = _least_to_come([invoked(event) for event in received])
-    free_us = 0
+    free_us, is_freed_by_time = 0, False
     delay_us = _delay_us(group, queue, received)
     for event, next_invoked_us in zip(received, received_instants, strict=True):
         if event.sent_at_us is not None:
             from_us = max(free_us, event.sent_at_us + delay_us + ENQUEUED_WITHIN_US) + bound
             if from_us < next_invoked_us - bound:
-                yield Wait(queue, event, from_us, next_invoked_us - bound)
-        free_us = max(free_us, group.possible_lease_end_us(event))
+                yield Wait(queue, event, from_us, next_invoked_us - bound, is_freed_by_time)
+        end_us = group.possible_lease_end_us(event)
+        if end_us >= free_us:
+            free_us, is_freed_by_time = end_us, end_us == group.possible_expiry_us(event)
     last = [event for event in received if group.siblings(event)[-1] is event]
     left = [event for event in last if not group.may_be_deleted(event) and not group.may_be_dead_lettered(event)]
     until_us = group.around.last_poll_us(queue) - bound
+    if left:
+        until_us = min(until_us, removed_from_us(group, queue, group.publishes.get(left[-1].idx or 0, ())))
     if left and free_us + bound < until_us:
-        yield Wait(queue, left[-1], free_us + bound, until_us)
+        yield Wait(queue, left[-1], free_us + bound, until_us, is_freed_by_time)
 
 
 def _delay_us(group: Group, queue: str, received: Sequence[Event]) -> int:
@@ -228,7 +249,7 @@ def false_empty(group: Group) -> Iterator[Violation]:
     """H2."""
     for wait in waits(group):
         _, empty_count = group.around.polls(wait.queue, from_us=wait.from_us, until_us=wait.until_us)
-        if empty_count:
+        if empty_count and not wait.is_freed_by_time:
             sentence = f"{empty_count} long poll(s) came back empty while the message was there for all of their time"
             yield _waited(group, "H2", wait, sentence)
 

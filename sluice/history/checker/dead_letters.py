@@ -5,8 +5,9 @@ from collections.abc import Container, Iterator, Sequence
 
 from sluice.history.checker.duplication import windows_max
 from sluice.history.checker.expectation import Move
-from sluice.history.checker.group import Group, responded
+from sluice.history.checker.group import Group, invoked, responded
 from sluice.history.checker.ordering import overtaken
+from sluice.history.checker.retention import removed_after_us, removed_from_us
 from sluice.history.checker.verdict import Violation
 from sluice.history.events import Event
 
@@ -110,6 +111,11 @@ def absent(group: Group) -> Iterator[Violation]:
             for event in group.received.get(dead, [])
         )
         is_left = not is_seen and not group.may_be_deleted(last) and group.is_bound(queue, last.idx)
+        kept_us = min(
+            removed_from_us(group, queue, group.publishes.get(last.idx or 0, ())),
+            removed_after_us(group, dead_letter_queue or "", invoked(last)),
+        )
+        is_left = is_left and kept_us > empty_us
         if empty_polls and is_left:
             sentence = f"used up its {most} receives, was not deleted, and never was in {dead_letter_queue}"
             yield group.violation("F3", queue, [last.idx], sentence, receives[-6:])
@@ -235,7 +241,11 @@ def redrive_loss(group: Group) -> Iterator[Violation]:
         empty = [group.around.empty_since_us.get(name) for name in (queue, dead_letter_queue)]
         is_over = all(since is not None and since > move.ended_at_us for since in empty)
         is_over = is_over and group.is_proven(dead_letter_queue)
+        is_over = is_over and removed_after_us(group, queue, move.began_at_us) > max(filter(None, empty), default=0)
         for idx, dead in _dead_lettered(group, dead_letter_queue, move) if is_over else ():
+            arrived_us = min(map(invoked, group.receives(queue, idx)), default=move.began_at_us)
+            if removed_after_us(group, dead_letter_queue, arrived_us) <= move.ended_at_us:
+                continue
             if not _after(group, queue, idx, move) and not _after(group, dead_letter_queue, idx, move):
                 sentence = f"brought back from {dead_letter_queue}, and in neither queue since"
                 yield group.violation("F8", queue, [idx], sentence, [*group.receives(queue, idx)[:1], dead])

@@ -6,6 +6,7 @@ from itertools import pairwise
 
 from sluice.history.checker.clocks import NEVER_US
 from sluice.history.checker.group import Group, done_by, invoked, is_same_receive, number, responded
+from sluice.history.checker.retention import removed_from_us
 from sluice.history.checker.verdict import Violation
 from sluice.history.events import Event, Outcome
 
@@ -55,7 +56,7 @@ def windows_max(group: Group, idx: int, *, by_us: int = NEVER_US) -> int:
     """Return how many windows the publishes of a message made by an instant may have opened.
 
     The first opens one, and each that may have come a window after the one that opened the last: a window is not made
-    longer by what is published in it (DED-08).
+    longer by what is published in it (DED-08). A purge of the queue that was sent to ends one (DED-14).
     """
     spread_us = group.publishers_spread_us
     tries = [event for event in group.publishes[idx] if event.outcome != Outcome.FAIL and invoked(event) <= by_us]
@@ -63,7 +64,8 @@ def windows_max(group: Group, idx: int, *, by_us: int = NEVER_US) -> int:
     while tries:
         opened.append(min(max(invoked(event), opened[-1] + window_us(group) if opened else 0) for event in tries))
         tries = [event for event in tries if done_by(event) + spread_us - opened[-1] >= window_us(group)]
-    return len(opened)
+    forgotten = sum(map(group.is_purged, {event.queue for event in group.publishes[idx]}))
+    return len(opened) + forgotten if opened else 0
 
 
 def _single_delivery(group: Group, idx: int) -> str:
@@ -99,7 +101,14 @@ def suppressed_too_long(group: Group) -> Iterator[Violation]:
             end = group.end_marker(queue)
             ends = group.publishes.get(end.idx or 0, []) if end is not None and group.is_drained(queue) else []
             is_over = bool(ends) and all(group.is_before(publishes[-1], attempt) for attempt in ends)
-            if end is not None and is_over and len(group.ids.get((queue, idx), ())) == 1 and group.is_bound(queue, idx):
+            is_kept = removed_from_us(group, queue, publishes[-1:]) > responded(end) if end is not None else False
+            if (
+                end is not None
+                and is_over
+                and is_kept
+                and len(group.ids.get((queue, idx), ())) == 1
+                and group.is_bound(queue, idx)
+            ):
                 sentence = "published again after the window, and it came only once"
                 yield group.violation("B3", queue, [idx], sentence, [*publishes, group.first_received[queue][idx], end])
 
@@ -128,6 +137,7 @@ def dedup_ack_mismatch(group: Group) -> Iterator[Violation]:
             is_repeat = repeat.outcome == Outcome.OK and number(repeat) is not None and number(first) is not None
             is_same_id = (repeat.queue, repeat.deduplication_id) == (first.queue, first.deduplication_id)
             opened_us = min(invoked(event) for event in tries if event.outcome != Outcome.FAIL)
+            is_same_id = is_same_id and not group.is_purged(repeat.queue)
             is_within = responded(repeat) + group.publishers_spread_us - opened_us < window_us(group)
             if is_repeat and is_same_id and is_within and number(repeat) != number(first):
                 sentence = "a repeat within the window was acknowledged with another sequence number"

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from sluice.history.checker.group import Group, invoked, is_same_receive, responded
+from sluice.history.checker.retention import may_be_removed
 from sluice.history.checker.verdict import Violation
 from sluice.history.events import Event, Outcome
 
@@ -17,6 +18,7 @@ class Missing:
         drained: queues that were drained, so it is not to come any more.
         overtaken: queues not drained where a later message came.
         open: queues that leave it open.
+        removed: of these, queues that may have kept it no longer.
         excused: queues a fault is documented to keep it from.
         is_received_somewhere: whether another of its queues delivered it.
     """
@@ -25,6 +27,7 @@ class Missing:
     drained: tuple[str, ...] = ()
     overtaken: tuple[str, ...] = ()
     open: tuple[str, ...] = ()
+    removed: tuple[str, ...] = ()
     excused: tuple[str, ...] = ()
     is_received_somewhere: bool = False
 
@@ -43,11 +46,13 @@ def missing(group: Group) -> Iterator[Missing]:
             continue
         unseen = tuple(queue for queue in absent if group.may_be_dead_lettered_unseen(queue))
         excused = tuple(queue for queue in absent if _is_excused(group, queue, idx))
-        drained = tuple(queue for queue in absent if queue not in (*excused, *unseen) and group.is_drained(queue))
+        removed = tuple(queue for queue in absent if may_be_removed(group, queue, idx))
+        left_open = (*excused, *unseen, *removed)
+        drained = tuple(queue for queue in absent if queue not in left_open and group.is_drained(queue))
         overtaken = tuple(
             queue
             for queue in absent
-            if queue not in (*excused, *unseen, *drained)
+            if queue not in (*left_open, *drained)
             and group.is_proven(queue)
             and any(group.is_ahead(idx, later) for later in furthest.get(queue, ()))
         )
@@ -56,6 +61,7 @@ def missing(group: Group) -> Iterator[Missing]:
             drained=drained,
             overtaken=overtaken,
             open=tuple(queue for queue in absent if queue not in (*excused, *drained, *overtaken)),
+            removed=removed,
             excused=excused,
             is_received_somewhere=len(absent) < len(expected),
         )
@@ -132,6 +138,7 @@ def has_vanished(group: Group, last: Event) -> bool:
     if end is None or not group.is_drained(queue) or not group.is_bound(queue, last.idx):
         return False
     is_left = not group.may_be_deleted(last) and not group.may_be_dead_lettered(last)
+    is_left = is_left and not may_be_removed(group, queue, last.idx or 0)
     return (
         is_left and not is_same_receive(last, end) and group.is_after(end, group.possible_lease_end_us(last), by=last)
     )

@@ -10,6 +10,7 @@ from sluice.history.events import Event, Kind, Outcome, detail_of
 
 _EMPTY_PROBES_MIN = 3
 _SECOND_US = 1_000_000
+_PURGED_WITHIN_US = limits.PURGE_SECONDS_MAX * _SECOND_US  # also a call that nobody answered has begun by then
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,6 +25,8 @@ class Expectation:
         dead_letter_queues: the DLQ of each of those queues.
         subscription_dead_letter_queues: where SNS puts what it could not deliver to each of those queues.
         max_receive_count: of each of those queues; what depends on one that is not named is not judged.
+        retention_seconds: for how long each of those queues and DLQs keeps a message; AWS's default of one that is not
+            named.
         delay_seconds: of each of those queues, 0 where it is not named; None where nobody knows it: then it may be as
             long as the quickest message of a group took.
         deduplication_window_seconds: of the target.
@@ -48,6 +51,7 @@ class Expectation:
     dead_letter_queues: Mapping[str, str] = field(default_factory=dict)
     subscription_dead_letter_queues: Mapping[str, str] = field(default_factory=dict)
     max_receive_count: Mapping[str, int] = field(default_factory=dict)
+    retention_seconds: Mapping[str, int] = field(default_factory=dict)
     delay_seconds: Mapping[str, int | None] = field(default_factory=dict)
     deduplication_window_seconds: int = limits.DEDUPLICATION_WINDOW_SECONDS
     clock_bound_us: int = 0
@@ -99,6 +103,15 @@ class Move:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Purge:
+    """A purge of a queue, as long as it may have worked: a minute longer than its call."""
+
+    queue: str
+    began_at_us: int
+    ended_at_us: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Fault:
     """A fault that was injected and is documented to lose what was published to `queue` meanwhile."""
 
@@ -114,12 +127,14 @@ class QueueContext:
     Args:
         activity: queue to its seconds, ascending.
         moves: of dead letters back into a queue.
+        purges: of queues.
         faults: that lose messages.
         empty_since_us: queue to the instant from which probes found nothing in it any more.
     """
 
     activity: Mapping[str, Sequence[Activity]] = field(default_factory=dict)
     moves: tuple[Move, ...] = ()
+    purges: tuple[Purge, ...] = ()
     faults: tuple[Fault, ...] = ()
     empty_since_us: Mapping[str, int] = field(default_factory=dict)
 
@@ -140,7 +155,7 @@ class QueueContext:
 
 
 def queue_context(events: Iterable[Event]) -> QueueContext:
-    """Return what the events that belong to no group say: polls, move tasks, faults and probes.
+    """Return what the events that belong to no group say: polls, move tasks, purges, faults and probes.
 
     A move task names its destination and a lossy fault itself in `detail` (`destination`, `is_lossy`).
     """
@@ -166,6 +181,16 @@ def queue_context(events: Iterable[Event]) -> QueueContext:
                 is_finished=record.outcome == Outcome.OK,
             )
             for record in moved
+        ),
+        purges=tuple(
+            Purge(
+                queue=record.queue or "",
+                began_at_us=record.invoked_at_us or 0,
+                ended_at_us=(record.responded_at_us or (record.invoked_at_us or 0) + _PURGED_WITHIN_US)
+                + _PURGED_WITHIN_US,
+            )
+            for record in of_kind[Kind.PURGED]
+            if record.outcome != Outcome.FAIL
         ),
         faults=tuple(
             Fault(

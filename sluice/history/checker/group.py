@@ -23,6 +23,7 @@ from dataclasses import replace
 from functools import cached_property
 from itertools import permutations
 
+from sluice import limits
 from sluice.history.checker.clocks import NEVER_US, Clocks, apart_us_max, clock_of
 from sluice.history.checker.expectation import Expectation, QueueContext
 from sluice.history.checker.verdict import Violation
@@ -85,6 +86,8 @@ class Group:
         is_suspicious: bool = False,
     ) -> None:
         self.expectation, self.around, self._is_suspicious = expectation, around, is_suspicious
+        times = [us for event in events for us in (event.invoked_at_us, event.responded_at_us) if us is not None]
+        self._span_us = max(times, default=0) - min(times, default=0)
         self.clocks = Clocks.of(
             {clock_of(event) for event in events},
             bound_us=expectation.clock_bound_us,
@@ -136,7 +139,8 @@ class Group:
         numbers = {number(event) for event in tries}
         window_us = self.expectation.deduplication_window_seconds * 1_000_000
         span_us = max(map(done_by, tries)) - min(map(invoked, tries)) + self.publishers_spread_us
-        return len(numbers) == 1 or span_us < window_us
+        is_forgotten = any(self.is_purged(event.queue) for event in tries)
+        return len(numbers) == 1 or (span_us < window_us and not is_forgotten)
 
     def _lines(self) -> list[list[int]]:
         """Return the group's order: for each place that was published to, as only its own numbers can be compared."""
@@ -320,6 +324,16 @@ class Group:
     def is_proven(self, queue: str) -> bool:
         """Return whether all that was received from the queue is on record."""
         return queue not in self.expectation.unproven_queues
+
+    @cached_property
+    def may_be_kept_no_longer(self) -> bool:
+        """Return whether a queue was purged, or the group is as old as the shortest retention."""
+        kept = (*self.expectation.retention_seconds.values(), limits.MESSAGE_RETENTION_SECONDS)
+        return bool(self.around.purges) or self._span_us + self.widest_us >= min(kept) * 1_000_000
+
+    def is_purged(self, queue: str | None) -> bool:
+        """Return whether the queue was ever purged."""
+        return any(purge.queue == queue for purge in self.around.purges)
 
     def end_marker(self, queue: str) -> Event | None:
         """Return the first receive of the group's end marker from the queue."""

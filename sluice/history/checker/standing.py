@@ -15,6 +15,7 @@ from operator import itemgetter
 
 from sluice.history.checker.clocks import NEVER_US
 from sluice.history.checker.group import Group, invoked, responded
+from sluice.history.checker.retention import may_be_removed, removed_from_us
 from sluice.history.events import Event, Kind, Outcome
 
 _AHEAD_MAX = 16  # what stays longest: an answer of ten, and enough others
@@ -77,8 +78,9 @@ def _queue_lines(group: Group, queue: str) -> Iterator[Sequence[Sequence[Event]]
 def gone_from_us(group: Group, receives: Sequence[Event]) -> int:
     """Return the earliest instant at which a received message may have been gone from its queue; never, if it was not.
 
-    It was there when it was received last. A delete works only with the handle of the last receive (VIS-05). What was
-    received after a delete that certainly worked is another anomaly, A8.
+    It was there when it was received last. A delete works only with the handle of the last receive (VIS-05), and
+    retention and purges take out what nobody deleted (VIS-16, PUR-02). What was received after a delete that certainly
+    worked is another anomaly, A8.
     """
     last = receives[-1]
     seen_us, spread_us = max(map(invoked, receives)), group.spread_us(last.queue)
@@ -94,6 +96,8 @@ def gone_from_us(group: Group, receives: Sequence[Event]) -> int:
     is_left_open = any(map(group.may_be_dead_lettered, receives)) or group.is_dead_lettered(last.queue or "", last.idx)
     if is_left_open or not group.is_proven(last.queue or ""):
         candidates.append(max(seen_us, min(group.expiry_us(receive) for receive in receives)))
+    if last.idx is not None and may_be_removed(group, last.queue or "", last.idx):
+        candidates.append(max(seen_us, removed_from_us(group, last.queue or "", group.publishes.get(last.idx, ()))))
     return min(candidates, default=NEVER_US)
 
 

@@ -187,6 +187,117 @@ def _dead_by_receives_nobody_saw() -> _Judged:
     )
 
 
+_KEPT_A_MINUTE = replace(_ONE_QUEUE, retention_seconds={"billing": 60})
+_DAY_MS = 86_400_000
+
+
+def _expired_unseen() -> _Judged:
+    return _Judged(
+        name="its retention ended before it was received, and a later message came (VIS-17)",
+        events=[published(0, 0), published(1, 50_000), *worked_off("billing", [1], 61_000)],
+        expectation=_KEPT_A_MINUTE,
+    )
+
+
+def _expired_after_four_days() -> _Judged:
+    end = 4 * _DAY_MS
+    return _Judged(
+        name="nobody set a retention, and four days are over",
+        events=[published(0, 0), published(END, end), *worked_off("billing", [END], end + 100)],
+    )
+
+
+def _expired_in_flight() -> _Judged:
+    held = received("billing", 0, 100, visibility_timeout_seconds=600)
+    return _Judged(
+        name="its retention ended while it was in flight, and the group went on (VIS-16)",
+        events=[published(0, 0), published(1, 50_000), held, *worked_off("billing", [1], 61_000)],
+        expectation=_KEPT_A_MINUTE,
+    )
+
+
+def _expired_after_its_lease() -> _Judged:
+    return _Judged(
+        name="received, its lease ended, then its retention, and it never came again",
+        events=[
+            published(0, 0),
+            published(END, 50_000),
+            received("billing", 0, 100),
+            *worked_off("billing", [END], 61_000),
+        ],
+        expectation=_KEPT_A_MINUTE,
+    )
+
+
+def _expired_repeat() -> _Judged:
+    worked = [*worked_off("billing", [0], 100), *worked_off("billing", [END], 460_100)]
+    return _Judged(
+        name="a repeat after the window was not kept until somebody received",
+        events=[published(0, 0), published(0, 340_000), published(END, 460_000), *worked],
+        expectation=_KEPT_A_MINUTE,
+    )
+
+
+_PURGED = queue_context(
+    [Event(kind=Kind.PURGED.value, queue="billing", invoked_at_us=1_000_000, responded_at_us=1_010_000)]
+)
+
+
+def _purged_unseen() -> _Judged:
+    return _Judged(
+        name="a purge removed it, and what was sent while the purge ran (PUR-02, PUR-04)",
+        events=[published(0, 0), published(1, 50_000), published(END, 70_000), *worked_off("billing", [END], 71_000)],
+        around=_PURGED,
+    )
+
+
+def _purged_in_flight() -> _Judged:
+    return _Judged(
+        name="a purge removed it while it was in flight, and released its group (PUR-05)",
+        events=[published(0, 0), published(1, 2_000), received("billing", 0, 100), *worked_off("billing", [1], 3_000)],
+        around=_PURGED,
+    )
+
+
+def _sent_again_after_a_purge() -> _Judged:
+    again = published(
+        0, 70_000, queue="billing", sns_sequence_number=None, sqs_sequence_number=pad_sequence_number("9")
+    )
+    other = published(
+        1, 65_000, queue="billing", sns_sequence_number=None, sqs_sequence_number=pad_sequence_number("8")
+    )
+    straight = replace(_sent_straight(0), sqs_sequence_number=pad_sequence_number("7"))
+    copy = received("billing", 0, 71_100, sqs_message_id="copy", call_id="both", batch_position=1)
+    return _Judged(
+        name="a purge forgets deduplication ids: sent again within the window, it is another message (DED-14)",
+        events=[
+            straight,
+            received("billing", 0, 100),
+            other,
+            again,
+            received("billing", 1, 71_100, call_id="both"),
+            copy,
+        ],
+        around=_PURGED,
+    )
+
+
+def _late_after_a_timeout() -> _Judged:
+    seconds = [
+        Activity(second=second, served_count=0, empty_count=1, answered_by_us=second * 1_000_000 + 500_000)
+        for second in range(32, 36)
+    ]
+    return _Judged(
+        name="long polls are empty after a timeout ended, which the queue may notice later (VIS-15)",
+        events=[
+            published(0, 0),
+            received("billing", 0, 100, sent_at_us=1_000),
+            _again(0, 37_000, sent_at_us=1_000),
+        ],
+        around=QueueContext(activity={"billing": seconds}),
+    )
+
+
 _LAWFUL: Sequence[Callable[[], _Judged]] = (
     _extended_second,
     _given_back_in_turn,
@@ -201,6 +312,15 @@ _LAWFUL: Sequence[Callable[[], _Judged]] = (
     _window_of_an_unanswered_publish,
     _shortened_before_its_delete,
     _dead_by_receives_nobody_saw,
+    _expired_unseen,
+    _expired_after_four_days,
+    _expired_in_flight,
+    _expired_after_its_lease,
+    _expired_repeat,
+    _purged_unseen,
+    _purged_in_flight,
+    _sent_again_after_a_purge,
+    _late_after_a_timeout,
 )
 
 
@@ -506,6 +626,24 @@ def _overlapping_receives() -> _Judged:
     )
 
 
+def _lost_within_its_retention() -> _Judged:
+    return _Judged(
+        name="a minute of retention had not passed when a later message came",
+        events=[published(0, 0), published(1, 50_000), *worked_off("billing", [1], 59_000)],
+        anomalies=frozenset({"A2"}),
+        expectation=_KEPT_A_MINUTE,
+    )
+
+
+def _lost_after_a_purge() -> _Judged:
+    return _Judged(
+        name="published when the purge was over, and lost",
+        events=[published(0, 62_000), published(1, 63_000), *worked_off("billing", [1], 64_000)],
+        anomalies=frozenset({"A2"}),
+        around=_PURGED,
+    )
+
+
 _WRONG: Sequence[Callable[[], _Judged]] = (
     _too_often_and_dead,
     _dead_in_one_answer,
@@ -518,6 +656,8 @@ _WRONG: Sequence[Callable[[], _Judged]] = (
     _effective_stale_delete,
     _reused_attempt_id,
     _overlapping_receives,
+    _lost_within_its_retention,
+    _lost_after_a_purge,
 )
 
 

@@ -50,6 +50,17 @@ def _record(shop: Shop, folder: Path, **more: Any) -> Recording:
 # --- what is written -------------------------------------------------------------------------------------------------
 
 
+def test_a_purge_is_written_down_before_it_is_called_and_when_it_is_answered(tmp_path: Path) -> None:
+    shop = Shop()
+    with _record(shop, tmp_path / "purged"):
+        shop.sqs.purge_queue(QueueUrl=shop.url)
+
+    _, _, purge, _ = recorded(tmp_path / "purged")
+
+    assert (purge.kind, purge.queue, purge.outcome, purge.message_group_id) == (Kind.PURGED, QUEUE, "ok", None)
+    assert purge.responded_at_us is not None
+
+
 def test_a_strangers_message_has_one_idx_wherever_it_is_seen(tmp_path: Path) -> None:
     shop = Shop()
     with _record(shop, tmp_path / "tuesday"):

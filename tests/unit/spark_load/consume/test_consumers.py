@@ -359,12 +359,15 @@ def test_from_a_dlq_that_had_nothing_nothing_is_brought_back(consumer: _Simulate
 
 @pytest.mark.parametrize(("is_lost", "shows"), [(False, set()), (True, {"F8"})])
 def test_what_a_move_task_loses_is_found(consumer: _SimulatedConsumer, shows: set[str], *, is_lost: bool) -> None:
-    """Both queues probed empty, and the messages in neither: that is what probes and the first reading are for."""
+    """Both queues probed empty, and the messages in neither: that is what probes and the first reading are for.
+
+    They are lost to a purge that nobody recorded; one that the run records is no loss.
+    """
     dead_letters = _poisoned(consumer)
     dead_letters.bring_back([queue for queue, count in dead_letters.read(keeps=True).items() if count])
     consumer.context.coordinator.redriven()
     if is_lost:
-        consumer.sqs.purge_queue(QueueUrl=consumer.run.deployment.urls[QUEUE])
+        consumer.simulator.client("sqs").purge_queue(QueueUrl=consumer.run.deployment.urls[QUEUE])
 
     consumer.consume(3)
     dead_letters.read(keeps=False)

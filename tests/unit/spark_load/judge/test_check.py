@@ -16,6 +16,7 @@ from spark_load.judge.recording import (
     parse_queue,
     parse_queues,
     require_history,
+    with_retention,
 )
 from tests.support.declaration import environment
 
@@ -142,3 +143,31 @@ def test_where_there_is_no_history_is_said_before_spark_starts(tmp_path: Path) -
     assert found(tmp_path) == (
         f"{tmp_path} holds no history, allowed are journals (*.arrows) or Parquet; name another folder"
     )
+
+
+def test_a_queue_and_its_dlq_keep_messages_as_long_as_is_said() -> None:
+    queues = with_retention(parse_queues(["a=30:d", "b=30"]), ["a=60", "d=1209600"])
+
+    expectation = _expectation(
+        _Topology(run="r", recorders=(), is_whole=True, queues=(), is_planned=True, one_group_in=1),
+        queues,
+        has_other_producers=False,
+    )
+
+    assert expectation.retention_seconds == {"a": 60, "d": 1_209_600}
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("a=59", "retention is 'a=59', allowed is NAME=SECONDS, with 60 to 1209600 seconds"),
+        ("a", "retention is 'a', allowed is NAME=SECONDS, with 60 to 1209600 seconds"),
+        ("a=1209601", "retention is 'a=1209601', allowed is NAME=SECONDS, with 60 to 1209600 seconds"),
+        ("c=60", "retention is of 'c', which --queue does not name; name it with --queue"),
+    ],
+)
+def test_a_retention_that_cannot_be_is_refused(text: str, message: str) -> None:
+    with pytest.raises(ConfigError) as refused:
+        with_retention(parse_queues(["a=30:d"]), [text])
+
+    assert str(refused.value) == message

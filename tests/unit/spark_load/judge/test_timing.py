@@ -82,6 +82,15 @@ def test_a_violation_that_no_such_offset_explains_is_found_without_a_declared_bo
     assert any("nobody knows how far apart, and on that rests whether it shows" in why for why in unbounded.unknowns)
 
 
+def test_a_purge_in_a_recording_excuses_what_it_removed() -> None:
+    """Message 1 of billing was never received; a purge ran while it was in the queue."""
+    lost = [event for event in sane() if event.kind == Kind.PUBLISHED or (event.queue, event.idx) != ("billing", 1)]
+    purge = Event(kind=Kind.PURGED.value, run=RUN, queue="billing", invoked_at_us=50_000, responded_at_us=60_000)
+
+    assert {violation.anomaly for violation in _judged(lost).violations} == {"E1"}
+    assert (_judged([*lost, purge]).status, _judged([*lost, purge]).violations) == (Status.UNKNOWN, ())
+
+
 def test_a_handle_bounds_the_clock_of_whoever_uses_it() -> None:
     """A message is received by one machine and deleted by another, 3 ms after the answer."""
     moved = [
