@@ -53,7 +53,8 @@ def require_valid_rows(table: pa.Table, path: Path | str, first_row: int = 0) ->
     versions = table.column("schema_version")
     if any(version not in (None, SCHEMA_VERSION) for version in versions.unique().to_pylist()):
         return
-    found = min((*_broken_texts(table), *_broken_values(table)), key=attrgetter("row"), default=None)
+    broken = list(_broken_texts(table)) or _broken_values(table)  # what is no text cannot be compared with one
+    found = min(broken, key=attrgetter("row"), default=None)
     if found is not None:
         value = repr(_shown(table.column(found.name)[found.row]))
         raise HistoryError(

@@ -11,7 +11,7 @@ from botocore.exceptions import ClientError
 from pyspark.sql import SparkSession
 
 from emulator import localstack
-from sluice.errors import EndpointError
+from sluice.errors import EndpointError, HistoryError
 from sluice.history.checker.verdict import Holding, Status, Verdict
 from sluice.history.events import Kind
 from sluice.recorder.journal import Journal, events_of, read_journal
@@ -112,6 +112,10 @@ def test_a_damaged_history_is_unknown_never_valid_and_never_a_false_alarm(
         "1 recorder(s) did not finish: consume-1",
         "1 recorder(s) did not finish: consume-2",
     ]
+    flipped = bytearray(whole["consume-1-0.arrows"])
+    flipped[len(flipped) // 2] ^= 1
+    with pytest.raises(HistoryError, match=rf"^{journals}/consume-1-0\.arrows is damaged: what stands at byte "):
+        judged_with("consume-1-0.arrows", bytes(flipped))
 
 
 @pytest.mark.slow
