@@ -131,6 +131,8 @@ def test_every_queue_is_subscribed_as_declared_and_nothing_else_is(deployment: D
             "RawMessageDelivery": "true",
             "RedrivePolicy": {"deadLetterTargetArn": undelivered},
             "FilterPolicy": json.loads(json.dumps(consumer.filter_policy)),
+            "FilterPolicyScope": "MessageAttributes",
+            "PendingConfirmation": "false",
         }
 
     seen = {
@@ -139,6 +141,8 @@ def test_every_queue_is_subscribed_as_declared_and_nothing_else_is(deployment: D
             "RawMessageDelivery": attributes["RawMessageDelivery"],
             "RedrivePolicy": json.loads(attributes["RedrivePolicy"]),
             "FilterPolicy": json.loads(attributes.get("FilterPolicy", "null")),
+            "FilterPolicyScope": attributes.get("FilterPolicyScope", "MessageAttributes"),
+            "PendingConfirmation": attributes["PendingConfirmation"],
         }
         for endpoint, attributes in deployment.subscriptions().items()
     }
@@ -255,9 +259,11 @@ def _queue_alarm(name: str, metric_name: str, threshold: float, **more: Any) -> 
     return _alarm(metric_name, "AWS/SQS", ("QueueName", name), threshold, TreatMissingData="ignore", **more)
 
 
-def _math_alarm(expression: str, minutes: int, of_minutes: int) -> dict[str, Any]:
+def _math_alarm(expression: str, inputs: dict[str, Any], minutes: int, of_minutes: int) -> dict[str, Any]:
+    """Return an alarm that rings while an expression of these metrics is 1."""
     return {
         "Expression": expression,
+        "Inputs": inputs,
         "DatapointsToAlarm": minutes,
         "EvaluationPeriods": of_minutes,
         "ComparisonOperator": "GreaterThanOrEqualToThreshold",
@@ -266,10 +272,31 @@ def _math_alarm(expression: str, minutes: int, of_minutes: int) -> dict[str, Any
     }
 
 
+def _input(namespace: str, metric_name: str, dimensions: dict[str, str], statistic: str) -> dict[str, Any]:
+    """Return a metric that an expression is made of, by the minute."""
+    return {
+        "Namespace": namespace,
+        "MetricName": metric_name,
+        "Dimensions": dimensions,
+        "Stat": statistic,
+        "Period": 60,
+    }
+
+
 def _consumer_alarms(deployment: Deployment, consumer: Consumer) -> dict[str, Any]:
     environment = deployment.environment
     age, visible = "ApproximateAgeOfOldestMessage", "ApproximateNumberOfMessagesVisible"
+    in_flight = "ApproximateNumberOfMessagesNotVisible"
     queue = naming.queue_name(environment, consumer)
+    service = {
+        "ClusterName": naming.cluster_name(environment),
+        "ServiceName": naming.service_name(environment, consumer.name),
+    }
+    running = _input("ECS/ContainerInsights", "RunningTaskCount", service, "Average")
+
+    def of_queue(metric_name: str, statistic: str = "Average") -> dict[str, Any]:
+        return _input("AWS/SQS", metric_name, {"QueueName": queue}, statistic)
+
     alarms = {
         "dead-letters": _queue_alarm(naming.dead_letter_queue_name(environment, consumer), visible, 1),
         "undelivered": _queue_alarm(naming.undelivered_queue_name(environment, consumer), visible, 1),
@@ -282,8 +309,18 @@ def _consumer_alarms(deployment: Deployment, consumer: Consumer) -> dict[str, An
             ComparisonOperator="GreaterThanThreshold",
         ),
         "expiring": _queue_alarm(queue, age, consumer.message_retention_seconds / 2),
-        "stuck": _math_alarm(consumer.group_stuck.text(), 8, 10),
-        "pinned": _math_alarm(consumer.capacity_pinned.text(), 15, 15),
+        "stuck": _math_alarm(
+            consumer.group_stuck.text(),
+            {"age": of_queue(age, "Maximum"), "inflight": of_queue(in_flight), "running": running},
+            minutes=8,
+            of_minutes=10,
+        ),
+        "pinned": _math_alarm(
+            consumer.capacity_pinned.text(),
+            {"visible": of_queue(visible), "inflight": of_queue(in_flight), "running": running},
+            minutes=15,
+            of_minutes=15,
+        ),
     }
     return {naming.alarm_name(environment, consumer.name, condition): alarm for condition, alarm in alarms.items()}
 
@@ -296,7 +333,8 @@ def test_every_alarm_is_live_as_declared(deployment: Deployment) -> None:
     for consumer in deployment.environment.consumers:
         expected |= _consumer_alarms(deployment, consumer)
     operators = [deployment.operator_topic_arn]
-    described = {"ActionsEnabled": True, "AlarmActions": operators, "OKActions": operators}
+    told = {"AlarmActions": operators, "OKActions": operators, "InsufficientDataActions": []}
+    described = {"ActionsEnabled": True, **told}
 
     # What wakes a service is no word to operators; the unit tests hold it.
     alarms = {name: _flat(alarm) for name, alarm in deployment.alarms().items() if not name.endswith("-asleep")}
@@ -309,9 +347,25 @@ def test_every_alarm_is_live_as_declared(deployment: Deployment) -> None:
 
 
 def _flat(alarm: dict[str, Any]) -> dict[str, Any]:
-    """Return an alarm with the expression it is computed by, if any, beside its other fields."""
-    expressions = [query["Expression"] for query in alarm.get("Metrics", []) if "Expression" in query]
-    return alarm if not expressions else alarm | {"Expression": expressions[0]}
+    """Return an alarm with the one expression it is computed by, if any, and its metrics beside its other fields."""
+    queries = alarm.get("Metrics", [])
+    expressions = [query["Expression"] for query in queries if "Expression" in query]
+    if not expressions:
+        return alarm
+    inputs = {query["Id"]: _flat_input(query["MetricStat"]) for query in queries if "MetricStat" in query}
+    return alarm | {"Expression": "; ".join(expressions), "Inputs": inputs}
+
+
+def _flat_input(statistic: dict[str, Any]) -> dict[str, Any]:
+    metric = statistic["Metric"]
+    dimensions = {dimension["Name"]: dimension["Value"] for dimension in metric["Dimensions"]}
+    return {
+        "Namespace": metric["Namespace"],
+        "MetricName": metric["MetricName"],
+        "Dimensions": dimensions,
+        "Stat": statistic["Stat"],
+        "Period": statistic["Period"],
+    }
 
 
 @pytest.fixture

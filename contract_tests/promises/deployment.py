@@ -23,7 +23,7 @@ _DEPLOYMENT = area(
         "The subscriptions of the topic are exactly the consumers' queues, each with raw delivery, its filter and a"
         " DLQ of its own.",
         (sns_guide("sns-dead-letter-queues"),),
-        ("hide-subscription", "share-undelivered-queue"),
+        ("hide-subscription", "share-undelivered-queue", "match-by-body", "invent-filters", "keep-pending"),
         promiser=Promiser.STACK,
     ),
     Promise(
@@ -36,10 +36,10 @@ _DEPLOYMENT = area(
     ),
     Promise(
         "STK-05",
-        "Every alarm is live with the declared threshold, period and missing-data policy, and notifies the operator"
-        " topic.",
+        "Every alarm is live with the declared metrics, threshold, period and missing-data policy, and notifies the"
+        " operator topic, and nobody else.",
         (documented("https://docs.aws.amazon.com/AmazonCloudWatch/latest/APIReference/API_PutMetricAlarm.html"),),
-        ("mute-alarms", "raise-thresholds"),
+        ("mute-alarms", "raise-thresholds", "misdirect-expressions", "tell-without-data"),
         promiser=Promiser.STACK,
     ),
     Promise(

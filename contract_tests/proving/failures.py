@@ -36,7 +36,7 @@ def summarise(terminalreporter: Any) -> None:
     failed = [(kind, report) for kind in ("failed", "error") for report in terminalreporter.stats.get(kind, [])]
     if not failed:
         return
-    terminalreporter.section("promises that were not seen to hold")
+    terminalreporter.section("what failed")
     for kind, report in failed:
         word = "ERROR" if kind == "error" else "FAILED"
         terminalreporter.write_line(f"{word} {report.nodeid} - {_reason(report.longrepr)}")

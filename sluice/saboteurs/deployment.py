@@ -16,9 +16,11 @@ from sluice.saboteurs.base import (
     without_attribute,
 )
 
+_SUBSCRIPTION = "sns.GetSubscriptionAttributes"
+
 
 class _ShareUndeliveredQueue(Hook):
-    operations = ("sns.GetSubscriptionAttributes",)
+    operations = (_SUBSCRIPTION,)
 
     def __init__(self, every: int) -> None:
         super().__init__(every)
@@ -54,6 +56,20 @@ def _allow_foreign_sources(policy: dict[str, Any]) -> None:
             statement.pop("Condition")
 
 
+def _misdirect(alarm: dict[str, Any]) -> None:
+    for query in alarm.get("Metrics", []):
+        for dimension in query.get("MetricStat", {}).get("Metric", {}).get("Dimensions", []):
+            dimension["Value"] += "-other"
+
+
+def _tell_without_data(alarm: dict[str, Any]) -> None:
+    alarm["InsufficientDataActions"] = alarm.get("AlarmActions", [])
+
+
+def _of_subscription(**reported: str) -> Callable[[dict[str, Any]], None]:
+    return lambda parsed: parsed["Attributes"].update(reported)
+
+
 def _raise_threshold(alarm: dict[str, Any]) -> None:
     alarm["Threshold"] += 1
 
@@ -82,6 +98,21 @@ SABOTEURS = (
         "lists all subscriptions but the last",
         misreport(lambda parsed: parsed["Subscriptions"].pop(), "sns.ListSubscriptionsByTopic"),
     ),
+    Saboteur(
+        "match-by-body",
+        "reports subscriptions whose filter looks at the body",
+        misreport(_of_subscription(FilterPolicyScope="MessageBody"), _SUBSCRIPTION),
+    ),
+    Saboteur(
+        "invent-filters",
+        "reports subscriptions with a filter nobody declared",
+        misreport(_of_subscription(FilterPolicy='{"invented": ["yes"]}'), _SUBSCRIPTION),
+    ),
+    Saboteur(
+        "keep-pending",
+        "reports subscriptions that wait for a confirmation",
+        misreport(_of_subscription(PendingConfirmation="true"), _SUBSCRIPTION),
+    ),
     Saboteur("share-undelivered-queue", "reports the first subscription's DLQ for all", _ShareUndeliveredQueue),
     Saboteur(
         "allow-plain-http",
@@ -97,6 +128,16 @@ SABOTEURS = (
         "mute-alarms",
         "reports alarms that tell nobody",
         misreport(of_each("MetricAlarms", lambda alarm: alarm.update(AlarmActions=[])), "cloudwatch.DescribeAlarms"),
+    ),
+    Saboteur(
+        "misdirect-expressions",
+        "reports alarms computed of another queue's and service's metrics",
+        misreport(of_each("MetricAlarms", _misdirect), "cloudwatch.DescribeAlarms"),
+    ),
+    Saboteur(
+        "tell-without-data",
+        "reports alarms that also tell when there is no data",
+        misreport(of_each("MetricAlarms", _tell_without_data), "cloudwatch.DescribeAlarms"),
     ),
     Saboteur(
         "raise-thresholds",
