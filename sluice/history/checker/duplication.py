@@ -150,7 +150,7 @@ def redelivery(group: Group) -> Iterator[Violation]:
     for (queue, _), receives in sorted(group.instances.items()):
         for event, other in pairwise(receives):
             is_lawful = not _is_early(group, event, other) and group.settled_delete(event) is None
-            if is_lawful and not is_same_receive(event, other):
+            if is_lawful and not _is_replay(event, other):
                 yield group.violation(
                     "B6", queue, [event.idx], "received again after its lease had ended", [event, other]
                 )
@@ -163,7 +163,7 @@ def early_redelivery(group: Group) -> Iterator[Violation]:
             delete = group.settled_delete(event)
             is_deleted = delete is not None and group.is_before(delete, other)
             is_other_anomaly = is_deleted or not group.has_stayed(queue, event.idx)  # A8, F11
-            if not is_same_receive(event, other) and not is_other_anomaly and _is_early(group, event, other):
+            if not _is_replay(event, other) and not is_other_anomaly and _is_early(group, event, other):
                 yield group.violation(
                     "B7",
                     queue,
@@ -171,6 +171,11 @@ def early_redelivery(group: Group) -> Iterator[Violation]:
                     "received again while the first receiver certainly still held it",
                     [event, other],
                 )
+
+
+def _is_replay(event: Event, other: Event) -> bool:
+    """Return whether an attempt id brought the same receive again: another call with it, never the same answer."""
+    return event.call_id != other.call_id and is_same_receive(event, other)
 
 
 def _is_early(group: Group, event: Event, other: Event) -> bool:
@@ -187,7 +192,7 @@ def _is_early(group: Group, event: Event, other: Event) -> bool:
 
 
 def _is_twin(receive: Event, event: Event) -> bool:
-    return receive.receive_count == event.receive_count and not is_same_receive(receive, event)
+    return receive.receive_count == event.receive_count and not _is_replay(receive, event)
 
 
 def receive_count_jump(group: Group) -> Iterator[Violation]:

@@ -16,7 +16,7 @@ from operator import itemgetter
 from sluice.history.checker.clocks import NEVER_US
 from sluice.history.checker.group import Group, invoked, responded
 from sluice.history.checker.retention import may_be_removed, removed_from_us
-from sluice.history.events import Event, Kind, Outcome
+from sluice.history.events import Event
 
 _AHEAD_MAX = 16  # what stays longest: an answer of ten, and enough others
 
@@ -87,8 +87,7 @@ def gone_from_us(group: Group, receives: Sequence[Event]) -> int:
     candidates = [
         max(invoked(attempt), seen_us)
         for attempt in group.tries(last)
-        if attempt.kind == Kind.DELETED
-        and attempt.outcome != Outcome.FAIL
+        if group.may_delete(attempt, last)
         and responded(attempt) + spread_us >= seen_us
         and _may_be_last(group, receives, attempt.receipt_handle_hash)
     ]
