@@ -99,6 +99,7 @@ class Group:
         self.handled: dict[str, dict[int, list[Event]]] = defaultdict(lambda: defaultdict(list))
         self.parked: dict[str, set[int]] = defaultdict(set)
         self._tries: dict[tuple[str | None, str], list[Event]] = defaultdict(list)
+        self._instance_tries: dict[tuple[str | None, str], list[Event]] = {}
         self._end_markers: dict[str, Event] = {}
         self._spreads_us = self._spreads(events) if self.clocks.ahead else {}
         for event in _distinct_events(sorted(events, key=by_time), expectation):
@@ -432,6 +433,14 @@ class Group:
 
     def tries(self, event: Event) -> list[Event]:
         """Return every delete and visibility change of the same instance, by time of answer."""
+        if event.sqs_message_id is None:
+            return self._tries_of(event)
+        key = event.queue, event.sqs_message_id
+        if key not in self._instance_tries:
+            self._instance_tries[key] = self._tries_of(event)
+        return self._instance_tries[key]
+
+    def _tries_of(self, event: Event) -> list[Event]:
         handles = {sibling.receipt_handle_hash for sibling in self.siblings(event)} - {None}
         found = [attempt for handle in handles for attempt in self._tried(event, handle)]
         return sorted(found, key=by_time) if len(handles) > 1 else found  # what was tried with one is by time

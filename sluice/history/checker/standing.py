@@ -111,7 +111,7 @@ def _passed(group: Group, line: Sequence[Sequence[Event]]) -> Iterator[Passed]:
     longest: list[tuple[int, int]] = []  # (until when it was there, its place in the line) of what stays longest
     for place, receives in enumerate(line):
         for event in receives:
-            found = _ahead(group, line, sorted(longest, reverse=True), event)
+            found = _still_ahead(group, line, sorted(longest, reverse=True), event)
             if found is not None:
                 yield Passed(found, event)
         longest = heapq.nlargest(_AHEAD_MAX, [*longest, (gone_from_us(group, receives), place)])
@@ -146,12 +146,12 @@ def _passed_by(
             longest = heapq.nlargest(_AHEAD_MAX, [*longest, stay])
             upcoming = next(ahead, None)
         for event in group.receives(queue, idx):
-            found = _ahead(group, line, longest, event)
+            found = _still_ahead(group, line, longest, event)
             if found is not None:
                 yield Passed(found, event)
 
 
-def _ahead(
+def _still_ahead(
     group: Group, line: Sequence[Sequence[Event]], longest: Sequence[tuple[int, int]], event: Event
 ) -> Event | None:
     by_us = responded(event) + group.spread_us(event.queue)
