@@ -315,7 +315,7 @@ def poison_escape(group: Group) -> Iterator[Violation]:
             answers[received.call_id].append(received)
         for idx, event in dead.items():
             receives = [receive for receive in group.receives(queue, idx) if responded(receive) < responded(event)]
-            ahead = [_ahead(answers[receive.call_id], receive, dead) for receive in receives]
+            ahead = [_dead_in_front(answers[receive.call_id], receive, dead) for receive in receives]
             if receives and all(leader is not None for leader in ahead):
                 yield group.violation(
                     "F12",
@@ -326,7 +326,7 @@ def poison_escape(group: Group) -> Iterator[Violation]:
                 )
 
 
-def _ahead(answer: Sequence[Event], event: Event, dead: Container[int | None]) -> Event | None:
+def _dead_in_front(answer: Sequence[Event], event: Event, dead: Container[int | None]) -> Event | None:
     """Return the dead-lettered message in front of this one in the same answer."""
     return next(
         (

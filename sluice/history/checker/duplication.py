@@ -1,5 +1,6 @@
 """B: too often, and too seldom."""
 
+from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
@@ -150,7 +151,7 @@ def redelivery(group: Group) -> Iterator[Violation]:
     for (queue, _), receives in sorted(group.instances.items()):
         for event, other in pairwise(receives):
             is_lawful = not _is_early(group, event, other) and group.settled_delete(event) is None
-            if is_lawful and not is_same_receive(event, other):
+            if is_lawful and not _is_replay(event, other):
                 yield group.violation(
                     "B6", queue, [event.idx], "received again after its lease had ended", [event, other]
                 )
@@ -163,7 +164,7 @@ def early_redelivery(group: Group) -> Iterator[Violation]:
             delete = group.settled_delete(event)
             is_deleted = delete is not None and group.is_before(delete, other)
             is_other_anomaly = is_deleted or not group.has_stayed(queue, event.idx)  # A8, F11
-            if not is_same_receive(event, other) and not is_other_anomaly and _is_early(group, event, other):
+            if not _is_replay(event, other) and not is_other_anomaly and _is_early(group, event, other):
                 yield group.violation(
                     "B7",
                     queue,
@@ -171,6 +172,11 @@ def early_redelivery(group: Group) -> Iterator[Violation]:
                     "received again while the first receiver certainly still held it",
                     [event, other],
                 )
+
+
+def _is_replay(event: Event, other: Event) -> bool:
+    """Return whether an attempt id brought the same receive again: another call with it, never the same answer."""
+    return event.call_id != other.call_id and is_same_receive(event, other)
 
 
 def _is_early(group: Group, event: Event, other: Event) -> bool:
@@ -187,7 +193,7 @@ def _is_early(group: Group, event: Event, other: Event) -> bool:
 
 
 def _is_twin(receive: Event, event: Event) -> bool:
-    return receive.receive_count == event.receive_count and not is_same_receive(receive, event)
+    return receive.receive_count == event.receive_count and not _is_replay(receive, event)
 
 
 def receive_count_jump(group: Group) -> Iterator[Violation]:
@@ -202,17 +208,12 @@ def receive_count_jump(group: Group) -> Iterator[Violation]:
         if queue not in group.expectation.queues or not group.is_proven(queue):
             continue
         lost = group.expectation.lost_receives.get(queue, 0)
-        for event in receives:
+        counts = Counter(event.receive_count for event in receives)
+        for event, least, most_seen in _received_by_then(group, receives):
             if event.receive_count is None or not group.has_stayed(queue, event.idx):
                 continue
-            others = [receive for receive in receives if receive is not event]
-            before = [
-                receive for receive in others if group.is_before(receive, event) and not is_same_receive(receive, event)
-            ]
-            least = 1 + len({receive.receive_request_attempt_id or receive.call_id for receive in before})
-            most = (
-                1 + lost + nameless[queue, event.idx] + sum(not group.is_before(event, receive) for receive in others)
-            )
+            most = lost + nameless[queue, event.idx] + most_seen
+            others = _others(receives, event) if counts[event.receive_count] > 1 else []
             twin = next((receive for receive in others if _is_twin(receive, event)), None)
             if twin is not None:
                 sentence = f"two receives of it have the count {event.receive_count}"
@@ -224,6 +225,27 @@ def receive_count_jump(group: Group) -> Iterator[Violation]:
                     queue,
                     [event.idx],
                     f"its receive count is {event.receive_count}, and it was received {least} to {most} times",
-                    [*group.publishes.get(event.idx or 0, [])[:1], *others[-3:], event],
+                    [*group.publishes.get(event.idx or 0, [])[:1], *_others(receives, event)[-3:], event],
                 )
                 break
+
+
+def _others(receives: Sequence[Event], event: Event) -> list[Event]:
+    return [receive for receive in receives if receive is not event]
+
+
+def _received_by_then(group: Group, receives: Sequence[Event]) -> Iterator[tuple[Event, int, int]]:
+    """Yield each receive of a message with how often it was received by then: at least, and at most."""
+    calls = {receive.call_id for receive in receives if receive.receive_request_attempt_id is None}
+    if not group.clocks.ahead and len(calls) == len(receives):
+        answered_us, made_us = sorted(map(responded, receives)), sorted(map(invoked, receives))
+        for event in receives:
+            yield event, 1 + bisect_left(answered_us, invoked(event)), bisect_right(made_us, responded(event))
+        return
+    for event in receives:
+        others = _others(receives, event)
+        before = [
+            receive for receive in others if group.is_before(receive, event) and not is_same_receive(receive, event)
+        ]
+        least = 1 + len({receive.receive_request_attempt_id or receive.call_id for receive in before})
+        yield event, least, 1 + sum(not group.is_before(event, receive) for receive in others)

@@ -3,6 +3,7 @@
 from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 from sluice.history.checker.group import Group, invoked, is_same_receive, responded
 from sluice.history.checker.retention import may_be_removed
@@ -32,8 +33,13 @@ class Missing:
     is_received_somewhere: bool = False
 
 
-def missing(group: Group) -> Iterator[Missing]:
-    """Yield what was acked and did not come from every queue it was to reach."""
+@lru_cache(maxsize=1)  # five rules ask for it
+def missing(group: Group) -> Sequence[Missing]:
+    """Return what was acked and did not come from every queue it was to reach."""
+    return tuple(_all_missing(group))
+
+
+def _all_missing(group: Group) -> Iterator[Missing]:
     furthest = _furthest(group)
     for idx in sorted(group.acked):
         expected = group.owed_queues(idx)

@@ -101,6 +101,7 @@ class Group:
         self.handled: dict[str, dict[int, list[Event]]] = defaultdict(lambda: defaultdict(list))
         self.parked: dict[str, set[int]] = defaultdict(set)
         self._tries: dict[tuple[str | None, str], list[Event]] = defaultdict(list)
+        self._instance_tries: dict[tuple[str | None, str], list[Event]] = {}
         self._end_markers: dict[str, Event] = {}
         self._spreads_us = self._spreads(events) if self.clocks.ahead else {}
         for event in _distinct_events(sorted(events, key=by_time), expectation):
@@ -434,6 +435,14 @@ class Group:
 
     def tries(self, event: Event) -> list[Event]:
         """Return every delete and visibility change of the same instance, by time of answer."""
+        if event.sqs_message_id is None:
+            return self._tries_of(event)
+        key = event.queue, event.sqs_message_id
+        if key not in self._instance_tries:
+            self._instance_tries[key] = self._tries_of(event)
+        return self._instance_tries[key]
+
+    def _tries_of(self, event: Event) -> list[Event]:
         handles = {sibling.receipt_handle_hash for sibling in self.siblings(event)} - {None}
         found = [attempt for handle in handles for attempt in self._tried(event, handle)]
         return sorted(found, key=by_time) if len(handles) > 1 else found  # what was tried with one is by time
@@ -443,12 +452,30 @@ class Group:
         tried = self._tries.get((event.queue, handle or ""), [])
         return [attempt for attempt in tried if attempt.sqs_message_id in (None, event.sqs_message_id)]
 
-    def may_be_deleted(self, event: Event, *, before_us: int = NEVER_US) -> bool:
-        """Return whether a delete of the same instance may have had its effect before an instant."""
-        return any(
-            attempt.kind == Kind.DELETED and attempt.outcome != Outcome.FAIL and invoked(attempt) < before_us
-            for attempt in self.tries(event)
-        )
+    def may_be_deleted(self, event: Event) -> bool:
+        """Return whether a delete of the same instance may have had its effect."""
+        return any(self.may_delete(attempt, event) for attempt in self.tries(event))
+
+    def may_delete(self, attempt: Event, event: Event) -> bool:
+        """Return whether that is a delete, and may have removed what was received.
+
+        What was given back, or received with a timeout of 0, is held by nobody from then on, and cannot be deleted
+        (VIS-04, VIS-11). A timeout that ended proves nothing: how soon a queue notices nobody says (VIS-15).
+        """
+        if attempt.kind != Kind.DELETED or attempt.outcome == Outcome.FAIL:
+            return False
+        changes = [
+            change
+            for change in self._tried(event, attempt.receipt_handle_hash)
+            if change.kind == Kind.VISIBILITY_CHANGED
+            and change.outcome != Outcome.FAIL
+            and not self.is_surely_before(attempt, change)
+        ]
+        if any(change.visibility_timeout_seconds != 0 for change in changes):
+            return True
+        given = [e for e in self.siblings(event) if e.receipt_handle_hash == attempt.receipt_handle_hash]
+        is_given_back = any(change.outcome == Outcome.OK and self.is_before(change, attempt) for change in changes)
+        return not is_given_back and not (given and all(receive.visibility_timeout_seconds == 0 for receive in given))
 
     def settled_delete(self, event: Event) -> Event | None:
         """Return the delete that certainly removed the instance this receive is of; None when none certainly did."""

@@ -79,6 +79,9 @@ def _first_of_each(answer: Sequence[Event]) -> list[Event]:
 
 
 def _is_out_of_order(group: Group, first: Event, second: Event) -> bool:
+    numbers = first.sqs_sequence_number, second.sqs_sequence_number
+    if None not in numbers and (numbers[0] or "") > (numbers[1] or ""):
+        return True
     place, other = group.place(first), group.place(second)
     if place is not None and other is not None:
         return place[0] == other[0] and place[1] > other[1]

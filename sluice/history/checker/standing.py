@@ -16,7 +16,7 @@ from operator import itemgetter
 from sluice.history.checker.clocks import NEVER_US
 from sluice.history.checker.group import Group, invoked, responded
 from sluice.history.checker.retention import may_be_removed, removed_from_us
-from sluice.history.events import Event, Kind, Outcome
+from sluice.history.events import Event
 
 _AHEAD_MAX = 16  # what stays longest: an answer of ten, and enough others
 
@@ -87,8 +87,7 @@ def gone_from_us(group: Group, receives: Sequence[Event]) -> int:
     candidates = [
         max(invoked(attempt), seen_us)
         for attempt in group.tries(last)
-        if attempt.kind == Kind.DELETED
-        and attempt.outcome != Outcome.FAIL
+        if group.may_delete(attempt, last)
         and responded(attempt) + spread_us >= seen_us
         and _may_be_last(group, receives, attempt.receipt_handle_hash)
     ]
@@ -112,7 +111,7 @@ def _passed(group: Group, line: Sequence[Sequence[Event]]) -> Iterator[Passed]:
     longest: list[tuple[int, int]] = []  # (until when it was there, its place in the line) of what stays longest
     for place, receives in enumerate(line):
         for event in receives:
-            found = _ahead(group, line, sorted(longest, reverse=True), event)
+            found = _still_ahead(group, line, sorted(longest, reverse=True), event)
             if found is not None:
                 yield Passed(found, event)
         longest = heapq.nlargest(_AHEAD_MAX, [*longest, (gone_from_us(group, receives), place)])
@@ -147,12 +146,12 @@ def _passed_by(
             longest = heapq.nlargest(_AHEAD_MAX, [*longest, stay])
             upcoming = next(ahead, None)
         for event in group.receives(queue, idx):
-            found = _ahead(group, line, longest, event)
+            found = _still_ahead(group, line, longest, event)
             if found is not None:
                 yield Passed(found, event)
 
 
-def _ahead(
+def _still_ahead(
     group: Group, line: Sequence[Sequence[Event]], longest: Sequence[tuple[int, int]], event: Event
 ) -> Event | None:
     by_us = responded(event) + group.spread_us(event.queue)

@@ -28,6 +28,7 @@ class Copy:
         handle: of the newest receive, "" when that receive's answer was lost.
         free_at_us: the earliest instant at which it may be received again.
         receives: how often it was received here.
+        is_given_back: whether it was received with a timeout of 0, or its timeout was set to 0: nobody holds it.
     """
 
     idx: int
@@ -38,6 +39,7 @@ class Copy:
     handle: str = ""
     free_at_us: int = 0
     receives: int = 0
+    is_given_back: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +110,11 @@ class QueueState:
         if self.receives_max is not None and copy.receives >= self.receives_max:
             yield from self.changed(position, place="dead")._walk(position + 1, answer, (*dead, copy), at_us)
         elif answer and self._fits(position, answer[0]):
-            yield from self._delivered(position, answer[0], at_us)._walk(position + 1, answer[1:], dead, at_us)
+            delivered = self._delivered(position, answer[0], at_us)
+            yield from delivered._walk(position + 1, answer[1:], dead, at_us)
+            is_hidden = answer[0].visibility_us > 0 or not answer[0].handle  # of a lost answer nobody knows
+            if answer[1:] and not is_hidden:  # it may come again in the same answer (VIS-12)
+                yield from delivered._walk(0, answer[1:], dead, at_us)
 
     def _delivered(self, position: int, received: Received, at_us: int) -> "QueueState":
         copy = self.copies[position]
@@ -120,6 +126,7 @@ class QueueState:
             handle=received.handle,
             free_at_us=at_us + received.visibility_us,
             receives=copy.receives + 1,
+            is_given_back=received.visibility_us == 0,
         )
         return replace(delivered, handles=self.handles | {(received.handle, copy.instance)})
 
@@ -141,7 +148,7 @@ class QueueState:
 
         The newest handle works while it holds the message (VIS-01), and the queue may take longer to let go than the
         timeout says. An older handle, or one whose time was over, does nothing; whether it is refused or confirmed for
-        that nobody recorded on FIFO.
+        that nobody recorded on FIFO. What was given back at once, nobody holds and nobody can delete (VIS-04).
 
         Args:
             handle: of the receipt.
@@ -157,9 +164,11 @@ class QueueState:
         copy = self.copies[position]
         is_newest = copy.place == "held" and copy.handle == handle
         if is_newest and visibility_seconds is None:
-            yield self.changed(position, place="gone"), at_us
+            if not copy.is_given_back:
+                yield self.changed(position, place="gone"), at_us
         elif is_newest and visibility_seconds is not None:
-            yield self.changed(position, free_at_us=at_us + visibility_seconds * 1_000_000), at_us
+            free_at_us, is_given_back = at_us + visibility_seconds * 1_000_000, visibility_seconds == 0
+            yield self.changed(position, free_at_us=free_at_us, is_given_back=is_given_back), at_us
         late_us = max(at_us, copy.free_at_us) if is_newest and until_us is not None else at_us
         if until_us is None or late_us <= until_us:
             yield self, late_us

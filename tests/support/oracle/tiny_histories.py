@@ -343,4 +343,51 @@ def _change(events: list[Event], rng: random.Random, kind: Kind, change: Callabl
         events[position] = change(events[position])
 
 
-_MUTATIONS = (_drop, _swap_messages, _count, _shift, _shift, _shift, _confirm, _again, _again, _renumber, _elsewhere)
+def _reorder_answer(events: list[Event], rng: random.Random) -> None:
+    """Turn the order of one answer's messages round."""
+    calls = {event.call_id for event in events if event.kind == Kind.RECEIVED and event.batch_position}
+    if calls:
+        call = rng.choice(sorted(call for call in calls if call is not None))
+        last = max(event.batch_position or 0 for event in events if event.call_id == call)
+        events[:] = [
+            replace(event, batch_position=last - (event.batch_position or 0)) if event.call_id == call else event
+            for event in events
+        ]
+
+
+def _twice(events: list[Event], rng: random.Random) -> None:
+    """Let an answer hold one of its messages again, at its end."""
+    received = [event for event in events if event.kind == Kind.RECEIVED]
+    if received:
+        event = rng.choice(received)
+        last = max(other.batch_position or 0 for other in received if other.call_id == event.call_id)
+        count = (event.receive_count or 0) + rng.choice((0, 1))
+        events.append(replace(event, batch_position=last + 1, receive_count=count, receipt_handle_hash="twice"))
+
+
+def _give_back(events: list[Event], rng: random.Random) -> None:
+    _change(
+        events,
+        rng,
+        Kind.VISIBILITY_CHANGED,
+        lambda event: replace(event, visibility_timeout_seconds=rng.choice((0, 0, 60))),
+    )
+
+
+def _other_handle(events: list[Event], rng: random.Random) -> None:
+    """Let a delete or a visibility change use the handle of another receive from its queue."""
+    kind = rng.choice((Kind.DELETED, Kind.VISIBILITY_CHANGED))
+
+    def changed(event: Event) -> Event:
+        others = [other for other in events if other.kind == Kind.RECEIVED and other.queue == event.queue]
+        other = rng.choice(others) if others else event
+        same = ("receipt_handle_hash", "sqs_message_id", "idx")
+        return replace(event, **{name: getattr(other, name) for name in same})
+
+    _change(events, rng, kind, changed)
+
+
+_MUTATIONS = (
+    *(_drop, _swap_messages, _count, _shift, _shift, _shift, _confirm, _again, _again, _renumber, _elsewhere),
+    *(_reorder_answer, _twice, _give_back, _other_handle),
+)

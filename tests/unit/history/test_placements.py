@@ -187,6 +187,29 @@ def _dead_by_receives_nobody_saw() -> _Judged:
     )
 
 
+def _deleted_after_its_timeout() -> _Judged:
+    receive = received("billing", 0, 100)
+    return _Judged(
+        name="deleted after its timeout, which the queue may not have noticed (VIS-15)",
+        events=[*_PUBLISHED, receive, deleted(receive, 31_000), *worked_off("billing", [1], 31_100)],
+    )
+
+
+def _given_back_around_its_delete() -> _Judged:
+    receive = received("billing", 0, 100)
+    return _Judged(
+        name="given back by a call that nobody answered, or while it was deleted: the delete may have been first",
+        events=[
+            *_PUBLISHED,
+            receive,
+            _hidden(receive, 150, 0, took_ms=None),
+            _hidden(receive, 198, 0, took_ms=10),
+            deleted(receive, 200),
+            *worked_off("billing", [1], 400),
+        ],
+    )
+
+
 _KEPT_A_MINUTE = replace(_ONE_QUEUE, retention_seconds={"billing": 60})
 _DAY_MS = 86_400_000
 
@@ -321,6 +344,8 @@ _LAWFUL: Sequence[Callable[[], _Judged]] = (
     _purged_in_flight,
     _sent_again_after_a_purge,
     _late_after_a_timeout,
+    _deleted_after_its_timeout,
+    _given_back_around_its_delete,
 )
 
 
@@ -626,6 +651,34 @@ def _overlapping_receives() -> _Judged:
     )
 
 
+def _given_back_and_deleted() -> _Judged:
+    receive = received("billing", 0, 100)
+    given_back = [receive, _hidden(receive, 200, 0), deleted(receive, 300)]
+    return _Judged(
+        name="given back and then deleted, which removes nothing, and a later message came (VIS-04)",
+        events=[*_PUBLISHED, *given_back, *worked_off("billing", [1], 400)],
+        anomalies=frozenset({"D1"}),
+    )
+
+
+def _received_for_nothing_and_deleted() -> _Judged:
+    receive = received("billing", 0, 100, visibility_timeout_seconds=0)
+    return _Judged(
+        name="received with a visibility timeout of 0 and deleted, which removes nothing (VIS-04)",
+        events=[*_PUBLISHED, receive, deleted(receive, 300), *worked_off("billing", [1], 400)],
+        anomalies=frozenset({"C3"}),
+    )
+
+
+def _twice_in_one_answer_that_hides() -> _Judged:
+    again = received("billing", 0, 100, call_id="x", batch_position=1, receive_count=2, receipt_handle_hash="again")
+    return _Judged(
+        name="an answer that hides what it brings holds a message twice",
+        events=[*_PUBLISHED, received("billing", 0, 100, call_id="x"), again],
+        anomalies=frozenset({"B7"}),
+    )
+
+
 def _lost_within_its_retention() -> _Judged:
     return _Judged(
         name="a minute of retention had not passed when a later message came",
@@ -656,6 +709,9 @@ _WRONG: Sequence[Callable[[], _Judged]] = (
     _effective_stale_delete,
     _reused_attempt_id,
     _overlapping_receives,
+    _given_back_and_deleted,
+    _received_for_nothing_and_deleted,
+    _twice_in_one_answer_that_hides,
     _lost_within_its_retention,
     _lost_after_a_purge,
 )
