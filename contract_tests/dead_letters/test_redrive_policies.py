@@ -112,6 +112,18 @@ def test_the_dlq_must_be_in_the_same_region(resources: Resources) -> None:
     assert _refused(queue, {"deadLetterTargetArn": elsewhere, "maxReceiveCount": 2})[:2] == _INVALID
 
 
+@pytest.mark.promise("DLQ-38")
+def test_an_empty_redrive_policy_takes_the_dlq_away(resources: Resources) -> None:
+    queue, _ = resources.queue_with_dlq(max_receive_count=1)
+    queue.send_each("m1")
+
+    queue.set_attributes(RedrivePolicy="")
+    received = [queue.await_message(visibility=0)["Body"] for _ in range(3)]
+
+    assert "RedrivePolicy" not in queue.attributes("All")
+    assert received == ["m1", "m1", "m1"]
+
+
 @pytest.mark.promise("DLQ-18")
 def test_a_dlq_says_which_queues_may_name_it(resources: Resources) -> None:
     listed, unlisted = resources.fifo_queue(), resources.fifo_queue()

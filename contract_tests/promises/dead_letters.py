@@ -69,6 +69,18 @@ _DEAD_LETTER_QUEUE = area(
         ("end-chains",),
     ),
     Promise(
+        "DLQ-36",
+        "A message goes to the DLQ when it would be received once more, not before: until then it stays in its queue.",
+        (api("CreateQueue"),),
+        ("hurry-dead-letters",),
+    ),
+    Promise(
+        "DLQ-37",
+        "In a standard DLQ the SentTimestamp is the time of the first send (comparison).",
+        (guide("setting-up-dead-letter-queue-retention"), guide("sqs-dead-letter-queues")),
+        ("shift-sent-at",),
+    ),
+    Promise(
         "DLQ-21",
         "Every receive counts towards maxReceiveCount, even if the consumer releases the message unhandled.",
         (guide("sqs-dead-letter-queues"), api("ReceiveMessage")),
@@ -143,6 +155,12 @@ _REDRIVE_POLICY = area(
         ("hide-errors",),
     ),
     Promise(
+        "DLQ-38",
+        "An empty redrive policy takes the DLQ away.",
+        (old("test_set_empty_redrive_policy"),),
+        ("ignore-attribute-changes",),
+    ),
+    Promise(
         "DLQ-18",
         "A DLQ's RedriveAllowPolicy decides which queues may name it: all, none, or those it lists, ten at most.",
         (api("SetQueueAttributes"), guide("sqs-dead-letter-queues")),
@@ -175,6 +193,31 @@ _MOVE_TASK = area(
         "A moved message is a new message: it has another message id and a later enqueue time.",
         (guide("sqs-configure-dead-letter-queue-redrive"), api("StartMessageMoveTask")),
         ("freeze-sent-at",),
+    ),
+    Promise(
+        "MOV-45",
+        "After a move task has taken a message back to its source, a send with the first deduplication id is"
+        " still a repeat, inside the window.",
+        (unverified("by DED-15 and MOV-17: the id is remembered whatever becomes of the message"),),
+        ("forget-deduplication", "ignore-move-task"),
+    ),
+    Promise(
+        "MOV-46",
+        "A message that fails again after a move task goes to the DLQ again, and can be taken back again.",
+        (unverified("by DLQ-04 and MOV-18: each move gives it a deduplication id of its own"),),
+        ("move-once",),
+    ),
+    Promise(
+        "MOV-47",
+        "A move task starts the retention of a message anew.",
+        (guide("sqs-configure-dead-letter-queue-redrive"),),
+        ("ignore-move-task",),
+    ),
+    Promise(
+        "MOV-49",
+        "A moved message keeps its group, its message attributes and its trace header.",
+        (unverified("by DLQ-07, which was recorded for the way into the DLQ"),),
+        ("drop-message-attributes", "lose-trace", "regroup-messages"),
     ),
     Promise(
         "MOV-31",

@@ -94,6 +94,50 @@ _FAN_OUT = area(
         ("forget-deduplication",),
     ),
     Promise(
+        "SNS-96",
+        "A standard queue gets no message group id from a FIFO topic.",
+        (recorded(_TESTS + "test_fifo_topic_to_regular_sqs", "2025-08-18"),),
+        ("stamp-groups",),
+    ),
+    Promise(
+        "SNS-97",
+        "A standard queue gets the message group id of a publish to a standard topic (comparison).",
+        (recorded(_TESTS + "test_publish_message_group_id", "2025-08-18"), sns_api("Publish")),
+        ("regroup-messages",),
+    ),
+    Promise(
+        "SNS-95",
+        "A publish with the same deduplication id is a new message after the window, and a repeat inside it does"
+        " not extend it.",
+        (sns_api("Publish"), sns_guide("fifo-message-dedup", read="2026-11-23")),
+        ("swallow-repeats", "forget-deduplication"),
+    ),
+    Promise(
+        "SNS-109",
+        "An explicit deduplication id overrides the content of a publish: one body with two ids is two messages.",
+        (sns_api("Publish"),),
+        ("swallow-bodies",),
+    ),
+    Promise(
+        "SNS-110",
+        "One deduplication id twice in a batch of publishes is one message, and both entries return its message id.",
+        (sns_api("PublishBatch"), unverified("inferred from SNS-18 for the message id")),
+        ("forget-deduplication",),
+    ),
+    Promise(
+        "SNS-101",
+        "A message of 1,048,576 bytes passes unchanged through a topic that allows it into a queue with raw delivery.",
+        (sns_guide("large-message-payloads", read="2026-11-23"),),
+        ("ignore-message-size", "corrupt-bodies"),
+    ),
+    Promise(
+        "SNS-102",
+        "The envelope counts towards the size of a copy: what does not fit into the queue with it goes to the DLQ of"
+        " the subscription.",
+        (unverified("by SND-14 and SNS-31; without the envelope the same message fits"),),
+        ("unwrap-deliveries", "lose-undelivered"),
+    ),
+    Promise(
         "SNS-21",
         "A queue subscribed after a publish does not get a repeat of that publish.",
         (unverified(SNS_GUIDE + "fifo-message-dedup.html"), unverified("inferred from SNS-18")),
@@ -104,6 +148,12 @@ _FAN_OUT = area(
         "A FIFO topic may be published to by TargetArn.",
         (old(_TESTS + "test_publish_to_fifo_with_target_arn"),),
         ("lose-publishes",),
+    ),
+    Promise(
+        "SNS-106",
+        "With MessageStructure `json`, a queue gets the entry `sqs` if there is one, and else the default.",
+        (recorded(_TESTS + "test_message_structure_json_to_sqs", "2023-08-24"),),
+        ("ignore-message-structure",),
     ),
     Promise(
         "SNS-69",

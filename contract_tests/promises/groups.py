@@ -248,6 +248,24 @@ _VISIBILITY = area(
         ("ignore-receive-visibility", "sticky-receives"),
     ),
     Promise(
+        "VIS-28",
+        "A message whose visibility timeout was extended can be deleted with its handle until the extension ends.",
+        (recorded("test_fifo_delete_after_visibility_timeout_extended", "2025-10-05"),),
+        ("expire-changed-handles", "ignore-visibility-change"),
+    ),
+    Promise(
+        "VIS-29",
+        "A visibility change that comes after the visibility timeout does not hide the message from other consumers.",
+        (unverified("by VIS-08 and ChangeMessageVisibility: it 'might result in an error'"),),
+        ("withhold-changed",),
+    ),
+    Promise(
+        "VIS-30",
+        "A changed visibility timeout is counted from the change, not from the receive.",
+        (api("ChangeMessageVisibility"),),
+        ("hasten-changes", "ignore-visibility-change"),
+    ),
+    Promise(
         "VIS-13",
         "A visibility change that would hide a message until more than twelve hours after its receive is refused.",
         (

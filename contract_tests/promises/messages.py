@@ -210,6 +210,24 @@ _SENDING = area(
         ("hide-errors", "blur-errors", "forget-attributes"),
     ),
     Promise(
+        "SND-32",
+        "Name, type and value of message attributes count towards the size of a message.",
+        (guide("sqs-message-metadata"),),
+        ("strip-sent-attributes",),
+    ),
+    Promise(
+        "SND-33",
+        "The trace header does not count towards the size of a message.",
+        (api("SendMessage"),),
+        ("lose-trace",),
+    ),
+    Promise(
+        "SND-34",
+        "A send to a FIFO queue with a delay of 0 is accepted, and the delay of the queue applies.",
+        (recorded("test_fifo_queue_send_message_with_zero_delay_defaults_to_queue_delay", "2025-07-31"),),
+        ("forget-attributes",),
+    ),
+    Promise(
         "SND-15",
         "A body with a character that XML does not allow is refused; tab, line feed, carriage return and the ends of"
         " the allowed ranges arrive unchanged.",
@@ -259,6 +277,12 @@ _SENDING = area(
         ("drop-message-attributes",),
     ),
     Promise(
+        "SND-36",
+        "A message attribute with a malformed name is refused; 256 characters are allowed.",
+        (guide("sqs-message-metadata"),),
+        ("hide-errors", "strip-sent-attributes"),
+    ),
+    Promise(
         "SLU-41",
         "Names of message attributes that AWS reserves are refused.",
         (guide("sqs-message-metadata"),),
@@ -272,6 +296,12 @@ _PURGE = area(
         "PUR-02",
         "A purge removes the waiting messages and the messages in flight.",
         (old("test_purge_queue_deletes_inflight_messages"),),
+        ("ignore-purge",),
+    ),
+    Promise(
+        "PUR-16",
+        "A purge removes messages whose delay has not passed.",
+        (old("test_purge_queue_deletes_delayed_messages"),),
         ("ignore-purge",),
     ),
     Promise(

@@ -146,6 +146,36 @@ _QUEUE_ATTRIBUTES = area(
         ("ignore-attribute-changes",),
     ),
     Promise(
+        "CRE-39",
+        "A queue keeps its KMS key and the time its data key is reused for; a key switches SQS-managed encryption off.",
+        (recorded("test_sse_queue_attributes", "2024-04-30"),),
+        ("ignore-attribute-changes", "lose-encryption"),
+    ),
+    Promise(
+        "CRE-40",
+        "A queue keeps its policy until an empty one takes it away.",
+        (old("test_set_queue_policy"), old("test_set_empty_queue_policy")),
+        ("ignore-attribute-changes",),
+    ),
+    Promise(
+        "CRE-41",
+        "A deleted queue is gone with its messages: calls to it are refused.",
+        (api("DeleteQueue"),),
+        ("keep-queues",),
+    ),
+    Promise(
+        "CRE-42",
+        "Names of queues are case-sensitive: two that differ in case only are two queues.",
+        (api("CreateQueue"),),
+        ("fold-queue-names",),
+    ),
+    Promise(
+        "SLU-58",
+        "ListQueues with MaxResults returns a page, and a token that leads to the next one.",
+        (api("ListQueues"),),
+        ("lose-next-page",),
+    ),
+    Promise(
         "SLU-42",
         "Delayed messages are counted apart from visible ones.",
         (api("GetQueueAttributes"),),
@@ -326,6 +356,30 @@ _RECEIVING = area(
         ("ignore-attempt-ids", "hide-errors", "blur-errors"),
     ),
     Promise(
+        "RCV-28",
+        "A receive repeated with its ReceiveRequestAttemptId starts the visibility timeout of its messages anew.",
+        (api("ReceiveMessage"),),
+        ("shorten-attempts", "ignore-attempt-ids"),
+    ),
+    Promise(
+        "RCV-30",
+        "A ReceiveRequestAttemptId brings nothing more once the visibility of one of its messages was changed.",
+        (api("ReceiveMessage"),),
+        ("repeat-attempts", "ignore-attempt-ids"),
+    ),
+    Promise(
+        "RCV-31",
+        "A ReceiveRequestAttemptId has 1 to 128 letters, digits and punctuation marks.",
+        (api("ReceiveMessage"),),
+        ("hide-errors", "ignore-attempt-ids"),
+    ),
+    Promise(
+        "RCV-13",
+        "Five minutes after its receive, a ReceiveRequestAttemptId is that of a new receive.",
+        (api("ReceiveMessage"), guide("using-receiverequestattemptid-request-parameter")),
+        ("repeat-attempts",),
+    ),
+    Promise(
         "RCV-14",
         "A receive hides a message for twelve hours at most; more is refused.",
         (api("ReceiveMessage"), unverified("Inqnuam/local-aws-sqs test")),
@@ -370,6 +424,17 @@ _TAGS = area(
         "A queue keeps its tags until they are removed; ListQueueTags of a queue without tags returns no key Tags.",
         (recorded("test_tag_untag_queue", "2024-04-30"),),
         ("ignore-tags",),
+    ),
+    Promise(
+        "TAG-17",
+        "Keys of tags are case-sensitive; a later value replaces the earlier, and a key that is not there can be"
+        " removed.",
+        (
+            old("test_tags_case_sensitive"),
+            old("test_tag_queue_overwrites_existing_tag"),
+            old("test_untag_queue_ignores_non_existing_tag"),
+        ),
+        ("fold-tags", "ignore-tags"),
     ),
     Promise(
         "TAG-03",

@@ -78,6 +78,18 @@ _TOPIC = area(
         ("hide-errors", "widen-topic-scope"),
     ),
     Promise(
+        "SNS-98",
+        "FifoThroughputScope cannot be set back from MessageGroup to Topic.",
+        (sns_guide("fifo-high-throughput"),),
+        ("hide-errors",),
+    ),
+    Promise(
+        "SNS-100",
+        "A topic reports MaximumMessageSize only where it was set.",
+        (sns_api("GetTopicAttributes"),),
+        ("invent-message-size",),
+    ),
+    Promise(
         "SNS-30",
         "A topic with MaximumMessageSize takes messages of up to 1 MiB.",
         (sns_api("SetTopicAttributes"),),
@@ -91,6 +103,30 @@ _TOPIC = area(
             recorded(_TESTS + "test_sns_topic_with_attributes", "2025-07-03"),
         ),
         ("hide-errors",),
+    ),
+    Promise(
+        "SNS-112",
+        "A FIFO topic takes an archive policy, a standard topic does not.",
+        (sns_guide("message-archiving-and-replay-topic-owner"),),
+        ("hide-errors", "widen-archive-period"),
+    ),
+    Promise(
+        "SNS-103",
+        "A subscription with a replay policy gets what was published before it, in order, and then what is new.",
+        (sns_guide("message-archiving-and-replay-subscriber"),),
+        ("skip-replays",),
+    ),
+    Promise(
+        "SNS-104",
+        "A replayed message has the message id and the time of its publish, and says that it is replayed.",
+        (sns_guide("message-archiving-and-replay-subscriber"),),
+        ("disguise-replays",),
+    ),
+    Promise(
+        "SNS-111",
+        "A replay delivers only what the filter policy of the subscription lets through.",
+        (sns_guide("message-archiving-and-replay-subscriber"),),
+        ("ignore-filter-policy",),
     ),
     Promise(
         "SNS-41",
@@ -194,6 +230,18 @@ _SUBSCRIPTION = area(
         ("ignore-unsubscribe",),
     ),
     Promise(
+        "SNS-107",
+        "ListSubscriptionsByTopic lists the subscriptions of the topic, and no others.",
+        (sns_api("ListSubscriptionsByTopic"),),
+        ("hide-subscription",),
+    ),
+    Promise(
+        "SNS-105",
+        "Deleting a topic deletes its subscriptions, and deleting it again is accepted.",
+        (recorded(_TESTS + "test_delete_topic_idempotency", "2025-09-29"), sns_api("DeleteTopic")),
+        ("keep-topics",),
+    ),
+    Promise(
         "SNS-31",
         "Messages that cannot be delivered go to the DLQ of the subscription, in order, with their group and"
         " deduplication id.",
@@ -266,6 +314,18 @@ _PUBLISHING = area(
         "A message of more than 256 KiB is refused.",
         (recorded(_TESTS + "test_publish_too_long_message", "2025-11-19"),),
         ("hide-errors", "blur-errors"),
+    ),
+    Promise(
+        "SNS-99",
+        "Message attributes count towards the size of a publish.",
+        (sns_api("Publish"), sns_guide("large-message-payloads", read="2026-11-23")),
+        ("strip-published-attributes",),
+    ),
+    Promise(
+        "SNS-108",
+        "A subject that has more than 100 characters, or more than one line, is refused.",
+        (sns_api("Publish"),),
+        ("hide-errors",),
     ),
     Promise(
         "SNS-52",

@@ -60,7 +60,6 @@ NOT_TESTED: Mapping[str, str] = {
     "ORD-07": "needs a Lambda function as consumer; GRP-01 and RCV-16 hold the same of any consumer",
     "PUR-04": "that a purge takes up to 60 s allows any answer meanwhile",
     "RCV-09": "there is no parameter with which to ask for a group, so nothing to try",
-    "RCV-13": "an attempt id is forgotten after five minutes; RCV-11 and RCV-12 hold what it does before",
     "SNS-42": "needs 100 subscriptions, or 1,000 topics",
     "SNS-43": "a queue name is free again after 60 s only, and what happens then was not recorded",
     "TAG-04": "clients refuse to send a tag without a value",

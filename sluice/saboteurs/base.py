@@ -36,6 +36,13 @@ def answer_with(**parsed: Any) -> tuple[AWSResponse, dict[str, Any]]:
     return AWSResponse("http://saboteur", 200, {}, None), parsed
 
 
+def refuse_with(code: str, text: str) -> tuple[AWSResponse, dict[str, Any]]:
+    """Return what a `before-call` hook returns to refuse in the service's place."""
+    error = {"Code": code, "Message": text, "Type": "Sender"}
+    metadata = {"HTTPStatusCode": 400, "HTTPHeaders": {}, "RetryAttempts": 0}
+    return AWSResponse("http://saboteur", 400, {}, None), {"Error": error, "ResponseMetadata": metadata}
+
+
 class Hook:
     """Does nothing yet; subclasses name the operations they listen to and override what they need.
 

@@ -42,6 +42,14 @@ def _undercount(parsed: dict[str, Any]) -> None:
             parsed["Attributes"][name] = "0"
 
 
+def _fold_name(params: dict[str, Any]) -> None:
+    params["QueueName"] = params["QueueName"].lower()
+
+
+def _fold_tags(params: dict[str, Any]) -> None:
+    params["Tags"] = {key.lower(): value for key, value in params["Tags"].items()}
+
+
 def _shrink_messages(parsed: dict[str, Any]) -> None:
     if "MaximumMessageSize" in parsed.get("Attributes", {}):
         parsed["Attributes"]["MaximumMessageSize"] = "262144"
@@ -68,6 +76,14 @@ SABOTEURS = (
     ),
     Saboteur("undercount-queue", "reports queues as empty", misreport(_undercount, QUEUE_ATTRIBUTES)),
     Saboteur("shrink-messages", "reports queues of small messages", misreport(_shrink_messages, QUEUE_ATTRIBUTES)),
+    Saboteur("keep-queues", "confirms that a queue is deleted and keeps it", ignore("sqs.DeleteQueue")),
+    Saboteur("fold-queue-names", "makes queues in small letters only", change(_fold_name, "sqs.CreateQueue")),
+    Saboteur("fold-tags", "keeps keys of tags in small letters only", change(_fold_tags, "sqs.TagQueue")),
+    Saboteur(
+        "lose-next-page",
+        "lists queues as if the first page were all",
+        misreport(lambda parsed: parsed.pop("NextToken", None), "sqs.ListQueues"),
+    ),
     Saboteur(
         "hide-queues", "lists no queue", misreport(lambda parsed: parsed.pop("QueueUrls", None), "sqs.ListQueues")
     ),

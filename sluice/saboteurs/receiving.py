@@ -122,6 +122,52 @@ class _DeliverTwice(Hook):
                 self._again[params["QueueUrl"]].append({**message, "MessageId": "again-" + message["MessageId"]})
 
 
+class _RepeatAttempts(Hook):
+    operations = RECEIVE
+
+    def __init__(self, every: int) -> None:
+        super().__init__(every)
+        self._first: dict[tuple[str, str], list[dict[str, Any]]] = {}
+
+    def answer(self, operation: str, params: Mapping[str, Any]) -> tuple[AWSResponse, dict[str, Any]] | None:
+        first = self._first.get((params["QueueUrl"], params.get("ReceiveRequestAttemptId", "")))
+        return answer_with(Messages=copy.deepcopy(first)) if first else None
+
+    def answered(self, params: Mapping[str, Any], parsed: dict[str, Any], http_response: AWSResponse) -> None:
+        if "ReceiveRequestAttemptId" in params and "Messages" in parsed:
+            self._first[params["QueueUrl"], params["ReceiveRequestAttemptId"]] = copy.deepcopy(parsed["Messages"])
+
+
+class _ShortenAttempts(Hook):
+    operations = RECEIVE
+
+    def __init__(self, every: int) -> None:
+        super().__init__(every)
+        self._brought: set[str] = set()
+
+    def rewrite(self, operation: str, params: dict[str, Any]) -> None:
+        if params.get("ReceiveRequestAttemptId") in self._brought:
+            params["VisibilityTimeout"] = 1
+
+    def answered(self, params: Mapping[str, Any], parsed: dict[str, Any], http_response: AWSResponse) -> None:
+        if parsed.get("Messages"):
+            self._brought.add(params.get("ReceiveRequestAttemptId", ""))
+
+
+class _ShiftSentAt(Hook):
+    operations = RECEIVE
+
+    def answered(self, params: Mapping[str, Any], parsed: dict[str, Any], http_response: AWSResponse) -> None:
+        for message in parsed.get("Messages", []):
+            if "SentTimestamp" in message.get("Attributes", {}) and self.strikes():
+                sent_at = int(message["Attributes"]["SentTimestamp"])
+                message["Attributes"]["SentTimestamp"] = str(sent_at + self._opportunities)
+
+
+def _stamp_group(message: dict[str, Any]) -> None:
+    message.setdefault("Attributes", {}).setdefault("MessageGroupId", "stamped")
+
+
 class _ReverseBatch(Hook):
     operations = RECEIVE
 
@@ -245,6 +291,12 @@ SABOTEURS = (
     ),
     Saboteur(
         "ignore-attempt-ids", "takes a repeated receive for a new one", omit("ReceiveRequestAttemptId", of=RECEIVE)
+    ),
+    Saboteur("repeat-attempts", "brings the same again for an attempt id, for ever", _RepeatAttempts),
+    Saboteur("shorten-attempts", "hides what a repeated receive brings for a second", _ShortenAttempts),
+    Saboteur("shift-sent-at", "reports every receive of a message as sent later", _ShiftSentAt),
+    Saboteur(
+        "stamp-groups", "gives a group to messages without one", misreport(of_each("Messages", _stamp_group), *RECEIVE)
     ),
     Saboteur("ignore-wait", "answers a long poll at once", omit("WaitTimeSeconds", of=RECEIVE)),
 )

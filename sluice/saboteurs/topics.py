@@ -1,5 +1,6 @@
 """Breaks topics, their subscriptions, and the copies they deliver."""
 
+import json
 from collections.abc import Mapping
 from typing import Any
 
@@ -14,6 +15,7 @@ from sluice.saboteurs.base import (
     change,
     ignore,
     misreport,
+    of_each,
     omit,
 )
 
@@ -65,6 +67,18 @@ class _ReusePublishIds(Hook):
             message["Attributes"]["SequenceNumber"] = self._published.get("SequenceNumber", "")
 
 
+def _disguise_replay(message: dict[str, Any]) -> None:
+    if '"Replayed"' in message["Body"]:
+        envelope = json.loads(message["Body"])
+        del envelope["Replayed"]
+        message["Body"] = json.dumps(envelope)
+
+
+def _widen_archive_period(params: dict[str, Any]) -> None:
+    if params.get("AttributeName") == "ArchivePolicy" and params["AttributeValue"] != "{}":
+        params["AttributeValue"] = '{"MessageRetentionPeriod": "365"}'
+
+
 def _strip_topic(parsed: dict[str, Any]) -> None:
     parsed["Attributes"] = {name: parsed["Attributes"][name] for name in ("Owner", "TopicArn")}
 
@@ -75,6 +89,28 @@ SABOTEURS = (
         "lose-second-subscription", "confirms the second subscription and does not make it", _LoseSecondSubscription
     ),
     Saboteur("ignore-unsubscribe", "confirms an unsubscribe and does not do it", ignore("sns.Unsubscribe")),
+    Saboteur("keep-topics", "confirms that a topic is deleted and keeps it", ignore("sns.DeleteTopic")),
+    Saboteur("skip-replays", "subscribes without the replay policy", omit("ReplayPolicy", of=("sns.Subscribe",))),
+    Saboteur(
+        "disguise-replays",
+        "delivers replayed messages as if they were new",
+        misreport(of_each("Messages", _disguise_replay), *RECEIVE),
+    ),
+    Saboteur(
+        "widen-archive-period",
+        "keeps archives for a year whatever was asked for",
+        change(_widen_archive_period, "sns.SetTopicAttributes"),
+    ),
+    Saboteur(
+        "ignore-message-structure",
+        "delivers the message for all protocols whole",
+        omit("MessageStructure", of=("sns.Publish",)),
+    ),
+    Saboteur(
+        "invent-message-size",
+        "reports a message size where none was set",
+        misreport(lambda parsed: parsed["Attributes"].setdefault("MaximumMessageSize", "262144"), TOPIC_ATTRIBUTES),
+    ),
     Saboteur("rename-repeats", "gives a topic or subscription asked for again another ARN", _RenameRepeats),
     Saboteur("strip-topic", "reports topics without their attributes", misreport(_strip_topic, TOPIC_ATTRIBUTES)),
     Saboteur(

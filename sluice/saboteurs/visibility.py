@@ -6,7 +6,7 @@ from typing import Any
 from botocore.awsrequest import AWSResponse
 
 from sluice.limits import VISIBILITY_TIMEOUT_SECONDS_MAX
-from sluice.saboteurs.base import RECEIVE, Hook, Saboteur, ignore, omit
+from sluice.saboteurs.base import RECEIVE, Hook, Saboteur, ignore, omit, refuse_with
 
 
 class _StretchVisibility(Hook):
@@ -60,7 +60,31 @@ class _WithholdChanged(Hook):
             parsed.pop("Messages", None)
 
 
+class _ExpireChangedHandles(Hook):
+    operations = ("sqs.ChangeMessageVisibility", "sqs.DeleteMessage")
+
+    def __init__(self, every: int) -> None:
+        super().__init__(every)
+        self._changed: set[str] = set()
+
+    def answer(self, operation: str, params: Mapping[str, Any]) -> tuple[AWSResponse, dict[str, Any]] | None:
+        if operation == "sqs.ChangeMessageVisibility":
+            self._changed.add(params["ReceiptHandle"])
+        elif params["ReceiptHandle"] in self._changed:
+            return refuse_with("InvalidParameterValue", "The receipt handle has expired.")
+        return None
+
+
+class _HastenChanges(Hook):
+    operations = ("sqs.ChangeMessageVisibility",)
+
+    def rewrite(self, operation: str, params: dict[str, Any]) -> None:
+        params["VisibilityTimeout"] = min(params["VisibilityTimeout"], 1)
+
+
 SABOTEURS = (
+    Saboteur("expire-changed-handles", "lets a handle expire when its timeout is changed", _ExpireChangedHandles),
+    Saboteur("hasten-changes", "hides a message for a second at most after a visibility change", _HastenChanges),
     Saboteur(
         "ignore-delete", "confirms a delete and does not do it", ignore("sqs.DeleteMessage", "sqs.DeleteMessageBatch")
     ),

@@ -11,6 +11,7 @@ from sluice import limits
 from sluice.simulator.model.refusal import Refusal, invalid_parameter, invalid_value, missing
 
 _ID = re.compile(r"[0-9a-zA-Z!\"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~]{1,128}")
+_ATTRIBUTE_NAME = re.compile(r"(?=.{1,256}$)[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*")
 _NOT_ALLOWED = re.compile("[^\t\n\r -\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
@@ -109,6 +110,8 @@ def check_attributes(attributes: Mapping[str, Any]) -> None:
     for name, value in attributes.items():
         if name.lower().startswith(("aws.", "amazon.")):  # text not recorded
             raise invalid_value(f"Message (user) attribute name '{name}' starts with a reserved prefix.")
+        if not _ATTRIBUTE_NAME.fullmatch(name):  # [SND-36], text not recorded
+            raise invalid_value(f"Message (user) attribute name '{name}' is invalid.")
         if not (value.get("StringValue") or value.get("BinaryValue")):  # [SND-16]
             raise invalid_value(
                 f"Message (user) attribute '{name}' must contain a non-empty value of type '{value['DataType']}'."

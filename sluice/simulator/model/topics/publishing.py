@@ -10,13 +10,15 @@ from sluice.simulator.model.topics.topic import Topic
 
 _ENTRIES_MAX = 10
 _NAME_BYTES_MAX = 256
+_SUBJECT = re.compile(r"[^\x00-\x1f\x7f]{1,100}")
 _NO_GROUP = "The MessageGroupId parameter is required for FIFO topics"
 _NO_ID = "The topic should either have ContentBasedDeduplication enabled or MessageDeduplicationId provided explicitly"
 
 
 def check_publish(topic: Topic, entry: Params) -> None:
     """Refuse what a topic of this type cannot take [SNS-09, SNS-10, SNS-11, SNS-26]."""
-    if entry.get("Subject") == "":
+    subject = entry.get("Subject")
+    if subject is not None and not _SUBJECT.fullmatch(subject):  # [SNS-52, SNS-108]
         raise sns_invalid("Subject")
     if not entry["Message"]:
         raise sns_invalid("Empty message")

@@ -10,7 +10,14 @@ from sluice.simulator.model.queues.queue import Queue
 from sluice.simulator.model.refusal import Refusal, sns_invalid
 from sluice.simulator.model.topics.delivery import Delivery
 from sluice.simulator.model.topics.publishing import check_batch, check_publish, publish_bytes
-from sluice.simulator.model.topics.topic import Subscription, Topic, check_attribute, check_redrive, check_topic
+from sluice.simulator.model.topics.topic import (
+    Subscription,
+    Topic,
+    check_attribute,
+    check_redrive,
+    check_replay,
+    check_topic,
+)
 
 _PAGE = 100
 _PROTOCOLS = ("http", "https", "email", "email-json", "sms", "sqs", "application", "lambda", "firehose")
@@ -94,7 +101,7 @@ class Sns:
     def _delete_topic(self, params: Params, _: float) -> Answer:
         """Delete a topic and its subscriptions; again is not an error."""
         topic = self.topics.get(params["TopicArn"])
-        if topic is not None and topic.attributes.get("ArchivePolicy") not in (None, "", "{}"):  # [SNS-41]
+        if topic is not None and topic.has_archive():  # [SNS-41]
             raise Refusal("InvalidState", "Invalid state: Cannot delete a topic with an ArchivePolicy")
         if topic is not None:
             del self.topics[topic.arn]
@@ -126,7 +133,7 @@ class Sns:
         topic.attributes[name] = value
         return {}
 
-    def _subscribe(self, params: Params, _: float) -> Answer:
+    def _subscribe(self, params: Params, now: float) -> Answer:
         """Subscribe a queue; the same again returns the same [SNS-36]."""
         topic, endpoint = self._topic(params["TopicArn"]), params.get("Endpoint", "")
         self._check_endpoint(topic, params["Protocol"], endpoint)
@@ -139,7 +146,9 @@ class Sns:
                     raise sns_invalid("Attributes Reason: Subscription already exists with different attributes")
                 return {"SubscriptionArn": existing.arn}
         arn = f"{topic.arn}:{self._new_id()}"
-        self.subscriptions[arn] = Subscription(arn=arn, topic_arn=topic.arn, endpoint=endpoint, attributes=attributes)
+        made = Subscription(arn=arn, topic_arn=topic.arn, endpoint=endpoint, attributes=attributes)
+        self.subscriptions[arn] = made
+        self._delivery.replay(topic, made, now)
         return {"SubscriptionArn": arn}
 
     @staticmethod
@@ -174,6 +183,8 @@ class Sns:
             check_policy(value, is_of_body=others.get("FilterPolicyScope") == "MessageBody")
         if name == "RedrivePolicy" and value:
             check_redrive(topic, value, reason)
+        if name == "ReplayPolicy" and value:
+            check_replay(topic, value)
 
     def _unsubscribe(self, params: Params, _: float) -> Answer:
         subscription = self.subscriptions.pop(params["SubscriptionArn"], None)
@@ -204,12 +215,14 @@ class Sns:
         scope = {"FilterPolicyScope": "MessageAttributes"} if subscription.attributes.get("FilterPolicy") else {}
         return {"Attributes": known | scope | subscription.attributes}
 
-    def _set_subscription_attributes(self, params: Params, _: float) -> Answer:
+    def _set_subscription_attributes(self, params: Params, now: float) -> Answer:
         subscription = self._subscription(params["SubscriptionArn"])
         name, value = params["AttributeName"], params.get("AttributeValue", "")
         topic = self.topics[subscription.topic_arn]
         self._check_subscription_attribute(topic, name, value, subscription.attributes)
         subscription.attributes[name] = value
+        if name == "ReplayPolicy":
+            self._delivery.replay(topic, subscription, now)
         return {}
 
     def _publish(self, params: Params, now: float) -> Answer:
