@@ -1,6 +1,16 @@
 """What holds between a topic and its queues."""
 
-from contract_tests.promises.promise import SNS_GUIDE, Promise, area, old, recorded, sns_api, sns_guide, unverified
+from contract_tests.promises.promise import (
+    SNS_GUIDE,
+    Promise,
+    area,
+    asserted,
+    old,
+    recorded,
+    sns_api,
+    sns_guide,
+    unverified,
+)
 
 _TESTS = "sns/test_sns.py::"
 
@@ -15,7 +25,7 @@ _FAN_OUT = area(
     Promise(
         "SNS-24",
         "Every subscribed queue delivers the messages of a group in the order they were published.",
-        (recorded("sns/test_sns.py::test_message_to_fifo_sqs_ordering", "2025-02-19"),),
+        (asserted("sns/test_sns.py::test_message_to_fifo_sqs_ordering", "2025-02-19"),),
         ("swap-bodies",),
     ),
     Promise(
@@ -85,7 +95,7 @@ _FAN_OUT = area(
         "A copy carries the group of the publish and its deduplication id: the one given, or the SHA-256 of the"
         " message.",
         (recorded(_TESTS + "test_message_to_fifo_sqs", "2025-08-18"),),
-        ("regroup-messages",),
+        ("relabel-messages", "regroup-messages"),
     ),
     Promise(
         "SNS-20",
@@ -147,7 +157,7 @@ _FAN_OUT = area(
         "SNS-37",
         "A FIFO topic may be published to by TargetArn.",
         (old(_TESTS + "test_publish_to_fifo_with_target_arn"),),
-        ("lose-publishes",),
+        ("ignore-target-arn",),
     ),
     Promise(
         "SNS-106",
@@ -159,25 +169,25 @@ _FAN_OUT = area(
         "SNS-69",
         "A queue gets nothing that was published before it was subscribed.",
         (recorded(_TESTS + "test_publish_message_before_subscribe_topic", "2023-08-24"),),
-        ("deliver-twice",),
+        ("deliver-the-past",),
     ),
     Promise(
         "SNS-70",
         "A batch is delivered in the order of its entries, each with its own attributes and deduplication id.",
-        (recorded(_TESTS + "test_publish_batch_messages_from_fifo_topic_to_fifo_queue", "2023-12-07"),),
+        (recorded(_TESTS + "test_publish_batch_messages_from_fifo_topic_to_fifo_queue", "2025-12-17"),),
         ("swap-bodies", "drop-message-attributes"),
     ),
     Promise(
         "SNS-71",
         "A message with letters beyond ASCII arrives unchanged.",
         (recorded(_TESTS + "test_publish_unicode_chars", "2023-08-24"),),
-        ("corrupt-bodies",),
+        ("flatten-bodies",),
     ),
     Promise(
         "SNS-83",
         "With raw delivery a message of more than ten attributes is not delivered; in an envelope it is.",
         (sns_guide("sns-message-attributes", read="2026-11-21"),),
-        ("wrap-raw-deliveries",),
+        ("strip-published-attributes",),
     ),
 )
 

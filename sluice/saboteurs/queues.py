@@ -5,7 +5,7 @@ from typing import Any
 
 from botocore.awsrequest import AWSResponse
 
-from sluice.saboteurs.base import QUEUE_ATTRIBUTES, Hook, IgnoreCall, Saboteur, change, ignore, misreport
+from sluice.saboteurs.base import QUEUE_ATTRIBUTES, Hook, IgnoreCall, Saboteur, change, ignore, misreport, omit
 
 
 def _forget_attributes(params: dict[str, Any]) -> None:
@@ -24,6 +24,20 @@ class _MoveQueues(Hook):
         if params["QueueName"] in self._made and "QueueUrl" in parsed:
             parsed["QueueUrl"] = parsed["QueueUrl"].removesuffix(".fifo") + "-moved.fifo"
         self._made.add(params["QueueName"])
+
+
+class _IgnoreAttributeChanges(IgnoreCall):
+    operations = ("sqs.SetQueueAttributes",)
+
+    def answer(self, operation: str, params: Mapping[str, Any]) -> tuple[AWSResponse, dict[str, Any]] | None:
+        return None if "Policy" in params["Attributes"] else super().answer(operation, params)
+
+
+class _IgnorePolicyRemovals(IgnoreCall):
+    operations = ("sqs.SetQueueAttributes",)
+
+    def answer(self, operation: str, params: Mapping[str, Any]) -> tuple[AWSResponse, dict[str, Any]] | None:
+        return super().answer(operation, params) if params["Attributes"].get("Policy") == "" else None
 
 
 class _IgnoreTags(IgnoreCall):
@@ -64,9 +78,10 @@ SABOTEURS = (
     Saboteur("move-queues", "answers another URL when a queue is created again", _MoveQueues),
     Saboteur(
         "ignore-attribute-changes",
-        "confirms a change of attributes and does not do it",
-        ignore("sqs.SetQueueAttributes"),
+        "confirms a change of attributes other than the policy and does not do it",
+        _IgnoreAttributeChanges,
     ),
+    Saboteur("ignore-policy-removals", "confirms that a policy is taken away and keeps it", _IgnorePolicyRemovals),
     Saboteur("ignore-purge", "confirms a purge and does not do it", ignore("sqs.PurgeQueue")),
     Saboteur("ignore-tags", "confirms tags and does not keep them", _IgnoreTags),
     Saboteur(
@@ -85,6 +100,13 @@ SABOTEURS = (
         misreport(lambda parsed: parsed.pop("NextToken", None), "sqs.ListQueues"),
     ),
     Saboteur(
-        "hide-queues", "lists no queue", misreport(lambda parsed: parsed.pop("QueueUrls", None), "sqs.ListQueues")
+        "ignore-queue-prefix",
+        "lists queues of any name",
+        omit("QueueNamePrefix", of=("sqs.ListQueues",)),
+    ),
+    Saboteur(
+        "misdirect-names",
+        "finds another queue than the one of that name",
+        misreport(lambda parsed: parsed.update(QueueUrl=parsed["QueueUrl"] + "-other"), "sqs.GetQueueUrl"),
     ),
 )

@@ -7,7 +7,6 @@ from collections import defaultdict, deque
 from collections.abc import Mapping
 from typing import Any
 
-import botocore.session
 from botocore.awsrequest import AWSResponse
 from botocore.client import BaseClient
 from botocore.exceptions import ClientError
@@ -25,9 +24,9 @@ from sluice.saboteurs.base import (
     misreport,
     of_each,
     omit,
+    own_sqs_client,
     with_attribute,
 )
-from sluice.simulator import hook
 
 
 class _LeakGroup(Hook):
@@ -75,22 +74,33 @@ class _WithholdLater(Hook):
             self._served.add(params["QueueUrl"])
 
 
+class _WithholdOtherGroups(Hook):
+    operations = RECEIVE
+
+    def __init__(self, every: int) -> None:
+        super().__init__(every)
+        self._group: dict[str, str] = {}
+
+    def answered(self, params: Mapping[str, Any], parsed: dict[str, Any], http_response: AWSResponse) -> None:
+        groups = [message.get("Attributes", {}).get("MessageGroupId", "") for message in parsed.get("Messages", [])]
+        if groups:
+            first = self._group.setdefault(params["QueueUrl"], groups[0])
+            kept = [message for message, group in zip(parsed.pop("Messages"), groups, strict=True) if group == first]
+            parsed |= {"Messages": kept} if kept else {}
+
+
+class _BlockStandardQueues(_WithholdLater):
+    def answered(self, params: Mapping[str, Any], parsed: dict[str, Any], http_response: AWSResponse) -> None:
+        if not params["QueueUrl"].endswith(".fifo"):
+            super().answered(params, parsed, http_response)
+
+
 class _DropMessages(Hook):
     operations = RECEIVE
 
     def attach(self, client: BaseClient) -> None:
         super().attach(client)
-        # Drops go through a client of their own, so that neither the recorder nor another saboteur takes part.
-        credentials = client._request_signer._credentials.get_frozen_credentials()  # noqa: SLF001 (nothing public)
-        self._own = botocore.session.get_session().create_client(
-            "sqs",
-            endpoint_url=client.meta.endpoint_url,
-            region_name=client.meta.region_name,
-            aws_access_key_id=credentials.access_key,
-            aws_secret_access_key=credentials.secret_key,
-            aws_session_token=credentials.token,
-        )
-        hook.join(self._own, client)
+        self._own: Any = own_sqs_client(client)
 
     def answered(self, params: Mapping[str, Any], parsed: dict[str, Any], http_response: AWSResponse) -> None:
         kept = []
@@ -162,6 +172,10 @@ class _ShiftSentAt(Hook):
             if "SentTimestamp" in message.get("Attributes", {}) and self.strikes():
                 sent_at = int(message["Attributes"]["SentTimestamp"])
                 message["Attributes"]["SentTimestamp"] = str(sent_at + self._opportunities)
+
+
+def _flatten_body(message: dict[str, Any]) -> None:
+    message["Body"] = message["Body"].encode("ascii", "replace").decode()
 
 
 def _stamp_group(message: dict[str, Any]) -> None:
@@ -244,6 +258,17 @@ SABOTEURS = (
     Saboteur("leak-group", "delivers the next message of a blocked group", _LeakGroup),
     Saboteur("withhold-later", "delivers nothing after the first delivery of a queue", _WithholdLater),
     Saboteur("drop-messages", "deletes messages instead of delivering them", _DropMessages, ("E1",)),
+    Saboteur("withhold-other-groups", "delivers from a queue one group only", _WithholdOtherGroups),
+    Saboteur("block-standard-queues", "delivers from a standard queue once only", _BlockStandardQueues),
+    Saboteur("drop-each-tenth", "receives every tenth message and drops it", lambda every: _DropMessages(10 * every)),
+    Saboteur(
+        "repeat-each-tenth", "delivers every tenth message again as a new one", lambda every: _DeliverTwice(10 * every)
+    ),
+    Saboteur(
+        "flatten-bodies",
+        "delivers question marks for what is not ASCII",
+        misreport(of_each("Messages", _flatten_body), *RECEIVE),
+    ),
     Saboteur("deliver-twice", "delivers messages a second time, as new ones", _DeliverTwice, ("B1",)),
     Saboteur("reverse-batch", "reverses the messages of an answer", _ReverseBatch, ("C2",)),
     Saboteur("swap-bodies", "exchanges the first two messages of a queue", _SwapBodies),
@@ -278,6 +303,11 @@ SABOTEURS = (
         "regroup-messages",
         "delivers all messages as of one group",
         misreport(with_attribute("MessageGroupId", "regrouped"), *RECEIVE),
+    ),
+    Saboteur(
+        "relabel-messages",
+        "delivers all messages under one deduplication id",
+        misreport(with_attribute("MessageDeduplicationId", "relabelled"), *RECEIVE),
     ),
     Saboteur(
         "freeze-sent-at",
