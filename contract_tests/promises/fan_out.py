@@ -123,13 +123,13 @@ _FAN_OUT = area(
         ("swallow-repeats", "forget-deduplication"),
     ),
     Promise(
-        "SNS-109",
+        "SNS-129",
         "An explicit deduplication id overrides the content of a publish: one body with two ids is two messages.",
         (sns_api("Publish"),),
         ("swallow-bodies",),
     ),
     Promise(
-        "SNS-110",
+        "SNS-130",
         "One deduplication id twice in a batch of publishes is one message, and both entries return its message id.",
         (sns_api("PublishBatch"), unverified("inferred from SNS-18 for the message id")),
         ("forget-deduplication",),
@@ -160,7 +160,7 @@ _FAN_OUT = area(
         ("ignore-target-arn",),
     ),
     Promise(
-        "SNS-106",
+        "SNS-126",
         "With MessageStructure `json`, a queue gets the entry `sqs` if there is one, and else the default.",
         (recorded(_TESTS + "test_message_structure_json_to_sqs", "2023-08-24"),),
         ("ignore-message-structure",),

@@ -106,7 +106,7 @@ _TOPIC = area(
         ("accept-topic-attributes",),
     ),
     Promise(
-        "SNS-112",
+        "SNS-132",
         "A FIFO topic takes an archive policy, a standard topic does not.",
         (sns_guide("message-archiving-and-replay-topic-owner"),),
         ("accept-topic-attributes", "widen-archive-period"),
@@ -124,7 +124,7 @@ _TOPIC = area(
         ("disguise-replays",),
     ),
     Promise(
-        "SNS-111",
+        "SNS-131",
         "A replay delivers only what the filter policy of the subscription lets through.",
         (sns_guide("message-archiving-and-replay-subscriber"),),
         ("ignore-filter-policy",),
@@ -231,13 +231,13 @@ _SUBSCRIPTION = area(
         ("ignore-unsubscribe",),
     ),
     Promise(
-        "SNS-107",
+        "SNS-127",
         "ListSubscriptionsByTopic lists the subscriptions of the topic, and no others.",
         (sns_api("ListSubscriptionsByTopic"),),
         ("hide-subscription",),
     ),
     Promise(
-        "SNS-105",
+        "SNS-125",
         "Deleting a topic deletes its subscriptions, and deleting it again is accepted.",
         (recorded(_TESTS + "test_delete_topic_idempotency", "2025-09-29"), sns_api("DeleteTopic")),
         ("keep-topics",),
@@ -323,7 +323,7 @@ _PUBLISHING = area(
         ("strip-published-attributes",),
     ),
     Promise(
-        "SNS-108",
+        "SNS-128",
         "A subject that has more than 100 characters, or more than one line, is refused.",
         (sns_api("Publish"),),
         ("accept-publishes",),

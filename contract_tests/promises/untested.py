@@ -315,32 +315,32 @@ NOT_TESTED: Mapping[str, Untested] = {
         (api("SendMessage"),),
         "nobody recorded a value to compare with",
     ),
-    "SNS-113": Untested(
+    "SNS-133": Untested(
         "A subscription of a queue in another account has to be confirmed by that account.",
         (sns_api("Subscribe"),),
         _TWO_ACCOUNTS,
     ),
-    "SNS-114": Untested(
+    "SNS-134": Untested(
         "A queue in another account gets messages if its policy allows the topic.",
         (sns_guide("sns-send-message-to-sqs-cross-account"),),
         _TWO_ACCOUNTS + "; SNS-44 holds it of one account",
     ),
-    "SNS-115": Untested(
+    "SNS-135": Untested(
         "A topic that allows more than 256 KiB has 100 subscriptions at most: queues, functions, Firehose streams.",
         (sns_api("CreateTopic"),),
         "needs 100 subscriptions",
     ),
-    "SNS-116": Untested(
+    "SNS-136": Untested(
         "A replay is Pending, In progress, Completed or Failed.",
         (sns_guide("message-archiving-and-replay-subscriber"),),
         "the status changes by itself, and nobody recorded which the attributes show when",
     ),
-    "SNS-117": Untested(
+    "SNS-137": Untested(
         "What a queue cannot take because SQS fails is delivered again for 23 days.",
         (sns_guide("sns-message-delivery-retries"),),
         "needs SQS to fail; SNS-31 holds what becomes of what can never be delivered",
     ),
-    "SNS-118": Untested(
+    "SNS-138": Untested(
         "Lists of topics and subscriptions come in pages of 100.",
         (
             sns_api("ListSubscriptionsByTopic"),
@@ -348,17 +348,17 @@ NOT_TESTED: Mapping[str, Untested] = {
         ),
         "needs more than 100 of them",
     ),
-    "SNS-119": Untested(
+    "SNS-139": Untested(
         "Deleting a topic may keep earlier messages from being delivered.",
         (sns_api("DeleteTopic"),),
         "allows either",
     ),
-    "SNS-120": Untested(
+    "SNS-140": Untested(
         "A topic with tracing set to Active is a standard topic.",
         (sns_api("CreateTopic"),),
         "nobody recorded what a FIFO topic answers",
     ),
-    "SNS-121": Untested(
+    "SNS-141": Untested(
         "Message data protection can be set for topics.",
         (sns_api("PutDataProtectionPolicy"),),
         "AWS offers it to no new customer",

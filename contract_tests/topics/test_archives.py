@@ -53,7 +53,7 @@ def test_a_replayed_message_has_its_first_id_and_says_that_it_is_replayed(resour
     assert "Replayed" not in before
 
 
-@pytest.mark.promise("SNS-111")
+@pytest.mark.promise("SNS-131")
 def test_a_filter_policy_holds_for_a_replay(resources: Resources) -> None:
     late = resources.fifo_queue()
     topic = _archived_topic(resources)
@@ -65,7 +65,7 @@ def test_a_filter_policy_holds_for_a_replay(resources: Resources) -> None:
     assert bodies(late.drain(1)) == ["m2"]
 
 
-@pytest.mark.promise("SNS-112")
+@pytest.mark.promise("SNS-132")
 def test_only_a_fifo_topic_has_an_archive(resources: Resources) -> None:
     standard, fifo = resources.standard_topic(), resources.fifo_topic()
 

@@ -242,7 +242,7 @@ def test_a_topic_can_be_published_to_by_target_arn(resources: Resources) -> None
     assert bodies(queue.drain(1)) == ["m1"]
 
 
-@pytest.mark.promise("SNS-106")
+@pytest.mark.promise("SNS-126")
 def test_a_queue_gets_its_own_part_of_a_message_by_protocol(resources: Resources) -> None:
     queue = resources.fifo_queue()
     topic = resources.fifo_topic(queue)

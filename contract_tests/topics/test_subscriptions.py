@@ -178,7 +178,7 @@ def test_unsubscribing_twice_is_no_mistake(resources: Resources) -> None:
     assert topic.sns.list_subscriptions_by_topic(TopicArn=topic.arn)["Subscriptions"] == []
 
 
-@pytest.mark.promise("SNS-107")
+@pytest.mark.promise("SNS-127")
 def test_the_subscriptions_of_a_topic_are_listed(resources: Resources) -> None:
     topic, other = resources.fifo_topic(), resources.fifo_topic(resources.fifo_queue())
     queues = [resources.fifo_queue(), resources.fifo_queue()]
@@ -191,7 +191,7 @@ def test_the_subscriptions_of_a_topic_are_listed(resources: Resources) -> None:
     assert len(other.sns.list_subscriptions_by_topic(TopicArn=other.arn)["Subscriptions"]) == 1
 
 
-@pytest.mark.promise("SNS-105")
+@pytest.mark.promise("SNS-125")
 def test_a_deleted_topic_takes_its_subscriptions_along(resources: Resources) -> None:
     topic, queue = resources.fifo_topic(), resources.fifo_queue()
     subscription = topic.subscribe(queue)

@@ -39,7 +39,7 @@ def test_the_window_of_a_topic_ends_a_fixed_time_after_the_first_publish(resourc
     assert sorted(bodies(queue.drain(2))) == ["again", "first"]
 
 
-@pytest.mark.promise("SNS-109")
+@pytest.mark.promise("SNS-129")
 def test_an_explicit_id_overrides_the_content_of_a_publish(resources: Resources) -> None:
     queue = resources.fifo_queue()
     topic = resources.fifo_topic(queue, ContentBasedDeduplication="true")
@@ -50,7 +50,7 @@ def test_an_explicit_id_overrides_the_content_of_a_publish(resources: Resources)
     assert bodies(queue.drain(2)) == ["same body", "same body"]
 
 
-@pytest.mark.promise("SNS-110")
+@pytest.mark.promise("SNS-130")
 def test_a_batch_with_one_deduplication_id_twice_is_one_message(resources: Resources) -> None:
     queue = resources.fifo_queue()
     topic = resources.fifo_topic(queue)

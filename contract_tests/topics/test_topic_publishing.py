@@ -121,7 +121,7 @@ def test_an_empty_message_is_refused(resources: Resources) -> None:
     assert empty_subject == invalid_parameter("Subject")
 
 
-@pytest.mark.promise("SNS-108")
+@pytest.mark.promise("SNS-128")
 def test_a_subject_is_one_line_of_100_characters_at_most(resources: Resources) -> None:
     """AWS says less than 100; the hundredth is left open."""
     topic = resources.fifo_topic()

@@ -18,7 +18,7 @@ _NO_ID = "The topic should either have ContentBasedDeduplication enabled or Mess
 def check_publish(topic: Topic, entry: Params) -> None:
     """Refuse what a topic of this type cannot take [SNS-09, SNS-10, SNS-11, SNS-26]."""
     subject = entry.get("Subject")
-    if subject is not None and not _SUBJECT.fullmatch(subject):  # [SNS-52, SNS-108]
+    if subject is not None and not _SUBJECT.fullmatch(subject):  # [SNS-52, SNS-128]
         raise sns_invalid("Subject")
     if not entry["Message"]:
         raise sns_invalid("Empty message")
